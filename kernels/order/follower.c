@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "kernels/group/error.h"
+#include "kernels/order/capture.h"
 #include "nccl/release.h"
 
 static _Atomic int said;      /* enum ar_follower */
@@ -70,8 +71,8 @@ void ar_follower_window(int nccl)
 
 /* ---- separate -------------------------------------------------------------------------------- */
 
-/* Streams that are separated, by CUDA's number of each. Each stream has one place. If two streams have the same place, it holds the latest one, and the other one is
- * separated again. */
+/* Streams that are separated, by CUDA's number of each. Each stream has one place. If two streams
+ * have the same place, it holds the latest one, and the other one is separated again. */
 enum { PLACES = 256 };
 static atomic_ullong separated[PLACES]; /* the number + 1; 0: none */
 
@@ -80,35 +81,14 @@ static void CUDART_CB nothing(void *unused)
     (void)unused;
 }
 
-static cudaError_t look_at(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
-                           cudaGraph_t *graph, const cudaGraphNode_t **front, size_t *fronts)
-{
-    unsigned long long id;
-#if CUDART_VERSION >= 13000
-    const cudaGraphEdgeData *edges;
-
-    return cudaStreamGetCaptureInfo(stream, status, &id, graph, front, &edges, fronts);
-#else
-    return cudaStreamGetCaptureInfo_v2(stream, status, &id, graph, front, fronts);
-#endif
-}
-
 /* CUDA allows programmatic edges, which let a kernel start early, between two kernels only. So
  * behind a node that does nothing the next kernel waits for the end of those in front. */
-static cudaError_t separate_capture(cudaStream_t stream, cudaGraph_t graph,
-                                    const cudaGraphNode_t *front, size_t fronts)
+static cudaError_t separate_capture(cudaStream_t stream, const struct ar_capture *c)
 {
     cudaGraphNode_t node;
-    cudaError_t error = cudaGraphAddEmptyNode(&node, graph, front, fronts);
+    cudaError_t error = cudaGraphAddEmptyNode(&node, c->graph, c->front, c->fronts);
 
-    if (error != cudaSuccess)
-        return error;
-#if CUDART_VERSION >= 13000
-    return cudaStreamUpdateCaptureDependencies(stream, &node, NULL, 1,
-                                               cudaStreamSetCaptureDependencies);
-#else
-    return cudaStreamUpdateCaptureDependencies(stream, &node, 1, cudaStreamSetCaptureDependencies);
-#endif
+    return error == cudaSuccess ? ar_capture_after(stream, node) : error;
 }
 
 /* A kernel with PDL may overlap the previous kernel of its stream. Behind a host function there is
@@ -133,18 +113,13 @@ static cudaError_t separate_stream(cudaStream_t stream)
 
 ncclResult_t symtuner_ar_separate(cudaStream_t stream)
 {
-    enum cudaStreamCaptureStatus status;
-    const cudaGraphNode_t *front = NULL;
-    cudaGraph_t graph = NULL;
-    size_t fronts = 0;
+    struct ar_capture capture = {0};
     cudaError_t error;
 
     if (ar_follower_said() != AR_FOLLOWER_MAY_NOT_WAIT || !atomic_load(&released))
         return ncclSuccess;
-    error = look_at(stream, &status, &graph, &front, &fronts);
+    error = ar_capture_look(stream, &capture);
     if (error == cudaSuccess)
-        error = status == cudaStreamCaptureStatusActive
-                    ? separate_capture(stream, graph, front, fronts)
-                    : separate_stream(stream);
+        error = capture.id != 0 ? separate_capture(stream, &capture) : separate_stream(stream);
     return error == cudaSuccess ? ncclSuccess : ar_fail_cuda(NULL, error, "separate a stream");
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "kernels/group/error.h"
+#include "kernels/order/capture.h"
 #include "kernels/order/follower.h"
 
 /* CUDA calls this in a thread of its own, where CUDA calls are not allowed. */
@@ -94,48 +95,36 @@ bool ar_graphs_live(symtuner_ar *h, uint64_t windows, int wait_ms)
 /* ---- order ----------------------------------------------------------------------------------- */
 
 /*
- * Set *capture and *graph to the capture that ${stream} is in (0: none), and *number to a number
- * that identifies the stream. CUDA's stream id tells apart streams that have the same handle (see
- * struct ar_order). But asking for the id of a capturing stream would end the capture, so there
- * *number is the handle, which stays valid as long as the capture.
+ * Set *capture to the capture that ${stream} is in, and *number to a number that identifies the
+ * stream. CUDA's stream id tells apart streams that have the same handle (see struct ar_order). But
+ * asking for the id of a capturing stream would end the capture, so there *number is the handle,
+ * which stays valid as long as the capture.
  */
-static cudaError_t look_at(cudaStream_t stream, unsigned long long *capture, cudaGraph_t *graph,
+static cudaError_t look_at(cudaStream_t stream, struct ar_capture *capture,
                            unsigned long long *number)
 {
-    enum cudaStreamCaptureStatus status;
-    cudaError_t error;
+    cudaError_t error = ar_capture_look(stream, capture);
 
-#if CUDART_VERSION >= 13000
-    error = cudaStreamGetCaptureInfo(stream, &status, capture, graph, NULL, NULL, NULL);
-#else
-    error = cudaStreamGetCaptureInfo_v2(stream, &status, capture, graph, NULL, NULL);
-#endif
-    if (error != cudaSuccess)
-        return error;
-    if (status == cudaStreamCaptureStatusActive) {
-        *number = (unsigned long long)(uintptr_t)stream;
-        return cudaSuccess;
-    }
-    *capture = 0;
-    return cudaStreamGetId(stream, number);
+    *number = (unsigned long long)(uintptr_t)stream;
+    return error == cudaSuccess && capture->id == 0 ? cudaStreamGetId(stream, number) : error;
 }
 
 ncclResult_t ar_stream_enter(symtuner_ar *h, cudaStream_t stream, struct ar_order **order_out,
                              struct ar_graph **graph_out)
 {
-    unsigned long long capture = 0, number = 0;
+    unsigned long long number;
+    struct ar_capture capture = {0};
     struct ar_order *order = &h->eager;
-    cudaGraph_t graph = NULL;
-    cudaError_t error = look_at(stream, &capture, &graph, &number);
+    cudaError_t error = look_at(stream, &capture, &number);
 
     *order_out = order;
     *graph_out = NULL;
     if (error != cudaSuccess)
         return ar_fail_cuda(h, error, "look at the stream");
-    if (capture == 0 && h->one_stream && order->used && order->stream == number)
+    if (capture.id == 0 && h->one_stream && order->used && order->stream == number)
         return ncclSuccess;
-    if (capture != 0) {
-        ncclResult_t result = find(h, capture, graph, graph_out);
+    if (capture.id != 0) {
+        ncclResult_t result = find(h, capture.id, capture.graph, graph_out);
 
         if (result != ncclSuccess)
             return result;
@@ -143,11 +132,11 @@ ncclResult_t ar_stream_enter(symtuner_ar *h, cudaStream_t stream, struct ar_orde
     }
     if (order->used && order->stream != number) {
         /* with one_stream no event follows the last call, and its stream may be gone: wait here */
-        error = h->one_stream && capture == 0 ? cudaDeviceSynchronize()
-                                              : cudaStreamWaitEvent(stream, order->done, 0);
+        error = h->one_stream && capture.id == 0 ? cudaDeviceSynchronize()
+                                                 : cudaStreamWaitEvent(stream, order->done, 0);
         if (error != cudaSuccess)
             return ar_fail_cuda(h, error, "wait for the handle's previous stream");
-        h->one_stream = h->one_stream && capture != 0;
+        h->one_stream = h->one_stream && capture.id != 0;
     }
     order->stream = number;
     return ncclSuccess;
