@@ -5,8 +5,8 @@
 
 #include "kernels/group/handle.h"
 
-/* Run one piece of an all-gather. ${kernel}: that of kernels/device/halves/engines.cu. ${mapped}: the peers
- * can read send; else it goes through this rank's gather slot, of args->bytes at most. */
+/* Run one piece of an all-gather. ${kernel}: that of kernels/device/halves/engines.cu. ${mapped}: the
+ * peers can read send; else it goes through this rank's gather slot, of args->bytes at most. */
 ncclResult_t ar_engines_gather(symtuner_ar *h, const struct ar_args *args, const void *kernel,
                                bool mapped, cudaStream_t stream);
 

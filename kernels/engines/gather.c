@@ -42,12 +42,7 @@ struct ar_engines {
     bool has_ops;
 };
 
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        cudaError_t error_ = (call);                                                               \
-        if (error_ != cudaSuccess)                                                                 \
-            return ar_fail_cuda(h, error_, "all-gather by copy engines");                          \
-    } while (0)
+#define TRY(call) AR_TRY(h, call, "all-gather by copy engines")
 
 /* The flag that rank ${writer} sets in the scratch of ${owner}. */
 static char *flag(const struct ar_args *a, int owner, int row, int writer)
@@ -148,19 +143,12 @@ void ar_engines_free(symtuner_ar *h)
 
 /* ---- a call ---------------------------------------------------------------------------------- */
 
-/* Let ${side} begin where ${stream} is now. */
-static cudaError_t fork_stream(struct ar_engines *e, cudaStream_t stream, cudaStream_t side)
+/* Let ${next} go on only when what ${before} holds now is done. ${event} marks that. */
+static cudaError_t follow(cudaStream_t next, cudaStream_t before, cudaEvent_t event)
 {
-    cudaError_t error = cudaEventRecord(e->begin, stream);
+    cudaError_t error = cudaEventRecord(event, before);
 
-    return error == cudaSuccess ? cudaStreamWaitEvent(side, e->begin, 0) : error;
-}
-
-static cudaError_t join_stream(struct ar_engines *e, cudaStream_t stream, int r)
-{
-    cudaError_t error = cudaEventRecord(e->end[r], e->stream[r]);
-
-    return error == cudaSuccess ? cudaStreamWaitEvent(stream, e->end[r], 0) : error;
+    return error == cudaSuccess ? cudaStreamWaitEvent(next, event, 0) : error;
 }
 
 /* Fetch the part of rank ${r}, which lies at ${from}, on the stream of that peer. */
@@ -199,15 +187,16 @@ static ncclResult_t gather(symtuner_ar *h, const struct ar_args *a, const void *
         int r = (a->me + i) % a->ranks;
         ncclResult_t result;
 
-        TRY(fork_stream(e, stream, e->stream[r]));
+        TRY(follow(e->stream[r], stream, e->begin));
         result = fetch(h, a, r, mapped ? a->src[r] : a->peer[r] + a->half);
         if (result != ncclSuccess)
             return result;
     }
     if (own != a->in)
         TRY(copy(own, a->in, a->bytes, stream));
-    for (int i = 1; i < a->ranks; i++)
-        TRY(join_stream(e, stream, (a->me + i) % a->ranks));
+    for (int r = 0; r < a->ranks; r++)
+        if (r != a->me)
+            TRY(follow(stream, e->stream[r], e->end[r]));
     TRY(raise_flag(a, a->me, AR_ENGINES_FETCHED, stream));
     return ncclSuccess;
 }
@@ -228,14 +217,14 @@ ncclResult_t ar_engines_gather(symtuner_ar *h, const struct ar_args *args, const
         TRY(start_watch(args, kernel, 0, AR_ENGINES_ENTERED, stream));
     watch = e->stream[h->me];
     if (e->has_ops) {
-        TRY(fork_stream(e, stream, watch));
+        TRY(follow(watch, stream, e->begin));
         TRY(start_watch(args, kernel, args->ranks, AR_ENGINES_FETCHED, watch));
     }
     result = gather(h, args, kernel, mapped, stream);
     if (result != ncclSuccess)
         return result;
     if (e->has_ops)
-        TRY(join_stream(e, stream, h->me));
+        TRY(follow(stream, watch, e->end[h->me]));
     else
         TRY(start_watch(args, kernel, args->ranks, AR_ENGINES_FETCHED, stream));
     return ncclSuccess;

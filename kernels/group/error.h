@@ -13,6 +13,14 @@ ncclResult_t ar_fail(symtuner_ar *h, ncclResult_t result, const char *format, ..
     __attribute__((format(printf, 3, 4)));
 ncclResult_t ar_fail_cuda(symtuner_ar *h, cudaError_t error, const char *what);
 
+/* Call CUDA. If that fails, the function returns an error that names ${what}. */
+#define AR_TRY(h, call, what)                                                                      \
+    do {                                                                                           \
+        const cudaError_t error_ = (call);                                                         \
+        if (error_ != cudaSuccess)                                                                 \
+            return ar_fail_cuda(h, error_, what);                                                  \
+    } while (0)
+
 /* Set the sentence of all ${n} handles and of this thread, and return ${result}. */
 ncclResult_t ar_handles_fail(symtuner_ar **handles, int n, ncclResult_t result, const char *format,
                              ...) __attribute__((format(printf, 4, 5)));

@@ -101,12 +101,7 @@ static cudaError_t reduce(const struct ar_args *call, const void *kernel, int q,
                             params, 0, stream);
 }
 
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        cudaError_t error_ = (call);                                                               \
-        if (error_ != cudaSuccess)                                                                 \
-            return ar_fail_cuda(h, error_, "copy-engine schedule");                                \
-    } while (0)
+#define TRY(call) AR_TRY(h, call, "copy-engine schedule")
 
 ncclResult_t ar_copy_guard(symtuner_ar *h, cudaStream_t stream)
 {
