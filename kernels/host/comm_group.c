@@ -13,10 +13,10 @@
 #include "kernels/group/error.h"
 #include "kernels/group/links.h"
 #include "kernels/host/create.h"
-#include "kernels/scratch/share.h"
 #include "kernels/host/rank.h"
 #include "kernels/nodes/host_id.h"
 #include "kernels/nodes/nodes.h"
+#include "kernels/scratch/share.h"
 
 /* What each rank tells the others about itself. */
 struct peer_info {

@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/scratch/arena.h"
 #include "kernels/group/error.h"
 #include "kernels/group/gpu_wait.h"
 #include "kernels/group/nccl_window.h"
-#include "kernels/order/graph.h"
 #include "kernels/host/rank.h"
 #include "kernels/nodes/nodes.h"
+#include "kernels/order/graph.h"
+#include "kernels/scratch/arena.h"
 
 struct deferred {
     struct deferred *next;

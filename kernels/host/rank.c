@@ -9,14 +9,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "kernels/scratch/arena.h"
 #include "kernels/engines/engines.h"
 #include "kernels/group/bootstrap.h"
 #include "kernels/group/error.h"
-#include "kernels/scratch/grow.h"
 #include "kernels/host/launch.h"
 #include "kernels/nodes/nodes.h"
 #include "kernels/order/first.h"
+#include "kernels/scratch/arena.h"
+#include "kernels/scratch/grow.h"
 #include "nccl/release.h"
 
 #define MiB (1ull << 20)
