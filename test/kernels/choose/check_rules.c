@@ -91,8 +91,6 @@ START_TEST(test_the_first_rule_that_covers_a_call_acts)
 }
 END_TEST
 
-/* Ranks may see at different times that an arena was refused (kernels/scratch), and a drop-in asks at
- * times of its own. So the arenas may change the kernel, but not whether NCCL runs a call. */
 /* A rule that names engines, which runs all-gathers only, decides for these only; other rules decide
  * for all-reduces only. */
 START_TEST(test_a_kernel_without_all_reduce_is_for_its_own_collective)
@@ -118,6 +116,8 @@ START_TEST(test_a_kernel_without_all_reduce_is_for_its_own_collective)
 }
 END_TEST
 
+/* Ranks may see at different times that an arena was refused (kernels/scratch), and a drop-in asks at
+ * times of its own. So the arenas may change the kernel, but not whether NCCL runs a call. */
 START_TEST(test_arenas_do_not_change_who_runs_a_call)
 {
     for (int f = 0; f <= AR_FAMILIES; f++) {

@@ -449,26 +449,17 @@ cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, i
 #ifndef ST_EMULATE
 /* Two addresses per kernel family stand in for the compiled kernels: those that add, and those that
  * multiply first. */
-#define ADDS(k)                                                                                    \
-    {&k[0]}, {&k[0]}, {&k[0]}, {&k[0]},                                                            \
-    {                                                                                              \
-        &k[0]                                                                                      \
-    }
-#define MULTIPLIES(k)                                                                              \
-    {&k[1]}, {&k[1]}, {&k[1]}, {&k[1]},                                                            \
-    {                                                                                              \
-        &k[1]                                                                                      \
-    }
+#define ROW(half, name)                                                                            \
+    const struct ar_kernel_row ar_##half##_##name = {                                              \
+        {[0 ... AR_R_PREMUL - 1] = {&name##_kernel[0]},                                            \
+         [AR_R_PREMUL ... AR_REDUCERS - 1] = {&name##_kernel[1]}}};
 #define X(family, name, ...)                                                                       \
     static const char name##_kernel[2];                                                            \
-    const struct ar_kernel_row ar_kernels_##name = {                                               \
-        {ADDS(name##_kernel), MULTIPLIES(name##_kernel)}};
+    ROW(kernels, name)
 AR_FAMILY_MAP(X)
 #undef X
 
-#define X(family, name)                                                                            \
-    const struct ar_kernel_row ar_scatter_##name = {                                               \
-        {ADDS(name##_kernel), MULTIPLIES(name##_kernel)}};
+#define X(family, name) ROW(scatter, name)
 AR_SCATTER_MAP(X)
 #undef X
 #define X(family, name) const struct ar_kernel_row ar_gather_##name = {{{&name##_kernel}}};
