@@ -25,17 +25,22 @@ static void set_up_early(void)
     ck_assert_int_eq(symtuner_ar_create_local(handles, devices, N, &config), ncclSuccess);
 }
 
-/* Make a call of ours on stream ${number}, and return how its kernel starts. */
-static enum ar_start call_on(uintptr_t number)
+/* Make a call of ${h} on stream ${number}, and return how its kernel starts. */
+static enum ar_start start_of(symtuner_ar *h, uintptr_t number)
 {
     const struct fake_launch *l;
 
-    ck_assert_msg(symtuner_ar_all_reduce(memory[0], memory[0], 8, ncclFloat, ncclSum, handles[0],
+    ck_assert_msg(symtuner_ar_all_reduce(memory[0], memory[0], 8, ncclFloat, ncclSum, h,
                                          (cudaStream_t)number) == ncclSuccess,
-                  "%s", symtuner_ar_error(handles[0]));
+                  "%s", symtuner_ar_error(h));
     l = &fake.launch[(fake.launches - 1) % FAKE_LAUNCHES];
     ck_assert_int_eq(l->early, 1);
     return (enum ar_start)l->args.overlap;
+}
+
+static enum ar_start call_on(uintptr_t number)
+{
+    return start_of(handles[0], number);
 }
 
 static void separate(uintptr_t number, int host_functions, int empty_nodes)
@@ -111,13 +116,6 @@ START_TEST(test_behind_graphs_streams_are_separated_each_time)
 }
 END_TEST
 
-static enum ar_start start_of(symtuner_ar *h)
-{
-    ck_assert_int_eq(symtuner_ar_all_reduce(memory[0], memory[0], 8, ncclFloat, ncclSum, h, NULL),
-                     ncclSuccess);
-    return (enum ar_start)fake.launch[(fake.launches - 1) % FAKE_LAUNCHES].args.overlap;
-}
-
 /* Two handles on a GPU whose calls come in different order on two ranks would otherwise wait for
  * ever: see first.h. */
 START_TEST(test_only_the_first_handle_of_a_gpu_lets_followers_start_early)
@@ -133,21 +131,21 @@ START_TEST(test_only_the_first_handle_of_a_gpu_lets_followers_start_early)
     ck_assert_int_eq(symtuner_ar_create_local(third, low, 2, &config), ncclSuccess);
     ck_assert_int_eq(symtuner_ar_create_local(elsewhere, high, 2, &config), ncclSuccess);
     for (int r = 0; r < 2; r++) {
-        ck_assert_int_eq(start_of(first[r]), AR_EARLY_BOTH);
-        ck_assert_int_eq(start_of(second[r]), AR_EARLY);
-        ck_assert_int_eq(start_of(elsewhere[r]), AR_EARLY_BOTH);
+        ck_assert_int_eq(start_of(first[r], 0), AR_EARLY_BOTH);
+        ck_assert_int_eq(start_of(second[r], 0), AR_EARLY);
+        ck_assert_int_eq(start_of(elsewhere[r], 0), AR_EARLY_BOTH);
     }
     symtuner_ar_destroy(second, 2);
-    ck_assert_int_eq(start_of(third[0]), AR_EARLY);
+    ck_assert_int_eq(start_of(third[0], 0), AR_EARLY);
     fake.capture = 5;
-    ck_assert_int_eq(start_of(first[0]), AR_EARLY_BOTH);
+    ck_assert_int_eq(start_of(first[0], 0), AR_EARLY_BOTH);
     fake.capture = 0;
     symtuner_ar_destroy(first, 2);
-    ck_assert_int_eq(start_of(third[0]), AR_EARLY); /* the graph may still run */
+    ck_assert_int_eq(start_of(third[0], 0), AR_EARLY); /* the graph may still run */
     fake_graph_gone(5);
     ck_assert_int_eq(symtuner_ar_create_local(second, low, 2, &config), ncclSuccess);
-    ck_assert_int_eq(start_of(third[1]), AR_EARLY_BOTH);
-    ck_assert_int_eq(start_of(second[1]), AR_EARLY);
+    ck_assert_int_eq(start_of(third[1], 0), AR_EARLY_BOTH);
+    ck_assert_int_eq(start_of(second[1], 0), AR_EARLY);
     symtuner_ar_destroy(second, 2);
     symtuner_ar_destroy(third, 2);
     symtuner_ar_destroy(elsewhere, 2);
