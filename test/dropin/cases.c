@@ -462,10 +462,7 @@ static void symbols(void)
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        void (*run)(void);
-    } cases[] = {{"calls", calls},     {"strangers", strangers}, {"groups", groups},
+    static const struct play_case cases[] = {{"calls", calls},     {"strangers", strangers}, {"groups", groups},
                  {"life", life},       {"defaults", defaults},   {"windows", windows},
                  {"two", two},         {"many", many},           {"trace", trace},
                  {"symbols", symbols}, {"lacking", lacking},     {"operators", operators}};
@@ -475,11 +472,5 @@ int main(int argc, char **argv)
         nccl_linked(&n);
     else
         nccl_opened(&n, dlopen(argv[2], RTLD_NOW | RTLD_LOCAL));
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (strcmp(cases[i].name, argv[1]) == 0) {
-            cases[i].run();
-            return 0;
-        }
-    fprintf(stderr, "no case %s\n", argv[1]);
-    return 1;
+    return play_case(cases, sizeof cases / sizeof *cases, argv[1]);
 }

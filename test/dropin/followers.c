@@ -167,10 +167,7 @@ static void two_anywhere(void)
 
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        void (*run)(void);
-    } cases[] = {{"until_a_window", until_a_window},
+    static const struct play_case cases[] = {{"until_a_window", until_a_window},
                  {"window_first", window_first},
                  {"never", never},
                  {"always", always},
@@ -179,11 +176,5 @@ int main(int argc, char **argv)
 
     MUST(argc == 2);
     nccl_linked(&n);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (strcmp(cases[i].name, argv[1]) == 0) {
-            cases[i].run();
-            return 0;
-        }
-    fprintf(stderr, "no case %s\n", argv[1]);
-    return 1;
+    return play_case(cases, sizeof cases / sizeof *cases, argv[1]);
 }

@@ -72,6 +72,17 @@ struct record *kernels(void)
     return record ? record() : NULL;
 }
 
+int play_case(const struct play_case *cases, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(cases[i].name, name) == 0) {
+            cases[i].run();
+            return 0;
+        }
+    fprintf(stderr, "no case %s\n", name);
+    return 1;
+}
+
 const char *said(struct record *record)
 {
     static _Thread_local char text[sizeof record->text];

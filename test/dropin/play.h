@@ -26,6 +26,13 @@ void nccl_opened(struct nccl *nccl, void *library);
 /* The record of the fake kernels; NULL while the drop-in has not opened them. */
 struct record *kernels(void);
 
+/* Run the case that has this name, and return the program's exit status. */
+struct play_case {
+    const char *name;
+    void (*run)(void);
+};
+int play_case(const struct play_case *cases, size_t n, const char *name);
+
 /* Return and empty the text of a record. */
 const char *said(struct record *record);
 #define SAID(record, text)                                                                         \
