@@ -54,9 +54,9 @@ bool st_own_file_free(const char *command, const char *path, bool force)
     return ours;
 }
 
-/* Open the file to write. This is a new file beside ${path}, which later replaces ${path}, so that
- * nobody reads half a file. It is ${path} itself if ${path} is no regular file, or if no new file
- * can be made in its folder. ${beside} becomes the name to free, or NULL. */
+/* Open a new file in the folder of ${path}, which later replaces ${path}, so that nobody reads half
+ * a file. Set *beside to its name, which the caller frees. If ${path} is no regular file, or the
+ * folder takes no new file, open ${path} itself, and set *beside to NULL. */
 static int open_out(const char *path, char **beside)
 {
     struct stat is;

@@ -25,10 +25,10 @@
  * Blocks     the blocks of a call wait for the peers, and occupy their multiprocessors while they
  *            do. A call never occupies all multiprocessors: the default limit is all but four, in
  *            multiples of 4 (128 of 132). So two ranks may start the calls of two handles in
- *            different order, on streams of their own, because the blocks of the second call still
- *            get to run. If k handles may all wait at the same time, set config.max_ctas of each to
- *            at most (multiprocessors - 1) / (k - 1). Ranks of a local group that share a GPU share
- *            half of it.
+ *            different order, each call on its own stream: the blocks of the second call still find
+ *            multiprocessors. If k handles may all wait at the same time, set config.max_ctas of
+ *            each to at most (multiprocessors - 1) / (k - 1). If ranks of a local group share a
+ *            GPU, all of them together use at most half of its multiprocessors.
  * Devices    a stream must belong to the handle's GPU. Which GPU is current does not matter, and no
  *            function changes the current GPU.
  * Graphs     every call may be captured. Counters are in device memory, so graphs may be replayed
@@ -225,8 +225,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
  * kernels. Collective, same ${bytes} on all ranks. ${windows} is NULL (the library registers the
  * memory, which must come from ncclMemAlloc) or holds the windows that the application has already
  * registered for exactly these buffers; these windows stay the application's. Pass all handles of a
- * local group in one call; there memory from cudaMalloc is fine, too. Buffers begin at multiples of
- * 16 bytes and do not overlap; a handle has room for 64. If the call fails on one rank, it fails on
+ * local group in one call. Buffers of a local group may also come from cudaMalloc. Buffers begin at
+ * multiples of 16 bytes and do not overlap; a handle has room for 64. If the call fails on one rank, it fails on
  * all ranks and registers nothing. Do not call it between ncclGroupStart and ncclGroupEnd. If no
  * kernel could use the buffers (ranks share pinned host memory, or every call goes to NCCL), it
  * succeeds without effect.

@@ -258,8 +258,7 @@ int symtuner_ffi_admit(void **ticket, char *why, size_t why_size)
         return -1;
     }
     free(*ticket);
-    /* set here rather than in Python: a Ctrl-C right after this call would give up the open
-     * group */
+    /* Python would close the group if a Ctrl-C came before it had cleared the ticket itself */
     *ticket = NULL;
     return 0;
 }

@@ -119,7 +119,7 @@ int st_release_parse(const char *text);
 /* Print 22809 as "2.28.9". Returns ${text}; 16 bytes hold every release. */
 char *st_release_print(int version, char *text, size_t size);
 
-/* Return the newest release whose source we have read, at least in part. */
+/* Return the newest NCCL release whose source was read for the tables. */
 int st_release_newest(void);
 
 /*

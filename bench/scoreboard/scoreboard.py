@@ -51,7 +51,7 @@ def arguments(argv):
 
 
 def start(args, contenders):
-    """Start the crews of these contenders. Returns {crew: Crew} of those that run; says what is not here."""
+    """Start the crews of these contenders. Prints which are not here, and returns the others by name."""
     missing, running, port = dict(plan.NEVER), {}, 20000 + os.getpid() % 20000
     for name in dict.fromkeys(c.crew for c in contenders):
         env, why = plan.needs(name, args.peers, args.library)

@@ -139,8 +139,9 @@ static bool no_kernels(const struct st_doctor *d, char *evidence)
     return !st_doctor_exists(d, path) && st_found(evidence, "there is no %s", path);
 }
 
-/* Find a preloaded library other than the drop-in, in front of it or ${behind} it, that defines one
- * of NCCL's functions, or dlsym, with which programs look up these functions. */
+/* Does another preloaded library, before the drop-in in the list or ${behind} it, define NCCL's
+ * functions? A library before the drop-in counts also if it defines dlsym, because programs look up
+ * NCCL's functions with dlsym. */
 static bool other(const struct st_doctor *d, bool behind, char *evidence)
 {
     const struct st_preload *own = dropin(d, true);

@@ -163,8 +163,8 @@ static void resolve(const struct st_doctor *doctor, struct st_plugin *plugin, co
         look(doctor, plugin);
 }
 
-/* Look for ${plugin} in the network plugin, as NCCL does if it finds no file for ${plugin}, or no
- * symbol in that file. */
+/* If ${plugin} has no file, or its file lacks the symbol, look for the symbol in the file of the
+ * network plugin, as NCCL does. */
 static void look_in_net(const struct st_doctor *doctor, struct st_plugin *plugin)
 {
     const struct st_setting *net = st_doctor_get(doctor, "NCCL_NET_PLUGIN");

@@ -67,9 +67,9 @@ static const char *folder(int index)
 }
 
 /*
- * Two bytes of the file carry locks, which fcntl can raise from reading to writing without a gap in
- * between. MEMBER: every run holds this lock for reading; a run that gets it for writing is alone.
- * LEAVING: one run at a time holds this lock for writing, to find out whether it is the last one.
+ * The file has two locks, on its bytes MEMBER and LEAVING. Every run holds MEMBER for reading, so a
+ * run that gets MEMBER for writing is alone. A run that leaves holds LEAVING for writing while it
+ * finds out whether it is the last one. fcntl raises a lock from reading to writing in one step.
  */
 enum { MEMBER, LEAVING };
 

@@ -37,7 +37,7 @@ struct ar_nodes_figures {
 void ar_nodes_slower(struct ar_nodes_figures *f, const struct ar_nodes_figures *other);
 
 /* Return the time of one step for a message of ${bytes}, on straight lines between the figures.
- * Shorter messages take as long as the shortest one measured. */
+ * A message that is shorter than all that were measured takes as long as the shortest of these. */
 double ar_nodes_step(const struct ar_nodes_figures *f, enum ar_way way, double bytes);
 
 /* Return the time of ${bytes} in ${pieces}; 0 pieces: by ncclAllReduce over all ranks. */

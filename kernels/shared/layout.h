@@ -222,7 +222,7 @@ AR_HD uint64_t ar_flag_step(uint64_t e, uint64_t step)
 
 #define AR_MAX_STEPS ((1u << 24) - 2)
 
-/* Whether ${a} has reached ${b}, also when they wrap around. */
+/* Return whether the counter ${a} has reached ${b}, also if one of them has wrapped around. */
 AR_HD bool ar_reached(uint64_t a, uint64_t b)
 {
     return (int64_t)(a - b) >= 0;

@@ -329,8 +329,8 @@ static int find_kernel(const char *name, size_t len, bool any_case)
     return -1;
 }
 
-/* Read one part of the list, which ends before a ";". Returns false if a word names no kernel or
- * the prefix no collective. */
+/* Read one part of the list, which ends before a ";". Returns false if a word names no kernel, or if
+ * the prefix names no collective. */
 static bool read_part(const char *text, size_t len, enum symtuner_coll coll, bool *touched,
                       uint32_t *allowed)
 {

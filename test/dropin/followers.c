@@ -60,7 +60,7 @@ static void big(struct nccl *nccl, void *comm, int i)
     MUST(nccl->f.AllReduce(a, b, 1 << 20, F32, SUM, comm, stream(i)) == 0);
 }
 
-/* NCCL 2.28: until the first symmetric window of the program, of whatever communicator. */
+/* With NCCL 2.28 the promise ends at the first symmetric window of any communicator. */
 static void until_a_window(void)
 {
     void *comm[2], *alone[1], *made;
@@ -153,7 +153,7 @@ static void two(void)
     want(1, 1, 1);
 }
 
-/* NCCL 2.28.9, and a second one of 2.29: it need only make a communicator. */
+/* Beside NCCL 2.28.9 there is one of 2.29. The promise ends when that one makes a communicator. */
 static void two_anywhere(void)
 {
     void *comm[2], *foreign[1];

@@ -3,7 +3,7 @@
 """symtuner.install() on GSPMD programs on real GPUs, one process: values, groups, cache, speed.
 
 Each check prints one line; the last line counts them. Exit status 1 if one failed, 77 if this jax
-shows nobody its programs.
+does not let others see its programs.
 """
 
 import argparse

@@ -105,7 +105,7 @@ START_TEST(test_ranks_of_threads_make_a_group)
 }
 END_TEST
 
-/* A rank that has no memory for what the others say of themselves must still meet them. */
+/* A rank that lacks the memory for what it receives must still take part in the exchange. */
 START_TEST(test_memory_that_one_rank_lacks_fails_all)
 {
     reset();

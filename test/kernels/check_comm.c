@@ -16,7 +16,7 @@
 #include "test/kernels/fake/nccl.h"
 #include "test/kernels/suites.h"
 
-enum { RANKS = 2, CARDS = 2 /* number of the gather that exchanges what each rank is */ };
+enum { RANKS = 2, CARDS = 2 /* the second gather exchanges the properties of the ranks */ };
 
 static int endless_at, keep, say, transport; /* for the next group: three settings of the fakes, and
                                                 the transport to ask for */

@@ -150,7 +150,7 @@ START_TEST(test_registered_parts_are_found_in_every_window)
     ck_assert_uint_eq(fake.copied, 3 * part); /* its own part is there already */
     ck_assert_int_eq(GATHER(h, m + 32, m + far, 1000), ncclSuccess);
     ck_assert_uint_eq(fake.copied, 7 * part);
-    /* pull needs send for a reduce-scatter only, and recv for an all-gather only */
+    /* pull needs an aligned send for a reduce-scatter, and an aligned recv for an all-gather */
     symtuner_ar_force(h, "pull", 0, 0);
     want_error(SCATTER(h, m + 36, m + 32 + far, 1000), ncclInvalidUsage, h, "pull");
     want_error(GATHER(h, m + 32, m + far + 4, 1000), ncclInvalidUsage, h, "pull");

@@ -51,7 +51,7 @@ struct turn {
     struct op op;
 };
 
-/* Count something that must be given back. */
+/* Add ${more} to whole_nccl.live, the number of things that the ranks must still free. */
 void team_live(int more);
 
 ncclComm_t team_comm(struct team *team, int rank, int device, int world);

@@ -16,8 +16,8 @@
 
 static const unsigned all_bulk =
     1u << AR_CHUNKED | 1u << AR_PULL | 1u << AR_PULL_ONE | 1u << AR_COPY;
-/* in MB/s: PCIe 5 as it should be; stores of several writers collapse (Turin behind a switch);
- * loads do not work */
+/* What the probe measured on three boxes, in MB/s: on PCIe 5 as it should be; on one where stores of
+ * several writers are slow (Turin behind a switch); on one where loads do not work. */
 static const struct ar_probe even = {40000, 36000, 44000}, collapse = {2700, 40000, 2700},
                              no_loads = {12000, 0, 11000};
 static char path[64], why[200];
