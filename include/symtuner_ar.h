@@ -156,8 +156,9 @@ enum symtuner_ar_beside {
 struct symtuner_ar_config {
     size_t size;
     int transport;        /* enum symtuner_ar_transport                                           */
-    uint32_t timeout_ms;  /* how long a kernel waits for a silent peer, and a function for NCCL
-                             with blocking = 0; 0: 600000, or SYMTUNER_AR_TIMEOUT_MS           */
+    uint32_t timeout_ms;  /* how long a kernel waits for a silent peer, and a function for other
+                             ranks or for NCCL with blocking = 0; 0: 600000, or
+                             SYMTUNER_AR_TIMEOUT_MS                                            */
     size_t bulk_bytes;    /* scratch for messages of many MiB, once a call needs it: the longest
                              piece of a message; 0: 256 MiB, or 64 MiB if a GPU of the group has
                              less than 24 GiB. See Scratch above                               */

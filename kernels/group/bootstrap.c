@@ -89,26 +89,41 @@ static cudaError_t say(struct ar_endpoint *endpoint, const void *mine, size_t by
     return error;
 }
 
-/* Wait for the gather, with a limit. A nonblocking communicator refuses every call after an error,
- * so a rank that had an error is missing in the gather, which then never ends. Call this before any
- * call that waits for the stream without a limit, as a copy to memory that is not pinned does. */
-static cudaError_t await(struct ar_endpoint *endpoint, const char *call)
+/* Wait for the gather, with a limit: it never ends if a rank is lost. NCCL itself notices some lost
+ * ranks, but its kernel goes on waiting for them. A rank is also missing if it had an error on a
+ * nonblocking communicator, which then refuses every call. Call this before any call that waits for
+ * the stream without a limit, as a copy to memory that is not pinned does; that call also reports
+ * an error of the stream. Returns false if the gather has not ended. */
+static bool await(const struct ar_nccl *nccl, struct ar_endpoint *endpoint, const char *call)
 {
-    cudaError_t error;
     uint64_t start = 0;
+    cudaError_t error;
 
-    while ((error = cudaStreamQuery(endpoint->stream)) == cudaErrorNotReady)
+    while ((error = cudaStreamQuery(endpoint->stream)) == cudaErrorNotReady) {
+        ncclResult_t state = ncclSuccess;
+
+        cudaGetLastError();
+        if (nccl->ncclCommGetAsyncError(endpoint->comm, &state) == ncclSuccess &&
+            state != ncclSuccess && state != ncclInProgress) {
+            snprintf(endpoint->timed_out, sizeof endpoint->timed_out,
+                     "%s: %s; ncclCommAbort ends it", call, nccl->ncclGetErrorString(state));
+            return false;
+        }
         if (ar_comm_poll(endpoint, &start, call) != ncclInProgress)
-            break;
-    return error;
+            return false;
+    }
+    if (error != cudaSuccess)
+        cudaGetLastError();
+    return true;
 }
 
-static cudaError_t hear(struct ar_endpoint *endpoint, void *all, size_t bytes, const char *call)
+static cudaError_t hear(const struct ar_nccl *nccl, struct ar_endpoint *endpoint, void *all,
+                        size_t bytes, const char *call)
 {
     cudaError_t error = cudaSetDevice(endpoint->device);
 
-    if (error == cudaSuccess && endpoint->threaded)
-        error = await(endpoint, call);
+    if (error == cudaSuccess && !await(nccl, endpoint, call))
+        return cudaErrorNotReady;
     if (error == cudaSuccess && !endpoint->on_host)
         error = cudaMemcpyAsync(all, endpoint->memory + bytes, bytes * (size_t)endpoint->ranks,
                                 cudaMemcpyDeviceToHost, endpoint->stream);
@@ -141,7 +156,7 @@ ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoin
         result = ar_comms_end(nccl, endpoints, n, result, call, why);
     }
     for (int i = 0; i < n && result == ncclSuccess; i++) {
-        latest = hear(endpoints[i], all, bytes, call);
+        latest = hear(nccl, endpoints[i], all, bytes, call);
         error = error == cudaSuccess ? latest : error;
         if (endpoints[i]->timed_out[0] != 0)
             result = ar_comms_timed_out(endpoints, n, endpoints[i], why);

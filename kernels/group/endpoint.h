@@ -18,9 +18,9 @@ struct ar_endpoint {
     char *memory; /* what this rank sends, then what all ranks sent; NULL: none yet */
     void *heard;  /* on the host: room for a card of each rank */
     bool on_host; /* ${memory} is pinned host memory: the GPU has none left */
-    /* for nonblocking communicators (nccl_wait.h) */
+    uint64_t limit_ns; /* of waits for other ranks (nccl_wait.h) */
+    /* for nonblocking communicators */
     bool threaded; /* the communicator is nonblocking: after an error it refuses every call */
-    uint64_t limit_ns;
     const uint32_t *abort;  /* the host's abort word; NULL: none yet */
     ncclWindow_t window;    /* NCCL's thread writes the new window here */
     char timed_out[AR_WHY]; /* which NCCL call timed out; empty: none */

@@ -161,6 +161,36 @@ START_TEST(test_a_rank_that_cannot_start_tells_the_others)
 }
 END_TEST
 
+/* The gather of rank 1 never ends, because a rank is lost. NCCL may know of that, or not.
+ * LeakSanitizer ignores what is allocated here: the name contains never_ends (main.c). */
+static __attribute__((noinline)) ncclResult_t create_where_one_never_ends(int gather,
+                                                                          ncclResult_t known)
+{
+    const ncclComm_t comms[RANKS] = {(ncclComm_t)1, (ncclComm_t)2, (ncclComm_t)3};
+    symtuner_ar *h[RANKS];
+
+    reset();
+    at[0].config.timeout_ms = known == ncclSuccess ? 150 : 0; /* 0: ten minutes */
+    fake_nccl.odd_rank = 1;
+    fake_nccl.odd_call = gather;
+    fake_nccl.odd_end = known;
+    return symtuner_ar_create(h, comms, RANKS, &at[0].config);
+}
+
+START_TEST(test_a_lost_rank_ends_the_creation_of_the_others)
+{
+    const char *const reason = _i % 2 ? "talk to the other ranks: ncclAllGather: fake remote; "
+                                      : "ncclAllGather: still in progress after 150 ms";
+
+    ck_assert_int_eq(
+        create_where_one_never_ends(1 + _i / 2, _i % 2 ? ncclRemoteError : ncclSuccess),
+        ncclRemoteError);
+    ck_assert_ptr_nonnull(fake.endless);
+    ck_assert_msg(strstr(symtuner_ar_error(NULL), reason) != NULL, "%s", symtuner_ar_error(NULL));
+    ck_assert_int_eq(fake_nccl.depth, 0);
+}
+END_TEST
+
 /* Make the first, second, ... CUDA call of rank 1 fail: while it creates a handle, probes, or maps
  * host memory. */
 START_TEST(test_whatever_fails_on_one_rank_nobody_hangs)
@@ -384,6 +414,7 @@ Suite *st_suite_bootstrap(void)
     tcase_add_loop_test(t, test_memory_that_one_rank_lacks_fails_all, 1, 4);
     tcase_add_loop_test(t, test_ranks_agree_on_what_runs_beside_them, 0, 27 + 3);
     tcase_add_test(t, test_a_rank_that_cannot_start_tells_the_others);
+    tcase_add_loop_test(t, test_a_lost_rank_ends_the_creation_of_the_others, 0, 2 * 3);
     tcase_add_loop_test(t, test_whatever_fails_on_one_rank_nobody_hangs, 0, 4);
     tcase_add_test(t, test_a_full_gpu_is_no_hang_and_no_secret);
     tcase_add_test(t, test_a_window_that_fails_on_one_rank_fails_on_all);

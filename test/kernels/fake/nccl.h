@@ -46,7 +46,8 @@ struct fake_nccl {
     /* communicators with blocking = 0; creating one counts as the first call on it */
     int polls;    /* each call is ncclInProgress this often; 0: calls block */
     int odd_rank; /* on this rank the odd_call-th call ends with odd_end: an error; */
-    int odd_call; /* ncclInProgress: it never ends; ncclSuccess: its gather's kernel never ends */
+    int odd_call; /* ncclInProgress: it never ends; ncclSuccess: its gather's kernel never ends.
+                     Where calls block, that kernel never ends, and odd_end is the async error */
     ncclResult_t odd_end;
     int calls; /* calls on the communicator of odd_rank so far */
     int early; /* calls on a communicator in progress, which breaks it */
