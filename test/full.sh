@@ -61,7 +61,7 @@ threads() # not the tests of commands, which have one thread
 {
     export TSAN_OPTIONS="halt_on_error=1:die_after_fork=0" TEST_ROUNDS=500
     export CK_EXCLUDE_TAGS=commands
-    make -j"$jobs" SAN=thread CFLAGS='-O1 -g' build-thread/check test-host test-dropin &&
+    make -j"$jobs" SAN=thread CFLAGS='-O1 -g' build-thread/check test-host test-dropin test-nodes &&
         for suite in ledger 'ledger file' match; do
             CK_RUN_SUITE=$suite build-thread/check || return 1
         done

@@ -34,18 +34,15 @@ static void *wait_for_it(void *p)
     return NULL;
 }
 
-static bool begin(int device, int ended)
+static bool begin(int device, int ended, pthread_t *thread)
 {
     struct wait *w = calloc(1, sizeof *w);
-    pthread_t thread;
 
     if (w == NULL)
         return false;
     *w = (struct wait){device, fcntl(ended, F_DUPFD_CLOEXEC, 0)};
-    if (w->ended >= 0 && pthread_create(&thread, NULL, wait_for_it, w) == 0) {
-        pthread_detach(thread);
+    if (w->ended >= 0 && pthread_create(thread, NULL, wait_for_it, w) == 0)
         return true;
-    }
     close(w->ended);
     free(w);
     return false;
@@ -55,7 +52,8 @@ cudaError_t ar_gpu_wait(int device, uint64_t limit_ns)
 {
     struct pollfd ended = {.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .events = POLLIN};
     uint64_t until = ar_now_ns() + limit_ns;
-    bool begun = begin(device, ended.fd);
+    pthread_t thread;
+    bool begun = begin(device, ended.fd, &thread);
     cudaError_t error = cudaErrorNotReady;
     eventfd_t value;
 
@@ -70,6 +68,10 @@ cudaError_t ar_gpu_wait(int device, uint64_t limit_ns)
         error = synchronize(device);
     else if (eventfd_read(ended.fd, &value) == 0)
         error = (cudaError_t)(value - 1);
+    if (begun && error != cudaErrorNotReady)
+        pthread_join(thread, NULL); /* it only has to return */
+    else if (begun)
+        pthread_detach(thread);
     close(ended.fd);
     return error;
 }

@@ -92,6 +92,11 @@ $(B)/check-nodes-emu: $(NODES_EMU)
 	$(call say,LD)
 	$(Q)$(CXX) $(LDFLAGS) -Wl,--wrap=getenv -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
 
+# The first of these two alone, for ThreadSanitizer.
+test-nodes: $(if $(AR_API),$(B)/check-nodes)
+	$(if $(AR_API),$(Q)$(B)/check-nodes,@echo "test-nodes: skipped: $(AR_NONE)")
+.PHONY: test-nodes
+
 # Removes one guard at a time; the emulation must notice (ten minutes on two cores).
 test-ar-controls:
 	$(Q)sh test/kernels/emulated/controls.sh && sh test/whole/controls.sh $(B)
