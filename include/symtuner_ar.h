@@ -65,8 +65,8 @@
  *            most a second after symtuner_ar_abort. The result is then ncclRemoteError (after an
  *            abort ncclInvalidUsage), and symtuner_ar_error() names NCCL's call; the handle refuses
  *            every further call, and symtuner_ar_destroy frees nothing, because NCCL may still use
- *            it. Destroy first, then ncclCommAbort. An error that ncclCommGetAsyncError reports
- *            becomes the function's result.
+ *            it. Destroy first, then ncclCommAbort (or see symtuner_ar_discard). An error that
+ *            ncclCommGetAsyncError reports becomes the function's result.
  * Promise    the same numbers give the same bits: on all ranks, in every run, and whatever the
  *            kernel, the length, the alignment and the position in the message; in place or not,
  *            registered or not. There is one order of addition: ranks in groups of four,
@@ -219,6 +219,17 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out,
  * What graphs still need (see Graphs above) is freed by a later create or destroy. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
+
+/*
+ * symtuner_ar_discard(handles, n):
+ * Give up handles whose communicators ncclCommAbort has ended, and set them to NULL. This is for
+ * programs that cannot wait in symtuner_ar_destroy before they abort, such as a watchdog. Does not
+ * wait, and frees nothing: a later create or destroy of this process does, once the GPU is idle and
+ * no graph holds their calls. No other thread may be in a call on the handles. They must not be of
+ * a local group. What a handle over several boxes has is never freed, nor what a handle has after
+ * NCCL has timed out (see Progress above). Since 0.1.
+ */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n);
 
 /*
  * symtuner_ar_register(handles, buffers, windows, n, bytes):

@@ -87,6 +87,7 @@ struct symtuner_ar {
     char gate_text[2 * AR_WHY + 64];
     char no_peer[AR_WHY]; /* why peer memory failed; empty: it works, or the user asked for host */
     ncclComm_t comm;      /* NULL in local groups */
+    bool comm_gone;       /* ncclCommAbort has ended comm, and its windows with it */
     struct ar_nodes *nodes; /* the ranks span boxes and may add up box by box (kernels/nodes) */
     struct ar_endpoint endpoint;
     const struct ar_nccl *nccl;

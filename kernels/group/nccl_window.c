@@ -35,8 +35,11 @@ ncclResult_t ar_window_drop(symtuner_ar *h, ncclWindow_t window)
     static const char call[] = "ncclCommWindowDeregister";
     char why[AR_WHY];
     int device = -1;
-    ncclResult_t result = ar_comm_wait(h->nccl, &h->endpoint, ncclInProgress, call, why);
+    ncclResult_t result;
 
+    if (h->comm_gone)
+        return ncclSuccess;
+    result = ar_comm_wait(h->nccl, &h->endpoint, ncclInProgress, call, why);
     cudaGetDevice(&device);
     cudaSetDevice(h->device);
     if (h->endpoint.timed_out[0] == 0) /* also after an error: nothing uses the window any more */

@@ -11,13 +11,18 @@
 #include "kernels/group/nccl_window.h"
 #include "kernels/host/rank.h"
 #include "kernels/nodes/nodes.h"
+#include "kernels/order/first.h"
 #include "kernels/order/graph.h"
 #include "kernels/scratch/arena.h"
+
+/* How long a create or destroy waits for the GPU of discarded handles. */
+enum { IDLE_NS = 100000000 };
 
 struct deferred {
     struct deferred *next;
     symtuner_ar *handles[AR_MAX_RANKS];
     int n;
+    bool discarded;
 };
 
 static struct deferred *deferred_list;
@@ -32,35 +37,57 @@ static bool any_live(symtuner_ar **handles, int n)
     return live;
 }
 
-/* Leave these handles to ar_deferred_free(). Returns false if no graph lives, in which case the
- * caller frees them now. */
-static bool defer(symtuner_ar **handles, int n)
+/* Leave these handles to ar_deferred_free(). */
+static void list(symtuner_ar **handles, int n, bool discarded)
 {
-    struct deferred *g;
+    struct deferred *g = calloc(1, sizeof *g);
 
-    if (!any_live(handles, n))
-        return false;
-    g = calloc(1, sizeof *g);
     if (g == NULL)
-        return true; /* without a list entry they are never freed */
+        return; /* without a list entry they are never freed */
     memcpy(g->handles, handles, (size_t)n * sizeof *handles);
     g->n = n;
+    g->discarded = discarded;
     pthread_mutex_lock(&lock);
     g->next = deferred_list;
     deferred_list = g;
     pthread_mutex_unlock(&lock);
+}
+
+/* Leave these handles to ar_deferred_free(). Returns false if no graph lives, in which case the
+ * caller frees them now. */
+static bool defer(symtuner_ar **handles, int n)
+{
+    if (!any_live(handles, n))
+        return false;
+    list(handles, n, false);
     return true;
+}
+
+/* Whether kernels of a discarded handle may still run. To free memory, CUDA may wait for all kernels
+ * of the GPU, also for NCCL's that never end, so the whole GPU must be idle. ${busy} has a bit for
+ * each GPU that was not. */
+static bool runs(const struct deferred *g, uint64_t *busy)
+{
+    const int device = g->handles[0]->device;
+    const uint64_t bit = 1ull << device % 64;
+
+    if (!g->discarded)
+        return false;
+    if ((*busy & bit) == 0 && ar_gpu_wait(device, IDLE_NS) == cudaErrorNotReady)
+        *busy |= bit;
+    return (*busy & bit) != 0;
 }
 
 void ar_deferred_free(void)
 {
+    uint64_t busy = 0;
     int device = -1;
 
     pthread_mutex_lock(&lock);
     for (struct deferred **at = &deferred_list; *at != NULL;) {
         struct deferred *g = *at;
 
-        if (any_live(g->handles, g->n)) {
+        if (any_live(g->handles, g->n) || runs(g, &busy)) {
             at = &g->next;
             continue;
         }
@@ -190,5 +217,33 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
     }
     if (device >= 0)
         cudaSetDevice(device);
+    return result;
+}
+
+ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n)
+{
+    ncclResult_t result;
+
+    if (handles == NULL)
+        return ar_fail(NULL, ncclInvalidArgument, "handles is NULL");
+    if (n < 0 || n > AR_MAX_RANKS)
+        return ar_fail(NULL, ncclInvalidArgument, "%d handles; write 0 to %d", n, AR_MAX_RANKS);
+    result = ar_handles_check(handles, n);
+    for (int i = 0; i < n && result == ncclSuccess; i++)
+        if (handles[i] != NULL && handles[i]->comm == NULL)
+            result = ar_fail(NULL, ncclInvalidUsage,
+                             "handles[%d] is of a local group; symtuner_ar_destroy frees it", i);
+    for (int i = 0; i < n && result == ncclSuccess; i++) {
+        symtuner_ar *h = handles[i];
+
+        if (h == NULL)
+            continue;
+        symtuner_ar_abort(h);
+        ar_first_leave(h);
+        h->comm_gone = true;
+        if (h->nodes == NULL && h->endpoint.timed_out[0] == 0) /* else NCCL may still use it */
+            list(&h, 1, true);
+        handles[i] = NULL;
+    }
     return result;
 }

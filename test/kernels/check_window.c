@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_window.c - lists of handles and of registered buffers, in local groups, and the GPU on which
- * NCCL is asked to deregister one. */
+/* check_window.c - lists of handles and of registered buffers, in local groups, how handles end, and
+ * the GPU on which NCCL is asked to deregister a buffer. */
 #include <check.h>
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
@@ -154,6 +154,55 @@ START_TEST(test_windows_are_deregistered_on_their_own_gpu)
 }
 END_TEST
 
+/* Nothing is freed while a kernel may run on the handle's GPU or a graph holds a call; then all but
+ * the windows, which NCCL has freed with the communicator. */
+START_TEST(test_a_discarded_handle_is_freed_later)
+{
+    const ncclComm_t comms[2] = {(ncclComm_t)1, (ncclComm_t)2};
+    int live = fake.live, made, of_nccl;
+    symtuner_ar *h[2], *none[1] = {NULL};
+
+    fake_nccl_reset(2);
+    ck_assert_int_eq(symtuner_ar_create(h, comms, 2, NULL), ncclSuccess);
+    made = fake.live;
+    of_nccl = fake_nccl.live;
+    fake.capture = 5;
+    ck_assert_int_eq(
+        symtuner_ar_all_reduce(memory[1], memory[1], 8, ncclFloat, ncclSum, h[1], NULL),
+        ncclSuccess);
+    fake.capture = 0;
+    __atomic_store_n(&fake.busy, 1, __ATOMIC_RELEASE); /* GPU 0 */
+    ck_assert_int_eq(symtuner_ar_discard(h, 2), ncclSuccess);
+    ck_assert(h[0] == NULL && h[1] == NULL && fake.live >= made && fake_nccl.live == of_nccl);
+    made = fake.live;
+    ck_assert_int_eq(symtuner_ar_destroy(none, 1), ncclSuccess);
+    ck_assert(fake.live == made && fake_nccl.live == of_nccl);
+    fake_graph_gone(5);
+    ck_assert_int_eq(symtuner_ar_destroy(none, 1), ncclSuccess); /* GPU 1 is idle */
+    ck_assert(fake.live < made && fake.live > live);
+    ck_assert_int_eq(fake_nccl.live, of_nccl - 1);
+    __atomic_store_n(&fake.busy, 0, __ATOMIC_RELEASE);
+    ck_assert_int_eq(symtuner_ar_destroy(none, 1), ncclSuccess);
+    ck_assert_int_eq(fake.live, live);
+    ck_assert_int_eq(fake_nccl.live, of_nccl - 2);
+}
+END_TEST
+
+START_TEST(test_only_handles_of_communicators_are_discarded)
+{
+    symtuner_ar *none[2] = {NULL, NULL};
+    int live = fake.live;
+
+    ck_assert_int_eq(symtuner_ar_discard(none, 2), ncclSuccess);
+    want_error(symtuner_ar_discard(NULL, 1), ncclInvalidArgument, NULL, "handles is NULL");
+    want_error(symtuner_ar_discard(handles, 17), ncclInvalidArgument, NULL, "17 handles");
+    want_error(symtuner_ar_discard(handles, N), ncclInvalidUsage, NULL,
+               "handles[0] is of a local group");
+    ck_assert(handles[0] != NULL && fake.live == live);
+    ck_assert_int_eq(symtuner_ar_status(handles[0]), ncclSuccess);
+}
+END_TEST
+
 Suite *st_suite_window(void)
 {
     Suite *s = suite_create("ar_window");
@@ -166,6 +215,8 @@ Suite *st_suite_window(void)
     tcase_add_test(made, test_lists_that_are_none_are_named);
     tcase_add_loop_test(made, test_destroy_returns_the_error_of_a_kernel_and_frees, 0,
                         (int)(sizeof ends / sizeof *ends));
+    tcase_add_test(made, test_a_discarded_handle_is_freed_later);
+    tcase_add_test(made, test_only_handles_of_communicators_are_discarded);
     tcase_add_test(made, test_windows_are_deregistered_on_their_own_gpu);
     suite_add_tcase(s, made);
     return s;
