@@ -29,11 +29,14 @@ static nccl_abi_result run_nccl(const struct st_real *real, const struct st_call
 /* ---- who runs a call? ------------------------------------------------------------------------ */
 
 /* Ask the library, which looks at the buffers as well. */
-static bool ask(struct st_comm *c, struct symtuner_ar *handle, const struct st_call *call)
+static bool ask(struct st_comm *c, const struct st_call *call)
 {
     struct symtuner_ar_plan plan = {.size = sizeof plan};
+    struct symtuner_ar *handle = st_life_hold(c);
     int result;
 
+    if (!handle)
+        return false;
     st_inside++;
     result = c->kernels->query_coll_
                  ? c->kernels->query_coll_(call->coll, call->send, call->recv, call->count,
@@ -41,6 +44,7 @@ static bool ask(struct st_comm *c, struct symtuner_ar *handle, const struct st_c
                  : c->kernels->query_(call->send, call->recv, call->count, call->dtype, call->op,
                                       handle, &plan);
     st_inside--;
+    st_life_release(c);
     return result == NCCL_ABI_SUCCESS && strcmp(plan.kernel, "nccl") != 0;
 }
 
@@ -61,7 +65,7 @@ static uint64_t place(const struct st_comm *c, const void *buffer, size_t bytes)
 /* Would the library run the call on our kernels? Remembers its answers by a hash of the call,
  * because asking takes longer than a forwarded call may take. Calls with the same hash share an
  * answer. */
-static bool ours(struct st_comm *c, struct symtuner_ar *handle, const struct st_call *call)
+static bool ours(struct st_comm *c, const struct st_call *call)
 {
     size_t bytes = st_call_bytes(c, call);
     size_t in = call->coll == ST_TALLY_ALL_GATHER ? bytes / (size_t)c->ranks : bytes;
@@ -80,7 +84,7 @@ static bool ours(struct st_comm *c, struct symtuner_ar *handle, const struct st_
         if ((set[i] & ~UINT64_C(1)) == key)
             return set[i] & 1;
     memmove(set + 1, set, (ST_WAYS - 1) * sizeof *set); /* the oldest goes */
-    set[0] = key | ask(c, handle, call);
+    set[0] = key | ask(c, call);
     return set[0] & 1;
 }
 
@@ -92,9 +96,7 @@ static bool knows_operators(const struct st_comm *c)
 
 static enum st_tally_why judge(struct st_comm *c, const struct st_call *call)
 {
-    struct symtuner_ar *handle = atomic_load_explicit(&c->handle, memory_order_acquire);
-
-    if (!handle || c->distrusted)
+    if (!atomic_load_explicit(&c->handle, memory_order_acquire) || c->distrusted)
         return (enum st_tally_why)atomic_load_explicit(&c->why, memory_order_relaxed);
     if (!(st_settings()->only >> call->coll & 1))
         return ST_WHY_ONLY;
@@ -106,19 +108,23 @@ static enum st_tally_why judge(struct st_comm *c, const struct st_call *call)
         return ST_WHY_OPERATOR;
     if (!call->send || !call->recv || st_call_bytes(c, call) == 0)
         return ST_WHY_ARGUMENTS;
-    return ours(c, handle, call) ? ST_WHY_OURS : ST_WHY_SLOWER;
+    return ours(c, call) ? ST_WHY_OURS : ST_WHY_SLOWER;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
 
 static nccl_abi_result by_kernels(struct st_comm *c, const struct st_call *call)
 {
-    struct symtuner_ar *handle = atomic_load_explicit(&c->handle, memory_order_acquire);
+    struct symtuner_ar *handle = st_life_hold(c);
     const struct st_kernels *k = c->kernels;
     nccl_abi_result result;
 
-    if (!handle || atomic_load(&c->comm) != call->comm)
+    if (!handle)
         return NCCL_ABI_INVALID_USAGE; /* another thread has aborted the communicator */
+    if (atomic_load(&c->comm) != call->comm) {
+        st_life_release(c);
+        return NCCL_ABI_INVALID_USAGE; /* and the record is another one's now */
+    }
     st_inside++;
     switch (call->coll) {
     case ST_TALLY_ALL_REDUCE:
@@ -136,6 +142,7 @@ static nccl_abi_result by_kernels(struct st_comm *c, const struct st_call *call)
     st_inside--;
     if (result != NCCL_ABI_SUCCESS)
         st_warn_once("%s: %s", st_tally_coll_name(call->coll), k->error_(handle));
+    st_life_release(c);
     return result;
 }
 
@@ -271,8 +278,8 @@ static nccl_abi_result run_queue(struct st_group *g)
 static nccl_abi_result destroy_now(struct st_op op)
 {
     struct st_comm *c = st_comm_find(op.comm);
-    struct symtuner_ar *handle = c ? atomic_load(&c->handle) : NULL;
-    nccl_abi_result result;
+    struct symtuner_ar *handle = c ? st_life_hold(c) : NULL;
+    nccl_abi_result result = NCCL_ABI_INVALID_USAGE;
 
     if (!c)
         return NCCL_ABI_SUCCESS; /* the communicator is gone, and its operators with it */
@@ -280,22 +287,26 @@ static nccl_abi_result destroy_now(struct st_op op)
         st_inside++;
         result = c->kernels->op_destroy_(op.op, handle);
         st_inside--;
-        if (result == NCCL_ABI_SUCCESS)
-            return result;
     }
-    return c->real->call.RedOpDestroy(op.op, op.comm);
+    if (handle)
+        st_life_release(c);
+    return result == NCCL_ABI_SUCCESS ? result : c->real->call.RedOpDestroy(op.op, op.comm);
 }
 
 nccl_abi_result st_op_create(struct st_comm *c, int *op, void *scalar, int dtype, int residence)
 {
-    struct symtuner_ar *handle = atomic_load(&c->handle);
+    struct symtuner_ar *handle = st_life_hold(c);
     nccl_abi_result result;
 
-    if (!handle || !knows_operators(c))
-        return c->real->call.RedOpCreatePreMulSum(op, scalar, dtype, residence, c->comm);
-    st_inside++;
-    result = c->kernels->op_create_premul_sum_(op, scalar, dtype, residence, handle);
-    st_inside--;
+    if (handle && knows_operators(c)) {
+        st_inside++;
+        result = c->kernels->op_create_premul_sum_(op, scalar, dtype, residence, handle);
+        st_inside--;
+    } else {
+        result = c->real->call.RedOpCreatePreMulSum(op, scalar, dtype, residence, c->comm);
+    }
+    if (handle)
+        st_life_release(c);
     return result;
 }
 

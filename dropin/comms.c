@@ -26,7 +26,7 @@ static struct st_comm *record(void)
 {
     struct st_comm *c = oldest;
 
-    if (resting <= RESTING)
+    if (resting <= RESTING || atomic_load(&c->users) > 0 || atomic_load(&c->orphan))
         return calloc(1, sizeof *c);
     oldest = c->next_free;
     resting--;

@@ -23,10 +23,11 @@ struct st_comm {
     _Atomic(void *) comm; /* NCCL's pointer; NULL: the record is free            */
     struct st_real *real; /* the NCCL that made it                               */
     const struct st_kernels *kernels;
-    _Atomic(struct symtuner_ar *) handle; /* NULL: all calls go to NCCL          */
-    _Atomic(struct symtuner_ar *) aborted; /* the handle until the communicator ends */
-    _Atomic int readers; /* threads that read the handle in ncclCommGetAsyncError */
-    _Atomic int why;     /* enum st_tally_why: why they do                      */
+    _Atomic(struct symtuner_ar *) handle;  /* NULL: all calls go to NCCL         */
+    _Atomic(struct symtuner_ar *) aborted; /* until the communicator ends        */
+    _Atomic(struct symtuner_ar *) orphan;  /* it has; until no thread uses it    */
+    _Atomic int users; /* threads that use the handle (st_life_hold); then the record rests on */
+    _Atomic int why;   /* enum st_tally_why: why all calls go to NCCL          */
     int rank, ranks;
     bool blocking;
     uint64_t key;         /* the same on all ranks, 0: unknown                   */

@@ -37,7 +37,8 @@
     X(op_create_premul_sum)                                                                        \
     X(op_destroy)                                                                                  \
     X(followers_wait)                                                                              \
-    X(separate)
+    X(separate)                                                                                    \
+    X(discard)
 
 struct st_kernels {
 #define X(name) __typeof__(symtuner_ar_##name) *name##_;

@@ -307,7 +307,7 @@ void st_life_end(struct st_comm *c)
         handle = atomic_exchange(&c->aborted, NULL);
     if (!handle)
         return;
-    while (atomic_load(&c->readers) > 0)
+    while (atomic_load(&c->users) > 0)
         sched_yield();
     st_inside++;
     c->kernels->destroy_(&handle, 1);
@@ -316,9 +316,9 @@ void st_life_end(struct st_comm *c)
     c->meet = NULL;
 }
 
-/* Freeing the handle would wait for the GPU, and NCCL's abort does not wait. The handle is freed if
- * the communicator later ends in another way, as after ncclCommRevoke, else never. Another thread
- * may still be in a vote, so the votes' memory stays as long as the record. */
+/* Freeing the handle would wait for the GPU, and NCCL's abort does not wait. So the handle is freed
+ * when the communicator ends, after ncclCommAbort by st_life_aborted. Another thread may still be in
+ * a vote, so the votes' memory stays as long as the record. */
 void st_life_abort(struct st_comm *c)
 {
     struct symtuner_ar *handle = take(c);
@@ -331,4 +331,32 @@ void st_life_abort(struct st_comm *c)
     c->kernels->abort_(handle);
     st_inside--;
     atomic_store(&c->aborted, handle);
+}
+
+void st_life_leave(struct st_comm *c)
+{
+    st_life_abort(c);
+    atomic_fetch_add(&c->users, 1);
+    st_comm_remove(c);
+}
+
+void st_life_aborted(struct st_comm *c, bool ended)
+{
+    if (ended)
+        atomic_store(&c->orphan, atomic_exchange(&c->aborted, NULL));
+    st_life_release(c);
+}
+
+/* Only the last user comes here, or several that have just found that there is no handle any more. */
+void st_life_discard(struct st_comm *c)
+{
+    const struct st_kernels *kernels = c->kernels;
+    struct symtuner_ar *handle =
+        atomic_load(&c->users) == 0 ? atomic_exchange(&c->orphan, NULL) : NULL;
+
+    if (!handle || !kernels->discard_)
+        return; /* an older library: the handle leaks */
+    st_inside++;
+    kernels->discard_(&handle, 1);
+    st_inside--;
 }

@@ -35,6 +35,35 @@ void st_made_drop(struct st_made *made, int n);
 void st_life_end(struct st_comm *c);
 /* Make kernels give up, because NCCL's are about to be aborted. Does not wait. */
 void st_life_abort(struct st_comm *c);
+/* Before ncclCommAbort: as st_life_abort, and take the record out of the table, but keep it until
+ * st_life_aborted. */
+void st_life_leave(struct st_comm *c);
+/* After ncclCommAbort: if it has ${ended} the communicator, discard the aborted handle once no thread
+ * uses it. Does not wait. */
+void st_life_aborted(struct st_comm *c, bool ended);
+
+void st_life_discard(struct st_comm *c);
+
+static inline void st_life_release(struct st_comm *c)
+{
+    if (atomic_fetch_sub(&c->users, 1) == 1 && atomic_load(&c->orphan))
+        st_life_discard(c);
+}
+
+/* Keep the handle of ${c} from being freed until st_life_release, although another thread may abort
+ * the communicator. Returns NULL if there is none; then do not call st_life_release. */
+static inline struct symtuner_ar *st_life_hold(struct st_comm *c)
+{
+    struct symtuner_ar *handle;
+
+    if (!atomic_load_explicit(&c->handle, memory_order_relaxed))
+        return NULL;
+    atomic_fetch_add(&c->users, 1);
+    handle = atomic_load(&c->handle);
+    if (!handle)
+        st_life_release(c);
+    return handle;
+}
 
 /* Return a key for the next communicator made from ${parent}. */
 uint64_t st_life_child(struct st_comm *parent, int color);

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "dropin/life.h"
+
 enum { MOST = 16 };
 
 bool st_window_holds(const struct st_comm *c, const void *buffer, size_t bytes)
@@ -30,14 +32,13 @@ static void settle(struct st_seen *seen, int n)
         struct st_comm *other = seen[i].comm ? st_comm_find(seen[i].comm) : NULL;
         bool again = false;
 
-        if (!other || !c[0] || other->key != c[0]->key || !atomic_load(&other->handle))
+        if (!other || !c[0] || other->key != c[0]->key)
             continue;
         for (int k = 0; k < ranks; k++)
             again |= c[k] == other; /* its second window has a turn of its own */
-        if (again)
+        if (again || !(handle[ranks] = st_life_hold(other)))
             continue;
         c[ranks] = other;
-        handle[ranks] = other->handle;
         buffer[ranks] = seen[i].buffer;
         window[ranks++] = *seen[i].window;
         seen[i].comm = NULL;
@@ -62,6 +63,8 @@ static void settle(struct st_seen *seen, int n)
         c[i]->windows[place].base = buffer[i];
         c[i]->windows[place].bytes = bytes;
     }
+    for (int i = 0; i < ranks; i++)
+        st_life_release(c[i]);
 }
 
 void st_seen_settle(struct st_seen *seen, int n)
@@ -89,7 +92,7 @@ void st_seen(struct st_comm *c, struct st_seen seen)
 
 void st_window_forget(struct st_comm *c, void *window)
 {
-    struct symtuner_ar *handle = atomic_load(&c->handle);
+    struct symtuner_ar *handle = st_life_hold(c);
 
     for (int i = 0; i < c->windows_top && window; i++) {
         if (c->windows[i].window != window)
@@ -101,4 +104,6 @@ void st_window_forget(struct st_comm *c, void *window)
         }
         memset(&c->windows[i], 0, sizeof c->windows[i]);
     }
+    if (handle)
+        st_life_release(c);
 }

@@ -275,13 +275,15 @@ static nccl_abi_result in_CommDestroy(struct st_from from, void *comm)
 static nccl_abi_result in_CommAbort(struct st_from from, void *comm)
 {
     struct st_comm *c = st_comm_find(comm);
+    nccl_abi_result result;
 
     REAL(CommAbort, c);
-    if (c && !st_passes(from, real)) {
-        st_life_abort(c);
-        st_comm_remove(c);
-    }
-    return real->call.CommAbort(comm);
+    if (!c || st_passes(from, real))
+        return real->call.CommAbort(comm);
+    st_life_leave(c);
+    result = real->call.CommAbort(comm);
+    st_life_aborted(c, result == NCCL_ABI_SUCCESS);
+    return result;
 }
 
 static nccl_abi_result in_CommRevoke(struct st_from from, void *comm, int flags)
@@ -316,11 +318,12 @@ static nccl_abi_result in_CommGetAsyncError(struct st_from from, void *comm, int
     /* not for NCCL's own calls: it would refuse to abort after an error */
     if (!c || st_passes(from, real) || result != NCCL_ABI_SUCCESS || *error != NCCL_ABI_SUCCESS)
         return result;
-    atomic_fetch_add(&c->readers, 1); /* st_life_end waits: a watchdog may ask during finalize */
-    handle = atomic_load(&c->handle);
-    if (handle && c->kernels->status_(handle) != NCCL_ABI_SUCCESS)
+    handle = st_life_hold(c); /* st_life_end waits: a watchdog may ask during finalize */
+    if (!handle)
+        return result;
+    if (c->kernels->status_(handle) != NCCL_ABI_SUCCESS)
         *error = NCCL_ABI_REMOTE_ERROR;
-    atomic_fetch_sub(&c->readers, 1);
+    st_life_release(c);
     return result;
 }
 

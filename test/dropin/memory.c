@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * memory.c - communicators of two ranks, which are threads, are made and end in many ways. Neither
- * the heap nor the number of mappings may grow, but for the handles of aborted communicators.
+ * the heap nor the number of mappings may grow, nor may handles be left.
  *
  * usage: memory ROUNDS    a multiple of 7. SYMTUNER_VERIFY=1 lets each communicator keep its votes
  */
@@ -11,7 +11,7 @@
 
 #include "test/dropin/play.h"
 
-enum { WARM = 203, HANDLE = 64 /* bytes that the fake kernels leak with an aborted handle */ };
+enum { WARM = 203 };
 
 enum how { DESTROY, FINALIZE, NO_HANDLE, REVOKE, ABORT, SPLIT, GROUP, HOWS };
 
@@ -39,7 +39,7 @@ static void *round_of(int rank, enum how how)
     MUST(n.f.AllReduce(a, b, 4, F32, SUM, comm, NULL) == 0 && b[0] == 2);
     wait_for_both();
     if (rank == 0 && how == NO_HANDLE)
-        atomic_fetch_add(&lost, kernels()->handles == kernels()->aborted);
+        atomic_fetch_add(&lost, kernels()->handles == 0);
     if (how == SPLIT) {
         MUST(n.f.CommSplit(comm, 1, rank, &child, NULL) == 0);
         end(child);
@@ -72,7 +72,7 @@ static void group(void)
     for (int rank = 0; rank < 2; rank++)
         MUST(n.f.CommInitRank(&comm[rank], 2, id, rank) == 0);
     MUST(n.f.GroupEnd() == 0);
-    MUST(kernels()->handles - kernels()->aborted == 2);
+    MUST(kernels()->handles == 2);
     for (int rank = 0; rank < 2; rank++)
         end(comm[rank]);
 }
@@ -110,7 +110,7 @@ static long mappings(void)
 
 int main(int argc, char **argv)
 {
-    long heap, maps, aborted, grown;
+    long heap, maps, grown;
     void *first[2];
     int rounds;
 
@@ -126,14 +126,11 @@ int main(int argc, char **argv)
     play(WARM); /* the records of ended communicators rest for a while */
     heap = (long)mallinfo2().uordblks;
     maps = mappings();
-    aborted = kernels()->aborted;
     play(rounds);
-    MUST(kernels()->handles == kernels()->aborted);
+    MUST(kernels()->handles == 0);
     MUST(lost == WARM / HOWS + rounds / HOWS);
-    aborted = kernels()->aborted - aborted;
-    MUST(aborted == 2 * (rounds / HOWS)); /* by ncclCommAbort, and no others */
-    grown = (long)mallinfo2().uordblks - heap - aborted * HANDLE;
-    printf("memory: %d communicators, %ld aborted handles, %ld bytes and %ld mappings more\n",
-           rounds, aborted, grown > 0 ? grown : 0, mappings() - maps);
+    grown = (long)mallinfo2().uordblks - heap;
+    printf("memory: %d communicators, %ld bytes and %ld mappings more\n", rounds,
+           grown > 0 ? grown : 0, mappings() - maps);
     return grown > 4096 || mappings() - maps > 4;
 }

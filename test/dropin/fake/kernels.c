@@ -16,7 +16,7 @@
 
 struct symtuner_ar {
     void *comm;
-    int aborted;
+    int aborted, used; /* used: by calls that have not returned */
 };
 
 static struct record record = {.lock = PTHREAD_MUTEX_INITIALIZER, .nccl_from = 1 << 20};
@@ -93,9 +93,8 @@ int symtuner_ar_op_destroy(int op, struct symtuner_ar *handle)
     return destroy(op, handle->comm);
 }
 
-int symtuner_ar_destroy(struct symtuner_ar **handles, int n)
+static int end(struct symtuner_ar **handles, int n)
 {
-    record_add(&record, "destroy:%d ", n);
     for (int i = 0; i < n; i++) {
         __atomic_sub_fetch(&record.aborted, handles[i]->aborted, __ATOMIC_RELAXED);
         free(handles[i]);
@@ -103,6 +102,21 @@ int symtuner_ar_destroy(struct symtuner_ar **handles, int n)
         __atomic_sub_fetch(&record.handles, 1, __ATOMIC_RELAXED);
     }
     return 0;
+}
+
+int symtuner_ar_destroy(struct symtuner_ar **handles, int n)
+{
+    record_add(&record, "destroy:%d ", n);
+    return end(handles, n);
+}
+
+int symtuner_ar_discard(struct symtuner_ar **handles, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (__atomic_load_n(&handles[i]->used, __ATOMIC_RELAXED) || !handles[i]->aborted)
+            abort();
+    record_add(&record, "discard:%d ", n);
+    return end(handles, n);
 }
 
 int symtuner_ar_register(struct symtuner_ar **handles, void *const *buffers, void *const *windows,
@@ -122,13 +136,18 @@ int symtuner_ar_deregister(struct symtuner_ar **handles, void *const *buffers, i
 
 static int run(const char *name, size_t count, struct symtuner_ar *handle, void *stream)
 {
+    int result;
+
+    __atomic_add_fetch(&handle->used, 1, __ATOMIC_RELAXED);
     if (record.launch)
         record.launch(handle->comm, stream);
     __atomic_add_fetch(&record.collectives, 1, __ATOMIC_RELAXED);
     record_add(&record, "%s:%zu ", name, count);
-    return __atomic_load_n(&handle->aborted, __ATOMIC_RELAXED)
-               ? 5
-               : __atomic_exchange_n(&record.fail, 0, __ATOMIC_RELAXED);
+    result = __atomic_load_n(&handle->aborted, __ATOMIC_RELAXED)
+                 ? 5
+                 : __atomic_exchange_n(&record.fail, 0, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&handle->used, 1, __ATOMIC_RELAXED);
+    return result;
 }
 
 int symtuner_ar_all_reduce(const void *send, void *recv, size_t count, int dtype, int op,
