@@ -341,12 +341,9 @@ EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
 
     if (rank < 0 || rank >= fake_nccl.ranks)
         return ncclInvalidArgument;
-    *state = ncclSuccess;
-    if (fake_nccl.polls == 0) {
-        *state =
-            fake.endless != NULL && rank == fake_nccl.odd_rank ? fake_nccl.odd_end : ncclSuccess;
+    *state = fake.endless != NULL && rank == fake_nccl.odd_rank ? fake_nccl.odd_end : ncclSuccess;
+    if (fake_nccl.polls == 0)
         return ncclSuccess;
-    }
     pthread_mutex_lock(&lock);
     begin_once(rank);
     *state = poll_one(rank);
@@ -476,9 +473,7 @@ EXPORT ncclResult_t ncclAllGather(const void *send, void *recv, size_t count, nc
 {
     (void)type;
     ck_assert(fake.endless == NULL || stream != fake.endless);
-    return submit(
-        comm,
-        (struct op){.kind = GATHER, .send = send, .recv = recv, .bytes = count, .stream = stream});
+    return submit(comm, (struct op){GATHER, send, recv, count, NULL, stream});
 }
 
 EXPORT ncclResult_t ncclReduceScatter(const void *send, void *recv, size_t count,
