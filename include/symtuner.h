@@ -200,6 +200,8 @@ struct symtuner_kernel_query {
     int dtype, op;      /* NCCL's numbers                                                 */
     struct symtuner_machine machine;
     int beside; /* enum symtuner_ar_beside: what the handle was told to run beside        */
+    int boxes;  /* that the ranks are on. 0, 1: one. More: only rules with network-pieces count;
+                   these take registered as 0 and beside as unknown */
 };
 
 /* What the [kernels] rules decide about an all-reduce of libsymtuner_ar.so. */
@@ -211,6 +213,8 @@ struct symtuner_kernel_decision {
     const char *kernel; /* a name of symtuner_ar_kernel_name(); NULL: the table decides   */
     int ctas, threads;  /* 0: the table decides                                           */
     int beside;         /* the table's column to take; -1: as the handle was told         */
+    int network_pieces; /* ranks on several boxes: add up box by box, in so many pieces;
+                           0: by NCCL alone; -1: no rule says                             */
 };
 
 /*

@@ -26,18 +26,22 @@ enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
                                             struct symtuner_kernel_decision *out)
 {
     struct symtuner_kernel_query q = {0}; /* members that an older caller lacks are 0 */
-    struct symtuner_kernel_decision d = {.struct_size = sizeof d, .rule = -1, .beside = -1};
+    struct symtuner_kernel_decision d = {
+        .struct_size = sizeof d, .rule = -1, .beside = -1, .network_pieces = -1};
 
     if (!query || !out || query->struct_size > sizeof q || out->struct_size > sizeof d)
         return SYMTUNER_EINVAL;
     memcpy(&q, query, query->struct_size);
     if (q.ranks < 1 || q.dtype < 0 || q.dtype >= st_dtype_words.count || q.op < 0 ||
-        q.op >= st_op_words.count || q.beside < 0 || q.beside >= st_beside_words.count)
+        q.op >= st_op_words.count || q.beside < 0 || q.beside >= st_beside_words.count ||
+        q.boxes < 0)
         return SYMTUNER_EINVAL;
+    if (q.boxes > 1) /* ranks may differ in both */
+        q.registered = q.beside = 0;
     for (int i = 0; rules && i < rules->count && d.rule < 0; i++) {
         const struct st_rule *rule = &rules->rule[i];
 
-        if (rule->launch.network_pieces >= 0 ||
+        if ((rule->launch.network_pieces >= 0) != (q.boxes > 1) ||
             !st_kernels_concern(rule, q.nccl, q.ranks, &q.machine) ||
             !st_kernels_cover(rule, q.bytes, q.dtype, q.op, q.registered != 0, q.beside))
             continue;
@@ -48,6 +52,7 @@ enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
         d.ctas = rule->launch.ctas;
         d.threads = rule->launch.threads;
         d.beside = rule->launch.beside;
+        d.network_pieces = rule->launch.network_pieces;
     }
     d.struct_size = out->struct_size;
     memcpy(out, &d, out->struct_size);

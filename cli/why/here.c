@@ -6,6 +6,7 @@
  */
 #include "cli/why/here.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -203,6 +204,69 @@ static void ask(const struct st_why *why, const symtuner_rules *rules, bool stee
     here->call.table = here->table;
 }
 
+/* ---- several boxes --------------------------------------------------------------------------- */
+
+/* Return how many words of 16 bytes each rank of a box adds up, which are the most pieces. */
+static int words_of(const struct symtuner_call *call)
+{
+    uint64_t words = tuner_bytes(call) / 16 / (uint64_t)(call->ranks / call->nodes);
+
+    return words < INT_MAX ? (int)words : INT_MAX;
+}
+
+/* Return why libsymtuner_ar.so leaves the call to NCCL though it was asked to add up box by box
+ * (kernels/nodes), or NULL. */
+static const char *never_by_boxes(const struct symtuner_call *call)
+{
+    int each = call->ranks / call->nodes;
+
+    /* as kernels/nodes/boxes.c and call.c */
+    return call->ranks % call->nodes ? "the boxes have unequal numbers of ranks"
+           : each < 2                ? "the boxes have one rank each"
+           : each > 16               ? "the boxes have more than 16 ranks each"
+           : words_of(call) == 0     ? "the message has less than 16 bytes per rank of a box"
+           : call->op == SYMTUNER_PREMULSUM ? "operators of your own are NCCL's"
+           : call->op == SYMTUNER_AVG && call->dtype < SYMTUNER_FLOAT16
+               ? "averages of integers are NCCL's"
+               : NULL;
+}
+
+/* Fill ${here}'s boxes and network_pieces. */
+static void ask_boxes(const struct st_why *why, const symtuner_rules *rules, struct st_here *here)
+{
+    const struct symtuner_call *call = &why->call;
+    const struct symtuner_kernel_query query = {
+        .struct_size = sizeof query, .nccl = call->nccl, .bytes = tuner_bytes(call),
+        .ranks = call->ranks, .dtype = (int)call->dtype,
+        .op = call->op == SYMTUNER_PREMULSUM ? 0 : (int)call->op,
+        .machine = why->box, .boxes = call->nodes,
+    };
+    struct symtuner_kernel_decision decision = {.struct_size = sizeof decision};
+    const char *asked = st_why_get(why, "SYMTUNER_AR_NODES"), *never = never_by_boxes(call);
+    bool measures = asked && strcmp(asked, "1") == 0;
+
+    here->network_pieces = 0;
+    if (call->nodes < 2 || call->coll != SYMTUNER_ALLREDUCE ||
+        symtuner_kernel_decide(rules, &query, &decision) != SYMTUNER_OK ||
+        (decision.network_pieces < 0 && !measures))
+        return;
+    here->network_pieces = never ? 0 : decision.network_pieces;
+    if (here->network_pieces > words_of(call))
+        here->network_pieces = words_of(call);
+    if (never)
+        snprintf(here->boxes, sizeof here->boxes, "NCCL alone, since %s", never);
+    else if (decision.network_pieces < 0)
+        snprintf(here->boxes, sizeof here->boxes,
+                 "box by box or NCCL alone, by times that are measured when the handle is made; "
+                 "symtuner_ar_query tells");
+    else if (decision.network_pieces == 0)
+        snprintf(here->boxes, sizeof here->boxes, "NCCL alone, by rule \"%s\" (line %d)",
+                 decision.name, decision.line);
+    else
+        snprintf(here->boxes, sizeof here->boxes, "box by box in %d piece%s, by rule \"%s\" (line %d)",
+                 here->network_pieces, plural(here->network_pieces), decision.name, decision.line);
+}
+
 static bool differ(const struct symtuner_verdict *a, const struct symtuner_verdict *b)
 {
     return a->kind != b->kind || a->kernel != b->kernel || a->ctas != b->ctas ||
@@ -219,6 +283,7 @@ int st_why_here(const struct st_why *why, const struct symtuner_verdict *now, st
         return status;
     look_for_plugin(why, here, &asks);
     ask(why, rules, steer, asks, here);
+    ask_boxes(why, rules, here);
     symtuner_rules_free(rules);
     here->verdict.struct_size = sizeof here->verdict;
     symtuner_predict(&here->call, &here->verdict);

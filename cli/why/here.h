@@ -21,6 +21,9 @@ struct st_here {
     char way[ST_HERE_WAYS][700];       /* [i]: a sentence: what does not reach NCCL, and why    */
     int ways;
     char text[2048];                   /* what symtuner_explain says                            */
+    char boxes[200];                   /* how libsymtuner_ar.so runs it on several boxes; empty: as
+                                          NCCL does, since nobody asked for more                */
+    int network_pieces;                /* in so many pieces; -1: it is not known before the run */
     struct symtuner_call call;         /* the call with the counts and answers of symtuner      */
     float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS]; /* what call.table points to                 */
     struct symtuner_verdict verdict;   /* what NCCL does with ${call}                           */

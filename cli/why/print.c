@@ -206,7 +206,7 @@ static void print_here(const struct st_why *why, const struct st_answer *answer,
     const struct st_here *here = &answer->here;
     bool acts = here->decision.rule >= 0 || here->decision.process_ctas || here->decision.min_ctas;
 
-    if (why->brief && !here->changes)
+    if (why->brief && !here->changes && !here->boxes[0])
         return;
     fputs("symtuner", out);
     if (here->missing && here->applies)
@@ -222,6 +222,8 @@ static void print_here(const struct st_why *why, const struct st_answer *answer,
     } else {
         fputs("so: the same\n", out);
     }
+    if (here->boxes[0])
+        print_sentence("with libsymtuner_ar.so: ", here->boxes, out);
     for (int i = 0; i < here->ways; i++)
         print_sentence("in the way: ", here->way[i], out);
     if (!why->brief && !acts)
@@ -297,6 +299,10 @@ static void json_here(struct st_json *json, const struct st_why *why, const stru
     st_json_int(json, "min_ctas", decision->min_ctas);
     st_json_int(json, "channels", decision->channels);
     st_json_text(json, "text", here->text[0] ? here->text : NULL);
+    if (here->boxes[0]) {
+        st_json_text(json, "boxes", here->boxes);
+        st_json_int(json, "network_pieces", here->network_pieces);
+    }
     st_json_open(json, "in_the_way", "\n  [");
     for (int i = 0; i < here->ways; i++)
         st_json_text(json, NULL, here->way[i]);

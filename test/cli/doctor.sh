@@ -185,6 +185,9 @@ for command in 'decide allreduce 1' 'why allreduce 4' 'table docs/example.rules'
         grep -q 'SYMTUNER_MACHINE=h200 is not understood' ||
         { echo "FAIL symtuner $command says nothing about SYMTUNER_MACHINE=h200"; failed=1; }
 done
+env -i SYMTUNER_AR_NODES=1 "$symtuner" why allreduce 64KiB --machine h200x8 --nodes 2 --brief |
+    grep -q '^  with libsymtuner_ar.so: box by box or NCCL alone, by times that are measured' ||
+    { echo "FAIL symtuner why does not say who decides with SYMTUNER_AR_NODES=1"; failed=1; }
 env -i NCCL_SYM_CTAS=8x "$symtuner" why allreduce 4KiB --machine h200x8 2>&1 > /dev/null |
     grep -q 'NCCL_SYM_CTAS of the environment is ignored: .*8x' ||
     { echo "FAIL symtuner why does not say what is wrong with NCCL_SYM_CTAS=8x"; failed=1; }

@@ -85,9 +85,23 @@ START_TEST(test_network_pieces_are_for_several_boxes)
     symtuner_rules *rules = parsed("[kernels a]\nnetwork-pieces = 4\n[kernels b]\n"
                                    "kernel = one_ll8\n[kernels c]\nkernel = two_ll8\n"
                                    "network-pieces = 0\n");
+    symtuner_rules *plain =
+        parsed("[kernels a]\nregistered = no\nwhen-beside = unknown\nnetwork-pieces = 3\n");
+    const struct symtuner_kernel_query boxes = {
+        .struct_size = sizeof boxes, .ranks = 4, .registered = 1, .beside = 1, .boxes = 2};
+    struct symtuner_kernel_decision decision = {.struct_size = sizeof decision};
     char text[300];
 
     ck_assert_str_eq(kernel_for(rules, 4096, 4, 9, 0).name, "b");
+    ck_assert_int_eq(kernel_for(rules, 4096, 4, 9, 0).network_pieces, -1);
+    ck_assert_int_eq(symtuner_kernel_decide(rules, &boxes, &decision), SYMTUNER_OK);
+    ck_assert_str_eq(decision.name, "a");
+    ck_assert_int_eq(decision.network_pieces, 4);
+    ck_assert_ptr_null(decision.kernel);
+    ck_assert_int_eq(symtuner_kernel_decide(plain, &boxes, &decision), SYMTUNER_OK);
+    ck_assert_int_eq(decision.network_pieces, 3);
+    ck_assert_int_eq(symtuner_kernel_decide(NULL, &boxes, &decision), SYMTUNER_OK);
+    ck_assert_int_eq(decision.network_pieces, -1);
     ck_assert_int_eq(rules->rule[0].launch.network_pieces, 4);
     ck_assert_int_eq(rules->rule[1].launch.network_pieces, -1);
     ck_assert_int_eq(rules->rule[2].launch.network_pieces, 0);
@@ -96,6 +110,7 @@ START_TEST(test_network_pieces_are_for_several_boxes)
     ck_assert_int_eq(symtuner_rules_lint(rules, 0, text, sizeof text), 1); /* b is not hidden */
     ck_assert_msg(strstr(text, "\"c\" never applies: \"a\"") != NULL, "%s", text);
     symtuner_rules_free(rules);
+    symtuner_rules_free(plain);
 }
 END_TEST
 
@@ -127,10 +142,10 @@ END_TEST
 START_TEST(test_a_kernel_query_out_of_range_is_refused)
 {
     const struct symtuner_kernel_query good = {.struct_size = sizeof good, .ranks = 2};
-    struct symtuner_kernel_query bad[8];
+    struct symtuner_kernel_query bad[9];
     struct symtuner_kernel_decision decision = {.struct_size = sizeof decision, .rule = 77};
 
-    for (int i = 0; i < 8; i++)
+    for (int i = 0; i < 9; i++)
         bad[i] = good;
     bad[0].struct_size++;
     bad[1].ranks = 0;
@@ -140,7 +155,8 @@ START_TEST(test_a_kernel_query_out_of_range_is_refused)
     bad[5].op = -1;
     bad[6].beside = -1;
     bad[7].beside = 3;
-    for (int i = 0; i < 8; i++) {
+    bad[8].boxes = -1;
+    for (int i = 0; i < 9; i++) {
         ck_assert_int_eq(symtuner_kernel_decide(NULL, &bad[i], &decision), SYMTUNER_EINVAL);
         ck_assert_int_eq(decision.rule, 77);
     }
