@@ -63,7 +63,8 @@ static void rules_text(const void *self, FILE *out)
         out,
         "# symtuner: libsymtuner_ar.so, kernels as below. docs/reference/sums.md says which of "
         "its\n# sums have equal bits and how they are rounded. NCCL's kernels add in other orders: "
-        "another\n# kind of kernel may change the last bits of a sum.\n\n"
+        "another\n# kind of kernel may change the last bits of a sum.\n"
+        "# Not measured: ranks on several boxes; network-pieces (docs/nodes.md) is for these.\n\n"
         "[provenance]\nnccl      = %s\n",
         st_release_print(tune->nccl, release, sizeof release));
     if (tune->machine.gpu[0])
