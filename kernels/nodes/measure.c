@@ -115,6 +115,7 @@ ncclResult_t ar_nodes_measure(symtuner_ar *h, char *why, bool *lost)
     }
     for (int r = 0; r < h->ranks && result == ncclSuccess; r++)
         ar_nodes_slower(figures, &all[r]);
+    h->nodes->box->eager.used = false; /* its calls have ended, so the next need not follow them */
     if (buffer != NULL && !h->stuck)
         cudaFree(buffer);
     return result;

@@ -45,10 +45,10 @@ static void call_all(size_t count, ncclDataType_t type, ncclRedOp_t op)
     ck_assert(!whole_nccl.hung);
 }
 
-static void open_group(int ranks, int each, const char *rule)
+/* After group_reset. */
+static void make_group(void)
 {
-    group_reset(ranks, each, rule);
-    for (int r = 0; r < ranks; r++) {
+    for (int r = 0; r < net.ranks; r++) {
         send[r] = aligned_alloc(4096, MOST);
         recv[r] = aligned_alloc(4096, MOST);
         memset(send[r], 0, MOST);
@@ -56,9 +56,15 @@ static void open_group(int ranks, int each, const char *rule)
     }
     next.in_place = false;
     group_create();
-    for (int r = 0; r < ranks; r++)
+    for (int r = 0; r < net.ranks; r++)
         ck_assert_msg(created[r] == ncclSuccess && handle[r]->nodes != NULL, "%s",
                       created[r] == ncclSuccess ? handle[r]->gate : created_error[r]);
+}
+
+static void open_group(int ranks, int each, const char *rule)
+{
+    group_reset(ranks, each, rule);
+    make_group();
 }
 
 static void close_group(void)
@@ -376,6 +382,30 @@ START_TEST(test_scratch_is_reserved_in_the_box)
 }
 END_TEST
 
+/* As JAX makes and uses its handles. Measuring runs on a stream of the library's own. */
+START_TEST(test_one_stream_is_still_one_after_measuring)
+{
+    int idles;
+
+    group_reset(4, 2, NULL);
+    setenv("SYMTUNER_AR_NODES", "1", 1);
+    group_config.one_stream = 1;
+    group_config.beside = SYMTUNER_AR_ALONE;
+    net.slow_all_us = 4000;
+    net.slow_some_us = 100;
+    net.adds_nothing = true;
+    make_group();
+    idles = fake.idles;
+    net.some_reduces = 0;
+    call_all(1 << 18, ncclFloat, ncclSum);
+    ck_assert_int_gt(net.some_reduces, 0);
+    ck_assert_int_eq(fake.idles, idles);
+    for (int r = 0; r < 4; r++)
+        ck_assert(handle[r]->one_stream && handle[r]->nodes->box->one_stream);
+    close_group();
+}
+END_TEST
+
 Suite *nodes_suite_call(void)
 {
     Suite *s = suite_create("nodes_call");
@@ -391,6 +421,7 @@ Suite *nodes_suite_call(void)
     tcase_add_test(t, test_an_error_in_the_box_is_the_handles);
     tcase_add_test(t, test_buffers_are_registered_in_every_box_or_in_none);
     tcase_add_test(t, test_scratch_is_reserved_in_the_box);
+    tcase_add_test(t, test_one_stream_is_still_one_after_measuring);
     suite_add_tcase(s, t);
     return s;
 }

@@ -11,6 +11,7 @@
 symtuner_ar *handle[NET_RANKS];
 ncclResult_t created[NET_RANKS];
 char created_error[NET_RANKS][256];
+struct symtuner_ar_config group_config;
 
 void group_reset(int ranks, int each, const char *rule)
 {
@@ -18,6 +19,7 @@ void group_reset(int ranks, int each, const char *rule)
     fake.devices = NET_RANKS;
     fake.peers = 1;
     memset(handle, 0, sizeof handle);
+    group_config = (struct symtuner_ar_config){.size = sizeof group_config, .bulk_bytes = 1 << 20};
     net_reset(ranks, each);
     setenv("SYMTUNER_LOG", "off", 1);
     setenv("SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no", 1);
@@ -31,10 +33,8 @@ static ncclComm_t comms[NET_RANKS];
 
 static void create_one(int r)
 {
-    const struct symtuner_ar_config config = {.size = sizeof config, .bulk_bytes = 1 << 20};
-
     comms[r] = net_comm(r);
-    created[r] = symtuner_ar_create(&handle[r], &comms[r], 1, &config);
+    created[r] = symtuner_ar_create(&handle[r], &comms[r], 1, &group_config);
     strcpy(created_error[r], symtuner_ar_error(NULL));
 }
 

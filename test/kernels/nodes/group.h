@@ -9,6 +9,7 @@
 extern symtuner_ar *handle[NET_RANKS];
 extern ncclResult_t created[NET_RANKS];
 extern char created_error[NET_RANKS][256];
+extern struct symtuner_ar_config group_config; /* of all handles; group_reset sets it */
 
 /* Begin a test: ${ranks} ranks, ${each} in a box, and SYMTUNER_RULE=${rule} for all (NULL: none). */
 void group_reset(int ranks, int each, const char *rule);
