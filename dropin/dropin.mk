@@ -1,7 +1,7 @@
 # dropin.mk - libsymtuner_nccl.so, which is loaded before NCCL by LD_PRELOAD.
 
 # What the tests link without the rest.
-DROPIN_PURE := dropin/verify/compare.c
+DROPIN_PURE := dropin/verify/compare.c dropin/meet.c
 DROPIN_C := $(wildcard base/*.c dropin/*.c dropin/*/*.c) plugin/options.c nccl/names.c nccl/release.c
 # Thread-local variables cost one instruction, because the library is loaded at start.
 DROPIN_OBJ := $(patsubst %,$(B)/dropin-obj/%.o,$(DROPIN_C))
