@@ -63,15 +63,12 @@ static int read_int(const XLA_FFI_Attrs *attrs, const char *name, int lowest, in
     const XLA_FFI_Scalar *scalar = find_attribute(attrs, name, XLA_FFI_AttrType_SCALAR);
     int32_t v;
 
-    if (scalar == NULL || scalar->dtype != XLA_FFI_DataType_S32 || scalar->value == NULL) {
-        snprintf(why, why_size, "attribute \"%s\" is missing or not an int32", name);
-        return -1;
-    }
+    if (scalar == NULL || scalar->dtype != XLA_FFI_DataType_S32 || scalar->value == NULL)
+        return ffi_fail(why, why_size, "attribute \"%s\" is missing or not an int32", name);
     memcpy(&v, scalar->value, sizeof v);
-    if (v < lowest || v > highest) {
-        snprintf(why, why_size, "attribute \"%s\" is %d, not %d to %d", name, v, lowest, highest);
-        return -1;
-    }
+    if (v < lowest || v > highest)
+        return ffi_fail(why, why_size, "attribute \"%s\" is %d, not %d to %d", name, v, lowest,
+                        highest);
     *value = v;
     return 0;
 }
@@ -96,16 +93,13 @@ static int read_groups(const XLA_FFI_Attrs *attrs, struct ffi_call *call, char *
 
     if (read_int(attrs, "ranks", 1, MAX_RANKS, &call->ranks, why, why_size) != 0)
         return -1;
-    if (array == NULL || array->dtype != XLA_FFI_DataType_S64 || array->data == NULL) {
-        snprintf(why, why_size, "attribute \"groups\" is missing or not an array of int64");
-        return -1;
-    }
+    if (array == NULL || array->dtype != XLA_FFI_DataType_S64 || array->data == NULL)
+        return ffi_fail(why, why_size, "attribute \"groups\" is missing or not an array of int64");
     if (array->size == 0 || array->size % (size_t)call->ranks != 0 ||
-        array->size / (size_t)call->ranks > MAX_ROWS) {
-        snprintf(why, why_size, "attribute \"groups\" has %zu ids, not a multiple of %d ranks",
-                 array->size, call->ranks);
-        return -1;
-    }
+        array->size / (size_t)call->ranks > MAX_ROWS)
+        return ffi_fail(why, why_size,
+                        "attribute \"groups\" has %zu ids, not a multiple of %d ranks", array->size,
+                        call->ranks);
     call->groups = array->data;
     call->rows = (int)(array->size / (size_t)call->ranks);
     return 0;
@@ -131,52 +125,41 @@ static int read_buffers(const XLA_FFI_CallFrame *frame, struct ffi_call *call, c
     int64_t count, most;
 
     if (frame->args.size != 1 || frame->rets.size != 1 || frame->args.args == NULL ||
-        frame->rets.rets == NULL || frame->args.types == NULL || frame->rets.types == NULL) {
-        snprintf(why, why_size, "one operand and one result are expected, not %lld and %lld",
-                 (long long)frame->args.size, (long long)frame->rets.size);
-        return -1;
-    }
+        frame->rets.rets == NULL || frame->args.types == NULL || frame->rets.types == NULL)
+        return ffi_fail(why, why_size, "one operand and one result are expected, not %lld and %lld",
+                        (long long)frame->args.size, (long long)frame->rets.size);
     if (frame->args.types[0] != XLA_FFI_ArgType_BUFFER ||
         frame->rets.types[0] != XLA_FFI_RetType_BUFFER || frame->args.args[0] == NULL ||
-        frame->rets.rets[0] == NULL) {
-        snprintf(why, why_size, "the operand and the result must be buffers");
-        return -1;
-    }
+        frame->rets.rets[0] == NULL)
+        return ffi_fail(why, why_size, "the operand and the result must be buffers");
     in = frame->args.args[0];
     out = frame->rets.rets[0];
     type = hlo_type_find((int)in->dtype);
-    if (type == NULL) {
-        snprintf(why, why_size, "XLA's element type %d is not one that NCCL has", (int)in->dtype);
-        return -1;
-    }
+    if (type == NULL)
+        return ffi_fail(why, why_size, "XLA's element type %d is not one that NCCL has",
+                        (int)in->dtype);
     count = count_elements(in);
     most = count_elements(out);
-    if (out->dtype != in->dtype || !do_fit(call, count, most)) {
-        snprintf(why, why_size,
-                 call->coll == SYMTUNER_AR_ALL_REDUCE
-                     ? "operand and result differ in type or shape, or have no valid one"
-                     : "operand and result differ in type, or one is not the parts of %d ranks",
-                 call->ranks);
-        return -1;
-    }
+    if (out->dtype != in->dtype || !do_fit(call, count, most))
+        return ffi_fail(
+            why, why_size,
+            call->coll == SYMTUNER_AR_ALL_REDUCE
+                ? "operand and result differ in type or shape, or have no valid one"
+                : "operand and result differ in type, or one is not the parts of %d ranks",
+            call->ranks);
     if (count > most) {
         int64_t longer = count;
 
         count = most;
         most = longer;
     }
-    if (most > INT64_MAX / 64) {
-        snprintf(why, why_size, "%lld elements are too many", (long long)most);
-        return -1;
-    }
-    if (type->parts == 2 && call->op != OP_SUM && call->op != OP_AVG) {
-        snprintf(why, why_size, "%s can be summed and averaged only", type->name);
-        return -1;
-    }
-    if (count > 0 && (in->data == NULL || out->data == NULL)) {
-        snprintf(why, why_size, "the %s has no memory", in->data == NULL ? "operand" : "result");
-        return -1;
-    }
+    if (most > INT64_MAX / 64)
+        return ffi_fail(why, why_size, "%lld elements are too many", (long long)most);
+    if (type->parts == 2 && call->op != OP_SUM && call->op != OP_AVG)
+        return ffi_fail(why, why_size, "%s can be summed and averaged only", type->name);
+    if (count > 0 && (in->data == NULL || out->data == NULL))
+        return ffi_fail(why, why_size, "the %s has no memory",
+                        in->data == NULL ? "operand" : "result");
     call->send = in->data;
     call->recv = out->data;
     call->count = (size_t)count * (size_t)type->parts;
@@ -190,8 +173,7 @@ static int check_attributes(const XLA_FFI_Attrs *attrs, char *why, size_t why_si
     if (attrs->size >= 0 && (attrs->size == 0 || (attrs->names != NULL && attrs->types != NULL &&
                                                   attrs->attrs != NULL)))
         return 0;
-    snprintf(why, why_size, "the call frame has no valid attributes");
-    return -1;
+    return ffi_fail(why, why_size, "the call frame has no valid attributes");
 }
 
 int ffi_frame_read_flat(const XLA_FFI_CallFrame *frame, struct ffi_flat *flat, char *why,
@@ -209,12 +191,10 @@ int ffi_frame_read_flat(const XLA_FFI_CallFrame *frame, struct ffi_flat *flat, c
     if (read_int(attrs, "ranks", 1, MAX_RANKS, &flat->ranks, why, why_size) != 0)
         return -1;
     if (array->dtype != XLA_FFI_DataType_S64 || array->data == NULL || array->size == 0 ||
-        array->size % (size_t)flat->ranks != 0 ||
-        array->size / (size_t)flat->ranks > FFI_FLAT_ROWS) {
-        snprintf(why, why_size, "attribute \"flat\" is not an array of 1 to %d rows of %d int64",
-                 FFI_FLAT_ROWS, flat->ranks);
-        return -1;
-    }
+        array->size % (size_t)flat->ranks != 0 || array->size / (size_t)flat->ranks > FFI_FLAT_ROWS)
+        return ffi_fail(why, why_size,
+                        "attribute \"flat\" is not an array of 1 to %d rows of %d int64",
+                        FFI_FLAT_ROWS, flat->ranks);
     flat->ids = array->data;
     flat->rows = (int)(array->size / (size_t)flat->ranks);
     return 0;

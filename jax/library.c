@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* library.c - load libsymtuner_ar.so. */
+/* library.c - see library.h. */
 #include "jax/library.h"
 
 #include <dlfcn.h>
@@ -25,16 +25,12 @@ static int find_all(void *so, const char *path, char *why, size_t why_size)
         missing = "symtuner_ar_" #name;
     FFI_AR_FUNCTIONS(X)
 #undef X
-    if (missing != NULL) {
-        snprintf(why, why_size, "%s has no %s: not libsymtuner_ar.so?", path, missing);
-        return -1;
-    }
+    if (missing != NULL)
+        return ffi_fail(why, why_size, "%s has no %s: not libsymtuner_ar.so?", path, missing);
     if (VERSION_MAJOR(table.version()) != VERSION_MAJOR(VERSION_NEEDED) ||
-        table.version() < VERSION_NEEDED) {
-        snprintf(why, why_size, "%s is version %d; %d or later of the same major is needed", path,
-                 table.version(), VERSION_NEEDED);
-        return -1;
-    }
+        table.version() < VERSION_NEEDED)
+        return ffi_fail(why, why_size, "%s is version %d; %d or later of the same major is needed",
+                        path, table.version(), VERSION_NEEDED);
     return 0;
 }
 
@@ -42,10 +38,8 @@ static int open_library(const char *path, char *why, size_t why_size)
 {
     void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 
-    if (so == NULL) {
-        snprintf(why, why_size, "%s", dlerror());
-        return -1;
-    }
+    if (so == NULL)
+        return ffi_fail(why, why_size, "%s", dlerror());
     if (find_all(so, path, why, why_size) != 0) {
         dlclose(so);
         return -1;
@@ -59,16 +53,14 @@ int ffi_ar_load(const char *path, char *why, size_t why_size)
 {
     int result = 0;
 
-    if (path == NULL || strlen(path) >= sizeof loaded_path) {
-        snprintf(why, why_size, "no path to libsymtuner_ar.so, or a path of 512 bytes or more");
-        return -1;
-    }
+    if (path == NULL || strlen(path) >= sizeof loaded_path)
+        return ffi_fail(why, why_size,
+                        "no path to libsymtuner_ar.so, or a path of 512 bytes or more");
     pthread_mutex_lock(&lock);
     if (library == NULL) {
         result = open_library(path, why, why_size);
     } else if (strcmp(path, loaded_path) != 0) {
-        snprintf(why, why_size, "%s is loaded already, not %s", loaded_path, path);
-        result = -1;
+        result = ffi_fail(why, why_size, "%s is loaded already, not %s", loaded_path, path);
     }
     pthread_mutex_unlock(&lock);
     return result;
@@ -77,4 +69,11 @@ int ffi_ar_load(const char *path, char *why, size_t why_size)
 const struct ffi_ar *ffi_ar_get(void)
 {
     return __atomic_load_n(&library, __ATOMIC_ACQUIRE) != NULL ? &table : NULL;
+}
+
+void *ffi_driver(const char *name)
+{
+    void *cuda = dlopen("libcuda.so.1", RTLD_NOW);
+
+    return cuda != NULL ? dlsym(cuda, name) : NULL;
 }

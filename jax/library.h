@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * library.h - libsymtuner_ar.so, loaded at run time and called by function pointers.
+ * library.h - libsymtuner_ar.so and NVIDIA's driver, loaded at run time and called by function
+ * pointers.
  *
  * The XLA handler needs only a C compiler and XLA's header, neither CUDA's nor NCCL's.
  * test/jax/same_types.c checks that their types are passed as the plain ones are.
  */
 #ifndef FFI_AR_H_
 #define FFI_AR_H_
+
+#include <stdarg.h>
+#include <stdio.h>
 
 #define SYMTUNER_AR_PLAIN_TYPES
 #include "include/symtuner_ar.h"
@@ -56,5 +60,21 @@ static inline void ffi_ar_reserve(const struct ffi_ar *ar, ffi_handle **handles,
 
 /* Return the functions of the loaded library, or NULL before it is loaded. */
 const struct ffi_ar *ffi_ar_get(void);
+
+/* Return a function of libcuda.so.1, or NULL. libsymtuner_ar.so contains a static CUDA runtime, which
+ * we cannot call; the driver's library is always there. */
+void *ffi_driver(const char *name);
+
+/* Write the reason, and return -1. */
+static inline int __attribute__((format(printf, 3, 4)))
+ffi_fail(char *why, size_t why_size, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(why, why_size, format, args);
+    va_end(args);
+    return -1;
+}
 
 #endif

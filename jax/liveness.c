@@ -24,7 +24,6 @@
 #include "jax/liveness.h"
 #include "jax/symtuner_ffi.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -91,13 +90,9 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void load(void)
 {
-    void *cuda = dlopen("libcuda.so.1", RTLD_NOW);
-
-    if (cuda == NULL)
-        return;
-    *(void **)&event.create = dlsym(cuda, "cuEventCreate");
-    *(void **)&event.record = dlsym(cuda, "cuEventRecord");
-    *(void **)&event.query = dlsym(cuda, "cuEventQuery");
+    *(void **)&event.create = ffi_driver("cuEventCreate");
+    *(void **)&event.record = ffi_driver("cuEventRecord");
+    *(void **)&event.query = ffi_driver("cuEventQuery");
 }
 
 void ffi_liveness_mark(struct ffi_member *member, void *stream)
@@ -318,10 +313,8 @@ int symtuner_ffi_goodbye(const int64_t *ids, int ranks, int rank, char *why, siz
 {
     struct ffi_member *member;
 
-    if (ranks < 1 || ranks > FFI_GROUP_RANKS || rank < 0 || rank >= ranks) {
-        snprintf(why, why_size, "there is no rank %d in a group of %d", rank, ranks);
-        return -1;
-    }
+    if (ranks < 1 || ranks > FFI_GROUP_RANKS || rank < 0 || rank >= ranks)
+        return ffi_fail(why, why_size, "there is no rank %d in a group of %d", rank, ranks);
     for (int i = 0; (member = ffi_member_hold(i)) != NULL; i++) {
         if (member->across && member->ranks == ranks && same_ids(member->ids, ids, ranks))
             set_first(&member->left, rank + 1);
@@ -339,10 +332,8 @@ int symtuner_ffi_goodbye(const int64_t *ids, int ranks, int rank, char *why, siz
 
 int symtuner_ffi_told(const int64_t *ids, int ranks, int64_t until_ms, char *why, size_t why_size)
 {
-    if (ranks < 1 || ranks > FFI_GROUP_RANKS) {
-        snprintf(why, why_size, "there is no group of %d ranks", ranks);
-        return -1;
-    }
+    if (ranks < 1 || ranks > FFI_GROUP_RANKS)
+        return ffi_fail(why, why_size, "there is no group of %d ranks", ranks);
     pthread_mutex_lock(&lock);
     for (struct watch *w = watches; w != NULL; w = w->next)
         if (w->ranks == ranks && same_ids(w->ids, ids, ranks))
@@ -435,8 +426,8 @@ int ffi_liveness_watch(struct ffi_member *member, const int *pids, char *why, si
     }
     if (error == 0)
         return 0;
-    snprintf(why, why_size, "the other ranks' processes cannot be watched: %s", strerror(error));
     if (w != NULL)
         forget(w);
-    return -1;
+    return ffi_fail(why, why_size, "the other ranks' processes cannot be watched: %s",
+                    strerror(error));
 }

@@ -34,10 +34,8 @@ int symtuner_ffi_load(const char *path, char *why, size_t why_size)
 
 static int check_ids(const int64_t *ids, int ranks, char *why, size_t why_size)
 {
-    if (ids == NULL || ranks < 1 || ranks > FFI_GROUP_RANKS) {
-        snprintf(why, why_size, "a group has 1 to %d ranks, not %d", FFI_GROUP_RANKS, ranks);
-        return -1;
-    }
+    if (ids == NULL || ranks < 1 || ranks > FFI_GROUP_RANKS)
+        return ffi_fail(why, why_size, "a group has 1 to %d ranks, not %d", FFI_GROUP_RANKS, ranks);
     return 0;
 }
 
@@ -53,10 +51,8 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
 
     if (ar == NULL || check_ids(ids, ranks, why, why_size) != 0)
         return -1;
-    if (ar->create_local(handles, ordinals, ranks, &config) != 0) {
-        snprintf(why, why_size, "%s", ar->error(NULL));
-        return -1;
-    }
+    if (ar->create_local(handles, ordinals, ranks, &config) != 0)
+        return ffi_fail(why, why_size, "%s", ar->error(NULL));
     ffi_ar_reserve(ar, handles, ranks);
     exchange = ffi_exchange_new(ranks);
     memset(members, 0, sizeof members);
@@ -72,8 +68,7 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
     if (ffi_members_add(members, ranks) != 0) {
         ar->destroy(handles, ranks);
         ffi_exchange_free(exchange);
-        snprintf(why, why_size, "%s", FULL);
-        return -1;
+        return ffi_fail(why, why_size, "%s", FULL);
     }
     return 0;
 }
@@ -94,6 +89,11 @@ static void *nccl(const char *name, char *why, size_t why_size)
     return symbol;
 }
 
+static int nccl_fails(const char *call, int error, char *why, size_t why_size)
+{
+    return ffi_fail(why, why_size, "%s: error %d; NCCL_DEBUG=WARN says more", call, error);
+}
+
 int symtuner_ffi_unique_id(void *id, char *why, size_t why_size)
 {
     int (*get)(ffi_unique_id *);
@@ -103,35 +103,27 @@ int symtuner_ffi_unique_id(void *id, char *why, size_t why_size)
     if (get == NULL)
         return -1;
     result = get(id);
-    if (result != 0)
-        snprintf(why, why_size, "ncclGetUniqueId: error %d; NCCL_DEBUG=WARN says more", result);
-    return result == 0 ? 0 : -1;
+    return result == 0 ? 0 : nccl_fails("ncclGetUniqueId", result, why, why_size);
 }
 
 static int set_device(int ordinal, char *why, size_t why_size)
 {
-    /* libsymtuner_ar.so contains a static CUDA runtime, which we cannot call, so call the driver,
-     * whose library is always there */
-    int (*retain)(void **, int) = NULL, (*current)(void *) = NULL, error;
-    void *cuda = dlopen("libcuda.so.1", RTLD_NOW), *context = NULL;
+    int (*retain)(void **, int), (*current)(void *), error;
+    void *context = NULL;
 
-    if (cuda != NULL) {
-        *(void **)&retain = dlsym(cuda, "cuDevicePrimaryCtxRetain");
-        *(void **)&current = dlsym(cuda, "cuCtxSetCurrent");
-    }
-    if (retain == NULL || current == NULL) {
-        snprintf(why, why_size, "no usable libcuda.so.1; it comes with NVIDIA's driver");
-        return -1;
-    }
+    *(void **)&retain = ffi_driver("cuDevicePrimaryCtxRetain");
+    *(void **)&current = ffi_driver("cuCtxSetCurrent");
+    if (retain == NULL || current == NULL)
+        return ffi_fail(why, why_size, "no usable libcuda.so.1; it comes with NVIDIA's driver");
     error = retain(&context, ordinal);
     if (error == 0)
         error = current(context);
-    if (error != 0)
-        snprintf(why, why_size,
-                 "GPU %d cannot be made current: CUDA error %d; nvidia-smi says whether it is "
-                 "there, well and not another process's alone",
-                 ordinal, error);
-    return error != 0 ? -1 : 0;
+    if (error == 0)
+        return 0;
+    return ffi_fail(why, why_size,
+                    "GPU %d cannot be made current: CUDA error %d; nvidia-smi says whether it is "
+                    "there, well and not another process's alone",
+                    ordinal, error);
 }
 
 /* Is this an error of NCCL? ncclInProgress (7), which NCCL returns with NCCL_COMM_BLOCKING=0, is
@@ -152,18 +144,14 @@ static int end_comm(void *comm, const char *how, char *why, size_t why_size)
     if (end == NULL)
         return -1;
     result = end(comm);
-    if (is_error(result))
-        snprintf(why, why_size, "%s: error %d; NCCL_DEBUG=WARN says more", how, result);
-    return is_error(result) ? -1 : 0;
+    return is_error(result) ? nccl_fails(how, result, why, why_size) : 0;
 }
 
 static int end_handles(ffi_handle **handles, int n, char *why, size_t why_size)
 {
     int result = ffi_ar_get()->destroy(handles, n);
 
-    if (result != 0)
-        snprintf(why, why_size, "%s", ffi_ar_get()->error(NULL));
-    return result != 0 ? -1 : 0;
+    return result == 0 ? 0 : ffi_fail(why, why_size, "%s", ffi_ar_get()->error(NULL));
 }
 
 /* Allocate a member outside of the table. Returns NULL and says why if that fails. */
@@ -209,10 +197,8 @@ static int join(struct ffi_member *member, const void *unique_id, uint32_t timeo
     if (set_device(member->ordinal, why, why_size) != 0)
         return -1;
     result = init(&member->comm, member->ranks, id, member->me);
-    if (is_error(result)) {
-        snprintf(why, why_size, "ncclCommInitRank: error %d; NCCL_DEBUG=WARN says more", result);
-        return -1;
-    }
+    if (is_error(result))
+        return nccl_fails("ncclCommInitRank", result, why, why_size);
     if (ffi_ar_get()->create(&member->handle, &member->comm, 1, &config) != 0) {
         snprintf(why, why_size, "%s", ffi_ar_get()->error(NULL));
         end_comm(member->comm, "ncclCommAbort", ignored, sizeof ignored);
@@ -253,10 +239,8 @@ int symtuner_ffi_open_xla(const int64_t *ids, int ranks, int me, int ordinal, ui
 
 int symtuner_ffi_admit(void **ticket, char *why, size_t why_size)
 {
-    if (*ticket == NULL || ffi_members_add(*ticket, 1) != 0) {
-        snprintf(why, why_size, "%s", *ticket == NULL ? "the group was not opened" : FULL);
-        return -1;
-    }
+    if (*ticket == NULL || ffi_members_add(*ticket, 1) != 0)
+        return ffi_fail(why, why_size, "%s", *ticket == NULL ? "the group was not opened" : FULL);
     free(*ticket);
     /* Python would close the group if a Ctrl-C came before it had cleared the ticket itself */
     *ticket = NULL;
@@ -297,8 +281,7 @@ int symtuner_ffi_watch(const int64_t *ids, int ranks, const int *pids, char *why
 
     if (member != NULL)
         return ffi_liveness_watch(member, pids, why, why_size);
-    snprintf(why, why_size, "no such group");
-    return -1;
+    return ffi_fail(why, why_size, "no such group");
 }
 
 /* ---- end ------------------------------------------------------------------------------------- */

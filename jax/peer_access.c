@@ -4,15 +4,15 @@
  *
  * Access depends on how XLA allocates. XLA's own mapped pools list the GPUs that have access;
  * memory from cudaMalloc is accessible where peer access is enabled; for CUDA's stream-ordered
- * pools (XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async) neither holds, so we answer no. We find the
- * driver's functions by name, so that no CUDA header is needed; the constants and the structure are
- * copied from cuda.h.
+ * pools (XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async) neither holds, so we answer no. The constants and
+ * the structure are copied from cuda.h, so that no CUDA header is needed.
  */
 #include "jax/peer_access.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
+
+#include "jax/library.h"
 
 #define LOCATION_DEVICE       1  /* CU_MEM_LOCATION_TYPE_DEVICE */
 #define ACCESS_READWRITE      3  /* CU_MEM_ACCESS_FLAGS_PROT_READWRITE */
@@ -30,12 +30,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void load(void)
 {
-    void *cuda = dlopen("libcuda.so.1", RTLD_NOW);
-
-    if (cuda == NULL)
-        return;
-    *(void **)&get_access = dlsym(cuda, "cuMemGetAccess");
-    *(void **)&get_attribute = dlsym(cuda, "cuPointerGetAttribute");
+    *(void **)&get_access = ffi_driver("cuMemGetAccess");
+    *(void **)&get_attribute = ffi_driver("cuPointerGetAttribute");
 }
 
 static int ask_driver(const void *p, const int *gpus, int n)
