@@ -30,16 +30,12 @@ ncclResult_t ar_endpoint_open(struct ar_endpoint *endpoint, const struct ar_nccl
     if (result != ncclSuccess)
         return result;
     if (nccl->ncclCommCount(comm, &endpoint->ranks) != ncclSuccess ||
-        nccl->ncclCommCuDevice(comm, &endpoint->device) != ncclSuccess) {
-        snprintf(why, AR_WHY, "not a usable communicator");
-        return ncclInvalidArgument;
-    }
+        nccl->ncclCommCuDevice(comm, &endpoint->device) != ncclSuccess)
+        return ar_why(why, AR_WHY, ncclInvalidArgument, "not a usable communicator");
     bytes = AR_INFO_BYTES * (size_t)(endpoint->ranks + 1);
     endpoint->heard = malloc(bytes);
-    if (endpoint->heard == NULL) {
-        snprintf(why, AR_WHY, "memory to talk to the other ranks");
-        return ncclSystemError;
-    }
+    if (endpoint->heard == NULL)
+        return ar_why(why, AR_WHY, ncclSystemError, "memory to talk to the other ranks");
     error = cudaSetDevice(endpoint->device);
     if (error == cudaSuccess && cudaMalloc((void **)&endpoint->memory, bytes) != cudaSuccess) {
         cudaGetLastError();
@@ -49,8 +45,7 @@ ncclResult_t ar_endpoint_open(struct ar_endpoint *endpoint, const struct ar_nccl
     }
     if (error != cudaSuccess) {
         cudaGetLastError();
-        snprintf(why, AR_WHY, "memory to talk to the other ranks: %s", cudaGetErrorString(error));
-        return ncclUnhandledCudaError;
+        return ar_why(why, AR_WHY, ncclUnhandledCudaError, "memory to talk to the other ranks: %s", cudaGetErrorString(error));
     }
     if (cudaStreamCreateWithFlags(&endpoint->stream, cudaStreamNonBlocking) != cudaSuccess) {
         cudaGetLastError();
@@ -165,8 +160,7 @@ ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoin
         cudaGetLastError();
     if (result != ncclSuccess || error == cudaSuccess)
         return result;
-    snprintf(why, AR_WHY, "talk to the other ranks: %s", cudaGetErrorString(error));
-    return ncclUnhandledCudaError;
+    return ar_why(why, AR_WHY, ncclUnhandledCudaError, "talk to the other ranks: %s", cudaGetErrorString(error));
 }
 
 ncclResult_t ar_bootstrap_agree(const struct ar_nccl *nccl, struct ar_endpoint *const *endpoints,
@@ -191,14 +185,10 @@ ncclResult_t ar_bootstrap_agree(const struct ar_nccl *nccl, struct ar_endpoint *
         return result == ncclSuccess ? meeting : result;
     }
     for (int r = 0; r < endpoints[0]->ranks; r++)
-        if (all[r].failed) {
-            snprintf(why, AR_WHY, "rank %d: %.*s", r, AR_WHY - 24, all[r].why);
-            return result != ncclSuccess ? result : ncclRemoteError;
-        }
+        if (all[r].failed)
+            return ar_why(why, AR_WHY, result != ncclSuccess ? result : ncclRemoteError, "rank %d: %.*s", r, AR_WHY - 24, all[r].why);
     for (int r = 1; r < endpoints[0]->ranks; r++)
-        if (all[r].alike != all[0].alike) {
-            snprintf(why, AR_WHY, "ranks 0 and %d differ in what they ask for", r);
-            return ncclInvalidUsage;
-        }
+        if (all[r].alike != all[0].alike)
+            return ar_why(why, AR_WHY, ncclInvalidUsage, "ranks 0 and %d differ in what they ask for", r);
     return ncclSuccess;
 }

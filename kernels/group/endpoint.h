@@ -5,10 +5,24 @@
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define AR_WHY 200 /* bytes of a text that says why something failed */
+
+/* Print the reason of a failure into ${text}, and return ${result}. */
+static inline ncclResult_t __attribute__((format(printf, 4, 5)))
+ar_why(char *text, size_t size, ncclResult_t result, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, size, format, args);
+    va_end(args);
+    return result;
+}
 
 /* Made before anything else, so that a rank that fails later can still tell the other ranks. */
 struct ar_endpoint {

@@ -42,10 +42,8 @@ ncclResult_t ar_multicast_begin(struct ar_multicast *m, symtuner_ar **handles,
         r->nccl = handles[m->n]->nccl;
         r->device = handles[m->n]->device;
         r->window = windows[m->n].handle;
-        if (pthread_create(&r->thread, NULL, ask, r) != 0) {
-            snprintf(why, AR_WHY, "no thread to ask NCCL for multicast");
-            return ncclSystemError;
-        }
+        if (pthread_create(&r->thread, NULL, ask, r) != 0)
+            return ar_why(why, AR_WHY, ncclSystemError, "no thread to ask NCCL for multicast");
     }
     return ncclSuccess;
 }

@@ -9,8 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/shared/dtypes.h"
 #include "kernels/choose/rules.h"
+#include "kernels/group/endpoint.h"
+#include "kernels/shared/dtypes.h"
 #include "nccl/hazards.h"
 
 static struct ar_nccl nccl;
@@ -128,18 +129,14 @@ _Static_assert(offsetof(struct window_head, stride_4g) == 24, "window head: stri
 ncclResult_t ar_nccl_window_peers(const struct ar_nccl *api, ncclWindow_t window, int ranks, int me,
                                   char **peers_out, char *why, size_t why_size)
 {
-    if (window == NULL) {
-        snprintf(why, why_size, "NCCL gave no symmetric window (no peer access, or cuMem is off)");
-        return ncclInvalidUsage;
-    }
+    if (window == NULL)
+        return ar_why(why, why_size, ncclInvalidUsage, "NCCL gave no symmetric window (no peer access, or cuMem is off)");
     if (api->ncclGetLsaDevicePointer != NULL) {
         for (int r = 0; r < ranks; r++) {
             void *p = NULL;
 
-            if (api->ncclGetLsaDevicePointer(window, 0, r, &p) != ncclSuccess || p == NULL) {
-                snprintf(why, why_size, "NCCL maps no memory of rank %d into rank %d", r, me);
-                return ncclInvalidUsage;
-            }
+            if (api->ncclGetLsaDevicePointer(window, 0, r, &p) != ncclSuccess || p == NULL)
+                return ar_why(why, why_size, ncclInvalidUsage, "NCCL maps no memory of rank %d into rank %d", r, me);
             peers_out[r] = p;
         }
     } else {
@@ -148,9 +145,8 @@ ncclResult_t ar_nccl_window_peers(const struct ar_nccl *api, ncclWindow_t window
         if (cudaMemcpy(&head, window, sizeof head, cudaMemcpyDefault) != cudaSuccess ||
             head.flat == NULL || head.lsa_rank != me) {
             cudaGetLastError(); /* or the application would find the error later */
-            snprintf(why, why_size, "the window record of NCCL %d is not as known from 2.28",
+            return ar_why(why, why_size, ncclInternalError, "the window record of NCCL %d is not as known from 2.28",
                      api->version);
-            return ncclInternalError;
         }
         for (int r = 0; r < ranks; r++)
             peers_out[r] = head.flat + (uint64_t)r * ((uint64_t)head.stride_4g << 32);

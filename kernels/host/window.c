@@ -56,31 +56,22 @@ static ncclResult_t check_buffer(symtuner_ar *h, const void *buffer, size_t byte
 {
     const char *from = buffer;
 
-    if (bytes == 0) {
-        snprintf(why, AR_WHY, "bytes is 0");
-        return ncclInvalidArgument;
-    }
-    if (buffer == NULL) {
-        snprintf(why, AR_WHY, "buffers[%d] is NULL", i);
-        return ncclInvalidArgument;
-    }
-    if ((uintptr_t)buffer % AR_WORD != 0) {
-        snprintf(why, AR_WHY, "buffers[%d] is not 16-byte aligned", i);
-        return ncclInvalidArgument;
-    }
+    if (bytes == 0)
+        return ar_why(why, AR_WHY, ncclInvalidArgument, "bytes is 0");
+    if (buffer == NULL)
+        return ar_why(why, AR_WHY, ncclInvalidArgument, "buffers[%d] is NULL", i);
+    if ((uintptr_t)buffer % AR_WORD != 0)
+        return ar_why(why, AR_WHY, ncclInvalidArgument, "buffers[%d] is not 16-byte aligned", i);
     for (int k = 0; k < h->windows_top; k++) {
         const struct ar_window *w = &h->windows[k];
 
         if (w->base == NULL || from >= w->base + w->bytes || w->base >= from + bytes)
             continue;
-        snprintf(why, AR_WHY, "buffers[%d]: %p of %zu bytes is registered already", i,
+        return ar_why(why, AR_WHY, ncclInvalidUsage, "buffers[%d]: %p of %zu bytes is registered already", i,
                  (void *)w->base, w->bytes);
-        return ncclInvalidUsage;
     }
-    if (find_base(h, NULL) == NULL) {
-        snprintf(why, AR_WHY, "all %d places for windows are taken", AR_MAX_WINDOWS);
-        return ncclInvalidUsage;
-    }
+    if (find_base(h, NULL) == NULL)
+        return ar_why(why, AR_WHY, ncclInvalidUsage, "all %d places for windows are taken", AR_MAX_WINDOWS);
     return ncclSuccess;
 }
 
