@@ -8,7 +8,6 @@
 #include "kernels/group/error.h"
 #include "kernels/group/nccl.h"
 #include "kernels/host/destroy.h"
-#include "kernels/host/rank.h"
 
 _Static_assert((int)SYMTUNER_AR_UNKNOWN == AR_BESIDE_UNKNOWN &&
                    (int)SYMTUNER_AR_ALONE == AR_BESIDE_NOTHING &&
@@ -62,15 +61,6 @@ ncclResult_t ar_config_check(const struct symtuner_ar_config *given,
     if (options->beside >= 0)
         config->beside = options->beside;
     return ncclSuccess;
-}
-
-ncclResult_t ar_create_undo(symtuner_ar **handles, int n, int failed, ncclResult_t result)
-{
-    ar_fail(NULL, result, "%s", handles[failed]->error);
-    for (int i = 0; i < n; i++)
-        if (handles[i] != NULL)
-            ar_rank_free(handles[i]);
-    return result;
 }
 
 uint64_t ar_rules_hash(const symtuner_ar *h)

@@ -27,13 +27,8 @@ ncclResult_t ar_probe_run(symtuner_ar **handles, int n, const struct ar_probe_gr
                           const char *file);
 
 /* ar_rules_hash returns the hash by which ranks compare their rules, 0 without rules. If it differs
- * between ranks 0 and ${other}, every thread calls ar_rules_drop to drop the rules of its handles.
- * */
+ * between ranks 0 and ${other}, every thread calls ar_rules_drop to drop the rules of its handles. */
 uint64_t ar_rules_hash(const symtuner_ar *h);
 void ar_rules_drop(symtuner_ar **handles, int n, int other);
-
-/* Free a group whose creation failed with ${result}, and return ${result}. Keeps the error text of
- * handles[failed] for symtuner_ar_error(NULL). */
-ncclResult_t ar_create_undo(symtuner_ar **handles, int n, int failed, ncclResult_t result);
 
 #endif

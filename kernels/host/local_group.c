@@ -129,22 +129,69 @@ static ncclResult_t probe(symtuner_ar **handles, int n, const struct ar_options 
     return ar_probe_run(handles, n, &group, options->probe_file);
 }
 
-static ncclResult_t undo(symtuner_ar **handles, int n, int failed, ncclResult_t result, int device)
+/* Make the handle of rank ${i}, on its GPU. */
+static ncclResult_t start_rank(symtuner_ar **handles, int i, int ranks, int device,
+                               const struct symtuner_ar_config *config,
+                               const struct ar_options *options)
 {
-    ar_create_undo(handles, n, failed, result);
-    cudaSetDevice(device); /* the caller's */
-    return result;
+    symtuner_ar *h = handles[i] = calloc(1, sizeof *h);
+
+    if (h == NULL)
+        return ar_fail(NULL, ncclSystemError, "out of memory");
+    h->ranks = ranks;
+    h->group = i == 0 ? ar_group_number(h) : handles[0]->group;
+    h->me = i;
+    h->device = device;
+    return ar_rank_start(h, config, options);
+}
+
+/* Give the ranks the same rules and figures, and scratch that all can reach. */
+static ncclResult_t settle(symtuner_ar **handles, int n, struct symtuner_ar_config *config,
+                           const struct ar_options *options)
+{
+    char why[160] = "";
+    int links;
+    bool peer;
+    ncclResult_t result;
+
+    for (int i = 1; i < n; i++) /* the file of rules may change between two reads */
+        if (ar_rules_hash(handles[i]) != ar_rules_hash(handles[0])) {
+            ar_rules_drop(handles, n, i);
+            break;
+        }
+    count_neighbours(handles, n);
+    if (config->bulk_bytes == 0)
+        config->bulk_bytes = least_bulk(handles, n);
+    peer = config->transport != SYMTUNER_AR_HOST && open_peers(handles, n, &links, why, sizeof why);
+    if (!peer && config->transport == SYMTUNER_AR_PEER)
+        return ar_fail(handles[0], ncclInvalidUsage, "%s", why);
+    if (!peer)
+        links = AR_LINKS_HOST;
+    else if (options->links >= 0)
+        links = options->links;
+    for (int i = 0; i < n; i++)
+        handles[i]->links = links;
+    if (peer) {
+        result = peer_arenas(handles, n, config, !ar_probe_wanted(handles[0], options));
+    } else {
+        for (int i = 0; i < n; i++) {
+            ar_arena_sizes(handles[i], config, true);
+            snprintf(handles[i]->no_peer, sizeof handles[i]->no_peer, "%s", why);
+        }
+        result = ar_arena_host(handles, n, NULL, true);
+    }
+    return result == ncclSuccess && ar_probe_wanted(handles[0], options)
+               ? probe(handles, n, options)
+               : result;
 }
 
 ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devices, int nranks,
                                       const struct symtuner_ar_config *given)
 {
-    symtuner_ar *handles[AR_MAX_RANKS] = {NULL};
+    symtuner_ar *handles[AR_MAX_RANKS] = {NULL}, *failed;
     struct symtuner_ar_config config;
     struct ar_options options;
-    char why[160] = "";
-    int links, device = 0, visible = 0;
-    bool peer;
+    int device = 0, visible = 0, i;
     ncclResult_t result;
 
     if (handles_out == NULL || devices == NULL || nranks < 1 || nranks > AR_MAX_RANKS)
@@ -157,65 +204,24 @@ ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devi
         cudaGetLastError();
         return ar_fail(NULL, ncclUnhandledCudaError, "no usable CUDA device on this machine");
     }
-    for (int i = 0; i < nranks; i++)
+    for (i = 0; i < nranks; i++)
         if (devices[i] < 0 || devices[i] >= visible)
             return ar_fail(NULL, ncclInvalidArgument, "devices[%d] = %d; this process sees %d GPUs",
                            i, devices[i], visible);
-    for (int i = 0; i < nranks; i++) {
-        handles[i] = calloc(1, sizeof *handles[i]);
-        if (handles[i] == NULL) {
-            ar_fail(handles[0], ncclSystemError, "out of memory");
-            return i == 0 ? ncclSystemError : undo(handles, i, 0, ncclSystemError, device);
-        }
-        handles[i]->ranks = nranks;
-        handles[i]->group = i == 0 ? ar_group_number(handles[0]) : handles[0]->group;
-        handles[i]->me = i;
-        handles[i]->device = devices[i];
+    for (i = 0; i < nranks && result == ncclSuccess; i++)
+        result = start_rank(handles, i, nranks, devices[i], &config, &options);
+    failed = handles[i - 1];
+    if (result == ncclSuccess) {
+        result = settle(handles, nranks, &config, &options);
+        failed = handles[0];
     }
-    for (int i = 0; i < nranks && result == ncclSuccess; i++) {
-        result = ar_rank_start(handles[i], &config, &options);
-        if (result != ncclSuccess)
-            result = undo(handles, nranks, i, result, device);
-    }
-    if (result != ncclSuccess)
-        return result;
-    for (int i = 1; i < nranks; i++) /* the file of rules may change between two reads */
-        if (ar_rules_hash(handles[i]) != ar_rules_hash(handles[0])) {
-            ar_rules_drop(handles, nranks, i);
-            break;
-        }
-    count_neighbours(handles, nranks);
-    if (config.bulk_bytes == 0)
-        config.bulk_bytes = least_bulk(handles, nranks);
-    peer = config.transport != SYMTUNER_AR_HOST &&
-           open_peers(handles, nranks, &links, why, sizeof why);
-    if (!peer && config.transport == SYMTUNER_AR_PEER) {
-        ar_fail(handles[0], ncclInvalidUsage, "%s", why);
-        return undo(handles, nranks, 0, ncclInvalidUsage, device);
-    }
-    if (!peer)
-        links = AR_LINKS_HOST;
-    else if (options.links >= 0)
-        links = options.links;
-    for (int i = 0; i < nranks; i++)
-        handles[i]->links = links;
-    if (peer) {
-        result = peer_arenas(handles, nranks, &config, !ar_probe_wanted(handles[0], &options));
-    } else {
-        for (int i = 0; i < nranks; i++) {
-            ar_arena_sizes(handles[i], &config, true);
-            snprintf(handles[i]->no_peer, sizeof handles[i]->no_peer, "%s", why);
-        }
-        result = ar_arena_host(handles, nranks, NULL, true);
-    }
-    if (result != ncclSuccess)
-        return undo(handles, nranks, 0, result, device);
-    if (ar_probe_wanted(handles[0], &options))
-        result = probe(handles, nranks, &options);
-    if (result != ncclSuccess)
-        return undo(handles, nranks, 0, result, device);
-    for (int i = 0; i < nranks; i++)
-        handles_out[i] = handles[i];
-    cudaSetDevice(device);
-    return ncclSuccess;
+    if (result != ncclSuccess && failed != NULL)
+        ar_fail(NULL, result, "%s", failed->error);
+    for (i = 0; i < nranks; i++)
+        if (result == ncclSuccess)
+            handles_out[i] = handles[i];
+        else if (handles[i] != NULL)
+            ar_rank_free(handles[i]);
+    cudaSetDevice(device); /* the caller's */
+    return result;
 }

@@ -37,8 +37,11 @@ uint64_t ar_scratch_bulk(void)
  * these releases, and with unknown ones (0), our kernels let the next one start early only if the
  * program has promised that none of those follows; and if it has taken that back, with no release,
  * because the process may hold a second NCCL.
+ * ${asked}: overlap in struct ar_options; ${arch}: what the kernels were compiled for, 90 for sm_90;
+ * ${driver}, ${nccl}: versions; ${said}: what the program says of the kernels that follow ours.
  */
-enum ar_start ar_overlap_choose(int asked, int arch, int driver, int nccl, enum ar_follower said)
+static enum ar_start overlap_choose(int asked, int arch, int driver, int nccl,
+                                    enum ar_follower said)
 {
     const bool waits = nccl != 0 && st_era_of(nccl)->pdl == ST_PDL_WAITS;
 
@@ -66,7 +69,9 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     /* all start alike, so a test that starts near the wrap of one reaches the wraps of all */
     struct ar_state state = {
         .epoch = first, .base = (uint32_t)first, .arrived = (uint32_t)first, .one = 1};
-    cudaError_t error = cudaSetDevice(h->device);
+    const int nccl = h->nccl != NULL ? h->nccl->version : 0;
+    static const char load[] = "load the kernels (built for this GPU?)";
+    static const char counters[] = "allocate the counters", order[] = "make streams and events";
     int arch, driver;
 
     h->timeout_ns = ar_timeout_ns(config, options);
@@ -77,39 +82,30 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     h->one_stream = config->one_stream != 0;
     h->on_device = 1;
     h->nan_scratch = config->first_epoch != 0;
-    h->rules = ar_rules_read(h->nccl != NULL ? h->nccl->version : 0, h->ranks, h->rules_note);
     snprintf(h->error, sizeof h->error, "no error");
-    if (error == cudaSuccess)
-        error = cudaDeviceGetAttribute(&h->sms, cudaDevAttrMultiProcessorCount, h->device);
+    AR_TRY(h, cudaSetDevice(h->device), load);
+    h->rules = ar_rules_read(nccl, h->ranks, h->rules_note);
+    AR_TRY(h, cudaDeviceGetAttribute(&h->sms, cudaDevAttrMultiProcessorCount, h->device), load);
     h->budget = ar_budget(h->sms, config->max_ctas != 0 ? config->max_ctas : options->max_ctas);
-    if (error == cudaSuccess)
-        error = ar_kernels_load(&arch, &h->tma);
-    if (error == cudaSuccess)
-        error = cudaDriverGetVersion(&driver);
-    if (error != cudaSuccess)
-        return ar_fail_cuda(h, error, "load the kernels (built for this GPU?)");
+    AR_TRY(h, ar_kernels_load(&arch, &h->tma), load);
+    AR_TRY(h, cudaDriverGetVersion(&driver), load);
     for (int said = 0; said < AR_FOLLOWERS; said++)
         h->overlap[said] =
-            ar_overlap_choose(options->overlap, arch, driver,
-                              h->nccl != NULL ? h->nccl->version : 0, (enum ar_follower)said);
-    error = cudaMalloc((void **)&h->state, sizeof *h->state);
-    if (error == cudaSuccess)
-        error = cudaMemcpy(h->state, &state, sizeof state, cudaMemcpyHostToDevice);
-    if (error == cudaSuccess)
-        error = cudaHostAlloc((void **)&h->mailbox, sizeof *h->mailbox,
-                              cudaHostAllocMapped | cudaHostAllocPortable);
-    if (error == cudaSuccess)
-        error = cudaHostGetDevicePointer((void **)&h->mailbox_device, h->mailbox, 0);
-    if (error != cudaSuccess)
-        return ar_fail_cuda(h, error, "allocate the counters");
+            overlap_choose(options->overlap, arch, driver, nccl, (enum ar_follower)said);
+    AR_TRY(h, cudaMalloc((void **)&h->state, sizeof *h->state), counters);
+    AR_TRY(h, cudaMemcpy(h->state, &state, sizeof state, cudaMemcpyHostToDevice), counters);
+    AR_TRY(h,
+           cudaHostAlloc((void **)&h->mailbox, sizeof *h->mailbox,
+                         cudaHostAllocMapped | cudaHostAllocPortable),
+           counters);
+    AR_TRY(h, cudaHostGetDevicePointer((void **)&h->mailbox_device, h->mailbox, 0), counters);
     memset(h->mailbox, 0, sizeof *h->mailbox);
     ar_first_join(h);
-    error = cudaEventCreateWithFlags(&h->eager.done, cudaEventDisableTiming);
-    for (int i = 0; i < 2 && error == cudaSuccess; i++)
-        error = cudaEventCreateWithFlags(&h->copy_event[i], cudaEventDisableTiming);
-    if (error == cudaSuccess)
-        error = cudaStreamCreateWithFlags(&h->copy_stream, cudaStreamNonBlocking);
-    return error == cudaSuccess ? ncclSuccess : ar_fail_cuda(h, error, "make streams and events");
+    AR_TRY(h, cudaEventCreateWithFlags(&h->eager.done, cudaEventDisableTiming), order);
+    for (int i = 0; i < 2; i++)
+        AR_TRY(h, cudaEventCreateWithFlags(&h->copy_event[i], cudaEventDisableTiming), order);
+    AR_TRY(h, cudaStreamCreateWithFlags(&h->copy_stream, cudaStreamNonBlocking), order);
+    return ncclSuccess;
 }
 
 uint64_t ar_group_number(const symtuner_ar *h)

@@ -10,12 +10,6 @@
  * opening the endpoints needs a limit even then. */
 uint64_t ar_timeout_ns(const struct symtuner_ar_config *config, const struct ar_options *options);
 
-/* Return how kernels may overlap. ${asked}: overlap in struct ar_options; ${arch}: what the kernels
- * were compiled for, 90 for sm_90; ${driver}, ${nccl}: the versions that cudaDriverGetVersion and
- * ncclGetVersion tell, 0 for an unknown NCCL; ${said}: what the program says of the kernels that
- * follow ours. */
-enum ar_start ar_overlap_choose(int asked, int arch, int driver, int nccl, enum ar_follower said);
-
 /* Allocate counters, mailbox, events and stream, and load all kernels. h->device and h->ranks must
  * be set. */
 ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *config,
