@@ -30,16 +30,17 @@ static bool load(const char *file, int flags, const char *origin, const char *co
 }
 
 #define SYMBOL(member, symbol, result, arguments) symbol,
-#define LOAD(table, map, file, flags, origin)                                                      \
-    load(file, flags, origin, (const char *const[]){map(SYMBOL)},                                  \
-         sizeof *(table) / sizeof(void *), table, error, size)
+#define AR_SYMBOL(member, function)               "symtuner_ar_" #function,
+#define LOAD(table, symbols, file, flags, origin)                                                  \
+    load(file, flags, origin, (const char *const[]){symbols}, sizeof *(table) / sizeof(void *),    \
+         table, error, size)
 
 bool st_cuda_load(struct st_cuda *cuda, int *gpus, char *error, size_t size)
 {
     const char *text = "no GPU is visible";
     int result;
 
-    if (!LOAD(cuda, ST_CUDA_MAP, "libcuda.so.1", RTLD_NOW | RTLD_LOCAL,
+    if (!LOAD(cuda, ST_CUDA_MAP(SYMBOL), "libcuda.so.1", RTLD_NOW | RTLD_LOCAL,
               "it belongs to the CUDA driver"))
         return false;
     result = cuda->init(0);
@@ -54,7 +55,7 @@ bool st_cuda_load(struct st_cuda *cuda, int *gpus, char *error, size_t size)
 bool st_nccl_load(struct st_nccl *nccl, const char *path, char *error, size_t size)
 {
     /* RTLD_GLOBAL, because libsymtuner_ar.so looks up NCCL's functions among the global symbols */
-    return LOAD(nccl, ST_NCCL_MAP, path ? path : "libnccl.so.2", RTLD_NOW | RTLD_GLOBAL,
+    return LOAD(nccl, ST_NCCL_MAP(SYMBOL), path ? path : "libnccl.so.2", RTLD_NOW | RTLD_GLOBAL,
                 "--library FILE names another");
 }
 
@@ -62,7 +63,7 @@ bool st_ar_load(struct st_ar *ar, char *error, size_t size)
 {
     char path[600];
 
-    return LOAD(ar, ST_AR_MAP, st_beside_command("libsymtuner_ar.so", path, sizeof path),
+    return LOAD(ar, ST_AR_MAP(AR_SYMBOL), st_beside_command("libsymtuner_ar.so", path, sizeof path),
                 RTLD_NOW | RTLD_LOCAL, "make kernels builds it");
 }
 

@@ -18,6 +18,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define SYMTUNER_AR_PLAIN_TYPES
+#include "symtuner_ar.h"
+
 typedef uint64_t st_address;
 struct st_nccl_id {
     char bytes[128];
@@ -76,27 +79,17 @@ struct st_nccl_id {
       (const void *, void *, size_t, int, int, void *, void *))                                    \
     X(error_text, "ncclGetErrorString", const char *, (int))
 
+/* For libsymtuner_ar.so: X(member, function without "symtuner_ar_") */
 #define ST_AR_MAP(X)                                                                               \
-    X(create, "symtuner_ar_create", int, (void **, void *const *, int, const void *))              \
-    X(destroy, "symtuner_ar_destroy", int, (void **, int))                                         \
-    X(reserve, "symtuner_ar_reserve", int, (void **, int, size_t))                                 \
-    X(add_buffers, "symtuner_ar_register", int,                                                    \
-      (void **, void *const *, void *const *, int, size_t))                                        \
-    X(all_reduce, "symtuner_ar_all_reduce", int,                                                   \
-      (const void *, void *, size_t, int, int, void *, void *))                                    \
-    X(query, "symtuner_ar_query", int,                                                             \
-      (const void *, const void *, size_t, int, int, void *, struct st_ar_plan *))                 \
-    X(force, "symtuner_ar_force", int, (void *, const char *, int, int))                           \
-    X(kernel_name, "symtuner_ar_kernel_name", const char *, (int))                                 \
-    X(error_text, "symtuner_ar_error", const char *, (const void *))
-
-/* A copy of struct symtuner_ar_plan, whose header include/symtuner_ar.h needs CUDA's headers. */
-struct st_ar_plan {
-    size_t size;
-    const char *kernel;
-    int ctas, threads, zero_copy, pieces;
-    char why[192];
-};
+    X(create, create)                                                                              \
+    X(destroy, destroy)                                                                            \
+    X(reserve, reserve)                                                                            \
+    X(add_buffers, register)                                                                       \
+    X(all_reduce, all_reduce)                                                                      \
+    X(query, query)                                                                                \
+    X(force, force)                                                                                \
+    X(kernel_name, kernel_name)                                                                    \
+    X(error_text, error)
 
 #define ST_MEMBER(member, symbol, result, arguments) result(*member) arguments;
 struct st_cuda {
@@ -105,6 +98,8 @@ struct st_cuda {
 struct st_nccl {
     ST_NCCL_MAP(ST_MEMBER)
 };
+#undef ST_MEMBER
+#define ST_MEMBER(member, function) __typeof__(symtuner_ar_##function) *member;
 struct st_ar {
     ST_AR_MAP(ST_MEMBER)
 };

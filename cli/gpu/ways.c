@@ -36,10 +36,10 @@ struct way {
     bool base; /* with the CTAs and threads that the library gives this kernel */
 };
 
-bool st_worker_plan(struct st_rank *r, uint64_t bytes, struct st_ar_plan *plan,
+bool st_worker_plan(struct st_rank *r, uint64_t bytes, struct symtuner_ar_plan *plan,
                     char way[ST_WAY_SIZE])
 {
-    *plan = (struct st_ar_plan){.size = sizeof *plan};
+    *plan = (struct symtuner_ar_plan){.size = sizeof *plan};
     if (job.ar.query(r->send[1], r->recv[1], bytes / (size_t)job.size, job.dtype, SUM, r->handle,
                      plan) != 0)
         return false;
@@ -68,7 +68,7 @@ static void force_way(struct st_rank *r, const char *way)
 static void look(struct st_rank *r, uint64_t bytes, const char *kernel, int ctas, int threads,
                  struct way *ways, int *n)
 {
-    struct st_ar_plan plan;
+    struct symtuner_ar_plan plan;
     struct way *way = &ways[*n];
 
     force(r, kernel, ctas, threads);
@@ -93,7 +93,7 @@ static int by_time(const void *a, const void *b)
 static int search(struct st_rank *r, uint64_t bytes, char names[][ST_WAY_SIZE])
 {
     struct way ways[LOOKED_AT + 1];
-    struct st_ar_plan plan;
+    struct symtuner_ar_plan plan;
     int n = 0, bases, kept = 1;
     const char *kernel;
 

@@ -222,7 +222,7 @@ double st_worker_time(struct st_rank *r, char mode, uint64_t bytes, double least
 /* Print the "plan" line: what the library would run, and whether a rule chose it. */
 static void print_plan(struct st_rank *r, uint64_t bytes)
 {
-    struct st_ar_plan plan;
+    struct symtuner_ar_plan plan;
     char way[ST_WAY_SIZE];
 
     if (st_worker_plan(r, bytes, &plan, way))

@@ -17,7 +17,8 @@ enum { ST_RANKS_MAX = 16, ST_WAY_SIZE = 48 };
 
 struct st_rank {
     int rank, device;
-    void *context, *stream, *start, *stop, *comm, *handle;
+    void *context, *stream, *start, *stop, *comm;
+    symtuner_ar *handle;
     char *send[2], *recv[2]; /* [0] plain buffers, [1] symmetric windows */
     void *window[2];
     char *host;
@@ -53,7 +54,7 @@ double st_worker_time(struct st_rank *r, char mode, uint64_t bytes, double least
 
 /* Ask the library what it would run for this call; fill ${plan_out}, and ${way} with
  * "KERNEL/CTAS/THREADS". Returns false if the library would refuse the call. */
-bool st_worker_plan(struct st_rank *r, uint64_t bytes, struct st_ar_plan *plan_out,
+bool st_worker_plan(struct st_rank *r, uint64_t bytes, struct symtuner_ar_plan *plan_out,
                     char way[ST_WAY_SIZE]);
 
 /* Mode 'k' for messages of ${bytes}: time every way to run the collective, and print the times. */

@@ -362,22 +362,23 @@ EXPORT int ncclReduceScatter(const void *s, void *r, size_t n, int t, int op, vo
 #ifdef FAKE_AR
 /* Selection and rules are the library's own code (kernels/choose/select.c and rules.c); only the
  * times are invented. */
-struct handle {
+struct symtuner_ar {
     struct comm *comm;
     struct ar_force force;
     symtuner_rules *rules;
     int ctas;
 };
 
-EXPORT int symtuner_ar_reserve(void **h, int n, size_t bytes)
+EXPORT int symtuner_ar_reserve(symtuner_ar **h, int n, size_t bytes)
 {
     (void)h, (void)n, (void)bytes;
     return 0;
 }
 
-EXPORT int symtuner_ar_create(void **h, void *const *comms, int n, const void *config)
+EXPORT int symtuner_ar_create(symtuner_ar **h, void *const *comms, int n,
+                              const struct symtuner_ar_config *config)
 {
-    struct handle *handle = calloc(1, sizeof *handle);
+    struct symtuner_ar *handle = calloc(1, sizeof *handle);
     char note[AR_RULES_NOTE];
 
     (void)n, (void)config;
@@ -387,10 +388,10 @@ EXPORT int symtuner_ar_create(void **h, void *const *comms, int n, const void *c
     *h = handle;
     return 0;
 }
-EXPORT int symtuner_ar_destroy(void **h, int n) { (void)n; free(*h); return 0; }
+EXPORT int symtuner_ar_destroy(symtuner_ar **h, int n) { (void)n; free(*h); return 0; }
 
 /* why: NULL, or where to write the reason */
-static int choose(const struct handle *h, size_t bytes, int type, struct ar_choice *choice,
+static int choose(const struct symtuner_ar *h, size_t bytes, int type, struct ar_choice *choice,
                   char why[160])
 {
     struct ar_ask ask = {.bytes = bytes, .ranks = h->comm->group->ranks, .links = AR_LINKS_NVLINK,
@@ -437,15 +438,15 @@ static double time_of(const struct ar_choice *choice, size_t bytes)
            (choice->ctas == 32 ? 1 : 1.03) * (choice->threads == 256 ? 1 : 1.03);
 }
 
-EXPORT int symtuner_ar_force(void *h, const char *kernel, int ctas, int threads)
+EXPORT int symtuner_ar_force(symtuner_ar *h, const char *kernel, int ctas, int threads)
 {
-    ((struct handle *)h)->force =
+    h->force =
         (struct ar_force){kernel ? ar_family_by_name(kernel) : -1, ctas, threads, 0};
     return 0;
 }
 EXPORT const char *symtuner_ar_kernel_name(int i) { return ar_family_name(i); }
-EXPORT int symtuner_ar_query(const void *s, const void *r, size_t n, int t, int op, void *h,
-                             struct st_ar_plan *plan)
+EXPORT int symtuner_ar_query(const void *s, const void *r, size_t n, int t, int op,
+                             symtuner_ar *h, struct symtuner_ar_plan *plan)
 {
     struct ar_choice choice;
 
@@ -458,28 +459,27 @@ EXPORT int symtuner_ar_query(const void *s, const void *r, size_t n, int t, int 
     plan->pieces = choice.pieces;
     return 0;
 }
-EXPORT int symtuner_ar_register(void **h, void *const *b, void *const *w, int n, size_t bytes)
+EXPORT int symtuner_ar_register(symtuner_ar **h, void *const *b, void *const *w, int n, size_t bytes)
 {
     (void)h, (void)b, (void)w, (void)n, (void)bytes;
     return 0;
 }
-EXPORT int symtuner_ar_all_reduce(const void *s, void *r, size_t n, int t, int op, void *h,
+EXPORT int symtuner_ar_all_reduce(const void *s, void *r, size_t n, int t, int op, symtuner_ar *h,
                                   void *stream)
 {
-    struct handle *handle = h;
     struct ar_choice choice;
 
     (void)op;
     if (choose(h, n * size_of(t), t, &choice, NULL) != 0)
         return 1;
-    if (choice.family == AR_NCCL && handle->ctas == 0)
-        handle->ctas = plugin_ctas();
+    if (choice.family == AR_NCCL && h->ctas == 0)
+        h->ctas = plugin_ctas();
     charge(stream, choice.family == AR_NCCL
-                       ? 4.2 + (double)(n * size_of(t)) * (handle->ctas + 3) / handle->ctas / 330e3
+                       ? 4.2 + (double)(n * size_of(t)) * (h->ctas + 3) / h->ctas / 330e3
                        : time_of(&choice, n * size_of(t)));
     if (!((struct stream *)stream)->capturing)
-        add_up(handle->comm, s, r, 0, n, t);
+        add_up(h->comm, s, r, 0, n, t);
     return 0;
 }
-EXPORT const char *symtuner_ar_error(const void *h) { (void)h; return "fake"; }
+EXPORT const char *symtuner_ar_error(const symtuner_ar *h) { (void)h; return "fake"; }
 #endif
