@@ -134,33 +134,6 @@ AR_HD uint32_t ar_shard_bytes32(uint32_t bytes, uint32_t stride, int s)
     return first >= bytes ? 0 : bytes - first < stride ? bytes - first : stride;
 }
 
-/* Bytes of one half of scratch. One-shot has a slot per rank, two-shot a slot per rank and hop. */
-AR_HD uint64_t ar_oneshot_scratch(int form, uint64_t bytes, int ranks)
-{
-    return ar_round_up(ar_words(form, bytes), AR_LINE) * AR_WORD * (uint64_t)ranks;
-}
-
-AR_HD uint64_t ar_twoshot_scratch(int form, uint64_t bytes, int ranks)
-{
-    uint64_t stride = ar_shard_stride(form, bytes, ranks);
-
-    return ar_words(form, stride) * AR_WORD * 2 * (uint64_t)ranks;
-}
-
-/* Bytes from shard to shard for the chunked kernel and the copy engines, which move plain 16-byte
- * words in shards of whole 128-byte lines. */
-AR_HD uint64_t ar_bulk_stride(uint64_t bytes, int ranks)
-{
-    return ar_shard_stride(AR_LAMPORT, bytes, ranks);
-}
-
-/* Bytes of the reduce slots, where peers put what this rank adds up. If the peers do not map recv,
- * the gather slots, which lie in another region, need as many bytes again. */
-AR_HD uint64_t ar_bulk_scratch(uint64_t bytes, int ranks)
-{
-    return ar_bulk_stride(bytes, ranks) * (uint64_t)ranks;
-}
-
 /* Return how many tiles of ${tile} bytes each of ${ctas} blocks handles per shard, on all ranks. */
 AR_HD uint64_t ar_tiles_per_cta(uint64_t stride, uint64_t tile, int ctas)
 {

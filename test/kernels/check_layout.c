@@ -8,6 +8,7 @@
 #include "kernels/shared/dtypes.h"
 #include "kernels/shared/layout.h"
 #include "test/kernels/reference.h"
+#include "test/kernels/scratch_bytes.h"
 #include "test/kernels/suites.h"
 
 static const int forms[] = {AR_LL8, AR_LL128, AR_LAMPORT};
@@ -88,8 +89,8 @@ START_TEST(test_slots_do_not_overlap)
             uint64_t shard = ar_shard_stride(form, bytes, ranks);
             uint64_t slot = ar_words(form, shard) * AR_WORD;
 
-            must(stride * (uint64_t)ranks <= ar_oneshot_scratch(form, bytes, ranks));
-            must(2 * slot * (uint64_t)ranks <= ar_twoshot_scratch(form, bytes, ranks));
+            must(stride * (uint64_t)ranks <= oneshot_scratch(form, bytes, ranks));
+            must(2 * slot * (uint64_t)ranks <= twoshot_scratch(form, bytes, ranks));
             must(stride % (AR_LINE * AR_WORD) == 0);
             must(slot % (AR_LINE * AR_WORD) == 0);
             for (int r = 0; r < ranks; r++)

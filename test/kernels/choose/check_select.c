@@ -8,6 +8,7 @@
 
 #include "nccl/names.h"
 #include "test/kernels/choose/ask.h"
+#include "test/kernels/scratch_bytes.h"
 #include "test/kernels/suites.h"
 
 /* Every question gets an answer other than NCCL. Its pieces cover the message, fit scratch, and end
@@ -57,15 +58,15 @@ START_TEST(test_pieces_fit_their_scratch)
                 case AR_ONE_LL128:
                 case AR_ONE_LAMPORT:
                     half = ask.half[family - AR_ONE_LL8];
-                    need = ar_oneshot_scratch(family - AR_ONE_LL8, room, ranks);
+                    need = oneshot_scratch(family - AR_ONE_LL8, room, ranks);
                     break;
                 case AR_CHUNKED:
                     half = ask.half[mapped ? AR_REGION_BULK : AR_REGION_GATHER];
-                    need = ar_bulk_scratch(room, ranks);
+                    need = bulk_scratch(room, ranks);
                     break;
                 default:
                     half = ask.half[family - AR_TWO_LL8];
-                    need = ar_twoshot_scratch(family - AR_TWO_LL8, room, ranks);
+                    need = twoshot_scratch(family - AR_TWO_LL8, room, ranks);
                 }
                 ck_assert_msg(need <= half, "%s, %d ranks: %llu bytes need %llu of %llu",
                               ar_family_name(family), ranks, (unsigned long long)room,
