@@ -61,11 +61,6 @@ int symtuner_option_get(int index, struct symtuner_option *option_out)
     return 1;
 }
 
-static bool legal(const char *values, const char *value)
-{
-    return strcmp(values, "text") == 0 || st_word_listed(values, value, strncmp);
-}
-
 /* Append one error; what does not fit is cut off. */
 static void add_error(char *error, size_t error_size, const char *format, ...)
 {
@@ -146,7 +141,8 @@ bool st_options_read(struct st_options *options, char *error, size_t error_size)
         const struct symtuner_option *row = &table[i].row;
         const char *value = getenv(row->name);
 
-        if (value && !legal(row->values, value)) {
+        if (value && strcmp(row->values, "text") != 0 &&
+            !st_word_listed(row->values, value, strncmp)) {
             add_error(error, error_size, "%s=%.60s: write one of %s; using \"%s\"", row->name,
                       value, row->values, row->fallback);
             fine = false;

@@ -80,19 +80,15 @@ static int parse_func(const char *func)
     }
 }
 
-/* Return the bytes of one element, by the first digit in a name such as "ncclFloat32"; 1 for 8-bit
- * types and for uint8, which NCCL calls "Unknown". */
-static uint64_t parse_size(const char *datatype)
-{
-    while (*datatype && (*datatype < '0' || *datatype > '9'))
-        datatype++;
-    return *datatype == '6' ? 8 : *datatype == '3' ? 4 : *datatype == '1' ? 2 : 1;
-}
-
+/* Return the bytes of a whole call. The first digit in a name such as "ncclFloat32" tells the size
+ * of an element; 8-bit types have none or an 8, and NCCL calls uint8 "Unknown". */
 static uint64_t total_bytes(const struct st_profiler *profiler, int coll, size_t count,
                             const char *datatype)
 {
-    return count * parse_size(datatype) * st_coll_parts(coll, profiler->ranks);
+    const char digit = datatype[strcspn(datatype, "0123456789")];
+    const uint64_t size = digit == '6' ? 8 : digit == '3' ? 4 : digit == '1' ? 2 : 1;
+
+    return count * size * st_coll_parts(coll, profiler->ranks);
 }
 
 static void count(struct st_profiler *profiler, const char *func, size_t elements,

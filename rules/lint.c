@@ -73,11 +73,6 @@ static bool never_here(const symtuner_rules *rules, const struct st_rule *rule)
             (box->multicast >= 0 && rule->multicast >= 0 && box->multicast != rule->multicast));
 }
 
-static bool acts(const struct st_action *act)
-{
-    return act->prefer != SYMTUNER_LEAVE || act->forbid || act->sym_ctas || act->channels;
-}
-
 /* Write the ${n}-th finding about rule ${r} to ${text}; return false past the last. */
 static bool finding(const symtuner_rules *rules, int r, int n, char *text, size_t size)
 {
@@ -129,7 +124,7 @@ static bool finding(const symtuner_rules *rules, int r, int n, char *text, size_
             snprintf(text, size, "%s:%d: rule \"%s\" %s", at, rule->line, rule->name, what);
         return what != NULL;
     }
-    if (!acts(&rule->act) && rule->process && n-- == 0) {
+    if (rule->process && !rule->act.sym_ctas && n-- == 0) {
         snprintf(text, size, "%s:%d: [process] sets nothing; give it sym-ctas", at, rule->line);
         return true;
     }

@@ -21,18 +21,13 @@ void st_rule_clear(struct st_rule *rule)
     rule->dtypes = rule->ops = rule->besides = ~0u;
 }
 
-static bool is_any(struct st_span span)
-{
-    return span.lo == 0 && span.hi == UINT64_MAX;
-}
-
 bool st_rule_fits(const struct st_rule *rule, int nccl, const struct symtuner_machine *machine)
 {
     if (!st_span_has(rule->nccl, (uint64_t)nccl))
         return false;
     if (rule->gpu[0] && fnmatch(rule->gpu, machine->gpu, 0) != 0)
         return false;
-    if (!is_any(rule->gpus) &&
+    if ((rule->gpus.lo != 0 || rule->gpus.hi != UINT64_MAX) &&
         (machine->gpus <= 0 || !st_span_has(rule->gpus, (uint64_t)machine->gpus)))
         return false;
     if (rule->links >= 0 && rule->links != machine->nvlink)

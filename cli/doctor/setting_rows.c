@@ -119,13 +119,6 @@ static bool variable_typo(const struct st_doctor *doctor, char *evidence)
     return false;
 }
 
-static bool is_kernel_variable(const char *name)
-{
-    int found = st_word_find(&st_kernel_variables, name, strlen(name));
-
-    return found >= 0 && strcmp(st_kernel_variables.word[found], name) == 0;
-}
-
 static bool symtuner_variable(const struct st_doctor *doctor, char *evidence)
 {
     size_t at = 0;
@@ -133,7 +126,8 @@ static bool symtuner_variable(const struct st_doctor *doctor, char *evidence)
     for (int i = 0; i < doctor->settings; i++) {
         const struct st_setting *setting = &doctor->setting[i];
         struct symtuner_option row;
-        bool exists = is_kernel_variable(setting->name);
+        int word = st_word_find(&st_kernel_variables, setting->name, strlen(setting->name));
+        bool exists = word >= 0 && strcmp(st_kernel_variables.word[word], setting->name) == 0;
 
         if (strncmp(setting->name, "SYMTUNER_", 9) != 0)
             continue;

@@ -13,11 +13,6 @@
 
 enum { TRIES = 200 }; /* with a wait of 1 ms each */
 
-static void wait_a_moment(void)
-{
-    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-}
-
 /* Did a launcher start this process as one of several ranks? */
 static bool is_rank(void)
 {
@@ -137,7 +132,7 @@ static bool take(struct st_run_job *job, char error[ST_RUN_ERROR])
                 return true;
             close(job->lock);
         }
-        wait_a_moment();
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     return false;
 }

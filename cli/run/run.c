@@ -166,14 +166,6 @@ static bool ignores_preload(const char *program)
     }
 }
 
-static void say(const struct st_run_plan *plan, const char *program, const char *error)
-{
-    fprintf(stderr, "symtuner run: %s%s%s%s\n", plan->said, error[0] ? "; no summary: " : "", error,
-            plan->counts && ignores_preload(program)
-                ? "; the program is setuid or setgid, and so runs without the drop-in"
-                : "");
-}
-
 static void print_summary(const struct st_tally *tally)
 {
     st_run_summary(tally, stderr);
@@ -212,7 +204,11 @@ int st_cmd_run(int argc, char **argv)
     for (int i = 0; i < plan.sets; i++)
         setenv(plan.set[i].name, plan.set[i].value, 1);
     if (!request.quiet && outermost && (job.first || !job.tally))
-        say(&plan, program[0], error);
+        fprintf(stderr, "symtuner run: %s%s%s%s\n", plan.said, error[0] ? "; no summary: " : "",
+                error,
+                plan.counts && ignores_preload(program[0])
+                    ? "; the program is setuid or setgid, and so runs without the drop-in"
+                    : "");
     ran = st_run_program(program, &status);
     st_run_job_end(&job, ran && !request.quiet ? print_summary : print_nothing);
     return status;

@@ -13,14 +13,6 @@
 #include "nccl/names.h"
 #include "symtuner_why.h"
 
-/* Cut "one_ll8/16/128" into kernel, blocks and threads. */
-static void split(const char *way, char kernel[25], int *ctas, int *threads)
-{
-    kernel[0] = '\0';
-    *ctas = *threads = 0;
-    sscanf(way, "%24[a-z0-9_]/%d/%d", kernel, ctas, threads);
-}
-
 bool st_tune_copies(const char *way)
 {
     return strncmp(way, "one_", 4) == 0 || strncmp(way, "two_", 4) == 0;
@@ -68,7 +60,8 @@ static void write_span(const struct st_tune *tune, int size, uint64_t low, uint6
     bool alone;
 
     if (tune->say[size] > 0)
-        split(tune->way[size][tune->say[size]].name, kernel, &ctas, &threads);
+        sscanf(tune->way[size][tune->say[size]].name, "%24[a-z0-9_]/%d/%d", kernel, &ctas,
+               &threads);
     alone = low > ST_BESIDE_LIMIT && strcmp(kernel, "nccl") != 0;
     fprintf(out,
             "[kernels %s%s]\nbytes      = %llu..%llu\nranks      = %d\ndtype      = %s\n"

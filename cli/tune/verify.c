@@ -95,20 +95,15 @@ static void add_ways(struct st_tune *tune, const struct st_tune *other)
                     st_tune_way(tune, z, other->way[y][w].name);
 }
 
-/* Print the head of the table. The table is at most 100 columns wide. */
-static void head(const struct st_tune *tune, FILE *out)
+/* Print a table, at most 100 columns wide, with a line for each size. Fill ${worst} with the largest ratios of times: [0] A to the best,
+ * [1] B to the best, [2] the slower of A and B to the faster; ${at} with the sizes where they
+ * occur. */
+static void print_sizes(const struct st_tune *tune, double worst[3], int at[3], FILE *out)
 {
     fprintf(out, "%-9s %8s %-20s", "", "A us", "kernel");
     if (tune->verify[1])
         fprintf(out, " %8s %-20s", "B us", "kernel");
     fprintf(out, " %8s %s\n", "best us", "of");
-}
-
-/* Print a line for each size. Fill ${worst} with the largest ratios of times: [0] A to the best,
- * [1] B to the best, [2] the slower of A and B to the faster; ${at} with the sizes where they
- * occur. */
-static void print_sizes(const struct st_tune *tune, double worst[3], int at[3], FILE *out)
-{
     for (int z = 0; z < st_tune_sizes(tune); z++) {
         char size[ST_TEXT_SIZE], name[48] = "-";
         double best = best_of(tune, z, name), us[ST_TUNE_RULES] = {0}, ratio[3] = {0};
@@ -144,7 +139,6 @@ static int report(struct st_tune *tune, bool json)
             "%d ranks on %s, median of %d rounds; compared with %d CTA counts of NCCL\n"
             "and every kernel that was tried\n",
             tune->ranks, tune->machine.gpu, tune->rounds, tune->n_ctas);
-    head(tune, out);
     print_sizes(tune, worst, at, out);
     for (int i = 0; i < (tune->verify[1] ? 3 : 1); i++) {
         double limit = i < 2 ? promised : agreed;

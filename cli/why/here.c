@@ -267,14 +267,9 @@ static void ask_boxes(const struct st_why *why, const symtuner_rules *rules, str
                  here->network_pieces, plural(here->network_pieces), decision.name, decision.line);
 }
 
-static bool differ(const struct symtuner_verdict *a, const struct symtuner_verdict *b)
-{
-    return a->kind != b->kind || a->kernel != b->kernel || a->ctas != b->ctas ||
-           a->algo != b->algo || a->proto != b->proto;
-}
-
 int st_why_here(const struct st_why *why, const struct symtuner_verdict *now, struct st_here *here)
 {
+    const struct symtuner_verdict *with = &here->verdict;
     symtuner_rules *rules;
     bool asks, steer = steers(why, here);
     int status = load(why, here, &rules);
@@ -287,6 +282,7 @@ int st_why_here(const struct st_why *why, const struct symtuner_verdict *now, st
     symtuner_rules_free(rules);
     here->verdict.struct_size = sizeof here->verdict;
     symtuner_predict(&here->call, &here->verdict);
-    here->changes = differ(now, &here->verdict);
+    here->changes = now->kind != with->kind || now->kernel != with->kernel ||
+                    now->ctas != with->ctas || now->algo != with->algo || now->proto != with->proto;
     return ST_EXIT_FINE;
 }

@@ -12,14 +12,8 @@
 
 static int ask_nvml(const char *a, const char *b)
 {
-    typedef int (*init_fn)(void);
-    typedef int (*by_bus_fn)(const char *, void **);
-    typedef int (*status_fn)(void *, void *, int, int *);
-    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
-    void *first, *second;
-    init_fn init;
-    by_bus_fn by_bus;
-    status_fn status;
+    int (*init)(void), (*by_bus)(const char *, void **), (*status)(void *, void *, int, int *);
+    void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW), *first, *second;
     int verdict = 1;
 
     if (library == NULL)

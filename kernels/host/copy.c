@@ -141,20 +141,14 @@ ncclResult_t ar_copy_run(symtuner_ar *h, const struct ar_args *args, const void 
     return ncclSuccess;
 }
 
-/* Copy this rank's own part to its place in recv, unless it is there already. */
-static cudaError_t keep_own(const struct ar_args *a, cudaStream_t stream)
-{
-    char *to = a->out + (uint64_t)a->me * a->stride;
-
-    return to == a->in ? cudaSuccess
-                       : cudaMemcpyAsync(to, a->in, a->bytes, cudaMemcpyDefault, stream);
-}
-
 ncclResult_t ar_copy_gather(symtuner_ar *h, const struct ar_args *a, cudaStream_t stream)
 {
+    char *own = a->out + (uint64_t)a->me * a->stride;
+
     TRY(cudaEventRecord(h->copy_event[0], stream));
     TRY(cudaStreamWaitEvent(h->copy_stream, h->copy_event[0], 0));
-    TRY(keep_own(a, h->copy_stream));
+    if (own != a->in)
+        TRY(cudaMemcpyAsync(own, a->in, a->bytes, cudaMemcpyDefault, h->copy_stream));
     TRY(cudaEventRecord(h->copy_event[1], h->copy_stream));
     TRY(run_helper(ar_kernel_signal, a, AR_FLAG_ENTER, 1, 0, stream));
     TRY(run_helper(ar_kernel_await, a, AR_FLAG_ENTER, 1, 0, stream));

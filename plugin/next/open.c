@@ -73,14 +73,6 @@ static bool is_ours(void *library, const void *table)
     return api && file_of(api, &api_base) && api_base == base;
 }
 
-static const void *find_table(enum st_next_kind kind, void *library, int version)
-{
-    char symbol[32];
-
-    snprintf(symbol, sizeof symbol, "%s_v%d", kinds[kind].symbol, version);
-    return dlsym(library, symbol);
-}
-
 /* The result of trying a name or a library: USED and REFUSED end the search. */
 enum found { USED, REFUSED, OURSELVES, MISSING };
 
@@ -94,9 +86,12 @@ static enum found look(enum st_next_kind kind, void *library, const char *name, 
      * ones, which NCCL does not know but we can serve */
     for (int i = 0; i <= last - first; i++) {
         int version = i <= spoken - first ? spoken - i : first + i;
-        const void *const *table = find_table(kind, library, version);
+        const void *const *table;
         const char *path;
+        char symbol[32];
 
+        snprintf(symbol, sizeof symbol, "%s_v%d", kinds[kind].symbol, version);
+        table = dlsym(library, symbol);
         if (!table)
             continue;
         if (is_ours(library, table))
@@ -110,8 +105,8 @@ static enum found look(enum st_next_kind kind, void *library, const char *name, 
         for (int member = 1; member <= kinds[kind].members; member++)
             if (!table[member]) {
                 snprintf(out->note, sizeof out->note,
-                         "%s: its %s_v%d lacks function %d; the %s is not chained", out->path,
-                         kinds[kind].symbol, version, member, kinds[kind].what);
+                         "%s: its %s lacks function %d; the %s is not chained", out->path, symbol,
+                         member, kinds[kind].what);
                 return REFUSED;
             }
         out->table = table;

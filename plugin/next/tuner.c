@@ -56,13 +56,6 @@ static void *lend_constants(struct st_next_tuner *next, const struct st_tuner_in
     return &next->constants;
 }
 
-static void return_constants(const struct st_next_tuner *next, const struct st_tuner_init *init,
-                             const void *lent)
-{
-    if (lent != init->constants)
-        copy_constants(init->constants, init->abi >= 7 ? 5 : 4, lent, next->version >= 7 ? 5 : 4);
-}
-
 static nccl_abi_result start(struct st_next_tuner *next, const struct st_tuner_init *init)
 {
     void *constants;
@@ -80,7 +73,9 @@ static nccl_abi_result start(struct st_next_tuner *next, const struct st_tuner_i
         result = ((const struct nccl_abi_tuner_v5 *)next->table)
                      ->init(&next->ctx, init->comm_id, init->ranks, init->nodes, init->logger,
                             init->domains, constants);
-    return_constants(next, init, constants);
+    if (constants != init->constants) /* NCCL reads its own */
+        copy_constants(init->constants, init->abi >= 7 ? 5 : 4, constants,
+                       next->version >= 7 ? 5 : 4);
     return result;
 }
 
