@@ -30,6 +30,7 @@ import functools
 import gc
 import json
 import os
+import signal
 import socket
 import statistics
 import subprocess
@@ -395,18 +396,21 @@ def main():
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     seen = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(a.ranks)))).split(",")
-    children = [
-        subprocess.Popen(
-            [sys.executable, *sys.argv, "--rank", f"{r}:{port}"],
-            env=dict(os.environ, CUDA_VISIBLE_DEVICES=seen[r]),
-        )
-        for r in range(a.ranks)
-    ]
+    for number in (signal.SIGTERM, signal.SIGHUP):  # else they end this process, but no child
+        signal.signal(number, lambda n, _: sys.exit(128 + n))
+    children = []
     try:
+        for r in range(a.ranks):
+            child = subprocess.Popen(
+                [sys.executable, *sys.argv, "--rank", f"{r}:{port}"],
+                env=dict(os.environ, CUDA_VISIBLE_DEVICES=seen[r]),
+            )
+            children.append(child)
         return max(abs(child.wait()) for child in children)
     finally:
         for child in children:
             child.kill()
+            child.wait()
 
 
 if __name__ == "__main__":

@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""bench/jax_tp.py: its options, and three of its programs, tiny, on two CPU devices."""
+"""bench/jax_tp.py: its options, its end by a signal, and three of its programs, tiny, on two CPU
+devices."""
 
 import json
+import os
+import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 TINY = "--cpu --layers 1 --train-layers 1 --hidden 32 --heads 4 --kv 2 --ffn 32 --seq 4 --batch 2"
 
@@ -31,7 +36,37 @@ def comes_at_once(output, programs):
     ]
 
 
+def lives(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def ends_its_children(number):
+    """With --processes, a signal that ends the parent ends the ranks, too. Their jax only waits."""
+    with tempfile.TemporaryDirectory() as folder:
+        fake = "import os, time\nopen(f'{os.path.dirname(__file__)}/{os.getpid()}.pid', 'w')\n"
+        pathlib.Path(folder, "jax.py").write_text(fake + "time.sleep(100)\n", encoding="utf-8")
+        command = [sys.executable, "bench/jax_tp.py", "--ranks", "2", "--processes"]
+        env = dict(os.environ, PYTHONPATH=folder)
+        parent = subprocess.Popen(command, env=env)
+        until, pids = time.monotonic() + 60, []
+        while len(pids) < 2 and time.monotonic() < until:
+            time.sleep(0.01)
+            pids = [int(p.stem) for p in pathlib.Path(folder).glob("*.pid")]
+        parent.send_signal(number)
+        status = parent.wait(60)
+        left = list(filter(lives, pids))
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+    assert len(pids) == 2 and not left and status == 128 + number, (number, pids, left, status)
+
+
 def main():
+    ends_its_children(signal.SIGTERM)
+    ends_its_children(signal.SIGHUP)
     refuses("--programs decode,sing", "'sing' is unknown; write some of decode, prefill")
     refuses("--ranks 3", "--heads 32 is not a multiple of --ranks 3")
     refuses("--hidden 100", "--hidden must be a multiple of --heads")
