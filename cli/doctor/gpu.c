@@ -87,30 +87,35 @@ static bool start_gpu(struct bench *b, int i)
     return true;
 }
 
-/* Time a copy of PROBE bytes that GPU ${i} starts, by copy engine (${engine}) or by kernel. Returns
- * the least of three times in milliseconds, or -1 if a copy fails. */
-static double timed(struct bench *b, int i, st_address to, int to_gpu, st_address from,
-                    int from_gpu, bool engine)
+enum how { BY_KERNEL, BY_ENGINE, CHASE };
+
+/* Time a copy of PROBE bytes that GPU ${i} starts, by its kernel or its copy engine, or CHASES loads
+ * of GPU ${i} from ${from}. Returns the least of three times in milliseconds, or -1 if one
+ * fails. */
+static double timed(struct bench *b, int i, enum how how, st_address to, int to_gpu,
+                    st_address from, int from_gpu)
 {
     struct st_cuda *c = &b->cuda;
     struct gpu *gpu = &b->gpu[i];
+    size_t words = PROBE / 16;
+    unsigned loads = CHASES;
+    void *copy[] = {&to, &from, &words}, *chase[] = {&to, &from, &loads};
     double best = -1;
 
     c->context_set(gpu->context);
     for (int t = 0; t < 4; t++) {
-        size_t words = PROBE / 16;
-        void *arguments[] = {&to, &from, &words};
         float ms;
         bool good;
 
         c->event_record(gpu->start, gpu->stream);
-        good = engine ? c->copy_peer(to, b->gpu[to_gpu].context, from, b->gpu[from_gpu].context,
-                                     PROBE, gpu->stream) == 0
-                      : launch(b, i, gpu->copy, BLOCKS, arguments);
+        good = how == CHASE       ? launch(b, i, gpu->chase, 1, chase)
+               : how == BY_KERNEL ? launch(b, i, gpu->copy, BLOCKS, copy)
+                                  : c->copy_peer(to, b->gpu[to_gpu].context, from,
+                                                 b->gpu[from_gpu].context, PROBE, gpu->stream) == 0;
         c->event_record(gpu->stop, gpu->stream);
         if (!good || c->stream_wait(gpu->stream) || c->event_elapsed(&ms, gpu->start, gpu->stop))
             return -1;
-        if (t && (best < 0 || (double)ms < best)) /* the first copy is a warm-up */
+        if (t && (best < 0 || (double)ms < best)) /* the first time is a warm-up */
             best = (double)ms;
     }
     return best;
@@ -155,28 +160,13 @@ static bool verify(struct bench *b, int i, int j, bool engine)
 static double latency(struct bench *b, int i, int j)
 {
     struct st_cuda *c = &b->cuda;
-    struct gpu *gpu = &b->gpu[i];
-    double best = -1;
+    double ms;
 
     c->context_set(b->gpu[j].context);
     c->fill(b->gpu[j].there, 0, 4096);
     c->synchronize();
-    c->context_set(gpu->context);
-    for (int t = 0; t < 3; t++) {
-        st_address to = gpu->here, from = b->gpu[j].there;
-        unsigned n = CHASES;
-        void *arguments[] = {&to, &from, &n};
-        float ms;
-
-        c->event_record(gpu->start, gpu->stream);
-        launch(b, i, gpu->chase, 1, arguments);
-        c->event_record(gpu->stop, gpu->stream);
-        if (c->stream_wait(gpu->stream) || c->event_elapsed(&ms, gpu->start, gpu->stop))
-            return 0;
-        if (best < 0 || (double)ms < best)
-            best = (double)ms;
-    }
-    return best * 1000 / CHASES;
+    ms = timed(b, i, CHASE, b->gpu[i].here, i, b->gpu[j].there, j);
+    return ms > 0 ? ms * 1000 / CHASES : 0;
 }
 
 static void probe_pair(struct bench *b, int i, int j)
@@ -189,12 +179,12 @@ static void probe_pair(struct bench *b, int i, int j)
     c->context_set(b->gpu[i].context);
     pair->peer = can && (c->enable_peer(b->gpu[j].context, 0), true);
     pair->engine_arrives = verify(b, i, j, true);
-    pair->engine = gbps(timed(b, i, b->gpu[j].there, j, b->gpu[i].here, i, true));
+    pair->engine = gbps(timed(b, i, BY_ENGINE, b->gpu[j].there, j, b->gpu[i].here, i));
     if (!pair->peer)
         return;
     pair->arrives = verify(b, i, j, false);
-    pair->store = gbps(timed(b, i, b->gpu[j].there, j, b->gpu[i].here, i, false));
-    pair->load = gbps(timed(b, i, b->gpu[i].here, i, b->gpu[j].there, j, false));
+    pair->store = gbps(timed(b, i, BY_KERNEL, b->gpu[j].there, j, b->gpu[i].here, i));
+    pair->load = gbps(timed(b, i, BY_KERNEL, b->gpu[i].here, i, b->gpu[j].there, j));
     pair->latency_us = latency(b, i, j);
 }
 
