@@ -45,7 +45,8 @@ ncclResult_t ar_endpoint_open(struct ar_endpoint *endpoint, const struct ar_nccl
     }
     if (error != cudaSuccess) {
         cudaGetLastError();
-        return ar_why(why, AR_WHY, ncclUnhandledCudaError, "memory to talk to the other ranks: %s", cudaGetErrorString(error));
+        return ar_why(why, AR_WHY, ncclUnhandledCudaError, "memory to talk to the other ranks: %s",
+                      cudaGetErrorString(error));
     }
     if (cudaStreamCreateWithFlags(&endpoint->stream, cudaStreamNonBlocking) != cudaSuccess) {
         cudaGetLastError();
@@ -160,7 +161,8 @@ ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoin
         cudaGetLastError();
     if (result != ncclSuccess || error == cudaSuccess)
         return result;
-    return ar_why(why, AR_WHY, ncclUnhandledCudaError, "talk to the other ranks: %s", cudaGetErrorString(error));
+    return ar_why(why, AR_WHY, ncclUnhandledCudaError, "talk to the other ranks: %s",
+                  cudaGetErrorString(error));
 }
 
 ncclResult_t ar_bootstrap_agree(const struct ar_nccl *nccl, struct ar_endpoint *const *endpoints,
@@ -186,9 +188,11 @@ ncclResult_t ar_bootstrap_agree(const struct ar_nccl *nccl, struct ar_endpoint *
     }
     for (int r = 0; r < endpoints[0]->ranks; r++)
         if (all[r].failed)
-            return ar_why(why, AR_WHY, result != ncclSuccess ? result : ncclRemoteError, "rank %d: %.*s", r, AR_WHY - 24, all[r].why);
+            return ar_why(why, AR_WHY, result != ncclSuccess ? result : ncclRemoteError,
+                          "rank %d: %.*s", r, AR_WHY - 24, all[r].why);
     for (int r = 1; r < endpoints[0]->ranks; r++)
         if (all[r].alike != all[0].alike)
-            return ar_why(why, AR_WHY, ncclInvalidUsage, "ranks 0 and %d differ in what they ask for", r);
+            return ar_why(why, AR_WHY, ncclInvalidUsage,
+                          "ranks 0 and %d differ in what they ask for", r);
     return ncclSuccess;
 }

@@ -130,13 +130,15 @@ ncclResult_t ar_nccl_window_peers(const struct ar_nccl *api, ncclWindow_t window
                                   char **peers_out, char *why, size_t why_size)
 {
     if (window == NULL)
-        return ar_why(why, why_size, ncclInvalidUsage, "NCCL gave no symmetric window (no peer access, or cuMem is off)");
+        return ar_why(why, why_size, ncclInvalidUsage,
+                      "NCCL gave no symmetric window (no peer access, or cuMem is off)");
     if (api->ncclGetLsaDevicePointer != NULL) {
         for (int r = 0; r < ranks; r++) {
             void *p = NULL;
 
             if (api->ncclGetLsaDevicePointer(window, 0, r, &p) != ncclSuccess || p == NULL)
-                return ar_why(why, why_size, ncclInvalidUsage, "NCCL maps no memory of rank %d into rank %d", r, me);
+                return ar_why(why, why_size, ncclInvalidUsage,
+                              "NCCL maps no memory of rank %d into rank %d", r, me);
             peers_out[r] = p;
         }
     } else {
@@ -145,8 +147,8 @@ ncclResult_t ar_nccl_window_peers(const struct ar_nccl *api, ncclWindow_t window
         if (cudaMemcpy(&head, window, sizeof head, cudaMemcpyDefault) != cudaSuccess ||
             head.flat == NULL || head.lsa_rank != me) {
             cudaGetLastError(); /* or the application would find the error later */
-            return ar_why(why, why_size, ncclInternalError, "the window record of NCCL %d is not as known from 2.28",
-                     api->version);
+            return ar_why(why, why_size, ncclInternalError,
+                          "the window record of NCCL %d is not as known from 2.28", api->version);
         }
         for (int r = 0; r < ranks; r++)
             peers_out[r] = head.flat + (uint64_t)r * ((uint64_t)head.stride_4g << 32);

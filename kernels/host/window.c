@@ -67,11 +67,13 @@ static ncclResult_t check_buffer(symtuner_ar *h, const void *buffer, size_t byte
 
         if (w->base == NULL || from >= w->base + w->bytes || w->base >= from + bytes)
             continue;
-        return ar_why(why, AR_WHY, ncclInvalidUsage, "buffers[%d]: %p of %zu bytes is registered already", i,
-                 (void *)w->base, w->bytes);
+        return ar_why(why, AR_WHY, ncclInvalidUsage,
+                      "buffers[%d]: %p of %zu bytes is registered already", i, (void *)w->base,
+                      w->bytes);
     }
     if (find_base(h, NULL) == NULL)
-        return ar_why(why, AR_WHY, ncclInvalidUsage, "all %d places for windows are taken", AR_MAX_WINDOWS);
+        return ar_why(why, AR_WHY, ncclInvalidUsage, "all %d places for windows are taken",
+                      AR_MAX_WINDOWS);
     return ncclSuccess;
 }
 
