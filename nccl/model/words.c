@@ -31,36 +31,19 @@ const char *symtuner_op_name(int op)
 }
 
 /* Types by the names of jax, numpy and torch, and by further names of NCCL's own. */
-static const struct {
-    const char *word;
-    enum symtuner_dtype dtype;
-} framework_type[] = {
-    {"int8", SYMTUNER_INT8},
-    {"char", SYMTUNER_INT8},
-    {"uint8", SYMTUNER_UINT8},
-    {"byte", SYMTUNER_UINT8},
-    {"int32", SYMTUNER_INT32},
-    {"int", SYMTUNER_INT32},
-    {"uint32", SYMTUNER_UINT32},
-    {"int64", SYMTUNER_INT64},
-    {"long", SYMTUNER_INT64},
-    {"uint64", SYMTUNER_UINT64},
-    {"float16", SYMTUNER_FLOAT16},
-    {"half", SYMTUNER_FLOAT16},
-    {"fp16", SYMTUNER_FLOAT16},
-    {"float32", SYMTUNER_FLOAT32},
-    {"float", SYMTUNER_FLOAT32},
-    {"fp32", SYMTUNER_FLOAT32},
-    {"float64", SYMTUNER_FLOAT64},
-    {"double", SYMTUNER_FLOAT64},
-    {"fp64", SYMTUNER_FLOAT64},
-    {"bfloat16", SYMTUNER_BFLOAT16},
-    {"float8_e4m3fn", SYMTUNER_FLOAT8E4M3},
-    {"float8e4m3", SYMTUNER_FLOAT8E4M3},
-    {"fp8_e4m3", SYMTUNER_FLOAT8E4M3},
-    {"float8_e5m2", SYMTUNER_FLOAT8E5M2},
-    {"float8e5m2", SYMTUNER_FLOAT8E5M2},
-    {"fp8_e5m2", SYMTUNER_FLOAT8E5M2},
+static const char *const framework_type[SYMTUNER_DTYPES] = {
+    [SYMTUNER_INT8] = "int8|char",
+    [SYMTUNER_UINT8] = "uint8|byte",
+    [SYMTUNER_INT32] = "int32|int",
+    [SYMTUNER_UINT32] = "uint32",
+    [SYMTUNER_INT64] = "int64|long",
+    [SYMTUNER_UINT64] = "uint64",
+    [SYMTUNER_FLOAT16] = "float16|half|fp16",
+    [SYMTUNER_FLOAT32] = "float32|float|fp32",
+    [SYMTUNER_FLOAT64] = "float64|double|fp64",
+    [SYMTUNER_BFLOAT16] = "bfloat16",
+    [SYMTUNER_FLOAT8E4M3] = "float8_e4m3fn|float8e4m3|fp8_e4m3",
+    [SYMTUNER_FLOAT8E5M2] = "float8_e5m2|float8e5m2|fp8_e5m2",
 };
 static const char *const framework[] = {"torch.", "jnp.", "jax.numpy.", "numpy.", "np.", "nccl"};
 
@@ -76,9 +59,9 @@ int symtuner_dtype_parse(const char *text)
             text += strlen(framework[i]);
             break;
         }
-    for (size_t i = 0; found < 0 && i < sizeof framework_type / sizeof *framework_type; i++)
-        if (strcasecmp(text, framework_type[i].word) == 0)
-            found = (int)framework_type[i].dtype;
+    for (int i = 0; found < 0 && i < SYMTUNER_DTYPES; i++)
+        if (framework_type[i] && st_word_listed(framework_type[i], text, strncasecmp))
+            found = i;
     return found;
 }
 
