@@ -165,14 +165,16 @@ bool st_run_job_begin(struct st_run_job *job, char error[ST_RUN_ERROR])
     return false;
 }
 
-void st_run_job_end(struct st_run_job *job, void (*print)(const struct st_tally *tally))
+void st_run_job_end(struct st_run_job *job,
+                    void (*print)(const struct st_tally *tally, FILE *out))
 {
     if (!job->tally)
         return;
     /* one run after the other, so that the last one finds nobody */
     if (!job->shared || (lock_byte(job->lock, LEAVING, F_WRLCK, true) &&
                          lock_byte(job->lock, MEMBER, F_WRLCK, false))) {
-        print(job->tally);
+        if (print)
+            print(job->tally, stderr);
         unlink(job->path);
     }
     close(job->lock);

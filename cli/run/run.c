@@ -166,16 +166,6 @@ static bool ignores_preload(const char *program)
     }
 }
 
-static void print_summary(const struct st_tally *tally)
-{
-    st_run_summary(tally, stderr);
-}
-
-static void print_nothing(const struct st_tally *tally)
-{
-    (void)tally;
-}
-
 int st_cmd_run(int argc, char **argv)
 {
     static struct st_run_plan plan; /* large */
@@ -210,6 +200,6 @@ int st_cmd_run(int argc, char **argv)
                     ? "; the program is setuid or setgid, and so runs without the drop-in"
                     : "");
     ran = st_run_program(program, &status);
-    st_run_job_end(&job, ran && !request.quiet ? print_summary : print_nothing);
+    st_run_job_end(&job, ran && !request.quiet ? st_run_summary : NULL);
     return status;
 }
