@@ -135,9 +135,19 @@ static void decide(struct st_comm *c, enum st_tally_why why)
 struct party {
     struct st_comm *c[MOST];
     int n;
+    enum st_tally_why shared; /* why the ranks cannot all be on this box; ST_WHY_OURS: they can */
     enum st_tally_why own;
     struct st_meet *meet;
+    struct st_boxes_mark mark;
 };
+
+/* May the ranks be on several boxes, and meet over NCCL? */
+static bool may_span(const struct st_real *real, const struct st_made *made,
+                     enum st_tally_why shared)
+{
+    return made->mark.there && made->key && real->version >= OLDEST &&
+           (shared == ST_WHY_OURS || shared == ST_WHY_NOT_ONE_BOX);
+}
 
 static void make_handles(struct party *p)
 {
@@ -152,14 +162,14 @@ static void make_handles(struct party *p)
     st_inside++;
     result = kernels->create_(handle, comm, p->n, NULL);
     made = result == NCCL_ABI_SUCCESS;
-    if (!st_meet_done(p->meet, p->n, made, DONE_MS) && made) {
+    if (p->meet && !st_meet_done(p->meet, p->n, made, DONE_MS) && made) {
         for (int i = 0; i < p->n; i++) /* to be freed soon even if the other rank has died */
             kernels->abort_(handle[i]);
         kernels->destroy_(handle, p->n);
         made = false;
     }
     st_inside--;
-    if (!made && st_meet_first(p->meet))
+    if (!made && (p->meet ? st_meet_first(p->meet) : p->c[0]->rank == 0))
         st_warn_once("NCCL runs all calls of a communicator of %d ranks: %s", p->c[0]->ranks,
                      result == NCCL_ABI_SUCCESS ? "another rank has got no handle"
                                                 : kernels->error_(NULL));
@@ -191,21 +201,52 @@ static void warn(const struct party *p, enum st_tally_why why, enum st_meet_answ
                      text[answer]);
 }
 
+/* Not all ranks are on this box: meet them over NCCL, and make a handle that adds up box by box.
+ * Our kernels' library then makes the handle on all ranks or on none. */
+static void span(struct party *p)
+{
+    struct st_comm *c = p->c[0];
+    enum st_tally_why why = p->own != ST_WHY_OURS ? p->own : ST_WHY_MISSING;
+    void *all;
+
+    st_meet_leave(p->meet);
+    p->meet = NULL;
+    all = st_boxes_meet(c->real, &p->mark, c->ranks, c->rank, p->own == ST_WHY_OURS);
+    if (all) {
+        make_handles(p);
+        st_boxes_leave(c->real, all);
+        return;
+    }
+    if (c->rank == 0 && why == ST_WHY_MISSING)
+        st_warn_once("NCCL runs all calls of a communicator of %d ranks: not all of them are on "
+                     "this box, and not all have the drop-in, SYMTUNER_AR_NODES=1 and the same "
+                     "settings",
+                     c->ranks);
+    else if (c->rank == 0)
+        warn(p, why, ST_MEET_UNABLE);
+    decide(c, why);
+}
+
 static void meet(struct party *p)
 {
     enum st_meet_answer answer = p->meet ? st_meet_wait(p->meet, ST_MEET_MS) : ST_MEET_OPEN;
 
     if (answer == ST_MEET_ALL) {
         make_handles(p);
+    } else if (p->mark.there && p->n == 1 &&
+               (answer == ST_MEET_OPEN || answer == ST_MEET_MISSING)) {
+        span(p);
     } else {
-        enum st_tally_why why = p->own != ST_WHY_OURS ? p->own : ST_WHY_MISSING;
+        enum st_tally_why why = p->own != ST_WHY_OURS      ? p->own
+                                : p->shared != ST_WHY_OURS ? p->shared
+                                                           : ST_WHY_MISSING;
 
         if (!p->meet || st_meet_first(p->meet))
             warn(p, why, answer);
         for (int i = 0; i < p->n; i++)
             decide(p->c[i], why);
     }
-    if (p->c[0]->handle && st_settings()->verify && st_meet_single(p->meet))
+    if (p->c[0]->handle && st_settings()->verify && p->meet && st_meet_single(p->meet))
         p->c[0]->meet = p->meet;
     else
         st_meet_leave(p->meet);
@@ -229,10 +270,15 @@ void st_made_settle(struct st_real *real, struct st_made *made, int n)
     for (int i = 0; i < n && party; i++) {
         struct st_comm *c = *made[i].comm ? record(real, &made[i]) : NULL;
         struct party *last = parties ? &party[parties - 1] : NULL;
+        enum st_tally_why shared = c ? (enum st_tally_why)c->why : ST_WHY_UNFOLLOWED;
+        bool spans = c && may_span(real, &made[i], shared);
 
-        if (c && c->why == ST_WHY_OURS) {
+        if (c && (shared == ST_WHY_OURS || spans)) {
             if (!last || last->c[0]->key != c->key || last->n == MOST)
                 last = &party[parties++];
+            last->shared = shared;
+            if (spans)
+                last->mark = made[i].mark;
             if (last->n == 0)
                 last->meet = made[i].meet;
             else if (made[i].meet) /* the first one comes for all ranks of this thread */

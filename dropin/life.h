@@ -3,12 +3,14 @@
  * life.h - communicators that are made and that end, and the handles of our kernels.
  *
  * Handles are made at the end of a blocking ncclCommInit* or ncclCommSplit, in a group at the
- * outermost ncclGroupEnd, after all ranks have met. To meet, each rank enters before NCCL's call
- * (meet.h).
+ * outermost ncclGroupEnd, after all ranks have met: in the memory of their box, for which each rank
+ * enters before NCCL's call (meet.h), or else over NCCL if they were asked to add up box by box
+ * (boxes/boxes.h).
  */
 #ifndef ST_LIFE_H_
 #define ST_LIFE_H_
 
+#include "dropin/boxes/boxes.h"
 #include "dropin/group.h"
 
 /* A communicator that NCCL is making. */
@@ -18,6 +20,7 @@ struct st_made {
     enum st_tally_why why; /* NCCL runs its calls for this reason; ST_WHY_OURS: none yet */
     bool blocking;
     struct st_meet *meet; /* entered; NULL: not */
+    struct st_boxes_mark mark; /* of its ncclUniqueId */
 };
 
 /* Enter the meeting of a communicator that NCCL is about to make, unless it is plain that NCCL runs

@@ -21,6 +21,7 @@
 
 /* X(name without nccl, parameters, arguments) */
 #define ST_KNOWN_MAP(X)                                                                            \
+    X(GetUniqueId, (struct nccl_abi_id * id), (id))                                                \
     X(AllReduce,                                                                                   \
       (const void *send, void *recv, size_t count, int dtype, int op, void *comm, void *stream),   \
       (send, recv, count, dtype, op, comm, stream))                                                \

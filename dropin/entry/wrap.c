@@ -112,6 +112,17 @@ static nccl_abi_result in_RedOpDestroy(struct st_from from, int op, void *comm)
 
 /* ---- communicators --------------------------------------------------------------------------- */
 
+static nccl_abi_result in_GetUniqueId(struct st_from from, struct nccl_abi_id *id)
+{
+    nccl_abi_result result;
+
+    REAL(GetUniqueId, NULL);
+    result = real->call.GetUniqueId(id);
+    if (result == NCCL_ABI_SUCCESS && !st_passes(from, real))
+        st_boxes_mark(real, id);
+    return result;
+}
+
 /* NCCL takes an unset value for blocking. A child without a configuration inherits its parent's. */
 static bool is_blocking(const void *config, const struct st_comm *parent)
 {
@@ -145,7 +156,10 @@ static nccl_abi_result made(struct st_from from, struct st_real *real, nccl_abi_
 static nccl_abi_result in_CommInitRank(struct st_from from, void **comm, int ranks,
                                        struct nccl_abi_id id, int rank)
 {
-    struct st_made m = {.comm = comm, .key = st_life_key(&id, 1), .blocking = true};
+    struct st_made m = {.comm = comm,
+                        .key = st_life_key(&id, 1),
+                        .blocking = true,
+                        .mark = st_boxes_read(&id)};
 
     REAL(CommInitRank, NULL);
     m = making(from, real, ranks, m);
@@ -155,8 +169,10 @@ static nccl_abi_result in_CommInitRank(struct st_from from, void **comm, int ran
 static nccl_abi_result in_CommInitRankConfig(struct st_from from, void **comm, int ranks,
                                              struct nccl_abi_id id, int rank, void *config)
 {
-    struct st_made m = {
-        .comm = comm, .key = st_life_key(&id, 1), .blocking = is_blocking(config, NULL)};
+    struct st_made m = {.comm = comm,
+                        .key = st_life_key(&id, 1),
+                        .blocking = is_blocking(config, NULL),
+                        .mark = st_boxes_read(&id)};
 
     REAL(CommInitRankConfig, NULL);
     m = making(from, real, ranks, m);
@@ -172,6 +188,8 @@ static nccl_abi_result in_CommInitRankScalable(struct st_from from, void **comm,
                         .blocking = is_blocking(config, NULL)};
 
     REAL(CommInitRankScalable, NULL);
+    if (m.key)
+        m.mark = st_boxes_read(id);
     m = making(from, real, ranks, m);
     return made(from, real, real->call.CommInitRankScalable(comm, ranks, rank, ids, id, config), m);
 }

@@ -2,7 +2,8 @@
 /*
  * ranks.c - one process per rank, and who then runs its calls.
  *
- * usage: ranks SEED RANKS RANK    SEED names the communicator; prints "ours" or "nccl", and the
+ * usage: ranks SEED RANKS RANK    SEED names the communicator, with BOX set that which rank 0 asks
+ *                                 NCCL for; prints "ours" or "nccl", and the
  *                                 seconds that the drop-in took to make it, "failed" if NCCL did not
  *                                 with VERIFY=1 it makes four calls in place instead, the third
  *                                 in a capture, and prints who ran each; with VERIFY=wrong the
@@ -105,6 +106,28 @@ static int init(void **comm, int ranks, struct nccl_abi_id id, int rank)
                          : n.f.CommInitRankConfig(comm, ranks, id, rank, NULL);
 }
 
+/* Rank 0 asks NCCL for an id, and the others read it from a file. */
+static struct nccl_abi_id shared_id(const char *seed, int rank)
+{
+    struct nccl_abi_id id = {{0}};
+    char whole[512], path[520];
+    FILE *f = NULL;
+
+    snprintf(whole, sizeof whole, "%s/id-%s", getenv("READY"), seed);
+    snprintf(path, sizeof path, "%s.new", whole);
+    if (rank == 0) {
+        MUST(n.id(&id) == 0);
+        f = fopen(path, "w");
+        MUST(f && fwrite(&id, sizeof id, 1, f) == 1 && fclose(f) == 0);
+        MUST(rename(path, whole) == 0);
+        return id;
+    }
+    while (!(f = fopen(whole, "r")))
+        usleep(1000);
+    MUST(fread(&id, sizeof id, 1, f) == 1 && fclose(f) == 0);
+    return id;
+}
+
 int main(int argc, char **argv)
 {
     struct nccl_abi_id id = {{0}};
@@ -122,7 +145,10 @@ int main(int argc, char **argv)
     if (argc == 3)
         load();
     MUST(argc == 4);
-    snprintf(id.bytes, sizeof id.bytes, "%s", argv[1]);
+    if (getenv("BOX"))
+        id = shared_id(argv[1], atoi(argv[3]));
+    else
+        snprintf(id.bytes, sizeof id.bytes, "%s", argv[1]);
     if (init(&comm, atoi(argv[2]), id, atoi(argv[3])) != 0) {
         printf("failed 0.0\n");
         return 0;

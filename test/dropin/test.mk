@@ -19,7 +19,7 @@ $(DI)/libsymtuner_ar.so: test/dropin/fake/kernels.c test/dropin/fake/record.h dr
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(DI_CC) -shared -Wl,-soname,libsymtuner_ar.so -o $@ $<
-$(DI)/preload.so $(DI)/gpus.so: $(DI)/%.so: test/dropin/fake/%.c
+$(DI)/preload.so $(DI)/gpus.so $(DI)/box.so: $(DI)/%.so: test/dropin/fake/%.c
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(DI_CC) -shared -o $@ $< -ldl
@@ -39,6 +39,6 @@ $(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play.c test/dropin/play.h $
 	    $(DI)/first/libnccl.so.2 -ldl -lpthread
 
 TEST_ALSO += test-dropin
-test-dropin: $(DI_NCCL) $(patsubst %,$(DI)/%.so,libsymtuner_ar libsymtuner_nccl preload gpus) \
+test-dropin: $(DI_NCCL) $(patsubst %,$(DI)/%.so,libsymtuner_ar libsymtuner_nccl preload gpus box) \
              $(DI)/first/libcuda.so.1 $(DI_PROGRAMS) $(B)/symtuner
 	$(Q)sh test/dropin/run.sh $(B)

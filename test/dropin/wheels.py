@@ -3,7 +3,8 @@
 """wheels.py LIBRARY - calls a real NCCL by ctypes and prints what it answers, without a GPU.
 
 run.sh compares what it prints with and without the drop-in: they must be the same, but for the
-line "stands in front of", which lists the functions whose address is not in NCCL.
+line "stands in front of", which lists the functions whose address is not in NCCL. The line "id" tells
+whether the drop-in has written behind an id.
 """
 import ctypes
 import os
@@ -49,6 +50,9 @@ print("linked", world.ncclGroupStart(), world.ncclGroupEnd(), world.ncclGroupEnd
 comm = (ctypes.c_void_p * 2)()
 print("no GPU", nccl.ncclCommInitAll(comm, 2, None) != 0)
 identity = (ctypes.c_char * 128)()
+made = nccl.ncclGetUniqueId(identity)
+rest = bytes(identity.raw[48:])
+print("id", made, "marked" if rest.startswith(b"symtuner") else "unmarked" if not any(rest) else "?")
 nccl.ncclGroupStart()
 print("in a group", nccl.ncclAllGather(buffer, buffer, count, 7, null, null))
 print("end", nccl.ncclGroupEnd() != 0)

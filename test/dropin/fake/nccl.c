@@ -8,7 +8,9 @@
  *
  * With READY=FOLDER in the environment, ranks in processes of their own wait for each other in
  * ncclCommInitRank, and in ncclCommInitRankConfig without a config, as they do in NCCL. After that
- * wait, INIT=fail makes the call fail, and INIT=kill ends the process.
+ * wait, INIT=fail makes the call fail, and INIT=kill ends the process. With BOX set as well, so do
+ * ranks of communicators that do not block: in ncclCommGetAsyncError, for ncclCommInitRankConfig
+ * and ncclCommSplit.
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -25,6 +27,8 @@
 
 struct fake_comm {
     int ranks, rank;
+    unsigned long long key; /* it does not block; 0: it does */
+    int step;               /* that it has come to */
 };
 
 static struct record record = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -41,6 +45,34 @@ EXPORT struct record *fake_record(void)
 }
 
 /* The ranks announce themselves by files. */
+static bool announced(unsigned long long key, int step, int rank, bool now)
+{
+    char path[512];
+
+    snprintf(path, sizeof path, "%s/%016llx-%d.%d", getenv("READY"), key, rank, step);
+    if (now)
+        fclose(fopen(path, "w"));
+    return access(path, F_OK) == 0;
+}
+
+/* A rank that aborts comes to step 0. */
+static int state_of(const struct fake_comm *c)
+{
+    bool all = true, gone = false;
+
+    for (int r = 0; r < c->ranks; r++) {
+        all &= announced(c->key, c->step, r, false);
+        gone |= announced(c->key, 0, r, false);
+    }
+    return all ? 0 : gone ? NCCL_ABI_REMOTE_ERROR : NCCL_ABI_IN_PROGRESS;
+}
+
+static int begin_step(struct fake_comm *c)
+{
+    announced(c->key, ++c->step, c->rank, true);
+    return NCCL_ABI_IN_PROGRESS;
+}
+
 static int wait_for_all(const struct nccl_abi_id *id, int ranks, int rank)
 {
     const char *folder = getenv("READY"), *init = getenv("INIT");
@@ -64,7 +96,7 @@ static int wait_for_all(const struct nccl_abi_id *id, int ranks, int rank)
 
 static int give(void **where, int ranks, int rank)
 {
-    struct fake_comm *comm = malloc(sizeof *comm);
+    struct fake_comm *comm = calloc(1, sizeof *comm);
 
     comm->ranks = ranks;
     comm->rank = rank;
@@ -91,10 +123,16 @@ EXPORT const char *ncclGetErrorString(int result)
 }
 
 EXPORT int ncclGetUniqueId(struct nccl_abi_id *id);
-EXPORT int ncclGetUniqueId(struct nccl_abi_id *id)
+int ncclGetUniqueId(struct nccl_abi_id *id)
 {
+    static atomic_int number;
+    const char *full = getenv("LONG_ID"); /* this id is full; NCCL leaves the end empty */
     FILE *file = fopen("/dev/urandom", "r");
-    size_t read = fread(id, sizeof *id, 1, file);
+    size_t read;
+
+    memset(id, 0, sizeof *id);
+    read = fread(id, atomic_fetch_add(&number, 1) + 1 == (full ? atoi(full) : 0) ? sizeof *id : 40,
+                 1, file);
 
     fclose(file);
     return read == 1 ? 0 : 3;
@@ -180,6 +218,12 @@ int ncclCommInitRankConfig(void **comm, int ranks, struct nccl_abi_id id, int ra
     struct nccl_abi_config *c = config;
     int result = c ? give(comm, ranks, rank) : init(comm, ranks, id, rank);
 
+    if (c && c->blocking == 0 && getenv("BOX")) {
+        struct fake_comm *made = *comm;
+
+        made->key = st_hash(ST_HASH_START, &id, sizeof id);
+        return begin_step(made);
+    }
     return c && c->blocking == 0 ? NCCL_ABI_IN_PROGRESS : result;
 }
 
@@ -205,6 +249,8 @@ int ncclCommSplit(void *comm, int color, int key, void **made, void *config)
 
     (void)key, (void)config;
     *made = NULL;
+    if (c->key)
+        return begin_step(c);
     if (record.wait && depth == 0)
         record.wait();
     return color < 0 ? 0 : give(made, c->ranks > 2 ? c->ranks / 2 : c->ranks, c->rank / 2);
@@ -242,8 +288,11 @@ int ncclCommDestroy(void *comm)
 
 int ncclCommAbort(void *comm)
 {
+    struct fake_comm *c = comm;
     int error = 0;
 
+    if (getenv("BOX") && c->key)
+        announced(c->key, 0, c->rank, true);
     ncclCommGetAsyncError(comm, &error);
     record_add(&record, "Abort:%d ", error);
     free(comm);
@@ -266,8 +315,9 @@ int ncclCommSuspend(void *comm, int flags)
 
 int ncclCommGetAsyncError(void *comm, int *error)
 {
-    (void)comm;
-    *error = record.async;
+    struct fake_comm *c = comm;
+
+    *error = getenv("BOX") && c->key ? state_of(c) : record.async;
     return 0;
 }
 

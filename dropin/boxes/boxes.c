@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dropin/boxes/boxes.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "dropin/group.h"
+
+enum { COME_MS = 20000, PASS_MS = 60000 }; /* time limits of the two steps (boxes.h) */
+
+/* Of an ncclConfig_t. From one of NCCL 2.14 later releases take no member behind ${blocking}. */
+#define CONFIG_MAGIC 0xcafebeefu
+enum { CONFIG_VERSION = 21400 };
+
+/* The bytes of an ncclUniqueId. NCCL fills the first 36 or 40. */
+enum { OWN = 48 };
+struct layout {
+    char own[OWN];
+    char magic[8];
+    uint64_t settings;
+    char other[OWN]; /* of the second id, whose other bytes are 0 */
+    char rest[16];
+};
+_Static_assert(sizeof(struct layout) == sizeof(struct nccl_abi_id), "the layout of an id");
+
+static const char magic[8] = {'s', 'y', 'm', 't', 'u', 'n', 'e', 'r'};
+
+static atomic_bool in_vain; /* this process has waited for a rank that did not come */
+
+/* With NCCL_COMM_BLOCKING the second communicator would block. NCCL puts what nccl.conf says into
+ * the environment. */
+static bool wanted(void)
+{
+    const char *nodes = getenv("SYMTUNER_AR_NODES");
+
+    return nodes && strcmp(nodes, "1") == 0 && !getenv("NCCL_COMM_BLOCKING") &&
+           !st_settings()->observe && !atomic_load(&in_vain);
+}
+
+static bool is_zero(const char *bytes, size_t n)
+{
+    return bytes[0] == 0 && memcmp(bytes, bytes + 1, n - 1) == 0;
+}
+
+void st_boxes_mark(const struct st_real *real, struct nccl_abi_id *id)
+{
+    struct layout all;
+    struct nccl_abi_id other;
+
+    memcpy(&all, id, sizeof all);
+    if (!wanted() || !is_zero(id->bytes + OWN, sizeof *id - OWN) ||
+        real->call.GetUniqueId(&other) != NCCL_ABI_SUCCESS ||
+        !is_zero(other.bytes + OWN, sizeof other - OWN) || memcmp(&other, id, sizeof other) == 0)
+        return; /* with NCCL_COMM_ID all ids are alike */
+    memcpy(all.magic, magic, sizeof magic);
+    all.settings = st_settings()->hash;
+    memcpy(all.other, other.bytes, OWN);
+    memcpy(id, &all, sizeof all);
+}
+
+struct st_boxes_mark st_boxes_read(const struct nccl_abi_id *id)
+{
+    struct st_boxes_mark mark = {0};
+    struct layout all;
+
+    memcpy(&all, id, sizeof all);
+    if (memcmp(all.magic, magic, sizeof magic) != 0 || !wanted())
+        return mark;
+    mark.there = true;
+    mark.settings = all.settings;
+    memcpy(mark.id.bytes, all.other, OWN);
+    return mark;
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* Wait until the call on ${comm} that returned ${result} has ended, no longer than ${ms}. */
+static bool ended(const struct st_real *real, void *comm, nccl_abi_result result, uint64_t ms)
+{
+    const uint64_t start = now_ms();
+    int state = result;
+
+    while (state == NCCL_ABI_IN_PROGRESS) {
+        if (now_ms() - start >= ms) {
+            atomic_store(&in_vain, true);
+            return false;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        result = real->call.CommGetAsyncError(comm, &state);
+        if (result != NCCL_ABI_SUCCESS)
+            return false;
+    }
+    return state == NCCL_ABI_SUCCESS;
+}
+
+void *st_boxes_meet(const struct st_real *real, const struct st_boxes_mark *mark, int ranks,
+                    int rank, bool able)
+{
+    struct nccl_abi_config config = {sizeof config, CONFIG_MAGIC, CONFIG_VERSION, 0};
+    void *comm = NULL, *child = NULL;
+    nccl_abi_result result;
+    bool all;
+
+    st_inside++;
+    result = real->call.CommInitRankConfig(&comm, ranks, mark->id, rank, &config);
+    all = comm && ended(real, comm, result, COME_MS);
+    if (all && able && mark->settings == st_settings()->hash) {
+        result = real->call.CommSplit(comm, NCCL_ABI_NO_COLOR, rank, &child, NULL);
+        all = ended(real, comm, result, PASS_MS);
+    } else {
+        all = false;
+    }
+    st_inside--;
+    if (all)
+        return comm;
+    if (comm)
+        st_boxes_leave(real, comm);
+    return NULL;
+}
+
+void st_boxes_leave(const struct st_real *real, void *comm)
+{
+    st_inside++;
+    real->call.CommAbort(comm);
+    st_inside--;
+}
