@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* select.c - the selection table, where each row comes from, and how a row is applied. */
+/* select.c - find the row of rows.c for a call, and apply it. */
 #include "kernels/choose/select.h"
 
 #include <stdio.h>
@@ -7,160 +7,12 @@
 
 #include "nccl/names.h"
 
-#define KiB    (1ull << 10)
-#define MiB    (1ull << 20)
-#define NO_END UINT64_MAX
+#define KiB (1ull << 10)
 
-/* bench/ar_sweep.c timed every grid. It is only in the history (git show c985556:bench/ar_sweep.c);
- * today `symtuner tune` searches for the best grid. */
-#define SWEEP    "bench/ar_sweep on 4 H200, NVLink4, bf16, 2026-11-21"
-#define SHAPE    "grid of the bf16 sweep for this form, not swept with this type"
-#define RULE     "unmeasured: extrapolated from 4 ranks"
-#define PCIE     "unmeasured: fewer flows and no LL128, after published PCIe numbers"
-#define HOSTSEEN "2 and 4 ranks against NCCL_P2P_DISABLE=1 on H200, 2026-11-21; grid not swept"
-#define HOSTMEM  "unmeasured: without a communicator there is no NCCL to call"
-#define NVLS                                                                                       \
-    "unmeasured: multicast is there, and NCCL's NVLS is published with 480 GB/s, ours with 389"
-#define STAGED "recv not registered: NCCL's ring does without our extra local copy"
-
-/* bench/results/notes.md, "Beside GEMMs". Between 2 and 16 MiB nothing was measured. */
-#define GEMMS    "beside GEMMs 200 x 16 MiB took 73.7 ms, NCCL 52.1: 2 H200, 2026-11-22"
-#define AS_GEMMS "not measured beside GEMMs; as for all-reduce on 2 H200"
-
-/* bench/results/2026-11-23-h200x2: bf16, 16 to 256 MiB. */
-#define FEW "beside GEMMs and alone against NCCL with 16 CTAs: 2 H200, bf16, 2026-11-23"
-
-#define HALVES "not measured: from the rows of all-reduce"
-
-enum need { ANY, UNMAPPED, GENERIC, MULTICAST, GATHERS, LONG_IN_COMPANY, LONG_BY_TMA, NEEDS };
-
-/* The first row that fits wins. ${ctas} is the most blocks that a call of this row gets; a short
- * message gets only as many as have words to move. */
-struct row {
-    int links, min_ranks, max_ranks;
-    /* UNMAPPED: recv is not registered (reduce-scatter: send); GENERIC: not a sum or avg of f32,
-     * f16 or bf16; MULTICAST: NCCL may use NVLink multicast; GATHERS: an all-gather;
-     * LONG_IN_COMPANY: longer than ST_BESIDE_LIMIT, and nobody said that the kernels run alone;
-     * LONG_BY_TMA: the same, tma can run the call, and neither GENERIC nor MULTICAST holds */
-    enum need need;
-    uint64_t max_bytes; /* of the message; of one part in the table of the halves */
-    int family, ctas, threads, lag;
-    const char *source;
-};
-
-static const struct row table[] = {
-    {AR_LINKS_NVLINK, 2, 2, LONG_BY_TMA, NO_END, AR_TMA, 8, AR_TMA_THREADS, 0, FEW},
-    {AR_LINKS_NVLINK, 2, 2, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, GEMMS},
-    {AR_LINKS_NVLINK, 3, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
-    {AR_LINKS_PCIE, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
-    /* NVLink, two ranks: one-shot moves no more data than two-shot. A few multiprocessors stay free
-     * for other kernels, because a block that cannot start makes every rank wait. */
-    {AR_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, AR_ONE_LL8, 16, 128, 0, SWEEP},
-    {AR_LINKS_NVLINK, 2, 2, GENERIC, 64 * KiB, AR_ONE_LL128, 64, 128, 0, SHAPE},
-    {AR_LINKS_NVLINK, 2, 2, GENERIC, 128 * KiB, AR_ONE_LL128, 96, 128, 0, SHAPE},
-    {AR_LINKS_NVLINK, 2, 2, GENERIC, 256 * KiB, AR_ONE_LL128, 96, 256, 0, SHAPE},
-    {AR_LINKS_NVLINK, 2, 2, GENERIC, 512 * KiB, AR_ONE_LL128, 96, 512, 0, SHAPE},
-    {AR_LINKS_NVLINK, 2, 2, GENERIC, 1 * MiB, AR_ONE_LL128, 96, 768, 0, SHAPE},
-    {AR_LINKS_NVLINK, 2, 2, ANY, 64 * KiB, AR_ONE_LAMPORT, 64, 64, 0, SWEEP},
-    {AR_LINKS_NVLINK, 2, 2, ANY, 128 * KiB, AR_ONE_LAMPORT, 64, 128, 0, SWEEP},
-    {AR_LINKS_NVLINK, 2, 2, ANY, 256 * KiB, AR_ONE_LAMPORT, 64, 256, 0, SWEEP},
-    {AR_LINKS_NVLINK, 2, 2, ANY, 512 * KiB, AR_ONE_LAMPORT, 128, 256, 0, SWEEP},
-    {AR_LINKS_NVLINK, 2, 2, ANY, 1 * MiB, AR_ONE_LAMPORT, 128, 512, 0, SWEEP},
-    {AR_LINKS_NVLINK, 2, 2, ANY, 4 * MiB, AR_ONE_LAMPORT, 128, 1024, 0, SWEEP},
-    {AR_LINKS_NVLINK, 2, 2, ANY, 12 * MiB, AR_TWO_LAMPORT, 128, 1024, 0, SWEEP},
-    {AR_LINKS_NVLINK, 2, 2, ANY, 160 * MiB, AR_CHUNKED, 128, 512, 1, SWEEP},
-    {AR_LINKS_NVLINK, 2, 2, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, STAGED},
-    {AR_LINKS_NVLINK, 2, 2, ANY, NO_END, AR_COPY, 64, 512, 0, SWEEP},
-    /* NVLink, three and four ranks */
-    {AR_LINKS_NVLINK, 3, 4, GENERIC, 8 * KiB, AR_ONE_LL8, 16, 128, 0, SHAPE},
-    {AR_LINKS_NVLINK, 3, 4, GENERIC, 32 * KiB, AR_ONE_LL128, 64, 64, 0, SHAPE},
-    {AR_LINKS_NVLINK, 3, 4, GENERIC, 128 * KiB, AR_ONE_LL128, 96, 128, 0, SHAPE},
-    {AR_LINKS_NVLINK, 3, 4, GENERIC, 384 * KiB, AR_ONE_LL128, 96, 256, 0, SHAPE},
-    {AR_LINKS_NVLINK, 3, 4, GENERIC, 512 * KiB, AR_TWO_LL128, 96, 128, 0, SHAPE},
-    {AR_LINKS_NVLINK, 3, 4, GENERIC, 1 * MiB, AR_TWO_LL128, 96, 256, 0, SHAPE},
-    {AR_LINKS_NVLINK, 3, 4, ANY, 64 * KiB, AR_ONE_LAMPORT, 64, 64, 0, SWEEP},
-    {AR_LINKS_NVLINK, 3, 4, ANY, 160 * KiB, AR_ONE_LAMPORT, 64, 128, 0, SWEEP},
-    {AR_LINKS_NVLINK, 3, 4, ANY, 256 * KiB, AR_TWO_LAMPORT, 64, 64, 0, SWEEP},
-    {AR_LINKS_NVLINK, 3, 4, ANY, 512 * KiB, AR_TWO_LAMPORT, 128, 64, 0, SWEEP},
-    {AR_LINKS_NVLINK, 3, 4, ANY, 1 * MiB, AR_TWO_LAMPORT, 64, 256, 0, SWEEP},
-    {AR_LINKS_NVLINK, 3, 4, ANY, 2 * MiB, AR_TWO_LAMPORT, 128, 256, 0, SWEEP},
-    {AR_LINKS_NVLINK, 3, 4, ANY, 12 * MiB, AR_TWO_LAMPORT, 128, 512, 0, SWEEP},
-    {AR_LINKS_NVLINK, 3, 4, ANY, 32 * MiB, AR_CHUNKED, 128, 512, 1, SWEEP},
-    {AR_LINKS_NVLINK, 4, 4, MULTICAST, NO_END, AR_NCCL, 0, 0, 0, NVLS},
-    {AR_LINKS_NVLINK, 3, 4, ANY, 64 * MiB, AR_CHUNKED, 128, 512, 1, SWEEP},
-    {AR_LINKS_NVLINK, 3, 4, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, STAGED},
-    {AR_LINKS_NVLINK, 3, 4, ANY, 256 * MiB - 1, AR_CHUNKED, 128, 512, 1, SWEEP},
-    {AR_LINKS_NVLINK, 3, 4, ANY, NO_END, AR_COPY, 64, 512, 0, SWEEP},
-    /* NVLink, up to sixteen */
-    {AR_LINKS_NVLINK, 5, 16, GENERIC, 8 * KiB, AR_ONE_LL8, 16, 128, 0, RULE},
-    {AR_LINKS_NVLINK, 5, 16, ANY, 48 * KiB, AR_ONE_LAMPORT, 64, 64, 0, RULE},
-    {AR_LINKS_NVLINK, 5, 16, ANY, 512 * KiB, AR_TWO_LAMPORT, 64, 128, 0, RULE},
-    {AR_LINKS_NVLINK, 5, 16, ANY, 8 * MiB, AR_TWO_LAMPORT, 128, 256, 0, RULE},
-    {AR_LINKS_NVLINK, 5, 16, ANY, 32 * MiB, AR_CHUNKED, 128, 512, 1, RULE},
-    {AR_LINKS_NVLINK, 5, 16, MULTICAST, NO_END, AR_NCCL, 0, 0, 0, NVLS},
-    {AR_LINKS_NVLINK, 5, 16, ANY, 64 * MiB, AR_CHUNKED, 128, 512, 1, RULE},
-    {AR_LINKS_NVLINK, 5, 16, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, STAGED},
-    {AR_LINKS_NVLINK, 5, 16, ANY, NO_END, AR_COPY, 64, 512, 0, RULE},
-    /* PCIe peer access: few blocks; no LL128, because its lines may arrive in parts */
-    {AR_LINKS_PCIE, 2, 2, ANY, 4 * KiB, AR_ONE_LL8, 4, 128, 0, PCIE},
-    {AR_LINKS_PCIE, 2, 2, ANY, 4 * MiB, AR_ONE_LAMPORT, 16, 128, 0, PCIE},
-    {AR_LINKS_PCIE, 3, 16, ANY, 4 * KiB, AR_ONE_LL8, 4, 128, 0, PCIE},
-    {AR_LINKS_PCIE, 3, 16, ANY, 16 * KiB, AR_ONE_LAMPORT, 4, 256, 0, PCIE},
-    {AR_LINKS_PCIE, 3, 16, ANY, 4 * MiB, AR_TWO_LAMPORT, 16, 256, 0, PCIE},
-    {AR_LINKS_PCIE, 2, 16, ANY, 16 * MiB, AR_CHUNKED, 16, 512, 1, PCIE},
-    {AR_LINKS_PCIE, 2, 16, ANY, NO_END, AR_COPY, 32, 512, 0, PCIE},
-    /* pinned host memory */
-    {AR_LINKS_HOST, 2, 16, ANY, 4 * KiB, AR_ONE_LL8, 8, 128, 0, HOSTSEEN},
-    {AR_LINKS_HOST, 2, 2, ANY, 2 * MiB, AR_ONE_LAMPORT, 32, 256, 0, HOSTSEEN},
-    {AR_LINKS_HOST, 3, 16, ANY, 16 * KiB, AR_ONE_LAMPORT, 16, 256, 0, HOSTSEEN},
-    {AR_LINKS_HOST, 3, 16, ANY, 2 * MiB, AR_TWO_LAMPORT, 32, 256, 0, HOSTSEEN},
-    {AR_LINKS_HOST, 2, 16, ANY, NO_END, AR_NCCL, 0, 0, 0, HOSTSEEN}, /* with a communicator */
-    {AR_LINKS_HOST, 2, 2, ANY, NO_END, AR_ONE_LAMPORT, 32, 256, 0, HOSTMEM},
-    {AR_LINKS_HOST, 3, 16, ANY, NO_END, AR_TWO_LAMPORT, 32, 256, 0, HOSTMEM},
-};
-
-/* Reduce-scatter and all-gather. An all-gather of any type also takes the GENERIC rows. A part goes
- * to each peer, as a message of one-shot does, so the grids are those of one-shot for the same
- * bytes. */
-static const struct row halves[] = {
-    {AR_LINKS_NVLINK, 2, 2, LONG_BY_TMA, 64 * MiB, AR_TMA, 16, AR_TMA_THREADS, 0, FEW},
-    {AR_LINKS_NVLINK, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
-    {AR_LINKS_PCIE, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
-    {AR_LINKS_HOST, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
-    {AR_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, AR_ONE_LL8, 16, 128, 0, HALVES},
-    {AR_LINKS_NVLINK, 3, 16, ANY, 8 * KiB, AR_ONE_LL8, 16, 128, 0, HALVES},
-    {AR_LINKS_NVLINK, 2, 16, GENERIC, 64 * KiB, AR_ONE_LL128, 64, 128, 0, HALVES},
-    {AR_LINKS_NVLINK, 2, 16, GENERIC, 128 * KiB, AR_ONE_LL128, 96, 128, 0, HALVES},
-    {AR_LINKS_NVLINK, 2, 16, GENERIC, 512 * KiB, AR_ONE_LL128, 96, 256, 0, HALVES},
-    {AR_LINKS_NVLINK, 2, 16, GENERIC, 1 * MiB, AR_ONE_LL128, 96, 512, 0, HALVES},
-    {AR_LINKS_NVLINK, 2, 16, ANY, 64 * KiB, AR_ONE_LAMPORT, 64, 64, 0, HALVES},
-    {AR_LINKS_NVLINK, 2, 16, ANY, 128 * KiB, AR_ONE_LAMPORT, 64, 128, 0, HALVES},
-    {AR_LINKS_NVLINK, 2, 16, ANY, 512 * KiB, AR_ONE_LAMPORT, 128, 256, 0, HALVES},
-    {AR_LINKS_NVLINK, 2, 16, ANY, 2 * MiB, AR_ONE_LAMPORT, 128, 512, 0, HALVES},
-    {AR_LINKS_NVLINK, 2, 16, UNMAPPED, 64 * MiB, AR_CHUNKED, 128, 512, 1, HALVES},
-    {AR_LINKS_NVLINK, 2, 16, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, HALVES},
-    {AR_LINKS_NVLINK, 2, 16, ANY, 64 * MiB, AR_PULL, 128, 512, 0, HALVES},
-    {AR_LINKS_NVLINK, 2, 16, GATHERS, NO_END, AR_COPY, 1, 32, 0, HALVES},
-    {AR_LINKS_NVLINK, 2, 16, ANY, NO_END, AR_PULL, 128, 512, 0, HALVES},
-    {AR_LINKS_PCIE, 2, 16, ANY, 4 * KiB, AR_ONE_LL8, 4, 128, 0, HALVES},
-    {AR_LINKS_PCIE, 2, 16, GATHERS, 32 * KiB, AR_ONE_LL8, 16, 128, 0, HALVES},
-    {AR_LINKS_PCIE, 2, 16, ANY, 2 * MiB, AR_ONE_LAMPORT, 16, 128, 0, HALVES},
-    {AR_LINKS_PCIE, 2, 16, GATHERS, NO_END, AR_COPY, 1, 32, 0, HALVES},
-    {AR_LINKS_PCIE, 2, 16, ANY, NO_END, AR_CHUNKED, 16, 512, 1, HALVES},
-    {AR_LINKS_HOST, 2, 16, ANY, 4 * KiB, AR_ONE_LL8, 8, 128, 0, HALVES},
-    {AR_LINKS_HOST, 2, 16, GATHERS, 32 * KiB, AR_ONE_LL8, 32, 128, 0, HALVES},
-    {AR_LINKS_HOST, 2, 16, ANY, 1 * MiB, AR_ONE_LAMPORT, 32, 256, 0, HALVES},
-    {AR_LINKS_HOST, 2, 16, ANY, NO_END, AR_NCCL, 0, 0, 0, HOSTSEEN}, /* with a communicator */
-    {AR_LINKS_HOST, 2, 16, ANY, NO_END, AR_ONE_LAMPORT, 32, 256, 0, HOSTMEM},
-};
-
-static const struct row one_rank = {.family = AR_ONE_LL8,
-                                    .ctas = 16,
-                                    .threads = 128,
-                                    .source = "one rank: send is copied, and no kernel runs"};
-
-#define ROWS        (sizeof table / sizeof table[0])
-#define HALVES_ROWS (sizeof halves / sizeof halves[0])
+static const struct ar_row one_rank = {.family = AR_ONE_LL8,
+                                       .ctas = 16,
+                                       .threads = 128,
+                                       .source = "one rank: send is copied, and no kernel runs"};
 
 /* Return the payload bytes of the longest message that fits into ${used} slots, if ${slots} equal
  * slots share ${half} bytes. */
@@ -297,16 +149,17 @@ static int max_threads(const struct ar_ask *ask, int family)
 
 /* Whether the row is for the links and ranks of ${ask}, and, if the row names NCCL, for groups with
  * NCCL. */
-static bool row_is_for(const struct row *row, const struct ar_ask *ask)
+static bool row_is_for(const struct ar_row *row, const struct ar_ask *ask)
 {
     return row->links == ask->links && ask->ranks >= row->min_ranks &&
            ask->ranks <= row->max_ranks && (row->family != AR_NCCL || ask->has_nccl);
 }
 
-static const struct row *find_row(const struct ar_ask *ask)
+static const struct ar_row *find_row(const struct ar_ask *ask)
 {
     const bool half = ask->coll != AR_ALL_REDUCE, gathers = ask->coll == AR_ALL_GATHER;
     const bool in_company = ask->beside != AR_BESIDE_NOTHING && ask->bytes > ST_BESIDE_LIMIT;
+    const bool for_tma = in_company && !ask->has_multicast && !is_generic(ask);
     const bool met[] = {
         [ANY] = true,
         [UNMAPPED] = ask->coll == AR_REDUCE_SCATTER ? !ask->src_mapped : !ask->dst_mapped,
@@ -314,11 +167,10 @@ static const struct row *find_row(const struct ar_ask *ask)
         [MULTICAST] = ask->has_multicast,
         [GATHERS] = gathers,
         [LONG_IN_COMPANY] = in_company,
-        [LONG_BY_TMA] =
-            in_company && !ask->has_multicast && !is_generic(ask) && ar_capacity(ask, AR_TMA) != 0,
+        [LONG_BY_TMA] = for_tma && ar_capacity(ask, AR_TMA) != 0,
     };
-    const struct row *rows = half ? halves : table;
-    const size_t count = half ? HALVES_ROWS : ROWS;
+    const struct ar_row *rows = half ? ar_rows_of_halves : ar_rows;
+    const size_t count = half ? ar_rows_of_halves_count : ar_rows_count;
 
     for (size_t i = 0; i < count; i++)
         if (row_is_for(&rows[i], ask) && ar_part_bytes(ask) <= rows[i].max_bytes &&
@@ -352,7 +204,7 @@ static int bounded(const struct ar_ask *ask, int family, int threads)
 
 int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_choice *choice)
 {
-    const struct row *row = find_row(ask);
+    const struct ar_row *row = find_row(ask);
     int family = row->family, probed;
     uint64_t capacity, ctas;
 
@@ -455,21 +307,22 @@ size_t ar_select_print(const struct ar_ask *ask, char *text, size_t length)
     static const char head[] = "reduce-scatter and all-gather, by the bytes of one part:\n";
     size_t need = 0;
 
-    for (size_t i = 0; i < ROWS + HALVES_ROWS; i++) {
-        const struct row *r = i < ROWS ? &table[i] : &halves[i - ROWS];
-        const char *note = notes[i >= ROWS][r->need];
+    for (size_t i = 0; i < ar_rows_count + ar_rows_of_halves_count; i++) {
+        const struct ar_row *r =
+            i < ar_rows_count ? &ar_rows[i] : &ar_rows_of_halves[i - ar_rows_count];
+        const char *note = notes[i >= ar_rows_count][r->need];
         char line[200], sizes[32] = "to any size";
         int n;
 
-        if (i == ROWS && need + sizeof head <= length)
+        if (i == ar_rows_count && need + sizeof head <= length)
             memcpy(text + need, head, sizeof head);
-        need += i == ROWS ? sizeof head - 1 : 0;
+        need += i == ar_rows_count ? sizeof head - 1 : 0;
         const bool lengthy = r->need == LONG_IN_COMPANY || r->need == LONG_BY_TMA;
 
         if (!row_is_for(r, ask) || (lengthy && ask->beside == AR_BESIDE_NOTHING) ||
             (r->need == LONG_BY_TMA && (!ask->has_tma || ask->has_multicast)))
             continue;
-        if (r->max_bytes != NO_END)
+        if (r->max_bytes != UINT64_MAX)
             snprintf(sizes, sizeof sizes, "to %llu KiB", (unsigned long long)(r->max_bytes / KiB));
         if (lengthy)
             snprintf(sizes, sizeof sizes, "> %llu KiB", ST_BESIDE_LIMIT / KiB);

@@ -12,8 +12,7 @@
 #include "kernels/shared/args.h"
 #include "kernels/choose/families.h"
 #include "kernels/choose/probe.h"
-
-enum ar_links { AR_LINKS_NVLINK, AR_LINKS_PCIE, AR_LINKS_HOST, AR_LINKS };
+#include "kernels/choose/rows.h"
 
 /* enum symtuner_ar_beside, without CUDA's headers; the words are st_beside_words. */
 enum ar_beside { AR_BESIDE_UNKNOWN, AR_BESIDE_NOTHING, AR_BESIDE_COMPUTE };

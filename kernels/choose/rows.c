@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rows.c - see rows.h; and where each row comes from. */
+#include "kernels/choose/rows.h"
+
+#include "kernels/choose/families.h"
+
+#define KiB    (1ull << 10)
+#define MiB    (1ull << 20)
+#define NO_END UINT64_MAX
+
+/* bench/ar_sweep.c timed every grid. It is only in the history (git show c985556:bench/ar_sweep.c);
+ * today `symtuner tune` searches for the best grid. */
+#define SWEEP    "bench/ar_sweep on 4 H200, NVLink4, bf16, 2026-11-21"
+#define SHAPE    "grid of the bf16 sweep for this form, not swept with this type"
+#define RULE     "unmeasured: extrapolated from 4 ranks"
+#define PCIE     "unmeasured: fewer flows and no LL128, after published PCIe numbers"
+#define HOSTSEEN "2 and 4 ranks against NCCL_P2P_DISABLE=1 on H200, 2026-11-21; grid not swept"
+#define HOSTMEM  "unmeasured: without a communicator there is no NCCL to call"
+#define NVLS                                                                                       \
+    "unmeasured: multicast is there, and NCCL's NVLS is published with 480 GB/s, ours with 389"
+#define STAGED "recv not registered: NCCL's ring does without our extra local copy"
+
+/* bench/results/notes.md, "Beside GEMMs". Between 2 and 16 MiB nothing was measured. */
+#define GEMMS    "beside GEMMs 200 x 16 MiB took 73.7 ms, NCCL 52.1: 2 H200, 2026-11-22"
+#define AS_GEMMS "not measured beside GEMMs; as for all-reduce on 2 H200"
+
+/* bench/results/2026-11-23-h200x2: bf16, 16 to 256 MiB. */
+#define FEW "beside GEMMs and alone against NCCL with 16 CTAs: 2 H200, bf16, 2026-11-23"
+
+#define HALVES "not measured: from the rows of all-reduce"
+
+const struct ar_row ar_rows[] = {
+    {AR_LINKS_NVLINK, 2, 2, LONG_BY_TMA, NO_END, AR_TMA, 8, AR_TMA_THREADS, 0, FEW},
+    {AR_LINKS_NVLINK, 2, 2, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, GEMMS},
+    {AR_LINKS_NVLINK, 3, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
+    {AR_LINKS_PCIE, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
+    /* NVLink, two ranks: one-shot moves no more data than two-shot. A few multiprocessors stay free
+     * for other kernels, because a block that cannot start makes every rank wait. */
+    {AR_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, AR_ONE_LL8, 16, 128, 0, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, GENERIC, 64 * KiB, AR_ONE_LL128, 64, 128, 0, SHAPE},
+    {AR_LINKS_NVLINK, 2, 2, GENERIC, 128 * KiB, AR_ONE_LL128, 96, 128, 0, SHAPE},
+    {AR_LINKS_NVLINK, 2, 2, GENERIC, 256 * KiB, AR_ONE_LL128, 96, 256, 0, SHAPE},
+    {AR_LINKS_NVLINK, 2, 2, GENERIC, 512 * KiB, AR_ONE_LL128, 96, 512, 0, SHAPE},
+    {AR_LINKS_NVLINK, 2, 2, GENERIC, 1 * MiB, AR_ONE_LL128, 96, 768, 0, SHAPE},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 64 * KiB, AR_ONE_LAMPORT, 64, 64, 0, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 128 * KiB, AR_ONE_LAMPORT, 64, 128, 0, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 256 * KiB, AR_ONE_LAMPORT, 64, 256, 0, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 512 * KiB, AR_ONE_LAMPORT, 128, 256, 0, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 1 * MiB, AR_ONE_LAMPORT, 128, 512, 0, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 4 * MiB, AR_ONE_LAMPORT, 128, 1024, 0, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 12 * MiB, AR_TWO_LAMPORT, 128, 1024, 0, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 160 * MiB, AR_CHUNKED, 128, 512, 1, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, STAGED},
+    {AR_LINKS_NVLINK, 2, 2, ANY, NO_END, AR_COPY, 64, 512, 0, SWEEP},
+    /* NVLink, three and four ranks */
+    {AR_LINKS_NVLINK, 3, 4, GENERIC, 8 * KiB, AR_ONE_LL8, 16, 128, 0, SHAPE},
+    {AR_LINKS_NVLINK, 3, 4, GENERIC, 32 * KiB, AR_ONE_LL128, 64, 64, 0, SHAPE},
+    {AR_LINKS_NVLINK, 3, 4, GENERIC, 128 * KiB, AR_ONE_LL128, 96, 128, 0, SHAPE},
+    {AR_LINKS_NVLINK, 3, 4, GENERIC, 384 * KiB, AR_ONE_LL128, 96, 256, 0, SHAPE},
+    {AR_LINKS_NVLINK, 3, 4, GENERIC, 512 * KiB, AR_TWO_LL128, 96, 128, 0, SHAPE},
+    {AR_LINKS_NVLINK, 3, 4, GENERIC, 1 * MiB, AR_TWO_LL128, 96, 256, 0, SHAPE},
+    {AR_LINKS_NVLINK, 3, 4, ANY, 64 * KiB, AR_ONE_LAMPORT, 64, 64, 0, SWEEP},
+    {AR_LINKS_NVLINK, 3, 4, ANY, 160 * KiB, AR_ONE_LAMPORT, 64, 128, 0, SWEEP},
+    {AR_LINKS_NVLINK, 3, 4, ANY, 256 * KiB, AR_TWO_LAMPORT, 64, 64, 0, SWEEP},
+    {AR_LINKS_NVLINK, 3, 4, ANY, 512 * KiB, AR_TWO_LAMPORT, 128, 64, 0, SWEEP},
+    {AR_LINKS_NVLINK, 3, 4, ANY, 1 * MiB, AR_TWO_LAMPORT, 64, 256, 0, SWEEP},
+    {AR_LINKS_NVLINK, 3, 4, ANY, 2 * MiB, AR_TWO_LAMPORT, 128, 256, 0, SWEEP},
+    {AR_LINKS_NVLINK, 3, 4, ANY, 12 * MiB, AR_TWO_LAMPORT, 128, 512, 0, SWEEP},
+    {AR_LINKS_NVLINK, 3, 4, ANY, 32 * MiB, AR_CHUNKED, 128, 512, 1, SWEEP},
+    {AR_LINKS_NVLINK, 4, 4, MULTICAST, NO_END, AR_NCCL, 0, 0, 0, NVLS},
+    {AR_LINKS_NVLINK, 3, 4, ANY, 64 * MiB, AR_CHUNKED, 128, 512, 1, SWEEP},
+    {AR_LINKS_NVLINK, 3, 4, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, STAGED},
+    {AR_LINKS_NVLINK, 3, 4, ANY, 256 * MiB - 1, AR_CHUNKED, 128, 512, 1, SWEEP},
+    {AR_LINKS_NVLINK, 3, 4, ANY, NO_END, AR_COPY, 64, 512, 0, SWEEP},
+    /* NVLink, up to sixteen */
+    {AR_LINKS_NVLINK, 5, 16, GENERIC, 8 * KiB, AR_ONE_LL8, 16, 128, 0, RULE},
+    {AR_LINKS_NVLINK, 5, 16, ANY, 48 * KiB, AR_ONE_LAMPORT, 64, 64, 0, RULE},
+    {AR_LINKS_NVLINK, 5, 16, ANY, 512 * KiB, AR_TWO_LAMPORT, 64, 128, 0, RULE},
+    {AR_LINKS_NVLINK, 5, 16, ANY, 8 * MiB, AR_TWO_LAMPORT, 128, 256, 0, RULE},
+    {AR_LINKS_NVLINK, 5, 16, ANY, 32 * MiB, AR_CHUNKED, 128, 512, 1, RULE},
+    {AR_LINKS_NVLINK, 5, 16, MULTICAST, NO_END, AR_NCCL, 0, 0, 0, NVLS},
+    {AR_LINKS_NVLINK, 5, 16, ANY, 64 * MiB, AR_CHUNKED, 128, 512, 1, RULE},
+    {AR_LINKS_NVLINK, 5, 16, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, STAGED},
+    {AR_LINKS_NVLINK, 5, 16, ANY, NO_END, AR_COPY, 64, 512, 0, RULE},
+    /* PCIe peer access: few blocks; no LL128, because its lines may arrive in parts */
+    {AR_LINKS_PCIE, 2, 2, ANY, 4 * KiB, AR_ONE_LL8, 4, 128, 0, PCIE},
+    {AR_LINKS_PCIE, 2, 2, ANY, 4 * MiB, AR_ONE_LAMPORT, 16, 128, 0, PCIE},
+    {AR_LINKS_PCIE, 3, 16, ANY, 4 * KiB, AR_ONE_LL8, 4, 128, 0, PCIE},
+    {AR_LINKS_PCIE, 3, 16, ANY, 16 * KiB, AR_ONE_LAMPORT, 4, 256, 0, PCIE},
+    {AR_LINKS_PCIE, 3, 16, ANY, 4 * MiB, AR_TWO_LAMPORT, 16, 256, 0, PCIE},
+    {AR_LINKS_PCIE, 2, 16, ANY, 16 * MiB, AR_CHUNKED, 16, 512, 1, PCIE},
+    {AR_LINKS_PCIE, 2, 16, ANY, NO_END, AR_COPY, 32, 512, 0, PCIE},
+    /* pinned host memory */
+    {AR_LINKS_HOST, 2, 16, ANY, 4 * KiB, AR_ONE_LL8, 8, 128, 0, HOSTSEEN},
+    {AR_LINKS_HOST, 2, 2, ANY, 2 * MiB, AR_ONE_LAMPORT, 32, 256, 0, HOSTSEEN},
+    {AR_LINKS_HOST, 3, 16, ANY, 16 * KiB, AR_ONE_LAMPORT, 16, 256, 0, HOSTSEEN},
+    {AR_LINKS_HOST, 3, 16, ANY, 2 * MiB, AR_TWO_LAMPORT, 32, 256, 0, HOSTSEEN},
+    {AR_LINKS_HOST, 2, 16, ANY, NO_END, AR_NCCL, 0, 0, 0, HOSTSEEN}, /* with a communicator */
+    {AR_LINKS_HOST, 2, 2, ANY, NO_END, AR_ONE_LAMPORT, 32, 256, 0, HOSTMEM},
+    {AR_LINKS_HOST, 3, 16, ANY, NO_END, AR_TWO_LAMPORT, 32, 256, 0, HOSTMEM},
+};
+
+/* Reduce-scatter and all-gather. An all-gather of any type also takes the GENERIC rows. A part goes
+ * to each peer, as a message of one-shot does, so the grids are those of one-shot for the same
+ * bytes. */
+const struct ar_row ar_rows_of_halves[] = {
+    {AR_LINKS_NVLINK, 2, 2, LONG_BY_TMA, 64 * MiB, AR_TMA, 16, AR_TMA_THREADS, 0, FEW},
+    {AR_LINKS_NVLINK, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
+    {AR_LINKS_PCIE, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
+    {AR_LINKS_HOST, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, AR_ONE_LL8, 16, 128, 0, HALVES},
+    {AR_LINKS_NVLINK, 3, 16, ANY, 8 * KiB, AR_ONE_LL8, 16, 128, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, GENERIC, 64 * KiB, AR_ONE_LL128, 64, 128, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, GENERIC, 128 * KiB, AR_ONE_LL128, 96, 128, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, GENERIC, 512 * KiB, AR_ONE_LL128, 96, 256, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, GENERIC, 1 * MiB, AR_ONE_LL128, 96, 512, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, ANY, 64 * KiB, AR_ONE_LAMPORT, 64, 64, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, ANY, 128 * KiB, AR_ONE_LAMPORT, 64, 128, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, ANY, 512 * KiB, AR_ONE_LAMPORT, 128, 256, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, ANY, 2 * MiB, AR_ONE_LAMPORT, 128, 512, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, UNMAPPED, 64 * MiB, AR_CHUNKED, 128, 512, 1, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, ANY, 64 * MiB, AR_PULL, 128, 512, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, GATHERS, NO_END, AR_COPY, 1, 32, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 16, ANY, NO_END, AR_PULL, 128, 512, 0, HALVES},
+    {AR_LINKS_PCIE, 2, 16, ANY, 4 * KiB, AR_ONE_LL8, 4, 128, 0, HALVES},
+    {AR_LINKS_PCIE, 2, 16, GATHERS, 32 * KiB, AR_ONE_LL8, 16, 128, 0, HALVES},
+    {AR_LINKS_PCIE, 2, 16, ANY, 2 * MiB, AR_ONE_LAMPORT, 16, 128, 0, HALVES},
+    {AR_LINKS_PCIE, 2, 16, GATHERS, NO_END, AR_COPY, 1, 32, 0, HALVES},
+    {AR_LINKS_PCIE, 2, 16, ANY, NO_END, AR_CHUNKED, 16, 512, 1, HALVES},
+    {AR_LINKS_HOST, 2, 16, ANY, 4 * KiB, AR_ONE_LL8, 8, 128, 0, HALVES},
+    {AR_LINKS_HOST, 2, 16, GATHERS, 32 * KiB, AR_ONE_LL8, 32, 128, 0, HALVES},
+    {AR_LINKS_HOST, 2, 16, ANY, 1 * MiB, AR_ONE_LAMPORT, 32, 256, 0, HALVES},
+    {AR_LINKS_HOST, 2, 16, ANY, NO_END, AR_NCCL, 0, 0, 0, HOSTSEEN}, /* with a communicator */
+    {AR_LINKS_HOST, 2, 16, ANY, NO_END, AR_ONE_LAMPORT, 32, 256, 0, HOSTMEM},
+};
+
+const size_t ar_rows_count = sizeof ar_rows / sizeof *ar_rows;
+const size_t ar_rows_of_halves_count = sizeof ar_rows_of_halves / sizeof *ar_rows_of_halves;
