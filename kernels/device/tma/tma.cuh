@@ -37,8 +37,7 @@ template <int Coll> struct tma_tiles {
     uint32_t tile, count;
 
     __device__ __forceinline__ tma_tiles(const ar_args &args, uint64_t first, uint64_t bytes)
-        : args(args), first(first), bytes(bytes),
-          tile(Coll == AR_ALL_GATHER ? AR_TMA_TILES : ar_tma_tile(args.ranks))
+        : args(args), first(first), bytes(bytes), tile(Coll == AR_ALL_GATHER ? AR_TMA_TILES : ar_tma_tile(args.ranks))
     {
         count = (uint32_t)ar_tma_count(bytes, tile, (int)blockIdx.x, (int)gridDim.x);
     }
@@ -265,48 +264,72 @@ __device__ __forceinline__ void add_tiles(const tma_tiles<Coll> &tiles, const ad
     }
 }
 
+/* What a block moves, and by which ring. */
+template <class R, int N, int Coll> struct tma_block {
+    static constexpr bool cut = Coll == AR_ALL_REDUCE; /* into shards; parts are whole words */
+    const ar_args &args;
+    const uint64_t first, mine;
+    const tma_tiles<Coll> tiles;
+    uint64_t *const barriers;
+    const add_ring ring;
+    const adders add;
+
+    __device__ __forceinline__ tma_block(const ar_args &args, char *shared)
+        : args(args), first(cut ? args.shard * (uint64_t)args.me : 0),
+          mine(cut ? ar_shard_bytes(args.bytes, args.shard, args.me) : args.bytes),
+          tiles(args, first, mine / AR_WORD * AR_WORD),
+          barriers((uint64_t *)(shared + AR_TMA_STAGES * AR_TMA_TILES)),
+          ring({shared, AR_TMA_TILES, barriers, barriers + AR_TMA_STAGES,
+                barriers + 2 * AR_TMA_STAGES})
+    {
+    }
+    /* Before any thread waits for a barrier, and with __syncthreads() between. */
+    __device__ __forceinline__ void prepare() const
+    {
+        if (threadIdx.x == 0)
+            for (int s = 0; s < AR_TMA_STAGES; s++) {
+                barrier_init(ring.full_ + s, 1);
+                barrier_init(ring.done_ + s, add.size(s % add.teams));
+                barrier_init(ring.free_ + s, 1);
+            }
+    }
+    /* Move this block's tiles. ${last}: the block that moves the last bytes of a shard. */
+    __device__ __forceinline__ void move(bool alive, uint32_t last) const
+    {
+        if (alive && threadIdx.x == 0) {
+            fence_async(); /* what the peers' flags said is ready must be seen by the copies, too */
+            load_tiles<Coll, N>(tiles, ring);
+        } else if (alive && threadIdx.x == 32) {
+            fence_async();
+            store_tiles<Coll, N>(tiles, ring);
+        } else if (alive && threadIdx.x >= 32 * AR_TMA_MOVERS) {
+            add_tiles<R, N>(tiles, ring, add);
+        }
+        if constexpr (cut)
+            if (alive && blockIdx.x == last && threadIdx.x == 1 && mine % AR_WORD != 0) {
+                uint64_t at = first + mine / AR_WORD * AR_WORD; /* of the last bytes */
+
+                spread<R>::store(args, at, first + mine,
+                                 spread<R>::load_reduce(args, at, first + mine));
+            }
+    }
+};
+
 template <class R, int N, int Coll>
 __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma(const __grid_constant__ ar_args args)
 {
     AR_SHARED(shared);
-    const bool cut = Coll == AR_ALL_REDUCE; /* into shards; parts are whole words */
-    const uint64_t first = cut ? args.shard * (uint64_t)args.me : 0;
-    const uint64_t mine = cut ? ar_shard_bytes(args.bytes, args.shard, args.me) : args.bytes;
-    const tma_tiles<Coll> tiles(args, first, mine / AR_WORD * AR_WORD);
-    uint64_t *const barriers = (uint64_t *)(shared + AR_TMA_STAGES * AR_TMA_TILES);
-    const add_ring ring = {shared, AR_TMA_TILES, barriers, barriers + AR_TMA_STAGES,
-                           barriers + 2 * AR_TMA_STAGES};
-    const adders add;
+    const tma_block<R, N, Coll> block(args, shared);
     spin_limit wait;
 
-    if (threadIdx.x == 0)
-        for (int s = 0; s < AR_TMA_STAGES; s++) {
-            barrier_init(ring.full_ + s, 1);
-            barrier_init(ring.done_ + s, add.size(s % add.teams));
-            barrier_init(ring.free_ + s, 1);
-        }
+    block.prepare();
     await_previous_kernel(args);
 
     call_counters counters(args);
     const bool alive = enter(args, counters, wait);
 
     stall(args, counters.epoch, 2);
-    if (alive && threadIdx.x == 0) {
-        fence_async(); /* what the peers' flags said is ready must be seen by the copies, too */
-        load_tiles<Coll, N>(tiles, ring);
-    } else if (alive && threadIdx.x == 32) {
-        fence_async();
-        store_tiles<Coll, N>(tiles, ring);
-    } else if (alive && threadIdx.x >= 32 * AR_TMA_MOVERS) {
-        add_tiles<R, N>(tiles, ring, add);
-    }
-    if constexpr (cut)
-        if (alive && blockIdx.x == 0 && threadIdx.x == 1 && mine % AR_WORD != 0) {
-            uint64_t at = first + mine / AR_WORD * AR_WORD; /* of the last bytes */
-
-            spread<R>::store(args, at, first + mine,
-                             spread<R>::load_reduce(args, at, first + mine));
-        }
+    block.move(alive, 0);
     leave(args, counters, alive, wait);
 }
 
