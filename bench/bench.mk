@@ -44,6 +44,13 @@ $(GPU_PROG:%=$(B)/%): $(B)/%: $$(GPU_SRC) bench/number.h $$(wildcard bench/compa
 	    --cudart shared -lpthread -lm -ldl -Xlinker --no-as-needed,$(NCCL_SO) \
 	    -Xlinker -rpath,$(dir $(NCCL_SO)),-rpath,'$$ORIGIN',-rpath,$(CUDA_HOME)/lib64
 
+# ar_ipc: do two processes map each other's memory? It tests a part of the library alone.
+$(B)/ar_ipc: test/gpu/ipc/ipc.c $(wildcard kernels/ipc/*) base/board.c bench/must.h
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(CFLAGS) $(AR_INC) -o $@ $(filter %.c,$^) -L$(CUDA_HOME)/lib64 -lcudart_static -ldl \
+	    -lpthread -lrt
+
 # bench-gpu: time our kernels, NCCL's and torch's in turns. BENCH="--quick" passes options;
 # bench/compare/main.c lists them.
 bench-gpu: $(if $(NCCL_SO),$(B)/ar_compare)

@@ -9,8 +9,8 @@
 
 static const char *const coll_word[] = {"broadcast", "reduce", "allgather", "reducescatter",
                                         "allreduce"};
-static const char *const algo_word[] = {"tree", "ring",      "collnet_direct", "collnet_chain",
-                                        "nvls", "nvls_tree", "pat"};
+static const char *const algo_word[] = {
+    "tree", "ring", "collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat"};
 static const char *const proto_word[] = {"ll", "ll128", "simple"};
 static const char *const dtype_word[] = {
 #define X(name, number, size, text) [number] = text,
@@ -24,20 +24,20 @@ static const char *const op_word[] = {
 };
 static const char *const reg_word[] = {"none", "comm", "window", "sym"};
 static const char *const kernel_word[] = {
-    "nccl",        "one_ll8", "one_ll128", "one_lamport", "two_ll8", "two_ll128",
+    "nccl",        "one_ll8", "one_ll128",  "one_lamport", "two_ll8", "two_ll128",
     "two_lamport", "chunked", "pull",       "copy",        "nvls",    "pull_one",
-    "nvls_one",    "tma",     "tma_staged", "engines"};
+    "nvls_one",    "tma",     "tma_staged", "engines",     "tma_ipc"};
 static const char *const kernel_variable[] = {
-    "SYMTUNER_AR_KERNEL",   "SYMTUNER_AR_CTAS",   "SYMTUNER_AR_TRANSPORT",
-    "SYMTUNER_AR_LINKS",    "SYMTUNER_AR_LAG",    "SYMTUNER_AR_TIMEOUT_MS",
-    "SYMTUNER_AR_OVERLAP",  "SYMTUNER_AR_PROBE",  "SYMTUNER_AR_PROBE_FILE",
-    "SYMTUNER_AR_MAX_CTAS", "SYMTUNER_AR_BESIDE", "SYMTUNER_AR_NODES",
-    "SYMTUNER_AR_TEST_STALL_US"};
+    "SYMTUNER_AR_KERNEL",   "SYMTUNER_AR_CTAS",         "SYMTUNER_AR_TRANSPORT",
+    "SYMTUNER_AR_LINKS",    "SYMTUNER_AR_LAG",          "SYMTUNER_AR_TIMEOUT_MS",
+    "SYMTUNER_AR_OVERLAP",  "SYMTUNER_AR_PROBE",        "SYMTUNER_AR_PROBE_FILE",
+    "SYMTUNER_AR_MAX_CTAS", "SYMTUNER_AR_BESIDE",       "SYMTUNER_AR_NODES",
+    "SYMTUNER_AR_IPC",      "SYMTUNER_AR_TEST_STALL_US"};
 static const char *const beside_word[] = {"unknown", "alone", "compute"};
-static const char *const status_word[] = {"ok",           "out of memory",     "cannot read",
-                                          "syntax error", "other machine",     "bad argument"};
+static const char *const status_word[] = {"ok",           "out of memory", "cannot read",
+                                          "syntax error", "other machine", "bad argument"};
 
-#define WORDS(array)                                                                              \
+#define WORDS(array)                                                                               \
     {                                                                                              \
         array, (int)(sizeof array / sizeof *array)                                                 \
     }

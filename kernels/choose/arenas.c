@@ -14,7 +14,8 @@ uint64_t ar_scratch_half(int arena, int region, int ranks, uint64_t bulk, bool h
     static const uint64_t of[AR_ARENAS][AR_REGIONS] = {
         [AR_ARENA_SMALL] = {[AR_REGION_LL8] = 512 * KiB,
                             [AR_REGION_LL128] = 2560 * KiB,
-                            [AR_REGION_LAMPORT] = 4 * MiB},
+                            [AR_REGION_LAMPORT] = 4 * MiB,
+                            [AR_REGION_IPC] = 4 * MiB},
         [AR_ARENA_WORDS] = {[AR_REGION_LL128] = 16 * MiB, [AR_REGION_LAMPORT] = 32 * MiB},
     };
 

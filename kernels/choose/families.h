@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "kernels/shared/coll.h"
+#include "kernels/shared/ipc.h"
 #include "kernels/shared/layout.h"
 #include "kernels/shared/tma.h"
 
@@ -31,13 +32,14 @@ enum ar_need {
     AR_NEEDS_UNSCALED = 1 << 12, /* not AR_PREMUL */
     AR_RUNS = 1 << 13,           /* needs nothing; only says that there are kernels */
     AR_NEVER = 1 << 14,          /* there are no kernels for all-reduce */
+    AR_NEEDS_IPC = 1 << 15,      /* the peers map each other's memory (kernels/ipc) */
 };
 
 struct ar_family_row {
     const char *name;
     int shots;         /* 1: each rank adds up the whole message; 2: one shard; 0: NCCL */
     enum ar_form form; /* AR_LAMPORT where words are plain data */
-    int region;        /* of scratch; AR_REGION_BULK: plain data and flags */
+    int region;        /* of scratch; from AR_REGION_BULK on: plain data and flags */
     int slots;         /* per rank, in scratch; 0: none, the kernel reads buffers of any length */
     unsigned needs;    /* enum ar_need, of all-reduce */
     unsigned scatter;  /* of reduce-scatter: AR_RUNS and enum ar_need; 0: it has no such kernels */
@@ -49,6 +51,7 @@ struct ar_family_row {
     int movers;        /* warps that only move data; a block has at least one more */
     int shared;        /* bytes of shared memory of a block */
     int ctas;          /* blocks if the table's row names another family; 0: as in that row */
+    int max_ctas;      /* 0: AR_MAX_CTAS */
     /* For the start-up probe. push, pull, copy: bytes that a rank moves in this way, in units of
      * S (n-1)/n for a message of S bytes on n ranks, in one-shot S (n-1). latency: about what hops,
      * barriers and engine starts take, in microseconds; 0: unknown. */
@@ -116,7 +119,11 @@ struct ar_family_row {
       .movers = AR_TMA_STAGED_MOVERS, .shared = AR_TMA_SHARED, .ctas = 24)                         \
     X(AR_ENGINES, engines, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK, .slots = 1,   \
       .needs = AR_NEVER, .gather = AR_NEEDS_COPY, .fallback = AR_CHUNKED,                          \
-      .unroll = AR_PULL_UNROLL, .ctas = 1)
+      .unroll = AR_PULL_UNROLL, .ctas = 1)                                                         \
+    X(AR_TMA_IPC, tma_ipc, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_IPC,                \
+      .needs = AR_TMA_NEEDS | AR_NEEDS_IPC, .scatter = AR_TMA_PARTS | AR_NEEDS_IPC,                \
+      .gather = AR_TMA_PARTS | AR_NEEDS_IPC, .fallback = AR_CHUNKED, .unroll = AR_PULL_UNROLL,     \
+      .movers = AR_TMA_MOVERS, .shared = AR_TMA_IPC_SHARED, .ctas = 8, .max_ctas = AR_IPC_CTAS)
 
 /* The families with kernels for reduce-scatter and for all-gather (kernels/device/halves). Their
  * rows above say what these kernels need. The kernels are ar_scatter_NAME and ar_gather_NAME. */
@@ -127,7 +134,8 @@ struct ar_family_row {
     X(AR_CHUNKED, chunked)                                                                         \
     X(AR_PULL, pull)                                                                               \
     X(AR_TMA, tma)                                                                                 \
-    X(AR_TMA_STAGED, tma_staged)
+    X(AR_TMA_STAGED, tma_staged)                                                                   \
+    X(AR_TMA_IPC, tma_ipc)
 #define AR_GATHER_MAP(X)                                                                           \
     X(AR_ONE_LL8, one_ll8)                                                                         \
     X(AR_ONE_LL128, one_ll128)                                                                     \
@@ -136,7 +144,8 @@ struct ar_family_row {
     X(AR_COPY, copy)                                                                               \
     X(AR_TMA, tma)                                                                                 \
     X(AR_TMA_STAGED, tma_staged)                                                                   \
-    X(AR_ENGINES, engines)
+    X(AR_ENGINES, engines)                                                                         \
+    X(AR_TMA_IPC, tma_ipc)
 
 enum ar_family {
 #define X(family, name, ...) family,
@@ -164,7 +173,7 @@ static inline unsigned ar_family_needs(int family, int coll)
 /* Whether ${family} is for long messages: it moves plain data and sets flags. */
 static inline bool ar_is_bulk(int family)
 {
-    return ar_families[family].region == AR_REGION_BULK;
+    return ar_families[family].region >= AR_REGION_BULK;
 }
 
 #endif

@@ -27,10 +27,13 @@
 /* bench/results/2026-11-23-h200x2: bf16, 16 to 256 MiB. */
 #define FEW "beside GEMMs and alone against NCCL with 16 CTAs: 2 H200, bf16, 2026-11-23"
 
+#define IPC "SYMTUNER_AR_IPC=1; not measured: grid of tma"
+
 #define HALVES "not measured: from the rows of all-reduce"
 
 const struct ar_row ar_rows[] = {
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_TMA, NO_END, AR_TMA, 8, AR_TMA_THREADS, 0, FEW},
+    {AR_LINKS_NVLINK, 2, 2, LONG_BY_IPC, NO_END, AR_TMA_IPC, 8, AR_TMA_THREADS, 0, IPC},
     {AR_LINKS_NVLINK, 2, 2, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, GEMMS},
     {AR_LINKS_NVLINK, 3, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     {AR_LINKS_PCIE, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
@@ -105,6 +108,7 @@ const struct ar_row ar_rows[] = {
  * bytes. */
 const struct ar_row ar_rows_of_halves[] = {
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_TMA, 64 * MiB, AR_TMA, 16, AR_TMA_THREADS, 0, FEW},
+    {AR_LINKS_NVLINK, 2, 2, LONG_BY_IPC, 64 * MiB, AR_TMA_IPC, 16, AR_TMA_THREADS, 0, IPC},
     {AR_LINKS_NVLINK, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     {AR_LINKS_PCIE, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     {AR_LINKS_HOST, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},

@@ -11,7 +11,8 @@ enum ar_links { AR_LINKS_NVLINK, AR_LINKS_PCIE, AR_LINKS_HOST, AR_LINKS };
 /* What a call must be. UNMAPPED: recv is not registered (reduce-scatter: send); GENERIC: not a sum
  * or avg of f32, f16 or bf16; MULTICAST: NCCL may use NVLink multicast; GATHERS: an all-gather;
  * LONG_IN_COMPANY: longer than ST_BESIDE_LIMIT, and nobody said that the kernels run alone;
- * LONG_BY_TMA: the same, tma can run the call, and neither GENERIC nor MULTICAST holds */
+ * LONG_BY_TMA: the same, tma can run the call, and neither GENERIC nor MULTICAST holds;
+ * LONG_BY_IPC: likewise with tma_ipc, and neither buffer is registered */
 enum ar_row_need {
     ANY,
     UNMAPPED,
@@ -20,6 +21,7 @@ enum ar_row_need {
     GATHERS,
     LONG_IN_COMPANY,
     LONG_BY_TMA,
+    LONG_BY_IPC,
     NEEDS
 };
 

@@ -44,6 +44,7 @@ static bool can_run(const struct ar_ask *ask, int family)
         {AR_NEEDS_MULTICAST, ask->has_nvls},
         {AR_NEEDS_WORDS, ar_part_bytes(ask) % AR_WORD == 0},
         {AR_NEEDS_TMA, ask->has_tma},
+        {AR_NEEDS_IPC, ask->has_ipc && ask->ranks <= AR_IPC_RANKS},
     };
 
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
@@ -62,7 +63,7 @@ uint64_t ar_capacity(const struct ar_ask *ask, int family)
 
     if (family == AR_NCCL)
         return ask->has_nccl ? UINT64_MAX : 0;
-    if (!can_run(ask, family))
+    if (!can_run(ask, family) || (f->region == AR_REGION_IPC && ask->half[f->region] == 0))
         return 0;
     if (f->slots == 0 || (parts > 1 && family == AR_COPY) ||
         (family == AR_ENGINES && ask->src_mapped))
@@ -155,6 +156,11 @@ static bool row_is_for(const struct ar_row *row, const struct ar_ask *ask)
            ask->ranks <= row->max_ranks && (row->family != AR_NCCL || ask->has_nccl);
 }
 
+static uint64_t max_ctas(int family)
+{
+    return ar_families[family].max_ctas != 0 ? (uint64_t)ar_families[family].max_ctas : AR_MAX_CTAS;
+}
+
 static const struct ar_row *find_row(const struct ar_ask *ask)
 {
     const bool half = ask->coll != AR_ALL_REDUCE, gathers = ask->coll == AR_ALL_GATHER;
@@ -168,6 +174,8 @@ static const struct ar_row *find_row(const struct ar_ask *ask)
         [GATHERS] = gathers,
         [LONG_IN_COMPANY] = in_company,
         [LONG_BY_TMA] = for_tma && ar_capacity(ask, AR_TMA) != 0,
+        [LONG_BY_IPC] =
+            for_tma && !ask->src_mapped && !ask->dst_mapped && ar_capacity(ask, AR_TMA_IPC) != 0,
     };
     const struct ar_row *rows = half ? ar_rows_of_halves : ar_rows;
     const size_t count = half ? ar_rows_of_halves_count : ar_rows_count;
@@ -259,8 +267,8 @@ int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_
             choice->threads = bounded(ask, family, choice->threads);
         ctas = (uint64_t)ask->max_ctas;
     }
-    if (ctas > AR_MAX_CTAS)
-        ctas = AR_MAX_CTAS;
+    if (ctas > max_ctas(family))
+        ctas = max_ctas(family);
     choice->ctas = ctas < 1 ? 1 : (int)ctas;
     return 0;
 }
@@ -298,12 +306,14 @@ size_t ar_select_print(const struct ar_ask *ask, char *text, size_t length)
         {[UNMAPPED] = ", recv unregistered",
          [GENERIC] = ", other types and operators",
          [LONG_IN_COMPANY] = ", unless alone",
-         [LONG_BY_TMA] = ", registered, unless alone"},
+         [LONG_BY_TMA] = ", registered, unless alone",
+         [LONG_BY_IPC] = ", not registered, unless alone"},
         {[UNMAPPED] = ", not registered",
          [GENERIC] = ", all-gather, and other types and operators",
          [GATHERS] = ", all-gather",
          [LONG_IN_COMPANY] = ", all parts together, unless alone",
-         [LONG_BY_TMA] = ", all parts together, to 64 MiB each, registered, unless alone"}};
+         [LONG_BY_TMA] = ", all parts together, to 64 MiB each, registered, unless alone",
+         [LONG_BY_IPC] = ", all parts together, to 64 MiB each, not registered, unless alone"}};
     static const char head[] = "reduce-scatter and all-gather, by the bytes of one part:\n";
     size_t need = 0;
 
@@ -317,10 +327,12 @@ size_t ar_select_print(const struct ar_ask *ask, char *text, size_t length)
         if (i == ar_rows_count && need + sizeof head <= length)
             memcpy(text + need, head, sizeof head);
         need += i == ar_rows_count ? sizeof head - 1 : 0;
-        const bool lengthy = r->need == LONG_IN_COMPANY || r->need == LONG_BY_TMA;
+        const bool by_tma = r->need == LONG_BY_TMA || r->need == LONG_BY_IPC;
+        const bool lengthy = r->need == LONG_IN_COMPANY || by_tma;
 
         if (!row_is_for(r, ask) || (lengthy && ask->beside == AR_BESIDE_NOTHING) ||
-            (r->need == LONG_BY_TMA && (!ask->has_tma || ask->has_multicast)))
+            (by_tma && (!ask->has_tma || ask->has_multicast)) ||
+            (r->need == LONG_BY_IPC && !ask->has_ipc))
             continue;
         if (r->max_bytes != UINT64_MAX)
             snprintf(sizes, sizeof sizes, "to %llu KiB", (unsigned long long)(r->max_bytes / KiB));

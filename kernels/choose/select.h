@@ -32,6 +32,7 @@ struct ar_ask {
     int has_nvls;              /* multicast address known, sm_90 or later                       */
     int has_multicast;         /* NCCL may use NVLink multicast                                 */
     int has_tma;               /* AR_NEEDS_TMA                                                  */
+    int has_ipc;               /* AR_NEEDS_IPC                                                  */
     int max_ctas;              /* blocks that a call may have (ar_budget), per rank             */
     uint64_t half[AR_REGIONS]; /* scratch per half: the most that a call may use         */
     unsigned without;          /* bit a: without arena a (kernels/choose/arenas.h)      */

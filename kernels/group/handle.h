@@ -66,6 +66,7 @@ struct ar_order {
 };
 
 struct ar_graph;
+struct ar_ipc;
 struct ar_local;
 struct ar_nodes;
 struct ar_meeting;
@@ -96,6 +97,8 @@ struct symtuner_ar {
     struct ar_local *local;     /* in a local group that grows; see kernels/scratch/grow.c */
     uint32_t wanted[AR_ARENAS]; /* eager calls that needed the arena before it was there */
     uint32_t tries[AR_ARENAS];  /* to make it; the same on all ranks */
+    bool wants_ipc;             /* SYMTUNER_AR_IPC=1, on all ranks */
+    struct ar_ipc *ipc;         /* NULL: the peers cannot map unregistered buffers (kernels/ipc) */
     bool nan_scratch;           /* for tests: scratch whose contents do not matter is full of NaN */
     void *host_map;             /* host transport: what to unmap */
     size_t host_map_bytes;

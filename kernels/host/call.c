@@ -195,7 +195,8 @@ ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv
     plan->ctas = choice.ctas;
     plan->threads = choice.threads;
     plan->zero_copy = ar_is_bulk(choice.family) &&
-                      (coll == AR_ALL_REDUCE ? ask.dst_mapped
+                      (choice.family == AR_TMA_IPC ? true
+                       : coll == AR_ALL_REDUCE     ? ask.dst_mapped
                        : choice.family == AR_ENGINES
                            ? ask.src_mapped
                            : ar_families[choice.family].slots == 0 || choice.family == AR_COPY);

@@ -13,6 +13,7 @@
 #include "kernels/group/error.h"
 #include "kernels/group/links.h"
 #include "kernels/host/create.h"
+#include "kernels/ipc/ipc.h"
 #include "kernels/host/rank.h"
 #include "kernels/nodes/host_id.h"
 #include "kernels/nodes/nodes.h"
@@ -22,7 +23,8 @@
 struct peer_info {
     struct ar_box_card box; /* ranks of one box can share memory */
     char bus[AR_BUS_ID_SIZE];
-    int sms, budget, beside, multicast, major, minor, links, transport, probe_mode, kernel, ctas;
+    int sms, budget, beside, ipc, multicast, major, minor, links, transport, probe_mode, kernel,
+        ctas;
     struct ar_probe probe;
     uint64_t group;                /* its own proposal; all ranks use rank 0's */
     uint64_t bulk_bytes, bulk_own; /* as configured; as suits its own GPU */
@@ -103,6 +105,7 @@ static ncclResult_t compare(struct group *g)
             h->budget = g->all[r].budget < h->budget ? g->all[r].budget : h->budget;
             h->beside_differs = h->beside_differs || g->all[r].beside != g->all[0].beside;
             h->multicast = h->multicast && g->all[r].multicast;
+            h->wants_ipc = h->wants_ipc && g->all[r].ipc;
         }
         if (h->beside_differs)
             h->beside = AR_BESIDE_UNKNOWN;
@@ -166,6 +169,28 @@ static void set_links(struct group *g)
     }
 }
 
+/* If all ranks want it, let them map each other's buffers. Where that fails, it fails on all. */
+static ncclResult_t share_ipc(struct group *g)
+{
+    ncclResult_t result = g->m.handles[0]->wants_ipc ? ncclSuccess : ncclInvalidUsage;
+
+    for (int create = 1; create >= 0 && g->m.handles[0]->wants_ipc; create--) {
+        for (int i = 0; i < g->m.n && result == ncclSuccess; i++)
+            if ((g->m.handles[i]->me == 0) == create && ar_ipc_open(g->m.handles[i], create) != 0)
+                result = ar_members_fail(&g->m, ncclSystemError, "shared memory or GPU memory");
+        result = ar_members_agree(&g->m, result);
+        if (g->m.lost)
+            return result;
+    }
+    for (int i = 0; i < g->m.n; i++) {
+        if (g->m.handles[i]->me == 0 && g->m.handles[i]->ipc != NULL)
+            ar_ipc_hide(g->m.handles[i]); /* all ranks have opened it by now, or none will */
+        if (result != ncclSuccess)
+            ar_ipc_end(g->m.handles[i]);
+    }
+    return ncclSuccess;
+}
+
 /* If the ranks span several boxes, NCCL runs their calls, or at least the part between boxes. */
 static ncclResult_t span_boxes(struct group *g, const struct symtuner_ar_config *config)
 {
@@ -212,6 +237,10 @@ static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *giv
         return result;
     for (int i = 0; i < g->m.n && host; i++)
         g->m.handles[i]->links = AR_LINKS_HOST;
+    if (!host)
+        result = share_ipc(g);
+    if (result != ncclSuccess)
+        return result;
     if (!probes || host)
         return ncclSuccess;
     result = probe(g, options);
@@ -256,6 +285,7 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
     info->sms = h->sms;
     info->budget = h->budget;
     info->beside = h->beside;
+    info->ipc = h->wants_ipc;
     info->multicast = h->multicast = h->ranks >= 4 && ar_multicast_here();
     info->transport = config->transport;
     info->probe_mode = options->probe;    /* a rank that probes waits for the others to probe */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/group/error.h"
+#include "kernels/ipc/ipc.h"
 #include "kernels/nodes/nodes.h"
 #include "kernels/order/follower.h"
 #include "kernels/scratch/grow.h"
@@ -81,7 +82,8 @@ const char *symtuner_ar_kernel_name(int i)
 /* Write a line about an arena, if this handle ever has it. Returns the length. */
 static int describe_arena(const symtuner_ar *h, int arena, char *text, size_t size)
 {
-    static const char *const regions[AR_REGIONS] = {"ll8", "ll128", "lamport", "bulk", "gather"};
+    static const char *const regions[AR_REGIONS] = {"ll8", "ll128", "lamport", "bulk", "gather",
+                                                "ipc"};
     const struct ar_layout *l = &h->arena[arena].layout;
     enum ar_phase phase = ar_grow_phase(h, arena);
     int n;
@@ -151,6 +153,7 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
                   h->beside_differs ? ", because the ranks do not say the same" : "");
     for (int a = 0; a < AR_ARENAS && h->gate == NULL; a++)
         n += describe_arena(h, a, head + n, sizeof head - (size_t)n);
+    n += ar_ipc_describe(h, head + n, sizeof head - (size_t)n);
     n += snprintf(head + n, sizeof head - (size_t)n, "overlapped launches: %s\n",
                   overlaps[ar_start_of(h)]);
     if (length != 0)

@@ -8,6 +8,7 @@
 #include "kernels/group/error.h"
 #include "kernels/group/links.h"
 #include "kernels/host/create.h"
+#include "kernels/ipc/ipc.h"
 #include "kernels/scratch/grow.h"
 #include "kernels/scratch/peer_arena.h"
 #include "kernels/host/rank.h"
@@ -145,6 +146,19 @@ static ncclResult_t start_rank(symtuner_ar **handles, int i, int ranks, int devi
     return ar_rank_start(h, config, options);
 }
 
+/* If the user wants it, let the ranks use each other's unregistered buffers. */
+static void share_ipc(symtuner_ar **handles, int n)
+{
+    bool all = handles[0]->wants_ipc;
+
+    for (int i = 0; i < n && all; i++)
+        all = ar_ipc_open(handles[i], i == 0) == 0;
+    if (handles[0]->ipc != NULL)
+        ar_ipc_hide(handles[0]);
+    for (int i = 0; i < n && !all; i++)
+        ar_ipc_end(handles[i]);
+}
+
 /* Give the ranks the same rules and figures, and scratch that all can reach. */
 static ncclResult_t settle(symtuner_ar **handles, int n, struct symtuner_ar_config *config,
                            const struct ar_options *options)
@@ -173,6 +187,8 @@ static ncclResult_t settle(symtuner_ar **handles, int n, struct symtuner_ar_conf
         handles[i]->links = links;
     if (peer) {
         result = peer_arenas(handles, n, config, !ar_probe_wanted(handles[0], options));
+        if (result == ncclSuccess)
+            share_ipc(handles, n);
     } else {
         for (int i = 0; i < n; i++) {
             ar_arena_sizes(handles[i], config, true);

@@ -19,6 +19,7 @@ struct ar_options {
     int lag;                /* tiles, for chunked; 0: as the table says   */
     int overlap;            /* enum ar_start; -1: as far as is safe     */
     int nodes;              /* 1: over several boxes, add up box by box   */
+    int ipc;                /* 1: map the peers' unregistered buffers     */
     int probe;              /* 0 never, 1 always, -1 when links are PCIe  */
     const char *probe_file; /* NULL: keep no figures; points into the environment */
 };

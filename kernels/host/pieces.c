@@ -5,6 +5,7 @@
 #include "kernels/engines/engines.h"
 #include "kernels/group/error.h"
 #include "kernels/host/launch.h"
+#include "kernels/ipc/ipc.h"
 #include "kernels/order/follower.h"
 
 static int alignment(const void *p)
@@ -59,8 +60,8 @@ static void map_buffers(const symtuner_ar *h, const struct ar_buffers *b, uint64
 }
 
 /* Set in ${args} which part of a piece each rank handles, and where in ${l} the parts lie. */
-static void lay_out_piece(const symtuner_ar *h, const struct ar_choice *choice, bool mapped,
-                          const struct ar_layout *l, struct ar_args *args)
+static void lay_out_piece(const symtuner_ar *h, int coll, const struct ar_choice *choice,
+                          bool mapped, const struct ar_layout *l, struct ar_args *args)
 {
     const struct ar_family_row *f = &ar_families[choice->family];
     const bool bulk = ar_is_bulk(choice->family);
@@ -76,7 +77,11 @@ static void lay_out_piece(const symtuner_ar *h, const struct ar_choice *choice, 
     if (bulk && f->movers == 0)
         args->overlap = AR_SERIAL; /* long calls gain nothing by it: chunked lost 3 % at 16 MiB */
     args->lag = choice->lag > 0 ? choice->lag : 1;
-    args->tiles = bulk ? ar_tiles_per_cta(args->shard, tile, choice->ctas) : 0;
+    args->tiles = choice->family == AR_TMA_IPC
+                      ? ar_ipc_tiles(l->half[AR_REGION_IPC], choice->ctas, h->ranks, coll,
+                                     ar_tma_tile_of(coll, h->ranks))
+                  : bulk ? ar_tiles_per_cta(args->shard, tile, choice->ctas)
+                         : 0;
 }
 
 /*
@@ -147,7 +152,12 @@ ncclResult_t ar_pieces_run(symtuner_ar *h, const struct ar_ask *ask, const struc
             map_buffers(h, b, at, &args);
         else
             map_parts(h, b, &args);
-        lay_out_piece(h, choice, ask->dst_mapped, &h->arena[arena].layout, &args);
+        lay_out_piece(h, b->coll, choice, ask->dst_mapped, &h->arena[arena].layout, &args);
+        if (choice->family == AR_TMA_IPC)
+            ar_ipc_locate(h, ask->coll == AR_ALL_GATHER ? 0 : b->part * ar_parts_sent(h, b->coll),
+                          ask->coll == AR_REDUCE_SCATTER ? 0
+                                                         : b->part * ar_parts_received(h, b->coll),
+                          &args);
         keep_budget(h, &args, choice->ctas);
         ar_follower_note(h, (enum ar_start)args.overlap);
         result = choice->family == AR_ENGINES

@@ -13,6 +13,7 @@
 #include "kernels/group/bootstrap.h"
 #include "kernels/group/error.h"
 #include "kernels/host/launch.h"
+#include "kernels/ipc/ipc.h"
 #include "kernels/nodes/nodes.h"
 #include "kernels/order/first.h"
 #include "kernels/scratch/arena.h"
@@ -78,6 +79,7 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     h->force = options->force;
     h->stall_ns = options->stall_us * 1000;
     h->lag = options->lag;
+    h->wants_ipc = h->ranks > 1 && h->ranks <= AR_IPC_RANKS && ar_ipc_wanted(options->ipc);
     h->beside = config->beside;
     h->one_stream = config->one_stream != 0;
     h->on_device = 1;
@@ -130,6 +132,7 @@ static void free_gpu(symtuner_ar *h)
         if (h->copy_event[i] != NULL)
             cudaEventDestroy(h->copy_event[i]);
     ar_engines_free(h);
+    ar_ipc_end(h);
     if (h->eager.done != NULL)
         cudaEventDestroy(h->eager.done);
     cudaFree(h->state);

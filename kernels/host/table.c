@@ -75,7 +75,7 @@ static cudaError_t allow_shared(int arch, bool *tma)
 
     if (error == cudaSuccess)
         error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    *tma = arch >= 90 && most >= AR_TMA_SHARED;
+    *tma = arch >= 90 && most >= AR_TMA_IPC_SHARED;
     for (int i = 0; i < AR_COLLS * AR_FAMILIES && *tma; i++) {
         const struct ar_kernel_row *row = rows[i / AR_FAMILIES][i % AR_FAMILIES];
         int shared = ar_families[i % AR_FAMILIES].shared;

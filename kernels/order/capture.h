@@ -41,4 +41,12 @@ static inline cudaError_t ar_capture_after(cudaStream_t stream, cudaGraphNode_t 
 #endif
 }
 
+/* Set this thread's capture mode, and return the former one. Allocating, mapping and copying are
+ * only allowed in mode relaxed while this thread captures, even if they are not captured. */
+static inline enum cudaStreamCaptureMode ar_capture_mode(enum cudaStreamCaptureMode mode)
+{
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+
 #endif

@@ -22,8 +22,12 @@ void ar_arena_sizes(symtuner_ar *h, const struct symtuner_ar_config *config, boo
     for (int a = 0; a < AR_ARENAS; a++) {
         uint64_t half[AR_REGIONS], all = 0;
 
-        for (int r = 0; r < AR_REGIONS; r++)
-            all += half[r] = ar_scratch_half(a, r, h->ranks, config->bulk_bytes, host);
+        for (int r = 0; r < AR_REGIONS; r++) {
+            half[r] = ar_scratch_half(a, r, h->ranks, config->bulk_bytes, host);
+            if (r == AR_REGION_IPC && !h->wants_ipc)
+                half[r] = 0;
+            all += half[r];
+        }
         ar_layout_fill(&h->arena[a].layout, half);
         if (all == 0 || (h->ranks == 1 && a > 0))
             h->arena[a].layout.bytes = 0;

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "kernels/group/bootstrap.h"
+#include "kernels/order/capture.h"
 #include "kernels/scratch/arena.h"
 #include "kernels/group/error.h"
 #include "kernels/scratch/peer_arena.h"
@@ -56,6 +57,7 @@ void ar_grow_ask(const symtuner_ar *h, struct ar_ask *ask)
     ask->has_copy = h->on_device == 1 && h->links != AR_LINKS_HOST;
     ask->has_multicast = h->multicast;
     ask->has_tma = h->tma;
+    ask->has_ipc = h->ipc != NULL;
     ask->max_ctas = ar_most_ctas(h);
     ask->beside = h->beside;
     ask->probe = h->probe;
@@ -76,14 +78,6 @@ static void say_refused(const symtuner_ar *h, const char *why)
     snprintf(text, sizeof text, "rank %d: %s; long messages are cut into short pieces instead",
              h->me, why);
     ar_rules_warn(text);
-}
-
-/* Allocating and mapping are not allowed while a thread captures in another mode than relaxed, even
- * though nothing of this belongs to the capture. */
-static enum cudaStreamCaptureMode capture_mode(enum cudaStreamCaptureMode mode)
-{
-    cudaThreadExchangeStreamCaptureMode(&mode);
-    return mode;
 }
 
 /* After a failed mapping nothing is freed before the handle: between ncclGroupStart and
@@ -217,13 +211,13 @@ void ar_grow_end(symtuner_ar *h)
 
 void ar_grow_now(symtuner_ar *h, int arena, uint64_t limit_ns)
 {
-    enum cudaStreamCaptureMode mode = capture_mode(cudaStreamCaptureModeRelaxed);
+    enum cudaStreamCaptureMode mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
 
     if (h->local != NULL)
         grow_local(h, arena);
     else
         grow_comm(h, arena, limit_ns);
-    capture_mode(mode);
+    ar_capture_mode(mode);
 }
 
 /* Refuse the arena for good, because a graph captures a call that needs it. */

@@ -10,6 +10,7 @@
 
 #include "kernels/shared/coll.h"
 #include "kernels/shared/dtypes.h"
+#include "kernels/shared/ipc.h"
 #include "kernels/shared/layout.h"
 
 /* One rank's counters, in its own device memory: they survive graph replay. */
@@ -27,6 +28,7 @@ struct ar_state {
 struct ar_mailbox {
     uint32_t abort; /* the host writes AR_ABORTED, waiting kernels read it */
     uint32_t error; /* enum ar_verdict; kernels write it */
+    uint32_t ipc[2]; /* calls of tma_ipc that went through scratch, and that did not */
 };
 
 /* 16-byte words per thread and tile; host and kernel must agree on the length of a tile. */
@@ -59,7 +61,7 @@ struct ar_args {
     int staged;               /* chunked: gather through scratch, recv is not mapped    */
     int lag;                  /* chunked: tiles between push and reduce                 */
     char *peer[AR_MAX_RANKS]; /* arena of every rank as this rank maps it   */
-    uint64_t tiles;           /* chunked, pull: tiles per block and shard              */
+    uint64_t tiles;           /* chunked, pull: tiles per block and shard; tma_ipc: per slot */
     uint64_t overlap;         /* enum ar_start                                        */
     uint64_t timeout_ns;
     struct ar_mailbox *mailbox;
@@ -71,6 +73,8 @@ struct ar_args {
     uint64_t stride;    /* reduce-scatter, all-gather: bytes from part to part of the message */
     const void *scalar; /* premul: where this rank's scalar is; NULL: it is the first bytes of */
     uint64_t factor;    /* this */
+    struct ar_ipc_map *ipc; /* tma_ipc: what this rank has mapped, and where its buffers lie */
+    uint64_t at_send, at_recv; /* places (kernels/shared/ipc.h); 0: peers cannot map this buffer */
 };
 
 /* Instances of a kernel: AR_NX takes any number of ranks; AR_N2 and AR_N4 are for 2 and 4 ranks;

@@ -206,7 +206,8 @@ AR_HD bool ar_reached(uint64_t a, uint64_t b)
 /*
  * The regions of the word forms have two halves. BULK (the reduce slots) and GATHER (sums on their
  * way to a recv that is not mapped) have only one half. BULK and GATHER must not share memory,
- * because a rank that is one call ahead writes BULK while this rank still reads GATHER.
+ * because a rank that is one call ahead writes BULK while this rank still reads GATHER. IPC has one
+ * half, too: slots of tma_ipc, two per rank.
  */
 enum ar_region {
     AR_REGION_LL8,
@@ -214,6 +215,7 @@ enum ar_region {
     AR_REGION_LAMPORT,
     AR_REGION_BULK,
     AR_REGION_GATHER,
+    AR_REGION_IPC,
     AR_REGIONS
 };
 
@@ -224,6 +226,7 @@ enum ar_flag_kind {
     AR_FLAG_ENTER,
     AR_FLAG_LEAVE,
     AR_FLAG_ENGINES, /* rows of enum ar_engine_row */
+    AR_FLAG_IPC,     /* rows of enum ar_ipc_row for each block */
     AR_FLAG_KINDS
 };
 

@@ -9,6 +9,7 @@
 #ifndef AR_TMA_H_
 #define AR_TMA_H_
 
+#include "kernels/shared/coll.h"
 #include "kernels/shared/layout.h"
 
 #ifdef ST_EMULATE         /* short messages must go around the rings several times */
@@ -46,6 +47,12 @@ AR_HD uint32_t ar_tma_tile(int ranks)
     return AR_TMA_CHUNK >> ar_tma_parts(ranks);
 }
 
+/* Return the bytes of a tile of tma. An all-gather has tiles of one rank only. */
+AR_HD uint32_t ar_tma_tile_of(int coll, int ranks)
+{
+    return coll == AR_ALL_GATHER ? AR_TMA_TILES : ar_tma_tile(ranks);
+}
+
 /* Return how many tiles of ${bytes} block ${cta} moves: tile ${cta}, then every ${ctas}-th. */
 AR_HD uint64_t ar_tma_count(uint64_t bytes, uint32_t tile, int cta, int ctas)
 {
@@ -54,7 +61,9 @@ AR_HD uint64_t ar_tma_count(uint64_t bytes, uint32_t tile, int cta, int ctas)
     return tiles <= (uint64_t)cta ? 0 : (tiles - (uint64_t)cta - 1) / (uint64_t)ctas + 1;
 }
 
-/* Bytes of shared memory that a block needs: the same for all kernels. */
-#define AR_TMA_SHARED (AR_TMA_STAGES * AR_TMA_TILES + AR_TMA_BARRIERS)
+/* Bytes of shared memory that a block needs. tma_ipc keeps the call's arguments there, too. */
+#define AR_TMA_SHARED     (AR_TMA_STAGES * AR_TMA_TILES + AR_TMA_BARRIERS)
+#define AR_TMA_IPC_MORE   1024
+#define AR_TMA_IPC_SHARED (AR_TMA_SHARED + AR_TMA_IPC_MORE)
 
 #endif

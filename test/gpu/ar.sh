@@ -10,7 +10,7 @@
 . "$(dirname "$0")/common.sh"
 calls=${AR_CALLS:-100000} kills=${AR_KILLS:-4} seed=${AR_SEED:-$(date +%s)}
 need_gpus 1
-need_built ar_fuzz ar_kill ar_late
+need_built ar_fuzz ar_kill ar_late ar_ipc
 few=$((calls / 10))
 
 must() { # must PROGRAM ARGUMENTS...
@@ -24,6 +24,14 @@ fuzz() { # fuzz RANKS MODE CALLS [further options]
     must ar_fuzz --ranks "$ranks" --mode "$mode" --calls "$number" --seed "$seed" "$@"
 }
 
+must ar_ipc
+[ "$gpus" -lt 2 ] || must ar_ipc 0 1
+SYMTUNER_AR_IPC=1
+export SYMTUNER_AR_IPC
+fuzz 2 local "$few" --gpus 1 --most 4194304 --kernel tma_ipc
+[ "$gpus" -lt 2 ] || fuzz 2 procs "$few" --kernel tma_ipc
+[ "$gpus" -lt 2 ] || fuzz 2 threads "$few" --kernel tma_ipc
+unset SYMTUNER_AR_IPC
 fuzz 2 local "$few" --gpus 1 --most 4194304
 fuzz 3 local "$((few / 2))" --gpus 1 --most 4194304
 for ranks in ${AR_RANKS:-2 3 4 8}; do

@@ -368,11 +368,11 @@ END_TEST
 static void describes(symtuner_ar *h, const char *said, const char *last)
 {
     static const char *const scratch[] = {
-        "scratch: 14656 KiB of GPU memory: ll8 512 KiB x2, ll128 2560 KiB x2, lamport 4096 KiB x2\n"
-        "scratch: once a call needs it: 98624 KiB of GPU memory: ll128 16384 KiB x2, lamport 32768 "
+        "scratch: 14720 KiB of GPU memory: ll8 512 KiB x2, ll128 2560 KiB x2, lamport 4096 KiB x2\n"
+        "scratch: once a call needs it: 98688 KiB of GPU memory: ll128 16384 KiB x2, lamport 32768 "
         "KiB x2\n"
-        "scratch: once a call needs it: 1600 KiB of GPU memory: bulk 1024 KiB, gather 256 KiB\n",
-        "scratch: 12608 KiB of pinned host memory: ll8 1024 KiB x2, lamport 5120 KiB x2\n", ""};
+        "scratch: once a call needs it: 1664 KiB of GPU memory: bulk 1024 KiB, gather 256 KiB\n",
+        "scratch: 12672 KiB of pinned host memory: ll8 1024 KiB x2, lamport 5120 KiB x2\n", ""};
     char text[8192], want[2048], *end;
 
     snprintf(want, sizeof want,

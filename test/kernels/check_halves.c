@@ -48,6 +48,14 @@ START_TEST(test_halves_refuse_bad_arguments_by_name)
 }
 END_TEST
 
+/* Ranks that map each other's memory, so that all families can run calls. */
+static void set_up_mapping(void)
+{
+    setenv("SYMTUNER_AR_IPC", "1", 1);
+    set_up();
+    unsetenv("SYMTUNER_AR_IPC");
+}
+
 /* A family that says what it needs for a collective has kernels for it, and the other way round. */
 START_TEST(test_a_kernel_without_code_for_the_collective_is_refused)
 {
@@ -225,11 +233,13 @@ END_TEST
 Suite *st_suite_halves(void)
 {
     Suite *s = suite_create("ar_halves");
-    TCase *t = tcase_create("all");
+    TCase *t = tcase_create("all"), *mapping = tcase_create("mapping");
 
     tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_checked_fixture(mapping, set_up_mapping, tear_down);
+    tcase_add_test(mapping, test_a_kernel_without_code_for_the_collective_is_refused);
+    suite_add_tcase(s, mapping);
     tcase_add_test(t, test_halves_refuse_bad_arguments_by_name);
-    tcase_add_test(t, test_a_kernel_without_code_for_the_collective_is_refused);
     tcase_add_loop_test(t, test_pieces_cut_all_parts_alike, 0, 8);
     tcase_add_test(t, test_registered_parts_are_found_in_every_window);
     tcase_add_test(t, test_a_group_of_one_copies_its_part);

@@ -5,16 +5,17 @@
 AR_API    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),\
              $(wildcard $(NCCL_HOME)/include/nccl.h))
 AR_NONE   := no cuda_runtime_api.h or nccl.h under CUDA_HOME=$(CUDA_HOME), NCCL_HOME=$(NCCL_HOME)
-AR_FAKE   := cuda capture capture_info links steps
+AR_FAKE   := cuda capture capture_info links memory steps
 AR_EMU    := $(wildcard test/kernels/emulated/*.c)
 AR_TEST   := $(if $(AR_API),test/dropin/headers.c $(wildcard test/kernels/*.c test/kernels/choose/*.c \
-             test/kernels/scratch/*.c test/kernels/fake/*.c) \
+             test/kernels/scratch/*.c test/kernels/ipc/*.c test/kernels/fake/*.c) \
              $(AR_C),$(wildcard test/kernels/choose/*.c) $(patsubst %,test/kernels/%.c,main \
              check_layout check_options fake/capture_stderr) $(wildcard kernels/choose/*.c) \
              kernels/host/options.c $(BOTH))
 # dlopen and dlsym answer for a made-up NCCL (check_nccl.c); pthread_create, calloc and shm_open
-# fail when a test wants it (check_call.c, scratch/check_grow.c).
-AR_WRAPPED := $(if $(AR_API),dlopen dlsym pthread_create calloc shm_open)
+# fail when a test wants it (check_call.c, scratch/check_grow.c). getpid tells threads apart
+# (ipc/check_ipc.c).
+AR_WRAPPED := $(if $(AR_API),dlopen dlsym pthread_create calloc shm_open getpid)
 AR_CHECK  := $(patsubst %,$(B)/check-ar-obj/%.o,$(AR_TEST))
 TEST_ALSO += test-ar
 
@@ -75,7 +76,7 @@ $(B)/check-ar-kernels$(AR_BREAK): $(AR_EMU_OBJ)
 # host does on the fake CUDA, and what comes out of the emulated kernels on streams that are threads.
 # The CUDA runtime with streams, events and graphs, and NCCL, both in host memory, are those of test/whole.
 WH_CUDA := $(patsubst %,test/whole/%.c,cuda graph gpu memops) \
-           $(patsubst %,test/kernels/fake/%.c,links capture_info) \
+           $(patsubst %,test/kernels/fake/%.c,links capture_info memory) \
            $(patsubst %,test/kernels/emulated/%.c,emulate emulate_tma)
 WH_NCCL := $(patsubst %,test/whole/%.c,nccl team values)
 NODES_TEST := $(wildcard test/kernels/nodes/*.c)

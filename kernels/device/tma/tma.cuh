@@ -37,7 +37,7 @@ template <int Coll> struct tma_tiles {
     uint32_t tile, count;
 
     __device__ __forceinline__ tma_tiles(const ar_args &args, uint64_t first, uint64_t bytes)
-        : args(args), first(first), bytes(bytes), tile(Coll == AR_ALL_GATHER ? AR_TMA_TILES : ar_tma_tile(args.ranks))
+        : args(args), first(first), bytes(bytes), tile(ar_tma_tile_of(Coll, args.ranks))
     {
         count = (uint32_t)ar_tma_count(bytes, tile, (int)blockIdx.x, (int)gridDim.x);
     }

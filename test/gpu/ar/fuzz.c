@@ -142,8 +142,22 @@ static void make_group(struct rank *r, int g, const struct phase *phase)
     }
 }
 
+/* With SYMTUNER_AR_IPC=1, print how many calls went through scratch. */
+static void tell_mapped(struct rank *r, int g)
+{
+    static char text[16384];
+    const char *line;
+
+    symtuner_ar_describe(r->handle[g], text, sizeof text);
+    line = strstr(text, "unregistered buffers:");
+    if (line != NULL)
+        printf("  group %d, %.*s\n", g, (int)strcspn(line, "\n"), line);
+}
+
 static void end_group(struct rank *r, int g)
 {
+    if (r->me == 0)
+        tell_mapped(r, g);
     for (int type = 0; type < TYPES; type++)
         AR(symtuner_ar_op_destroy(r->premul[g][type], r->handle[g]), r->handle[g]);
     for (int role = 0; role < 2 && !option.local; role++) {

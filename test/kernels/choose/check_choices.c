@@ -145,6 +145,33 @@ static void print_hinted_choices(FILE *out)
     }
 }
 
+/* Make ${ask} one of ranks that map unregistered buffers. */
+static void let_map(struct ar_ask *ask)
+{
+    ask->has_ipc = 1;
+    ask->half[AR_REGION_IPC] = 4 << 20;
+}
+
+/* Print what is chosen for buffers that nobody registered, but that peers may map. */
+static void print_mapped_choices(FILE *out)
+{
+    for (int i = 0; i < AR_COLLS * 2 * 4; i++) {
+        struct ar_ask ask = ask_for(2 + i % 2, AR_LINKS_NVLINK, 0, AR_BF16, AR_SUM);
+        const int k = i / 2 % 4;
+
+        ask.coll = i / 8;
+        ask.dst_mapped = ask.src_mapped = 0;
+        ask.dtype = k == 1 ? AR_I32 : AR_BF16;
+        ask.has_nccl = 1;
+        ask.has_multicast = k == 2;
+        ask.beside = k == 3 ? AR_BESIDE_NOTHING : AR_BESIDE_COMPUTE;
+        let_map(&ask);
+        fprintf(out, "mapped, collective %d, %d ranks, %s%s%s\n", ask.coll, ask.ranks,
+                k == 1 ? "i32" : "bf16", k == 2 ? ", multicast" : "", k == 3 ? ", alone" : "");
+        print_choices(out, ask, &free_choice);
+    }
+}
+
 /* Print the tables as describe shows them. */
 static void print_tables(FILE *out, int beside)
 {
@@ -155,6 +182,7 @@ static void print_tables(FILE *out, int beside)
 
             ask.has_nccl = 1;
             ask.beside = beside;
+            let_map(&ask);
             must(ar_select_print(&ask, text, sizeof text) < sizeof text);
             fprintf(out, "links %d, %d ranks\n%s", links, ranks, text);
         }
@@ -169,6 +197,7 @@ static void print_forced_choices(FILE *out)
 
             ask.in_place = k / 2;
             ask.has_nvls = ask.has_nccl = 1;
+            let_map(&ask);
             fprintf(out, "forced %s, %d ranks, %s\n", ar_family_name(f), ask.ranks,
                     k / 2 ? "in place" : "out of place");
             print_choices(out, ask, &force);
@@ -214,6 +243,7 @@ START_TEST(test_the_choices_are_those_of_the_golden_file)
     print_choices_of_halves(out);
     print_tables(out, AR_BESIDE_UNKNOWN);
     print_hinted_choices(out);
+    print_mapped_choices(out);
     fclose(out);
     if (update != NULL && strcmp(update, "1") == 0) {
         file = fopen(GOLDEN, "w");

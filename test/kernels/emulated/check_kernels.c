@@ -18,9 +18,11 @@
 
 #include "symtuner_ar.h"
 #include "kernels/group/handle.h"
+#include "test/kernels/emulated/call_list.h"
 #include "test/kernels/emulated/call_make.h"
 #include "test/kernels/emulated/call_values.h"
 #include "test/kernels/fake/cuda.h"
+#include "test/kernels/fake/memory.h"
 #include "test/kernels/suites.h"
 
 /* Under AddressSanitizer a kernel that touches a byte beside the message ends the test. */
@@ -39,13 +41,11 @@
 #endif
 
 #define MAX_RANKS 8
-#define MAX_BYTES 9000
 #define GUARD     32
 #define BUFFER    (MAX_BYTES / 16 * 16 + 2 * GUARD + 32) /* keeps 16-byte alignment */
 
 static int calls = 60;
-static bool every_way, every_sum, every_product;
-static bool three_colls; /* else all-reduces only */
+static struct list_kind kind; /* of calls */
 static unsigned seed = 1;
 
 struct rank {
@@ -56,12 +56,6 @@ struct rank {
     pthread_barrier_t *done;
     char wrong[200];
 };
-
-static unsigned draw(unsigned *state, unsigned below)
-{
-    *state = *state * 1664525u + 1013904223u;
-    return (*state >> 9) % below;
-}
 
 static size_t part_bytes(const struct call *c)
 {
@@ -159,8 +153,8 @@ static void *run_rank(void *p)
             send = first + (c->coll == AR_ALL_GATHER ? (size_t)k->me * part_bytes(c) : 0);
         }
 
-        if (draw(&mood, 8) == 0)
-            usleep(draw(&mood, 3000));
+        if (list_draw(&mood, 8) == 0)
+            usleep(list_draw(&mood, 3000));
         for (size_t j = 0; j < sent / (size_t)ar_dtype_bytes(c->dtype); j++)
             values_put(c, send, k->me, j); /* only now: a peer that is early reads garbage */
         fence(first, in_place && got > sent ? got : sent, 1);
@@ -181,110 +175,26 @@ static void *run_rank(void *p)
     return NULL;
 }
 
-/* Make ${c} one of 48 calls in three sets of 16, which differ in being in place and in whether
- * ranks are aligned alike. In each set buffers begin at every byte at which they may. */
-static void align_every_way(struct call *c)
+/* All ranks went the same way in each call, and if buffers were mapped, both ways. */
+static void check_mapped(symtuner_ar **handles, int ranks)
 {
-    static const size_t counts[] = {15, 16, 17, 31, 47, 48, 64, 119, 120, 121, 240, 1000, 1013};
-    bool floats = strstr(c->kernel, "lamport") != NULL;
+    const uint32_t *first = handles[0]->mailbox->ipc;
 
-    c->dtype = floats ? AR_BF16 : AR_U8;
-    c->shift = (size_t)c->salt * (floats ? 2 : 1) % 16;
-    c->count = counts[(size_t)c->salt * 5 % (sizeof counts / sizeof *counts)];
-    c->in_place = c->salt / 16 % 3 != 0;
-    c->registered = false;
-    c->apart = c->salt / 16 % 3 != 1;
+    for (int r = 1; r < ranks; r++)
+        ck_assert(memcmp(handles[r]->mailbox->ipc, first, 2 * sizeof *first) == 0);
+    if (kind.unregistered)
+        ck_assert_msg(first[0] > 0 && first[1] > 0, "%u calls through scratch, %u not", first[0],
+                      first[1]);
 }
 
-static const char *const names[] = {
-    "one_ll8",   "one_ll128",   "one_lamport", "two_ll8",
-    "two_ll128", "two_lamport", "chunked",     "tma_staged", /* these take buffers at any address */
-    "pull",      "pull_one",    "copy",        "tma"};
-enum { NAMES = sizeof names / sizeof *names };
-
-/* The kernels of the two halves of all-reduce. */
-static const char *const scatters[] = {"one_ll8", "one_ll128", "one_lamport", "chunked",
-                                       "pull",    "tma",       "tma_staged"};
-static const char *const gathers[] = {"one_ll8", "one_ll128", "chunked",    "pull",
-                                      "copy",    "tma",       "tma_staged", "engines"};
-enum { SCATTERS = sizeof scatters / sizeof *scatters, GATHERS = sizeof gathers / sizeof *gathers };
-
-/* Let two of three calls be reduce-scatters and all-gathers. */
-static void draw_coll(struct call *c, unsigned *state)
+/* Let most of the memory of rank ${me} be in allocations that peers can map. */
+static void allocate(char *memory, int me)
 {
-    c->coll = (int)draw(state, AR_COLLS);
-    if (c->coll == AR_REDUCE_SCATTER)
-        c->kernel = scatters[draw(state, SCATTERS)];
-    else if (c->coll == AR_ALL_GATHER)
-        c->kernel = gathers[draw(state, GATHERS)];
-}
+    const size_t bytes = 8 * BUFFER;
 
-/* Take each kernel in turn, and each float type with a sum, an average or a product. */
-static void add_every_way(struct call *c)
-{
-    static const int floats[] = {AR_F64, AR_F32, AR_BF16, AR_F16, AR_F8E5M2, AR_F8E4M3};
-    static const int ops[] = {AR_SUM, AR_AVG, AR_PREMUL, AR_PROD};
-    bool lamport = strstr(c->kernel, "lamport") != NULL;
-    int turn = c->salt / NAMES;
-
-    c->dtype = floats[lamport ? 1 + turn % 3 : (turn + c->salt % NAMES) % 6];
-    c->op = lamport ? turn % 2 ? AR_AVG : AR_SUM : ops[turn % 4];
-    c->ctas = 1;
-    c->threads = 32 << turn % 2;
-    c->count %= 300;
-    c->count += 16;
-}
-
-/* Fill ${list} with random calls, each with a kernel that can run it. ${only}: NULL, or the one
- * kernel. */
-static void make_list(struct call *list, int ranks, const char *only)
-{
-    unsigned state = seed * 2654435761u + (unsigned)ranks;
-
-    for (int i = 0; i < calls; i++) {
-        struct call *c = &list[i];
-        int aligned;
-
-        c->kernel = only != NULL ? only : names[every_sum ? i % NAMES : (int)draw(&state, NAMES)];
-        if (three_colls)
-            draw_coll(c, &state);
-        aligned = strcmp(c->kernel, "pull") == 0 || strcmp(c->kernel, "pull_one") == 0 ||
-                  strcmp(c->kernel, "copy") == 0 || strcmp(c->kernel, "tma") == 0;
-        c->dtype = draw(&state, 3) ? (int)draw(&state, AR_DTYPES) : AR_F32; /* it rounds */
-        c->op = every_product ? AR_PREMUL : (int)draw(&state, AR_OPS + 1);
-        if (strstr(c->kernel, "lamport") != NULL) {
-            static const int floats[] = {AR_F32, AR_F16, AR_BF16};
-
-            c->dtype = floats[draw(&state, 3)];
-            c->op = every_product || !draw(&state, 3) ? AR_PREMUL
-                    : draw(&state, 2)                 ? AR_AVG
-                                                      : AR_SUM;
-        }
-        c->ctas = 1 + (int)draw(&state, 2);
-        c->threads = (strncmp(c->kernel, "tma", 3) == 0 ? 128 : 32) << draw(&state, 2);
-        c->count = 1 + draw(&state, draw(&state, 3) ? 1000 : MAX_BYTES / 8);
-        c->salt = i;
-        if (every_sum)
-            add_every_way(c);
-        c->shift = aligned ? 0
-                           : draw(&state, 16 / (unsigned)ar_dtype_bytes(c->dtype)) *
-                                 (unsigned)ar_dtype_bytes(c->dtype);
-        if (draw(&state, 2)) { /* whole words take the shorter kernels */
-            c->count = c->count < 16 ? 16 : c->count / 16 * 16;
-            c->shift = 0;
-        }
-        c->registered = aligned || draw(&state, 2);
-        c->in_place = strcmp(c->kernel, "pull_one") != 0 && draw(&state, 3) == 0;
-        c->apart = !c->registered && draw(&state, 2);
-        if (c->coll != AR_ALL_REDUCE)
-            c->count = (c->count + (size_t)ranks - 1) / (size_t)ranks;
-        if (c->coll != AR_ALL_REDUCE && strcmp(c->kernel, "tma") == 0)
-            c->count = (c->count + 15) / 16 * 16; /* parts of whole words */
-        if (every_way)
-            align_every_way(c);
-        if (c->op == AR_PREMUL && !call_may_multiply(c))
-            c->op = AR_SUM;
-    }
+    for (int i = 0; i < 2 * calls / 8; i++)
+        if (i % 5 != 4 && i % 11 != me)
+            fake_allocation(memory + (size_t)i * bytes, bytes, me);
 }
 
 static void run_group(int ranks, int transport, const char *only)
@@ -306,12 +216,15 @@ static void run_group(int ranks, int transport, const char *only)
     fake.devices = MAX_RANKS;
     fake.peers = 1;
     fake.arch = 90;
+    fake_memory_clear();
     ck_assert_int_eq(symtuner_ar_create_local(handles, devices, ranks, &config), ncclSuccess);
-    make_list(list, ranks, only);
+    list_make(list, calls, &kind, seed * 2654435761u + (unsigned)ranks, ranks, only);
     for (int r = 0; r < ranks; r++) {
         k[r] = (struct rank){.handle = handles[r], .me = r, .ranks = ranks, .list = list};
         k[r].send = aligned_alloc(4096, room);
         k[r].recv = aligned_alloc(4096, room);
+        allocate(k[r].send, r);
+        allocate(k[r].recv, r);
         memset(k[r].send, 0x5a, room);
         memset(k[r].recv, 0x5a, room);
     }
@@ -328,6 +241,7 @@ static void run_group(int ranks, int transport, const char *only)
         ck_assert_msg(k[r].wrong[0] == 0, "seed %u: %s", seed, k[r].wrong);
     for (int r = 0; r < ranks; r++) /* all blocks have counted themselves */
         ck_assert(handles[r]->state->arrived == handles[r]->state->base);
+    check_mapped(handles, ranks);
     symtuner_ar_destroy(handles, ranks);
     ck_assert_int_eq(fake.live, 0);
     for (int r = 0; r < ranks; r++) {
@@ -360,11 +274,11 @@ START_TEST(test_three_collectives_in_any_order)
 {
     int all = calls;
 
-    three_colls = true;
+    kind.three_colls = true;
     calls = _i > 4 ? (calls + 1) / 2 : 2 * calls;
     run_group(_i, SYMTUNER_AR_PEER, NULL);
     calls = all;
-    three_colls = false;
+    kind.three_colls = false;
 }
 END_TEST
 
@@ -381,16 +295,25 @@ START_TEST(test_eight_ranks_through_peer_memory)
 }
 END_TEST
 
+/* Buffers that nobody registered, of which peers have mapped some, and map more during the calls. */
+START_TEST(test_buffers_that_peers_map)
+{
+    kind.unregistered = true;
+    run_group(_i, SYMTUNER_AR_PEER, "tma_ipc");
+    kind.unregistered = false;
+}
+END_TEST
+
 /* Every kernel, at every length and address, gives the bits of reference.h. */
 START_TEST(test_one_order_of_addition)
 {
     int all = calls;
 
-    calls = 4 * NAMES;
-    every_sum = true;
+    calls = 4 * LIST_KERNELS;
+    kind.every_sum = true;
     run_group(_i, SYMTUNER_AR_PEER, NULL);
     calls = all;
-    every_sum = false;
+    kind.every_sum = false;
 }
 END_TEST
 
@@ -400,9 +323,9 @@ START_TEST(test_products_are_rounded_and_summed)
     int all = calls;
 
     calls = 2 * calls;
-    every_product = three_colls = true;
+    kind.every_product = kind.three_colls = true;
     run_group(_i, SYMTUNER_AR_PEER, NULL);
-    every_product = three_colls = false;
+    kind.every_product = kind.three_colls = false;
     calls = all;
 }
 END_TEST
@@ -412,10 +335,10 @@ START_TEST(test_buffers_that_begin_anywhere)
     int all = calls;
 
     calls = 48;
-    every_way = true;
-    run_group(2 + _i % 2, SYMTUNER_AR_PEER, names[_i / 2]);
+    kind.every_way = true;
+    run_group(2 + _i % 2, SYMTUNER_AR_PEER, list_kernels[_i / 2]);
     calls = all;
-    every_way = false;
+    kind.every_way = false;
 }
 END_TEST
 
@@ -463,6 +386,7 @@ int main(int argc, char **argv)
 
     if (argc > 1)
         calls = atoi(argv[1]);
+    setenv("SYMTUNER_AR_IPC", "1", 1);
     if (argc > 2)
         seed = (unsigned)strtoul(argv[2], NULL, 10);
     tcase_set_timeout(t, 600);
@@ -471,10 +395,11 @@ int main(int argc, char **argv)
     tcase_add_test(t, test_four_ranks_through_peer_memory);
     tcase_add_loop_test(t, test_three_collectives_in_any_order, 2, 7);
     tcase_add_test(t, test_eight_ranks_through_peer_memory);
+    tcase_add_loop_test(m, test_buffers_that_peers_map, 2, MAX_RANKS + 1);
     tcase_add_loop_test(t, test_one_order_of_addition, 2, MAX_RANKS + 1);
     tcase_set_timeout(m, 600);
     tcase_add_loop_test(m, test_products_are_rounded_and_summed, 2, MAX_RANKS + 1);
-    tcase_add_loop_test(t, test_buffers_that_begin_anywhere, 0, 16);
+    tcase_add_loop_test(t, test_buffers_that_begin_anywhere, 0, 2 * LIST_ANYWHERE);
     tcase_add_test(t, test_two_ranks_through_host_memory);
     tcase_add_test(t, test_the_probe_finds_stores_and_loads_in_order);
     tcase_set_timeout(one, 600);

@@ -59,8 +59,8 @@ struct emulate_memory *emulate_memory_new(void)
     struct emulate_memory *m = calloc(1, sizeof *m);
 
     pthread_mutex_init(&m->lock, NULL);
-    m->shared = aligned_alloc(128, (AR_TMA_SHARED + 127) / 128 * 128);
-    memset(m->shared, 0xa5, AR_TMA_SHARED);
+    m->shared = aligned_alloc(128, (AR_TMA_IPC_SHARED + 127) / 128 * 128);
+    memset(m->shared, 0xa5, AR_TMA_IPC_SHARED);
     return m;
 }
 

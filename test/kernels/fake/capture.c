@@ -7,6 +7,7 @@
 
 #include "test/kernels/fake/capture_info.h"
 #include "test/kernels/fake/cuda.h"
+#include "test/kernels/fake/memory.h"
 #include "test/whole/cuda.h"
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
@@ -22,9 +23,11 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
                                              unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *found)
 {
-    (void)symbol, (void)version, (void)flags;
-    *function = NULL;
-    *found = cudaDriverEntryPointSymbolNotFound;
+    void (*known)(void) = fake_driver(symbol);
+
+    (void)version, (void)flags;
+    memcpy(function, &known, sizeof *function);
+    *found = known != NULL ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
     return cudaSuccess;
 }
 #endif

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tma_ipc.cuh - the kernels of tma.cuh for buffers that nobody registered, wherever each rank has
+ * them.
+ *
+ * At the start the same block of every rank exchanges the places of the buffers, and what it has
+ * mapped (kernels/shared/ipc.h). If all ranks reach all buffers, the block goes on as in tma.cuh.
+ * Otherwise its tiles go through scratch, some of every shard at a time, between two barriers. The
+ * blocks of a call decide for themselves: another count may arrive in between. That is right
+ * because a block moves the same tiles in both ways, and exchanges data only with the same block of
+ * its peers.
+ */
+#ifndef AR_TMA_IPC_CUH_
+#define AR_TMA_IPC_CUH_
+
+#include "kernels/device/tma/tma.cuh"
+
+namespace ar
+{
+
+/* In shared memory, behind the ring: the call's arguments with the addresses that this block has
+ * found, and what this rank has mapped. */
+struct ipc_seen {
+    ar_args args;
+    uint64_t mapped;
+};
+static_assert(sizeof(ipc_seen) <= AR_TMA_IPC_MORE, "the host asks for too little shared memory");
+
+__device__ __forceinline__ uint64_t *ipc_word(const ar_args &args, int at, int row, int writer)
+{
+    return (uint64_t *)(args.peer[at] +
+                        ar_flag_offset(AR_FLAG_IPC, blockIdx.x * AR_IPC_ROWS + row, writer));
+}
+
+/* What the same block of rank ${r} has told. */
+__device__ __forceinline__ uint64_t ipc_told(const ipc_seen &seen, int row, int r)
+{
+    const ar_args &args = seen.args;
+
+    if (r == args.me)
+        return row == AR_IPC_SEND ? args.at_send : row == AR_IPC_RECV ? args.at_recv : seen.mapped;
+    return load_relaxed(ipc_word(args, args.me, row, r));
+}
+
+/* enter() of pull.cuh, which also tells the peers where the buffers lie. */
+__device__ __forceinline__ bool ipc_enter(const ipc_seen &seen, const call_counters &counters,
+                                          spin_limit &wait)
+{
+    const ar_args &args = seen.args;
+
+    if ((int)threadIdx.x < args.ranks && (int)threadIdx.x != args.me && !counters.dead) {
+        store_relaxed(ipc_word(args, threadIdx.x, AR_IPC_SEND, args.me), args.at_send);
+        store_relaxed(ipc_word(args, threadIdx.x, AR_IPC_RECV, args.me), args.at_recv);
+        store_relaxed(ipc_word(args, threadIdx.x, AR_IPC_MAPPED, args.me), seen.mapped);
+    }
+    return enter(args, counters, wait);
+}
+
+/* Whether every rank reaches the buffers of rank ${r}. */
+template <int Coll> __device__ __forceinline__ bool ipc_reached(const ipc_seen &seen, int r)
+{
+    const uint64_t send = ipc_told(seen, AR_IPC_SEND, r), recv = ipc_told(seen, AR_IPC_RECV, r);
+
+#ifdef ST_BREAK_MAPPED /* ask only this rank */
+    for (int p = seen.args.me; p == seen.args.me; p++)
+#else
+    for (int p = 0; p < seen.args.ranks; p++)
+#endif
+    {
+        const uint64_t mapped = ipc_told(seen, AR_IPC_MAPPED, p);
+
+        if (p != r && ((Coll != AR_ALL_GATHER && !ar_ipc_reaches(mapped, r, send)) ||
+                       (Coll != AR_REDUCE_SCATTER && !ar_ipc_reaches(mapped, r, recv))))
+            return false;
+    }
+    return true;
+}
+
+/* Called by thread ${r}: write to ${seen} where the buffers of rank ${r} are mapped here. */
+template <int Coll> __device__ __forceinline__ void ipc_find(ipc_seen &seen, int r)
+{
+    ar_args &args = seen.args;
+    const uint64_t mine = args.stride * (uint64_t)args.me; /* 0 in an all-reduce */
+    const char *send = args.in;
+    char *recv = args.out;
+
+    if (r != args.me && Coll != AR_ALL_GATHER) {
+        const uint64_t place = ipc_told(seen, AR_IPC_SEND, r);
+
+        send = args.ipc->base[r][ar_ipc_number(place) - 1] + ar_ipc_at(place);
+    }
+    if (r != args.me && Coll != AR_REDUCE_SCATTER) {
+        const uint64_t place = ipc_told(seen, AR_IPC_RECV, r);
+
+        recv = args.ipc->base[r][ar_ipc_number(place) - 1] + ar_ipc_at(place);
+    }
+    args.src[r] = send + (Coll == AR_REDUCE_SCATTER ? mine : 0);
+    args.dst[r] = recv + (Coll == AR_ALL_GATHER ? mine : 0);
+}
+
+/* ---- through scratch ------------------------------------------------------------------------- */
+
+/* The words that a block moves of a shard, or of a part of the message: in each round the next
+ * ${args.tiles} of its tiles, which lie in a slot of scratch. */
+template <int Coll> struct ipc_words {
+    const ar_args &args;
+    const uint64_t slot;
+    const uint32_t tile;
+    const int parts; /* of send */
+    uint64_t round = 0;
+
+    __device__ __forceinline__ explicit ipc_words(const ar_args &args, uint32_t tile)
+        : args(args), slot(args.tiles * tile), tile(tile),
+          parts(Coll == AR_ALL_GATHER ? 1 : args.ranks)
+    {
+    }
+    __device__ __forceinline__ uint64_t bytes(int part) const
+    {
+        return Coll == AR_ALL_REDUCE ? ar_shard_bytes(args.bytes, args.shard, part) : args.bytes;
+    }
+    /* Where part ${part} begins in a buffer that has all of them. */
+    __device__ __forceinline__ uint64_t first(int part) const
+    {
+        return (Coll == AR_ALL_REDUCE ? args.shard : args.stride) * (uint64_t)part;
+    }
+    __device__ __forceinline__ bool more() const
+    {
+        return (round * args.tiles * gridDim.x + blockIdx.x) * tile < bytes(0); /* the longest */
+    }
+    /* Where word ${x} of a slot lies in its part. */
+    __device__ __forceinline__ uint64_t at(uint64_t x) const
+    {
+        return ((round * args.tiles + x / tile) * gridDim.x + blockIdx.x) * tile + x % tile;
+    }
+    __device__ __forceinline__ char *sent(int rank, int part) const
+    {
+        const uint32_t first = blockIdx.x * args.ranks * ar_ipc_slots(Coll);
+
+        return args.peer[rank] + args.region + (first + part) * slot;
+    }
+    __device__ __forceinline__ char *summed(int rank, int part) const
+    {
+        return sent(rank, args.ranks + part);
+    }
+};
+
+/* Every word of part ${part} in this round, one after the other: ${x} in its slot, ${at} in the
+ * part. */
+#define AR_IPC_EACH(w, x, at, part)                                                                \
+    for (uint64_t x = threadIdx.x * AR_WORD, at; x < (w).slot; x += blockDim.x * AR_WORD)          \
+        if ((at = (w).at(x)) < (w).bytes(part))
+
+template <int Coll> __device__ __forceinline__ void ipc_copy_in(const ipc_words<Coll> &w)
+{
+    const ar_args &args = w.args;
+
+    for (int i = 0; i < w.parts; i++) {
+        const int part = w.parts == 1 ? args.me : i;
+        const char *from = args.in + (w.parts == 1 ? 0 : w.first(part));
+
+        AR_IPC_EACH(w, x, at, part)
+        store_bulk(w.sent(args.me, part) + x,
+                   as_word(load_payload(from, at, w.bytes(part), args.in_align)));
+    }
+}
+
+/* Add up this rank's part, for all ranks or for itself. */
+template <class R, int Coll> __device__ __forceinline__ void ipc_add(const ipc_words<Coll> &w)
+{
+    const ar_args &args = w.args;
+
+    AR_IPC_EACH(w, x, at, args.me)
+    {
+        rank_sum<R, 2, 0> sum;
+        payload v[4];
+
+        for (int first = 0; first < args.ranks; first += 4) {
+            for (int i = 0; i < 4; i++)
+                if (first + i < args.ranks)
+                    v[i] = as_payload(load_bulk(w.sent(first + i, args.me) + x));
+            sum.take(first, args.ranks, v, args.kind);
+        }
+        v[0] = sum.finish(args);
+        if (Coll == AR_REDUCE_SCATTER)
+            store_payload(args.out, at, w.bytes(args.me), args.out_align, v[0]);
+        for (int r = 0; r < args.ranks && Coll == AR_ALL_REDUCE; r++)
+            store_bulk(w.summed(r, args.me) + x, as_word(v[0]));
+    }
+}
+
+/* Copy the sums of all ranks, or in an all-gather what they sent, to recv. */
+template <int Coll> __device__ __forceinline__ void ipc_copy_out(const ipc_words<Coll> &w)
+{
+    const ar_args &args = w.args;
+
+    for (int r = 0; r < args.ranks && Coll != AR_REDUCE_SCATTER; r++)
+        AR_IPC_EACH(w, x, at, r)
+        {
+            const char *from = Coll == AR_ALL_GATHER ? w.sent(r, r) : w.summed(args.me, r);
+
+            store_payload(args.out + w.first(r), at, w.bytes(r), args.out_align,
+                          as_payload(load_bulk(from + x)));
+        }
+}
+
+/* Called by all threads of the block. Returns false if the rank gave up. */
+template <class R, int Coll>
+static __device__ __noinline__ bool through_scratch(const ar_args &args, uint32_t tile,
+                                                    uint64_t epoch, spin_limit &wait)
+{
+    bool alive = true;
+
+    for (ipc_words<Coll> w(args, tile); alive && w.more(); w.round++) {
+        const uint64_t step = ar_flag_step(epoch, w.round + 1);
+
+        ipc_copy_in(w);
+        raise_flags(args, AR_FLAG_REDUCE, step);
+        alive = await_flags(args, AR_FLAG_REDUCE, step, wait);
+        if (alive && Coll != AR_ALL_GATHER)
+            ipc_add<R>(w);
+        if (alive && Coll == AR_ALL_GATHER)
+            ipc_copy_out(w);
+        if (alive) {
+            raise_flags(args, AR_FLAG_GATHER, step);
+            alive = await_flags(args, AR_FLAG_GATHER, step, wait);
+        }
+        if (alive && Coll == AR_ALL_REDUCE)
+            ipc_copy_out(w);
+    }
+    return alive;
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+template <class R, int N, int Coll>
+__global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma_ipc(const __grid_constant__ ar_args args)
+{
+    AR_SHARED(shared);
+    ipc_seen &seen = *(ipc_seen *)(shared + AR_TMA_SHARED);
+    spin_limit wait;
+
+    for (uint32_t i = threadIdx.x; i < sizeof args / sizeof(uint64_t); i += blockDim.x)
+        ((uint64_t *)&seen.args)[i] = ((const uint64_t *)&args)[i];
+    if (threadIdx.x == 0)
+        seen.mapped = load_acquire(&args.ipc->mapped);
+    __syncthreads();
+
+    const tma_block<R, N, Coll> block(seen.args, shared);
+    const uint32_t tile = block.tiles.tile;
+
+    block.prepare();
+    await_previous_kernel(args);
+
+    call_counters counters(args);
+    bool alive = ipc_enter(seen, counters, wait);
+    const bool asks = alive && (int)threadIdx.x < args.ranks;
+    const bool direct = !__syncthreads_or(asks && !ipc_reached<Coll>(seen, threadIdx.x));
+
+    if (asks && direct)
+        ipc_find<Coll>(seen, threadIdx.x);
+    if (alive && blockIdx.x == 0 && threadIdx.x == 0)
+        store_relaxed(&args.mailbox->ipc[direct], ++args.ipc->calls[direct]);
+    __syncthreads();
+    stall(args, counters.epoch, 2);
+    if (direct)
+        block.move(alive, (uint32_t)(block.tiles.bytes / tile % gridDim.x));
+    else if (alive)
+        alive = through_scratch<R, Coll>(seen.args, tile, counters.epoch, wait);
+    leave(args, counters, alive, wait);
+}
+
+} // namespace ar
+
+/* The kernels of one reducer. */
+#define AR_TMA_IPC_FAST(R, coll)                                                                   \
+    {                                                                                              \
+        (const void *)&ar::tma_ipc<R, 0, coll>, (const void *)&ar::tma_ipc<R, 2, coll>             \
+    }
+#define AR_TMA_IPC_SMALL(R, coll)                                                                  \
+    {                                                                                              \
+        (const void *)&ar::tma_ipc<R, 0, coll>                                                     \
+    }
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* allocation.c - see allocation.h. */
+#include "kernels/ipc/allocation.h"
+
+#include <cuda_runtime_api.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* Of the driver's interface (cuda.h), which need not be linked: the version in which the function
+ * is asked for, and some of enum CUpointer_attribute. */
+enum { DRIVER = 12000, BUFFER_ID = 7, DEVICE_ORDINAL = 9, RANGE_START_ADDR = 11, RANGE_SIZE = 12 };
+
+typedef int ask_function(unsigned n, int *attributes, void **values, unsigned long long p);
+
+static ask_function *find_function(void)
+{
+    static _Atomic(ask_function *) known;
+    ask_function *ask = atomic_load_explicit(&known, memory_order_relaxed);
+#if CUDART_VERSION >= 12050
+    enum cudaDriverEntryPointQueryResult found;
+
+    if (ask == NULL &&
+        cudaGetDriverEntryPointByVersion("cuPointerGetAttributes", (void **)&ask, DRIVER,
+                                         cudaEnableDefault, &found) != cudaSuccess) {
+        cudaGetLastError();
+        ask = NULL;
+    }
+    atomic_store_explicit(&known, ask, memory_order_relaxed);
+#endif
+    return ask;
+}
+
+bool ar_allocation_find(const void *p, size_t bytes, int device, struct ar_allocation *found)
+{
+    ask_function *ask = find_function();
+    int attributes[] = {BUFFER_ID, DEVICE_ORDINAL, RANGE_START_ADDR, RANGE_SIZE}, on = -1;
+    void *values[] = {&found->id, &on, &found->base, &found->bytes};
+    const char *at = p;
+
+    *found = (struct ar_allocation){0};
+    return ask != NULL && ask(4, attributes, values, (uintptr_t)p) == 0 && on == device &&
+           found->base != NULL && at >= found->base &&
+           bytes <= found->bytes - (size_t)(at - found->base);
+}

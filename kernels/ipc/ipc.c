@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ipc.c - see ipc.h. */
+#include "kernels/ipc/ipc.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/board.h"
+#include "kernels/order/capture.h"
+#include "kernels/ipc/allocation.h"
+
+/* What a rank shows to its peers. Only this rank writes, and ${count} last. */
+struct shown {
+    uint64_t process;
+    int device;
+    uint32_t count; /* of ${allocation} */
+    struct {
+        char *base; /* in ${process} */
+        cudaIpcMemHandle_t handle;
+    } allocation[AR_IPC_ALLOCATIONS];
+};
+
+struct ar_ipc {
+    struct shown *board;                          /* one for each rank */
+    struct ar_allocation own[AR_IPC_ALLOCATIONS]; /* the numbered ones */
+    unsigned long long refused;                   /* id of the latest that peers cannot map */
+    char *peer[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* where they are mapped here */
+    int count[AR_IPC_RANKS];                      /* of these */
+    bool broken[AR_IPC_RANKS];                    /* mapping failed, so no more of this rank */
+    struct ar_ipc_map *map;                       /* on the GPU */
+    cudaStream_t stream;                          /* of copies to it */
+};
+
+bool ar_ipc_wanted(int asked)
+{
+    static const char *const variables[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"};
+    static const char *const words[] = {"expandable_segments:True", "backend:cudaMallocAsync"};
+
+    for (int i = 0; i < 4 && asked; i++) {
+        const char *value = getenv(variables[i / 2]);
+        char text[AR_WHY];
+
+        if (value == NULL || strstr(value, words[i % 2]) == NULL)
+            continue;
+        snprintf(text, sizeof text,
+                 "SYMTUNER_AR_IPC=1 has no effect: other processes cannot map memory that torch "
+                 "takes with %s=%s",
+                 variables[i / 2], words[i % 2]);
+        ar_rules_warn(text);
+        asked = 0;
+    }
+    return asked != 0;
+}
+
+static void name_of(const symtuner_ar *h, char *name, size_t size)
+{
+    snprintf(name, size, "/symtuner-ar-%016llx-ipc", (unsigned long long)h->group);
+}
+
+/* Containers may number their processes alike, but each has a name space of its own. */
+static uint64_t this_process(void)
+{
+    struct stat space = {0};
+
+    stat("/proc/self/ns/pid", &space);
+    return (uint64_t)space.st_ino << 32 | (uint32_t)getpid();
+}
+
+static struct shown *mine(const symtuner_ar *h)
+{
+    return &h->ipc->board[h->me];
+}
+
+int ar_ipc_open(symtuner_ar *h, bool create)
+{
+    struct ar_ipc *ipc = h->ipc = calloc(1, sizeof *ipc);
+    char name[64];
+    cudaError_t error;
+    int cause;
+
+    if (ipc == NULL)
+        return ENOMEM;
+    name_of(h, name, sizeof name);
+    cause = st_board_map(name, sizeof *ipc->board * (size_t)h->ranks, create, (void **)&ipc->board);
+    if (cause != 0) {
+        ipc->board = NULL;
+        return cause;
+    }
+    mine(h)->process = this_process();
+    mine(h)->device = h->device;
+    error = cudaSetDevice(h->device);
+    if (error == cudaSuccess)
+        error = cudaMalloc((void **)&ipc->map, sizeof *ipc->map);
+    if (error == cudaSuccess)
+        error = cudaMemset(ipc->map, 0, sizeof *ipc->map);
+    if (error == cudaSuccess)
+        error = cudaStreamCreateWithFlags(&ipc->stream, cudaStreamNonBlocking);
+    cudaGetLastError();
+    return error == cudaSuccess ? 0 : ENOMEM;
+}
+
+void ar_ipc_hide(const symtuner_ar *h)
+{
+    char name[64];
+
+    name_of(h, name, sizeof name);
+    shm_unlink(name);
+}
+
+static bool is_here(const symtuner_ar *h, int r)
+{
+    return h->ipc->board[r].process == mine(h)->process;
+}
+
+void ar_ipc_end(symtuner_ar *h)
+{
+    struct ar_ipc *ipc = h->ipc;
+
+    if (ipc == NULL)
+        return;
+    for (int r = 0; r < h->ranks && ipc->board != NULL; r++)
+        for (int i = 0; i < ipc->count[r] && !is_here(h, r); i++)
+            cudaIpcCloseMemHandle(ipc->peer[r][i]);
+    if (ipc->stream != NULL)
+        cudaStreamDestroy(ipc->stream);
+    cudaFree(ipc->map);
+    cudaGetLastError();
+    if (ipc->board != NULL)
+        munmap(ipc->board, sizeof *ipc->board * (size_t)h->ranks);
+    free(ipc);
+    h->ipc = NULL;
+}
+
+/* ---- this rank's allocations ----------------------------------------------------------------- */
+
+/* Show an allocation to the peers. Returns its number, or 0 if they cannot map it. */
+static int show(symtuner_ar *h, const struct ar_allocation *a)
+{
+    struct shown *s = mine(h);
+    const uint32_t n = s->count;
+    bool others = false;
+
+    for (int r = 0; r < h->ranks; r++)
+        others |= !is_here(h, r);
+    if (a->id == h->ipc->refused || n == AR_IPC_ALLOCATIONS)
+        return 0;
+    if (others && cudaIpcGetMemHandle(&s->allocation[n].handle, a->base) != cudaSuccess) {
+        cudaGetLastError(); /* memory of a pool, or expandable segments of torch */
+        h->ipc->refused = a->id;
+        return 0;
+    }
+    s->allocation[n].base = a->base;
+    h->ipc->own[n] = *a;
+    __atomic_store_n(&s->count, n + 1, __ATOMIC_RELEASE);
+    return (int)n + 1;
+}
+
+/* Return the place of ${bytes} at ${p}, or 0. */
+static uint64_t place_of(symtuner_ar *h, const char *p, uint64_t bytes)
+{
+    struct ar_allocation a;
+    int number = 0;
+
+    if ((uintptr_t)p % AR_WORD != 0 || !ar_allocation_find(p, bytes, h->device, &a))
+        return 0;
+    for (int i = (int)mine(h)->count; i > 0 && number == 0; i--)
+        if (h->ipc->own[i - 1].id == a.id)
+            number = i;
+    if (number == 0)
+        number = show(h, &a);
+    return number == 0 ? 0 : ar_ipc_place(number, (uint64_t)(p - a.base));
+}
+
+/* ---- the peers' allocations ------------------------------------------------------------------ */
+
+/* Return where allocation ${i} of rank ${r} is mapped here, or NULL. */
+static char *map_one(symtuner_ar *h, int r, int i)
+{
+    const struct shown *s = &h->ipc->board[r];
+    void *at = NULL;
+    cudaError_t error;
+
+    if (!is_here(h, r)) {
+        error = cudaIpcOpenMemHandle(&at, s->allocation[i].handle, cudaIpcMemLazyEnablePeerAccess);
+    } else {
+        at = s->allocation[i].base;
+        error = s->device == h->device ? cudaSuccess : cudaDeviceEnablePeerAccess(s->device, 0);
+        error = error == cudaErrorPeerAccessAlreadyEnabled ? cudaSuccess : error;
+    }
+    cudaGetLastError();
+    if (error == cudaSuccess)
+        return at;
+    char text[AR_WHY];
+
+    snprintf(text, sizeof text,
+             "rank %d cannot map memory of rank %d (%s); calls with it go through scratch", h->me,
+             r, cudaGetErrorString(error));
+    ar_rules_warn(text);
+    return NULL;
+}
+
+/* Map what the peers have shown since. The copies are in order, and kernels read the count first,
+ * so they find the addresses that it counts. */
+static void map_new(symtuner_ar *h)
+{
+    struct ar_ipc *ipc = h->ipc;
+    uint64_t mapped = 0;
+    bool more = false;
+
+    for (int r = 0; r < h->ranks; r++) {
+        const int shown = (int)__atomic_load_n(&ipc->board[r].count, __ATOMIC_ACQUIRE);
+        int *n = &ipc->count[r];
+
+        while (r != h->me && *n < shown && !ipc->broken[r]) {
+            char **at = &ipc->peer[r][*n];
+
+            *at = map_one(h, r, *n);
+            ipc->broken[r] =
+                *at == NULL || cudaMemcpyAsync(&ipc->map->base[r][*n], at, sizeof *at,
+                                               cudaMemcpyHostToDevice, ipc->stream) != cudaSuccess;
+            *n += *at != NULL;
+            more |= !ipc->broken[r];
+        }
+        mapped |= (uint64_t)*n << 8 * r;
+    }
+    if (more)
+        cudaMemcpyAsync(&ipc->map->mapped, &mapped, sizeof mapped, cudaMemcpyHostToDevice,
+                        ipc->stream);
+}
+
+/* ---------------------------------------------------------------------------------------------- */
+
+void ar_ipc_locate(symtuner_ar *h, uint64_t sent, uint64_t got, struct ar_args *args)
+{
+    enum cudaStreamCaptureMode mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
+
+    args->ipc = h->ipc->map;
+    args->at_send = sent == 0 ? 0 : place_of(h, args->in, sent);
+    args->at_recv = got == 0 ? 0 : place_of(h, args->out, got);
+    map_new(h);
+    ar_capture_mode(mode);
+}
+
+int ar_ipc_describe(const symtuner_ar *h, char *text, size_t size)
+{
+    int peers = 0;
+
+    if (h->ipc == NULL)
+        return 0;
+    for (int r = 0; r < h->ranks; r++)
+        peers += h->ipc->count[r];
+    return snprintf(text, size,
+                    "unregistered buffers: %u allocations shown to the peers, %d of theirs mapped; "
+                    "%u calls without scratch, %u through it\n",
+                    mine(h)->count, peers, __atomic_load_n(&h->mailbox->ipc[1], __ATOMIC_RELAXED),
+                    __atomic_load_n(&h->mailbox->ipc[0], __ATOMIC_RELAXED));
+}

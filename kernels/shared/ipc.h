@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ipc.h - how ranks tell each other where buffers lie that nobody registered.
+ *
+ * Each rank numbers the allocations that hold its buffers, from 1 on, and its peers map them
+ * (kernels/ipc/ipc.h). A place names a byte of a rank's memory by the number of the allocation and
+ * the distance from its start, so it means the same on all ranks. In each call the ranks exchange
+ * the places of their buffers, and how many allocations of each rank they have mapped. So all ranks
+ * know whether all can reach all buffers.
+ */
+#ifndef AR_IPC_SHARED_H_
+#define AR_IPC_SHARED_H_
+
+#include "kernels/shared/coll.h"
+#include "kernels/shared/layout.h"
+
+enum {
+    AR_IPC_RANKS = 8,         /* the most; a word counts the mapped allocations of so many */
+    AR_IPC_ALLOCATIONS = 255, /* that a rank numbers, at most */
+};
+
+/* What a rank has mapped, in its GPU's memory. The host adds addresses, and then the count. */
+struct ar_ipc_map {
+    uint64_t mapped;   /* byte r: how many allocations of rank r, numbers 1 to so many */
+    uint32_t calls[2]; /* that went through scratch, and that did not */
+    char *base[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* [r][number - 1] */
+};
+
+/* Return the place ${at} bytes into allocation ${number}; 0 is no place. */
+AR_HD uint64_t ar_ipc_place(int number, uint64_t at)
+{
+    return (uint64_t)number << 56 | at;
+}
+
+AR_HD int ar_ipc_number(uint64_t place)
+{
+    return (int)(place >> 56);
+}
+
+AR_HD uint64_t ar_ipc_at(uint64_t place)
+{
+    return place & (((uint64_t)1 << 56) - 1);
+}
+
+/* Whether a rank that has ${mapped} can reach ${place} of rank ${r}. */
+AR_HD bool ar_ipc_reaches(uint64_t mapped, int r, uint64_t place)
+{
+    return place != 0 && ar_ipc_number(place) <= (int)(mapped >> 8 * r & 0xff);
+}
+
+/* What a block tells the same block of every peer: rows of AR_FLAG_IPC. */
+enum ar_ipc_row { AR_IPC_SEND, AR_IPC_RECV, AR_IPC_MAPPED, AR_IPC_UNUSED, AR_IPC_ROWS };
+
+/* The most blocks of a call: so many have rows, and slots in AR_REGION_IPC. */
+#define AR_IPC_CTAS 32
+
+/* Slots of scratch that each block has per rank: for what the ranks send, and for sums. */
+AR_HD int ar_ipc_slots(int coll)
+{
+    return coll == AR_ALL_REDUCE ? 2 : 1;
+}
+
+/* Return how many tiles of ${tile} bytes a slot has, in a region of ${bytes}. */
+AR_HD uint64_t ar_ipc_tiles(uint64_t bytes, int ctas, int ranks, int coll, uint32_t tile)
+{
+    return bytes / (uint64_t)(ctas * ranks * ar_ipc_slots(coll)) / tile;
+}
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* call_list.h - random calls, which all ranks make one after the other. */
+#ifndef ST_TEST_CALL_LIST_H_
+#define ST_TEST_CALL_LIST_H_
+
+#include <stdbool.h>
+
+#include "test/kernels/emulated/call_values.h"
+
+#define MAX_BYTES 9000 /* of a buffer */
+
+/* What the calls are to have in common; nothing: anything goes. */
+struct list_kind {
+    bool every_way;     /* buffers begin at every byte at which they may */
+    bool every_sum;     /* each kernel and float type in turn */
+    bool every_product; /* PreMulSum only */
+    bool three_colls;   /* else all-reduces only */
+    bool unregistered;  /* whole words */
+};
+
+/* The kernels of all-reduce. The first LIST_ANYWHERE take buffers at any address. */
+enum { LIST_ANYWHERE = 9, LIST_KERNELS = 13 };
+extern const char *const list_kernels[LIST_KERNELS];
+
+/* Return a random number below ${below}. */
+unsigned list_draw(unsigned *state, unsigned below);
+
+/* Fill ${list} with random calls of ${ranks} ranks, each with a kernel that can run it. ${only}:
+ * NULL, or the one kernel. */
+void list_make(struct call *list, int calls, const struct list_kind *kind, unsigned seed, int ranks,
+               const char *only);
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * memory.h - what the driver knows of allocations, and CUDA IPC.
+ *
+ * Only memory that a test has named is an allocation. It is mapped at the address that it has.
+ */
+#ifndef ST_TEST_FAKE_MEMORY_H_
+#define ST_TEST_FAKE_MEMORY_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct fake_memory {
+    bool no_handles; /* cudaIpcGetMemHandle fails, as for memory of a pool */
+    bool no_open;    /* cudaIpcOpenMemHandle fails */
+    int handles;     /* calls of cudaIpcGetMemHandle */
+    int opened, closed;
+};
+
+extern struct fake_memory fake_memory;
+
+/* Let ${bytes} at ${base} be an allocation of GPU ${device}, with a new id. */
+void fake_allocation(void *base, size_t bytes, int device);
+
+/* Forget all allocations, and set fake_memory to zeros. */
+void fake_memory_clear(void);
+
+/* The driver's function ${name}, or NULL. */
+void (*fake_driver(const char *name))(void);
+
+#endif

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_ipc.c - which buffers peers can map, who maps them when, and what calls tell the kernels. */
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include "kernels/group/handle.h"
+#include "test/kernels/fake/capture_stderr.h"
+#include "test/kernels/fake/cuda.h"
+#include "test/kernels/fake/local_group.h"
+#include "test/kernels/fake/memory.h"
+#include "test/kernels/fake/nccl.h"
+#include "test/kernels/suites.h"
+
+enum { BYTES = 8 << 20, FLOATS = BYTES / 4 };
+enum { CARD = 2 }; /* the gather in which ranks tell what they are */
+
+static symtuner_ar *h[2];
+static char *const place[2] = {(char *)((uintptr_t)1 << 40), (char *)((uintptr_t)2 << 40)};
+
+static void make_pair(void)
+{
+    struct symtuner_ar_config config = small();
+
+    memset(&fake, 0, sizeof fake);
+    fake.devices = fake.peers = 2;
+    fake.arch = 90;
+    fake_memory_clear();
+    setenv("SYMTUNER_AR_IPC", "1", 1);
+    ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
+    for (int r = 0; r < 2; r++)
+        fake_allocation(place[r], 4 * BYTES, r);
+}
+
+static void drop_pair(void)
+{
+    symtuner_ar_destroy(h, 2);
+    ck_assert_int_eq(fake.live, 0);
+    unsetenv("SYMTUNER_AR_IPC");
+}
+
+/* Return the arguments of the kernel of a call on rank ${r}. */
+static const struct ar_args *call(int r, const char *send, char *recv)
+{
+    symtuner_ar_force(h[r], "tma_ipc", 0, 0);
+    ck_assert_int_eq(symtuner_ar_all_reduce(send, recv, FLOATS, ncclFloat32, ncclSum, h[r], NULL),
+                     ncclSuccess);
+    return &fake.launch[fake.launches - 1].args;
+}
+
+START_TEST(test_a_place_is_a_number_and_a_distance)
+{
+    const struct ar_args *args = call(0, place[0] + 48, place[0] + 2 * BYTES);
+
+    ck_assert(args->at_send == ar_ipc_place(1, 48));
+    ck_assert(args->at_recv == ar_ipc_place(1, 2 * BYTES));
+    fake_allocation(place[0] + 8 * BYTES, BYTES, 0);
+    args = call(0, place[0], place[0] + 8 * BYTES);
+    ck_assert(args->at_send == ar_ipc_place(1, 0));
+    ck_assert(args->at_recv == ar_ipc_place(2, 0));
+}
+END_TEST
+
+/* Another allocation may get an address that was freed. */
+START_TEST(test_new_memory_has_a_new_number)
+{
+    ck_assert(call(0, place[0], place[0])->at_send == ar_ipc_place(1, 0));
+    fake_allocation(place[0], 4 * BYTES, 0);
+    ck_assert(call(0, place[0], place[0])->at_send == ar_ipc_place(2, 0));
+    ck_assert(call(0, place[0], place[0])->at_send == ar_ipc_place(2, 0));
+}
+END_TEST
+
+START_TEST(test_some_buffers_have_no_place)
+{
+    fake_allocation(place[0] + 8 * BYTES, BYTES / 2, 0);  /* shorter than the message */
+    fake_allocation(place[0] + 16 * BYTES, 2 * BYTES, 1); /* of another GPU */
+    ck_assert(call(0, place[0] + 4, place[0] + 4)->at_send == 0);
+    ck_assert(call(0, place[0] + 8 * BYTES, place[0])->at_send == 0);
+    ck_assert(call(0, place[0], place[0] + 16 * BYTES)->at_recv == 0);
+    ck_assert(call(0, place[0] + 32 * BYTES, place[0])->at_send == 0); /* unknown to the driver */
+}
+END_TEST
+
+/* A rank maps what it finds, and never waits for its peer. */
+START_TEST(test_each_call_maps_what_is_there)
+{
+    const struct ar_args *args = call(0, place[0], place[0]);
+
+    ck_assert(args->ipc->mapped == 0);
+    args = call(1, place[1], place[1]);
+    ck_assert(args->ipc->mapped == 1); /* allocation 1 of rank 0 */
+    ck_assert_ptr_eq(args->ipc->base[0][0], place[0]);
+    args = call(0, place[0], place[0]);
+    ck_assert(args->ipc->mapped == 1 << 8);
+    ck_assert_ptr_eq(args->ipc->base[1][0], place[1]);
+    ck_assert_int_eq(fake_memory.handles + fake_memory.opened, 0); /* one process needs none */
+}
+END_TEST
+
+START_TEST(test_a_gather_shows_recv_only)
+{
+    symtuner_ar_force(h[0], "tma_ipc", 0, 0);
+    ck_assert_int_eq(
+        symtuner_ar_all_gather(place[0], place[0] + 2 * BYTES, FLOATS / 2, ncclFloat32, h[0], NULL),
+        ncclSuccess);
+    ck_assert(fake.launch[0].args.at_send == 0);
+    ck_assert(fake.launch[0].args.at_recv == ar_ipc_place(1, 2 * BYTES));
+    ck_assert_int_eq(symtuner_ar_reduce_scatter(place[0], place[0] + 2 * BYTES, FLOATS / 2,
+                                                ncclFloat32, ncclSum, h[0], NULL),
+                     ncclSuccess);
+    ck_assert(fake.launch[1].args.at_send == ar_ipc_place(1, 0));
+    ck_assert(fake.launch[1].args.at_recv == 0);
+}
+END_TEST
+
+/* Slots of all blocks fit into their region, and have whole tiles. */
+START_TEST(test_scratch_has_room_for_all_blocks)
+{
+    for (int ranks = 2; ranks <= AR_IPC_RANKS; ranks++)
+        for (int ctas = 1; ctas <= AR_IPC_CTAS; ctas++)
+            for (int coll = 0; coll < AR_COLLS; coll++) {
+                const uint32_t tile = ar_tma_tile_of(coll, ranks);
+                const uint64_t tiles = ar_ipc_tiles(4 << 20, ctas, ranks, coll, tile);
+
+                must(tiles >= 1);
+                must(tiles * tile * (uint64_t)(ctas * ranks * ar_ipc_slots(coll)) <= 4 << 20);
+            }
+    symtuner_ar_force(h[0], "tma_ipc", AR_MAX_CTAS, 0);
+    ck_assert_int_eq(
+        symtuner_ar_all_reduce(place[0], place[0], FLOATS, ncclFloat32, ncclSum, h[0], NULL),
+        ncclSuccess);
+    ck_assert_int_eq(fake.launch[0].ctas, AR_IPC_CTAS);
+}
+END_TEST
+
+START_TEST(test_numbers_end)
+{
+    for (int i = 0; i <= AR_IPC_ALLOCATIONS; i++) {
+        fake_allocation(place[0], 4 * BYTES, 0);
+        ck_assert_int_eq(ar_ipc_number(call(0, place[0], place[0])->at_send),
+                         i < AR_IPC_ALLOCATIONS ? i + 1 : 0);
+    }
+    ck_assert_int_eq((int)(call(1, place[1], place[1])->ipc->mapped & 0xff), AR_IPC_ALLOCATIONS);
+}
+END_TEST
+
+START_TEST(test_the_table_takes_it_for_long_calls)
+{
+    struct symtuner_ar_plan plan = {.size = sizeof plan};
+    char text[8192];
+
+    ck_assert_int_eq(
+        symtuner_ar_query(place[0], place[0], FLOATS, ncclFloat32, ncclSum, h[0], &plan),
+        ncclSuccess);
+    ck_assert_str_eq(plan.kernel, "tma_ipc");
+    ck_assert_int_eq(plan.zero_copy, 1);
+    ck_assert_int_eq(plan.pieces, 1);
+    ck_assert_int_eq(symtuner_ar_query(place[0], place[0], 4096, ncclFloat32, ncclSum, h[0], &plan),
+                     ncclSuccess);
+    ck_assert_str_ne(plan.kernel, "tma_ipc");
+    call(0, place[0], place[0]);
+    h[0]->mailbox->ipc[1] = 7;
+    symtuner_ar_describe(h[0], text, sizeof text);
+    ck_assert_ptr_nonnull(strstr(text, "unregistered buffers: 1 allocations shown to the peers, 0 "
+                                       "of theirs mapped; 7 calls without scratch, 0 through it"));
+    ck_assert_ptr_nonnull(strstr(text, "tma_ipc"));
+}
+END_TEST
+
+/* ---- processes ------------------------------------------------------------------------------- */
+
+pid_t __real_getpid(void);
+pid_t __wrap_getpid(void);
+
+static _Thread_local int fake_pid; /* the ranks' threads take each other for processes by it */
+
+pid_t __wrap_getpid(void)
+{
+    return fake_pid != 0 ? fake_pid : __real_getpid();
+}
+
+static symtuner_ar *of_rank[2];
+static const char *said; /* on stderr */
+
+static void create_in_process(int rank)
+{
+    struct symtuner_ar_config config = small();
+    ncclComm_t comm = (ncclComm_t)(uintptr_t)(rank + 1);
+
+    fake_pid = 1000 + rank;
+    config.timeout_ms = 5000;
+    ck_assert_int_eq(symtuner_ar_create(&of_rank[rank], &comm, 1, &config), ncclSuccess);
+}
+
+static void destroy_in_process(int rank)
+{
+    fake_pid = 1000 + rank;
+    symtuner_ar_destroy(&of_rank[rank], 1);
+}
+
+static void make_processes(void)
+{
+    memset(&fake, 0, sizeof fake);
+    fake.devices = fake.peers = 2;
+    fake.arch = 90;
+    fake_nccl_reset(2);
+    fake_memory_clear();
+    setenv("SYMTUNER_AR_IPC", "1", 1);
+    fake_nccl_threads(create_in_process);
+    for (int r = 0; r < 2; r++) {
+        h[r] = of_rank[r];
+        fake_allocation(place[r], 4 * BYTES, r);
+    }
+}
+
+static void drop_processes(void)
+{
+    fake_nccl_threads(destroy_in_process);
+    ck_assert_int_eq(fake.live, 0);
+    ck_assert_int_eq(fake_nccl.live, 0);
+    ck_assert_int_eq(fake_memory.opened, fake_memory.closed);
+    unsetenv("SYMTUNER_AR_IPC");
+}
+
+START_TEST(test_processes_map_by_handles)
+{
+    call(0, place[0], place[0]);
+    call(1, place[1], place[1]);
+    call(0, place[0], place[0]);
+    ck_assert(h[0]->ipc != NULL);
+    ck_assert_int_eq(fake_memory.handles, 2);
+    ck_assert_int_eq(fake_memory.opened, 2);
+    ck_assert(fake.launch[fake.launches - 1].args.ipc->mapped == 1 << 8);
+}
+END_TEST
+
+START_TEST(test_memory_of_pools_has_no_place)
+{
+    fake_memory.no_handles = true;
+    for (int i = 0; i < 3; i++)
+        ck_assert(call(0, place[0], place[0])->at_send == 0);
+    ck_assert_int_eq(fake_memory.handles, 1); /* asked once for an allocation */
+}
+END_TEST
+
+START_TEST(test_a_failed_mapping_is_told_once)
+{
+    call(0, place[0], place[0]);
+    fake_memory.no_open = true;
+    capture_stderr();
+    ck_assert(call(1, place[1], place[1])->ipc->mapped == 0);
+    fake_memory.no_open = false;
+    ck_assert(call(1, place[1], place[1])->ipc->mapped == 0);
+    said = captured_stderr();
+    ck_assert_ptr_nonnull(strstr(said, "rank 1 cannot map memory of rank 0"));
+    ck_assert_ptr_null(strstr(strstr(said, "cannot map") + 1, "cannot map"));
+}
+END_TEST
+
+/* ---- who wants it ---------------------------------------------------------------------------- */
+
+/* Rank 1 says what a rank without the variable said. */
+START_TEST(test_all_ranks_must_want_it)
+{
+    memset(&fake, 0, sizeof fake);
+    fake.devices = fake.peers = 2;
+    fake.arch = 90;
+    fake_nccl_reset(2);
+    fake_nccl.keep = CARD;
+    fake_nccl_threads(create_in_process);
+    fake_nccl_threads(destroy_in_process);
+    fake_nccl_reset(2);
+    fake_nccl.say = CARD;
+    setenv("SYMTUNER_AR_IPC", "1", 1);
+    fake_nccl_threads(create_in_process);
+    for (int r = 0; r < 2; r++) {
+        ck_assert_ptr_null(of_rank[r]->ipc);
+        ck_assert_int_eq((int)of_rank[r]->arena[0].layout.half[AR_REGION_IPC], 0);
+    }
+    drop_processes();
+}
+END_TEST
+
+START_TEST(test_torch_may_take_memory_that_cannot_be_mapped)
+{
+    static const char *const confs[] = {"expandable_segments:True",
+                                        "max_split_size_mb:64,backend:cudaMallocAsync"};
+    struct symtuner_ar_config config = small();
+
+    memset(&fake, 0, sizeof fake);
+    fake.devices = fake.peers = 2;
+    fake.arch = 90;
+    setenv("SYMTUNER_AR_IPC", "1", 1);
+    setenv(_i ? "PYTORCH_ALLOC_CONF" : "PYTORCH_CUDA_ALLOC_CONF", confs[_i], 1);
+    capture_stderr();
+    ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
+    said = captured_stderr();
+    ck_assert_ptr_null(h[0]->ipc);
+    ck_assert_int_eq((int)h[0]->arena[0].layout.half[AR_REGION_IPC], 0);
+    ck_assert_ptr_nonnull(strstr(said, "SYMTUNER_AR_IPC=1 has no effect"));
+    want_error(symtuner_ar_force(h[0], "tma_ipc", 0, 0), ncclSuccess, h[0], "no error");
+    want_error(symtuner_ar_all_reduce(place[0], place[0], FLOATS, ncclFloat32, ncclSum, h[0], NULL),
+               ncclInvalidUsage, h[0], "kernel tma_ipc cannot run this call");
+    drop_pair();
+    unsetenv("PYTORCH_ALLOC_CONF");
+    unsetenv("PYTORCH_CUDA_ALLOC_CONF");
+}
+END_TEST
+
+Suite *st_suite_ipc(void)
+{
+    Suite *s = suite_create("ar_ipc");
+    TCase *one = tcase_create("one process"), *two = tcase_create("processes"),
+          *who = tcase_create("who");
+
+    tcase_add_checked_fixture(one, make_pair, drop_pair);
+    tcase_add_test(one, test_a_place_is_a_number_and_a_distance);
+    tcase_add_test(one, test_new_memory_has_a_new_number);
+    tcase_add_test(one, test_some_buffers_have_no_place);
+    tcase_add_test(one, test_each_call_maps_what_is_there);
+    tcase_add_test(one, test_a_gather_shows_recv_only);
+    tcase_add_test(one, test_scratch_has_room_for_all_blocks);
+    tcase_add_test(one, test_numbers_end);
+    tcase_add_test(one, test_the_table_takes_it_for_long_calls);
+    suite_add_tcase(s, one);
+    tcase_add_checked_fixture(two, make_processes, drop_processes);
+    tcase_add_test(two, test_processes_map_by_handles);
+    tcase_add_test(two, test_memory_of_pools_has_no_place);
+    tcase_add_test(two, test_a_failed_mapping_is_told_once);
+    suite_add_tcase(s, two);
+    tcase_add_test(who, test_all_ranks_must_want_it);
+    tcase_add_loop_test(who, test_torch_may_take_memory_that_cannot_be_mapped, 0, 2);
+    suite_add_tcase(s, who);
+    return s;
+}
