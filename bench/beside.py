@@ -152,7 +152,7 @@ class Nccl:
 class Plan(ctypes.Structure):    # struct symtuner_ar_plan
     _fields_ = [("size", ctypes.c_size_t), ("kernel", ctypes.c_char_p)] + [
         (name, ctypes.c_int) for name in ("ctas", "threads", "zero_copy", "pieces")] + [
-        ("why", ctypes.c_char * 192)]
+        ("why", ctypes.c_char * 192), ("boxes", ctypes.c_int)]
 
 
 class Ours:

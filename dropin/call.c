@@ -28,15 +28,15 @@ static nccl_abi_result run_nccl(const struct st_real *real, const struct st_call
 
 /* ---- who runs a call? ------------------------------------------------------------------------ */
 
-/* Ask the library, which looks at the buffers as well. */
-static bool ask(struct st_comm *c, const struct st_call *call)
+/* Ask the library, which looks at the buffers as well; return an enum st_plan. */
+static unsigned ask(struct st_comm *c, const struct st_call *call)
 {
     struct symtuner_ar_plan plan = {.size = sizeof plan};
     struct symtuner_ar *handle = st_life_hold(c);
     int result;
 
     if (!handle)
-        return false;
+        return ST_PLAN_NCCL;
     st_inside++;
     result = c->kernels->query_coll_
                  ? c->kernels->query_coll_(call->coll, call->send, call->recv, call->count,
@@ -45,7 +45,14 @@ static bool ask(struct st_comm *c, const struct st_call *call)
                                       handle, &plan);
     st_inside--;
     st_life_release(c);
-    return result == NCCL_ABI_SUCCESS && strcmp(plan.kernel, "nccl") != 0;
+    if (result != NCCL_ABI_SUCCESS)
+        return ST_PLAN_NCCL;
+    if (plan.boxes > 0) { /* even if it is NCCL that runs the part in the box */
+        c->by_boxes = true;
+        return plan.pieces < ST_PLANS - ST_PLAN_BOXES ? ST_PLAN_BOXES + (unsigned)plan.pieces
+                                                      : ST_PLANS - 1;
+    }
+    return strcmp(plan.kernel, "nccl") != 0 ? ST_PLAN_OURS : ST_PLAN_NCCL;
 }
 
 static uint64_t mix(uint64_t h, uint64_t v)
@@ -62,10 +69,10 @@ static uint64_t place(const struct st_comm *c, const void *buffer, size_t bytes)
     return !st_window_holds(c, buffer, bytes) ? 0 : (uintptr_t)buffer % 16 == 0 ? 1 : 2;
 }
 
-/* Would the library run the call on our kernels? Remembers its answers by a hash of the call,
- * because asking takes longer than a forwarded call may take. Calls with the same hash share an
- * answer. */
-static bool ours(struct st_comm *c, const struct st_call *call)
+/* Return how the library would run the call, an enum st_plan. Remembers its answers by a hash of
+ * the call, because asking takes longer than a forwarded call may take. Calls with the same hash
+ * share an answer. */
+static unsigned answer(struct st_comm *c, const struct st_call *call)
 {
     size_t bytes = st_call_bytes(c, call);
     size_t in = call->coll == ST_TALLY_ALL_GATHER ? bytes / (size_t)c->ranks : bytes;
@@ -78,14 +85,15 @@ static bool ours(struct st_comm *c, const struct st_call *call)
                                      place(c, call->recv, out) << 2);
     uint64_t *set;
 
-    key = (mix(key, UINT64_C(0x5bd1e995)) | 2) & ~UINT64_C(1); /* not 0, as an unused place is */
+    key = mix(key, UINT64_C(0x5bd1e995)) | ST_PLANS; /* not 0, as an unused place is */
+    key -= key % ST_PLANS;
     set = c->answers[key >> 32 & (ST_SETS - 1)];
     for (int i = 0; i < ST_WAYS; i++)
-        if ((set[i] & ~UINT64_C(1)) == key)
-            return set[i] & 1;
+        if (set[i] - set[i] % ST_PLANS == key)
+            return set[i] % ST_PLANS;
     memmove(set + 1, set, (ST_WAYS - 1) * sizeof *set); /* the oldest goes */
     set[0] = key | ask(c, call);
-    return set[0] & 1;
+    return set[0] % ST_PLANS;
 }
 
 /* Can operators of this communicator be our kernels'? They know them since the handle is there. */
@@ -108,7 +116,7 @@ static enum st_tally_why judge(struct st_comm *c, const struct st_call *call)
         return ST_WHY_OPERATOR;
     if (!call->send || !call->recv || st_call_bytes(c, call) == 0)
         return ST_WHY_ARGUMENTS;
-    return ours(c, call) ? ST_WHY_OURS : ST_WHY_SLOWER;
+    return answer(c, call) != ST_PLAN_NCCL ? ST_WHY_OURS : ST_WHY_SLOWER;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -154,6 +162,7 @@ static nccl_abi_result by_nccl(struct st_comm *c, const struct st_call *call)
 static nccl_abi_result run_ours(struct st_comm *c, const struct st_call *call)
 {
     struct st_tally_slot *slot = st_slot();
+    unsigned how;
     nccl_abi_result result = call->op < NCCL_ABI_BUILT_IN_OPS && st_verify_wanted(c, call)
                                  ? st_verify(c, call, by_kernels, by_nccl)
                                  : by_kernels(c, call);
@@ -161,6 +170,10 @@ static nccl_abi_result run_ours(struct st_comm *c, const struct st_call *call)
     if (!slot || result != NCCL_ABI_SUCCESS)
         return result;
     st_tally_count(slot, call->coll, ST_WHY_OURS, st_call_bytes(c, call));
+    if (c->by_boxes && (how = answer(c, call)) >= ST_PLAN_BOXES) {
+        st_tally_add(slot, &slot->by_boxes);
+        atomic_fetch_add_explicit(&slot->pieces, how - ST_PLAN_BOXES, memory_order_relaxed);
+    }
     if (st_cuda_captures(st_cuda(), call->stream))
         st_tally_add(slot, &slot->captured);
     return result;

@@ -17,6 +17,9 @@
 
 enum { ST_WINDOWS = 64, ST_SETS = 64, ST_WAYS = 4 };
 
+/* Who runs a call: NCCL, our kernels, or both box by box: ST_PLAN_BOXES + the number of pieces. */
+enum st_plan { ST_PLAN_NCCL, ST_PLAN_OURS, ST_PLAN_BOXES, ST_PLANS = 256 };
+
 struct st_meet;
 
 struct st_comm {
@@ -42,8 +45,10 @@ struct st_comm {
         size_t bytes;
     } windows[ST_WINDOWS];
     int windows_top;
-    /* Answers of the library's query: a hash of the call, with the lowest bit for "ours". */
+    /* Answers of the library's query: a hash of the call, with enum st_plan in the lowest
+     * byte. */
     uint64_t answers[ST_SETS][ST_WAYS];
+    bool by_boxes; /* one of these answers was ST_PLAN_BOXES or more */
     /* How many collectives of this communicator the group has that these two name. */
     const void *group;
     uint64_t group_number;

@@ -26,7 +26,7 @@
 #define ST_TALLY_VARIABLE "SYMTUNER_RUN_FILE"
 #define ST_TALLY_MAGIC    UINT64_C(0x796c6c6174747973) /* the bytes "syttally" */
 
-enum { ST_TALLY_VERSION = 2, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
+enum { ST_TALLY_VERSION = 3, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
 
 /* The NCCL functions that are counted: X(name in lower case, as SYMTUNER_ONLY and rules write it,
  * NCCL's name). The last one stands for all further functions that the drop-in knows. */
@@ -98,6 +98,8 @@ struct st_tally_slot {
     _Atomic uint64_t verified,
         differed;              /* calls that SYMTUNER_VERIFY ran both ways; bad ones     */
     _Atomic uint64_t captured; /* calls by our kernels that went into a CUDA graph       */
+    _Atomic uint64_t by_boxes, /* of the calls by our kernels: those box by box, */
+        pieces;                /* and in how many pieces all of these ran        */
     struct st_tally_cell call[ST_TALLY_COLLS][ST_WHYS];
     /* calls by our kernels of 2^b .. 2^(b+1)-1 bytes */
     _Atomic uint64_t ours[ST_TALLY_COLLS][ST_TALLY_SIZES];

@@ -392,6 +392,7 @@ struct symtuner_ar_plan {
                            "rules: FILE:LINE", what was forced,
                            what the start-up probe found, or why it goes to NCCL; and whose
                            order of addition it has, if not ours                              */
+    int boxes;          /* so many boxes add up box by box, with ${kernel} in each; 0: not so  */
 };
 
 /* symtuner_ar_query(...): fill ${plan_out} for a call with these arguments, as it runs once its

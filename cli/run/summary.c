@@ -17,7 +17,7 @@ struct count {
 struct sums {
     struct count call[ST_TALLY_COLLS][ST_WHYS];
     uint64_t comms[ST_WHYS];
-    uint64_t verified, differed, captured;
+    uint64_t verified, differed, captured, by_boxes, pieces;
     int processes;
 };
 
@@ -34,6 +34,8 @@ static void add(struct sums *sums, const struct st_tally_slot *slot)
     sums->verified += slot->verified;
     sums->differed += slot->differed;
     sums->captured += slot->captured;
+    sums->by_boxes += slot->by_boxes;
+    sums->pieces += slot->pieces;
 }
 
 /* Write ${bytes} with two or three digits, "4.1 GiB". Returns ${text}. */
@@ -161,8 +163,11 @@ static void print_whys(const struct sums *sums, FILE *out)
 static void print_notes(const struct st_tally *tally, const struct sums *sums, FILE *out)
 {
     int used = st_tally_used(tally);
-    char text[WORD * 2];
+    char text[WORD * 2], pieces[WORD * 2];
 
+    if (sums->by_boxes)
+        fprintf(out, "  %s by our kernels ran box by box, in %s\n",
+                number(sums->by_boxes, "call", text), number(sums->pieces, "piece", pieces));
     if (sums->captured)
         fprintf(out,
                 "  %s by our kernels went into CUDA graphs, and count once however often these "

@@ -201,6 +201,7 @@ ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv
                            ? ask.src_mapped
                            : ar_families[choice.family].slots == 0 || choice.family == AR_COPY);
     plan->pieces = choice.pieces;
+    plan->boxes = 0;
     gate = never_ours(h, ask.op);
     if (gate != NULL && (h->nodes == NULL || coll != AR_ALL_REDUCE))
         snprintf(plan->why, sizeof plan->why, "%s", gate);

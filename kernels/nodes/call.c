@@ -71,6 +71,7 @@ ncclResult_t ar_nodes_query(symtuner_ar *h, int pieces, const char *send, char *
     if (result != ncclSuccess)
         return ar_fail(h, result, "in the box: %.200s", symtuner_ar_error(nodes->box));
     plan->pieces = cut.pieces;
+    plan->boxes = nodes->boxes.count;
     ar_nodes_choose(h, bytes, (int)dtype, (int)op, plan->why, sizeof plan->why);
     return ncclSuccess;
 }

@@ -209,6 +209,13 @@ X
 VERIFY=1 job 'verify' 0 --verify 2 -- sh "$work/two" "$here/ranks" "$$-r4"
 cat > "$work/want" <<'X'
 symtuner run: drop-in
+symtuner run: 2 processes called NCCL 2.28.9
+  allreduce            2 calls    128 B   all by our kernels
+  2 calls by our kernels ran box by box, in 6 pieces
+X
+BOX=0 job 'two boxes' 0 -- sh "$work/two" "$here/ranks" "$$-r6"
+cat > "$work/want" <<'X'
+symtuner run: drop-in
 symtuner run: 1 process called NCCL 2.28.9
   allreduce             1 call     64 B   none by our kernels
   NCCL ran 1 call: the communicator has one rank

@@ -176,11 +176,17 @@ int symtuner_ar_all_gather(const void *send, void *recv, size_t count, int dtype
 int symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t count, int dtype,
                            int op, struct symtuner_ar *handle, struct symtuner_ar_plan *plan)
 {
-    (void)coll, (void)send, (void)recv, (void)dtype, (void)handle;
+    (void)send, (void)recv, (void)dtype, (void)handle;
     record_add(&record, "query ");
     plan->kernel = count * 4 >= record.nccl_from || ((int)op > 4 && (int)op != made_op)
                        ? "nccl"
                        : "two_lamport";
+    plan->boxes = 0;
+    if (getenv("BOX") && coll == SYMTUNER_AR_ALL_REDUCE) { /* NCCL's kernels in the box, too */
+        plan->kernel = "nccl";
+        plan->boxes = 2;
+        plan->pieces = 3;
+    }
     return plan->size == sizeof *plan ? 0 : 5;
 }
 

@@ -242,6 +242,7 @@ START_TEST(test_rules_choose_by_size_type_and_operator)
     plan = plan_of(0, 4096, ncclFloat, ncclSum);
     ck_assert_str_eq(plan.kernel, "one_ll8"); /* the rule of the box's group */
     ck_assert_int_eq(plan.pieces, 3);
+    ck_assert_int_eq(plan.boxes, 2);
     ck_assert_ptr_nonnull(strstr(plan.why, "2 boxes of 2 ranks: rules: SYMTUNER_RULE:"));
     plan = plan_of(1, 1000, ncclFloat, ncclSum);
     ck_assert_str_eq(plan.kernel, "nccl");
