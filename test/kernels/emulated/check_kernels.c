@@ -46,6 +46,7 @@
 
 static int calls = 60;
 static struct list_kind kind; /* of calls */
+static const char *kernel;    /* NULL: all */
 static unsigned seed = 1;
 
 struct rank {
@@ -205,20 +206,24 @@ static void run_group(int ranks, int transport, const char *only)
                                         .bulk_bytes = 1 << 20,
                                         .first_epoch = (1ull << 32) - (unsigned)calls / 2};
     static const int devices[MAX_RANKS] = {0, 1, 2, 3, 4, 5, 6, 7};
-    struct call *list = calloc((size_t)calls, sizeof *list);
+    struct call *list;
     struct rank k[MAX_RANKS];
     symtuner_ar *handles[MAX_RANKS];
     pthread_t threads[MAX_RANKS];
     void *buffers[MAX_RANKS];
     size_t bytes = (size_t)calls * BUFFER, room = (2 * bytes + 4095) / 4096 * 4096;
 
+    if (kernel != NULL && only != NULL && strcmp(only, kernel) != 0)
+        return;
     memset(&fake, 0, sizeof fake);
     fake.devices = MAX_RANKS;
     fake.peers = 1;
     fake.arch = 90;
     fake_memory_clear();
     ck_assert_int_eq(symtuner_ar_create_local(handles, devices, ranks, &config), ncclSuccess);
-    list_make(list, calls, &kind, seed * 2654435761u + (unsigned)ranks, ranks, only);
+    list = calloc((size_t)calls, sizeof *list);
+    list_make(list, calls, &kind, seed * 2654435761u + (unsigned)ranks, ranks,
+              kernel != NULL ? kernel : only);
     for (int r = 0; r < ranks; r++) {
         k[r] = (struct rank){.handle = handles[r], .me = r, .ranks = ranks, .list = list};
         k[r].send = aligned_alloc(4096, room);
@@ -376,7 +381,7 @@ START_TEST(test_the_probe_finds_stores_and_loads_in_order)
 }
 END_TEST
 
-/* Run as check-ar-kernels [CALLS [SEED]]. */
+/* Run as check-ar-kernels [CALLS [SEED [KERNEL]]]; KERNEL then runs all random calls. */
 int main(int argc, char **argv)
 {
     Suite *s = suite_create("ar_kernels on the CPU");
@@ -389,6 +394,8 @@ int main(int argc, char **argv)
     setenv("SYMTUNER_AR_IPC", "1", 1);
     if (argc > 2)
         seed = (unsigned)strtoul(argv[2], NULL, 10);
+    if (argc > 3)
+        kernel = argv[3];
     tcase_set_timeout(t, 600);
     tcase_add_test(t, test_two_ranks_through_peer_memory);
     tcase_add_test(t, test_three_ranks_through_peer_memory);
