@@ -37,6 +37,7 @@
     X(op_create_premul_sum)                                                                        \
     X(op_destroy)                                                                                  \
     X(followers_wait)                                                                              \
+    X(boxes_asked)                                                                                 \
     X(separate)                                                                                    \
     X(discard)
 

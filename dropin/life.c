@@ -219,8 +219,8 @@ static void span(struct party *p)
     }
     if (c->rank == 0 && why == ST_WHY_MISSING)
         st_warn_once("NCCL runs all calls of a communicator of %d ranks: not all of them are on "
-                     "this box, and not all have the drop-in, SYMTUNER_AR_NODES=1 and the same "
-                     "settings",
+                     "this box, and not all have the drop-in, SYMTUNER_AR_NODES=1 or rules for "
+                     "several boxes, and the same settings",
                      c->ranks);
     else if (c->rank == 0)
         warn(p, why, ST_MEET_UNABLE);

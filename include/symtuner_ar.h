@@ -430,6 +430,10 @@ SYMTUNER_AR_API const char *symtuner_ar_kernel_name(int i);
  * zero. */
 SYMTUNER_AR_API size_t symtuner_ar_describe(symtuner_ar *handle, char *text, size_t length);
 
+/* symtuner_ar_boxes_asked(): return 1 if SYMTUNER_AR_NODES=1, or a rule has network-pieces, so that
+ * handles whose ranks span boxes may add up box by box; else 0. Reads the rules each time. */
+SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
+
 /*
  * symtuner_ar_status(handle): return ncclSuccess while the group is usable. After a kernel has
  * given up on a peer (ncclRemoteError), after an abort, or after a misuse found on the device, it

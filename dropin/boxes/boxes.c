@@ -29,14 +29,28 @@ static const char magic[8] = {'s', 'y', 'm', 't', 'u', 'n', 'e', 'r'};
 
 static atomic_bool in_vain; /* this process has waited for a rank that did not come */
 
-/* With NCCL_COMM_BLOCKING the second communicator would block. NCCL puts what nccl.conf says into
- * the environment. */
-static bool wanted(void)
+static bool is_set(const char *name)
+{
+    const char *value = getenv(name);
+
+    return value && *value;
+}
+
+/* May the second communicator be made? With NCCL_COMM_BLOCKING it would block. NCCL puts what
+ * nccl.conf says into the environment. */
+static bool wanted(const struct st_real *real)
 {
     const char *nodes = getenv("SYMTUNER_AR_NODES");
+    const struct st_kernels *kernels;
 
-    return nodes && strcmp(nodes, "1") == 0 && !getenv("NCCL_COMM_BLOCKING") &&
-           !st_settings()->observe && !atomic_load(&in_vain);
+    if (getenv("NCCL_COMM_BLOCKING") || st_settings()->observe || atomic_load(&in_vain))
+        return false;
+    if (nodes && strcmp(nodes, "1") == 0)
+        return true;
+    if (!is_set("SYMTUNER_RULE") && !is_set("SYMTUNER_RULES"))
+        return false; /* do not load the kernels for this */
+    kernels = st_kernels_for(real);
+    return kernels && kernels->boxes_asked_ && kernels->boxes_asked_();
 }
 
 static bool is_zero(const char *bytes, size_t n)
@@ -50,7 +64,7 @@ void st_boxes_mark(const struct st_real *real, struct nccl_abi_id *id)
     struct nccl_abi_id other;
 
     memcpy(&all, id, sizeof all);
-    if (!wanted() || !is_zero(id->bytes + OWN, sizeof *id - OWN) ||
+    if (!wanted(real) || !is_zero(id->bytes + OWN, sizeof *id - OWN) ||
         real->call.GetUniqueId(&other) != NCCL_ABI_SUCCESS ||
         !is_zero(other.bytes + OWN, sizeof other - OWN) || memcmp(&other, id, sizeof other) == 0)
         return; /* with NCCL_COMM_ID all ids are alike */
@@ -60,13 +74,13 @@ void st_boxes_mark(const struct st_real *real, struct nccl_abi_id *id)
     memcpy(id, &all, sizeof all);
 }
 
-struct st_boxes_mark st_boxes_read(const struct nccl_abi_id *id)
+struct st_boxes_mark st_boxes_read(const struct st_real *real, const struct nccl_abi_id *id)
 {
     struct st_boxes_mark mark = {0};
     struct layout all;
 
     memcpy(&all, id, sizeof all);
-    if (memcmp(all.magic, magic, sizeof magic) != 0 || !wanted())
+    if (memcmp(all.magic, magic, sizeof magic) != 0 || !wanted(real))
         return mark;
     mark.there = true;
     mark.settings = all.settings;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * boxes.h - do all ranks of a communicator that spans boxes have the drop-in, and
- * SYMTUNER_AR_NODES=1?
+ * boxes.h - do all ranks of a communicator that spans boxes have the drop-in, and are they asked to
+ * add up box by box (SYMTUNER_AR_NODES=1 or a rule with network-pieces)?
  *
  * Ranks of several boxes share no memory, and on the program's communicator they must not ask: a
  * rank without the drop-in would take the question for its own first call. So they meet in a second
@@ -41,7 +41,7 @@ struct st_boxes_mark {
 void st_boxes_mark(const struct st_real *real, struct nccl_abi_id *id);
 
 /* Return the mark of ${id}; ${there} is false if this process was not asked to look for one. */
-struct st_boxes_mark st_boxes_read(const struct nccl_abi_id *id);
+struct st_boxes_mark st_boxes_read(const struct st_real *real, const struct nccl_abi_id *id);
 
 /*
  * st_boxes_meet(real, mark, ranks, rank, able):

@@ -133,10 +133,12 @@ static bool is_blocking(const void *config, const struct st_comm *parent)
     return c->size < sizeof *c || c->blocking != 0;
 }
 
-/* Just before NCCL makes a communicator: enter its meeting. */
+/* Just before NCCL makes a communicator: enter its meeting. ${id}: NULL if it has none. */
 static struct st_made making(struct st_from from, struct st_real *real, int ranks,
-                             struct st_made made)
+                             struct st_made made, const struct nccl_abi_id *id)
 {
+    if (!st_passes(from, real) && id)
+        made.mark = st_boxes_read(real, id);
     if (!st_passes(from, real))
         made.meet = st_made_enter(real, &made, ranks, 1);
     return made;
@@ -156,26 +158,21 @@ static nccl_abi_result made(struct st_from from, struct st_real *real, nccl_abi_
 static nccl_abi_result in_CommInitRank(struct st_from from, void **comm, int ranks,
                                        struct nccl_abi_id id, int rank)
 {
-    struct st_made m = {.comm = comm,
-                        .key = st_life_key(&id, 1),
-                        .blocking = true,
-                        .mark = st_boxes_read(&id)};
+    struct st_made m = {.comm = comm, .key = st_life_key(&id, 1), .blocking = true};
 
     REAL(CommInitRank, NULL);
-    m = making(from, real, ranks, m);
+    m = making(from, real, ranks, m, &id);
     return made(from, real, real->call.CommInitRank(comm, ranks, id, rank), m);
 }
 
 static nccl_abi_result in_CommInitRankConfig(struct st_from from, void **comm, int ranks,
                                              struct nccl_abi_id id, int rank, void *config)
 {
-    struct st_made m = {.comm = comm,
-                        .key = st_life_key(&id, 1),
-                        .blocking = is_blocking(config, NULL),
-                        .mark = st_boxes_read(&id)};
+    struct st_made m = {
+        .comm = comm, .key = st_life_key(&id, 1), .blocking = is_blocking(config, NULL)};
 
     REAL(CommInitRankConfig, NULL);
-    m = making(from, real, ranks, m);
+    m = making(from, real, ranks, m, &id);
     return made(from, real, real->call.CommInitRankConfig(comm, ranks, id, rank, config), m);
 }
 
@@ -188,9 +185,7 @@ static nccl_abi_result in_CommInitRankScalable(struct st_from from, void **comm,
                         .blocking = is_blocking(config, NULL)};
 
     REAL(CommInitRankScalable, NULL);
-    if (m.key)
-        m.mark = st_boxes_read(id);
-    m = making(from, real, ranks, m);
+    m = making(from, real, ranks, m, m.key ? id : NULL);
     return made(from, real, real->call.CommInitRankScalable(comm, ranks, rank, ids, id, config), m);
 }
 
@@ -225,7 +220,7 @@ static struct st_made child_of(struct st_from from, struct st_real *real, struct
 
     if (c && !st_passes(from, real))
         m.key = st_life_child(c, color);
-    return color == NCCL_ABI_NO_COLOR ? m : making(from, real, 0, m);
+    return color == NCCL_ABI_NO_COLOR ? m : making(from, real, 0, m, NULL);
 }
 
 static nccl_abi_result in_CommSplit(struct st_from from, void *comm, int color, int key,

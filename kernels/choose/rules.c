@@ -241,6 +241,23 @@ int ar_rules_network(const symtuner_rules *rules, uint64_t bytes, int dtype, int
     return -1;
 }
 
+bool ar_rules_ask_boxes(void)
+{
+    const char *mode = getenv("SYMTUNER_MODE");
+    symtuner_rules *rules = NULL;
+    char error[SYMTUNER_ERROR_MAX];
+    bool any;
+
+    if ((!set_to("SYMTUNER_RULE") && !set_to("SYMTUNER_RULES")) ||
+        (mode && (strcmp(mode, "observe") == 0 || strcmp(mode, "off") == 0)) ||
+        st_rules_sources(getenv("SYMTUNER_RULE"), getenv("SYMTUNER_RULES"), NULL, &rules, error,
+                         sizeof error) != SYMTUNER_OK)
+        return false; /* ar_rules_read says what is wrong */
+    any = ar_rules_network_any(rules);
+    symtuner_rules_free(rules);
+    return any;
+}
+
 bool ar_rules_network_any(const symtuner_rules *rules)
 {
     for (int i = 0; rules && i < rules->count; i++)

@@ -46,6 +46,9 @@ int ar_rules_network(const symtuner_rules *rules, uint64_t bytes, int dtype, int
 
 bool ar_rules_network_any(const symtuner_rules *rules); /* whether a rule has any */
 
+/* Has a rule of this process network-pieces, for whatever group? Prints nothing. */
+bool ar_rules_ask_boxes(void);
+
 /* Write ${note} and one line per rule to ${text}; returns the length of the whole text. */
 size_t ar_rules_print(const symtuner_rules *rules, const char *note, char *text, size_t length);
 

@@ -171,3 +171,10 @@ void ar_nodes_free(symtuner_ar *h)
         cudaEventDestroy(nodes->rested);
     free(nodes);
 }
+
+int symtuner_ar_boxes_asked(void)
+{
+    const char *nodes = getenv("SYMTUNER_AR_NODES");
+
+    return (nodes != NULL && strcmp(nodes, "1") == 0) || ar_rules_ask_boxes();
+}

@@ -123,6 +123,10 @@ unset GPUS
 # on several boxes
 BOXES=2 PRELOAD="$here/box.so $so"
 ranks 4 nccl 2 # the first rank of each box says so
+ASKED=1 ranks 4 nccl 2 # the kernels are not asked for rules that nobody has named
+SYMTUNER_RULE=x ranks 4 nccl 2
+SYMTUNER_RULE=x ASKED=1 ranks 4 ours 0
+SYMTUNER_RULES=x ASKED=1 ranks 4 ours 0
 export SYMTUNER_AR_NODES=1
 ranks 4 ours 0
 BOXES=1 ranks 2 ours 0
@@ -132,7 +136,7 @@ for id in 1 2; do ranks 4 nccl 2 0:LONG_ID=$id; done # no room behind an id
 ranks 4 nccl 1 1:SYMTUNER_ONLY=allreduce
 ranks 4 nccl 1 3:SYMTUNER_MAX_COMMS=0
 LEAST=20 QUICK=3 ranks 4 nccl 1,2 3:SYMTUNER_AR_NODES=0
-grep -q 'not all have the drop-in, SYMTUNER_AR_NODES=1 and' "$work/err.0" || fail "a rank without opt-in: $(cat "$work/err.0")"
+grep -q 'not all have the drop-in, SYMTUNER_AR_NODES=1 or rules' "$work/err.0" || fail "a rank without opt-in: $(cat "$work/err.0")"
 export GPUS="$work/gpus" # two GPUs in each box
 PRELOAD="$here/gpus.so $here/box.so $so" ranks 4 ours 0
 unset GPUS BOXES PRELOAD SYMTUNER_AR_NODES

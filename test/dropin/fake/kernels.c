@@ -216,6 +216,11 @@ const char *symtuner_ar_error(const struct symtuner_ar *handle)
     return "the fake kernels fail";
 }
 
+int symtuner_ar_boxes_asked(void)
+{
+    return getenv("ASKED") != NULL;
+}
+
 int symtuner_ar_followers_wait(int wait)
 {
     __atomic_add_fetch(wait ? &record.promises : &record.taken_back, 1, __ATOMIC_RELAXED);

@@ -121,6 +121,34 @@ START_TEST(test_a_split_that_fails_on_one_rank_stops_all)
 }
 END_TEST
 
+/* What the drop-in asks before there is a handle. */
+START_TEST(test_who_asks)
+{
+    static const struct {
+        const char *name, *value;
+        int asked;
+    } rows[] = {{"SYMTUNER_AR_NODES", "1", 1},
+                {"SYMTUNER_AR_NODES", "0", 0},
+                {"SYMTUNER_RULE", RULE, 1},
+                {"SYMTUNER_RULE", "kernels ranks=99 network-pieces=0", 1},
+                {"SYMTUNER_RULE", "kernels kernel=one_ll8", 0},
+                {"SYMTUNER_RULE", "kernels network-pieces=many", 0},
+                {"SYMTUNER_RULES", "/no/such/file", 0}};
+
+    group_reset(4, 2, NULL);
+    ck_assert_int_eq(symtuner_ar_boxes_asked(), 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        setenv(rows[i].name, rows[i].value, 1);
+        ck_assert_msg(symtuner_ar_boxes_asked() == rows[i].asked, "row %zu", i);
+        unsetenv(rows[i].name);
+    }
+    setenv("SYMTUNER_RULE", RULE, 1);
+    setenv("SYMTUNER_MODE", "observe", 1);
+    ck_assert_int_eq(symtuner_ar_boxes_asked(), 0);
+    unsetenv("SYMTUNER_MODE");
+}
+END_TEST
+
 /* Whoever asked for it is told, once, why he does not get it. */
 START_TEST(test_one_line_says_why_not)
 {
@@ -333,6 +361,7 @@ Suite *nodes_suite_create(void)
     tcase_add_loop_test(t, test_other_layouts_are_nccls, 0, 3);
     tcase_add_test(t, test_one_box_is_one_box);
     tcase_add_loop_test(t, test_a_split_that_fails_on_one_rank_stops_all, 1, 3);
+    tcase_add_test(t, test_who_asks);
     tcase_add_test(t, test_one_line_says_why_not);
     tcase_add_test(t, test_a_box_that_cannot_share_memory_stops_all);
     tcase_add_loop_test(t, test_all_ranks_must_ask, 0, 8);
