@@ -209,35 +209,32 @@ static bool p2p_module_off(const struct st_doctor *d, char *evidence)
            st_found(evidence, "the kernel module was loaded with P2P switched off");
 }
 
-#define ROW(id_, severity_, check_, what_, cure_)                                                  \
-    {.id = id_, .severity = severity_, .check = check_, .what = what_, .cure = cure_}
-
 const struct st_finding st_findings_box[] = {
-    ROW("driver-missing", ST_ERROR, driver_missing, "GPUs are here, their driver is not loaded",
+    ST_ROW("driver-missing", ST_ERROR, driver_missing, "GPUs are here, their driver is not loaded",
         "load the nvidia module; in a container start it with GPU support"),
-    ROW("driver-mismatch", ST_ERROR, driver_mismatch,
+    ST_ROW("driver-mismatch", ST_ERROR, driver_mismatch,
         "the driver's library and its kernel module must have the same version",
         "reboot after a driver update, or update the container's driver mount"),
-    ROW("uvm-missing", ST_ERROR, uvm_missing, "CUDA cannot start without it",
+    ST_ROW("uvm-missing", ST_ERROR, uvm_missing, "CUDA cannot start without it",
         "modprobe nvidia-uvm, or give the device to the container"),
-    ROW("fabric-manager", ST_NOTE, fabric_manager,
+    ST_ROW("fabric-manager", ST_NOTE, fabric_manager,
         "without it NVSwitch machines have no NVLink; in a virtual machine the host runs it",
         "systemctl start nvidia-fabricmanager, of the driver's version"),
-    ROW("iommu-translates", ST_WARNING, iommu_on,
+    ST_ROW("iommu-translates", ST_WARNING, iommu_on,
         "peer access over PCIe is slow, or writes are lost", "boot with iommu=pt, or IOMMU off"),
-    ROW("acs-on", ST_WARNING, acs_on,
+    ST_ROW("acs-on", ST_WARNING, acs_on,
         "peer traffic over PCIe goes through the root complex instead of the switch",
         "switch ACS off for these bridges (BIOS, or setpci at boot), except in a virtual machine"),
-    ROW("shm-small", ST_WARNING, shm_small,
+    ST_ROW("shm-small", ST_WARNING, shm_small,
         "/dev/shm has a container's default size; NCCL needs more for its queues and dies with a "
         "bus error",
         "start the container with --shm-size=1g or --ipc=host"),
-    ROW("memlock-low", ST_WARNING, memlock_low, "InfiniBand cannot register buffers",
+    ST_ROW("memlock-low", ST_WARNING, memlock_low, "InfiniBand cannot register buffers",
         "ulimit -l unlimited; in a container --ulimit memlock=-1"),
-    ROW("p2p-module-off", ST_ERROR, p2p_module_off,
+    ST_ROW("p2p-module-off", ST_ERROR, p2p_module_off,
         "the nvidia module was loaded with peer access switched off",
         "remove ForceP2P and PeerMappingOverride from the module's options"),
-    ROW("numa-balancing", ST_NOTE, numa_balancing, "latency jumps when pages move",
+    ST_ROW("numa-balancing", ST_NOTE, numa_balancing, "latency jumps when pages move",
         "sysctl kernel.numa_balancing=0"),
     {.id = NULL},
 };

@@ -143,6 +143,17 @@ struct st_finding {
     const char *cure;
 };
 
+/* A row with a check, for all releases or for ${first_} to ${last_}, and one that holds if the
+ * doctor's ${text_} is not empty. */
+#define ST_ROW(id_, severity_, check_, what_, cure_)                                               \
+    ST_ROW_OF(id_, severity_, 0, 0, check_, what_, cure_)
+#define ST_ROW_OF(id_, severity_, first_, last_, check_, what_, cure_)                             \
+    {.id = id_, .severity = severity_, .first = first_, .last = last_, .check = check_,            \
+     .what = what_, .cure = cure_}
+#define ST_ROW_TEXT(id_, severity_, text_, what_, cure_)                                           \
+    {.id = id_, .severity = severity_, .when = ST_WHEN_TEXT,                                       \
+     .at = offsetof(struct st_doctor, text_), .what = what_, .cure = cure_}
+
 /* The table of findings, in five parts. A row without an id ends a part. */
 extern const struct st_finding st_findings_settings[], st_findings_plugin[], st_findings_dropin[],
     st_findings_box[], st_findings_gpu[];

@@ -193,31 +193,25 @@ static bool ignored(const struct st_doctor *d, char *evidence)
            st_found(evidence, "%s is setuid or setgid, or has capabilities", python);
 }
 
-#define ROW(id_, severity_, last_, check_, what_, cure_)                                           \
-    {                                                                                              \
-        .id = id_, .severity = severity_, .last = last_, .check = check_, .what = what_,           \
-        .cure = cure_                                                                              \
-    }
-
 const struct st_finding st_findings_dropin[] = {
-    ROW("dropin-not-loaded", ST_ERROR, 0, not_loaded,
+    ST_ROW("dropin-not-loaded", ST_ERROR, not_loaded,
         "every program starts with an error of the loader, and without the drop-in",
         "correct LD_PRELOAD; symtuner run --print gives the line"),
-    ROW("dropin-nccl-old", ST_WARNING, 22802, nccl_old,
+    ST_ROW_OF("dropin-nccl-old", ST_WARNING, 0, 22802, nccl_old,
         "the drop-in leaves every call to an NCCL before 2.28.3", "use NCCL 2.28.3 or newer"),
-    ROW("dropin-no-kernels", ST_WARNING, 0, no_kernels,
+    ST_ROW("dropin-no-kernels", ST_WARNING, no_kernels,
         "the drop-in looks for the kernels in its own folder; without them every call stays with "
         "NCCL",
         "make kernels, and install both into one folder"),
-    ROW("dropin-hidden", ST_WARNING, 0, hidden,
+    ST_ROW("dropin-hidden", ST_WARNING, hidden,
         "programs call that function instead of the drop-in's",
         "name libsymtuner_nccl.so first in LD_PRELOAD"),
-    ROW("dropin-hides", ST_NOTE, 0, hides,
+    ST_ROW("dropin-hides", ST_NOTE, hides,
         "calls that our kernels take do not reach that library, all others do",
         "SYMTUNER_MODE=off, or SYMTUNER_ONLY, while you use that library"),
-    ROW("dropin-nccl-inside", ST_WARNING, 0, nccl_inside, "these calls do not reach the drop-in",
+    ST_ROW("dropin-nccl-inside", ST_WARNING, nccl_inside, "these calls do not reach the drop-in",
         "use a build that loads libnccl.so.2"),
-    ROW("dropin-ignored", ST_WARNING, 0, ignored, "the loader ignores LD_PRELOAD for such programs",
+    ST_ROW("dropin-ignored", ST_WARNING, ignored, "the loader ignores LD_PRELOAD for such programs",
         "use a python3 without these bits"),
     {.id = NULL},
 };

@@ -136,39 +136,36 @@ static bool multicast_unused(const struct st_doctor *d, char *evidence)
                               "tried), NCCL_NVLS_ENABLE=0");
 }
 
-#define ROW(id_, severity_, check_, what_, cure_)                                                  \
-    {.id = id_, .severity = severity_, .check = check_, .what = what_, .cure = cure_}
-
 const struct st_finding st_findings_gpu[] = {
-    ROW("gpu-fails", ST_ERROR, gpu_fails, "nothing else about the GPUs can be checked",
+    ST_ROW("gpu-fails", ST_ERROR, gpu_fails, "nothing else about the GPUs can be checked",
         "nvidia-smi; look into the kernel log for Xid lines"),
-    ROW("gpus-differ", ST_WARNING, gpus_differ,
+    ST_ROW("gpus-differ", ST_WARNING, gpus_differ,
         "NCCL and rules plan for one kind of GPU; ranks may decide differently",
         "use GPUs of one kind for a job (CUDA_VISIBLE_DEVICES)"),
-    ROW("peer-missing", ST_WARNING, peer_missing,
+    ST_ROW("peer-missing", ST_WARNING, peer_missing,
         "these pairs exchange data through host memory, and no symmetric kernel runs",
         "IOMMU and ACS off, NVLink bridges seated, all GPUs in one virtual machine"),
-    ROW("write-lost", ST_ERROR, write_lost,
+    ST_ROW("write-lost", ST_ERROR, write_lost,
         "peer writes are lost or changed on the way: results of collectives are wrong",
         "NCCL_P2P_DISABLE=1 until IOMMU, ACS or the hardware is repaired"),
-    ROW("peer-staged", ST_WARNING, staged,
+    ST_ROW("peer-staged", ST_WARNING, staged,
         "kernels' peer accesses are staged through host memory while the copy engine's are not: "
         "NCCL's ring looks healthy, symmetric kernels do not", "update driver and board firmware; "
         "until then keep buffers out of windows"),
-    ROW("write-collapse", ST_WARNING, collapse,
+    ST_ROW("write-collapse", ST_WARNING, collapse,
         "the speed of posted writes collapses: kernels that push data are slow where "
         "kernels that read are not",
         "kernels that only read (SYMTUNER_AR_KERNEL=pull_one; on PCIe libsymtuner_ar.so finds out "
         "by itself); move the GPUs to one switch or root complex"),
-    ROW("slow-pair", ST_WARNING, slow_pair, "a collective is as slow as its slowest pair",
+    ST_ROW("slow-pair", ST_WARNING, slow_pair, "a collective is as slow as its slowest pair",
         "nvidia-smi nvlink -s and nvidia-smi topo -m: is a link down, a slot narrower?"),
-    ROW("window-null", ST_ERROR, window_null,
+    ST_ROW("window-null", ST_ERROR, window_null,
         "the program believes that its buffers are symmetric; NCCL uses general kernels",
         "symtuner why names the condition; NCCL_WIN_ENABLE, NCCL_CUMEM_ENABLE and peer access "
         "decide"),
-    ROW("window-failed", ST_ERROR, window_failed, "symmetric memory does not work here",
+    ST_ROW("window-failed", ST_ERROR, window_failed, "symmetric memory does not work here",
         "run with NCCL_DEBUG=WARN and read what it says"),
-    ROW("multicast-unused", ST_NOTE, multicast_unused,
+    ST_ROW("multicast-unused", ST_NOTE, multicast_unused,
         "multicast kernels are switched off; on a box where multicast works they are the fastest",
         "unset NCCL_NVLS_ENABLE where multicast is known to work"),
     {.id = NULL},

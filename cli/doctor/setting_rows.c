@@ -229,24 +229,17 @@ static bool xla_half(const struct st_doctor *doctor, char *evidence)
 #define SETTING(id_, severity_, first_, last_, variable_, when_, operand_, what_, cure_)           \
     {.id = id_, .severity = severity_, .first = first_, .last = last_, .variable = variable_,      \
      .when = when_, .operand = operand_, .what = what_, .cure = cure_}
-#define CHECK(id_, severity_, first_, last_, check_, what_, cure_)                                 \
-    {.id = id_, .severity = severity_, .first = first_, .last = last_, .check = check_,            \
-     .what = what_, .cure = cure_}
-#define CONF(id_, severity_, text_, what_, cure_)                                                  \
-    {.id = id_, .severity = severity_, .when = ST_WHEN_TEXT,                                       \
-     .at = offsetof(struct st_doctor, text_), .what = what_, .cure = cure_}
 
 const struct st_finding st_findings_settings[] = {
-    CHECK("sym-kernel-typo", ST_ERROR, 0, 23099, kernel_typo,
-          "a word that is no kernel switches all symmetric kernels off, without a message",
-          "unset NCCL_SYM_KERNEL"),
-    CHECK("sym-kernel-fatal", ST_ERROR, 23100, 0, kernel_typo,
-          "from 2.31 on a wrong word fails the creation of communicators", "unset NCCL_SYM_KERNEL"),
-    CHECK("sym-kernel-alone", ST_WARNING, 0, 23099, kernel_alone,
-          "one name switches the symmetric kernels of all other collectives off",
-          "unset NCCL_SYM_KERNEL"),
-    CHECK(
-        "sym-kernel-exclusive", ST_ERROR, 23100, 0, kernel_alone,
+    ST_ROW_OF("sym-kernel-typo", ST_ERROR, 0, 23099, kernel_typo,
+        "a word that is no kernel switches all symmetric kernels off, without a message",
+        "unset NCCL_SYM_KERNEL"),
+    ST_ROW_OF("sym-kernel-fatal", ST_ERROR, 23100, 0, kernel_typo,
+        "from 2.31 on a wrong word fails the creation of communicators", "unset NCCL_SYM_KERNEL"),
+    ST_ROW_OF("sym-kernel-alone", ST_WARNING, 0, 23099, kernel_alone,
+        "one name switches the symmetric kernels of all other collectives off",
+        "unset NCCL_SYM_KERNEL"),
+    ST_ROW_OF("sym-kernel-exclusive", ST_ERROR, 23100, 0, kernel_alone,
         "from 2.31 on collectives that are not named fail with ncclInvalidUsage, and so do general "
         "kernels unless NCCL_ALGO lists them",
         "unset NCCL_SYM_KERNEL"),
@@ -258,12 +251,11 @@ const struct st_finding st_findings_settings[] = {
     SETTING("algo-forced", ST_WARNING, 0, 23099, "NCCL_ALGO", ST_WHEN_SET, NULL,
             "one algorithm for all sizes; rules can only choose among what it leaves",
             "unset NCCL_ALGO; write a rule with prefer = general:ALGORITHM/PROTOCOL"),
-    CHECK("proto-ll128", ST_ERROR, 0, 0, proto_ll128,
-          "naming LL128, or excluding others only, forces it past NCCL's own safety check of the "
-          "machine; data can be wrong",
-          "unset NCCL_PROTO, or exclude with ^LL128"),
-    CHECK(
-        "proto-forced", ST_WARNING, 0, 0, proto_forced,
+    ST_ROW("proto-ll128", ST_ERROR, proto_ll128,
+        "naming LL128, or excluding others only, forces it past NCCL's own safety check of the "
+        "machine; data can be wrong",
+        "unset NCCL_PROTO, or exclude with ^LL128"),
+    ST_ROW("proto-forced", ST_WARNING, proto_forced,
         "one protocol for all sizes; rules can only choose among what it leaves, and without LL "
         "partly registered calls lose their symmetric kernel (2.29.2 and later)",
         "unset NCCL_PROTO"),
@@ -298,9 +290,9 @@ const struct st_finding st_findings_settings[] = {
             "NCCL skips this policy's preference for NVLS as soon as any tuner plugin is loaded",
             "write a rule with prefer = general:nvls/simple for registered AllGather and "
             "ReduceScatter"),
-    CHECK("sym-ctas-range", ST_ERROR, 0, 0, sym_ctas_range,
-          "NCCL takes 1 to 64 CTAs; 0 leaves the number to its model",
-          "NCCL_SYM_CTAS=32, or unset it"),
+    ST_ROW("sym-ctas-range", ST_ERROR, sym_ctas_range,
+        "NCCL takes 1 to 64 CTAs; 0 leaves the number to its model",
+        "NCCL_SYM_CTAS=32, or unset it"),
     SETTING("sym-ctas-user", ST_NOTE, 0, 0, "NCCL_SYM_CTAS", ST_WHEN_IS_NOT, "0|",
             "your number wins: sym-ctas of the rules and symtuner's defaults are not used",
             "unset NCCL_SYM_CTAS to let the rules decide"),
@@ -327,27 +319,27 @@ const struct st_finding st_findings_settings[] = {
             "the program sees no GPU", "unset CUDA_VISIBLE_DEVICES"),
     SETTING("debug-trace", ST_NOTE, 0, 0, "NCCL_DEBUG", ST_WHEN_IS, "TRACE",
             "prints several lines per call; timings are not reliable", "NCCL_DEBUG=WARN"),
-    CHECK("variable-typo", ST_WARNING, 0, 0, variable_typo,
-          "NCCL reads no such variable and does not say so", "correct the name"),
-    CONF("conf-file-missing", ST_WARNING, conf_missing,
-         "NCCL goes on without it, and without a message", "correct NCCL_CONF_FILE, or unset it"),
-    CONF("conf-line", ST_WARNING, conf_fault, "the line does not do what it says",
-         "write NAME=VALUE, without spaces"),
-    CONF("conf-overridden", ST_NOTE, conf_overridden,
-         "a variable that is already set is not taken from a file", "remove one of the two"),
-    CHECK("symtuner-variable", ST_WARNING, 0, 0, symtuner_variable, "no program reads it",
-          "symtuner env lists the variables, docs/kernels.md those of the kernels"),
-    CHECK("symtuner-value", ST_ERROR, 0, 0, symtuner_value, "the value is not understood",
-          "symtuner env lists the legal values"),
+    ST_ROW("variable-typo", ST_WARNING, variable_typo,
+        "NCCL reads no such variable and does not say so", "correct the name"),
+    ST_ROW_TEXT("conf-file-missing", ST_WARNING, conf_missing,
+        "NCCL goes on without it, and without a message", "correct NCCL_CONF_FILE, or unset it"),
+    ST_ROW_TEXT("conf-line", ST_WARNING, conf_fault, "the line does not do what it says",
+        "write NAME=VALUE, without spaces"),
+    ST_ROW_TEXT("conf-overridden", ST_NOTE, conf_overridden,
+        "a variable that is already set is not taken from a file", "remove one of the two"),
+    ST_ROW("symtuner-variable", ST_WARNING, symtuner_variable, "no program reads it",
+        "symtuner env lists the variables, docs/kernels.md those of the kernels"),
+    ST_ROW("symtuner-value", ST_ERROR, symtuner_value, "the value is not understood",
+        "symtuner env lists the legal values"),
     SETTING("mode-off", ST_WARNING, 0, 0, "SYMTUNER_MODE", ST_WHEN_IS, "off|observe",
             "symtuner changes nothing in this mode", "unset SYMTUNER_MODE, or set it to steer"),
     SETTING("defaults-off", ST_NOTE, 0, 0, "SYMTUNER_DEFAULTS", ST_WHEN_IS, "0",
             "the built-in CTA count for measured boxes is not used", "unset SYMTUNER_DEFAULTS"),
-    CHECK("xla-starved", ST_WARNING, 0, 23099, xla_starved,
-          "measured on 2, 4 and 8 H200s: psum gets up to 1.3 times slower than with the flag off, "
-          "because its kernels get too few CTAs",
-          "NCCL_ENV_PLUGIN=libsymtuner.so, or NCCL_SYM_CTAS=32"),
-    CHECK("xla-half", ST_NOTE, 0, 0, xla_half, "XLA registers buffers only when both flags are on",
-          "add --xla_gpu_enable_nccl_user_buffers=true"),
+    ST_ROW_OF("xla-starved", ST_WARNING, 0, 23099, xla_starved,
+        "measured on 2, 4 and 8 H200s: psum gets up to 1.3 times slower than with the flag off, "
+        "because its kernels get too few CTAs",
+        "NCCL_ENV_PLUGIN=libsymtuner.so, or NCCL_SYM_CTAS=32"),
+    ST_ROW("xla-half", ST_NOTE, xla_half, "XLA registers buffers only when both flags are on",
+        "add --xla_gpu_enable_nccl_user_buffers=true"),
     {.id = NULL},
 };
