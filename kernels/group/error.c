@@ -49,6 +49,10 @@ const char *symtuner_ar_error(const symtuner_ar *h)
 
 ncclResult_t ar_handles_check(symtuner_ar **handles, int n)
 {
+    if (handles == NULL)
+        return ar_fail(NULL, ncclInvalidArgument, "handles is NULL");
+    if (n < 0 || n > AR_MAX_RANKS)
+        return ar_fail(NULL, ncclInvalidArgument, "%d handles; write 0 to %d", n, AR_MAX_RANKS);
     for (int i = 0; i < n; i++) {
         int here = 0;
 

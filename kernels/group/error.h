@@ -25,7 +25,8 @@ ncclResult_t ar_fail_cuda(symtuner_ar *h, cudaError_t error, const char *what);
 ncclResult_t ar_handles_fail(symtuner_ar **handles, int n, ncclResult_t result, const char *format,
                              ...) __attribute__((format(printf, 4, 5)));
 
-/* Fails if a handle is listed twice or if a handle of a local group is missing; skips NULL. */
+/* Fails if these are not 0 to AR_MAX_RANKS handles, if one is listed twice or if one of a local
+ * group is missing; skips NULL. */
 ncclResult_t ar_handles_check(symtuner_ar **handles, int n);
 
 /* Likewise, and fails also unless these are 1 to AR_MAX_RANKS handles of one group, none of them

@@ -173,15 +173,10 @@ static bool defer_group(symtuner_ar **handles, int n, int i)
 
 ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
 {
-    ncclResult_t result;
+    ncclResult_t result = ar_handles_check(handles, n);
     bool stuck = false;
     int device = -1;
 
-    if (handles == NULL)
-        return ar_fail(NULL, ncclInvalidArgument, "handles is NULL");
-    if (n < 0 || n > AR_MAX_RANKS)
-        return ar_fail(NULL, ncclInvalidArgument, "%d handles; write 0 to %d", n, AR_MAX_RANKS);
-    result = ar_handles_check(handles, n);
     if (result != ncclSuccess)
         return result;
     cudaGetDevice(&device);
@@ -222,13 +217,8 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
 
 ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n)
 {
-    ncclResult_t result;
+    ncclResult_t result = ar_handles_check(handles, n);
 
-    if (handles == NULL)
-        return ar_fail(NULL, ncclInvalidArgument, "handles is NULL");
-    if (n < 0 || n > AR_MAX_RANKS)
-        return ar_fail(NULL, ncclInvalidArgument, "%d handles; write 0 to %d", n, AR_MAX_RANKS);
-    result = ar_handles_check(handles, n);
     for (int i = 0; i < n && result == ncclSuccess; i++)
         if (handles[i] != NULL && handles[i]->comm == NULL)
             result = ar_fail(NULL, ncclInvalidUsage,
