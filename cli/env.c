@@ -79,8 +79,7 @@ static const struct st_command_line line = {
     .command = "env",
     .usage = "[--json | --markdown | --defaults]\n",
     .about = "The SYMTUNER_* variables: value here, default, legal values, meaning.\n",
-    .row = rows,
-    .rows = sizeof rows / sizeof *rows};
+    ST_OPTIONS(rows)};
 
 int st_cmd_env(int argc, char **argv)
 {

@@ -15,7 +15,7 @@
  *     };
  *     static const struct st_command_line line = {
  *         .command = "ask", .usage = "COLL [options]\n", .about = "Ask for a collective.\n",
- *         .row = rows, .rows = sizeof rows / sizeof *rows, .least_words = 1, .most_words = 1};
+ *         ST_OPTIONS(rows), .least_words = 1, .most_words = 1};
  *
  *     int status = st_line_read(&line, argc, argv, &ask);
  *     if (status >= 0)
@@ -84,6 +84,9 @@ struct st_command_line {
      * else its exit status. */
     int (*started)(void *self);
 };
+
+/* A command's options: all rows of ${table}. */
+#define ST_OPTIONS(table) .row = (table), .rows = sizeof(table) / sizeof *(table)
 
 /* Parse a command line into ${self}, and print help, hints and errors. Returns -1 if the command
  * goes on, else its exit status. */

@@ -382,7 +382,6 @@ static void print_json(const struct st_doctor *d, const struct found *found, int
 
 /* ---- command --------------------------------------------------------------------------------- */
 
-/* What the command line asks for. */
 struct ask {
     struct st_doctor *doctor;
     const char *library;
@@ -450,8 +449,7 @@ static const struct st_command_line line = {
         "docs/reference/findings.md explains each.\n"
         "examples: symtuner doctor\n"
         "          symtuner doctor --nccl 2.28.9 --no-gpu\n",
-    .row = rows,
-    .rows = sizeof rows / sizeof *rows};
+    ST_OPTIONS(rows)};
 
 int st_cmd_doctor(int argc, char **argv)
 {

@@ -202,8 +202,7 @@ static const struct st_command_line line = {
     .after =
         "Exit 0: all agree. 1: some differ. 2: a file is no ledger; it is named, the others are "
         "compared.\nexample: symtuner agree rank*.ledger\n",
-    .row = rows,
-    .rows = sizeof rows / sizeof *rows,
+    ST_OPTIONS(rows),
     .least_words = 1,
     .most_words = ST_ANY_WORDS};
 

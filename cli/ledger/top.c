@@ -269,8 +269,7 @@ static const struct st_command_line line = {
         "registered\nbuffers or not.\n",
     .after = "Exit 0: fine. 2: a file is no ledger; it is named, the others are added up.\n"
              "example: symtuner top /tmp/symtuner.*\n",
-    .row = rows,
-    .rows = sizeof rows / sizeof *rows,
+    ST_OPTIONS(rows),
     .least_words = 1,
     .most_words = ST_ANY_WORDS};
 

@@ -106,8 +106,7 @@ static const struct st_command_line line = {
     .after = "Exit 0: fine. 1: an error or a finding.\n"
              "examples: symtuner check my.rules\n"
              "          symtuner check --nccl 2.28.9 my.rules\n",
-    .row = rows,
-    .rows = sizeof rows / sizeof *rows,
+    ST_OPTIONS(rows),
     .least_words = 1,
     .most_words = ST_ANY_WORDS};
 

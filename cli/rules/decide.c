@@ -102,8 +102,7 @@ static const struct st_command_line line = {
              "reducescatter those of\nall ranks together. 64KiB/rank says what one rank passes, "
              "64KiB/call the whole call.\n",
     .after = "example: symtuner decide allreduce 64KiB --ranks 4 --rules my.rules\n",
-    .row = rows,
-    .rows = sizeof rows / sizeof *rows,
+    ST_OPTIONS(rows),
     .word = read_word,
     .least_words = 2,
     .most_words = 2,

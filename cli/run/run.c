@@ -90,8 +90,7 @@ static const struct st_command_line line = {
              "executed; 127: it\nis not found; 2: wrong usage. docs/run.md says more.\n"
              "examples: symtuner run -- torchrun --nproc-per-node 8 train.py\n"
              "          symtuner run --print >> job.sh\n",
-    .row = rows,
-    .rows = sizeof rows / sizeof *rows,
+    ST_OPTIONS(rows),
     .most_words = ST_ANY_WORDS,
     .words_last = true};
 

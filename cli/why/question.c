@@ -289,8 +289,7 @@ static const struct st_command_line line = {
         "examples: symtuner why allreduce 64KiB f32 --nccl 2.28.9 --machine h200x8\n"
         "          symtuner why allgather 1MiB bf16 --buffers none/sym --nccl 2.29.7 --machine "
         "h200x4\n",
-    .row = rows,
-    .rows = sizeof rows / sizeof *rows,
+    ST_OPTIONS(rows),
     .word = read_word,
     .most_words = 3,
     .started = started};
