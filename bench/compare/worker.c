@@ -103,8 +103,7 @@ static void one_call(struct rank *r, int what, size_t at, size_t bytes, int type
     } else if (what == NCCL_GENERAL || what == NCCL_SYM) {
         NCCL(compare_nccl(&c, send, recv, r->comm, r->stream));
     } else if (compare_ours(&c, send, recv, r->handle, r->stream) != ncclSuccess) {
-        fprintf(stderr, "ar_compare: rank %d: %s\n", r->me, symtuner_ar_error(r->handle));
-        exit(1);
+        stop(r, "call", symtuner_ar_error(r->handle));
     }
 }
 
@@ -263,10 +262,8 @@ static void time_it(struct rank *r)
         CUDA(cudaEventRecord(r->mark[2 * i + 1], r->stream));
     }
     CUDA(cudaStreamSynchronize(r->stream));
-    if (r->handle != NULL && symtuner_ar_status(r->handle) != ncclSuccess) {
-        fprintf(stderr, "ar_compare: rank %d: %s\n", r->me, symtuner_ar_error(r->handle));
-        exit(1);
-    }
+    if (r->handle != NULL && symtuner_ar_status(r->handle) != ncclSuccess)
+        stop(r, "status", symtuner_ar_error(r->handle));
     for (int i = 0; i < order.samples; i++) {
         float ms;
 
