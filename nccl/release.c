@@ -72,11 +72,6 @@ const struct st_era *st_era_of(int version)
     return &eras[row];
 }
 
-const struct st_era *st_era_get(int index)
-{
-    return index >= 0 && index < ERAS ? &eras[index] : NULL;
-}
-
 int st_release_newest(void)
 {
     return NEWEST_READ;

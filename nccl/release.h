@@ -110,9 +110,6 @@ static inline bool st_era_shows_symmetric(const struct st_era *era)
  * NULL. */
 const struct st_era *st_era_of(int version);
 
-/* Return row ${index}, oldest first, or NULL past the last. */
-const struct st_era *st_era_get(int index);
-
 /* Read "2.28.9" or "22809", or "2.28" as its first known release. -1 if ${text} is no release. */
 int st_release_parse(const char *text);
 

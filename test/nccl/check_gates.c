@@ -411,17 +411,18 @@ END_TEST
 
 START_TEST(test_eras_are_in_order_and_cover_every_release)
 {
-    const struct st_era *era, *before = st_era_get(0);
+    const struct st_era *era, *before = st_era_of(-1);
 
-    ck_assert_ptr_eq(st_era_of(-1), before);
-    for (int i = 1; (era = st_era_get(i)) != NULL; i++, before = era) {
-        ck_assert_int_gt(era->first, before->first);
-        ck_assert_ptr_eq(st_era_of(era->first), era);
-        ck_assert_ptr_eq(st_era_of(era->first - 1), before);
+    for (int version = 0; version < 99999; version++, before = era) {
+        era = st_era_of(version);
+        if (era == before)
+            continue;
+        ck_assert_ptr_eq(era, before + 1); /* no row is passed over */
+        ck_assert_int_eq(era->first, version);
         ck_assert(era->tuner_abi >= before->tuner_abi && era->table_limit > 0);
         ck_assert(era->symmetric && era->model >= 1);
     }
-    ck_assert_ptr_eq(st_era_of(99999), before);
+    ck_assert_int_ge(before->first, 23204); /* the newest row is among them */
 }
 END_TEST
 
