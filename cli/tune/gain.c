@@ -19,6 +19,17 @@
 #include "cli/tune/tune.h"
 #include "symtuner_why.h"
 
+/* What the calls of a ledger gain with the plugin, and with symtuner's kernels as well. */
+enum { GAIN_PLUGIN, GAIN_KERNELS, GAINS };
+struct gain {
+    uint64_t calls, left;  /* calls whose times were measured; all other calls    */
+    double before;         /* us, sum of ${calls} calls with NCCL's own choice    */
+    double after[GAINS];   /* us                                                  */
+    double percent[GAINS]; /* less time than before                               */
+    double spread[GAINS];  /* standard deviation of percent                       */
+    bool own;              /* symtuner's kernels would run some of them           */
+};
+
 /* Return the cell of an all-reduce on symtuner's kernels, as the rules choose them; NULL if the
  * rules choose NCCL, or if the kernel was not measured for such buffers. */
 static const struct st_cell *own_cell(const struct st_tune *tune, int z, bool registered)
@@ -32,21 +43,21 @@ static const struct st_cell *own_cell(const struct st_tune *tune, int z, bool re
 
 /* Add ${calls} calls of one collective and size, which ran on general or symmetric kernels. Returns
  * false if they were not measured. */
-static bool add(struct st_gain *gain, const struct st_tune *tune, int coll, int z, bool symmetric,
+static bool add(struct gain *gain, const struct st_tune *tune, int coll, int z, bool symmetric,
                 uint64_t calls)
 {
     const struct st_cell(*cells)[ST_TUNE_SIZES] = tune->cell[coll];
     const struct st_cell *before = &cells[symmetric ? ST_SYMMETRIC : ST_GENERAL][z];
     const struct st_cell *plugin = &cells[symmetric ? ST_SYMMETRIC + tune->chosen : ST_GENERAL][z];
     const struct st_cell *own = coll == SYMTUNER_ALLREDUCE ? own_cell(tune, z, symmetric) : NULL;
-    const struct st_cell *after[ST_GAINS] = {plugin, own ? own : plugin};
+    const struct st_cell *after[GAINS] = {plugin, own ? own : plugin};
     double n = (double)calls;
 
     if (!before->n || !plugin->n)
         return false;
     gain->calls += calls;
     gain->before += n * before->median;
-    for (int i = 0; i < ST_GAINS; i++) {
+    for (int i = 0; i < GAINS; i++) {
         gain->after[i] += n * after[i]->median;
         if (after[i] != before) /* the variance of the difference */
             gain->spread[i] +=
@@ -56,9 +67,10 @@ static bool add(struct st_gain *gain, const struct st_tune *tune, int coll, int 
     return true;
 }
 
-struct st_gain st_tune_gain(const struct st_tune *tune, const struct st_ledgers *ledgers)
+static struct gain gain_of(const struct st_tune *tune)
 {
-    struct st_gain gain = {0};
+    const struct st_ledgers *ledgers = &tune->ledger;
+    struct gain gain = {0};
 
     for (int b = 0; b < ledgers->blocks; b++)
         for (int r = 0; r < ledgers->block[b].rows; r++) {
@@ -81,7 +93,7 @@ struct st_gain st_tune_gain(const struct st_tune *tune, const struct st_ledgers 
             called = called > ran ? called : ran;
             gain.left += called - (gain.calls - had);
         }
-    for (int i = 0; i < ST_GAINS && gain.calls; i++) {
+    for (int i = 0; i < GAINS && gain.calls; i++) {
         gain.percent[i] = 100 * (1 - gain.after[i] / gain.before);
         gain.spread[i] = 100 * sqrt(gain.spread[i]) / gain.before;
     }
@@ -89,7 +101,7 @@ struct st_gain st_tune_gain(const struct st_tune *tune, const struct st_ledgers 
 }
 
 /* Put "You gain 16.5 ±0.4 %" into ${text}; a difference within two standard deviations is none. */
-static void gain_text(const struct st_gain *gain, int which, char *text, size_t size)
+static void gain_text(const struct gain *gain, int which, char *text, size_t size)
 {
     double percent = gain->percent[which], spread = gain->spread[which];
 
@@ -102,18 +114,18 @@ static void gain_text(const struct st_gain *gain, int which, char *text, size_t 
 
 void st_tune_print_gain(const struct st_tune *tune, FILE *out)
 {
-    const struct st_gain gain = st_tune_gain(tune, &tune->ledger);
+    const struct gain gain = gain_of(tune);
     const char *file = st_text_base(tune->ledger_file);
     double n = (double)gain.calls;
     char line[600], text[100];
 
     if (gain.calls) {
-        gain_text(&gain, ST_GAIN_PLUGIN, text, sizeof text);
+        gain_text(&gain, GAIN_PLUGIN, text, sizeof text);
         snprintf(
             line, sizeof line,
             "%s on the mix of %.200s with the plugin: a call takes %.2f us instead of %.2f us, "
             "the mean of %llu calls, timed as %s.",
-            text, file, gain.after[ST_GAIN_PLUGIN] / n, gain.before / n,
+            text, file, gain.after[GAIN_PLUGIN] / n, gain.before / n,
             (unsigned long long)gain.calls, symtuner_dtype_name(tune->dtype));
     } else {
         snprintf(line, sizeof line,
@@ -123,10 +135,10 @@ void st_tune_print_gain(const struct st_tune *tune, FILE *out)
     fputc('\n', out);
     st_text_wrap(out, 0, line);
     if (gain.own) {
-        gain_text(&gain, ST_GAIN_KERNELS, text, sizeof text);
+        gain_text(&gain, GAIN_KERNELS, text, sizeof text);
         snprintf(line, sizeof line,
                  "%s if symtuner's kernels run its all-reduces as well: %.2f us.", text,
-                 gain.after[ST_GAIN_KERNELS] / n);
+                 gain.after[GAIN_KERNELS] / n);
         st_text_wrap(out, 0, line);
     }
     if (gain.calls && gain.left) {
@@ -140,8 +152,8 @@ void st_tune_print_gain(const struct st_tune *tune, FILE *out)
 
 void st_tune_json_gain(struct st_json *json, const struct st_tune *tune)
 {
-    static const char *const name[ST_GAINS] = {"plugin", "kernels"};
-    const struct st_gain gain = st_tune_gain(tune, &tune->ledger);
+    static const char *const name[GAINS] = {"plugin", "kernels"};
+    const struct gain gain = gain_of(tune);
 
     st_json_open(json, "gain", "\n {");
     st_json_text(json, "ledger", st_text_base(tune->ledger_file));
@@ -149,8 +161,8 @@ void st_tune_json_gain(struct st_json *json, const struct st_tune *tune)
     st_json_int(json, "not_counted", (int64_t)gain.left);
     if (gain.calls)
         st_json_format(json, "before_us", "%.6f", gain.before / (double)gain.calls);
-    for (int i = 0; i < ST_GAINS && gain.calls; i++) {
-        if (i == ST_GAIN_KERNELS && !gain.own)
+    for (int i = 0; i < GAINS && gain.calls; i++) {
+        if (i == GAIN_KERNELS && !gain.own)
             continue;
         st_json_open(json, name[i], "{");
         st_json_format(json, "us", "%.6f", gain.after[i] / (double)gain.calls);

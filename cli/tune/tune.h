@@ -169,19 +169,7 @@ int st_tune_verify(struct st_tune *tune, const char *files, bool json);
 void st_tune_summarise(struct st_tune *tune);
 void st_tune_choose(struct st_tune *tune);
 
-/* gain.c */
-enum { ST_GAIN_PLUGIN, ST_GAIN_KERNELS, ST_GAINS };
-/* What the calls of a ledger gain with the plugin, and with symtuner's kernels as well. */
-struct st_gain {
-    uint64_t calls, left;     /* calls whose times were measured; all other calls    */
-    double before;            /* us, sum of ${calls} calls with NCCL's own choice    */
-    double after[ST_GAINS];   /* us                                                  */
-    double percent[ST_GAINS]; /* less time than before                               */
-    double spread[ST_GAINS];  /* standard deviation of percent                       */
-    bool own;                 /* symtuner's kernels would run some of them           */
-};
-struct st_gain st_tune_gain(const struct st_tune *tune, const struct st_ledgers *ledgers);
-/* Print the gain of --ledger, or write it as member "gain". */
+/* gain.c: print the gain of --ledger, or write it as member "gain". */
 void st_tune_print_gain(const struct st_tune *tune, FILE *out);
 void st_tune_json_gain(struct st_json *json, const struct st_tune *tune);
 
