@@ -48,7 +48,6 @@ static const char ptx[] =
 
 static struct st_gpu_report report; /* large */
 
-/* What the measurements keep for one GPU. */
 struct gpu {
     void *context, *stream, *start, *stop, *copy, *write, *chase;
     st_address here, there; /* two buffers in this GPU's memory, of PROBE bytes each */

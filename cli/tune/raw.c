@@ -77,7 +77,6 @@ bool st_tune_save(const struct st_tune *tune)
     return st_own_file_write("tune", tune->raw, tune->force, false, raw_text, tune);
 }
 
-/* The state of reading a file. */
 struct reader {
     struct st_tune *tune;
     bool take_plan; /* take the plan from the file */
