@@ -414,8 +414,7 @@ START_TEST(test_eras_are_in_order_and_cover_every_release)
     const struct st_era *era, *before = st_era_of(-1);
 
     for (int version = 0; version < 99999; version++, before = era) {
-        era = st_era_of(version);
-        if (era == before)
+        if ((era = st_era_of(version)) == before)
             continue;
         ck_assert_ptr_eq(era, before + 1); /* no row is passed over */
         ck_assert_int_eq(era->first, version);
