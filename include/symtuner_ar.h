@@ -86,9 +86,10 @@
  *            own order. Kernels "nvls" and "nvls_one", which run only when named, leave the order
  *            to the switch, nvls_one on each rank.
  * Mapping    With SYMTUNER_AR_IPC=1 on all ranks, kernel "tma_ipc" may run calls on buffers that are
- *            not registered (docs/unregistered.md). Each rank maps the allocations that hold the
- *            buffers of its peers, by CUDA IPC, and keeps them mapped until the handle is freed. So
- *            memory that was in such a call is not free after cudaFree until then. Since 0.1.
+ *            not registered (docs/reference/unregistered.md). Each rank maps the allocations that
+ *            hold the buffers of its peers, by CUDA IPC, and keeps them mapped until the handle is
+ *            freed. So memory that was in such a call is not free after cudaFree until then.
+ *            Since 0.1.
  * Boxes      SYMTUNER_AR_NODES=1, or rules with network-pieces, let ranks of a communicator that
  *            spans several boxes add up box by box (docs/nodes.md): a reduce-scatter in the box,
  *            ncclAllReduce between the ranks at the same place of each box, an all-gather in the
