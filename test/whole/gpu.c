@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "test/kernels/fake/cuda.h"
+#include "test/kernels/fake/memory.h"
 #include "test/whole/stream.h"
 
 enum { MULTIPROCESSORS = 8, SHARED_MOST = 227 << 10 }; /* bytes of a block */
@@ -60,6 +61,8 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 {
     *p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     whole_live(*p != NULL);
+    if (*p != NULL)
+        fake_allocation(*p, bytes, whole_current);
     return whole_error(*p != NULL ? cudaSuccess : cudaErrorMemoryAllocation);
 }
 
@@ -67,6 +70,7 @@ cudaError_t cudaFree(void *p)
 {
     cudaDeviceSynchronize();
     whole_live(-(p != NULL));
+    fake_allocation_gone(p);
     free(p);
     return cudaSuccess;
 }

@@ -18,10 +18,12 @@ unset LD_PRELOAD SYMTUNER_AR_BESIDE SYMTUNER_AR_KERNEL SYMTUNER_AR_CTAS SYMTUNER
 fail() { echo "FAIL whole: $*"; cat out; failed=1; }
 
 ./calls 4 "$rounds" "$seed" > out 2>&1 || fail "NCCL alone"
-for run in "2 one_lamport" "3 two_ll128" "4 chunked" "4 pull" "2 tma" "3 tma_staged" "4 copy" "3 engines" "4 "; do
+for run in "2 one_lamport" "3 two_ll128" "4 chunked" "4 pull" "2 tma" "3 tma_staged" "2 tma_ipc" "4 copy" "3 engines" "4 "; do
     ranks=${run% *} kernel=${run#* }
     seed=$((seed + 1))
-    SYMTUNER_RULE="kernels ${kernel:+kernel=$kernel }$grid" timeout 280 \
+    ipc=0
+    [ "$kernel" = tma_ipc ] && ipc=1
+    SYMTUNER_AR_IPC=$ipc SYMTUNER_RULE="kernels ${kernel:+kernel=$kernel }$grid" timeout 280 \
         ./symtuner run --only dropin -- ./calls "$ranks" "$rounds" "$seed" > out 2>&1 ||
         fail "$ranks ranks, kernel ${kernel:-of the table}, seed $seed"
     for coll in allreduce reducescatter allgather; do
@@ -39,6 +41,11 @@ for run in "2 local --reserve 1" "3 local --reserve 0" "2 threads --reserve 0" "
         --most 65536 --threads 64 --timeout 60000 --seed "$seed" --fork 0 > out 2>&1 ||
         fail "ar_fuzz $run, seed $seed"
 done
+# Unregistered buffers that the peers map.
+seed=$((seed + 1))
+SYMTUNER_AR_IPC=1 SYMTUNER_AR_MAX_CTAS=2 ./ar_fuzz --ranks 2 --mode threads --kernel tma_ipc \
+    --calls $((rounds * 3)) --most 65536 --threads 96 --timeout 60000 --seed "$seed" --fork 0 > out 2>&1 ||
+    fail "ar_fuzz tma_ipc, seed $seed"
 # All-gather by copy engines, with and without stream memory operations.
 for ops in "" 1; do
     seed=$((seed + 1))

@@ -3,7 +3,9 @@
 #include "test/kernels/fake/memory.h"
 
 #include <cuda_runtime_api.h>
+#include <pthread.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { MOST = 4096 };
@@ -19,17 +21,34 @@ static struct {
 static int count;
 static unsigned long long ids;
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Put it at the place of one that is gone, or at the end. */
 void fake_allocation(void *base, size_t bytes, int device)
 {
     int at = 0;
 
-    while (at < count && list[at].base != base)
+    fake_allocation_gone(base);
+    pthread_mutex_lock(&lock);
+    while (at < count && list[at].base != NULL)
         at++;
+    if (at == MOST)
+        abort();
     count += at == count;
     list[at].base = base;
     list[at].bytes = bytes;
     list[at].device = device;
     list[at].id = ++ids;
+    pthread_mutex_unlock(&lock);
+}
+
+void fake_allocation_gone(void *base)
+{
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < count; i++)
+        if (list[i].base == base)
+            list[i].base = NULL;
+    pthread_mutex_unlock(&lock);
 }
 
 void fake_memory_clear(void)
@@ -38,17 +57,24 @@ void fake_memory_clear(void)
     memset(&fake_memory, 0, sizeof fake_memory);
 }
 
+/* Return the place of ${p} in the list, or -1. */
+static int find(uintptr_t p)
+{
+    for (int i = 0; i < count; i++)
+        if (list[i].base != NULL && p >= (uintptr_t)list[i].base &&
+            p < (uintptr_t)list[i].base + list[i].bytes)
+            return i;
+    return -1;
+}
+
 /* The numbers are those of enum CUpointer_attribute. */
 static int get_attributes(unsigned n, const int *attributes, void **values, unsigned long long p)
 {
-    int at = 0;
+    int at;
 
-    while (at < count &&
-           (p < (uintptr_t)list[at].base || p >= (uintptr_t)list[at].base + list[at].bytes))
-        at++;
-    if (at == count)
-        return 1;
-    for (unsigned i = 0; i < n; i++) {
+    pthread_mutex_lock(&lock);
+    at = find(p);
+    for (unsigned i = 0; i < n && at >= 0; i++) {
         const struct {
             int attribute;
             const void *value;
@@ -62,7 +88,8 @@ static int get_attributes(unsigned n, const int *attributes, void **values, unsi
             if (known[k].attribute == attributes[i])
                 memcpy(values[i], known[k].value, known[k].bytes);
     }
-    return 0;
+    pthread_mutex_unlock(&lock);
+    return at < 0;
 }
 
 void (*fake_driver(const char *name))(void)

@@ -22,6 +22,9 @@ extern struct fake_memory fake_memory;
 /* Let ${bytes} at ${base} be an allocation of GPU ${device}, with a new id. */
 void fake_allocation(void *base, size_t bytes, int device);
 
+/* Forget the allocation at ${base}, if there is one. */
+void fake_allocation_gone(void *base);
+
 /* Forget all allocations, and set fake_memory to zeros. */
 void fake_memory_clear(void);
 
