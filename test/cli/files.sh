@@ -91,6 +91,9 @@ ok "tune --from the sample: $(cat -v err)" $?
 cp "out$name" tuned.rules && cp "out$name.html" tuned.html
 draw tuned.html plain.rules.html && parse tune.json plain.json
 ok "reports and JSON of tune" $?
+head -1 plain.json | grep -qF '"gpu": "NVIDIA H200", "date": "2026-11-21", "rules": "plain.rules", "raw": "'"$root/test/data/tune.csv"'",' &&
+    grep -q '^{"ranks": 4, "rounds": 3, "nccl": "2.28.9", "floor_gbps": 389.90, "sym_ctas": 32, "why": "' plain.json
+ok "JSON of tune says what was measured and where the files are" $?
 for rules in tuned.rules plain.rules; do
     SYMTUNER_MACHINE=$machine "$symtuner" check "$rules" > check.out 2>&1
     ok "$rules of tune are legal and without findings: $(cat -v check.out)" $?

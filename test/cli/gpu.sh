@@ -51,9 +51,20 @@ ok "doctor: nothing is wrong with good GPUs, found: $found" $?
 run "$symtuner" doctor | grep -q '^kernel stores, GB/s'
 ok "doctor: the table of pairs is printed" $?
 for id in gpu-fails gpus-differ peer-missing write-lost peer-staged write-collapse slow-pair window-null window-failed; do
-    doctor FAKE_FAULT=$id | ids | grep -qx $id
-    ok "doctor: $id is found" $?
-done
+    doctor FAKE_FAULT=$id | sed -n "s/.*{\"id\": \"$id\".*\"evidence\": \"\([^\"]*\)\".*/$id: \1/p"
+done > "$work/evidence"
+diff -u - "$work/evidence" << 'X'
+gpu-fails: GPU 0: no context, memory or kernel
+gpus-differ: GPU 0 is NVIDIA Fake, GPU 1 is NVIDIA Other
+peer-missing: GPU 0 to 1, 1 to 0
+write-lost: what GPU 0 wrote by copy engine into GPU 1's memory is not what was read there
+peer-staged: GPU 0 to 1: kernels 20.0 GB/s, copy engine 390.0 GB/s
+write-collapse: GPU 0 to 1: stores 50.0 GB/s, loads 350.0 GB/s
+slow-pair: GPU 0 to 1: 60.0 GB/s, the median pair has 390.0
+window-null: ncclCommWindowRegister on all 3 GPUs: success, and a NULL window
+window-failed: registering a window: comm_init: fake NCCL error
+X
+ok "doctor: each fault is found, and what shows it is named" $?
 doctor FAKE_FAULT=write-lost-engine | ids | grep -qx write-lost
 ok "doctor: bytes that the copy engine loses are found" $?
 doctor NCCL_NVLS_ENABLE=0 | ids | grep -qx multicast-unused
