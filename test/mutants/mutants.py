@@ -10,7 +10,7 @@ returned value, or with a statement left out. Lines are drawn at random from all
 same tree, files, seed and compiler give the same mutants. A mutant that does not compile or gives
 the same object file does not count, and the next one takes its place. Each mutant runs the suites
 of `make test` that contain code of its file, the closest first, until one fails or takes too long;
-one of jax/hlo runs the tests of that folder, which need jax. A mutant that passes all has survived:
+one of jax/ runs the tests of that folder, which need jax. A mutant that passes all has survived:
 a test is missing, the code is not needed, or the change has no effect.
 
 Works in copies of the tree, in build-mutants/ unless told otherwise. Prints a line per mutant, then
@@ -35,7 +35,8 @@ import threading
 import time
 
 FILES = ["base/*.[ch]", "nccl/*.[ch]", "nccl/model/*.c", "rules/*.[ch]", "plugin/*.[ch]",
-         "plugin/*/*.[ch]", "kernels/*/*.c", "dropin/*.c", "dropin/*/*.c", "cli/run/*.c", "jax/hlo/*.c"]
+         "plugin/*/*.[ch]", "kernels/*/*.c", "dropin/*.c", "dropin/*/*.c", "cli/*.c", "cli/*/*.c",
+         "jax/*.c", "jax/hlo/*.c"]
 
 # ---- where a mutant can be -----------------------------------------------------------------------
 
@@ -163,6 +164,7 @@ def draws(folder, files, seed):
 
 Step = collections.namedtuple("Step", "name needs command env reach")
 CORE = ("plugin/", "rules/", "nccl/", "base/")
+CLI = ("cli/",)
 RULES = ("rules/", "base/") + tuple(glob.glob("nccl/*.[ch]"))  # not nccl/model
 FAKE_AR = RULES + tuple("kernels/choose/%s.c" % n for n in ("select", "rules", "probe"))
 
@@ -195,21 +197,26 @@ def steps_of_tests():
     yield from program("check-host", "test/host/check_*.c", [here + "/build/libsymtuner.so"], CORE)
     yield Step("test-so", plugin[:1], ["sh", "test/shared-object.sh", plugin[0]], {}, CORE)
     yield Step("test-golden", plugin, ["sh", "test/golden.sh", "build/symtuner"], {},
-               CORE + ("cli/run/",))
+               CORE + CLI)
     yield Step("test-corpus", ["build/check-corpus"], ["sh", "test/corpus/run.sh", "build"], {},
                ("nccl/",))
-    yield Step("test-commands, doctor", plugin, ["sh", "test/cli/doctor.sh", "build"], {}, CORE)
+    for name in ("doctor", "options"):
+        yield Step("test-commands, " + name, plugin, ["sh", "test/cli/%s.sh" % name, "build"], {},
+                   CORE + CLI)
+    for name in ("completion", "files"):
+        yield Step("test-commands, " + name, plugin, ["sh", "test/cli/%s.sh" % name, "build"], {},
+                   CLI)
     yield Step("test-docs", plugin + ["build/test/demo/demo"], ["sh", "test/docs.sh", "build"], {},
-               CORE)
-    yield Step("test-commands, options", plugin, ["sh", "test/cli/options.sh", "build"], {},
-               CORE + ("cli/run/",))
+               CORE + CLI)
     yield Step("test-commands, run", plugin, ["sh", "test/cli/run.sh", "build"], {},
-               ("cli/run/", "dropin/tally.c"))
+               ("cli/run/", "dropin/tally.c") + tuple(glob.glob("cli/*.c")))
     yield Step("test-dropin", plugin[1:] + ["build/libsymtuner_nccl.so"],
                ["make", "-s", "test-dropin"], {}, dropin + ("cli/run/",))
-    yield Step("test-jax, hlo", ["build/libsymtuner_ffi.so"], ["sh", "test/mutants/hlo.sh", "build"],
-               {}, ("jax/hlo/",))
-    yield Step("test-commands, gpu", plugin, ["sh", "test/cli/gpu.sh", "build"], {}, CORE + FAKE_AR)
+    for part, reach in (("hlo", ("jax/hlo/", "jax/frame.c")), ("c", ("jax/",))):
+        yield Step("test-jax, " + part, ["build/libsymtuner_ffi.so"],
+                   ["sh", "test/mutants/jax.sh", "build", part], {}, reach)
+    yield Step("test-commands, gpu", plugin, ["sh", "test/cli/gpu.sh", "build"], {},
+               CORE + CLI + FAKE_AR)
     yield Step("test-ar, emulated", ["build/check-ar-kernels"], ["build/check-ar-kernels"], {},
                RULES + ("kernels/",))
 
