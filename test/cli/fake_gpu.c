@@ -372,16 +372,19 @@ struct symtuner_ar {
 EXPORT int symtuner_ar_reserve(symtuner_ar **h, int n, size_t bytes)
 {
     (void)h, (void)n, (void)bytes;
-    return 0;
+    return fault("ar-reserve") ? 1 : 0;
 }
 
 EXPORT int symtuner_ar_create(symtuner_ar **h, void *const *comms, int n,
                               const struct symtuner_ar_config *config)
 {
-    struct symtuner_ar *handle = calloc(1, sizeof *handle);
+    struct symtuner_ar *handle;
     char note[AR_RULES_NOTE];
 
     (void)n, (void)config;
+    if (fault("ar-create"))
+        return 1;
+    handle = calloc(1, sizeof *handle);
     handle->comm = comms[0];
     handle->force.family = -1;
     handle->rules = ar_rules_read(number("FAKE_NCCL", 22809), handle->comm->group->ranks, note);
@@ -462,7 +465,7 @@ EXPORT int symtuner_ar_query(const void *s, const void *r, size_t n, int t, int 
 EXPORT int symtuner_ar_register(symtuner_ar **h, void *const *b, void *const *w, int n, size_t bytes)
 {
     (void)h, (void)b, (void)w, (void)n, (void)bytes;
-    return 0;
+    return fault("ar-register") ? 1 : 0;
 }
 EXPORT int symtuner_ar_all_reduce(const void *s, void *r, size_t n, int t, int op, symtuner_ar *h,
                                   void *stream)

@@ -180,6 +180,11 @@ run FAKE_FAULT=wrong-result "$symtuner" tune --bytes 1KiB..8KiB --out "$work/w.r
 ok "tune: a wrong result ends it without rules: $(tail -1 "$work/w.err")" $?
 run FAKE_FAULT=window-null "$symtuner" tune --bytes 1KiB..8KiB --out "$work/w.rules" --fresh 2>&1 | grep -q 'NULL window'
 ok "tune: a NULL window is named" $?
+for call in create reserve register; do
+    run FAKE_FAULT=ar-$call "$symtuner" tune --bytes 1KiB..8KiB --out "$work/w.rules" --fresh > "$work/w.err" 2>&1
+    [ $? = 1 ] && grep -q "symtuner_ar_$call: fake" "$work/w.err" && [ ! -e "$work/w.rules" ]
+    ok "tune: symtuner_ar_$call that fails ends it: $(tail -1 "$work/w.err")" $?
+done
 run FAKE_GPUS=1 "$symtuner" tune > /dev/null 2>&1
 [ $? = 77 ]
 ok "tune: one GPU is exit status 77" $?
