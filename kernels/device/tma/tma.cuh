@@ -30,14 +30,32 @@ namespace ar
 
 using add_ring = tma_ring<AR_TMA_STAGES>;
 
-/* The tiles that this block moves, of a collective ${Coll}. */
-template <int Coll> struct tma_tiles {
+/* Where every rank's send and recv are mapped: as the host says. Rank ${r} is the ${i}-th after this
+ * one. */
+struct told_buffers {
     const ar_args &args;
+
+    __device__ __forceinline__ const char *src(int, int r) const
+    {
+        return args.src[r];
+    }
+    __device__ __forceinline__ char *dst(int, int r) const
+    {
+        return args.dst[r];
+    }
+};
+
+/* The tiles that this block moves, of a collective ${Coll}, from and to buffers ${At}. */
+template <int Coll, class At> struct tma_tiles {
+    const ar_args &args;
+    const At &buffers;
     uint64_t first, bytes; /* ${bytes} of every rank's buffer, from ${first} on */
     uint32_t tile, count;
 
-    __device__ __forceinline__ tma_tiles(const ar_args &args, uint64_t first, uint64_t bytes)
-        : args(args), first(first), bytes(bytes), tile(ar_tma_tile_of(Coll, args.ranks))
+    __device__ __forceinline__ tma_tiles(const ar_args &args, const At &buffers, uint64_t first,
+                                         uint64_t bytes)
+        : args(args), buffers(buffers), first(first), bytes(bytes),
+          tile(ar_tma_tile_of(Coll, args.ranks))
     {
         count = (uint32_t)ar_tma_count(bytes, tile, (int)blockIdx.x, (int)gridDim.x);
     }
@@ -53,13 +71,13 @@ template <int Coll> struct tma_tiles {
 };
 
 /* One of these tiles: where it begins, how long it is, and its place in the ring. */
-template <int Coll> struct tma_tile {
-    const tma_tiles<Coll> &all;
+template <int Coll, class At> struct tma_tile {
+    const tma_tiles<Coll, At> &all;
     uint64_t at;
     uint32_t k;
     add_ring::place place;
 
-    __device__ __forceinline__ explicit tma_tile(const tma_tiles<Coll> &all)
+    __device__ __forceinline__ explicit tma_tile(const tma_tiles<Coll, At> &all)
         : all(all), at((uint64_t)blockIdx.x * all.tile), k(0)
     {
     }
@@ -84,10 +102,10 @@ template <int Coll> struct tma_tile {
 };
 
 /* Load one tile. ${N}: the number of ranks; 0: any. */
-template <int Coll, int N>
-__device__ __forceinline__ void load_tile(const add_ring &ring, const tma_tile<Coll> &t)
+template <int Coll, int N, class At>
+__device__ __forceinline__ void load_tile(const add_ring &ring, const tma_tile<Coll, At> &t)
 {
-    const tma_tiles<Coll> &all = t.all;
+    const tma_tiles<Coll, At> &all = t.all;
     const ar_args &args = all.args;
     const uint32_t n = t.length();
     const int ranks = N ? N : args.ranks;
@@ -105,14 +123,15 @@ __device__ __forceinline__ void load_tile(const add_ring &ring, const tma_tile<C
     for (int i = 1; i <= ranks; i++) { /* the peers' tiles take longer: they come first */
         int r = all.peer(i);
 
-        bulk_load(stage + (uint32_t)r * all.tile, args.src[r] + all.first + t.at, n, full);
+        bulk_load(stage + (uint32_t)r * all.tile, all.buffers.src(i, r) + all.first + t.at, n,
+                  full);
     }
 }
 
-template <int Coll, int N>
-__device__ __forceinline__ void store_tile(const add_ring &ring, const tma_tile<Coll> &t)
+template <int Coll, int N, class At>
+__device__ __forceinline__ void store_tile(const add_ring &ring, const tma_tile<Coll, At> &t)
 {
-    const tma_tiles<Coll> &all = t.all;
+    const tma_tiles<Coll, At> &all = t.all;
     const ar_args &args = all.args;
     const int ranks = N ? N : args.ranks;
 
@@ -122,20 +141,20 @@ __device__ __forceinline__ void store_tile(const add_ring &ring, const tma_tile<
     } else {
 #pragma unroll
         for (int i = 1; i <= ranks; i++) {
-            int r = all.peer(i);
+            char *to = all.buffers.dst(i, all.peer(i));
 
-            if (Coll != AR_ALL_GATHER || args.dst[r] != args.in) /* else in place: it is there */
-                bulk_store(args.dst[r] + all.first + t.at, ring.stage(t.place), t.length());
+            if (Coll != AR_ALL_GATHER || to != args.in) /* else in place: it is there */
+                bulk_store(to + all.first + t.at, ring.stage(t.place), t.length());
         }
     }
     bulk_commit();
 }
 
 /* What thread 0 does. */
-template <int Coll, int N>
-__device__ __forceinline__ void load_tiles(const tma_tiles<Coll> &tiles, const add_ring &ring)
+template <int Coll, int N, class At>
+__device__ __forceinline__ void load_tiles(const tma_tiles<Coll, At> &tiles, const add_ring &ring)
 {
-    for (tma_tile<Coll> t(tiles); t.here(); t.next()) {
+    for (tma_tile<Coll, At> t(tiles); t.here(); t.next()) {
         if (t.k >= ring.stages)
             barrier_wait(ring.free(t.place), t.place.parity ^ 1);
         load_tile<Coll, N>(ring, t);
@@ -144,13 +163,13 @@ __device__ __forceinline__ void load_tiles(const tma_tiles<Coll> &tiles, const a
 
 /* What the first thread of warp 1 does. A stage is free when the copies out of it have read it,
  * which is known ${lag} tiles later without waiting. */
-template <int Coll, int N>
-__device__ __forceinline__ void store_tiles(const tma_tiles<Coll> &tiles, const add_ring &ring)
+template <int Coll, int N, class At>
+__device__ __forceinline__ void store_tiles(const tma_tiles<Coll, At> &tiles, const add_ring &ring)
 {
     constexpr uint32_t lag = AR_TMA_STAGES / 3;
     add_ring::place old;
 
-    for (tma_tile<Coll> t(tiles); t.here(); t.next()) {
+    for (tma_tile<Coll, At> t(tiles); t.here(); t.next()) {
         uint64_t *const ready = tiles.moves_alone() ? ring.full(t.place) : ring.done(t.place);
 
 #ifdef ST_BREAK_DONE
@@ -217,8 +236,8 @@ struct adders {
 
 /* What the warps behind the first two do. Each thread adds up several words before it stores the
  * sums, because it waits long for each load. */
-template <class R, int N, int Coll>
-__device__ __forceinline__ void add_tiles(const tma_tiles<Coll> &tiles, const add_ring &ring,
+template <class R, int N, int Coll, class At>
+__device__ __forceinline__ void add_tiles(const tma_tiles<Coll, At> &tiles, const add_ring &ring,
                                           const adders &add)
 {
     constexpr int some = N == 2 ? 4 : N == 4 ? 2 : 1;
@@ -226,7 +245,7 @@ __device__ __forceinline__ void add_tiles(const tma_tiles<Coll> &tiles, const ad
     const int warp = (int)threadIdx.x / 32 - AR_TMA_MOVERS, team = add.team(warp);
     const uint32_t lane = (uint32_t)(warp / add.teams * 32 + (int)threadIdx.x % 32) * AR_WORD;
     const uint32_t width = (uint32_t)add.size(team) * 32 * AR_WORD;
-    tma_tile<Coll> t(tiles);
+    tma_tile<Coll, At> t(tiles);
 
     for (t.skip((uint32_t)team); t.here() && !tiles.moves_alone(); t.skip((uint32_t)add.teams)) {
         char *const stage = ring.stage(t.place);
@@ -264,72 +283,78 @@ __device__ __forceinline__ void add_tiles(const tma_tiles<Coll> &tiles, const ad
     }
 }
 
-/* What a block moves, and by which ring. */
-template <class R, int N, int Coll> struct tma_block {
-    static constexpr bool cut = Coll == AR_ALL_REDUCE; /* into shards; parts are whole words */
-    const ar_args &args;
-    const uint64_t first, mine;
-    const tma_tiles<Coll> tiles;
-    uint64_t *const barriers;
-    const add_ring ring;
+/* The ring in a block's shared memory. */
+__device__ __forceinline__ add_ring ring_of(char *shared)
+{
+    uint64_t *const barriers = (uint64_t *)(shared + AR_TMA_STAGES * AR_TMA_TILES);
+
+    return {shared, AR_TMA_TILES, barriers, barriers + AR_TMA_STAGES, barriers + 2 * AR_TMA_STAGES};
+}
+
+/* Before any thread waits for a barrier, and with __syncthreads() between. */
+__device__ __forceinline__ void prepare_ring(const add_ring &ring)
+{
     const adders add;
 
-    __device__ __forceinline__ tma_block(const ar_args &args, char *shared)
-        : args(args), first(cut ? args.shard * (uint64_t)args.me : 0),
-          mine(cut ? ar_shard_bytes(args.bytes, args.shard, args.me) : args.bytes),
-          tiles(args, first, mine / AR_WORD * AR_WORD),
-          barriers((uint64_t *)(shared + AR_TMA_STAGES * AR_TMA_TILES)),
-          ring({shared, AR_TMA_TILES, barriers, barriers + AR_TMA_STAGES,
-                barriers + 2 * AR_TMA_STAGES})
-    {
-    }
-    /* Before any thread waits for a barrier, and with __syncthreads() between. */
-    __device__ __forceinline__ void prepare() const
-    {
-        if (threadIdx.x == 0)
-            for (int s = 0; s < AR_TMA_STAGES; s++) {
-                barrier_init(ring.full_ + s, 1);
-                barrier_init(ring.done_ + s, add.size(s % add.teams));
-                barrier_init(ring.free_ + s, 1);
-            }
-    }
-    /* Move this block's tiles. ${last}: the block that moves the last bytes of a shard. */
-    __device__ __forceinline__ void move(bool alive, uint32_t last) const
-    {
-        if (alive && threadIdx.x == 0) {
-            fence_async(); /* what the peers' flags said is ready must be seen by the copies, too */
-            load_tiles<Coll, N>(tiles, ring);
-        } else if (alive && threadIdx.x == 32) {
-            fence_async();
-            store_tiles<Coll, N>(tiles, ring);
-        } else if (alive && threadIdx.x >= 32 * AR_TMA_MOVERS) {
-            add_tiles<R, N>(tiles, ring, add);
+    if (threadIdx.x == 0)
+        for (int s = 0; s < AR_TMA_STAGES; s++) {
+            barrier_init(ring.full_ + s, 1);
+            barrier_init(ring.done_ + s, add.size(s % add.teams));
+            barrier_init(ring.free_ + s, 1);
         }
-        if constexpr (cut)
-            if (alive && blockIdx.x == last && threadIdx.x == 1 && mine % AR_WORD != 0) {
-                uint64_t at = first + mine / AR_WORD * AR_WORD; /* of the last bytes */
+}
 
-                spread<R>::store(args, at, first + mine,
-                                 spread<R>::load_reduce(args, at, first + mine));
-            }
+/* Bytes of this rank's shard, or of a part. */
+template <int Coll> __device__ __forceinline__ uint64_t my_bytes(const ar_args &args)
+{
+    return Coll == AR_ALL_REDUCE ? ar_shard_bytes(args.bytes, args.shard, args.me) : args.bytes;
+}
+
+/* Move this block's tiles. ${last}: the block that moves the last bytes of a shard, from and to the
+ * buffers in ${ends}. */
+template <class R, int N, int Coll, class At>
+__device__ __forceinline__ void move_tiles(const ar_args &args, const At &buffers,
+                                           const add_ring &ring, uint32_t last, const ar_args &ends)
+{
+    const bool cut = Coll == AR_ALL_REDUCE; /* into shards; parts are whole words */
+    const uint64_t first = cut ? args.shard * (uint64_t)args.me : 0, mine = my_bytes<Coll>(args);
+    const tma_tiles<Coll, At> tiles(args, buffers, first, mine / AR_WORD * AR_WORD);
+
+    if (threadIdx.x == 0) {
+        fence_async(); /* what the peers' flags said is ready must be seen by the copies, too */
+        load_tiles<Coll, N>(tiles, ring);
+    } else if (threadIdx.x == 32) {
+        fence_async();
+        store_tiles<Coll, N>(tiles, ring);
+    } else if (threadIdx.x >= 32 * AR_TMA_MOVERS) {
+        add_tiles<R, N>(tiles, ring, adders());
     }
-};
+    if constexpr (cut)
+        if (blockIdx.x == last && threadIdx.x == 1 && mine % AR_WORD != 0) {
+            uint64_t at = first + mine / AR_WORD * AR_WORD; /* of the last bytes */
+
+            spread<R>::store(ends, at, first + mine,
+                             spread<R>::load_reduce(ends, at, first + mine));
+        }
+}
 
 template <class R, int N, int Coll>
 __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma(const __grid_constant__ ar_args args)
 {
     AR_SHARED(shared);
-    const tma_block<R, N, Coll> block(args, shared);
+    const add_ring ring = ring_of(shared);
+    const told_buffers buffers = {args};
     spin_limit wait;
 
-    block.prepare();
+    prepare_ring(ring);
     await_previous_kernel(args);
 
     call_counters counters(args);
     const bool alive = enter(args, counters, wait);
 
     stall(args, counters.epoch, 2);
-    block.move(alive, 0);
+    if (alive)
+        move_tiles<R, N, Coll>(args, buffers, ring, 0, args);
     leave(args, counters, alive, wait);
 }
 

@@ -98,21 +98,51 @@ template <int Coll> __device__ __forceinline__ void ipc_find(ipc_seen &seen, int
     args.dst[r] = recv + (Coll == AR_ALL_GATHER ? mine : 0);
 }
 
+/* What ipc_find has found, in registers: a thread that moves tiles has no time to load it. In the
+ * order of the ranks after this one, so that the places in the arrays are constants. */
+template <int N> struct found_buffers {
+    const char *src_[N ? N : AR_IPC_RANKS];
+    char *dst_[N ? N : AR_IPC_RANKS];
+
+    __device__ __forceinline__ explicit found_buffers(const ar_args &args)
+    {
+#pragma unroll
+        for (int i = 0; i < (N ? N : AR_IPC_RANKS); i++) {
+            const int r = args.me + i + 1;
+            const int from = N || i < args.ranks ? r < args.ranks ? r : r - args.ranks : 0;
+
+            src_[i] = args.src[from];
+            dst_[i] = args.dst[from];
+        }
+    }
+    __device__ __forceinline__ const char *src(int i, int) const
+    {
+        return src_[i - 1];
+    }
+    __device__ __forceinline__ char *dst(int i, int) const
+    {
+        return dst_[i - 1];
+    }
+};
+
 /* ---- through scratch ------------------------------------------------------------------------- */
 
 /* The words that a block moves of a shard, or of a part of the message: in each round the next
  * ${args.tiles} of its tiles, which lie in a slot of scratch. */
 template <int Coll> struct ipc_words {
     const ar_args &args;
-    const uint64_t slot;
-    const uint32_t tile;
+    const uint32_t tile; /* bytes: a power of two, 1 << ${shift} */
+    const uint32_t slot;
     const int parts; /* of send */
+    int shift = 0;
     uint64_t round = 0;
 
-    __device__ __forceinline__ explicit ipc_words(const ar_args &args, uint32_t tile)
-        : args(args), slot(args.tiles * tile), tile(tile),
+    __device__ __forceinline__ explicit ipc_words(const ar_args &args)
+        : args(args), tile(ar_tma_tile_of(Coll, args.ranks)), slot((uint32_t)args.tiles * tile),
           parts(Coll == AR_ALL_GATHER ? 1 : args.ranks)
     {
+        while (1u << shift < tile)
+            shift++;
     }
     __device__ __forceinline__ uint64_t bytes(int part) const
     {
@@ -123,32 +153,49 @@ template <int Coll> struct ipc_words {
     {
         return (Coll == AR_ALL_REDUCE ? args.shard : args.stride) * (uint64_t)part;
     }
+    /* Where word ${x} of a slot lies in its part. */
+    __device__ __forceinline__ uint64_t at(uint32_t x) const
+    {
+        const uint64_t tiles = (round * args.tiles + (x >> shift)) * gridDim.x + blockIdx.x;
+
+        return tiles * tile + (x & (tile - 1));
+    }
     __device__ __forceinline__ bool more() const
     {
-        return (round * args.tiles * gridDim.x + blockIdx.x) * tile < bytes(0); /* the longest */
-    }
-    /* Where word ${x} of a slot lies in its part. */
-    __device__ __forceinline__ uint64_t at(uint64_t x) const
-    {
-        return ((round * args.tiles + x / tile) * gridDim.x + blockIdx.x) * tile + x % tile;
+        return at(0) < bytes(0); /* the longest */
     }
     __device__ __forceinline__ char *sent(int rank, int part) const
     {
         const uint32_t first = blockIdx.x * args.ranks * ar_ipc_slots(Coll);
 
-        return args.peer[rank] + args.region + (first + part) * slot;
+        return args.peer[rank] + args.region + (uint64_t)(first + part) * slot;
     }
     __device__ __forceinline__ char *summed(int rank, int part) const
     {
         return sent(rank, args.ranks + part);
     }
-};
+    /* For all words of part ${part} in this round: load(x, at), and store the result by store(x, at,
+     * word). A thread loads ${some} words before it stores them, because it waits long for a load. */
+    template <int some, class Load, class Store>
+    __device__ __forceinline__ void each(int part, Load load, Store store) const
+    {
+        const uint32_t width = blockDim.x * AR_WORD;
+        const uint64_t end = bytes(part);
 
-/* Every word of part ${part} in this round, one after the other: ${x} in its slot, ${at} in the
- * part. */
-#define AR_IPC_EACH(w, x, at, part)                                                                \
-    for (uint64_t x = threadIdx.x * AR_WORD, at; x < (w).slot; x += blockDim.x * AR_WORD)          \
-        if ((at = (w).at(x)) < (w).bytes(part))
+        for (uint32_t x = threadIdx.x * AR_WORD; x < slot; x += some * width) {
+            payload v[some];
+
+#pragma unroll
+            for (uint32_t i = 0; i < some; i++)
+                if (x + i * width < slot && at(x + i * width) < end)
+                    v[i] = load(x + i * width, at(x + i * width));
+#pragma unroll
+            for (uint32_t i = 0; i < some; i++)
+                if (x + i * width < slot && at(x + i * width) < end)
+                    store(x + i * width, at(x + i * width), v[i]);
+        }
+    }
+};
 
 template <int Coll> __device__ __forceinline__ void ipc_copy_in(const ipc_words<Coll> &w)
 {
@@ -156,11 +203,13 @@ template <int Coll> __device__ __forceinline__ void ipc_copy_in(const ipc_words<
 
     for (int i = 0; i < w.parts; i++) {
         const int part = w.parts == 1 ? args.me : i;
-        const char *from = args.in + (w.parts == 1 ? 0 : w.first(part));
+        const char *const from = args.in + (w.parts == 1 ? 0 : w.first(part));
+        char *const to = w.sent(args.me, part);
+        const uint64_t end = w.bytes(part);
 
-        AR_IPC_EACH(w, x, at, part)
-        store_bulk(w.sent(args.me, part) + x,
-                   as_word(load_payload(from, at, w.bytes(part), args.in_align)));
+        w.template each<4>(
+            part, [&](uint32_t, uint64_t at) { return load_payload(from, at, end, args.in_align); },
+            [&](uint32_t x, uint64_t, payload v) { store_bulk(to + x, as_word(v)); });
     }
 }
 
@@ -168,24 +217,29 @@ template <int Coll> __device__ __forceinline__ void ipc_copy_in(const ipc_words<
 template <class R, int Coll> __device__ __forceinline__ void ipc_add(const ipc_words<Coll> &w)
 {
     const ar_args &args = w.args;
+    const uint64_t end = w.bytes(args.me);
 
-    AR_IPC_EACH(w, x, at, args.me)
-    {
-        rank_sum<R, 2, 0> sum;
-        payload v[4];
+    w.template each<1>(
+        args.me,
+        [&](uint32_t x, uint64_t) {
+            rank_sum<R, 2, 0> sum;
+            payload v[4];
 
-        for (int first = 0; first < args.ranks; first += 4) {
-            for (int i = 0; i < 4; i++)
-                if (first + i < args.ranks)
-                    v[i] = as_payload(load_bulk(w.sent(first + i, args.me) + x));
-            sum.take(first, args.ranks, v, args.kind);
-        }
-        v[0] = sum.finish(args);
-        if (Coll == AR_REDUCE_SCATTER)
-            store_payload(args.out, at, w.bytes(args.me), args.out_align, v[0]);
-        for (int r = 0; r < args.ranks && Coll == AR_ALL_REDUCE; r++)
-            store_bulk(w.summed(r, args.me) + x, as_word(v[0]));
-    }
+            for (int first = 0; first < args.ranks; first += 4) {
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    if (first + i < args.ranks)
+                        v[i] = as_payload(load_bulk(w.sent(first + i, args.me) + x));
+                sum.take(first, args.ranks, v, args.kind);
+            }
+            return sum.finish(args);
+        },
+        [&](uint32_t x, uint64_t at, payload v) {
+            if (Coll == AR_REDUCE_SCATTER)
+                store_payload(args.out, at, end, args.out_align, v);
+            for (int r = 0; r < args.ranks && Coll == AR_ALL_REDUCE; r++)
+                store_bulk(w.summed(r, args.me) + x, as_word(v));
+        });
 }
 
 /* Copy the sums of all ranks, or in an all-gather what they sent, to recv. */
@@ -193,24 +247,27 @@ template <int Coll> __device__ __forceinline__ void ipc_copy_out(const ipc_words
 {
     const ar_args &args = w.args;
 
-    for (int r = 0; r < args.ranks && Coll != AR_REDUCE_SCATTER; r++)
-        AR_IPC_EACH(w, x, at, r)
-        {
-            const char *from = Coll == AR_ALL_GATHER ? w.sent(r, r) : w.summed(args.me, r);
+    for (int r = 0; r < args.ranks && Coll != AR_REDUCE_SCATTER; r++) {
+        const char *const from = Coll == AR_ALL_GATHER ? w.sent(r, r) : w.summed(args.me, r);
+        char *const to = args.out + w.first(r);
+        const uint64_t end = w.bytes(r);
 
-            store_payload(args.out + w.first(r), at, w.bytes(r), args.out_align,
-                          as_payload(load_bulk(from + x)));
-        }
+        w.template each<4>(
+            r, [&](uint32_t x, uint64_t) { return as_payload(load_bulk(from + x)); },
+            [&](uint32_t, uint64_t at, payload v) {
+                store_payload(to, at, end, args.out_align, v);
+            });
+    }
 }
 
 /* Called by all threads of the block. Returns false if the rank gave up. */
 template <class R, int Coll>
-static __device__ __noinline__ bool through_scratch(const ar_args &args, uint32_t tile,
-                                                    uint64_t epoch, spin_limit &wait)
+static __device__ __noinline__ bool through_scratch(const ar_args &args, uint64_t epoch,
+                                                    spin_limit &wait)
 {
     bool alive = true;
 
-    for (ipc_words<Coll> w(args, tile); alive && w.more(); w.round++) {
+    for (ipc_words<Coll> w(args); alive && w.more(); w.round++) {
         const uint64_t step = ar_flag_step(epoch, w.round + 1);
 
         ipc_copy_in(w);
@@ -232,23 +289,29 @@ static __device__ __noinline__ bool through_scratch(const ar_args &args, uint32_
 
 /* ---------------------------------------------------------------------------------------------- */
 
+/* Return the block that moves the last bytes of this rank's shard: the one in whose tile they lie,
+ * because that is where they go through scratch. */
+template <int Coll> __device__ __forceinline__ uint32_t ipc_last(const ar_args &args)
+{
+    const uint64_t whole = my_bytes<Coll>(args) / AR_WORD * AR_WORD;
+
+    return (uint32_t)(whole / ar_tma_tile_of(Coll, args.ranks) % gridDim.x);
+}
+
 template <class R, int N, int Coll>
 __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma_ipc(const __grid_constant__ ar_args args)
 {
     AR_SHARED(shared);
     ipc_seen &seen = *(ipc_seen *)(shared + AR_TMA_SHARED);
+    const add_ring ring = ring_of(shared);
     spin_limit wait;
 
     for (uint32_t i = threadIdx.x; i < sizeof args / sizeof(uint64_t); i += blockDim.x)
         ((uint64_t *)&seen.args)[i] = ((const uint64_t *)&args)[i];
     if (threadIdx.x == 0)
         seen.mapped = load_acquire(&args.ipc->mapped);
+    prepare_ring(ring);
     __syncthreads();
-
-    const tma_block<R, N, Coll> block(seen.args, shared);
-    const uint32_t tile = block.tiles.tile;
-
-    block.prepare();
     await_previous_kernel(args);
 
     call_counters counters(args);
@@ -262,10 +325,11 @@ __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma_ipc(const __grid_consta
         store_relaxed(&args.mailbox->ipc[direct], ++args.ipc->calls[direct]);
     __syncthreads();
     stall(args, counters.epoch, 2);
-    if (direct)
-        block.move(alive, (uint32_t)(block.tiles.bytes / tile % gridDim.x));
+    if (alive && direct)
+        move_tiles<R, N, Coll>(args, found_buffers<N>(seen.args), ring, ipc_last<Coll>(args),
+                               seen.args);
     else if (alive)
-        alive = through_scratch<R, Coll>(seen.args, tile, counters.epoch, wait);
+        alive = through_scratch<R, Coll>(args, counters.epoch, wait);
     leave(args, counters, alive, wait);
 }
 
