@@ -30,10 +30,10 @@ struct ar_ipc {
     struct ar_allocation own[AR_IPC_ALLOCATIONS]; /* the numbered ones */
     unsigned long long refused;                   /* id of the latest that peers cannot map */
     char *peer[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* where they are mapped here */
-    int count[AR_IPC_RANKS];                      /* of these */
-    bool broken[AR_IPC_RANKS];                    /* mapping failed, so no more of this rank */
-    struct ar_ipc_map *map;                       /* on the GPU */
-    cudaStream_t stream;                          /* of copies to it */
+    int count[AR_IPC_RANKS];                      /* of these, whether mapped or not */
+    bool warned;
+    struct ar_ipc_map *map; /* on the GPU */
+    cudaStream_t stream;    /* of copies to it */
 };
 
 bool ar_ipc_wanted(int asked)
@@ -62,13 +62,15 @@ static void name_of(const symtuner_ar *h, char *name, size_t size)
     snprintf(name, size, "/symtuner-ar-%016llx-ipc", (unsigned long long)h->group);
 }
 
-/* Containers may number their processes alike, but each has a name space of its own. */
+/* Return a number that no other process of this host has; 0 if there is none. Containers may number
+ * their processes alike, but each has a name space of its own. */
 static uint64_t this_process(void)
 {
-    struct stat space = {0};
+    struct stat space;
 
-    stat("/proc/self/ns/pid", &space);
-    return (uint64_t)space.st_ino << 32 | (uint32_t)getpid();
+    return stat("/proc/self/ns/pid", &space) == 0
+               ? (uint64_t)space.st_ino << 32 | (uint32_t)getpid()
+               : 0;
 }
 
 static struct shown *mine(const symtuner_ar *h)
@@ -93,13 +95,18 @@ int ar_ipc_open(symtuner_ar *h, bool create)
     }
     mine(h)->process = this_process();
     mine(h)->device = h->device;
+    if (mine(h)->process == 0)
+        return ENOSYS;
     error = cudaSetDevice(h->device);
     if (error == cudaSuccess)
         error = cudaMalloc((void **)&ipc->map, sizeof *ipc->map);
     if (error == cudaSuccess)
-        error = cudaMemset(ipc->map, 0, sizeof *ipc->map);
-    if (error == cudaSuccess)
         error = cudaStreamCreateWithFlags(&ipc->stream, cudaStreamNonBlocking);
+    if (error == cudaSuccess)
+        error = cudaMemsetAsync(ipc->map, 0, sizeof *ipc->map, ipc->stream);
+    if (error == cudaSuccess)
+        error =
+            cudaStreamSynchronize(ipc->stream); /* kernels of other streams do not wait for it */
     cudaGetLastError();
     return error == cudaSuccess ? 0 : ENOMEM;
 }
@@ -125,7 +132,8 @@ void ar_ipc_end(symtuner_ar *h)
         return;
     for (int r = 0; r < h->ranks && ipc->board != NULL; r++)
         for (int i = 0; i < ipc->count[r] && !is_here(h, r); i++)
-            cudaIpcCloseMemHandle(ipc->peer[r][i]);
+            if (ipc->peer[r][i] != NULL)
+                cudaIpcCloseMemHandle(ipc->peer[r][i]);
     if (ipc->stream != NULL)
         cudaStreamDestroy(ipc->stream);
     cudaFree(ipc->map);
@@ -183,6 +191,7 @@ static char *map_one(symtuner_ar *h, int r, int i)
 {
     const struct shown *s = &h->ipc->board[r];
     void *at = NULL;
+    char text[AR_WHY];
     cudaError_t error;
 
     if (!is_here(h, r)) {
@@ -195,8 +204,9 @@ static char *map_one(symtuner_ar *h, int r, int i)
     cudaGetLastError();
     if (error == cudaSuccess)
         return at;
-    char text[AR_WHY];
-
+    if (h->ipc->warned)
+        return NULL;
+    h->ipc->warned = true;
     snprintf(text, sizeof text,
              "rank %d cannot map memory of rank %d (%s); calls with it go through scratch", h->me,
              r, cudaGetErrorString(error));
@@ -204,33 +214,24 @@ static char *map_one(symtuner_ar *h, int r, int i)
     return NULL;
 }
 
-/* Map what the peers have shown since. The copies are in order, and kernels read the count first,
- * so they find the addresses that it counts. */
+/* Map what the peers have shown since. What cannot be mapped stays NULL, for example memory that was
+ * freed meanwhile; later allocations may still work. */
 static void map_new(symtuner_ar *h)
 {
     struct ar_ipc *ipc = h->ipc;
-    uint64_t mapped = 0;
-    bool more = false;
 
     for (int r = 0; r < h->ranks; r++) {
         const int shown = (int)__atomic_load_n(&ipc->board[r].count, __ATOMIC_ACQUIRE);
-        int *n = &ipc->count[r];
 
-        while (r != h->me && *n < shown && !ipc->broken[r]) {
+        for (int *n = &ipc->count[r]; r != h->me && *n < shown; ++*n) {
             char **at = &ipc->peer[r][*n];
 
             *at = map_one(h, r, *n);
-            ipc->broken[r] =
-                *at == NULL || cudaMemcpyAsync(&ipc->map->base[r][*n], at, sizeof *at,
-                                               cudaMemcpyHostToDevice, ipc->stream) != cudaSuccess;
-            *n += *at != NULL;
-            more |= !ipc->broken[r];
+            if (*at != NULL)
+                cudaMemcpyAsync(&ipc->map->base[r][*n], at, sizeof *at, cudaMemcpyHostToDevice,
+                                ipc->stream);
         }
-        mapped |= (uint64_t)*n << 8 * r;
     }
-    if (more)
-        cudaMemcpyAsync(&ipc->map->mapped, &mapped, sizeof mapped, cudaMemcpyHostToDevice,
-                        ipc->stream);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -253,7 +254,8 @@ int ar_ipc_describe(const symtuner_ar *h, char *text, size_t size)
     if (h->ipc == NULL)
         return 0;
     for (int r = 0; r < h->ranks; r++)
-        peers += h->ipc->count[r];
+        for (int i = 0; i < h->ipc->count[r]; i++)
+            peers += h->ipc->peer[r][i] != NULL;
     return snprintf(text, size,
                     "unregistered buffers: %u allocations shown to the peers, %d of theirs mapped; "
                     "%u calls without scratch, %u through it\n",

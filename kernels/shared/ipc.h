@@ -4,9 +4,8 @@
  *
  * Each rank numbers the allocations that hold its buffers, from 1 on, and its peers map them
  * (kernels/ipc/ipc.h). A place names a byte of a rank's memory by the number of the allocation and
- * the distance from its start, so it means the same on all ranks. In each call the ranks exchange
- * the places of their buffers, and how many allocations of each rank they have mapped. So all ranks
- * know whether all can reach all buffers.
+ * the distance from its start, so it means the same on all ranks. In each call the ranks first
+ * exchange the places of their buffers, and then whether they have mapped those of all others.
  */
 #ifndef AR_IPC_SHARED_H_
 #define AR_IPC_SHARED_H_
@@ -15,15 +14,15 @@
 #include "kernels/shared/layout.h"
 
 enum {
-    AR_IPC_RANKS = 8,         /* the most; a word counts the mapped allocations of so many */
+    AR_IPC_RANKS = 8,         /* the most */
     AR_IPC_ALLOCATIONS = 255, /* that a rank numbers, at most */
 };
 
-/* What a rank has mapped, in its GPU's memory. The host adds addresses, and then the count. */
+/* What a rank has mapped, in its GPU's memory. */
 struct ar_ipc_map {
-    uint64_t mapped;   /* byte r: how many allocations of rank r, numbers 1 to so many */
-    uint32_t calls[2]; /* that went through scratch, and that did not */
-    char *base[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* [r][number - 1] */
+    uint32_t calls[2];                            /* that went through scratch, and that did not */
+    char *base[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* [r][number - 1]; NULL: not mapped. The host
+                                                     sets each once */
 };
 
 /* Return the place ${at} bytes into allocation ${number}; 0 is no place. */
@@ -42,14 +41,14 @@ AR_HD uint64_t ar_ipc_at(uint64_t place)
     return place & (((uint64_t)1 << 56) - 1);
 }
 
-/* Whether a rank that has ${mapped} can reach ${place} of rank ${r}. */
-AR_HD bool ar_ipc_reaches(uint64_t mapped, int r, uint64_t place)
-{
-    return place != 0 && ar_ipc_number(place) <= (int)(mapped >> 8 * r & 0xff);
-}
-
 /* What a block tells the same block of every peer: rows of AR_FLAG_IPC. */
-enum ar_ipc_row { AR_IPC_SEND, AR_IPC_RECV, AR_IPC_MAPPED, AR_IPC_UNUSED, AR_IPC_ROWS };
+enum ar_ipc_row {
+    AR_IPC_SEND,
+    AR_IPC_RECV,
+    AR_IPC_REACHES, /* a flag: step 2 of the call: not all of the others; step 3: all */
+    AR_IPC_UNUSED,
+    AR_IPC_ROWS
+};
 
 /* The most blocks of a call: so many have rows, and slots in AR_REGION_IPC. */
 #define AR_IPC_CTAS 32

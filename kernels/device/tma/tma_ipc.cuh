@@ -3,12 +3,12 @@
  * tma_ipc.cuh - the kernels of tma.cuh for buffers that nobody registered, wherever each rank has
  * them.
  *
- * At the start the same block of every rank exchanges the places of the buffers, and what it has
- * mapped (kernels/shared/ipc.h). If all ranks reach all buffers, the block goes on as in tma.cuh.
- * Otherwise its tiles go through scratch, some of every shard at a time, between two barriers. The
- * blocks of a call decide for themselves: another count may arrive in between. That is right
- * because a block moves the same tiles in both ways, and exchanges data only with the same block of
- * its peers.
+ * At the start the same block of every rank tells the places of its buffers (kernels/shared/ipc.h),
+ * looks up those of the others, and tells whether it has found all. If all ranks have, the block
+ * goes on as in tma.cuh. Otherwise its tiles go through scratch, some of every shard at a time,
+ * between two barriers. The blocks of a call decide for themselves: the host may map a buffer in
+ * between. That is right because a block moves the same tiles in both ways, and exchanges data only
+ * with the same block of its peers.
  */
 #ifndef AR_TMA_IPC_CUH_
 #define AR_TMA_IPC_CUH_
@@ -18,84 +18,75 @@
 namespace ar
 {
 
-/* In shared memory, behind the ring: the call's arguments with the addresses that this block has
- * found, and what this rank has mapped. */
-struct ipc_seen {
-    ar_args args;
-    uint64_t mapped;
-};
-static_assert(sizeof(ipc_seen) <= AR_TMA_IPC_MORE, "the host asks for too little shared memory");
+static_assert(sizeof(ar_args) <= AR_TMA_IPC_MORE, "the host asks for too little shared memory");
 
+/* A word that rank ${writer} has told the same block of rank ${at}. */
 __device__ __forceinline__ uint64_t *ipc_word(const ar_args &args, int at, int row, int writer)
 {
     return (uint64_t *)(args.peer[at] +
                         ar_flag_offset(AR_FLAG_IPC, blockIdx.x * AR_IPC_ROWS + row, writer));
 }
 
-/* What the same block of rank ${r} has told. */
-__device__ __forceinline__ uint64_t ipc_told(const ipc_seen &seen, int row, int r)
-{
-    const ar_args &args = seen.args;
-
-    if (r == args.me)
-        return row == AR_IPC_SEND ? args.at_send : row == AR_IPC_RECV ? args.at_recv : seen.mapped;
-    return load_relaxed(ipc_word(args, args.me, row, r));
-}
-
 /* enter() of pull.cuh, which also tells the peers where the buffers lie. */
-__device__ __forceinline__ bool ipc_enter(const ipc_seen &seen, const call_counters &counters,
+__device__ __forceinline__ bool ipc_enter(const ar_args &args, const call_counters &counters,
                                           spin_limit &wait)
 {
-    const ar_args &args = seen.args;
-
     if ((int)threadIdx.x < args.ranks && (int)threadIdx.x != args.me && !counters.dead) {
         store_relaxed(ipc_word(args, threadIdx.x, AR_IPC_SEND, args.me), args.at_send);
         store_relaxed(ipc_word(args, threadIdx.x, AR_IPC_RECV, args.me), args.at_recv);
-        store_relaxed(ipc_word(args, threadIdx.x, AR_IPC_MAPPED, args.me), seen.mapped);
     }
     return enter(args, counters, wait);
 }
 
-/* Whether every rank reaches the buffers of rank ${r}. */
-template <int Coll> __device__ __forceinline__ bool ipc_reached(const ipc_seen &seen, int r)
+/* Return where a buffer of rank ${r} is mapped here, NULL if it is not. */
+__device__ __forceinline__ char *ipc_look_up(const ar_args &args, int row, int r)
 {
-    const uint64_t send = ipc_told(seen, AR_IPC_SEND, r), recv = ipc_told(seen, AR_IPC_RECV, r);
+    const uint64_t place = load_relaxed(ipc_word(args, args.me, row, r));
+    char *const base =
+        place == 0
+            ? NULL
+            : (char *)load_relaxed((const uint64_t *)&args.ipc->base[r][ar_ipc_number(place) - 1]);
 
-#ifdef ST_BREAK_MAPPED /* ask only this rank */
-    for (int p = seen.args.me; p == seen.args.me; p++)
-#else
-    for (int p = 0; p < seen.args.ranks; p++)
-#endif
-    {
-        const uint64_t mapped = ipc_told(seen, AR_IPC_MAPPED, p);
-
-        if (p != r && ((Coll != AR_ALL_GATHER && !ar_ipc_reaches(mapped, r, send)) ||
-                       (Coll != AR_REDUCE_SCATTER && !ar_ipc_reaches(mapped, r, recv))))
-            return false;
-    }
-    return true;
+    return base == NULL ? NULL : base + ar_ipc_at(place);
 }
 
-/* Called by thread ${r}: write to ${seen} where the buffers of rank ${r} are mapped here. */
-template <int Coll> __device__ __forceinline__ void ipc_find(ipc_seen &seen, int r)
+/* Called by thread ${r}: write to ${found} where the buffers of rank ${r} are. Returns false if one
+ * is not mapped here. */
+template <int Coll> __device__ __forceinline__ bool ipc_find(ar_args &found, int r)
 {
-    ar_args &args = seen.args;
-    const uint64_t mine = args.stride * (uint64_t)args.me; /* 0 in an all-reduce */
-    const char *send = args.in;
-    char *recv = args.out;
+    const uint64_t mine = found.stride * (uint64_t)found.me; /* 0 in an all-reduce */
+    const bool own = r == found.me;
+    const bool reads = Coll != AR_ALL_GATHER, writes = Coll != AR_REDUCE_SCATTER;
+    const char *send = own ? found.in : reads ? ipc_look_up(found, AR_IPC_SEND, r) : NULL;
+    char *recv = own ? found.out : writes ? ipc_look_up(found, AR_IPC_RECV, r) : NULL;
 
-    if (r != args.me && Coll != AR_ALL_GATHER) {
-        const uint64_t place = ipc_told(seen, AR_IPC_SEND, r);
+    found.src[r] = send + (Coll == AR_REDUCE_SCATTER ? mine : 0);
+    found.dst[r] = recv + (Coll == AR_ALL_GATHER ? mine : 0);
+    return (send != NULL || !reads) && (recv != NULL || !writes);
+}
 
-        send = args.ipc->base[r][ar_ipc_number(place) - 1] + ar_ipc_at(place);
+/* Called by all threads of the block: tell the peers whether this rank has found ${all}. Returns
+ * whether all ranks have; *alive is false if the rank gave up. */
+__device__ __forceinline__ bool ipc_agree(const ar_args &args, uint64_t epoch, bool all,
+                                          bool *alive, spin_limit &wait)
+{
+    const uint64_t no = ar_flag_step(epoch, 2);
+    uint64_t told = no + all;
+    uint32_t polls = 0;
+    bool stop = false;
+
+    if ((int)threadIdx.x < args.ranks && (int)threadIdx.x != args.me) {
+        store_relaxed(ipc_word(args, threadIdx.x, AR_IPC_REACHES, args.me), told);
+        while (!stop &&
+               !ar_reached(
+                   told = load_acquire(ipc_word(args, args.me, AR_IPC_REACHES, threadIdx.x)), no))
+            stop = give_up(args, polls, wait);
     }
-    if (r != args.me && Coll != AR_REDUCE_SCATTER) {
-        const uint64_t place = ipc_told(seen, AR_IPC_RECV, r);
-
-        recv = args.ipc->base[r][ar_ipc_number(place) - 1] + ar_ipc_at(place);
-    }
-    args.src[r] = send + (Coll == AR_REDUCE_SCATTER ? mine : 0);
-    args.dst[r] = recv + (Coll == AR_ALL_GATHER ? mine : 0);
+#ifdef ST_BREAK_MAPPED /* believe that the others have */
+    told = no + all;
+#endif
+    *alive = !__syncthreads_or(stop);
+    return !__syncthreads_or(told == no);
 }
 
 /* What ipc_find has found, in registers: a thread that moves tiles has no time to load it. In the
@@ -302,32 +293,29 @@ template <class R, int N, int Coll>
 __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma_ipc(const __grid_constant__ ar_args args)
 {
     AR_SHARED(shared);
-    ipc_seen &seen = *(ipc_seen *)(shared + AR_TMA_SHARED);
+    ar_args &found = *(ar_args *)(shared + AR_TMA_SHARED); /* and what the block finds */
     const add_ring ring = ring_of(shared);
+    bool direct = false;
     spin_limit wait;
 
     for (uint32_t i = threadIdx.x; i < sizeof args / sizeof(uint64_t); i += blockDim.x)
-        ((uint64_t *)&seen.args)[i] = ((const uint64_t *)&args)[i];
-    if (threadIdx.x == 0)
-        seen.mapped = load_acquire(&args.ipc->mapped);
+        ((uint64_t *)&found)[i] = ((const uint64_t *)&args)[i];
     prepare_ring(ring);
-    __syncthreads();
     await_previous_kernel(args);
 
     call_counters counters(args);
-    bool alive = ipc_enter(seen, counters, wait);
-    const bool asks = alive && (int)threadIdx.x < args.ranks;
-    const bool direct = !__syncthreads_or(asks && !ipc_reached<Coll>(seen, threadIdx.x));
+    bool alive = ipc_enter(args, counters, wait);
 
-    if (asks && direct)
-        ipc_find<Coll>(seen, threadIdx.x);
+    if (alive) {
+        const bool misses = (int)threadIdx.x < args.ranks && !ipc_find<Coll>(found, threadIdx.x);
+
+        direct = ipc_agree(args, counters.epoch, !__syncthreads_or(misses), &alive, wait);
+    }
     if (alive && blockIdx.x == 0 && threadIdx.x == 0)
         store_relaxed(&args.mailbox->ipc[direct], ++args.ipc->calls[direct]);
-    __syncthreads();
     stall(args, counters.epoch, 2);
     if (alive && direct)
-        move_tiles<R, N, Coll>(args, found_buffers<N>(seen.args), ring, ipc_last<Coll>(args),
-                               seen.args);
+        move_tiles<R, N, Coll>(args, found_buffers<N>(found), ring, ipc_last<Coll>(args), found);
     else if (alive)
         alive = through_scratch<R, Coll>(args, counters.epoch, wait);
     leave(args, counters, alive, wait);
