@@ -31,7 +31,6 @@ struct ar_ipc {
     unsigned long long refused;                   /* id of the latest that peers cannot map */
     char *peer[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* where they are mapped here */
     int count[AR_IPC_RANKS];                      /* of these, whether mapped or not */
-    bool warned;
     struct ar_ipc_map *map; /* on the GPU */
     cudaStream_t stream;    /* of copies to it */
 };
@@ -204,9 +203,6 @@ static char *map_one(symtuner_ar *h, int r, int i)
     cudaGetLastError();
     if (error == cudaSuccess)
         return at;
-    if (h->ipc->warned)
-        return NULL;
-    h->ipc->warned = true;
     snprintf(text, sizeof text,
              "rank %d cannot map memory of rank %d (%s); calls with it go through scratch", h->me,
              r, cudaGetErrorString(error));
@@ -227,9 +223,8 @@ static void map_new(symtuner_ar *h)
             char **at = &ipc->peer[r][*n];
 
             *at = map_one(h, r, *n);
-            if (*at != NULL)
-                cudaMemcpyAsync(&ipc->map->base[r][*n], at, sizeof *at, cudaMemcpyHostToDevice,
-                                ipc->stream);
+            cudaMemcpyAsync(&ipc->map->base[r][*n], at, sizeof *at, cudaMemcpyHostToDevice,
+                            ipc->stream);
         }
     }
 }

@@ -38,6 +38,7 @@ static void drop_pair(void)
 {
     symtuner_ar_destroy(h, 2);
     ck_assert_int_eq(fake.live, 0);
+    ck_assert_int_eq(fake_memory.handles + fake_memory.opened + fake_memory.closed, 0);
     unsetenv("SYMTUNER_AR_IPC");
 }
 
@@ -94,7 +95,18 @@ START_TEST(test_each_call_maps_what_is_there)
     ck_assert_ptr_eq(args->ipc->base[0][0], place[0]);
     args = call(0, place[0], place[0]);
     ck_assert_ptr_eq(args->ipc->base[1][0], place[1]);
-    ck_assert_int_eq(fake_memory.handles + fake_memory.opened, 0); /* one process needs none */
+}
+END_TEST
+
+/* A thread that captures must be in mode relaxed to map memory, and then as before. */
+START_TEST(test_the_mode_of_captures_is_kept)
+{
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal;
+
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    call(0, place[0], place[0]);
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    ck_assert_int_eq(mode, cudaStreamCaptureModeThreadLocal);
 }
 END_TEST
 
@@ -328,6 +340,7 @@ Suite *st_suite_ipc(void)
     tcase_add_test(one, test_new_memory_has_a_new_number);
     tcase_add_test(one, test_some_buffers_have_no_place);
     tcase_add_test(one, test_each_call_maps_what_is_there);
+    tcase_add_test(one, test_the_mode_of_captures_is_kept);
     tcase_add_test(one, test_a_gather_shows_recv_only);
     tcase_add_test(one, test_scratch_has_room_for_all_blocks);
     tcase_add_test(one, test_numbers_end);
