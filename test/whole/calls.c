@@ -3,8 +3,9 @@
  * calls.c - a program that knows NCCL only: ranks that are threads make random calls, one by one and
  * in groups, on three communicators, with registered buffers and others, and check every byte.
  *
- * usage: calls RANKS ROUNDS SEED. Prints how many calls were made, counted once for each rank. The
- * values are small whole numbers, so that every order of addition gives the same.
+ * usage: calls RANKS ROUNDS SEED. Prints how many calls were made, counted once for each rank. With
+ * BOXES=N in the environment the ranks are on N boxes (boxes.c). The values are small whole numbers,
+ * so that every order of addition gives the same.
  */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 
 #include "test/must.h"
+#include "test/whole/boxes.h"
 
 /* nccl.h declares these only for other compilers */
 ncclResult_t ncclGroupStart(void);
@@ -231,6 +233,7 @@ static void *body(void *p)
 {
     struct rank *k = p;
 
+    boxes_sit(k->rank, ranks);
     open_rank(k);
     for (int round = 0; round < rounds; round++) {
         int calls = draw(&k->common, 3) == 0 ? 1 + (int)draw(&k->common, SLOTS) : 1;

@@ -31,6 +31,12 @@ for run in "2 one_lamport" "3 two_ll128" "4 chunked" "4 pull" "2 tma" "3 tma_sta
     done
 done
 
+# Ranks on two boxes, which add up box by box, under the drop-in.
+seed=$((seed + 1))
+BOXES=2 SYMTUNER_RULE="kernels network-pieces=2; kernels $grid" timeout 280 \
+    ./symtuner run --only dropin -- ./calls 4 "$rounds" "$seed" > out 2>&1 ||
+    fail "two boxes, seed $seed"
+grep -q 'calls by our kernels ran box by box, in [1-9]' out || fail "two boxes: no call went box by box"
 for run in "2 local --reserve 1" "3 local --reserve 0" "2 threads --reserve 0" "2 threads --host 1"; do
     seed=$((seed + 1))
     # shellcheck disable=SC2086

@@ -22,9 +22,9 @@ $(WH)/libnccl.so.2: $(WH_NCCL) $(wildcard test/whole/*.h) $(WH)/libwhole_cuda.so
 $(WH)/libsymtuner_nccl.so $(WH)/symtuner: $(WH)/%: $(B)/%
 	@mkdir -p $(@D)
 	$(Q)ln -f $< $@
-$(WH)/calls: test/whole/calls.c $(WH)/libnccl.so.2
+$(WH)/calls: test/whole/calls.c test/whole/boxes.c test/whole/boxes.h $(WH)/libnccl.so.2
 	$(call say,CC)
-	$(Q)$(WH_CC) -o $@ $< $(WH)/libnccl.so.2 $(WH_SO)
+	$(Q)$(WH_CC) -rdynamic -o $@ $(filter %.c,$^) $(WH)/libnccl.so.2 $(WH_SO)
 
 $(WH)/absent: test/whole/absent.c $(WH)/libsymtuner_ar.so
 	$(call say,CC)
