@@ -45,17 +45,19 @@ struct told_buffers {
     }
 };
 
-/* The tiles that this block moves, of a collective ${Coll}, from and to buffers ${At}. */
-template <int Coll, class At> struct tma_tiles {
+/* The tiles that this block moves, of a collective ${Coll}: in an all-reduce those of this rank's
+ * shard, without the last bytes if these are no whole word. */
+template <int Coll> struct tma_tiles {
+    static constexpr bool cut = Coll == AR_ALL_REDUCE; /* into shards; parts are whole words */
     const ar_args &args;
-    const At &buffers;
-    uint64_t first, bytes; /* ${bytes} of every rank's buffer, from ${first} on */
-    uint32_t tile, count;
+    const uint64_t first, mine, bytes; /* ${mine} bytes of every rank's buffer, from ${first} on */
+    const uint32_t tile;
+    uint32_t count;
 
-    __device__ __forceinline__ tma_tiles(const ar_args &args, const At &buffers, uint64_t first,
-                                         uint64_t bytes)
-        : args(args), buffers(buffers), first(first), bytes(bytes),
-          tile(ar_tma_tile_of(Coll, args.ranks))
+    __device__ __forceinline__ explicit tma_tiles(const ar_args &args)
+        : args(args), first(cut ? args.shard * (uint64_t)args.me : 0),
+          mine(cut ? ar_shard_bytes(args.bytes, args.shard, args.me) : args.bytes),
+          bytes(mine / AR_WORD * AR_WORD), tile(ar_tma_tile_of(Coll, args.ranks))
     {
         count = (uint32_t)ar_tma_count(bytes, tile, (int)blockIdx.x, (int)gridDim.x);
     }
@@ -71,13 +73,13 @@ template <int Coll, class At> struct tma_tiles {
 };
 
 /* One of these tiles: where it begins, how long it is, and its place in the ring. */
-template <int Coll, class At> struct tma_tile {
-    const tma_tiles<Coll, At> &all;
+template <int Coll> struct tma_tile {
+    const tma_tiles<Coll> &all;
     uint64_t at;
     uint32_t k;
     add_ring::place place;
 
-    __device__ __forceinline__ explicit tma_tile(const tma_tiles<Coll, At> &all)
+    __device__ __forceinline__ explicit tma_tile(const tma_tiles<Coll> &all)
         : all(all), at((uint64_t)blockIdx.x * all.tile), k(0)
     {
     }
@@ -103,9 +105,10 @@ template <int Coll, class At> struct tma_tile {
 
 /* Load one tile. ${N}: the number of ranks; 0: any. */
 template <int Coll, int N, class At>
-__device__ __forceinline__ void load_tile(const add_ring &ring, const tma_tile<Coll, At> &t)
+__device__ __forceinline__ void load_tile(const add_ring &ring, const tma_tile<Coll> &t,
+                                          const At &buffers)
 {
-    const tma_tiles<Coll, At> &all = t.all;
+    const tma_tiles<Coll> &all = t.all;
     const ar_args &args = all.args;
     const uint32_t n = t.length();
     const int ranks = N ? N : args.ranks;
@@ -123,15 +126,15 @@ __device__ __forceinline__ void load_tile(const add_ring &ring, const tma_tile<C
     for (int i = 1; i <= ranks; i++) { /* the peers' tiles take longer: they come first */
         int r = all.peer(i);
 
-        bulk_load(stage + (uint32_t)r * all.tile, all.buffers.src(i, r) + all.first + t.at, n,
-                  full);
+        bulk_load(stage + (uint32_t)r * all.tile, buffers.src(i, r) + all.first + t.at, n, full);
     }
 }
 
 template <int Coll, int N, class At>
-__device__ __forceinline__ void store_tile(const add_ring &ring, const tma_tile<Coll, At> &t)
+__device__ __forceinline__ void store_tile(const add_ring &ring, const tma_tile<Coll> &t,
+                                           const At &buffers)
 {
-    const tma_tiles<Coll, At> &all = t.all;
+    const tma_tiles<Coll> &all = t.all;
     const ar_args &args = all.args;
     const int ranks = N ? N : args.ranks;
 
@@ -141,7 +144,7 @@ __device__ __forceinline__ void store_tile(const add_ring &ring, const tma_tile<
     } else {
 #pragma unroll
         for (int i = 1; i <= ranks; i++) {
-            char *to = all.buffers.dst(i, all.peer(i));
+            char *to = buffers.dst(i, all.peer(i));
 
             if (Coll != AR_ALL_GATHER || to != args.in) /* else in place: it is there */
                 bulk_store(to + all.first + t.at, ring.stage(t.place), t.length());
@@ -152,34 +155,36 @@ __device__ __forceinline__ void store_tile(const add_ring &ring, const tma_tile<
 
 /* What thread 0 does. */
 template <int Coll, int N, class At>
-__device__ __forceinline__ void load_tiles(const tma_tiles<Coll, At> &tiles, const add_ring &ring)
+__device__ __forceinline__ void load_tiles(const tma_tiles<Coll> &tiles, const add_ring &ring,
+                                           const At &buffers)
 {
-    for (tma_tile<Coll, At> t(tiles); t.here(); t.next()) {
+    for (tma_tile<Coll> t(tiles); t.here(); t.next()) {
         if (t.k >= ring.stages)
             barrier_wait(ring.free(t.place), t.place.parity ^ 1);
-        load_tile<Coll, N>(ring, t);
+        load_tile<Coll, N>(ring, t, buffers);
     }
 }
 
 /* What the first thread of warp 1 does. A stage is free when the copies out of it have read it,
  * which is known ${lag} tiles later without waiting. */
 template <int Coll, int N, class At>
-__device__ __forceinline__ void store_tiles(const tma_tiles<Coll, At> &tiles, const add_ring &ring)
+__device__ __forceinline__ void store_tiles(const tma_tiles<Coll> &tiles, const add_ring &ring,
+                                            const At &buffers)
 {
     constexpr uint32_t lag = AR_TMA_STAGES / 3;
     add_ring::place old;
 
-    for (tma_tile<Coll, At> t(tiles); t.here(); t.next()) {
+    for (tma_tile<Coll> t(tiles); t.here(); t.next()) {
         uint64_t *const ready = tiles.moves_alone() ? ring.full(t.place) : ring.done(t.place);
 
 #ifdef ST_BREAK_DONE
         barrier_wait(ring.full(t.place), t.place.parity);
-        store_tile<Coll, N>(ring, t);
+        store_tile<Coll, N>(ring, t, buffers);
         bulk_wait_read<0>();
 #endif
         barrier_wait(ready, t.place.parity);
 #ifndef ST_BREAK_DONE
-        store_tile<Coll, N>(ring, t);
+        store_tile<Coll, N>(ring, t, buffers);
 #endif
         if (t.k >= lag) {
 #ifndef ST_BREAK_STAGE
@@ -236,8 +241,8 @@ struct adders {
 
 /* What the warps behind the first two do. Each thread adds up several words before it stores the
  * sums, because it waits long for each load. */
-template <class R, int N, int Coll, class At>
-__device__ __forceinline__ void add_tiles(const tma_tiles<Coll, At> &tiles, const add_ring &ring,
+template <class R, int N, int Coll>
+__device__ __forceinline__ void add_tiles(const tma_tiles<Coll> &tiles, const add_ring &ring,
                                           const adders &add)
 {
     constexpr int some = N == 2 ? 4 : N == 4 ? 2 : 1;
@@ -245,7 +250,7 @@ __device__ __forceinline__ void add_tiles(const tma_tiles<Coll, At> &tiles, cons
     const int warp = (int)threadIdx.x / 32 - AR_TMA_MOVERS, team = add.team(warp);
     const uint32_t lane = (uint32_t)(warp / add.teams * 32 + (int)threadIdx.x % 32) * AR_WORD;
     const uint32_t width = (uint32_t)add.size(team) * 32 * AR_WORD;
-    tma_tile<Coll, At> t(tiles);
+    tma_tile<Coll> t(tiles);
 
     for (t.skip((uint32_t)team); t.here() && !tiles.moves_alone(); t.skip((uint32_t)add.teams)) {
         char *const stage = ring.stage(t.place);
@@ -304,37 +309,26 @@ __device__ __forceinline__ void prepare_ring(const add_ring &ring)
         }
 }
 
-/* Bytes of this rank's shard, or of a part. */
-template <int Coll> __device__ __forceinline__ uint64_t my_bytes(const ar_args &args)
-{
-    return Coll == AR_ALL_REDUCE ? ar_shard_bytes(args.bytes, args.shard, args.me) : args.bytes;
-}
-
 /* Move this block's tiles. ${last}: the block that moves the last bytes of a shard, from and to the
  * buffers in ${ends}. */
 template <class R, int N, int Coll, class At>
-__device__ __forceinline__ void move_tiles(const ar_args &args, const At &buffers,
+__device__ __forceinline__ void move_tiles(const tma_tiles<Coll> &tiles, const At &buffers,
                                            const add_ring &ring, uint32_t last, const ar_args &ends)
 {
-    const bool cut = Coll == AR_ALL_REDUCE; /* into shards; parts are whole words */
-    const uint64_t first = cut ? args.shard * (uint64_t)args.me : 0, mine = my_bytes<Coll>(args);
-    const tma_tiles<Coll, At> tiles(args, buffers, first, mine / AR_WORD * AR_WORD);
-
     if (threadIdx.x == 0) {
         fence_async(); /* what the peers' flags said is ready must be seen by the copies, too */
-        load_tiles<Coll, N>(tiles, ring);
+        load_tiles<Coll, N>(tiles, ring, buffers);
     } else if (threadIdx.x == 32) {
         fence_async();
-        store_tiles<Coll, N>(tiles, ring);
+        store_tiles<Coll, N>(tiles, ring, buffers);
     } else if (threadIdx.x >= 32 * AR_TMA_MOVERS) {
         add_tiles<R, N>(tiles, ring, adders());
     }
-    if constexpr (cut)
-        if (blockIdx.x == last && threadIdx.x == 1 && mine % AR_WORD != 0) {
-            uint64_t at = first + mine / AR_WORD * AR_WORD; /* of the last bytes */
+    if constexpr (Coll == AR_ALL_REDUCE)
+        if (blockIdx.x == last && threadIdx.x == 1 && tiles.bytes != tiles.mine) {
+            const uint64_t at = tiles.first + tiles.bytes, end = tiles.first + tiles.mine;
 
-            spread<R>::store(ends, at, first + mine,
-                             spread<R>::load_reduce(ends, at, first + mine));
+            spread<R>::store(ends, at, end, spread<R>::load_reduce(ends, at, end));
         }
 }
 
@@ -343,7 +337,7 @@ __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma(const __grid_constant__
 {
     AR_SHARED(shared);
     const add_ring ring = ring_of(shared);
-    const told_buffers buffers = {args};
+    const tma_tiles<Coll> tiles(args);
     spin_limit wait;
 
     prepare_ring(ring);
@@ -354,7 +348,7 @@ __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma(const __grid_constant__
 
     stall(args, counters.epoch, 2);
     if (alive)
-        move_tiles<R, N, Coll>(args, buffers, ring, 0, args);
+        move_tiles<R, N>(tiles, told_buffers{args}, ring, 0, args);
     leave(args, counters, alive, wait);
 }
 

@@ -280,21 +280,15 @@ static __device__ __noinline__ bool through_scratch(const ar_args &args, uint64_
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* Return the block that moves the last bytes of this rank's shard: the one in whose tile they lie,
- * because that is where they go through scratch. */
-template <int Coll> __device__ __forceinline__ uint32_t ipc_last(const ar_args &args)
-{
-    const uint64_t whole = my_bytes<Coll>(args) / AR_WORD * AR_WORD;
-
-    return (uint32_t)(whole / ar_tma_tile_of(Coll, args.ranks) % gridDim.x);
-}
-
 template <class R, int N, int Coll>
 __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma_ipc(const __grid_constant__ ar_args args)
 {
     AR_SHARED(shared);
     ar_args &found = *(ar_args *)(shared + AR_TMA_SHARED); /* and what the block finds */
     const add_ring ring = ring_of(shared);
+    const tma_tiles<Coll> tiles(args);
+    /* The last bytes go through scratch with the tile in which they lie. */
+    const uint32_t last = (uint32_t)(tiles.bytes / tiles.tile % gridDim.x);
     bool direct = false;
     spin_limit wait;
 
@@ -315,7 +309,7 @@ __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma_ipc(const __grid_consta
         store_relaxed(&args.mailbox->ipc[direct], ++args.ipc->calls[direct]);
     stall(args, counters.epoch, 2);
     if (alive && direct)
-        move_tiles<R, N, Coll>(args, found_buffers<N>(found), ring, ipc_last<Coll>(args), found);
+        move_tiles<R, N>(tiles, found_buffers<N>(found), ring, last, found);
     else if (alive)
         alive = through_scratch<R, Coll>(args, counters.epoch, wait);
     leave(args, counters, alive, wait);
