@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "kernels/choose/families.h"
 #include "kernels/shared/coll.h"
 #include "kernels/shared/dtypes.h"
 #include "test/kernels/emulated/call_make.h"
@@ -42,13 +43,15 @@ static const char *const gathers[] = {"one_ll8", "one_ll128",  "chunked", "pull"
 enum { SCATTERS = sizeof scatters / sizeof *scatters, GATHERS = sizeof gathers / sizeof *gathers };
 
 /* Let two of three calls be reduce-scatters and all-gathers. */
-static void draw_coll(struct call *c, unsigned *state)
+static void draw_coll(struct call *c, unsigned *state, const char *only)
 {
     c->coll = (int)list_draw(state, AR_COLLS);
     if (c->coll == AR_REDUCE_SCATTER)
         c->kernel = scatters[list_draw(state, SCATTERS)];
     else if (c->coll == AR_ALL_GATHER)
         c->kernel = gathers[list_draw(state, GATHERS)];
+    if (only != NULL && ar_family_needs(ar_family_by_name(only), c->coll) != 0)
+        c->kernel = only;
 }
 
 /* Take each kernel in turn, and each float type with a sum, an average or a product. */
@@ -81,7 +84,7 @@ void list_make(struct call *list, int calls, const struct list_kind *kind, unsig
                         : list_kernels[kind->every_sum ? i % LIST_KERNELS
                                                        : (int)list_draw(&state, LIST_KERNELS)];
         if (kind->three_colls)
-            draw_coll(c, &state);
+            draw_coll(c, &state, only);
         aligned = strcmp(c->kernel, "pull") == 0 || strcmp(c->kernel, "pull_one") == 0 ||
                   strcmp(c->kernel, "copy") == 0 || strcmp(c->kernel, "tma") == 0;
         c->dtype =
