@@ -94,7 +94,9 @@ struct st_tally_slot {
     _Atomic uint32_t noted;      /* 1: somebody writes ${note}, 2: it is written      */
     _Atomic int32_t rank, ranks; /* of the first communicator                         */
     _Atomic uint32_t unused;
-    _Atomic uint64_t comms[ST_WHYS]; /* communicators: [0] with a handle of ours, else why not */
+    /* Communicators: at ST_WHY_OURS those with a handle of ours, at another place those left to
+     * NCCL for that reason. */
+    _Atomic uint64_t comms[ST_WHYS];
     _Atomic uint64_t verified,
         differed;              /* calls that SYMTUNER_VERIFY ran both ways; bad ones     */
     _Atomic uint64_t captured; /* calls by our kernels that went into a CUDA graph       */

@@ -52,9 +52,9 @@ struct ffi_member {
     uint64_t calls, zero_copy; /* zero_copy: calls that knew all ranks' buffers */
 };
 
-/* Find the member of device ${ordinal} in one of the ${rows} groups of ${groups} (each is ${ranks}
- * JAX device ids), and hold it. ${xla}: whether the group uses XLA's communicator. Returns NULL if
- * there is no such member. */
+/* Find the open member of CUDA device ${ordinal} whose group is a row of ${groups}, and hold it.
+ * ${groups} has ${rows} rows, each of ${ranks} JAX device ids. ${xla}: whether the group uses XLA's
+ * communicator. Returns NULL if there is no such member. */
 struct ffi_member *ffi_member_find(const int64_t *groups, int rows, int ranks, int ordinal,
                                    int xla);
 

@@ -142,11 +142,11 @@ AR_HD uint64_t ar_tiles_per_cta(uint64_t stride, uint64_t tile, int ctas)
 
 /*
  * Return the most blocks of a handle at once on a GPU with ${sms} multiprocessors, one on each:
- * ${asked}, or if that is 0 as many as are useful, but never one on every multiprocessor. A waiting
- * block keeps its multiprocessor. If two ranks start calls of two handles in different order, the
- * second call must still find room, otherwise the ranks wait for each other for ever. A little room
- * is enough: a block exchanges data only with the same block of its peers, so the blocks of one
- * call may run one after the other.
+ * ${asked}, or if that is 0 as many as may be, but never one on every multiprocessor: a waiting
+ * block keeps its multiprocessor, and if two ranks start calls of two handles in different order,
+ * the second call must still find room. Otherwise the ranks would wait for each other for ever. A
+ * little room is enough: a block exchanges data only with the same block of its peers, so the
+ * blocks of one call may run one after the other.
  */
 AR_HD int ar_budget(int sms, int asked)
 {

@@ -53,7 +53,9 @@ enum { RANKS_MAX = 4096, NO_CTAS = -1 };
 
 /* The shared object; a new one is all zeros. */
 struct board {
-    _Atomic uint32_t joined;  /* entries handed out; more than ranks: two groups met */
+    /* Ranks that have joined. If there are more than the communicator has, two groups of ranks
+     * share this object. */
+    _Atomic uint32_t joined;
     _Atomic uint32_t whole;   /* entries written                                                 */
     _Atomic uint32_t verdict; /* enum st_roll_verdict                                            */
     _Atomic int32_t ctas;     /* 0: not decided; NO_CTAS: no count is given; else the count      */

@@ -20,7 +20,8 @@ namespace ar
 
 static_assert(sizeof(ar_args) <= AR_TMA_IPC_MORE, "the host asks for too little shared memory");
 
-/* A word that rank ${writer} has told the same block of rank ${at}. */
+/* Return where in the memory of rank ${at} this block of rank ${writer} stores a word for the same
+ * block of rank ${at}. ${row}: enum ar_ipc_row. */
 __device__ __forceinline__ uint64_t *ipc_word(const ar_args &args, int at, int row, int writer)
 {
     return (uint64_t *)(args.peer[at] +
