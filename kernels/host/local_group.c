@@ -4,14 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/scratch/arena.h"
 #include "kernels/group/error.h"
 #include "kernels/group/links.h"
 #include "kernels/host/create.h"
+#include "kernels/host/rank.h"
 #include "kernels/ipc/ipc.h"
+#include "kernels/scratch/arena.h"
 #include "kernels/scratch/grow.h"
 #include "kernels/scratch/peer_arena.h"
-#include "kernels/host/rank.h"
 
 /* Enable peer access between every pair of different GPUs. Returns false if a pair has no peer
  * access. */

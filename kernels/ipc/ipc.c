@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "base/board.h"
-#include "kernels/order/capture.h"
 #include "kernels/ipc/allocation.h"
+#include "kernels/order/capture.h"
 
 /* What a rank shows to its peers. Only this rank writes, and ${count} last. */
 struct shown {
@@ -31,8 +31,8 @@ struct ar_ipc {
     unsigned long long refused;                   /* id of the latest that peers cannot map */
     char *peer[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* where they are mapped here */
     int count[AR_IPC_RANKS];                      /* of these, whether mapped or not */
-    struct ar_ipc_map *map; /* on the GPU */
-    cudaStream_t stream;    /* of copies to it */
+    struct ar_ipc_map *map;                       /* on the GPU */
+    cudaStream_t stream;                          /* of copies to it */
 };
 
 bool ar_ipc_wanted(int asked)

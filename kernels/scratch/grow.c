@@ -9,9 +9,9 @@
 #include <sys/mman.h>
 
 #include "kernels/group/bootstrap.h"
+#include "kernels/group/error.h"
 #include "kernels/order/capture.h"
 #include "kernels/scratch/arena.h"
-#include "kernels/group/error.h"
 #include "kernels/scratch/peer_arena.h"
 
 /* What the ranks of a local group share; several threads may call for different ranks at once. */
