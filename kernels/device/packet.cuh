@@ -252,6 +252,27 @@ template <class R, int Units, int N> struct rank_sum {
     }
 };
 
+/* Add up a word of every rank; load(r) returns that of rank ${r}. N: the number of ranks, or 0 for
+ * args.ranks; then four ranks are taken at a time. */
+template <class R, int N, class Load>
+__device__ __forceinline__ payload sum_of_ranks(const ar_args &args, Load load)
+{
+    constexpr int batch = N ? N : 4;
+    const int ranks = N ? N : args.ranks;
+    rank_sum<R, 2, N> sum;
+
+    for (int first = 0; first < ranks; first += batch) {
+        payload v[batch];
+
+#pragma unroll
+        for (int i = 0; i < batch; i++)
+            if (first + i < ranks)
+                v[i] = load(first + i);
+        sum.take(first, ranks, v, args.kind);
+    }
+    return sum.finish(args);
+}
+
 /*
  * Wait for the words at slot + r * stride of every other rank r, and add them up in the order of
  * reduce.cuh; ${own} is this rank's word. N: the number of ranks, or 0 for args.ranks; then four

@@ -40,17 +40,8 @@ template <class R, class Access> struct adds : keep {
     static __device__ __forceinline__ payload load_reduce(const ar_args &args, uint64_t at,
                                                           uint64_t end)
     {
-        rank_sum<R, 2, 0> sum;
-        payload v[4];
-
-        for (int first = 0; first < args.ranks; first += 4) {
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                if (first + i < args.ranks)
-                    v[i] = load_payload(args.src[first + i], at, end, Access::align(args));
-            sum.take(first, args.ranks, v, args.kind);
-        }
-        return sum.finish(args);
+        return sum_of_ranks<R, 0>(
+            args, [&](int r) { return load_payload(args.src[r], at, end, Access::align(args)); });
     }
 };
 

@@ -202,20 +202,8 @@ template <class R, int N>
 __device__ __forceinline__ payload add_word(const ar_args &args, const char *stage, uint32_t tile,
                                             uint32_t at)
 {
-    constexpr int batch = N ? N : 4;
-    const int ranks = N ? N : args.ranks;
-    rank_sum<R, 2, N> sum;
-
-    for (int first = 0; first < ranks; first += batch) {
-        payload v[batch];
-
-#pragma unroll
-        for (int i = 0; i < batch; i++)
-            if (first + i < ranks)
-                v[i] = as_payload(load_shared(stage + (first + i) * tile + at));
-        sum.take(first, ranks, v, args.kind);
-    }
-    return sum.finish(args);
+    return sum_of_ranks<R, N>(
+        args, [&](int r) { return as_payload(load_shared(stage + r * tile + at)); });
 }
 
 /* The warps that add are split into teams; team i adds up every ${teams}-th tile, from tile i on.

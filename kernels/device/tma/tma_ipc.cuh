@@ -214,17 +214,8 @@ template <class R, int Coll> __device__ __forceinline__ void ipc_add(const ipc_w
     w.template each<1>(
         args.me,
         [&](uint32_t x, uint64_t) {
-            rank_sum<R, 2, 0> sum;
-            payload v[4];
-
-            for (int first = 0; first < args.ranks; first += 4) {
-#pragma unroll
-                for (int i = 0; i < 4; i++)
-                    if (first + i < args.ranks)
-                        v[i] = as_payload(load_bulk(w.sent(first + i, args.me) + x));
-                sum.take(first, args.ranks, v, args.kind);
-            }
-            return sum.finish(args);
+            return sum_of_ranks<R, 0>(
+                args, [&](int r) { return as_payload(load_bulk(w.sent(r, args.me) + x)); });
         },
         [&](uint32_t x, uint64_t at, payload v) {
             if (Coll == AR_REDUCE_SCATTER)
