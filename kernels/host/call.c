@@ -150,6 +150,20 @@ static int pieces_of(const symtuner_ar *h, const struct ar_buffers *b, int dtype
     return ar_nodes_choose(h, b->part, dtype, op, why, size);
 }
 
+/* Whether a call of ${family} reads and writes the peers' buffers, without scratch. */
+static bool is_zero_copy(const struct ar_ask *ask, int family)
+{
+    if (!ar_is_bulk(family))
+        return false;
+    if (family == AR_TMA_IPC)
+        return true; /* once the peers have mapped the buffers */
+    if (ask->coll == AR_ALL_REDUCE)
+        return ask->dst_mapped;
+    if (family == AR_ENGINES)
+        return ask->src_mapped;
+    return ar_families[family].slots == 0 || family == AR_COPY;
+}
+
 static ncclResult_t unknown_coll(symtuner_ar *h, int coll)
 {
     return ar_fail(h, ncclInvalidArgument, "collective %d is unknown", coll);
@@ -194,12 +208,7 @@ ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv
     plan->kernel = ar_family_name(choice.family);
     plan->ctas = choice.ctas;
     plan->threads = choice.threads;
-    plan->zero_copy = ar_is_bulk(choice.family) &&
-                      (choice.family == AR_TMA_IPC ? true
-                       : coll == AR_ALL_REDUCE     ? ask.dst_mapped
-                       : choice.family == AR_ENGINES
-                           ? ask.src_mapped
-                           : ar_families[choice.family].slots == 0 || choice.family == AR_COPY);
+    plan->zero_copy = is_zero_copy(&ask, choice.family);
     plan->pieces = choice.pieces;
     plan->boxes = 0;
     gate = never_ours(h, ask.op);

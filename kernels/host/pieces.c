@@ -154,10 +154,8 @@ ncclResult_t ar_pieces_run(symtuner_ar *h, const struct ar_ask *ask, const struc
             map_parts(h, b, &args);
         lay_out_piece(h, b->coll, choice, ask->dst_mapped, &h->arena[arena].layout, &args);
         if (choice->family == AR_TMA_IPC)
-            ar_ipc_locate(h, ask->coll == AR_ALL_GATHER ? 0 : b->part * ar_parts_sent(h, b->coll),
-                          ask->coll == AR_REDUCE_SCATTER ? 0
-                                                         : b->part * ar_parts_received(h, b->coll),
-                          &args);
+            ar_ipc_locate(h, b->coll, b->part * ar_parts_sent(h, b->coll),
+                          b->part * ar_parts_received(h, b->coll), &args);
         keep_budget(h, &args, choice->ctas);
         ar_follower_note(h, (enum ar_start)args.overlap);
         result = choice->family == AR_ENGINES

@@ -231,13 +231,14 @@ static void map_new(symtuner_ar *h)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-void ar_ipc_locate(symtuner_ar *h, uint64_t sent, uint64_t got, struct ar_args *args)
+/* In an all-gather no peer reads send, in a reduce-scatter none writes recv. */
+void ar_ipc_locate(symtuner_ar *h, int coll, uint64_t sent, uint64_t got, struct ar_args *args)
 {
     enum cudaStreamCaptureMode mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
 
     args->ipc = h->ipc->map;
-    args->at_send = sent == 0 ? 0 : place_of(h, args->in, sent);
-    args->at_recv = got == 0 ? 0 : place_of(h, args->out, got);
+    args->at_send = coll == AR_ALL_GATHER ? 0 : place_of(h, args->in, sent);
+    args->at_recv = coll == AR_REDUCE_SCATTER ? 0 : place_of(h, args->out, got);
     map_new(h);
     ar_capture_mode(mode);
 }

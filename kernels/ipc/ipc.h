@@ -33,9 +33,9 @@ int ar_ipc_open(symtuner_ar *h, bool create);
 void ar_ipc_hide(const symtuner_ar *h);
 void ar_ipc_end(symtuner_ar *h);
 
-/* Set in ${args} where the call's buffers args->in, of ${sent} bytes, and args->out, of ${got}
- * bytes, lie. 0 bytes: no peer touches the buffer. */
-void ar_ipc_locate(symtuner_ar *h, uint64_t sent, uint64_t got, struct ar_args *args);
+/* Set in ${args} where the buffers of a call of ${coll} lie: args->in, of ${sent} bytes, and
+ * args->out, of ${got} bytes. */
+void ar_ipc_locate(symtuner_ar *h, int coll, uint64_t sent, uint64_t got, struct ar_args *args);
 
 /* Write a line about what is mapped, and return its length. */
 int ar_ipc_describe(const symtuner_ar *h, char *text, size_t size);

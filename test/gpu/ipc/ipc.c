@@ -81,7 +81,7 @@ static int run(int rank, int device, uint64_t group)
         for (int i = 0; i < 2; i++) { /* the second time the peer has surely shown its memory */
             args.in = (char *)(p + at);
             args.out = (char *)p;
-            ar_ipc_locate(&h, WORDS, WORDS, &args);
+            ar_ipc_locate(&h, AR_ALL_REDUCE, WORDS, WORDS, &args);
             meet();
         }
         CUDA(cudaDeviceSynchronize());
