@@ -34,6 +34,7 @@
 
 #include "kernels/engines/memops.h"
 #include "kernels/group/error.h"
+#include "kernels/order/capture.h"
 
 struct ar_engines {
     cudaStream_t stream[AR_MAX_RANKS]; /* for each peer; this rank's own one is for watch */
@@ -107,7 +108,7 @@ static cudaError_t make_streams(struct ar_engines *e, int ranks)
 /* The first call makes the streams; it may be captured. */
 static ncclResult_t prepare(symtuner_ar *h)
 {
-    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    enum cudaStreamCaptureMode mode;
     cudaError_t error;
 
     if (h->engines != NULL)
@@ -115,10 +116,10 @@ static ncclResult_t prepare(symtuner_ar *h)
     h->engines = calloc(1, sizeof *h->engines);
     if (h->engines == NULL)
         return ar_fail(h, ncclSystemError, "out of memory");
-    cudaThreadExchangeStreamCaptureMode(&mode);
+    mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
     error = make_streams(h->engines, h->ranks);
     h->engines->has_ops = ar_memops_find(&h->engines->ops, h->device);
-    cudaThreadExchangeStreamCaptureMode(&mode);
+    ar_capture_mode(mode);
     if (error == cudaSuccess)
         return ncclSuccess;
     ar_engines_free(h);
