@@ -228,11 +228,11 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
 /*
  * symtuner_ar_discard(handles, n):
  * Give up handles whose communicators ncclCommAbort has ended, and set them to NULL. This is for
- * programs that cannot wait in symtuner_ar_destroy before they abort, such as a watchdog. Does not
- * wait, and frees nothing: a later create or destroy of this process does, once the GPU is idle and
- * no graph holds their calls. No other thread may be in a call on the handles. They must not be of
- * a local group. What a handle over several boxes has is never freed, nor what a handle has after
- * NCCL has timed out (see Progress above). Since 0.1.
+ * programs that cannot wait in symtuner_ar_destroy before they abort, such as a watchdog. It does
+ * not wait, and frees nothing. A later create or destroy of this process frees the handles, once
+ * the GPU is idle and no graph holds their calls. No other thread may be in a call on the handles.
+ * They must not be of a local group. A handle over several boxes is never freed, nor is one on
+ * which NCCL has timed out (see Progress above). Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n);
 

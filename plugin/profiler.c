@@ -81,7 +81,7 @@ static int parse_func(const char *func)
 }
 
 /* Return the bytes of a whole call. The first digit in a name such as "ncclFloat32" tells the size
- * of an element; 8-bit types have none or an 8, and NCCL calls uint8 "Unknown". */
+ * of an element. The names of 8-bit types have an 8 or no digit; that of uint8 is "Unknown". */
 static uint64_t total_bytes(const struct st_profiler *profiler, int coll, size_t count,
                             const char *datatype)
 {

@@ -37,7 +37,8 @@ struct st_boxes_mark {
     struct nccl_abi_id id;
 };
 
-/* NCCL ${real} has made ${id} for the program: write the mark, if this process was asked to. */
+/* Write the mark into ${id}, which NCCL ${real} has just made for the program, if this process was
+ * asked to. */
 void st_boxes_mark(const struct st_real *real, struct nccl_abi_id *id);
 
 /* Return the mark of ${id}; ${there} is false if this process was not asked to look for one. */

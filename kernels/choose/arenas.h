@@ -11,8 +11,8 @@
 #include "kernels/choose/select.h"
 
 /*
- * SMALL  short messages; over NVLink 1 MiB of any type fits in one piece: 14.25 MiB; with
- *        SYMTUNER_AR_IPC=1 4 MiB more, for tma_ipc
+ * SMALL  short messages; over NVLink 1 MiB of any type fits in one piece: 14.25 MiB. tma_ipc has
+ *        4 MiB more there, if SYMTUNER_AR_IPC=1 is set
  * WORDS  longer messages of kernels that send words: 96.25 MiB
  * BULK   the kernels that send plain data: 5/4 of config.bulk_bytes
  */

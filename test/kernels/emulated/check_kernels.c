@@ -176,7 +176,8 @@ static void *run_rank(void *p)
     return NULL;
 }
 
-/* All ranks went the same way in each call, and if buffers were mapped, both ways. */
+/* Check that all ranks counted as many calls through scratch, and as many others. If all buffers
+ * are unregistered, there must be some of both. */
 static void check_mapped(symtuner_ar **handles, int ranks)
 {
     const uint32_t *first = handles[0]->mailbox->ipc;
