@@ -31,6 +31,18 @@ __device__ __forceinline__ void raise_flags(const ar_args &args, int kind, uint6
     }
 }
 
+/* Wait until ${flag} has reached ${value}. Returns false if the rank gave up. */
+__device__ __forceinline__ bool await_flag(const ar_args &args, const uint64_t *flag,
+                                           uint64_t value, spin_limit &wait)
+{
+    uint32_t polls = 0;
+
+    while (!ar_reached(load_acquire(flag), value))
+        if (give_up(args, polls, wait))
+            return false;
+    return true;
+}
+
 /* Called by all threads of the block: wait until the same block of every peer has reached ${value}.
  * Returns false in all threads if the rank gave up. */
 __device__ __forceinline__ bool await_flags(const ar_args &args, int kind, uint64_t value,
@@ -43,10 +55,7 @@ __device__ __forceinline__ bool await_flags(const ar_args &args, int kind, uint6
         const uint64_t *flag =
             (const uint64_t *)(args.peer[args.me] + ar_flag_offset(kind, blockIdx.x, threadIdx.x));
 
-        uint32_t polls = 0;
-
-        while (!stop && !ar_reached(load_acquire(flag), value))
-            stop = give_up(args, polls, wait);
+        stop = !await_flag(args, flag, value, wait);
     }
 #endif
     return !__syncthreads_or(stop);

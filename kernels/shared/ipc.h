@@ -46,7 +46,6 @@ enum ar_ipc_row {
     AR_IPC_SEND,
     AR_IPC_RECV,
     AR_IPC_REACHES, /* a flag: step 2 of the call: not all of the others; step 3: all */
-    AR_IPC_UNUSED,
     AR_IPC_ROWS
 };
 

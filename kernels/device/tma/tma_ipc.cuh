@@ -73,15 +73,14 @@ __device__ __forceinline__ bool ipc_agree(const ar_args &args, uint64_t epoch, b
 {
     const uint64_t no = ar_flag_step(epoch, 2);
     uint64_t told = no + all;
-    uint32_t polls = 0;
     bool stop = false;
 
     if ((int)threadIdx.x < args.ranks && (int)threadIdx.x != args.me) {
+        const uint64_t *flag = ipc_word(args, args.me, AR_IPC_REACHES, threadIdx.x);
+
         store_relaxed(ipc_word(args, threadIdx.x, AR_IPC_REACHES, args.me), told);
-        while (!stop &&
-               !ar_reached(
-                   told = load_acquire(ipc_word(args, args.me, AR_IPC_REACHES, threadIdx.x)), no))
-            stop = give_up(args, polls, wait);
+        stop = !await_flag(args, flag, no, wait);
+        told = load_relaxed(flag);
     }
 #ifdef ST_BREAK_MAPPED /* believe that the others have */
     told = no + all;
