@@ -28,7 +28,8 @@ static nccl_abi_result run_nccl(const struct st_real *real, const struct st_call
 
 /* ---- who runs a call? ------------------------------------------------------------------------ */
 
-/* Ask the library, which looks at the buffers as well; return an enum st_plan. */
+/* Ask the kernels' library how it would run the call. It looks at the buffers as well. Returns an
+ * enum st_plan. */
 static unsigned ask(struct st_comm *c, const struct st_call *call)
 {
     struct symtuner_ar_plan plan = {.size = sizeof plan};
@@ -47,7 +48,7 @@ static unsigned ask(struct st_comm *c, const struct st_call *call)
     st_life_release(c);
     if (result != NCCL_ABI_SUCCESS)
         return ST_PLAN_NCCL;
-    if (plan.boxes > 0) { /* even if it is NCCL that runs the part in the box */
+    if (plan.boxes > 0) { /* also if NCCL runs the part within each box */
         c->by_boxes = true;
         return plan.pieces < ST_PLANS - ST_PLAN_BOXES ? ST_PLAN_BOXES + (unsigned)plan.pieces
                                                       : ST_PLANS - 1;
@@ -61,23 +62,23 @@ static uint64_t mix(uint64_t h, uint64_t v)
     return h ^ h >> 32;
 }
 
-/* Return what the library looks at in a buffer: 0: it lies in no window; 1: it lies in one, at a
- * multiple of 16 bytes; 2: elsewhere in one. Outside of windows the address must not count, because
- * the other ranks have other addresses. */
+/* Return what the library's answer depends on. 0: the buffer lies in no window. 1: it lies in a
+ * window, and its address is a multiple of 16. 2: it lies in a window, at another address. Outside
+ * of windows the address must not count, because the other ranks have other addresses. */
 static uint64_t place(const struct st_comm *c, const void *buffer, size_t bytes)
 {
     return !st_window_holds(c, buffer, bytes) ? 0 : (uintptr_t)buffer % 16 == 0 ? 1 : 2;
 }
 
-/* Return how the library would run the call, an enum st_plan. Remembers its answers by a hash of
- * the call, because asking takes longer than a forwarded call may take. Calls with the same hash
- * share an answer. */
+/* Return what ask() answers for this call. Asking takes too long for a call that is only forwarded,
+ * so we keep the answers in a table, by a hash of the call. Calls with the same hash share an
+ * answer. */
 static unsigned answer(struct st_comm *c, const struct st_call *call)
 {
     size_t bytes = st_call_bytes(c, call);
     size_t in = call->coll == ST_TALLY_ALL_GATHER ? bytes / (size_t)c->ranks : bytes;
     size_t out = call->coll == ST_TALLY_REDUCE_SCATTER ? bytes / (size_t)c->ranks : bytes;
-    /* of a created operator only that it is one: its number differs between ranks */
+    /* all created operators count as one, because their numbers differ between ranks */
     int op = call->op < NCCL_ABI_BUILT_IN_OPS ? call->op : NCCL_ABI_BUILT_IN_OPS;
     uint64_t key =
         mix(mix(0, call->count), (uint64_t)call->coll << 32 | (uint64_t)call->dtype << 16 |
@@ -85,7 +86,7 @@ static unsigned answer(struct st_comm *c, const struct st_call *call)
                                      place(c, call->recv, out) << 2);
     uint64_t *set;
 
-    key = mix(key, UINT64_C(0x5bd1e995)) | ST_PLANS; /* not 0, as an unused place is */
+    key = mix(key, UINT64_C(0x5bd1e995)) | ST_PLANS; /* never 0, because unused places are 0 */
     key -= key % ST_PLANS;
     set = c->answers[key >> 32 & (ST_SETS - 1)];
     for (int i = 0; i < ST_WAYS; i++)
@@ -96,7 +97,7 @@ static unsigned answer(struct st_comm *c, const struct st_call *call)
     return set[0] % ST_PLANS;
 }
 
-/* Can operators of this communicator be our kernels'? They know them since the handle is there. */
+/* Does the kernels' library know operators that programs create? An older version does not. */
 static bool knows_operators(const struct st_comm *c)
 {
     return c->kernels->op_create_premul_sum_ && c->kernels->op_destroy_;
@@ -131,7 +132,7 @@ static nccl_abi_result by_kernels(struct st_comm *c, const struct st_call *call)
         return NCCL_ABI_INVALID_USAGE; /* another thread has aborted the communicator */
     if (atomic_load(&c->comm) != call->comm) {
         st_life_release(c);
-        return NCCL_ABI_INVALID_USAGE; /* and the record is another one's now */
+        return NCCL_ABI_INVALID_USAGE; /* aborted, and another communicator has the record now */
     }
     st_inside++;
     switch (call->coll) {
@@ -179,7 +180,7 @@ static nccl_abi_result run_ours(struct st_comm *c, const struct st_call *call)
     return result;
 }
 
-/* Count this collective in the communicator's part of the open group. */
+/* Count a collective of ${c} in the open group ${g}. */
 static void note(struct st_group *g, struct st_comm *c, bool by_us)
 {
     if (c->group != g || c->group_number != g->number) {
@@ -248,8 +249,9 @@ nccl_abi_result st_call(struct st_from from, const struct st_call *call)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* Hand waiting calls to NCCL, in their order: those of communicators that have other collectives in
- * this group, or too many; if ${all}, every call. The rest stay in the queue. */
+/* Hand waiting calls to NCCL, in their order: with ${all} every call; else the calls of each
+ * communicator that has more than ST_GROUP_MOST collectives in this group, or one that our kernels
+ * cannot run. The other calls stay in the queue. */
 static nccl_abi_result give_back(struct st_real *real, struct st_group *g, bool all)
 {
     nccl_abi_result result = NCCL_ABI_SUCCESS;
@@ -361,7 +363,7 @@ nccl_abi_result st_group_start(struct st_from from)
     if (g->depth++ == 0) {
         g->number++;
         g->failed = false;
-        st_made_drop(g->made, g->mades); /* NCCL has only estimated the last group's time */
+        st_made_drop(g->made, g->mades); /* left over after ncclGroupSimulateEnd */
         g->calls = g->mades = g->seens = 0;
     }
     return result;
@@ -421,7 +423,7 @@ nccl_abi_result st_group_simulate(struct st_from from, void *info)
         return st_no_nccl();
     g = st_group_of(real);
     if (!st_passes(from, real) && g->depth > 0 && --g->depth == 0) {
-        give_back(real, g, true); /* NCCL only estimates their time */
+        give_back(real, g, true); /* NCCL does not run them, but estimates their time */
         destroy_ops(g);
     }
     return real->call.GroupSimulateEnd ? real->call.GroupSimulateEnd(info) : st_no_nccl();

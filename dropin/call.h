@@ -4,34 +4,37 @@
  *
  * Who runs a call depends only on what all ranks share: communicator, collective, count, type,
  * operator, whether the buffers lie in windows, and the collectives of the same communicator in the
- * same group. Sends and receives in a group change nothing, because other ranks may have none.
+ * same group. Sends and receives of that group must not matter, because another rank may have none.
  *
  * A group's calls for our kernels wait until the outermost ncclGroupEnd. They run after NCCL's part
- * of the group, because the kernels may need NCCL for more scratch memory, outside of groups.
+ * of the group: the kernels may ask NCCL for more scratch memory, which they can only do when no
+ * group is open.
  *
- * Threads    groups are of one thread, as in NCCL.
+ * Threads    each thread has its own groups, as in NCCL.
  */
 #ifndef ST_CALL_H_
 #define ST_CALL_H_
 
 #include "dropin/group.h"
 
-/* A group of more collectives than this on one communicator is NCCL's, which runs them in one
- * kernel. */
+/* If a group has more collectives than this on one communicator, NCCL runs them, because it runs
+ * all of them in one kernel. */
 enum { ST_GROUP_MOST = 4 };
 
 nccl_abi_result st_call(struct st_from from, const struct st_call *call);
-/* Count a call that NCCL always runs, just before it goes there; if it is a collective, also in the
- * open group. ${per_rank}: the call's larger buffer has ${count} elements for each rank. */
+/* Count a call of a function that NCCL always runs. Call this just before NCCL's function. If a
+ * group is open, a ${collective} also counts as one of the group's collectives. ${per_rank}: the
+ * call's larger buffer has ${count} elements for each rank. */
 void st_call_forwarded(struct st_comm *c, struct st_real *real, enum st_tally_coll coll,
                        bool collective, size_t count, int dtype, bool per_rank);
-/* Note that NCCL refused a call: if a group is open, our kernels run none of it. */
+/* Note that NCCL refused a call. If a group is open, our kernels will run no call of that group. */
 void st_call_failed(struct st_real *real);
 
-/* Make an operator, known to our kernels as well if ${c} has a handle. */
+/* Create an operator. If ${c} has a handle, our kernels know the operator, too. */
 nccl_abi_result st_op_create(struct st_comm *c, int *op, void *scalar, int dtype, int residence);
-/* Destroy an operator, at the end of a group if calls of the group may use it. NCCL no longer needs
- * an operator once the call with it has returned. */
+/* Destroy an operator. If calls wait for the end of an open group, they may still use the operator;
+ * then destroy it at the end of the group. NCCL itself needs an operator only until the call that
+ * uses it has returned. */
 nccl_abi_result st_op_destroy(struct st_comm *c, int op);
 
 nccl_abi_result st_group_start(struct st_from from);

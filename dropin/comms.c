@@ -14,8 +14,9 @@ atomic_int st_comm_handles;
 static struct st_comm gone;
 static int used; /* places that are not NULL */
 
-/* Records of ended communicators, oldest first. They rest until RESTING others have ended, because
- * a thread may still be in a call on a communicator that a watchdog thread aborts. */
+/* Records of ended communicators, oldest first. A record is used again only after RESTING more
+ * communicators have ended. Until then a thread may still be in a call on the ended communicator,
+ * if a watchdog thread has aborted it. */
 enum { RESTING = 64 };
 static struct st_comm *oldest, **newest = &oldest;
 static int resting;
@@ -30,7 +31,7 @@ static struct st_comm *record(void)
         return calloc(1, sizeof *c);
     oldest = c->next_free;
     resting--;
-    st_meet_leave(c->meet); /* of an aborted or revoked communicator */
+    st_meet_leave(c->meet); /* not NULL if the communicator was aborted or revoked */
     memset((char *)c + sizeof c->comm, 0, sizeof *c - sizeof c->comm);
     return c;
 }
@@ -69,7 +70,7 @@ void st_comm_remove(struct st_comm *c)
         place = (place + 1) % ST_COMM_PLACES;
     atomic_store_explicit(&c->comm, NULL, memory_order_release);
     atomic_store(&st_comm_table[place], &gone);
-    /* the next place is empty, so no search needs the marks before it */
+    /* while the next place is empty, no search needs the mark before it */
     while (!st_comm_table[(place + 1) % ST_COMM_PLACES] && st_comm_table[place] == &gone) {
         atomic_store(&st_comm_table[place], NULL);
         used--;

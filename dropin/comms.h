@@ -2,9 +2,9 @@
 /*
  * comms.h - what the drop-in knows of each communicator.
  *
- * Threads    st_comm_find takes no lock and runs on every call. A record is never freed but used
- *            again, so a thread that looks up one communicator while another thread ends a second
- *            one reads valid memory. Using a communicator that ended is an error, as in NCCL.
+ * Threads    st_comm_find takes no lock and runs on every call. Records are never freed, only used
+ *            again. So st_comm_find reads valid memory even while another thread ends some
+ *            communicator. Using a communicator that ended is an error, as in NCCL.
  */
 #ifndef ST_COMMS_H_
 #define ST_COMMS_H_
@@ -17,7 +17,8 @@
 
 enum { ST_WINDOWS = 64, ST_SETS = 64, ST_WAYS = 4 };
 
-/* Who runs a call: NCCL, our kernels, or both box by box: ST_PLAN_BOXES + the number of pieces. */
+/* Who runs a call: NCCL, our kernels, or both, box by box. In this last case the value is
+ * ST_PLAN_BOXES + the number of pieces that the call is cut into. */
 enum st_plan { ST_PLAN_NCCL, ST_PLAN_OURS, ST_PLAN_BOXES, ST_PLANS = 256 };
 
 struct st_meet;
@@ -26,33 +27,36 @@ struct st_comm {
     _Atomic(void *) comm; /* NCCL's pointer; NULL: the record is free            */
     struct st_real *real; /* the NCCL that made it                               */
     const struct st_kernels *kernels;
-    _Atomic(struct symtuner_ar *) handle;  /* NULL: all calls go to NCCL         */
-    _Atomic(struct symtuner_ar *) aborted; /* until the communicator ends        */
-    _Atomic(struct symtuner_ar *) orphan;  /* it has; until no thread uses it    */
-    _Atomic int users; /* threads that use the handle (st_life_hold); then the record rests on */
+    _Atomic(struct symtuner_ar *) handle; /* NULL: all calls go to NCCL         */
+    /* An aborted handle is in ${aborted} until the communicator ends, and then in ${orphan} until
+     * no thread uses the handle. */
+    _Atomic(struct symtuner_ar *) aborted, orphan;
+    _Atomic int users; /* threads that use the handle (st_life_hold); the record is not used again
+                        * before this is 0 */
     _Atomic int why;   /* enum st_tally_why: why all calls go to NCCL          */
     int rank, ranks;
     bool blocking;
-    uint64_t key;         /* the same on all ranks, 0: unknown                   */
-    struct st_meet *meet; /* for votes, if calls are verified; else NULL. After an abort it is left
-                           * when the record is used again */
-    uint32_t verified[ST_TALLY_ALL_GATHER + 1]; /* calls of each collective       */
-    bool distrusted;   /* a verified call was wrong                            */
-    uint32_t children; /* communicators made from this one                    */
-    /* The application's windows that the kernels know, by NCCL's window handle. */
+    uint64_t key;         /* the same on all ranks; 0: unknown                   */
+    struct st_meet *meet; /* the ranks' meeting for votes if calls are verified, else NULL; after an
+                           * abort we leave it only when the record is used again */
+    uint32_t verified[ST_TALLY_ALL_GATHER + 1]; /* verified calls of each collective */
+    bool distrusted;   /* a verified call had another result than NCCL's       */
+    uint32_t children; /* how many communicators were made from this one       */
+    /* The application's windows that our kernels know. ${window} is NCCL's handle. */
     struct {
         void *window, *base;
         size_t bytes;
     } windows[ST_WINDOWS];
     int windows_top;
-    /* Answers of the library's query: a hash of the call, with enum st_plan in the lowest
-     * byte. */
+    /* What the kernels' library answered about earlier calls. Each element is a hash of the call,
+     * with an enum st_plan in the lowest byte. */
     uint64_t answers[ST_SETS][ST_WAYS];
     bool by_boxes; /* one of these answers was ST_PLAN_BOXES or more */
-    /* How many collectives of this communicator the group has that these two name. */
+    /* ${group} and ${group_number} name a group of NCCL's. In that group this communicator has
+     * ${group_ours} collectives that our kernels could run, and ${group_others} others. */
     const void *group;
     uint64_t group_number;
-    int group_ours, group_others; /* by who could run them */
+    int group_ours, group_others;
     struct st_comm *next_free;
 };
 
@@ -84,8 +88,8 @@ static inline struct st_comm *st_comm_find(const void *comm)
     return NULL;
 }
 
-/* Add a record, all zeros but for these two arguments. Returns NULL if there is no room; then NCCL
- * runs all calls. */
+/* Add a record with these two members; the others are 0. Returns NULL if there is no room; then NCCL
+ * runs all calls of the communicator. */
 struct st_comm *st_comm_add(void *comm, struct st_real *real);
 /* Take a record out of the table. It must be there: call this once for each communicator. */
 void st_comm_remove(struct st_comm *c);

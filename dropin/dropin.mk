@@ -1,9 +1,10 @@
 # dropin.mk - libsymtuner_nccl.so, which is loaded before NCCL by LD_PRELOAD.
 
-# What the tests link without the rest.
+# Files that tests link without the rest of the drop-in.
 DROPIN_PURE := dropin/verify/compare.c dropin/meet.c
 DROPIN_C := $(wildcard base/*.c dropin/*.c dropin/*/*.c) plugin/options.c nccl/names.c nccl/release.c
-# Thread-local variables cost one instruction, because the library is loaded at start.
+# The library is loaded when the program starts. So it can be compiled with -ftls-model=initial-exec,
+# and an access to a thread-local variable costs one instruction.
 DROPIN_OBJ := $(patsubst %,$(B)/dropin-obj/%.o,$(DROPIN_C))
 
 $(B)/dropin-obj/%.c.o: %.c
@@ -11,7 +12,7 @@ $(B)/dropin-obj/%.c.o: %.c
 	$(call say,CC)
 	$(Q)$(CC) $(CFLAGS) -ftls-model=initial-exec -c -o $@ $<
 
-# A sanitizer calls dlsym before it is ready to watch anything.
+# symbols.c defines dlsym. A sanitizer calls dlsym before it is ready to check any code.
 $(if $(SAN),$(B)/dropin-obj/dropin/entry/symbols.c.o: override CFLAGS += -fno-sanitize=all)
 
 $(OUT)/libsymtuner_nccl.so: $(DROPIN_OBJ) dropin/entry/symtuner_nccl.map

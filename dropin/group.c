@@ -23,7 +23,7 @@ size_t st_call_bytes(const struct st_comm *c, const struct st_call *call)
 static _Thread_local struct st_group groups[ST_REALS];
 static pthread_key_t key;
 
-/* A thread ends. */
+/* Called when a thread ends: free the arrays of its groups. */
 static void free_groups(void *self)
 {
     struct st_group *group = self;
@@ -40,7 +40,7 @@ static void free_groups(void *self)
 static void make_key(void)
 {
     if (pthread_key_create(&key, free_groups) != 0)
-        key = (pthread_key_t)-1; /* pthread_setspecific fails then, and a thread leaks its arrays */
+        key = (pthread_key_t)-1; /* so pthread_setspecific fails, and threads leak their arrays */
 }
 
 struct st_group *st_group_of(const struct st_real *real)

@@ -2,7 +2,7 @@
 /*
  * group.h - the calls and other work that wait for the end of an open group of NCCL.
  *
- * Threads    groups are of one thread, as in NCCL.
+ * Threads    each thread has its own groups, as in NCCL.
  */
 #ifndef ST_GROUP_H_
 #define ST_GROUP_H_
@@ -10,7 +10,7 @@
 #include "dropin/comms.h"
 #include "dropin/settings.h"
 
-/* One of the three collectives that may run on our kernels. */
+/* A call of one of the three collectives that may run on our kernels. */
 struct st_call {
     void *comm; /* NCCL's pointer */
     enum st_tally_coll coll;
@@ -21,7 +21,8 @@ struct st_call {
     void *stream;
 };
 
-/* Return the bytes of ${count} elements, times the ranks if ${per_rank}; 0: unknown type. */
+/* Return the size of ${count} elements in bytes, or 0 if the type is unknown. ${per_rank}: multiply
+ * by the number of ranks. */
 size_t st_bytes(const struct st_comm *c, size_t count, int dtype, bool per_rank);
 /* Return the bytes of the call's larger buffer; 0 if the type is unknown. */
 size_t st_call_bytes(const struct st_comm *c, const struct st_call *call);
@@ -38,11 +39,11 @@ struct st_seen;
 
 struct st_group {
     int depth;
-    uint64_t number; /* of this thread's group */
-    bool failed;     /* NCCL refused a call, so it will run none of them */
+    uint64_t number; /* counts the groups that this thread has opened */
+    bool failed;     /* NCCL refused a call of the group, so it will run no call of the group */
     struct st_call *call;
     int calls, calls_room;
-    struct st_op *op; /* destroyed by the program, but calls above may have them */
+    struct st_op *op; /* the program has destroyed them, but calls above may still use them */
     int ops, ops_room;
     struct st_made *made;
     int mades, mades_room;
@@ -50,18 +51,20 @@ struct st_group {
     int seens, seens_room;
 };
 
-/* Return this thread's group of NCCL ${real}. */
+/* Return the calling thread's group in the NCCL ${real}. */
 struct st_group *st_group_of(const struct st_real *real);
 
-/* Return room for one more element at the end of an array of ${count} that has ${room} places, or
- * NULL if memory is short. */
+/* Return the place behind the ${count} elements of an array. The array has ${room} places; if all
+ * are taken, enlarge it. Returns NULL if memory is short. */
 void *st_group_more(void **array, int count, int *room, size_t size);
 
-/* 1: we are in a call of libsymtuner_ar.so, whose NCCL calls go straight to NCCL. */
+/* Above 0 while this thread is in a call that the drop-in makes for itself, of libsymtuner_ar.so or
+ * of NCCL. All NCCL calls inside it go straight to NCCL. */
 extern _Thread_local int st_inside;
 
-/* Does a call go to NCCL uncounted? Those of our kernels do, and those that NCCL makes itself by
- * its exported names: ncclBcast calls ncclBroadcast, ncclCommAbort calls ncclCommGetAsyncError. */
+/* Does a call go straight to NCCL, uncounted? With SYMTUNER_MODE=off every call does. So do the
+ * drop-in's own calls (st_inside), and calls that NCCL makes to its own exported functions:
+ * ncclBcast calls ncclBroadcast, and ncclCommAbort calls ncclCommGetAsyncError. */
 static inline bool st_passes(struct st_from from, const struct st_real *real)
 {
     return st_inside || st_off || st_real_calls(real, from.caller);

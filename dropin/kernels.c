@@ -13,13 +13,13 @@
 static struct st_kernels kernels;
 static bool loaded;
 static const struct st_real *user; /* the NCCL that the kernels use */
-static bool promised;              /* that kernels which follow ours wait */
-static bool may_not_wait;          /* a kernel that does not wait may run */
+static bool promised;              /* we gave the promise that kernels behind ours wait */
+static bool may_not_wait;          /* a kernel that does not wait can run from now on */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 atomic_bool st_promise_gone;
 
-/* The path of the library beside this one. */
+/* Write the path of libsymtuner_ar.so in the drop-in's own folder to ${path}. */
 static bool beside(char *path, size_t size)
 {
     static const char name[] = "libsymtuner_ar.so";

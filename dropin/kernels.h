@@ -2,8 +2,8 @@
 /*
  * kernels.h - libsymtuner_ar.so, opened when the first communicator of a process is made.
  *
- * The drop-in is built without CUDA's and NCCL's headers; test/dropin/headers.c checks that their
- * types are passed as the plain ones are.
+ * The drop-in is built without CUDA's and NCCL's headers, with plain integers and pointers for
+ * their types. test/dropin/headers.c checks that functions take both in the same way.
  */
 #ifndef ST_KERNELS_H_
 #define ST_KERNELS_H_
@@ -16,8 +16,8 @@
 #define SYMTUNER_AR_PLAIN_TYPES
 #include "symtuner_ar.h"
 
-/* X(function without symtuner_ar_). The library must have the functions of the first map; an older
- * one may lack those of the second. */
+/* X(name of a function, without symtuner_ar_). The library must have the functions of the first
+ * map. An older version of the library may lack functions of the second map. */
 #define ST_KERNELS_MAP(X)                                                                          \
     X(use_nccl)                                                                                    \
     X(create)                                                                                      \
@@ -48,8 +48,9 @@ struct st_kernels {
 #undef X
 };
 
-/* Return the functions of the library that lies beside this one, told to use NCCL ${real}; NULL,
- * with one warning, if it cannot be loaded, and NULL for a second copy of NCCL. Threads: any. */
+/* Load libsymtuner_ar.so from the drop-in's own folder, let it use NCCL ${real}, and return its
+ * functions. Returns NULL, with one warning, if that fails. Returns NULL, too, if the library
+ * already uses another copy of NCCL. Threads: any. */
 const struct st_kernels *st_kernels_for(const struct st_real *real);
 
 /* Has st_kernels_for loaded the library? */
@@ -57,22 +58,25 @@ bool st_kernels_loaded(void);
 
 /* ---- the kernels that follow ours on a stream -------------------------------------------------
  *
- * Our kernels let the next kernel start early if the drop-in promises that it waits for ours. NCCL's
- * symmetric kernels of some releases do not wait (enum st_pdl_rule). The drop-in sees every
- * communicator and every window that the program makes with any NCCL that it stands in front of. So
- * it promises as long as none of these kernels can run, and then takes the promise back for good,
- * before NCCL hears of what lets them run. What was launched or captured before may still let the
- * next kernel start early; therefore each later call of such an NCCL is separated from it. */
+ * Our kernels can let the next kernel of their stream start early, before they end (programmatic
+ * dependent launch). They do so if the drop-in promises that the next kernel itself waits for them
+ * (symtuner_ar_followers_wait). NCCL's symmetric kernels of some releases do not wait (enum
+ * st_pdl_rule in nccl/release.h). The drop-in sees every communicator and every window that the
+ * program makes with the copies of NCCL that it stands in front of. So it promises at first. When
+ * the program makes a communicator or a window with which such a kernel could run, the drop-in
+ * takes the promise back for good, before that kernel can run. Kernels of ours that were launched
+ * or captured earlier still let the next kernel start early. Therefore the drop-in then calls
+ * symtuner_ar_separate before each later call of such an NCCL. */
 
 /* Called when NCCL ${real} has made a communicator. */
 void st_followers_comm(const struct st_real *real);
 /* Called when NCCL ${real} is about to make a symmetric window. */
 void st_followers_window(const struct st_real *real);
 
-extern atomic_bool st_promise_gone; /* given once, and taken back */
+extern atomic_bool st_promise_gone; /* the drop-in gave the promise, and has taken it back */
 void st_separate_now(const struct st_real *real, void *stream);
 
-/* Called when a call goes to NCCL ${real}. */
+/* Call this before each call on ${stream} that goes to NCCL ${real}. */
 static inline void st_separate(const struct st_real *real, void *stream)
 {
     if (atomic_load_explicit(&st_promise_gone, memory_order_relaxed))

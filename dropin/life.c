@@ -12,7 +12,7 @@
 
 enum { OLDEST = 22803 };  /* the first release with the windows that our kernels use */
 enum { DONE_MS = 60000 }; /* how long one rank may be slower than another to make its handle */
-enum { MOST = 16 };       /* communicators of one key in a thread: SYMTUNER_AR_MAX_RANKS */
+enum { MOST = 16 };       /* most ranks of a communicator for our kernels: SYMTUNER_AR_MAX_RANKS */
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
@@ -56,8 +56,9 @@ static int gpus_here(void)
     return count;
 }
 
-/* Return a reason that every rank finds for leaving all calls of this communicator of ${ranks}
- * ranks (0: not known yet) to NCCL; ST_WHY_OURS: there is none. */
+/* Return a reason why NCCL must run all calls of this communicator, of those that every rank finds
+ * by itself. Returns ST_WHY_OURS if there is none. ${ranks}: the communicator's ranks, 0 if that is
+ * not known yet. */
 static enum st_tally_why shared_reason(const struct st_real *real, const struct st_made *made,
                                        int ranks)
 {
@@ -83,7 +84,8 @@ struct st_meet *st_made_enter(const struct st_real *real, const struct st_made *
     return shared_reason(real, made, ranks) == ST_WHY_OURS ? st_meet_enter(made->key, count) : NULL;
 }
 
-/* Return why this rank cannot use our kernels, though others may; ST_WHY_OURS: it can. */
+/* Return why this process cannot use our kernels, or ST_WHY_OURS if it can. Other ranks may find
+ * another reason, or none. ${handles}: how many handles this thread would make. */
 static enum st_tally_why own_reason(const struct st_real *real, int handles)
 {
     const struct st_settings *settings = st_settings();
@@ -104,7 +106,7 @@ static struct st_comm *record(struct st_real *real, const struct st_made *made)
     struct st_comm *c = st_comm_find(*made->comm);
 
     st_followers_comm(real);
-    if (c) /* NCCL ended it by itself, for example after an error */
+    if (c) /* an older communicator, which NCCL has ended by itself, for example after an error */
         st_comm_remove(c);
     c = st_comm_add(*made->comm, real);
     if (!c)
@@ -135,13 +137,13 @@ static void decide(struct st_comm *c, enum st_tally_why why)
 struct party {
     struct st_comm *c[MOST];
     int n;
-    enum st_tally_why shared; /* why the ranks cannot all be on this box; ST_WHY_OURS: they can */
-    enum st_tally_why own;
+    enum st_tally_why shared; /* shared_reason(): ST_WHY_NOT_ONE_BOX or ST_WHY_OURS */
+    enum st_tally_why own;    /* own_reason() */
     struct st_meet *meet;
     struct st_boxes_mark mark;
 };
 
-/* May the ranks be on several boxes, and meet over NCCL? */
+/* May the ranks meet over NCCL, in case they are on several boxes? */
 static bool may_span(const struct st_real *real, const struct st_made *made,
                      enum st_tally_why shared)
 {
@@ -163,7 +165,7 @@ static void make_handles(struct party *p)
     result = kernels->create_(handle, comm, p->n, NULL);
     made = result == NCCL_ABI_SUCCESS;
     if (p->meet && !st_meet_done(p->meet, p->n, made, DONE_MS) && made) {
-        for (int i = 0; i < p->n; i++) /* to be freed soon even if the other rank has died */
+        for (int i = 0; i < p->n; i++) /* so destroy_ ends soon even if another rank has died */
             kernels->abort_(handle[i]);
         kernels->destroy_(handle, p->n);
         made = false;
@@ -183,7 +185,8 @@ static void make_handles(struct party *p)
     }
 }
 
-/* Say why NCCL runs all calls. If the ranks could meet, only the first one calls this. */
+/* Warn that NCCL runs all calls of the communicator, and say why. If the ranks have a meeting, only
+ * the rank that came first calls this. */
 static void warn(const struct party *p, enum st_tally_why why, enum st_meet_answer answer)
 {
     static const char *const text[] = {
@@ -201,8 +204,8 @@ static void warn(const struct party *p, enum st_tally_why why, enum st_meet_answ
                      text[answer]);
 }
 
-/* Not all ranks are on this box: meet them over NCCL, and make a handle that adds up box by box.
- * Our kernels' library then makes the handle on all ranks or on none. */
+/* Called if not all ranks have met on this box. Meet the ranks over NCCL, and make a handle that
+ * adds up box by box. create_ itself sees to it that either all ranks get a handle or none does. */
 static void span(struct party *p)
 {
     struct st_comm *c = p->c[0];
@@ -281,7 +284,7 @@ void st_made_settle(struct st_real *real, struct st_made *made, int n)
                 last->mark = made[i].mark;
             if (last->n == 0)
                 last->meet = made[i].meet;
-            else if (made[i].meet) /* the first one comes for all ranks of this thread */
+            else if (made[i].meet) /* last->c[0] comes for all ranks of this thread */
                 st_meet_come(made[i].meet, c->ranks, 0, NULL);
             if (last->n == 0)
                 made[i].meet = NULL;
@@ -291,7 +294,7 @@ void st_made_settle(struct st_real *real, struct st_made *made, int n)
             decide(c, (enum st_tally_why)c->why);
         }
     }
-    for (int i = 0; i < parties; i++) { /* come to all before waiting for one */
+    for (int i = 0; i < parties; i++) { /* come to all meetings before we wait in one */
         struct party *p = &party[i];
         struct st_meet_entry entry = {.settings = st_settings()->hash};
 
@@ -333,7 +336,7 @@ void st_made(struct st_real *real, struct st_made made)
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-/* Take the handle away, so that later calls are NCCL's. */
+/* Take the handle from the record, so that NCCL runs all later calls. */
 static struct symtuner_ar *take(struct st_comm *c)
 {
     struct symtuner_ar *handle = atomic_exchange(&c->handle, NULL);
@@ -362,9 +365,9 @@ void st_life_end(struct st_comm *c)
     c->meet = NULL;
 }
 
-/* Freeing the handle would wait for the GPU, and NCCL's abort does not wait. So the handle is freed
- * when the communicator ends, after ncclCommAbort by st_life_aborted. Another thread may still be in
- * a vote, so the votes' memory stays as long as the record. */
+/* To free the handle here, we would wait for the GPU, which NCCL's abort does not do. So the handle
+ * stays in ${aborted} until st_life_end or st_life_aborted, when the communicator ends. Another
+ * thread may still be in a vote, so ${meet} stays until the record is used again. */
 void st_life_abort(struct st_comm *c)
 {
     struct symtuner_ar *handle = take(c);
@@ -393,7 +396,8 @@ void st_life_aborted(struct st_comm *c, bool ended)
     st_life_release(c);
 }
 
-/* Only the last user comes here, or several that have just found that there is no handle any more. */
+/* Several threads may be here at once, if they have just found in st_life_hold that the handle is
+ * gone. Only one of them gets the orphan. */
 void st_life_discard(struct st_comm *c)
 {
     const struct st_kernels *kernels = c->kernels;
@@ -401,7 +405,7 @@ void st_life_discard(struct st_comm *c)
         atomic_load(&c->users) == 0 ? atomic_exchange(&c->orphan, NULL) : NULL;
 
     if (!handle || !kernels->discard_)
-        return; /* an older library: the handle leaks */
+        return; /* an older library has no discard_, so the handle leaks */
     st_inside++;
     kernels->discard_(&handle, 1);
     st_inside--;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * life.h - communicators that are made and that end, and the handles of our kernels.
+ * life.h - what the drop-in does when a communicator is made and when it ends.
  *
- * Handles are made at the end of a blocking ncclCommInit* or ncclCommSplit, in a group at the
- * outermost ncclGroupEnd, after all ranks have met: in the memory of their box, for which each rank
- * enters before NCCL's call (meet.h), or else over NCCL if they were asked to add up box by box
- * (boxes/boxes.h).
+ * A communicator whose calls may run on our kernels has a handle, a struct symtuner_ar. The drop-in
+ * makes the handle at the end of a blocking ncclCommInit*, ncclCommSplit or ncclCommShrink, or, if
+ * a group is open, at the outermost ncclGroupEnd. All ranks must meet before that. Ranks of one box
+ * meet in shared memory, which a rank enters before NCCL makes the communicator (meet.h). Ranks of
+ * several boxes meet over NCCL, if they were asked to add up box by box (boxes/boxes.h).
  */
 #ifndef ST_LIFE_H_
 #define ST_LIFE_H_
@@ -15,36 +16,40 @@
 
 /* A communicator that NCCL is making. */
 struct st_made {
-    void **comm;           /* where NCCL writes it */
-    uint64_t key;          /* the same on all its ranks and no other; 0: unknown */
-    enum st_tally_why why; /* NCCL runs its calls for this reason; ST_WHY_OURS: none yet */
+    void **comm;           /* where NCCL writes its pointer to the communicator */
+    uint64_t key;          /* names the communicator, the same on all its ranks; 0: unknown */
+    enum st_tally_why why; /* why NCCL runs its calls; ST_WHY_OURS: no reason is known yet */
     bool blocking;
-    struct st_meet *meet; /* entered; NULL: not */
-    struct st_boxes_mark mark; /* of its ncclUniqueId */
+    struct st_meet *meet; /* the meeting that this rank has entered; NULL: none */
+    struct st_boxes_mark mark; /* what st_boxes_read found in its ncclUniqueId */
 };
 
-/* Enter the meeting of a communicator that NCCL is about to make, unless it is plain that NCCL runs
- * its calls. ${ranks}: how many the communicator has, 0 if unknown; ${count}: how many of them this
- * call makes. */
+/* Enter the meeting of a communicator that NCCL is about to make. Returns NULL, and enters nothing,
+ * if it is already known that NCCL will run all calls of the communicator, or if there is no shared
+ * memory. ${ranks}: the number of the communicator's ranks, 0 if unknown. ${count}: how many of
+ * these ranks this thread drives. */
 struct st_meet *st_made_enter(const struct st_real *real, const struct st_made *made, int ranks,
                               int count);
-/* Note a communicator: in a group until its end, else settle it at once. */
+/* Settle a communicator that NCCL has made: at once, or at the end of the group if one is open. */
 void st_made(struct st_real *real, struct st_made made);
+/* Settle ${n} communicators: decide whether our kernels can run their calls, and if so, make the
+ * handles. Waits for the other ranks. */
 void st_made_settle(struct st_real *real, struct st_made *made, int n);
 /* Forget communicators that NCCL did not make. */
 void st_made_drop(struct st_made *made, int n);
 
-/* Free the handle, because the communicator is about to end. */
+/* Free the handle of ${c}, because the communicator is about to end. */
 void st_life_end(struct st_comm *c);
-/* Make kernels give up, because NCCL's are about to be aborted. Does not wait. */
+/* Call this before NCCL aborts its own kernels: make our kernels give up. Does not wait. */
 void st_life_abort(struct st_comm *c);
-/* Before ncclCommAbort: as st_life_abort, and take the record out of the table, but keep it until
- * st_life_aborted. */
+/* Call this before ncclCommAbort. It does what st_life_abort does, and takes the record out of the
+ * table. The record itself stays valid until st_life_aborted. */
 void st_life_leave(struct st_comm *c);
-/* After ncclCommAbort: if it has ${ended} the communicator, discard the aborted handle once no thread
- * uses it. Does not wait. */
+/* Call this after ncclCommAbort. ${ended}: NCCL has ended the communicator. Then the aborted handle
+ * is discarded as soon as no thread uses it. Does not wait. */
 void st_life_aborted(struct st_comm *c, bool ended);
 
+/* Discard the handle in ${c}->orphan if no thread uses it any more. */
 void st_life_discard(struct st_comm *c);
 
 static inline void st_life_release(struct st_comm *c)
@@ -53,8 +58,8 @@ static inline void st_life_release(struct st_comm *c)
         st_life_discard(c);
 }
 
-/* Keep the handle of ${c} from being freed until st_life_release, although another thread may abort
- * the communicator. Returns NULL if there is none; then do not call st_life_release. */
+/* Return the handle of ${c}. It is not freed before st_life_release, even if another thread aborts
+ * the communicator. Returns NULL if ${c} has no handle; then do not call st_life_release. */
 static inline struct symtuner_ar *st_life_hold(struct st_comm *c)
 {
     struct symtuner_ar *handle;
@@ -68,12 +73,13 @@ static inline struct symtuner_ar *st_life_hold(struct st_comm *c)
     return handle;
 }
 
-/* Return a key for the next communicator made from ${parent}. */
+/* Return the key of the next communicator that NCCL makes from ${parent}, 0 if ${parent} has no
+ * key. */
 uint64_t st_life_child(struct st_comm *parent, int color);
-/* Return a key for the communicator of these ids. */
+/* Return the key of the communicator that NCCL makes with these ${ids} ids. */
 uint64_t st_life_key(const struct nccl_abi_id *id, int ids);
 
-/* Say that there is no NCCL, or not this function in it; return ncclInvalidUsage. */
+/* Warn that no NCCL with the called function is loaded. Returns ncclInvalidUsage. */
 nccl_abi_result st_no_nccl(void);
 
 #endif

@@ -27,28 +27,30 @@ enum st_meet_answer st_meet_judge(const struct st_meet_entry *entry, int count, 
 
 /* The shared object; a new one is all zeros. */
 struct board {
-    _Atomic uint32_t entered; /* ranks that were about to make the communicator    */
-    _Atomic uint32_t gone;    /* of these: NCCL made none, or not one for our kernels */
-    _Atomic uint32_t joined;  /* places handed out; more than ranks: two groups met */
-    _Atomic uint32_t whole;   /* entries written                                    */
+    _Atomic uint32_t entered; /* ranks that have entered                            */
+    _Atomic uint32_t gone;    /* ranks that have left again without coming          */
+    _Atomic uint32_t joined;  /* places in ${entry} that were handed out            */
+    _Atomic uint32_t whole;   /* ranks whose entry is written                       */
     _Atomic uint32_t answer;  /* enum st_meet_answer                                */
     _Atomic uint32_t done;    /* ranks that have a handle                           */
     _Atomic uint32_t undone;  /* ranks that have none                               */
-    _Atomic uint32_t both;    /* the second answer: 0 open, 1 all have one, 2 no    */
+    _Atomic uint32_t both;    /* do all have a handle? 0: open, 1: yes, 2: no       */
     struct st_meet_entry entry[RANKS_MAX];
     struct {
-        _Atomic uint32_t yes, no, answer; /* answer: 0 open, 1 yes, 2 no */
-        _Atomic uint64_t most; /* the bits of a double: those of a larger one are larger */
+        _Atomic uint32_t yes, no, answer; /* answer: 0: open, 1: yes, 2: no */
+        _Atomic uint64_t most; /* bits of a double; of two, the larger one has larger bits */
     } vote[ST_MEET_VOTES];
 };
 
 struct st_meet {
     struct board *board;
     struct st_board shared;
-    int count, ranks, votes; /* ranks: 0 before st_meet_come */
-    bool first;
+    int count;  /* ranks that entered with this rank, itself included */
+    int ranks;  /* ranks of the communicator; 0 before st_meet_come */
+    int votes;  /* how often this rank has voted */
+    bool first; /* this rank came first */
     atomic_bool given_up;
-    uint64_t since; /* ms */
+    uint64_t since; /* when this rank came, in ms */
 };
 
 static uint64_t now(void)
@@ -59,7 +61,8 @@ static uint64_t now(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* Sleep shorter at first: ranks leave ncclCommInitRank almost together. */
+/* Sleep 20 us in the first rounds and 1 ms later, because ranks mostly leave ncclCommInitRank at
+ * almost the same time. */
 static void doze(int round)
 {
     struct timespec t = {.tv_nsec = round < 50 ? 20000 : 1000000};
@@ -99,7 +102,7 @@ void st_meet_come(struct st_meet *meet, int ranks, int count, const struct st_me
     st_board_hide(&meet->shared); /* every rank that will ever come has entered */
 }
 
-/* Write ${mine} into ${word} unless somebody else was faster; return what stands there now. */
+/* Write ${mine} into ${word} if that still is 0. Return what ${word} holds then. */
 static uint32_t decide(_Atomic uint32_t *word, uint32_t mine)
 {
     uint32_t open = 0;
@@ -125,7 +128,8 @@ enum st_meet_answer st_meet_wait(struct st_meet *meet, int ms)
     }
 }
 
-/* Wait until ${yes} has reached the number of ranks, ${no} is not 0, or ${ms} have passed. */
+/* Wait until ${yes} has reached the number of ranks, ${no} is not 0, or ${ms} have passed. Then
+ * write the answer, if no other rank has. Return whether it is yes. */
 static bool count(const struct st_meet *meet, _Atomic uint32_t *yes, _Atomic uint32_t *no,
                   _Atomic uint32_t *answer, int ms)
 {

@@ -2,15 +2,17 @@
 /*
  * meet.h - do all ranks of a communicator have the drop-in, and are they on one host?
  *
- * The ranks meet in shared memory that is named after the communicator. A rank without the drop-in
- * never comes, and a rank on another host comes to another object. So the ranks need no NCCL call,
- * which a rank without the drop-in would never join. One word of the object holds the answer; it is
- * written once, by compare and exchange, so all ranks read the same one.
+ * The ranks meet in a shared memory object that is named after the communicator. A rank without the
+ * drop-in never comes, and a rank on another host comes to another object. So the ranks need no
+ * NCCL call to find this out; a rank without the drop-in would never join such a call. One word of
+ * the object holds the answer. It is written once, by compare and exchange, so all ranks read the
+ * same answer.
  *
- * Each rank enters the meeting before NCCL makes the communicator, and comes to it afterwards. NCCL
- * makes no communicator, also not by split or shrink, before it has heard of all ranks (init.cc has
- * an all-gather of its own for this, 2.27.3 to 2.30.7). So a rank that comes knows immediately if
- * some rank never will, and waits only for ranks that will come.
+ * Each rank enters the meeting before NCCL makes the communicator (st_meet_enter), and comes to it
+ * afterwards (st_meet_come). NCCL makes a communicator, also by split or shrink, only after it has
+ * heard of all ranks: init.cc of 2.27.3 to 2.30.7 has an all-gather for this. So when a rank comes,
+ * all ranks that will ever come have entered. The rank then knows at once if one is missing, and
+ * waits only for ranks that will come.
  *
  * Units      times are milliseconds.
  * Ownership  st_meet_leave frees what st_meet_enter returned. The object loses its name when the
@@ -25,11 +27,11 @@
 
 enum { ST_MEET_MS = 5000, ST_MEET_VOTES = 3000 };
 
-/* What one rank says. */
+/* What one rank tells the others. */
 struct st_meet_entry {
-    uint64_t settings; /* must be the same on all ranks: version and options          */
-    uint32_t able;     /* 1: this rank could use our kernels                          */
-    uint32_t single;   /* 1: its thread drives no other rank of the communicator       */
+    uint64_t settings; /* hash of version and options, must be the same on all ranks   */
+    uint32_t able;     /* 1: this rank could use our kernels                           */
+    uint32_t single;   /* 1: the rank's thread drives no other rank of the communicator */
 };
 
 enum st_meet_answer { ST_MEET_OPEN, ST_MEET_ALL, ST_MEET_MISSING, ST_MEET_UNABLE, ST_MEET_DIFFER };
@@ -40,24 +42,25 @@ struct st_meet;
  * Returns NULL if there is no shared memory. */
 struct st_meet *st_meet_enter(uint64_t key, int count);
 
-/* NCCL has made the communicator, of ${ranks} ranks: ${count} of them, which this thread drives and
- * which have entered, say ${entry}. Does not wait. */
+/* Call this when NCCL has made the communicator, which has ${ranks} ranks. ${count} of them, which
+ * this thread drives, have entered; they all say ${entry}. Does not wait. */
 void st_meet_come(struct st_meet *meet, int ranks, int count, const struct st_meet_entry *entry);
 
-/* Wait until all ranks have come, it is known that one never will, or ${ms} have passed since
- * st_meet_come; return the answer, which is the same on all ranks. */
+/* Wait until all ranks have come, or until it is known that one never will, but at most until ${ms}
+ * after st_meet_come. Returns the answer, which is the same on all ranks. */
 enum st_meet_answer st_meet_wait(struct st_meet *meet, int ms);
 
-/* Ask a second question: did each rank get its handle? Every thread calls this after ST_MEET_ALL,
- * for all ${ranks} ranks that it drives; returns false on all ranks if one said no or did not come
- * within ${ms}. */
+/* Ask a second question: did each rank get its handle? Every thread calls this once after
+ * ST_MEET_ALL; ${done} is its answer for all ${ranks} ranks that it drives. Returns false on all
+ * ranks if one said no, or did not come within ${ms}. */
 bool st_meet_done(struct st_meet *meet, int ranks, bool done, int ms);
 
 /*
  * st_meet_vote(meet, yes, most, ms):
- * Vote once more, and wait for all ranks; each rank calls it as often as the others, at most
- * ST_MEET_VOTES times, with one call per rank. Returns true if all said yes within ${ms}, on all
- * ranks alike; then sets ${most} to the largest one of all ranks, none of which is negative.
+ * Vote, and wait for the votes of all ranks. Each rank votes by a call of its own, and all ranks
+ * vote equally often, at most ST_MEET_VOTES times. Returns true on all ranks if all said yes within
+ * ${ms}, else false on all ranks. ${most} must not be negative. Sets it to the largest ${most} of
+ * the ranks that have voted.
  */
 bool st_meet_vote(struct st_meet *meet, bool yes, double *most, int ms);
 
@@ -67,15 +70,15 @@ bool st_meet_first(const struct st_meet *meet);
 /* After ST_MEET_ALL: has each rank a thread of its own? */
 bool st_meet_single(const struct st_meet *meet);
 
-/* Let a thread that waits in a vote give up the vote; every later vote is lost, too. Threads:
- * any. */
+/* Let a thread that waits in a vote give up. That vote and every later vote then returns false.
+ * Threads: any. */
 void st_meet_give_up(struct st_meet *meet);
 
-/* Leave the meeting. If called before st_meet_come, no other rank need wait for this one. ${meet}
- * may be NULL. */
+/* Leave the meeting. If this rank has not called st_meet_come, the others learn that it never will.
+ * ${meet} may be NULL. */
 void st_meet_leave(struct st_meet *meet);
 
-/* What the entries say when ${count} of ${ranks} have come. Pure. */
+/* Return the answer if ${count} of ${ranks} ranks have come with these entries. Pure. */
 enum st_meet_answer st_meet_judge(const struct st_meet_entry *entry, int count, int ranks);
 
 #endif

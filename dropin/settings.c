@@ -54,7 +54,8 @@ static void wrong(const char *name, const char *value, const char *cure)
     st_warn_once("%s=%.60s: write %s; NCCL runs all calls until then", name, value, cure);
 }
 
-/* Return the value of a variable that takes one of a list of words. */
+/* Return the value of a variable that must be one of the words in its row of options. If it is
+ * none of them, warn and return the default. */
 static const char *word_of(const char *name)
 {
     const char *value = getenv(name);
@@ -91,9 +92,11 @@ static long number_of(const char *name, long fallback, long most)
 }
 
 /*
- * Ranks may start the calls of k communicators in different orders. Then no rank hangs only if the
- * blocks of k - 1 waiting calls leave a multiprocessor free: by default a call takes all but four,
- * which is enough for two (include/symtuner_ar.h, Blocks). 100: the GPUs that we know have more.
+ * Return the default of SYMTUNER_MAX_COMMS. Ranks may start the calls of k communicators in
+ * different orders. To rule out that they hang, the CTAs of k - 1 waiting calls must leave a
+ * multiprocessor free (include/symtuner_ar.h, Blocks). By default a call leaves four
+ * multiprocessors free, so two communicators are safe. 100 is a lower bound for the number of
+ * multiprocessors: every GPU that we know has more.
  */
 static long comms_that_fit(void)
 {
@@ -130,7 +133,7 @@ static void read_all(void)
 {
     uint64_t hash = st_hash(ST_HASH_START, SYMTUNER_VERSION, sizeof SYMTUNER_VERSION);
 
-    word_of("SYMTUNER_LOG"); /* is it a word that there is? */
+    word_of("SYMTUNER_LOG"); /* only to warn if the value is wrong */
     settings.observe = strcmp(word_of("SYMTUNER_MODE"), "observe") == 0;
     settings.only = colls_of(getenv("SYMTUNER_ONLY"));
     settings.verify = (uint32_t)number_of("SYMTUNER_VERIFY", 0, 500);
@@ -152,7 +155,8 @@ struct st_tally_slot *st_slot(void)
     return atomic_load_explicit(&slot, memory_order_acquire);
 }
 
-/* A forked child does not count in its parent's slot; its own first communicator claims one. */
+/* Called in a forked child, which must not count in its parent's slot. The child claims a slot of
+ * its own when it makes its first communicator. */
 static void forget(void)
 {
     atomic_store(&slot, NULL);

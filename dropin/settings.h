@@ -12,28 +12,28 @@
 #include "dropin/tally.h"
 
 struct st_settings {
-    bool observe;
-    bool wrong;       /* a variable has a wrong value: every call goes to NCCL */
-    unsigned only;    /* bit c: collective c may run on our kernels            */
-    uint32_t verify;  /* SYMTUNER_VERIFY                                       */
-    int max_comms;    /* SYMTUNER_MAX_COMMS                                    */
-    uint64_t hash;    /* of what all ranks must have alike                     */
+    bool observe;    /* SYMTUNER_MODE=observe: every call goes to NCCL        */
+    bool wrong;      /* a variable has a wrong value: every call goes to NCCL */
+    unsigned only;   /* bit c: collective c may run on our kernels            */
+    uint32_t verify; /* SYMTUNER_VERIFY                                       */
+    int max_comms;   /* SYMTUNER_MAX_COMMS                                    */
+    uint64_t hash;   /* of the settings that must be the same on all ranks    */
 };
 
-/* Is SYMTUNER_MODE=off? The library reads this variable when it is loaded, and does nothing else
- * then. */
+/* Is SYMTUNER_MODE=off? Then every call goes straight to NCCL. The drop-in reads SYMTUNER_MODE for
+ * this when it is loaded. */
 extern bool st_off;
 
-/* Return the settings; the first call reads them and warns of a wrong one. */
+/* Return the settings. The first call reads the variables, and warns if a value is wrong. */
 const struct st_settings *st_settings(void);
 
-/* Print "symtuner: warning: ..." on stderr if this process has not warned before; keep the text for
- * the summary of symtuner run. */
+/* Print "symtuner: warning: ..." on stderr, unless this process has warned before. Also keep the
+ * text for the summary of symtuner run. */
 void st_warn_once(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Return this process's slot in the file of SYMTUNER_RUN_FILE, or NULL. st_slot_claim claims it
- * when the first communicator is made. */
+/* Return this process's slot in the file that SYMTUNER_RUN_FILE names, or NULL if it has none. */
 struct st_tally_slot *st_slot(void);
+/* Claim this slot, unless the process has one. Called whenever a communicator has been made. */
 void st_slot_claim(int rank, int ranks, int nccl, const char *library);
 
 #endif

@@ -28,8 +28,8 @@
 
 enum { ST_TALLY_VERSION = 3, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
 
-/* The NCCL functions that are counted: X(name in lower case, as SYMTUNER_ONLY and rules write it,
- * NCCL's name). The last one stands for all further functions that the drop-in knows. */
+/* The NCCL functions that are counted: X(end of the enum's name, name in SYMTUNER_ONLY and rules,
+ * NCCL's name). The last row stands for all further functions of known.h. */
 #define ST_TALLY_COLL_MAP(X)                                                                       \
     X(ALL_REDUCE, "allreduce", "ncclAllReduce")                                                    \
     X(REDUCE_SCATTER, "reducescatter", "ncclReduceScatter")                                        \
@@ -40,9 +40,9 @@ enum { ST_TALLY_VERSION = 3, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
     X(RECV, "recv", "ncclRecv")                                                                    \
     X(OTHER, "other", "other NCCL calls")
 
-/* Who runs a call, and if it is NCCL, why: X(name, text). The first row means our kernels. The
- * rows up to UNFOLLOWED are also reasons why NCCL runs all calls of a communicator. New rows go to
- * the end, and change ST_TALLY_VERSION. */
+/* Who runs a call: our kernels (the first row), or NCCL, for the reason that the row gives. X(end
+ * of the enum's name, text). The rows from OBSERVE to UNFOLLOWED are also counted for communicators
+ * whose calls all go to NCCL. Add new rows at the end, and raise ST_TALLY_VERSION. */
 #define ST_TALLY_WHY_MAP(X)                                                                        \
     X(OURS, "our kernels")                                                                         \
     X(OBSERVE, "SYMTUNER_MODE is observe")                                                         \
@@ -84,26 +84,26 @@ struct st_tally_cell {
     _Atomic uint64_t calls, bytes;
 };
 
-/* One process. The slot belongs to it from the moment that ${pid} is not 0. */
+/* The counters of one process. The slot has no process yet while ${pid} is 0. */
 struct st_tally_slot {
     _Atomic int32_t pid;
     _Atomic int32_t nccl;        /* release of the first communicator's NCCL, as 22809 */
     char program[64];            /* name of the program, without its folder           */
-    char library[192];           /* path of that NCCL                                 */
+    char library[192];           /* path of the library file of that NCCL             */
     char note[256];              /* the first warning of the drop-in; empty: none     */
     _Atomic uint32_t noted;      /* 1: somebody writes ${note}, 2: it is written      */
     _Atomic int32_t rank, ranks; /* of the first communicator                         */
     _Atomic uint32_t unused;
-    /* Communicators: at ST_WHY_OURS those with a handle of ours, at another place those left to
-     * NCCL for that reason. */
+    /* comms[ST_WHY_OURS]: how many communicators have a handle of our kernels. comms[why]: how many
+     * have none for this reason, so that NCCL runs all their calls. */
     _Atomic uint64_t comms[ST_WHYS];
-    _Atomic uint64_t verified,
-        differed;              /* calls that SYMTUNER_VERIFY ran both ways; bad ones     */
+    _Atomic uint64_t verified; /* calls that SYMTUNER_VERIFY ran by our kernels and by NCCL */
+    _Atomic uint64_t differed; /* of these, calls with different results                 */
     _Atomic uint64_t captured; /* calls by our kernels that went into a CUDA graph       */
-    _Atomic uint64_t by_boxes, /* of the calls by our kernels: those box by box, */
-        pieces;                /* and in how many pieces all of these ran        */
+    _Atomic uint64_t by_boxes; /* calls by our kernels that were added up box by box     */
+    _Atomic uint64_t pieces;   /* the pieces of all calls in ${by_boxes}                 */
     struct st_tally_cell call[ST_TALLY_COLLS][ST_WHYS];
-    /* calls by our kernels of 2^b .. 2^(b+1)-1 bytes */
+    /* [coll][b]: calls by our kernels with 2^b to 2^(b+1) - 1 bytes */
     _Atomic uint64_t ours[ST_TALLY_COLLS][ST_TALLY_SIZES];
 };
 
@@ -112,7 +112,7 @@ struct st_tally {
     uint64_t magic;
     uint32_t version, slots;
     uint64_t slot_size;
-    _Atomic uint32_t claimed; /* slots handed out; if it exceeds ${slots}, the rest got none */
+    _Atomic uint32_t claimed; /* slots handed out; ${slots} + 1: some process got none */
     uint32_t unused;
     struct st_tally_slot slot[];
 };
@@ -120,24 +120,24 @@ _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "shared between processes");
 
 /*
  * st_tally_create(path, error, size):
- * Make the file, which must not exist, with room for ST_TALLY_SLOTS processes, for this user only.
- * All disk space is reserved now, so a counter never meets a full disk. Returns NULL with the
- * reason in ${error}.
+ * Make the file, which must not exist yet, with room for ST_TALLY_SLOTS processes. Only this user
+ * may read and write it. All disk space is reserved now, so a counter never meets a full disk.
+ * Returns NULL, with the reason in ${error}, on failure.
  */
 struct st_tally *st_tally_create(const char *path, char *error, size_t size);
 
-/* Map a file that st_tally_create has made and that belongs to this user. Returns NULL, with the
- * reason in ${error}, if it is another kind of file or another version made it. */
+/* Map a file that st_tally_create has made. Returns NULL, with the reason in ${error}, if the file
+ * is of another kind, of another user, or of another version of symtuner. */
 struct st_tally *st_tally_open(const char *path, char *error, size_t size);
 void st_tally_close(struct st_tally *tally);
 
-/* Return a slot for this process, or NULL if none is left. Call it once per process. */
+/* Return a slot for this process, or NULL if none is left. Call this once per process. */
 struct st_tally_slot *st_tally_claim(struct st_tally *tally, const char *program);
 
 /* Return how many slots are in use. */
 int st_tally_used(const struct st_tally *tally);
 
-/* Keep ${text} as the slot's note if it is the first one. */
+/* Keep ${text} as the slot's note, if the slot has no note yet. */
 void st_tally_note(struct st_tally_slot *slot, const char *text);
 /* Return the slot's note, "" if there is none. */
 const char *st_tally_noted(const struct st_tally_slot *slot);

@@ -18,8 +18,9 @@ bool st_window_holds(const struct st_comm *c, const void *buffer, size_t bytes)
     return false;
 }
 
-/* Register one window with all its ranks of this thread: seen[0] and those of ${seen} that follow
- * it, of the same communicator but other ranks. Marks them by a NULL communicator. */
+/* Register the window seen[0] with our kernels, for all ranks of its communicator that this thread
+ * drives. The elements behind seen[0] that name other ranks of this communicator are their parts of
+ * the window. Sets ${comm} of each element that was used to NULL. */
 static void settle(struct st_seen *seen, int n)
 {
     struct symtuner_ar *handle[MOST];
@@ -35,7 +36,7 @@ static void settle(struct st_seen *seen, int n)
         if (!other || !c[0] || other->key != c[0]->key)
             continue;
         for (int k = 0; k < ranks; k++)
-            again |= c[k] == other; /* its second window has a turn of its own */
+            again |= c[k] == other; /* a rank's second window is registered by a later call */
         if (again || !(handle[ranks] = st_life_hold(other)))
             continue;
         c[ranks] = other;
@@ -49,7 +50,7 @@ static void settle(struct st_seen *seen, int n)
     st_inside++;
     result = c[0]->kernels->register_(handle, buffer, window, ranks, bytes);
     st_inside--;
-    /* what fails on one rank fails on all: the buffers are staged then */
+    /* if register_ fails on one rank, it fails on all of them, and the buffers are staged */
     for (int i = 0; i < ranks && result == NCCL_ABI_SUCCESS; i++) {
         int place = 0;
 

@@ -9,18 +9,19 @@
 struct st_seen {
     void *comm, *buffer;
     size_t bytes;
-    void **window; /* where NCCL writes it */
+    void **window; /* where NCCL writes the window's handle */
 };
 
-/* Note a symmetric window: in a group until its end, else at once. Waits for the other ranks, as
- * ncclCommWindowRegister does. */
+/* Register a symmetric window with our kernels: at once, or at the end of the group if one is open.
+ * Waits for the other ranks, as ncclCommWindowRegister does. */
 void st_seen(struct st_comm *c, struct st_seen seen);
+/* Register ${n} symmetric windows with our kernels now. Waits for the other ranks. */
 void st_seen_settle(struct st_seen *seen, int n);
 
 /* Called when the application is about to deregister ${window}. */
 void st_window_forget(struct st_comm *c, void *window);
 
-/* Does one window of ${c} hold these bytes? */
+/* Do all these bytes lie in one window of ${c}? */
 bool st_window_holds(const struct st_comm *c, const void *buffer, size_t bytes);
 
 #endif

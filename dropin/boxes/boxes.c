@@ -10,7 +10,8 @@
 
 enum { COME_MS = 20000, PASS_MS = 60000 }; /* time limits of the two steps (boxes.h) */
 
-/* Of an ncclConfig_t. From one of NCCL 2.14 later releases take no member behind ${blocking}. */
+/* The magic number and the version of an ncclConfig_t. If the version is that of NCCL 2.14, later
+ * releases read no member behind ${blocking}. */
 #define CONFIG_MAGIC 0xcafebeefu
 enum { CONFIG_VERSION = 21400 };
 
@@ -20,7 +21,7 @@ struct layout {
     char own[OWN];
     char magic[8];
     uint64_t settings;
-    char other[OWN]; /* of the second id, whose other bytes are 0 */
+    char other[OWN]; /* the first bytes of the second id; its other bytes are 0 */
     char rest[16];
 };
 _Static_assert(sizeof(struct layout) == sizeof(struct nccl_abi_id), "the layout of an id");
@@ -36,8 +37,9 @@ static bool is_set(const char *name)
     return value && *value;
 }
 
-/* May the second communicator be made? With NCCL_COMM_BLOCKING it would block. NCCL puts what
- * nccl.conf says into the environment. */
+/* May this process make the second communicator? Not if NCCL_COMM_BLOCKING is set, because then
+ * NCCL could block while it makes it. getenv also finds what nccl.conf sets, because NCCL copies
+ * that into the environment. */
 static bool wanted(const struct st_real *real)
 {
     const char *nodes = getenv("SYMTUNER_AR_NODES");
@@ -48,7 +50,7 @@ static bool wanted(const struct st_real *real)
     if (nodes && strcmp(nodes, "1") == 0)
         return true;
     if (!is_set("SYMTUNER_RULE") && !is_set("SYMTUNER_RULES"))
-        return false; /* do not load the kernels for this */
+        return false; /* no rule can ask for it, so do not load the kernels */
     kernels = st_kernels_for(real);
     return kernels && kernels->boxes_asked_ && kernels->boxes_asked_();
 }
@@ -96,7 +98,8 @@ static uint64_t now_ms(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* Wait until the call on ${comm} that returned ${result} has ended, no longer than ${ms}. */
+/* Wait at most ${ms} for the end of a call on ${comm}, which has returned ${result}. Returns
+ * whether the call succeeded. */
 static bool ended(const struct st_real *real, void *comm, nccl_abi_result result, uint64_t ms)
 {
     const uint64_t start = now_ms();

@@ -3,24 +3,27 @@
  * boxes.h - do all ranks of a communicator that spans boxes have the drop-in, and are they asked to
  * add up box by box (SYMTUNER_AR_NODES=1 or a rule with network-pieces)?
  *
- * Ranks of several boxes share no memory, and on the program's communicator they must not ask: a
- * rank without the drop-in would take the question for its own first call. So they meet in a second
- * communicator. Whoever asks NCCL for the program's ncclUniqueId asks for another one, and writes
- * it behind the first, where NCCL leaves 88 of the 128 bytes empty (2.28.3 to 2.32.3: the address
- * of a socket). The program itself brings both to all ranks, and NCCL reads only the first.
+ * Ranks of several boxes share no memory. They must not ask each other on the program's
+ * communicator: a rank without the drop-in would take the question for its own first call. So they
+ * meet in a second communicator. When the program asks NCCL for its ncclUniqueId, the drop-in asks
+ * NCCL for a second id, and writes it behind the first one. NCCL leaves 88 of the 128 bytes there
+ * empty (in 2.28.3 to 2.32.3 an id is the address of a socket). The program itself then brings both
+ * ids to all ranks. NCCL reads only the first one.
  *
  * Once NCCL has made the program's communicator, each rank that can use our kernels makes the
  * second one, without blocking, in two steps:
  *
- *     1 ncclCommInitRankConfig   ends if all ranks come to it, else after COME_MS
- *     2 ncclCommSplit            without any child: ends if all ranks have passed step 1
+ *     1 ncclCommInitRankConfig   ends if all ranks come to it, else we give up after COME_MS
+ *     2 ncclCommSplit            makes no communicator; ends if all ranks have passed step 1
  *
- * After step 1 alone one rank may know that all have come when another has just given up. Such a
- * rank aborts, so that step 2 ends nowhere. A rank waits in step 2 longer than others can need for
- * step 1, so all ranks pass step 2 or none does. Whatever goes wrong, each rank aborts the second
- * communicator. The program's communicator is not touched before that.
+ * Step 1 alone is not enough: one rank may see that all have come when another rank has just given
+ * up. The rank that gives up aborts the second communicator, so step 2 ends on no rank. Each rank
+ * waits in step 2 longer than any rank can need for step 1. So either all ranks pass step 2, or
+ * none does. If anything fails, each rank aborts the second communicator. Until both steps have
+ * ended, the drop-in does nothing with the program's communicator.
  *
- * After a wait in vain this process asks no more: it would wait each time.
+ * If a process has once waited in vain, it never makes a second communicator again, because it
+ * would wait each time.
  */
 #ifndef ST_BOXES_H_
 #define ST_BOXES_H_
@@ -33,21 +36,23 @@
 /* What stands behind the program's ncclUniqueId. */
 struct st_boxes_mark {
     bool there;
-    uint64_t settings; /* st_settings()->hash of whoever made the id */
+    uint64_t settings; /* st_settings()->hash of the process that made the id */
     struct nccl_abi_id id;
 };
 
-/* Write the mark into ${id}, which NCCL ${real} has just made for the program, if this process was
- * asked to. */
+/* Write the mark into ${id}, which NCCL ${real} has just made for the program. Does nothing if this
+ * process is not asked to add up box by box. */
 void st_boxes_mark(const struct st_real *real, struct nccl_abi_id *id);
 
-/* Return the mark of ${id}; ${there} is false if this process was not asked to look for one. */
+/* Return the mark of ${id}. ${there} is false if ${id} has no mark, or if this process is not asked
+ * to add up box by box. */
 struct st_boxes_mark st_boxes_read(const struct st_real *real, const struct nccl_abi_id *id);
 
 /*
  * st_boxes_meet(real, mark, ranks, rank, able):
- * Meet the other ranks of a communicator. ${able}: this rank can use our kernels. Returns the
- * second communicator if all ranks came and all are able, on all ranks alike, else NULL. Waits.
+ * Meet the other ranks of a communicator, and wait for them. ${able}: this rank can use our
+ * kernels. Returns the second communicator on all ranks, if all ranks came and all are able; else
+ * NULL on all ranks.
  */
 void *st_boxes_meet(const struct st_real *real, const struct st_boxes_mark *mark, int ranks,
                     int rank, bool able);

@@ -2,8 +2,8 @@
 /*
  * known.h - the NCCL functions that the drop-in stands in front of, one row each.
  *
- * Everything else goes from the program straight to its NCCL: functions that a later release adds,
- * and functions that do not concern us. Every function returns ncclResult_t.
+ * The program calls all other functions of NCCL directly: those that a later release adds, and
+ * those that do not concern us. Every function in this file returns ncclResult_t.
  */
 #ifndef ST_KNOWN_H_
 #define ST_KNOWN_H_
@@ -60,10 +60,11 @@
       (comm, buffer, bytes, window, flags))                                                        \
     X(CommWindowDeregister, (void *comm, void *window), (comm, window))
 
-/* Functions that always go to NCCL. They are known because they are counted, and because a
- * collective in a group keeps the other collectives of that group and communicator with NCCL.
- * X(name, enum st_tally_coll, is it collective?, how many times count is its larger buffer,
- *   parameters, arguments) */
+/* Functions whose calls always go to NCCL. We stand in front of them to count the calls. Also, if a
+ * group has one of these collectives, NCCL must run all collectives of that communicator in the
+ * group.
+ * X(name without nccl, enum st_tally_coll, is it collective?, size of the larger buffer: 1 (count
+ *   elements) or ranks (count elements for each rank), parameters, arguments) */
 #define ST_FORWARDED_MAP(X)                                                                        \
     X(Broadcast, BROADCAST, 1, 1,                                                                  \
       (const void *send, void *recv, size_t count, int dtype, int root, void *comm, void *stream), \

@@ -13,8 +13,8 @@ struct st_real st_reals[ST_REALS];
 static atomic_int real_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Functions that every NCCL has and that nobody puts a wrapper around. They tell an NCCL from other
- * libraries, and its own code from that of a library that stands in front of it. */
+/* Functions that every NCCL has. Nobody puts a wrapper around the first one, so it always leads to
+ * NCCL's own code. A library that stands in front of NCCL lacks at least one of the four. */
 #define LANDMARK "ncclGetErrorString"
 static const char *const others_of_nccl[] = {"ncclGetUniqueId", "ncclCommInitRank",
                                              "ncclGroupStart"};
@@ -26,7 +26,8 @@ static const void *base_of(const void *symbol)
     return symbol && dladdr(symbol, &info) ? info.dli_fbase : NULL;
 }
 
-/* dl_iterate_phdr: note where the code of the library lies. */
+/* dl_iterate_phdr calls this for each library. If it is that of the entry, note where its code
+ * lies. */
 static int find_text(struct dl_phdr_info *info, size_t size, void *self)
 {
     struct st_real *real = self;
@@ -48,7 +49,7 @@ static int find_text(struct dl_phdr_info *info, size_t size, void *self)
     return ours;
 }
 
-/* Fill an entry with the functions that ${scope} has: the library, or RTLD_NEXT. */
+/* Fill an entry with the functions found in ${scope}, which is the library or RTLD_NEXT. */
 static void fill(struct st_real *real, void *scope)
 {
     st_dlsym *find = st_real_dlsym();
@@ -131,7 +132,8 @@ struct st_real *st_real_at(const void *symbol)
 
 enum { CALLERS = 1024, TRIES = 8 }; /* CALLERS: a power of two */
 
-/* Which NCCL the code at ${caller} calls; ${real} is written first. */
+/* Which NCCL the code at ${caller} calls. ${real} is written first, so readers that find ${caller}
+ * find ${real}, too. */
 static struct {
     _Atomic(const void *) caller;
     _Atomic(struct st_real *) real;
@@ -157,7 +159,7 @@ static void remember(const void *caller, struct st_real *real)
     pthread_mutex_unlock(&lock);
 }
 
-/* What the dynamic linker would have bound the caller to, if we were not there. */
+/* Return the NCCL that the dynamic linker would have bound the caller to without the drop-in. */
 static struct st_real *look_up(const void *caller)
 {
     st_dlsym *find = st_real_dlsym();

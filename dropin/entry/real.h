@@ -2,10 +2,11 @@
 /*
  * real.h - finds the NCCL that a program would have called without the drop-in.
  *
- * A process may hold several copies of NCCL. Each gets an entry when it is first met, and keeps it:
- * the drop-in holds a reference, so a copy is never unloaded. A caller gets the copy that the
- * dynamic linker would have found: first it searches the global scope behind the drop-in, where
- * other preloaded libraries stand as well, then the libraries that the caller is linked with.
+ * A process may hold several copies of NCCL. Each copy gets an entry when the drop-in first meets
+ * it. The entry stays valid, because the drop-in holds a reference to the copy, so it is never
+ * unloaded. A caller gets the copy that the dynamic linker would have found. The linker first
+ * searches the global scope behind the drop-in, where other preloaded libraries stand as well. Then
+ * it searches the libraries that the caller is linked with.
  *
  * Threads    any, for all functions; finding an entry that is known takes no lock.
  */
@@ -17,7 +18,7 @@
 
 #include "dropin/entry/known.h"
 
-enum { ST_REALS = 4 }; /* copies of NCCL in a process; programs go to further ones directly */
+enum { ST_REALS = 4 }; /* most copies of NCCL with an entry; programs call further ones directly */
 
 struct st_real {
     int index;
@@ -36,8 +37,9 @@ struct st_real {
 
 extern struct st_real st_reals[ST_REALS];
 
-/* Where a call comes from: from a function that stands for one NCCL (${real}), or from ${caller},
- * a return address, if the dynamic linker bound the program to our symbol. */
+/* Where a call comes from. ${real}: the NCCL, if the program called one of our functions that stand
+ * for one NCCL (st_wrapper). NULL: the dynamic linker bound the program to our exported function,
+ * so the NCCL depends on ${caller}, the return address. */
 struct st_from {
     struct st_real *real;
     const void *caller;
@@ -55,7 +57,7 @@ static inline bool st_real_calls(const struct st_real *real, const void *caller)
     return (uintptr_t)caller - real->text < real->text_end - real->text;
 }
 
-/* dlsym as the C library has it, whoever else defines one. */
+/* st_real_dlsym returns the C library's dlsym, even if other libraries define a dlsym, too. */
 typedef void *st_dlsym(void *library, const char *name);
 st_dlsym *st_real_dlsym(void);
 

@@ -2,11 +2,12 @@
 /*
  * symbols.c - dlsym, for programs that open NCCL with dlopen.
  *
- * XLA, cupy, nccl4py and vLLM's pynccl ask dlsym for NCCL's functions. If the symbol is a function
- * that we stand in front of, and lies in an NCCL, they get our function for that NCCL instead.
+ * XLA, cupy, nccl4py and vLLM's pynccl ask dlsym for NCCL's functions. If dlsym finds a function
+ * that we stand in front of (known.h) in an NCCL, they get our function for that NCCL instead.
  *
  * The C library's dlsym looks at its return address, to know which library asks for RTLD_NEXT or
- * RTLD_DEFAULT. So for all names but ours we jump to it, as if it had been called directly.
+ * RTLD_DEFAULT. So for names that are not in known.h our dlsym jumps to the C library's dlsym, as
+ * if the program had called that directly.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -52,7 +53,8 @@ st_dlsym *st_real_dlsym(void)
     return function;
 }
 
-/* Both come back in registers. */
+/* What st_symbol returns. Both members come back in registers, where the assembly code below finds
+ * them. */
 struct st_answer {
     void *value;
     void *jump; /* not NULL: go to this function with the same arguments */
@@ -79,16 +81,16 @@ struct st_answer st_symbol(void *library, const char *name, const void *caller)
     if (!answer.value)
         return answer;
     if (st_wrapper_is_export(answer.value, known)) {
-        /* the global scope: without us there may be no such function in it */
+        /* the caller searched the global scope; without us that may have no such function */
         real = st_real_of((struct st_from){NULL, caller});
         if (!real || !real->function[known])
-            answer.value = find(RTLD_NEXT, name); /* sets dlerror as well */
+            answer.value = find(RTLD_NEXT, name); /* if it finds nothing, dlerror says so */
         return answer;
     }
     real = st_real_at(answer.value);
     if (real)
         answer.value = st_wrapper(real, known);
-    dlerror(); /* programs ask it whether dlsym has failed; our own questions may have */
+    dlerror(); /* clear errors of our own look-ups: programs ask dlerror whether theirs failed */
     return answer;
 }
 

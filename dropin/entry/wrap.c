@@ -43,7 +43,8 @@ static nccl_abi_result in_AllGather(struct st_from from, const void *send, void 
     return st_call(from, &call);
 }
 
-/* ST_FORWARDED_MAP says how many times count the larger buffer holds. */
+/* ST_FORWARDED_MAP says whether the larger buffer holds count elements (1), or count elements for
+ * each rank (ranks). */
 enum { TIMES_1 = 0, TIMES_ranks = 1 };
 #define UNPACK(...) __VA_ARGS__
 #define X(name, coll, collective, factor, params, args)                                            \
@@ -82,7 +83,7 @@ static nccl_abi_result in_GroupSimulateEnd(struct st_from from, void *info)
     return st_group_simulate(from, info);
 }
 
-/* NCCL's function ${name} for this call, or return with an error. */
+/* Set ${real} to the NCCL of this call. If it has no function ${name}, return with an error. */
 #define REAL(name, c)                                                                              \
     struct st_real *real = real_for(from, c);                                                      \
                                                                                                    \
@@ -123,7 +124,8 @@ static nccl_abi_result in_GetUniqueId(struct st_from from, struct nccl_abi_id *i
     return result;
 }
 
-/* NCCL takes an unset value for blocking. A child without a configuration inherits its parent's. */
+/* Will the new communicator be blocking? If ${config} does not set it, NCCL makes it blocking. A
+ * child without a ${config} is as its parent is. */
 static bool is_blocking(const void *config, const struct st_comm *parent)
 {
     const struct nccl_abi_config *c = config;
@@ -133,7 +135,8 @@ static bool is_blocking(const void *config, const struct st_comm *parent)
     return c->size < sizeof *c || c->blocking != 0;
 }
 
-/* Just before NCCL makes a communicator: enter its meeting. ${id}: NULL if it has none. */
+/* Called just before NCCL makes a communicator: enter its meeting. ${id}: NULL if NCCL makes it
+ * without an ncclUniqueId. */
 static struct st_made making(struct st_from from, struct st_real *real, int ranks,
                              struct st_made made, const struct nccl_abi_id *id)
 {
@@ -147,7 +150,7 @@ static struct st_made making(struct st_from from, struct st_real *real, int rank
 static nccl_abi_result made(struct st_from from, struct st_real *real, nccl_abi_result result,
                             struct st_made made)
 {
-    made.blocking &= result == NCCL_ABI_SUCCESS; /* NCCL_COMM_BLOCKING=0 */
+    made.blocking &= result == NCCL_ABI_SUCCESS; /* with NCCL_COMM_BLOCKING=0 it is in progress */
     if (!st_passes(from, real) && (result == NCCL_ABI_SUCCESS || result == NCCL_ABI_IN_PROGRESS))
         st_made(real, made);
     else
@@ -189,7 +192,7 @@ static nccl_abi_result in_CommInitRankScalable(struct st_from from, void **comm,
     return made(from, real, real->call.CommInitRankScalable(comm, ranks, rank, ids, id, config), m);
 }
 
-/* All ranks are in this thread, so the key need only differ from others of this host. */
+/* All ranks are in this thread, so the key need only differ from other keys of this host. */
 static nccl_abi_result in_CommInitAll(struct st_from from, void **comms, int n, const int *devices)
 {
     static atomic_uint number;
@@ -211,8 +214,8 @@ static nccl_abi_result in_CommInitAll(struct st_from from, void **comms, int n, 
     return result;
 }
 
-/* Return what is to be noted of a child of ${c}, which may be NULL. Every rank counts the children,
- * also those that it gets none of. */
+/* Return what we note of a communicator that NCCL makes from ${c}, which may be NULL. Every rank of
+ * ${c} counts its children, also those that it is no member of, so all ranks find the same key. */
 static struct st_made child_of(struct st_from from, struct st_real *real, struct st_comm *c,
                                int color, void **child, const void *config)
 {
@@ -249,7 +252,7 @@ static nccl_abi_result in_CommShrink(struct st_from from, void *comm, int *witho
     return made(from, real, real->call.CommShrink(comm, without, n, child, config, flags), m);
 }
 
-/* Ranks that join do not know the parent, so there is no key that all ranks can tell. */
+/* Ranks that are new do not know the parent, so there is no key that all ranks can work out. */
 static nccl_abi_result in_CommGrow(struct st_from from, void *comm, int ranks,
                                    const struct nccl_abi_id *id, int rank, void **child,
                                    void *config)
@@ -309,7 +312,7 @@ static nccl_abi_result in_CommRevoke(struct st_from from, void *comm, int flags)
     return real->call.CommRevoke(comm, flags);
 }
 
-/* NCCL may take away memory that our kernels use, so they do not run again after it. */
+/* NCCL may take away memory that our kernels use, so they never run for this communicator again. */
 static nccl_abi_result in_CommSuspend(struct st_from from, void *comm, int flags)
 {
     struct st_comm *c = st_comm_find(comm);
@@ -328,10 +331,10 @@ static nccl_abi_result in_CommGetAsyncError(struct st_from from, void *comm, int
 
     REAL(CommGetAsyncError, c);
     result = real->call.CommGetAsyncError(comm, error);
-    /* not for NCCL's own calls: it would refuse to abort after an error */
+    /* never give NCCL itself an error of ours: it would refuse to abort */
     if (!c || st_passes(from, real) || result != NCCL_ABI_SUCCESS || *error != NCCL_ABI_SUCCESS)
         return result;
-    handle = st_life_hold(c); /* st_life_end waits: a watchdog may ask during finalize */
+    handle = st_life_hold(c); /* another thread may be in ncclCommFinalize; it waits for this one */
     if (!handle)
         return result;
     if (c->kernels->status_(handle) != NCCL_ABI_SUCCESS)
@@ -370,8 +373,8 @@ static nccl_abi_result in_CommWindowDeregister(struct st_from from, void *comm, 
 
 /* ---- the functions of both kinds ------------------------------------------------------------- */
 
-/* DEFINE(name, parameters, ", arguments" in brackets): the exported function, and one more for each
- * NCCL. */
+/* DEFINE(name, parameters, ", arguments" in brackets) defines the exported function, and one
+ * function for each NCCL. */
 #define ONE(linkage, symbol, name, params, args, where)                                            \
     linkage nccl_abi_result symbol params                                                          \
     {                                                                                              \
@@ -396,7 +399,7 @@ ST_KNOWN_MAP(X)
 ST_FORWARDED_MAP(X)
 #undef X
 
-/* One row per function: the exported one, then those of each NCCL. */
+/* Each row has the exported function, and then the functions for each NCCL. */
 static void *const wrapper[ST_KNOWN][1 + ST_REALS] = {
 #define ROW(name) {nccl##name, of0_##name, of1_##name, of2_##name, of3_##name},
 #define X(name)   ROW(name)

@@ -8,8 +8,9 @@
 
 enum { SUM, PROD, MAX, MIN, AVG }; /* ncclRedOp_t */
 
-/* NCCL's types by number: bytes; for floats the bits of fraction and exponent, and whether the
- * highest exponent holds infinities, as in IEEE 754; e4m3 has one NaN instead. */
+/* NCCL's types, by number. ${bytes}: the size of an element. ${fraction}, ${exponent}: their sizes
+ * in bits; 0 for integers. ${ieee}: the highest exponent means infinity or NaN, as in IEEE 754. In
+ * e4m3 it means ordinary numbers, and in one case a NaN. */
 static const struct {
     unsigned char bytes, is_signed, fraction, exponent;
     bool ieee;
@@ -26,7 +27,7 @@ static uint64_t bits_at(const void *numbers, size_t i, int dtype)
     const unsigned char *at = (const unsigned char *)numbers + i * type[dtype].bytes;
     uint64_t bits = 0;
 
-    memcpy(&bits, at, type[dtype].bytes); /* little-endian */
+    memcpy(&bits, at, type[dtype].bytes); /* the machine is little-endian */
     return bits;
 }
 
@@ -74,8 +75,9 @@ double st_compare_most(const void *numbers, size_t count, int dtype)
     return most;
 }
 
-/* The sum of the ranks' magnitudes bounds every partial sum, so each rounding moves it by no more
- * than that times half an epsilon; two results may err in opposite directions. */
+/* No partial sum is larger than the sum of all ranks' magnitudes. So each rounding changes a result
+ * by at most this sum times half an epsilon. Two results may err in opposite directions, so they
+ * may differ by a whole epsilon for each rounding. */
 static bool floats_alike(double a, double b, int dtype, int op, int ranks, double most)
 {
     double epsilon = ldexp(1, -type[dtype].fraction), sum = ranks * most;
@@ -84,7 +86,7 @@ static bool floats_alike(double a, double b, int dtype, int op, int ranks, doubl
         return true;
     if (op == MAX || op == MIN)
         return isnan(a) || isnan(b);    /* kernels differ in what they make of a NaN */
-    if (!isfinite(a) || !isfinite(b)) { /* a partial result may overflow in the narrow type only */
+    if (!isfinite(a) || !isfinite(b)) { /* one kernel may add in a wider type and not overflow */
         double other = isfinite(a) ? a : b;
 
         return !isfinite(other) || fabs(other) > largest(dtype) / 2 || sum > largest(dtype) / 2 ||

@@ -6,15 +6,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Return the largest magnitude of ${count} numbers of NCCL's type ${dtype}; NaN does not count. */
+/* Return the largest magnitude of ${count} numbers of NCCL's type ${dtype}. NaNs do not count. */
 double st_compare_most(const void *numbers, size_t count, int dtype);
 
 /*
  * st_compare_alike(a, b, count, dtype, op, ranks, most, where_out):
  * Compare the results ${a} and ${b} of operator ${op} over ${ranks} ranks, whose inputs have
- * magnitudes of at most ${most}. Integers must be equal; averages of them may differ by 1. Floats
- * may differ as much as the order of the additions or multiplications can make them, each rounded
- * to the type. Returns false, with the index in ${where_out}, if a number differs more.
+ * magnitudes of at most ${most}. Integers must be equal, but averages of integers may differ by 1.
+ * Floats may differ by what the order of the additions or multiplications can change, if each of
+ * them rounds to the type. Returns false, with the index in ${where_out}, if a number differs more.
  */
 bool st_compare_alike(const void *a, const void *b, size_t count, int dtype, int op, int ranks,
                       double most, size_t *where_out);

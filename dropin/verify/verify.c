@@ -7,7 +7,7 @@
 #include "dropin/verify/compare.h"
 #include "dropin/verify/cuda.h"
 
-enum { PATIENCE_MS = 60000 }; /* a rank may come late to its call, because it compiles first */
+enum { PATIENCE_MS = 60000 }; /* a rank may come late to its call, because it compiles before it */
 enum { ATTRIBUTE_CONTEXT = 1 };
 
 bool st_verify_wanted(struct st_comm *c, const struct st_call *call)
@@ -23,9 +23,9 @@ bool st_verify_wanted(struct st_comm *c, const struct st_call *call)
 /* Copies of one call's buffers. */
 struct copies {
     const struct st_cuda *cuda;
-    size_t in, out; /* bytes */
-    uint64_t send;  /* on the GPU: what the call was given */
-    char *ours, *nccl, *given;
+    size_t in, out;            /* bytes */
+    uint64_t send;             /* copy of the call's input, on the GPU */
+    char *ours, *nccl, *given; /* in host memory: our result, NCCL's result, the input */
 };
 
 static bool fetch(const struct copies *k, void *to, const void *from, size_t bytes, void *stream)
@@ -34,7 +34,7 @@ static bool fetch(const struct copies *k, void *to, const void *from, size_t byt
            k->cuda->wait(stream) == 0;
 }
 
-/* Keep what the call was given, because it may be in place. */
+/* Copy the call's input, because a call in place overwrites it. */
 static bool keep(struct copies *k, const struct st_call *call)
 {
     k->ours = malloc(k->out);
@@ -73,8 +73,8 @@ static nccl_abi_result both(struct st_comm *c, const struct st_call *call, struc
         c->verified[call->coll] = UINT32_MAX; /* a rank lacks memory or is late: verify no more */
         return ours(c, call);
     }
-    /* If our kernels fail, NCCL still runs the call, because the other ranks wait in it for this
-     * one. */
+    /* If our kernels fail, NCCL still runs the call, because the other ranks wait in NCCL's call
+     * for this rank. */
     alike = ours(c, call) == NCCL_ABI_SUCCESS &&
             fetch(k, k->ours, call->recv, k->out, call->stream);
     alike = restore(k, call) && alike;
@@ -108,7 +108,7 @@ nccl_abi_result st_verify(struct st_comm *c, const struct st_call *call, st_run 
     struct copies k = {.cuda = st_cuda()};
     size_t one =
         st_call_bytes(c, call) / (call->coll == ST_TALLY_ALL_REDUCE ? 1 : (size_t)c->ranks);
-    int mode = ST_CUDA_RELAXED; /* else cuMemAlloc fails while another thread captures */
+    int mode = ST_CUDA_RELAXED; /* in other modes cuMemAlloc fails while another thread captures */
     void *context = NULL;
     nccl_abi_result result;
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verify.h - SYMTUNER_VERIFY=N: run the first N calls of each collective of a communicator on our
+ * verify.h - SYMTUNER_VERIFY=N: run the first N calls of each collective of a communicator by our
  * kernels and by NCCL, and compare the results.
  *
- * The program gets NCCL's result. If the two differ on one rank, all ranks leave every later call
- * of the communicator to NCCL. A verified call waits for the GPU and, in shared memory, for the
- * other ranks. Not verified are calls that are captured, and communicators of which one thread
- * drives several ranks.
+ * The program gets NCCL's result. If the two results differ on one rank, all ranks leave every
+ * later call of the communicator to NCCL. A verified call waits for the GPU and, in shared memory,
+ * for the other ranks. Captured calls are not verified, nor are calls of a communicator of which
+ * one thread drives several ranks.
  */
 #ifndef ST_VERIFY_H_
 #define ST_VERIFY_H_
@@ -15,10 +15,10 @@
 
 typedef nccl_abi_result st_run(struct st_comm *c, const struct st_call *call);
 
-/* Is this one of the calls to verify? */
+/* Should this call be verified? */
 bool st_verify_wanted(struct st_comm *c, const struct st_call *call);
 
-/* Run a call by ${ours} and by ${nccl}, and compare. */
+/* Run the call by ${ours} and by ${nccl}, and compare the results. */
 nccl_abi_result st_verify(struct st_comm *c, const struct st_call *call, st_run *ours,
                           st_run *nccl);
 
