@@ -4,14 +4,18 @@
 #   make kernels     libsymtuner_ar.so (needs nvcc and NCCL >= 2.28 headers)
 #   make demo        build, then play NCCL's call order against the plugin and show what it decides
 #   make test        the tests that need neither GPU nor nvcc nor jax; installs libcheck when it is missing
-#   make test-full   most of them under two compilers, sanitizers and valgrind; parsers under libFuzzer
-#   make test-kernels  what nvcc made of the kernels, no GPU;  make test-ar-controls  broken kernels are noticed
-#   make jax         libsymtuner_ffi.so, JAX's way to the kernels;  make test-jax  its tests, no GPU
-#   make mutants     SEED=1 COUNT=20: break the code at random, which tests notice?
-#   make test-gpu    tests on real GPUs; where there are none it says so (the script exits 77, make 2)
-#   make bench       what one decision costs;  make bench-gpu  the kernels against NCCL and torch
-#   make install     PREFIX=/usr/local LIBDIR=PREFIX/lib DESTDIR=;  make uninstall takes it away
-#   make wheel       also dist, sdist, deb: packages, in build/dist;  make test-packages uses them
+#   make test-full   most of these tests, with two compilers, sanitizers, valgrind and libFuzzer
+#   make test-kernels      checks what nvcc made of the kernels; needs no GPU
+#   make test-ar-controls  breaks the kernels on purpose, and checks that the tests notice it
+#   make jax         libsymtuner_ffi.so, by which JAX calls the kernels
+#   make test-jax    the tests of the JAX path; they need no GPU
+#   make mutants     SEED=1 COUNT=20: breaks the code at random, and says which tests notice it
+#   make test-gpu    tests on real GPUs; without GPUs the script exits with 77, and make with 2
+#   make bench       measures what one decision costs
+#   make bench-gpu   measures the kernels against NCCL and torch
+#   make install     PREFIX=/usr/local LIBDIR=PREFIX/lib DESTDIR=
+#   make uninstall   removes what make install has installed
+#   make dist wheel sdist deb   packages, in build/dist;  make test-packages uses them
 #
 #   V=1 shows commands.  SAN=address,undefined builds with sanitizers into a folder of its own.
 
@@ -20,13 +24,13 @@ PREFIX  ?= /usr/local
 CC      ?= cc
 NVCC    ?= nvcc
 CFLAGS  ?= -O2 -g
-# This only orders instructions; the code still runs on any x86-64. GPU hosts are at least this new, and
-# a decision takes a nanosecond less (make bench).
+# The compiler orders instructions for this processor, but the code still runs on any x86-64. Hosts of
+# GPUs are at least as new. A decision takes a nanosecond less than without the option (make bench).
 TUNE    := $(if $(filter x86_64,$(shell uname -m)),-mtune=haswell)
 comma   := ,
 B       := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
-# Drop this tree's own path from B: the compiler writes the names of objects into rules for headers, and
-# a later make without that path would not know these objects.
+# If B begins with the path of this tree, drop that path. The compiler writes the names of objects into
+# the *.d files, and a later make with a B without the path would not know these objects.
 override B := $(if $(filter /%,$(B)),$(patsubst $(CURDIR)/%,%,$(or $(realpath $(B)),$(B))),$(B))
 # Where linked files go, and what links them; packaging/ links the same objects for older systems.
 OUT     := $(B)
@@ -40,8 +44,8 @@ Q       := $(if $(V),,@)
 say      = $(if $(V),,@printf '  %-5s %s\n' $(1) $@)
 
 # ---- plugin and command --------------------------------------------------------------------------
-# MODEL: what NCCL would decide; in the command and the tests.  BOTH: in the plugin and the kernels.
-# TALLY: how a job counts its NCCL calls; in the drop-in and the command.
+# MODEL works out what NCCL would decide; the command and the tests have it.  BOTH is in the plugin and
+# in the kernels' library.  TALLY counts a job's NCCL calls; the drop-in and the command have it.
 MODEL := $(wildcard nccl/model/*.c)
 BOTH  := $(wildcard base/*.c nccl/*.c rules/*.c)
 CORE  := $(BOTH) $(wildcard plugin/*.c plugin/*/*.c)
