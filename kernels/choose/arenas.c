@@ -9,8 +9,9 @@
 
 uint64_t ar_scratch_half(int arena, int region, int ranks, uint64_t bulk, bool host)
 {
-    /* SMALL: one_lamport of two ranks has 2 MiB, two_ll128 of any number of ranks 1.1 MiB. WORDS:
-     * 12 MiB of two_lamport, the longest message that the table sends in words, in one piece. */
+    /* The sizes follow from the messages that must fit in one piece. With SMALL, one_lamport takes
+     * 2 MiB on two ranks, and two_ll128 takes 1.1 MiB on any number of ranks. With WORDS,
+     * two_lamport takes 12 MiB, the longest message that rows.c gives to a kernel of words. */
     static const uint64_t of[AR_ARENAS][AR_REGIONS] = {
         [AR_ARENA_SMALL] = {[AR_REGION_LL8] = 512 * KiB,
                             [AR_REGION_LL128] = 2560 * KiB,
@@ -19,11 +20,13 @@ uint64_t ar_scratch_half(int arena, int region, int ranks, uint64_t bulk, bool h
         [AR_ARENA_WORDS] = {[AR_REGION_LL128] = 16 * MiB, [AR_REGION_LAMPORT] = 32 * MiB},
     };
 
+    /* Host memory: the scratch of up to ten ranks fits into 64 MiB, which is the usual size of
+     * /dev/shm in a container. */
     if (host)
         return arena != AR_ARENA_SMALL       ? 0
                : region == AR_REGION_LL8     ? MiB
                : region != AR_REGION_LAMPORT ? 0
-               : ranks < 8                   ? 16 / (uint64_t)ranks * MiB /* of 64 MiB */
+               : ranks < 8                   ? 16 / (uint64_t)ranks * MiB
                                              : 2 * MiB;
     if (arena == AR_ARENA_BULK)
         return region == AR_REGION_BULK ? bulk : region == AR_REGION_GATHER ? bulk / 4 : 0;
@@ -40,5 +43,5 @@ int ar_scratch_of(const struct ar_ask *ask, const struct ar_choice *choice,
         if (ar_capacity(&in, choice->family) >= choice->piece)
             return a;
     }
-    return AR_ARENA_SMALL; /* not reached: the piece was cut to fit into one of them */
+    return AR_ARENA_SMALL; /* not reached: ar_select cuts pieces that fit into an arena */
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * arenas.h - how a rank's scratch is divided into arenas, and which of them a call needs.
+ * arenas.h - how a rank's scratch is divided into arenas, and which arena a call needs.
  *
- * The functions are pure, and depend only on what all ranks share, so all ranks make an arena in
- * the same call.
+ * An arena is a part of the scratch that is allocated on its own, when a call first needs it. The
+ * functions are pure, and all ranks pass the same arguments, so all ranks allocate an arena in the
+ * same call.
  */
 #ifndef AR_ARENAS_H_
 #define AR_ARENAS_H_
@@ -11,19 +12,20 @@
 #include "kernels/choose/select.h"
 
 /*
- * SMALL  short messages; over NVLink 1 MiB of any type fits in one piece: 14.25 MiB. tma_ipc has
- *        4 MiB more there, if SYMTUNER_AR_IPC=1 is set
- * WORDS  longer messages of kernels that send words: 96.25 MiB
- * BULK   the kernels that send plain data: 5/4 of config.bulk_bytes
+ * SMALL  14.4 MiB, for short messages: over NVLink 1 MiB of any type fits in one piece. With
+ *        SYMTUNER_AR_IPC=1 it has 4 MiB more, for tma_ipc
+ * WORDS  96.4 MiB, for longer messages of kernels that send words (kernels/shared/layout.h)
+ * BULK   5/4 of config.bulk_bytes, for kernels that send plain data
  */
 enum ar_arena_kind { AR_ARENA_SMALL, AR_ARENA_WORDS, AR_ARENA_BULK, AR_ARENAS };
 
-/* Return the bytes of one half of ${region} in ${arena}. ${bulk}: config.bulk_bytes; ${host}: the
- * scratch is host memory, all of it in AR_ARENA_SMALL. */
+/* Return the bytes of one half of ${region} in ${arena}. Each region has one half or two
+ * (kernels/shared/layout.h). ${bulk} is config.bulk_bytes. If ${host}, the scratch is host memory,
+ * and all of it is in AR_ARENA_SMALL. */
 uint64_t ar_scratch_half(int arena, int region, int ranks, uint64_t bulk, bool host);
 
-/* Return the arena that one launch of ${choice} needs: the first in which its pieces fit.
- * halves[a][r]: bytes of one half of region r in arena a. */
+/* Return the arena that ${choice} needs: the first into which its pieces fit. halves[a][r] is the
+ * bytes of one half of region r in arena a. */
 int ar_scratch_of(const struct ar_ask *ask, const struct ar_choice *choice,
                   const uint64_t *const halves[AR_ARENAS]);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* families.c - the table of families.h. */
+/* families.c - the table that families.h declares. */
 #include "kernels/choose/families.h"
 
 #include <string.h>

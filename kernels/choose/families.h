@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * families.h - the families of kernels, one row each.
+ * families.h - the families of kernels. Each family has one row.
  *
- * A new family is one row here and one .cu file that defines ar_kernels_NAME. Add its name also to
- * nccl/names.c, where rules look it up; a test compares the two lists.
+ * A new family is one row here and one .cu file that defines ar_kernels_NAME. Also add its name to
+ * nccl/names.c, where the rules language finds it. A test compares the two lists.
  */
 #ifndef AR_FAMILIES_H_
 #define AR_FAMILIES_H_
@@ -15,48 +15,49 @@
 #include "kernels/shared/layout.h"
 #include "kernels/shared/tma.h"
 
-/* What a call must have before a family can run it. */
+/* What a family needs of a call or of the GPUs. */
 enum ar_need {
     AR_NEEDS_NVLINK = 1 << 0,
-    AR_NEEDS_PEERS = 1 << 1,     /* peer memory, not host memory */
-    AR_NEEDS_NAN_TYPE = 1 << 2,  /* f32, f16 or bf16: all ones is a NaN */
-    AR_NEEDS_SUM_AVG = 1 << 3,   /* sum or avg */
-    AR_NEEDS_SUM = 1 << 4,       /* sum only */
+    AR_NEEDS_PEERS = 1 << 1,     /* scratch in peer memory, not in host memory */
+    AR_NEEDS_NAN_TYPE = 1 << 2,  /* f32, f16 or bf16, in which a word of all ones is a NaN */
+    AR_NEEDS_SUM_AVG = 1 << 3,   /* operator sum, avg or AR_PREMUL */
+    AR_NEEDS_SUM = 1 << 4,       /* operator sum */
     AR_NEEDS_RECV = 1 << 5,      /* peers can write recv */
     AR_NEEDS_SEND = 1 << 6,      /* peers can read send */
-    AR_NEEDS_TWO_BUFS = 1 << 7,  /* not in place */
+    AR_NEEDS_TWO_BUFS = 1 << 7,  /* a call that is not in place */
     AR_NEEDS_COPY = 1 << 8,      /* copy engines */
     AR_NEEDS_MULTICAST = 1 << 9, /* multicast addresses of both buffers */
-    AR_NEEDS_WORDS = 1 << 10,    /* the message, or each of its parts, is whole 16-byte words */
-    AR_NEEDS_TMA = 1 << 11,      /* bulk copies, and room for their stages: sm_90 or later */
-    AR_NEEDS_UNSCALED = 1 << 12, /* not AR_PREMUL */
-    AR_RUNS = 1 << 13,           /* needs nothing; only says that there are kernels */
-    AR_NEVER = 1 << 14,          /* there are no kernels for all-reduce */
-    AR_NEEDS_IPC = 1 << 15,      /* the peers map each other's memory (kernels/ipc) */
+    AR_NEEDS_WORDS = 1 << 10,    /* whole 16-byte words in the message, or in each of its parts */
+    AR_NEEDS_TMA = 1 << 11,      /* sm_90 or later, and shared memory for the stages of TMA */
+    AR_NEEDS_UNSCALED = 1 << 12, /* an operator other than AR_PREMUL */
+    AR_RUNS = 1 << 13,           /* nothing; the bit only says that the family has kernels */
+    AR_NEVER = 1 << 14,          /* the family has no kernels for all-reduce */
+    AR_NEEDS_IPC = 1 << 15,      /* ranks that map each other's memory (kernels/ipc) */
 };
 
 struct ar_family_row {
     const char *name;
-    int shots;         /* 1: each rank adds up the whole message; 2: one shard; 0: NCCL */
-    enum ar_form form; /* AR_LAMPORT where words are plain data */
-    int region;        /* of scratch; from AR_REGION_BULK on: plain data and flags */
-    int slots;         /* per rank, in scratch; 0: none, the kernel reads buffers of any length */
-    unsigned needs;    /* enum ar_need, of all-reduce */
-    unsigned scatter;  /* of reduce-scatter: AR_RUNS and enum ar_need; 0: it has no such kernels */
-    unsigned gather;   /* of all-gather, likewise */
-    int fallback;      /* the next family to try if this one cannot run a call; -1: none */
-    bool gathers;      /* goes through AR_REGION_GATHER when peers cannot write recv */
-    bool many_threads; /* its kernels for few ranks take 1024 threads, not 512 */
-    int unroll;        /* words per thread and tile */
-    int movers;        /* warps that only move data; a block has at least one more */
-    int shared;        /* bytes of shared memory of a block */
-    int ctas;          /* blocks if the table's row names another family; 0: as in that row */
-    int max_ctas;      /* 0: AR_MAX_CTAS */
-    /* For the start-up probe. push, pull, copy: bytes that a rank moves in this way, in units of
-     * S (n-1)/n for a message of S bytes on n ranks, in one-shot S (n-1). latency: about what hops,
-     * barriers and engine starts take, in microseconds; 0: unknown. */
+    int shots;         /* 1: each rank adds up the whole message; 2: one shard of it; 0: NCCL */
+    enum ar_form form; /* form of the words that are sent; AR_LAMPORT also for plain data */
+    int region;        /* region of scratch; from AR_REGION_BULK on it holds plain data */
+    int slots;         /* slots of scratch for each rank; 0: the kernel needs no slots */
+    unsigned needs;    /* bits of enum ar_need for all-reduce */
+    unsigned scatter;  /* bits of enum ar_need for reduce-scatter; 0: there are no kernels */
+    unsigned gather;   /* bits of enum ar_need for all-gather; 0: there are no kernels */
+    int fallback;      /* the family to try next if this family cannot run a call; -1: none */
+    bool gathers;      /* if peers cannot write recv, results go through AR_REGION_GATHER */
+    bool many_threads; /* kernels for few ranks may have 1024 threads per block, not only 512 */
+    int unroll;        /* 16-byte words per thread and tile */
+    int movers;        /* warps of a block that only move data; at least one more warp adds up */
+    int shared;        /* bytes of dynamic shared memory per block */
+    int ctas;          /* blocks if the row of rows.c names another family; 0: as that row says */
+    int max_ctas;      /* most blocks of a call; 0: AR_MAX_CTAS */
+    /* For the start-up probe (probe.h), which predicts the time of a message of S bytes on n ranks.
+     * push is how much data a rank stores at its peers, as a multiple of S (n-1)/n bytes; if shots
+     * is 1, of S (n-1) bytes. pull is the same for loads, and copy for copy engines. latency is
+     * about the time of hops, barriers and engine starts, in microseconds; 0: unknown. */
     double push, pull, copy, latency;
-    const char *order; /* a remark if it does not add in the library's order, else NULL */
+    const char *order; /* remark for a family that adds in another order than ours, else NULL */
 };
 
 #define AR_NAN_SUMS (AR_NEEDS_NAN_TYPE | AR_NEEDS_SUM_AVG)
@@ -125,8 +126,9 @@ struct ar_family_row {
       .gather = AR_TMA_PARTS | AR_NEEDS_IPC, .fallback = AR_CHUNKED, .unroll = AR_PULL_UNROLL,     \
       .movers = AR_TMA_MOVERS, .shared = AR_TMA_IPC_SHARED, .ctas = 8, .max_ctas = AR_IPC_CTAS)
 
-/* The families with kernels for reduce-scatter and for all-gather (kernels/device/halves). Their
- * rows above say what these kernels need. The kernels are ar_scatter_NAME and ar_gather_NAME. */
+/* The families that have kernels for reduce-scatter (ar_scatter_NAME) and for all-gather
+ * (ar_gather_NAME), in kernels/device/halves. The fields scatter and gather of their rows say what
+ * these kernels need. */
 #define AR_SCATTER_MAP(X)                                                                          \
     X(AR_ONE_LL8, one_ll8)                                                                         \
     X(AR_ONE_LL128, one_ll128)                                                                     \
@@ -156,10 +158,11 @@ enum ar_family {
 
 extern const struct ar_family_row ar_families[AR_FAMILIES];
 
-const char *ar_family_name(int family);  /* NULL: no such family */
-int ar_family_by_name(const char *name); /* -1: unknown */
+const char *ar_family_name(int family);  /* NULL if there is no such family */
+int ar_family_by_name(const char *name); /* -1 if the name is unknown */
 
-/* Return what ${family} needs for ${coll}, 0 if it has no kernels for it. */
+/* Return what ${family} needs for ${coll} (bits of enum ar_need), or 0 if the family has no kernels
+ * for this collective. */
 static inline unsigned ar_family_needs(int family, int coll)
 {
     const struct ar_family_row *f = &ar_families[family];
@@ -170,7 +173,8 @@ static inline unsigned ar_family_needs(int family, int coll)
                                         : f->needs | AR_RUNS;
 }
 
-/* Whether ${family} is for long messages: it moves plain data and sets flags. */
+/* Return whether ${family} moves plain data and proves its arrival by flags, as the families for
+ * long messages do. The other families send words that prove their own arrival. */
 static inline bool ar_is_bulk(int family)
 {
     return ar_families[family].region >= AR_REGION_BULK;

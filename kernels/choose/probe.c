@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe.c - choose a family by the probe's figures; read and write their file. */
+/* probe.c - choose a family by the probe's figures; read and write the file that keeps them. */
 #include "kernels/choose/probe.h"
 
 #include <errno.h>
@@ -12,6 +12,8 @@
 #include "base/hash.h"
 #include "kernels/choose/families.h"
 
+/* Add to *time how long ${share} times ${wire} bytes take at ${rate}. Returns 0 if the rate is
+ * needed but unknown. */
 static int figure(double share, uint32_t rate, double wire, double *time)
 {
     if (share == 0)
@@ -113,7 +115,7 @@ int ar_probe_write(const char *path, uint64_t key, const struct ar_probe *p, cha
     FILE *f = NULL;
     int good;
 
-    /* write a new file and rename it: groups of other GPUs may read or write it meanwhile */
+    /* Write a new file and rename it, because groups of other GPUs may read or write ${path}. */
     if (snprintf(part, sizeof part, "%s.%ld.%" PRIx64, path, (long)getpid(), key) <
         (int)sizeof part)
         f = fopen(part, "we");

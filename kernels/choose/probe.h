@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * probe.h - measure how fast the ranks reach each other's memory when all do so at once.
+ * probe.h - the start-up probe: how fast the ranks reach each other's memory, all at once.
  *
- * On PCIe this cannot be known in advance. When several GPUs store through several root ports, some
- * hosts drop to a twentieth of the rate. On others loads are very slow or return all ones. A driver
- * may also route both through system memory although it reports peer access. Tests of one pair of
- * GPUs, or of the copy engines, do not show this. So when a group is created on PCIe, every rank
- * stores to all peers, then loads from all peers, then copies to all peers, for a few ms each, and
- * checks the bytes.
+ * On PCIe these rates cannot be known in advance. When several GPUs store through several root
+ * ports, some hosts drop to a twentieth of the rate. On other hosts loads are very slow, or return
+ * all ones. A driver may also route loads and stores through system memory although it reports peer
+ * access. Tests of one pair of GPUs, or of the copy engines, do not show such faults. So when a
+ * group is created on PCIe, every rank stores to all peers, then loads from all peers, then copies
+ * to all peers, for a few ms each, and checks the bytes that arrived.
  *
- * Units      MB/s (bytes per microsecond) between one rank and all its peers together; of all ranks
- *            the slowest counts.
- * Sharing    all ranks use the same figures; otherwise they would choose different kernels and
- *            wait for each other.
+ * Units      rates are MB/s (bytes per microsecond) between one rank and all its peers together.
+ *            The rate of the slowest rank counts.
+ * Sharing    all ranks use the same figures. With different figures they would choose different
+ *            kernels and wait for each other.
  */
 #ifndef AR_PROBE_H_
 #define AR_PROBE_H_
@@ -24,13 +24,14 @@ struct ar_probe {
     uint32_t push, pull, copy; /* MB/s; 0: not measured, or the bytes were wrong */
 };
 
-#define AR_PROBE_BROKEN 1u  /* push: stores do not arrive as sent; less than any real rate */
-#define AR_PROBE_FAILED ~0u /* push: the rank could not probe */
-#define AR_PROBE_STUCK  ~1u /* push: the rank could not probe: its kernel does not end */
+/* Values of ${push} that are no rates. */
+#define AR_PROBE_BROKEN 1u  /* stores do not arrive as sent; lower than any measured rate */
+#define AR_PROBE_FAILED ~0u /* the rank could not probe */
+#define AR_PROBE_STUCK  ~1u /* the rank could not probe, because its kernel does not end */
 
-#define AR_PROBE_FROM   160  /* bytes of the text that says where figures come from */
-#define AR_PROBE_MARK   0x40 /* plus the rank: the value of every byte in its slot */
-#define AR_PROBE_UNROLL 4
+#define AR_PROBE_FROM   160  /* bytes of the text that says where the figures come from */
+#define AR_PROBE_MARK   0x40 /* rank r fills its slot with bytes of the value AR_PROBE_MARK + r */
+#define AR_PROBE_UNROLL 4    /* 16-byte words per thread and tile of the probe kernel */
 
 enum ar_probe_step {
     AR_PROBE_FILL,
@@ -44,31 +45,33 @@ enum ar_probe_step {
 /* What one block of the probe kernel measured. */
 struct ar_probe_seen {
     uint64_t bytes, ns;
-    uint64_t wrong; /* 1: a word was not what the slot's rank wrote */
+    uint64_t wrong; /* 1: a word differs from what the rank of the slot wrote */
 };
 
-/* Estimate how many microseconds an all-reduce of ${bytes} takes, from the rates of the links and a
- * fixed latency. Returns < 0 if the figures say nothing about ${family}, or that it does not work.
- */
+/* Return how many microseconds an all-reduce of ${bytes} would take with ${family}: a fixed latency
+ * plus the bytes divided by the rates. Returns a number below 0 if a rate that the family needs is
+ * missing. */
 double ar_probe_cost(const struct ar_probe *p, int family, int ranks, uint64_t bytes);
 
-/* Return the family to use where the table says ${family}: the fastest of those in ${can} (bit f:
- * family f) that take less than four fifths of the time of ${family}, or else ${family}. */
+/* Return the family to use where the built-in table (rows.h) names ${family}: the fastest family of
+ * ${can}, if it takes less than four fifths of the time of ${family}, else ${family}. Bit f of
+ * ${can} stands for family f. */
 int ar_probe_choose(const struct ar_probe *p, int family, unsigned can, int ranks, uint64_t bytes);
 
 /* Return the lower one of each figure of ${a} and ${b}. */
 struct ar_probe ar_probe_slower(struct ar_probe a, struct ar_probe b);
 
 /*
- * Read or write a file with the figures of the GPUs that ${key} stands for. ar_probe_read returns 1
- * if it found them, 0 if there is no file or it is for other GPUs, -1 if the file cannot be read or
- * holds something else. ar_probe_write returns 0, or -1. After -1 ${why} says why.
+ * Read or write the file that keeps the figures of a group of GPUs. ${key} identifies these GPUs.
+ * ar_probe_read returns 1 if it found the figures, 0 if there is no file or the file is for other
+ * GPUs, and -1 if the file cannot be read or holds something else. ar_probe_write returns 0 for
+ * success, else -1. After -1 ${why} gives the reason.
  */
 int ar_probe_read(const char *path, uint64_t key, struct ar_probe *p, char *why, size_t why_size);
 int ar_probe_write(const char *path, uint64_t key, const struct ar_probe *p, char *why,
                    size_t why_size);
 
-/* Return the FNV-1a hash of ${text}, continued from ${key}; 0 starts a new hash. */
+/* Return the FNV-1a hash of ${text}, continued from the hash ${key}. A ${key} of 0 starts anew. */
 uint64_t ar_probe_key(uint64_t key, const char *text);
 
 #endif

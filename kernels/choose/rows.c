@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rows.c - see rows.h; and where each row comes from. */
+/* rows.c - the rows of rows.h. The last column says where the row comes from. */
 #include "kernels/choose/rows.h"
 
 #include "kernels/choose/families.h"
@@ -8,8 +8,8 @@
 #define MiB    (1ull << 20)
 #define NO_END UINT64_MAX
 
-/* bench/ar_sweep.c timed every grid. It is only in the history (git show c985556:bench/ar_sweep.c);
- * today `symtuner tune` searches for the best grid. */
+/* bench/ar_sweep.c timed every number of blocks and threads. That program is only in the history
+ * (git show c985556:bench/ar_sweep.c). Today `symtuner tune` searches for the best numbers. */
 #define SWEEP    "bench/ar_sweep on 4 H200, NVLink4, bf16, 2026-11-21"
 #define SHAPE    "grid of the bf16 sweep for this form, not swept with this type"
 #define RULE     "unmeasured: extrapolated from 4 ranks"
@@ -20,11 +20,11 @@
     "unmeasured: multicast is there, and NCCL's NVLS is published with 480 GB/s, ours with 389"
 #define STAGED "recv not registered: NCCL's ring does without our extra local copy"
 
-/* bench/results/notes.md, "Beside GEMMs". Between 2 and 16 MiB nothing was measured. */
+/* From bench/results/notes.md, "Beside GEMMs". No message between 2 and 16 MiB was measured. */
 #define GEMMS    "beside GEMMs 200 x 16 MiB took 73.7 ms, NCCL 52.1: 2 H200, 2026-11-22"
 #define AS_GEMMS "not measured beside GEMMs; as for all-reduce on 2 H200"
 
-/* bench/results/2026-11-23-h200x2: bf16, 16 to 256 MiB. */
+/* From bench/results/2026-11-23-h200x2: bf16, 16 to 256 MiB. */
 #define FEW "beside GEMMs and alone against NCCL with 16 CTAs: 2 H200, bf16, 2026-11-23"
 
 #define IPC "SYMTUNER_AR_IPC=1; not measured: grid of tma"
@@ -37,8 +37,9 @@ const struct ar_row ar_rows[] = {
     {AR_LINKS_NVLINK, 2, 2, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, GEMMS},
     {AR_LINKS_NVLINK, 3, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     {AR_LINKS_PCIE, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
-    /* NVLink, two ranks: one-shot moves no more data than two-shot. A few multiprocessors stay free
-     * for other kernels, because a block that cannot start makes every rank wait. */
+    /* NVLink, two ranks. With two ranks, one-shot moves no more data than two-shot. No row takes
+     * more than 128 blocks, so that a few multiprocessors stay free: if other kernels kept one of
+     * our blocks from starting, every rank would wait for that block. */
     {AR_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, AR_ONE_LL8, 16, 128, 0, SWEEP},
     {AR_LINKS_NVLINK, 2, 2, GENERIC, 64 * KiB, AR_ONE_LL128, 64, 128, 0, SHAPE},
     {AR_LINKS_NVLINK, 2, 2, GENERIC, 128 * KiB, AR_ONE_LL128, 96, 128, 0, SHAPE},
@@ -75,7 +76,7 @@ const struct ar_row ar_rows[] = {
     {AR_LINKS_NVLINK, 3, 4, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, STAGED},
     {AR_LINKS_NVLINK, 3, 4, ANY, 256 * MiB - 1, AR_CHUNKED, 128, 512, 1, SWEEP},
     {AR_LINKS_NVLINK, 3, 4, ANY, NO_END, AR_COPY, 64, 512, 0, SWEEP},
-    /* NVLink, up to sixteen */
+    /* NVLink, five to sixteen ranks */
     {AR_LINKS_NVLINK, 5, 16, GENERIC, 8 * KiB, AR_ONE_LL8, 16, 128, 0, RULE},
     {AR_LINKS_NVLINK, 5, 16, ANY, 48 * KiB, AR_ONE_LAMPORT, 64, 64, 0, RULE},
     {AR_LINKS_NVLINK, 5, 16, ANY, 512 * KiB, AR_TWO_LAMPORT, 64, 128, 0, RULE},
@@ -85,7 +86,7 @@ const struct ar_row ar_rows[] = {
     {AR_LINKS_NVLINK, 5, 16, ANY, 64 * MiB, AR_CHUNKED, 128, 512, 1, RULE},
     {AR_LINKS_NVLINK, 5, 16, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, STAGED},
     {AR_LINKS_NVLINK, 5, 16, ANY, NO_END, AR_COPY, 64, 512, 0, RULE},
-    /* PCIe peer access: few blocks; no LL128, because its lines may arrive in parts */
+    /* PCIe peer access: few blocks. No LL128, because over PCIe a line may arrive in parts. */
     {AR_LINKS_PCIE, 2, 2, ANY, 4 * KiB, AR_ONE_LL8, 4, 128, 0, PCIE},
     {AR_LINKS_PCIE, 2, 2, ANY, 4 * MiB, AR_ONE_LAMPORT, 16, 128, 0, PCIE},
     {AR_LINKS_PCIE, 3, 16, ANY, 4 * KiB, AR_ONE_LL8, 4, 128, 0, PCIE},
@@ -103,9 +104,9 @@ const struct ar_row ar_rows[] = {
     {AR_LINKS_HOST, 3, 16, ANY, NO_END, AR_TWO_LAMPORT, 32, 256, 0, HOSTMEM},
 };
 
-/* Reduce-scatter and all-gather. An all-gather of any type also takes the GENERIC rows. A part goes
- * to each peer, as a message of one-shot does, so the grids are those of one-shot for the same
- * bytes. */
+/* Reduce-scatter and all-gather. The GENERIC rows are also for all-gathers of every type. Each rank
+ * sends one part to each peer, as one-shot sends the whole message to each peer. So the numbers of
+ * blocks and threads are those of one-shot for as many bytes. */
 const struct ar_row ar_rows_of_halves[] = {
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_TMA, 64 * MiB, AR_TMA, 16, AR_TMA_THREADS, 0, FEW},
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_IPC, 64 * MiB, AR_TMA_IPC, 16, AR_TMA_THREADS, 0, IPC},

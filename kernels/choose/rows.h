@@ -8,34 +8,31 @@
 
 enum ar_links { AR_LINKS_NVLINK, AR_LINKS_PCIE, AR_LINKS_HOST, AR_LINKS };
 
-/* What a call must be. UNMAPPED: recv is not registered (reduce-scatter: send); GENERIC: not a sum
- * or avg of f32, f16 or bf16; MULTICAST: NCCL may use NVLink multicast; GATHERS: an all-gather;
- * LONG_IN_COMPANY: longer than ST_BESIDE_LIMIT, and nobody said that the kernels run alone;
- * LONG_BY_TMA: the same, tma can run the call, and neither GENERIC nor MULTICAST holds;
- * LONG_BY_IPC: likewise with tma_ipc, and neither buffer is registered */
+/* The condition under which a row is for a call. */
 enum ar_row_need {
-    ANY,
-    UNMAPPED,
-    GENERIC,
-    MULTICAST,
-    GATHERS,
-    LONG_IN_COMPANY,
-    LONG_BY_TMA,
-    LONG_BY_IPC,
+    ANY,             /* every call */
+    UNMAPPED,        /* recv is not registered; in a reduce-scatter: send is not registered */
+    GENERIC,         /* an all-gather, or anything but a sum or avg of f32, f16 or bf16 */
+    MULTICAST,       /* NCCL may use NVLink multicast */
+    GATHERS,         /* an all-gather */
+    LONG_IN_COMPANY, /* longer than ST_BESIDE_LIMIT, and nobody said that the kernels run alone */
+    LONG_BY_TMA,     /* LONG_IN_COMPANY, tma can run the call, NCCL may not use NVLink multicast,
+                        and the call is an all-gather, or a sum or avg of f32, f16 or bf16 */
+    LONG_BY_IPC,     /* as LONG_BY_TMA but for tma_ipc, and neither buffer is registered */
     NEEDS
 };
 
-/* The first row that fits wins. ${ctas} is the most blocks that a call of this row gets; a short
- * message gets only as many as have words to move. */
+/* The first row that fits a call decides. ${ctas} is the most blocks of a call. A short message
+ * gets only as many blocks as have words to move. */
 struct ar_row {
     int links, min_ranks, max_ranks;
     enum ar_row_need need;
-    uint64_t max_bytes; /* of the message; of one part in the rows of the halves */
+    uint64_t max_bytes; /* length of the message; in ar_rows_of_halves: of one part of it */
     int family, ctas, threads, lag;
-    const char *source;
+    const char *source; /* where the row comes from */
 };
 
-/* All-reduce; reduce-scatter and all-gather. */
+/* The rows of all-reduce, and the rows of its halves: reduce-scatter and all-gather. */
 extern const struct ar_row ar_rows[], ar_rows_of_halves[];
 extern const size_t ar_rows_count, ar_rows_of_halves_count;
 

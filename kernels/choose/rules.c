@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rules.c - read the [kernels] rules, apply them to a call, and show them. */
+/* rules.c - see rules.h. */
 #include "kernels/choose/rules.h"
 
 #include <pthread.h>
@@ -60,7 +60,7 @@ static void __attribute__((format(printf, 2, 3))) put_note(char *note, const cha
     va_end(args);
 }
 
-/* Calls symtuner_machine_find() under a lock: several threads may create handles at once. */
+/* Call symtuner_machine_find() under a lock, because several threads may create handles at once. */
 static void find_machine(struct symtuner_machine *machine)
 {
     static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
@@ -93,12 +93,12 @@ symtuner_rules *ar_rules_read(int nccl, int ranks, char note[AR_RULES_NOTE])
         put_note(note, "not read: SYMTUNER_MODE=%.40s", mode);
         return NULL;
     }
-    if (mode && strcmp(mode, "steer") != 0) { /* the plugin does the same */
+    if (mode && strcmp(mode, "steer") != 0) { /* the plugin, too, then takes "steer" */
         snprintf(error, sizeof error,
                  "SYMTUNER_MODE=%.60s: write one of steer|observe|off; using \"steer\"", mode);
         ar_rules_warn(error);
     }
-    /* NCCL's CSV format has no [kernels] rules, so its file is not read */
+    /* The NULL is for a file of rules in NCCL's CSV format. Such files have no [kernels] rules. */
     if (st_rules_sources(getenv("SYMTUNER_RULE"), getenv("SYMTUNER_RULES"), NULL, &rules, error,
                          sizeof error) != SYMTUNER_OK) {
         put_note(note, "not used: %.220s", error);
@@ -133,8 +133,9 @@ symtuner_rules *ar_rules_read(int nccl, int ranks, char note[AR_RULES_NOTE])
 
 /* ---- use ------------------------------------------------------------------------------------- */
 
-/* Most rules were found by timing all-reduces, and are for these only. A rule whose kernel runs no
- * all-reduce is for the collectives that it does run. */
+/* Return whether ${rule} is for calls of ${coll}. Most rules were found by timing all-reduces, so a
+ * rule is for all-reduces only. If its kernel runs no all-reduce, the rule is for the collectives
+ * that the kernel does run. */
 static bool is_for(const struct st_rule *rule, int coll)
 {
     const int family = rule->launch.kernel;
@@ -153,7 +154,7 @@ static const struct st_rule *find(const symtuner_rules *rules, const struct ar_a
     return NULL;
 }
 
-/* Could the kernel run the call if no arena had been refused? */
+/* Return whether an arena was refused, and ${family} could run the call with all arenas. */
 static bool with_all_arenas(const struct ar_ask *ask, int family)
 {
     struct ar_ask whole = *ask;
@@ -186,8 +187,8 @@ int ar_rules_select(const symtuner_rules *rules, const struct ar_ask *ask,
     if (answer == 0) {
         choice->because = AR_RULE_SAYS;
     } else {
-        /* ranks may see at different times that an arena was refused, so this must not give the
-         * call to NCCL on some of them */
+        /* Ranks may see at different times that an arena was refused. If a refused arena sent the
+         * call to NCCL, some ranks would call NCCL while others still run our kernel. */
         told.has_nccl = told.has_nccl && !with_all_arenas(&told, wish.family);
         answer = ar_select(&told, force, choice);
     }
@@ -234,7 +235,7 @@ int ar_rules_network(const symtuner_rules *rules, uint64_t bytes, int dtype, int
 
         if (rule->launch.network_pieces < 0 ||
             !st_kernels_cover(rule, bytes, dtype, op, false, AR_BESIDE_UNKNOWN))
-            continue; /* ranks may differ in whether buffers are registered and what runs beside */
+            continue; /* ranks may differ in the last two arguments, so all pass the same */
         place_of(rules, rule, place);
         return rule->launch.network_pieces;
     }

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rules.h - the [kernels] rules of SYMTUNER_RULE and SYMTUNER_RULES, which override the table.
+ * rules.h - the [kernels] rules of SYMTUNER_RULE and SYMTUNER_RULES, which override the table of
+ * rows.h.
  *
  * Ranks that choose different kernels wait for each other for ever. So a group uses rules only if
- * the hash of the rules that apply to it is the same on all ranks, and a rule depends on nothing
- * that may differ between ranks.
+ * the hash of the rules that apply to it is the same on all ranks. No rule depends on anything that
+ * may differ between ranks.
  *
  * Ownership  the handle owns its rules.
  * Threads    any.
- * Errors     wrong rules, or rules for another machine, give one warning and are ignored; creating
- *            a group never fails because of them. An unknown SYMTUNER_MODE gives a warning and
- *            is treated as in the plugin: as "steer".
+ * Errors     wrong rules, and rules for another machine, give one warning and are ignored. Creating
+ *            a group never fails because of rules. An unknown SYMTUNER_MODE gives a warning and
+ *            means "steer", as in the plugin.
  */
 #ifndef AR_RULES_H_
 #define AR_RULES_H_
@@ -20,43 +21,47 @@
 #include "kernels/choose/select.h"
 #include "rules/rules.h"
 
-enum { AR_RULES_NOTE = 240 };
+enum { AR_RULES_NOTE = 240 }; /* bytes of the note of ar_rules_read */
 
 /*
  * ar_rules_read(nccl, ranks, note): read the rules and return those that apply to a group of
- * ${ranks} on this machine, or NULL if none does. ${nccl}: NCCL's version, 0 without NCCL. ${note}
- * says what was read, or why nothing was; ${note} is "" if no variable is set. Free the result with
- * symtuner_rules_free.
+ * ${ranks} ranks on this machine, or NULL if no rule applies. ${nccl} is NCCL's version, 0 without
+ * NCCL. ${note} says what was read, or why nothing was read. It is "" if no variable is set. Free
+ * the result with symtuner_rules_free.
  */
 symtuner_rules *ar_rules_read(int nccl, int ranks, char note[AR_RULES_NOTE]);
 
 /* Like ar_select and ar_select_why, but the first rule that covers the call overrides the table,
- * and a forced kernel overrides the rule. If the rule's kernel cannot run the call, the table
- * decides, and the reason says so. */
+ * and a forced kernel overrides the rule. If the kernel of the rule cannot run the call, the table
+ * decides, and ${why} says so. */
 int ar_rules_select(const symtuner_rules *rules, const struct ar_ask *ask,
                     const struct ar_force *force, struct ar_choice *choice);
 void ar_rules_why(const symtuner_rules *rules, const struct ar_ask *ask,
                   const struct ar_choice *choice, char *why, size_t size);
 
-/* For ranks on several boxes: return the network-pieces of the first rule that has some and covers
- * the call, and write that rule's place to ${place}; -1: there is no such rule. */
+/* For ranks on several boxes (kernels/nodes): find the first rule that has the key network-pieces
+ * and covers the call. Return the value of the key, and write to ${place} in which file and line
+ * the rule stands. Return -1 if there is no such rule. */
 enum { AR_PLACE = 64 };
 int ar_rules_network(const symtuner_rules *rules, uint64_t bytes, int dtype, int op,
                      char place[AR_PLACE]);
 
-bool ar_rules_network_any(const symtuner_rules *rules); /* whether a rule has any */
+/* Return whether any of ${rules} has the key network-pieces. */
+bool ar_rules_network_any(const symtuner_rules *rules);
 
-/* Has a rule of this process network-pieces, for whatever group? Prints nothing. */
+/* Read the rules anew, and return whether any has the key network-pieces, even if the rule is for
+ * other groups. Prints no warning. */
 bool ar_rules_ask_boxes(void);
 
-/* Write ${note} and one line per rule to ${text}; returns the length of the whole text. */
+/* Write ${note} and one line for each rule to ${text}, as much as fits. Returns the length of the
+ * whole text. */
 size_t ar_rules_print(const symtuner_rules *rules, const char *note, char *text, size_t length);
 
-/* Print a warning on stderr, each text only once per process, because every rank of the process
- * would repeat it; at most eight texts. SYMTUNER_LOG=off turns warnings off. */
+/* Print a warning on stderr. A process prints each text only once, because otherwise every rank of
+ * the process would print it. It prints at most eight texts. SYMTUNER_LOG=off turns them off. */
 void ar_rules_warn(const char *text);
 
-/* Whether the driver says that NCCL may use NVLink multicast on this machine. */
+/* Return whether NCCL may use NVLink multicast on this machine, as far as the driver tells. */
 bool ar_multicast_here(void);
 
 #endif

@@ -14,8 +14,8 @@ static const struct ar_row one_rank = {.family = AR_ONE_LL8,
                                        .threads = 128,
                                        .source = "one rank: send is copied, and no kernel runs"};
 
-/* Return the payload bytes of the longest message that fits into ${used} slots, if ${slots} equal
- * slots share ${half} bytes. */
+/* Return the payload bytes of the longest message that fits into ${used} slots. ${slots} equal
+ * slots share ${half} bytes of scratch. */
 static uint64_t fits(int form, uint64_t half, int slots, int used)
 {
     uint64_t lines = half / (AR_LINE * AR_WORD) / (uint64_t)slots;
@@ -68,20 +68,21 @@ uint64_t ar_capacity(const struct ar_ask *ask, int family)
     if (f->slots == 0 || (parts > 1 && family == AR_COPY) ||
         (family == AR_ENGINES && ask->src_mapped))
         return (1ull << 40) * (uint64_t)parts;
-    if (family == AR_ENGINES) /* one slot, for this rank's own part */
+    if (family == AR_ENGINES) /* each rank has one slot in its own scratch, for its own part */
         return fits(f->form, ask->half[AR_REGION_GATHER], 1, 1) * (uint64_t)parts;
     bytes = fits(f->form, ask->half[f->region], slots * ask->ranks, used) * (uint64_t)parts;
     if (!f->gathers || parts > 1)
         return bytes;
     staged = fits(f->form, ask->half[AR_REGION_GATHER], ask->ranks, used);
-    most = (uint64_t)AR_MAX_STEPS * 16 * 64; /* bytes that flags can count in the smallest tiles */
+    /* bytes that flags of AR_MAX_STEPS steps can count, in tiles of one warp with one block */
+    most = (uint64_t)AR_MAX_STEPS * 16 * 64;
     if (!ask->dst_mapped && staged < bytes)
         bytes = staged;
     return bytes < most ? bytes : most;
 }
 
-/* Return the next best family, to use when ${family}, which the table names, cannot run the
- * call. */
+/* Return the family to use for an all-reduce that ${family} cannot run, although the table names
+ * it. */
 static int next_best(const struct ar_ask *ask, int family)
 {
     bool two = ask->ranks > 2 && (ar_families[family].shots == 2 || ar_is_bulk(family));
@@ -92,11 +93,12 @@ static int next_best(const struct ar_ask *ask, int family)
             return family;
     }
     if (ask->bytes > 64 * KiB && ar_capacity(ask, AR_CHUNKED) != 0)
-        return AR_CHUNKED; /* LL8's small scratch would cut a long message into many pieces */
+        return AR_CHUNKED; /* LL8 has little scratch, and would cut the message into many pieces */
     return two ? AR_TWO_LL8 : AR_ONE_LL8;
 }
 
-/* Likewise, for reduce-scatter and all-gather. */
+/* Return the family to use for a reduce-scatter or an all-gather that ${family} cannot run,
+ * although the table names it. */
 static int next_best_half(const struct ar_ask *ask, int family)
 {
     static const int order[] = {AR_PULL, AR_CHUNKED, AR_ONE_LAMPORT, AR_ONE_LL128};
@@ -108,7 +110,7 @@ static int next_best_half(const struct ar_ask *ask, int family)
     return AR_ONE_LL8;
 }
 
-/* Return how many blocks would get at least one word or tile. */
+/* Return how many blocks would get at least one word (bulk families: one tile) of ${bytes}. */
 static uint64_t useful_ctas(const struct ar_ask *ask, int family, uint64_t bytes, int threads)
 {
     const struct ar_family_row *f = &ar_families[family];
@@ -121,17 +123,17 @@ static uint64_t useful_ctas(const struct ar_ask *ask, int family, uint64_t bytes
                               : ar_div_up(ar_words(f->form, message), per);
 }
 
-/* Whether the call has one of the slower reducers. All-gather has no reducer, and copies all types
- * in the same way. */
+/* Return whether the call needs one of the two slower reducers: the functions that add up
+ * (kernels/shared/dtypes.h). An all-gather needs no reducer, and copies all types alike. */
 static bool is_generic(const struct ar_ask *ask)
 {
     return ask->coll != AR_ALL_GATHER &&
            ar_reducer_of(ask->dtype, ask->op) % AR_R_PREMUL > AR_R_BF16;
 }
 
-/* Return the most threads per block, as in the kernels' launch bounds. Kernels for any number of
- * ranks, kernels for eight ranks, and two-shot kernels for more than two ranks need so many
- * registers that only 512 threads fit. */
+/* Return the most threads per block, as the launch bounds of the kernels say. Three kinds of
+ * kernels need so many registers that only 512 threads fit: kernels for any number of ranks,
+ * kernels for eight ranks, and two-shot kernels for more than two ranks. */
 static int max_threads(const struct ar_ask *ask, int family)
 {
     const struct ar_family_row *f = &ar_families[family];
@@ -148,8 +150,8 @@ static int max_threads(const struct ar_ask *ask, int family)
                : 512;
 }
 
-/* Whether the row is for the links and ranks of ${ask}, and, if the row names NCCL, for groups with
- * NCCL. */
+/* Return whether the row is for the links and the number of ranks of ${ask}. A row that names NCCL
+ * is only for groups with a communicator. */
 static bool row_is_for(const struct ar_row *row, const struct ar_ask *ask)
 {
     return row->links == ask->links && ask->ranks >= row->min_ranks &&
@@ -187,21 +189,21 @@ static const struct ar_row *find_row(const struct ar_ask *ask)
     return &one_rank;
 }
 
-/* Return the family that the start-up probe's figures prefer to ${family}, or ${family} itself: on
- * other links than PCIe, and for messages too short for the links to matter. */
+/* Return the family that the figures of the start-up probe prefer to ${family}, or else ${family}.
+ * The figures decide on PCIe only, and not for messages so short that the links matter little. */
 static int after_probe(const struct ar_ask *ask, int family)
 {
     unsigned can = 0;
 
     if (ask->coll != AR_ALL_REDUCE || ask->links != AR_LINKS_PCIE || ask->bytes < 64 * KiB)
-        return family; /* the figures say how long an all-reduce takes */
+        return family; /* the figures predict the time of all-reduces only */
     for (int f = 0; f < AR_FAMILIES; f++)
         can |= ar_is_bulk(f) && ar_capacity(ask, f) != 0 ? 1u << f : 0;
     return ar_probe_choose(&ask->probe, family, can, ask->ranks, ask->bytes);
 }
 
-/* Return ${threads}, limited to what the kernel may have and rounded down to whole warps: at least
- * one that adds. */
+/* Return ${threads}, but no more than the kernel may have, rounded down to whole warps, and enough
+ * for the warps that move data and one warp that adds up. */
 static int bounded(const struct ar_ask *ask, int family, int threads)
 {
     const int most = max_threads(ask, family), least = 32 * (ar_families[family].movers + 1);
@@ -261,7 +263,7 @@ int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_
         ctas > useful_ctas(ask, family, choice->piece, choice->threads))
         ctas = useful_ctas(ask, family, choice->piece, choice->threads);
     if (ctas > (uint64_t)ask->max_ctas) {
-        if (force->threads <= 0) /* SWEEP showed that fewer blocks do best with more threads */
+        if (force->threads <= 0) /* in SWEEP (rows.c) fewer blocks did best with more threads */
             choice->threads = (int)((uint64_t)choice->threads * ctas / (uint64_t)ask->max_ctas);
         if (force->threads <= 0)
             choice->threads = bounded(ask, family, choice->threads);

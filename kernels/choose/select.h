@@ -2,8 +2,8 @@
 /*
  * select.h - which kernel runs a call.
  *
- * Pure functions: all ranks must choose the same kernel, or they would wait for each other. So
- * struct ar_ask holds nothing that may differ between ranks: no pointer, no alignment of an
+ * The functions are pure. All ranks must choose the same kernel, or they would wait for each other.
+ * So struct ar_ask holds nothing that may differ between ranks: no pointer, no alignment of an
  * unregistered buffer, no time.
  */
 #ifndef AR_SELECT_H_
@@ -14,78 +14,81 @@
 #include "kernels/choose/probe.h"
 #include "kernels/choose/rows.h"
 
-/* enum symtuner_ar_beside, without CUDA's headers; the words are st_beside_words. */
+/* The values of enum symtuner_ar_beside, for files that do not include CUDA's headers. Users write
+ * st_beside_words. */
 enum ar_beside { AR_BESIDE_UNKNOWN, AR_BESIDE_NOTHING, AR_BESIDE_COMPUTE };
 
+/* One call, and what its group can do. */
 struct ar_ask {
-    int coll;       /* enum ar_coll                                                 */
-    uint64_t bytes; /* of the message: of all parts, see ar_coll_parts()            */
+    int coll;       /* enum ar_coll */
+    uint64_t bytes; /* length of the message, all parts together (ar_coll_parts) */
     int ranks;
-    int links;      /* enum ar_links                                                */
-    int dtype, op;  /* NCCL's numbers                                               */
-    int beside;     /* enum ar_beside                                               */
-    int dst_mapped; /* peers can write recv: it lies in a registered buffer          */
-    int src_mapped; /* peers can read send                                           */
-    int in_place;
-    int has_nccl;              /* a communicator to fall back on                                */
-    int has_copy;              /* copy engines usable: one rank per GPU, peer transport         */
-    int has_nvls;              /* multicast address known, sm_90 or later                       */
-    int has_multicast;         /* NCCL may use NVLink multicast                                 */
-    int has_tma;               /* AR_NEEDS_TMA                                                  */
-    int has_ipc;               /* AR_NEEDS_IPC                                                  */
-    int max_ctas;              /* blocks that a call may have (ar_budget), per rank             */
-    uint64_t half[AR_REGIONS]; /* scratch per half: the most that a call may use         */
-    unsigned without;          /* bit a: without arena a (kernels/choose/arenas.h)      */
-    struct ar_probe probe;     /* all 0: no probe ran                                    */
+    int links;                 /* enum ar_links */
+    int dtype, op;             /* NCCL's numbers; op may also be AR_PREMUL */
+    int beside;                /* enum ar_beside */
+    int dst_mapped;            /* 1: peers can write recv: it is registered, and 16-byte aligned */
+    int src_mapped;            /* 1: peers can read send: it is registered, and 16-byte aligned */
+    int in_place;              /* 1: send and recv share memory, as in NCCL's in-place calls */
+    int has_nccl;              /* 1: there is a communicator, so NCCL can run the call */
+    int has_copy;              /* 1: copy engines can be used: one rank per GPU, peer memory */
+    int has_nvls;              /* 1: both buffers have multicast addresses */
+    int has_multicast;         /* 1: NCCL may use NVLink multicast */
+    int has_tma;               /* 1: AR_NEEDS_TMA is met */
+    int has_ipc;               /* 1: AR_NEEDS_IPC is met */
+    int max_ctas;              /* most blocks of this call on each rank (ar_most_ctas) */
+    uint64_t half[AR_REGIONS]; /* bytes of one half of a region: the most in any usable arena */
+    unsigned without;          /* bit a: the call must not use arena a (arenas.h) */
+    struct ar_probe probe;     /* all 0: no probe ran */
 };
 
-/* Who chose the kernel. AR_TABLE_SAYS also stands for the fallback if the table's kernel cannot run
- * the call. */
+/* Who chose the kernel. AR_TABLE_SAYS also means: the table's kernel cannot run the call, and its
+ * fallback runs instead. */
 enum ar_because { AR_TABLE_SAYS, AR_PROBE_SAYS, AR_RULE_SAYS, AR_FORCED, AR_CANNOT_RUN };
 
 struct ar_choice {
-    int family; /* enum ar_family                                              */
-    int ctas;
-    int threads;
-    int lag;        /* tiles between push and reduce, for chunked                  */
-    uint64_t piece; /* most bytes one launch takes; the last piece may be shorter  */
-    int pieces;
+    int family;     /* enum ar_family */
+    int ctas;       /* blocks */
+    int threads;    /* threads per block */
+    int lag;        /* for chunked: tiles between the push of a tile and its reduction */
+    uint64_t piece; /* bytes of the message that one launch takes; the last piece may be shorter */
+    int pieces;     /* number of pieces */
     enum ar_because because;
-    int wanted;                 /* the family before any fallback */
-    const char *source;         /* where the table's row comes from */
+    int wanted;                 /* the family that the table names, or that was forced */
+    const char *source;         /* where the row of the table comes from */
     const struct st_rule *rule; /* the rule that covers the call (rules.h), or NULL */
 };
 
-/* What the user forced; -1 and 0 leave the choice free. */
+/* What the user forced. */
 struct ar_force {
-    int family; /* -1: free */
-    int ctas;
-    int threads;
-    int at_most; /* 1: ${ctas} is a limit, as in the table: short messages get fewer */
+    int family;  /* -1: not forced */
+    int ctas;    /* 0: not forced */
+    int threads; /* 0: not forced */
+    int at_most; /* 1: ${ctas} is a limit, as in the table, so short messages get fewer blocks */
 };
 
-/* Choose how to run ${ask}, in ${choice}. Returns 0, or -1 if the forced kernel cannot run it. */
+/* Write to ${choice} how to run the call ${ask}. Returns 0, or -1 if the forced kernel cannot run
+ * it. */
 int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_choice *choice);
 
-/* Write the reason for the ${choice} of ar_select to ${why}. */
+/* Write to ${why} why ar_select made this ${choice}. */
 void ar_select_why(const struct ar_ask *ask, const struct ar_choice *choice, char *why,
                    size_t size);
 
-/* Return a remark to append if ${family} does not add in the library's order, else "". */
+/* Return a remark for the user if ${family} adds in another order than ours, else "". */
 const char *ar_order_note(int family);
 
-/* Return the most payload bytes of a message that one launch of ${family} can take, 0 if it cannot
- * run this call at all. */
+/* Return the most bytes of a message that one launch of ${family} can take, or 0 if the family
+ * cannot run this call at all. */
 uint64_t ar_capacity(const struct ar_ask *ask, int family);
 
-/* Return the bytes of one part of the message: all of it in all-reduce. */
+/* Return the bytes of one part of the message. The message of an all-reduce is one part. */
 static inline uint64_t ar_part_bytes(const struct ar_ask *ask)
 {
     return ask->bytes / (uint64_t)ar_coll_parts(ask->coll, ask->ranks);
 }
 
-/* Write to ${text} the rows for the ranks, the links and the hint of ${ask}, and for groups with or
- * without NCCL; returns the length of the whole text. */
+/* Write to ${text} the rows of the table that can apply to the group of ${ask}: by its ranks, links
+ * and NCCL, and by ${beside}. Returns the length of the whole text, which may exceed ${length}. */
 size_t ar_select_print(const struct ar_ask *ask, char *text, size_t length);
 
 #endif
