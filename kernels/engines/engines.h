@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engines.h - all-gather by the copy engines, which takes no multiprocessor. */
+/* engines.h - all-gather by the copy engines, without multiprocessors but for one small kernel. */
 #ifndef AR_ENGINES_H_
 #define AR_ENGINES_H_
 
 #include "kernels/group/handle.h"
 
-/* Run one piece of an all-gather. ${kernel}: that of kernels/device/halves/engines.cu. ${mapped}: the
- * peers can read send; else it goes through this rank's gather slot, of args->bytes at most. */
+/* Run one piece of an all-gather. ${kernel} is the kernel watch of
+ * kernels/device/halves/engines.cu. If ${mapped}, the peers can read send. Otherwise the piece is
+ * first copied to this rank's gather slot, which must have room for args->bytes. */
 ncclResult_t ar_engines_gather(symtuner_ar *h, const struct ar_args *args, const void *kernel,
                                bool mapped, cudaStream_t stream);
 
-/* Free what the calls of ${h} have made. */
+/* Free the streams and events that the calls of ${h} have made. */
 void ar_engines_free(symtuner_ar *h);
 
 #endif

@@ -2,31 +2,35 @@
 /*
  * gather.c - all-gather by the copy engines, with flags that the copy engines write.
  *
- *   main stream      ENTERED to all peers .                      own part . own FETCHED
- *   stream of peer r                      ' await ENTERED, clear it | fetch its part | FETCHED to r '
- *   watch stream     the kernel watch: await FETCHED of all ranks, with a time limit
+ *   main stream    ENTERED to all peers .                           own part | own FETCHED
+ *   peer stream r                        '. await ENTERED, clear it | fetch part r | FETCHED to r
+ *   watch stream   the kernel watch: await FETCHED of all ranks, with a time limit
  *
- * A flag is an 8-byte copy of a 1 into the peer's scratch, behind the copies that it speaks of. A
- * stream awaits ENTERED by the driver's stream memory operations, so until the data is here no
- * multiprocessor works. The kernel watch is needed for its clock: it ends the call. It is submitted
- * first, because a stream memory operation may hold up what is submitted behind it.
+ * A rank sets ENTERED at a peer when its own send is ready, and FETCHED when it has copied the part
+ * of that peer. To set a flag, a copy engine copies a 1 of 8 bytes into the peer's scratch. That
+ * copy is queued behind the copies that the flag reports. A stream awaits ENTERED by the driver's
+ * stream memory operations, which need no multiprocessor. The only kernel is watch, which ends the
+ * call. It is a kernel because only a kernel has a clock for the time limit. It is submitted first,
+ * because a stream memory operation may hold up what is submitted behind it.
  *
- * Who waits for a flag also clears it, so a replayed graph finds it as the first call did. It is
- * clear before the peer sets it again: the peer does so in its next call, which it begins only after
- * it has got this rank's FETCHED, or respectively after this rank's next ENTERED, and these are
- * submitted behind what clears the flag.
+ * Whoever waits for a flag also clears it, so a replayed graph finds all flags clear. Each flag is
+ * clear before its writer sets it again, in the writer's next call. The writer sets the next
+ * ENTERED only after it has got our FETCHED, which we submit behind the write that clears ENTERED.
+ * The writer sets the next FETCHED only after it has got our next ENTERED, which we submit behind
+ * watch, and watch clears FETCHED.
  *
- * If the rank gives up, watch tells the peers (GAVE_UP), then the host, and then sets all ENTERED
- * flags of this rank, so that no stream waits for ever. The copies that run then read memory of the
- * peers, and write this rank's recv and flags: nothing of a rank that is not in the call. A peer that
- * fetched what this rank's program may have changed after the error finds GAVE_UP set when it ends,
- * and fails, too: it looks after its last fetch.
+ * If this rank gives up, watch tells the peers by GAVE_UP. Then it tells the host. Then it sets all
+ * ENTERED flags of this rank, so that no stream waits for ever. The copies that run after that read
+ * memory of the peers, and write only this rank's recv and flags. So nothing is written into the
+ * buffers of a rank that is not in the call. After the error the program of this rank may change
+ * send before a peer fetches it. So each rank looks for GAVE_UP after its last fetch, and fails if
+ * the flag is set.
  *
- * Without stream memory operations the kernel watch runs twice: for ENTERED, then for FETCHED. The
- * flags are the same, so this may differ between ranks.
+ * Without stream memory operations watch runs twice: first it awaits ENTERED, then FETCHED. The
+ * flags are the same in both cases, so some ranks may have the operations and others not.
  *
- * No operation waits for one that is submitted later on this GPU, except that watch waits for this
- * rank's own fetches.
+ * No operation waits for another one that is submitted later on this GPU. There is one exception:
+ * watch waits for the fetches of its own rank.
  */
 #include "kernels/engines/engines.h"
 
@@ -37,7 +41,7 @@
 #include "kernels/order/capture.h"
 
 struct ar_engines {
-    cudaStream_t stream[AR_MAX_RANKS]; /* for each peer; this rank's own one is for watch */
+    cudaStream_t stream[AR_MAX_RANKS]; /* one for each peer; watch runs on stream[me] */
     cudaEvent_t begin, end[AR_MAX_RANKS];
     struct ar_memops ops;
     bool has_ops;
@@ -45,7 +49,7 @@ struct ar_engines {
 
 #define TRY(call) AR_TRY(h, call, "all-gather by copy engines")
 
-/* The flag that rank ${writer} sets in the scratch of ${owner}. */
+/* Return the address of the flag that rank ${writer} sets in the scratch of rank ${owner}. */
 static char *flag(const struct ar_args *a, int owner, int row, int writer)
 {
     return a->peer[owner] + ar_flag_offset(AR_FLAG_ENGINES, row, writer);
@@ -61,8 +65,8 @@ static cudaError_t raise_flag(const struct ar_args *a, int owner, int row, cudaS
     return copy(flag(a, owner, row, a->me), &a->state->one, sizeof a->state->one, stream);
 }
 
-/* Launch the kernel watch for the flags of ${row}; for no rank at all it only looks whether the
- * handle was destroyed. */
+/* Launch the kernel watch for the flags that ${ranks} ranks set in ${row}. With 0 ranks, watch only
+ * checks whether the handle was destroyed. */
 static cudaError_t start_watch(const struct ar_args *call, const void *kernel, int ranks, int row,
                                cudaStream_t stream)
 {
@@ -105,7 +109,7 @@ static cudaError_t make_streams(struct ar_engines *e, int ranks)
     return error;
 }
 
-/* The first call makes the streams; it may be captured. */
+/* Make the streams in the first call. That call may be captured, so change the capture mode. */
 static ncclResult_t prepare(symtuner_ar *h)
 {
     enum cudaStreamCaptureMode mode;
@@ -144,7 +148,8 @@ void ar_engines_free(symtuner_ar *h)
 
 /* ---- a call ---------------------------------------------------------------------------------- */
 
-/* Let ${next} go on only when what ${before} holds now is done. ${event} marks that. */
+/* Let the stream ${next} wait for all work that is on the stream ${before} now. To do so, record
+ * ${event}. */
 static cudaError_t follow(cudaStream_t next, cudaStream_t before, cudaEvent_t event)
 {
     cudaError_t error = cudaEventRecord(event, before);
@@ -213,7 +218,8 @@ ncclResult_t ar_engines_gather(symtuner_ar *h, const struct ar_args *args, const
     if (result != ncclSuccess)
         return result;
     TRY(cudaStreamIsCapturing(stream, &status));
-    /* A graph may outlive a communicator's mapping of the peers, so look before any copy. */
+    /* A graph may outlive the communicator, which maps the peers' memory. So check before any copy
+     * that the handle still exists. */
     if (status != cudaStreamCaptureStatusNone && h->comm != NULL)
         TRY(start_watch(args, kernel, 0, AR_ENGINES_ENTERED, stream));
     watch = e->stream[h->me];
