@@ -14,7 +14,7 @@ struct verdict {
     char why[AR_WHY];
 };
 
-_Static_assert(sizeof(struct verdict) <= AR_INFO_BYTES, "a verdict fits a card");
+_Static_assert(sizeof(struct verdict) <= AR_INFO_BYTES, "one rank may send a whole verdict");
 
 ncclResult_t ar_endpoint_open(struct ar_endpoint *endpoint, const struct ar_nccl *nccl,
                               ncclComm_t comm, uint64_t limit_ns, char *why)
@@ -50,7 +50,7 @@ ncclResult_t ar_endpoint_open(struct ar_endpoint *endpoint, const struct ar_nccl
     }
     if (cudaStreamCreateWithFlags(&endpoint->stream, cudaStreamNonBlocking) != cudaSuccess) {
         cudaGetLastError();
-        endpoint->stream = NULL; /* the default stream works too, but waits for the caller's work */
+        endpoint->stream = NULL; /* the default stream works, but waits for the caller's work */
     }
     return ncclSuccess;
 }
@@ -85,11 +85,12 @@ static cudaError_t say(struct ar_endpoint *endpoint, const void *mine, size_t by
     return error;
 }
 
-/* Wait for the gather, with a limit: it never ends if a rank is lost. NCCL itself notices some lost
- * ranks, but its kernel goes on waiting for them. A rank is also missing if it had an error on a
- * nonblocking communicator, which then refuses every call. Call this before any call that waits for
- * the stream without a limit, as a copy to memory that is not pinned does; that call also reports
- * an error of the stream. Returns false if the gather has not ended. */
+/* Wait until the all-gather has ended, up to the time limit. Returns false if it has not ended. An
+ * all-gather never ends if a rank is lost. NCCL notices some lost ranks, but its kernel goes on
+ * waiting for them. A rank also counts as lost if it had an error on a nonblocking communicator,
+ * because the communicator then refuses all its calls. Call this function before any call that
+ * waits for the stream without a limit, such as a copy to memory that is not pinned. That later
+ * call reports errors of the stream. */
 static bool await(const struct ar_nccl *nccl, struct ar_endpoint *endpoint, const char *call)
 {
     uint64_t start = 0;
@@ -137,10 +138,10 @@ ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoin
     cudaError_t error = cudaSuccess, latest;
     ncclResult_t result;
 
-    for (int i = 0; i < n; i++) /* else the copy below would wait for a gather that never ends */
+    for (int i = 0; i < n; i++) /* after a timeout say() would wait for a gather that never ends */
         if (endpoints[i]->timed_out[0] != 0)
             return ar_comms_timed_out(endpoints, n, endpoints[i], why);
-    for (int i = 0; i < n; i++) { /* also after an error: the other ranks wait in the gather */
+    for (int i = 0; i < n; i++) { /* go on after an error, as the others wait in the gather */
         latest = say(endpoints[i], (const char *)mine + bytes * (size_t)i, bytes);
         error = error == cudaSuccess ? latest : error;
     }

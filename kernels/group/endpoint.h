@@ -12,7 +12,7 @@
 
 #define AR_WHY 200 /* bytes of a text that says why something failed */
 
-/* Print the reason of a failure into ${text}, and return ${result}. */
+/* Write the reason of a failure to ${text}, and return ${result}. */
 static inline ncclResult_t __attribute__((format(printf, 4, 5)))
 ar_why(char *text, size_t size, ncclResult_t result, const char *format, ...)
 {
@@ -24,20 +24,21 @@ ar_why(char *text, size_t size, ncclResult_t result, const char *format, ...)
     return result;
 }
 
-/* Made before anything else, so that a rank that fails later can still tell the other ranks. */
+/* A rank makes its endpoint before anything else, so that it can tell the other ranks if anything
+ * else fails. */
 struct ar_endpoint {
     ncclComm_t comm;
     int device, ranks;
     cudaStream_t stream;
-    char *memory; /* what this rank sends, then what all ranks sent; NULL: none yet */
-    void *heard;  /* on the host: room for a card of each rank */
-    bool on_host; /* ${memory} is pinned host memory: the GPU has none left */
-    uint64_t limit_ns; /* of waits for other ranks (nccl_wait.h) */
-    /* for nonblocking communicators */
-    bool threaded; /* the communicator is nonblocking: after an error it refuses every call */
-    const uint32_t *abort;  /* the host's abort word; NULL: none yet */
-    ncclWindow_t window;    /* NCCL's thread writes the new window here */
-    char timed_out[AR_WHY]; /* which NCCL call timed out; empty: none */
+    char *memory;      /* first what this rank sends, then what all ranks sent; NULL: none yet */
+    void *heard;       /* host memory, AR_INFO_BYTES for each rank */
+    bool on_host;      /* ${memory} is pinned host memory, because the GPU had none left */
+    uint64_t limit_ns; /* time limit of waits for other ranks (nccl_wait.h) */
+    /* for a communicator that may be nonblocking */
+    bool threaded;          /* it is nonblocking: after an error it refuses all calls */
+    const uint32_t *abort;  /* symtuner_ar_abort sets this word; NULL: there is none yet */
+    ncclWindow_t window;    /* NCCL's thread writes a new window here */
+    char timed_out[AR_WHY]; /* error message about the NCCL call that timed out; empty: none did */
 };
 
 #endif

@@ -38,7 +38,7 @@ ncclResult_t ar_handles_fail(symtuner_ar **handles, int n, ncclResult_t result, 
 
 ncclResult_t ar_fail_cuda(symtuner_ar *h, cudaError_t error, const char *what)
 {
-    cudaGetLastError(); /* do not leave it for the application's next check */
+    cudaGetLastError(); /* clear the error, or the application's next check would find it */
     return ar_fail(h, ncclUnhandledCudaError, "%s: %s", what, cudaGetErrorString(error));
 }
 

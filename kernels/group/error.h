@@ -11,9 +11,10 @@
 /* Set the sentence of ${h}, or of this thread if ${h} is NULL, and return ${result}. */
 ncclResult_t ar_fail(symtuner_ar *h, ncclResult_t result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The same for an error of CUDA, which happened at ${what}. */
 ncclResult_t ar_fail_cuda(symtuner_ar *h, cudaError_t error, const char *what);
 
-/* Call CUDA. If that fails, the function returns an error that names ${what}. */
+/* Call CUDA. If that fails, leave the function with an error that names ${what}. */
 #define AR_TRY(h, call, what)                                                                      \
     do {                                                                                           \
         const cudaError_t error_ = (call);                                                         \
@@ -25,12 +26,12 @@ ncclResult_t ar_fail_cuda(symtuner_ar *h, cudaError_t error, const char *what);
 ncclResult_t ar_handles_fail(symtuner_ar **handles, int n, ncclResult_t result, const char *format,
                              ...) __attribute__((format(printf, 4, 5)));
 
-/* Fails if these are not 0 to AR_MAX_RANKS handles, if one is listed twice or if one of a local
- * group is missing; skips NULL. */
+/* Check a list of 0 to AR_MAX_RANKS handles, in which entries may be NULL. Fails if a handle is
+ * listed twice, or if only some handles of a local group are listed. */
 ncclResult_t ar_handles_check(symtuner_ar **handles, int n);
 
-/* Likewise, and fails also unless these are 1 to AR_MAX_RANKS handles of one group, none of them
- * NULL. */
+/* Check a list of 1 to AR_MAX_RANKS handles. Fails if an entry is NULL, if the handles are of
+ * different groups, or if ar_handles_check fails. */
 ncclResult_t ar_handles_of_group(symtuner_ar **handles, int n);
 
 #endif

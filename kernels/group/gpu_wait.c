@@ -12,7 +12,8 @@
 
 #include "kernels/group/nccl_wait.h"
 
-/* What the thread owns: its own descriptor of an eventfd, so that it may outlive the caller. */
+/* What the helper thread owns. ${ended} is its own descriptor of the caller's eventfd, so the
+ * thread may go on after the caller has returned. */
 struct wait {
     int device, ended;
 };
@@ -64,12 +65,12 @@ cudaError_t ar_gpu_wait(int device, uint64_t limit_ns)
         if (ppoll(&ended, 1, &left, NULL) > 0)
             break;
     }
-    if (!begun) /* without the thread: wait without a limit */
+    if (!begun) /* there is no thread, so wait here, without a limit */
         error = synchronize(device);
     else if (eventfd_read(ended.fd, &value) == 0)
         error = (cudaError_t)(value - 1);
     if (begun && error != cudaErrorNotReady)
-        pthread_join(thread, NULL); /* it only has to return */
+        pthread_join(thread, NULL); /* does not wait long: the thread has only to return */
     else if (begun)
         pthread_detach(thread);
     close(ended.fd);

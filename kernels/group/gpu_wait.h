@@ -2,9 +2,10 @@
 /*
  * gpu_wait.h - wait until a GPU is idle, up to a time limit.
  *
- * Our kernels end by themselves when a peer is gone; NCCL's end only when its communicator is
- * aborted. CUDA has no timed wait, so a helper thread waits and is abandoned on timeout. Because
- * that thread may live on, the library is linked so that dlclose does not unload it (kernels.mk).
+ * Our kernels end by themselves when a peer is gone. NCCL's kernels end only when the communicator
+ * is aborted. CUDA has no wait with a time limit, so a helper thread waits, and is left alone when
+ * the time is over. Because that thread may go on, dlclose must not unload the library: kernels.mk
+ * links it with -z nodelete.
  */
 #ifndef AR_GPU_WAIT_H_
 #define AR_GPU_WAIT_H_
@@ -12,8 +13,8 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
-/* Wait until ${device} is idle. Returns cudaSuccess, CUDA's error, or cudaErrorNotReady if it is
- * still busy after ${limit_ns}. */
+/* Wait until ${device} is idle. Returns cudaSuccess, CUDA's error, or cudaErrorNotReady if the GPU
+ * is still busy after ${limit_ns}. */
 cudaError_t ar_gpu_wait(int device, uint64_t limit_ns);
 
 #endif

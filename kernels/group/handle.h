@@ -2,9 +2,9 @@
 /*
  * handle.h - one rank of one group, as the host sees it.
  *
- * kernels/host/rank.c makes it, window.c adds registered buffers, call.c and copy.c launch kernels
- * with it, destroy.c frees it. Only the thread that owns the handle writes its fields; the mailbox
- * alone is shared.
+ * In kernels/host, rank.c makes a handle, window.c adds registered buffers to it, call.c and copy.c
+ * launch kernels with it, and destroy.c frees it. Only the thread that uses the handle writes its
+ * fields. Only the mailbox is shared: kernels write it, and so do threads that abort the handle.
  */
 #ifndef AR_HANDLE_H_
 #define AR_HANDLE_H_
@@ -24,45 +24,46 @@
 #define AR_MAX_WINDOWS 64
 
 /*
- * A part of a rank's scratch. All ranks have the same layout. A kernel uses one arena, so each
- * arena has its own flags. The small arena is there from the start; the other arenas may be made
- * later (kernels/scratch/grow.h). No arena is moved, or freed before the handle, because captured
- * kernels hold its address.
+ * An arena is a part of a rank's scratch. It has the same layout on all ranks. A kernel uses one
+ * arena, so each arena has its own flags. The small arena is there from the start. The other arenas
+ * may be allocated later (kernels/scratch/grow.h). No arena is moved, and none is freed before the
+ * handle, because captured kernels hold its address.
  */
 struct ar_arena {
-    struct ar_layout layout;  /* bytes 0: this handle never has it */
-    char *peer[AR_MAX_RANKS]; /* that of every rank, as this rank maps it */
-    void *memory; /* what to free; NULL: none yet, or this arena lies in the memory of an earlier */
-    ncclWindow_t window; /* of ${memory} */
+    struct ar_layout layout;  /* layout.bytes 0: this handle never has the arena */
+    char *peer[AR_MAX_RANKS]; /* [r]: the address at which this rank maps the arena of rank r */
+    void *memory; /* the memory to free; NULL: none yet, or an earlier arena's memory holds it */
+    ncclWindow_t window; /* NCCL's window of ${memory} */
 };
 
-/* A registered buffer. peer[r]: where rank r's buffer is mapped here. */
+/* A registered buffer. */
 struct ar_window {
-    char *base; /* NULL: free entry */
+    char *base; /* NULL: this entry is free */
     size_t bytes;
-    char *peer[AR_MAX_RANKS];
-    char *multicast;
-    ncclWindow_t handle; /* NULL in local groups */
-    bool ours;           /* registered by this library */
+    char *peer[AR_MAX_RANKS]; /* [r]: the address at which this rank maps the buffer of rank r */
+    char *multicast;          /* multicast address of the buffers of all ranks; NULL: none */
+    ncclWindow_t handle;      /* NULL in local groups */
+    bool ours;                /* this library registered the window, not the application */
 };
 
-/* What the program has said of the kernels that follow ours on their streams
- * (symtuner_ar_followers_wait). */
+/* What the program has told us by symtuner_ar_followers_wait about the kernels that follow ours on
+ * their streams. */
 enum ar_follower {
-    AR_FOLLOWER_UNKNOWN,      /* nothing                                  */
-    AR_FOLLOWER_WAITS,        /* they wait for our kernel if they start early */
-    AR_FOLLOWER_MAY_NOT_WAIT, /* it has taken that back                   */
+    AR_FOLLOWER_UNKNOWN,      /* the program has told us nothing */
+    AR_FOLLOWER_WAITS,        /* kernels that start early wait for our kernel */
+    AR_FOLLOWER_MAY_NOT_WAIT, /* the program has taken that promise back */
     AR_FOLLOWERS
 };
 
-/* The stream of the latest call, and an event recorded after that call. Streams are told apart by
- * the id that CUDA gives each, because different streams can have the same handle: a new stream
- * that replaces a destroyed one, or cudaStreamPerThread in two threads. */
+/* The stream of the latest call, and an event that is recorded after that call. ${stream} is the id
+ * that CUDA gives to each stream. A stream's handle would not do, because two streams can have the
+ * same handle: a new stream may get the handle of a destroyed one, and cudaStreamPerThread is
+ * another stream in each thread. */
 struct ar_order {
-    unsigned long long capture; /* id of the capture it belongs to; 0: calls outside of captures */
-    bool used;
+    unsigned long long capture; /* id of the capture that has these calls; 0: no capture */
+    bool used;                  /* there was at least one call */
     unsigned long long stream;
-    cudaEvent_t done;
+    cudaEvent_t done; /* recorded after the latest call */
 };
 
 struct ar_graph;
@@ -75,64 +76,64 @@ struct ar_engines;
 
 struct symtuner_ar {
     int ranks, me, device;
-    uint64_t group;     /* unique to the group, the same in all its handles */
-    int sms, on_device; /* multiprocessors; ranks of this group on this GPU */
+    uint64_t group;     /* a number that only the handles of this group have */
+    int sms, on_device; /* fewest multiprocessors, and most ranks of this group, on any GPU */
     int budget;         /* most blocks on one GPU; the same on all ranks (ar_budget) */
-    int let_go;         /* blocks of the latest kernel if the next may start beside it, else 0 */
-    int links;
-    int beside;          /* enum ar_beside; the same on all ranks */
-    bool beside_differs; /* between ranks: then it is unknown on all */
-    bool tma;         /* the kernels that move data by TMA can run */
-    bool multicast;   /* NCCL may use NVLink multicast: all ranks say so */
-    const char *gate; /* why all calls go to NCCL; NULL: our kernels can run */
+    int let_go;         /* blocks of the latest kernel if the next kernel may start early, else 0 */
+    int links;          /* enum ar_links */
+    int beside;         /* enum ar_beside; the same on all ranks */
+    bool beside_differs; /* the ranks were told different values, so ${beside} is unknown on all */
+    bool tma;            /* the kernels that move data by TMA can run */
+    bool multicast;      /* NCCL may use NVLink multicast on all ranks */
+    const char *gate;    /* why all calls go to NCCL; NULL: our kernels can run */
     char gate_text[2 * AR_WHY + 64];
-    char no_peer[AR_WHY]; /* why peer memory failed; empty: it works, or the user asked for host */
-    ncclComm_t comm;      /* NULL in local groups */
-    bool comm_gone;       /* ncclCommAbort has ended comm, and its windows with it */
+    char no_peer[AR_WHY];   /* why peer memory failed; empty: it works, or the user wants host */
+    ncclComm_t comm;        /* NULL in local groups */
+    bool comm_gone;         /* ncclCommAbort has ended ${comm} and its windows */
     struct ar_nodes *nodes; /* the ranks span boxes and may add up box by box (kernels/nodes) */
     struct ar_endpoint endpoint;
     const struct ar_nccl *nccl;
     struct ar_arena arena[AR_ARENAS];
-    struct ar_meeting *meeting; /* NULL: all arenas of this handle were made with it */
-    struct ar_local *local;     /* in a local group that grows; see kernels/scratch/grow.c */
+    struct ar_meeting *meeting; /* where ranks agree to allocate arenas; NULL: all are there */
+    struct ar_local *local;     /* the local group, if it grows (kernels/scratch/grow.c) */
     uint32_t wanted[AR_ARENAS]; /* eager calls that needed the arena before it was there */
-    uint32_t tries[AR_ARENAS];  /* to make it; the same on all ranks */
-    bool wants_ipc;             /* SYMTUNER_AR_IPC=1, on all ranks */
+    uint32_t tries[AR_ARENAS];  /* attempts to allocate the arena; the same on all ranks */
+    bool wants_ipc;             /* SYMTUNER_AR_IPC=1 on all ranks */
     struct ar_ipc *ipc;         /* NULL: the peers cannot map unregistered buffers (kernels/ipc) */
     bool nan_scratch;           /* for tests: scratch whose contents do not matter is full of NaN */
-    void *host_map;             /* host transport: what to unmap */
+    void *host_map;             /* pinned host memory to unmap; NULL: this handle has none */
     size_t host_map_bytes;
     struct ar_state *state;
     struct ar_mailbox *mailbox;
-    struct ar_mailbox *mailbox_device;
+    struct ar_mailbox *mailbox_device; /* the same mailbox, as the GPU maps it */
     uint64_t timeout_ns;
     struct ar_window windows[AR_MAX_WINDOWS];
     int windows_top;         /* entries from here on were never used, so searches stop here */
-    struct ar_operator *ops; /* that the program has created (operator.h) */
+    struct ar_operator *ops; /* operators that the program has created (operator.h) */
     int op_count;
     struct ar_force force;
     symtuner_rules *rules; /* NULL: only the built-in table decides */
     char rules_note[AR_RULES_NOTE];
     struct ar_probe probe;          /* the same on all ranks */
-    char probe_from[AR_PROBE_FROM]; /* where its figures come from; empty: no probe ran */
-    bool stuck; /* a kernel of the probe or of NCCL does not end, so freeing would wait for ever */
-    bool gave_nccl; /* at least one call went to NCCL */
-    uint32_t stall_ns;
-    int lag;               /* tiles, for chunked; 0: as the table says */
+    char probe_from[AR_PROBE_FROM]; /* where these figures come from; empty: no probe ran */
+    bool stuck;        /* a kernel of the probe or of NCCL does not end, so free nothing */
+    bool gave_nccl;    /* at least one call went to NCCL */
+    uint32_t stall_ns; /* for tests: longest pause in kernels */
+    int lag;           /* SYMTUNER_AR_LAG, tiles; 0: as the table says */
     enum ar_start overlap[AR_FOLLOWERS]; /* what GPU, driver, NCCL and the program allow */
-    atomic_bool first;    /* of the handles of this process on this GPU (kernels/order/first.h) */
-    symtuner_ar *younger; /* the handle that was made after this one */
-    struct ar_order eager; /* calls outside of captures; ${graphs} has one per capture */
-    struct ar_graph *graphs;
-    bool one_stream; /* the caller promised one stream: no event after each eager call */
+    atomic_bool first;       /* the oldest handle of this process on this GPU (order/first.h) */
+    symtuner_ar *younger;    /* the handle that was made after this one */
+    struct ar_order eager;   /* calls outside of captures */
+    struct ar_graph *graphs; /* one record for each capture with calls of this handle */
+    bool one_stream;         /* the caller promised one stream: no event after each eager call */
     /* copy engines */
     cudaStream_t copy_stream;
-    cudaEvent_t copy_event[2];  /* where the streams fork and join */
-    struct ar_engines *engines; /* of all-gather by the copy engines; NULL: no call yet */
-    char error[256];
+    cudaEvent_t copy_event[2];  /* [0]: copy_stream may begin; [1]: copy_stream has ended */
+    struct ar_engines *engines; /* streams of kernels/engines; NULL: no call yet */
+    char error[256];            /* what symtuner_ar_error() returns */
 };
 
-/* Return the most blocks that one call may have. */
+/* Return the most blocks that one call may have on each rank. */
 static inline int ar_most_ctas(const symtuner_ar *h)
 {
     int most = h->on_device > 1 ? ar_budget_together(h->sms, h->budget) : h->budget;
@@ -140,7 +141,7 @@ static inline int ar_most_ctas(const symtuner_ar *h)
     return most > h->on_device ? most / h->on_device : 1;
 }
 
-/* Return the window that holds ${bytes} at ${p}, or NULL. */
+/* Return the window that holds all ${bytes} at ${p}, or NULL. */
 static inline const struct ar_window *ar_window_find(const symtuner_ar *h, const void *p,
                                                      size_t bytes)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* links.c - NVLink or PCIe, from CUDA or from NVML. */
+/* links.c - see links.h. */
 #include "kernels/group/links.h"
 
 #include <cuda_runtime_api.h>
@@ -24,7 +24,8 @@ static int ask_nvml(const char *a, const char *b)
     if (init != NULL && by_bus != NULL && status != NULL && init() == 0 && by_bus(a, &first) == 0 &&
         by_bus(b, &second) == 0 && status(first, second, NVML_P2P_CAPS_NVLINK, &verdict) != 0)
         verdict = 1;
-    return verdict == 0 ? AR_LINKS_NVLINK : AR_LINKS_PCIE; /* NVML stays loaded; NCCL uses it too */
+    /* NVML stays loaded, because NCCL uses it, too. */
+    return verdict == 0 ? AR_LINKS_NVLINK : AR_LINKS_PCIE;
 }
 
 int ar_links_between(const char *a, const char *b)
@@ -39,6 +40,6 @@ int ar_links_between(const char *a, const char *b)
             cudaSuccess)
             return atomics ? AR_LINKS_NVLINK : AR_LINKS_PCIE;
     }
-    cudaGetLastError(); /* it is no error if this process does not see a GPU */
+    cudaGetLastError(); /* it is no error that this process does not see one of the GPUs */
     return ask_nvml(a, b);
 }

@@ -8,7 +8,7 @@
 /*
  * ar_links_between(a, b): return AR_LINKS_NVLINK or AR_LINKS_PCIE for the GPUs with these PCI bus
  * ids. Asks CUDA if this process sees both GPUs, otherwise NVML. If neither knows, the answer is
- * PCIe, which is safe: kernels for PCIe rely on no guarantee that only NVLink gives.
+ * PCIe. That is safe, because kernels for PCIe rely on nothing that only NVLink promises.
  */
 int ar_links_between(const char *a, const char *b);
 

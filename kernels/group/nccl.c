@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nccl.c - find NCCL at run time; name its faults; turn windows into pointers. */
+/* nccl.c - see nccl.h. */
 #include "kernels/group/nccl.h"
 
 #include <cuda_runtime_api.h>
@@ -18,7 +18,7 @@ static struct ar_nccl nccl;
 static char failure[160];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Given to symtuner_ar_use_nccl; NULL: search for one. */
+/* The library that was given to symtuner_ar_use_nccl; NULL: search for NCCL. */
 static void *chosen;
 static bool loaded;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -99,7 +99,7 @@ void ar_nccl_warn(int version, int dtype, int op, const void *send, const void *
     char text[400];
 
     if (dtype != AR_F16 && dtype != AR_F32 && dtype < AR_BF16)
-        return; /* the faults are in symmetric kernels, which NCCL has for these types only */
+        return; /* the faults are in symmetric kernels, and NCCL has none for other types */
     for (int i = 0; (hazard = st_hazard_of_call(version, op, (uintptr_t)send, (uintptr_t)recv, i));
          i++) {
         snprintf(text, sizeof text, "kernel nccl: NCCL %d.%d.%d: %s, or use another kernel",
@@ -109,12 +109,13 @@ void ar_nccl_warn(int version, int dtype, int op, const void *send, const void *
 }
 
 /*
- * The head of a window record in device memory: the same bytes in every NCCL from 2.28.3 to 2.31.2
- * (sizes and offsets were measured per release). Later releases have the host getter instead.
+ * The first fields of NCCL's record of a window, which lies in device memory. They are the same in
+ * every NCCL from 2.28.3 to 2.31.2: we measured sizes and offsets for each release. We read them
+ * only if NCCL lacks ncclGetLsaDevicePointer, which came with 2.29.
  */
 struct window_head {
     void *host;
-    char *flat; /* LSA rank r starts at flat + r * stride */
+    char *flat; /* the window of LSA rank r starts at flat + r * stride */
     int lsa_rank;
     int world_rank;
     uint32_t stride_4g; /* in units of 4 GiB */
@@ -146,7 +147,7 @@ ncclResult_t ar_nccl_window_peers(const struct ar_nccl *api, ncclWindow_t window
 
         if (cudaMemcpy(&head, window, sizeof head, cudaMemcpyDefault) != cudaSuccess ||
             head.flat == NULL || head.lsa_rank != me) {
-            cudaGetLastError(); /* or the application would find the error later */
+            cudaGetLastError(); /* clear the error, or the application would find it later */
             return ar_why(why, why_size, ncclInternalError,
                           "the window record of NCCL %d is not as known from 2.28", api->version);
         }

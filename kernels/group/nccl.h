@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nccl.h - NCCL's functions, found at run time, and the layout of its windows.
+ * nccl.h - NCCL's functions, which are found at run time, and the addresses of its windows.
  *
- * The library uses the types of nccl.h but is not linked with NCCL. So one binary works with 2.28.3
- * to 2.32, and programs without NCCL can call symtuner_ar_create_local().
+ * The library uses the types of NCCL's header nccl.h but is not linked with NCCL. So one binary
+ * works with NCCL 2.28.3 to 2.32, and programs without NCCL can call symtuner_ar_create_local().
  */
 #ifndef AR_NCCL_H_
 #define AR_NCCL_H_
@@ -43,30 +43,30 @@ struct ar_nccl {
 #define X(result, name, args) result(*name) args;
     AR_NCCL_MAP(X)
 #undef X
-    /* From 2.29; NULL before. The second waits for all ranks (kernels/group/multicast.h). */
+    /* NULL: NCCL is older than 2.29. The second function waits for all ranks (multicast.h). */
     ncclResult_t (*ncclGetLsaDevicePointer)(ncclWindow_t, size_t, int, void **);
     ncclResult_t (*ncclGetLsaMultimemDevicePointer)(ncclWindow_t, size_t, void **);
-    /* For ranks on several boxes (kernels/nodes); NULL: this NCCL has no splits. */
+    /* For ranks on several boxes (kernels/nodes). ncclCommSplit is NULL if NCCL lacks either. */
     ncclResult_t (*ncclCommSplit)(ncclComm_t, int, int, ncclComm_t *, ncclConfig_t *);
     ncclResult_t (*ncclCommDestroy)(ncclComm_t);
 };
 
-/* Return NCCL's functions, or NULL with the reason in ${why}. Loads them once per process. */
+/* Return NCCL's functions, or NULL with the reason in ${why}. Finds them once per process. */
 const struct ar_nccl *ar_nccl_get(char *why, size_t why_size);
 
-/* Let ar_nccl_get load NCCL from ${library}, a handle of dlopen; false if ar_nccl_get already uses
- * another library. */
+/* Let ar_nccl_get take NCCL from ${library}, a handle of dlopen. Returns false if ar_nccl_get has
+ * already taken NCCL from another library, or was told to. */
 bool ar_nccl_choose(void *library);
 
-/* Warn once if NCCL ${version} has a fault in an all-reduce of this type and operator whose buffers
- * both lie in windows (nccl/hazards.h). */
+/* Warn once if an all-reduce meets a fault of NCCL ${version} (nccl/hazards.h). The all-reduce has
+ * this type and operator, and both of its buffers lie in windows. */
 void ar_nccl_warn(int version, int dtype, int op, const void *send, const void *recv);
 
 /*
  * ar_nccl_window_peers(nccl, window, ranks, me, peers_out, ...):
- * Set peers_out[r] to the address at which this rank maps the first byte of rank r's ${window}.
- * Fails if this rank cannot load from and store to the windows of all ${ranks} ranks. Does not wait
- * for other ranks.
+ * Set peers_out[r] to the address at which this rank maps the first byte of ${window} of rank r.
+ * Fails if this rank cannot reach the windows of all ${ranks} ranks by loads and stores. Does not
+ * wait for other ranks.
  */
 ncclResult_t ar_nccl_window_peers(const struct ar_nccl *nccl, ncclWindow_t window, int ranks,
                                   int me, char **peers_out, char *why, size_t why_size);

@@ -7,7 +7,7 @@
 #include "kernels/group/error.h"
 #include "kernels/group/nccl_wait.h"
 
-/* Registers the buffers of all ranks of this thread in one NCCL group. */
+/* Register the buffers of all ranks of this thread between one ncclGroupStart and ncclGroupEnd. */
 ncclResult_t ar_windows_make(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
                              ncclWindow_t *const *windows, char *why)
 {
@@ -42,10 +42,10 @@ ncclResult_t ar_window_drop(symtuner_ar *h, ncclWindow_t window)
     result = ar_comm_wait(h->nccl, &h->endpoint, ncclInProgress, call, why);
     cudaGetDevice(&device);
     cudaSetDevice(h->device);
-    if (h->endpoint.timed_out[0] == 0) /* also after an error: nothing uses the window any more */
+    if (h->endpoint.timed_out[0] == 0) /* also after an error, as nothing uses the window now */
         result = ar_comm_wait(h->nccl, &h->endpoint,
                               h->nccl->ncclCommWindowDeregister(h->comm, window), call, why);
     if (device >= 0)
-        cudaSetDevice(device); /* the caller's */
+        cudaSetDevice(device); /* the GPU that was current before */
     return result == ncclSuccess ? result : ar_fail(h, result, "%s", why);
 }

@@ -5,13 +5,14 @@
 
 #include "kernels/group/handle.h"
 
-/* Collective: register buffers[i], of ${bytes}, with the communicator of handles[i]. *windows[i]
- * becomes its window, NULL if NCCL made none. windows[i] must point into the handle: after a
- * timeout, and between ncclGroupStart and ncclGroupEnd, NCCL writes there later. */
+/* Collective: register buffers[i], of ${bytes}, with the communicator of handles[i], and set
+ * *windows[i] to the new window, or to NULL if NCCL made none. windows[i] must point into the
+ * handle, because NCCL may write *windows[i] after this function has returned: after a timeout, or
+ * if the caller is between ncclGroupStart and ncclGroupEnd. */
 ncclResult_t ar_windows_make(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
                              ncclWindow_t *const *windows, char *why);
-/* Deregister ${window} on the GPU of ${h}; the caller's GPU stays current. After a timeout this
- * does nothing: the window stays, and its memory must stay, too. */
+/* Deregister ${window} on the GPU of ${h}. The caller's GPU stays current. After a timeout this
+ * function does nothing. Then the window stays, so its memory must not be freed. */
 ncclResult_t ar_window_drop(symtuner_ar *h, ncclWindow_t window);
 
 #endif

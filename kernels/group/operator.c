@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* operator.c - see operator.h. With a communicator NCCL makes the operator as well, because some
- * calls with it are NCCL's. Its number is NCCL's, too, so that the two are never mixed up. */
+/* operator.c - see operator.h.
+ *
+ * With a communicator NCCL makes the operator as well, because NCCL runs some calls with it. We use
+ * NCCL's number for the operator, so that no two operators of a program have the same number. */
 #include "kernels/group/operator.h"
 
 #include <stdlib.h>
@@ -17,7 +19,7 @@ const struct ar_operator *ar_operator_find(const symtuner_ar *h, int op)
     return NULL;
 }
 
-/* Make room for one more, so that nothing can fail once NCCL has made its own. */
+/* Make room for one more operator, so that nothing can fail after NCCL has made it. */
 static ncclResult_t reserve(symtuner_ar *h)
 {
     struct ar_operator *more = realloc(h->ops, (size_t)(h->op_count + 1) * sizeof *h->ops);

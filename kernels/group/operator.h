@@ -9,13 +9,13 @@
 #include "kernels/group/handle.h"
 
 struct ar_operator {
-    int op; /* NCCL's number of it; in local groups one of ours */
+    int op; /* number of the operator: NCCL's, in a local group one of our own */
     int dtype;
-    const void *scalar; /* device memory, read by the kernel; NULL: ${factor} holds it */
-    uint64_t factor;    /* the scalar in its first bytes */
+    const void *scalar; /* device memory where the kernel reads the scalar; NULL: in ${factor} */
+    uint64_t factor;    /* the first bytes are the scalar */
 };
 
-/* Return the operator of number ${op}, or NULL if it was not created for ${h}. */
+/* Return the operator with number ${op}, or NULL if no such operator was created for ${h}. */
 const struct ar_operator *ar_operator_find(const symtuner_ar *h, int op);
 
 #endif
