@@ -1,12 +1,14 @@
 # kernels.mk - build libsymtuner_ar.so.
 #
-# AR_ARCHS: the GPU generations to compile for; the last one also as PTX, for later GPUs.
+# AR_ARCHS: the GPU generations to compile for. The last one is also compiled to PTX, which later
+#   GPUs can run.
 #   quick, for development:            make kernels
 #   for a release, all generations:    make kernels AR_ARCHS="80 90 100 120"
-# AR_DEFS: -DST_TESTING (pauses in kernels) or -DST_BREAK_NAME (removes one guard, for the negative
-#   controls). Such a build goes to build/ar-DNAME-90/libsymtuner_ar.so and nowhere else.
+# AR_DEFS: -DST_TESTING puts pauses into the kernels. -DST_BREAK_NAME breaks one thing in them, so
+#   that make test-ar-controls can check that the tests notice it. A build with AR_DEFS goes to
+#   build/ar-DNAME-90/libsymtuner_ar.so and nowhere else.
 CUDA_HOME ?= /usr/local/cuda
-# nccl.h is beside CUDA's headers or in the pip package nvidia-nccl.
+# nccl.h is beside CUDA's headers, or in a pip package of NVIDIA that has the module nvidia.nccl.
 NCCL_HOME ?= $(if $(wildcard $(CUDA_HOME)/include/nccl.h),$(CUDA_HOME),$(shell python3 -c \
              'import nvidia.nccl as n; print(list(n.__path__)[0])' 2>/dev/null))
 AR_ARCHS  ?= 90
@@ -20,10 +22,12 @@ AR_C      := $(wildcard kernels/*/*.c) $(BOTH)
 AR_CU     := $(wildcard kernels/device/*.cu kernels/device/*/*.cu)
 AR_OBJ    := $(patsubst %,$(AR_B)/%.o,$(AR_C) $(AR_CU))
 
-# Programs that link the library find it by this name: the major version of the C API.
+# Programs that are linked with the library find it by this name. The number in it is the major
+# version of the C API.
 AR_SONAME := libsymtuner_ar.so.$(firstword $(subst ., ,$(VERSION)))
 
-# What the build lacks. need-cuda says it in one line, before a compiler fails with many.
+# What is missing to build the kernels. need-cuda reports that in one line, before a compiler can
+# fail with many lines.
 AR_LACKS = $(strip $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),,cuda_runtime_api.h in \
            CUDA_HOME=$(CUDA_HOME);) \
            $(if $(wildcard $(NCCL_HOME)/include/nccl.h),,nccl.h in NCCL_HOME=$(NCCL_HOME);) \
