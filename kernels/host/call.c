@@ -23,7 +23,8 @@ static void find_windows(const symtuner_ar *h, struct ar_buffers *b)
     b->to = ar_window_find(h, b->recv, b->part * ar_parts_received(h, b->coll));
 }
 
-/* Whether the one part of the shorter buffer lies at its place in the longer one. */
+/* Return whether the call is in place. In a reduce-scatter or an all-gather this means that the
+ * shorter buffer lies where this rank's part of the longer buffer is. */
 static bool is_in_place(const symtuner_ar *h, int coll, const char *send, const char *recv,
                         uint64_t part)
 {
@@ -56,10 +57,10 @@ static void ask_about(const symtuner_ar *h, const struct ar_buffers *b, int dtyp
     ask->op = op;
     ask->dst_mapped = whole_words(b->to, b->recv);
     ask->src_mapped = whole_words(b->from, b->send);
-    /* with windows it is the same on all ranks */
+    /* A call on registered buffers is in place on all ranks or on none. */
     ask->in_place = is_in_place(h, b->coll, b->send, b->recv, b->part);
     if (b->coll == AR_REDUCE_SCATTER)
-        ask->dst_mapped = 0; /* no peer writes it, and in place its offset differs between ranks */
+        ask->dst_mapped = 0; /* no peer writes recv; in place, its offset differs between ranks */
     if (b->coll == AR_ALL_GATHER && ask->in_place)
         ask->src_mapped = ask->dst_mapped;
     if (b->sends != NULL) {
@@ -73,7 +74,7 @@ static void ask_about(const symtuner_ar *h, const struct ar_buffers *b, int dtyp
     ask->has_nvls = ar_has_multicast(b);
 }
 
-/* Check the arguments; the error names the one that is wrong. */
+/* Check the arguments. The error message names the argument that is wrong. */
 static ncclResult_t check(symtuner_ar *h, int coll, const void *send, const void *recv,
                           size_t count, int dtype, int op)
 {
@@ -141,7 +142,8 @@ static ncclResult_t choose(symtuner_ar *h, const struct ar_ask *ask, struct ar_c
     return ncclSuccess;
 }
 
-/* Return in how many pieces the ranks add up box by box; 0: they do not. */
+/* If the ranks add up the message box by box (kernels/nodes), return the number of pieces, else 0.
+ */
 static int pieces_of(const symtuner_ar *h, const struct ar_buffers *b, int dtype, int op, char *why,
                      size_t size)
 {
@@ -150,7 +152,7 @@ static int pieces_of(const symtuner_ar *h, const struct ar_buffers *b, int dtype
     return ar_nodes_choose(h, b->part, dtype, op, why, size);
 }
 
-/* Whether a call of ${family} reads and writes the peers' buffers, without scratch. */
+/* Return whether ${family} runs the call in the peers' buffers, without scratch. */
 static bool is_zero_copy(const struct ar_ask *ask, int family)
 {
     if (!ar_is_bulk(family))
@@ -186,7 +188,7 @@ ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv
     if (coll < 0 || coll >= AR_COLLS)
         return unknown_coll(h, coll);
     if (coll == AR_ALL_GATHER)
-        op = ncclSum; /* it has none */
+        op = ncclSum; /* an all-gather has no operator */
     if (plan == NULL)
         return ar_fail(h, ncclInvalidArgument, "plan_out is NULL");
     if (plan->size != sizeof *plan)
@@ -267,8 +269,8 @@ static uint64_t window_bit(const symtuner_ar *h, const struct ar_window *w)
     return w == NULL ? 0 : 1ull << (w - h->windows);
 }
 
-/* Choose how to run ${ask} and in which arena, and make that arena if it is not there yet. If it
- * cannot be made, choose again without it. All ranks choose alike. */
+/* Choose how to run the call ${ask} and with which arena, and make the arena if it is not there
+ * yet. If the arena cannot be made, choose again without it. All ranks choose alike. */
 static ncclResult_t choose_arena(symtuner_ar *h, struct ar_ask *ask, cudaStream_t stream,
                                  struct ar_choice *choice, int *arena)
 {

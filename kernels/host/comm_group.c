@@ -2,8 +2,8 @@
 /*
  * comm_group.c - symtuner_ar_create: ranks of an NCCL communicator.
  *
- * The ranks first exchange their properties (one small ncclAllGather), so that all choose the same
- * transport (kernels/scratch/share.h), or leave their calls to plain NCCL.
+ * First the ranks tell each other their properties by a small ncclAllGather. So all ranks choose
+ * the same transport (kernels/scratch/share.h), or all leave their calls to NCCL.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,23 +21,23 @@
 
 /* What each rank tells the others about itself. */
 struct peer_info {
-    struct ar_box_card box; /* ranks of one box can share memory */
+    struct ar_box_card box; /* which box the rank is on (kernels/nodes/boxes.h) */
     char bus[AR_BUS_ID_SIZE];
     int sms, budget, beside, ipc, multicast, major, minor, links, transport, probe_mode, kernel,
         ctas;
     struct ar_probe probe;
-    uint64_t group;                /* its own proposal; all ranks use rank 0's */
-    uint64_t bulk_bytes, bulk_own; /* as configured; as suits its own GPU */
+    uint64_t group;                /* proposed number of the group; all ranks take that of rank 0 */
+    uint64_t bulk_bytes, bulk_own; /* config.bulk_bytes; bytes that suit its own GPU */
     uint64_t first_epoch, rules_hash;
 };
 
-_Static_assert(sizeof(struct peer_info) <= AR_INFO_BYTES, "a card fits where a rank says it");
+_Static_assert(sizeof(struct peer_info) <= AR_INFO_BYTES, "one rank may send a whole peer_info");
 
 struct group {
     struct ar_members m;
     struct ar_endpoint endpoint[AR_MAX_RANKS];
-    struct peer_info mine[AR_MAX_RANKS], *all; /* ${all}, ${cards}: of every rank */
-    struct ar_box_card *cards;
+    struct peer_info mine[AR_MAX_RANKS], *all; /* of this thread's ranks, and of every rank */
+    struct ar_box_card *cards;                 /* of every rank */
 };
 
 /* Send g->mine to all ranks, and receive g->all. The exchange is also a barrier. */
@@ -50,7 +50,8 @@ static ncclResult_t exchange(struct group *g)
     return result;
 }
 
-/* Ranks with different rules would choose different kernels, so then no rank uses any rules. */
+/* If the ranks have different rules, drop them on all ranks: with them the ranks would choose
+ * different kernels. */
 static void compare_rules(struct group *g)
 {
     int other = 0;
@@ -61,7 +62,8 @@ static void compare_rules(struct group *g)
         ar_rules_drop(g->m.handles, g->m.n, other);
 }
 
-/* Return the first setting in which ranks a and b differ though they must not, or NULL. */
+/* Return the name of the first setting that differs between two ranks but must be the same on all
+ * ranks, or NULL. */
 static const char *unlike(const struct peer_info *a, const struct peer_info *b)
 {
     return a->bulk_bytes != b->bulk_bytes     ? "config.bulk_bytes"
@@ -147,8 +149,8 @@ static ncclResult_t probe(struct group *g, const struct ar_options *options)
     return ar_probe_run(g->m.handles, g->m.n, &group, options->probe_file);
 }
 
-/* Return the bytes of bulk scratch: as configured, which is the same on all ranks, or else as suits
- * every GPU. */
+/* Return the bytes of bulk scratch: config.bulk_bytes, which is the same on all ranks, or if that
+ * is 0, as much as suits every GPU. */
 static uint64_t bulk(const struct group *g)
 {
     uint64_t least = UINT64_MAX;
@@ -158,7 +160,7 @@ static uint64_t bulk(const struct group *g)
     return g->all[0].bulk_bytes != 0 ? g->all[0].bulk_bytes : least;
 }
 
-/* NVLink only if every rank says so. */
+/* Set the links of the group: NVLink if every rank found NVLink to every other rank, else PCIe. */
 static void set_links(struct group *g)
 {
     for (int i = 0; i < g->m.n; i++) {
@@ -169,7 +171,8 @@ static void set_links(struct group *g)
     }
 }
 
-/* If all ranks want it, let them map each other's buffers. Where that fails, it fails on all. */
+/* If all ranks have SYMTUNER_AR_IPC=1, let them map each other's buffers (kernels/ipc). If one rank
+ * fails, no rank maps any. */
 static ncclResult_t share_ipc(struct group *g)
 {
     ncclResult_t result = g->m.handles[0]->wants_ipc ? ncclSuccess : ncclInvalidUsage;
@@ -184,14 +187,15 @@ static ncclResult_t share_ipc(struct group *g)
     }
     for (int i = 0; i < g->m.n; i++) {
         if (g->m.handles[i]->me == 0 && g->m.handles[i]->ipc != NULL)
-            ar_ipc_hide(g->m.handles[i]); /* all ranks have opened it by now, or none will */
+            ar_ipc_hide(g->m.handles[i]); /* by now all ranks have opened the board, or none will */
         if (result != ncclSuccess)
             ar_ipc_end(g->m.handles[i]);
     }
     return ncclSuccess;
 }
 
-/* If the ranks span several boxes, NCCL runs their calls, or at least the part between boxes. */
+/* Find out whether the ranks span several boxes. If they do, NCCL runs their calls, or at least the
+ * part of each call between the boxes. */
 static ncclResult_t span_boxes(struct group *g, const struct symtuner_ar_config *config)
 {
     char gate[2 * AR_WHY] = "";
@@ -216,7 +220,8 @@ static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *giv
     bool host, probes;
     ncclResult_t result;
 
-    for (int i = 0; i < g->m.n; i++) /* the gathers so far have told */
+    /* The exchange in ar_members_agree has shown which communicators are nonblocking. */
+    for (int i = 0; i < g->m.n; i++)
         g->mine[i].box.unable |= g->m.endpoints[i]->threaded ? AR_BOX_UNBLOCKED : 0u;
     result = exchange(g);
     if (result == ncclSuccess)
@@ -259,7 +264,7 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
     if (h == NULL)
         return ar_members_fail(&g->m, ncclSystemError, "out of memory");
     g->m.handles[i] = h;
-    h->endpoint = g->endpoint[i]; /* the handle owns it from here on */
+    h->endpoint = g->endpoint[i]; /* the handle owns the endpoint from here on */
     g->m.endpoints[i] = &h->endpoint;
     h->comm = h->endpoint.comm;
     h->ranks = h->endpoint.ranks;

@@ -6,27 +6,32 @@
  *                     \            \          ^                    ^                     \
  *   main stream     await reduce0  add 0  signal | await reduce1  add 1  signal      await leave
  *
- * A copy cannot check whether its rank has given up; it runs when its stream reaches it. So copies
- * write only to scratch or to their own rank's recv. RS stores my words in the owners' slots; AG
- * fetches the owners' sums into my recv. If owners stored sums in the peers' recv instead, a late
- * copy could overwrite data of a rank that has already given up on the call. The price: an
- * owner waits until all ranks have fetched, because they read its recv until then.
+ * In RS, the reduce-scatter, this rank copies its data into the scratch of the ranks that own the
+ * shards. In AG, the all-gather, it fetches the sums from the owners' recv into its own recv. The
+ * numbers are those of pieces: each shard is cut into two pieces, so that one piece is added up
+ * while the other is moved.
  *
- * Each shard is cut into two pieces, so that adding up one overlaps with moving the other. No
- * operation waits for one that is submitted later, so even a driver that runs both streams through
- * one queue cannot deadlock. The peers' slots are free when the call starts: this rank has finished
- * its previous call, which ended only after every owner had read its slots.
+ * A copy runs when its stream reaches it. It cannot check whether its rank has given up. So copies
+ * write only to scratch or to their own rank's recv. If owners stored sums in the peers' recv
+ * instead, a late copy could overwrite data of a rank that has already given up on the call. The
+ * price is that an owner waits until all ranks have fetched, because they read its recv until then.
  *
- * All-gather: each rank fetches the parts of the others from their send buffers, between two
- * barriers of a signal and an await each. It writes to its own recv only, for the reason above.
+ * No operation waits for another one that is submitted later. So there is no deadlock even if a
+ * driver runs both streams through one queue. The peers' slots are free when the call starts,
+ * because the previous call of this rank ended only after every owner had read its slots.
+ *
+ * In a call that is only an all-gather, each rank fetches the parts of the others from their send
+ * buffers. There is one barrier before that and one after it, each made of a signal and an await.
+ * A rank writes to its own recv only, for the reason above.
  */
 #include "kernels/group/error.h"
 #include "kernels/host/launch.h"
 
 struct piece {
-    uint64_t at, bytes; /* inside the shard of ${owner} */
+    uint64_t at, bytes; /* offset from the start of its shard, and length */
 };
 
+/* Return piece ${q} of the shard of ${owner}. */
 static struct piece cut(const struct ar_args *args, int owner, int q, int pieces)
 {
     uint64_t length = ar_round_up(ar_div_up(args->shard, (uint64_t)pieces), AR_LINE * AR_WORD);
@@ -50,6 +55,7 @@ static cudaError_t run_helper(const void *kernel, const struct ar_args *call, in
     return cudaLaunchKernel(kernel, (dim3){1, 1, 1}, (dim3){32, 1, 1}, params, 0, stream);
 }
 
+/* Copy piece ${q} of every other owner's shard into the scratch of that owner. */
 static cudaError_t scatter(const struct ar_args *a, int q, int pieces, cudaStream_t stream)
 {
     cudaError_t error = cudaSuccess;
@@ -66,7 +72,7 @@ static cudaError_t scatter(const struct ar_args *a, int q, int pieces, cudaStrea
     return error;
 }
 
-/* Copy piece ${q} of all other owners' sums from their recv to mine. */
+/* Copy piece ${q} of every other owner's sums from that owner's recv to the recv of this rank. */
 static cudaError_t gather(const struct ar_args *a, int q, int pieces, cudaStream_t stream)
 {
     cudaError_t error = cudaSuccess;
@@ -83,6 +89,7 @@ static cudaError_t gather(const struct ar_args *a, int q, int pieces, cudaStream
     return error;
 }
 
+/* Add up piece ${q} of this rank's shard. */
 static cudaError_t reduce(const struct ar_args *call, const void *kernel, int q, int pieces,
                           int ctas, int threads, cudaStream_t stream)
 {

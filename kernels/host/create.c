@@ -12,7 +12,7 @@
 _Static_assert((int)SYMTUNER_AR_UNKNOWN == AR_BESIDE_UNKNOWN &&
                    (int)SYMTUNER_AR_ALONE == AR_BESIDE_NOTHING &&
                    (int)SYMTUNER_AR_BESIDE_COMPUTE == AR_BESIDE_COMPUTE,
-               "the words of struct symtuner_ar_config.beside");
+               "enum ar_beside has the values of enum symtuner_ar_beside");
 
 int symtuner_ar_version(void)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* describe.c - report what a handle knows of its group and of itself, and set what the user
- * chooses. */
+/* describe.c - report the state of a handle, abort it, and force a kernel. */
 #include <stdio.h>
 #include <string.h>
 
@@ -79,7 +78,7 @@ const char *symtuner_ar_kernel_name(int i)
     return ar_family_name(i);
 }
 
-/* Write a line about an arena, if this handle ever has it. Returns the length. */
+/* Write a line about an arena, and return its length. Returns 0 if this handle never has it. */
 static int describe_arena(const symtuner_ar *h, int arena, char *text, size_t size)
 {
     static const char *const regions[AR_REGIONS] = {"ll8", "ll128", "lamport", "bulk", "gather",
@@ -100,7 +99,7 @@ static int describe_arena(const symtuner_ar *h, int arena, char *text, size_t si
         if (l->half[r] != 0)
             n += snprintf(text + n, size - (size_t)n, " %s %llu KiB%s,", regions[r],
                           (unsigned long long)(l->half[r] >> 10), r >= AR_REGION_BULK ? "" : " x2");
-    text[n - 1] = '\n'; /* instead of the last comma */
+    text[n - 1] = '\n'; /* replaces the last comma */
     return n;
 }
 

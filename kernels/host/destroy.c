@@ -15,7 +15,7 @@
 #include "kernels/order/graph.h"
 #include "kernels/scratch/arena.h"
 
-/* How long a create or destroy waits for the GPU of discarded handles. */
+/* How long a create or destroy waits until the GPU of discarded handles is idle. */
 enum { IDLE_NS = 100000000 };
 
 struct deferred {
@@ -28,6 +28,7 @@ struct deferred {
 static struct deferred *deferred_list;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Return whether a graph lives that holds calls of these handles. */
 static bool any_live(symtuner_ar **handles, int n)
 {
     bool live = false;
@@ -37,13 +38,13 @@ static bool any_live(symtuner_ar **handles, int n)
     return live;
 }
 
-/* Leave these handles to ar_deferred_free(). */
+/* Put these handles on the list that ar_deferred_free() frees later. */
 static void list(symtuner_ar **handles, int n, bool discarded)
 {
     struct deferred *g = calloc(1, sizeof *g);
 
     if (g == NULL)
-        return; /* without a list entry they are never freed */
+        return; /* handles that are not on the list are never freed */
     memcpy(g->handles, handles, (size_t)n * sizeof *handles);
     g->n = n;
     g->discarded = discarded;
@@ -53,8 +54,8 @@ static void list(symtuner_ar **handles, int n, bool discarded)
     pthread_mutex_unlock(&lock);
 }
 
-/* Leave these handles to ar_deferred_free(). Returns false if no graph lives, in which case the
- * caller frees them now. */
+/* If a graph lives that holds calls of these handles, put the handles on the list and return true.
+ * Otherwise return false, and the caller frees them now. */
 static bool defer(symtuner_ar **handles, int n)
 {
     if (!any_live(handles, n))
@@ -63,9 +64,9 @@ static bool defer(symtuner_ar **handles, int n)
     return true;
 }
 
-/* Whether kernels of a discarded handle may still run. To free memory, CUDA may wait for all kernels
- * of the GPU, also for NCCL's that never end, so the whole GPU must be idle. ${busy} has a bit for
- * each GPU that was not. */
+/* Return whether a kernel may still run on the GPU of discarded handles. The whole GPU must be
+ * idle: to free memory, CUDA may wait for all kernels on it, and kernels of NCCL may never end.
+ * *busy has a bit for each GPU that was found busy. */
 static bool runs(const struct deferred *g, uint64_t *busy)
 {
     const int device = g->handles[0]->device;
@@ -99,13 +100,14 @@ void ar_deferred_free(void)
         free(g);
     }
     if (device >= 0)
-        cudaSetDevice(device); /* the caller's */
+        cudaSetDevice(device); /* the GPU that was current before */
     pthread_mutex_unlock(&lock);
 }
 
-/* Wait until this rank's calls have ended. Our kernels give up on a dead peer by themselves; NCCL's
- * do not. So if NCCL ran a call, wait no longer than the time limit, but at least 2 s, because
- * other work may be queued on the GPU. If another handle was stuck already, wait only these 2 s. */
+/* Wait until this rank's calls have ended. Our kernels give up on a dead peer by themselves, but
+ * NCCL's kernels do not. So if NCCL ran a call, wait no longer than the time limit. A time limit
+ * below 2 s counts as 2 s, because other work may be queued on the GPU. If another handle was found
+ * stuck, wait no longer than 2 s. */
 static ncclResult_t await_calls(symtuner_ar *h, bool another_is_stuck)
 {
     const uint64_t least = 2000000000;
@@ -133,8 +135,8 @@ static void drop_windows(symtuner_ar *h)
     ar_arenas_free(h);
 }
 
-/* Return what symtuner_ar_status() reports of a handle whose calls have ended. The caller knows of
- * its own abort, so that is success, as of ncclCommAbort. */
+/* Return what symtuner_ar_status() reports of a handle whose calls have ended. After an abort
+ * return ncclSuccess, as ncclCommAbort does: the caller knows that it has aborted the handle. */
 static ncclResult_t report(symtuner_ar *h)
 {
     ncclResult_t result = ncclSuccess;
@@ -146,8 +148,9 @@ static ncclResult_t report(symtuner_ar *h)
                : ar_fail(NULL, result, "rank %d is freed: %.220s", h->me, symtuner_ar_error(h));
 }
 
-/* If graphs with its calls live, defer handles[i], together with the others of a local group, set
- * the deferred entries of ${handles} to NULL, and return true. */
+/* If a graph lives that holds calls of handles[i], or of any handle of the same local group, leave
+ * handles[i] to ar_deferred_free(), and with it all handles of that local group. Then set their
+ * entries of ${handles} to NULL and return true. */
 static bool defer_group(symtuner_ar **handles, int n, int i)
 {
     symtuner_ar *together[AR_MAX_RANKS], *h = handles[i];
@@ -159,7 +162,7 @@ static bool defer_group(symtuner_ar **handles, int n, int i)
             together[many++] = handles[k];
     if (!defer(together, many))
         return false;
-    if (h->comm != NULL) { /* comm may end now, and with it the access to the peers' memory */
+    if (h->comm != NULL) { /* h->comm may end now, and with it the access to the peers' memory */
         cudaSetDevice(h->device);
         cudaMemcpy(&h->state->dead, &destroyed, sizeof destroyed, cudaMemcpyHostToDevice);
         drop_windows(h);
@@ -181,7 +184,7 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
         return result;
     cudaGetDevice(&device);
     ar_deferred_free();
-    /* Wait for our own calls: once these are done, no peer writes to our scratch any more. */
+    /* Wait for our own calls. Once they have ended, no peer writes to our scratch any more. */
     for (int i = 0; i < n; i++) {
         ncclResult_t latest;
 
@@ -231,7 +234,7 @@ ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n)
         symtuner_ar_abort(h);
         ar_first_leave(h);
         h->comm_gone = true;
-        if (h->nodes == NULL && h->endpoint.timed_out[0] == 0) /* else NCCL may still use it */
+        if (h->nodes == NULL && h->endpoint.timed_out[0] == 0) /* else NCCL may still use ${h} */
             list(&h, 1, true);
         handles[i] = NULL;
     }

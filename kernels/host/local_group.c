@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* local_group.c - symtuner_ar_create_local: all ranks in this process, no NCCL. */
+/* local_group.c - symtuner_ar_create_local: all ranks are in this process, and NCCL is not used. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,8 @@ static bool open_peers(symtuner_ar **handles, int n, int *links_out, char *why, 
     return true;
 }
 
-/* ${grows}: make only the small arena now. */
+/* Make the arenas of all ranks in GPU memory. If ${grows}, make only the small arenas now: calls
+ * that need others make these later. */
 static ncclResult_t peer_arenas(symtuner_ar **handles, int n,
                                 const struct symtuner_ar_config *config, bool grows)
 {
@@ -63,9 +64,9 @@ static ncclResult_t peer_arenas(symtuner_ar **handles, int n,
     return result == ncclSuccess ? result : ar_fail(handles[0], result, "%s", why);
 }
 
-/* Give all handles the same figures: how many ranks share a GPU, at most (all their blocks must be
- * resident there at once), the least multiprocessors and budget of any rank, and
- * whether all GPUs have TMA. */
+/* Give all handles the same values. on_device is the most ranks on any GPU, because all their
+ * blocks must be resident there at once. sms and budget are the least of any rank. tma says whether
+ * all GPUs can run the kernels with TMA. */
 static void count_neighbours(symtuner_ar **handles, int n)
 {
     int most = 1, sms = handles[0]->sms, budget = handles[0]->budget;
@@ -102,7 +103,7 @@ static uint64_t least_bulk(symtuner_ar **handles, int n)
     return least;
 }
 
-/* All ranks of the group; this thread has them all. */
+/* All ranks of a local group. One thread creates them all. */
 struct local {
     symtuner_ar **handles;
     int n;
@@ -146,7 +147,8 @@ static ncclResult_t start_rank(symtuner_ar **handles, int i, int ranks, int devi
     return ar_rank_start(h, config, options);
 }
 
-/* If the user wants it, let the ranks use each other's unregistered buffers. */
+/* With SYMTUNER_AR_IPC=1 let the ranks use each other's unregistered buffers. If one rank fails, no
+ * rank does so. */
 static void share_ipc(symtuner_ar **handles, int n)
 {
     bool all = handles[0]->wants_ipc;
@@ -159,7 +161,7 @@ static void share_ipc(symtuner_ar **handles, int n)
         ar_ipc_end(handles[i]);
 }
 
-/* Give the ranks the same rules and figures, and scratch that all can reach. */
+/* Give the ranks the same rules and limits, and scratch that all ranks can reach. */
 static ncclResult_t settle(symtuner_ar **handles, int n, struct symtuner_ar_config *config,
                            const struct ar_options *options)
 {
@@ -168,7 +170,7 @@ static ncclResult_t settle(symtuner_ar **handles, int n, struct symtuner_ar_conf
     bool peer;
     ncclResult_t result;
 
-    for (int i = 1; i < n; i++) /* the file of rules may change between two reads */
+    for (int i = 1; i < n; i++) /* each rank read the file of rules, which may change meanwhile */
         if (ar_rules_hash(handles[i]) != ar_rules_hash(handles[0])) {
             ar_rules_drop(handles, n, i);
             break;
@@ -238,6 +240,6 @@ ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devi
             handles_out[i] = handles[i];
         else if (handles[i] != NULL)
             ar_rank_free(handles[i]);
-    cudaSetDevice(device); /* the caller's */
+    cudaSetDevice(device); /* the GPU that was current before */
     return result;
 }

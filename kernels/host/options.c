@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.c - parse SYMTUNER_AR_*; a value that is not understood is an error, never a default. */
+/* options.c - see options.h. A value that is not understood is an error, never a default. */
 #include "kernels/host/options.h"
 
 #include <errno.h>
@@ -12,7 +12,7 @@
 
 extern char **environ;
 
-/* Warn about unknown names: they are probably misspelt. */
+/* Warn about variables SYMTUNER_AR_* that do not exist. Their names are probably misspelt. */
 static void name_strangers(void)
 {
     const struct st_words *words = &st_kernel_variables;
@@ -53,7 +53,7 @@ static int read_number(const char *name, uint64_t lowest, uint64_t highest, uint
     return 0;
 }
 
-/* Set *value to the index in ${words} of the word that the variable has, if it is set. */
+/* If the variable ${name} is set, set *value to the index of its word in ${words}. */
 static int read_word(const char *name, const char *const *words, int n, int *value, char *why,
                      size_t why_size)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.h - the environment variables of libsymtuner_ar.so, read once per create. */
+/* options.h - the environment variables of libsymtuner_ar.so, which are read for each new group. */
 #ifndef AR_OPTIONS_H_
 #define AR_OPTIONS_H_
 
@@ -10,22 +10,23 @@
 
 struct ar_options {
     struct ar_force force;
-    int transport;          /* 0 auto, 1 peer, 2 host                     */
-    int links;              /* -1: ask CUDA or NVML; else enum ar_links   */
-    uint32_t timeout_ms;    /* 0: not set                                 */
-    uint32_t stall_us;      /* test builds only                           */
-    int max_ctas;           /* 0: not set                                 */
-    int beside;             /* -1: not set; else enum ar_beside           */
-    int lag;                /* tiles, for chunked; 0: as the table says   */
-    int overlap;            /* enum ar_start; -1: as far as is safe     */
-    int nodes;              /* 1: over several boxes, add up box by box   */
-    int ipc;                /* 1: map the peers' unregistered buffers     */
-    int probe;              /* 0 never, 1 always, -1 when links are PCIe  */
-    const char *probe_file; /* NULL: keep no figures; points into the environment */
+    int transport;          /* enum symtuner_ar_transport */
+    int links;              /* enum ar_links; -1: ask CUDA or NVML */
+    uint32_t timeout_ms;    /* 0: not set */
+    uint32_t stall_us;      /* longest pause in kernels; in test builds only */
+    int max_ctas;           /* most blocks; 0: not set */
+    int beside;             /* enum ar_beside; -1: not set */
+    int lag;                /* tiles, for chunked; 0: as the table says */
+    int overlap;            /* enum ar_start; -1: as far as is safe */
+    int nodes;              /* 1: ranks on several boxes add up box by box */
+    int ipc;                /* 1: map the peers' unregistered buffers */
+    int probe;              /* 0: never probe; 1: always; -1: if the links are PCIe */
+    const char *probe_file; /* file that keeps the figures of the probe, or NULL; not a copy */
 };
 
-/* Read all variables into ${options}. Returns 0, or -1 for a wrong value: then ${why} names the
- * variable, its value and what to write instead. Warns of an unknown SYMTUNER_AR_* on stderr. */
+/* Read all variables into ${options}. Returns 0, or -1 if a value is wrong. Then ${why} names the
+ * variable, its value and what to write instead. Warns on stderr of variables SYMTUNER_AR_* that do
+ * not exist. */
 int ar_options_read(struct ar_options *options, char *why, size_t why_size);
 
 #endif

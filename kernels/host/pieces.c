@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pieces.c - cut a call into pieces that fit scratch, lay out each of them, and launch it. */
+/* pieces.c - cut a call into pieces that fit into scratch, lay out each piece, and launch it. */
 #include <string.h>
 
 #include "kernels/engines/engines.h"
@@ -15,15 +15,17 @@ static int alignment(const void *p)
     return lowest == 0 || lowest > AR_WORD ? AR_WORD : (int)lowest;
 }
 
-/* Return the alignment of ${p}, or of all parts from there on if there are ${parts} of ${part}
- * bytes. */
+/* Return the alignment of ${p}. If ${parts} parts of ${part} bytes begin there, return the
+ * alignment that all of them have. */
 static int part_alignment(const void *p, uint64_t part, uint64_t parts)
 {
     return alignment((const void *)((uintptr_t)p | (parts > 1 ? (uintptr_t)part : 0)));
 }
 
-/* Set in ${args} where this rank's part lies in every rank's buffers. All-gather by copies needs
- * src[r], which is where the part of rank r lies. */
+/* For a reduce-scatter or an all-gather, set args->src[r] and args->dst[r] to addresses in the
+ * buffers of rank r. dst[r] is where this rank's part lies in recv. In a reduce-scatter src[r] is
+ * where this rank's part lies in send. In an all-gather src[r] is the part that rank r sends, which
+ * lies in its send, or in its recv if the call is in place. */
 static void map_parts(const symtuner_ar *h, const struct ar_buffers *b, struct ar_args *args)
 {
     const uint64_t mine = (uint64_t)h->me * b->part;
@@ -40,6 +42,8 @@ static void map_parts(const symtuner_ar *h, const struct ar_buffers *b, struct a
     }
 }
 
+/* For an all-reduce, set args->src[r] and args->dst[r] to the addresses of this piece in the
+ * buffers of rank r, and set the multicast addresses. */
 static void map_buffers(const symtuner_ar *h, const struct ar_buffers *b, uint64_t at,
                         struct ar_args *args)
 {
@@ -59,7 +63,8 @@ static void map_buffers(const symtuner_ar *h, const struct ar_buffers *b, uint64
     }
 }
 
-/* Set in ${args} which part of a piece each rank handles, and where in ${l} the parts lie. */
+/* Set in ${args} how the ranks divide a piece, and where its slots lie in scratch, whose layout is
+ * ${l}. */
 static void lay_out_piece(const symtuner_ar *h, int coll, const struct ar_choice *choice,
                           bool mapped, const struct ar_layout *l, struct ar_args *args)
 {
@@ -75,7 +80,7 @@ static void lay_out_piece(const symtuner_ar *h, int coll, const struct ar_choice
     args->words = ar_words(f->form, !bulk && whole ? args->bytes : args->shard);
     args->staged = f->gathers && !mapped;
     if (bulk && f->movers == 0)
-        args->overlap = AR_SERIAL; /* long calls gain nothing by it: chunked lost 3 % at 16 MiB */
+        args->overlap = AR_SERIAL; /* overlap does not help: chunked lost 3 % by it at 16 MiB */
     args->lag = choice->lag > 0 ? choice->lag : 1;
     args->tiles = choice->family == AR_TMA_IPC
                       ? ar_ipc_tiles(l->half[AR_REGION_IPC], choice->ctas, h->ranks, coll,
@@ -85,9 +90,10 @@ static void lay_out_piece(const symtuner_ar *h, int coll, const struct ar_choice
 }
 
 /*
- * Keep the blocks of this handle within its budget, also when kernels overlap, so that two handles
- * fit side by side: a kernel lets the next one start early only if two kernels of its size fit into
- * the budget, and starts early itself only if it fits beside the previous one.
+ * Keep the blocks of this handle within its budget even when kernels overlap, so that two handles
+ * fit side by side. A kernel lets the next kernel start early only if two kernels of its size fit
+ * into the budget. A kernel starts early only if it fits into the budget beside the previous
+ * kernel.
  */
 static void keep_budget(symtuner_ar *h, struct ar_args *args, int ctas)
 {

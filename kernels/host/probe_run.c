@@ -2,9 +2,9 @@
 /*
  * probe_run.c - run the steps of the probe (kernels/choose/probe.h) on this thread's GPUs.
  *
- * The probe has run on NVLink and in tests, never on PCIe, for which it is made. We keep it,
- * because without it stores that never arrive would give wrong sums on PCIe; do not extend it
- * before somebody has measured on PCIe.
+ * The probe is made for PCIe, but it has only run on NVLink and in tests. We keep it, because on a
+ * PCIe box where stores never arrive the sums would be wrong without it. Do not extend it before
+ * somebody has measured on PCIe.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,16 +16,17 @@
 #include "kernels/host/launch.h"
 
 enum {
-    BLOCKS = 16,
+    BLOCKS = 16, /* at most */
     THREADS = 256,
-    STEP_NS = 10000000,
-    COPIES = 4,
-    WAIT_MS = 5000, /* on some hosts loads never return */
+    STEP_NS = 10000000, /* how long a kernel of the probe runs */
+    COPIES = 4,         /* to each peer */
+    WAIT_MS = 5000,     /* time limit of a step, because on some hosts loads never return */
 };
-#define MOST_SLOT (16ull << 20)
+#define MOST_SLOT (16ull << 20) /* most bytes of a slot */
 #define TILE      ((uint64_t)THREADS * AR_WORD * AR_PROBE_UNROLL)
 
-/* The slots lie in the bulk region, so a group that probes has all its scratch from the start. */
+/* Return the arena that holds the slots of the probe. It is the bulk arena, so a group that probes
+ * allocates all its scratch when it is created. */
 static const struct ar_arena *arena_of(const symtuner_ar *h)
 {
     return &h->arena[AR_ARENA_BULK];
@@ -126,13 +127,14 @@ static void note(symtuner_ar *h, int step, const struct ar_probe_seen *seen, dou
     else
         rate = wrong || ns == 0 ? 0 : (double)bytes * 1e3 / (double)ns;
     if (rate > 0 && rate < AR_PROBE_BROKEN + 1)
-        rate = AR_PROBE_BROKEN + 1; /* do not take a slow link for a broken one */
+        rate = AR_PROBE_BROKEN + 1; /* a slow link must not count as broken */
     *(step == AR_PROBE_PUSH   ? &h->probe.push
       : step == AR_PROBE_PULL ? &h->probe.pull
                               : &h->probe.copy) = rate < 4e9 ? (uint32_t)rate : 4000000000u;
 }
 
-/* The kernel does not end, so freeing or synchronizing would wait for ever: do neither. */
+/* A kernel of the probe does not end. To free memory or to synchronize would wait for ever, so do
+ * neither from now on. */
 static ncclResult_t leave_stuck(symtuner_ar **handles, int n)
 {
     ar_fail(handles[0], ncclUnhandledCudaError,
@@ -145,7 +147,7 @@ static ncclResult_t leave_stuck(symtuner_ar **handles, int n)
     return ncclUnhandledCudaError;
 }
 
-/* Run one step on all handles of this thread; the result goes to h->probe. */
+/* Run one step on all handles of this thread, and write the result to h->probe of each handle. */
 static ncclResult_t run_step(symtuner_ar **handles, int n, int step)
 {
     struct ar_probe_seen seen[BLOCKS];
@@ -171,7 +173,7 @@ static ncclResult_t run_step(symtuner_ar **handles, int n, int step)
             error = start(handles[started], step, there[started]);
     }
     for (int i = 0; i < started;
-         i++) { /* also after an error: nothing that still runs may be freed */
+         i++) { /* also after an error, because memory of what still runs must not be freed */
         cudaError_t ended = await_stream(handles[i]->copy_stream, begin + WAIT_MS * 1e3);
         double us = now_us() - begin;
 
@@ -197,9 +199,10 @@ bool ar_probe_wanted(const symtuner_ar *h, const struct ar_options *options)
            (options->probe < 0 ? h->links == AR_LINKS_PCIE : options->probe != 0);
 }
 
-/* Get the figures of all ranks in ${all}; AR_PROBE_FAILED or AR_PROBE_STUCK in them says that a
- * rank failed. If a rank is stuck, no rank frees anything: the stuck kernel may still access the
- * memory of any rank, and NCCL, which frees scratch in windows, may wait for all ranks in it. */
+/* Write the figures of all ranks to ${all}. A rank whose ${result} is an error sends
+ * AR_PROBE_FAILED or AR_PROBE_STUCK instead, and then all ranks fail. If a rank is stuck, no rank
+ * frees anything, because the stuck kernel may still access the memory of any rank. NCCL, too, may
+ * wait for all ranks when it frees the windows of the scratch. */
 static ncclResult_t exchange(symtuner_ar **handles, int n, const struct ar_probe_group *group,
                              struct ar_probe *all, ncclResult_t result)
 {

@@ -31,15 +31,20 @@ uint64_t ar_scratch_bulk(void)
 }
 
 /*
- * Programmatic dependent launch needs kernels compiled for sm_90 or later, which wait for the
- * previous kernel, and a driver of CUDA 12.3 or later, which can capture it (NCCL's enqueue.cc
- * checks this, too). Our kernel may let the next one start early only if that one waits as well.
- * NCCL's symmetric kernels of 2.28.3 to 2.30.6 do not wait (fixed by its commit 2948185). So with
- * these releases, and with unknown ones (0), our kernels let the next one start early only if the
- * program has promised that none of those follows; and if it has taken that back, with no release,
- * because the process may hold a second NCCL.
- * ${asked}: overlap in struct ar_options; ${arch}: what the kernels were compiled for, 90 for sm_90;
- * ${driver}, ${nccl}: versions; ${said}: what the program says of the kernels that follow ours.
+ * Choose how our kernels start. Programmatic dependent launch lets a kernel start before the
+ * previous kernel of its stream has ended. It needs kernels compiled for sm_90 or later, because
+ * these can wait for the previous kernel. It needs a driver of CUDA 12.3 or later, because older
+ * drivers cannot capture it (NCCL's enqueue.cc checks this, too).
+ *
+ * Our kernel may let the next kernel start early only if the next kernel waits for ours. The
+ * symmetric kernels of NCCL 2.28.3 to 2.30.6 do not wait (NCCL's commit 2948185 changed that). So
+ * with these releases, and with an unknown release, the program must promise that the next kernel
+ * always waits. If the program has taken that promise back, our kernels let none start early,
+ * whatever the release, because the process may hold a second NCCL.
+ *
+ * ${asked} is overlap of struct ar_options. ${arch} is what the kernels were compiled for, 90 for
+ * sm_90. ${driver} and ${nccl} are versions; ${nccl} is 0 if unknown. ${said} is what the program
+ * has said about the kernels that follow ours.
  */
 static enum ar_start overlap_choose(int asked, int arch, int driver, int nccl,
                                     enum ar_follower said)
@@ -67,7 +72,8 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
                            const struct ar_options *options)
 {
     uint64_t first = config->first_epoch ? config->first_epoch : 1;
-    /* all start alike, so a test that starts near the wrap of one reaches the wraps of all */
+    /* All counters start with the same number. So a test that starts shortly before one counter
+     * wraps around sees all counters wrap around. */
     struct ar_state state = {
         .epoch = first, .base = (uint32_t)first, .arrived = (uint32_t)first, .one = 1};
     const int nccl = h->nccl != NULL ? h->nccl->version : 0;
@@ -150,5 +156,5 @@ void ar_rank_free(symtuner_ar *h)
     free(h->ops);
     ar_grow_end(h);
     if (h->endpoint.timed_out[0] == 0)
-        free(h); /* after a timeout NCCL may still write a window into it */
+        free(h); /* after a timeout NCCL may still write a window into the handle */
 }

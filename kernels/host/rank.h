@@ -6,8 +6,8 @@
 #include "kernels/group/handle.h"
 #include "kernels/host/options.h"
 
-/* Return the time limit of a group, in ns. Also valid for settings that ar_config_check() rejected:
- * opening the endpoints needs a limit even then. */
+/* Return the time limit of a group, in ns. It is also valid if ar_config_check() has rejected the
+ * settings, because even then the rank opens endpoints, which need a limit. */
 uint64_t ar_timeout_ns(const struct symtuner_ar_config *config, const struct ar_options *options);
 
 /* Allocate counters, mailbox, events and stream, and load all kernels. h->device and h->ranks must
@@ -16,14 +16,14 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
                            const struct ar_options *options);
 
 /* Make a number for symtuner_ar.group that no other group on this machine has. The address of ${h}
- * only adds some randomness. */
+ * is used as a source of randomness only. */
 uint64_t ar_group_number(const symtuner_ar *h);
 
 /* Return the bytes of bulk scratch that suit the current GPU. All ranks of a group need the same
  * layout, so they use the smallest size that any rank gets from this function. */
 uint64_t ar_scratch_bulk(void);
 
-/* Free ${h} and what it owns, but nothing that a stuck kernel or NCCL may still use. */
+/* Free ${h} and all that it owns, except what a stuck kernel or NCCL may still use. */
 void ar_rank_free(symtuner_ar *h);
 
 #endif

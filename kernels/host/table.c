@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table.c - all kernels of the library in one table, and the arguments that every launch needs. */
+/* table.c - the table of all kernels of the library, and the arguments that every launch needs. */
 #include <string.h>
 
 #include "kernels/host/launch.h"
 #include "kernels/order/follower.h"
 
-static const struct ar_kernel_row ar_kernels_nccl; /* NCCL runs kernels of its own */
+static const struct ar_kernel_row ar_kernels_nccl; /* empty: NCCL runs kernels of its own */
 #define X(family, name, ...) extern const struct ar_kernel_row ar_kernels_##name;
 AR_FAMILY_MAP(X)
 #undef X
@@ -40,11 +40,12 @@ static const struct ar_kernel_row *const rows[AR_COLLS][AR_FAMILIES] = {
 
 const void *ar_kernel_find(int coll, int family, int reducer, const struct ar_args *args)
 {
-    /* [n]: for n ranks, the class for whole words, then the class for any message; 0 is AR_NX */
+    /* [n][0] is the class of kernels for n ranks and messages of whole words, and [n][1] the class
+     * for n ranks and any message. Entries that are not named are 0, which is AR_NX. */
     static const unsigned char by_ranks[AR_MAX_RANKS + 1][2] = {
         [2] = {AR_N2_WHOLE, AR_N2}, [4] = {AR_N4_WHOLE, AR_N4}, [8] = {AR_N8_WHOLE}};
     const unsigned char *list = by_ranks[args->ranks];
-    /* bytes of one access in the kernels for whole words */
+    /* bytes of one load or store in the kernels for whole words */
     uint64_t widest = ar_families[family].form == AR_LAMPORT ? AR_WORD : AR_UNIT;
     bool odd = ((uint64_t)args->in_align | (uint64_t)args->out_align | args->bytes) % widest != 0;
     const struct ar_kernel_row *row = rows[coll][family];
@@ -66,8 +67,8 @@ static cudaError_t load_one(const void *kernel, int *arch)
     return error;
 }
 
-/* Allow the kernels that use more shared memory than usual to do so, if the GPU can, in which case
- * ${tma} is true. */
+/* Set *tma to whether the kernels with TMA can run here: they need sm_90 and much shared memory. If
+ * so, allow them to use that much, which is more than the default limit. */
 static cudaError_t allow_shared(int arch, bool *tma)
 {
     int device = 0, most = 0;

@@ -26,7 +26,7 @@ static uint64_t bit(const symtuner_ar *h, const struct ar_window *w)
     return 1ull << (w - h->windows);
 }
 
-/* Add window ${seen} to the table of ${h}, where calls find it. */
+/* Add the window ${seen} to the table of ${h}, in which calls look for their buffers. */
 static void show(symtuner_ar *h, const struct ar_window *seen)
 {
     struct ar_window *w = find_base(h, NULL);
@@ -37,8 +37,8 @@ static void show(symtuner_ar *h, const struct ar_window *seen)
         h->windows_top = place + 1;
 }
 
-/* Whether no call of ${h} uses windows. Calls that NCCL runs do not use our windows, and kernels
- * over host memory use no windows. */
+/* Return whether no call of ${h} can use our windows: NCCL runs all calls, or the ranks of a
+ * communicator share host memory. */
 static bool needs_none(const symtuner_ar *h)
 {
     return h->gate != NULL || (h->comm != NULL && h->links == AR_LINKS_HOST);
@@ -51,7 +51,7 @@ static ncclResult_t check(symtuner_ar **handles, void *const *buffers, int n)
     return ar_handles_of_group(handles, n);
 }
 
-/* Check what may be wrong on some ranks only. */
+/* Check those arguments that may be wrong on some ranks and right on others. */
 static ncclResult_t check_buffer(symtuner_ar *h, const void *buffer, size_t bytes, int i, char *why)
 {
     const char *from = buffer;
@@ -77,7 +77,8 @@ static ncclResult_t check_buffer(symtuner_ar *h, const void *buffer, size_t byte
     return ncclSuccess;
 }
 
-/* Agree on the outcome of a step on all ranks. */
+/* Agree with all ranks on the outcome of a step (ar_bootstrap_agree). All ranks of a local group
+ * are in this thread, so they need not agree. */
 static ncclResult_t agree(symtuner_ar **handles, int n, ncclResult_t result, uint64_t alike,
                           char *why)
 {
@@ -116,8 +117,9 @@ static ncclResult_t look_up(symtuner_ar **handles, void *const *buffers, int n, 
     return result;
 }
 
-/* Called once all windows of the group are mapped: add multicast addresses to ${seen} on all ranks,
- * or on none, because ranks that chose different kernels would wait for each other. */
+/* Add multicast addresses to ${seen} on all ranks or on none. Otherwise ranks could choose
+ * different kernels, and would wait for each other. Call it when all windows of the group are
+ * mapped. */
 static ncclResult_t add_multicast(symtuner_ar **handles, int n, struct ar_window *seen, char *why)
 {
     struct ar_endpoint *endpoints[AR_MAX_RANKS];
@@ -203,7 +205,8 @@ ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
         symtuner_ar *h = handles[i];
         struct ar_window *w = find_base(h, buffers[i]);
 
-        /* only our own windows end: plain pointers and the caller's windows stay valid */
+        /* Graphs matter only for our own windows: plain pointers and the caller's windows stay
+         * valid after the call. */
         if (w->ours && ar_graphs_live(h, bit(h, w), GRAPH_MS))
             return ar_handles_fail(handles, n, ncclInvalidUsage,
                                    "buffers[%d]: a graph holds calls that use %p; destroy it, and "
@@ -216,7 +219,7 @@ ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
 
         w->base = NULL;
         for (struct ar_graph *g = h->graphs; g != NULL; g = g->next)
-            g->windows &= ~bit(h, w); /* the entry may be used for another window */
+            g->windows &= ~bit(h, w); /* another window may use this entry next */
         if (!w->ours)
             continue;
         latest = ar_window_drop(h, w->handle);
