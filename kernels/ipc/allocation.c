@@ -6,8 +6,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* Of the driver's interface (cuda.h), which need not be linked: the version in which the function
- * is asked for, and some of enum CUpointer_attribute. */
+/* Constants of the driver's interface (cuda.h), with which the library is not linked: the version
+ * of the function to look up, and four values of enum CUpointer_attribute. */
 enum { DRIVER = 12000, BUFFER_ID = 7, DEVICE_ORDINAL = 9, RANGE_START_ADDR = 11, RANGE_SIZE = 12 };
 
 typedef int ask_function(unsigned n, int *attributes, void **values, unsigned long long p);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allocation.h - which allocation of a GPU's memory holds a buffer. */
+/* allocation.h - find the allocation in a GPU's memory that holds a buffer. */
 #ifndef AR_ALLOCATION_H_
 #define AR_ALLOCATION_H_
 
@@ -7,13 +7,13 @@
 #include <stddef.h>
 
 struct ar_allocation {
-    unsigned long long id; /* never given again in this process, unlike the address */
+    unsigned long long id; /* from CUDA; unlike an address, never given twice in a process */
     char *base;
     size_t bytes;
 };
 
-/* Find the allocation that holds ${bytes} at ${p}, in the memory of ${device}. Returns false if
- * there is none, or if the driver cannot tell. */
+/* Find the allocation that holds ${bytes} at ${p}, in the memory of GPU ${device}. Returns false if
+ * there is no such allocation, or if the driver cannot tell. */
 bool ar_allocation_find(const void *p, size_t bytes, int device, struct ar_allocation *found);
 
 #endif

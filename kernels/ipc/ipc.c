@@ -14,25 +14,26 @@
 #include "kernels/ipc/allocation.h"
 #include "kernels/order/capture.h"
 
-/* What a rank shows to its peers. Only this rank writes, and ${count} last. */
+/* What a rank shows to its peers. Only that rank writes here. It sets an entry of ${allocation}
+ * before it counts the entry in ${count}. */
 struct shown {
-    uint64_t process;
+    uint64_t process; /* see this_process() */
     int device;
-    uint32_t count; /* of ${allocation} */
+    uint32_t count; /* entries of ${allocation} that are set */
     struct {
-        char *base; /* in ${process} */
+        char *base; /* address in ${process} */
         cudaIpcMemHandle_t handle;
     } allocation[AR_IPC_ALLOCATIONS];
 };
 
 struct ar_ipc {
-    struct shown *board;                          /* one for each rank */
-    struct ar_allocation own[AR_IPC_ALLOCATIONS]; /* the numbered ones */
-    unsigned long long refused;                   /* id of the latest that peers cannot map */
-    char *peer[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* where they are mapped here */
-    int count[AR_IPC_RANKS];                      /* of these, whether mapped or not */
-    struct ar_ipc_map *map;                       /* on the GPU */
-    cudaStream_t stream;                          /* of copies to it */
+    struct shown *board;                          /* shared memory; one entry for each rank */
+    struct ar_allocation own[AR_IPC_ALLOCATIONS]; /* what this rank has shown, in that order */
+    unsigned long long refused; /* id of the latest own allocation that peers cannot map */
+    char *peer[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* the peers' allocations, as mapped here */
+    int count[AR_IPC_RANKS]; /* entries of ${peer} that are set; NULL if mapping failed */
+    struct ar_ipc_map *map;  /* a copy of ${peer} in GPU memory */
+    cudaStream_t stream;     /* for copies to ${map} */
 };
 
 bool ar_ipc_wanted(int asked)
@@ -61,8 +62,8 @@ static void name_of(const symtuner_ar *h, char *name, size_t size)
     snprintf(name, size, "/symtuner-ar-%016llx-ipc", (unsigned long long)h->group);
 }
 
-/* Return a number that no other process of this host has; 0 if there is none. Containers may number
- * their processes alike, but each has a name space of its own. */
+/* Return a number that no other process of this host has, or 0 if it cannot be found. A process id
+ * is not enough: processes of two containers may have the same id, but not the same name space. */
 static uint64_t this_process(void)
 {
     struct stat space;
@@ -105,7 +106,7 @@ int ar_ipc_open(symtuner_ar *h, bool create)
         error = cudaMemsetAsync(ipc->map, 0, sizeof *ipc->map, ipc->stream);
     if (error == cudaSuccess)
         error =
-            cudaStreamSynchronize(ipc->stream); /* kernels of other streams do not wait for it */
+            cudaStreamSynchronize(ipc->stream); /* no other stream waits for the cudaMemsetAsync */
     cudaGetLastError();
     return error == cudaSuccess ? 0 : ENOMEM;
 }
@@ -145,7 +146,7 @@ void ar_ipc_end(symtuner_ar *h)
 
 /* ---- this rank's allocations ----------------------------------------------------------------- */
 
-/* Show an allocation to the peers. Returns its number, or 0 if they cannot map it. */
+/* Show an allocation to the peers. Returns its number, or 0 if the peers cannot map it. */
 static int show(symtuner_ar *h, const struct ar_allocation *a)
 {
     struct shown *s = mine(h);
@@ -157,7 +158,7 @@ static int show(symtuner_ar *h, const struct ar_allocation *a)
     if (a->id == h->ipc->refused || n == AR_IPC_ALLOCATIONS)
         return 0;
     if (others && cudaIpcGetMemHandle(&s->allocation[n].handle, a->base) != cudaSuccess) {
-        cudaGetLastError(); /* memory of a pool, or expandable segments of torch */
+        cudaGetLastError(); /* for example for memory of a pool, or torch's expandable segments */
         h->ipc->refused = a->id;
         return 0;
     }
@@ -167,7 +168,8 @@ static int show(symtuner_ar *h, const struct ar_allocation *a)
     return (int)n + 1;
 }
 
-/* Return the place of ${bytes} at ${p}, or 0. */
+/* Return the place (kernels/shared/ipc.h) of the buffer of ${bytes} at ${p}, or 0 if peers cannot
+ * map that buffer. */
 static uint64_t place_of(symtuner_ar *h, const char *p, uint64_t bytes)
 {
     struct ar_allocation a;
@@ -185,7 +187,7 @@ static uint64_t place_of(symtuner_ar *h, const char *p, uint64_t bytes)
 
 /* ---- the peers' allocations ------------------------------------------------------------------ */
 
-/* Return where allocation ${i} of rank ${r} is mapped here, or NULL. */
+/* Map allocation ${i} of rank ${r}. Returns its address here, or NULL if that fails. */
 static char *map_one(symtuner_ar *h, int r, int i)
 {
     const struct shown *s = &h->ipc->board[r];
@@ -210,8 +212,8 @@ static char *map_one(symtuner_ar *h, int r, int i)
     return NULL;
 }
 
-/* Map what the peers have shown since. What cannot be mapped stays NULL, for example memory that was
- * freed meanwhile; later allocations may still work. */
+/* Map the allocations that the peers have shown since the last call. An allocation that cannot be
+ * mapped gets NULL, for example if it was freed meanwhile. Later allocations may still work. */
 static void map_new(symtuner_ar *h)
 {
     struct ar_ipc *ipc = h->ipc;
@@ -231,7 +233,8 @@ static void map_new(symtuner_ar *h)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* In an all-gather no peer reads send, in a reduce-scatter none writes recv. */
+/* In an all-gather no peer reads send, and in a reduce-scatter no peer writes recv, so these
+ * buffers need no place. */
 void ar_ipc_locate(symtuner_ar *h, int coll, uint64_t sent, uint64_t got, struct ar_args *args)
 {
     enum cudaStreamCaptureMode mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
