@@ -26,7 +26,7 @@ static int ranks_with(const struct ar_box_card *cards, int ranks, uint64_t host)
     return n;
 }
 
-/* Return a rank whose box has another number of ranks than that of rank 0, or -1. */
+/* Return a rank whose box has another number of ranks than the box of rank 0, or -1. */
 static int uneven(const struct ar_box_card *cards, int ranks)
 {
     int want = ranks_with(cards, ranks, cards[0].host);

@@ -3,7 +3,7 @@
  * boxes.h - how the ranks of a communicator are distributed over boxes, and whether they can add up
  * box by box.
  *
- * Pure: every rank computes it from the same cards, so all ranks get the same answer.
+ * The functions are pure, and every rank passes the same cards, so all ranks get the same answer.
  */
 #ifndef AR_BOXES_H_
 #define AR_BOXES_H_
@@ -12,13 +12,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What each rank tells all others. The fields are of one size, so that no byte is left unset. */
+/* What each rank tells all others. There is no padding between the fields, so all bytes are set. */
 struct ar_box_card {
-    uint64_t host;    /* of NCCL's name for the box */
-    uint32_t asked;   /* SYMTUNER_AR_NODES=1 */
-    uint32_t ruled;   /* its rules have network-pieces for this communicator */
-    uint32_t handles; /* that its thread makes together */
-    uint32_t unable;  /* bits: enum ar_box_unable */
+    uint64_t host;    /* hash of the name by which NCCL tells boxes apart (host_id.h) */
+    uint32_t asked;   /* 1: SYMTUNER_AR_NODES=1 */
+    uint32_t ruled;   /* 1: a rule for this communicator has the key network-pieces */
+    uint32_t handles; /* handles that its thread makes in one call */
+    uint32_t unable;  /* bits of enum ar_box_unable */
 };
 
 enum ar_box_unable {
@@ -27,16 +27,16 @@ enum ar_box_unable {
 };
 
 struct ar_boxes {
-    int count;   /* boxes; 1: all ranks are on one */
+    int count;   /* number of boxes; 1: all ranks are on one box */
     int ranks;   /* ranks on each box */
-    int box, at; /* this rank's box, in the order of their first ranks; its place in its box */
+    int box, at; /* number of this rank's box, and number of this rank in that box; both from 0 */
 };
 
 /*
  * ar_boxes_find(cards, ranks, me, boxes_out, why):
- * Set *boxes_out to what rank ${me} of ${ranks} sees. Returns false if the ranks span boxes and
- * cannot, or shall not, add up box by box: then ${why} (AR_WHY bytes) ends the sentence "the ranks
- * span several nodes", the same on all ranks.
+ * Set *boxes_out for rank ${me} of ${ranks} ranks. Returns false if the ranks span several boxes
+ * but cannot or shall not add up box by box. Then ${why} (AR_WHY bytes) is the end of a sentence
+ * that begins with "the ranks span several nodes". It is the same on all ranks.
  */
 bool ar_boxes_find(const struct ar_box_card *cards, int ranks, int me, struct ar_boxes *boxes_out,
                    char *why);

@@ -98,7 +98,8 @@ static ncclResult_t in_box(const struct job *j, ncclResult_t result)
                : ar_fail(j->h, result, "in the box: %.200s", symtuner_ar_error(j->nodes->box));
 }
 
-/* Let ${to} wait for what is on ${from} now. */
+/* Record ${event} behind all work that is on the stream ${from} now, and let the stream ${to} wait
+ * for it. If ${to} is NULL, only record the event. */
 static ncclResult_t follow(const struct job *j, cudaStream_t to, cudaStream_t from,
                            cudaEvent_t event)
 {
@@ -109,6 +110,7 @@ static ncclResult_t follow(const struct job *j, cudaStream_t to, cudaStream_t fr
     return error == cudaSuccess ? ncclSuccess : ar_fail_cuda(j->h, error, "order the streams");
 }
 
+/* Let NCCL add up ${bytes} over ${ranks}, on the stream nodes->network. */
 static ncclResult_t add_up(const struct job *j, struct ar_endpoint *ranks, const char *from,
                            char *to, uint64_t bytes)
 {
@@ -122,7 +124,8 @@ static ncclResult_t add_up(const struct job *j, struct ar_endpoint *ranks, const
     return result == ncclSuccess ? result : ar_fail(j->h, result, "%s", why);
 }
 
-/* RS of a piece on the caller's stream, then its AR on the network's. */
+/* Run the reduce-scatter of a piece on the caller's stream, and then its all-reduce over the boxes
+ * on nodes->network. */
 static ncclResult_t reduce(const struct job *j, int piece)
 {
     const uint64_t at = ar_cut_start(&j->cut, piece), part = ar_cut_part(&j->cut, piece);
@@ -139,7 +142,7 @@ static ncclResult_t reduce(const struct job *j, int piece)
                                  : result;
 }
 
-/* AG of a piece on the caller's stream, once its AR is done. */
+/* Run the all-gather of a piece on the caller's stream, after its all-reduce over the boxes. */
 static ncclResult_t gather(const struct job *j, int piece)
 {
     const uint64_t at = ar_cut_start(&j->cut, piece), part = ar_cut_part(&j->cut, piece);
@@ -164,7 +167,7 @@ ncclResult_t ar_nodes_run(symtuner_ar *h, int pieces, const char *send, char *re
     for (int p = 0; p <= j.cut.pieces && result == ncclSuccess; p++) {
         if (p < j.cut.pieces)
             result = reduce(&j, p);
-        if (p == j.cut.pieces && held < bytes) { /* what no piece holds */
+        if (p == j.cut.pieces && held < bytes) { /* the end of the message, which no piece holds */
             result = add_up(&j, &h->endpoint, send + held, recv + held, bytes - held);
             if (result == ncclSuccess)
                 result = follow(&j, NULL, h->nodes->network, h->nodes->rested);

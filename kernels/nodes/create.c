@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* create.c - split the communicator, make the group of the box, measure; and free all of it. */
+/* create.c - make and free h->nodes: split the communicator, make a group in the box, measure. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +8,9 @@
 #include "kernels/group/nccl_wait.h"
 #include "kernels/nodes/nodes.h"
 
-/* Multiprocessors of which our kernels in the box stay away, so that NCCL's between the boxes run
- * beside them. Not measured: NCCL takes one block per channel, up to 16 over most networks. */
+/* Multiprocessors that our kernels in the box leave free, so that NCCL's kernels between the boxes
+ * run beside them. The number was not measured. NCCL takes one block per channel, and over most
+ * networks it has up to 16 channels. */
 enum { LEFT_TO_NCCL = 20 };
 
 ncclResult_t ar_nodes_agree(symtuner_ar *h, ncclResult_t result, char *why, bool *lost)
@@ -22,7 +23,8 @@ ncclResult_t ar_nodes_agree(symtuner_ar *h, ncclResult_t result, char *why, bool
     return result;
 }
 
-/* The ranks of one ${color} become a communicator, in the order of ${key}. */
+/* Split h->comm: all ranks that pass the same ${color} become a communicator, in the order of
+ * ${key}. *out is the communicator of this rank. */
 static ncclResult_t split(symtuner_ar *h, int color, int key, ncclComm_t *out, char *why)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -65,7 +67,7 @@ static ncclResult_t start(symtuner_ar *h, const struct ar_boxes *boxes, char *wh
     return ncclUnhandledCudaError;
 }
 
-/* Make the group of this box. All its calls must be ours. */
+/* Make the group of this rank's box. Fails if NCCL would run all calls of the group. */
 static ncclResult_t open_box(symtuner_ar *h, const struct symtuner_ar_config *given, char *why)
 {
     struct ar_nodes *nodes = h->nodes;
@@ -134,7 +136,7 @@ ncclResult_t ar_nodes_span(symtuner_ar *h, const struct ar_box_card *cards,
     snprintf(gate, 2 * AR_WHY, result == ncclSuccess ? "%s" : "%s, not box by box: %.*s", span,
              AR_WHY, why);
     if (result == ncclSuccess || h->stuck || h->endpoint.timed_out[0] != 0)
-        return result; /* NCCL may have kernels that never end: free nothing */
+        return result; /* free nothing after an error: NCCL may have kernels that never end */
     ar_nodes_close(h);
     ar_nodes_free(h);
     if (!lost && h->me == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* describe.c - what a handle over several boxes says of itself. */
+/* describe.c - the status and the description of a handle over several boxes. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,10 +16,10 @@ ncclResult_t ar_nodes_status(symtuner_ar *h)
                                  : ar_fail(h, result, "in the box: %.200s", symtuner_ar_error(box));
 }
 
-/* A text of which as much is kept as fits. */
+/* A text in a buffer of ${room} bytes. add() leaves out what does not fit. */
 struct text {
     char *at;
-    size_t room, need;
+    size_t room, need; /* ${need} is the length of the whole text */
 };
 
 static void __attribute__((format(printf, 2, 3))) add(struct text *t, const char *format, ...)
@@ -53,7 +53,8 @@ static void add_figures(struct text *t, const struct ar_nodes_figures *f)
     }
 }
 
-/* The choice as rules, with which later runs choose alike whatever they measure. */
+/* Write the choices of this run as rules. With these rules later runs choose the same, whatever
+ * they measure. */
 static void add_rules(struct text *t, const struct ar_nodes_figures *f, int ranks)
 {
     const uint64_t end = 1ull << 40;

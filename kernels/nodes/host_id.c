@@ -10,7 +10,9 @@
 
 static uint64_t host_id(void)
 {
-    const char *told = getenv("NCCL_HOSTID"); /* NCCL also puts its nccl.conf there */
+    /* NCCL sets the variables of its nccl.conf in the environment, so a host id in that file is
+     * found, too. */
+    const char *told = getenv("NCCL_HOSTID");
     char name[256] = "", boot[64] = "";
     FILE *f;
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * measure.c - how long NCCL, the box and the network take, when a handle is made.
+ * measure.c - when a handle is made, measure how long the steps of an all-reduce take.
  *
- * A few calls in a row for each way and size; the slowest rank counts. Measuring takes some ten ms,
- * besides the time that NCCL needs to connect its ranks in its first calls.
+ * For each way (enum ar_way) and size each rank runs a few calls in a row. The time of the slowest
+ * rank counts. All that takes about ten ms. NCCL needs more time in its first calls, to connect its
+ * ranks.
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 #include "kernels/group/nccl_wait.h"
 #include "kernels/nodes/nodes.h"
 
-enum { WARM_UPS = 2, TIMES = 5 };
+enum { WARM_UPS = 2, TIMES = 5 }; /* calls that are not timed, and calls that are */
 
 static double now_us(void)
 {
@@ -23,7 +24,7 @@ static double now_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-/* Launch one call of a ${way}, of a message of ${bytes} at ${buffer}. */
+/* Launch one call of the step ${way}, for a message of ${bytes} at ${buffer}. */
 static ncclResult_t launch(symtuner_ar *h, enum ar_way way, char *buffer, uint64_t bytes, char *why)
 {
     static const char call[] = "ncclAllReduce at the start";
@@ -49,7 +50,7 @@ static ncclResult_t launch(symtuner_ar *h, enum ar_way way, char *buffer, uint64
     return ar_comm_wait(h->nccl, ranks, result, call, why);
 }
 
-/* Wait until the network's stream is idle, no longer than the time limit. */
+/* Wait until the stream nodes->network is idle, no longer than the time limit. */
 static ncclResult_t await(symtuner_ar *h, char *why)
 {
     static const char call[] = "measure at the start";
@@ -115,7 +116,7 @@ ncclResult_t ar_nodes_measure(symtuner_ar *h, char *why, bool *lost)
     }
     for (int r = 0; r < h->ranks && result == ncclSuccess; r++)
         ar_nodes_slower(figures, &all[r]);
-    h->nodes->box->eager.used = false; /* its calls have ended, so the next need not follow them */
+    h->nodes->box->eager.used = false; /* all calls have ended: the next one follows none */
     if (buffer != NULL && !h->stuck)
         cudaFree(buffer);
     return result;

@@ -6,6 +6,7 @@
 
 const uint64_t ar_nodes_size[AR_NODES_SIZES] = {1 << 16, 1 << 20, 1 << 24};
 
+/* What the model may choose: the fewest bytes of a piece, and the most pieces. */
 enum { LEAST_PIECE = 1 << 18, MOST_CHOSEN = 16 };
 
 void ar_nodes_slower(struct ar_nodes_figures *f, const struct ar_nodes_figures *other)
@@ -40,7 +41,7 @@ double ar_nodes_time(const struct ar_nodes_figures *f, uint64_t bytes, int piece
     half = ar_nodes_step(f, AR_WAY_BOX, (double)bytes / pieces) / 2;
     across = ar_nodes_step(f, AR_WAY_NETWORK, (double)bytes / pieces);
     for (int p = 0; p <= pieces; p++) {
-        if (p < pieces) { /* RS of piece p, and its AR */
+        if (p < pieces) { /* RS and AR of piece p */
             stream += half;
             network = (network > stream ? network : stream) + across;
             ended[p % 2] = network;

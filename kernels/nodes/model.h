@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model.h - is a message faster box by box than by ncclAllReduce over all ranks, and in how many
- * pieces?
+ * model.h - is an all-reduce faster box by box than by ncclAllReduce over all ranks, and into how
+ * many pieces should its message be cut?
  *
- * Pure. The inputs are times that were measured when the handle was made, and are the same on all
- * ranks, so all ranks choose alike.
+ * The functions are pure. Their inputs are times that were measured when the handle was made. The
+ * times are the same on all ranks, so all ranks choose alike. Box by box, calls run on two streams:
  *
  *     the caller's stream   RS 0 | RS 1 |      AG 0 | RS 2 | AG 1 |      AG 2
  *     the network's                AR 0 | AR 1      | AR 2
  *
- * RS is the reduce-scatter and AG the all-gather of a piece in the box; AR adds up that piece over
- * the boxes. The model ignores that kernels of both streams share the GPU, so it counts only on
- * gains of at least a tenth of NCCL's time.
+ * RS is the reduce-scatter of a piece in the box. AR is the all-reduce of that piece over the
+ * boxes. AG is the all-gather of the piece in the box. The model ignores that kernels of both
+ * streams share the GPU. So it chooses box by box only if that saves at least a tenth of NCCL's
+ * time.
  *
  * Units      times are microseconds.
  */
@@ -20,44 +21,55 @@
 
 #include <stdint.h>
 
-enum ar_way { AR_WAY_NCCL, AR_WAY_BOX, AR_WAY_NETWORK, AR_WAYS };
+/* What is measured for a message. */
+enum ar_way {
+    AR_WAY_NCCL,    /* its ncclAllReduce over all ranks */
+    AR_WAY_BOX,     /* its reduce-scatter and its all-gather in the box */
+    AR_WAY_NETWORK, /* the ncclAllReduce of one rank's part of it over the boxes */
+    AR_WAYS
+};
 enum { AR_NODES_SIZES = 3, AR_NODES_MOST_PIECES = 64 };
 
-/* The messages that are measured. */
+/* The lengths of the messages that are measured, in bytes. */
 extern const uint64_t ar_nodes_size[AR_NODES_SIZES];
 
-/* us[w][i]: for a message of ar_nodes_size[i] bytes on each rank, ncclAllReduce over all ranks;
- * reduce-scatter and all-gather in the box; ncclAllReduce of its part over the boxes. All 0:
- * nothing was measured. */
+/* us[w][i] is the time of way w for a message of ar_nodes_size[i] bytes on each rank. All times are
+ * 0 if nothing was measured. */
 struct ar_nodes_figures {
     float us[AR_WAYS][AR_NODES_SIZES];
 };
 
-/* Set each figure of ${f} to the larger one of it and the same figure of ${other}. */
+/* Set each time of ${f} to the longer one of that time and the same time of ${other}. */
 void ar_nodes_slower(struct ar_nodes_figures *f, const struct ar_nodes_figures *other);
 
-/* Return the time of one step for a message of ${bytes}, on straight lines between the figures.
- * A message that is shorter than all that were measured takes as long as the shortest of these. */
+/* Return the time of ${way} for a message of ${bytes}, on straight lines through the measured
+ * times. A message shorter than all that were measured takes as long as the shortest measured
+ * message. */
 double ar_nodes_step(const struct ar_nodes_figures *f, enum ar_way way, double bytes);
 
-/* Return the time of ${bytes} in ${pieces}; 0 pieces: by ncclAllReduce over all ranks. */
+/* Return the time of an all-reduce of ${bytes}: box by box in ${pieces} pieces, or if ${pieces} is
+ * 0, by ncclAllReduce over all ranks. */
 double ar_nodes_time(const struct ar_nodes_figures *f, uint64_t bytes, int pieces);
 
-/* Return in how many pieces to run ${bytes}; 0: by ncclAllReduce over all ranks. */
+/* Return 0 if an all-reduce of ${bytes} should run by ncclAllReduce over all ranks. Otherwise it
+ * should run box by box: return into how many pieces to cut it. */
 int ar_nodes_pieces(const struct ar_nodes_figures *f, uint64_t bytes);
 
 /*
- * Where the pieces of a message lie. Each rank of a box adds up one part of a piece; all parts of
- * all pieces are whole words. NCCL reduces the rest behind the pieces, less than a word per rank.
+ * Where the pieces of a message lie. A piece has one part for each rank of a box, and that rank
+ * adds up the part. Every part is a number of whole 16-byte words. What remains behind the last
+ * piece is less than a word per rank, and NCCL reduces it over all ranks.
  */
 struct ar_cut {
-    uint64_t words; /* of each part, in all pieces together */
+    uint64_t words; /* 16-byte words in all parts of one rank */
     int pieces, ranks;
 };
 
 /* Cut ${bytes} for ${ranks} ranks of a box into at most ${pieces} pieces. */
 struct ar_cut ar_cut(uint64_t bytes, int ranks, int pieces);
-uint64_t ar_cut_start(const struct ar_cut *cut, int piece); /* bytes; also of piece cut->pieces */
-uint64_t ar_cut_part(const struct ar_cut *cut, int piece);  /* bytes of one part */
+/* Return at which byte ${piece} starts. If ${piece} is cut->pieces, this is where the last ends. */
+uint64_t ar_cut_start(const struct ar_cut *cut, int piece);
+/* Return the bytes of each part of ${piece}. */
+uint64_t ar_cut_part(const struct ar_cut *cut, int piece);
 
 #endif

@@ -3,13 +3,14 @@
  * nodes.h - all-reduce over several boxes: reduce-scatter in the box, ncclAllReduce between the
  * ranks at the same place of each box, all-gather in the box.
  *
- * The group of the box is a handle like any other, made from a communicator of its own by the
- * public functions of symtuner_ar.h. So this room needs nothing of kernels/host, which includes it.
+ * The ranks of a box are a group with handles like any other. The public functions of symtuner_ar.h
+ * make these handles from a communicator of the box. So this folder needs nothing of kernels/host.
+ * Files of kernels/host include this file.
  *
- * Threads    as the handle: one at a time.
- * Ownership  the handle owns its struct ar_nodes; ncclCommSplit makes both communicators. They
- *            share the abort flag of the caller's communicator (ncclConfig_t.splitShare), so that
- *            ncclCommAbort ends the kernels of all three.
+ * Threads    one at a time, as for the handle.
+ * Ownership  the handle owns its struct ar_nodes. ncclCommSplit makes two communicators: one of the
+ *            box, and one across the boxes. Both share the abort flag of the caller's communicator
+ *            (ncclConfig_t.splitShare), so ncclCommAbort of that one ends the kernels of all three.
  */
 #ifndef AR_NODES_H_
 #define AR_NODES_H_
@@ -20,64 +21,67 @@
 
 struct ar_nodes {
     struct ar_boxes boxes;
-    bool asked;                /* SYMTUNER_AR_NODES=1: where no rule decides, the figures do */
-    symtuner_ar *box;          /* this rank in the group of its box */
-    ncclComm_t box_comm;       /* what ${box} was made from */
-    struct ar_endpoint across; /* its comm: this rank among those at its place in the other boxes */
+    bool asked;                /* SYMTUNER_AR_NODES=1: where no rule decides, ${figures} do */
+    symtuner_ar *box;          /* this rank's handle in the group of its box */
+    ncclComm_t box_comm;       /* the ranks of this box; ${box} was made from it */
+    struct ar_endpoint across; /* across.comm: the ranks at the same place of all boxes */
     cudaStream_t network;      /* where NCCL adds up over the boxes, beside the caller's stream */
-    cudaEvent_t reduced;       /* on the caller's stream: the piece is reduced in the box */
-    cudaEvent_t added[2];      /* on ${network}: so is it over the boxes; of even and odd pieces */
-    cudaEvent_t rested;        /* on ${network}: NCCL is done with what no piece holds */
+    cudaEvent_t reduced;       /* on the caller's stream: a piece is reduced in the box */
+    cudaEvent_t added[2];      /* on ${network}: piece p is added up over the boxes; [p % 2] */
+    cudaEvent_t rested;        /* on ${network}: NCCL has reduced what no piece holds */
     struct ar_nodes_figures figures;
 };
 
 /*
  * ar_nodes_span(h, cards, config, gate, why):
  * If the ranks of ${cards} span several boxes, write to ${gate} (2 * AR_WHY bytes) why NCCL runs
- * their calls, and let ${h} add up box by box if it can. Collective over the communicator of ${h}:
- * all ranks get h->nodes, or none does. Returns an error, with ${why} (AR_WHY bytes), only if the
- * ranks cannot reach each other any more.
+ * their calls, and make h->nodes if they can and shall add up box by box. Collective over the
+ * communicator of ${h}: all ranks get h->nodes, or no rank does. Returns an error only if the ranks
+ * cannot reach each other any more. Then ${why} (AR_WHY bytes) says why.
  */
 ncclResult_t ar_nodes_span(symtuner_ar *h, const struct ar_box_card *cards,
                            const struct symtuner_ar_config *config, char *gate, char *why);
 
-/* ar_nodes_close releases the group of this box's ranks; call it once the GPU is idle.
- * ar_nodes_free releases the rest. Call it only after the last graph that contains a call is
- * destroyed: NCCL would wait for that graph. */
+/* ar_nodes_close destroys h->nodes->box. Call it when the GPU is idle. ar_nodes_free frees the
+ * rest. Call it when no graph that holds a call of ${h} exists any more, because NCCL would wait
+ * for that graph. */
 void ar_nodes_close(symtuner_ar *h);
 void ar_nodes_free(symtuner_ar *h);
 
-/* Measure the figures of ${h}, the same on all ranks. Collective. Fails on all ranks or on none,
- * unless it sets *lost: the other ranks cannot be reached any more. */
+/* Measure the figures of ${h}, which are then the same on all ranks. Collective. Fails on all ranks
+ * or on none. Only if the other ranks cannot be reached any more, it may fail on some ranks, and
+ * sets *lost. */
 ncclResult_t ar_nodes_measure(symtuner_ar *h, char *why, bool *lost);
 
 /* Agree with the other ranks of ${h} on the outcome of a step (kernels/group/bootstrap.h). */
 ncclResult_t ar_nodes_agree(symtuner_ar *h, ncclResult_t result, char *why, bool *lost);
 
-/* Return in how many pieces an all-reduce of ${bytes} runs box by box; 0: NCCL runs it over all
- * ranks. If ${why} is not NULL, it says why (${size} bytes). h->nodes may be NULL. */
+/* Return 0 if NCCL runs an all-reduce of ${bytes} over all ranks. Otherwise the call runs box by
+ * box: return into how many pieces it is cut. If ${why} is not NULL, write the reason to it
+ * (${size} bytes). If h->nodes is NULL, return 0 and write nothing. */
 int ar_nodes_choose(const symtuner_ar *h, uint64_t bytes, int dtype, int op, char *why,
                     size_t size);
 
-/* One all-reduce in ${pieces}, of ${bytes} at ${send}. */
+/* Run an all-reduce of ${bytes} box by box, in ${pieces} pieces. */
 ncclResult_t ar_nodes_run(symtuner_ar *h, int pieces, const char *send, char *recv, uint64_t bytes,
                           ncclDataType_t dtype, ncclRedOp_t op, cudaStream_t stream);
 
-/* As symtuner_ar_query, for an all-reduce in ${pieces}. */
+/* Do what symtuner_ar_query does, for an all-reduce that runs box by box in ${pieces} pieces. */
 ncclResult_t ar_nodes_query(symtuner_ar *h, int pieces, const char *send, char *recv,
                             uint64_t bytes, ncclDataType_t dtype, ncclRedOp_t op,
                             struct symtuner_ar_plan *plan);
 
-/* As symtuner_ar_register with windows = NULL, _deregister and _reserve, for the group of the
- * box. */
+/* Do what symtuner_ar_register (without windows), symtuner_ar_deregister and symtuner_ar_reserve
+ * do, for h->nodes->box. */
 ncclResult_t ar_nodes_register(symtuner_ar *h, void *buffer, size_t bytes);
 ncclResult_t ar_nodes_deregister(symtuner_ar *h, void *buffer);
 ncclResult_t ar_nodes_reserve(symtuner_ar *h, size_t bytes);
 
-/* The error of the group of the box, if it has one. */
+/* Return the error of h->nodes->box, or ncclSuccess if it has none. */
 ncclResult_t ar_nodes_status(symtuner_ar *h);
 
-/* As symtuner_ar_describe, for what h->nodes adds. */
+/* Write what symtuner_ar_describe says about h->nodes, as much as fits. Returns the length of all
+ * of it. */
 size_t ar_nodes_describe(const symtuner_ar *h, char *text, size_t length);
 
 #endif
