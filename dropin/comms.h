@@ -88,8 +88,8 @@ static inline struct st_comm *st_comm_find(const void *comm)
     return NULL;
 }
 
-/* Add a record with these two members; the others are 0. Returns NULL if there is no room; then NCCL
- * runs all calls of the communicator. */
+/* Add a record with these two members; its other members are 0. Returns NULL if there is no room,
+ * so that NCCL runs all calls of the communicator. */
 struct st_comm *st_comm_add(void *comm, struct st_real *real);
 /* Take a record out of the table. It must be there: call this once for each communicator. */
 void st_comm_remove(struct st_comm *c);

@@ -40,7 +40,8 @@ struct ffi_exchange {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int ranks;
-    int skip, pause; /* runs without meetings: left now; and after the next late rank */
+    int skip;  /* how many of the next runs have no meetings */
+    int pause; /* what ${skip} will be after the next late rank */
     uint64_t clock, late;
     struct run run[RUNS];
 };
@@ -81,8 +82,8 @@ static struct run *find_run(struct ffi_exchange *m, int64_t id)
     return NULL;
 }
 
-/* Make the run, in place of the oldest one. The first rank that comes calls this, so all ranks of
- * the run follow what is decided here. */
+/* Make a run in the place of the oldest one. The first rank that comes to the run calls this, and
+ * decides for all ranks whether the run has meetings. */
 static struct run *make_run(struct ffi_exchange *m, int64_t id)
 {
     struct run *oldest = &m->run[0];

@@ -12,9 +12,9 @@
  *                                 last rank to come, "refused" by the first one that times out
  *   two calls look alike          each rank recognises a call by its own addresses; if two ranks
  *                                 could take it for different calls, the whole run is staged
- *   a rank never comes            after FFI_EXCHANGE_MS the rest of the run is staged; the ranks
- *                                 meet again in the next run, and, as long as a rank stays late,
- *                                 after more and more runs, up to FFI_EXCHANGE_PAUSE
+ *   a rank never comes            after FFI_EXCHANGE_MS the rest of the run is staged. The ranks
+ *                                 meet again in the next run. If a rank is late again, more and
+ *                                 more runs pass before the next try, up to FFI_EXCHANGE_PAUSE
  *   no memory, too many calls     the remaining calls of the run are staged, on all ranks
  *
  * A staged call copies through memory of libsymtuner_ar.so. No address is kept for the next run, so
@@ -59,9 +59,9 @@ void ffi_exchange_free(struct ffi_exchange *m);
  * Returns 1 if all ranks came and brought the same all-reduce, else 0. */
 int ffi_exchange_come(struct ffi_exchange *m, int64_t run, int me, const struct ffi_offer *offer);
 
-/* Look up the meeting of run ${run} that all ranks agreed in and to which rank ${me} brought
- * ${offer}. Returns 1 and fills ${site}, or returns 0 if there is none; which of the two is the
- * same on all ranks. */
+/* Look up the meeting of run ${run} to which rank ${me} brought ${offer}, and in which all ranks
+ * agreed. Fills ${site} and returns 1, or returns 0 if there is no such meeting. All ranks that
+ * look up the same all-reduce get the same result. */
 int ffi_exchange_find(struct ffi_exchange *m, int64_t run, int me, const struct ffi_offer *offer,
                       struct ffi_site *site);
 
@@ -73,9 +73,9 @@ struct ffi_exchange_state {
 
 void ffi_exchange_state(struct ffi_exchange *m, struct ffi_exchange_state *state);
 
-/* The last answer of ffi_exchange_find() to one rank. The answer is fixed before the run's first
- * kernel, so a loop, which looks up the same call in each iteration, on all ranks at the same time,
- * takes the lock only in the first iteration. */
+/* The last answer of ffi_exchange_find() to one rank. The answer does not change after the run's
+ * first kernel has started. So when a loop looks up the same call in each iteration, only the first
+ * iteration takes the lock. */
 struct ffi_found {
     int64_t run;
     int known, agreed;

@@ -73,7 +73,7 @@ static int read_int(const XLA_FFI_Attrs *attrs, const char *name, int lowest, in
     return 0;
 }
 
-/* Calls of an all-reduce, the only collective that there once was, do not name it. */
+/* A call without the attribute "coll" is an all-reduce, which was the only collective once. */
 static int read_coll(const XLA_FFI_Attrs *attrs, int *coll, char *why, size_t why_size)
 {
     for (int64_t i = 0; i < attrs->size; i++) {
@@ -105,7 +105,8 @@ static int read_groups(const XLA_FFI_Attrs *attrs, struct ffi_call *call, char *
     return 0;
 }
 
-/* Is the shorter buffer a rank's part of the longer one, or of an all-reduce as long? */
+/* Do the lengths of operand and result fit together? The buffers of an all-reduce are equally long.
+ * In the other collectives the shorter buffer is as long as a rank's part of the longer one. */
 static int do_fit(const struct ffi_call *call, int64_t in, int64_t out)
 {
     int64_t shorter = call->coll == SYMTUNER_AR_ALL_GATHER ? in : out;

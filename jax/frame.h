@@ -23,16 +23,17 @@ struct ffi_call {
     int coll; /* enum symtuner_ar_coll */
     const void *send;
     void *recv;
-    size_t count; /* of NCCL's elements in the shorter buffer: a complex number counts as two */
-    size_t bytes; /* of the longer buffer */
+    size_t count; /* NCCL's elements in the shorter buffer; a complex number counts as two */
+    size_t bytes; /* size of the longer buffer */
     int dtype;    /* ncclDataType_t */
     int op;       /* ncclRedOp_t; an all-gather has none */
     const int64_t *groups;
     int rows, ranks;
 };
 
-/* The groups of a call. A device is given by its place in the program's list of devices, as XLA's
- * communicators give it. Only programs that use XLA's communicator pass them. */
+/* The groups of a call, with the place of each device in the program's list of devices. XLA's
+ * communicators name devices by these places. Only programs that use XLA's communicator pass such
+ * groups. */
 struct ffi_flat {
     const int64_t *ids; /* NULL: the program does not use XLA's communicator */
     int rows, ranks;
@@ -49,8 +50,9 @@ int ffi_frame_is_metadata(const XLA_FFI_CallFrame *frame, uint32_t traits);
 int ffi_frame_read(const XLA_FFI_CallFrame *frame, struct ffi_call *call, char *why,
                    size_t why_size);
 
-/* Fill ${flat} from the attributes alone, since a prepare stage has nothing else. Returns like
- * ffi_frame_read(); without such groups in the frame it returns 0 and ${flat}->ids is NULL. */
+/* Fill ${flat} from the attributes alone, because a prepare stage has no buffers. If the frame has
+ * no such groups, set ${flat}->ids to NULL and return 0. Otherwise returns like
+ * ffi_frame_read(). */
 int ffi_frame_read_flat(const XLA_FFI_CallFrame *frame, struct ffi_flat *flat, char *why,
                         size_t why_size);
 

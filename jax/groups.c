@@ -7,8 +7,9 @@
 #include <time.h>
 
 static struct ffi_member members[FFI_GROUP_MEMBERS];
-static int gpus[FFI_GROUP_MEMBERS]; /* [i]: CUDA device of members[i]; readable during a fill */
-static int used;                    /* places from 0 to used - 1 have or had a member */
+/* [i]: CUDA device of members[i]. Threads may read it even while members[i] is being filled. */
+static int gpus[FFI_GROUP_MEMBERS];
+static int used; /* places from 0 to used - 1 have or had a member */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int is_open(const struct ffi_member *member)

@@ -39,7 +39,7 @@ struct ffi_member {
     /* The fields below have cache lines of their own: one thread writes them in every call, while
      * other threads read the fields above to search the table. */
     _Alignas(FFI_CACHE_LINE) pthread_mutex_t lock; /* one thread at a time uses the handle */
-    int held;                  /* calls that hold this member; ffi_members_add() keeps it */
+    int held;                  /* calls that hold this member; ffi_members_add() leaves it */
     int open;                  /* 1: calls can find this member */
     struct ffi_found found;    /* local groups: the last site that this member looked up */
     int64_t looked;            /* 1 + id of the run that last checked replays; 0: none has */
@@ -48,7 +48,7 @@ struct ffi_member {
     int wake;                  /* eventfd of its watch (liveness.c); 0: not watched */
     void *done;                /* CUDA event after the member's last call, if across */
     int minor;                 /* minor version of XLA's FFI API; 0: no call yet */
-    uintptr_t address_bits;    /* all buffers' addresses ORed: the lowest bit is their alignment */
+    uintptr_t address_bits;    /* all buffers' addresses ORed; its lowest 1 bit: their alignment */
     uint64_t calls, zero_copy; /* zero_copy: calls that knew all ranks' buffers */
 };
 

@@ -108,9 +108,9 @@ static int may_exchange(const struct job *j)
            j->call.coll == SYMTUNER_AR_ALL_REDUCE;
 }
 
-/* Get XLA's communicator, and make the member's handle on it if it is the first one or a new one.
- * Collective: when XLA has made a new communicator, all ranks get it in the same run. The old
- * handle is leaked: to destroy it we would need the old communicator, which is gone. */
+/* Get XLA's communicator. If it is not the one that the member's handle was made on, make a handle
+ * on it. That is collective, but when XLA has made a new communicator, all ranks get it in the same
+ * run. The old handle leaks: to destroy it we would need the old communicator, which is gone. */
 static XLA_FFI_Error *adopt_comm(const struct job *j, const XLA_FFI_CallFrame *frame)
 {
     const struct ffi_ar *ar = ffi_ar_get();
@@ -152,7 +152,7 @@ static void exchange(const struct job *j)
         return;
     if (!ffi_peer_access(offer.send, j->member->gpus, j->member->ranks) ||
         !ffi_peer_access(offer.recv, j->member->gpus, j->member->ranks))
-        offer.op = -1; /* no call has this operator: none finds the meeting, so all are staged */
+        offer.op = -1; /* no call has this operator, so none finds the meeting: all are staged */
     ffi_exchange_come(j->member->exchange, j->run, j->member->me, &offer);
 }
 
@@ -266,8 +266,8 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
     return result == 0 ? NULL : fail(api, XLA_FFI_Error_Code_INTERNAL, why);
 }
 
-/* Request XLA's communicator if the call uses it, since only the prepare stage can. This stage has
- * no buffers, and perhaps no device. */
+/* Request XLA's communicator if the call uses it, because only the prepare stage can request it.
+ * This stage has no buffers, and perhaps no device. */
 static XLA_FFI_Error *prepare(const XLA_FFI_CallFrame *frame)
 {
     struct ffi_flat flat;

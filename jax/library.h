@@ -3,8 +3,9 @@
  * library.h - libsymtuner_ar.so and NVIDIA's driver, loaded at run time and called by function
  * pointers.
  *
- * The XLA handler needs only a C compiler and XLA's header, neither CUDA's nor NCCL's.
- * test/jax/same_types.c checks that their types are passed as the plain ones are.
+ * The XLA handler is built with XLA's header only, without those of CUDA and NCCL. It has plain
+ * integers and pointers for their types. test/jax/same_types.c checks that functions take both in
+ * the same way.
  */
 #ifndef FFI_AR_H_
 #define FFI_AR_H_
@@ -17,8 +18,8 @@
 
 typedef symtuner_ar ffi_handle;
 
-/* What runs beside our calls: nothing, because XLA runs them in turn with its kernels, on one
- * stream. */
+/* Nothing runs beside our calls, because XLA runs our calls and its own kernels one after another,
+ * on one stream. */
 enum { FFI_BESIDE = SYMTUNER_AR_ALONE };
 
 /* The functions that we use, without "symtuner_ar_". */
@@ -49,9 +50,10 @@ struct ffi_ar {
 int ffi_ar_load(const char *path, char *why, size_t why_size);
 
 /*
- * Make all scratch of new handles now. XLA captures calls at times of its own, on one rank and not
- * on another, and a capture before the scratch is there would refuse it for good. If there is no
- * memory for the scratch, the library has already warned, and cuts long messages into short pieces.
+ * Make all scratch of new handles now. XLA itself decides when it captures a call, and one rank may
+ * capture when another does not. If a capture came before the scratch is there, the library would
+ * never make that scratch (include/symtuner_ar.h, Scratch). If there is no memory for it, the
+ * library warns by itself, and cuts long messages into short pieces.
  */
 static inline void ffi_ar_reserve(const struct ffi_ar *ar, ffi_handle **handles, int n)
 {
@@ -61,8 +63,8 @@ static inline void ffi_ar_reserve(const struct ffi_ar *ar, ffi_handle **handles,
 /* Return the functions of the loaded library, or NULL before it is loaded. */
 const struct ffi_ar *ffi_ar_get(void);
 
-/* Return a function of libcuda.so.1, or NULL. libsymtuner_ar.so contains a static CUDA runtime, which
- * we cannot call; the driver's library is always there. */
+/* Return a function of libcuda.so.1, or NULL. We use the driver's library, because it is always
+ * there. libsymtuner_ar.so contains a static CUDA runtime, which we cannot call. */
 void *ffi_driver(const char *name);
 
 /* Write the reason, and return -1. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * liveness.c - for each group across processes one thread, which sleeps until the process of
- * another rank ends or says goodbye.
+ * liveness.c - watch the processes of the other ranks. Each group across processes has a thread for
+ * this, which sleeps until another rank's process ends or says goodbye.
  *
  * A process may end after its last all-reduce, so a death alone does not end this process: only
  * later calls of the group fail, with a sentence. But if a call stays pending, because its kernel
@@ -53,7 +53,7 @@ struct watch {
     uint32_t left; /* ranks that said goodbye, one bit each; set by any thread */
     uint32_t lost; /* ranks whose process has ended, one bit each */
     int64_t lost_at[FFI_GROUP_RANKS];
-    int64_t told_at; /* ms; no goodbye is heard after this; 0: all are; set by any thread */
+    int64_t told_at; /* ms; later goodbyes are not heard; 0: all are heard; set by any thread */
     const char *how; /* how the first rank went, for messages; NULL: none has gone */
     int first;
     uint64_t calls; /* the member's calls, when we last saw progress */
@@ -105,8 +105,7 @@ void ffi_liveness_mark(struct ffi_member *member, void *stream)
     if (made == NULL) {
         if (event.create(&made, EVENT_NO_TIMING) != 0)
             return;
-        /* a new event is not pending before it is recorded; if recording fails, the next call uses
-         * it */
+        /* ffi_liveness_pending() may see the event before it is recorded, but it is not pending */
         __atomic_store_n(&member->done, made, __ATOMIC_RELEASE);
     }
     event.record(made, stream); /* if this fails, the event still stands for the call before */
@@ -183,9 +182,9 @@ static void notice(struct watch *w)
     w->since = now_ms();
 }
 
-/* Has a call been pending for FFI_LIVENESS_STUCK_MS, and no new one been made? A rank that says
- * goodbye has finished its own calls. So a call that still waits now is one that the first rank to
- * go never made, or in which it died; ranks that went later do not matter. */
+/* Has a call been pending for FFI_LIVENESS_STUCK_MS, and was no new call made in that time? A rank
+ * that says goodbye has finished its own calls. So if a call still waits now, then the first rank
+ * that went never made it, or died in it. Ranks that went later do not matter. */
 static int stuck(struct watch *w)
 {
     uint64_t calls = __atomic_load_n(&w->member->calls, __ATOMIC_RELAXED);
@@ -220,9 +219,10 @@ static int missed(const struct watch *w, int r)
            ((left_of(w) >> r & 1) == 0 && (told == 0 || w->lost_at[r] < told));
 }
 
-/* Name dead rank ${a} rather than ${b}? One without a goodbye was lost; one that said goodbye may
- * have ended in order, and we cannot know whether it also left jax.distributed. If both did or both
- * did not say goodbye, the first to die is named. */
+/* Should the message name dead rank ${a} rather than ${b}? It names a rank without a goodbye first,
+ * because that rank was lost. A rank that said goodbye may have ended in order; we cannot know
+ * whether it also left jax.distributed. If both ranks said goodbye, or neither did, the message
+ * names the one that died first. */
 static int is_worse(const struct watch *w, int a, int b)
 {
     uint32_t left = left_of(w);
@@ -232,9 +232,9 @@ static int is_worse(const struct watch *w, int a, int b)
     return w->lost_at[a] < w->lost_at[b];
 }
 
-/* Return the dead rank to name if this process, while it ends, has waited for it too long; else -1.
- * We also wait FFI_LIVENESS_LEAVE_MS after a death, since a goodbye may arrive after its process
- * has ended. */
+/* If this process, while it ends, has waited too long for a dead rank, return that rank, so that
+ * the message can name it; else return -1. We also wait FFI_LIVENESS_LEAVE_MS after a death, since
+ * the goodbye of a process may arrive after the process has ended. */
 static int overdue(const struct watch *w)
 {
     int64_t began = __atomic_load_n(&ending_since, __ATOMIC_ACQUIRE), now = now_ms();
@@ -374,7 +374,7 @@ static int open_all(struct watch *w, const int *pids)
         if (r == w->me)
             continue;
         if (fd < 0 && errno == ESRCH)
-            fd = eventfd(1, EFD_CLOEXEC); /* ended already: readable at once, like its pidfd */
+            fd = eventfd(1, EFD_CLOEXEC); /* ended already: readable now, as its pidfd would be */
         if (fd < 0)
             return errno;
         add(w, (int)fd, r);

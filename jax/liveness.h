@@ -7,11 +7,12 @@
 #include "jax/symtuner_ffi.h"
 
 #ifndef FFI_LIVENESS_STUCK_MS /* tests set shorter times */
-/* once a rank has gone, a call without progress for so long is given up */
+/* once a rank has gone, we give up a call that makes no progress for this time */
 #define FFI_LIVENESS_STUCK_MS 5000
-/* after that this process gets so long to end by itself, before _exit() */
+/* after that, this process has this time to end by itself, before we call _exit() */
 #define FFI_LIVENESS_LEAVE_MS 5000
-/* a process that has begun to end waits so long in jax.distributed's shutdown for a dead rank */
+/* a process that has begun to end may wait this time for a dead rank in jax.distributed's
+ * shutdown */
 #define FFI_LIVENESS_END_MS 15000
 #endif
 #define FFI_LIVENESS_EXIT 71
@@ -23,7 +24,7 @@ int ffi_liveness_watch(struct ffi_member *member, const int *pids, char *why, si
 /* Record an event on ${stream} after a call of ${member}, for ffi_liveness_pending(). */
 void ffi_liveness_mark(struct ffi_member *member, void *stream);
 
-/* Is the last call that was marked still running on the GPU, or one before it? */
+/* Is the last call that was marked, or a call before it, still running on the GPU? */
 int ffi_liveness_pending(struct ffi_member *member);
 
 #endif

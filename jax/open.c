@@ -262,8 +262,8 @@ int symtuner_ffi_give_up(void *ticket, char *why, size_t why_size)
     return bad;
 }
 
-/* Return the member that was opened last of those of this group across processes, or NULL. A group
- * may have two members, one on our own communicator and one on XLA's. */
+/* Return this process's member of a group across processes, or NULL. The group may have two members
+ * here, one on our own communicator and one on XLA's. Then return the one that was opened last. */
 static struct ffi_member *find_member_across(const int64_t *ids, int ranks)
 {
     struct ffi_member *member, *latest = NULL;
@@ -312,8 +312,8 @@ static int close_comm(struct ffi_member *member, char *why, size_t why_size)
     return end_comm(member->comm, lost ? "ncclCommAbort" : "ncclCommDestroy", why, why_size) | bad;
 }
 
-/* Destroy the handles of a group: of its ${n} members from place ${first} on. They are marked
- * closed, so calls no longer find them. */
+/* Destroy the handles of a group. Its ${n} members are in the places from ${first} on. They are
+ * marked closed, so calls no longer find them. */
 static int close_group(int first, int n, char *why, size_t why_size)
 {
     struct ffi_member *members[FFI_GROUP_RANKS];

@@ -2,10 +2,10 @@
 /*
  * peer_access.c - ask the CUDA driver which GPUs can access an address.
  *
- * Access depends on how XLA allocates. XLA's own mapped pools list the GPUs that have access;
- * memory from cudaMalloc is accessible where peer access is enabled; for CUDA's stream-ordered
- * pools (XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async) neither holds, so we answer no. The constants and
- * the structure are copied from cuda.h, so that no CUDA header is needed.
+ * Access depends on how XLA allocates. XLA's own mapped pools list the GPUs that have access.
+ * Memory from cudaMalloc is accessible where peer access is enabled. For memory of CUDA's
+ * stream-ordered pools (XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async) neither holds, so we answer no. The
+ * constants and the structure are copied from cuda.h, so that no CUDA header is needed.
  */
 #include "jax/peer_access.h"
 
@@ -49,7 +49,7 @@ static int ask_driver(const void *p, const int *gpus, int n)
         struct location where = {LOCATION_DEVICE, gpus[i]};
 
         if (get_access(&flags, &where, at) != 0)
-            /* no list of GPUs: memory from cudaMalloc follows peer access; a pool's does not */
+            /* the memory lists no GPUs: it is from cudaMalloc, or from a stream-ordered pool */
             return get_attribute(&pool, ATTRIBUTE_MEMPOOL, at) != 0 || pool == NULL;
         if (flags != ACCESS_READWRITE)
             return 0;

@@ -42,9 +42,10 @@ SYMTUNER_FFI_API int symtuner_ffi_open_local(const int64_t *ids, const int *ordi
  * symtuner_ffi_open_comm(). */
 SYMTUNER_FFI_API int symtuner_ffi_unique_id(void *id, char *why, size_t why_size);
 
-/* Prepare a group with one rank in this process, on an NCCL communicator of its own. Collective,
- * without a time limit. The group is not open yet: pass ${ticket} to symtuner_ffi_admit() when all
- * ranks have one, else to symtuner_ffi_give_up(). On failure ${ticket} is not written. */
+/* Prepare a group with one rank in this process, on an NCCL communicator of its own. All ranks must
+ * call this; there is no time limit. The group is not open yet. If all ranks have got a ${ticket},
+ * pass it to symtuner_ffi_admit(), else to symtuner_ffi_give_up(). On failure ${ticket} is not
+ * written. */
 SYMTUNER_FFI_API int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int me, int ordinal,
                                             const void *unique_id, uint32_t timeout_ms,
                                             void **ticket, char *why, size_t why_size);
@@ -70,8 +71,8 @@ SYMTUNER_FFI_API int symtuner_ffi_give_up(void *ticket, char *why, size_t why_si
 SYMTUNER_FFI_API struct XLA_FFI_Error *symtuner_ffi_probe(struct XLA_FFI_CallFrame *frame);
 SYMTUNER_FFI_API int symtuner_ffi_probed(void);
 
-/* Watch this group for ranks whose process ends. ${pids}[i] is rank i's process. A watch does not
- * know goodbyes that came before it. */
+/* Watch this group for ranks whose process ends. ${pids}[i] is rank i's process. The watch does not
+ * know of goodbyes that came before this call. */
 SYMTUNER_FFI_API int symtuner_ffi_watch(const int64_t *ids, int ranks, const int *pids, char *why,
                                         size_t why_size);
 
@@ -79,12 +80,12 @@ SYMTUNER_FFI_API int symtuner_ffi_watch(const int64_t *ids, int ranks, const int
  * -1 if some have not. */
 SYMTUNER_FFI_API int symtuner_ffi_settle(int limit_ms);
 
-/* Tell the library that this process has begun to end, and start the exit watchdog. The watchdog
- * prints a line on stderr and calls _exit(71) if the process still runs 15 s after the first call
- * of this function and 5 s after the death of a rank for which jax.distributed's shutdown waits.
- * That is a rank that died without a goodbye, or one that died, with or without a goodbye, before
- * the time given to symtuner_ffi_waiting(): it may have been killed after its goodbye, but before
- * it reached jax.distributed's shutdown. */
+/* Tell the library that this process has begun to end. If the process then waits too long for a
+ * dead rank in jax.distributed's shutdown, the library prints a line on stderr and calls _exit(71).
+ * Too long means: the process still runs 15 s after the first call of this function, and 5 s after
+ * that rank's death. The shutdown waits in vain for a rank that died without a goodbye. It also
+ * waits in vain for a rank that died before the time given to symtuner_ffi_waiting(), even if that
+ * rank said goodbye: it may have been killed before it reached jax.distributed's shutdown. */
 SYMTUNER_FFI_API void symtuner_ffi_ending(void);
 
 /* Tell the library that rank ${rank} has said goodbye: its process may live on, but will make no
@@ -94,8 +95,8 @@ SYMTUNER_FFI_API int symtuner_ffi_goodbye(const int64_t *ids, int ranks, int ran
                                           size_t why_size);
 
 /* Tell the library that it knows all goodbyes in these groups up to ${until_ms} (ms of
- * CLOCK_MONOTONIC), and that it will not be told of later ones. So a rank that dies after that time
- * is not taken for one that died without a goodbye. */
+ * CLOCK_MONOTONIC), and will not be told of later ones. So if a rank dies after that time, the
+ * library does not assume that the rank said no goodbye. */
 SYMTUNER_FFI_API int symtuner_ffi_told(const int64_t *ids, int ranks, int64_t until_ms, char *why,
                                        size_t why_size);
 
@@ -112,7 +113,7 @@ SYMTUNER_FFI_API int symtuner_ffi_close(char *why, size_t why_size);
 SYMTUNER_FFI_API void symtuner_ffi_abort(void);
 
 /* Write "kernel ctas threads zero_copy pieces why" to ${text}, for a call of ${count} elements on
- * the i-th open member. */
+ * the i-th open member. A member is one device of this process in one group. */
 SYMTUNER_FFI_API int symtuner_ffi_plan(int i, size_t count, int dtype, int op, char *text,
                                        size_t size);
 

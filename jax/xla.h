@@ -3,7 +3,7 @@
  * xla.h - get XLA's own communicator of a group, through its FFI extension "collectives".
  *
  * jaxlib 0.11.2 attaches the extension to custom calls on GPUs. A call requests the communicator in
- * its prepare stage. XLA then makes it, or takes one that it has. From the initialize stage on, the
+ * its prepare stage. XLA then makes it, or takes an existing one. From the initialize stage on, the
  * call can get it as an ncclComm_t. It belongs to XLA, so we neither abort nor destroy it.
  */
 #ifndef FFI_XLA_H_

@@ -20,8 +20,8 @@ static judge judge_all_reduce, judge_reduce_scatter, judge_all_gather;
 static const struct kind {
     const char *opcode;
     int coll;        /* enum symtuner_ar_coll */
-    judge *judge;    /* NULL: all stay XLA's */
-    const char *why; /* and this is why */
+    judge *judge;    /* NULL: all of this kind stay XLA's */
+    const char *why; /* why they stay XLA's, if ${judge} is NULL */
 } kinds[] = {
     {"all-reduce", ALL_REDUCE, judge_all_reduce, NULL},
     {"all-reduce-start", ALL_REDUCE, NULL, "XLA runs it beside other work"},
@@ -56,7 +56,8 @@ static int is_async(const struct hlo_module *module, const struct hlo_computatio
     return computation->has_thread;
 }
 
-/* Has it frontend attributes other than is_spmd_generated, which says only where it comes from? */
+/* Does an instruction have frontend attributes other than is_spmd_generated? That one only says
+ * where the instruction comes from. */
 static int has_wishes(struct hlo_bytes rest)
 {
     struct hlo_field entry, field;
@@ -70,7 +71,7 @@ static int has_wishes(struct hlo_bytes rest)
     return 0;
 }
 
-/* What all collectives must be; the shapes of result and operand. */
+/* Check what must hold for every collective, and read the shapes of its result and its operand. */
 static const char *judge_any(const struct hlo_module *module,
                              const struct hlo_computation *computation,
                              const struct hlo_instruction *in, struct hlo_call *call,
@@ -164,7 +165,8 @@ static const char *judge_all_gather(const struct hlo_module *module,
     return why != NULL ? why : judge_cut(in, &result, &input, &call->parts);
 }
 
-/* In a reduce-scatter and an all-gather each rank has a place. */
+/* In a reduce-scatter and an all-gather each rank has a place in the longer buffer, so the order of
+ * the ranks matters. */
 static const char *judge_places(const struct hlo_call *call)
 {
     if (call->parts != call->groups.ranks)
@@ -229,7 +231,8 @@ static void put_ids(struct hlo_out *out, const char *name, const int64_t *ids, i
     hlo_put_text(out, text);
 }
 
-/* The attributes as jax.ffi writes them (see _all_reduce.py), and frame.c reads them. */
+/* Write the attributes in the form in which jax.ffi writes them for _all_reduce.py, and in which
+ * frame.c reads them. */
 static void put_attributes(struct hlo_out *out, const struct hlo_call *call, int flat)
 {
     const struct hlo_groups *groups = &call->groups;

@@ -15,7 +15,7 @@ struct forms {
     int64_t *group, *order;
     int64_t count, next; /* ${next}: the number of the next group of a list */
     int64_t joined;      /* how many ids are in a group so far */
-    int disordered;      /* the order in which they joined is not that of the groups */
+    int disordered;      /* 1: ${order} is not the order of the instruction */
 };
 
 static const char *join(struct forms *forms, int64_t id, int64_t group)
@@ -140,7 +140,7 @@ struct mesh {
     struct hlo_numbers sizes; /* of the axes */
     int64_t *ids;             /* [position]: the id there */
     int64_t *group;           /* [position]: the first position of its group */
-    int64_t last;             /* step of the last axis; 0: none yet */
+    int64_t last;             /* step of the axis that was read last; 0: none was read */
     int disordered;           /* an axis came before one that counts slower */
 };
 
@@ -176,7 +176,8 @@ static const char *read_transform(struct hlo_bytes rest, struct hlo_numbers *siz
     return NULL;
 }
 
-/* The ids in a mesh: a list of them, or a count that is transposed, or just counted. */
+/* Read the ids in a mesh. They are a list, or a count that is reshaped and transposed, or simply a
+ * count from 0. */
 static const char *read_mesh(struct mesh *mesh, struct hlo_bytes rest, int64_t count)
 {
     struct hlo_numbers ids = {0}, sizes = {0}, order = {0};
@@ -231,8 +232,9 @@ static const char *read_part(struct hlo_bytes rest, int64_t *before, int64_t *si
     return *size < 1 ? no_message : NULL;
 }
 
-/* An axis, or a part of one, joins positions that differ in nothing but their number along it. We
- * replace that number by 0 in ${group}. An axis of size S with a part (P)N is P x N x S/(P*N). */
+/* Positions that differ only in their number along this axis are in one group. So we replace that
+ * number by 0 in ${group}. A reference may also name a part (P)N of an axis of size S. Then we
+ * split the axis into dimensions P x N x S/(P*N), and replace the number along the middle one. */
 static const char *read_axis_ref(struct mesh *mesh, struct hlo_bytes rest, int64_t count)
 {
     int64_t axis = 0, before = 1, size = 0, stride = 1, after, step, product;
@@ -331,7 +333,7 @@ const char *hlo_forms_read(const struct hlo_instruction *in, int64_t *group, int
                 why = field.type == HLO_BYTES ? readers[i].read(&forms, field.bytes) : no_message;
     for (int64_t i = 0; forms.disordered && i < count; i++)
         order[i] = 0;
-    if (forms.joined == 0) /* without groups all ids are in one, of whatever number */
+    if (forms.joined == 0) /* without groups all ids are in one group: all have number NOBODY */
         return why;
     return why != NULL || forms.joined == count ? why : not_once;
 }

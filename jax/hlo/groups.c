@@ -34,7 +34,7 @@ static const char *check_devices(const struct hlo_devices *devices)
     return why;
 }
 
-/* The devices of all replicas of partition ${partition}. */
+/* Read the devices of all replicas of partition ${partition}. */
 static const char *read_partition(struct hlo_bytes rest, int64_t partition,
                                   struct hlo_devices *devices)
 {
@@ -160,9 +160,10 @@ static const char *seat_all(const int64_t *group, const int64_t *order, int by_p
     return why;
 }
 
-/* The groups of a collective name places if it uses global device ids; else they name replicas, and
+/* If a collective uses global device ids, its groups name places. Otherwise they name replicas, and
  * a group has all partitions of its replicas (CollectiveOpGroupMode of xla_data.proto), in an order
- * that we do not need to know. Without a channel each partition would have groups of its own. */
+ * that we do not need to know. This holds for a collective with a channel; without one, each
+ * partition would have groups of its own. */
 const char *hlo_groups_read(const struct hlo_instruction *in, const struct hlo_devices *devices,
                             struct hlo_groups *groups)
 {

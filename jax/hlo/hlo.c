@@ -135,7 +135,7 @@ static const struct edit *find_edit(const struct symtuner_hlo *hlo, const struct
     return edit->target[0] != '\0' ? edit : NULL;
 }
 
-/* Is anything in these bytes replaced? If not, pass over their edits. */
+/* Is an instruction in these bytes replaced? If not, move *next behind the edits of these bytes. */
 static int has_edits(const struct symtuner_hlo *hlo, struct hlo_bytes bytes, int *next)
 {
     int last = *next, replaced = 0;

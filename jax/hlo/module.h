@@ -13,7 +13,8 @@ struct hlo_instruction {
     struct hlo_bytes body;
     struct hlo_bytes name, opcode, shape, metadata, attributes, target;
     int64_t id, channel, parameter;
-    int64_t operands[2], called, dimension; /* the first ones */
+    int64_t operands[2];       /* the first two operands */
+    int64_t called, dimension; /* the first called computation, the first dimension */
     size_t operand_count, called_count, dimension_count;
     int global_ids, constrains_layout;
     int newer; /* it has a field that we know nothing about */
@@ -33,11 +34,11 @@ struct hlo_module {
     size_t instruction_count, instruction_room;
 };
 
-/* Returns NULL, or why ${bytes} cannot be read. Then, too, call hlo_module_free(). */
+/* Returns NULL, or why ${bytes} cannot be read. In both cases call hlo_module_free() later. */
 const char *hlo_module_read(struct hlo_bytes bytes, struct hlo_module *module);
 void hlo_module_free(struct hlo_module *module);
 
-/* Find by id; NULL if there is none. */
+/* Find a computation, or an instruction, by its id. Returns NULL if there is none. */
 const struct hlo_computation *hlo_computation_find(const struct hlo_module *module, int64_t id);
 const struct hlo_instruction *hlo_instruction_find(const struct hlo_module *module,
                                                    const struct hlo_computation *computation,
