@@ -5,11 +5,12 @@
     y = symtuner.all_reduce(x, "i")          # or by name, within jax.shard_map, like jax.lax.psum
     symtuner.check()                         # does it work on this machine with this jaxlib?
 
-It loads libsymtuner_ar.so and libsymtuner_ffi.so from the folder named by SYMTUNER_LIB_DIR, else
-from its own folder, else from build/ of the source tree that it is part of.
+The package loads libsymtuner_ar.so and libsymtuner_ffi.so from the folder that SYMTUNER_LIB_DIR
+names. Without SYMTUNER_LIB_DIR it looks in lib/ of its own folder, and then in build/ of the source
+tree that it is part of.
 
-Importing it imports no jax: the command symtuner starts here, too, where there is no jax or before a
-program has chosen its settings.
+To import symtuner does not import jax. The command symtuner starts here, too, on machines without
+jax, and before a program has chosen its settings.
 """
 
 from __future__ import annotations

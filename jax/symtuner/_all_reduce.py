@@ -36,8 +36,8 @@ Axes = tuple[Any, ...]  # as in jax.lax.psum: names, and numbers of the array's 
 
 # ---- by jax.lax ----------------------------------------------------------------------------------
 def _lax_prod(x: Any, axes: Axes, *, axis_index_groups: Groups) -> Any:
-    """Return the product over the ranks, which jax.lax has no function for. It ends in a psum in
-    which only one rank's term is not zero: from that JAX knows that the result is the same on all
+    """Return the product over the ranks, for which jax.lax has no function. The last step is a psum
+    in which only one rank's term is not zero. It tells JAX that the result is the same on all
     ranks."""
     firsts = [0] if axis_index_groups is None else [group[0] for group in axis_index_groups]
     product = lax.all_gather(x, axes, axis_index_groups=axis_index_groups)
@@ -53,8 +53,8 @@ def _lax_all_reduce(x: Any, axes: Axes, op: str, groups: Groups) -> Any:
 
 
 # ---- the primitive -------------------------------------------------------------------------------
-# Its parameters inner and inner_params: the jax.lax primitive that it replaces, and that one's own
-# parameters.
+# Its parameter inner is the jax.lax primitive that it replaces. inner_params are the parameters of
+# that jax.lax primitive.
 all_reduce_p = Primitive("symtuner_all_reduce")
 
 
@@ -131,10 +131,10 @@ def _lower_lax(ctx: Any, x: Any, *, op: str, axes: Axes, groups: Groups, **_: An
 def custom_call(
     ctx: Any, x: Any, op: str, axes: Axes, groups: Groups, coll: str = "all_reduce", **layouts: Any
 ) -> tuple[Any, str]:
-    """Lower one collective to our custom call. ``layouts``: those of jax.ffi.ffi_lowering. Returns
-    the result and the name of the call's target. Raises SymtunerError if the groups or the library
-    cannot be had."""
-    # groups before load(): the other processes learn there if this one has no library
+    """Lower one collective to our custom call. ``layouts`` go to jax.ffi.ffi_lowering. Returns the
+    result and the name of the call's target. Raises SymtunerError if the groups cannot be opened or
+    the library cannot be loaded."""
+    # before load(), because there the other processes learn if this one has no library
     said, across = _open_groups(ctx, axes, groups)
     aval = ctx.avals_in[0]
     size = aval.size * aval.dtype.itemsize
@@ -254,8 +254,8 @@ def _one(leaf: Any, axes: Axes, op: str, groups: Groups) -> Any:
 
 
 def _may_join(leaf: Any, axes: Axes, op: str, groups: Groups) -> bool:
-    """May the leaf be reshaped and share a call? Only if our kernels reduce it, between devices
-    alone, and XLA does not partition the program over other axes."""
+    """May the leaf be reshaped and share a call? It may if our kernels reduce it, if all axes lie
+    between devices, and if XLA does not partition the program over other axes."""
     mesh = jax.sharding.get_abstract_mesh()
     if not isinstance(leaf, jax.core.Tracer) or leaf.dtype == np.bool_:
         return False
@@ -277,12 +277,12 @@ def all_reduce(
     ``jax.shard_map``.
 
     ``op`` is "sum" (lax.psum), "avg" (lax.pmean), "max", "min" or "prod". Axes and
-    ``axis_index_groups`` are those of the jax.lax function. We reduce over axes of the mesh,
-    jax.lax over all others. float32 is rounded once, however many devices there are; smaller floats
-    are added in float32 and rounded to their type once. Every result has the same bits on every
-    device. Derivatives and vmap behave as for the jax.lax function. Small leaves of one type share
-    calls, which changes no bit. Where the kernels cannot run, the jax.lax function runs instead and
-    one warning says why.
+    ``axis_index_groups`` are those of the jax.lax function. Our kernels reduce over axes of the
+    mesh, and jax.lax reduces over all other axes. A sum of float32 is rounded once, however many
+    devices there are. Smaller floats are added in float32, and the sum is rounded to their type
+    once. Every result has the same bits on every device. Derivatives and vmap behave as for the
+    jax.lax function. Small leaves of one type share calls, which changes no bit. Where our kernels
+    cannot run, the jax.lax function runs instead, and one warning says why.
     """
     if op not in OPS:
         raise ValueError(f"op={op!r} is unknown; write one of {', '.join(OPS)}")

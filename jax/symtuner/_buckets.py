@@ -21,13 +21,15 @@ LEAST = 3
 
 
 def _kind(leaf: Any) -> tuple[str, str, str]:
-    """Leaves of different kinds cannot be in one array: JAX tracks over which axes each varies."""
+    """Return the leaf's kind. Leaves of different kinds cannot be in one array: they differ in
+    type, or in the axes over which they vary, which JAX tracks."""
     aval = leaf.aval
     return str(leaf.dtype), repr(getattr(aval, "vma", None)), repr(getattr(aval, "mat", None))
 
 
 def _fill(leaves: Sequence[Any], may_join: Callable[[Any], bool]) -> list[list[int]]:
-    """Return the buckets, as places in ``leaves``; a leaf that stands alone has its own."""
+    """Return the buckets, each a list of places in ``leaves``. A leaf that joins no others has a
+    bucket of its own."""
     full: list[list[int]] = []
     open_now: dict[Any, tuple[list[int], int]] = {}
     for place, leaf in enumerate(leaves):
@@ -47,8 +49,8 @@ def _fill(leaves: Sequence[Any], may_join: Callable[[Any], bool]) -> list[list[i
 def reduce_all(
     leaves: Sequence[Any], reduce: Callable[[Any], Any], may_join: Callable[[Any], bool]
 ) -> list[Any]:
-    """Return ``reduce(leaf)`` of each leaf, by few calls of ``reduce``, which works on each element
-    by itself. ``may_join``: may this leaf be reshaped and share a call?"""
+    """Return ``reduce(leaf)`` of each leaf, with few calls of ``reduce``. ``reduce`` must work on
+    each element by itself. ``may_join``: may this leaf be reshaped and share a call?"""
     out: list[Any] = [None] * len(leaves)
     for bucket in _fill(leaves, may_join):
         if len(bucket) < LEAST:

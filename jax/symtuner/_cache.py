@@ -26,7 +26,7 @@ _saved: dict[str, Any] = {}
 
 
 def off() -> Any:
-    """A context: what is traced in it is marked, and so are the keys of JAX's caches."""
+    """Return a context. It marks what is traced in it, and the keys of JAX's caches."""
     return set_xla_metadata(**MARK)
 
 
@@ -87,7 +87,8 @@ def _read(*args: Any, **more: Any) -> Any:
 
 
 def guard() -> None:
-    """Take charge of the cache; turn it off if this JAX does not let us."""
+    """Put our own functions into JAX's cache. If this JAX has no place for them, turn its cache
+    off."""
     from jax._src import cache_key, compilation_cache
 
     if _saved:

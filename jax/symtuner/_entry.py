@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SYMTUNER_JAX=1, or report: symtuner.install() without an import in the program.
+"""SYMTUNER_JAX=1 or SYMTUNER_JAX=report: symtuner.install() without an import in the program.
 
-JAX imports this module, an entry point of the group jax_plugins, and calls initialize() before it
-looks for its backends, in every program of everyone who has the package.
+This module is an entry point of the group jax_plugins. So wherever the package is installed, JAX
+imports this module in every program, and calls initialize() before it looks for its backends.
 """
 
 import os

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""max and min of floats, with a NaN wherever one rank has a NaN, as XLA's have.
+"""max and min of floats. The result is NaN wherever one rank has a NaN, as with XLA.
 
-Our kernels, like NCCL's, drop a NaN if the other operand is a number. So floats are reduced as
-integers in the same order, in which a NaN wins over every number.
+Our kernels, like NCCL's, drop a NaN if the other operand is a number. So we turn floats into
+integers that have the same order, and in which a NaN wins over every number.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def lower(ctx: Any, x: Any, op: str, emit: Callable[[Any, Any], Any]) -> Any:
     dtype = ctx.avals_in[0].dtype
     width = TYPES[str(dtype)]
     real, integer = np.dtype(f"float{width}"), np.dtype(f"int{width}")
-    last = getattr(np.iinfo(integer), op)  # no number becomes this one: its bits are a NaN's
+    last = getattr(np.iinfo(integer), op)  # stands for NaN; no number becomes this integer
 
     def through_integers(v: Any) -> Any:
         v = v.astype(real)

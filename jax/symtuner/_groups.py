@@ -19,10 +19,10 @@ from . import _processes
 from ._library import SymtunerError, load
 
 MAX_RANKS = 16
-CLOSE_S = 20  # seconds that a process that ends waits for the others, at most
+CLOSE_S = 20  # most seconds that a process that ends waits for the others
 # A kernel gives up if a peer does not answer for this long (ms). Within one process the kernels of
-# all devices start together, so only a failed one does not answer for long. Between processes one
-# may start later by as much as a compilation takes.
+# all devices start together, so only a failed kernel does not answer for long. Between processes a
+# kernel may start later than the others by as much as a compilation takes.
 _TIMEOUT_MS = {"local": 20_000, "processes": 600_000}
 # If memory is short, all processes of a group try again after these pauses (seconds), since other
 # programs may free some. A group within one process is tried again by a program that is lowered
@@ -77,15 +77,15 @@ def open_group(devices: Sequence[Any]) -> None:
     """Open the group of these JAX devices. Its ranks are in the order of the devices' ids.
 
     all_reduce does this by itself while a program is lowered. Only a program that was lowered in
-    another process (jax.export) needs this call; then every process with a device of the group must
-    make it.
+    another process (jax.export) needs open_group(). Then every process with a device of the group
+    must call it.
     """
     open_for(devices, xla=False)
 
 
 def open_for(devices: Sequence[Any], xla: bool) -> None:
-    """Open a group as open_group() does; ``xla``: on XLA's communicator, which programs that use
-    the group must request, too."""
+    """Open a group as open_group() does. With ``xla`` the group uses XLA's communicator, which a
+    program that uses the group must request, too."""
     global _closer, _late
     devices = sorted(devices, key=lambda d: d.id)
     key = tuple(d.id for d in devices), xla
@@ -125,9 +125,9 @@ def open_rows(rows: list[list[Any]], xla: bool) -> None:
     """Open the groups that one call of a program needs. If one group cannot be opened in one
     process, all processes lower the call to jax.lax, since all must run the same program.
 
-    The verdict is kept, as no process knows what the others lower next. Groups that failed are
-    tried again only where all processes do so: at once, if memory was short, and after retry() or
-    close().
+    The verdict is kept, since no process knows what the others lower next. We try groups that
+    failed again only when all processes do: after PAUSES_S if memory was short, and after retry()
+    or close(). In a single process we also try after LATER_S.
     """
     key = tuple(tuple(d.id for d in row) for row in rows)
     alone = len({d.process_index for row in rows for d in row}) == 1
@@ -192,8 +192,8 @@ def _at_exit() -> None:
 
 
 def close() -> None:
-    """Close all groups. Collective across processes. It runs by itself when the process ends. Each
-    step takes at most CLOSE_S seconds."""
+    """Close all groups. All processes that have a group together must call this. It runs by itself
+    when the process ends. Each step takes at most CLOSE_S seconds."""
     locked = _lock.acquire(timeout=CLOSE_S)
     try:
         if not locked:  # another thread opens a group, and may wait for other processes for minutes

@@ -3,8 +3,7 @@
 
 jax.extend.xla.register_hlo_module_transformation lets us see each program after partitioning, in
 the middle of XLA's compilation, as a serialized HloModuleProto. jax/hlo/ edits it. An all-reduce
-that we do not understand, or whose groups cannot be opened, stays as it is, and the report sink is
-told why.
+that we do not understand, or whose groups cannot be opened, stays as it is, and report() says why.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ def _open_groups(platform: str, ids: list[int], ranks: int) -> tuple[bool, bool]
 
 def _compiler_options() -> dict[str, Any]:
     """Return the options that all threads pass to the compiler. XLA may call us in a thread of its
-    own, so we do not know which of them waits for this program."""
+    own, so we do not know which thread waits for this program."""
     found: dict[str, Any] = {}
     for thread, top in sys._current_frames().items():
         frame = top
@@ -115,7 +114,7 @@ def _compiler_options() -> dict[str, Any]:
                 found.update({f"{thread}_{name}": value for name, value in options.items()})
                 found[f"{thread}_"] = ""
             frame = frame.f_back
-    # where they are not known, the two calls of a program might run at the same time
+    # if we find no options, assume that two calls of a program may run at the same time
     return found or {"unknown_command_buffer_scheduling_mode": "unknown"}
 
 
@@ -140,8 +139,7 @@ def _replace(platform: str, module: _Module, number: int, call: _Call) -> str:
 
 
 def _edit(platform: str, proto: bytes) -> tuple[bytes | None, list[_Row]]:
-    """Return the edited program, or None if it stays as it is, and what became of each collective.
-    """
+    """Return the edited program (None if it stays as it is), and what became of each collective."""
     rows: list[_Row] = []
     off = "symtuner.disabled() is in force in the program" if _OFF in proto else ""
     with _open(proto) as module:
@@ -153,7 +151,7 @@ def _edit(platform: str, proto: bytes) -> tuple[bytes | None, list[_Row]]:
 
 
 def _transform(platform: str, proto: bytes) -> bytes | None:
-    """What XLA calls. An exception would end the compilation, so only ``say`` may raise one."""
+    """XLA calls this. An exception would end the compilation, so only ``say`` may raise one."""
     say = _say
     if say is None or not (b"all-" in proto or b"reduce-scatter" in proto):
         return None

@@ -2,9 +2,9 @@
 """install(): psum, pmean, pmax and pmin reach our kernels, without a change to the program; so do
 psum_scatter and all_gather if SYMTUNER_ONLY names them.
 
-Each of them ends in a primitive of JAX. We register a lowering rule for these primitives on CUDA,
-which comes before JAX's own rule. Where our rule does not understand all of a call, it runs JAX's
-rule. The backward pass consists of the same primitives.
+JAX traces each of these functions to a primitive. We register a lowering rule for these primitives
+on CUDA, which comes before JAX's own rule. Where our rule does not understand all of a call, it
+runs JAX's rule. The backward pass consists of the same primitives.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from jax.interpreters import mlir
 from . import _all_reduce, _cache, _floats, _lowering, _report, _say
 from ._library import COLLS, STRICT, SymtunerError, only, word
 
-# JAX's primitives, by their names in jax._src.lax.parallel; the collective that each is, and the
-# operator that it applies. A release of JAX may lack some. Those called invariant are of
-# shard_map(check_vma=True), and of its backward pass.
+# JAX's primitives, by their names in jax._src.lax.parallel. For each we say which collective it is,
+# and which operator it applies. A release of JAX may lack some of them. Those with "invariant" in
+# their names come from shard_map(check_vma=True), and from its backward pass.
 PRIMITIVES = {
     "psum_p": ("all_reduce", "sum"),
     "psum_invariant_p": ("all_reduce", "sum"),
@@ -58,7 +58,7 @@ _listening = False
 
 # ---- one call ------------------------------------------------------------------------------------
 class _Left(Exception):
-    """The call stays with XLA. ``fine``: as it should, so strict mode has nothing against it."""
+    """The call stays with XLA. ``fine``: it should stay there, so strict mode raises no error."""
 
     def __init__(self, why: str, fine: bool = False) -> None:
         super().__init__(why)
@@ -113,7 +113,7 @@ def _refuse_type(aval: Any, op: str) -> None:
 
 
 def _refuse_devices(rows: list[list[Any]]) -> None:
-    """A program can be lowered for devices of another machine, which are only described."""
+    """Refuse devices of another machine. A program can be lowered for a description of them."""
     if not {d for row in rows for d in row} <= set(jax.devices(rows[0][0].platform)):
         raise _Left("it is lowered for devices of another machine")
 
@@ -132,15 +132,16 @@ def _what(name: str, aval: Any, axes: tuple[Any, ...], groups: Any) -> str:
 
 
 def _refuse_order(rows: list[list[Any]], made: list[list[Any]]) -> None:
-    """In a reduce-scatter and an all-gather each rank has a place, and our ranks are in the order
-    of the devices' ids."""
+    """Refuse another order of ranks than ours, which is that of the devices' ids. The order matters
+    in a reduce-scatter and an all-gather, because each rank has a place in the longer array."""
     if sorted(made, key=lambda row: [d.id for d in row]) != rows:
         raise _Left("its ranks are not in the order of the devices' ids")
 
 
 def _layouts(coll: str, ctx: Any, params: dict[str, Any]) -> dict[str, Any]:
-    """Return the layouts of operand and result in which each rank's part is one piece of memory:
-    the dimension that is cut counts slowest. XLA chooses the same for its own collectives."""
+    """Return layouts of operand and result in which each rank's part is one piece of memory. In
+    them the dimension that is cut is the outermost one. XLA chooses the same layouts for its own
+    collectives."""
     cut = params[_DIMENSION[coll]]
 
     def layout(aval: Any, is_longer: bool) -> list[int]:
@@ -214,7 +215,7 @@ def _rule(name: str, coll: str, op: str, own: Any) -> Any:
 # ---- programs that XLA partitions ----------------------------------------------------------------
 # The transformation of partitioned programs can be registered only when JAX's backends are up, and
 # we must not start them: jax.distributed.initialize() may come after install(). JAX reports each
-# program that it has lowered, before it compiles it. The first such report is the moment.
+# program that it has lowered, before it compiles it. So we register at the first such report.
 _LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 _hlo: Any = None
 
@@ -251,9 +252,10 @@ def _rules_of_jax() -> dict[str, tuple[Any, Any]]:
 
 def install(*, strict: bool | None = None) -> None:
     """From now on psum, pmean, pmax and pmin run on our kernels, in every program that JAX lowers
-    for CUDA, and so do the all-reduces that XLA's partitioner makes; SYMTUNER_ONLY can add
-    psum_scatter and all_gather. Where that is not possible, XLA runs them, and report() says why.
-    ``strict``: an error at the line of the call instead; without it, SYMTUNER_JAX_STRICT decides.
+    for CUDA. So do the all-reduces that XLA's partitioner makes. SYMTUNER_ONLY can add psum_scatter
+    and all_gather. Where our kernels cannot run a call, XLA runs it, and report() says why. With
+    ``strict`` there is an error at the line of the call instead; if ``strict`` is not given,
+    SYMTUNER_JAX_STRICT decides.
 
     Every process of a program calls this at the same place. Programs that were lowered before are
     lowered again; those of ``jit(f).lower().compile()`` stay as they are.
@@ -295,7 +297,8 @@ def uninstall() -> None:
 
 
 def _forget_programs() -> None:
-    """Let JAX lower all programs again, but only if it can have any: this must start no backend."""
+    """Let JAX lower all programs again. Without a backend there are no programs, and this must
+    not start a backend."""
     from jax._src import xla_bridge
 
     if getattr(xla_bridge, "_backends", None):
@@ -304,14 +307,14 @@ def _forget_programs() -> None:
 
 @contextlib.contextmanager
 def disabled() -> Iterator[None]:
-    """Leave the reductions that are traced within this context to XLA. The context encloses the
-    reductions themselves, or the call of the jitted function."""
+    """Return a context, and leave the reductions that are traced within it to XLA. The context may
+    enclose the reductions themselves, or the call of the jitted function."""
     with _cache.off():
         yield
 
 
 def install_as_asked() -> None:
-    """Follow SYMTUNER_JAX. An error is one line, as JAX would print a traceback."""
+    """Do what SYMTUNER_JAX says. Print an error as one line; JAX would print a traceback."""
     try:
         asked = word("SYMTUNER_JAX", ("0", "1", "report"), "0")
         if asked != "0":

@@ -25,7 +25,8 @@ COLLS = {
 }
 # Custom call -> (may XLA record it, stages in which XLA calls its handler). XLA calls the handler
 # of each call in a program, on each device and in each run, so a target names only the stages that
-# it needs. Each has a name for each collective; only the ranks of an all-reduce meet.
+# it needs. These are the names for an all-reduce. TARGETS has names for the other collectives, too,
+# except that of MEETING, because only the ranks of an all-reduce meet.
 _STAGES = {
     TARGET: (False, ("execute",)),
     MEETING: (False, ("initialize", "execute")),

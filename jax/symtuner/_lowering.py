@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the devices of each group while JAX lowers a program.
 
-JAX does not pass a lowering rule all that it knows. We look for the rest among the local variables
-of JAX's functions on the stack. If a release of JAX has other names there, or the devices are not
-known yet, jax.lax runs instead.
+JAX does not pass all that we need to a lowering rule. We look for the rest among the local
+variables of JAX's functions on the stack. If a release of JAX has other names there, or the devices
+are not known yet, jax.lax runs instead.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def listed(ctx: Any, axes: tuple[str, ...], groups: Groups) -> list[list[Any]]:
 
 
 def rows(ctx: Any, axes: tuple[str, ...], groups: Groups) -> tuple[list[list[Any]], list[int]]:
-    """Return the devices of each group; and, for all groups in turn, the places of their devices in
-    the program's list of devices.
+    """Return two lists. The first has the devices of each group. The second has the places of all
+    these devices, group after group, in the program's list of devices.
 
     Ranks are in the order of the devices' ids. So two calls over the same devices use the same
     group and give the same bits, whatever the order of the axes or of the mesh.

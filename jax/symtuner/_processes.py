@@ -23,7 +23,7 @@ from . import _xla
 from ._library import SymtunerError, load
 
 WAIT_S = 120  # seconds; longest wait for the slowest rank to lower the same program
-OPEN_WAITS = 3  # longest time to open a group, in units of WAIT_S: ranks come, make it, agree
+OPEN_WAITS = 3  # a group is opened in three steps, each up to WAIT_S: ranks come, make it, agree
 LISTEN_S = 2  # seconds; longest wait for goodbyes that other ranks have said already
 END_S = 15  # seconds; FFI_LIVENESS_END_MS of jax/liveness.h
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -358,7 +358,7 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
         talk.share("made", make)
         load().call("admit", ctypes.byref(ticket))
     except BaseException:
-        # without waiting: the opener's thread does this once the opening has ended, perhaps late
+        # do not wait: the opener's thread does this when the opening has ended, perhaps late
         opener.begin(lambda: load().call("give_up", ticket))
         raise
     finally:
@@ -375,5 +375,6 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
     except SymtunerError as e:
         print(f"symtuner: {e}", file=sys.stderr)
     finally:
-        # after the watch, which would take a goodbye that it has not heard for a death without one
+        # after the watch, because a watch does not hear earlier goodbyes: it would take the end of
+        # such a process for a death without a goodbye
         talk.listener.start()

@@ -12,8 +12,8 @@ from ._say import Line
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One kind of reduction in one program. JAX lowers equal reductions of a program once, so that
-    the line is that of the first of them."""
+    """One kind of reduction in one program. JAX lowers equal reductions of a program once, so
+    ``where`` is the line of the first one."""
 
     program: str
     what: str  # such as "psum float32[8,4096] over i"

@@ -57,8 +57,8 @@ def falls_back(why: str, line: Line | None = None) -> None:
 
 
 def exported(target: str, line: Line) -> None:
-    """Warn that jax.export will refuse the program, and say what to do, which jax.export does
-    not."""
+    """Warn that jax.export will refuse the program, and say what to do. The error of jax.export
+    does not say it."""
     _warn(
         "symtuner.all_reduce is a custom call, which jax.export refuses unless it is told "
         f"disabled_checks=[jax.export.DisabledSafetyCheck.custom_call({target!r})]; a process "
