@@ -5,11 +5,11 @@ name=$(basename "$here")
 build=${2:-$here/../../build}
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 skip() { echo "$name: skipped: $*"; exit 77; }
-need_jax() { # jax.numpy, since from the root of the repository jax/ itself passes for jax
+need_jax() { # jax.numpy, because in the root of the repository "import jax" finds the folder jax/
     python=${JAX_PYTHON:-python3}
     "$python" -c 'import jax.numpy' 2>/dev/null || skip "$python has no jax"
 }
-use_package() { # the package and its libraries from this source tree
+use_package() { # use the package and its libraries in this source tree
     export PYTHONPATH="$here/../../jax${PYTHONPATH:+:$PYTHONPATH}"
     : "${SYMTUNER_LIB_DIR:=$build}"
     export SYMTUNER_LIB_DIR

@@ -14,12 +14,13 @@ import subprocess
 import sys
 import tempfile
 
-# from jax 0.10.1 on the first flag is enough
 FLAGS = (
-    "--xla_gpu_experimental_enable_nccl_symmetric_buffers=true",  # register collective buffers
-    "--xla_gpu_enable_nccl_user_buffers=true",  # older releases need both
+    # register collective buffers; before jax 0.10.1 this takes both flags
+    "--xla_gpu_experimental_enable_nccl_symmetric_buffers=true",
+    "--xla_gpu_enable_nccl_user_buffers=true",
+    # let NCCL run the all-reduces of up to 4 MiB, too, instead of XLA's own kernels
     "--xla_gpu_unsupported_use_all_reduce_one_shot_kernel=false",
-)  # else XLA's own kernels run up to 4 MiB
+)
 SIZES = [1 << s for s in range(12, 29, 2)]  # bytes per rank
 IMPORTANT = FLAGS[0]
 
@@ -58,7 +59,7 @@ def child(ranks):
         host = rng.integers(0, 7, (ranks, size // 4)).astype(np.float32)
         x = jax.device_put(host.reshape(-1), NamedSharding(mesh, P("i")))
         total = host.sum(0)
-        # first + 0: an argument of jit is not in collective memory itself
+        # v + 0 puts the numbers into collective memory; an argument of jit itself is not in it
         got = np.asarray(smap(lambda v: lax.psum(v + 0, "i"))(x)).reshape(ranks, -1)
         assert (got == total).all(), f"psum of {size} bytes is wrong"
         got = np.asarray(smap(lambda v: lax.all_gather(v + 0, "i", tiled=True))(x)).reshape(

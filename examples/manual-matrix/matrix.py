@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The manual recipe's test matrix without XLA's sources: five ways to the peers, each three times.
+"""Five ways to the memory of other GPUs, each in three kinds of run. The matrix is that of a manual
+recipe, which needs XLA's sources; this program does not.
 
     device              staged through memory of the library (the recipe: NCCL's device API)
     peer                plain peer pointers, kernels use XLA's buffers (the recipe: PeerAllReduce)
@@ -22,7 +23,7 @@ import time
 import warnings
 
 COLUMNS = ("blocked", "delayed", "attributes")
-ROWS = {  # its process model, and what symtuner.groups() must say
+ROWS = {  # one process or one for each GPU; what symtuner.groups() must say
     "device": ("one", {"comm": "peer-pointers", "zero-copy": False}),
     "peer": ("one", {"comm": "peer-pointers", "zero-copy": True}),
     "symmetric-peer": ("each", {"comm": "own-nccl"}),
@@ -66,7 +67,7 @@ def run(how, gpus):
     mesh = Mesh(np.array(jax.devices()[:gpus]), ("i",))
     place = NamedSharding(mesh, P("i"))
     n = 4 << 20  # 16 MiB per rank: large enough for the zero-copy kernels
-    turns = np.zeros(gpus, np.int32)  # per rank: only the last one is delayed
+    turns = np.zeros(gpus, np.int32)  # for each rank; only the last rank is delayed
     if how == "delayed":  # in all processes, because XLA may tune a program in all of them together
         turns[-1] = turns_for(STALL_S, jax.local_devices()[-1])
 
@@ -127,8 +128,8 @@ def cell(way, how, gpus, process=None):
 
 
 def end_together():
-    """End the groups, then the client of the GPU, which watches the coordinator, then the
-    coordinator."""
+    """End several processes in order: first close the groups, then this process's client, which
+    watches the coordinator, then the coordinator."""
     import jax
     from jax.extend.backend import clear_backends
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Register memory with nccl4py: register_buffer, and register_window with each flag, closed by hand
-or with the communicator. Every sum is checked, and symtuner's ledger says what NCCL ran.
+"""Register memory with nccl4py: by register_buffer, and by register_window with each flag. The
+handles are closed by hand or with the communicator. Every sum is checked, and symtuner's ledger
+says what NCCL ran.
 
-There is one process per GPU; the parent makes the unique id, which is plain bytes. The example also
+There is one process per GPU. The parent makes the unique id, which is plain bytes. The example also
 shows torch's own way: a pool of NCCL's memory that is registered with the process group.
 """
 
@@ -29,7 +30,7 @@ def rank_main(rank, gpus, unique):
         ("register_window", getattr(nccl.WindowFlag, f))
         for f in ("DEFAULT", "COLL_SYMMETRIC", "STRICT_ORDERING")
     ]
-    kept = []  # closed with the communicator; the memory must live until then
+    kept = []  # handles that are closed with the communicator, and their memory, which must live on
     for what, flag in cases:
         for by_hand in (True, False):
             x = nccl_torch.empty(1 << 20, dtype=torch.float32, device=rank)
@@ -111,7 +112,7 @@ def torch_pool(rank, gpus, folder):
         rank=rank,
         world_size=gpus,
         timeout=datetime.timedelta(seconds=40),
-        device_id=device,  # make the communicator now: the pool is registered with it
+        device_id=device,  # makes the communicator now; the pool will be registered with it
     )
     backend = dist.group.WORLD._get_backend(device)
     for owner, name in ((backend, "register_mem_pool"), (torch.cuda, "MemPool")):
@@ -140,7 +141,7 @@ def torch_pool(rank, gpus, folder):
 
 
 def torch_main(rank, gpus, folder):
-    """Exit status WRONG, or 77 and the reason if there was no sum."""
+    """Return the exit status: 0, WRONG, or 77 if there was no sum. For 77 also print the reason."""
     try:
         return 0 if torch_pool(rank, gpus, folder) else WRONG
     except Exception as e:

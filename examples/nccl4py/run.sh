@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # run.sh [GPUS [BUILD]] - see README.md. Exit 77: cannot run here.
-# TORCH_PYTHON: a Python with torch; WHEELS: a folder with wheels of nccl4py and cuda-* for it.
+# TORCH_PYTHON: a Python with torch.  WHEELS: a folder with the wheels that README.md names.
 . "$(dirname "$0")/../start.sh"
 python=${TORCH_PYTHON:-python3}
 wheels=${WHEELS:-$here/../../.whl}

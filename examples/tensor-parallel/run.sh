@@ -5,7 +5,8 @@
 need_jax
 use_package
 "$python" "$here/layers.py" "${1:-2}" || exit 1
-# what SYMTUNER_JAX=report does where the package is installed; here it is only in the source tree
+# Do what SYMTUNER_JAX=report does. That works only where the package is installed, but here it is in
+# the source tree only.
 exec "$python" - "$here/layers.py" "${1:-2}" <<'END'
 import runpy
 import sys
