@@ -9,7 +9,8 @@
 #include "cli/doctor/doctor.h"
 #include "cli/text.h"
 
-/* Copy the first word such as 580.159.04 in ${text} to ${out}. Returns false if there is none. */
+/* Copy the first version number in ${text}, such as 580.159.04, to ${out}. Returns false if there
+ * is none. */
 static bool version_word(const char *text, char *out, size_t size)
 {
     while (*text) {
@@ -87,8 +88,8 @@ static bool fabric_manager(const struct st_doctor *d, char *evidence)
                               "manager's pid file is not");
 }
 
-/* Does the IOMMU translate a GPU's DMA? Peer traffic over PCIe then goes through the root complex,
- * or is lost. */
+/* Does the IOMMU translate a GPU's DMA? If so, peer traffic over PCIe goes through the root
+ * complex, or is lost. */
 static bool iommu_on(const struct st_doctor *d, char *evidence)
 {
     char device[ST_PATH], path[ST_PATH], text[32];
@@ -105,8 +106,8 @@ static bool iommu_on(const struct st_doctor *d, char *evidence)
     return false;
 }
 
-/* Return the ACS control register from the ${size} bytes of a PCIe bridge's configuration space, or
- * -1 if they have none. */
+/* Return the ACS control register of a PCIe bridge, or -1 if the bridge has none. ${config} is the
+ * bridge's configuration space. */
 static int acs_control(const unsigned char *config, long size)
 {
     long at = 0x100;
@@ -215,10 +216,11 @@ const struct st_finding st_findings_box[] = {
     ST_ROW("driver-mismatch", ST_ERROR, driver_mismatch,
         "the driver's library and its kernel module must have the same version",
         "reboot after a driver update, or update the container's driver mount"),
-    ST_ROW("uvm-missing", ST_ERROR, uvm_missing, "CUDA cannot start without it",
+    ST_ROW("uvm-missing", ST_ERROR, uvm_missing, "CUDA cannot start without this device",
         "modprobe nvidia-uvm, or give the device to the container"),
     ST_ROW("fabric-manager", ST_NOTE, fabric_manager,
-        "without it NVSwitch machines have no NVLink; in a virtual machine the host runs it",
+        "without the fabric manager, NVSwitch machines have no NVLink; for a virtual machine, the "
+        "host runs it",
         "systemctl start nvidia-fabricmanager, of the driver's version"),
     ST_ROW("iommu-translates", ST_WARNING, iommu_on,
         "peer access over PCIe is slow, or writes are lost", "boot with iommu=pt, or IOMMU off"),

@@ -28,7 +28,7 @@ struct found {
     const struct st_finding *row;
     bool accepted;
     int order;
-    unsigned judged; /* bit i: holds for NCCL copy[judged[i]] */
+    unsigned judged; /* bit i: the finding holds for copy[judged[i]] */
     char evidence[ST_EVIDENCE];
 };
 
@@ -81,8 +81,8 @@ static bool holds(const struct st_doctor *doctor, const struct st_finding *row, 
     }
 }
 
-/* Return the one of ${n} findings that has the same row and evidence as ${one}, but was made for
- * another copy of NCCL; or NULL. */
+/* Return the finding of ${found} that has the row and the evidence of ${one}, but was made for
+ * another copy of NCCL. Returns NULL if there is none. */
 static struct found *same(struct found *found, int n, const struct found *one)
 {
     for (int i = 0; i < n; i++)
@@ -91,7 +91,7 @@ static struct found *same(struct found *found, int n, const struct found *one)
     return NULL;
 }
 
-/* Order for qsort: by severity, errors first, then as in the tables. */
+/* The order for qsort: errors first, then warnings, then notes; within these as in the tables. */
 static int compare(const void *a, const void *b)
 {
     const struct found *one = a, *other = b;
@@ -106,8 +106,8 @@ static void judge(struct st_doctor *doctor, int index)
     st_doctor_plugins(doctor);
 }
 
-/* Check all rows, once for each copy in judged[]. Fills ${found}, in the order in which it is
- * printed; returns how many findings there are. */
+/* Check all rows, once for each copy in judged[]. Fills ${found}, in the order of printing. Returns
+ * how many findings there are. */
 static int collect(struct st_doctor *doctor, struct found *found)
 {
     static struct found one; /* large */
@@ -185,8 +185,8 @@ static size_t loaders(const struct st_doctor *d, int copy, char *text, size_t si
     return at;
 }
 
-/* Print the checked release if no copy has it; the copies of NCCL, with the frameworks that load
- * them; and python3. */
+/* Print the copies of NCCL with the frameworks that load them, and then python3. If no copy has the
+ * release that is checked, print that release first. */
 static void print_nccl(const struct st_doctor *d, FILE *out)
 {
     char text[ST_EVIDENCE], release[16];
@@ -249,8 +249,8 @@ static void print_facts(const struct st_doctor *d, FILE *out)
                                     : ", PCIe");
 }
 
-/* Write into ${text} for which releases a finding was made: " with NCCL 2.27.3, 2.28.9", or "" for
- * all. Returns ${text}. */
+/* Write into ${text} for which releases a finding holds: " with NCCL 2.27.3, 2.28.9", or "" if it
+ * holds for all that were checked. Returns ${text}. */
 static const char *with(const struct st_doctor *d, const struct found *one, char *text, size_t size)
 {
     unsigned all = d->judgeds > 1 ? (1u << d->judgeds) - 1 : one->judged;
@@ -336,8 +336,8 @@ static void json_copies(struct st_json *json, const struct st_doctor *d)
     st_json_close(json);
 }
 
-/* Print an array, on a line of its own, of ${n} strings: the first at ${text}, the next ${stride}
- * bytes behind it, and so on. */
+/* Print an array of ${n} strings on a line of its own. The first string is at ${text}; each next
+ * one is ${stride} bytes behind. */
 static void json_texts(struct st_json *json, const char *key, const char *text, size_t stride,
                        int n)
 {
@@ -387,7 +387,7 @@ struct ask {
     const char *library;
     int release;
     bool no_gpu, json, list;
-    bool file_by_nccl; /* --nccl FILE, the earlier spelling of --library */
+    bool file_by_nccl; /* the user wrote --nccl FILE, the earlier spelling of --library */
 };
 
 static bool read_accept(const char *value, void *self, char error[ST_OPTION_ERROR])
@@ -423,9 +423,9 @@ static bool read_root(const char *value, void *self, char error[ST_OPTION_ERROR]
 
 #define AT(member) offsetof(struct ask, member)
 static const struct st_option rows[] = {
-    {"nccl", "X.Y.Z", "release of the NCCL that your program loads, if not the one that jax and "
-                      "torch of this python3 would load, or without them the one that the loader "
-                      "finds", ST_OPTION_READ, .read = read_nccl},
+    {"nccl", "X.Y.Z", "the release that your program loads (that of the NCCL which jax and torch "
+                      "of this python3 would load; without these two, of the NCCL which the loader "
+                      "finds)", ST_OPTION_READ, .read = read_nccl},
     {"library", "FILE", "the libnccl.so.2 that your program loads", ST_OPTION_READ,
      .read = read_library},
     {"accept", "ID,ID", "findings that you know: shown, but they do not count "
@@ -440,10 +440,10 @@ static const struct st_option rows[] = {
 static const struct st_command_line line = {
     .command = "doctor",
     .usage = "[options]\n",
-    .about = "Look at this box and this environment: is the plugin found, as this NCCL looks for "
-             "it; which\nvariables and conf files work against it; known faults of the release; "
-             "driver, IOMMU, ACS;\nwith GPUs also peer access: do bytes arrive, how fast, are "
-             "windows real. Changes nothing.\n",
+    .about = "Look at this box and this environment. Does this NCCL find the plugin? Which "
+             "variables and conf\nfiles work against it? Which known faults has the release? Are "
+             "driver, IOMMU and ACS in order?\nWith GPUs: do bytes arrive at the other GPUs, how "
+             "fast, and are windows real? Changes nothing.\n",
     .after =
         "Exit 0: nothing found (notes and accepted findings do not count). 1: findings.\n"
         "docs/reference/findings.md explains each.\n"

@@ -35,15 +35,18 @@ struct st_setting {
 /* Which file NCCL loads as its tuner, env or profiler plugin, and what that file exports. */
 struct st_plugin {
     const char *variable, *symbol; /* "NCCL_TUNER_PLUGIN", "ncclTunerPlugin_v"               */
-    int newest, oldest;            /* versions that this release looks up; newest 0: none    */
+    int newest, oldest;            /* versions that this NCCL looks for; newest 0: none      */
     /* the setting of ${variable}, or NULL if it is not set */
     const struct st_setting *asked;
     char tried[ST_EVIDENCE];       /* the file names that NCCL tries, in order               */
     char path[ST_PATH];            /* the file that the loader takes; "": none               */
-    /* disabled: the variable is "none". is_static: the variable names the program itself. mangled:
-     * its value has a slash, and this release turns the value into another name. foreign: the file
-     * is not a shared object for this machine. by_env_plugin: symtuner's env plugin names the file.
-     * from_net: the file is the network plugin. */
+    /* disabled       the variable is "none"
+     * is_static      the variable names the program itself
+     * mangled        the variable has a slash, and this NCCL turns its value into another name
+     * foreign        the file is not a shared object for this machine
+     * unreadable     the file cannot be read
+     * by_env_plugin  symtuner's env plugin names the file
+     * from_net       the file is the network plugin */
     bool disabled, is_static, mangled, foreign, unreadable, by_env_plugin, from_net;
     bool symtuner;                 /* the file is libsymtuner.so                             */
     int found;                     /* the version that NCCL uses; 0: none                    */
@@ -53,98 +56,103 @@ struct st_plugin {
 /* A file that holds NCCL: a libnccl.so.2, or a library into which NCCL was linked. */
 struct st_copy {
     char path[ST_PATH];
-    int nccl;                    /* its release                                      */
-    int cuda;                    /* major CUDA version it was built for; 0: unknown  */
-    char package[128];           /* of pip: "nvidia-nccl-cu12 2.28.9"; "": none      */
-    unsigned long device, inode; /* identify the file, which may have several names  */
+    int nccl;                    /* its release                                       */
+    int cuda;                    /* major CUDA version it was built for; 0: unknown   */
+    char package[128];           /* its pip package: "nvidia-nccl-cu12 2.28.9"; or "" */
+    unsigned long device, inode; /* identify the file, which may have several names   */
 };
 
 /* A package of python3 that calls NCCL, and the copy of NCCL that it would load. */
 struct st_framework {
     const char *name;   /* "jax" or "torch"                            */
     char file[ST_PATH]; /* the library that calls NCCL                 */
-    int copy;           /* index into copy[]; -1: no NCCL is found     */
-    const char *how;    /* how this copy is found: "LD_PRELOAD"        */
+    int copy;           /* index into copy[]; -1: it finds no NCCL     */
+    const char *how;    /* how it finds the copy, such as "LD_PRELOAD" */
 };
 
 /* What a shared object exports; elf.c reads it without loading the file. */
 struct st_elf {
     bool same_machine; /* the file is a shared object for this machine's CPU */
-    unsigned tuner, env, profiler, net; /* bit N: exports version N: ncclTunerPlugin_vN ... */
+    unsigned tuner, env, profiler, net; /* bit N: exports version N, such as ncclEnvPlugin_vN */
     bool symtuner;                      /* exports symtuner_decide */
     bool defines_nccl, defines_dlsym;   /* exports ncclAllReduce, dlsym */
 };
 
 /* A library that the loader loads into every program. */
 struct st_preload {
-    char asked[ST_PATH], path[ST_PATH]; /* as it is named; the file, "": there is none   */
+    char asked[ST_PATH];                /* its name in ${from}                           */
+    char path[ST_PATH];                 /* the file that the loader finds; "": none      */
     const char *from;                   /* "LD_PRELOAD" or "/etc/ld.so.preload"          */
     bool loads;                         /* the file is a shared object of this machine   */
-    bool dropin;                        /* it is called libsymtuner_nccl.so              */
+    bool dropin;                        /* its name is libsymtuner_nccl.so               */
     struct st_elf elf;
 };
 
 struct st_doctor {
     const char *root;
-    const char *accept[2];              /* ids that do not count: --accept, the variable      */
+    const char *accept[2];              /* lists of accepted findings: accept.c               */
     struct st_setting setting[ST_SETTINGS_MAX];
     int settings;
     char conf[3][ST_PATH];              /* the conf files that NCCL reads, in order           */
     int confs;
-    char conf_missing[ST_PATH];         /* NCCL_CONF_FILE cannot be read; "": it can          */
+    char conf_missing[ST_PATH];         /* that NCCL_CONF_FILE cannot be read; "": it can     */
     char conf_fault[600];               /* the first line of a conf file that NCCL misreads   */
     char conf_overridden[800];          /* the first line that an earlier setting overrides   */
-    symtuner_rules *rules;              /* of SYMTUNER_RULES; NULL: none, or with an error    */
+    symtuner_rules *rules;              /* the rules of SYMTUNER_RULES; NULL: none, or wrong  */
     /* what is wrong with SYMTUNER_RULES, SYMTUNER_RULE and NCCL_TUNER_CONFIG_FILE; "": nothing */
     char rules_error[3][SYMTUNER_ERROR_MAX + 32];
     char dir[ST_DIRS_MAX][ST_PATH];     /* the folders in which the loader looks, in order    */
-    int dirs, dirs_configured;          /* the first dirs_configured are LD_LIBRARY_PATH's    */
+    int dirs, dirs_configured;          /* LD_LIBRARY_PATH names the first dirs_configured    */
     struct st_copy copy[ST_COPIES_MAX]; /* the copies of NCCL that were found                 */
     int copies;
     struct st_preload preload[ST_PRELOADS_MAX]; /* in the order of the loader                 */
     int preloads;
-    char python[ST_PATH];               /* version and path; "": no python3, or not run       */
+    char python[ST_PATH];               /* version and path of python3; "": it did not run    */
     struct st_framework framework[ST_FRAMEWORKS_MAX];
     int frameworks;
-    int judged[ST_JUDGED_MAX];          /* copies to check for, as index into copy[]; one for */
-    int judgeds;                        /* each release                                       */
-    int used;                           /* the copy checked now; -1: none has the release     */
-    int nccl;                           /* the release checked now                            */
+    int judged[ST_JUDGED_MAX];          /* the copies to check, one for each release: indices */
+    int judgeds;                        /* into copy[]                                        */
+    int used;                           /* index of the copy that is checked now; -1: no copy */
+                                        /* has the release                                    */
+    int nccl;                           /* the release that is checked now                    */
     bool nccl_assumed;                  /* no copy was found, and no release was given        */
     struct st_plugin tuner, env, profiler;
     struct symtuner_machine machine;
-    int driver;                         /* major version; 0: unknown                          */
-    char driver_text[64];               /* whole version, such as "580.159.04"                */
+    int driver;                         /* the driver's major version; 0: unknown             */
+    char driver_text[64];               /* its whole version, such as "580.159.04"            */
     int gpus_on_bus;                    /* NVIDIA GPUs on the PCI bus                         */
-    struct st_gpu_report *gpus;         /* NULL: no GPU was measured                          */
+    struct st_gpu_report *gpus;         /* what was measured on the GPUs; NULL: nothing       */
     char unchecked[12][160];            /* what the doctor could not look at                  */
     int uncheckeds;
 };
 
 enum st_severity { ST_ERROR, ST_WARNING, ST_NOTE };
-/* When a finding holds. CHECK: if ${check} returns true. TEXT: if the text at ${at} in struct
- * st_doctor is not empty; the text is the evidence. The other kinds need ${variable} to be set.
- * SET: if its value is not empty. IS, IS_NOT: if the value is one of the words in ${operand}, or
- * none of them. BELOW: if the value is a number below ${operand}. */
+/* When a finding holds:
+ *   CHECK   ${check} returns true
+ *   TEXT    the text at offset ${at} of struct st_doctor is not empty; this text is the evidence
+ *   SET     ${variable} is set, and its value is not empty
+ *   IS      ${variable} is set to one of the words in ${operand}
+ *   IS_NOT  ${variable} is set to another word
+ *   BELOW   ${variable} is set to a number below ${operand} */
 enum st_when { ST_WHEN_CHECK, ST_WHEN_SET, ST_WHEN_IS, ST_WHEN_IS_NOT, ST_WHEN_BELOW,
                ST_WHEN_TEXT };
 
 struct st_finding {
     const char *id;
     enum st_severity severity;
-    int first, last;      /* the releases that have it; last 0: no end           */
-    const char *variable; /* NULL for ST_WHEN_CHECK                              */
+    int first, last;      /* the releases that can have it; last 0: no end */
+    const char *variable; /* NULL for ST_WHEN_CHECK and ST_WHEN_TEXT       */
     enum st_when when;
     const char *operand;  /* words "a|b", or a number                            */
     /* for ST_WHEN_CHECK: fills ST_EVIDENCE bytes and returns whether the finding holds */
     bool (*check)(const struct st_doctor *doctor, char *evidence);
-    size_t at;            /* of an ST_WHEN_TEXT                                  */
+    size_t at;            /* for ST_WHEN_TEXT: offset in struct st_doctor        */
     const char *what;     /* one sentence: what the finding does to NCCL         */
     const char *cure;
 };
 
-/* A row with a check, for all releases or for ${first_} to ${last_}, and one that holds if the
- * doctor's ${text_} is not empty. */
+/* ST_ROW is a row with a check, for all releases. ST_ROW_OF is such a row for the releases
+ * ${first_} to ${last_}. ST_ROW_TEXT is a row that holds if the doctor's ${text_} is not empty. */
 #define ST_ROW(id_, severity_, check_, what_, cure_)                                               \
     ST_ROW_OF(id_, severity_, 0, 0, check_, what_, cure_)
 #define ST_ROW_OF(id_, severity_, first_, last_, check_, what_, cure_)                             \
@@ -158,41 +166,43 @@ struct st_finding {
 extern const struct st_finding st_findings_settings[], st_findings_plugin[], st_findings_dropin[],
     st_findings_box[], st_findings_gpu[];
 
-/* Print the evidence of a finding. Returns true, so that a check can return it. */
+/* Print the evidence of a finding into ${evidence}. Returns true, so that a check can end with
+ * "return condition && st_found(...)". */
 bool st_found(char *evidence, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool st_found_setting(char *evidence, const struct st_setting *setting); /* NAME=VALUE (ORIGIN) */
 
 /* doctor.c: return row ${index} of the five parts in sequence, or NULL past the last. */
 const struct st_finding *st_finding_get(int index);
 
-/* accept.c: ${list} is "id,id", or NULL. st_doctor_accept_check returns false if a word is no
- * finding's id, with the reason in ${error}, which begins with ${source}. st_doctor_accepts returns
- * whether the list has ${id}. */
+/* accept.c: ${list} is "id,id", or NULL. st_doctor_accept_check returns false if a word of the list
+ * is not the id of a finding. The reason in ${error} then begins with ${source}. st_doctor_accepts
+ * returns whether the list has ${id}. */
 bool st_doctor_accept_check(const char *source, const char *list, char error[ST_OPTION_ERROR]);
 bool st_doctor_accepts(const char *list, const char *id);
 
 /* files.c: reads files of the box. Every ${path} is looked up under the root folder. */
-/* Set ${full} to the root folder and ${path}. Returns false if that is too long. */
+/* Set ${full} to the root folder followed by ${path}. Returns false if the result is too long. */
 bool st_doctor_path(const struct st_doctor *doctor, const char *path, char full[ST_PATH]);
 /* Read at most ${size} - 1 bytes and end them with a zero byte. Returns how many bytes were read,
  * or -1 if the file cannot be read. */
 long st_doctor_read(const struct st_doctor *doctor, const char *path, char *text, size_t size);
 bool st_doctor_exists(const struct st_doctor *doctor, const char *path);
-/* Set ${out} to match ${index} of a glob pattern, without the root. Returns false past the last. */
+/* Set ${out} to a match of a glob pattern, without the root folder. The first match has ${index} 0.
+ * Returns false if there are no more matches. */
 bool st_doctor_glob(const struct st_doctor *doctor, const char *pattern, int index,
                     char out[ST_PATH]);
 /* List ${what} as not checked. */
 void st_doctor_unchecked(struct st_doctor *doctor, const char *what);
 
-/* settings.c: collect the variables that NCCL sees. Return one of them, or NULL if it is not
- * set. */
+/* settings.c: st_doctor_settings collects the variables that NCCL sees. st_doctor_get returns one
+ * of them, or NULL if it is not set. */
 void st_doctor_settings(struct st_doctor *doctor);
 const struct st_setting *st_doctor_get(const struct st_doctor *doctor, const char *name);
 
 /* rules.c: load what SYMTUNER_RULES, SYMTUNER_RULE and NCCL_TUNER_CONFIG_FILE name. */
 void st_doctor_rules(struct st_doctor *doctor);
 
-/* elf.c: fill ${elf_out}. Returns false if the file cannot be read. */
+/* elf.c: find out what the file exports. Returns false if the file cannot be read. */
 bool st_elf_look(const struct st_doctor *doctor, const char *path, struct st_elf *elf_out);
 /* Find a text such as "NCCL version 2.28.9+cuda13.0" in the file, and fill ${copy_out}'s path, nccl
  * and cuda. Returns false if the file has no such text. */
@@ -202,7 +212,7 @@ struct st_elf_search {
     char path[4096]; /* the file's RUNPATH, or without one its RPATH */
     bool runpath;    /* ${path} is a RUNPATH: the loader searches LD_LIBRARY_PATH first */
     bool needs_nccl; /* a DT_NEEDED entry names libnccl.so.2 */
-    bool symbolic;   /* it calls its own functions directly (-Bsymbolic) */
+    bool symbolic;   /* the file calls its own functions directly (-Bsymbolic) */
 };
 bool st_elf_look_search(const struct st_doctor *doctor, const char *path,
                         struct st_elf_search *search_out);
@@ -212,11 +222,12 @@ bool st_elf_look_search(const struct st_doctor *doctor, const char *path,
 void st_doctor_copies(struct st_doctor *doctor, int release, const char *file);
 /* Make copy[judged[${index}]] the copy that is checked from now on. */
 void st_doctor_use(struct st_doctor *doctor, int index);
-/* Return the index in copy[] of this file, which is added if it is new; -1 if it holds no NCCL. */
+/* Return the index of the file in copy[]; add the file if it is new. Returns -1 if the file holds
+ * no NCCL, or if copy[] is full. */
 int st_doctor_copy(struct st_doctor *doctor, const char *path);
 
 /* dropin.c: st_doctor_preloads lists the preloaded libraries; call it before st_doctor_copies. The
- * other two functions print which of these libraries is the drop-in. */
+ * next two functions print which of these libraries is the drop-in. */
 void st_doctor_preloads(struct st_doctor *doctor);
 void st_doctor_dropin_print(const struct st_doctor *doctor, FILE *out);
 void st_doctor_dropin_json(struct st_json *json, const struct st_doctor *doctor);
@@ -226,11 +237,14 @@ bool st_doctor_secure(const char *file);
 /* python.c: find the NCCL that jax and torch of this python3 would load. */
 void st_doctor_python(struct st_doctor *doctor);
 
-/* plugin.c: list the loader's folders; find a library in them, or return false; find the plugins
- * for the release that is checked. box.c: read the driver's version and count the GPUs. */
+/* plugin.c: list the folders in which the loader looks. */
 void st_doctor_dirs(struct st_doctor *doctor);
+/* Find a library in these folders. Returns false if none has it. */
 bool st_doctor_find_library(const struct st_doctor *doctor, const char *name, char out[ST_PATH]);
+/* Find the plugins that the release which is checked would load. */
 void st_doctor_plugins(struct st_doctor *doctor);
+
+/* box.c: read the driver's version and count the GPUs. */
 void st_doctor_box(struct st_doctor *doctor);
 
 /* gpu.c: measure on the GPUs and set doctor->gpus; without GPUs, list them as not checked. */

@@ -5,7 +5,8 @@
  *
  * The drop-in gets NCCL's calls because the loader finds the drop-in's functions first. If a
  * program opens NCCL with dlopen, the loader finds the drop-in's dlsym first. A library that is
- * opened with RTLD_DEEPBIND and calls an NCCL of its own bypasses the drop-in; no file shows this.
+ * opened with RTLD_DEEPBIND and calls an NCCL of its own bypasses the drop-in. The doctor cannot
+ * see this, because no file shows it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -139,9 +140,9 @@ static bool no_kernels(const struct st_doctor *d, char *evidence)
     return !st_doctor_exists(d, path) && st_found(evidence, "there is no %s", path);
 }
 
-/* Does another preloaded library, before the drop-in in the list or ${behind} it, define NCCL's
- * functions? A library before the drop-in counts also if it defines dlsym, because programs look up
- * NCCL's functions with dlsym. */
+/* Does another preloaded library define NCCL's functions? With ${behind}, look at the libraries
+ * behind the drop-in, otherwise at those before it. A library before the drop-in also counts if it
+ * defines dlsym, because programs look up NCCL's functions with dlsym. */
 static bool other(const struct st_doctor *d, bool behind, char *evidence)
 {
     const struct st_preload *own = dropin(d, true);
@@ -166,7 +167,7 @@ static bool hides(const struct st_doctor *d, char *evidence)
     return other(d, true, evidence);
 }
 
-/* Is NCCL linked into a framework, so that its calls to NCCL bypass the loader? */
+/* Is NCCL linked into a framework, so that the framework's calls to NCCL bypass the loader? */
 static bool nccl_inside(const struct st_doctor *d, char *evidence)
 {
     for (int i = 0; i < d->frameworks && dropin(d, true); i++) {
@@ -198,20 +199,23 @@ const struct st_finding st_findings_dropin[] = {
         "every program starts with an error of the loader, and without the drop-in",
         "correct LD_PRELOAD; symtuner run --print gives the line"),
     ST_ROW_OF("dropin-nccl-old", ST_WARNING, 0, 22802, nccl_old,
-        "the drop-in leaves every call to an NCCL before 2.28.3", "use NCCL 2.28.3 or newer"),
+        "with an NCCL before 2.28.3 the drop-in leaves every call to NCCL",
+        "use NCCL 2.28.3 or newer"),
     ST_ROW("dropin-no-kernels", ST_WARNING, no_kernels,
         "the drop-in looks for the kernels in its own folder; without them every call stays with "
         "NCCL",
         "make kernels, and install both into one folder"),
     ST_ROW("dropin-hidden", ST_WARNING, hidden,
-        "programs call that function instead of the drop-in's",
+        "programs call a function of another preloaded library instead of the drop-in's",
         "name libsymtuner_nccl.so first in LD_PRELOAD"),
     ST_ROW("dropin-hides", ST_NOTE, hides,
-        "calls that our kernels take do not reach that library, all others do",
+        "calls that our kernels take do not reach the library behind the drop-in; all others do",
         "SYMTUNER_MODE=off, or SYMTUNER_ONLY, while you use that library"),
-    ST_ROW("dropin-nccl-inside", ST_WARNING, nccl_inside, "these calls do not reach the drop-in",
+    ST_ROW("dropin-nccl-inside", ST_WARNING, nccl_inside,
+        "the calls of this framework do not reach the drop-in",
         "use a build that loads libnccl.so.2"),
-    ST_ROW("dropin-ignored", ST_WARNING, ignored, "the loader ignores LD_PRELOAD for such programs",
-        "use a python3 without these bits"),
+    ST_ROW("dropin-ignored", ST_WARNING, ignored,
+        "the loader ignores LD_PRELOAD for a python3 that is setuid, setgid or has capabilities",
+        "use another python3"),
     {.id = NULL},
 };

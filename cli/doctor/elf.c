@@ -40,7 +40,7 @@ static bool map_file(const struct st_doctor *doctor, const char *path, struct im
     return at != MAP_FAILED;
 }
 
-/* Return the ${size} bytes at ${offset}, or NULL if the file ends before. */
+/* Return the ${size} bytes at ${offset}, or NULL if the file is too short. */
 static const void *part(const struct image *image, uint64_t offset, uint64_t size)
 {
     return offset <= image->size && size <= image->size - offset ? image->at + offset : NULL;
@@ -64,7 +64,8 @@ static const Elf64_Ehdr *header(const struct image *image)
     return good ? head : NULL;
 }
 
-/* Return section header ${index}, or NULL past the last or if it lies outside of the file. */
+/* Return section header number ${index}, or NULL if there is none or it lies outside of the
+ * file. */
 static const Elf64_Shdr *section(const struct image *image, const Elf64_Ehdr *head, int index)
 {
     if (index >= head->e_shnum || head->e_shentsize != sizeof(Elf64_Shdr) || head->e_shoff % 8)
@@ -222,7 +223,8 @@ static bool scan(const unsigned char *at, uint64_t size, struct st_copy *copy)
     return false;
 }
 
-/* Reads only .rodata, which has the text, because the file has hundreds of MiB of device code. */
+/* Find the text with NCCL's release. Look only into .rodata, which has the text, because the file
+ * has hundreds of MiB of device code. */
 static void read_nccl(const struct image *image, const Elf64_Ehdr *head, void *copy)
 {
     const Elf64_Shdr *names = section(image, head, head->e_shstrndx);

@@ -3,7 +3,7 @@
  * gpu.c - measures on the GPUs: do bytes that one GPU writes into another's memory arrive, and how
  * fast do kernels and the copy engine move them?
  *
- * Of multicast only the attribute is read; no multicast object is created.
+ * For multicast it only reads the GPUs' attribute; it does not create a multicast object.
  */
 #include "cli/doctor/gpu.h"
 
@@ -88,9 +88,9 @@ static bool start_gpu(struct bench *b, int i)
 
 enum how { BY_KERNEL, BY_ENGINE, CHASE };
 
-/* Time a copy of PROBE bytes that GPU ${i} starts, by its kernel or its copy engine, or CHASES loads
- * of GPU ${i} from ${from}. Returns the least of three times in milliseconds, or -1 if one
- * fails. */
+/* Time what GPU ${i} does: a copy of PROBE bytes by a kernel (BY_KERNEL) or by the copy engine
+ * (BY_ENGINE), or CHASES loads from ${from} (CHASE). Returns the least of three times in
+ * milliseconds, or -1 if one of them fails. */
 static double timed(struct bench *b, int i, enum how how, st_address to, int to_gpu,
                     st_address from, int from_gpu)
 {
@@ -125,8 +125,8 @@ static double gbps(double ms)
     return ms > 0 ? PROBE / ms / 1e6 : 0;
 }
 
-/* Let GPU ${i} write VERIFY bytes into the memory of GPU ${j}, by copy engine (${engine}) or by
- * kernel. Returns whether all of them arrived. */
+/* Let GPU ${i} write VERIFY bytes into the memory of GPU ${j}: with ${engine} by the copy engine,
+ * otherwise by a kernel. Returns whether all bytes arrived. */
 static bool verify(struct bench *b, int i, int j, bool engine)
 {
     struct st_cuda *c = &b->cuda;

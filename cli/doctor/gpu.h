@@ -12,8 +12,9 @@
 
 enum { ST_GPUS_MAX = 16 };
 
-/* What was measured when GPU i uses the memory of GPU j. ${peer}: kernels can access it.
- * ${arrives}, ${engine_arrives}: all bytes that a kernel or the copy engine wrote arrived. */
+/* What was measured when GPU i uses the memory of GPU j. ${peer}: kernels can access that memory.
+ * ${arrives}: all bytes that a kernel wrote arrived. ${engine_arrives}: all bytes that the copy
+ * engine wrote arrived. */
 struct st_pair {
     bool peer, arrives, engine_arrives;
     double store, load, engine; /* bandwidth of kernel stores, kernel loads, copy engine */
@@ -23,7 +24,7 @@ struct st_pair {
 enum st_windows { ST_WINDOWS_UNKNOWN, ST_WINDOWS_REAL, ST_WINDOWS_NULL, ST_WINDOWS_FAILED };
 
 struct st_gpu_report {
-    int gpus, failed; /* failed: 1 + the first GPU that does not start; 0: none */
+    int gpus, failed; /* ${failed}: 1 + the first GPU that does not start; 0: all do */
     char name[ST_GPUS_MAX][96];
     int multicast[ST_GPUS_MAX];                    /* [i]: 1 supported, 0 not, -1 unknown      */
     struct st_pair pair[ST_GPUS_MAX][ST_GPUS_MAX]; /* [i][j]: GPU i uses the memory of GPU j   */
@@ -32,8 +33,8 @@ struct st_gpu_report {
     char windows_text[300];
 };
 
-/* Let NCCL register a window on all GPUs, in a child process, since NCCL may hang or crash. Fills
- * ${report}'s windows, and windows_text if that fails. */
+/* Let NCCL register a window on all GPUs, in a child process, because NCCL may hang or crash. Sets
+ * ${report}'s windows. If the registration fails, sets windows_text to the reason. */
 void st_doctor_windows(struct st_doctor *doctor, struct st_gpu_report *report);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plugin.c - finds the file that NCCL would load as a plugin, by the rules of its release. It
- * repeats the search of the dynamic loader: LD_LIBRARY_PATH, then the folders of /etc/ld.so.conf,
- * then the system's own folders.
+ * plugin.c - finds the file that NCCL would load as a plugin, by the rules of NCCL's release. This
+ * file repeats the search of the dynamic loader: LD_LIBRARY_PATH, then the folders of
+ * /etc/ld.so.conf, then the system's own folders.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -208,7 +208,7 @@ void st_doctor_plugins(struct st_doctor *doctor)
     look_in_net(doctor, tuner);
     if (doctor->nccl >= 22800)
         look_in_net(doctor, profiler);
-    /* symtuner's env plugin names its own file as tuner and profiler if the user names none */
+    /* if the user names no tuner or profiler, symtuner's env plugin names its own file */
     if (env->symtuner && env->found) {
         struct st_plugin *const other[] = {tuner, profiler};
 

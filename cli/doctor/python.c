@@ -79,7 +79,8 @@ static const char *under_root(const struct st_doctor *doctor, const char *path)
     return strncmp(path, doctor->root, n) == 0 && path[n] == '/' ? path + n : NULL;
 }
 
-/* If ${path} has a "..", resolve it and all links to folders; the file's own name stays. */
+/* If ${path} contains "..", replace its folder by the folder's real path. The file's own name
+ * stays, even if the file is a link. */
 static void shorten(const struct st_doctor *doctor, char path[ST_PATH])
 {
     char full[ST_PATH], real[PATH_MAX], root[PATH_MAX] = "", *name;
@@ -95,7 +96,7 @@ static void shorten(const struct st_doctor *doctor, char path[ST_PATH])
         snprintf(path, ST_PATH, "%.700s/%.200s", real + n, name);
 }
 
-/* Return the index in copy[] of the libnccl.so.2 in ${folder}, or -1 if there is none to load. */
+/* Return the index in copy[] of the libnccl.so.2 in ${folder}, or -1 if the folder has none. */
 static int look_in(struct st_doctor *doctor, const char *folder)
 {
     char path[ST_PATH];
@@ -146,8 +147,8 @@ static int preloaded(struct st_doctor *doctor)
     return copy;
 }
 
-/* Find the NCCL that the framework ${one} loads: sets its ${copy} and ${how}. ${package} is an NCCL
- * that it loads by its path, or NULL. */
+/* Find the NCCL that the framework ${one} loads, and set its members copy and how. ${package} is
+ * the file that the framework loads by its path, or NULL if it loads no file in this way. */
 static void resolve(struct st_doctor *doctor, struct st_framework *one, const char *package)
 {
     struct st_elf_search search;
@@ -187,7 +188,7 @@ static void add_framework(struct st_doctor *doctor, const char *name, const char
     resolve(doctor, one, package);
     for (int i = 0; i < doctor->frameworks; i++)
         if (doctor->framework[i].name == name && doctor->framework[i].copy == one->copy)
-            return; /* jax plugins for CUDA 12 and 13, side by side, share a copy */
+            return; /* jax plugins for CUDA 12 and for CUDA 13 share a copy */
     doctor->frameworks++;
 }
 
@@ -201,8 +202,10 @@ static void name_package(struct st_doctor *doctor, const char *package, const ch
                     package);
 }
 
-/* Read what python3 printed, in three passes, because each pass needs the one before: first the
- * file of the NCCL package, then the frameworks, which add copies, and then the packages' names. */
+/* Read what python3 printed, in three passes, because each pass needs the results of the one
+ * before. The first pass finds the file of the NCCL package, the second one finds the frameworks
+ * and adds their copies of NCCL, and the third one gives these copies the names of their
+ * packages. */
 static void read_answer(struct st_doctor *doctor, const char *output)
 {
     char package[ST_PATH] = "";

@@ -34,8 +34,8 @@ static bool is_kernel(const char *word, size_t length, bool any_case)
     return false;
 }
 
-/* Return the first word of ${value}, the value of NCCL_SYM_KERNEL, that names no kernel of this
- * release, and its ${length}; NULL if there is no such word. */
+/* Find the first word of ${value}, the value of NCCL_SYM_KERNEL, that names no kernel. Returns the
+ * word and sets ${length}, or returns NULL if there is no such word. */
 static const char *wrong_kernel(const struct st_doctor *doctor, const char *value, size_t *length)
 {
     bool list = st_era_of(doctor->nccl)->sym_kernel == ST_SYM_KERNEL_LIST;
@@ -79,7 +79,8 @@ static bool kernel_alone(const struct st_doctor *doctor, char *evidence)
            !wrong_kernel(doctor, setting->value, &length) && st_found_setting(evidence, setting);
 }
 
-/* NCCL's variables that matter here. A name close to one of them, but equal to none, is a typo. */
+/* NCCL's variables that matter here. A name that is close to one of them, but equal to none of
+ * them, counts as a typo. */
 static const char *const known[] = {
     "NCCL_ALGO", "NCCL_PROTO", "NCCL_SYM_KERNEL", "NCCL_SYM_CTAS", "NCCL_SYM_NOWIN_ENABLE",
     "NCCL_SYM_TMA_ENABLE", "NCCL_SYM_CE_THRESHOLD", "NCCL_WIN_ENABLE", "NCCL_WIN_STRIDE",
@@ -160,13 +161,14 @@ static bool symtuner_value(const struct st_doctor *doctor, char *evidence)
     }
     if (described && *described && !symtuner_machine_find(&machine))
         at = st_text_add(evidence, ST_EVIDENCE, at, "%sSYMTUNER_MACHINE=%.200s (environment): the "
-                         "box counts as unknown; write such as \"gpu=NVIDIA H200; links=nvlink\"",
+                         "box counts as unknown; write for example \"gpu=NVIDIA H200; "
+                         "links=nvlink\"",
                          at ? "; " : "", described);
     return at > 0;
 }
 
-/* Does NCCL_PROTO allow LL128? NCCL then allows it on every machine, even where NCCL itself would
- * not use it. */
+/* Does NCCL_PROTO allow LL128? If so, NCCL uses LL128 even on machines on which NCCL itself would
+ * not allow it. */
 static bool proto_ll128(const struct st_doctor *doctor, char *evidence)
 {
     const struct st_setting *setting = st_doctor_get(doctor, "NCCL_PROTO");
@@ -177,8 +179,8 @@ static bool proto_ll128(const struct st_doctor *doctor, char *evidence)
     return false;
 }
 
-/* Is NCCL_PROTO set to something other than ^LL128, the value that the finding proto-ll128 advises?
- * Values that allow LL128 are reported by that finding. */
+/* Is NCCL_PROTO set to something other than ^LL128? The finding proto-ll128 advises that value, and
+ * reports all values that allow LL128. */
 static bool proto_forced(const struct st_doctor *doctor, char *evidence)
 {
     const struct st_setting *setting = st_doctor_get(doctor, "NCCL_PROTO");
@@ -187,7 +189,7 @@ static bool proto_forced(const struct st_doctor *doctor, char *evidence)
            !proto_ll128(doctor, evidence) && st_found_setting(evidence, setting);
 }
 
-/* Is NCCL_SYM_CTAS set to something that is not a number, or that NCCL does not accept? */
+/* Is NCCL_SYM_CTAS set to something that is not a number from 0 to 64? */
 static bool sym_ctas_range(const struct st_doctor *doctor, char *evidence)
 {
     const struct st_setting *setting = st_doctor_get(doctor, "NCCL_SYM_CTAS");
@@ -322,12 +324,13 @@ const struct st_finding st_findings_settings[] = {
     ST_ROW("variable-typo", ST_WARNING, variable_typo,
         "NCCL reads no such variable and does not say so", "correct the name"),
     ST_ROW_TEXT("conf-file-missing", ST_WARNING, conf_missing,
-        "NCCL goes on without it, and without a message", "correct NCCL_CONF_FILE, or unset it"),
+        "NCCL goes on without the file, and does not say so",
+        "correct NCCL_CONF_FILE, or unset it"),
     ST_ROW_TEXT("conf-line", ST_WARNING, conf_fault, "the line does not do what it says",
         "write NAME=VALUE, without spaces"),
     ST_ROW_TEXT("conf-overridden", ST_NOTE, conf_overridden,
         "a variable that is already set is not taken from a file", "remove one of the two"),
-    ST_ROW("symtuner-variable", ST_WARNING, symtuner_variable, "no program reads it",
+    ST_ROW("symtuner-variable", ST_WARNING, symtuner_variable, "no program reads this variable",
         "symtuner env lists the variables, docs/kernels.md those of the kernels"),
     ST_ROW("symtuner-value", ST_ERROR, symtuner_value, "the value is not understood",
         "symtuner env lists the legal values"),

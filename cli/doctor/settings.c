@@ -2,8 +2,8 @@
 /*
  * settings.c - collects the variables that NCCL sees, from the environment and from its conf files.
  *
- * NCCL reads the file that NCCL_CONF_FILE names, or without that variable ~/.nccl.conf, and then
- * /etc/nccl.conf. It never replaces a variable that is already set.
+ * NCCL first reads the file that NCCL_CONF_FILE names or, if that variable is not set,
+ * ~/.nccl.conf. Then it reads /etc/nccl.conf. It never replaces a variable that is already set.
  */
 #include <stdlib.h>
 #include <string.h>
