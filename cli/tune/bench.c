@@ -11,8 +11,8 @@ static const struct st_command_line line = {
     .usage = "[options]\n",
     .about =
         "Time collectives side by side: NCCL's general kernels, its symmetric kernels, the same "
-        "with\nsymtuner's plugin, and symtuner's own kernels. Every result is checked before it "
-        "is timed; each\nround runs every setting once, in turns. Writes no rules; symtuner tune "
+        "with\nsymtuner's plugin, and symtuner's own kernels. Each kernel's result is checked "
+        "before it is timed.\nEach round runs every setting once. Writes no rules; symtuner tune "
         "does.\n",
     .after = "Exit 0: done. 1: failed. 77: cannot measure here, and why.\n"
              "example: symtuner bench --bytes 64KiB..64MiB --rules my.rules\n",

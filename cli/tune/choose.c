@@ -12,8 +12,8 @@
  * The share is 2 % for symtuner's kernels. Rules choose kernels size by size, and the chosen kernel
  * is to be within 3 % of the best. The library's own choice stays unless another way is faster.
  *
- * The fastest kind of kernel changes from one size to the next if the new kind is 2 % faster and at
- * least as fast at the size after that, or if it is 3 % faster.
+ * From one size to the next, the fastest kind of kernel changes only if the new kind is 3 % faster,
+ * or if it is 2 % faster and is not slower at the size after that either.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -68,12 +68,13 @@ static bool faster(const struct st_cell *a, const struct st_cell *b, double shar
     return a->n && b->n && a->median < (1 - share) * b->median && b->median - a->median > 2 * noise;
 }
 
-/* The share of the time by which these must be faster: a CTA count for all sizes; a choice at one
- * size; another kind of kernel at one size that is not faster at the next size, too. */
+/* The shares of the time. ${whole} is for CTA counts, which hold for all sizes. ${each} is for a
+ * choice at one size. ${plain} is for another kind of kernel that is slower at the next size. */
 static const double whole = 0.05, each = 0.02, plain = 0.03;
 
-/* Compute the mean of log(time / time with NCCL's own count) over all sizes. Returns false if CTA
- * count ${setting} is slower at some size, or if nothing was measured. */
+/* Compare CTA count ${setting} with NCCL's own count: set ${mean_out} to the mean of log(time /
+ * time with NCCL's own count) over all sizes. Returns false if count ${setting} is slower at some
+ * size, or if nothing was measured. */
 static bool compare_ctas(const struct st_tune *tune, int setting, double *mean_out)
 {
     double sum = 0;
@@ -140,9 +141,10 @@ static void choose_ways(struct st_tune *tune)
     }
 }
 
-/* Choose what the rules say at each size: nothing where the library's own choice is as good, NCCL
- * where NCCL's symmetric kernels are faster. The kernel "nccl" in a rule means NCCL's symmetric
- * kernels, because NCCL runs them for registered buffers. */
+/* Choose what the rules say at each size: NCCL where NCCL's symmetric kernels are faster, nothing
+ * where the library's own choice is as good as the other ways, and otherwise the best way. The
+ * kernel "nccl" in a rule means NCCL's symmetric kernels, because NCCL runs them for registered
+ * buffers. */
 static void choose_words(struct st_tune *tune)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++) {

@@ -46,7 +46,7 @@ const char *st_tune_name(const struct st_tune *tune, int candidate, char text[48
 double st_tune_busbw(const struct st_tune *tune, int coll, uint64_t bytes, double us)
 {
     double n = tune->ranks, steps = coll == SYMTUNER_ALLREDUCE ? 2 : 1;
-    double sent = (double)bytes * steps * (n - 1) / n; /* what each rank must send at least */
+    double sent = (double)bytes * steps * (n - 1) / n; /* bytes that each rank must send */
 
     return us > 0 ? sent / us / 1e3 : 0;
 }
@@ -127,8 +127,8 @@ bool st_tune_put_way(struct st_tune *tune, int round, const char *name, uint64_t
     return true;
 }
 
-/* Store a line "plan BYTES WAY RULES" or "o BYTES US" of the worker. Returns true only for the
- * second kind, which holds the time. */
+/* Store what a line of the worker says: "plan BYTES WAY RULES" or "o BYTES US". Returns true only
+ * for "o", which has the time. */
 static bool put_ruled(struct st_tune *tune, int round, int rules, const char *line)
 {
     unsigned long long bytes;

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gain.c - how much faster the calls of a program's ledger get by tune's choices, as measured.
+ * gain.c - computes from the measured times how much time the calls in a program's ledger save with
+ * what tune chose.
  *
- * Before: each call takes as long as the kind of kernel that it ran on, with NCCL's own CTA count.
- * With the plugin, calls that ran on symmetric kernels take as long as with the chosen count. With
- * symtuner's kernels as well, an all-reduce takes as long as the kernel that the rules choose. If
- * its buffers were not registered, this holds only if that kernel always copies the buffers,
- * because the other kernels were measured with registered buffers.
+ * Each call gets three of the measured times:
+ *   before    the time of the kind of kernel that the call ran on, with NCCL's own CTA count
+ *   plugin    as before; but if the call ran on a symmetric kernel, the time with the chosen count
+ *   kernels   as plugin; but for an all-reduce, the time of the kernel that the rules choose. If
+ *             the call's buffers were not registered, that kernel must be one that always copies
+ *             the buffers, because the other kernels were measured with registered buffers.
  *
  * A ledger says in which range of sizes a call was, from one power of two to the next, but not
- * which type it had. So a call counts with the time at the start of its range, of the measured
- * type.
+ * which type it had. So a call gets times for the smallest size of its range, and for the type that
+ * was measured.
  */
 #include <math.h>
 #include <string.h>
@@ -22,12 +24,13 @@
 /* What the calls of a ledger gain with the plugin, and with symtuner's kernels as well. */
 enum { GAIN_PLUGIN, GAIN_KERNELS, GAINS };
 struct gain {
-    uint64_t calls, left;  /* calls whose times were measured; all other calls    */
-    double before;         /* us, sum of ${calls} calls with NCCL's own choice    */
-    double after[GAINS];   /* us                                                  */
-    double percent[GAINS]; /* less time than before                               */
-    double spread[GAINS];  /* standard deviation of percent                       */
-    bool own;              /* symtuner's kernels would run some of them           */
+    uint64_t calls;        /* calls whose times were measured                     */
+    uint64_t left;         /* all other calls                                     */
+    double before;         /* us: sum over ${calls} calls, with NCCL's own choice */
+    double after[GAINS];   /* us: sum over the same calls                         */
+    double percent[GAINS]; /* by how many per cent ${after} is below ${before}    */
+    double spread[GAINS];  /* standard deviation of ${percent}                    */
+    bool own;              /* symtuner's kernels would run some of these calls    */
 };
 
 /* Return the cell of an all-reduce on symtuner's kernels, as the rules choose them; NULL if the
@@ -41,8 +44,8 @@ static const struct st_cell *own_cell(const struct st_tune *tune, int z, bool re
                                                                                         : NULL;
 }
 
-/* Add ${calls} calls of one collective and size, which ran on general or symmetric kernels. Returns
- * false if they were not measured. */
+/* Add ${calls} calls of one collective and size, which ran on ${symmetric} or on general kernels.
+ * Returns false if their times were not measured. */
 static bool add(struct gain *gain, const struct st_tune *tune, int coll, int z, bool symmetric,
                 uint64_t calls)
 {
@@ -100,7 +103,8 @@ static struct gain gain_of(const struct st_tune *tune)
     return gain;
 }
 
-/* Put "You gain 16.5 ±0.4 %" into ${text}; a difference within two standard deviations is none. */
+/* Write "You gain 16.5 ±0.4 %" into ${text}. A difference below two standard deviations is no
+ * gain. */
 static void gain_text(const struct gain *gain, int which, char *text, size_t size)
 {
     double percent = gain->percent[which], spread = gain->spread[which];

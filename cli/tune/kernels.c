@@ -2,9 +2,9 @@
 /*
  * kernels.c - writes the [kernels] rules of tune.
  *
- * No rule is written where the library's own choice is as good: the library's table covers more
- * than the measured sizes, and later releases may have better tables. A rule for a measured size
- * covers 3/4 to 3/2 of it, half way to the neighbouring sizes.
+ * No rule is written where the own choice of libsymtuner_ar.so is as good: the library's table
+ * covers more than the measured sizes, and later releases may have better tables. A rule for a
+ * measured size covers 3/4 to 3/2 of this size, half way to the neighbouring sizes.
  */
 #include <string.h>
 
@@ -103,7 +103,8 @@ void st_tune_write_kernels(const struct st_tune *tune, FILE *out)
     }
     fprintf(out,
             "\n# %d of %d sizes: another kernel than the library's own choice is counted faster "
-            "(2 sigma and\n# 2 %%). It stays for the other sizes, types and operators.\n",
+            "(2 sigma and\n# 2 %%). The library's choice stays for the other sizes, types and "
+            "operators.\n",
             said, measured);
     for (int from = 0, to; from < sizes; from = to + 1) {
         for (to = from; to + 1 < sizes && alike(tune, from, to + 1); to++)

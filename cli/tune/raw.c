@@ -12,8 +12,8 @@
 
 static const char first_line[] = "# symtuner tune 1";
 
-/* Put the whole plan on one line. Runs compare this line, so that data of different plans are not
- * mixed. */
+/* Write the whole plan into ${text}, as one line. A later run compares this line with its own plan,
+ * so that data of different plans are not mixed. */
 static void plan_line(const struct st_tune *tune, char *text, size_t size)
 {
     size_t at = st_text_add(text, size, 0,
@@ -60,8 +60,8 @@ static void raw_text(const void *self, FILE *out)
         out,
         "%s\n%s\n# gpu %s\n# links %d multicast %d\n# nccl %d\n"
         "# floor %.2f\n# date %s\n# bytes is NCCL's nBytes, us is per call, of the slowest rank\n"
-        "# KERNEL/CTAS/THREADS: symtuner's kernels; the first one of a size is the library's own "
-        "choice\n"
+        "# KERNEL/CTAS/THREADS: symtuner's kernels; at each size the library's own choice comes "
+        "first\n"
         "round,setting,coll,candidate,bytes,us\n",
         first_line, plan, tune->machine.gpu, tune->machine.nvlink, tune->machine.multicast,
         tune->nccl, tune->floor_gbps, tune->date);
@@ -79,7 +79,7 @@ bool st_tune_save(const struct st_tune *tune)
 
 struct reader {
     struct st_tune *tune;
-    bool take_plan; /* take the plan from the file */
+    bool take_plan; /* the file's plan becomes the plan of ${tune} */
     bool planned;   /* the plan was read */
     char why[200];
 };

@@ -97,7 +97,7 @@ static bool read_nccl(const char *value, void *file, char error[ST_OPTION_ERROR]
                            value);
 }
 
-/* Take collectives and sizes from the ledger of a program. */
+/* Take the collectives and sizes to measure from the ledger of a program. */
 static bool read_ledger(const char *path, void *self, char error[ST_OPTION_ERROR])
 {
     struct st_tune *tune = self;
@@ -143,12 +143,12 @@ const struct st_option st_tune_options[ST_TUNE_OPTIONS] = {
     {"bytes", "LOW..HIGH", "powers of two, of the whole call, NCCL's nBytes (1KiB..256MiB)",
      ST_OPTION_READ, .read = read_bytes},
     {"ledger", "FILE",
-     "collectives and sizes that a program used, instead of the two above; at the end: what its "
-     "calls gain",
+     "measure the collectives and sizes that a program used, instead of --coll and --bytes; at "
+     "the end, say what its calls gain",
      ST_OPTION_READ, .read = read_ledger},
     {"rounds", "N", "3 to 9 (3)", ST_OPTION_NUMBER, .at = AT(rounds), .least = 3,
      .most = ST_TUNE_ROUNDS},
-    {"budget", "SECONDS", "3 rounds, and more, up to 9, as long as they fit into this time",
+    {"budget", "SECONDS", "3 rounds, and up to 6 more as long as they fit into this time",
      ST_OPTION_READ, .read = read_budget},
     {"no-kernels", NULL, "without libsymtuner_ar.so", ST_OPTION_FLAG, .at = AT(no_kernels)},
     {"library", "FILE", "the libnccl.so.2 to measure (the loader's)", ST_OPTION_TEXT,
@@ -165,7 +165,8 @@ const struct st_option st_tune_options[ST_TUNE_OPTIONS] = {
     {"from", "FILE.csv", "measure nothing: rules and report from raw data", ST_OPTION_TEXT,
      .at = AT(from)},
     {"verify", "A[,B]",
-     "measure again with the rules A of an earlier run, beside all that it compared: are "
-     "they at most 3 % slower? With B of another run: do they differ by at most 5 %?",
+     "measure the rules A of an earlier run again, beside all that the earlier run "
+     "compared: are they at most 3 % slower? With rules B of another run: do A and B differ by "
+     "at most 5 %?",
      ST_OPTION_TEXT, .at = AT(verify_files)},
 };

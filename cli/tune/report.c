@@ -35,7 +35,7 @@ static void page(const void *self, struct st_json *json)
 {
     const struct st_tune *tune = self;
     int nvlink = tune->machine.nvlink, multicast = tune->machine.multicast;
-    char *word = shell_word(st_text_base(tune->out)); /* the page names no folder of its maker */
+    char *word = shell_word(st_text_base(tune->out)); /* the page shows no folder of the user */
 
     st_json_open(json, NULL, "{");
     st_json_text(json, "page", "tune");

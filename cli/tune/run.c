@@ -42,7 +42,7 @@ static void progress(const struct st_tune *tune, double began, int measured, con
     fprintf(stderr, "  %-28s%s", open ? what : "", terminal && open ? "" : "\n");
 }
 
-/* Measure one unit, all sizes, in a process of its own, and store what it prints. */
+/* Measure one unit at all sizes, in a process of its own, and store what that process prints. */
 static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int setting,
                                   char *error, size_t size)
 {
@@ -100,7 +100,7 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
         const char *library = st_beside_command("libsymtuner.so", path, sizeof path);
 
         snprintf(tuner, sizeof tuner, "NCCL_TUNER_PLUGIN=%s", library);
-        snprintf(env, sizeof env, "NCCL_ENV_PLUGIN=%s", library); /* it passes on the CTA count */
+        snprintf(env, sizeof env, "NCCL_ENV_PLUGIN=%s", library); /* gives the CTA count */
     }
     end = st_child_run(&child);
     free(ways);

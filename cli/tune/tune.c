@@ -17,10 +17,10 @@ static const struct st_command_line line = {
     .command = "tune",
     .usage = "[options]\n",
     .about =
-        "Measure NCCL's general kernels, its symmetric kernels over CTA counts and symtuner's "
-        "kernels on\nthis box; write rules for it (FILE), the raw data (FILE.csv) and a report "
-        "(FILE.html). Results\nare checked before they are timed. Ctrl-C stops; the same command "
-        "goes on where it stopped.\n"
+        "Measure NCCL's general kernels, its symmetric kernels with several CTA counts, and "
+        "symtuner's\nkernels on this box. Write rules for this box (FILE), the raw data (FILE.csv) "
+        "and a report\n(FILE.html). Each kernel's result is checked before it is timed. Ctrl-C "
+        "stops; the same command\ngoes on where it stopped.\n"
         "Ranks on several boxes are not measured: docs/nodes.md says which rules are for them.\n",
     .after =
         "Exit 0: done. 1: failed, stopped, or not verified. 77: cannot measure here, and why.\n"

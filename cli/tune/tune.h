@@ -2,9 +2,10 @@
 /*
  * tune.h - the measurements of symtuner tune and symtuner bench, and what tune chooses from them.
  *
- * A candidate is one way to run a collective: NCCL's general kernels, its symmetric kernels with
- * some CTA count, or symtuner's kernels. Symtuner's kernels run in several ways at each size. A way
- * is a kernel with a number of blocks and of threads; way 0 is the library's own choice.
+ * A candidate is one kind of kernels for a collective: NCCL's general kernels, NCCL's symmetric
+ * kernels with some CTA count, or symtuner's kernels, which are those of the library
+ * libsymtuner_ar.so. Symtuner's kernels run in several ways at each size. A way is a kernel with a
+ * number of CTAs (blocks) and of threads; way 0 is the library's own choice.
  *
  * NCCL reads its CTA count once per process. So a process measures one setting: a CTA count, the
  * ways, or rules to verify. A round measures every setting once, and each round starts with another
@@ -33,7 +34,7 @@ enum {
     ST_TUNE_RULES = 2
 };
 
-/* Stands for a CTA count in ctas[]: NCCL with symtuner's plugin (symtuner bench). */
+/* An entry of ctas[] that is no count: NCCL runs with symtuner's plugin (symtuner bench). */
 enum { ST_TUNE_PLUGIN = -1 };
 
 /* Candidates: NCCL's general kernels, symtuner's kernels, and NCCL's symmetric kernels.
@@ -41,8 +42,8 @@ enum { ST_TUNE_PLUGIN = -1 };
 enum { ST_GENERAL, ST_OWN, ST_SYMMETRIC };
 
 struct st_cell {
-    double us[ST_TUNE_ROUNDS]; /* by round; 0: not measured */
-    int n;                     /* how many rounds measured it */
+    double us[ST_TUNE_ROUNDS]; /* [round]: the time; 0: not measured */
+    int n;                     /* the number of measured rounds */
     double median, sigma;      /* of the measured rounds, us */
 };
 
@@ -53,23 +54,25 @@ struct st_way {
     struct st_cell cell;
 };
 
-/* What the rules choose at one size: NCCL, or nothing. A number above 0 is an index into way[]. */
+/* What the rules choose at one size: NCCL, or nothing, so that the library's own choice stays. A
+ * number above 0 chooses a way: it is an index into way[]. */
 enum { ST_SAY_NCCL = -1, ST_SAY_NOTHING = 0 };
 
 struct st_tune {
     /* the plan */
     int ranks, rounds;
     int ctas[ST_TUNE_CTAS], n_ctas; /* a count of 0: NCCL chooses                    */
-    bool own, search;               /* measure symtuner's kernels; in several ways   */
+    bool own;                       /* measure symtuner's kernels                    */
+    bool search;                    /* measure symtuner's kernels in several ways    */
     unsigned colls;                 /* bit per collective                            */
-    int dtype;                      /* NCCL's number                                 */
-    int budget_s;                   /* start no round after the third that would end
-                                     * later than this; 0: no limit                  */
+    int dtype;                      /* NCCL's number of the type                     */
+    int budget_s;                   /* time for all rounds, in seconds; only the first
+                                     * three rounds may take longer; 0: no limit     */
     uint64_t low, high;             /* the smallest and the largest size, powers of two */
     /* the box */
     struct symtuner_machine machine;
     int nccl;          /* release, 22809 is 2.28.9; 0: not known yet */
-    double floor_gbps; /* rate of the copy engine between two GPUs */
+    double floor_gbps; /* rate of the copy engine between two GPUs, in GB/s */
     char date[32];
     /* what was measured */
     /* [collective][candidate][size] */
@@ -80,11 +83,11 @@ struct st_tune {
     /* [round][collective][setting]: the unit has been measured */
     bool done[ST_TUNE_ROUNDS][SYMTUNER_COLLS][ST_TUNE_CTAS + 1 + ST_TUNE_RULES];
     /* what was chosen */
-    int chosen;                                /* CTA count, as an index into ctas      */
-    int policy[SYMTUNER_COLLS][ST_TUNE_SIZES]; /* fastest candidate; -1: none measured  */
-    int pick[ST_TUNE_SIZES];                   /* the way whose times ST_OWN has        */
-    int say[ST_TUNE_SIZES];                    /* what the rules choose: ST_SAY_...     */
-    char why[300];                             /* why this CTA count was chosen         */
+    int chosen;                                /* the CTA count, as an index into ctas[]   */
+    int policy[SYMTUNER_COLLS][ST_TUNE_SIZES]; /* the fastest candidate; -1: none measured */
+    int pick[ST_TUNE_SIZES];                   /* the best way; ST_OWN has its times       */
+    int say[ST_TUNE_SIZES];                    /* what the rules choose: ST_SAY_... or way */
+    char why[300];                             /* why this CTA count was chosen            */
     /* files */
     const char *out;                   /* rules file to write              */
     const char *rules;                 /* bench: rules to load, or NULL    */
@@ -93,34 +96,36 @@ struct st_tune {
     const char *nccl_file; /* the libnccl.so.2 to measure; NULL: the one that the loader finds */
     char command[400];     /* the command line */
     const char *from, *verify_files; /* values of --from and --verify, or NULL */
-    struct st_ledgers ledger;        /* of --ledger                            */
-    const char *ledger_file;         /* its name, or NULL                      */
+    struct st_ledgers ledger;        /* what the file of --ledger holds        */
+    const char *ledger_file;         /* the name of this file, or NULL         */
     bool json, fresh, no_kernels, force;
 };
 
 /* data.c */
-/* Return the number of sizes, and the bytes of size ${size}: low << size. */
+/* st_tune_sizes returns the number of sizes. st_tune_bytes returns how many bytes size number
+ * ${size} has: low << size. */
 int st_tune_sizes(const struct st_tune *tune);
 uint64_t st_tune_bytes(const struct st_tune *tune, int size);
-/* Return the number of candidates, and the name of one, such as "symmetric/16", which fills
- * ${text}. */
+/* st_tune_candidates returns the number of candidates. st_tune_name fills ${text} with the name of
+ * a candidate, such as "symmetric/16", and returns ${text}. */
 int st_tune_candidates(const struct st_tune *tune);
 const char *st_tune_name(const struct st_tune *tune, int candidate, char text[48]);
 /* Return the bus bandwidth in GB/s of a call of ${us} microseconds. */
 double st_tune_busbw(const struct st_tune *tune, int coll, uint64_t bytes, double us);
-/* Return how many settings there are, and whether ${coll} is measured with ${setting}. The first
- * n_ctas settings are the CTA counts; then come the ways, if they are compared, and the rules to
- * verify. */
+/* st_tune_settings returns the number of settings. st_tune_has returns whether ${coll} is measured
+ * with ${setting}. The first n_ctas settings are the CTA counts. If ways are compared, the next
+ * setting is the ways. Then come the rules to verify. */
 int st_tune_settings(const struct st_tune *tune);
 bool st_tune_has(const struct st_tune *tune, int coll, int setting);
 /* Return the modes (cli/gpu/worker.c) in which the worker measures ${setting}. Setting 0 also
  * measures general kernels and, if no ways are compared, symtuner's kernels. */
 const char *st_tune_modes(const struct st_tune *tune, int coll, int setting);
-/* Return "BYTES:WAY,...", the ways that the first round found, so that the later rounds measure the
- * same; "" before. Free it with free(). NULL: out of memory. */
+/* Return the ways that the first round found, as "BYTES:WAY,...", so that the later rounds measure
+ * the same ways. Returns "" before the first round, and NULL if there is no memory. Free the result
+ * with free(). */
 char *st_tune_ways(const struct st_tune *tune);
-/* Return the index of the way ${name} at ${size}; add it if it is new. -1: there is no room, or
- * ${name} is not a way. */
+/* Return the index of the way ${name} at size number ${size}; add the way if it is new. Returns -1
+ * if there is no room or if ${name} is not a way. */
 int st_tune_way(struct st_tune *tune, int size, const char *name);
 /* Store the output of the worker that measured one unit. Returns false, with the reason in
  * ${error}, if the output does not fit the plan. */
@@ -146,8 +151,8 @@ extern const struct st_option st_tune_options[ST_TUNE_OPTIONS];
 /* Set the defaults that both commands share, and today's date. */
 void st_tune_defaults(struct st_tune *tune);
 
-/* run.c: find out whether this box can measure, and complete the plan. Returns -1 if it can, else
- * the exit status. Without ${kernels}, leave out symtuner's kernels. */
+/* run.c: find out whether this box can measure, and complete the plan. Without ${kernels}, leave
+ * out symtuner's kernels. Returns -1 if the box can measure, else the exit status. */
 int st_tune_find_gpus(struct st_tune *tune, const char *command, bool kernels);
 /* Measure all units that are not done. Returns the exit status. */
 int st_tune_measure(struct st_tune *tune, const char *command);
@@ -157,7 +162,7 @@ int st_tune_units(const struct st_tune *tune, bool only_open);
 /* kernels.c: write the [kernels] rules. Neighbouring sizes that get the same way share a rule. */
 void st_tune_write_kernels(const struct st_tune *tune, FILE *out);
 /* Does the kernel of ${way} copy the caller's buffers in any case? If not, its times and its rule
- * are for registered buffers only, because tune measures with those. */
+ * are for registered buffers only, because tune measures with registered buffers. */
 bool st_tune_copies(const char *way);
 
 /* verify.c: measure the rules in ${files}, "A" or "A,B", beside the candidates that the earlier run
@@ -169,7 +174,8 @@ int st_tune_verify(struct st_tune *tune, const char *files, bool json);
 void st_tune_summarise(struct st_tune *tune);
 void st_tune_choose(struct st_tune *tune);
 
-/* gain.c: print the gain of --ledger, or write it as member "gain". */
+/* gain.c: print how much time the calls in the file of --ledger save, or write it as the JSON
+ * member "gain". */
 void st_tune_print_gain(const struct st_tune *tune, FILE *out);
 void st_tune_json_gain(struct st_json *json, const struct st_tune *tune);
 
@@ -177,7 +183,7 @@ void st_tune_json_gain(struct st_json *json, const struct st_tune *tune);
 bool st_tune_write_rules(const struct st_tune *tune);
 void st_tune_print(const struct st_tune *tune, FILE *out);
 void st_tune_print_json(const struct st_tune *tune, FILE *out);
-/* ${files}: with the names of the files, as the user gave them */
+/* With ${files}, the JSON also has the names of the files, as the user gave them. */
 void st_tune_json(struct st_json *json, const char *key, const struct st_tune *tune, bool files);
 
 /* report.c: write the result as a page for a browser. */

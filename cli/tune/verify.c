@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verify.c - tune --verify: are the rules of an earlier run at every size still at most 3 % slower
- * than the best? A process in which the plugin and the library load these rules takes turns with
- * processes for the ways and the CTA counts that the earlier run compared. CTA counts that were far
- * slower in the raw data of the earlier run are left out.
+ * verify.c - tune --verify: at every size, are the rules of an earlier run still at most 3 % slower
+ * than the best way or CTA count? Processes take turns: in one, the plugin and libsymtuner_ar.so
+ * load these rules; the others measure the ways and the CTA counts that the earlier run compared.
+ * CTA counts that were far slower in the raw data of the earlier run are left out.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +13,13 @@
 #include "cli/text.h"
 #include "cli/tune/tune.h"
 
-/* Ratios of times: a CTA count whose time was this multiple of the best at every size is left out;
- * how much slower than the best the rules may be; how far apart A and B may be. */
+/* Ratios of times. A CTA count is left out if at every size it took at least ${far_off} times as
+ * long as the best. The rules may take up to ${promised} times as long as the best. The slower of A
+ * and B may take up to ${agreed} times as long as the faster one. */
 static const double far_off = 1.15, promised = 1.03, agreed = 1.05;
 
-/* Load the raw data of the rules in ${file}: ${file}.csv. Returns false, with the error printed, if
- * that fails or if they hold no ways. */
+/* Load ${file}.csv, the raw data of the rules in ${file}. Returns false, with the error printed, if
+ * that fails or if the raw data hold no ways. */
 static bool load(struct st_tune *tune, const char *file)
 {
     char error[600];
@@ -82,7 +83,7 @@ static void make_plan(struct st_tune *tune)
         for (int w = 0; w < tune->ways[z]; w++)
             memset(&tune->way[z][w].cell, 0, sizeof tune->way[z][w].cell);
     tune->colls = 1u << SYMTUNER_ALLREDUCE;
-    tune->raw[0] = '\0'; /* no file to keep the measurements in */
+    tune->raw[0] = '\0'; /* the measurements are not kept in a file */
 }
 
 /* Add the ways of ${other}, the run that wrote B, as far as there is room. */
@@ -95,9 +96,9 @@ static void add_ways(struct st_tune *tune, const struct st_tune *other)
                     st_tune_way(tune, z, other->way[y][w].name);
 }
 
-/* Print a table, at most 100 columns wide, with a line for each size. Fill ${worst} with the largest ratios of times: [0] A to the best,
- * [1] B to the best, [2] the slower of A and B to the faster; ${at} with the sizes where they
- * occur. */
+/* Print a table with a line for each size, at most 100 columns wide. Fill ${worst} with the largest
+ * ratio of times over all sizes: [0] of A to the best, [1] of B to the best, [2] of the slower of A
+ * and B to the faster one. Fill ${at} with the numbers of the sizes that have these ratios. */
 static void print_sizes(const struct st_tune *tune, double worst[3], int at[3], FILE *out)
 {
     fprintf(out, "%-9s %8s %-20s", "", "A us", "kernel");
