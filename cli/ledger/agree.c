@@ -35,8 +35,8 @@ static bool texts_differ(struct difference *d, const char *what, const char *a, 
     return true;
 }
 
-/* Compare releases, rules and settings. The hash of the rules does not cover the built-in defaults,
- * so the CTA count that they gave is compared as well: sym_ctas. */
+/* Compare releases, rules and settings. The hash of the rules does not cover the built-in defaults.
+ * So sym_ctas, the CTA count that rules or defaults gave, is compared as well. */
 static bool setups_differ(struct difference *d)
 {
     const struct st_ledger_block *a = d->one, *b = d->other;
@@ -57,7 +57,8 @@ static bool same_cell(const struct st_ledger_row *a, const struct st_ledger_row 
            strcmp(a->algo, b->algo) == 0 && strcmp(a->proto, b->proto) == 0;
 }
 
-/* Return the counters of the row of ${block} that is like ${row}; zeros if there is none. */
+/* Return the counters of the row of ${block} that counts the same as ${row}, or zeros if there is
+ * no such row. */
 static const uint64_t *counters(const struct st_ledger_block *block,
                                 const struct st_ledger_row *row)
 {
@@ -112,8 +113,8 @@ static bool decisions_differ(struct difference *d)
     return false;
 }
 
-/* Do both blocks belong to one communicator? NCCL 2.27 gives no id; there blocks with the same
- * number of ranks are taken to belong together. */
+/* Do both blocks belong to one communicator? NCCL 2.27 gives no id. Without ids, blocks with the
+ * same number of ranks count as blocks of one communicator. */
 static bool together(const struct st_ledger_block *a, const struct st_ledger_block *b)
 {
     return a->id == b->id && (a->id || a->ranks == b->ranks);
@@ -188,8 +189,8 @@ static void compare(const struct st_ledgers *ledgers, int first, struct report *
 #define AT(member) offsetof(struct report, member)
 static const struct st_option rows[] = {
     {"setup", NULL,
-     "compare only releases, rules and settings; for ledgers written on a signal, whose "
-     "counters are of different moments",
+     "compare only releases, rules and settings; for ledgers that a signal made the ranks write, "
+     "because these have counters of different moments",
      ST_OPTION_FLAG, .at = AT(setup)},
     {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(as_json)},
 };

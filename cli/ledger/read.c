@@ -214,8 +214,9 @@ static bool read_line(struct reader *reader, char *line)
 
 enum { LINE_SIZE = 4096 }; /* the plugin's lines have about 300 bytes */
 
-/* Read a line without its newline. Returns 1; 0 at the end of the file; -1 if the line cannot be
- * one of a ledger. The length is limited because a device may never end a line. */
+/* Read a line without its newline. Returns 1 for a line, 0 at the end of the file, and -1 if the
+ * line cannot be from a ledger. The length is limited because a device file may never end a
+ * line. */
 static int next_line(struct reader *reader, FILE *file, char line[LINE_SIZE])
 {
     int n = 0, c;
@@ -263,7 +264,7 @@ bool st_ledgers_read(struct st_ledgers *ledgers, const char *path, char *error, 
     } else if (good && reader.open) {
         good = wrong(&reader, "the file ends before", "end");
     }
-    if (reader.open) { /* not complete: leave it out */
+    if (reader.open) { /* the block is not complete: leave it out */
         free(reader.open->row);
         ledgers->blocks--;
     }

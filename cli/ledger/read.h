@@ -15,10 +15,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Kinds of rows: NCCL asked the tuner; an entry of the tuner's table won; collectives ran. */
+/* Kinds of rows. ASKED: NCCL asked the tuner. PICKED: an entry of the cost table was the cheapest.
+ * RAN: collectives ran. */
 enum st_row_kind { ST_ROW_ASKED, ST_ROW_PICKED, ST_ROW_RAN };
-/* Counters of a ST_ROW_RAN: calls outside and inside CUDA graph capture; then general kernels,
- * symmetric kernels and copy-engine collectives. */
+/* The counters of a ST_ROW_RAN. CALLED: calls outside of CUDA graph capture. CAPTURED: calls inside
+ * of it. GENERAL: general kernels. SYMMETRIC: symmetric kernels. CE: collectives that the copy
+ * engine ran. */
 enum {
     ST_COUNT_CALLED,
     ST_COUNT_CAPTURED,
@@ -31,16 +33,17 @@ enum {
 struct st_ledger_row {
     enum st_row_kind kind;
     int coll;                  /* NCCL's number                           */
-    uint64_t lo, hi;           /* bytes, both included                    */
+    uint64_t lo, hi;           /* sizes from lo to hi bytes               */
     int registered;            /* only in ST_ROW_ASKED                    */
     char verdict[16];          /* only in ST_ROW_ASKED                    */
     char algo[16], proto[16];  /* only in ST_ROW_PICKED                   */
     uint64_t count[ST_COUNTS]; /* only ST_ROW_RAN uses more than count[0] */
 };
 
+/* The members from id on are the fields of the "comm" line (docs/ledger.md). */
 struct st_ledger_block {
     const char *file;
-    int line;
+    int line; /* where the block begins */
     uint64_t id, rules;
     int ranks, nodes, local, sym_ctas, pid;
     char nccl[16], mode[16], from[32], host[64];

@@ -18,10 +18,10 @@ struct sum {
     int coll;
     uint64_t lo, hi;
     uint64_t ran[ST_COUNTS];
-    uint64_t asked[2];    /* [0] not registered, [1] registered          */
-    uint64_t steered;     /* how often NCCL asked and a rule decided     */
-    uint64_t pick[PICKS]; /* by algorithm * SYMTUNER_PROTOS + protocol   */
-    bool seen;            /* a ledger has a "ran" line for it            */
+    uint64_t asked[2];    /* how often NCCL asked: [0] not registered, [1] registered */
+    uint64_t steered;     /* how often NCCL asked and a rule decided                  */
+    uint64_t pick[PICKS]; /* by algorithm * SYMTUNER_PROTOS + protocol: the cheapest  */
+    bool seen;            /* a ledger has a "ran" line for it                         */
 };
 
 struct sums {
@@ -86,7 +86,7 @@ static int by_size(const void *a, const void *b)
     const struct sum *x = a, *y = b;
 
     if (x->coll != y->coll)
-        return y->coll - x->coll; /* all-reduce first, it has the highest number */
+        return y->coll - x->coll; /* all-reduce has the highest number, and comes first */
     return (x->lo > y->lo) - (x->lo < y->lo);
 }
 
@@ -183,9 +183,9 @@ static void print_text(const struct st_ledgers *ledgers, const struct sums *sums
                 symtuner_coll_name(sum->coll), range, calls(sum), part[0], part[1], part[2], reg,
                 picks);
     }
-    fputs("\nregistered: of the calls that NCCL asked the tuner about; it does not ask about calls "
-          "that are\nsymmetric anyway. A dash: nobody counted; \"ran\" lines need the profiler "
-          "interface.\n",
+    fputs("\nregistered: the share of registered calls among those that NCCL asked the tuner "
+          "about; NCCL does\nnot ask about calls that run on symmetric kernels anyway. A dash: "
+          "nobody counted; \"ran\" lines\nneed the profiler interface.\n",
           out);
 }
 
@@ -256,7 +256,7 @@ struct request {
 #define AT(member) offsetof(struct request, member)
 static const struct st_option rows[] = {
     {"sort", "bytes|calls|size",
-     "by bytes moved, by calls, most first; by collective and size (bytes)", ST_OPTION_CHOICE,
+     "most bytes first, most calls first, or by collective and size (bytes)", ST_OPTION_CHOICE,
      .at = AT(sort)},
     {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(json)},
 };
