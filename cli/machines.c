@@ -57,7 +57,7 @@ static bool read_machine(const char *word, struct symtuner_machine *machine, int
     setenv("SYMTUNER_MACHINE", word, 1);
     return symtuner_machine_find(machine) ||
            st_option_wrong(error,
-                           "--machine wants a name such as h200x8, or such as \"gpu=NVIDIA "
+                           "--machine wants a name such as h200x8, or a text such as \"gpu=NVIDIA "
                            "H200; links=nvlink; multicast=no\"",
                            word);
 }
@@ -86,8 +86,8 @@ int st_machine_here(struct symtuner_machine *machine_out)
 
     if (!known && described && *described)
         fprintf(stderr,
-                "symtuner: SYMTUNER_MACHINE=%.200s is not understood, the machine counts as "
-                "unknown; write such as \"gpu=NVIDIA H200; links=nvlink; multicast=no\"\n",
+                "symtuner: SYMTUNER_MACHINE=%.200s is not understood, so the machine counts as "
+                "unknown; write for example \"gpu=NVIDIA H200; links=nvlink; multicast=no\"\n",
                 described);
     return known;
 }

@@ -12,10 +12,13 @@
 
 /*
  * st_machine_start(command, word, machine_out, gpus_out):
- * Find the machine that ${word}, the value of --machine, means: NULL is this box; else it is a name
- * that nccl/model/machines.h knows, a description, or "list". A description becomes
- * SYMTUNER_MACHINE of this process; "list" prints the names. Fills ${machine_out}, and ${gpus_out}
- * with the number of GPUs (0: not known). Returns -1 if the command goes on, else its exit status.
+ * Find the machine that --machine names. ${word} is the option's value:
+ *   NULL           there is no --machine: this box
+ *   a name         a machine that nccl/model/machines.h knows
+ *   a description  such as "gpu=NVIDIA H200; links=nvlink"; SYMTUNER_MACHINE is set to it
+ *   "list"         prints the names
+ * Fills ${machine_out}. ${gpus_out} becomes the number of GPUs if ${word} is a name, otherwise 0.
+ * Returns -1 if the command goes on, else its exit status.
  */
 int st_machine_start(const char *command, const char *word, struct symtuner_machine *machine_out,
                      int *gpus_out);

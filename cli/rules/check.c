@@ -19,7 +19,7 @@ struct check {
     struct st_json out;
 };
 
-/* Print an error in the file, or a finding about it, and count it. */
+/* Print an error or a finding about the file, and count it in ${count}. */
 static void tell(struct check *check, const char *kind, const char *text, int *count)
 {
     if (check->json) {
@@ -101,8 +101,8 @@ static const struct st_command_line line = {
     .usage = "[options] FILE...\n",
     .about =
         "Read rules files (or *.csv of NCCL's example tuner) and report what is wrong with them.\n"
-        "Prints one line per file that is fine: its rules and their hash (equal hashes, equal "
-        "rules).\n",
+        "For a file that is fine, prints how many rules it has and their hash. Files with equal "
+        "hashes\nhave equal rules.\n",
     .after = "Exit 0: fine. 1: an error or a finding.\n"
              "examples: symtuner check my.rules\n"
              "          symtuner check --nccl 2.28.9 my.rules\n",

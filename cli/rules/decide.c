@@ -70,9 +70,10 @@ static const struct st_option rows[] = {
      ST_OPTION_TEXT, .at = AT(rules)},
     {"ranks", "N", "of the communicator (all GPUs of a named machine, else 8)", ST_OPTION_NUMBER,
      .at = AT(query.ranks), .least = 1, .most = 1 << 20},
-    {"nodes", "N", "(1)", ST_OPTION_NUMBER, .at = AT(query.nodes), .least = 1, .most = 1 << 20},
+    {"nodes", "N", "nodes of the communicator (1)", ST_OPTION_NUMBER, .at = AT(query.nodes),
+     .least = 1, .most = 1 << 20},
     {"buffers", "B|S/R",
-     "how they are registered (none): none, comm, window or sym; one word for both, or "
+     "how the buffers are registered (none): none, comm, window or sym; one word for both, or "
      "SEND/RECEIVE; rules count a call as registered if both buffers are",
      ST_OPTION_READ, .read = read_buffers},
     {"pipe-ops", "N", "operations in the group (1)", ST_OPTION_NUMBER, .at = AT(query.pipe_ops),
@@ -83,11 +84,11 @@ static const struct st_option rows[] = {
      "h200x8, b200x8, rtxpro6000x2, ...: --machine list; or a description as in "
      "SYMTUNER_MACHINE (this box)",
      ST_OPTION_TEXT, .at = AT(machine), .early = true},
-    {"links", "pcie|nvlink", "other than that machine", ST_OPTION_CHOICE,
+    {"links", "pcie|nvlink", "instead of what that machine has", ST_OPTION_CHOICE,
      .at = AT(query.machine.nvlink)},
-    {"multicast", "no|yes", "other than that machine", ST_OPTION_CHOICE,
+    {"multicast", "no|yes", "instead of what that machine has", ST_OPTION_CHOICE,
      .at = AT(query.machine.multicast)},
-    {"table", "C,C,...", "21 costs in us, tree/ll, tree/ll128, ... pat/simple; -1 not available",
+    {"table", "C,C,...", "21 costs in us, tree/ll, tree/ll128, ... pat/simple; -1: not available",
      ST_OPTION_READ, .read = read_table},
     {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(json)},
     {"gpu", "NAME", NULL, ST_OPTION_READ, .read = st_read_gpu, .at = AT(query.machine),
@@ -222,8 +223,8 @@ static void print_table(const struct request *request, const struct symtuner_dec
         printf(", %d channels\n", channels);
 }
 
-/* Print what one rank passes, because sizes in rules are of the whole call, but a program passes
- * the share of one rank. */
+/* Print what one rank passes to NCCL: sizes in rules are of the whole call, but a program knows the
+ * share of one rank. */
 static void print_whose(const struct symtuner_query *query)
 {
     char whole[ST_TEXT_SIZE], part[ST_TEXT_SIZE];

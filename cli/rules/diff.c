@@ -6,11 +6,11 @@
 #include "cli/text.h"
 #include "cli/values.h"
 
-/* Two maps, and the part of them that is compared: a column, or what [kernels] rules decide for one
- * number of ranks and kind of buffers. */
+/* Two maps, and the part of them that is compared now: one column, or what [kernels] rules decide
+ * for one number of ranks and one kind of buffers. */
 struct report {
-    const struct st_map *map[2]; /* of the old rules, of the new rules     */
-    int column;                  /* its index in both maps; -1: the kernels */
+    const struct st_map *map[2]; /* [0] of the old rules, [1] of the new rules          */
+    int column;                  /* index of the column in both maps; -1: the kernels   */
     int ranks, registered;
     bool as_json;
     struct st_json json;
@@ -30,7 +30,7 @@ static void detail(const struct symtuner_decision *d, char *text, size_t size)
 }
 
 /* Return what map[${side}] says about ${bytes}: a struct symtuner_decision or, for the kernels, a
- * struct symtuner_kernel_decision. The decision is valid up to size ${hi_out}. */
+ * struct symtuner_kernel_decision. ${hi_out} becomes the largest size with this decision. */
 static const void *decision_at(const struct report *report, int side, uint64_t bytes,
                                uint64_t *hi_out)
 {
@@ -97,7 +97,7 @@ static void tell(struct report *report, uint64_t lo, uint64_t hi, const void *ol
     st_text_wrap(stdout, 56, line);
 }
 
-/* Compare from size ${lo} on; print neighbouring ranges with the same change on one line. */
+/* Compare from size ${lo} on. Print neighbouring ranges that change in the same way on one line. */
 static void compare(struct report *report, uint64_t lo)
 {
     const void *old = NULL, *new = NULL; /* the change that began at ${from}, if any */

@@ -46,12 +46,12 @@ struct st_map_request {
     int nccl, nodes;
     struct symtuner_machine machine;
     unsigned colls; /* bit per collective */
-    int dtype, op;  /* of the all-reduces that [kernels] rules decide */
-    int beside;     /* in st_beside_words: what runs beside them */
+    int dtype, op;  /* type and operator of the all-reduces that [kernels] rules decide */
+    int beside;     /* what runs beside these all-reduces: an index into st_beside_words */
     int ranks[16], n_ranks;
-    uint64_t lo, hi;
+    uint64_t lo, hi; /* sizes from lo to hi bytes */
     const char *command, *file[2], *html, *machine_word;
-    int gpus; /* per node; 0: unknown */
+    int gpus; /* GPUs of a node; 0: unknown */
     bool json, force;
 };
 
@@ -73,8 +73,8 @@ extern const struct st_option st_map_options[ST_MAP_OPTIONS];
  * is the request. */
 int st_map_started(void *self);
 
-/* Read the command line. request_out->colls becomes 0 if it names no collectives. Returns -1 to go
- * on, otherwise the exit status. */
+/* Read the command line. If it names no collectives, request_out->colls becomes 0. Returns -1 if
+ * the command goes on, else its exit status. */
 int st_map_read(const struct st_command_line *line, int argc, char **argv,
                 struct st_map_request *request_out);
 
@@ -98,11 +98,12 @@ const char *st_map_kernel(const struct symtuner_kernel_decision *decision, char 
 void st_map_kernels_print(const struct st_map_request *request, const struct st_map *map,
                           FILE *out);
 void st_map_kernels_json(const struct st_map *map, struct st_json *json);
-/* Return the run for ${ranks} that ${bytes} falls into; NULL: the library's own table decides. */
+/* Return the run for ${ranks} that ${bytes} falls into. Returns NULL if there is none, because then
+ * the library's own table decides. */
 const struct st_kernel_run *st_map_kernels_at(const struct st_map *map, int ranks, uint64_t bytes);
 
-/* Do both decisions have the same effect on NCCL, or on libsymtuner_ar.so, even if they come from
- * different rules? */
+/* Do both decisions have the same effect, even if they come from different rules? st_map_alike
+ * compares the effects on NCCL, and st_map_kernels_alike those on libsymtuner_ar.so. */
 bool st_map_alike(const struct symtuner_decision *a, const struct symtuner_decision *b);
 bool st_map_kernels_alike(const struct symtuner_kernel_decision *a,
                           const struct symtuner_kernel_decision *b);

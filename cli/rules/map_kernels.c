@@ -100,8 +100,9 @@ const char *st_map_kernel(const struct symtuner_kernel_decision *decision, char 
     return text;
 }
 
-/* Do two runs cover the same sizes and get, for one kind of buffers, the same decision by the same
- * rule? Both must also be printed alike, with or without the kind of buffers. */
+/* Do two runs cover the same sizes, and does the same rule make the same decision for both? The
+ * question is about one kind of buffers, ${registered}. Also, either both runs or neither must be
+ * printed with their kind of buffers. */
 static bool runs_alike(const struct st_kernel_run *a, const struct st_kernel_run *b, int registered)
 {
     const struct symtuner_kernel_decision *x = &a->decision[registered],
@@ -112,8 +113,9 @@ static bool runs_alike(const struct st_kernel_run *a, const struct st_kernel_run
                (b->decision[0].rule == b->decision[1].rule);
 }
 
-/* Print run ${i}, and on the same line the numbers of ranks of all later runs like it. Print
- * nothing if an earlier run is like it. */
+/* Print run ${i}, and on the same line the numbers of ranks of all later runs that are like it.
+ * Print nothing if an earlier run is like it, because that run's line has this run's number of
+ * ranks. */
 static void print_run(const struct st_map *map, int i, int registered, FILE *out)
 {
     const struct st_kernel_run *run = &map->kernel[i];

@@ -12,8 +12,8 @@
 
 enum { LABEL = 22, CELL = 12, ACROSS = (ST_TEXT_WIDTH - LABEL) / (CELL + 1) };
 
-/* Return the smallest size above ${at} at which a run of one of the ${n} columns begins; 0: there
- * is none. */
+/* Return the smallest size above ${at} at which a run of one of the ${n} columns begins, or 0 if
+ * there is none. */
 static uint64_t next_edge(const struct st_map *map, const int *column, int n, uint64_t at)
 {
     uint64_t next = UINT64_MAX;
@@ -71,9 +71,9 @@ static void print_columns(const struct st_map *map, const int *column, int n, FI
     } while (at);
 }
 
-/* Print one grid per collective, continued in a further grid if its columns do not fit the width.
- * Columns come in pairs (plain, registered); of pairs with the same decisions only the first is
- * printed. */
+/* Print the columns of each collective as a grid, and as further grids if they do not fit into the
+ * width of one. Columns come in pairs (plain, registered). Of several pairs with the same decisions
+ * only the first is printed. */
 static void print_grids(const struct st_map *map, FILE *out)
 {
     enum { MOST = ACROSS - ACROSS % 2 }; /* even: a pair stays in one grid */
@@ -122,8 +122,8 @@ static void print_legend(const struct st_map *map, FILE *out)
     }
     if (!last)
         fputs("  none: NCCL decides everything that is shown\n", out);
-    fputs("a dot: no rule, NCCL decides. leave: a rule says so. +: limits as listed above.\n"
-          "registered: what NCCL tells a tuner, which is not the same as symmetric windows.\n",
+    fputs("a dot: no rule, NCCL decides. leave: a rule lets NCCL decide. +: limits as listed above."
+          "\nregistered: what NCCL tells a tuner, which is not the same as symmetric windows.\n",
           out);
 }
 
