@@ -33,9 +33,9 @@ static void in_the_way(struct st_here *here, const char *format, ...)
 
 /* ---- is it loaded? --------------------------------------------------------------------------- */
 
-/* Set ${here}'s missing if NCCL does not find symtuner in this environment, and ${asks_out} to
- * whether NCCL asks symtuner for the values of variables. If NCCL does not find symtuner, the rest
- * of the answer assumes that it does. */
+/* Set ${here}'s missing if NCCL does not find symtuner in this environment. Set ${asks_out} to
+ * whether NCCL asks symtuner for the values of variables. If NCCL does not find symtuner,
+ * ${asks_out} and the rest of the answer assume that it does. */
 static void look_for_plugin(const struct st_why *why, struct st_here *here, bool *asks_out)
 {
     static struct st_doctor doctor = {.root = ""}; /* large */
@@ -62,8 +62,8 @@ static void look_for_plugin(const struct st_why *why, struct st_here *here, bool
 
 /* ---- rules ----------------------------------------------------------------------------------- */
 
-/* Load the rules as the plugin does, which does not use rules with an error or for another machine.
- * Returns ST_EXIT_FINE, or ST_EXIT_FINDINGS if the file of --rules cannot be read. */
+/* Load the rules as the plugin does: it uses no rules that have an error or that are for another
+ * machine. Returns ST_EXIT_FINE, or ST_EXIT_FINDINGS if the file of --rules cannot be read. */
 static int load(const struct st_why *why, struct st_here *here, symtuner_rules **rules)
 {
     char error[SYMTUNER_ERROR_MAX];
@@ -105,8 +105,8 @@ static const char *plural(int n)
     return n == 1 ? "" : "s";
 }
 
-/* Drop [process] sym-ctas of the rules from the decision, and say why, unless it reaches NCCL. It
- * would become NCCL_SYM_CTAS for the whole life of the process. */
+/* [process] sym-ctas of the rules becomes NCCL_SYM_CTAS for the whole life of the process. If it
+ * does not reach NCCL in this way, drop it from the decision and say why. */
 static void hold_sym_ctas(const struct st_why *why, bool asks, struct st_here *here)
 {
     const struct symtuner_call *call = &why->call;
@@ -134,7 +134,8 @@ static void hold_sym_ctas(const struct st_why *why, bool asks, struct st_here *h
         here->decision.process_ctas = count;
 }
 
-/* Drop the built-in CTA count, and say why, unless it reaches NCCL as NCCL_MIN_CTAS. */
+/* The built-in CTA count becomes NCCL_MIN_CTAS. If it does not reach NCCL in this way, drop it from
+ * the decision and say why. */
 static void hold_min_ctas(const struct st_why *why, bool asks, struct st_here *here)
 {
     const char *held = st_held_default(st_why_get, why);
@@ -206,7 +207,8 @@ static void ask(const struct st_why *why, const symtuner_rules *rules, bool stee
 
 /* ---- several boxes --------------------------------------------------------------------------- */
 
-/* Return how many words of 16 bytes each rank of a box adds up, which are the most pieces. */
+/* Return how many words of 16 bytes each rank of a box adds up. The call cannot have more
+ * pieces. */
 static int words_of(const struct symtuner_call *call)
 {
     uint64_t words = tuner_bytes(call) / 16 / (uint64_t)(call->ranks / call->nodes);
@@ -214,13 +216,13 @@ static int words_of(const struct symtuner_call *call)
     return words < INT_MAX ? (int)words : INT_MAX;
 }
 
-/* Return why libsymtuner_ar.so leaves the call to NCCL though it was asked to add up box by box
- * (kernels/nodes), or NULL. */
+/* Return why libsymtuner_ar.so leaves the call to NCCL although it was asked to add up box by box
+ * (kernels/nodes). Returns NULL if it can run the call. */
 static const char *never_by_boxes(const struct symtuner_call *call)
 {
     int each = call->ranks / call->nodes;
 
-    /* as kernels/nodes/boxes.c and call.c */
+    /* the conditions are those of kernels/nodes/boxes.c and call.c */
     return call->ranks % call->nodes ? "the boxes have unequal numbers of ranks"
            : each < 2                ? "the boxes have one rank each"
            : each > 16               ? "the boxes have more than 16 ranks each"

@@ -15,16 +15,16 @@ enum { ST_HERE_WAYS = 6 };
 
 struct st_here {
     bool applies;                      /* false: symtuner cannot decide for this release        */
-    struct symtuner_decision decision; /* what the rules say; only counts that reach NCCL       */
+    struct symtuner_decision decision; /* what the rules say; counts that do not reach NCCL: 0  */
     bool missing;                      /* NCCL would not load symtuner in this environment      */
     const char *missing_cure;          /* what to do if ${missing}                              */
     char way[ST_HERE_WAYS][700];       /* [i]: a sentence: what does not reach NCCL, and why    */
     int ways;
     char text[2048];                   /* what symtuner_explain says                            */
-    char boxes[200];                   /* how libsymtuner_ar.so runs it on several boxes; empty: as
-                                          NCCL does, since nobody asked for more                */
-    int network_pieces;                /* in so many pieces; -1: it is not known before the run */
-    struct symtuner_call call;         /* the call with the counts and answers of symtuner      */
+    char boxes[200];                   /* how libsymtuner_ar.so runs the call on several boxes;
+                                          "": nobody asked it to, so NCCL runs the call         */
+    int network_pieces;                /* the pieces on the network; -1: known only in the run  */
+    struct symtuner_call call;         /* the call with symtuner's counts and answers           */
     float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS]; /* what call.table points to                 */
     struct symtuner_verdict verdict;   /* what NCCL does with ${call}                           */
     bool changes;                      /* ${verdict} differs from the one without symtuner      */

@@ -45,7 +45,8 @@ static void print_question(const struct st_why *why, FILE *out)
     fputs(why->brief ? "\n" : "\n\n", out);
 }
 
-/* Return NCCL's cost in microseconds of the verdict's general kernel; negative: not known. */
+/* Return how many microseconds NCCL's cost table predicts for the verdict's general kernel, or a
+ * negative number if that is not known. */
 static double general_cost(const struct st_why *why, const struct symtuner_verdict *verdict)
 {
     if (!why->table_computed || verdict->algo < 0)
@@ -53,9 +54,9 @@ static double general_cost(const struct st_why *why, const struct symtuner_verdi
     return (double)why->table[verdict->algo * SYMTUNER_PROTOS + verdict->proto];
 }
 
-/* Return how many channels NCCL itself chooses for the verdict's general kernel; 0 if that is not
- * known, if the rules set the count, or if the verdict is no general kernel. ${here} is NULL for
- * the call without symtuner. */
+/* Return how many channels NCCL itself chooses for the verdict's general kernel. Returns 0 if that
+ * is not known, if the rules set the count, or if the verdict is no general kernel. ${here} is NULL
+ * if the verdict is on the call without symtuner. */
 static int general_channels(const struct st_why *why, const struct symtuner_verdict *verdict,
                             const struct st_here *here)
 {
@@ -114,7 +115,7 @@ static void print_outcome(const struct st_why *why, const struct symtuner_verdic
 }
 
 /* Print why the verdict may be wrong: the release is newer than those that symtuner knows, or we
- * could not read how the release prices such calls. */
+ * could not read how the release computes the cost of such calls. */
 static void print_doubts(const struct st_why *why, const struct symtuner_verdict *verdict,
                          FILE *out)
 {
@@ -125,7 +126,8 @@ static void print_doubts(const struct st_why *why, const struct symtuner_verdict
                      "used\n",
                 st_release_print(st_release_newest(), release, sizeof release));
     else if (verdict->unsure)
-        fputs("  not sure: this release prices such calls by a model that was not readable\n", out);
+        fputs("  not sure: we could not read how this release computes the cost of such calls\n",
+              out);
 }
 
 /* Print the symmetric kernels among which NCCL chooses: for the call or, if a gate stops it,

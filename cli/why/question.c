@@ -162,7 +162,7 @@ static bool use_found(struct st_why *why, bool described)
     const struct st_machine *same = st_machine_of_gpu(why->box.gpu);
 
     if (why->box.arch <= 0 && same)
-        why->box.arch = same->arch; /* a description names the GPU only */
+        why->box.arch = same->arch; /* a description names only the GPU, not its capability */
     if (why->box.arch <= 0)
         return false;
     why->call.arch = why->box.arch;
@@ -175,8 +175,8 @@ static bool use_found(struct st_why *why, bool described)
     return true;
 }
 
-/* Use the machine of --machine, or this box; assume h200x8 if nothing is known about it. Returns -1
- * if the command goes on, else its exit status. */
+/* Use the machine of --machine, or this box. If nothing is known about this box, assume h200x8.
+ * Returns -1 if the command goes on, else its exit status. */
 static int use_machine(struct st_why *why)
 {
     const char *name = why->machine_name;
@@ -232,14 +232,15 @@ static int started(void *self)
 
 #define AT(member) offsetof(struct st_why, member)
 static const struct st_option rows[] = {
-    {"buffers", "B|S/R", "how NCCL knows them: none, comm, window or sym, one word for both, or "
-                         "SEND/RECEIVE (none)", ST_OPTION_READ, .read = read_buffers,
+    {"buffers", "B|S/R", "how the buffers are registered (none): none, comm, window or sym; one "
+                         "word for both, or SEND/RECEIVE", ST_OPTION_READ, .read = read_buffers,
      .at = AT(call)},
     {"op", "OP", "sum, prod, max, min, avg, premulsum (sum)", ST_OPTION_READ, .read = st_read_op,
      .at = AT(call.op)},
     {"ranks", "N", "GPUs of the communicator (all of the machine)", ST_OPTION_NUMBER,
      .at = AT(call.ranks), .least = 1, .most = 1 << 20},
-    {"nodes", "N", "(1)", ST_OPTION_NUMBER, .at = AT(call.nodes), .least = 1, .most = 1 << 16},
+    {"nodes", "N", "nodes of the communicator (1)", ST_OPTION_NUMBER, .at = AT(call.nodes),
+     .least = 1, .most = 1 << 16},
     {"group", "N", "identical calls in one group (1)", ST_OPTION_NUMBER, .at = AT(call.group),
      .least = 1, .most = 1 << 20},
     {"graph", NULL, "under CUDA graph capture", ST_OPTION_FLAG, .at = AT(graph)},
@@ -256,22 +257,24 @@ static const struct st_option rows[] = {
      .at = AT(min_ctas), .least = 1, .most = 64},
     {"max-ctas", "N", "maxCTAs in the communicator's config (64)", ST_OPTION_NUMBER,
      .at = AT(max_ctas), .least = 1, .most = 64},
-    {"arch", "9.0", "other than that machine", ST_OPTION_READ, .read = read_arch},
-    {"links", "pcie|nvlink", "other than that machine", ST_OPTION_READ, .read = read_links},
-    {"multicast", "no|yes", "other than that machine", ST_OPTION_READ, .read = read_multicast},
-    {"peer", "no|yes", "peer access between all GPUs, other than that machine", ST_OPTION_READ,
-     .read = read_peer, .at = AT(call)},
+    {"arch", "9.0", "instead of what that machine has", ST_OPTION_READ, .read = read_arch},
+    {"links", "pcie|nvlink", "instead of what that machine has", ST_OPTION_READ,
+     .read = read_links},
+    {"multicast", "no|yes", "instead of what that machine has", ST_OPTION_READ,
+     .read = read_multicast},
+    {"peer", "no|yes", "peer access between all GPUs, instead of what that machine has",
+     ST_OPTION_READ, .read = read_peer, .at = AT(call)},
     {"set", "NCCL_X=V", "an NCCL setting, repeatable; those of the environment count as well",
      ST_OPTION_READ, .read = read_setting},
     {"no-env", NULL, "leave the environment out; symtuner counts as loaded", ST_OPTION_FLAG,
      .at = AT(no_env), .early = true},
     {"general", "A/P", "the general kernel that NCCL's cost table favours, for example ring/ll",
      ST_OPTION_READ, .read = read_general},
-    {"table", "C,C,...", "or the whole table: 21 costs in us, tree/ll .. pat/simple, -1 none",
+    {"table", "C,C,...", "or the whole table: 21 costs in us, tree/ll ... pat/simple; -1: none",
      ST_OPTION_READ, .read = read_table},
     {"rules", "FILE", "these rules instead of those that the environment names", ST_OPTION_TEXT,
      .at = AT(rules)},
-    {"all", NULL, "also the conditions that this release or this call does not ask",
+    {"all", NULL, "also the conditions that do not apply to this release or this call",
      ST_OPTION_FLAG, .at = AT(all)},
     {"brief", NULL, "only the verdict and the cure", ST_OPTION_FLAG, .at = AT(brief)},
     {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(json)},

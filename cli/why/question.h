@@ -16,7 +16,7 @@ struct st_why {
     struct symtuner_call call;
     float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS]; /* what call.table points to, if anything      */
     const char *machine;                           /* the machine in words                        */
-    const char *family;                            /* of st_general_family; NULL: no costs known  */
+    const char *family;                            /* from st_general_family; NULL: unknown costs */
     int links;                                     /* call.nvlink before any setting changed it   */
     int gpus;                                      /* GPUs of a node; 0: not known                */
     bool table_computed;                           /* ${table} is computed, not from --table      */
@@ -41,8 +41,8 @@ struct st_why {
  * the reason on stderr. */
 int st_why_read(int argc, char **argv, struct st_why *why);
 
-/* Return the value of a variable: from --set, else from the environment (not with --no-env); NULL
- * if it is not set. ${why} points to a struct st_why. */
+/* Return the value of a variable: that of --set or, without one and without --no-env, that of the
+ * environment. Returns NULL if the variable is not set. ${why} points to a struct st_why. */
 const char *st_why_get(const void *why, const char *name);
 
 #endif

@@ -49,8 +49,8 @@ static bool undo(struct symtuner_call *call, enum symtuner_gate gate)
     }
 }
 
-/* Starting with ${answer}'s now, cure one gate after the other, until a symmetric kernel runs or no
- * cure is known. Fills the cures and the members that follow them. */
+/* Start with the verdict ${answer}->now, and cure one gate after the other, until a symmetric
+ * kernel runs or no cure is known. Fills cure, cures, cured and after of ${answer}. */
 static void find_cures(const struct symtuner_call *call, struct st_answer *answer)
 {
     struct symtuner_call better = *call;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * why.h - what the files of `symtuner why` share: the answer, finding its cures, and printing it.
+ * why.h - what the files of `symtuner why` share: the answer, and the functions that print it.
  */
 #ifndef ST_WHY_H_
 #define ST_WHY_H_
@@ -16,11 +16,11 @@ enum { ST_WHY_CURES = 8 };
 
 /* The answer to one question. */
 struct st_answer {
-    struct symtuner_verdict now;           /* of the call as it is                            */
+    struct symtuner_verdict now;           /* the verdict on the call as it is                */
     enum symtuner_gate cure[ST_WHY_CURES]; /* the gates to cure, in this order                */
     int cures;
     bool cured;                            /* the cures lead to a symmetric kernel            */
-    struct symtuner_verdict after;         /* of the call with all cures applied              */
+    struct symtuner_verdict after;         /* the verdict on the call with all cures          */
     struct st_here here;                   /* what happens with symtuner loaded               */
 };
 
