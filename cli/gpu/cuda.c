@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Load ${file} and fill ${table} with the addresses of its ${count} symbols ${symbol}, in this
- * order. ${origin} goes into the error message: where to get the file if it is missing. */
+/* Load ${file}, and fill ${table} with the addresses of the ${count} symbols that ${symbol} names,
+ * in this order. ${origin} is a part of the error message: it says where to get a missing file. */
 static bool load(const char *file, int flags, const char *origin, const char *const *symbol,
                  size_t count, void *table, char *error, size_t size)
 {
@@ -69,7 +69,7 @@ bool st_ar_load(struct st_ar *ar, char *error, size_t size)
 
 const char *st_beside_command(const char *name, char *path, size_t size)
 {
-    static const char *const place[] = {"", "/lib", "/lib64"}; /* the last two: beside its folder */
+    static const char *const place[] = {"", "/lib", "/lib64"}; /* the last two: beside the folder */
     char self[512];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     char *slash;

@@ -79,7 +79,7 @@ struct st_nccl_id {
       (const void *, void *, size_t, int, int, void *, void *))                                    \
     X(error_text, "ncclGetErrorString", const char *, (int))
 
-/* For libsymtuner_ar.so: X(member, function without "symtuner_ar_") */
+/* For libsymtuner_ar.so: X(member, name of the function without its prefix "symtuner_ar_") */
 #define ST_AR_MAP(X)                                                                               \
     X(create, create)                                                                              \
     X(destroy, destroy)                                                                            \
@@ -112,12 +112,13 @@ bool st_cuda_load(struct st_cuda *cuda_out, int *gpus_out, char *error, size_t s
 /* Load NCCL from ${path}; NULL means the libnccl.so.2 that the loader finds. */
 bool st_nccl_load(struct st_nccl *nccl_out, const char *path, char *error, size_t size);
 
-/* Load libsymtuner_ar.so from the path that st_beside_command finds; otherwise let the loader
- * search for it. */
+/* Load libsymtuner_ar.so from the path that st_beside_command finds. If it finds none, the loader
+ * searches for the library. */
 bool st_ar_load(struct st_ar *ar_out, char *error, size_t size);
 
-/* Fill ${path} with the path of file ${name} in the folder of this command, or in ../lib or
- * ../lib64 beside that folder, or with ${name} itself if none has the file. Returns ${path}. */
+/* Look for the file ${name} in the folder of this command, and then in the folders lib and lib64
+ * beside that folder. Fills ${path} with the path of the file, or with ${name} itself if none of
+ * these folders has the file. Returns ${path}. */
 const char *st_beside_command(const char *name, char *path, size_t size);
 
 #endif

@@ -5,10 +5,10 @@
  *
  * If the caller names the ways of a size, these are measured. Otherwise the worker searches for
  * good ways. The first way is then the choice of the library's own table. The search briefly times
- * every kernel that can run the call, with the CTAs and threads that the library would give it;
- * then the fastest kernels with half and twice as many CTAs and threads. The best few of all these
- * ways are measured in full. Multicast kernels are left out: they run only where a rule or a
- * variable asks for them.
+ * every kernel that can run the call, with the CTAs and threads that the library would give it.
+ * Then the search briefly times the fastest kernels with half and with twice as many CTAs and
+ * threads. The best few of all these ways are measured in full. Multicast kernels are left out:
+ * they run only where a rule or a variable asks for them.
  */
 #include <math.h>
 #include <stdio.h>
@@ -18,17 +18,18 @@
 #include "cli/gpu/worker.h"
 
 enum {
-    /* Fewer blocks than the largest GPUs have SMs, as in the library's table. Other kernels get the
-     * remaining SMs, because a block that cannot start holds up every rank. */
+    /* The most CTAs of a way, as in the library's table. The largest GPUs have more SMs, so that
+     * other kernels can run beside ours. If ours needed every SM, a CTA that cannot start would
+     * hold up every rank. */
     MOST_CTAS = 128,
-    LOOKED_AT = 64, /* limit of the ways that are timed briefly                       */
-    REFINED = 3,    /* kernels that are also timed with other block and thread counts */
+    LOOKED_AT = 64, /* the most ways that are timed briefly                           */
+    REFINED = 3,    /* kernels that are also timed with other CTA and thread counts   */
     KEPT = 3,       /* ways that are measured in full, besides the library's choice   */
     PIECES = 4,     /* a kernel that cuts the message into more pieces is left out    */
     SUM = 0
 };
-static const double look_us = 1500;  /* how long a brief timing takes                    */
-static const double hopeless = 1.25; /* a kernel is not refined above 1.25 times the best time */
+static const double look_us = 1500;  /* how long a brief timing takes, in microseconds */
+static const double hopeless = 1.25; /* slower kernels than 1.25 times the best are not refined */
 
 struct way {
     char name[ST_WAY_SIZE];
@@ -63,7 +64,7 @@ static void force_way(struct st_rank *r, const char *way)
     force(r, kernel, ctas, threads);
 }
 
-/* Time a way briefly and add it to ${ways}, unless it is there already. Its name has the blocks and
+/* Time a way briefly and add it to ${ways}, unless it is there already. Its name has the CTAs and
  * threads that the library runs, which may be fewer than ${ctas} and ${threads}. */
 static void look(struct st_rank *r, uint64_t bytes, const char *kernel, int ctas, int threads,
                  struct way *ways, int *n)
@@ -89,7 +90,8 @@ static int by_time(const void *a, const void *b)
     return x->us != y->us ? (x->us > y->us) - (x->us < y->us) : strcmp(x->name, y->name);
 }
 
-/* Fill ${names} with the library's own choice, first, and the best other ways. Returns how many. */
+/* Fill ${names} with the library's own choice and then with the best other ways. Returns the number
+ * of names. */
 static int search(struct st_rank *r, uint64_t bytes, char names[][ST_WAY_SIZE])
 {
     struct way ways[LOOKED_AT + 1];
@@ -140,7 +142,8 @@ static int search(struct st_rank *r, uint64_t bytes, char names[][ST_WAY_SIZE])
     return kept;
 }
 
-/* Fill ${names} with the ways that the caller names for size ${bytes}. Returns how many. */
+/* Fill ${names} with the ways that job.ways names for size ${bytes}. Returns the number of
+ * names. */
 static int given(uint64_t bytes, char names[][ST_WAY_SIZE], int most)
 {
     int n = 0;

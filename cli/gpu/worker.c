@@ -163,7 +163,7 @@ void st_worker_check(struct st_rank *r, char mode, uint64_t bytes)
     CUDA(stream_wait, r->stream);
     for (int third = 0; third < (out > WINDOW ? 3 : 1); third++) {
         uint64_t from = third == 0 ? 0 : third == 1 ? out / 2 - piece / 2 : out - piece;
-        char *got = r->host + job.high; /* the input lies before it */
+        char *got = r->host + job.high; /* the input lies in front of it */
 
         CUDA(to_host, got, recv + from * size, piece * size);
         for (uint64_t i = 0; i < piece; i++)
@@ -199,7 +199,7 @@ double st_worker_time(struct st_rank *r, char mode, uint64_t bytes, double least
         call(r, mode, bytes);
     CUDA(capture_end, r->stream, &graph);
     CUDA(graph_make, &exec, graph, 0);
-    for (int pass = 0; pass < 3; pass++) { /* warm up; find how many launches are needed; measure */
+    for (int pass = 0; pass < 3; pass++) { /* warm up, find the number of launches, measure */
         float ms;
 
         CUDA(stream_wait, r->stream);
@@ -290,7 +290,7 @@ static void prepare(struct st_rank *r)
     if (job.own) {
         if (job.ar.create(&r->handle, &r->comm, 1, NULL))
             st_worker_stop("symtuner_ar_create", job.ar.error_text(NULL));
-        if (job.ar.reserve(&r->handle, 1, SIZE_MAX)) /* calls are captured */
+        if (job.ar.reserve(&r->handle, 1, SIZE_MAX)) /* captured calls cannot reserve */
             st_worker_stop("symtuner_ar_reserve", job.ar.error_text(r->handle));
         for (int i = 0; i < 2; i++) {
             void *buffer = i ? r->recv[1] : r->send[1];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * worker.h - what the files of the measuring process share. It does one job, with a thread per
- * rank.
+ * worker.h - what the files of the measuring process share. The process does one job, with a thread
+ * for each rank.
  *
  * Threads: all ranks run the same steps. A measured time is that of the slowest rank; every rank
  * gets this same number, so that all ranks choose alike. Errors: they end the process.
@@ -30,14 +30,15 @@ struct st_job {
     struct st_ar ar;
     int ranks, coll, dtype; /* coll and dtype: NCCL's numbers */
     int size;               /* of an element, in bytes */
-    bool measure, own;      /* the command is `measure`; a mode needs libsymtuner_ar.so */
+    bool measure; /* the command is `measure` */
+    bool own;     /* a mode needs libsymtuner_ar.so */
     const char *modes;
     const char *ways; /* "BYTES:KERNEL/CTAS/THREADS,..."; "": search for good ways */
     uint64_t low, high;
     unsigned seed;
     struct st_nccl_id id;
     pthread_barrier_t barrier;
-    double us[ST_RANKS_MAX]; /* by rank; slowest() in worker.c compares them */
+    double us[ST_RANKS_MAX]; /* [rank]: a measured time; slowest() in worker.c compares them */
     struct st_rank rank[ST_RANKS_MAX];
 };
 
@@ -52,12 +53,13 @@ void st_worker_check(struct st_rank *r, char mode, uint64_t bytes);
  * slowest rank. */
 double st_worker_time(struct st_rank *r, char mode, uint64_t bytes, double least_us);
 
-/* Ask the library what it would run for this call; fill ${plan_out}, and ${way} with
- * "KERNEL/CTAS/THREADS". Returns false if the library would refuse the call. */
+/* Ask libsymtuner_ar.so what it would run for an all-reduce of ${bytes}. Fills ${plan_out}, and
+ * ${way} with "KERNEL/CTAS/THREADS". Returns false if the library would refuse the call. */
 bool st_worker_plan(struct st_rank *r, uint64_t bytes, struct symtuner_ar_plan *plan_out,
                     char way[ST_WAY_SIZE]);
 
-/* Mode 'k' for messages of ${bytes}: time every way to run the collective, and print the times. */
+/* Mode 'k' for messages of ${bytes}: time the ways that job.ways names, or else good ways that a
+ * search finds, and print the times. */
 void st_worker_ways(struct st_rank *r, uint64_t bytes);
 
 #endif

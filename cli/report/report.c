@@ -15,9 +15,9 @@ __asm__(".pushsection .rodata\n"
         ".popsection\n");
 extern const char st_report_page[] __attribute__((visibility("hidden")));
 
-/* Print the page with the JSON text ${self} in place of its "{}". In JSON "<" occurs only inside
- * strings. It is printed as \u003c, so that no string can end the script element or begin an HTML
- * comment. */
+/* Print the page with the JSON text ${self} in place of the "{}" in the page. In JSON "<" occurs
+ * only inside strings. It is printed as \u003c, so that no string can end the script element or
+ * begin an HTML comment. */
 static void print_page(const void *self, FILE *out)
 {
     const char *place = strstr(st_report_page, "{}</script>");

@@ -12,9 +12,9 @@
 
 #include "cli/json.h"
 
-/* Write the page to ${path}. ${write} writes its data, one JSON object, whose member "page" names
- * the function of the page's script that draws them. Returns false, with the error printed, if that
- * fails. */
+/* Write the page to ${path}. ${write} writes the data of the page, which are one JSON object. Its
+ * member "page" names the function in the page's script that draws the data. Returns false, with
+ * the error printed, if the page cannot be written. */
 bool st_report_write(const char *command, const char *path, bool force,
                      void (*write)(const void *self, struct st_json *json), const void *self);
 

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { TRIES = 200 }; /* with a wait of 1 ms each */
+enum { TRIES = 200 }; /* how often take() tries, with a wait of 1 ms each time */
 
 /* Did a launcher start this process as one of several ranks? */
 static bool is_rank(void)
@@ -91,7 +91,7 @@ static void sweep(const char *in)
     for (size_t i = 0; i < found.gl_pathc; i++) {
         int fd = open(found.gl_pathv[i], O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 
-        /* if the opened file has no link, the path now names another file, perhaps in use */
+        /* if the opened file has no link, its path may name a new file that is in use */
         if (fd >= 0 && lock_byte(fd, MEMBER, F_WRLCK, false) && fstat(fd, &file) == 0 &&
             file.st_uid == geteuid() && S_ISREG(file.st_mode) && file.st_nlink > 0)
             unlink(found.gl_pathv[i]);
@@ -101,7 +101,8 @@ static void sweep(const char *in)
     globfree(&found);
 }
 
-/* Lock the file of ${job}. Returns false if it has been removed meanwhile. */
+/* Open and lock the file of ${job}. Returns false if that fails or if the file was removed
+ * meanwhile. */
 static bool lock(struct st_run_job *job)
 {
     struct stat file;
@@ -125,8 +126,8 @@ static bool take(struct st_run_job *job, char error[ST_RUN_ERROR])
             return false;
         st_tally_close(made);
         job->first = made != NULL;
-        /* map the file only after locking it: before, a second run may remove it and a third
-         * make a new one */
+        /* Map the file only after locking it: until then another run may remove the file, and a
+         * third run may make a new one. */
         if ((made || job->shared) && lock(job)) {
             if ((job->tally = st_tally_open(job->path, error, ST_RUN_ERROR)))
                 return true;
@@ -170,7 +171,7 @@ void st_run_job_end(struct st_run_job *job,
 {
     if (!job->tally)
         return;
-    /* one run after the other, so that the last one finds nobody */
+    /* the runs leave one after the other, so that the last one finds itself alone */
     if (!job->shared || (lock_byte(job->lock, LEAVING, F_WRLCK, true) &&
                          lock_byte(job->lock, MEMBER, F_WRLCK, false))) {
         if (print)

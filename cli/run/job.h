@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job.h - the file in which a job counts its NCCL calls, and who prints the sums: one
- * `symtuner run` for each job and box.
+ * job.h - the file in which a job counts its NCCL calls. On each box one `symtuner run` of the job
+ * prints the sums.
  *
- * A `symtuner run` inside another one uses the file of the outer one, which also prints. If a
- * launcher such as mpirun or srun starts one `symtuner run` for each rank, these share a file,
- * named after the launcher's process, and the last one to end prints. Each `symtuner run` holds a
- * lock on its file, and the kernel releases the lock even after SIGKILL. So a file without a lock
- * is left over, and the next run removes it.
+ * A `symtuner run` inside another one uses the file of the outer one, and the outer one prints. If
+ * a launcher such as mpirun or srun starts one `symtuner run` for each rank, these share a file,
+ * and the last one to end prints. The name of this file contains the launcher's process number.
+ * Each `symtuner run` holds a lock on its file, and Linux releases the lock even after SIGKILL. So
+ * a file without a lock is left over, and the next run removes it.
  *
  * Units      none. Ownership  st_run_job_end releases everything. Threads: one.
  * Errors     without a file nothing is counted; the job still runs.
@@ -23,11 +23,11 @@
 enum { ST_RUN_PATH = 400, ST_RUN_ERROR = 600 };
 
 struct st_run_job {
-    struct st_tally *tally; /* NULL: no file                                       */
+    struct st_tally *tally; /* the counters in the file; NULL: there is no file    */
     char path[ST_RUN_PATH];
-    int lock;    /* the file, opened                                    */
-    bool shared; /* with the runs of other ranks                        */
-    bool first;  /* the first one in the job, which says what is set    */
+    int lock;    /* the open file, which holds the lock                          */
+    bool shared; /* the runs of other ranks share the file                       */
+    bool first;  /* this run is the first one in the job, and prints what is set */
 };
 
 /* Find or make the file. Returns false, with the reason in ${error}, if that fails. Also returns

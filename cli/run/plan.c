@@ -17,7 +17,7 @@ struct making {
     char parts[60], notes[1000]; /* what the plan's ${said} is made of */
 };
 
-/* Return the value of a variable, "" if it is not set. */
+/* Return the value of a variable before symtuner run, or "" if it is not set. */
 static const char *now(const struct making *making, const char *name)
 {
     const char *value = making->get(making->from, name);
@@ -75,8 +75,9 @@ static bool names_symtuner(const char *value)
            ends_with(value, "/libsymtuner.so") || ends_with(value, "-symtuner.so");
 }
 
-/* Make ${variable} name our plugin. If it already names another plugin, that one goes behind ours:
- * the variable ${next} names it, unless ${next} is set. */
+/* Make ${variable} name our plugin. If it names another plugin, that plugin goes behind ours:
+ * ${next} then names it. Change nothing if ${variable} is "none", or if it names another plugin and
+ * ${next} is already set. */
 static void put_in_front(struct making *making, const char *variable, const char *next,
                          const char *plugin)
 {
@@ -96,7 +97,8 @@ static void put_in_front(struct making *making, const char *variable, const char
 }
 
 /* NCCL 2.28.7 and later read NCCL_ENV_PLUGIN, and the plugin then names itself as tuner and
- * profiler where it is needed. Earlier releases read only the other two. */
+ * profiler where it is needed. Earlier releases read only NCCL_TUNER_PLUGIN and
+ * NCCL_PROFILER_PLUGIN. */
 static void plan_plugin(struct making *making, const char *plugin)
 {
     const char *env = now(making, "NCCL_ENV_PLUGIN");
@@ -106,7 +108,8 @@ static void plan_plugin(struct making *making, const char *plugin)
         set(making, "NCCL_ENV_PLUGIN", plugin);
     else if (!names_symtuner(env))
         note(making, "kept: ", "NCCL_ENV_PLUGIN", env);
-    /* with any tuner NCCL skips what NCCL_CTA_POLICY=1 prefers, so do not add the first one */
+    /* with any tuner NCCL ignores the preference of NCCL_CTA_POLICY=1; so if that variable is
+     * set and there is no tuner, do not add one */
     if (now(making, "NCCL_TUNER_PLUGIN")[0] || !now(making, "NCCL_CTA_POLICY")[0])
         put_in_front(making, "NCCL_TUNER_PLUGIN", "SYMTUNER_NEXT_TUNER", plugin);
     if (now(making, "SYMTUNER_LEDGER")[0])
@@ -131,8 +134,8 @@ static bool preloads_dropin(const char *list)
     return false;
 }
 
-/* Our drop-in is first in the list, because a library in front of it that defines NCCL's functions,
- * such as NCCL itself, would hide it. */
+/* Put our drop-in first into LD_PRELOAD. A library in front of the drop-in that defines NCCL's
+ * functions, such as NCCL itself, would hide the drop-in. */
 static void plan_dropin(struct making *making, const char *dropin)
 {
     const char *list = now(making, "LD_PRELOAD");
@@ -161,7 +164,8 @@ static void plan_dropin(struct making *making, const char *dropin)
 
 static const char only[] = "SYMTUNER_RUN_ONLY";
 
-/* Is the part to be set? Without --only, the --only of an outer `symtuner run` decides. */
+/* Is ${part} to be loaded? If --only names no parts, the --only of an outer `symtuner run`
+ * decides. */
 static bool wanted(const struct making *making, enum st_run_part part)
 {
     const char *list = now(making, only), *word = st_run_part_word[part];
@@ -174,7 +178,8 @@ static bool wanted(const struct making *making, enum st_run_part part)
     return false;
 }
 
-/* Tell a `symtuner run` inside the program which parts --only names, unless it names all. */
+/* If --only does not name all parts, tell a `symtuner run` inside the program which parts it
+ * names. */
 static void plan_only(struct making *making)
 {
     char list[40] = "";

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan.h - which variables `symtuner run` sets, given its options, libraries and environment.
+ * plan.h - works out which variables `symtuner run` sets, from its options, libraries and
+ * environment.
  *
- * Pure, and independent of GPUs and NCCL. So ranks that are started with the same options and
- * environment get the same variables, also if one command starts the ranks of several boxes.
- * A program that has no use for a variable ignores it.
+ * The result depends on nothing else, not on the GPUs or on NCCL. So ranks that are started with
+ * the same options and environment get the same variables, even on several boxes. A program that
+ * has no use for a variable ignores it.
  *
  * Units      none. Ownership  the plan holds copies. Threads: any.
  * Errors     a variable that cannot be set is left out, and st_run_plan::said says so.
@@ -22,7 +23,7 @@ enum st_run_part { ST_RUN_PLUGIN, ST_RUN_DROPIN, ST_RUN_JAX, ST_RUN_PARTS };
 extern const char *const st_run_part_word[ST_RUN_PARTS];
 
 struct st_run_ask {
-    bool named; /* --only names parts; else SYMTUNER_RUN_ONLY of an outer symtuner run may */
+    bool named; /* --only names parts; if not, SYMTUNER_RUN_ONLY of an outer run may do so */
     bool part[ST_RUN_PARTS];
     char colls[120]; /* collectives of the drop-in, "allreduce,allgather"; "": not given */
     bool off;
@@ -40,16 +41,17 @@ struct st_run_setting {
 };
 
 struct st_run_plan {
-    struct st_run_setting set[ST_RUN_SETTINGS]; /* those that differ from the environment */
+    struct st_run_setting set[ST_RUN_SETTINGS]; /* only what differs from the environment */
     int sets;
     bool counts; /* the drop-in is loaded and counts calls */
-    /* one line: "plugin, drop-in, JAX route; NCCL_ENV_PLUGIN=libx.so is kept" */
+    /* one line for the user: "plugin, drop-in, JAX route; kept: NCCL_ENV_PLUGIN=libx.so" */
     char said[1200];
 };
 
 /* Return the value that a program started now would see, or NULL if the variable is not set. */
 typedef const char *st_run_getter(const void *from, const char *name);
 
+/* Fill ${plan_out}. ${from} is passed to ${get}. */
 void st_run_plan(const struct st_run_ask *ask, const struct st_run_libraries *libraries,
                  st_run_getter *get, const void *from, struct st_run_plan *plan_out);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * program.c - fork, exec, signals.
+ * program.c - starts the program and passes signals on to it.
  *
  * The program stays in our process group. So signals of the terminal (Ctrl-C, Ctrl-Z) reach the
- * program without us, and we do not pass them on, because it would get them twice. We pass on
- * signals that another process sends to us. While the program runs, all signals are blocked here
- * and read with sigwaitinfo.
+ * program without us. We do not pass these on, because the program would get them twice. We pass on
+ * signals that another process sends to us. While the program runs, this process blocks all signals
+ * and reads them with sigwaitinfo.
  */
 #include "cli/run/program.h"
 
@@ -41,14 +41,14 @@ static void become(char *const argv[], const struct inherited *inherited, pid_t 
     _exit(ST_RUN_NOT_EXECUTABLE);
 }
 
-/* Does the terminal send this signal to a whole group of processes? */
+/* Did the terminal send this signal, and so send it to the whole process group? */
 static bool of_terminal(const siginfo_t *info)
 {
     static const int sent[] = {SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU, SIGWINCH};
 
     for (size_t i = 0; i < sizeof sent / sizeof *sent; i++)
         if (info->si_signo == sent[i])
-            return info->si_code > 0; /* by the kernel */
+            return info->si_code > 0; /* Linux itself sent the signal, no process */
     return false;
 }
 
@@ -67,8 +67,9 @@ static void pass(const siginfo_t *info, pid_t pid)
         kill(getpid(), SIGSTOP);
 }
 
-/* Collect children that have ended; as the first process of a container we also inherit orphans.
- * Returns true, with ${status_out}, once the program is among them. */
+/* Collect children that have ended. The first process of a container also inherits orphans, so
+ * there may be other children than the program. Returns true and fills ${status_out} if the program
+ * has ended. */
 static bool ended(pid_t pid, int *status_out)
 {
     int status;
@@ -116,7 +117,7 @@ bool st_run_program(char *const argv[], int *status)
     if (pipe2(report, O_CLOEXEC) != 0)
         return not_started(argv[0], errno, status);
     sigprocmask(SIG_BLOCK, &all, &inherited.blocked);
-    sigaction(SIGCHLD, &normal, &inherited.child); /* if it was ignored, no status would be kept */
+    sigaction(SIGCHLD, &normal, &inherited.child); /* Linux keeps no status if it is ignored */
     fflush(NULL);
     pid = fork();
     if (pid == 0)

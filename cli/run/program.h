@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* program.h - runs the user's program in place of this command: signals reach it, and its end
- * becomes ours. */
+/* program.h - runs the user's program in place of this command: the program gets the signals that
+ * this command gets, and its exit status becomes that of this command. */
 #ifndef ST_RUN_PROGRAM_H_
 #define ST_RUN_PROGRAM_H_
 

@@ -18,7 +18,7 @@
 #include "cli/text.h"
 #include "nccl/names.h"
 
-enum { VERIFY_MAX = 500, CTAS_MAX = 512 }; /* as in the libraries */
+enum { VERIFY_MAX = 500, CTAS_MAX = 512 }; /* the limits of the libraries */
 
 struct request {
     struct st_run_ask ask;
@@ -96,8 +96,8 @@ static const struct st_command_line line = {
 
 /* ---- the edge -------------------------------------------------------------------------------- */
 
-/* The value that the program will see. It comes from the environment or else, for NCCL's variables,
- * from NCCL's conf files, which a variable that we set would override. */
+/* Return the value that the program would see without us. It comes from the environment. Variables
+ * of NCCL that are not set there come from NCCL's conf files. */
 static const char *value_of(const void *doctor, const char *name)
 {
     const char *value = getenv(name);
@@ -171,7 +171,7 @@ int st_cmd_run(int argc, char **argv)
     struct request request = {.ask.part = {true, true, true}};
     struct st_run_job job = {.tally = NULL};
     char error[ST_RUN_ERROR] = "";
-    char **program = argv + 1; /* what followed "--" */
+    char **program = argv + 1; /* the words after "--" */
     bool outermost, ran;
     int status;
 

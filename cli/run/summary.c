@@ -53,7 +53,7 @@ static const char *size(uint64_t bytes, char text[WORD])
     return text;
 }
 
-/* "1 call", "2 calls" */
+/* Write a number with its noun into ${text}: "1 call", "2 calls". Returns ${text}. */
 static const char *number(uint64_t count, const char *what, char text[WORD * 2])
 {
     snprintf(text, WORD * 2, "%" PRIu64 " %s%s", count, what,
@@ -110,10 +110,10 @@ static void print_coll(const struct sums *sums, int coll, FILE *out)
                 1 + (int)((double)ours->calls / (double)all.calls * 99), size(ours->bytes, bytes));
 }
 
-/* How often each reason holds, and what it is a reason for. */
+/* A reason why NCCL ran calls, and how many calls it ran for this reason. */
 struct reason {
     uint64_t times;
-    int why;
+    int why; /* ST_WHY_... (dropin/tally.h) */
 };
 
 static int by_times(const void *a, const void *b)
@@ -124,7 +124,8 @@ static int by_times(const void *a, const void *b)
                                       : one->why - other->why;
 }
 
-/* Print the most frequent reasons in ${times}; [ST_WHY_OURS] is none. */
+/* Print the most frequent reasons. ${times} counts how often each held; times[ST_WHY_OURS] is left
+ * out, because it is no reason. */
 static void print_reasons(const uint64_t times[ST_WHYS], const char *what, FILE *out)
 {
     struct reason reason[ST_WHYS];
@@ -156,7 +157,7 @@ static void print_whys(const struct sums *sums, FILE *out)
         }
     if (total)
         print_reasons(calls, "call", out);
-    else /* then the reasons of the communicators say why */
+    else /* no calls: print why communicators were left to NCCL */
         print_reasons(sums->comms, "communicator", out);
 }
 
@@ -176,7 +177,7 @@ static void print_notes(const struct st_tally *tally, const struct sums *sums, F
     if (sums->verified)
         fprintf(out, "  %s ran both ways, and %" PRIu64 " differed\n",
                 number(sums->verified, "call", text), sums->differed);
-    for (int i = 0; i < used; i++) { /* all ranks have the same one: print the first */
+    for (int i = 0; i < used; i++) { /* all ranks have the same warning: print the first */
         const struct st_tally_slot *slot = &tally->slot[i];
         const char *note = st_tally_noted(slot);
 
