@@ -14,21 +14,23 @@
 
 enum st_child_end { ST_CHILD_DONE, ST_CHILD_FAILED, ST_CHILD_TIMEOUT, ST_CHILD_STOPPED };
 
-enum { ST_CHILD_NOT_FOUND = 127 }; /* the ${status} if there is no such program */
+enum { ST_CHILD_NOT_FOUND = 127 }; /* ${status} if the program was not found */
 
 struct st_child {
-    const char *program;          /* looked up in PATH; NULL: run "symtuner worker"             */
-    const char *const *arguments; /* without the program's name; NULL at the end                */
-    const char *const *set;       /* variables: NAME=VALUE, or NAME to unset; NULL at the end   */
+    const char *program;          /* its name, looked up in PATH; NULL: "symtuner worker"       */
+    const char *const *arguments; /* without the program's name; the last pointer is NULL       */
+    const char *const *set;       /* variables: NAME=VALUE sets, NAME unsets; NULL at the end   */
     int limit_s;                  /* the child is killed after this many seconds                */
     char *output;                 /* filled: all that the child printed on stdout               */
     char error[400];              /* filled: the end of what the child printed on stderr        */
-    int status;                   /* filled: its exit status; 128 + the signal that killed it   */
+    int status;                   /* filled: exit status, or 128 + the signal that killed it    */
 };
 
-/* Run a child and wait for its end. Returns DONE for exit status 0; FAILED for any other end, or if
- * the child could not be started; TIMEOUT if the child was killed because the limit had passed;
- * STOPPED if it was killed because this process got SIGINT or SIGTERM. */
+/* Run a child and wait for its end. Returns
+ *   DONE     if its exit status is 0
+ *   TIMEOUT  if it was killed because the limit had passed
+ *   STOPPED  if it was killed because this process got SIGINT or SIGTERM
+ *   FAILED   if it ended in another way or could not be started */
 enum st_child_end st_child_run(struct st_child *child);
 
 /* Return the seconds of a clock that only goes forward. */

@@ -2,7 +2,8 @@
 /*
  * commands.h - the subcommands. Each takes the part of argv that begins with its own name, and
  * returns the exit status: 0 fine, 1 findings, 2 wrong usage, 77 cannot run here. A subcommand
- * prints results on stdout and errors on stderr. `run` returns the status of its program.
+ * prints results on stdout and errors on stderr. Only `run` returns another exit status: that of
+ * the program which it ran.
  */
 #ifndef ST_COMMANDS_H_
 #define ST_COMMANDS_H_
@@ -14,8 +15,8 @@ typedef int st_command(int argc, char **argv);
 st_command st_cmd_agree, st_cmd_bench, st_cmd_check, st_cmd_decide, st_cmd_diff, st_cmd_doctor,
     st_cmd_env, st_cmd_run, st_cmd_table, st_cmd_top, st_cmd_tune, st_cmd_why, st_cmd_worker;
 
-/* Print an error on stderr. Returns ${status}, so that a command can return it; ${status} may also
- * be false or true. */
+/* Print an error on stderr. Returns ${status}, an exit status or a bool, so that the caller can
+ * write "return st_fail(...)". */
 int st_fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -20,8 +20,8 @@
  *
  * ${key} is the name of a member of an object, and NULL for an element of an array and for the
  * document itself.
- * Ownership: the writer keeps ${out}, and a gap until it is printed, but no other pointer.
- * Threads: one per writer. Errors: the caller asks ${out} (ferror).
+ * Ownership: the writer keeps the pointer ${out}, and the pointer to a gap until the gap is
+ * printed, but no other pointer. Threads: one per writer. Errors: the caller calls ferror(${out}).
  */
 #ifndef ST_JSON_H_
 #define ST_JSON_H_
@@ -35,22 +35,22 @@ enum { ST_JSON_DEPTH = 8 };
 /* A writer. The caller sets ${out} and zeroes the other members. */
 struct st_json {
     FILE *out;
-    const char *gap;           /* white space before the next value; NULL: the usual   */
-    char close[ST_JSON_DEPTH]; /* the closing brackets still to print, outermost first */
+    const char *gap;           /* white space before the next value; NULL: none set    */
+    char close[ST_JSON_DEPTH]; /* the closing brackets to print, outermost first       */
     int depth;                 /* how many objects and arrays are open                 */
     bool filled;               /* the innermost object or array has a value            */
 };
 
-/* Open an object if ${how} is "{", or an array if it is "[". White space in front of the bracket is
- * printed before ${key}, so "\n {" starts a line. At most ST_JSON_DEPTH objects and arrays may be
- * open. */
+/* Open an object if ${how} is "{", or an array if ${how} is "[". White space in front of this
+ * bracket is printed before ${key}, so with "\n {" the object begins a new line. At most
+ * ST_JSON_DEPTH objects and arrays may be open. */
 void st_json_open(struct st_json *json, const char *key, const char *how);
 
 /* Close the innermost object or array. Closing the outermost prints a newline, too. */
 void st_json_close(struct st_json *json);
 
-/* Print ${gap}, white space, before the next value or closing bracket. Without a gap the writer
- * prints one blank after a comma and nothing elsewhere. */
+/* Print the white space ${gap} before the next value or closing bracket. If no gap is set, the
+ * writer prints one blank after a comma and nothing elsewhere. */
 void st_json_gap(struct st_json *json, const char *gap);
 
 /* Print a string, or null if ${text} is NULL. Bytes that are not UTF-8 become \u00XX. */
@@ -59,7 +59,7 @@ void st_json_text(struct st_json *json, const char *key, const char *text);
 void st_json_int(struct st_json *json, const char *key, int64_t value);
 void st_json_bool(struct st_json *json, const char *key, bool value);
 
-/* Print any other value as ${format} says. For a string ${format} has the quotes. */
+/* Print any other value as ${format} says. For a string, ${format} must contain the quotes. */
 void st_json_format(struct st_json *json, const char *key, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

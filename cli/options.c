@@ -96,8 +96,8 @@ static bool no_such_option(const struct st_command_line *line, const char *word,
     return false;
 }
 
-/* Read the option at argv[0], if its row's ${early} is the same as the argument ${early}; else skip
- * it. Returns how many arguments the option and its value take, or 0 for an error. */
+/* Read the option at argv[0] if its row's ${early} equals the argument ${early}; otherwise skip it.
+ * Returns how many arguments the option and its value take, or 0 for an error. */
 static int read_option(const struct st_command_line *line, char **argv, void *self, bool early,
                        char *error)
 {
@@ -144,12 +144,12 @@ static bool read_word(const struct st_command_line *line, int place, const char 
     return false;
 }
 
-/* Go through all arguments once, and read either the early options (${early}) or everything else.
- * The words then move to the front of ${argv}. Returns false for an error. */
+/* Go through all arguments once. With ${early}, read only the early options. Without it, read
+ * everything else and move the words to the front of ${argv}. Returns false for an error. */
 static bool pass(const struct st_command_line *line, char **argv, void *self, bool early,
                  char *error)
 {
-    char **first = argv + 1, **end = first; /* of the words so far */
+    char **first = argv + 1, **end = first; /* the words so far */
     bool options = true;
 
     for (argv++; *argv;) {

@@ -22,16 +22,16 @@
  *         return status;
  *
  * A word is an argument that is no option, such as COLL above. The reader leaves the words in argv,
- * from argv[1] on, with a NULL behind the last. It knows -h, --help, "--ranks 4", "--ranks=4",
- * words and options in any order, and "--" before words that begin with a dash. It names the
- * nearest option for a misspelt one, and prints the help.
+ * from argv[1] on, with a NULL behind the last. The reader knows -h, --help, "--ranks 4",
+ * "--ranks=4", words and options in any order, and "--" before words that begin with a dash. It
+ * prints the help. If an option is misspelt, its error message names the nearest option.
  *
  * A row without ${help} works, but the help does not show it. A row with ${instead} is an earlier
  * spelling of an option: it works, and a line on stderr says what to write now. The reader reads
  * the ${early} options first, then calls ${started}, then reads the others. So ${started} can set
  * what the others change: --machine is early, and --links changes that machine. A row of the kind
- * ST_OPTION_READ names a function that reads the value: one of cli/values.h, for collectives, types
- * and so on, or one of the command.
+ * ST_OPTION_READ names a function that reads the value. cli/values.h has functions for collectives,
+ * types and so on; a command may also have its own.
  *
  * Units      none. Ownership  texts are borrowed from argv.
  * Errors     st_line_read prints them.
@@ -45,28 +45,28 @@
 
 enum { ST_OPTION_ERROR = 700, ST_ANY_WORDS = 1 << 30 };
 
-/* Read ${value} into ${to}, the place that the row's ${at} names. Returns false if the value is
- * wrong, with the reason in ${error}, for example: --ranks wants 1 to 64, not "x". */
+/* Read ${value} into ${to}, the place that the row's ${at} names. If the value is wrong, returns
+ * false and puts the reason into ${error}, for example: --ranks wants 1 to 64, not "x". */
 typedef bool st_option_reader(const char *value, void *to, char error[ST_OPTION_ERROR]);
 
 enum st_option_kind {
-    ST_OPTION_FLAG,   /* bool: set to true                                */
-    ST_OPTION_TEXT,   /* const char *: the value as it is                 */
-    ST_OPTION_NUMBER, /* int: ${least} to ${most}                         */
-    ST_OPTION_CHOICE, /* int: index of a word of ${value}, "pcie|nvlink"  */
-    ST_OPTION_READ,   /* ${read} is called; "" if it has no value        */
+    ST_OPTION_FLAG,   /* a bool, which becomes true                                   */
+    ST_OPTION_TEXT,   /* a const char *: the value as it is                           */
+    ST_OPTION_NUMBER, /* an int from ${least} to ${most}                              */
+    ST_OPTION_CHOICE, /* an int: which word of ${value} ("pcie|nvlink"), from 0 on    */
+    ST_OPTION_READ,   /* any type: ${read} reads the value, "" if the option has none */
 };
 
 struct st_option {
     const char *name;  /* without dashes                                            */
-    const char *value; /* what the help calls the value; NULL: takes no value       */
+    const char *value; /* what the help calls the value; NULL: the option has none  */
     const char *help;  /* NULL: the help does not show this option                  */
     enum st_option_kind kind;
-    size_t at;              /* offset in the command's struct                            */
-    long least, most;       /* of an ST_OPTION_NUMBER                                    */
-    st_option_reader *read; /* of an ST_OPTION_READ                                      */
-    const char *instead;    /* of an earlier spelling: what to write now; else NULL      */
-    bool early;             /* read before ${started} is called                          */
+    size_t at;              /* where the value goes: offset in the command's struct  */
+    long least, most;       /* the limits of an ST_OPTION_NUMBER                     */
+    st_option_reader *read; /* reads the value of an ST_OPTION_READ                  */
+    const char *instead;    /* for an earlier spelling: what to write now; else NULL */
+    bool early;             /* the option is read before ${started} is called        */
 };
 
 struct st_command_line {
@@ -76,10 +76,10 @@ struct st_command_line {
     const char *after; /* lines after the options: exit statuses, examples; or NULL     */
     const struct st_option *row;
     int rows;
-    /* Check or read word ${place}, from 0 on; may be NULL */
+    /* Checks or reads a word. ${place} is 0 for the first word. May be NULL. */
     bool (*word)(int place, const char *word, void *self, char error[ST_OPTION_ERROR]);
     int least_words, most_words; /* ST_ANY_WORDS: no limit */
-    bool words_last;             /* words come behind "--" only */
+    bool words_last;             /* words may stand only after "--" */
     /* Called between the early rows and the others; may be NULL. Returns -1 if the command goes on,
      * else its exit status. */
     int (*started)(void *self);

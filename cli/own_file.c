@@ -39,14 +39,14 @@ bool st_own_file_free(const char *command, const char *path, bool force)
     bool ours;
 
     if (force || stat(path, &is) != 0 || !S_ISREG(is.st_mode) || is.st_size == 0)
-        return true; /* whether it can be written, the attempt will show */
+        return true; /* the attempt to write shows whether that is possible */
     file = fopen(path, "r");
     text = calloc(1, (size_t)is.st_size + 1);
     ours = file && text && is_ours(text, fread(text, 1, (size_t)is.st_size, file));
     if (!ours)
         fprintf(stderr,
-                "symtuner %s: %s is there, and was not written by symtuner or changed since; name "
-                "another file, or overwrite it with --force\n",
+                "symtuner %s: %s exists; symtuner did not write it, or it was changed since then; "
+                "name another file, or overwrite it with --force\n",
                 command, path);
     free(text);
     if (file)
@@ -54,9 +54,10 @@ bool st_own_file_free(const char *command, const char *path, bool force)
     return ours;
 }
 
-/* Open a new file in the folder of ${path}, which later replaces ${path}, so that nobody reads half
- * a file. Set *beside to its name, which the caller frees. If ${path} is no regular file, or the
- * folder takes no new file, open ${path} itself, and set *beside to NULL. */
+/* Open a new file in the folder of ${path}. When it is complete it replaces ${path}, so that nobody
+ * reads half a file. Sets *beside to the new file's name, which the caller frees. If ${path} is not
+ * a regular file, or if its folder takes no new file, opens ${path} itself and sets *beside to
+ * NULL. Returns the file descriptor, or -1. */
 static int open_out(const char *path, char **beside)
 {
     struct stat is;
@@ -110,7 +111,7 @@ bool st_own_file_write(const char *command, const char *path, bool force, bool m
 
     if (memory) {
         write(self, memory);
-        fflush(memory); /* sets text and size */
+        fflush(memory); /* sets ${text} and ${size} */
         fprintf(memory, "%s%s%016" PRIx64 "%s\n", markup ? "<!-- " : "# ", mark,
                 st_hash(ST_HASH_START, text, size), markup ? " -->" : "");
     }

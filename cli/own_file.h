@@ -15,14 +15,15 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Return whether ${path} may be written: with ${force}, or if there is no such file, if the file is
- * empty or no regular file, or if symtuner wrote it, that is, if it ends with the hash line. If
- * not, print why. A command that measures calls this before it begins to measure. */
+/* Return whether ${path} may be written, and print why if not. It may be written if ${force} is
+ * set, if there is no such file, if the file is empty or not a regular file, or if the file ends
+ * with the right hash line. A command that measures calls this before it begins to measure. */
 bool st_own_file_free(const char *command, const char *path, bool force);
 
-/* Write what ${write} prints, and then the line with the hash: as "# ..." or, with ${markup}, as
- * "<!-- ... -->". A regular file is replaced in one step. ${self} is passed to ${write}. Asks
- * st_own_file_free() once more, because the file may have changed since. */
+/* Write to ${path} what ${write} prints, and then the line with the hash. With ${markup} this line
+ * is "<!-- ... -->", otherwise "# ...". ${self} is passed to ${write}. A regular file is replaced
+ * in one step. Calls st_own_file_free() first, even if the caller has called it before, because the
+ * file may have changed since then. */
 bool st_own_file_write(const char *command, const char *path, bool force, bool markup,
                        void (*write)(const void *self, FILE *out), const void *self);
 

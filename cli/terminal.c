@@ -13,9 +13,9 @@ enum { CHUNK = 4096 };
 
 /* The state of the filter of one stream. */
 struct filter {
-    int fd;       /* the filtered text goes here                     */
-    char held[5]; /* the first bytes of a character still incomplete */
-    int holds;    /* how many bytes ${held} has                      */
+    int fd;       /* where the filtered text goes                         */
+    char held[5]; /* the bytes so far of a character that is not complete */
+    int holds;    /* how many bytes ${held} has                           */
 };
 
 /* Return the length in bytes of a UTF-8 character that begins with the byte ${first}. */
@@ -50,8 +50,8 @@ static size_t filter(struct filter *plain, const char *in, size_t size, char *ou
     return (size_t)(end - out);
 }
 
-/* Filter and write ${size} bytes; the write function of fopencookie. Returns ${size}, or 0 for an
- * error, with errno set. */
+/* The write function for fopencookie: filter ${size} bytes and write the result. Returns ${size},
+ * or 0 for an error, with errno set. */
 static ssize_t put(void *cookie, const char *text, size_t size)
 {
     struct filter *plain = cookie;

@@ -2,8 +2,8 @@
 /*
  * text.h - text for reports: sizes, wrapped lines, characters that are safe to print.
  *
- * Units      columns are characters of a terminal; reports keep to ST_TEXT_WIDTH of them.
- * Ownership  callers give the buffers. Threads: any. Errors: none, texts are cut to fit.
+ * Units      a column is one character of a terminal. Reports have at most ST_TEXT_WIDTH columns.
+ * Ownership  callers own the buffers. Threads: any. Errors: none; texts are cut to fit.
  */
 #ifndef ST_TEXT_H_
 #define ST_TEXT_H_
@@ -18,8 +18,9 @@ enum { ST_TEXT_WIDTH = 100, ST_TEXT_SIZE = 24 };
 /* Write ${bytes} into ${text}: "64 KiB" for 65536, "1500 B", "1.5 MiB". Returns ${text}. */
 char *st_text_size(uint64_t bytes, char text[ST_TEXT_SIZE]);
 
-/* Print ${text} and a newline; break lines between words, before column ST_TEXT_WIDTH. The first
- * line already has ${indent} columns; the others are indented by as many. */
+/* Print ${text} and a newline, in lines of at most ST_TEXT_WIDTH columns that are broken between
+ * words. The caller has already printed the first ${indent} columns of the first line. The other
+ * lines are indented by ${indent} columns. */
 void st_text_wrap(FILE *out, int indent, const char *text);
 
 /* Read a whole number from ${least} to ${most} into ${out}. Returns false if ${text} is not such a

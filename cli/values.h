@@ -25,7 +25,7 @@
  * collective. */
 st_option_reader st_read_colls;
 
-/* Read a type, or an operator, into an int or an enum. */
+/* st_read_dtype reads a type, st_read_op an operator. Each stores it in an int or an enum. */
 st_option_reader st_read_dtype, st_read_op;
 
 /* Read a release such as "2.28.9", which becomes the int 22809. If the value looks like a file, the
@@ -43,27 +43,28 @@ bool st_read_coll(const char *value, enum symtuner_coll *out, char error[ST_OPTI
  * ${low} or ${high} unchanged. */
 bool st_read_range(const char *value, uint64_t *low, uint64_t *high, char error[ST_OPTION_ERROR]);
 
-/* Read a list such as "2,4,8", the value of option --${name}: at most ${room} numbers from 1 to
- * ${most}, their count into ${n_out}. */
+/* Read a list such as "2,4,8", the value of option --${name}, into ${out}, and the count of its
+ * numbers into ${n_out}. The list has at most ${room} numbers, each from 1 to ${most}. */
 bool st_read_numbers(const char *name, const char *value, int most, int room, int *out, int *n_out,
                      char error[ST_OPTION_ERROR]);
 
-/* Read a cost table: 21 costs in microseconds, separated by commas, from tree/ll to pat/simple, as
- * NCCL orders them. */
+/* Read a cost table: 21 costs in microseconds, separated by commas, in NCCL's order, from tree/ll
+ * to pat/simple. */
 bool st_read_table(const char *value, float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS],
                    char error[ST_OPTION_ERROR]);
 
-/* Read how the buffers are registered with NCCL: one word for both, such as "sym", or SEND/RECEIVE,
- * such as "none/window". */
+/* Read how the buffers are registered with NCCL: one word for both buffers, such as "sym", or one
+ * for each as SEND/RECEIVE, such as "none/window". */
 bool st_read_buffers(const char *value, enum symtuner_reg *send, enum symtuner_reg *recv,
                      char error[ST_OPTION_ERROR]);
 
-/* What a size measures: one rank's part, as a program passes it to NCCL (RANK), or the whole call,
- * NCCL's nBytes, as in rules and ledgers (CALL). The two differ only for AllGather and
- * ReduceScatter. */
+/* What a size covers. RANK: the part of one rank, which is what a program passes to NCCL. CALL: the
+ * whole call, NCCL's nBytes, which is what rules and ledgers have. The two sizes differ only for
+ * AllGather and ReduceScatter. */
 enum st_whose { ST_WHOSE_UNSAID, ST_WHOSE_RANK, ST_WHOSE_CALL };
 
-/* A size as the user writes it: "64KiB", or "16384el" for elements, with "/rank" or "/call". */
+/* A size as the user writes it: "64KiB", or "16384el" for elements. "/rank" or "/call" may
+ * follow. */
 struct st_size {
     uint64_t number; /* of elements if ${elements}, else of bytes */
     bool elements;
