@@ -62,9 +62,10 @@ static uint64_t mix(uint64_t h, uint64_t v)
     return h ^ h >> 32;
 }
 
-/* Return what the library's answer depends on. 0: the buffer lies in no window. 1: it lies in a
- * window, and its address is a multiple of 16. 2: it lies in a window, at another address. Outside
- * of windows the address must not count, because the other ranks have other addresses. */
+/* Return what the library's answer depends on in this buffer. 0: the buffer lies in no window.
+ * 1: it lies in a window, and its address is a multiple of 16. 2: it lies in a window, and its
+ * address is another one. Outside of windows the address must not count, because other ranks have
+ * other addresses. */
 static uint64_t place(const struct st_comm *c, const void *buffer, size_t bytes)
 {
     return !st_window_holds(c, buffer, bytes) ? 0 : (uintptr_t)buffer % 16 == 0 ? 1 : 2;
@@ -92,7 +93,7 @@ static unsigned answer(struct st_comm *c, const struct st_call *call)
     for (int i = 0; i < ST_WAYS; i++)
         if (set[i] - set[i] % ST_PLANS == key)
             return set[i] % ST_PLANS;
-    memmove(set + 1, set, (ST_WAYS - 1) * sizeof *set); /* the oldest goes */
+    memmove(set + 1, set, (ST_WAYS - 1) * sizeof *set); /* drop the oldest answer */
     set[0] = key | ask(c, call);
     return set[0] % ST_PLANS;
 }
@@ -249,9 +250,9 @@ nccl_abi_result st_call(struct st_from from, const struct st_call *call)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* Hand waiting calls to NCCL, in their order: with ${all} every call; else the calls of each
- * communicator that has more than ST_GROUP_MOST collectives in this group, or one that our kernels
- * cannot run. The other calls stay in the queue. */
+/* Hand waiting calls to NCCL, in their order. If ${all}, hand over every call. Otherwise hand over
+ * only the calls of a communicator that has more than ST_GROUP_MOST collectives in this group, or
+ * one that our kernels cannot run. The other calls stay in the queue. */
 static nccl_abi_result give_back(struct st_real *real, struct st_group *g, bool all)
 {
     nccl_abi_result result = NCCL_ABI_SUCCESS;

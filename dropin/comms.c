@@ -12,7 +12,7 @@ atomic_int st_comm_handles;
 
 /* Marks the place of a communicator that has ended, so that a search goes on behind that place. */
 static struct st_comm gone;
-static int used; /* places that are not NULL */
+static int used; /* places of st_comm_table that are not NULL */
 
 /* Records of ended communicators, oldest first. A record is used again only after RESTING more
  * communicators have ended. Until then a thread may still be in a call on the ended communicator,

@@ -36,9 +36,10 @@ struct st_comm {
     _Atomic int why;   /* enum st_tally_why: why all calls go to NCCL          */
     int rank, ranks;
     bool blocking;
-    uint64_t key;         /* the same on all ranks; 0: unknown                   */
-    struct st_meet *meet; /* the ranks' meeting for votes if calls are verified, else NULL; after an
-                           * abort we leave it only when the record is used again */
+    uint64_t key; /* the same on all ranks; 0: unknown */
+    /* The meeting in which the ranks vote if calls are verified; else NULL. After an abort we leave
+     * the meeting only when the record is used again. */
+    struct st_meet *meet;
     uint32_t verified[ST_TALLY_ALL_GATHER + 1]; /* verified calls of each collective */
     bool distrusted;   /* a verified call had another result than NCCL's       */
     uint32_t children; /* how many communicators were made from this one       */
@@ -91,7 +92,7 @@ static inline struct st_comm *st_comm_find(const void *comm)
 /* Add a record with these two members; its other members are 0. Returns NULL if there is no room,
  * so that NCCL runs all calls of the communicator. */
 struct st_comm *st_comm_add(void *comm, struct st_real *real);
-/* Take a record out of the table. It must be there: call this once for each communicator. */
+/* Take a record out of the table. Does nothing if another thread has already done so. */
 void st_comm_remove(struct st_comm *c);
 
 /* How many communicators have a handle. */

@@ -9,7 +9,8 @@ _Thread_local int st_inside;
 
 size_t st_bytes(const struct st_comm *c, size_t count, int dtype, bool per_rank)
 {
-    static const unsigned char size[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1}; /* ncclDataType_t */
+    /* the bytes of each ncclDataType_t */
+    static const unsigned char size[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
     size_t one = dtype >= 0 && dtype < (int)sizeof size ? size[dtype] : 0;
 
     return count * one * (size_t)(per_rank && c ? c->ranks : 1);

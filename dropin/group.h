@@ -58,13 +58,13 @@ struct st_group *st_group_of(const struct st_real *real);
  * are taken, enlarge it. Returns NULL if memory is short. */
 void *st_group_more(void **array, int count, int *room, size_t size);
 
-/* Above 0 while this thread is in a call that the drop-in makes for itself, of libsymtuner_ar.so or
- * of NCCL. All NCCL calls inside it go straight to NCCL. */
+/* Above 0 while this thread is in a call that the drop-in itself makes, to libsymtuner_ar.so or to
+ * NCCL. Until that call returns, all NCCL calls of this thread go straight to NCCL. */
 extern _Thread_local int st_inside;
 
-/* Does a call go straight to NCCL, uncounted? With SYMTUNER_MODE=off every call does. So do the
- * drop-in's own calls (st_inside), and calls that NCCL makes to its own exported functions:
- * ncclBcast calls ncclBroadcast, and ncclCommAbort calls ncclCommGetAsyncError. */
+/* Does a call go straight to NCCL, uncounted? With SYMTUNER_MODE=off every call does. Otherwise the
+ * drop-in's own calls do (st_inside), and the calls that NCCL makes to its own exported functions.
+ * For example, ncclBcast calls ncclBroadcast, and ncclCommAbort calls ncclCommGetAsyncError. */
 static inline bool st_passes(struct st_from from, const struct st_real *real)
 {
     return st_inside || st_off || st_real_calls(real, from.caller);

@@ -2,8 +2,8 @@
 /*
  * kernels.h - libsymtuner_ar.so, opened when the first communicator of a process is made.
  *
- * The drop-in is built without CUDA's and NCCL's headers, with plain integers and pointers for
- * their types. test/dropin/headers.c checks that functions take both in the same way.
+ * The drop-in is built without CUDA's and NCCL's headers, and declares plain integers and pointers
+ * in place of their types. test/dropin/headers.c checks that both are passed in the same way.
  */
 #ifndef ST_KERNELS_H_
 #define ST_KERNELS_H_

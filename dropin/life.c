@@ -41,7 +41,7 @@ nccl_abi_result st_no_nccl(void)
  * process. */
 static int gpus_here(void)
 {
-    static atomic_int known; /* 1 + the number; 0: not counted yet */
+    static atomic_int known; /* 1 + the number of GPUs; 0: not counted yet */
     int count = atomic_load(&known);
     DIR *folder;
 
@@ -56,9 +56,9 @@ static int gpus_here(void)
     return count;
 }
 
-/* Return a reason why NCCL must run all calls of this communicator, of those that every rank finds
- * by itself. Returns ST_WHY_OURS if there is none. ${ranks}: the communicator's ranks, 0 if that is
- * not known yet. */
+/* Return why NCCL must run all calls of this communicator, or ST_WHY_OURS if nothing speaks against
+ * our kernels. Every rank finds the same answer without asking the others. ${ranks}: the number of
+ * the communicator's ranks, 0 if it is not known yet. */
 static enum st_tally_why shared_reason(const struct st_real *real, const struct st_made *made,
                                        int ranks)
 {
@@ -137,8 +137,8 @@ static void decide(struct st_comm *c, enum st_tally_why why)
 struct party {
     struct st_comm *c[MOST];
     int n;
-    enum st_tally_why shared; /* shared_reason(): ST_WHY_NOT_ONE_BOX or ST_WHY_OURS */
-    enum st_tally_why own;    /* own_reason() */
+    enum st_tally_why shared; /* what shared_reason() returned: ST_WHY_NOT_ONE_BOX or ST_WHY_OURS */
+    enum st_tally_why own;    /* what own_reason() returned */
     struct st_meet *meet;
     struct st_boxes_mark mark;
 };

@@ -6,7 +6,7 @@
  * makes the handle at the end of a blocking ncclCommInit*, ncclCommSplit or ncclCommShrink, or, if
  * a group is open, at the outermost ncclGroupEnd. All ranks must meet before that. Ranks of one box
  * meet in shared memory, which a rank enters before NCCL makes the communicator (meet.h). Ranks of
- * several boxes meet over NCCL, if they were asked to add up box by box (boxes/boxes.h).
+ * several boxes meet over NCCL, if the user wants to add up box by box (boxes/boxes.h).
  */
 #ifndef ST_LIFE_H_
 #define ST_LIFE_H_

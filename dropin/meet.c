@@ -38,7 +38,7 @@ struct board {
     struct st_meet_entry entry[RANKS_MAX];
     struct {
         _Atomic uint32_t yes, no, answer; /* answer: 0: open, 1: yes, 2: no */
-        _Atomic uint64_t most; /* bits of a double; of two, the larger one has larger bits */
+        _Atomic uint64_t most; /* the bits of a double >= 0; a larger double has larger bits */
     } vote[ST_MEET_VOTES];
 };
 

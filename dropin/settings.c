@@ -93,10 +93,9 @@ static long number_of(const char *name, long fallback, long most)
 
 /*
  * Return the default of SYMTUNER_MAX_COMMS. Ranks may start the calls of k communicators in
- * different orders. To rule out that they hang, the CTAs of k - 1 waiting calls must leave a
- * multiprocessor free (include/symtuner_ar.h, Blocks). By default a call leaves four
- * multiprocessors free, so two communicators are safe. 100 is a lower bound for the number of
- * multiprocessors: every GPU that we know has more.
+ * different orders. The ranks cannot hang if the CTAs of k - 1 waiting calls leave a multiprocessor
+ * free (include/symtuner_ar.h, Blocks). By default a call leaves four multiprocessors free, so two
+ * communicators are safe. Every GPU that we know has more than 100 multiprocessors.
  */
 static long comms_that_fit(void)
 {

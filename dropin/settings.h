@@ -15,9 +15,9 @@ struct st_settings {
     bool observe;    /* SYMTUNER_MODE=observe: every call goes to NCCL        */
     bool wrong;      /* a variable has a wrong value: every call goes to NCCL */
     unsigned only;   /* bit c: collective c may run on our kernels            */
-    uint32_t verify; /* SYMTUNER_VERIFY                                       */
-    int max_comms;   /* SYMTUNER_MAX_COMMS                                    */
-    uint64_t hash;   /* of the settings that must be the same on all ranks    */
+    uint32_t verify; /* SYMTUNER_VERIFY: calls of each collective to verify   */
+    int max_comms;   /* SYMTUNER_MAX_COMMS: most communicators with a handle  */
+    uint64_t hash;   /* hash of what must be the same on all ranks            */
 };
 
 /* Is SYMTUNER_MODE=off? Then every call goes straight to NCCL. The drop-in reads SYMTUNER_MODE for

@@ -7,9 +7,10 @@
  * there. Every process maps the file, so what was counted is in it even after SIGKILL. A forked
  * child has no slot until it makes a communicator itself.
  *
- * Units      bytes are the size of the larger buffer of a call: count x element size, for
- *            reduce-scatter and all-gather times the ranks. A process that drives several ranks
- *            counts each rank's call. A captured call counts once, however often its graph runs.
+ * Units      bytes are the size of the larger buffer of a call: count x element size, and for
+ *            reduce-scatter and all-gather this times the number of ranks. A process that drives
+ *            several ranks counts each rank's call. A captured call counts once, however often its
+ *            graph runs.
  * Threads    any thread of any process may add and read at any time; the additions are atomic and
  *            relaxed. A reader sees calls and bytes of one cell at slightly different times.
  * Ownership  st_tally_close unmaps what st_tally_create and st_tally_open mapped. Whoever created
@@ -28,7 +29,7 @@
 
 enum { ST_TALLY_VERSION = 3, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
 
-/* The NCCL functions that are counted: X(end of the enum's name, name in SYMTUNER_ONLY and rules,
+/* The NCCL functions that are counted: X(NAME in ST_TALLY_NAME, name in SYMTUNER_ONLY and in rules,
  * NCCL's name). The last row stands for all further functions of known.h. */
 #define ST_TALLY_COLL_MAP(X)                                                                       \
     X(ALL_REDUCE, "allreduce", "ncclAllReduce")                                                    \
@@ -40,9 +41,10 @@ enum { ST_TALLY_VERSION = 3, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
     X(RECV, "recv", "ncclRecv")                                                                    \
     X(OTHER, "other", "other NCCL calls")
 
-/* Who runs a call: our kernels (the first row), or NCCL, for the reason that the row gives. X(end
- * of the enum's name, text). The rows from OBSERVE to UNFOLLOWED are also counted for communicators
- * whose calls all go to NCCL. Add new rows at the end, and raise ST_TALLY_VERSION. */
+/* Who runs a call: our kernels (the first row), or NCCL, for the reason that the row gives. X(NAME
+ * in ST_WHY_NAME, text). The reasons from OBSERVE to UNFOLLOWED also hold for all calls of a
+ * communicator, and such communicators are counted, too. Add new rows at the end, and raise
+ * ST_TALLY_VERSION. */
 #define ST_TALLY_WHY_MAP(X)                                                                        \
     X(OURS, "our kernels")                                                                         \
     X(OBSERVE, "SYMTUNER_MODE is observe")                                                         \
@@ -92,7 +94,7 @@ struct st_tally_slot {
     char library[192];           /* path of the library file of that NCCL             */
     char note[256];              /* the first warning of the drop-in; empty: none     */
     _Atomic uint32_t noted;      /* 1: somebody writes ${note}, 2: it is written      */
-    _Atomic int32_t rank, ranks; /* of the first communicator                         */
+    _Atomic int32_t rank, ranks; /* our rank in the first communicator, and its ranks */
     _Atomic uint32_t unused;
     /* comms[ST_WHY_OURS]: how many communicators have a handle of our kernels. comms[why]: how many
      * have none for this reason, so that NCCL runs all their calls. */

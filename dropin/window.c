@@ -18,9 +18,9 @@ bool st_window_holds(const struct st_comm *c, const void *buffer, size_t bytes)
     return false;
 }
 
-/* Register the window seen[0] with our kernels, for all ranks of its communicator that this thread
- * drives. The elements behind seen[0] that name other ranks of this communicator are their parts of
- * the window. Sets ${comm} of each element that was used to NULL. */
+/* Register seen[0] with our kernels. If this thread drives several ranks of the communicator, it
+ * must register the window for all of them in one call. So the first element of ${seen} for each
+ * other rank belongs to this window. Sets ${comm} of the elements that belong to it to NULL. */
 static void settle(struct st_seen *seen, int n)
 {
     struct symtuner_ar *handle[MOST];

@@ -6,9 +6,9 @@
  * Ranks of several boxes share no memory. They must not ask each other on the program's
  * communicator: a rank without the drop-in would take the question for its own first call. So they
  * meet in a second communicator. When the program asks NCCL for its ncclUniqueId, the drop-in asks
- * NCCL for a second id, and writes it behind the first one. NCCL leaves 88 of the 128 bytes there
- * empty (in 2.28.3 to 2.32.3 an id is the address of a socket). The program itself then brings both
- * ids to all ranks. NCCL reads only the first one.
+ * NCCL for a second id, and writes it behind the first one. There is room for it, because NCCL
+ * leaves the last 88 of the 128 bytes empty (in 2.28.3 to 2.32.3 an id is the address of a socket).
+ * The program itself then brings both ids to all ranks. NCCL reads only the first one.
  *
  * Once NCCL has made the program's communicator, each rank that can use our kernels makes the
  * second one, without blocking, in two steps:

@@ -8,7 +8,7 @@
  * searches the global scope behind the drop-in, where other preloaded libraries stand as well. Then
  * it searches the libraries that the caller is linked with.
  *
- * Threads    any, for all functions; finding an entry that is known takes no lock.
+ * Threads    any thread may call all functions. To find an entry that exists takes no lock.
  */
 #ifndef ST_REAL_H_
 #define ST_REAL_H_
@@ -25,7 +25,7 @@ struct st_real {
     void *library; /* handle of dlopen */
     const void *base;
     const char *path;
-    int version;              /* as 22809 */
+    int version;              /* such as 22809; 0: unknown */
     uintptr_t text, text_end; /* its code lies between these */
     nccl_abi_result (*comm_count)(void *comm, int *ranks);
     nccl_abi_result (*comm_rank)(void *comm, int *rank);

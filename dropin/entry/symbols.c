@@ -81,7 +81,7 @@ struct st_answer st_symbol(void *library, const char *name, const void *caller)
     if (!answer.value)
         return answer;
     if (st_wrapper_is_export(answer.value, known)) {
-        /* the caller searched the global scope; without us that may have no such function */
+        /* the caller searched the global scope and found us; without us it may find nothing */
         real = st_real_of((struct st_from){NULL, caller});
         if (!real || !real->function[known])
             answer.value = find(RTLD_NEXT, name); /* if it finds nothing, dlerror says so */

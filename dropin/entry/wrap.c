@@ -10,7 +10,7 @@
 #include "dropin/settings.h"
 #include "dropin/window.h"
 
-/* The communicator's own NCCL if we have seen it being made, else the caller's. */
+/* Return the NCCL that made ${c}, or the caller's NCCL if we do not know the communicator. */
 static struct st_real *real_for(struct st_from from, const struct st_comm *c)
 {
     return c ? c->real : st_real_of(from);
@@ -124,8 +124,8 @@ static nccl_abi_result in_GetUniqueId(struct st_from from, struct nccl_abi_id *i
     return result;
 }
 
-/* Will the new communicator be blocking? If ${config} does not set it, NCCL makes it blocking. A
- * child without a ${config} is as its parent is. */
+/* Will the new communicator be blocking? If ${config} does not say it, NCCL makes it blocking.
+ * Without a ${config} a child is blocking if its ${parent} is. */
 static bool is_blocking(const void *config, const struct st_comm *parent)
 {
     const struct nccl_abi_config *c = config;
@@ -150,7 +150,7 @@ static struct st_made making(struct st_from from, struct st_real *real, int rank
 static nccl_abi_result made(struct st_from from, struct st_real *real, nccl_abi_result result,
                             struct st_made made)
 {
-    made.blocking &= result == NCCL_ABI_SUCCESS; /* with NCCL_COMM_BLOCKING=0 it is in progress */
+    made.blocking &= result == NCCL_ABI_SUCCESS; /* NCCL_COMM_BLOCKING=0: ncclInProgress */
     if (!st_passes(from, real) && (result == NCCL_ABI_SUCCESS || result == NCCL_ABI_IN_PROGRESS))
         st_made(real, made);
     else

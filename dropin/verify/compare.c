@@ -85,7 +85,7 @@ static bool floats_alike(double a, double b, int dtype, int op, int ranks, doubl
     if (a == b || (isnan(a) && isnan(b)))
         return true;
     if (op == MAX || op == MIN)
-        return isnan(a) || isnan(b);    /* kernels differ in what they make of a NaN */
+        return isnan(a) || isnan(b);    /* some kernels keep a NaN, others drop it */
     if (!isfinite(a) || !isfinite(b)) { /* one kernel may add in a wider type and not overflow */
         double other = isfinite(a) ? a : b;
 

@@ -27,7 +27,7 @@ struct st_cuda {
 #undef X
 };
 
-/* Return the functions, or NULL if the driver is not loaded or lacks one. Threads: any. */
+/* Return the functions, or NULL if the driver is not loaded or lacks one of them. Threads: any. */
 const struct st_cuda *st_cuda(void);
 
 /* Is ${stream} being captured into a graph? */

@@ -7,7 +7,7 @@
 #include "dropin/verify/compare.h"
 #include "dropin/verify/cuda.h"
 
-enum { PATIENCE_MS = 60000 }; /* a rank may come late to its call, because it compiles before it */
+enum { PATIENCE_MS = 60000 }; /* a rank may come late, because it compiles a program first */
 enum { ATTRIBUTE_CONTEXT = 1 };
 
 bool st_verify_wanted(struct st_comm *c, const struct st_call *call)
@@ -23,7 +23,7 @@ bool st_verify_wanted(struct st_comm *c, const struct st_call *call)
 /* Copies of one call's buffers. */
 struct copies {
     const struct st_cuda *cuda;
-    size_t in, out;            /* bytes */
+    size_t in, out;            /* sizes of input and result, in bytes */
     uint64_t send;             /* copy of the call's input, on the GPU */
     char *ours, *nccl, *given; /* in host memory: our result, NCCL's result, the input */
 };
