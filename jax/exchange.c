@@ -22,7 +22,7 @@ enum verdict { OPEN, AGREED, REFUSED };
 struct meeting {
     struct ffi_site site;
     int came;
-    int verdict; /* enum verdict; written under the lock, read without it while spinning */
+    int verdict; /* enum verdict; decide() writes it under the lock, spin() reads it without */
 };
 
 struct run {

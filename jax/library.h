@@ -3,9 +3,9 @@
  * library.h - libsymtuner_ar.so and NVIDIA's driver, loaded at run time and called by function
  * pointers.
  *
- * The XLA handler is built with XLA's header only, without those of CUDA and NCCL. It has plain
- * integers and pointers for their types. test/jax/same_types.c checks that functions take both in
- * the same way.
+ * The XLA handler is built with XLA's header only, and declares plain integers and pointers in
+ * place of the types of CUDA and NCCL. test/jax/same_types.c checks that both are passed in the
+ * same way.
  */
 #ifndef FFI_AR_H_
 #define FFI_AR_H_

@@ -56,14 +56,14 @@ struct watch {
     int64_t told_at; /* ms; later goodbyes are not heard; 0: all are heard; set by any thread */
     const char *how; /* how the first rank went, for messages; NULL: none has gone */
     int first;
-    uint64_t calls; /* the member's calls, when we last saw progress */
-    int64_t since;
+    uint64_t calls; /* how many calls the member had made when we last saw progress */
+    int64_t since;  /* ms; when that was */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct watch *watches; /* list; take the lock to read or change it, or to wake a watch */
 static int64_t ending_since;  /* ms; when this process began to end; 0: it has not */
-static int64_t waiting_at;    /* ms; last time that it still waited for all others; 0: not known */
+static int64_t waiting_at;    /* ms; it still waited for all others at this time; 0: not known */
 
 static int64_t now_ms(void)
 {
@@ -108,7 +108,7 @@ void ffi_liveness_mark(struct ffi_member *member, void *stream)
         /* ffi_liveness_pending() may see the event before it is recorded, but it is not pending */
         __atomic_store_n(&member->done, made, __ATOMIC_RELEASE);
     }
-    event.record(made, stream); /* if this fails, the event still stands for the call before */
+    event.record(made, stream); /* if this fails, the event still belongs to the previous call */
 }
 
 int ffi_liveness_pending(struct ffi_member *member)
@@ -146,8 +146,8 @@ static uint32_t left_of(const struct watch *w)
     return __atomic_load_n(&w->left, __ATOMIC_ACQUIRE);
 }
 
-/* Set *place unless it is set: only the first rank that goes is recorded, since others may end
- * because of it. */
+/* Set *place if it is still 0. We record only the first rank that goes, because others may end as a
+ * consequence. */
 static void set_first(int *place, int value)
 {
     int none = 0;
@@ -301,7 +301,7 @@ static void wake(const struct watch *w)
     uint64_t one = 1;
 
     if (write(w->wake, &one, sizeof one) < 0)
-        return; /* calls fail all the same, because of member->left */
+        return; /* later calls of the group still fail, because member->left is set */
 }
 
 static int same_ids(const int64_t *a, const int64_t *b, int ranks)

@@ -53,8 +53,8 @@ static XLA_FFI_Error *missing(const XLA_FFI_CallFrame *frame)
     return frame->api->XLA_FFI_Error_Create(&args);
 }
 
-/* Return the head of request or get arguments of ${size} bytes, with the groups of ${flat}. ${rows}
- * is the memory for the list of groups. */
+/* Return the members that the arguments of request() and get() have in common. ${size}: the size of
+ * the arguments. ${rows}: memory for the list of groups, which is made from ${flat}. */
 static struct ffi_request_args head_of(const struct ffi_flat *flat, struct ffi_replica_group *rows,
                                        size_t size)
 {

@@ -3,7 +3,8 @@
  * xla_abi.h - our own declarations of XLA's FFI extension "collectives" 0.1, and of the lookup of
  * extensions in FFI 0.4.
  *
- * XLA's header for it comes only with jaxlib 0.11.2 and later, and we compile with older ones, too.
+ * XLA's header for this extension comes only with jaxlib 0.11.2 and later, but we compile with
+ * older releases, too.
  * The layouts are part of XLA's FFI ABI; test/jax/same_abi.c compares them where the header exists.
  */
 #ifndef FFI_XLA_ABI_H_
@@ -18,7 +19,7 @@
 #define FFI_MAJOR_KNOWN       0
 #define FFI_MINOR_KNOWN       1
 #define FFI_FLATTENED_ID      3   /* the ids are places in the program's list of devices */
-#define FFI_FIND_EXTENSION_AT 192 /* offset in XLA_FFI_Api: the first member that FFI 0.3 lacks */
+#define FFI_FIND_EXTENSION_AT 192 /* offset of the first member of XLA_FFI_Api that FFI 0.3 lacks */
 
 struct ffi_find_extension_args {
     size_t struct_size;

@@ -8,7 +8,7 @@
 struct hlo_call {
     const struct hlo_instruction *in, *operand;
     struct hlo_groups groups;
-    int64_t bytes;   /* of the operand */
+    int64_t bytes;   /* size of the operand */
     int64_t parts;   /* how many times as long the longer buffer is as the shorter one */
     int coll;        /* enum symtuner_ar_coll */
     int op;          /* ncclRedOp_t */

@@ -137,11 +137,11 @@ static const char *read_iota(struct forms *forms, struct hlo_bytes rest)
 
 /* ---- axes of a mesh ------------------------------------------------------------------------- */
 struct mesh {
-    struct hlo_numbers sizes; /* of the axes */
-    int64_t *ids;             /* [position]: the id there */
+    struct hlo_numbers sizes; /* sizes of the axes */
+    int64_t *ids;             /* [position]: the id at this position of the mesh */
     int64_t *group;           /* [position]: the first position of its group */
     int64_t last;             /* step of the axis that was read last; 0: none was read */
-    int disordered;           /* an axis came before one that counts slower */
+    int disordered;           /* 1: an axis was listed before one that counts slower */
 };
 
 static const char *read_axis(struct mesh *mesh, struct hlo_bytes rest)
@@ -309,7 +309,7 @@ static const struct {
     uint32_t field;
     const char *(*read)(struct forms *forms, struct hlo_bytes rest);
 } readers[] = {
-    {HLO_INSTRUCTION_REPLICA_GROUPS, read_group}, /* one field for each group */
+    {HLO_INSTRUCTION_REPLICA_GROUPS, read_group}, /* this field occurs once for each group */
     {HLO_INSTRUCTION_COLLECTIVE_DEVICE_LIST, read_lists},
     {HLO_INSTRUCTION_IOTA_COLLECTIVE_DEVICE_LIST, read_iota},
     {HLO_INSTRUCTION_MESH_AXES_REPLICA_GROUP_LIST, read_mesh_axes},
@@ -325,7 +325,7 @@ const char *hlo_forms_read(const struct hlo_instruction *in, int64_t *group, int
 
     for (int64_t i = 0; i < count; i++) {
         group[i] = NOBODY;
-        order[i] = i; /* if there are no groups */
+        order[i] = i; /* this order stays if there are no groups */
     }
     while (why == NULL && hlo_next(&rest, &field) == 1)
         for (size_t i = 0; why == NULL && i < sizeof readers / sizeof readers[0]; i++)

@@ -2,11 +2,11 @@
 /*
  * groups.h - the replica groups of a collective, as groups of device ids.
  *
- * A program runs on replicas x partitions places, and place replica * partitions + partition is the
- * device that the module's device assignment names. A collective names replicas or places, in one
- * of several forms. We sort each group by the ids: its order means nothing to an all-reduce. An
- * all-gather or reduce-scatter can be replaced only if the instruction lists each group in this
- * sorted order.
+ * A program runs at replicas x partitions places. At place replica * partitions + partition there
+ * is the device that the module's device assignment names for this replica and partition. A
+ * collective names replicas or places, in one of several forms. We sort each group by the ids of
+ * its devices, because the order means nothing to an all-reduce. An all-gather or reduce-scatter
+ * can be replaced only if the instruction lists each group in this sorted order.
  */
 #ifndef HLO_GROUPS_H_
 #define HLO_GROUPS_H_
@@ -14,10 +14,10 @@
 #include "jax/hlo/module.h"
 
 #define HLO_PLACES    65536
-#define HLO_MAX_RANKS 16 /* of frame.c and of libsymtuner_ar.so */
+#define HLO_MAX_RANKS 16 /* the limit of frame.c and of libsymtuner_ar.so */
 
 struct hlo_devices {
-    int64_t *ids; /* [place] */
+    int64_t *ids; /* [place]: id of the device at this place */
     int64_t replicas, partitions;
 };
 
@@ -31,7 +31,7 @@ struct hlo_groups {
 const char *hlo_devices_read(struct hlo_bytes bytes, struct hlo_devices *devices);
 void hlo_devices_free(struct hlo_devices *devices);
 
-/* Returns NULL, or why the groups of ${in} cannot be used. */
+/* Read the groups of the instruction ${in}. Returns NULL, or why they cannot be used. */
 const char *hlo_groups_read(const struct hlo_instruction *in, const struct hlo_devices *devices,
                             struct hlo_groups *groups);
 void hlo_groups_free(struct hlo_groups *groups);

@@ -23,7 +23,7 @@ struct symtuner_hlo_call {
     char where[512]; /* "file:line" of the program; "" if the module does not say it */
     /* why it stays XLA's; "" if it can be replaced, and then all that follows is set */
     char why[128];
-    int64_t bytes; /* of the operand, on each rank */
+    int64_t bytes; /* size of the operand on each rank */
     int32_t coll;  /* enum symtuner_ar_coll; set even if it stays XLA's */
     int32_t op;    /* ncclRedOp_t */
     int32_t rows, ranks;
@@ -56,7 +56,7 @@ SYMTUNER_HLO_API int symtuner_ffi_hlo_replace(struct symtuner_hlo *module, int i
 SYMTUNER_HLO_API int symtuner_ffi_hlo_write(struct symtuner_hlo *module, const void **bytes,
                                             size_t *size, char *why, size_t why_size);
 
-/* NULL: does nothing. */
+/* Close the module and free what it holds. NULL: does nothing. */
 SYMTUNER_HLO_API void symtuner_ffi_hlo_close(struct symtuner_hlo *module);
 
 #endif

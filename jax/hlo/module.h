@@ -17,13 +17,13 @@ struct hlo_instruction {
     int64_t called, dimension; /* the first called computation, the first dimension */
     size_t operand_count, called_count, dimension_count;
     int global_ids, constrains_layout;
-    int newer; /* it has a field that we know nothing about */
+    int newer; /* 1: it has a field that we know nothing about */
 };
 
 struct hlo_computation {
     int64_t id, root;
     int is_fusion, has_thread; /* ${has_thread}: it runs on another thread than the main one */
-    size_t first, count;       /* in hlo_module.instructions */
+    size_t first, count;       /* where its instructions are in hlo_module.instructions */
 };
 
 struct hlo_module {

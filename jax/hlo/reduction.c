@@ -25,9 +25,9 @@ static int is_scalar(const struct hlo_instruction *in, const struct hlo_type *ty
     return hlo_shape_read(in->shape, &shape) == NULL && shape.rank == 0 && shape.type == type;
 }
 
-/* Return the instruction that makes the result, if it is one operation on the two parameters, all
- * of type ${type}; else NULL. XLA may convert to float32 and back; we leave that, and its rounding,
- * to XLA. */
+/* Return the instruction that makes the result. It must be one operation on the two parameters, and
+ * all must have the type ${type}; else return NULL. XLA may convert numbers to float32 and back. We
+ * leave such a reduction to XLA, because it rounds differently. */
 static const struct hlo_instruction *find_operation(const struct hlo_module *module, int64_t id,
                                                     const struct hlo_type *type)
 {

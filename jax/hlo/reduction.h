@@ -6,8 +6,8 @@
 #include "jax/hlo/module.h"
 #include "jax/hlo/types.h"
 
-/* Set *op to the ncclRedOp_t that equals the computation called ${id} for elements of ${type}.
- * Returns NULL, or why there is none. */
+/* Set *op to the ncclRedOp_t that does what computation ${id} does to elements of ${type}. Returns
+ * NULL, or why there is no such operator. */
 const char *hlo_reduction_read(const struct hlo_module *module, int64_t id,
                                const struct hlo_type *type, int *op);
 

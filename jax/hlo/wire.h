@@ -21,9 +21,9 @@ enum hlo_wire { HLO_VARINT = 0, HLO_FIXED64 = 1, HLO_BYTES = 2, HLO_FIXED32 = 5 
 struct hlo_field {
     uint32_t number;
     enum hlo_wire type;
-    uint64_t value;         /* HLO_VARINT */
-    struct hlo_bytes bytes; /* HLO_BYTES: the content */
-    struct hlo_bytes whole; /* tag and content, for a copy */
+    uint64_t value;         /* the number, if the type is HLO_VARINT */
+    struct hlo_bytes bytes; /* the content, if the type is another one */
+    struct hlo_bytes whole; /* tag and content, to copy the field */
 };
 
 /* A list of integers that grows. Free ${at} with free(). */

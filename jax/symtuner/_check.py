@@ -66,8 +66,8 @@ class Report:
     path: str | None = None  # "peer-pointers", "own-nccl"; None: jax.lax
     xla_comm: bool | None = None  # XLA offers its communicators to calls across processes
     zero_copy: bool | None = None  # the large call used all ranks' buffers directly
-    alignment: int | None = None  # of XLA's buffers, in bytes
-    kernels: dict[int, str] = dataclasses.field(default_factory=dict)  # bytes -> kernel
+    alignment: int | None = None  # alignment of XLA's buffers, in bytes
+    kernels: dict[int, str] = dataclasses.field(default_factory=dict)  # bytes of a call -> kernel
     command_buffers: bool = False  # XLA may record the small call into CUDA graphs
     ffi: str | None = None  # the runtime's FFI API
     problems: list[str] = dataclasses.field(default_factory=list)

@@ -9,8 +9,8 @@ import sys
 
 
 def folders(kind: str) -> list[pathlib.Path]:
-    """Return where files of a ``kind``, "bin" or "lib", are: in the installed package, or in build/
-    of the source tree that this package is part of."""
+    """Return the folders that may have files of a ``kind``, "bin" or "lib": one in the installed
+    package, and build/ of the source tree that this package is part of."""
     here = pathlib.Path(__file__).resolve().parent
     return [here / kind, here.parent.parent / "build"]
 

@@ -17,7 +17,8 @@ from jax.interpreters import mlir
 
 from jax import lax
 
-# NCCL has no 16-bit integers, so 16-bit floats travel as 32 bits
+# Type -> bits of the integers that stand for its numbers. NCCL has no 16-bit integers, so 16-bit
+# floats become 32-bit integers.
 TYPES = {"float16": 32, "bfloat16": 32, "float32": 32, "float64": 64}
 
 _between_p = Primitive("symtuner_between_devices")
@@ -26,7 +27,7 @@ mlir.register_lowering(_between_p, lambda ctx, x, *, emit: emit(ctx, x))
 
 
 def _flip(bits: Any) -> Any:
-    """Turn the bits of floats into integers in the same order, or back."""
+    """Turn the bits of floats into integers that have the same order, or back."""
     return jnp.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 
 

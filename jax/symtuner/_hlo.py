@@ -178,7 +178,8 @@ def _register(platform: str) -> None:
 
 def install(say: Say, platform: str = "cuda") -> None:
     """Replace the all-reduces of programs that are compiled from now on, and tell ``say`` about
-    each. Call this when JAX's backends are up: jax 0.11.0 to 0.12.0 start them here."""
+    each. Call this when JAX's backends are up, because with jax 0.11.0 to 0.12.0 it would start
+    them."""
     global _say
     _say = say
     try:

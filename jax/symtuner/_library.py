@@ -127,7 +127,7 @@ class Library:
             raise SymtunerError(why.value.decode(errors="replace") or f"symtuner_ffi_{name} failed")
 
     def text(self, name: str, *args: object, size: int = 512) -> str | None:
-        """Call a function that writes a text. None if it fails."""
+        """Call a function that writes a text. Return the text, or None if the function fails."""
         out = ctypes.create_string_buffer(size)
         bad = getattr(self._c, "symtuner_ffi_" + name)(*args, out, ctypes.c_size_t(len(out)))
         return None if bad else out.value.decode(errors="replace")
@@ -159,9 +159,9 @@ class Library:
     def target(
         self, size: int, across: bool, xla: bool, options: dict[str, Any], coll: str = "all_reduce"
     ) -> str:
-        """Return the name of the custom call for ``size`` bytes per rank; it is the same on all
-        processes. ``across``: the ranks are in several processes; ``xla``: they use XLA's
-        communicator; ``options``: those of the compiler.
+        """Return the name of the custom call for ``size`` bytes per rank, which is the same on all
+        processes. ``across``: the ranks are in several processes. ``xla``: they use XLA's
+        communicator. ``options``: the compiler options.
 
         XLA must not record calls whose ranks meet, because a recording would keep other ranks'
         addresses. It records calls across processes only if the user asks for it, because in a

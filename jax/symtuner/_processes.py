@@ -295,7 +295,7 @@ def _place(me: int) -> str:
         with open(_BOOT_ID) as f:
             return f"{f.read().strip()}:{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
-        return f"unknown:{me}"  # differs from all others
+        return f"unknown:{me}"  # an answer that no other process gives
 
 
 def _facts(me: int, xla: bool) -> str:

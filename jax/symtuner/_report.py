@@ -28,7 +28,7 @@ class Call:
 
 
 class Replaced(list[Call]):
-    """The calls, in the order in which JAX lowered them. Printed, it is one line for each."""
+    """The calls, in the order in which JAX lowered them. When printed, each call is one line."""
 
     def __str__(self) -> str:
         done = sum(call.replaced for call in self)

@@ -24,7 +24,8 @@ source_info_util.register_exclusion(os.path.dirname(os.path.abspath(__file__)) +
 
 
 def line_of(ctx: Any = None) -> Line:
-    """Return the line of the call that is being lowered or, without ``ctx``, traced."""
+    """Return the line of the call that is being lowered. Without ``ctx``, return the line of the
+    call that is being traced."""
     source = source_info_util.current()
     if ctx is not None:
         source = source.replace(traceback=getattr(ctx, "traceback", None))
