@@ -32,7 +32,8 @@ B       := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 # If B begins with the path of this tree, drop that path. The compiler writes the names of objects into
 # the *.d files, and a later make with a B without the path would not know these objects.
 override B := $(if $(filter /%,$(B)),$(patsubst $(CURDIR)/%,%,$(or $(realpath $(B)),$(B))),$(B))
-# Where linked files go, and what links them; packaging/ links the same objects for older systems.
+# OUT: the folder for linked files.  LINK: the program that links them.  packaging/ sets both, because
+# it links the same objects for older systems.
 OUT     := $(B)
 LINK    := $(CC)
 

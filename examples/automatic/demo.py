@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stock JAX with XLA's symmetric buffers: psum, all_gather and psum_scatter on registered memory.
 
-The example sets those flags that this jaxlib knows (an unknown one would abort the process), runs
-the collectives in a child process with NCCL's log on, and checks that the results are right, that
-buffers were registered and that a symmetric kernel ran. Then it prints which kernel NCCL used at
-which size.
+The example sets those flags that this jaxlib knows, because an unknown flag would abort the
+process. It runs the collectives in a child process with NCCL's log turned on. It checks that the
+results are right, that buffers were registered, and that a symmetric kernel ran. It also prints
+which kernel NCCL used at which size.
 """
 
 import os

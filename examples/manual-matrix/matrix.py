@@ -75,7 +75,7 @@ def run(how, gpus):
         return jax.make_array_from_callback(host.shape, place, lambda i: host[i])
 
     def body(v, turns):
-        # an argument of jit cannot be placed in collective memory, a value can
+        # an argument of jit cannot be placed in collective memory; a computed value can
         v = stall(v, turns[0]) if how == "delayed" else v * 1
         if how == "attributes":
             with set_xla_metadata(operands_memory_spaces="{0:1}", results_memory_spaces="{0:1}"):

@@ -100,7 +100,7 @@ class NotHere(Exception):
 
 
 def torch_pool(rank, gpus, folder):
-    """Is the sum of a tensor from a pool that is registered with the group right?"""
+    """Register a pool of memory with the group, and reduce a tensor in it. Is the sum right?"""
     import torch
     import torch.distributed as dist
 

@@ -8,7 +8,7 @@ The program does not name symtuner. Without GPUs it runs on two CPU devices.
 import os
 import sys
 
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")  # for the CPU only
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=2")  # two CPU devices
 import jax
 import jax.numpy as jnp
 import numpy as np
