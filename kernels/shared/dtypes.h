@@ -9,9 +9,9 @@
 #ifndef AR_DTYPES_H_
 #define AR_DTYPES_H_
 
-/* Name, NCCL's number, bytes, and whether sums may travel as Lamport words: 32 one bits are NaNs
- * wherever they start, and still are with the last bit cleared. (This holds for e5m2, too, but
- * there are no such kernels for it.) */
+/* Name, NCCL's number, bytes, and whether sums may travel as Lamport words. They may if 32 one bits
+ * always contain a NaN of the type, also after the last bit has been cleared. (This holds for e5m2,
+ * too, but there are no Lamport kernels for e5m2.) */
 #define AR_DTYPE_MAP(X)                                                                            \
     X(I8, 0, 1, 0)                                                                                 \
     X(U8, 1, 1, 0)                                                                                 \
@@ -33,14 +33,15 @@ enum ar_dtype {
         AR_DTYPES
 };
 
-/* Operators, in NCCL's numbering; then those that programs create, whose numbers NCCL makes up.
- * Ranks share only the kind of such an operator: a sum of each rank's numbers times its scalar, or
- * an operator that only NCCL knows. */
+/* Operators, in NCCL's numbering. The last two stand for operators that programs create. NCCL makes
+ * up their numbers, which may differ from rank to rank. PREMUL: each rank multiplies its numbers by
+ * a scalar of its own, and the products are added up. FOREIGN: an operator that only NCCL knows. */
 enum ar_op { AR_SUM, AR_PROD, AR_MAX, AR_MIN, AR_AVG, AR_OPS, AR_PREMUL = AR_OPS, AR_FOREIGN };
 
-/* F32, F16, BF16: sum and avg of that type. NATIVE: computes in the type itself (integers, f64; min
- * and max of all types). WIDE: accumulates in a wider type, out of line (sum, avg and prod of fp8;
- * prod of f32, f16 and bf16). AR_R_PREMUL + r: r after the multiplication. */
+/* The reducers. F32, F16, BF16: sum and avg of that type. NATIVE: integers and f64, and min and max
+ * of all types; it computes in the type itself. WIDE: sum, avg and prod of fp8, and prod of f32,
+ * f16 and bf16; it accumulates in a wider type, in a function out of line. AR_R_PREMUL + r: reducer
+ * r, after each rank's numbers are multiplied by its scalar. */
 enum ar_reducer {
     AR_R_F32,
     AR_R_F16,

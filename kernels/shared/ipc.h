@@ -4,8 +4,9 @@
  *
  * Each rank numbers the allocations that hold its buffers, from 1 on, and its peers map them
  * (kernels/ipc/ipc.h). A place names a byte of a rank's memory by the number of the allocation and
- * the distance from its start, so it means the same on all ranks. In each call the ranks first
- * exchange the places of their buffers, and then whether they have mapped those of all others.
+ * the distance from its start, so a place means the same byte on all ranks. In each call the ranks
+ * first exchange the places of their buffers. Then each rank tells the others whether it has mapped
+ * all of their buffers.
  */
 #ifndef AR_IPC_SHARED_H_
 #define AR_IPC_SHARED_H_
@@ -14,15 +15,17 @@
 #include "kernels/shared/layout.h"
 
 enum {
-    AR_IPC_RANKS = 8,         /* the most */
-    AR_IPC_ALLOCATIONS = 255, /* that a rank numbers, at most */
+    AR_IPC_RANKS = 8,         /* most ranks of a group */
+    AR_IPC_ALLOCATIONS = 255, /* most allocations that a rank numbers */
 };
 
-/* What a rank has mapped, in its GPU's memory. */
+/* Where a rank has mapped the allocations of its peers. This struct lies in the rank's GPU memory.
+ */
 struct ar_ipc_map {
-    uint32_t calls[2];                            /* that went through scratch, and that did not */
-    char *base[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* [r][number - 1]; NULL: not mapped. The host
-                                                     sets each once */
+    uint32_t calls[2];                            /* [0]: calls through scratch; [1]: others */
+    char *base[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* [r][number - 1]: address of that allocation
+                                                     of rank r; NULL if it is not mapped. The
+                                                     host sets each once */
 };
 
 /* Return the place ${at} bytes into allocation ${number}; 0 is no place. */
@@ -43,22 +46,24 @@ AR_HD uint64_t ar_ipc_at(uint64_t place)
 
 /* What a block tells the same block of every peer: rows of AR_FLAG_IPC. */
 enum ar_ipc_row {
-    AR_IPC_SEND,
-    AR_IPC_RECV,
-    AR_IPC_REACHES, /* a flag: step 2 of the call: not all of the others; step 3: all */
+    AR_IPC_SEND,    /* the place of send; 0: peers cannot map it */
+    AR_IPC_RECV,    /* the place of recv; 0: peers cannot map it */
+    AR_IPC_REACHES, /* a flag: step 3 of the call if this rank reaches all buffers, else step 2 */
     AR_IPC_ROWS
 };
 
-/* The most blocks of a call: so many have rows, and slots in AR_REGION_IPC. */
+/* The most blocks of a call. The rows of flags and the slots in AR_REGION_IPC suffice for so many.
+ */
 #define AR_IPC_CTAS 32
 
-/* Slots of scratch that each block has per rank: for what the ranks send, and for sums. */
+/* Return how many slots of scratch each block has per rank: one for what the rank sends, and in an
+ * all-reduce one for sums. */
 AR_HD int ar_ipc_slots(int coll)
 {
     return coll == AR_ALL_REDUCE ? 2 : 1;
 }
 
-/* Return how many tiles of ${tile} bytes a slot has, in a region of ${bytes}. */
+/* Return how many tiles of ${tile} bytes fit a slot if the region has ${bytes}. */
 AR_HD uint64_t ar_ipc_tiles(uint64_t bytes, int ctas, int ranks, int coll, uint32_t tile)
 {
     return bytes / (uint64_t)(ctas * ranks * ar_ipc_slots(coll)) / tile;

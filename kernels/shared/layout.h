@@ -10,7 +10,9 @@
  *   word     16 bytes as they lie in scratch and cross the link; one thread handles one word
  *   form     how a word shows that it has arrived (enum ar_form)
  *   shard    the part of a message that one rank reduces for all (two-shot kernels)
- *   half     scratch is split in two, used by even and odd epochs
+ *   slot     a part of scratch that only one other rank writes
+ *   epoch    the number of a call; each handle counts its own calls
+ *   half     one of two equal parts of scratch: even epochs use the first, odd epochs the second
  *
  * Units      bytes unless the name says units, words or lines.
  * Errors     none; callers keep arguments in range.
@@ -35,28 +37,30 @@
 #define AR_MAX_CTAS  512 /* flag rows reserved per flag kind */
 
 /*
- * LL8      twice per word, 4 bytes of data and 4 of flag: any data type, half of the link's rate,
- *          relies on 8-byte stores arriving whole
- * LL128    per line, 7.5 words of data and 8 bytes of flag: any data type, 94 % of the rate, relies
- *          on the eight 16-byte stores of a line becoming visible together, which NVLink promises
- *          and PCIe does not
- * LAMPORT  16 bytes of data; a 32-bit part of all ones means "not here yet" and is never sent as
- *          data: the full rate, only for types in which all ones is a NaN
+ * LL8      A word has 4 bytes of data, 4 of flag, 4 of data and 4 of flag. It carries any data type
+ *          at half of the link's rate. It relies on 8-byte stores arriving whole.
+ * LL128    A line has 120 bytes of data and 8 bytes of flag. It carries any data type at 94 % of
+ *          the link's rate. It relies on the eight 16-byte stores of a line becoming visible
+ *          together. NVLink promises that; PCIe does not.
+ * LAMPORT  A word has 16 bytes of data, and uses the full rate of the link. A 32-bit part of all
+ *          ones means "not here yet", so it is never sent as data. Therefore this form is only for
+ *          types in which all ones is a NaN.
  */
 enum ar_form { AR_LL8, AR_LL128, AR_LAMPORT };
 
 /*
- * Word numbers and counts are 32 bits wide: a piece fits its scratch, which is far below 4 GiB, and
- * 64-bit arithmetic would double the instructions before the first store.
+ * Word numbers and counts are 32 bits wide. That is enough, because scratch is far below 4 GiB, and
+ * a message is cut into pieces that fit it. 64-bit arithmetic would double the instructions before
+ * the first store.
  */
 
-/* Payload units of the word at position ${lane} of its line. */
+/* Return how many units of payload the word at position ${lane} of its line has. */
 AR_HD int ar_word_units(int form, int lane)
 {
     return form == AR_LL8 ? 1 : form == AR_LAMPORT ? 2 : lane % AR_LINE == AR_LINE - 1 ? 1 : 2;
 }
 
-/* First payload unit of word ${w}. */
+/* Return the number of the first payload unit in word ${w}. */
 AR_HD uint32_t ar_word_first_unit(int form, uint32_t w)
 {
     return form == AR_LL8       ? w
@@ -74,7 +78,7 @@ AR_HD uint64_t ar_round_up(uint64_t a, uint64_t b)
     return ar_div_up(a, b) * b;
 }
 
-/* Round up to a multiple of ${b}, a power of two. */
+/* Round ${a} up to a multiple of ${b}, a power of two. */
 AR_HD uint32_t ar_round_up32(uint32_t a, uint32_t b)
 {
     return (a + b - 1) & ~(b - 1);
@@ -86,15 +90,16 @@ AR_HD uint64_t ar_line_payload(int form)
     return form == AR_LL8 ? 64 : form == AR_LAMPORT ? 128 : 120;
 }
 
-/* Words that carry ${bytes} of payload. LL128 sends whole lines: the flag is in the last word. */
+/* Return how many words carry ${bytes} of payload. LL128 sends whole lines, because the flag is in
+ * the last word of a line. */
 AR_HD uint64_t ar_words(int form, uint64_t bytes)
 {
     return form == AR_LL128 ? ar_div_up(bytes, 120) * AR_LINE
                             : ar_div_up(bytes, form == AR_LL8 ? AR_UNIT : AR_WORD);
 }
 
-/* Whether word ${w} belongs to a message of ${bytes}: w < ar_words(form, bytes) without a division.
- */
+/* Return whether word ${w} belongs to a message of ${bytes}. The result is that of
+ * w < ar_words(form, bytes), but ${bytes} need not be divided. */
 AR_HD bool ar_word_wanted(int form, uint32_t w, uint32_t bytes)
 {
     return form == AR_LL128 ? w / AR_LINE * 120 < bytes
@@ -102,9 +107,11 @@ AR_HD bool ar_word_wanted(int form, uint32_t w, uint32_t bytes)
 }
 
 /*
- * How two-shot divides a message. All shards but the last non-empty one have the same length, a
- * whole number of lines, so that every rank derives the same bounds from (bytes, ranks). Shards
- * start at multiples of 16 bytes, so that wide loads are aligned; this takes two lines of LL128.
+ * How two-shot kernels divide a message into shards. All shards have the same length. Only the last
+ * one that is not empty may be shorter. So every rank computes the same bounds from bytes and
+ * ranks. The length is a multiple of the grain: a whole number of lines, and a multiple of 16
+ * bytes, so that wide loads are aligned. A line of LL128 carries 120 bytes, so two lines are its
+ * grain.
  */
 AR_HD uint64_t ar_shard_grain(int form)
 {
@@ -118,7 +125,7 @@ AR_HD uint64_t ar_shard_stride(int form, uint64_t bytes, int ranks)
     return ar_div_up(ar_div_up(bytes, grain), (uint64_t)ranks) * grain;
 }
 
-/* Bytes in shard ${s}; 0 past the end of a short message. */
+/* Return the bytes in shard ${s}; 0 if a short message ends before this shard. */
 AR_HD uint64_t ar_shard_bytes(uint64_t bytes, uint64_t stride, int s)
 {
     uint64_t first = stride * (uint64_t)s;
@@ -126,7 +133,7 @@ AR_HD uint64_t ar_shard_bytes(uint64_t bytes, uint64_t stride, int s)
     return first >= bytes ? 0 : bytes - first < stride ? bytes - first : stride;
 }
 
-/* ar_shard_bytes in 32 bits, for pieces in the word forms. */
+/* ar_shard_bytes in 32 bits, for pieces that are sent as words. */
 AR_HD uint32_t ar_shard_bytes32(uint32_t bytes, uint32_t stride, int s)
 {
     uint32_t first = stride * (uint32_t)s;
@@ -134,19 +141,23 @@ AR_HD uint32_t ar_shard_bytes32(uint32_t bytes, uint32_t stride, int s)
     return first >= bytes ? 0 : bytes - first < stride ? bytes - first : stride;
 }
 
-/* Return how many tiles of ${tile} bytes each of ${ctas} blocks handles per shard, on all ranks. */
+/* Return how many tiles of ${tile} bytes a block handles in each shard if there are ${ctas} blocks.
+ * The number is the same on all ranks. */
 AR_HD uint64_t ar_tiles_per_cta(uint64_t stride, uint64_t tile, int ctas)
 {
     return ar_div_up(stride, tile * (uint64_t)ctas);
 }
 
 /*
- * Return the most blocks of a handle at once on a GPU with ${sms} multiprocessors, one on each:
- * ${asked}, or if that is 0 as many as may be, but never one on every multiprocessor: a waiting
- * block keeps its multiprocessor, and if two ranks start calls of two handles in different order,
- * the second call must still find room. Otherwise the ranks would wait for each other for ever. A
- * little room is enough: a block exchanges data only with the same block of its peers, so the
- * blocks of one call may run one after the other.
+ * Return the most blocks that a handle may run at once on a GPU with ${sms} multiprocessors, one
+ * block on each. That is ${asked}, but no more than the GPU allows; ${asked} is 0 to get as many as
+ * the GPU allows.
+ *
+ * A few multiprocessors always stay free. The reason is that a waiting block keeps its
+ * multiprocessor. If two ranks start calls of two handles in different order, the second call of
+ * each rank must still find room. Otherwise the ranks would wait for each other for ever. A little
+ * room is enough: a block exchanges data only with the same block of its peers, so the blocks of
+ * one call may run one after the other.
  */
 AR_HD int ar_budget(int sms, int asked)
 {
@@ -156,8 +167,9 @@ AR_HD int ar_budget(int sms, int asked)
     return budget > 1 ? budget : 1;
 }
 
-/* The budget of ranks that share a GPU. Their blocks wait for each other, so all blocks of a call
- * must be resident at once, and two handles must fit side by side. */
+/* Return the most blocks for ranks that share a GPU: ${budget}, but at most half of the
+ * multiprocessors. Such ranks wait for each other, so all blocks of a call must be resident at
+ * once, and the blocks of two handles must fit side by side. */
 AR_HD int ar_budget_together(int sms, int budget)
 {
     int half = (sms - 1) / 2;
@@ -168,8 +180,8 @@ AR_HD int ar_budget_together(int sms, int budget)
 
 /* ---- epochs ---------------------------------------------------------------------------------- */
 
-/* Return the half that epoch ${e} uses. Two halves are enough: to finish a call a rank needs words
- * from all ranks, so it is at most one call ahead of any other. */
+/* Return the half that epoch ${e} uses. Two halves are enough: to finish a call, a rank needs words
+ * from all ranks, so no rank is more than one call ahead of another. */
 AR_HD int ar_half(uint64_t e)
 {
 #ifdef ST_BREAK_HALF
@@ -179,15 +191,17 @@ AR_HD int ar_half(uint64_t e)
 #endif
 }
 
-/* The flag of LL8: 32 bits of the epoch. 0 means "cleared", so another value replaces it. Readers
- * clear slots, so a value from 2^32 calls ago cannot be mistaken for a new one. */
+/* Return the flag of LL8: the lower 32 bits of the epoch. A flag of 0 would mean "cleared", so
+ * another value replaces it. Readers clear slots, so a flag from 2^32 calls ago cannot be mistaken
+ * for a new one. */
 AR_HD uint32_t ar_flag32(uint64_t e)
 {
     return (uint32_t)e != 0 ? (uint32_t)e : 0x80000000u;
 }
 
-/* Flags of the bulk kernels: epoch and step within the call, so they only grow. They hold 2^40
- * calls of 2^24 steps. */
+/* Return a flag of the kernels that send plain data (kernels/device/bulk.cuh): the epoch, and in
+ * the lower 24 bits the step within the call. So flags only grow. They suffice for 2^40 calls of
+ * 2^24 steps each. */
 AR_HD uint64_t ar_flag_step(uint64_t e, uint64_t step)
 {
     return (e << 24) + step;
@@ -204,10 +218,11 @@ AR_HD bool ar_reached(uint64_t a, uint64_t b)
 /* ---- scratch layout, the same on all ranks --------------------------------------------------- */
 
 /*
- * The regions of the word forms have two halves. BULK (the reduce slots) and GATHER (sums on their
- * way to a recv that is not mapped) have only one half. BULK and GATHER must not share memory,
- * because a rank that is one call ahead writes BULK while this rank still reads GATHER. IPC has one
- * half, too: slots of tma_ipc, two per rank.
+ * LL8, LL128 and LAMPORT are the regions for words of these forms; they have two halves. BULK (the
+ * reduce slots) and GATHER (sums on their way to a recv that is not mapped) have only one half.
+ * BULK and GATHER must not share memory, because a rank that is one call ahead writes BULK while
+ * this rank still reads GATHER. IPC, with the slots of kernels/device/tma/tma_ipc.cuh, has one
+ * half, too.
  */
 enum ar_region {
     AR_REGION_LL8,
@@ -219,29 +234,32 @@ enum ar_region {
     AR_REGIONS
 };
 
-/* Flags: each kind and block has a row of 128 bytes, in which each rank that writes has 8 bytes. */
+/* The kinds of flags. Of each kind each block has a row of 128 bytes. In a row, each rank that
+ * writes flags has 8 bytes. */
 enum ar_flag_kind {
     AR_FLAG_REDUCE,
     AR_FLAG_GATHER,
     AR_FLAG_ENTER,
     AR_FLAG_LEAVE,
-    AR_FLAG_ENGINES, /* rows of enum ar_engine_row */
-    AR_FLAG_IPC,     /* rows of enum ar_ipc_row for each block */
+    AR_FLAG_ENGINES, /* has the rows of enum ar_engine_row instead */
+    AR_FLAG_IPC,     /* each block has the rows of enum ar_ipc_row */
     AR_FLAG_KINDS
 };
 
-/* The flags of kernels/engines. Copy engines set ENTERED and FETCHED, and whoever waits for them
- * clears them. A rank that gives up sets GAVE_UP at its peers, and nobody clears that. */
+/* The flags of kernels/engines/gather.c. Copy engines set ENTERED and FETCHED at the peers; the
+ * rank that waits for such a flag clears it. A rank that gives up sets GAVE_UP at its peers, and
+ * nobody clears GAVE_UP. */
 enum ar_engine_row {
     AR_ENGINES_ENTERED, /* the writer has begun the call: its send is ready */
     AR_ENGINES_FETCHED, /* the writer has copied this rank's part */
-    AR_ENGINES_GAVE_UP, /* the row after FETCHED, as the kernel watch knows */
-    AR_ENGINES_UNUSED,  /* may be written, and means nothing */
+    AR_ENGINES_GAVE_UP, /* the kernel watch relies on this row following FETCHED */
+    AR_ENGINES_UNUSED,  /* for stores that must go somewhere; nobody reads this row */
     AR_ENGINES_ROWS
 };
 
-/* The kernel watch counts time in units of 2^AR_ENGINES_TICK ns, about a millisecond, and looks at
- * the host's abort word once it has waited for AR_ENGINES_LOOK_AFTER of them. */
+/* The kernel watch (kernels/device/halves/engines.cu) counts time in ticks of 2^AR_ENGINES_TICK ns,
+ * about a millisecond. Once it has waited for AR_ENGINES_LOOK_AFTER ticks, it also reads the host's
+ * abort word. */
 enum { AR_ENGINES_TICK = 20, AR_ENGINES_LOOK_AFTER = 10 };
 
 #define AR_FLAG_ROW   128
@@ -253,9 +271,9 @@ AR_HD uint64_t ar_flag_offset(int kind, int cta, int writer)
 }
 
 struct ar_layout {
-    uint64_t half[AR_REGIONS];  /* bytes of one half; 0: region absent                      */
-    uint64_t first[AR_REGIONS]; /* offset of half 0; half 1, if any, follows                */
-    uint64_t bytes;             /* whole arena                                              */
+    uint64_t half[AR_REGIONS];  /* bytes of one half; 0 if the arena lacks the region       */
+    uint64_t first[AR_REGIONS]; /* offset of half 0; half 1, if there is one, follows       */
+    uint64_t bytes;             /* of the whole arena                                       */
 };
 
 AR_HD void ar_layout_fill(struct ar_layout *layout, const uint64_t half[AR_REGIONS])

@@ -2,9 +2,10 @@
 /*
  * tma.h - shared memory of the kernels that move data by TMA (tma.cu, tma_staged.cu).
  *
- * Such a block has rings of stages in shared memory. Bulk copies fill and empty the stages, so few
- * blocks keep many bytes in flight. A tile is what one stage holds of one rank. Host and kernels
- * must agree on the sizes, because the host asks for the memory at launch.
+ * A block of these kernels has rings of stages in shared memory. Bulk copies fill and empty the
+ * stages, so a few blocks keep many bytes in flight. A tile is the part of a stage that holds data
+ * of one rank. Host and kernels must agree on the sizes, because the host asks for the memory at
+ * launch.
  */
 #ifndef AR_TMA_H_
 #define AR_TMA_H_
@@ -12,7 +13,7 @@
 #include "kernels/shared/coll.h"
 #include "kernels/shared/layout.h"
 
-#ifdef ST_EMULATE         /* short messages must go around the rings several times */
+#ifdef ST_EMULATE         /* small, so that short messages go around the rings several times */
 #define AR_TMA_TILES  256 /* bytes of a stage: a tile of each rank */
 #define AR_TMA_STAGES 6
 #else
@@ -20,22 +21,24 @@
 #define AR_TMA_STAGES 12
 #endif
 
-/* tma_staged has three rings: half of the memory is for tiles that are added up, and a quarter each
- * for chunks on their way to the owners and for chunks that come from scratch. */
+/* tma_staged has three rings. One has half of the memory, for tiles that are added up. The others
+ * have a quarter each: one for chunks on their way to their owners, one for chunks that come from
+ * scratch. A chunk is what a stage of these two holds. */
 #define AR_TMA_SUMS  (AR_TMA_STAGES / 2)
 #define AR_TMA_MOVES (AR_TMA_STAGES / 2)
 #define AR_TMA_CHUNK (AR_TMA_TILES / 2) /* bytes; a whole number of tiles */
 
 #define AR_TMA_MOVERS        2 /* warps of tma that move data */
-#define AR_TMA_STAGED_MOVERS 4
-#define AR_TMA_TEAMS         2 /* of the warps that add, in tma; divides AR_TMA_STAGES */
+#define AR_TMA_STAGED_MOVERS 4 /* warps of tma_staged that move data */
+#define AR_TMA_TEAMS         2 /* groups of the warps of tma that add; divides AR_TMA_STAGES */
 
 #define AR_TMA_THREADS 384 /* the most per block: with more, some kernel would lack registers */
 
-/* Barriers in shared memory, 8 bytes each, behind the stages; and one word for "stop". */
+/* Bytes of shared memory behind the stages: the barriers, 8 bytes each, and at the end the word by
+ * which the warps of a block tell each other to stop. */
 #define AR_TMA_BARRIERS 512
 
-/* A chunk has 1 << this many tiles. */
+/* Return the binary logarithm of the number of tiles in a chunk. */
 AR_HD uint32_t ar_tma_parts(int ranks)
 {
     return ranks <= 2 ? 0 : ranks <= 4 ? 1 : ranks <= 8 ? 2 : 3;
@@ -47,13 +50,15 @@ AR_HD uint32_t ar_tma_tile(int ranks)
     return AR_TMA_CHUNK >> ar_tma_parts(ranks);
 }
 
-/* Return the bytes of a tile of tma. An all-gather has tiles of one rank only. */
+/* Return the bytes of a tile of tma. In an all-gather a stage holds data of one rank only, so the
+ * tile fills the stage. */
 AR_HD uint32_t ar_tma_tile_of(int coll, int ranks)
 {
     return coll == AR_ALL_GATHER ? AR_TMA_TILES : ar_tma_tile(ranks);
 }
 
-/* Return how many tiles of ${bytes} block ${cta} moves: tile ${cta}, then every ${ctas}-th. */
+/* Return how many tiles block ${cta} moves of ${bytes} bytes. It moves tile ${cta}, and then every
+ * ${ctas}-th. */
 AR_HD uint64_t ar_tma_count(uint64_t bytes, uint32_t tile, int cta, int ctas)
 {
     uint64_t tiles = ar_div_up(bytes, tile);
