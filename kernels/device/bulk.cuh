@@ -2,11 +2,14 @@
 /*
  * bulk.cuh - flags and tiles, for the kernels that move plain data.
  *
- * Why the data is there when the flag is: all threads of a block store data to a peer.
- * __syncthreads() orders these stores before what thread r does next: it fences at system scope and
- * stores the flag word for rank r. The peer's thread polls that word with acquire loads, and its
- * __syncthreads() passes the order on to its block, which then reads the data. Every flag word has
- * a single writer and only grows, so no atomic operation ever crosses a link, not even PCIe.
+ * A rank that sees a flag also sees the data that was stored before the flag. The reason: all
+ * threads of a block store data to the peers, and then call __syncthreads(). This orders their
+ * stores before what thread r does next: thread r fences at system scope and stores the flag for
+ * rank r. On rank r, one thread polls this flag with acquire loads, and then calls __syncthreads()
+ * with its block. After that, all threads of the block may read the data.
+ *
+ * Every flag has a single writer and only grows. So no flag needs an atomic operation across a
+ * link, not even across PCIe.
  */
 #ifndef AR_BULK_CUH_
 #define AR_BULK_CUH_
@@ -61,7 +64,7 @@ __device__ __forceinline__ bool await_flags(const ar_args &args, int kind, uint6
     return !__syncthreads_or(stop);
 }
 
-/* ---- tiles: ${Unroll} words of each thread, which lie one block's width apart ---------------- */
+/* ---- tiles: each thread has ${Unroll} words, one block's width apart ------------------------- */
 
 template <int Unroll>
 __device__ __forceinline__ void load_tile(payload (&v)[Unroll], const char *p, uint64_t at,
@@ -80,9 +83,9 @@ __device__ __forceinline__ void multiply_tile(const ar_args &args, payload (&v)[
         v[u] = multiplied(args, v[u]);
 }
 
-/* For each of ${Some} words of a tile, add up the words of all ranks. v[u] holds this rank's word
- * at first, and the sum at the end; the other ranks' words are in their slots in scratch. All loads
- * for a batch of ranks start before the first word is added. */
+/* For each of ${Some} words of a tile, add up the words of all ranks. At first v[u] holds this
+ * rank's word; at the end it holds the sum. The other ranks' words lie in their slots in scratch.
+ * All loads for a batch of ranks start before the first word is added. */
 template <class R, int N, int Some>
 __device__ __forceinline__ void sum_words(const ar_args &args, const char *slot, uint64_t at,
                                           uint64_t end, payload *v)

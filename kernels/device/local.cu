@@ -7,15 +7,19 @@
  * await    waits for the peers' signals; the last one of a call publishes the next epoch
  *
  * A copy is complete at its destination before the next operation of its stream starts. So signal
- * would not need a fence; it has one all the same.
+ * would not need the fence that raise_flags() makes.
  */
 #include "kernels/device/bulk.cuh"
 
 namespace ar
 {
 
-/* Fields of args: in, out: the piece; region: offset of rank 0's slot for it; shard: bytes from
- * slot to slot. */
+/*
+ * Fields of args:
+ *   in, out  the piece
+ *   region   offset of rank 0's slot for this piece
+ *   shard    bytes from slot to slot
+ */
 template <class R>
 __global__ void __launch_bounds__(512, 1) local(const __grid_constant__ ar_args args)
 {
@@ -47,7 +51,7 @@ __global__ void __launch_bounds__(512, 1) local(const __grid_constant__ ar_args 
     }
 }
 
-/* Fields of args: tiles: the step to announce; lag: enum ar_flag_kind. */
+/* Fields of args: lag says which flag is raised (enum ar_flag_kind), tiles to which step. */
 __global__ void signal(const __grid_constant__ ar_args args)
 {
     call_counters counters(args);
@@ -68,7 +72,8 @@ constexpr int left_out = AR_FLAG_ENTER;
 constexpr int left_out = -1;
 #endif
 
-/* args.staged != 0: this is the last operation of the call. */
+/* Fields of args: lag and tiles say which flag must reach which step, as in signal. staged is not 0
+ * in the last operation of the call. */
 __global__ void await(const __grid_constant__ ar_args args)
 {
     spin_limit wait;

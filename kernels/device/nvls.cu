@@ -2,9 +2,10 @@
 /*
  * nvls.cu - the kernels of pull.cuh with the addition done inside the NVSwitch.
  *
- * For sm_90 and later; on older targets the kernels trap, and the host never selects them.
- * Multicast addresses are used in multimem instructions only, as PTX requires. The host selects
- * these kernels only for messages of whole 16-byte words. The switch adds 16-bit types in f32.
+ * These kernels are for sm_90 and later. On older targets they trap, and the host never selects
+ * them there. Multicast addresses are used in multimem instructions only, as PTX requires. The host
+ * selects these kernels only for messages of whole 16-byte words. The NVSwitch adds 16-bit types in
+ * f32.
  */
 #include "kernels/device/pull.cuh"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* one_lamport.cu - one-shot kernels with full-width data words: f32, f16, bf16. */
+/* one_lamport.cu - one-shot kernels in form LAMPORT (words of 16 bytes of data), for f32, f16 and
+ * bf16. */
 #include "kernels/device/oneshot.cuh"
 
 extern "C" const struct ar_kernel_row ar_kernels_one_lamport = {{

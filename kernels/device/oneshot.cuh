@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * oneshot.cuh - each rank sends its whole message to all ranks, and each adds up all messages.
+ * oneshot.cuh - each rank sends its whole message to all ranks, and each rank adds up all messages.
  *
  *      rank 0            rank 1            rank 2
  *      in --+--> slot 0 of 1, slot 0 of 2
@@ -8,12 +8,12 @@
  *                        in --+--> slot 2 of 0, slot 2 of 1
  *      out = in0 + slot 1 + slot 2         (order: reduce.cuh)
  *
- * One hop, no barrier. A thread first sends all its words, then waits for the same words of the
- * other ranks. What a rank sends never depends on what it receives, so no order of blocks can
- * deadlock.
+ * This takes one hop and no barrier. A thread first sends all its words, and then waits for the
+ * same words of the other ranks. What a rank sends never depends on what it receives, so the blocks
+ * may run in any order without a deadlock.
  *
- * Why a slot may be written again two calls later (see ar_half() in kernels/shared/layout.h): the
- * reader clears the slot before its call e ends and sends its words of call e+1 after that. A peer
+ * A slot may be written again two calls later (see ar_half() in kernels/shared/layout.h). The
+ * reader clears the slot before its call e ends, and sends its words of call e+1 after that. A peer
  * starts call e+2 only after it has received those words.
  */
 #ifndef AR_ONESHOT_CUH_
@@ -42,19 +42,19 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
     constexpr int peers = N ? N - 1 : AR_MAX_RANKS - 1;
     const int ranks = N ? N : args.ranks;
     const uint32_t bytes = (uint32_t)args.bytes, words = (uint32_t)args.words;
-    const uint32_t rounded = ar_round_up32(words, 32); /* warps stay whole */
+    const uint32_t rounded = ar_round_up32(words, 32); /* so that warps stay whole */
     const uint32_t stride = ar_round_up32(words, AR_LINE) * AR_WORD;
     const uint32_t step = gridDim.x * blockDim.x;
     const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
     const uint32_t my_slot = (uint32_t)args.region + args.me * stride;
     payload first = {};
-    char *slot[peers]; /* my slot at each peer: even half, first word */
+    char *slot[peers]; /* my slot at each peer, in the even half, at first_word */
     spin_limit wait;
 
     await_previous_kernel(args);
 
-    /* Start the first load before reading the counters, and compute now what does not need them:
-     * once they arrive, every instruction adds to the latency. */
+    /* Start the first load before reading the counters. Compute now what does not need the
+     * counters: once they have arrived, every instruction adds to the latency. */
     if (first_word < words)
         first = load_for_word<F>(args.in, first_word, bytes, args.in_align);
 
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
 
     if constexpr (multiplies<R>)
         first = multiplied(args, first);
-    first = F::canonical(first); /* here, because it waits for the load */
+    first = F::canonical(first); /* not earlier, because this waits for the load */
 
 #pragma unroll
     for (int i = 0; i < peers; i++) {
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
     stall(args, counters.epoch, 1);
     if (!counters.dead && first_word < words)
         send_word<F, N>(args, slot, half, F::encode(first, counters.epoch));
-    if (!counters.dead) /* in two branches, so that other reducers keep their machine code */
+    if (!counters.dead) /* two branches: reducers without a scalar keep their machine code */
         for (uint32_t w = first_word + step; w < words; w += step) {
             if constexpr (multiplies<R>) {
                 payload p = load_for_word<F>(args.in, w, bytes, args.in_align);
@@ -115,22 +115,22 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
 }
 
 /*
- * oneshot() for 2, 4 or 8 ranks and messages of whole words. It has about half as many
- * instructions, and for short messages these take most of the time. Peer i is rank me ^ i, which
- * needs no wrap-around and gives the same bits (reduce.cuh).
+ * oneshot() for 2, 4 or 8 ranks and messages of whole words. This kernel has about half as many
+ * instructions, and in short messages the instructions take most of the time. Its i-th peer is rank
+ * me ^ i. So ranks need not wrap around, and the bits of the sum stay the same (reduce.cuh).
  */
 template <class F, class R, int N>
 __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
     oneshot_whole(const __grid_constant__ ar_args args)
 {
     const uint32_t bytes = (uint32_t)args.bytes, words = (uint32_t)args.words;
-    const uint32_t rounded = ar_round_up32(words, 32); /* warps stay whole */
+    const uint32_t rounded = ar_round_up32(words, 32); /* so that warps stay whole */
     const uint32_t stride = ar_round_up32(words, AR_LINE) * AR_WORD;
     const uint32_t step = gridDim.x * blockDim.x;
     const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
     const uint32_t region = (uint32_t)args.region + first_word * AR_WORD;
     payload v[N], first = {};
-    char *peer_slot[N]; /* my slot at rank me ^ i: even half, first word */
+    char *peer_slot[N]; /* [i]: my slot at rank me ^ i, in the even half, at first_word */
     spin_limit wait;
 
     await_previous_kernel(args);
@@ -142,8 +142,8 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
 #pragma unroll
     for (int i = 1; i < N; i++)
         peer_slot[i] = args.peer[args.me ^ i] + (region + args.me * stride);
-    char *const here = args.peer[args.me] + region; /* slot 0 here */
-    first = F::canonical(first);                    /* not earlier: it would wait for the load */
+    char *const here = args.peer[args.me] + region; /* slot 0 of this rank, in the even half */
+    first = F::canonical(first); /* not earlier, because this waits for the load */
 
     const uint32_t half = ar_half(counters.epoch) * (uint32_t)args.half;
 

@@ -3,8 +3,8 @@
  * packet.cuh - words that prove their own arrival.
  *
  * A form says how to put payload into a 16-byte word, how to see that a word has arrived, and what
- * to leave in the slot after reading it. No form needs a fence or a barrier: data and proof are in
- * the same store, and every part that could arrive alone is checked.
+ * to leave in the slot after the word has been read. No form needs a fence or a barrier: data and
+ * proof are in the same store, and every part that could arrive alone is checked.
  */
 #ifndef AR_PACKET_CUH_
 #define AR_PACKET_CUH_
@@ -41,7 +41,7 @@ struct form_ll8 {
     }
     static __device__ __forceinline__ void clear(void *slot)
     {
-#if !defined(ST_BREAK_CLEAR) && !defined(ST_BREAK_EPOCH) /* either guard alone is enough */
+#if !defined(ST_BREAK_CLEAR) && !defined(ST_BREAK_EPOCH) /* clearing would hide a broken epoch */
         store_word(slot, make_uint4(0, 0, 0, 0));
 #endif
     }
@@ -54,7 +54,7 @@ struct form_ll8 {
 struct form_ll128 {
     static constexpr int id = AR_LL128;
     static constexpr int units = 2;
-    static constexpr bool warp_wide = true; /* eight lanes share a flag: a warp polls together */
+    static constexpr bool warp_wide = true; /* eight lanes share a flag, so a warp polls together */
 
     static __device__ __forceinline__ bool flag_lane()
     {
@@ -98,8 +98,8 @@ struct form_lamport {
     static constexpr int units = 2;
     static constexpr bool warp_wide = false;
 
-    /* All ones would mean "not here yet". It is a NaN (two in 16-bit types), and still is with its
-     * last bit cleared, so send that instead. */
+    /* A part of all ones would mean "not here yet". As data, such a part is a NaN (two NaNs in
+     * 16-bit types). With the last bit cleared it is still a NaN, so send that instead. */
     static __device__ __forceinline__ uint32_t tame(uint32_t w)
     {
 #ifdef ST_BREAK_TAME
@@ -137,11 +137,10 @@ struct form_lamport {
 };
 
 /*
- * Called before words are sent or awaited. The eight stores of an LL128 line become visible
- * together only if one instruction makes them; likewise, its flag covers the loads of the other
- * lanes only if one instruction makes those. After different branches (at the ends of a message)
- * the lanes may be out of step. A sender synchronizes the lanes of its line only, because other
- * lanes of the warp may have fewer words.
+ * Bring the eight lanes of an LL128 line into step; called before a word is sent. The eight stores
+ * of a line become visible together only if a single instruction makes them. After different
+ * branches (at the ends of a message) the lanes may be out of step. Only the lanes of this line
+ * synchronize, because other lanes of the warp may have fewer words to send.
  */
 template <class F> __device__ __forceinline__ void line_in_step()
 {
@@ -151,7 +150,9 @@ template <class F> __device__ __forceinline__ void line_in_step()
 #endif
 }
 
-/* Like line_in_step, where the whole warp takes part. */
+/* Bring all lanes of the warp into step; called by all of them before they load words. The flag of
+ * an LL128 line vouches for what the other lanes load only if a single instruction makes all eight
+ * loads. */
 template <class F> __device__ __forceinline__ void warp_in_step()
 {
 #ifndef ST_BREAK_STEP
@@ -160,8 +161,8 @@ template <class F> __device__ __forceinline__ void warp_in_step()
 #endif
 }
 
-/* Store a word to a slot, or load it. The eight lanes of an LL128 line go together: hardware does
- * so if they are in step; the emulation must be told. */
+/* Store a word to a slot (send), or load it from the slot (receive). The eight lanes of an LL128
+ * line must do so together. On a GPU they do so if they are in step; the emulation must be told. */
 template <class F> __device__ __forceinline__ void send(void *slot, uint4 v)
 {
 #ifdef ST_EMULATE
@@ -182,7 +183,7 @@ template <class F> __device__ __forceinline__ uint4 receive(const void *slot)
 #endif
 }
 
-/* R, after each rank's numbers are multiplied by its scalar (PreMulSum). */
+/* PreMulSum: each rank multiplies its numbers by its scalar, and R adds up the products. */
 template <class R> struct premul;
 template <class R, int Ranks> struct for_ranks<premul<R>, Ranks> : for_ranks<R, Ranks> {
 };
@@ -197,7 +198,8 @@ __device__ __forceinline__ payload multiplied(const ar_args &args, payload p)
     return as_payload(times_scalar(as_word(p), scalar, args.kind >> 3));
 }
 
-/* A reducer for both units of a word. Ranks: how many there are, 0 if known only at run time. */
+/* A reducer for the one or two units of a word. ${Ranks} is the number of ranks, or 0 if that is
+ * known only at run time. */
 template <class R, int Units, int Ranks> struct pair {
     typename for_ranks<R, Ranks>::reducer lo, hi;
 
@@ -225,7 +227,7 @@ template <class R, int Units, int Ranks> struct pair {
     }
 };
 
-/* Adds up one word of ${Units} units of every rank. */
+/* Adds up one word of every rank; a word has ${Units} units. take() must get the ranks in order. */
 template <class R, int Units, int N> struct rank_sum {
     typename for_ranks<R, N>::reducer lo, hi;
 
@@ -252,8 +254,8 @@ template <class R, int Units, int N> struct rank_sum {
     }
 };
 
-/* Add up a word of every rank; load(r) returns that of rank ${r}. N: the number of ranks, or 0 for
- * args.ranks; then four ranks are taken at a time. */
+/* Return the sum of one word of every rank; load(r) returns the word of rank r. ${N} is the number
+ * of ranks. If ${N} is 0, there are args.ranks ranks, and they are taken four at a time. */
 template <class R, int N, class Load>
 __device__ __forceinline__ payload sum_of_ranks(const ar_args &args, Load load)
 {
@@ -274,11 +276,11 @@ __device__ __forceinline__ payload sum_of_ranks(const ar_args &args, Load load)
 }
 
 /*
- * Wait for the words at slot + r * stride of every other rank r, and add them up in the order of
- * reduce.cuh; ${own} is this rank's word. N: the number of ranks, or 0 for args.ranks; then four
- * ranks are taken at a time. Returns false if the rank gave up. For warp-wide forms the whole warp
- * must call this; ${valid} is false in lanes past the end. It does not clear the slots, so that the
- * caller can send the sum first.
+ * Wait for the words of all other ranks; the word of rank r comes to slot + r * stride. Add them up
+ * with ${own}, this rank's word, in the order of reduce.cuh. Returns false if the rank gave up.
+ * ${N} is the number of ranks. If ${N} is 0, there are args.ranks ranks, and they are taken four at
+ * a time. For warp-wide forms the whole warp must call this; ${valid} is false in lanes past the
+ * end of the message. The slots are not cleared, so that the caller can send the sum first.
  */
 template <class F, class R, int N>
 __device__ __forceinline__ bool gather_word(const ar_args &args, const char *slot, uint32_t stride,
@@ -287,7 +289,7 @@ __device__ __forceinline__ bool gather_word(const ar_args &args, const char *slo
 {
     constexpr int batch = N ? N : 4;
     const int ranks = N ? N : args.ranks;
-    const uint4 mine = F::encode(own, epoch); /* passes F::arrived() */
+    const uint4 mine = F::encode(own, epoch); /* F::arrived() is true for it */
     uint32_t polls = 0;
     rank_sum<R, F::units, N> sum;
 
@@ -319,7 +321,7 @@ __device__ __forceinline__ bool gather_word(const ar_args &args, const char *slo
             if (stop)
                 return false;
         }
-#ifdef ST_BREAK_ORDER /* own first: ranks round differently */
+#ifdef ST_BREAK_ORDER /* start with the own word: then ranks round differently */
         if (N == 4) {
             uint4 t = v[0];
 
@@ -336,8 +338,8 @@ __device__ __forceinline__ bool gather_word(const ar_args &args, const char *slo
     return true;
 }
 
-/* Return the sum of whole words of 2, 4 or 8 ranks: v[i] is the word of rank me ^ i, so v[0] is
- * this rank's. */
+/* Return the sum of whole words of ${N} ranks: 2, 4 or 8. v[i] is the word of rank me ^ i, so v[0]
+ * is this rank's own word. */
 template <class F, class R, int N>
 __device__ __forceinline__ payload reduce_whole(const ar_args &args, const payload *v)
 {
@@ -348,7 +350,7 @@ __device__ __forceinline__ payload reduce_whole(const ar_args &args, const paylo
         acc[i / 2].start(v[i], args.kind);
         acc[i / 2].add(v[i + 1], args.kind);
     }
-#ifdef ST_BREAK_ORDER /* own first: ranks round differently */
+#ifdef ST_BREAK_ORDER /* start with the own word: then ranks round differently */
     if (N == 4) {
         acc[0].add(v[2], args.kind);
         acc[0].add(v[3], args.kind);
@@ -363,8 +365,8 @@ __device__ __forceinline__ payload reduce_whole(const ar_args &args, const paylo
     return acc[0].finish(args);
 }
 
-/* Poll slot[i] for each i > 0 with want[i] until all these words have arrived, then put each in
- * v[i]. Returns false if the rank gave up. */
+/* Poll slot[i] for each i > 0 for which want[i] is true, until all these words have arrived. Then
+ * put the payload of each into v[i]. Returns false if the rank gave up. */
 template <class F, int N>
 __device__ __forceinline__ bool await_whole(const ar_args &args, char *const *slot, uint64_t epoch,
                                             spin_limit &wait, const bool *want, payload *v)
@@ -399,7 +401,7 @@ __device__ __forceinline__ bool await_whole(const ar_args &args, char *const *sl
     }
 }
 
-/* Clear the slots just read, for the call after the next. */
+/* Clear the slots that have just been read: the call after the next uses them again. */
 template <class F, int N>
 __device__ __forceinline__ void clear_words(const ar_args &args, char *slot, uint32_t stride)
 {

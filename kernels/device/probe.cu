@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * probe.cu - store to all peers, or load from all peers, for a given time.
+ * probe.cu - store to all peers, or load from all peers, for a given time; or check once what the
+ * peers have stored. kernels/choose/probe.h says what this is for.
  *
- * Slot r of every arena is to hold the mark of rank r. The host fills a rank's slot in its own
- * arena; this kernel stores it in the peers' arenas.
+ * Slot r of every arena must hold the mark of rank r. The host fills each rank's slot in the rank's
+ * own arena. This kernel stores the mark into the peers' arenas.
  */
 #include "kernels/choose/probe.h"
 #include "kernels/device/ptx.cuh"
@@ -21,8 +22,14 @@ __device__ __forceinline__ bool differs(uint4 v, uint32_t w)
     return v.x != w || v.y != w || v.z != w || v.w != w;
 }
 
-/* Fields of args: lag: enum ar_probe_step; region: offset of slot 0; shard: bytes from slot to
- * slot; timeout_ns: how long to run; out: one struct ar_probe_seen per block. */
+/*
+ * Fields of args:
+ *   lag         enum ar_probe_step
+ *   region      offset of slot 0
+ *   shard       bytes from slot to slot
+ *   timeout_ns  how long to run
+ *   out         one struct ar_probe_seen for each block
+ */
 __global__ void __launch_bounds__(256, 1) probe(const __grid_constant__ ar_args args)
 {
     constexpr int unroll = AR_PROBE_UNROLL;
@@ -61,7 +68,7 @@ __global__ void __launch_bounds__(256, 1) probe(const __grid_constant__ ar_args 
         over = __syncthreads_or(args.lag == AR_PROBE_CHECK ||
                                 (threadIdx.x == 0 && now_ns() - begin > args.timeout_ns));
     }
-    fence_sys(); /* the stores have arrived */
+    fence_sys(); /* after this, the stores have arrived */
     wrong = __syncthreads_or(wrong);
     if (threadIdx.x == 0) {
         ar_probe_seen *seen = (ar_probe_seen *)args.out + blockIdx.x;

@@ -2,8 +2,10 @@
 /*
  * ptx.cuh - the memory accesses whose ordering the kernels rely on, and bounded waiting.
  *
- * All accesses to memory that peers write are "relaxed.sys" or stronger. Plain loads are not
- * enough: the compiler may move them, and the L1 may return an old line.
+ * Words and flags that one rank writes and another rank polls are accessed by "relaxed.sys"
+ * instructions or stronger ones. Plain loads are not enough for them: the compiler may move such
+ * loads, and the L1 may return an old line. Bulk data needs less, because it is loaded only after
+ * an acquire load of a flag.
  */
 #ifndef AR_PTX_CUH_
 #define AR_PTX_CUH_
@@ -13,7 +15,7 @@
 namespace ar
 {
 
-#ifndef ST_EMULATE /* test/kernels/emulated/emulate.h has its own */
+#ifndef ST_EMULATE /* test/kernels/emulated/emulate.h replaces these functions */
 __device__ __forceinline__ uint4 load_word(const void *p)
 {
     uint4 v;
@@ -73,7 +75,8 @@ __device__ __forceinline__ void fence_sys()
 #endif
 }
 
-/* Load bulk data from scratch, after an acquire: skip the L1, which may hold old lines. */
+/* Load bulk data from scratch, after an acquire load of its flag. The load skips the L1, which may
+ * hold old lines. */
 __device__ __forceinline__ uint4 load_bulk(const void *p)
 {
     uint4 v;
@@ -100,8 +103,8 @@ __device__ __forceinline__ uint64_t now_ns()
     return t;
 }
 
-/* Plain accesses to the user's buffers, of 16 or 8 bytes. The asm is volatile so that the
- * compiler does not repeat a load after a store: in place both are to the same address. */
+/* Plain accesses to the user's buffers, of 16 or 8 bytes. The asm is volatile so that the compiler
+ * does not load again after a store. In a call in place, the store may have changed the value. */
 __device__ __forceinline__ uint4 load_local(const void *p)
 {
     uint4 v;
@@ -130,18 +133,22 @@ __device__ __forceinline__ void store_unit(char *p, uint2 u)
 /*
  * Waiting with a limit. A thread counts its polls. Every AR_POLLS_TO_LOOK polls it reads the clock
  * and the rank's verdict, because another thread may have given up. The first thread that gives up
- * writes the verdict for all.
+ * writes the verdict for all threads of the rank.
  *
- * The host's abort word lies across PCIe, where only a few reads per microsecond are possible,
- * fewer while links are busy. A thread that reads the word delays its block, and so the same block
- * of every peer, which then waits long enough to read its own abort word: a group that had waited
- * once stayed slow for ever. So no thread reads the word until a wait is much longer than any call,
- * and then only one thread per rank reads it.
+ * The host's abort word lies across PCIe. Only a few reads per microsecond are possible there, and
+ * fewer while links are busy. A thread that reads the word delays its block, and thereby the same
+ * block of every peer. If every waiting thread read the word, that block would in turn wait long
+ * enough to read its own abort word. When this was so, a group that had waited once stayed slow for
+ * ever. So no thread reads the word until it has waited for much longer than any call takes. From
+ * then on, one thread per rank reads it every AR_LOOK_EVERY_NS.
  */
 #define AR_LOOK_AFTER_NS 10000000
 #define AR_LOOK_EVERY_NS 1000000
 
-#ifndef AR_SAME_IN_WARP /* a warp loads at once; in the emulation each lane loads by itself */
+/* The lanes of a warp must go on with the same value after each has loaded it. On a GPU they do so
+ * without help, because one instruction loads it for all. In the emulation each lane loads by
+ * itself, so the emulation defines this macro. */
+#ifndef AR_SAME_IN_WARP
 #define AR_SAME_IN_WARP(value) (value)
 #endif
 
@@ -153,7 +160,7 @@ struct spin_limit {
     uint64_t since = 0;
 };
 
-/* Whether a thread that has waited since ${since} is to read the host's abort word now. */
+/* Return whether a thread that has waited since ${since} must read the host's abort word now. */
 static __device__ __forceinline__ bool turn_to_look(const ar_args *args, uint64_t since,
                                                     uint64_t now)
 {
@@ -190,18 +197,18 @@ static __device__ __noinline__ bool past_spin_limit(const ar_args *args, spin_li
     return true;
 }
 
-/* Called after each poll: whether to stop waiting. The caller owns ${polls}, so that it stays in a
- * register. */
+/* Called after each poll. Returns whether to stop waiting. The caller owns ${polls}, so that the
+ * compiler keeps it in a register. */
 __device__ __forceinline__ bool give_up(const ar_args &args, uint32_t &polls, spin_limit &p)
 {
     return (++polls & (AR_POLLS_TO_LOOK - 1)) == 0 && past_spin_limit(&args, &p);
 }
 
 /*
- * Every kernel that may overlap calls this first. With overlap the grid may start while the
- * previous kernel still runs; until the previous kernel has ended and its stores are visible,
- * nothing may be read or written. AR_EARLY_BOTH lets the next kernel start early as well; the next
- * kernel must wait, too.
+ * Every kernel that may start early calls this before it reads or writes anything. When it starts,
+ * the previous kernel of the stream may still run. This function waits until that kernel has ended
+ * and its stores are visible. AR_EARLY_BOTH lets the next kernel start early as well; the next
+ * kernel must then wait in the same way.
  */
 __device__ __forceinline__ void await_previous_kernel(const ar_args &args)
 {
@@ -217,8 +224,9 @@ __device__ __forceinline__ void await_previous_kernel(const ar_args &args)
     (void)args;
 }
 
-/* Called at the end of a call that did nothing. If its graph outlives the handle, that is an error
- * in the program: trap, so that the program sees it. */
+/* Called at the end of a call that did nothing, because the rank has given up. If the handle is
+ * destroyed, a graph with this call has outlived it. That is an error in the program, so trap to
+ * make it visible. */
 static __device__ __noinline__ void refuse(const ar_args *args)
 {
     if (load_relaxed(&args->state->dead) == AR_DESTROYED)
@@ -227,11 +235,11 @@ static __device__ __noinline__ void refuse(const ar_args *args)
 
 /*
  * One call's view of the rank's counters. Every thread reads them (one L1 line per SM). After all
- * threads of a block have read them, one thread counts the block, and the last block of the grid
- * publishes the next epoch. After that no thread of this call reads the counters, and the next
- * call starts only after this one has ended, so publishing before the end is safe. Blocks are
- * counted when they arrive, not when they end: so an overlapping call is found only if it
- * starts before the other one publishes.
+ * threads of a block have read them, one thread counts the block. The block that was counted last
+ * publishes the next epoch. It may do so before the call ends: no thread of this call reads the
+ * counters after that, and the next call starts only after this one has ended. If two calls of one
+ * handle overlap by mistake, this is noticed only if the second starts before the first publishes,
+ * because blocks are counted when they arrive, not when they end.
  */
 struct call_counters {
     uint64_t epoch;
@@ -256,8 +264,8 @@ struct call_counters {
             ticket = atomicAdd(&args.state->arrived, 1u);
     }
 
-    /* If this is the last block, publish the next epoch. Called late, so that the result of
-     * book_in's atomic is there without waiting. */
+    /* If this block was counted last, publish the next epoch. Called late, so that the result of
+     * the atomic operation in book_in() is there without waiting. */
     __device__ __forceinline__ void publish(const ar_args &args)
     {
         if (threadIdx.x != 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pull.cu - the kernels of pull.cuh over unicast pointers: registered buffers, any type. */
+/* pull.cu - the kernels of pull.cuh that load and store without multicast, for registered buffers
+ * and any type. */
 #include "kernels/device/pull.cuh"
 
 #define AR_PULL(R, one)                                                                            \

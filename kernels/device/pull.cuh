@@ -7,16 +7,18 @@
  *   owner           sum = reduce(send[0..n-1][shard]); recv[0..n-1][shard] = sum
  *   LEAVE barrier   every sum has arrived; nobody reads my send any more
  *
- * One-shot (OneShot true): every rank adds up the whole message and stores it in its own recv. This
- * has less latency and n times the traffic. It cannot run in place, because peers still read send
- * while the first ranks store.
+ * One-shot (OneShot is true): every rank adds up the whole message and stores it in its own recv.
+ * This has less latency, but n times the traffic. It cannot run in place, because a fast rank would
+ * overwrite what its peers still read.
  *
- * The template parameter Access is one of two: "spread" loads from and stores to the ranks one by
- * one; "nvls" lets the switch do so, with one multimem instruction each. Both share the body and
- * its barriers, so tests of spread cover all of nvls but these two instructions. With nvls the
- * switch decides the order of addition. In two-shot each element has one owner, so all ranks get
- * the same bits, though maybe not those of spread; in one-shot the switch decides even whether all
- * ranks get the same bits.
+ * The template parameter Access says how to load and store. "spread" loads from the ranks one by
+ * one, and stores to them one by one. "nvls" (nvls.cu) lets the NVSwitch do so, with one multimem
+ * instruction for the load and one for the store. Both share the body and its barriers, so tests of
+ * spread cover all of nvls but these two instructions. (halves/pull.cu has two more.)
+ *
+ * With nvls the NVSwitch decides the order of addition. In two-shot each element has one owner, so
+ * all ranks get the same bits, though perhaps not those of spread. In one-shot it depends on the
+ * NVSwitch whether all ranks get the same bits.
  */
 #ifndef AR_PULL_CUH_
 #define AR_PULL_CUH_
@@ -26,7 +28,7 @@
 namespace ar
 {
 
-/* One-shot: each rank keeps what it has added up. */
+/* The store of one-shot: each rank stores what it has added up in its own recv only. */
 struct keep {
     static __device__ __forceinline__ void store_whole(const ar_args &args, uint64_t at,
                                                        uint64_t end, payload v)
@@ -35,7 +37,7 @@ struct keep {
     }
 };
 
-/* Adds up the words of every rank, which lie at multiples of Access::align(). */
+/* Adds up one word of every rank. The words lie at multiples of Access::align() bytes. */
 template <class R, class Access> struct adds : keep {
     static __device__ __forceinline__ payload load_reduce(const ar_args &args, uint64_t at,
                                                           uint64_t end)
@@ -61,8 +63,8 @@ template <class R> struct spread : adds<R, spread<R>> {
     }
 };
 
-/* Called by all threads of the block: wait until every rank's send is ready and recv free. Returns
- * false in all threads if the rank gave up. */
+/* Called by all threads of the block: wait until every rank's send is ready and every rank's recv
+ * is free. Returns false in all threads if the rank gave up. */
 __device__ __forceinline__ bool enter(const ar_args &args, const call_counters &counters,
                                       spin_limit &wait)
 {
@@ -78,7 +80,8 @@ __device__ __forceinline__ bool enter(const ar_args &args, const call_counters &
     return alive;
 }
 
-/* Likewise: end the call when every peer has stored and loaded what it must. */
+/* Called by all threads of the block: end the call when every peer has loaded and stored all that
+ * it has to. */
 __device__ __forceinline__ void leave(const ar_args &args, call_counters &counters, bool alive,
                                       spin_limit &wait)
 {

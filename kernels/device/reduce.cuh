@@ -2,15 +2,16 @@
 /*
  * reduce.cuh - add up one 8-byte unit per rank, in an order that is the same on every rank.
  *
- * A reducer has an accumulator and four functions: start with one rank's unit, add another's, join
- * two accumulators, and finish into a unit of the same type.
+ * A reducer has an accumulator and four functions. start() sets the accumulator to one rank's unit,
+ * add() adds another rank's unit, join() adds another accumulator, and finish() returns the result
+ * as a unit of the same type.
  *
  * The order is the same in every kernel, for every type and operator. Each group of four ranks is
- * added as (0+1) + (2+3), and then the sums of the groups one after the other:
- * ((0+1)+(2+3)) + ((4+5)+6) for seven ranks. The order goes by rank numbers, whichever rank adds.
- * x+y and y+x have the same bits, so each rank "me" of 2, 4 or 8 may start from itself, ((me +
- * me^1) + (me^2 + me^3)) + ..., and gets the same bits. test/kernels/reference.h has the same order
- * in plain C. In nvls the switch decides the order.
+ * added as (0+1) + (2+3). Then the sums of the groups are added one after the other, for example
+ * ((0+1)+(2+3)) + ((4+5)+6) for seven ranks. The numbers are those of the ranks, whichever rank
+ * adds. x+y and y+x have the same bits. So with 2, 4 or 8 ranks, a rank "me" may start from itself:
+ * ((me + me^1) + (me^2 + me^3)) + ... (^ is XOR) gives the same bits. test/kernels/reference.h has
+ * the same order in plain C. In nvls.cu the NVSwitch decides the order.
  */
 #ifndef AR_REDUCE_CUH_
 #define AR_REDUCE_CUH_
@@ -35,9 +36,10 @@ template <class To, class From> __device__ __forceinline__ To bits(From from)
 }
 
 /*
- * Add a group of ranks in the order above: u[0], u[1], ... are the units of ranks ${first},
- * ${first} + 1, ... of ${ranks}; ${first} is 0, 4, 8, ... (Two units are enough for two ranks.)
- * ST_BREAK_PAIRS adds one rank after the other, as a loop would.
+ * Add a group of up to four ranks to ${acc} in the order above. u[0], u[1], ... are the units of
+ * ranks ${first}, ${first} + 1, ...; ${first} is 0, 4, 8, ... Ranks from ${ranks} on do not exist.
+ * For two ranks, two units in u are enough. The test build ST_BREAK_PAIRS adds one rank after the
+ * other, as a loop would.
  */
 template <class R, class Unit, int Most>
 __device__ __forceinline__ void add_in_order(R &acc, int first, int ranks, const Unit (&u)[Most],
@@ -70,7 +72,7 @@ __device__ __forceinline__ void add_in_order(R &acc, int first, int ranks, const
 #endif
 }
 
-/* Sums of two ranks need one addition, and so have one rounding. */
+/* Sums of f32 over two ranks. One addition is needed, so the sum is rounded once. */
 struct pair_f32 {
     float2 acc;
 
@@ -97,12 +99,13 @@ struct pair_f32 {
 };
 
 /*
- * Sums of more ranks are also rounded only once: each sum is kept as two floats, the rounded sum
- * and what the roundings dropped. Dekker's Fast2Sum (Numer. Math. 18, 1971) finds the latter
- * exactly if the larger operand comes first, and so it gives the same result for both orders of the
- * operands. Knuth's TwoSum needs no order, but near FLT_MAX one of its steps may overflow in one
- * order only, although the sum does not (Boldo, Graillat and Muller, ACM TOMS 44, 2017). f64 would
- * be simpler, but sm_86, 89, 103 and 120 have one f64 unit for every 64 of f32.
+ * Sums of f32 over more ranks. They are also rounded only once. For this, each sum is kept as two
+ * floats: the rounded sum, and what the roundings dropped. Dekker's Fast2Sum (Numer. Math. 18,
+ * 1971) finds exactly what one addition drops if the larger operand comes first. The code below
+ * puts the larger operand first, so both orders of the operands give the same result. Knuth's
+ * TwoSum takes the operands in any order, but near FLT_MAX one of its steps may overflow in one
+ * order only, although the sum does not overflow (Boldo, Graillat and Muller, ACM TOMS 44, 2017).
+ * f64 would be simpler, but sm_86, 89, 103 and 120 have one f64 unit for every 64 of f32.
  */
 struct sum_f32 {
     float2 acc, lost;
@@ -115,8 +118,8 @@ struct sum_f32 {
         lost += low - (s - high);
         sum = s;
     }
-    /* The sum, or for avg the quotient, rounded once. If ${left} is not finite, the sum was
-     * infinite or NaN already; if it is 0, adding it would turn -0 into 0. */
+    /* Return the sum, or for avg the quotient, rounded once. ${left} is not added in two cases. If
+     * it is not finite, the sum was infinite or a NaN already. If it is 0, -0 would become 0. */
     static __device__ __forceinline__ float rounded(float sum, float lost, const ar_args &args)
     {
         float divisor = args.scale == 1.0f ? 1.0f : (float)args.ranks;
@@ -151,8 +154,8 @@ struct sum_f32 {
     }
 };
 
-/* The reducer that replaces R in a kernel for ${Ranks} ranks (0: any number); the bits are the
- * same. */
+/* The reducer that replaces R in a kernel for ${Ranks} ranks (0: any number). Its results have the
+ * same bits as those of R. */
 template <class R, int Ranks> struct for_ranks {
     using reducer = R;
 };
@@ -213,7 +216,7 @@ template <class Codec> struct sum_16bit {
     }
 };
 
-/* ---- everything else: out of line, one copy per kernel, to keep the code small --------------- */
+/* ---- other types and operators: functions out of line, to keep the code small ---------------- */
 
 template <class T> __device__ __forceinline__ T combine(T x, T y, int op)
 {
@@ -275,7 +278,7 @@ static __device__ __noinline__ uint2 native_pair(uint2 u, uint2 v, int kind)
         return combine_all<uint64_t, uint64_t>(u, v, op);
     case AR_F64:
         return combine_all<double, double>(u, v, op);
-    case AR_F32: /* max, min */
+    case AR_F32: /* only max and min come here */
         return combine_all<float, float>(u, v, op);
     case AR_F16:
         return combine_all<__half, float>(u, v, op);
@@ -301,7 +304,8 @@ template <class T> __device__ __forceinline__ uint2 divide_all(uint2 u, int rank
     return u;
 }
 
-/* Average of integers: divide the wrapped sum and truncate, as NCCL does. */
+/* Divide a sum by the number of ranks: for averages of integers and f64. With integers, the sum has
+ * wrapped around and the quotient is truncated, as in NCCL. */
 static __device__ __noinline__ uint2 native_divide(uint2 u, int kind, int ranks)
 {
     switch (kind >> 3) {
@@ -385,7 +389,7 @@ template <class T> __device__ __forceinline__ uint32_t close_f8(float4 v, float 
     return w;
 }
 
-/* Half a unit of fp8, added or multiplied as f32. */
+/* Adds or multiplies half a unit (4 bytes) of fp8 numbers as f32. */
 template <class T> struct as_f32 {
     float4 acc;
 
@@ -406,7 +410,7 @@ template <class T> struct as_f32 {
     }
 };
 
-/* Half a unit of wider floats, multiplied as f64. */
+/* Multiplies half a unit (4 bytes) of f16, bf16 or f32 numbers as f64. */
 template <class T> struct as_f64 {
     float4 acc;
 
@@ -426,10 +430,11 @@ template <class T> struct as_f64 {
     }
 };
 
-/* Sums and products of fp8 in f32, and products of f32, f16 and bf16 in f64: a product of some
- * ranks may exceed the range of f32 although the product of all does not. f64 is slow on some
- * GPUs, but products are rare. Half a unit has four fp8 numbers, two of 16 bits, or one f32, which
- * then is in both places. */
+/* Computes sums and products of fp8 in f32, and products of f32, f16 and bf16 in f64. f64 is needed
+ * because the product of some ranks may exceed the range of f32 although the product of all ranks
+ * does not. f64 is slow on some GPUs, but products are rare. Half a unit is four fp8 numbers, two
+ * 16-bit numbers or one f32 number. The f32 number is kept twice, because an accumulator has room
+ * for two f64 numbers. */
 struct wide {
     float4 lo, hi;
 
@@ -479,7 +484,7 @@ struct wide {
     }
 };
 
-/* Add all ranks of a group with one call of a function out of line. */
+/* add_in_order() for "wide": each half of a unit takes one call out of line for a whole group. */
 __device__ __forceinline__ void add_in_order(wide &acc, int first, int ranks, const uint2 (&u)[4],
                                              int kind)
 {

@@ -2,10 +2,11 @@
 /*
  * testing.cuh - builds with -DST_TESTING provoke races: they add pauses and store words in parts.
  *
- * The kernels must be right however long any warp pauses, and in whatever order the parts of a
- * word arrive, as far as its form allows parts. Real hardware rarely shows an error there: NVLink
- * delivers 16-byte stores whole, and the warps of a block run nearly in step, so a missing guard
- * would not be noticed. Without -DST_TESTING stall() does nothing, and words are stored whole.
+ * The kernels must be right however long any warp pauses. They must also be right in whatever order
+ * the parts of a word arrive, if the word's form lets it arrive in parts. Real hardware rarely
+ * shows an error of this kind: NVLink delivers 16-byte stores whole, and the warps of a block run
+ * nearly in step. So nobody would notice that a guard is missing. Without -DST_TESTING stall() does
+ * nothing, and words are stored whole.
  */
 #ifndef AR_TESTING_CUH_
 #define AR_TESTING_CUH_
@@ -29,8 +30,8 @@ static __device__ __noinline__ void hold_up(uint32_t ns)
         __nanosleep(100);
 }
 
-/* Sometimes pause this block, or only some of its warps; the same call always pauses in the same
- * way. */
+/* Sometimes pause this block, or only some of its warps. With the same arguments, the same threads
+ * always pause for the same time. */
 __device__ __forceinline__ void stall(const ar_args &args, uint64_t epoch, int where)
 {
     uint32_t h = scramble((uint32_t)epoch * 2654435761u ^
@@ -45,8 +46,9 @@ __device__ __forceinline__ void stall(const ar_args &args, uint64_t epoch, int w
         hold_up((h >> 2) % args.stall_ns);
 }
 
-/* Store a word in the parts that may arrive one by one, in any order, sometimes with a pause
- * between them: four parts for Lamport, two for LL8. A line of LL128 must arrive whole. */
+/* Store a word in the parts in which its form may arrive: four for Lamport, two for LL8. The parts
+ * come in varying order, sometimes with a pause between them. A line of LL128 must arrive whole, so
+ * its words are stored whole. */
 template <int Form> __device__ __forceinline__ void store_torn(void *slot, uint4 v)
 {
     if constexpr (Form == AR_LL128) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* two_lamport.cu - two-shot kernels with full-width data words: f32, f16, bf16. */
+/* two_lamport.cu - two-shot kernels in form LAMPORT (words of 16 bytes of data), for f32, f16 and
+ * bf16. */
 #include "kernels/device/twoshot.cuh"
 
 extern "C" const struct ar_kernel_row ar_kernels_two_lamport = {{

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* two_ll128.cu - two-shot kernels with one flag per 128-byte line: NVLink, any type. */
+/* two_ll128.cu - two-shot kernels in form LL128 (a flag in each 128-byte line), for NVLink and any
+ * type. */
 #include "kernels/device/twoshot.cuh"
 
 extern "C" const struct ar_kernel_row ar_kernels_two_ll128 = {{

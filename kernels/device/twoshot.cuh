@@ -6,11 +6,12 @@
  *      owner   sum of its slots (order: reduce.cuh)
  *      hop 2   sum of shard o              --> gather slot o of every rank
  *
- * Each link carries 2(n-1)/n of the message instead of (n-1) times all of it, for one more hop.
- * Both hops use words that prove their own arrival, so there is no barrier. A thread sends all its
- * words of hop 1 before it waits; what it sends in hop 2 depends only on words of hop 1. An owner
- * with an empty shard still waits for the other owners' sums, and those sums need its words. So
- * every rank needs words of every other, and two halves of scratch are enough.
+ * Each rank sends the length of 2(n-1)/n messages. In a one-shot kernel it would send n-1 messages,
+ * but in one hop. Both hops use words that prove their own arrival (packet.cuh), so there is no
+ * barrier. No deadlock is possible: a thread sends all its words of hop 1 before it waits, and what
+ * it sends in hop 2 depends only on words of hop 1. An owner with an empty shard still waits for
+ * the other owners' sums, and those sums need its words. So every rank needs words of every other
+ * rank. Therefore two halves of scratch are enough (ar_half() in kernels/shared/layout.h).
  */
 #ifndef AR_TWOSHOT_CUH_
 #define AR_TWOSHOT_CUH_
@@ -21,11 +22,12 @@
 namespace ar
 {
 
-/* Word w of the shards of several peers: read from in, then sent to their owners. */
+/* Word w of the shards of several peers. fetch() loads these words from in, send() sends each to
+ * the owner of its shard. */
 template <class F, class R, int N> struct row {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
-    char *peer_slot[width]; /* my slot at the owner: even half */
+    char *peer_slot[width]; /* my slot at the owner, in the even half */
     bool want[width];       /* whether the owner's shard has that word */
 
     __device__ __forceinline__ void fetch(const ar_args &args, uint32_t w, int first)
@@ -81,8 +83,8 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
 
     await_previous_kernel(args);
 
-    /* As in one-shot: load the thread's first words and the counters together, and compute
-     * addresses before they arrive. */
+    /* As in oneshot(): load the thread's first words and the counters at the same time, and compute
+     * addresses before both arrive. */
     out.fetch(args, first_word, 0);
 #pragma unroll
     for (int i = 0; i < out.width; i++)
@@ -123,7 +125,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
                                      wait, &sum);
         if (alive && valid) {
             uint32_t at = half + ranks * slot +
-                          (w - first_word) * AR_WORD; /* from the reduce slot to the gather slot */
+                          (w - first_word) * AR_WORD; /* from peer_slot[i] to the gather slot */
             uint4 v;
 
             sum = F::canonical(sum);
@@ -197,8 +199,8 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
 }
 
 /*
- * twoshot() for 2, 4 or 8 ranks and messages of whole words (see oneshot_whole). It computes the
- * addresses of both hops before the first wait.
+ * twoshot() for 2, 4 or 8 ranks and messages of whole words; oneshot_whole() in oneshot.cuh says
+ * why. This kernel computes the addresses of both hops before the first wait.
  */
 template <class F, class R, int N>
 __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
@@ -210,9 +212,9 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
     const uint32_t region = (uint32_t)args.region + first_word * AR_WORD;
     payload v[N], own = {};
-    uint32_t bytes[N]; /* of the shard of rank me ^ i */
+    uint32_t bytes[N]; /* [i]: of the shard of rank me ^ i */
     bool want[N];
-    char *peer_slot[N]; /* my reduce slot at rank me ^ i; even half, first word */
+    char *peer_slot[N]; /* [i]: my reduce slot at rank me ^ i, in the even half, at first_word */
     spin_limit wait;
     bool alive;
 
@@ -230,7 +232,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     }
     if (want[0])
         own = v[0];
-    char *const here = args.peer[args.me] + region; /* slot 0 here */
+    char *const here = args.peer[args.me] + region; /* slot 0 of this rank, in the even half */
 
     call_counters counters(args);
     const uint32_t half = ar_half(counters.epoch) * (uint32_t)args.half;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * user.cuh - load from and store to the user's buffers, of any alignment and length, without any
- * access outside of them; and multiply what was loaded by this rank's scalar.
+ * user.cuh - load from the user's buffers and store to them; multiply what was loaded by this
+ * rank's scalar.
+ *
+ * The buffers may have any alignment and length. No access touches a byte outside of them.
  */
 #ifndef AR_USER_CUH_
 #define AR_USER_CUH_
@@ -20,14 +22,14 @@ struct payload {
     uint2 lo, hi;
 };
 
-/* The 16 bytes that start at byte ${by} (0..15) of two consecutive words. */
+/* Return the 16 bytes that start at byte ${by} (0..15) of two consecutive words. */
 __device__ __forceinline__ uint4 across(uint4 v, uint4 w, int by)
 {
     uint64_t q[4] = {(uint64_t)v.y << 32 | v.x, (uint64_t)v.w << 32 | v.z,
                      (uint64_t)w.y << 32 | w.x, (uint64_t)w.w << 32 | w.z};
     bool far = by >= AR_UNIT;
     uint64_t a = far ? q[1] : q[0], b = far ? q[2] : q[1], c = far ? q[3] : q[2];
-    int right = by % AR_UNIT * 8, left = 63 - right; /* + 1 apart: never shifts by 64 */
+    int right = by % AR_UNIT * 8, left = 63 - right; /* << 1 << left never shifts by 64 at once */
     uint64_t lo = a >> right | b << 1 << left, hi = b >> right | c << 1 << left;
 
     return make_uint4((uint32_t)lo, (uint32_t)(lo >> 32), (uint32_t)hi, (uint32_t)(hi >> 32));
@@ -45,10 +47,10 @@ __device__ __forceinline__ int widest(const char *p, int n)
 }
 
 /*
- * Load ${n} (0..16) bytes from any address; the rest is 0. For the ends of a message, and for
- * buffers that do not start at a multiple of 16 bytes; out of line to keep kernels short.
- * ${inner}: the two aligned words around p lie within the message, so two loads are enough;
- * otherwise it takes up to five, as alignment allows. No byte outside the message is read.
+ * Load ${n} (0..16) bytes from any address; the other bytes of the result are 0. This is for the
+ * ends of a message, and for buffers that do not start at a multiple of 16 bytes. It is out of line
+ * to keep kernels short. If ${inner}, the two aligned words around ${p} lie within the message, and
+ * two loads are enough. Otherwise this takes up to six loads, each as wide as the alignment allows.
  */
 static __device__ __noinline__ uint4 load_slow(const char *p, int n, bool inner)
 {
@@ -101,13 +103,14 @@ static __device__ __noinline__ void store_slow(char *p, uint4 v, int n)
     }
 }
 
-/* Whether the aligned words around the 16 bytes at ${at} lie within the message, up to ${end}. */
+/* Return whether the two aligned words around the 16 bytes at ${at} lie within a message that ends
+ * at ${end}. */
 template <class I> __device__ __forceinline__ bool inner(I at, I end)
 {
     return at >= AR_WORD && at + 2 * AR_WORD <= end;
 }
 
-/* Bytes between ${at} and ${end}, at most ${most}. */
+/* Return the bytes between ${at} and ${end}, at most ${most}. */
 template <class I> __device__ __forceinline__ int bytes_left(I at, I end, int most)
 {
     return at >= end ? 0 : end - at < (I)most ? (int)(end - at) : most;
@@ -141,8 +144,8 @@ __device__ __forceinline__ void store_payload(char *p, I at, I end, int align, p
         store_slow(p + at, as_word(v), bytes_left(at, end, AR_WORD));
 }
 
-/* Load the payload of word ${w} in form F. LL128's lines are 120 bytes apart, so its widest loads
- * have 8 bytes. */
+/* Load the payload of word ${w} in form F. In a user's buffer the lines of LL128 lie 120 bytes
+ * apart, so its widest loads have 8 bytes. */
 template <class F>
 __device__ __forceinline__ payload load_for_word(const char *p, uint32_t w, uint32_t end, int align)
 {
@@ -178,8 +181,8 @@ __device__ __forceinline__ void store_for_word(char *p, uint32_t w, uint32_t end
     }
 }
 
-/* load_for_word for messages of whole words (kernels/host/table.c): only the last line of LL128 may
- * be short. */
+/* load_for_word for messages of whole words (kernels/host/table.c). In such a message only the last
+ * line of LL128 may be short. */
 template <class F>
 __device__ __forceinline__ payload load_whole(const char *p, uint32_t w, uint32_t end)
 {
@@ -212,8 +215,8 @@ __device__ __forceinline__ void store_whole(char *p, uint32_t w, uint32_t end, p
 
 /* ---- PreMulSum ------------------------------------------------------------------------------- */
 
-/* Each product is rounded to the type once (integers wrap). NCCL's is, too, but for fp8, whose
- * products it rounds to f16 in between. */
+/* Each product is rounded to the type once; integers wrap around. NCCL does the same, except that
+ * it rounds products of fp8 to f16 first. */
 template <class T> __device__ __forceinline__ T product(T x, T y)
 {
     return (T)(x * y);
@@ -249,8 +252,9 @@ template <class T> __device__ __forceinline__ uint4 products(uint4 v, const void
     return v;
 }
 
-/* Return the numbers of ${v} times the one at ${scalar}. Out of line to keep kernels short; and so
- * no sum is fused with a product, which would round once where other ranks round twice. */
+/* Return the numbers in ${v}, each times the number at ${scalar}. This function is out of line to
+ * keep kernels short. It also keeps the compiler from fusing a product with a sum: a fused
+ * operation rounds once, where other ranks round twice. */
 static __device__ __noinline__ uint4 times_scalar(uint4 v, const void *scalar, int dtype)
 {
 #ifdef ST_BREAK_SCALAR

@@ -8,22 +8,22 @@
  *   tile k-lag  await the peers' REDUCE flag, then add up my part, or copy each part to recv
  *   end         raise GATHER, await the peers' GATHER: they have read their slots
  *
- * The last line of this table protects the next call. There is one set of slots, not one each for
- * even and odd calls, and any rank may write them as soon as its own next call begins. All-reduce
- * has the same promise: when it ends on any rank, all ranks have read their reduce slots. Therefore
- * all-gather uses the reduce slots, too, and not the gather slots, which a rank may still be
- * reading then.
+ * The last line of this table protects the next call. There is one set of slots for even and odd
+ * calls, and any rank may write them as soon as its own next call begins. The all-reduce of
+ * ../chunked.cu keeps the same promise: when it ends on any rank, all ranks have read their reduce
+ * slots. But then a rank may still be reading its gather slots. Therefore all-gather uses the
+ * reduce slots, too.
  *
- * In place is safe: a rank writes its own recv only, which it does not send or has sent. The peers
- * see none of the user's buffers.
+ * A call in place is safe: a rank writes only to its own recv, and only where it has nothing to
+ * send or has sent the data already. The peers see none of the user's buffers.
  */
 #include "kernels/device/bulk.cuh"
 
 namespace ar
 {
 
-/* Called by all threads of the block: tell the peers that this rank's slots are free for their next
- * calls, and wait until the peers' slots are free. */
+/* Called by all threads of the block: tell the peers that this rank has read its slots, so that
+ * their next calls may write these slots. Wait until the peers have read theirs. */
 __device__ __forceinline__ void leave_slots(const ar_args &args, call_counters &counters,
                                             bool alive, spin_limit &wait)
 {

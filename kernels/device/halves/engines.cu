@@ -2,9 +2,10 @@
 /*
  * engines.cu - the kernel that waits for flags beside the copies of kernels/engines/gather.c.
  *
- * It is one warp with at most 8 registers per thread, as test/kernels/compiled/resources.txt
- * records: so it finds room on a multiprocessor that a GEMM of cuBLAS fills otherwise. To need so
- * few registers it counts milliseconds in 32 bits, and takes from the host where it stores what.
+ * The kernel is one warp with at most 8 registers per thread, as
+ * test/kernels/compiled/resources.txt records. With so few registers it finds room on a
+ * multiprocessor that a GEMM of cuBLAS fills otherwise. It needs so few because it counts
+ * milliseconds in 32 bits, and because the host computes the addresses to which it stores.
  */
 #include "kernels/device/ptx.cuh"
 
@@ -13,13 +14,13 @@
 namespace ar
 {
 
-/* A tick is 2^20 ns (AR_ENGINES_TICK). */
+/* Return the time in ticks of 2^AR_ENGINES_TICK ns, about a millisecond. */
 __device__ __forceinline__ uint32_t ticks()
 {
     return (uint32_t)(now_ns() >> AR_ENGINES_TICK);
 }
 
-/* threadIdx.x, which need not stay in a register from one use to the next. */
+/* Return threadIdx.x. The asm reads it anew for each use, so it need not stay in a register. */
 __device__ __forceinline__ uint32_t lane()
 {
 #ifdef ST_EMULATE
@@ -32,8 +33,8 @@ __device__ __forceinline__ uint32_t lane()
 #endif
 }
 
-/* Wait for this thread's flag and clear it. Returns 0, or why the rank must give up: a verdict, or
- * any number above all verdicts for a time-out. */
+/* Wait for this thread's flag and clear it. Returns 0, or why the rank must give up: a verdict
+ * (enum ar_verdict), or after a time-out a number above all verdicts. */
 __device__ __forceinline__ uint32_t await_flag(const ar_args &args)
 {
     uint32_t *flag = (uint32_t *)(args.in + 8 * lane());
@@ -58,8 +59,8 @@ __device__ __forceinline__ uint32_t await_flag(const ar_args &args)
     return AR_ALIVE;
 }
 
-/* Has this thread's peer given up, and perhaps changed its send before this rank fetched it? Asked
- * when all fetches have ended. Returns 0, or a number above all verdicts. */
+/* Return a number above all verdicts if this thread's peer has given up, else 0. Such a peer may
+ * have changed its send before this rank fetched it. Called when all fetches have ended. */
 __device__ __forceinline__ uint32_t peer_gave_up(const ar_args &args)
 {
 #ifdef ST_BREAK_GAVEUP
@@ -71,11 +72,12 @@ __device__ __forceinline__ uint32_t peer_gave_up(const ar_args &args)
 
 /*
  * Fields of args:
- *   in      the row of flags in this rank's scratch, one for each rank, that must be set
- *   words   the time limit in ticks; shard: look at the host's abort word when less is left
+ *   in      the row of flags in this rank's scratch to wait for, one flag for each rank
+ *   words   the time limit in ticks
+ *   shard   when fewer ticks than this are left, the kernel also reads the host's abort word
  *   staged  1: the row is AR_ENGINES_FETCHED, and AR_ENGINES_GAVE_UP follows it
- *   dst     the words to which thread r stores the verdict if this rank gives up, before ...
- *   src     ... the words to which thread 16 + r does so
+ *   dst     dst[r]: the word to which thread r stores the verdict if this rank gives up
+ *   src     src[r]: the word to which thread 16 + r stores the verdict, after all of dst
  */
 __global__ void __launch_bounds__(32) watch(const __grid_constant__ ar_args args)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lamport.cu - reduce-scatter with full-width data words: f32, f16, bf16. There is no all-gather,
- * because this form changes the bits of some NaNs. */
+/* lamport.cu - reduce-scatter in form LAMPORT (words of 16 bytes of data), for f32, f16 and bf16.
+ * There is no all-gather, because this form changes the bits of some NaNs. */
 #include "kernels/device/halves/words.cuh"
 
 extern "C" const struct ar_kernel_row ar_scatter_one_lamport = {{

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ll128.cu - reduce-scatter and all-gather with one flag per 128-byte line: NVLink, any type. */
+/* ll128.cu - reduce-scatter and all-gather in form LL128 (a flag in each 128-byte line), for NVLink
+ * and any type. */
 #include "kernels/device/halves/words.cuh"
 
 extern "C" const struct ar_kernel_row ar_scatter_one_ll128 = {{

@@ -5,8 +5,9 @@
  *   reduce-scatter   each rank loads its part of every rank's send, and adds up
  *   all-gather       each rank stores its send in every rank's recv
  *
- * src[r] is this rank's part of rank r's send, dst[r] the place of this rank's part in rank r's
- * recv. Parts begin anywhere: in_align and out_align hold on all ranks.
+ * src[r] is the address of this rank's part in rank r's send; dst[r] is that of this rank's part in
+ * rank r's recv. Parts may begin at any address. All of them have at least the alignments in_align
+ * and out_align.
  */
 #include "kernels/device/pull.cuh"
 

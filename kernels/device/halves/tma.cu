@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tma.cu - the reduce-scatter and the all-gather of tma.cuh. Parts are whole words, and begin at
- * multiples of 16 bytes in the registered buffers. */
+/* tma.cu - the reduce-scatter and the all-gather of tma.cuh. The host selects them only for parts
+ * of whole words that begin at multiples of 16 bytes in the registered buffers. */
 #include "kernels/device/tma/tma.cuh"
 
 extern "C" const struct ar_kernel_row ar_scatter_tma = {{

@@ -5,13 +5,17 @@
  *   reduce-scatter   in[part o] of every rank  --> slot of owner o; owner: sum of its slots
  *   all-gather       in of rank r              --> slot r of every rank, which stores it
  *
- * One hop each, no barrier: the first half of twoshot.cuh, and oneshot.cuh with a receiver that
- * stores words instead of adding them up. All parts have the same length, so each rank needs words
- * of every other rank. Therefore two halves of scratch are enough here, too (ar_half() in
- * kernels/shared/layout.h), and calls of all collectives may follow each other in any order.
+ * Both take one hop and no barrier. The reduce-scatter is the first half of twoshot.cuh. The
+ * all-gather is oneshot.cuh, but the receiver stores words instead of adding them up. All parts
+ * have the same length, so each rank needs words of every other rank. Therefore two halves of
+ * scratch are enough here, too (ar_half() in kernels/shared/layout.h), and calls of all collectives
+ * may follow each other in any order.
  *
- * Fields of args: bytes: of one part; stride: bytes from part to part in the user's buffer; words:
- * in a slot; in_align, out_align: hold for every part.
+ * Fields of args:
+ *   bytes                of one part
+ *   stride               bytes from part to part in the user's buffer
+ *   words                in a slot
+ *   in_align, out_align  at least so is every part aligned
  */
 #ifndef AR_WORDS_CUH_
 #define AR_WORDS_CUH_
@@ -27,11 +31,12 @@ __device__ __forceinline__ int next_rank(int me, int i, int ranks)
     return me + i < ranks ? me + i : me + i - ranks;
 }
 
-/* Word w of the parts of several peers: read from in, then sent to their owners. */
+/* Word w of the parts of several peers. fetch() loads these words from in, send() sends each to the
+ * owner of its part. */
 template <class F, class R, int N> struct outgoing {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
-    char *slot[width]; /* my slot at the owner: even half */
+    char *slot[width]; /* my slot at the owner, in the even half */
 
     __device__ __forceinline__ void fetch(const ar_args &args, uint32_t w, int first)
     {
@@ -66,7 +71,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
 {
     const int ranks = N ? N : args.ranks;
     const uint32_t bytes = (uint32_t)args.bytes, words = (uint32_t)args.words;
-    const uint32_t rounded = ar_round_up32(words, 32); /* warps stay whole */
+    const uint32_t rounded = ar_round_up32(words, 32); /* so that warps stay whole */
     const uint32_t slot = ar_round_up32(words, AR_LINE) * AR_WORD;
     const uint32_t step = gridDim.x * blockDim.x;
     const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
@@ -76,7 +81,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
 
     await_previous_kernel(args);
 
-    /* As in one-shot: load the thread's first words and the counters together. */
+    /* As in oneshot(): load the thread's first words and the counters at the same time. */
     const char *const own = args.in + args.stride * args.me;
 
     if (first_word < words) {
@@ -118,9 +123,9 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     counters.publish(args);
 }
 
-/* Wait for word w of the other ranks, ${here} + r * slot, and store each in its part of out.
- * Returns false if the rank gave up. For warp-wide forms the whole warp must call this; ${valid} is
- * false in lanes past the end. */
+/* Wait for word w of every other rank; that of rank r comes to here + r * slot. Store each of these
+ * words in its part of out. Returns false if the rank gave up. For warp-wide forms the whole warp
+ * must call this; ${valid} is false in lanes past the end of the message. */
 template <class F, int N>
 __device__ __forceinline__ bool store_words(const ar_args &args, char *here, uint32_t slot,
                                             bool valid, uint32_t w, uint64_t epoch,
@@ -175,13 +180,13 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     constexpr int peers = N ? N - 1 : AR_MAX_RANKS - 1;
     const int ranks = N ? N : args.ranks;
     const uint32_t bytes = (uint32_t)args.bytes, words = (uint32_t)args.words;
-    const uint32_t rounded = ar_round_up32(words, 32); /* warps stay whole */
+    const uint32_t rounded = ar_round_up32(words, 32); /* so that warps stay whole */
     const uint32_t stride = ar_round_up32(words, AR_LINE) * AR_WORD;
     const uint32_t step = gridDim.x * blockDim.x;
     const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
     const uint32_t my_slot = (uint32_t)args.region + args.me * stride;
     payload first = {};
-    char *slot[peers]; /* my slot at each peer: even half, first word */
+    char *slot[peers]; /* my slot at each peer, in the even half, at first_word */
     spin_limit wait;
 
     await_previous_kernel(args);

@@ -10,15 +10,16 @@
 namespace ar
 {
 
-/* How many copies may be under way when an older one must be complete. */
+/* Before a thread announces a copy, it waits until at most so many later copies are under way. Then
+ * the announced copy is complete. */
 #ifdef ST_EMULATE
 #define AR_TMA_PENDING 2
 #else
 #define AR_TMA_PENDING 8
 #endif
 
-/* How often the thread that stores sums asks for the next one before it does something else: for
- * longer than a block needs for a tile. */
+/* How often the thread that stores sums polls for the next sum before it does something else. So
+ * many polls take longer than a block needs for a tile. */
 #define AR_TMA_PATIENCE 100
 
 using sum_ring = tma_ring<AR_TMA_SUMS>;
@@ -29,8 +30,8 @@ template <int Coll> struct staged_call {
     const ar_args &args;
     uint64_t epoch,
         step;        /* ${step}: bytes of a shard from one of this block's chunks to the next */
-    uint32_t chunks; /* of the longest shard */
-    uint32_t batch;  /* chunks from flag to flag */
+    uint32_t chunks; /* how many this block moves of the longest shard */
+    uint32_t batch;  /* how many chunks a thread moves from one flag to the next */
 
     __device__ __forceinline__ staged_call(const ar_args &args, uint64_t epoch)
         : args(args), epoch(epoch)
@@ -43,7 +44,7 @@ template <int Coll> struct staged_call {
     {
         return Coll == AR_ALL_REDUCE ? ar_shard_bytes(args.bytes, args.shard, shard) : args.bytes;
     }
-    /* Where shard or part ${shard} begins in send, and in recv. */
+    /* Return where shard or part ${shard} begins in send. out() does so for recv. */
     __device__ __forceinline__ const char *in(int shard) const
     {
         return args.in + (Coll == AR_ALL_REDUCE       ? args.shard
@@ -58,13 +59,14 @@ template <int Coll> struct staged_call {
                                                    : 0) *
                               (uint64_t)shard;
     }
-    /* Where the chunks that the fetch copies lie, and which flag says so. */
+    /* Return where the chunks from rank ${from} lie that warp 3 fetches. Below: the flag that says
+     * that they are there. */
     __device__ __forceinline__ char *fetched(int from) const
     {
         return slot(args.me, Coll == AR_ALL_GATHER ? args.region : args.half, from);
     }
     static constexpr int fetch_flag = Coll == AR_ALL_GATHER ? AR_FLAG_REDUCE : AR_FLAG_GATHER;
-    /* The bytes of a shard that TMA can move; fewer than 16 may be left. */
+    /* Return the bytes of a shard that TMA can move; fewer than 16 bytes may be left. */
     __device__ __forceinline__ uint64_t whole(int shard) const
     {
         return bytes(shard) / AR_WORD * AR_WORD;
@@ -78,19 +80,19 @@ template <int Coll> struct staged_call {
     {
         return blockIdx.x == 0 && bytes(shard) % AR_WORD != 0;
     }
-    /* Where this block's first chunk begins. */
+    /* Return where this block's first chunk begins. */
     __device__ __forceinline__ uint64_t first() const
     {
         return (uint64_t)blockIdx.x * AR_TMA_CHUNK;
     }
-    /* Bytes from ${at} of a shard, at most ${most}; 0 past its end. */
+    /* Return how many bytes from ${at} of a shard TMA can move, at most ${most}; 0 past the end. */
     __device__ __forceinline__ uint32_t length(int shard, uint64_t at, uint32_t most) const
     {
         uint64_t end = whole(shard);
 
         return at >= end ? 0 : end - at < most ? (uint32_t)(end - at) : most;
     }
-    /* The threads behind the warps that move data: how many, and which one this is. */
+    /* The threads behind the warps that move data: how many there are, and which one this is. */
     __device__ __forceinline__ uint32_t adders() const
     {
         return blockDim.x - 32 * AR_TMA_STAGED_MOVERS;
@@ -103,12 +105,13 @@ template <int Coll> struct staged_call {
     {
         return args.me + i < args.ranks ? args.me + i : args.me + i - args.ranks;
     }
-    /* Rank ${writer}'s slot in the scratch of rank ${at}. */
+    /* Return the address of rank ${writer}'s slot in the scratch of rank ${at}. */
     __device__ __forceinline__ char *slot(int at, uint64_t region, int writer) const
     {
         return args.peer[at] + region + (uint64_t)writer * args.shard;
     }
-    /* Tell all peers that ${count} chunks are there; chunks + 1: the last bytes are, too. */
+    /* Tell all peers that ${count} chunks are there. A count of chunks + 1 says that all chunks and
+     * the last bytes are there. */
     __device__ __forceinline__ void raise(int kind, uint64_t count) const
     {
         fence_sys();
@@ -117,13 +120,13 @@ template <int Coll> struct staged_call {
                 (uint64_t *)(args.peer[peer(i)] + ar_flag_offset(kind, blockIdx.x, args.me)),
                 ar_flag_step(epoch, count));
     }
-    /* Tell them that so many chunks of sums are there. */
+    /* In an all-reduce, tell all peers that ${count} chunks of sums are there. */
     __device__ __forceinline__ void raise_sums(uint64_t count) const
     {
         if (Coll == AR_ALL_REDUCE)
             raise(AR_FLAG_GATHER, count);
     }
-    /* How many chunks all peers have raised this flag for; at most ${chunks} + 1. */
+    /* Return for how many chunks all peers have raised this flag, at most chunks + 1. */
     __device__ __forceinline__ uint32_t reached(int kind) const
     {
         uint32_t least = chunks + 1;
@@ -138,8 +141,8 @@ template <int Coll> struct staged_call {
         }
         return least;
     }
-    /* Wait until all peers have raised it for ${count} chunks. Returns for how many they have, or 0
-     * if the rank gave up. */
+    /* Wait until all peers have raised this flag for ${count} chunks. Returns for how many chunks
+     * all have raised it, or 0 if the rank gave up. */
     __device__ __forceinline__ uint32_t await(int kind, uint32_t count, spin_limit &wait) const
     {
         uint32_t polls = 0, now;
@@ -151,8 +154,8 @@ template <int Coll> struct staged_call {
     }
 };
 
-/* One copy of a ring: this block's k-th chunk, which begins at ${at} of a shard, to or from the
- * ${i}-th peer after this rank. */
+/* One copy through a ring. It moves this block's k-th chunk, which begins at ${at} of a shard, to
+ * or from the ${i}-th rank after this one. */
 template <int Coll> struct staged_job {
     const staged_call<Coll> &c;
     uint64_t at;
@@ -186,7 +189,8 @@ template <int Coll> struct staged_job {
     }
 };
 
-/* Copy a chunk by the 32 threads of a warp. */
+/* Copy a chunk of ${n} bytes with the 32 threads of a warp: copy_in() from send to shared memory,
+ * copy_out() from a slot to recv. */
 static __device__ __noinline__ void copy_in(char *shared, const char *from, uint64_t at, uint32_t n,
                                             uint64_t end, int align)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* staged_fetch.cuh - warp 3 of tma_staged.cuh: chunks of scratch to recv; in an all-gather also
- * the warps behind it. */
+/* staged_fetch.cuh - warp 3 of tma_staged.cuh: it fetches chunks from scratch to recv. In an
+ * all-gather, the warps behind warp 3 copy this rank's own part. */
 #ifndef AR_TMA_STAGED_FETCH_CUH_
 #define AR_TMA_STAGED_FETCH_CUH_
 
@@ -20,7 +20,7 @@ __device__ __forceinline__ void fetch_load(const move_ring &ring, const staged_j
         bulk_load(ring.stage(j.place), j.c.fetched(j.peer()) + j.at, n, ring.full(j.place));
 }
 
-/* Fetch all chunks by TMA, in lane 0 only. Returns false if the rank gave up. */
+/* Fetch all chunks by TMA. Only lane 0 calls this. Returns false if the rank gave up. */
 template <int Coll>
 static __device__ __forceinline__ bool fetch(const staged_call<Coll> &c, const move_ring &ring,
                                              spin_limit &wait)
@@ -37,7 +37,7 @@ static __device__ __forceinline__ bool fetch(const staged_call<Coll> &c, const m
             if (load.k >= ready) {
                 ready = c.await(c.fetch_flag, load.k + 1, wait);
                 alive = ready != 0;
-                fence_async(); /* what the flags said is there must be seen by the copies, too */
+                fence_async(); /* so that the copies, too, see the data that the flags announced */
             }
 #endif
             if (alive) {
@@ -63,7 +63,8 @@ static __device__ __forceinline__ bool fetch(const staged_call<Coll> &c, const m
     return alive;
 }
 
-/* Fetch them by loads and stores, because out is not aligned. All lanes of the warp call it. */
+/* Fetch all chunks by loads and stores, because out is not aligned. All lanes of the warp call
+ * this. Returns false if the rank gave up. */
 template <int Coll>
 static __device__ __noinline__ bool fetch_slowly(const staged_call<Coll> &c, spin_limit &wait)
 {
@@ -80,7 +81,7 @@ static __device__ __noinline__ bool fetch_slowly(const staged_call<Coll> &c, spi
     return true;
 }
 
-/* Wait for the peers' last flags, and fetch the last bytes. */
+/* Wait for the peers' last flags, and fetch the last bytes. Returns false if the rank gave up. */
 template <int Coll>
 static __device__ __forceinline__ bool fetch_tail(const staged_call<Coll> &c, spin_limit &wait)
 {
@@ -96,8 +97,8 @@ static __device__ __forceinline__ bool fetch_tail(const staged_call<Coll> &c, sp
     return true;
 }
 
-/* Copy this rank's part of an all-gather to recv, unless it is there already. All warps that
- * add call it. */
+/* Copy this rank's part of an all-gather to recv, unless it is there already. All warps behind
+ * warp 3 call this. */
 template <int Coll> static __device__ __forceinline__ void keep_own(const staged_call<Coll> &c)
 {
     const char *from = c.in(c.args.me);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* staged_own.cuh - warps 1 and 2 of tma_staged.cuh, and the warps that add: my shard. */
+/* staged_own.cuh - warps 1 and 2 of tma_staged.cuh, and the warps that add: they load, add up and
+ * store this rank's own shard. */
 #ifndef AR_TMA_STAGED_OWN_CUH_
 #define AR_TMA_STAGED_OWN_CUH_
 
@@ -8,7 +9,7 @@
 namespace ar
 {
 
-/* A tile of my shard: part ${part} of the k-th chunk of this block. */
+/* A tile of this rank's shard: tile ${part} of the ${parts} tiles in the block's k-th chunk. */
 template <int Coll> struct my_tile {
     const staged_call<Coll> &c;
     const uint32_t tile, parts;
@@ -25,7 +26,7 @@ template <int Coll> struct my_tile {
     {
         return chunk_at + part * tile;
     }
-    __device__ __forceinline__ uint32_t bytes() const /* perhaps 0 */
+    __device__ __forceinline__ uint32_t bytes() const /* 0 past the end of the shard */
     {
         return c.length(c.args.me, at(), tile);
     }
@@ -79,7 +80,7 @@ __device__ __forceinline__ void own_store(const sum_ring &ring, const my_tile<Co
     bulk_commit();
 }
 
-/* Wait for a phase of a ring's barrier. Returns false if the block gives up. */
+/* Wait for a phase of a ring's barrier. Returns false if another warp has set *stop. */
 __device__ __forceinline__ bool await_phase(uint64_t *barrier, uint32_t parity,
                                             const volatile uint32_t *stop)
 {
@@ -89,7 +90,7 @@ __device__ __forceinline__ bool await_phase(uint64_t *barrier, uint32_t parity,
     return true;
 }
 
-/* Add up the last bytes of my shard. */
+/* Add up the last bytes of this rank's shard, which do not fill a word. */
 template <class R, int Coll>
 static __device__ __noinline__ void own_tail(const staged_call<Coll> &c)
 {
@@ -116,7 +117,7 @@ static __device__ __noinline__ void own_tail(const staged_call<Coll> &c)
 }
 
 /* What lane 0 of warp 1 does: load tiles once the peers' flags are up. Returns false if the rank
- * gave up, which ${stop} tells the other warps. */
+ * gave up; the caller then sets *stop to tell the other warps. */
 template <int Coll>
 static __device__ __forceinline__ bool own_load_all(const staged_call<Coll> &c,
                                                     const sum_ring &ring, spin_limit &wait,
@@ -134,7 +135,7 @@ static __device__ __forceinline__ bool own_load_all(const staged_call<Coll> &c,
                 ready = c.reached(AR_FLAG_REDUCE);
                 alive = t.k < ready || (*stop == 0 && !give_up(c.args, polls, wait));
             } while (alive && t.k >= ready);
-            fence_async(); /* what the flags said is there must be seen by the copies, too */
+            fence_async(); /* so that the copies, too, see the data that the flags announced */
         }
 #endif
         alive = alive &&
@@ -152,8 +153,8 @@ static __device__ __forceinline__ bool own_load_all(const staged_call<Coll> &c,
 }
 
 /* What lane 0 of warp 2 does: store the sums, and tell the peers. A stage is free when the copies
- * out of it have read it, which is known ${lag} tiles later without waiting. Returns false if the
- * rank gave up. */
+ * out of it have read it. The thread asks for that only ${lag} tiles later, when it need not wait
+ * for it. Returns false if the rank gave up. */
 template <class R, int Coll>
 static __device__ __forceinline__ bool own_store_all(const staged_call<Coll> &c,
                                                      const sum_ring &ring, spin_limit &wait,
@@ -172,7 +173,7 @@ static __device__ __forceinline__ bool own_store_all(const staged_call<Coll> &c,
         while (polls < AR_TMA_PATIENCE && !barrier_has_ended(ring.done(t.place), t.place.parity))
             polls++;
         if (polls == AR_TMA_PATIENCE) {
-            if (stored >> parts > told) { /* nothing to do: tell the peers what is there */
+            if (stored >> parts > told) { /* no sum is ready: use the time to tell the peers */
                 bulk_wait<0>();
                 told = stored >> parts;
                 c.raise_sums(told);
@@ -206,7 +207,7 @@ static __device__ __forceinline__ bool own_store_all(const staged_call<Coll> &c,
     return alive;
 }
 
-/* What the warps that add do. ${stop}: nothing more will come. */
+/* What the warps that add do. If *stop is not 0, no more tiles will come. */
 template <class R, int N, int Coll>
 static __device__ __forceinline__ void add(const staged_call<Coll> &c, const sum_ring &ring,
                                            const volatile uint32_t *stop)

@@ -7,17 +7,17 @@
  *                 0's tile. Two teams of warps take turns, so that two tiles are added up at a time
  *   warp 1        stores the sum to every rank's recv, and hands the stage back to warp 0
  *
- * One thread of warps 0 and 1 works. That is an all-reduce, in which each rank adds up its shard.
- * In a reduce-scatter the shard is the part of this rank, and the sum goes to its own recv only. In
- * an all-gather nothing is added, and warps 0 and 1 move this rank's part without the other warps.
- * TMA needs addresses at multiples of 16 bytes. Where this rank's own buffer has another alignment,
- * the other warps load or store it.
+ * In warps 0 and 1 only one thread works. The table shows an all-reduce, in which each rank adds up
+ * its shard. In a reduce-scatter the shard is the part of this rank, and the sum goes to this
+ * rank's recv only. In an all-gather nothing is added, and warps 0 and 1 move this rank's part
+ * without the other warps. TMA needs addresses at multiples of 16 bytes. If a buffer of this rank
+ * has another alignment, the other warps load from it or store to it.
  *
- * Both barriers are those of pull.cuh. The kernels work in place for the same reason as there: only
- * the owner of a shard touches the shard, and it loads a tile before it stores the sum.
+ * The barriers at the start and at the end are those of pull.cuh. A call in place is safe: only the
+ * owner of a shard touches the shard, and it loads a tile before it stores the sum.
  *
- * A block moves a tile in about 0.4 us, so each thread that moves data must be done with a tile in
- * some hundred cycles. That is why tiles and stages are counted up, not found by division.
+ * A block moves a tile in about 0.4 us, so each thread that moves data has only some hundred cycles
+ * for a tile. That is why tiles and stages are counted up, not found by division.
  */
 #ifndef AR_TMA_CUH_
 #define AR_TMA_CUH_
@@ -30,8 +30,8 @@ namespace ar
 
 using add_ring = tma_ring<AR_TMA_STAGES>;
 
-/* Where every rank's send and recv are mapped: as the host says. Rank ${r} is the ${i}-th after this
- * one. */
+/* Where every rank's send and recv are mapped, as the host says in args. Rank ${r} is the ${i}-th
+ * rank after this one; found_buffers in tma_ipc.cuh needs i. */
 struct told_buffers {
     const ar_args &args;
 
@@ -45,12 +45,13 @@ struct told_buffers {
     }
 };
 
-/* The tiles that this block moves, of a collective ${Coll}: in an all-reduce those of this rank's
- * shard, without the last bytes if these are no whole word. */
+/* The tiles that this block moves in a collective ${Coll}. In an all-reduce they are tiles of this
+ * rank's shard. If the shard does not end with a whole word, its last bytes are in no tile. */
 template <int Coll> struct tma_tiles {
-    static constexpr bool cut = Coll == AR_ALL_REDUCE; /* into shards; parts are whole words */
+    static constexpr bool cut = Coll == AR_ALL_REDUCE; /* the message is cut into shards */
     const ar_args &args;
-    const uint64_t first, mine, bytes; /* ${mine} bytes of every rank's buffer, from ${first} on */
+    const uint64_t first, mine, bytes; /* this rank handles ${mine} bytes of every rank's buffer,
+                                          from ${first} on; the tiles have ${bytes} of them */
     const uint32_t tile;
     uint32_t count;
 
@@ -65,14 +66,15 @@ template <int Coll> struct tma_tiles {
     {
         return args.me + i < args.ranks ? args.me + i : args.me + i - args.ranks;
     }
-    /* Whether warps 0 and 1 need no other: nothing is added, and TMA can load send. */
+    /* Return whether warps 0 and 1 work without the other warps: nothing is added, and TMA can load
+     * send. */
     __device__ __forceinline__ bool moves_alone() const
     {
         return Coll == AR_ALL_GATHER && args.in_align == AR_WORD;
     }
 };
 
-/* One of these tiles: where it begins, how long it is, and its place in the ring. */
+/* One tile of tma_tiles: where it begins, how long it is, and its place in the ring. */
 template <int Coll> struct tma_tile {
     const tma_tiles<Coll> &all;
     uint64_t at;
@@ -103,7 +105,7 @@ template <int Coll> struct tma_tile {
     }
 };
 
-/* Load one tile. ${N}: the number of ranks; 0: any. */
+/* Start to load one tile of every rank. ${N}: the number of ranks; 0: any. */
 template <int Coll, int N, class At>
 __device__ __forceinline__ void load_tile(const add_ring &ring, const tma_tile<Coll> &t,
                                           const At &buffers)
@@ -116,7 +118,7 @@ __device__ __forceinline__ void load_tile(const add_ring &ring, const tma_tile<C
     char *const stage = ring.stage(t.place);
 
     if (Coll == AR_ALL_GATHER) {
-        barrier_expect(full, all.moves_alone() ? n : 0); /* 0: the threads fill it */
+        barrier_expect(full, all.moves_alone() ? n : 0); /* 0: threads fill the stage */
         if (all.moves_alone())
             bulk_load(stage, args.in + t.at, n, full);
         return;
@@ -139,21 +141,21 @@ __device__ __forceinline__ void store_tile(const add_ring &ring, const tma_tile<
     const int ranks = N ? N : args.ranks;
 
     if constexpr (Coll == AR_REDUCE_SCATTER) {
-        if (args.out_align == AR_WORD) /* else the threads have stored it */
+        if (args.out_align == AR_WORD) /* otherwise add_tiles() has stored the sum */
             bulk_store(args.out + t.at, ring.stage(t.place), t.length());
     } else {
 #pragma unroll
         for (int i = 1; i <= ranks; i++) {
             char *to = buffers.dst(i, all.peer(i));
 
-            if (Coll != AR_ALL_GATHER || to != args.in) /* else in place: it is there */
+            if (Coll != AR_ALL_GATHER || to != args.in) /* in place, the data is there already */
                 bulk_store(to + all.first + t.at, ring.stage(t.place), t.length());
         }
     }
     bulk_commit();
 }
 
-/* What thread 0 does. */
+/* What thread 0 does: load all tiles of this block. */
 template <int Coll, int N, class At>
 __device__ __forceinline__ void load_tiles(const tma_tiles<Coll> &tiles, const add_ring &ring,
                                            const At &buffers)
@@ -165,8 +167,8 @@ __device__ __forceinline__ void load_tiles(const tma_tiles<Coll> &tiles, const a
     }
 }
 
-/* What the first thread of warp 1 does. A stage is free when the copies out of it have read it,
- * which is known ${lag} tiles later without waiting. */
+/* What the first thread of warp 1 does: store all tiles. A stage is free when the copies out of it
+ * have read it. The thread asks for that only ${lag} tiles later, when it need not wait for it. */
 template <int Coll, int N, class At>
 __device__ __forceinline__ void store_tiles(const tma_tiles<Coll> &tiles, const add_ring &ring,
                                             const At &buffers)
@@ -197,7 +199,7 @@ __device__ __forceinline__ void store_tiles(const tma_tiles<Coll> &tiles, const 
     bulk_wait<0>();
 }
 
-/* Add up the words at ${at} of a stage's tiles. */
+/* Add up the words at byte ${at} of all tiles in a stage. */
 template <class R, int N>
 __device__ __forceinline__ payload add_word(const ar_args &args, const char *stage, uint32_t tile,
                                             uint32_t at)
@@ -206,8 +208,8 @@ __device__ __forceinline__ payload add_word(const ar_args &args, const char *sta
         args, [&](int r) { return as_payload(load_shared(stage + r * tile + at)); });
 }
 
-/* The warps that add are split into teams; team i adds up every ${teams}-th tile, from tile i on.
- * The number of teams divides the number of stages, so a stage belongs to one team. */
+/* The warps that add are split into teams. Team i adds up every ${teams}-th tile, from tile i on.
+ * The number of teams divides the number of stages, so each stage belongs to one team. */
 static_assert(AR_TMA_STAGES % AR_TMA_TEAMS == 0, "a stage would belong to several teams");
 
 struct adders {
@@ -227,7 +229,7 @@ struct adders {
     }
 };
 
-/* What the warps behind the first two do. Each thread adds up several words before it stores the
+/* What the warps behind warps 0 and 1 do. Each thread adds up several words before it stores the
  * sums, because it waits long for each load. */
 template <class R, int N, int Coll>
 __device__ __forceinline__ void add_tiles(const tma_tiles<Coll> &tiles, const add_ring &ring,
@@ -284,7 +286,8 @@ __device__ __forceinline__ add_ring ring_of(char *shared)
     return {shared, AR_TMA_TILES, barriers, barriers + AR_TMA_STAGES, barriers + 2 * AR_TMA_STAGES};
 }
 
-/* Before any thread waits for a barrier, and with __syncthreads() between. */
+/* Initialize the barriers of a ring. All threads of the block must pass a __syncthreads() between
+ * this and the first use of a barrier. */
 __device__ __forceinline__ void prepare_ring(const add_ring &ring)
 {
     const adders add;
@@ -297,14 +300,14 @@ __device__ __forceinline__ void prepare_ring(const add_ring &ring)
         }
 }
 
-/* Move this block's tiles. ${last}: the block that moves the last bytes of a shard, from and to the
- * buffers in ${ends}. */
+/* Move this block's tiles. In an all-reduce, block ${last} also adds up the last bytes of the
+ * shard, which are in no tile; ${ends} has the addresses of the buffers for that. */
 template <class R, int N, int Coll, class At>
 __device__ __forceinline__ void move_tiles(const tma_tiles<Coll> &tiles, const At &buffers,
                                            const add_ring &ring, uint32_t last, const ar_args &ends)
 {
     if (threadIdx.x == 0) {
-        fence_async(); /* what the peers' flags said is ready must be seen by the copies, too */
+        fence_async(); /* so that the copies, too, see the data that the peers' flags announced */
         load_tiles<Coll, N>(tiles, ring, buffers);
     } else if (threadIdx.x == 32) {
         fence_async();

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tma_ipc.cuh - the kernels of tma.cuh for buffers that nobody registered, wherever each rank has
- * them.
+ * tma_ipc.cuh - the kernels of tma.cuh, for buffers that nobody registered.
  *
- * At the start the same block of every rank tells the places of its buffers (kernels/shared/ipc.h),
- * looks up those of the others, and tells whether it has found all. If all ranks have, the block
- * goes on as in tma.cuh. Otherwise its tiles go through scratch, some of every shard at a time,
- * between two barriers. The blocks of a call decide for themselves: the host may map a buffer in
- * between. That is right because a block moves the same tiles in both ways, and exchanges data only
- * with the same block of its peers.
+ * At the start each block tells the same block of every peer the places of this rank's buffers
+ * (kernels/shared/ipc.h). It looks up where the peers' buffers are mapped here, and tells the peers
+ * whether it has found all. If the blocks of all ranks have found all, they go on as in tma.cuh.
+ * Otherwise their tiles go through scratch, some of every shard at a time, between two barriers.
+ *
+ * Each block of a call decides for itself. So two blocks of a call may go different ways, if the
+ * host maps a buffer between their decisions. That is right, because a block moves the same tiles
+ * both ways, and exchanges data only with the same block of its peers.
  */
 #ifndef AR_TMA_IPC_CUH_
 #define AR_TMA_IPC_CUH_
@@ -20,15 +21,15 @@ namespace ar
 
 static_assert(sizeof(ar_args) <= AR_TMA_IPC_MORE, "the host asks for too little shared memory");
 
-/* Return where in the memory of rank ${at} this block of rank ${writer} stores a word for the same
- * block of rank ${at}. ${row}: enum ar_ipc_row. */
+/* Return the address, in the memory of rank ${at}, of the word that this block of rank ${writer}
+ * stores for the same block of rank ${at}. ${row}: enum ar_ipc_row. */
 __device__ __forceinline__ uint64_t *ipc_word(const ar_args &args, int at, int row, int writer)
 {
     return (uint64_t *)(args.peer[at] +
                         ar_flag_offset(AR_FLAG_IPC, blockIdx.x * AR_IPC_ROWS + row, writer));
 }
 
-/* enter() of pull.cuh, which also tells the peers where the buffers lie. */
+/* Like enter() of pull.cuh, but also tell the peers where this rank's buffers lie. */
 __device__ __forceinline__ bool ipc_enter(const ar_args &args, const call_counters &counters,
                                           spin_limit &wait)
 {
@@ -39,7 +40,8 @@ __device__ __forceinline__ bool ipc_enter(const ar_args &args, const call_counte
     return enter(args, counters, wait);
 }
 
-/* Return where a buffer of rank ${r} is mapped here, NULL if it is not. */
+/* Return where a buffer of rank ${r} is mapped here, NULL if it is not. ${row}: AR_IPC_SEND or
+ * AR_IPC_RECV. */
 __device__ __forceinline__ char *ipc_look_up(const ar_args &args, int row, int r)
 {
     const uint64_t place = load_relaxed(ipc_word(args, args.me, row, r));
@@ -51,8 +53,8 @@ __device__ __forceinline__ char *ipc_look_up(const ar_args &args, int row, int r
     return base == NULL ? NULL : base + ar_ipc_at(place);
 }
 
-/* Called by thread ${r}: write to ${found} where the buffers of rank ${r} are. Returns false if one
- * is not mapped here. */
+/* Called by thread ${r}: write to ${found} where the buffers of rank ${r} are mapped. Returns false
+ * if a buffer that the call needs is not mapped here. */
 template <int Coll> __device__ __forceinline__ bool ipc_find(ar_args &found, int r)
 {
     const uint64_t mine = found.stride * (uint64_t)found.me; /* 0 in an all-reduce */
@@ -66,8 +68,9 @@ template <int Coll> __device__ __forceinline__ bool ipc_find(ar_args &found, int
     return (send != NULL || !reads) && (recv != NULL || !writes);
 }
 
-/* Called by all threads of the block: tell the peers whether this rank has found ${all}. Returns
- * whether all ranks have; *alive is false if the rank gave up. */
+/* Called by all threads of the block. ${all} says whether this block has found the buffers of all
+ * ranks. Tell the peers so, and return whether the same block of every rank has found all. *alive
+ * becomes false if the rank gave up. */
 __device__ __forceinline__ bool ipc_agree(const ar_args &args, uint64_t epoch, bool all,
                                           bool *alive, spin_limit &wait)
 {
@@ -82,15 +85,16 @@ __device__ __forceinline__ bool ipc_agree(const ar_args &args, uint64_t epoch, b
         stop = !await_flag(args, flag, no, wait);
         told = load_relaxed(flag);
     }
-#ifdef ST_BREAK_MAPPED /* believe that the others have */
+#ifdef ST_BREAK_MAPPED /* act as if all ranks had found all */
     told = no + all;
 #endif
     *alive = !__syncthreads_or(stop);
     return !__syncthreads_or(told == no);
 }
 
-/* What ipc_find has found, in registers: a thread that moves tiles has no time to load it. In the
- * order of the ranks after this one, so that the places in the arrays are constants. */
+/* The addresses that ipc_find() has found, kept in registers: a thread that moves tiles has no time
+ * to load them. They are in the order of the ranks after this one, so that the indices are
+ * constants for the compiler. */
 template <int N> struct found_buffers {
     const char *src_[N ? N : AR_IPC_RANKS];
     char *dst_[N ? N : AR_IPC_RANKS];
@@ -118,13 +122,13 @@ template <int N> struct found_buffers {
 
 /* ---- through scratch ------------------------------------------------------------------------- */
 
-/* The words that a block moves of a shard, or of a part of the message: in each round the next
- * ${args.tiles} of its tiles, which lie in a slot of scratch. */
+/* The words of a shard, or of a part of the message, that a block moves. In each round it moves the
+ * next args.tiles of its tiles, as many as a slot of scratch holds. */
 template <int Coll> struct ipc_words {
     const ar_args &args;
     const uint32_t tile; /* bytes: a power of two, 1 << ${shift} */
-    const uint32_t slot;
-    const int parts; /* of send */
+    const uint32_t slot; /* bytes */
+    const int parts;     /* how many parts or shards send has */
     int shift = 0;
     uint64_t round = 0;
 
@@ -139,12 +143,12 @@ template <int Coll> struct ipc_words {
     {
         return Coll == AR_ALL_REDUCE ? ar_shard_bytes(args.bytes, args.shard, part) : args.bytes;
     }
-    /* Where part ${part} begins in a buffer that has all of them. */
+    /* Return where part ${part} begins in a buffer that has all parts. */
     __device__ __forceinline__ uint64_t first(int part) const
     {
         return (Coll == AR_ALL_REDUCE ? args.shard : args.stride) * (uint64_t)part;
     }
-    /* Where word ${x} of a slot lies in its part. */
+    /* Return where the word at byte ${x} of a slot lies in its part. */
     __device__ __forceinline__ uint64_t at(uint32_t x) const
     {
         const uint64_t tiles = (round * args.tiles + (x >> shift)) * gridDim.x + blockIdx.x;
@@ -153,7 +157,7 @@ template <int Coll> struct ipc_words {
     }
     __device__ __forceinline__ bool more() const
     {
-        return at(0) < bytes(0); /* the longest */
+        return at(0) < bytes(0); /* no part is longer than part 0 */
     }
     __device__ __forceinline__ char *sent(int rank, int part) const
     {
@@ -165,8 +169,9 @@ template <int Coll> struct ipc_words {
     {
         return sent(rank, args.ranks + part);
     }
-    /* For all words of part ${part} in this round: load(x, at), and store the result by store(x, at,
-     * word). A thread loads ${some} words before it stores them, because it waits long for a load. */
+    /* For all words of part ${part} in this round, call load(x, at), and then store(x, at, word)
+     * with the result. x is the word's place in the slot, at its place in the part. A thread loads
+     * ${some} words before it stores them, because it waits long for a load. */
     template <int some, class Load, class Store>
     __device__ __forceinline__ void each(int part, Load load, Store store) const
     {
@@ -204,7 +209,8 @@ template <int Coll> __device__ __forceinline__ void ipc_copy_in(const ipc_words<
     }
 }
 
-/* Add up this rank's part, for all ranks or for itself. */
+/* Add up this rank's part of the data of all ranks. In an all-reduce the sum goes to the scratch of
+ * all ranks, in a reduce-scatter to recv. */
 template <class R, int Coll> __device__ __forceinline__ void ipc_add(const ipc_words<Coll> &w)
 {
     const ar_args &args = w.args;
@@ -224,7 +230,7 @@ template <class R, int Coll> __device__ __forceinline__ void ipc_add(const ipc_w
         });
 }
 
-/* Copy the sums of all ranks, or in an all-gather what they sent, to recv. */
+/* Copy the sums of all ranks to recv; in an all-gather, copy what the ranks sent. */
 template <int Coll> __device__ __forceinline__ void ipc_copy_out(const ipc_words<Coll> &w)
 {
     const ar_args &args = w.args;
@@ -242,7 +248,8 @@ template <int Coll> __device__ __forceinline__ void ipc_copy_out(const ipc_words
     }
 }
 
-/* Called by all threads of the block. Returns false if the rank gave up. */
+/* Called by all threads of the block: move its tiles through scratch. Returns false if the rank
+ * gave up. */
 template <class R, int Coll>
 static __device__ __noinline__ bool through_scratch(const ar_args &args, uint64_t epoch,
                                                     spin_limit &wait)
@@ -275,10 +282,11 @@ template <class R, int N, int Coll>
 __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma_ipc(const __grid_constant__ ar_args args)
 {
     AR_SHARED(shared);
-    ar_args &found = *(ar_args *)(shared + AR_TMA_SHARED); /* and what the block finds */
+    ar_args &found = *(ar_args *)(shared + AR_TMA_SHARED); /* args, plus what ipc_find() finds */
     const add_ring ring = ring_of(shared);
     const tma_tiles<Coll> tiles(args);
-    /* The last bytes go through scratch with the tile in which they lie. */
+    /* The block that moves the last bytes. Through scratch they move with the tile in which they
+     * lie, so the block of that tile must also move them directly. */
     const uint32_t last = (uint32_t)(tiles.bytes / tiles.tile % gridDim.x);
     bool direct = false;
     spin_limit wait;

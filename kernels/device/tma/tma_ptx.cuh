@@ -2,10 +2,10 @@
 /*
  * tma_ptx.cuh - bulk copies between global and shared memory, and the barriers that count them.
  *
- * Bulk copies go through the "async proxy", a path to memory of its own. fence_async() stands
- * between ordinary accesses and the bulk copies that follow them; after a bulk copy nothing is
- * needed, because whoever sees that it is complete also sees its bytes (PTX ISA, "async proxy").
- * Addresses and sizes are multiples of 16 bytes.
+ * Bulk copies go through the "async proxy", a path to memory of its own. So a thread must call
+ * fence_async() between ordinary accesses and the bulk copies that follow them. After a bulk copy
+ * no fence is needed: a thread that sees that the copy is complete also sees its bytes (PTX ISA,
+ * "async proxy"). Addresses and sizes are multiples of 16 bytes.
  */
 #ifndef AR_TMA_PTX_CUH_
 #define AR_TMA_PTX_CUH_
@@ -16,7 +16,7 @@
 namespace ar
 {
 
-#ifndef ST_EMULATE /* test/kernels/emulated/emulate_tma.h has its own */
+#ifndef ST_EMULATE /* test/kernels/emulated/emulate_tma.h replaces these functions */
 #define AR_SHARED(name) extern __shared__ __align__(128) char name[]
 
 #if __CUDA_ARCH__ >= 900
@@ -37,7 +37,7 @@ __device__ __forceinline__ void barrier_init(uint64_t *barrier, int arrivals)
                : "memory");
 }
 
-/* Arrive, and expect ${bytes} more from bulk copies before the barrier's phase ends. */
+/* Arrive at the barrier. Its phase will end only after bulk copies have brought ${bytes} more. */
 __device__ __forceinline__ void barrier_expect(uint64_t *barrier, uint32_t bytes)
 {
     AR_TMA_ASM(
@@ -52,7 +52,7 @@ __device__ __forceinline__ void barrier_arrive(uint64_t *barrier)
                : "memory");
 }
 
-/* Whether the phase of this parity has ended; waits a moment for it. */
+/* Return whether the phase with this parity has ended. This may wait a moment for the end. */
 __device__ __forceinline__ bool barrier_ended(uint64_t *barrier, uint32_t parity)
 {
     uint32_t ended = 1;
@@ -68,7 +68,7 @@ __device__ __forceinline__ bool barrier_ended(uint64_t *barrier, uint32_t parity
     return ended != 0;
 }
 
-/* Whether the phase of this parity has ended; does not wait. */
+/* Return whether the phase with this parity has ended. This does not wait. */
 __device__ __forceinline__ bool barrier_has_ended(uint64_t *barrier, uint32_t parity)
 {
     uint32_t ended = 1;
@@ -113,7 +113,7 @@ __device__ __forceinline__ void bulk_store(void *to, const void *shared, uint32_
                : "memory");
 }
 
-/* End a group: the stores of this thread since the last one. */
+/* End a group of bulk stores: all that this thread has started since its last group. */
 __device__ __forceinline__ void bulk_commit()
 {
     AR_TMA_ASM("cp.async.bulk.commit_group;" ::: "memory");
@@ -148,8 +148,8 @@ __device__ __forceinline__ void store_shared(char *p, uint4 v)
     *reinterpret_cast<uint4 *>(p) = v;
 }
 
-/* Which stage of a ring a tile uses, and the parity of that stage's phase. It counts instead of
- * dividing the tile's number: the threads that move data have no time for divisions. */
+/* Which stage of a ring a tile uses, and the parity of that stage's phase. Both are counted up from
+ * tile to tile. The threads that move data have no time to divide the tile's number. */
 template <int Stages> struct tma_place {
     uint32_t stage = 0, parity = 0;
 
@@ -168,9 +168,10 @@ template <int Stages> struct tma_place {
 };
 
 /*
- * A ring of ${Stages} stages. Tile k uses stage k % Stages. ${full} ends a phase when the bytes of
- * a tile are in shared memory, ${done} when the warps that add have written the sum there, ${free}
- * when the sum has been read, so that the next tile may come.
+ * A ring of ${Stages} stages. Tile k uses stage k % Stages. Each stage has three barriers. A phase
+ * of "full" ends when the bytes of a tile are in shared memory. A phase of "done" ends when the
+ * warps that add have written the sum to the stage. A phase of "free" ends when the sum has been
+ * read, so that the next tile may come.
  */
 template <int Stages> struct tma_ring {
     using place = tma_place<Stages>;

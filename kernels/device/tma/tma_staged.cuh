@@ -10,19 +10,21 @@
  *                    then GATHER flag
  *   fetch   warp 3   GATHER flag; chunk of my gather slot -> shared -> out
  *
- * That is an all-reduce. A reduce-scatter has no fetch and no GATHER flag. In an all-gather there
- * is nothing to add: each rank pushes its part to all peers, and fetches theirs after the REDUCE
- * flags. These two end with a barrier, so that no rank pushes data of the next call into a slot
- * that a peer still reads. In an all-reduce the GATHER flags say that the slots have been read.
+ * The table shows an all-reduce. A reduce-scatter has no fetch and no GATHER flag. In an all-gather
+ * there is nothing to add: each rank pushes its part to all peers, and fetches their parts after
+ * the REDUCE flags. Reduce-scatter and all-gather end with a barrier, so that no rank pushes data
+ * of the next call into a slot that a peer still reads. An all-reduce needs no such barrier,
+ * because its GATHER flags say that the slots have been read.
  *
- * One thread of each of these warps moves data, through a ring of its own. Flags count chunks. To
- * raise a flag, a thread waits until its copies are complete; so it raises a flag for several
- * chunks at a time, and for copies that it started some time ago. chunked.cu says why one set of
- * scratch is enough, and why in place is safe.
+ * In each of warps 0 to 3 one thread moves data. Warps 0 and 3 have a ring each; warps 1 and 2
+ * share one with the warps that add. Flags count chunks. Before a thread raises a flag, it must
+ * wait until its copies are complete. To wait less, it raises a flag for several chunks at a time,
+ * and only for copies that it started some time ago. chunked.cu says why one set of slots is
+ * enough, and why a call in place is safe.
  *
- * TMA needs addresses at multiples of 16 bytes. Where this rank's in or out has another alignment,
- * the threads of the warps load and store instead of TMA; they also load and store the last bytes
- * of a message. Nothing changes for the other ranks.
+ * TMA needs addresses at multiples of 16 bytes. If this rank's in or out has another alignment, the
+ * threads of the warps load and store instead of TMA. They also load and store the last bytes of a
+ * message. Nothing changes for the other ranks.
  */
 #ifndef AR_TMA_STAGED_CUH_
 #define AR_TMA_STAGED_CUH_
