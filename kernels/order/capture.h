@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* capture.h - the stream captures of CUDA 12 and 13, whose calls take different parameters. */
+/* capture.h - stream capture with CUDA 12 and 13, whose functions take different parameters. */
 #ifndef AR_CAPTURE_H_
 #define AR_CAPTURE_H_
 
 #include <cuda_runtime_api.h>
 
-/* The capture that a stream is in, and the nodes that the next one must follow. */
+/* The capture that a stream is in, and the nodes that the next node must follow. */
 struct ar_capture {
     unsigned long long id; /* 0: the stream is not captured */
     cudaGraph_t graph;
-    const cudaGraphNode_t *front;
-    size_t fronts;
+    const cudaGraphNode_t *front; /* these nodes */
+    size_t fronts;                /* how many they are */
 };
 
+/* Set *c to the capture that ${stream} is in. */
 static inline cudaError_t ar_capture_look(cudaStream_t stream, struct ar_capture *c)
 {
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -41,8 +42,8 @@ static inline cudaError_t ar_capture_after(cudaStream_t stream, cudaGraphNode_t 
 #endif
 }
 
-/* Set this thread's capture mode, and return the former one. Allocating, mapping and copying are
- * only allowed in mode relaxed while this thread captures, even if they are not captured. */
+/* Set this thread's capture mode, and return the former mode. While this thread captures, it may
+ * allocate, map and copy only in mode relaxed, even if these operations are not captured. */
 static inline enum cudaStreamCaptureMode ar_capture_mode(enum cudaStreamCaptureMode mode)
 {
     cudaThreadExchangeStreamCaptureMode(&mode);

@@ -7,7 +7,7 @@
 static symtuner_ar *oldest; /* all handles, in the order in which they were made */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Make the oldest handle on ${device} the first. */
+/* Make the oldest handle on ${device} the first (first.h). */
 static void mark(int device)
 {
     symtuner_ar *h = oldest;

@@ -9,15 +9,15 @@
 #include "nccl/release.h"
 
 static _Atomic int said;      /* enum ar_follower */
-static atomic_bool released;  /* by the promise, a kernel has let its follower start early */
-static atomic_bool in_graphs; /* a capture may hold such a kernel */
+static atomic_bool released;  /* relying on the promise, a kernel let its follower start early */
+static atomic_bool in_graphs; /* a graph may hold such a kernel */
 
 enum ar_follower ar_follower_said(void)
 {
     return (enum ar_follower)atomic_load_explicit(&said, memory_order_acquire);
 }
 
-/* Are the kernels of ${h} to let their followers start early, whatever the program says? */
+/* Return whether the kernels of ${h} let their followers start early whatever the program says. */
 static bool always(const symtuner_ar *h)
 {
     return h->overlap[AR_FOLLOWER_MAY_NOT_WAIT] == AR_EARLY_BOTH;
@@ -71,18 +71,21 @@ void ar_follower_window(int nccl)
 
 /* ---- separate -------------------------------------------------------------------------------- */
 
-/* Streams that are separated, by CUDA's number of each. Each stream has one place. If two streams
- * have the same place, it holds the latest one, and the other one is separated again. */
+/* To separate a stream is to put an operation behind our last kernel that keeps later kernels from
+ * starting early. This table has the streams that are separated, by CUDA's number of the stream.
+ * Each number has one place in the table. If two streams have the same place, it holds the stream
+ * that was separated last, and the other one is separated again. */
 enum { PLACES = 256 };
-static atomic_ullong separated[PLACES]; /* the number + 1; 0: none */
+static atomic_ullong separated[PLACES]; /* the number + 1; 0: the place is free */
 
 static void CUDART_CB nothing(void *unused)
 {
     (void)unused;
 }
 
-/* CUDA allows programmatic edges, which let a kernel start early, between two kernels only. So
- * behind a node that does nothing the next kernel waits for the end of those in front. */
+/* In a graph, a programmatic edge lets a kernel start early. CUDA allows such an edge between two
+ * kernels only. So a kernel behind an empty node waits until the kernels in front of that node have
+ * ended. */
 static cudaError_t separate_capture(cudaStream_t stream, const struct ar_capture *c)
 {
     cudaGraphNode_t node;
@@ -91,10 +94,11 @@ static cudaError_t separate_capture(cudaStream_t stream, const struct ar_capture
     return error == cudaSuccess ? ar_capture_after(stream, node) : error;
 }
 
-/* A kernel with PDL may overlap the previous kernel of its stream. Behind a host function there is
- * none. Once is enough for a stream, unless a graph that was captured under the promise may be
- * launched on it again: CUDA's manual says that a graph starts behind all earlier work of its
- * stream, but not that a kernel with PDL behind the graph waits for the graph's last kernel. */
+/* A kernel with PDL may overlap the operation in front of it only if that is a kernel, too. So a
+ * host function keeps it from starting early. One host function is enough for a stream, unless a
+ * graph that was captured under the promise may be launched on the stream again. CUDA's manual says
+ * that a graph starts behind all earlier work of its stream. It does not say that a kernel with PDL
+ * behind the graph waits for the graph's last kernel. */
 static cudaError_t separate_stream(cudaStream_t stream)
 {
     unsigned long long number = 0;
@@ -107,7 +111,7 @@ static cudaError_t separate_stream(cudaStream_t stream)
         return cudaSuccess;
     error = cudaLaunchHostFunc(stream, nothing, NULL);
     if (error == cudaSuccess)
-        atomic_store(place, number + 1); /* only now, so that no other thread goes ahead of it */
+        atomic_store(place, number + 1); /* not earlier: a thread that sees it relies on it */
     return error;
 }
 

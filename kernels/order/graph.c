@@ -9,7 +9,7 @@
 #include "kernels/order/capture.h"
 #include "kernels/order/follower.h"
 
-/* CUDA calls this in a thread of its own, where CUDA calls are not allowed. */
+/* CUDA calls this in a thread of its own, which must not call CUDA functions. */
 static void CUDART_CB let_go(void *record)
 {
     struct ar_graph *g = record;
@@ -48,7 +48,7 @@ static ncclResult_t make(symtuner_ar *h, unsigned long long id, cudaGraph_t grap
     return ar_fail_cuda(h, error, "let the graph hold what its call needs");
 }
 
-/* Find the record of capture ${id}, which builds ${graph}; make one if there is none yet. */
+/* Find the record of capture ${id}, which builds ${graph}. Make the record if there is none yet. */
 static ncclResult_t find(symtuner_ar *h, unsigned long long id, cudaGraph_t graph,
                          struct ar_graph **out)
 {
@@ -62,6 +62,7 @@ static ncclResult_t find(symtuner_ar *h, unsigned long long id, cudaGraph_t grap
     return make(h, id, graph, out);
 }
 
+/* ar_graphs_live() without waiting. */
 static bool look(symtuner_ar *h, uint64_t windows)
 {
     bool live = false;
@@ -96,9 +97,10 @@ bool ar_graphs_live(symtuner_ar *h, uint64_t windows, int wait_ms)
 
 /*
  * Set *capture to the capture that ${stream} is in, and *number to a number that identifies the
- * stream. CUDA's stream id tells apart streams that have the same handle (see struct ar_order). But
- * asking for the id of a capturing stream would end the capture, so there *number is the handle,
- * which stays valid as long as the capture.
+ * stream. That number is CUDA's stream id, which tells apart streams that have the same handle (see
+ * struct ar_order in kernels/group/handle.h). But asking for the id of a capturing stream would
+ * break the capture. So during a capture *number is the handle; the handle stays valid as long as
+ * the capture.
  */
 static cudaError_t look_at(cudaStream_t stream, struct ar_capture *capture,
                            unsigned long long *number)
@@ -131,7 +133,8 @@ ncclResult_t ar_stream_enter(symtuner_ar *h, cudaStream_t stream, struct ar_orde
         *order_out = order = &(*graph_out)->order;
     }
     if (order->used && order->stream != number) {
-        /* with one_stream no event follows the last call, and its stream may be gone: wait here */
+        /* with one_stream no event follows the last call, and its stream may be gone, so the host
+         * waits */
         error = h->one_stream && capture.id == 0 ? cudaDeviceSynchronize()
                                                  : cudaStreamWaitEvent(stream, order->done, 0);
         if (error != cudaSuccess)
