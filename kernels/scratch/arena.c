@@ -4,8 +4,8 @@
  *
  * GPUs that cannot reach each other use pinned host memory. The arenas of all ranks lie one after
  * the other in one mapping: anonymous memory in a local group, a POSIX shared memory object between
- * processes. Every GPU maps all of it, so the same kernels run, but slower: stores and polls cross
- * PCIe to host memory.
+ * processes. Every GPU maps the whole mapping, so the same kernels run. They are slower, because
+ * stores and polls cross PCIe to host memory.
  */
 #include "kernels/scratch/arena.h"
 
@@ -43,7 +43,8 @@ uint64_t ar_arena_bytes(const symtuner_ar *h, int first, int last)
     return bytes;
 }
 
-/* In tests (h->nan_scratch) also fill with NaN the regions whose contents do not matter. */
+/* Fill the arenas on ${stream} and wait. In tests (h->nan_scratch) this also fills with NaN the
+ * regions whose contents do not matter. */
 static cudaError_t fill(const symtuner_ar *h, char *memory, int first, int last,
                         cudaStream_t stream)
 {
@@ -63,7 +64,7 @@ static cudaError_t fill(const symtuner_ar *h, char *memory, int first, int last,
     return error == cudaSuccess ? cudaStreamSynchronize(stream) : error;
 }
 
-/* Uses a stream of its own: every other stream may be in a capture. */
+/* This uses a stream of its own, because every other stream may be in a capture. */
 cudaError_t ar_arena_fill(const symtuner_ar *h, char *memory, int first, int last)
 {
     cudaStream_t stream;

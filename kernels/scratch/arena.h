@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arena.h - the memory of a rank's scratch, peer memory or pinned host memory. One allocation holds
- * one arena, or several in a row: those from ${first} to ${last} - 1. */
+/* arena.h - the memory of a rank's scratch: peer memory or pinned host memory. Scratch consists of
+ * arenas (kernels/choose/arenas.h). One allocation holds one arena, or several in a row: those from
+ * ${first} to ${last} - 1. */
 #ifndef AR_ARENA_H_
 #define AR_ARENA_H_
 
@@ -11,19 +12,19 @@
 void ar_arena_sizes(symtuner_ar *h, const struct symtuner_ar_config *config, bool host);
 uint64_t ar_arena_bytes(const symtuner_ar *h, int first, int last);
 
-/* Fill arenas in GPU memory at ${memory} with "nothing has arrived", and wait until that is done.
- * Does not wait for other work on the GPU. */
+/* Fill the arenas at ${memory}, in GPU memory, with values that mean "nothing has arrived". Wait
+ * until that is done, but not for other work on the GPU. */
 cudaError_t ar_arena_fill(const symtuner_ar *h, char *memory, int first, int last);
 
 /* Tell ${h} that the arenas of rank ${r} begin at ${memory}. */
 void ar_arena_map(symtuner_ar *h, int r, char *memory, int first, int last);
 
 /* Map the scratch of all ranks, which is one block of pinned host memory, for the ${n} ranks of
- * this thread. ${shared_name}: the POSIX shared memory object that holds it, to be created if
- * ${create}; NULL if all ranks are in this process. handles[0] owns the mapping. */
+ * this thread. ${shared_name} is the POSIX shared memory object that holds the block; if ${create},
+ * this creates it. It is NULL if all ranks are in this process. handles[0] owns the mapping. */
 ncclResult_t ar_arena_host(symtuner_ar **handles, int n, const char *shared_name, bool create);
 /* Free the memory of one arena, or all scratch of ${h}, whatever memory it is. After a call of NCCL
- * has timed out nothing is freed, because NCCL's thread may still use it. */
+ * has timed out nothing is freed, because the thread in that call may still use the memory. */
 void ar_arena_free(symtuner_ar *h, int arena);
 void ar_arenas_free(symtuner_ar *h);
 

@@ -19,7 +19,7 @@ struct ar_local {
     struct ar_meeting meeting;
     pthread_mutex_t lock; /* held while an arena is made or refused */
     symtuner_ar *handles[AR_MAX_RANKS];
-    int n, left; /* handles; those that are not freed yet */
+    int n, left; /* number of handles, and of those that are not freed yet */
 };
 
 /* ---- look ------------------------------------------------------------------------------------ */
@@ -33,7 +33,6 @@ int ar_grow_arena_of(const symtuner_ar *h, const struct ar_ask *ask, const struc
     return ar_scratch_of(ask, choice, halves);
 }
 
-/* Of each region the call gets the longest half that an arena has which it may use. */
 void ar_grow_halves(const symtuner_ar *h, struct ar_ask *ask)
 {
     memset(ask->half, 0, sizeof ask->half);
@@ -69,8 +68,8 @@ void ar_grow_ask(const symtuner_ar *h, struct ar_ask *ask)
 
 /* ---- ranks of a communicator ----------------------------------------------------------------- */
 
-/* Say why long messages run in pieces from now on. Only the rank that ended the growth does, so
- * that the group says it once. */
+/* Say why long messages run in pieces from now on. Only the rank that ended the growth calls this,
+ * so that the group says it once. */
 static void say_refused(const symtuner_ar *h, const char *why)
 {
     char text[AR_WHY + 120];
@@ -80,8 +79,9 @@ static void say_refused(const symtuner_ar *h, const char *why)
     ar_rules_warn(text);
 }
 
-/* After a failed mapping nothing is freed before the handle: between ncclGroupStart and
- * ncclGroupEnd NCCL has only noted it, and will map the memory at the end of the group. */
+/* Make ${arena} together with the other ranks. If the mapping fails, the memory is freed only with
+ * the handle. The reason: between ncclGroupStart and ncclGroupEnd NCCL has only noted the mapping,
+ * and will map the memory at the end of the group. */
 static void make_in_comm(symtuner_ar *h, int arena)
 {
     const struct ar_patience patience = {h->timeout_ns, &h->mailbox->abort};
@@ -139,8 +139,9 @@ bool ar_grow_in_comm(symtuner_ar *h, bool *met, char *why)
 
 /* ---- a local group --------------------------------------------------------------------------- */
 
-/* Check that there is room before anything is allocated: cudaFree would wait for kernels, which may
- * wait for peers whose thread needs CUDA's lock to launch theirs. */
+/* Check that all GPUs have room before anything is allocated. After a failure in the middle, memory
+ * would have to be freed, and cudaFree waits for kernels. These may wait for kernels of peers,
+ * which another thread cannot launch meanwhile, because it needs CUDA's lock. */
 static ncclResult_t check_room(const struct ar_local *l, int arena, char *why)
 {
     for (int i = 0; i < l->n; i++) {

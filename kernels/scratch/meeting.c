@@ -22,16 +22,17 @@ static uint64_t load(const struct ar_meeting *m, int arena)
     return __atomic_load_n(&m->word[arena], __ATOMIC_ACQUIRE);
 }
 
-/* Replace the word if it is still *seen; else set *seen to what it is. */
+/* Replace the word by ${next} if it is still *seen; else set *seen to what the word is now. Returns
+ * whether the word was replaced. */
 static bool swap(struct ar_meeting *m, int arena, uint64_t *seen, uint64_t next)
 {
     return __atomic_compare_exchange_n(&m->word[arena], seen, next, false, __ATOMIC_ACQ_REL,
                                        __ATOMIC_ACQUIRE);
 }
 
-/* Add this rank to the count in the arena's word if the word still has the number and phase of
- * ${now}. The last rank to come sets the word to ${next} instead. Returns whether this rank was
- * counted. */
+/* Add this rank to the count in the arena's word if the word still has the number of tries and the
+ * phase of ${now}. The last rank to come sets the word to ${next} instead. Returns whether this
+ * rank was counted. */
 static bool join(struct ar_meeting *m, int arena, int ranks, uint64_t now, uint64_t next)
 {
     uint64_t seen = load(m, arena);
@@ -42,8 +43,8 @@ static bool join(struct ar_meeting *m, int arena, int ranks, uint64_t now, uint6
     return false;
 }
 
-/* Wait until number or phase differ from ${now}. When the patience ends, move the word on to
- * ${next}. Returns whether this rank did so. */
+/* Wait until the number of tries or the phase in the word differs from ${now}. When the patience
+ * ends, set the word to ${next}. Returns whether this rank has set it. */
 static bool outwait(struct ar_meeting *m, int arena, uint64_t now, uint64_t next,
                     const struct ar_patience *patience)
 {
@@ -107,7 +108,7 @@ void ar_meeting_set(struct ar_meeting *m, int arena, enum ar_phase phase)
 
 struct ar_meeting *ar_meeting_share(const char *name, bool create)
 {
-    void *m; /* begins with zeros: AR_OPEN, no tries */
+    void *m; /* filled with zeros at first: AR_OPEN, no tries */
 
     return st_board_map(name, sizeof(struct ar_meeting), create, &m) == 0 ? m : NULL;
 }

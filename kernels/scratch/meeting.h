@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * meeting.h - memory in which the ranks of a group agree, during calls, that they make an arena.
+ * meeting.h - memory in which the ranks of a group agree, during calls, to make an arena.
  *
- * A meeting calls neither NCCL nor CUDA, because a rank may be between ncclGroupStart and
- * ncclGroupEnd, or in a stream capture, and it may give up. Each arena has one 64-bit word, which
- * changes atomically:
+ * A meeting calls neither NCCL nor CUDA. The reason is that a rank may be between ncclGroupStart
+ * and ncclGroupEnd, or in a stream capture, and that a rank may give up waiting. Each arena has one
+ * 64-bit word, which changes atomically:
  *
  *   OPEN ---all ranks came---> MET ---all have memory---> MADE ---all have mapped it---> HERE
  *    |  \                       |                           |
@@ -12,10 +12,11 @@
  *    |   long: the next try     v                           v
  *    +---a graph was first----> REFUSED                     UNMAPPED
  *
- * If a rank gives up a try, it ends for all ranks, because a rank that comes later sees a higher
- * number of tries in the word. So either all ranks grow in a call, or none does. After REFUSED and
- * UNMAPPED no rank ever gets the arena. These are two states, because from MADE on every rank must
- * join the collective mapping, even if another rank has failed.
+ * If one rank gives up a try, the try ends for all ranks: a rank that comes later sees a higher
+ * number of tries in the word. So either all ranks get the arena in a call, or none does. After
+ * REFUSED and after UNMAPPED no rank ever gets the arena. The two differ in what the ranks do: at
+ * REFUSED they free their memory; but from MADE on, every rank must join the collective mapping,
+ * even if another rank has failed, and UNMAPPED comes after that.
  */
 #ifndef AR_MEETING_H_
 #define AR_MEETING_H_
@@ -29,7 +30,8 @@
 enum ar_phase { AR_OPEN, AR_MET, AR_MADE, AR_HERE, AR_REFUSED, AR_UNMAPPED };
 
 struct ar_meeting {
-    uint64_t word[AR_ARENAS]; /* number of tries, enum ar_phase, ranks that came in this phase */
+    uint64_t word[AR_ARENAS]; /* from the upper bits on: number of tries (32 bits), enum ar_phase
+                                 (16), number of ranks that came in this phase (16) */
 };
 
 /* How long a rank waits for the others, and the host's abort word, which ends its wait. */
@@ -48,16 +50,16 @@ static inline enum ar_phase ar_meeting_phase(const struct ar_meeting *m, int are
 enum ar_phase ar_meeting_come(struct ar_meeting *m, int arena, int ranks, uint32_t number,
                               const struct ar_patience *patience);
 
-/* Report whether this rank's step of ${phase}, AR_MET or AR_MADE, went ${well}, and wait until all
- * ranks have. Returns a later phase. *broke: this rank ended the attempt, by failing or because it
- * waited too long. */
+/* Report whether this rank's step of ${phase}, AR_MET or AR_MADE, went ${well}. Wait until all
+ * ranks have reported success, or one has failed or given up. Returns the phase that follows.
+ * *broke says whether this rank ended the attempt, because it failed or waited too long. */
 enum ar_phase ar_meeting_step(struct ar_meeting *m, int arena, int ranks, enum ar_phase phase,
                               bool well, const struct ar_patience *patience, bool *broke);
 
-/* Refuse the arena if nobody has it yet. Returns whether this call did it. */
+/* Refuse the arena if its phase is AR_OPEN. Returns whether this call refused it. */
 bool ar_meeting_refuse(struct ar_meeting *m, int arena);
 
-/* Set the phase of an arena that only this thread decides about. */
+/* Set the phase of an arena in a local group; the caller holds the group's lock. */
 void ar_meeting_set(struct ar_meeting *m, int arena, enum ar_phase phase);
 
 /* Map a meeting that processes share; rank 0 creates it first. Returns NULL if that fails. */

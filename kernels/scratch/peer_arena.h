@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peer_arena.h - make arenas from ${first} to ${last} - 1 in GPU memory that the peers can reach:
- * when a group is created, and when its scratch grows. */
+/* peer_arena.h - make the arenas from ${first} to ${last} - 1, in GPU memory that the peers can
+ * reach. This happens when a group is created and when its scratch grows. */
 #ifndef AR_PEER_ARENA_H_
 #define AR_PEER_ARENA_H_
 
@@ -10,7 +10,8 @@
  * (AR_WHY bytes) says what failed. */
 ncclResult_t ar_comm_arena_make(symtuner_ar *h, int first, int last, char *why);
 
-/* Collective: show this memory to all ranks, and map theirs. All ranks must have made theirs. */
+/* Collective: show the memory that ar_comm_arena_make() made to all ranks, and map their memory.
+ * All ranks must have made theirs. */
 ncclResult_t ar_comm_arena_link(symtuner_ar **handles, int n, int first, int last, char *why);
 
 /* Allocate and fill the memory of all ranks of a local group, and map it. */

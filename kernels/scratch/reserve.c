@@ -4,14 +4,14 @@
 #include "kernels/nodes/nodes.h"
 #include "kernels/scratch/grow.h"
 
-/* Return the arena of the call, as a bit; 0 if no kernel of ours runs it. */
+/* Return the arena that the call needs, as a bit; 0 if no kernel of ours runs the call. */
 static unsigned arena_of_call(const symtuner_ar *h, int coll, uint64_t bytes, int dtype, int mapped)
 {
     struct ar_ask ask = {.coll = coll, .bytes = bytes, .dtype = dtype, .op = AR_SUM};
     struct ar_choice choice;
 
     ar_grow_ask(h, &ask);
-    ask.without = 0; /* also what was refused, so that it is an error */
+    ask.without = 0; /* count refused arenas, too, so that the caller reports them as an error */
     ar_grow_halves(h, &ask);
     ask.dst_mapped = ask.src_mapped = mapped;
     if (ar_rules_select(h->rules, &ask, &h->force, &choice) != 0 || choice.family == AR_NCCL)
@@ -19,8 +19,8 @@ static unsigned arena_of_call(const symtuner_ar *h, int coll, uint64_t bytes, in
     return 1u << ar_grow_arena_of(h, &ask, &choice);
 }
 
-/* Return the arenas of calls up to ${bytes}: of all collectives, both classes of types, registered
- * and not. */
+/* Return the arenas that calls of up to ${bytes} need, as bits. This tries all collectives, a type
+ * with Lamport words and one without (bf16, f64), and buffers that are registered or not. */
 static unsigned arenas_up_to(const symtuner_ar *h, uint64_t bytes)
 {
     unsigned arenas = 0;

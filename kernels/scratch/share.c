@@ -69,11 +69,11 @@ static ncclResult_t peer_arena(struct ar_members *m, const struct symtuner_ar_co
     snprintf(text, sizeof text, "pinned host memory, which is slow, instead of peer memory: %s",
              m->why);
     if (m->handles[0]->me == 0 && config->transport == SYMTUNER_AR_AUTO)
-        ar_rules_warn(text); /* the user may not expect it, for instance when the GPU is full */
+        ar_rules_warn(text); /* users may not expect host memory, e.g. when the GPU is full */
     return result;
 }
 
-/* If ${create}, let rank 0 create the shared host memory, else let all other ranks open it. */
+/* If ${create}, let rank 0 create the shared host memory; if not, let all other ranks open it. */
 static ncclResult_t open_host(struct ar_members *m, const char *name, bool create)
 {
     for (int i = 0; i < m->n; i++) {
