@@ -1,6 +1,6 @@
 # bench.mk - build and run the benchmarks.
 
-# bench: time one decision in ns, and print it beside that of a plugin that does nothing.
+# bench: time one decision in ns, and print it beside the time of a plugin that does nothing.
 .PHONY: bench bench-gpu
 bench: $(B)/decide_ns $(B)/empty_tuner.so $(B)/libsymtuner.so
 	$(Q)$(B)/decide_ns $(B)/empty_tuner.so $(B)/libsymtuner.so
@@ -9,7 +9,7 @@ $(B)/decide_ns: $(B)/test/bench/decide_ns.c.o
 $(B)/empty_tuner.so: $(B)/test/bench/empty_tuner.c.o
 	$(Q)$(CC) $(LDFLAGS) -shared -o $@ $^
 
-# ar_smoke: the program to run first on a new box. Are the results right?
+# ar_smoke: the program to run first on a new box. It checks that the results are right.
 ar-tools: $(B)/ar_smoke
 
 $(B)/ar_smoke: $(wildcard test/gpu/ar/smoke*.c) test/gpu/ar/smoke.h bench/must.h bench/number.h kernels
@@ -44,7 +44,7 @@ $(GPU_PROG:%=$(B)/%): $(B)/%: $$(GPU_SRC) bench/number.h $$(wildcard bench/compa
 	    --cudart shared -lpthread -lm -ldl -Xlinker --no-as-needed,$(NCCL_SO) \
 	    -Xlinker -rpath,$(dir $(NCCL_SO)),-rpath,'$$ORIGIN',-rpath,$(CUDA_HOME)/lib64
 
-# ar_ipc: do two processes map each other's memory? It tests a part of the library alone.
+# ar_ipc: do two processes map each other's memory? It tests kernels/ipc without the rest of the library.
 $(B)/ar_ipc: test/gpu/ipc/ipc.c $(wildcard kernels/ipc/*) base/board.c bench/must.h
 	@mkdir -p $(@D)
 	$(call say,CC)

@@ -7,32 +7,35 @@
 
 The contenders of --with take turns in the same processes:
 
-N, own       NCCL with registered buffers and N CTAs (ncclConfig minCTAs = maxCTAs = N), or with its own
-             count; general: with buffers that are not registered
-ours         libsymtuner_ar.so with registered buffers, as it chooses if nothing runs beside it
-             (SYMTUNER_AR_BESIDE=alone); ours:KERNEL:CTAS forces a kernel and perhaps a number of CTAs;
-             staged: the same with buffers that are not registered; default: with registered buffers,
-             as it chooses if it is told nothing
+N         NCCL with registered buffers and N CTAs (ncclConfig minCTAs = maxCTAs = N)
+own       NCCL with registered buffers and its own number of CTAs
+general   NCCL with buffers that are not registered
+default   libsymtuner_ar.so with registered buffers, as it chooses if it is told nothing
+ours      libsymtuner_ar.so with registered buffers, as it chooses if nothing runs beside it
+          (SYMTUNER_AR_BESIDE=alone)
+staged    as ours, but with buffers that are not registered
 
-It measures four things, on the slowest rank:
+The last three may end with :KERNEL or :KERNEL:CTAS, which forces a kernel and a number of CTAs.
 
-alone    us per call: a CUDA graph of 20 calls, replayed
+The program measures four durations, each on the slowest rank:
+
+alone    us per call, from a CUDA graph of 20 calls that is replayed
 beside   ms until 24 GEMMs of 8192^3 bf16 on one stream and a number of collectives on a second
          stream of higher priority are both done
 comm     ms until these collectives are done, from the same run
-behind   ms that collectives of 25 MiB add to 192 GEMMs of 4096^3 bf16, one behind every second, fourth
-         and eighth of them, as the buckets of a backward pass follow its layers; the ms without
-         collectives are measured before each
+behind   ms that collectives of 25 MiB add to 192 GEMMs of 4096^3 bf16. A collective follows every
+         second GEMM, then every fourth, then every eighth, as the buckets of a backward pass follow
+         its layers. The ms without collectives are measured before each run
 
-For each size beside the GEMMs it also prints how each contender runs: a number of CTAs, or
+For each size of "beside" the program also prints how each contender runs: a number of CTAs, or
 KERNEL/CTAS/THREADS. A CTA of our kernels takes a multiprocessor of its own.
 
 bytes is NCCL's nBytes: for all-gather and reduce-scatter the bytes of all ranks together. NCCL_LIBRARY
 names another libnccl.so.2 than torch's. The first contender is measured twice, the second time as
-"A/A": two of them only differ if they differ by more than these two measurements do. Before the times,
-every contender's results for random numbers are compared with the first one's.
+"A/A". Two contenders differ only if their times differ by more than these two measurements. Before
+anything is timed, every contender's results for random numbers are compared with those of the first.
 
-Exit 2: a wrong argument. 77: it cannot run here, and what is missing.
+Exit status 2: an argument is wrong. 77: the program cannot run here; it prints what is missing.
 """
 import argparse
 import collections
@@ -54,9 +57,9 @@ RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 0
 COLLS = ["allreduce", "allgather", "reducescatter"]
 AR_COLLS = ["allreduce", "reducescatter", "allgather"]    # enum symtuner_ar_coll
 BF16, SUM, SYMMETRIC, UNDEFINED = 9, 0, 1, -(1 << 31)
-CALLS = {16 << 20: 200, 64 << 20: 60, 256 << 20: 16}    # calls beside the GEMMs: a third of their time
+CALLS = {16 << 20: 200, 64 << 20: 60, 256 << 20: 16}    # calls of so many bytes: a third of the GEMMs' time
 GEMMS, GRAPH, MOST = 24, 20, 256 << 20
-BEHIND, BUCKET, EVERY = 192, 25 << 20, (2, 4, 8)    # GEMMs; bytes; GEMMs from call to call
+BEHIND, BUCKET, EVERY = 192, 25 << 20, (2, 4, 8)    # GEMMs; bytes of a call; GEMMs from call to call
 WORD = re.compile(r"(?P<way>[1-9]\d*|own|general|default|ours|staged)"
                   r"(:(?P<kernel>[a-z0-9_]+)(:(?P<ctas>[1-9]\d*))?)?")
 
@@ -190,7 +193,7 @@ class Ours:
 
 
 def contender(nccl, library, buffers, word):
-    """Return what the ``word`` of --with means."""
+    """Return the contender that the ``word`` of --with names."""
     part = WORD.fullmatch(word)
     way = part["way"]
     if way in ("ours", "staged", "default"):
@@ -222,7 +225,7 @@ class Memory:
 
 
 def compare(who, names, coll, buffers, size):
-    """End the program if the results for ``size`` bytes of random numbers differ between two."""
+    """End the program if the results of two contenders for ``size`` bytes of random numbers differ."""
     send, receive = (torch.as_tensor(Memory(b, size), device="cuda").view(torch.bfloat16)
                      for b in buffers)
     torch.manual_seed(RANK + size)
@@ -281,7 +284,7 @@ class Gemms:
         self.c = torch.empty_like(self.a)
 
     def run_ms(self, call, calls, gemms):
-        """Return the ms until all is done, and until the calls are."""
+        """Return two times in ms: until calls and GEMMs are done, and until the calls are done."""
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         dist.barrier()
         torch.cuda.synchronize()
@@ -308,7 +311,8 @@ class Layers:
         self.c = torch.empty_like(self.a)
 
     def run_ms(self, call, every):
-        """Return the ms until all is done, with one call after every ``every`` GEMMs, or without."""
+        """Return the ms until all is done, with one call after every ``every`` GEMMs, or without calls if
+        ``call`` is None."""
         dist.barrier()
         torch.cuda.synchronize()
         start = time.perf_counter()
@@ -329,8 +333,8 @@ class Layers:
 
 
 def summary(rows, names):
-    """Print medians of the times, and medians of each contender's time divided by that of the first
-    one in the same round."""
+    """Print each contender's median time, and the median of its ratios. A ratio is its time divided by
+    the first contender's time in the same round."""
     by_round = collections.defaultdict(dict)
     for what, coll, size, name, turn, value in rows:
         by_round[what, coll, size, turn][name] = value
@@ -344,8 +348,8 @@ def summary(rows, names):
                 f"{statistics.median(r for _, r in cells[what, coll, size, n]):5.3f}"
                 for n in names]
         print(f"{what:<7} {coll:<13} {size:>10} " + " ".join(line))
-    print(f"cells: median (us alone, otherwise ms), median ratio to {names[0]} of the same round; the "
-          "bytes of behind are those of all calls together")
+    print(f"cells: the median time (us in rows alone, else ms), and the median ratio to {names[0]} in the "
+          "same round; in rows behind, bytes are those of all calls together")
 
 
 def number(least):
@@ -355,7 +359,7 @@ def number(least):
         if value < least:
             raise argparse.ArgumentTypeError(f"{text}: at least {least}")
         return value
-    read.__name__ = "whole number"    # argparse names it
+    read.__name__ = "whole number"    # argparse prints this name in errors
     return read
 
 
@@ -379,9 +383,9 @@ def arguments():
     parser.add_argument("--library", help="libsymtuner_ar.so, for ours, staged and default")
     parser.add_argument("--rounds", type=number(1), default=5)
     parser.add_argument("--least", type=number(64), default=1 << 10,
-                        help="bytes of the smallest call alone")
+                        help="bytes of the smallest call that is timed alone")
     parser.add_argument("--step", type=number(2), default=2,
-                        help="each size alone is so many times the last")
+                        help="factor from one size that is timed alone to the next")
     parser.add_argument("--colls", type=words(COLLS), default=",".join(COLLS))
     parser.add_argument("--what", type=words(["alone", "beside", "behind"]),
                         default="alone,beside,behind")
@@ -467,7 +471,7 @@ def main():
         print(f"NCCL {version.value}, {RANKS} ranks, {args.rounds} rounds; GEMMs alone {gemm_ms:.2f} ms")
         summary(rows, names)
     dist.barrier()
-    os._exit(0)    # skip destroying eight communicators, which takes long
+    os._exit(0)    # do not destroy the communicators: that takes long
 
 
 if __name__ == "__main__":

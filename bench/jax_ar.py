@@ -3,20 +3,22 @@
 """Compare symtuner.all_reduce with lax.psum in each of its configurations, inside jit, in turns.
 
 jax_workers.py says how calls are timed and what "best" and "all" mean. Sums are checked exactly
-before timing. Sizes are KiB per rank. There are 3 rounds, and more until --seconds (36) have
-passed; with start-up that takes about a minute for each number of GPUs.
+before timing. Sizes are KiB per rank. Rounds end after --rounds (20), or earlier when --seconds
+(36) have passed, but there are at least 3. With start-up, that takes about a minute for each number
+of GPUs.
 
 Modes  ar       symtuner.all_reduce, no flags
-       rec      the same, recorded: --xla_gpu_graph_min_graph_size=2 makes one CUDA graph of the
-                three kernels of an iteration (without it XLA records five or more; with 1 single
-                ones, too, which costs 3 us an iteration where all_reduce is not recorded)
+       rec      as ar, but recorded: --xla_gpu_graph_min_graph_size=2 makes one CUDA graph of the
+                three kernels of an iteration. Without this flag XLA records only sequences of five
+                or more kernels. With a value of 1 XLA would also record single kernels, which costs
+                3 us per iteration where all_reduce is not recorded
        staged   as ar, with SYMTUNER_JAX_ZERO_COPY=0
        xla      lax.psum, no flags: XLA's own kernels to 4 MiB, NCCL without registration above
-       xlarec   the same, recorded: as rec, and XLA is told to record collectives, too
+       xlarec   as xla, but recorded: the flag of rec, and XLA is told to record collectives, too
        nccl     lax.psum with XLA's own kernels off: NCCL without registration
-       sym      NCCL with XLA's symmetric buffers, XLA's own kernels off
-       plugin   the same with NCCL_ENV_PLUGIN=libsymtuner.so
-       plugrec  the same, recorded
+       sym      lax.psum with XLA's own kernels off: NCCL with XLA's symmetric buffers
+       plugin   as sym, with NCCL_ENV_PLUGIN=libsymtuner.so
+       plugrec  as plugin, but recorded
 """
 
 import math
@@ -59,8 +61,8 @@ def worker(mode, ranks, sizes, args):
 
 
 def table(title, figure, spread, modes, sizes, ranks):
-    """Return the lines of a table: us per call in each mode, and the best psum's time divided by
-    that of each of our modes."""
+    """Return the lines of a table: us per call in each mode, and the time of the fastest psum
+    divided by the time of each of our modes."""
     ours = [m for m in ("rec", "ar") if m in modes]
     psums = [m for m in modes if m not in OURS]
     head = [f"{m:>14}" for m in modes] + [f"{'psum/' + m:>9}" for m in ours if psums]
@@ -105,7 +107,7 @@ def report(times, modes, sizes, ranks, rounds, args):
 def main():
     sizes = ",".join(str(64 << i) for i in range(13))
     p = options(__doc__, modes=",".join(ENV), sizes=sizes, rounds=20, out="jax_ar.csv")
-    p.add_argument("--seconds", type=float, default=36, help="for the rounds of one number of GPUs")
+    p.add_argument("--seconds", type=float, default=36, help="for all rounds of a number of GPUs")
     args = p.parse_args()
     sizes = [int(float(s) * KIB) for s in args.sizes.split(",")]
     if args.worker:

@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time stock JAX's psum with and without symtuner, in turns.
 
-jax_workers.py says how calls are timed. This prints the median over the rounds of each round's best
-timing; --out has every timing. Sizes are MiB per rank. Results until 2026-11-21, 07:36 UTC, were taken with --chain 1. Sums
-are checked exactly before timing.
+jax_workers.py says how calls are timed. For each size and mode this program prints the median of
+the rounds' best timings. The file of --out has every timing. Sizes are MiB per rank. Sums are
+checked exactly before timing. Results until 2026-11-21, 07:36 UTC, were taken with --chain 1.
 
-Modes: default (XLA's own choice, no registration), sym (XLA's symmetric buffers), tuner and env
-(sym with NCCL_TUNER_PLUGIN or NCCL_ENV_PLUGIN, nothing else), ctas=N (sym with NCCL_SYM_CTAS=N).
+Modes  default  XLA's own choice, no registration
+       sym      XLA's symmetric buffers
+       tuner    sym with NCCL_TUNER_PLUGIN, nothing else
+       env      sym with NCCL_ENV_PLUGIN, nothing else
+       ctas=N   sym with NCCL_SYM_CTAS=N
 """
 
 import collections

@@ -7,15 +7,16 @@ symtuner. Each program is compiled three times in one process:
 
   xla        as it is
   symtuner   the same source after symtuner.install()
-  none       without reductions; its numbers are wrong, its time is the floor
+  none       without reductions: its numbers are wrong, but no way can be faster
 
-They run in turns, `xla` twice a round: the two tell how far two runs of one program differ (A/A).
-For each program a line gives the median over the rounds of symtuner's gain in its round. It comes
-as soon as the program is measured. stderr says which phase runs, and the seconds of each.
+The three ways run in turns. `xla` runs twice in each round, which shows how far two runs of one
+program differ (A/A). As soon as a program is measured, a line of JSON gives its figures. The gain
+is xla's time divided by symtuner's time in the same round; the line has the median over the rounds.
+stderr says which phase runs, and how many seconds each took.
 
 programs: decode (one token for each sequence of a batch), prefill (--seq tokens), train (forward
-and backward), data (a data-parallel step: its reductions are gradients), gspmd and gspmd_train
-(sharded arrays, no collective in the source).
+and backward), data (a data-parallel step, which reduces gradients), gspmd and gspmd_train (sharded
+arrays, no collective in the source).
 
   jax_tp.py --ranks 2                       one process drives all GPUs
   jax_tp.py --ranks 2 --processes           one process per GPU
@@ -48,11 +49,11 @@ def options():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     p.add_argument("--programs", default=",".join(PROGRAMS))
-    p.add_argument("--batch", default="1,16,64", help="of decode and gspmd")
+    p.add_argument("--batch", default="1,16,64", help="sizes of the batch in decode and gspmd")
     sizes = dict(layers=32, train_layers=8, hidden=4096, heads=32, kv=8, ffn=14336, seq=2048)
     for name, default in {**sizes, "ranks": 2, "rounds": 5, "steps": 32}.items():
         p.add_argument("--" + name.replace("_", "-"), type=int, default=default)
-    p.add_argument("--processes", action="store_true", help="one for each GPU")
+    p.add_argument("--processes", action="store_true", help="one process for each GPU")
     half = (
         "which half of install() acts: psum's lowering, or the edit of XLA's partitioned programs"
     )
@@ -138,7 +139,7 @@ class Bench:
         self.a, self.jax, self.jnp, self.np, self.P = a, jax, jnp, np, P
         self.mesh = Mesh(np.array(jax.devices()[: a.ranks]), ("tp",))
         d, h = a.hidden // a.heads, a.hidden
-        across, down = P(None, "tp"), P("tp", None)  # split by columns, by rows
+        across, down = P(None, "tp"), P("tp", None)  # split by columns; split by rows
         self.weights = {
             "norm1": ((h,), P()),
             "wq": ((h, h), across),
@@ -151,11 +152,11 @@ class Bench:
             "down": ((a.ffn, h), down),
         }
         self.cache_spec = P(None, None, None, "tp", None)
-        self.makers, self.made = {}, {}  # compiled random(), and layers; programs share them
+        self.makers, self.made = {}, {}  # what random() compiled; layers, which programs share
 
     @contextlib.contextmanager
     def phase(self, name):
-        """Say on stderr what begins, and at its end how long it took."""
+        """Print on stderr which phase begins, and at its end how long it took."""
         begin, first = time.perf_counter(), self.jax.process_index() == 0
         if first:
             print(f"  {name} ... ", end="", file=sys.stderr, flush=True)
@@ -207,7 +208,7 @@ class Bench:
         return ws, x, caches
 
     def step(self, program, way):
-        """Return a function of (weights, x, caches, pos) that gives what the next step needs."""
+        """Return a function of (weights, x, caches, pos) that returns them for the next step."""
         a, jax, jnp, P = self.a, self.jax, self.jnp, self.P
         sharded = program.startswith("gspmd") and way != "none"
 
@@ -245,8 +246,9 @@ class Bench:
         )
 
     def compile(self, program, way, args):
-        """Compile one way of a program. One at a time: install() is for the whole process, and XLA
-        times GEMMs on the GPU to choose between them, and keeps its choices for the next way."""
+        """Compile one way of a program. No two compile at the same time: install() acts on the
+        whole process, and XLA times kernels for GEMMs on the GPU. XLA keeps what it chose for the
+        next way."""
         shardings = self.jax.tree.map(lambda v: v.sharding, args)
         f = self.jax.jit(self.step(program, way), donate_argnums=2, out_shardings=shardings)
         with self.phase(f"{way}: trace and lower"):
@@ -255,7 +257,8 @@ class Bench:
             return lowered.compile()
 
     def run(self, compiled, args, steps):
-        """Return the seconds of a step, each on the results of the one before, and these."""
+        """Run ``steps`` steps, each on the results of the step before. Return the seconds per step
+        and the last results."""
         self.jax.block_until_ready(args)
         begin, (ws, x, caches, pos) = time.perf_counter(), args
         for _ in range(steps):
@@ -269,7 +272,8 @@ class Bench:
         return [self.np.asarray(v.astype(self.jnp.float32)) for v in one]
 
     def differs(self, got, want):
-        """Return the greatest difference of ${got} from ${want}, divided by the greatest number in ${want}."""
+        """Return the greatest difference of ``got`` from ``want``, divided by the greatest number
+        in ``want``."""
         pairs = zip(self.value(got), want)
         return max(float(abs(g - w).max() / max(abs(w).max(), 1e-30)) for g, w in pairs)
 
@@ -374,12 +378,12 @@ def work(a):
     for program in a.programs.split(","):
         batches = a.batch.split(",") if program in ("decode", "gspmd") else ["1"]
         if program == "data":
-            batches = [str(a.ranks)]  # one sequence for each
+            batches = [str(a.ranks)]  # one sequence for each rank
         for batch in map(int, batches):
             if not jax.process_index():
                 print(f"{program}, batch {batch}", file=sys.stderr, flush=True)
             right &= measure(bench, program, batch, say)
-            gc.collect()  # frees the programs and caches of this one
+            gc.collect()  # frees what was compiled for this program, and its caches
     if a.rank:
         import symtuner
 
@@ -396,7 +400,7 @@ def main():
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     seen = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(a.ranks)))).split(",")
-    for number in (signal.SIGTERM, signal.SIGHUP):  # else they end this process, but no child
+    for number in (signal.SIGTERM, signal.SIGHUP):  # so that "finally" ends the children, too
         signal.signal(number, lambda n, _: sys.exit(128 + n))
     children = []
     try:

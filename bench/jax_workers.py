@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time all-reduces inside jit in worker processes, which take turns, one for each mode.
+"""Time all-reduces inside jit. Each mode has a worker process, and the workers take turns.
 
 A mode is a set of environment variables, so it needs its own process. All workers live until the
-end. In a round each worker is asked for each size, in a new random order each time, since a worker
-is slower after some modes than after others. For one timing, a jitted ``fori_loop`` of 30
-all-reduces (bf16, shard_map, one process for all GPUs) is called CHAIN times in a row, each time on
-the result of the call before, as a training loop does. Then we wait once, and divide the time by 30
-* CHAIN. To wait for each call (--chain 1) would add about 1 ms to each call from 2 MiB on, in all
-modes (4 H200s, jax 0.11.2); that says nothing about all-reduce.
+end. In a round each worker times each size. For each size the workers take turns in a new random
+order, since a worker is slower after some modes than after others. For one timing, a jitted
+``fori_loop`` of 30 all-reduces (bf16, shard_map, one process for all GPUs) is called CHAIN times in
+a row. Each call works on the result of the call before, as in a training loop. Then we wait once,
+and divide the time by 30 * CHAIN. To wait for each call (--chain 1) would add about 1 ms to each
+call from 2 MiB on, in all modes (4 H200s, jax 0.11.2). That millisecond says nothing about
+all-reduce.
 
-CHAIN and the number of timings depend only on the size, so the best is taken of the same number of
-timings in every mode. XLA launches every iteration from the host, and jitter of the host only adds
-time. There are two results: ``best`` is the median over the rounds of each round's best timing,
-``all`` the median of all timings.
+There are two results: ``best`` is the median of the rounds' best timings, ``all`` is the median of
+all timings. The best timing is of interest because XLA launches every iteration from the host, and
+jitter of the host only adds time. CHAIN and the number of timings depend only on the size. So the
+best is taken from the same number of timings in every mode.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 def plan(size, chain=0, timings=0):
-    """(calls in a row, timings) of one measurement; on 4 H200s they take about 30 ms and 80 ms."""
+    """Return CHAIN and the number of timings for a size. On 4 H200s the calls of one timing take
+    about 30 ms, and all timings about 80 ms."""
     call = LOOP * (15e-6 + size / 200e9)
     chain = chain or max(4, min(16, round(0.03 / call)))
     return chain, timings or max(3, min(10, round(0.08 / (chain * call))))
@@ -40,7 +42,7 @@ def plan(size, chain=0, timings=0):
 
 # ---- worker --------------------------------------------------------------------------------------
 def time_chain(run, x, chain):
-    """Return the microseconds for each all-reduce of ${chain} calls in a row."""
+    """Call ``run`` ``chain`` times in a row. Return the microseconds per all-reduce."""
     start = time.perf_counter()
     for _ in range(chain):
         x = run(x)
@@ -140,7 +142,7 @@ class Worker:
 
 
 class Times:
-    """All timings: they give the two results for each mode and size, and the rows of the CSV."""
+    """All timings. They give the two results of each mode and size, and the rows of the CSV."""
 
     def __init__(self):
         self.rounds = collections.defaultdict(list)  # (ranks, size, mode) -> lists of us
@@ -168,7 +170,8 @@ class Times:
 
 
 def measure(workers, ranks, sizes, rounds, seconds, times):
-    """Ask all workers ``rounds`` times, or until ``seconds`` have passed, but at least 3 times."""
+    """Ask all workers ``rounds`` times, or until ``seconds`` have passed, but at least 3 times.
+    Return the number of rounds."""
     modes, begin, longest = list(workers), time.monotonic(), 0.0
     order = random.Random(1)
     for turn in range(rounds):
@@ -184,7 +187,7 @@ def measure(workers, ranks, sizes, rounds, seconds, times):
 
 def compare(script, env, sizes, seconds, times, args):
     """For each number of ranks: start a worker for each mode, with the variables that env(mode)
-    returns, measure, and yield the number of ranks and of rounds."""
+    returns. Then measure, and yield the number of ranks and the number of rounds."""
     for ranks in map(int, args.ranks.split(",")):
         workers = {m: Worker(script, m, env(m), ranks, args) for m in args.modes.split(",")}
         for m in workers:
@@ -202,11 +205,11 @@ def options(doc, **defaults):
     p.add_argument("--worker", metavar="MODE", help="run as the worker of this mode")
     p.add_argument("--modes", metavar="MODE,...")
     p.add_argument("--ranks", default="2", metavar="N,...")
-    p.add_argument("--sizes", metavar="SIZE,...", help="of the buffer of a rank")
+    p.add_argument("--sizes", metavar="SIZE,...", help="sizes of the buffer of a rank")
     p.add_argument("--rounds", type=int)
     p.add_argument("--out", metavar="FILE.csv")
     p.set_defaults(**defaults)
     p.add_argument("--chain", type=int, default=0, help="calls in a row; 0: 4 to 16, by size")
-    p.add_argument("--timings", type=int, default=0, help="per measurement; 0: 3 to 10, by size")
+    p.add_argument("--timings", type=int, default=0, help="in each round; 0: 3 to 10, by size")
     p.add_argument("--memory", default="0.1", help="share of the GPU's memory for each worker")
     return p

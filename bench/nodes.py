@@ -4,24 +4,25 @@
 
 usage: bench/nodes.py [--boxes 2,4,16,128,1024] [--gbps 50] [--cards 8]      (needs xz)
 
-It prints, for boxes of 8 GPUs, NCCL's time, ours in the best number of pieces, and their ratio.
-Nothing here was measured on a network. The inputs:
+For boxes of 8 GPUs it prints NCCL's time, our time with the best number of pieces, and the ratio of
+the two. Nothing here was measured on a network. The inputs:
 
-- in the box: all-reduces of bf16 by our kernels ("staged", unregistered buffers) on 4 H200, medians of
+- In the box: all-reduces of bf16 by our kernels ("staged", unregistered buffers) on 4 H200, medians of
   bench/results/2026-11-22-h200x4b/ar-compare.csv.xz (2026-11-22, five rounds). Reduce-scatter and
-  all-gather were not measured; each is taken as half of that plus a launch of 2 us. For 8 GPUs the time
-  above the shortest is scaled by the bytes per link, (7/8) / (3/4).
+  all-gather were not measured; for each we take half of the all-reduce's time plus 2 us for a launch.
+  For 8 GPUs, the part of a time that exceeds the shortest time is multiplied by the ratio of the bytes
+  per link, (7/8) / (3/4).
 - NCCL: the latencies and efficiencies of NCCL 2.30.7's own cost model (src/graph/tuning.cc, the tables
-  for Hopper), ring and tree with three protocols, the cheapest counts; NVLS, CollNet and PAT are left
-  out. The same model gives the steps between boxes, with one rank per box.
-- the network: --cards network cards of --gbps GB/s per box, each rank with its own (50 GB/s is the
-  signalling rate of one 400 Gb/s port of NVIDIA's ConnectX-7); NCCL over all ranks may use all cards,
-  the ranks at one place of each box only theirs.
+  for Hopper). We take the cheapest of ring and tree with three protocols each; NVLS, CollNet and PAT
+  are left out. The same model, with one rank per box, gives the time of the steps between boxes.
+- The network: each box has --cards network cards of --gbps GB/s (50 GB/s is the signalling rate of one
+  400 Gb/s port of NVIDIA's ConnectX-7). NCCL over all ranks may use all cards of a box. In the steps
+  between boxes, each rank uses only its own share of the cards.
 
-Limits: no congestion, no jitter, no kernels that share a GPU, no NVLS (which NCCL would use inside boxes
-with NVSwitch, and which makes NCCL better than here); 8 GPUs are extrapolated from 4. So a ratio says
+Limits: the model has no congestion, no jitter, no kernels that share a GPU and no NVLS. In boxes with
+NVSwitch NCCL would use NVLS and be faster than here. 8 GPUs are extrapolated from 4. So a ratio says
 where measuring is worth while, and nothing more. --check compares the model of the pieces with that of
-kernels/nodes/model.c by numbers that test/kernels/nodes/check_model.c has, too.
+kernels/nodes/model.c, by numbers that test/kernels/nodes/check_model.c has, too.
 """
 import argparse
 import csv
@@ -43,7 +44,8 @@ SHARE = {"tree": (0.92 / 3.8, 0.92 * 120 / 128, 0.92), "ring": (0.5, 0.92, 1.0)}
 
 
 def nccl(size, boxes, each, network):
-    """us of ncclAllReduce of ${size} bytes; ${network}: bytes per us of a box's cards that it may use."""
+    """Return the us that ncclAllReduce of ``size`` bytes takes with ``each`` ranks in each box. ``network``:
+    bytes per us of those cards of a box that these ranks may use."""
     ranks, best = boxes * each, math.inf
     rate = min(NVLINK, network) if each > 1 else network
     for way in ("tree", "ring"):
@@ -74,7 +76,8 @@ def measured():
 
 
 def line(points, size):
-    """Between points on straight lines, before the first as the first, after the last on its line."""
+    """Return the time for ``size``: before the first point its time, between two points that of the straight
+    line through them, after the last point that of the line through the last two."""
     if size <= points[0][0]:
         return points[0][1]
     at = max(i for i in range(len(points) - 1) if points[i][0] < size)
@@ -83,7 +86,8 @@ def line(points, size):
 
 
 def pieces_time(half, across, pieces):
-    """As ar_nodes_time: RS and AG on one stream, the steps between the boxes on another."""
+    """Do what ar_nodes_time() in kernels/nodes/model.c does: the reduce-scatter and all-gather of the pieces
+    run on one stream, the steps between the boxes on another."""
     stream = network = 0.0
     ended = [0.0, 0.0]
     for p in range(pieces + 1):

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Read a whole number from ${low} to ${high}; negative numbers are not read. If ${end} is NULL,
- * ${text} must end there; else *end is set to what follows the number. Returns 1; or 0, and *value
- * is unchanged. */
+/* Read a whole number from ${low} to ${high} at the start of ${text}; a sign is an error. If ${end}
+ * is NULL, nothing may follow the number. Otherwise *end is set to what follows the number. Returns
+ * 1. On an error, returns 0 and leaves *value unchanged. */
 static inline int number_before(const char *text, const char **end, long long low, long long high,
                                 long long *value)
 {
@@ -50,7 +50,7 @@ static inline int number_must(const char *program, const char *name, const char 
     return (int)value;
 }
 
-/* Return the index of ${text} in ${words}. End the program if it is none of them. */
+/* Return the index of ${text} in the ${n} ${words}. End the program if ${text} is none of them. */
 static inline int word_must(const char *program, const char *name, const char *text,
                             const char *const *words, int n)
 {
@@ -64,8 +64,8 @@ static inline int word_must(const char *program, const char *name, const char *t
     exit(2);
 }
 
-/* Read a number of bytes from ${low} to ${high}; a K, M or G after it multiplies by 2^10, 2^20 or
- * 2^30. ${end} and the result are as in number_before(). */
+/* Read a number of bytes from ${low} to ${high}. A K, M or G behind the number multiplies it by
+ * 2^10, 2^20 or 2^30. ${end} and the result are as in number_before(). */
 static inline int number_bytes(const char *text, const char **end, size_t low, size_t high,
                                size_t *bytes)
 {

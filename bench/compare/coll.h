@@ -30,14 +30,16 @@ struct compare_call {
     size_t size, bytes;
 };
 
-/* Return the count that the call is given, and how many elements it leaves in recv. */
+/* Return the count that is passed to the call (compare_count), and how many elements the call
+ * leaves in recv (compare_received). */
 size_t compare_count(const struct compare_call *c);
 size_t compare_received(const struct compare_call *c);
 
-/* How many times one rank's value the result is, if all ranks send the same. */
+/* Return by which factor the result is greater than one rank's value if all ranks send that value.
+ */
 int compare_times(const struct compare_call *c);
 
-/* Make the call with NCCL, or with our library. */
+/* Make the call with NCCL (compare_nccl) or with our library (compare_ours). */
 ncclResult_t compare_nccl(const struct compare_call *c, const void *send, void *recv,
                           ncclComm_t comm, cudaStream_t stream);
 ncclResult_t compare_ours(const struct compare_call *c, const void *send, void *recv,

@@ -34,7 +34,7 @@ static int spawn(struct crew *c, char *const *argv, const char *const *env)
         if (up[1] != REPLY_FD)
             dup2(up[1], REPLY_FD);
         for (int fd = REPLY_FD + 1; fd < 1024; fd++)
-            close(fd); /* else this crew keeps others' pipes open, and they miss the end */
+            close(fd); /* close other crews' pipes, so that those crews see when theirs end */
         for (int i = 0; env != NULL && env[i] != NULL; i++)
             putenv((char *)(size_t)env[i]);
         execvp(argv[0], argv);

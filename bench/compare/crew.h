@@ -10,8 +10,8 @@
 struct crew_kind {
     const char *name;
     int torch, host;
-    const char *const *env; /* "NAME=value" to add, NULL at the end; NULL: none */
-    const char *peer;       /* path of the peer's library, or NULL */
+    const char *const *env; /* variables to set, as "NAME=value", with NULL at the end; or NULL */
+    const char *peer;       /* path of the peer's library; NULL: the crew runs no peer */
 };
 
 struct crew_shape {
@@ -22,15 +22,15 @@ struct crew_shape {
 
 struct crew {
     char name[48];
-    int n, torch; /* n 0: not running */
+    int n, torch; /* n: number of processes; 0: the crew does not run */
     int patience; /* longest wait for an answer, in seconds */
     pid_t pid[MOST_RANKS];
-    int to[MOST_RANKS], from[MOST_RANKS];
+    int to[MOST_RANKS], from[MOST_RANKS]; /* pipes to and from the processes */
 };
 
-/* All of these return 1. On failure they print why to stderr, end the crew, and return 0. To let
- * all crews start up at the same time, start all first, and then wait for each with
- * crew_ready(). */
+/* These functions return 1. On failure they print why to stderr, end the crew, and return 0. Start
+ * all crews before you wait for the first with crew_ready(); then they start up at the same time.
+ */
 int crew_start(struct crew *c, const struct crew_kind *kind, const struct crew_shape *shape);
 int crew_ready(struct crew *c);
 int crew_ask(struct crew *c, char *answer, size_t size, const char *format, ...)

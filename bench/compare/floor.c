@@ -35,7 +35,7 @@ static double copy_gbps(int ranks)
         CUDA(cudaSetDevice(r));
         for (int p = 0; p < ranks; p++)
             if (p != r && cudaDeviceEnablePeerAccess(p, 0) != cudaSuccess)
-                cudaGetLastError(); /* no peer access: this box stages the copy */
+                cudaGetLastError(); /* no peer access: CUDA copies through host memory here */
         CUDA(cudaMalloc((void **)&from[r], BYTES));
         CUDA(cudaMalloc((void **)&to[r], BYTES));
         CUDA(cudaStreamCreateWithFlags(&stream[r], cudaStreamNonBlocking));
@@ -45,7 +45,7 @@ static double copy_gbps(int ranks)
     for (int i = 0; i < TRIES; i++) {
         double worst = 0;
 
-        for (int c = 0; c < 6; c++) /* the first two are not timed: one thread starts all GPUs */
+        for (int c = 0; c < 6; c++) /* the first two are not timed: GPUs start one by one */
             for (int r = 0; r < ranks; r++) {
                 CUDA(cudaSetDevice(r));
                 if (c == 2)

@@ -8,12 +8,12 @@
  *              [--cold 0|1] [--extra 0|1] [--limit SECONDS] [--peers FOLDER] [--out FILE.csv]
  *              [--coll reduce_scatter|all_gather]
  *
- * Method: every contender captures the same call into a CUDA graph (20 times; 8 above 32 MiB, 4
- * above 128 MiB). In each of --rounds rounds the contenders replay their graphs in turn; the next
- * round starts with the next contender. A turn is a warm-up that is not timed, then 3 samples (2
- * above 16 MiB); a sample is the time of 1 to 4 graphs on the slowest rank. The result is the
- * median over the rounds of each round's median. Calls are out of place. Warm: all calls use the
- * same buffers. Cold: each call has buffers of its own, and 128 MiB are overwritten before each
+ * Method: every contender captures the same call into a CUDA graph (20 times; 8 times above 32 MiB,
+ * 4 times above 128 MiB). In each of --rounds rounds the contenders replay their graphs in turn.
+ * Each round starts with another contender. A turn is a warm-up that is not timed, and then 3
+ * samples (2 above 16 MiB). A sample is the time of 1 to 4 graphs on the slowest rank. The result
+ * is the median over the rounds of each round's median. Calls are out of place. Warm: all calls use
+ * the same buffers. Cold: each call has buffers of its own, and 128 MiB are overwritten before each
  * graph.
  *
  * Modes: "threads" is one process with a thread per GPU, "procs" one process per GPU. Torch and the
@@ -22,27 +22,31 @@
  * to 4 MiB. --host measures without peer memory: our kernels through pinned host memory against
  * NCCL with NCCL_P2P_DISABLE=1.
  *
- * Peers are other projects' kernels. Each is a shared library FOLDER/peer-NAME.so, which its user
- * builds from that project's sources and a small adapter (peer.h has the interface); this project
- * contains no peer. AR_COMPARE_PEERS can name the folder, too. The NAMEs: nccl-tests (its device
- * kernels "lsa" and "vectorized", with 16 CTAs of 512 threads as by default there; the latter also
- * with 64), vllm (custom all-reduce, which chooses its kernel itself), trtllm (one-shot Lamport and
- * two-shot, from FlashInfer), mscclpp (its fastest). The output says which peers were found. A peer
- * that fails, hangs or gives wrong sums is reported and left out.
+ * Peers are other projects' kernels. Each peer is a shared library FOLDER/peer-NAME.so. You build
+ * it from that project's sources and a small adapter (peer.h has the interface); this project has
+ * no peer. AR_COMPARE_PEERS can name the folder, too. The output says which peers were found. A
+ * peer that fails, hangs or gives wrong sums is reported and left out. The NAMEs:
+ *   nccl-tests  its device kernels "lsa" and "vectorized", with 16 CTAs of 512 threads, which is
+ *               their default; "vectorized" also with 64 CTAs
+ *   vllm        the custom all-reduce, which chooses its kernel itself
+ *   trtllm      one-shot Lamport and two-shot, from FlashInfer
+ *   mscclpp     its fastest kernel
  *
- * --odd measures our kernels and NCCL's general ones with one element more than a power of two, in
- * buffers that begin one element after a multiple of 256 bytes; from 1 KiB to 32 MiB in steps of 8,
- * warm. NCCL's symmetric kernels up to 2.29 give wrong sums for such 16-bit buffers
- * (nccl/hazards.h), which would end the run; torch and the peers do not accept such buffers, or
- * take another path. --odd-count uses the same counts in buffers that begin at multiples of 256
- * bytes. There NCCL's symmetric kernels are right, so they take part.
+ * --odd measures our kernels and NCCL's general kernels with one element more than a power of two,
+ * in buffers that begin one element after a multiple of 256 bytes. The sizes go from 1 KiB to 32
+ * MiB in steps of 8, warm. The other contenders do not take part. NCCL's symmetric kernels up to
+ * 2.29 give wrong sums for such 16-bit buffers (nccl/hazards.h), which would end the run. Torch and
+ * the peers do not accept such buffers, or take another path. --odd-count uses the same counts in
+ * buffers that begin at multiples of 256 bytes. There NCCL's symmetric kernels are right, so they
+ * take part.
  *
- * --coll measures another collective than all-reduce, of our kernels and NCCL's; it needs --extra 0.
+ * --coll measures our kernels and NCCL's in another collective than all-reduce; it needs --extra 0.
  * The size is that of the longer buffer: send of a reduce-scatter, recv of an all-gather.
  *
- * The column floor is 2 * bytes * (n - 1) / n (--coll: half of that) divided by the copy limit, plus the time of an empty
- * kernel as a graph node, on n GPUs. Both are measured at the start of the run. NVLink multicast is
- * never used.
+ * The column floor is the sum of two times on n GPUs. The first is 2 * bytes * (n - 1) / n (with
+ * --coll half of that), divided by the speed of plain copies. The second is the time of an empty
+ * kernel as a graph node. The speed and the second time are measured at the start of the run.
+ * NVLink multicast is never used.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -92,11 +96,11 @@ enum { CONTENDERS = sizeof contenders / sizeof contenders[0] };
 
 static const char *const mode_name[MODES] = {"threads", "procs"};
 
-static int peers, has_torch; /* those that were found */
+static int peers, has_torch; /* how many peers were found; whether torch_worker.py was */
 static struct crew crews[MODES][CREWS];
 static FILE *csv;
 static time_t started;
-static int lost; /* contenders that failed, without the peers */
+static int lost; /* number of crews that failed; those of peers do not count */
 
 static void interrupted(int number)
 {
@@ -108,7 +112,7 @@ static void interrupted(int number)
     _exit(1);
 }
 
-/* Is this a crew that can only run as one process per GPU: torch or a peer? */
+/* Does this crew run only with one process per GPU? Torch and the peers do. */
 static int guest(enum crew_id crew)
 {
     return crew == TORCH || crew >= NT;
@@ -118,7 +122,7 @@ static void lose(enum crew_id crew)
 {
     if (crew < NT) {
         lost++;
-    } else if (kinds[crew].peer != NULL) { /* not again with more ranks: a hang costs seconds */
+    } else if (kinds[crew].peer != NULL) { /* do not try it again: a hang costs seconds */
         printf("peer %s failed and is left out from here on, see stderr\n", kinds[crew].name);
         kinds[crew].peer = NULL;
     }
@@ -269,7 +273,7 @@ static void compare(int ranks, char *self, char *script)
         for (int cold = 0;
              cold <= (option.cold && t == 0) && options_listed(option.types, types[t]); cold++)
             for (size_t b = option.least; b <= option.most && !late(); b *= (size_t)option.step)
-                if (!cold || b <= (size_t)16 << 20) /* larger ones miss the L2 anyway */
+                if (!cold || b <= (size_t)16 << 20) /* larger messages miss the L2 anyway */
                     measure(ranks, &floor, types[t], option.coll != NULL ? option.coll : "sum",
                             b + (option.odd ? sizes[t] : 0), cold);
     for (size_t e = 0; e < sizeof extra / sizeof extra[0] && option.extra; e++)
@@ -301,9 +305,8 @@ static void find_peers(void)
         printf("peers: none, --peers and AR_COMPARE_PEERS are not given\n");
 }
 
-/* Find torch_worker.py: the file that AR_COMPARE_PY names, else the one in bench/compare/, which is
- * found from this program's place in a folder of the repository. Without it torch does not take
- * part. */
+/* Find torch_worker.py: the file that AR_COMPARE_PY names, or else ../bench/compare/torch_worker.py
+ * relative to this program's folder. Without this file torch does not take part. */
 static int find_script(const char *self, char *script, size_t size)
 {
     const char *given = getenv("AR_COMPARE_PY");
@@ -320,7 +323,7 @@ static int find_script(const char *self, char *script, size_t size)
     return found;
 }
 
-/* Does the command line leave anything to do? Prints an error if not. */
+/* Does any contender take part? Prints an error if none does. */
 static int check_contenders(void)
 {
     int some = 0;

@@ -8,19 +8,20 @@
 enum { MOST_ROUNDS = 25 };
 
 struct compare_options {
-    const char *ranks, *modes, *types, *only, *out, *peers; /* lists; only: NULL means all */
-    const char *coll;                                       /* a word of compare_ops, or NULL */
+    const char *ranks, *modes, *types, *only, *out, *peers; /* NULL: all (only), none (peers) */
+    const char *coll;                                       /* NULL: all-reduce */
     size_t least, most;
     int step, rounds, cold, extra, host, limit, odd, shifted;
 };
 
 extern struct compare_options option;
 
-/* Read the command line. ${names}: the contenders, some of them more than once. Returns 1; or 0
- * after a line on stderr that says which word is wrong and what would be right. */
+/* Read the command line. ${names}: the ${n} names of contenders, some of them more than once.
+ * Returns 1. On an error, prints to stderr which word is wrong and what would be right, and returns
+ * 0. */
 int options_read(int argc, char **argv, const char *const *names, int n);
 
-/* Is ${word} in the comma-separated ${list}? A list that is NULL holds every word. */
+/* Is ${word} in the comma-separated ${list}? NULL stands for a list of all words. */
 int options_listed(const char *list, const char *word);
 
 #endif

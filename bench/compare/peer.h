@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peer.h - what a shared library must export so that ar_compare --peers FOLDER can measure another
+ * peer.h - what a shared library must export so that ar_compare --peers FOLDER measures another
  * project's all-reduce kernels under the same conditions as ours.
  *
  * This project contains no peer. To make one, build FOLDER/peer-NAME.so from the other project's
@@ -17,8 +17,8 @@
 
 enum { PEER_VERSION = 1, PEER_KERNELS = 4 };
 
-/* One rank; it stays valid as long as the peer. A peer is only asked for sums of ncclBfloat16,
- * ncclFloat32 and ncclFloat16. */
+/* One rank. The struct stays valid as long as the peer. A peer is only asked for sums of
+ * ncclBfloat16, ncclFloat32 and ncclFloat16. */
 struct peer_rank {
     int rank, ranks;
     ncclComm_t comm;
@@ -33,20 +33,20 @@ struct peer_api {
     const char *about;                /* name of the project, and its version or commit */
     const char *kernel[PEER_KERNELS]; /* names of its kernels; NULL ends the list */
 
-    /* Make the peer's state for this rank. Collective. NULL: the peer does not work here, and
-     * ${why} says why. */
+    /* Collective: make the peer's state for this rank. Returns NULL if the peer does not work here;
+     * then ${why} (${size} bytes) says why. */
     void *(*create)(const struct peer_rank *rank, char *why, size_t size);
 
     /* Return why kernel ${k} cannot run this call, or NULL if it can. All ranks must get the same
      * answer. */
     const char *(*refuses)(void *peer, int k, size_t bytes, ncclDataType_t type);
 
-    /* Reduce buffer[0] + at into buffer[1] + at on the rank's stream, which may be capturing.
-     * Returns NULL or what went wrong. ${at} is a multiple of 16, and 0 unless the stream is
-     * capturing. */
+    /* Reduce buffer[0] + at into buffer[1] + at on the rank's stream, which may be in a capture.
+     * Returns NULL, or what went wrong. ${at} is a multiple of 16. Outside of captures it is 0. */
     const char *(*all_reduce)(void *peer, int k, size_t at, size_t bytes, ncclDataType_t type);
 
-    /* Called after a capture has ended and before its graph runs. May be NULL. */
+    /* Called after a capture has ended and before its graph runs. Returns NULL, or what went wrong.
+     * The pointer may be NULL. */
     const char *(*captured)(void *peer);
 };
 
@@ -58,7 +58,7 @@ const struct peer_api *ar_compare_peer(void); /* exported by the peer */
 }
 #endif
 
-/* Load a peer. Returns NULL after a line on stderr if that fails. */
+/* Load a peer. If that fails, prints why to stderr and returns NULL. */
 const struct peer_api *peer_load(const char *path);
 
 #endif

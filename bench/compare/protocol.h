@@ -2,10 +2,10 @@
 /*
  * protocol.h - the commands and answers between ar_compare and its workers.
  *
- * ar_compare starts "crews": groups of processes that live long and wait on a pipe. So workers with
- * different environments (NCCL's CTA count is fixed per process) can take turns within
- * milliseconds. A command is one line on the worker's stdin, the answer is one line on its
- * descriptor 3:
+ * ar_compare starts "crews": groups of processes that live until the end and wait on pipes. Such
+ * workers can take turns within milliseconds even if they need different environments (NCCL's CTA
+ * count is fixed per process). A command is one line on a worker's stdin. The answer is one line on
+ * the worker's descriptor 3:
  *
  *   prepare SLOT WHAT BYTES TYPE OP COLD CALLS SHIFT    ok KERNEL | no REASON
  *   time SLOT LAUNCHES SAMPLES WARMUP                   us T T T ...   microseconds per call, of
@@ -27,9 +27,9 @@ enum { REPLY_FD = 3, MOST_RANKS = 16, MOST_SLOTS = 4, MOST_SAMPLES = 8 };
  * (peer.h). */
 int worker_main(int argc, char **argv);
 
-/* Write "GBPS US" to REPLY_FD: the GB/s of each GPU while the copy engines of all GPUs copy to
- * their neighbours, and the microseconds of an empty kernel as a graph node. ${argv} after
- * "--floor": ranks. */
+/* Write "GBPS US" to REPLY_FD. GBPS is the GB/s of the slowest GPU while the copy engines of all
+ * GPUs copy to their neighbours. US is the microseconds of an empty kernel as a graph node. ${argv}
+ * after "--floor": ranks. */
 int floor_main(int argc, char **argv);
 
 #ifdef __cplusplus

@@ -25,7 +25,7 @@ enum column {
     COLUMNS
 };
 
-struct floor {
+struct floor { /* what floor.c measures: speed of copies, time of an empty graph node */
     double gbps, node_us;
 };
 
@@ -34,9 +34,9 @@ struct line {
     int hops; /* how often the message crosses a link: 2 in an all-reduce, else 1 */
     size_t bytes;
     const char *mode, *type, *op;
-    double floor, us[COLUMNS],
-        spread[COLUMNS]; /* us: 0 if not measured; spread: (max - min) / median */
-    char kernel[64];     /* name of our kernel that ran */
+    double floor, us[COLUMNS], /* floor: in us; us: 0 if not measured */
+        spread[COLUMNS];       /* (max - min) / median over the rounds */
+    char kernel[64];           /* name of our kernel that ran */
 };
 
 double table_median(double *v, int n); /* sorts v */

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A worker of ar_compare that runs torch's symmetric-memory all-reduces (protocol.h lists the
-commands). ar_compare starts one such process per GPU. Multicast (multimem) is never used.
+"""A worker of ar_compare that runs torch's all-reduces in symmetric memory. protocol.h lists the
+commands. ar_compare starts one such process per GPU. Multicast (multimem) is never used.
 
 argv: ranks rank port most_bytes
 """

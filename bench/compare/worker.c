@@ -4,12 +4,12 @@
  * a peer (peer.h) on a communicator of its own.
  *
  * There is one thread per rank of this process. Each rank has two buffers in windows (for zero-copy
- * and NCCL's symmetric kernels) and two plain ones (for staged and NCCL's general kernels). Every
- * prepared call is checked once: all ranks send the same value, and the head, middle and tail of
- * the result must be the exact sum. ar_fuzz does the thorough checking.
+ * and NCCL's symmetric kernels) and two plain buffers (for staged and NCCL's general kernels).
+ * Every prepared call is checked once: all ranks send the same value, and the head, middle and tail
+ * of the result must be the exact sum. The program ar_fuzz checks thoroughly.
  *
  * Warm: all calls use the same two buffers. Cold: every call of a graph has buffers of its own, and
- * 128 MiB are overwritten before each graph, more than twice the 60 MB of an H200's L2.
+ * 128 MiB are overwritten before each graph. That is more than twice an H200's L2 of 60 MB.
  */
 #include <cuda_runtime.h>
 #include <nccl.h>
@@ -31,7 +31,7 @@ static const struct {
     const char *name;
     ncclDataType_t type;
     size_t bytes;
-    unsigned one; /* 32-bit pattern that every rank sends: 1; for f64 a value near 1 */
+    unsigned one; /* 32-bit pattern that every rank sends: 1; i32: 3; f64: a number near 1 */
 } types[] = {
     {"bf16", ncclBfloat16, 2, 0x3f803f80u}, {"f32", ncclFloat32, 4, 0x3f800000u},
     {"f16", ncclFloat16, 2, 0x3c003c00u},   {"i32", ncclInt32, 4, 3},
@@ -80,7 +80,7 @@ static size_t arena_bytes(void)
 {
     size_t least = (size_t)256 << 20;
 
-    return (job.most > least ? job.most : least) + 4096; /* the last 4096: the barrier's call */
+    return (job.most > least ? job.most : least) + 4096; /* 4096: for the untimed call below */
 }
 
 static struct compare_call call_of(int op, int type, size_t bytes)
@@ -172,7 +172,7 @@ static int check(struct rank *r)
     return 1;
 }
 
-/* Return why the peer cannot run this call, the same on all ranks, or NULL if it can. */
+/* Return why this process cannot run the call, or NULL if it can. All ranks get the same answer. */
 static const char *refused(struct rank *r)
 {
     int k = order.what - PEER;
@@ -220,7 +220,7 @@ static void prepare(struct rank *r)
             snprintf(order.said, sizeof order.said, "ok %s:%dx%d", plan.kernel, plan.ctas,
                      plan.threads);
     }
-    if (!check(r)) { /* a peer with a wrong sum is left out at this size */
+    if (!check(r)) { /* after a wrong sum of a peer, only this size is left out */
         if (job.peer == NULL)
             exit(1);
         snprintf(order.said, sizeof order.said, "no WRONG SUM");
@@ -251,7 +251,7 @@ static void time_it(struct rank *r)
     for (int i = 0; i < order.warmup; i++)
         CUDA(cudaGraphLaunch(r->graph[s], r->stream));
     for (int i = 0; i < order.samples; i++) {
-        if (r->cold[s]) { /* flush the L2; then an untimed call waits for the other ranks */
+        if (r->cold[s]) { /* flush the L2; then, in an untimed call, ranks wait for each other */
             CUDA(cudaMemsetAsync(r->flush, i, FLUSH, r->stream));
             one_call(r, job.peer == NULL ? r->what[s] : NCCL_SYM, arena_bytes() - 4096, 64,
                      r->filled, 0);
@@ -319,7 +319,7 @@ static void start(struct rank *r)
         return start_peer(r);
     if (symtuner_ar_create(&r->handle, &r->comm, 1, &config) != ncclSuccess)
         stop(r, "create", symtuner_ar_error(NULL));
-    if (symtuner_ar_reserve(&r->handle, 1, SIZE_MAX) != ncclSuccess) /* calls are captured */
+    if (symtuner_ar_reserve(&r->handle, 1, SIZE_MAX) != ncclSuccess) /* before any capture */
         stop(r, "reserve", symtuner_ar_error(r->handle));
     for (int b = 0; b < 2 && !job.host; b++) {
         ncclWindow_t window = NULL;
@@ -374,8 +374,8 @@ static void say_times(void)
     say(text);
 }
 
-/* Return the index of ${word} in an array of ${n} rows, each of ${step} bytes and beginning with
- * its name; -1 if it is not there. */
+/* Return the index of ${word} in an array of ${n} rows, or -1 if it is not there. Each row has
+ * ${step} bytes and begins with a pointer to its name. */
 static int find(const char *word, const void *names, size_t step, size_t n)
 {
     for (size_t i = 0; i < n; i++)

@@ -10,7 +10,8 @@ which worker.py answers:
     {"do": "beside", "slot": N, "replays": N, "gemms": N}       {"us": microseconds until all was done}
     {"do": "drop"}                                              {"ok": ""}: forget what was prepared
 
-A process that ends, or is silent for too long, ends its crew: a peer that hangs costs its own figures only.
+If one process ends, or does not answer in time, its whole crew is ended. So a project that hangs loses only
+its own figures.
 """
 import json
 import os
@@ -45,7 +46,7 @@ class Crew:
                 os.close(pipe)
 
     def hear(self, patience):
-        """Return one answer of each process, or None: then the crew has ended."""
+        """Return one answer of each process, or None if the crew has ended."""
         answers, until = {}, time.monotonic() + patience
         with selectors.DefaultSelector() as wait:
             for pipe in self.pipes:
@@ -78,7 +79,8 @@ class Crew:
         return self.hear(patience)
 
     def ready(self):
-        """Wait until all processes have started. Returns what the first says of itself, or None."""
+        """Wait until all processes have started. Returns what the first process says of its project, or
+        None if the crew is lost."""
         answers = self.hear(180) if self.lost is None else None
         refused = [a["no"] for a in answers or [] if "no" in a]
         if refused:

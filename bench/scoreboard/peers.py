@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The projects that are measured. Each class makes its state once, on all ranks, and then plans calls.
 
-plan(how, coll, kind, size) returns a Call, or why this project cannot run it; all ranks get the same. The
-modules of SGLang and FlashInfer are those that prepare.py compiled; what their Python code does around
-them is done here, with memory of torch's symmetric memory.
+plan(how, coll, kind, size) returns a Call, or a text that says why this project cannot run the call. All
+ranks get the same answer. The modules of SGLang and FlashInfer are those that prepare.py compiled. What
+these projects' Python code does around the modules is done here, in torch's symmetric memory.
 """
 import ctypes
 import importlib.util
@@ -18,8 +18,9 @@ RANK, RANKS = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE",
 
 
 class Call:
-    """``send`` is the tensor to fill; ``run()`` starts the call on the current stream and returns the
-    result; ``out`` is where the result will be, if that is known; ``captured()`` follows a capture."""
+    """``send`` is the tensor to fill. ``run()`` starts the call on the current stream and returns the
+    result. ``out`` is where the result will be, if that is known. ``captured()`` must be called after a
+    capture."""
 
     def __init__(self, send, run, out=None, about=None, in_place=False, captured=None):
         self.send, self.run, self.out, self.about = send, run, out, about
@@ -27,7 +28,8 @@ class Call:
 
 
 class Shared:
-    """Memory of all ranks: ``mine`` is a tensor, ``pointers`` where each rank's copy is."""
+    """Memory that all ranks reach. ``mine`` is this rank's memory as a tensor, ``pointers`` has the address of
+    every rank's memory."""
 
     def __init__(self, bench, size):
         import torch.distributed._symmetric_memory as symm_mem
@@ -98,7 +100,8 @@ class Torch:
 
 
 class Sglang:
-    """SGLang's CustomAllReduceV2: planes in symmetric memory, graph mode with a table of pointers."""
+    """SGLang's CustomAllReduceV2. Its planes (PushPlane, PullPlane) lie in symmetric memory. Its pull kernels
+    find the ranks' buffers in a table of pointers, as they do in SGLang's CUDA graphs."""
 
     def __init__(self, bench, most, folder):
         self.bench, self.folder, torch = bench, folder, bench.torch
@@ -131,13 +134,14 @@ class Sglang:
         bench.barrier()
 
     def object(self, name, *arguments):
-        """An object of one of SGLang's classes, which its module has registered with tvm-ffi."""
+        """Return an object of a class of SGLang's. Its module has registered the class with tvm-ffi."""
         made = type(name, (self.ffi.Object,), {
             "__init__": lambda this, *given: this.__ffi_init__(*given)})
         return self.ffi.register_object(f"sgl.distributed.{name}")(made)(*arguments)
 
     def algorithm(self, size):
-        """What SGLang takes in a CUDA graph without multicast; None: it leaves the call to NCCL."""
+        """Return the algorithm that SGLang takes in a CUDA graph without multicast, or None if it leaves the
+        call to NCCL."""
         rule = self.rule.graph
         order = (("1shot_push", rule.one_shot_push_threshold), ("2shot_push", rule.two_shot_push_threshold),
                  ("1shot_pull", rule.one_shot_pull_threshold), ("2shot_pull", rule.two_shot_pull_threshold))
@@ -170,7 +174,7 @@ class Sglang:
 
 
 class Flashinfer:
-    """FlashInfer's copies of vLLM's and TensorRT-LLM's kernels, and its own for PCIe."""
+    """FlashInfer's copies of vLLM's and TensorRT-LLM's kernels, and its own kernels for PCIe."""
 
     PATTERN_ALL_REDUCE, FLAGS, GREATEST_LAMPORT = 0, 256, 0x7fffffff & ~((1 << 21) - 1)
 
@@ -219,7 +223,7 @@ class Flashinfer:
 
         if RANKS not in (2, 4, 6, 8):
             return "it takes 2, 4, 6 or 8 ranks"
-        if size > stage_most:    # the check of a single call goes through the staging buffer
+        if size > stage_most:    # outside of a graph, a call goes through the staging buffer
             return "vLLM leaves this size to NCCL"
         handle, stage, *_ = self.once("vllm", make)
 
@@ -229,7 +233,7 @@ class Flashinfer:
                               0 if capturing else stage_most, 36)
             return recv
 
-        def captured():    # exchange where the graph's inputs are, as vLLM does after a capture
+        def captured():    # the ranks exchange the addresses of the graph's inputs, as vLLM does
             mine, every = module.get_graph_buffer_ipc_meta(handle), [None] * RANKS
             mine = [[int(x) for x in part] for part in mine]
             self.bench.dist.all_gather_object(every, mine, group=self.bench.cpu)
@@ -274,7 +278,7 @@ class Flashinfer:
             return "it takes 2, 4 or 8 ranks"
         extra = (False,) if coll == "allgather" else ()    # no copy engine: that needs 8 GPUs in two islands
 
-        def make():    # its two halves lie as far apart as its largest call, so each size gets its own
+        def make():    # the halves of a workspace lie as far apart as its largest call: one for each size
             size = getattr(module, name + "_workspace_size")(RANKS, shard, width, 128 if not halves else 64, *extra)
             memory = Shared(self.bench, size)
             handle = getattr(module, name + "_init")(memory.pointers, RANK, shard, width,
@@ -293,7 +297,7 @@ class Flashinfer:
 
 
 def unpacked(packed):
-    """Unpack a library once for all processes of this machine. Returns its name."""
+    """Unpack a library once for all processes of this machine. Returns the path of the unpacked file."""
     out = pathlib.Path(tempfile.gettempdir()) / f"scoreboard-{os.getuid()}-{pathlib.Path(packed).stem}"
     if not out.exists():
         part = out.with_suffix(f".{os.getpid()}")

@@ -21,7 +21,7 @@ class Contender:
     name: str         # as rows and tables have it
     group: str        # the project; a table shows the best contender of each group
     crew: str
-    how: str          # for the worker: which kernel
+    how: str          # tells the worker which kernel to run
     colls: tuple = REDUCE
     types: tuple = ("bf16", "f32")
     most: int = GREATEST
@@ -42,7 +42,7 @@ CONTENDERS = [
     Contender(OURS, "symtuner", "ours", "ours", ALL),
     Contender(AGAIN, "symtuner", "ours", "ours", ALL),
     Contender("staged", "symtuner", "ours", "staged", ALL),
-    Contender("default", "symtuner", "ours", "default", ALL),    # told nothing of what runs beside it
+    Contender("default", "symtuner", "ours", "default", ALL),    # not told what runs beside it
     *_nccl("box"), *_nccl("2.30.7"), *_nccl("2.32.3"),
     Contender("torch/one_shot", "torch", "torch", "one_shot", most=16 << 20),
     Contender("torch/two_shot", "torch", "torch", "two_shot"),
@@ -63,7 +63,7 @@ CONTENDERS = [
                 COLLS[1:], most=128 << 20) for blocks in (16, 64)],
 ]
 
-# What this program cannot measure at all, so that no table hides it.
+# What this program cannot measure. Each run prints this list, because the tables do not show it.
 NEVER = {
     "MSCCL++": "has no package on PyPI; ar_compare --peers measures it (bench/compare/peer.h)",
     "nccl-tests": "its kernels need its sources; ar_compare --peers measures them",
@@ -73,9 +73,9 @@ NEVER = {
 
 
 def needs(crew, peers, library):
-    """Return (environment, None) with which the crew runs, or (None, why it cannot).
+    """Return (the environment in which the crew runs, None), or (None, why the crew cannot run).
 
-    ``peers`` is the folder that prepare.py made, ``library`` libsymtuner_ar.so; None: not given."""
+    ``peers`` is the folder that prepare.py made, ``library`` is libsymtuner_ar.so. Each may be None."""
     here = peers is not None
     if crew == "ours":
         if library is None or not pathlib.Path(library).exists():
@@ -110,7 +110,7 @@ def chosen(only):
 
 
 def sizes(least, most, step):
-    """Powers of ``step`` times ``least``, up to ``most``."""
+    """Return ``least`` times every power of ``step``, up to ``most``."""
     if least < 256 or most < least or step < 2:
         raise SystemExit("sizes begin at 256 bytes or more and grow by a factor of 2 or more")
     out = []
@@ -121,15 +121,16 @@ def sizes(least, most, step):
 
 
 def turns(n, rnd):
-    """The order in which ``n`` contenders take their turns in a round: each round begins with another."""
+    """Return the order in which ``n`` contenders take their turns in a round. Each round begins with another
+    contender."""
     return [(i + rnd) % n for i in range(n)]
 
 
 def calls(size):
-    """How many calls a graph has."""
+    """Return how many calls a graph has. ``size``: bytes of a call."""
     return 4 if size > 128 << 20 else 8 if size > 32 << 20 else 20
 
 
 def replays(us, budget_us=2000):
-    """How many times a graph of ``us`` microseconds is replayed for one sample."""
+    """Return how many times a graph that takes ``us`` microseconds is replayed for one sample."""
     return max(1, min(20, int(budget_us / us))) if us > 0 else 1

@@ -11,9 +11,9 @@ matter, and leaves in the folder:
     tvm_ffi/                   the package that loads them, for the Python of --python
     sglang_config.py           SGLang's own choice of algorithm by size
     nccl-RELEASE.so.2.xz       NCCL with the code of the GPU generations of --archs only
-    about.json                 what is there, and of which version
+    about.json                 which projects are there, with their versions
 
-Nothing of it is part of symtuner; each project's licence holds for its files.
+None of these files is part of symtuner; each project's licence holds for its files.
 """
 import argparse
 import concurrent.futures
@@ -31,7 +31,7 @@ SGLANG, FLASHINFER, TVM_FFI = "0.5.23", "0.7.2.post1", "0.1.11"
 NCCL = ["2.30.7", "2.32.3"]
 RANKS = (2, 4, 8)
 
-# The modules: file, project, sources, and for SGLang the functions to export under their names.
+# The modules: file, project, sources, and for SGLang the functions to export ({name: function}).
 REDUCE = "AllReduceKernel<{type}, {ranks}, true>::run"
 MODULES = [("sglang_communicator", "sglang", ["distributed/registry.cuh"],
             {"register_communicator": "register_communicator"})]
@@ -48,7 +48,7 @@ MODULES += [("flashinfer_vllm", "flashinfer", ["vllm_custom_all_reduce.cu"], {})
 def download(folder, package, version, python):
     """Return the wheel of ``package``; ``python`` is None for wheels of any Python."""
     for_python = ["--python-version", python, "--implementation", "cp"] if python else []
-    platforms = [word for n in [f"_2_{n}" for n in range(34, 16, -1)] + ["2014"]    # pip matches exactly
+    platforms = [word for n in [f"_2_{n}" for n in range(34, 16, -1)] + ["2014"]    # pip needs every tag
                  for word in ("--platform", f"manylinux{n}_x86_64")]
     subprocess.run([sys.executable, "-m", "pip", "-q", "download", "--no-deps", "--only-binary=:all:",
                     "-d", str(folder), *for_python, *platforms, f"{package}=={version}"], check=True)
@@ -62,7 +62,7 @@ def unpack(wheel, into, *beginnings):
 
 
 def wrapper(sources, exports):
-    """The file that exports functions of header-only sources, as SGLang's own loader writes it."""
+    """Return the source that exports functions of header-only sources, as SGLang's own loader writes it."""
     heads = ["container/tensor.h", "dtype.h", "error.h", "extra/c_env_api.h", "function.h"]
     return "\n".join([f"#include <tvm/ffi/{head}>" for head in heads]
                      + [f'#include "{source}"' for source in sources] + ["namespace sglang {"]
@@ -71,7 +71,7 @@ def wrapper(sources, exports):
 
 
 def command(module, root, to, archs, nvcc="nvcc"):
-    """The command that compiles ``module`` from the wheels unpacked in ``root``."""
+    """Return the command that compiles ``module`` from the wheels unpacked in ``root``."""
     name, project, sources, exports = module
     if project == "sglang":
         where = root / "sglang/kernels/jit"
@@ -95,13 +95,14 @@ def command(module, root, to, archs, nvcc="nvcc"):
 
 
 def target(arch):
-    """The GPU generation as these projects write it: with the features that only it has."""
+    """Return the GPU generation as these projects write it. From 90 on, an "a" behind the number asks for
+    the features that only this generation has."""
     return f"{arch}a" if arch >= 90 else str(arch)
 
 
 def thin(data, keep):
-    """Zero the code of GPU generations that are not in ``keep`` in the fat binaries of ``data``, a
-    bytearray; nothing moves. Returns how many bytes of code were zeroed."""
+    """In the fat binaries of ``data``, a bytearray, overwrite the code of GPU generations that are not in
+    ``keep`` by zeros. Nothing moves. Returns how many bytes were overwritten."""
     zeroed, at = 0, data.find(b"\x50\xed\x55\xba")
     while at >= 0:
         head, size = struct.unpack_from("<HQ", data, at + 6)

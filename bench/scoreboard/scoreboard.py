@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time our kernels, NCCL's of several releases and other projects' kernels, in one run and in turns.
 
-    python3 bench/scoreboard/prepare.py                     # once, where pip works: fetch the others
+    python3 bench/scoreboard/prepare.py                     # once, where pip works: fetch the other projects
     python3 bench/scoreboard/scoreboard.py --ranks 2 --library build/libsymtuner_ar.so --out rows.csv
 
-README.md beside this file says what is timed and how. Exit status: 0: measured. 1: a contender gave a
-wrong result, or our own kernels failed. 2: wrong options. 77: nothing to compare here, and why.
+README.md beside this file says what is timed and how. Exit status 0: all was measured. 1: a contender gave
+a wrong result, or our own kernels failed. 2: an option is wrong. 77: there is nothing to compare here; the
+program prints why.
 """
 import argparse
 import os
@@ -51,7 +52,8 @@ def arguments(argv):
 
 
 def start(args, contenders):
-    """Start the crews of these contenders. Prints which are not here, and returns the others by name."""
+    """Start the crews of these contenders. Print which of them do not run here, and return the others by
+    name."""
     missing, running, port = dict(plan.NEVER), {}, 20000 + os.getpid() % 20000
     for name in dict.fromkeys(c.crew for c in contenders):
         env, why = plan.needs(name, args.peers, args.library)
@@ -80,7 +82,8 @@ class Run:
         self.rows, self.wrong, self.refused, self.began = [], [], set(), time.monotonic()
 
     def ask(self, contender, **question):
-        """Ask the crew of a contender. Returns the answers, or None; says so when a crew is lost."""
+        """Ask the crew of a contender. Returns the answers, or None if the crew is lost. When a crew gets
+        lost, this prints why."""
         one = self.crews.get(contender.crew)
         answers = one.ask(**question) if one else None
         if one and one.lost is not None:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of times, and what they say: pure functions. A row is
+"""Pure functions that read and write rows of times, and compare them. A row is
 
     (ranks, what, coll, type, bytes, contender, round, us)
 
-where ``what`` is "alone", the microseconds per call, or "beside", the microseconds until the calls and
-the GEMMs beside them were both done, and us is that of the slowest rank.
+``us`` is the time of the slowest rank. If ``what`` is "alone", it is in microseconds per call. If ``what``
+is "beside", it is the microseconds until the calls and the GEMMs beside them were both done.
 """
 import collections
 import statistics
@@ -12,7 +12,7 @@ import statistics
 import plan
 
 HEAD = "ranks,what,coll,type,bytes,contender,round,us"
-LIMIT = 1.005    # ours may take so much of the best rival's time
+LIMIT = 1.005    # ours is not behind if it takes at most so many times the best rival's time
 
 
 def text(rows):
@@ -35,18 +35,22 @@ def read(lines):
 
 
 def paired(mine, other):
-    """The median of the ratios of two contenders' times in the same round; None without such a round."""
+    """Return the median of the ratios of two contenders' times in the same round, or None if they share no
+    round."""
     ratios = [mine[r] / other[r] for r in mine if r in other]
     return statistics.median(ratios) if ratios else None
 
 
 def compare(times):
-    """What one size says. ``times`` maps contenders to {round: us}.
+    """Compare the contenders at one size. ``times`` maps contenders to {round: us}. Returns a dictionary:
 
-    Returns {"us", "best": {group: (ratio, contender, us)}, "rival": (ratio, contender, us) of the group
-    to which ours compares worst, or None, "aa": the spread of the A/A measurement, or None}. A ratio is
-    the median of ours over theirs, round by round. The spread is the median distance of a round's A/A
-    ratio from 1: so far apart are two equal contenders."""
+    "us"     our median time
+    "best"   {group: (ratio, contender, us)} of the best contender of each group
+    "rival"  (ratio, contender, us) of the group to which ours compares worst, or None
+    "aa"     the spread of the A/A measurement, or None
+
+    A ratio is the median over the rounds of our time divided by theirs. The spread is the median distance of
+    a round's A/A ratio from 1. It shows how far apart two equal contenders are."""
     ours, groups = times[plan.OURS], {}
     for contender in plan.CONTENDERS:
         other = times.get(contender.name)

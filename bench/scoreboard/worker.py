@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """One process of a crew, on the GPU of its rank (crew.py has the questions that it answers).
 
-    worker.py CREW MOST          and RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, SCOREBOARD_REPLY
+    worker.py CREW MOST          MOST: bytes of the largest call
 
-Every prepared call is checked before it is timed: all ranks send whole numbers of their own, the output is
-poisoned with NaN, and every element of it must be the exact result; once for a single call, and once more
-for the graph that will be timed, unless the call works in place. NVLink multicast is never used.
+The environment has RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and SCOREBOARD_REPLY (a file descriptor).
+
+Every prepared call is checked before it is timed. Each rank sends whole numbers of its own, the output is
+poisoned with NaN, and every element of the output must be the exact result. This is done once for a single
+call. Unless the call works in place, it is done once more for the graph that will be timed. NVLink
+multicast is never used.
 """
 import json
 import os
@@ -43,14 +46,16 @@ class Bench:
         self.dist.barrier(group=self.cpu)
 
     def numbers(self, rank, n, size, kind):
-        """The numbers that ``rank`` sends: sums over 16 ranks are exact in bf16, and none is 0."""
+        """Return the numbers that ``rank`` sends. They are so small that sums over 16 ranks are exact in
+        bf16, and none of them is 0."""
         torch = self.torch
         source = torch.Generator(device="cuda").manual_seed(1000003 * rank + size)
         drawn = torch.randint(1, 9, (n,), generator=source, device="cuda", dtype=torch.int8)
         return drawn.to(self.types[kind])
 
     def lengths(self, coll, kind, size):
-        """Elements that a rank sends and receives; ``size`` is that of the longer buffer."""
+        """Return how many elements a rank sends, and how many it receives. ``size``: bytes of the longer
+        buffer."""
         whole = size // self.types[kind].itemsize
         return (whole // RANKS if coll == "allgather" else whole,
                 whole // RANKS if coll == "reducescatter" else whole)
@@ -71,7 +76,7 @@ class Bench:
         call.send.copy_(self.numbers(RANK, call.send.numel(), call.size, call.kind))
         if out is not None:
             out.fill_(float("nan"))
-        else:    # the project allocates its output, and most likely gets this memory back
+        else:    # the project allocates its output, most likely in the memory that is freed here
             torch.full((want.numel(),), float("nan"), device="cuda", dtype=want.dtype)
         self.barrier()
         with torch.cuda.stream(self.stream):
@@ -112,7 +117,7 @@ class Bench:
         marks = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
                  for _ in range(samples)]
         with torch.cuda.stream(self.stream):
-            graph.replay()    # not timed: the ranks meet
+            graph.replay()    # not timed: here the ranks wait for each other
             for begin, end in marks:
                 begin.record()
                 for _ in range(replays):
@@ -167,7 +172,7 @@ def main():
     say(ok=bench.project.about)
     for line in sys.stdin:
         say(**bench.answer(json.loads(line)))
-    os._exit(0)    # skip destroying communicators, which takes long
+    os._exit(0)    # do not destroy the communicators: that takes long
 
 
 if __name__ == "__main__":
