@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build the wheel's binaries with make, and put what `make install` installs into the wheel.
 
-`make wheel` names a folder with these files (SYMTUNER_WHEEL_TREE) and the platform they are for
-(SYMTUNER_WHEEL_PLATFORM). Without them this hook calls `make wheel-tree`, and the wheel is for this
-box. Kernels are built if nvcc and the headers are there; AR_ARCHS="" in the environment leaves them
-out.
+`make wheel` sets two variables: SYMTUNER_WHEEL_TREE names a folder with these files, and
+SYMTUNER_WHEEL_PLATFORM the platform that they are for. Without these variables this hook calls
+`make wheel-tree`, and the wheel is for this box. Kernels are built if nvcc and the headers are
+there; AR_ARCHS="" in the environment leaves the kernels out.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def with_kernels() -> bool:
 
 
 def xla_headers() -> list[str]:
-    """Return the folder of XLA's C header, which the JAX handler is compiled with, for make."""
+    """Return the argument for make that names the folder of XLA's C header."""
     jaxlib = importlib.util.find_spec("jaxlib")
     places = jaxlib.submodule_search_locations if jaxlib else None
     return [f"FFI_INC={p}/include" for p in places or [] if pathlib.Path(p, "include/xla").is_dir()]
@@ -41,7 +41,7 @@ class BuildHook(BuildHookInterface):
         return ["jaxlib>=0.9.2"] if with_kernels() and not built else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if version == "editable":  # finds build/ of the source tree
+        if version == "editable":  # such an install uses build/ of the source tree
             return
         tree = os.environ.get("SYMTUNER_WHEEL_TREE")
         if not tree:
@@ -50,7 +50,7 @@ class BuildHook(BuildHookInterface):
         platform = os.environ.get("SYMTUNER_WHEEL_PLATFORM")
         build_data["tag"] = "py3-none-" + (platform or sysconfig.get_platform().replace("-", "_"))
         build_data["pure_python"] = False
-        # a wheel has no links: take each library once, under the name that is opened
+        # a wheel cannot have links: take each library once, under the name that programs open
         for file in [*pathlib.Path(tree).glob("bin/*"), *pathlib.Path(tree).glob("lib/libsym*.so")]:
             place = f"symtuner/{file.parent.name}/{file.name}"
             build_data["force_include"][str(file.resolve())] = place

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Completion of symtuner's commands and options for bash; commands, options and most of their values
-# come from --help, so that this file does not have to know them.
+# Completion of symtuner's commands and options for bash. Commands, options and most of their values
+# come from --help, so that this file does not have to list them.
 
 _symtuner()
 {
@@ -30,7 +30,7 @@ _symtuner()
         words=$("$program" why --machine list 2>/dev/null | awk '{ print $1 }')
         COMPREPLY=($(compgen -W "list $words" -- "$current"))
         return ;;
-    --*) # "--links pcie|nvlink", "--rules FILE": the help says what follows
+    --*) # the help says what follows an option: "--links pcie|nvlink", "--rules FILE"
         words=$(sed -n "s/^  $before \([^ ]*\).*/\1/p" <<< "$help")
         case $words in
         *FILE* | A*) COMPREPLY=($(compgen -f -- "$current")); return ;;

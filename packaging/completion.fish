@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Completion of symtuner's commands and options for fish, by the function for bash, which asks --help.
+# Completion of symtuner's commands and options for fish. It calls the function for bash, which asks
+# --help.
 
 set -g __symtuner_bash (status dirname)/../../bash-completion/completions/symtuner
 

@@ -1,6 +1,7 @@
 #compdef symtuner
 # SPDX-License-Identifier: Apache-2.0
-# Completion of symtuner's commands and options for zsh, by the function for bash, which asks --help.
+# Completion of symtuner's commands and options for zsh. It calls the function for bash, which asks
+# --help.
 
 autoload -Uz bashcompinit && bashcompinit
 source "${${(%):-%x}:A:h}/../../bash-completion/completions/symtuner"

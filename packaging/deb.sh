@@ -1,23 +1,23 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# deb.sh TREE OUT - make a Debian package of TREE, which make install has filled with PREFIX=/usr, and
-# write it into the folder OUT. VERSION, DATE (of the last commit, in seconds) and DEBIAN_FROM (who makes
-# the package: NAME <ADDRESS>) come from make.
+# deb.sh TREE OUT - make a Debian package of the folder TREE and write it into the folder OUT. Before,
+# make install has filled TREE with PREFIX=/usr. make sets VERSION, DATE (of the last commit, in seconds)
+# and DEBIAN_FROM (who makes the package: NAME <ADDRESS>).
 #
-# One package, whose name is symtuner: the libraries are useless without each other's release.
+# All libraries are in one package, symtuner, because each works only with the others' release.
 set -eu
 tree=$1
 : "${VERSION:?}" "${DATE:?}" "${DEBIAN_FROM:?}"
 doc=$tree/usr/share/doc/symtuner
 machine=$(dpkg --print-architecture)
 
-# the newest version of glibc that a file asks for
+# the newest version of glibc that any file asks for
 libc=$(find "$tree/usr" -type f \( -name '*.so*' -o -path '*/bin/*' \) -exec objdump -T {} + |
     grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -1)
 
 find "$tree/usr" -type f \( -name '*.so*' -o -path '*/bin/*' \) -exec strip --strip-unneeded {} +
-chmod 644 $(find "$tree/usr/lib" -type f -name '*.so*') # as Debian wants it
+chmod 644 $(find "$tree/usr/lib" -type f -name '*.so*') # Debian wants libraries not executable
 find "$tree/usr/share/man" -type f -exec gzip -9n {} +
 {
     echo "symtuner ($VERSION) unstable; urgency=medium"

