@@ -9,8 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Return 0 if the object is ours alone and, unless ${size} is 0, is linked and has ${size} bytes.
- * Otherwise return an errno number. */
+/* Return 0 if the object is a regular file that only this user can open. If ${size} is not 0, the
+ * object must also still have a name, and exactly ${size} bytes. Otherwise return an errno
+ * number. */
 static int judge(int fd, size_t size)
 {
     struct stat file;
@@ -51,8 +52,8 @@ static bool lock(int fd, int how)
     return true;
 }
 
-/* Empty the object and give it its size, unless a living process has a lock on it. This function
- * holds the exclusive lock only while it does so; the shared lock stays until st_board_hide. */
+/* Take a shared lock on the object; the lock lasts until st_board_hide. If no living process has a
+ * lock on the object, first set the object to ${size} zero bytes, under an exclusive lock. */
 static bool prepare(int fd, size_t size)
 {
     if (judge(fd, 0) != 0)

@@ -8,7 +8,7 @@
 
 #define ST_HASH_START UINT64_C(0xcbf29ce484222325)
 
-/* Return ${hash}, ST_HASH_START at first, with ${size} more bytes in it. */
+/* Add ${size} bytes to ${hash} and return the new hash. The first call gets ST_HASH_START. */
 static inline uint64_t st_hash(uint64_t hash, const void *data, size_t size)
 {
     for (const unsigned char *at = data; size > 0; at++, size--)
