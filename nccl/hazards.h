@@ -3,10 +3,10 @@
  * hazards.h - the table of faults of NCCL releases that users of symmetric kernels can hit.
  * docs/reference/steering.md has the evidence.
  *
- * The plugin logs the rows with ST_SAID_BY_PLUGIN at INFO, since it cannot see whether the program
- * does what triggers a fault. libsymtuner_ar.so sees each call and warns of those with
- * ST_SAID_BY_KERNELS. `symtuner doctor` reports every row. jax/symtuner/_check.py repeats some
- * rows; test/nccl/hazards.py compares them with these.
+ * The plugin logs the rows with ST_SAID_BY_PLUGIN. It logs them at level INFO only, because it
+ * cannot see whether the program does what triggers a fault. libsymtuner_ar.so sees each call, and
+ * warns of rows with ST_SAID_BY_KERNELS if the call triggers the fault. `symtuner doctor` reports
+ * every row. jax/symtuner/_check.py repeats some rows; test/nccl/hazards.py compares both.
  *
  * Pure: constants only. Threads: any. Errors: NULL if there is no such row.
  */
@@ -16,54 +16,57 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* X(name and severity for doctor; first and last release, where last 0 means every later one; who
- * else reports the fault; the operator of a call that triggers the fault, -1: any; a mask of low
- * address bits: only a buffer address with one of these bits set triggers the fault, 0: every
- * address does; what goes wrong; the cure) */
+/* X(name, severity, first release, last release, who reports, operator, address bits, what goes
+ * wrong, cure). Name and severity are for `symtuner doctor`. Last release 0 means that all later
+ * releases have the fault. A call triggers the fault only with this operator; -1: with any
+ * operator. A call triggers the fault only if a buffer's address has one of the address bits set;
+ * 0: with any address. */
 #define ST_HAZARD_MAP(X)                                                                           \
-    /* op128.h's loadPack shifts in a word that was never read; mended in 2.30.3 */                \
+    /* loadPack (NCCL's op128.h) shifts in a word that was never read; fixed in 2.30.3 */          \
     X("nccl-ll-unaligned", ST_NOTE, 22703, 22999, ST_SAID_BY_PLUGIN | ST_SAID_BY_KERNELS,          \
       SYMTUNER_SUM, 3,                                                                             \
-      "small symmetric kernels (LL) give wrong results for 8-bit and 16-bit types, AllGather for " \
-      "any, when a buffer does not begin at a multiple of 4 bytes",                                \
+      "small symmetric kernels (LL) give wrong results for 8-bit and 16-bit types, and for "       \
+      "AllGather with any type, if a buffer does not begin at a multiple of 4 bytes",              \
       "align the buffers, or use NCCL 2.30.3")                                                     \
-    /* sgl-project/sglang#37768; mended by NCCL commit 2948185, first in 2.30.7 */                 \
+    /* sgl-project/sglang#37768; fixed by NCCL commit 2948185, first in 2.30.7 */                  \
     X("nccl-no-wait", ST_WARNING, 22803, 23006, ST_SAID_BY_PLUGIN, -1, 0,                          \
       "symmetric kernels do not wait for the kernel before them under programmatic dependent "     \
       "launch: silent corruption in captured graphs that use it (fixed in 2.30.7)",                \
       "use NCCL 2.30.7, or keep programmatic dependent launch off around collectives")             \
     X("nccl-ll-dropped", ST_WARNING, 22900, 22904, 0, -1, 0,                                       \
-      "small symmetric kernels are dropped whenever the general winner is not LL, even with both " \
-      "buffers registered (2.29.2 and 2.29.3)",                                                    \
+      "small symmetric kernels are dropped whenever the cheapest general kernel is not LL, even "  \
+      "with both buffers registered (2.29.2 and 2.29.3)",                                          \
       "use NCCL 2.29.7, or a rule with prefer = symmetric for small sizes")                        \
     X("nccl-ll-void", ST_NOTE, 23100, 0, 0, -1, 0,                                                 \
-      "partly registered small calls keep their symmetric kernel only when a tuner answers LL",    \
+      "small calls with one buffer registered keep their symmetric kernel only if a tuner "        \
+      "answers LL",                                                                                \
       "use a rule with prefer = symmetric for small sizes, or register both buffers")              \
-    /* read in the source of 2.30.3 to 2.31.2: the pick accepts avg, no such kernel is built */    \
+    /* the source of 2.30.3 to 2.31.2 accepts avg, but builds no AllReduce kernel for it */        \
     X("nccl-avg", ST_NOTE, 23003, 23199, ST_SAID_BY_PLUGIN | ST_SAID_BY_KERNELS, SYMTUNER_AVG, 0,  \
       "AllReduce with ncclAvg on two symmetric windows launches a kernel that does not exist and " \
       "reports success",                                                                           \
       "use ncclSum and scale, keep these buffers out of windows, or use NCCL 2.32")                \
     X("nccl-xla-pool", ST_NOTE, 23007, 23007, 0, -1, 0,                                            \
-      "registering two windows in XLA's one memory pool exhausts the address space (NCCL issue "    \
+      "registering two windows in XLA's one memory pool exhausts the address space (NCCL issue "   \
       "2331)",                                                                                     \
       "leave XLA's symmetric flag off, or use another release")
 
 enum { ST_SAID_BY_PLUGIN = 1, ST_SAID_BY_KERNELS = 2 };
 
 struct st_hazard {
-    int first, last;
-    unsigned said_by;
-    int op;
-    unsigned address_bits;
-    const char *text; /* what goes wrong, and the cure */
+    int first, last;       /* releases that have the fault; last 0: later ones, too    */
+    unsigned said_by;      /* ST_SAID_BY_*                                             */
+    int op;                /* operator of a call that triggers the fault; -1: any      */
+    unsigned address_bits; /* see ST_HAZARD_MAP                                        */
+    const char *text;      /* what goes wrong, and the cure                            */
 };
 
-/* Return row ${index} of those that the plugin reports for release ${nccl}; NULL past the last. */
+/* Return fault number ${index} (from 0) of those that the plugin reports for release ${nccl}. NULL
+ * if there is no such number. */
 const struct st_hazard *st_hazard_get(int nccl, int index);
 
-/* Return row ${index} of the faults that a call with operator ${op} on these buffers, both in
- * symmetric windows, triggers; NULL past the last. */
+/* Return fault number ${index} (from 0) of those that a call triggers. The call has operator ${op},
+ * and its buffers ${send} and ${recv} are in symmetric windows. NULL if there is no such number. */
 const struct st_hazard *st_hazard_of_call(int nccl, int op, uintptr_t send, uintptr_t recv,
                                           int index);
 

@@ -23,8 +23,10 @@ const char *st_held_default(st_get *get, const void *from)
     if (own)
         return own;
     if (policy && *policy && strcmp(policy, "0") != 0 && strcasecmp(policy, "DEFAULT") != 0)
-        return "NCCL_CTA_POLICY"; /* asks for few CTAs, or for none */
-    if (mixed && strtol(mixed, NULL, 0) != 0) /* each CTA then makes a kernel 2.5 % dearer */
+        return "NCCL_CTA_POLICY"; /* the user asks for few CTAs, or for none */
+    /* NCCL then compares symmetric with general kernels, and adds 2.5 % to a symmetric kernel's
+     * price for each CTA. */
+    if (mixed && strtol(mixed, NULL, 0) != 0)
         return "NCCL_ENQUEUE_REARCH_ENABLE";
     return NULL;
 }

@@ -109,9 +109,9 @@ int st_word_distance(const char *a, size_t na, const char *b, size_t nb)
     return row[na % 3][nb];
 }
 
-/* Return how many edits may lie between a typo and the word that was meant: about one in three
- * letters. The common beginning up to its last "_" or "-" does not count, so NCCL_ALGO is no nearer
- * to NCCL_FOO than ALGO is to FOO. */
+/* Return how many edits may lie between ${text} and the word that was meant: about one in three
+ * letters. Parts that both begin with, up to the last common "_" or "-", do not count. So NCCL_ALGO
+ * is as far from NCCL_FOO as ALGO is from FOO. */
 static int edits_allowed(const char *text, size_t len, const char *word)
 {
     size_t head = 0;

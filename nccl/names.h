@@ -11,14 +11,15 @@
 #include <stddef.h>
 
 struct st_words {
-    const char *const *word; /* index is the number; a NULL entry is not a word */
+    const char *const *word; /* the index of a word is its number; a NULL entry is no word */
     int count;
 };
 
 extern const struct st_words st_colls, st_algos, st_protos;
 
-/* NCCL's data types; the operators that rules may name; and these operators plus premulsum, which
- * stands for every operator that an application makes. */
+/* In this order: NCCL's data types; the operators that rules may name; all operators. All operators
+ * are those that rules may name, and premulsum, which stands for every operator that an application
+ * makes. */
 extern const struct st_words st_dtype_words, st_op_words, st_all_op_words;
 
 /* How a buffer is registered with NCCL: the words of enum symtuner_reg. */
@@ -32,19 +33,19 @@ extern const struct st_words st_kernel_words;
  * symtuner_ar_beside. */
 extern const struct st_words st_beside_words;
 
-/* In bytes. If it is not known that the kernels of libsymtuner_ar.so run alone, and NCCL is there,
- * the library's table leaves messages above this size to NCCL. */
+/* A size in bytes. The table of libsymtuner_ar.so leaves larger messages to NCCL if NCCL is there,
+ * unless the application said that nothing runs beside the library's kernels. */
 enum { ST_BESIDE_LIMIT = 4 << 20 };
 
-/* The environment variables of libsymtuner_ar.so, in full. Case counts. */
+/* The full names of the environment variables of libsymtuner_ar.so. Upper and lower case differ. */
 extern const struct st_words st_kernel_variables;
 
-/* Return the index in ${words} of the ${len} bytes at ${text}, ignoring case; -1 if they are not
- * one of the words. */
+/* Find the ${len} bytes at ${text} in ${words}, without regard to case. Returns the index, or -1 if
+ * they are not one of the words. */
 int st_word_find(const struct st_words *words, const char *text, size_t len);
 
-/* Is ${word} one of a list such as "steer|observe|off"? ${compare}: strncmp, or strncasecmp to
- * ignore case. */
+/* Is ${word} in a list such as "steer|observe|off"? ${compare} is strncmp, or strncasecmp to ignore
+ * case. */
 bool st_word_listed(const char *list, const char *word,
                     int (*compare)(const char *, const char *, size_t));
 
@@ -52,7 +53,7 @@ bool st_word_listed(const char *list, const char *word,
  * two neighbours. Case is ignored. Returns 32 if ${a} or ${b} has more than 32 letters. */
 int st_word_distance(const char *a, size_t na, const char *b, size_t nb);
 
-/* Return the word nearest to ${text}; NULL if none is so near that it was probably meant. */
+/* Return the word that ${text} was probably meant to be; NULL if no word is near enough. */
 const char *st_word_nearest(const struct st_words *words, const char *text, size_t len);
 
 #endif

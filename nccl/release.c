@@ -49,9 +49,9 @@ static const struct st_era eras[] = {
      .multicast_lazy = true, .ll = ST_LL_ASK_PARTLY, .tma = ST_TMA_OPT_IN, MODEL_1, TABLE_2},
     {.first = 23100, .name = "2.31", .tuner_abi = 6, .env_abi = 2, .profiler_abi = 7,
      SYMMETRIC_231, TABLE_3},
-    /* From here on only part of the source was at hand. 2.32.3 picks as 2.31 does, except for the
-     * AllGathers of ST_UNSURE_GATHER. 2.32.6 was not at hand; a development version has no CTA
-     * cap. */
+    /* From here on we could read only a part of NCCL's source. 2.32.3 picks kernels as 2.31 does,
+     * except for the AllGathers of ST_UNSURE_GATHER. We could not read 2.32.6. A development
+     * version of NCCL has no upper limit for the number of CTAs. */
     {.first = 23200, .name = "2.32", .tuner_abi = 6, .env_abi = 2, .profiler_abi = 7,
      SYMMETRIC_231, .unsure = ST_UNSURE_GATHER, TABLE_3},
     {.first = 23204, .name = "2.32.6", .tuner_abi = 7, .env_abi = 2, .profiler_abi = 7,
@@ -60,7 +60,7 @@ static const struct st_era eras[] = {
 
 enum { ERAS = sizeof eras / sizeof *eras, NEWEST_READ = 23206 };
 
-/* "2.27" means the first release of that line that was published. */
+/* A release without a patch number, such as "2.27", means the first one that NVIDIA published. */
 static const int line_first[] = {22703, 22803, 22902, 23003, 23102, 23203};
 
 const struct st_era *st_era_of(int version)
@@ -77,7 +77,8 @@ int st_release_newest(void)
     return NEWEST_READ;
 }
 
-/* Read a number of at most 5 digits and move ${text} past it. -1 if there is none. */
+/* Read a number of at most 5 digits and move ${*text} past it. Returns -1 if there is no such
+ * number. */
 static int read_number(const char **text)
 {
     int number = 0, digits = 0;
@@ -136,7 +137,7 @@ char *st_release_print(int version, char *text, size_t size)
 bool st_table_pick(const struct st_era *era, const float *table, const float *shown, int algos,
                    int protos, int *algo_out, int *proto_out)
 {
-    bool strict = !shown || !era->negative_wins; /* a negative entry cannot be taken */
+    bool strict = !shown || !era->negative_wins; /* NCCL never takes a negative entry */
     float best = era->table_limit;
     int found = -1;
 

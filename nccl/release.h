@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * release.h - what differs between NCCL releases, as data.
+ * release.h - a table of what differs between NCCL releases.
  *
  * NCCL changes its decision rules without changing its plugin interfaces. Code that depends on the
  * release reads a row of this table instead of comparing version numbers.
  * docs/reference/steering.md says where each fact comes from.
  *
- * Units      a release is NCCL's own code: 22809 is 2.28.9.
- * Ownership  rows are constants. Threads: any. Errors: -1, or the oldest row.
+ * Units      a release is the number that ncclGetVersion gives: 22809 is 2.28.9.
+ * Ownership  rows are constants. Threads: any. Errors: each function says what it returns.
  */
 #ifndef ST_NCCL_RELEASE_H_
 #define ST_NCCL_RELEASE_H_
@@ -15,73 +15,77 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Which kind of peer access between all local GPUs symmetric memory needs. */
+/* Symmetric memory needs peer access between all GPUs of a box. Which kind of peer access? */
 enum st_peer_rule {
-    ST_PEER_TRANSPORT, /* NCCL's own P2P transport: obeys NCCL_P2P_LEVEL and _DISABLE */
-    ST_PEER_RAW,       /* the driver's peer capability, whatever the distance         */
+    ST_PEER_TRANSPORT, /* NCCL's own P2P transport: NCCL_P2P_LEVEL and _DISABLE limit it */
+    ST_PEER_RAW,       /* the driver's peer capability, whatever the distance            */
 };
 
-/* Who decides whether a low-latency (LL) symmetric kernel that was picked is kept. */
+/* If NCCL has picked a low-latency (LL) symmetric kernel: does it keep that kernel? */
 enum st_ll_rule {
-    ST_LL_KEEP,       /* always kept                                                        */
-    ST_LL_ASK_ALWAYS, /* the general cost table decides, both buffers registered or not     */
-    ST_LL_ASK_PARTLY, /* the table decides, but only if not both buffers are registered     */
-    ST_LL_ASK_VOID,   /* as PARTLY, but with prices that lack latency, so that LL wins only
-                         if a tuner or NCCL_PROTO makes it win                              */
+    ST_LL_KEEP,       /* always */
+    ST_LL_ASK_ALWAYS, /* only if the cheapest entry of the general cost table is LL */
+    ST_LL_ASK_PARTLY, /* as ASK_ALWAYS; but always if both buffers are registered */
+    ST_LL_ASK_VOID,   /* as ASK_PARTLY, but the prices of that table lack latency. So LL is the */
+                      /* cheapest only if a tuner or NCCL_PROTO makes it so */
 };
 
 /* What NCCL_SYM_KERNEL means. */
 enum st_sym_kernel_rule {
-    ST_SYM_KERNEL_MASK, /* one exact name; any other text switches all kernels off          */
-    ST_SYM_KERNEL_LIST, /* "[func:]name,name;..."; a wrong name fails communicator creation */
+    ST_SYM_KERNEL_MASK, /* one exact name; any other text switches all symmetric kernels off */
+    ST_SYM_KERNEL_LIST, /* "[func:]name,name;..."; with a wrong name NCCL makes no communicator */
 };
 
-/* When an AllGather goes to the copy engine instead of a kernel. */
+/* When does an AllGather use the copy engine instead of a kernel? */
 enum st_ce_rule {
     ST_CE_NEVER,
-    ST_CE_POLICY_BOTH, /* NCCL_CTA_POLICY=2 and both buffers in symmetric windows           */
-    ST_CE_POLICY_RECV, /* the same, but only the receive buffer need be in such a window; also
-                          a large receive buffer in one on sm_100+, whatever the policy      */
+    ST_CE_POLICY_BOTH, /* NCCL_CTA_POLICY is 2, and both buffers are in symmetric windows */
+    /* The receive buffer is in a symmetric window, and NCCL_CTA_POLICY is 2. Large calls on sm_100
+     * and later do not need NCCL_CTA_POLICY (NCCL_SYM_CE_THRESHOLD). */
+    ST_CE_POLICY_RECV,
 };
 
-/* NCCL launches symmetric kernels with programmatic dependent launch (PDL), so they may start before
- * the kernel in front of them has ended, if that kernel allows it. */
+/* NCCL launches symmetric kernels with programmatic dependent launch (PDL). So a symmetric kernel
+ * can start before the kernel in front of it has ended, if the kernel in front allows that. Does
+ * the symmetric kernel wait for that end before it reads or writes? */
 enum st_pdl_rule {
-    ST_PDL_WAITS,    /* they wait for its end before they read or write                     */
-    ST_PDL_WINDOWS,  /* they do not wait; both buffers must be in symmetric windows         */
-    ST_PDL_ANYWHERE, /* they do not wait; NCCL_SYM_NOWIN_ENABLE=1 and NCCL_SYM_KERNEL let some
-                        run on any buffers                                                  */
+    ST_PDL_WAITS,    /* yes */
+    ST_PDL_WINDOWS,  /* no; both of its buffers are in symmetric windows */
+    ST_PDL_ANYWHERE, /* no; with NCCL_SYM_NOWIN_ENABLE=1 and NCCL_SYM_KERNEL some symmetric */
+                     /* kernels run on any buffers */
 };
 
+/* Does NCCL use TMA kernels: never, only with NCCL_SYM_TMA_ENABLE=1, or by default? */
 enum st_tma_rule { ST_TMA_NONE, ST_TMA_OPT_IN, ST_TMA_ON };
 
-/* For which calls we do not know for sure which symmetric kernel NCCL picks. */
+/* For which calls are we not sure which symmetric kernel NCCL picks? */
 enum st_unsure_rule {
     ST_UNSURE_NOTHING,
-    ST_UNSURE_GATHER, /* single AllGathers on sm_100 and sm_103: priced by a fitted model     */
-    ST_UNSURE_MORE,   /* everything from sm_100 on, and wherever multicast kernels are usable */
+    ST_UNSURE_GATHER, /* AllGathers that are alone in their group, on sm_100 and sm_103: NCCL */
+                      /* prices them by a model that we do not have */
+    ST_UNSURE_MORE,   /* all calls on sm_100 and later, and all calls that may use multicast */
 };
 
-/* One row: the rules from release ${first} until the next row. */
+/* One row of the table: what holds from release ${first} on, until the next row. */
 struct st_era {
     int first;
     const char *name;
 
-    /* plugin interfaces: the newest version that NCCL asks for; 0 is none */
+    /* plugin interfaces: the newest version that NCCL asks for; 0: the interface does not exist */
     signed char tuner_abi, env_abi, profiler_abi;
 
     /* symmetric kernels */
-    bool symmetric;           /* symmetric kernels exist at all                               */
-    bool symmetric_groups;    /* also for several calls in one group                          */
-    bool symmetric_one_sided; /* also when only one buffer is in a symmetric window           */
-    bool symmetric_avg;       /* accepts avg; only ReduceScatter has kernels for it          */
-    bool needs_nvlink;        /* only when every pair of GPUs has direct NVLink               */
-    bool fp8_needs_sm90;      /* below sm_90 even AllGather and Broadcast of fp8 are refused  */
-    bool launch_by_cells;     /* never more CTAs than 1 KiB pieces of the per-rank count      */
-    bool multicast_lazy;      /* multicast is known only once symmetric state exists          */
-    bool ctas_even;           /* the model tries 1, 2, 4, 6 ... CTAs, not 1, 2, 3, 4 ...      */
-    bool algo_env_excludes;   /* NCCL_ALGO also removes symmetric kernels                     */
-    signed char multicast_ranks; /* fewest ranks for which multicast kernels are used         */
+    bool symmetric;           /* symmetric kernels exist                                        */
+    bool symmetric_groups;    /* groups of several calls can use them                           */
+    bool symmetric_one_sided; /* one buffer in a symmetric window is enough for them            */
+    bool symmetric_avg;       /* NCCL picks them for avg, but only ReduceScatter has such ones  */
+    bool needs_nvlink;        /* every pair of GPUs must have a direct NVLink                   */
+    bool fp8_needs_sm90;      /* below sm_90 NCCL refuses fp8, even for AllGather and Broadcast */
+    bool launch_by_cells;     /* at most one CTA for each KiB of a call's count x element size  */
+    bool multicast_lazy;      /* NCCL knows of multicast only once it has used symmetric memory */
+    bool ctas_even;           /* the cost model tries 1, 2, 4, 6 ... CTAs, not 1, 2, 3, 4 ...   */
+    bool algo_env_excludes;   /* NCCL_ALGO can exclude symmetric kernels, too                   */
+    signed char multicast_ranks; /* multicast kernels need at least this many ranks             */
     enum st_peer_rule peer;
     enum st_ll_rule ll;
     enum st_sym_kernel_rule sym_kernel;
@@ -89,15 +93,15 @@ struct st_era {
     enum st_pdl_rule pdl;
     enum st_tma_rule tma;
     signed char model;        /* revision of the cost model's constants, 1 or 2               */
-    enum st_unsure_rule unsure; /* which symmetric picks are not known for sure               */
+    enum st_unsure_rule unsure;
 
     /* cost table */
-    bool negative_wins;       /* a negative entry is the cheapest instead of "not available"  */
-    bool tie_takes_last;      /* of equal entries the one with the highest number is taken    */
-    bool gather_unclamped;    /* a tuner's channel count for AllGather may exceed NCCL's own  */
-    bool channels_cap;        /* a tuner's channel count can only lower NCCL's, not replace it */
-    float table_limit;        /* an entry of this size or above is never taken                */
-    signed char general;      /* the row of nccl/model/general_cost.c; 0 is none              */
+    bool negative_wins;       /* a negative entry wins; false: it means "not available"         */
+    bool tie_takes_last;      /* of equal entries NCCL takes the last; false: the first         */
+    bool gather_unclamped;    /* a tuner's channel count for AllGather may exceed NCCL's own    */
+    bool channels_cap;        /* a tuner's channel count only limits NCCL's; false: replaces it */
+    float table_limit;        /* microseconds; NCCL never takes an entry of this or above       */
+    signed char general;      /* the row in nccl/model/general_cost.c; 0: there is none         */
 };
 
 /* Does a profiler get Coll events for symmetric kernels in this release? */
@@ -110,7 +114,8 @@ static inline bool st_era_shows_symmetric(const struct st_era *era)
  * NULL. */
 const struct st_era *st_era_of(int version);
 
-/* Read "2.28.9" or "22809", or "2.28" as its first known release. -1 if ${text} is no release. */
+/* Read a release such as "2.28.9" or "22809". "2.28" means the first published release of 2.28.
+ * Returns -1 if ${text} is no release. */
 int st_release_parse(const char *text);
 
 /* Print 22809 as "2.28.9". Returns ${text}; 16 bytes hold every release. */
@@ -121,11 +126,11 @@ int st_release_newest(void);
 
 /*
  * st_table_pick(era, table, shown, algos, protos, algo_out, proto_out):
- * Find the entry that NCCL takes from a cost table of ${algos} x ${protos} floats (microseconds),
- * with that era's treatment of negative entries and ties. ${shown} is the table that NCCL gave the
- * tuner, NULL if no tuner changed it. A negative entry in ${shown} has no algorithm behind it:
- * before 2.31 NCCL takes it all the same once a tuner raises it (and hangs), later releases ignore
- * it. False if nothing can be taken.
+ * Find the entry that NCCL takes from a cost table of ${algos} x ${protos} floats (microseconds).
+ * ${era} says how NCCL treats negative entries and ties. ${shown} is the table as NCCL gave it to
+ * the tuner; NULL if no tuner changed it. An entry that is negative in ${shown} has no algorithm
+ * behind it. If a tuner raises such an entry, NCCL before 2.31 may take it and hang; later releases
+ * ignore it. Returns false if NCCL can take no entry.
  */
 bool st_table_pick(const struct st_era *era, const float *table, const float *shown, int algos,
                    int protos, int *algo_out, int *proto_out);

@@ -2,9 +2,10 @@
 /*
  * gates.c - checks the conditions in NCCL's order and predicts what NCCL runs.
  *
- * A gate is a function for one condition: it looks at the call and returns pass, fail, idle if the
- * condition has no meaning for this release or call, or unknown. All gates are evaluated, so that a
- * report can show every obstacle; the first gate that fails decides the verdict.
+ * A gate is one condition. A gate function looks at the call and returns pass, fail, unknown or
+ * idle. Idle means that the condition has no meaning for this release or call. All gates are
+ * evaluated, so that a report can show every obstacle. The first gate that fails decides the
+ * verdict.
  */
 #include <string.h>
 
@@ -16,7 +17,7 @@
 #define FAIL SYMTUNER_GATE_FAIL
 #define IDLE SYMTUNER_GATE_IDLE
 
-/* What the gates share; filled once per call. */
+/* What all gates read. It is filled in once per call. */
 struct look {
     const struct symtuner_call *call;
     const struct st_era *era;
@@ -24,8 +25,8 @@ struct look {
     enum st_sym_kernel_env env;
     bool has_pick;
     struct st_sym_pick pick;
-    int algo, proto; /* of the cheapest general entry; -1: no table       */
-    bool nothing;    /* there is a table, and nothing in it can be taken  */
+    int algo, proto; /* of the entry that NCCL takes from the cost table; -1: none or no table */
+    bool nothing;    /* there is a cost table, and NCCL can take no entry of it                */
 };
 
 static const struct {
@@ -46,7 +47,7 @@ static bool is_reduction(const struct symtuner_call *call)
     return call->coll != SYMTUNER_ALLGATHER && call->coll != SYMTUNER_BROADCAST;
 }
 
-/* Is the call's type one that symmetric kernels and multicast loads can sum? */
+/* Can symmetric kernels and multicast loads sum the call's type? */
 static bool is_small_float(const struct symtuner_call *call)
 {
     return call->dtype == SYMTUNER_FLOAT32 || call->dtype == SYMTUNER_FLOAT16 ||
@@ -181,8 +182,9 @@ static enum st_says says(const struct look *look, const char *list, const char *
     return st_list_says(list, symtuner_coll_name((int)look->call->coll), word);
 }
 
-/* From 2.31 on NCCL_ALGO also removes the symmetric kernels of the collectives that it names, or of
- * all collectives if it names none, unless NCCL_SYM_KERNEL allows some of them again. */
+/* From 2.31 on NCCL_ALGO also excludes symmetric kernels. If NCCL_ALGO names collectives, this
+ * holds for these collectives only. NCCL_SYM_KERNEL can allow some of the excluded kernels
+ * again. */
 static enum symtuner_gate_state gate_algo_env(const struct look *look)
 {
     if (!look->era->algo_env_excludes)
@@ -265,7 +267,7 @@ static enum symtuner_gate_state gate_ll_asked(const struct look *look)
         return PASS;
     if (look->nothing)
         return FAIL;
-    if (look->era->ll == ST_LL_ASK_VOID) /* LL wins only when NCCL_PROTO leaves nothing else */
+    if (look->era->ll == ST_LL_ASK_VOID) /* LL wins only if NCCL_PROTO excludes LL128 and Simple */
         return says(look, look->call->proto, "ll") == ST_SAYS_YES &&
                        says(look, look->call->proto, "ll128") == ST_SAYS_NO &&
                        says(look, look->call->proto, "simple") == ST_SAYS_NO
@@ -276,7 +278,7 @@ static enum symtuner_gate_state gate_ll_asked(const struct look *look)
     return look->proto == SYMTUNER_LL ? PASS : FAIL;
 }
 
-/* In the order of SYMTUNER_GATE_MAP. */
+/* One function per gate, in the order of SYMTUNER_GATE_MAP. */
 static enum symtuner_gate_state (*const gates[SYMTUNER_GATES])(const struct look *) = {
     gate_release, gate_fp8,      gate_ranks,      gate_nodes, gate_windows,    gate_peer,
     gate_ce,      gate_nvlink,   gate_coll,       gate_type,  gate_algo_env,   gate_kernel_env,
@@ -297,12 +299,12 @@ static enum symtuner_kind kind_behind(const struct look *look, enum symtuner_gat
         return SYMTUNER_KIND_ERROR; /* the communicator cannot be created */
     if (list && look->env == ST_ENV_LIMITS && !look->call->algo)
         return SYMTUNER_KIND_ERROR; /* the list has removed the general kernels as well */
-    /* 2.28 removes the call from the queue of general kernels before it finds that no symmetric
-     * kernel can run the call. */
+    /* NCCL 2.28 removes the call from the queue of general kernels, and only then finds that no
+     * symmetric kernel can run the call. So nothing runs. */
     if (gate == SYMTUNER_GATE_GROUP && era->symmetric_groups && !era->symmetric_one_sided)
         return SYMTUNER_KIND_ERROR;
     if (look->nothing && gate != SYMTUNER_GATE_RANKS)
-        return SYMTUNER_KIND_ERROR; /* such as NCCL_ALGO=nvls with NCCL_PROTO=ll */
+        return SYMTUNER_KIND_ERROR; /* an example is NCCL_ALGO=nvls with NCCL_PROTO=ll */
     return SYMTUNER_KIND_GENERAL;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * general_cost.c - computes the cost of a call, latency plus bytes over bandwidth, for each
- * algorithm and protocol, and then the call's channels.
+ * general_cost.c - computes the cost of a call for each algorithm and protocol, and then the call's
+ * number of channels. The cost is latency plus bytes divided by bandwidth.
  *
- * The bandwidths and channels of each machine were read off the recordings in test/data; the
- * formulas are NCCL's and hold for one node. build/check-corpus compares the results with every
- * recorded table and channel count.
+ * The bandwidths and channels of each machine are from the recordings in test/data. The formulas
+ * are NCCL's and hold for one node. build/check-corpus compares the results with every recorded
+ * cost table and channel count.
  */
 #include "nccl/model/general_cost.h"
 
@@ -16,13 +16,12 @@
 #include "nccl/model/setting_list.h"
 #include "nccl/release.h"
 
-/* The bus bandwidths, in GB/s, and the numbers of channels that NCCL finds in a machine.
- * nvls_in and nvls_out are the bandwidths of one of ${ranks} channels, inside the node and to
- * the switch. */
+/* The bus bandwidths, in GB/s, and the numbers of channels that NCCL finds in a machine. nvls_in
+ * and nvls_out are the bandwidths of one NVLS channel, inside the node and to the switch. */
 static const struct bus {
     const char *family;
     int ranks;
-    float ring, tree_old, tree; /* tree_old: before 2.29 */
+    float ring, tree_old, tree; /* releases before 2.29 have tree_old instead of tree */
     float nvls_in, nvls_out;
     int channels, nvls_channels;
 } buses[] = {
@@ -39,8 +38,8 @@ static const struct bus {
 };
 enum { BUSES = sizeof buses / sizeof *buses };
 
-/* GPUs by the name that they report. If ${editions}, more words may follow the name. No words may
- * follow the H200's, because "NVIDIA H200 NVL" is another GPU, with other links. */
+/* GPUs by the name that they report. If ${editions}, other words may follow the name. No word may
+ * follow "NVIDIA H200", because "NVIDIA H200 NVL" is another GPU with other links. */
 static const struct {
     const char *gpu, *family;
     bool editions;
@@ -53,15 +52,16 @@ static const struct {
 
 /* What differs between releases; st_era.general is the index of the release's row. */
 static const struct general {
-    bool nvls_flat;         /* NCCL prices NVLS without an efficiency factor                 */
-    bool first_tree;        /* trees have the bandwidth ${tree_old}                          */
-    bool any_window;        /* a window registers its buffer even where windows do not work  */
-    bool both_sides;        /* a ring uses registered buffers only if both are registered    */
-    bool least_a_channel;   /* each channel gets at least ${least} bytes of traffic          */
-    signed char nvls_ranks; /* fewest ranks for NVLS                                         */
-    signed char batch;      /* how many calls of a group fit into a batch of work            */
-    int least;              /* the least bytes of traffic that a cell has                    */
-    float ll128;            /* LL128 bandwidth of a ring channel from sm_100 on, GB/s        */
+    bool nvls_flat;         /* NCCL does not multiply NVLS's bandwidth by an efficiency       */
+    bool first_tree;        /* trees have the bandwidth bus.tree_old                          */
+    bool any_window;        /* a window registers its buffer even where windows do not work   */
+    bool both_sides;        /* a ring uses registered buffers only if both are registered     */
+    bool least_a_channel;   /* each channel gets at least ${least} bytes of traffic           */
+    signed char nvls_ranks; /* NVLS needs at least this many ranks                            */
+    signed char batch;      /* how many calls of a group fit into a batch of work             */
+    int least;              /* a cell, NCCL's smallest piece of work, has at least this many  */
+                            /* bytes of traffic                                               */
+    float ll128;            /* LL128 bandwidth of a ring channel on sm_100 and later, in GB/s */
 } generals[] = {
     {0},
     {true, true, true, true, true, 3, 10, 16 << 10, 73.4f},      /* 2.27    */
@@ -72,8 +72,8 @@ static const struct general {
     {false, false, false, false, false, 2, 8, 32 << 10, 40.0f},  /* 2.30    */
 };
 
-/* Latencies in us: base_us[0: tree, 1: ring][protocol] of a call,
- * step_us[0: PCIe, 1: NVLink][0: tree, 1: ring][protocol] of each hop. */
+/* Latencies in microseconds. base_us[0: tree, 1: ring][protocol] is for a call;
+ * step_us[0: PCIe, 1: NVLink][0: tree, 1: ring][protocol] is for each hop from rank to rank. */
 static const float base_us[2][3] = {{6.8f, 14.0f, 8.4f}, {6.6f, 14.0f, 8.4f}}; /* tree, ring */
 static const float step_us[2][2][3] = {
     {{1.0f, 1.9f, 4.0f}, {1.0f, 2.5f, 5.7f}}, /* PCIe   */
@@ -81,7 +81,7 @@ static const float step_us[2][2][3] = {
 };
 static const float nvls_us = 25.0f;
 
-/* [protocol][log2(bytes / 64)]: the share of its bandwidth that a tree reaches. */
+/* tree_share[protocol][log2(bytes / 64)] is the share of its bandwidth that a tree reaches. */
 static const float tree_share[3][23] = {
     {1, 1, 1, 1, .9f, .8f, .7f, .7f, .7f, .7f, .6f, .5f, .4f, .4f, .5f, .6f, .7f, .8f, .9f, 1, 1, 1,
      1},
@@ -108,8 +108,8 @@ static const struct general *general_of(const struct symtuner_call *call)
     return &generals[st_era_of(call->nccl)->general];
 }
 
-/* Return the row of ${buses} for the machine and the number of ranks; NULL if there is none, if the
- * release is not modelled, or if a byte count would overflow. */
+/* Return the row of ${buses} for the machine and the number of ranks. Returns NULL if there is no
+ * such row, if the table ${generals} lacks the release, or if a byte count would overflow. */
 static const struct bus *find_bus(const struct symtuner_call *call, const char *family)
 {
     const uint64_t most = 1ull << 58;
@@ -134,7 +134,7 @@ static bool algo_allowed(const struct symtuner_call *call, const char *algo)
     return says_of(call, call->algo, algo) != ST_SAYS_NO;
 }
 
-/* Unless NCCL_PROTO names it, LL128 is used only over NVLink. */
+/* Over PCIe NCCL uses LL128 only if NCCL_PROTO names it. */
 static bool proto_allowed(const struct symtuner_call *call, int proto)
 {
     enum st_says says = says_of(call, call->proto, symtuner_proto_name(proto));
@@ -192,7 +192,7 @@ static bool nvls_can(const struct symtuner_call *call)
     }
 }
 
-/* Return NVLS's bandwidth in GB/s, which counts bytes of the result, not bytes on the bus. */
+/* Return NVLS's bandwidth in GB/s. It counts the bytes of the result, not the bytes on the bus. */
 static float nvls_bw(const struct symtuner_call *call, const struct bus *bus)
 {
     float ranks = (float)call->ranks, share = (ranks - 1) / ranks;
@@ -234,7 +234,7 @@ bool st_general_table(const struct symtuner_call *call, const char *family,
 
     if (!bus)
         return false;
-    /* how many calls of a group share a channel */
+    /* This is how many calls of a group share a channel. */
     pipe = up((uint64_t)call->group, (uint64_t)clamp_ctas(call, bus->channels));
     for (int i = 0; i < SYMTUNER_ALGOS * SYMTUNER_PROTOS; i++)
         table[i] = -1.0f;
@@ -316,8 +316,9 @@ static int nvls_registered(const struct symtuner_call *call, int channels)
     return clamp_ctas(call, (share + call->ranks - 1) / call->ranks);
 }
 
-/* Return how many channels get work if ${bytes} are cut into cells and dealt to at most ${most}
- * channels, as NCCL's scheduler deals the cells of the first of ${calls} equal calls. */
+/* NCCL's scheduler cuts a call into cells and gives them to channels. Return how many channels get
+ * cells of the first of ${calls} equal calls of ${bytes} each. There are at most ${most}
+ * channels. */
 static int deal(const struct general *general, uint64_t bytes, int calls, uint64_t traffic_a_byte,
                 int wanted, int most, bool ll)
 {

@@ -3,7 +3,7 @@
  * general_cost.h - NCCL's cost table and channel counts of general kernels, for known machines.
  *
  * The cost table that NCCL gives a tuner depends on the channels and bandwidths that NCCL finds in
- * the machine. For some machines these are known, so that the table can be computed without NCCL.
+ * the machine. For some machines we know these numbers and can compute the table without NCCL.
  * Pure; threads: any.
  */
 #ifndef ST_GENERAL_MODEL_H_
@@ -13,26 +13,29 @@
 
 #include "symtuner_why.h"
 
-/* Return the ${family} that the functions below take, for the name of a machine or a GPU; NULL if
- * its bandwidths are not known. */
+/* Return the machine family for the name of a machine or a GPU. The functions below take it as
+ * ${family}. Returns NULL if the bandwidths of the machine or GPU are not known. */
 const char *st_general_family(const char *machine_or_gpu);
 
 /*
  * st_general_table(call, family, table_out):
- * Compute the 7 x 3 costs in microseconds; -1: not available. False if the machine or its number of
- * ranks is not known, for several nodes, and for releases other than 2.27 to 2.30.
+ * Compute the 7 x 3 costs in microseconds; -1 stands for "not available". Returns false if we do
+ * not know the machine with this number of ranks, if the call has several nodes, or if the release
+ * is not 2.27 to 2.30.
  */
 bool st_general_table(const struct symtuner_call *call, const char *family,
                       float table_out[SYMTUNER_ALGOS * SYMTUNER_PROTOS]);
 
 /*
  * st_general_channels(call, family, algo, proto):
- * Return how many channels NCCL gives a call, or the first call of a group, with that algorithm and
- * protocol; 0 where st_general_table returns false, and for more than 512 calls in a group.
+ * Return how many channels NCCL gives a call with that algorithm and protocol. For a group, return
+ * the channels of its first call. Returns 0 where st_general_table returns false, and for groups of
+ * more than 512 calls.
  */
 int st_general_channels(const struct symtuner_call *call, const char *family, int algo, int proto);
 
-/* Does NCCL find both buffers of a general kernel registered (its regBuff)? Any release. */
+/* Does NCCL treat both buffers of a general kernel as registered? NCCL passes this to a tuner as
+ * regBuff. Works for every release. */
 bool st_general_registered(const struct symtuner_call *call);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * machines.h - known machines: their properties on which NCCL's choice of a kernel depends.
+ * machines.h - known machines, with the properties on which NCCL's choice of a kernel depends.
  *
  * Pure: rows are constants. Threads: any. Errors: NULL if there is no such machine.
  */
@@ -10,26 +10,28 @@
 #include "symtuner_why.h"
 
 struct st_machine {
-    const char *name; /* "h200x8"                                         */
-    const char *text; /* a description: "8 x H200, NVSwitch"              */
-    const char *gpu;  /* as NVML calls it; rules use this name            */
-    int arch;         /* 10 x compute capability                          */
+    const char *name; /* such as "h200x8"                                           */
+    const char *text; /* a description such as "8 x H200, NVSwitch"                 */
+    const char *gpu;  /* the GPU's name as NVML gives it; rules use this name, too  */
+    int arch;         /* 10 x compute capability: 90 is sm_90                       */
     int gpus;
-    int nvlink;       /* between all pairs                                */
-    int peer_raw;     /* the driver's peer access between all pairs       */
-    int peer_nccl;    /* NCCL's own P2P transport between all pairs       */
-    int multicast;
+    int nvlink;       /* 1: all pairs of GPUs have NVLink                           */
+    int peer_raw;     /* 1: the driver allows peer access between all pairs         */
+    int peer_nccl;    /* 1: NCCL's own P2P transport works between all pairs        */
+    int multicast;    /* 1: NVLink multicast works                                  */
 };
 
 /* Return the machine in row ${index}, or NULL past the last. */
 const struct st_machine *st_machine_get(int index);
 
+/* Return the machine with this ${name}, or NULL. */
 const struct st_machine *st_machine_named(const char *name);
 
-/* Return the first machine with that GPU. */
+/* Return the first machine whose ${gpu} has this name, or NULL. */
 const struct st_machine *st_machine_of_gpu(const char *gpu);
 
-/* Give ${call} that machine's links, peer access and multicast, and its number of ranks. */
+/* Set the members of ${call} that describe the machine, and its number of ranks, which becomes the
+ * machine's number of GPUs. */
 void st_machine_apply(const struct st_machine *machine, struct symtuner_call *call);
 
 #endif

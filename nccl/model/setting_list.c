@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Does a part of a list, "[^]word,word" up to ${end}, allow ${word}? */
+/* Does a part of a list allow ${word}? The part is the text "[^]word,word" from ${at} to ${end}. */
 static bool part_allows(const char *at, const char *end, const char *word)
 {
     bool invert = at < end && *at == '^', named = false;

@@ -54,8 +54,8 @@ static int unknown_setting(const char *name, size_t len, char *error, size_t siz
     return -1;
 }
 
-/* Set one of the two CTA bounds as NCCL does: neither is above 64, and the lower bound is never
- * above the upper one. */
+/* Set one of the two CTA bounds as NCCL does. No bound is above 64, and the lower bound is never
+ * above the upper bound. */
 static void set_ctas(struct symtuner_call *call, size_t at, long long value)
 {
     int *bound = (int *)((char *)call + at);
@@ -66,8 +66,8 @@ static void set_ctas(struct symtuner_call *call, size_t at, long long value)
         call->min_ctas = call->max_ctas;
 }
 
-/* Read a policy by name, such as "ZERO" or "EFFICIENCY|ZERO"; NCCL knows these names from 2.29 on.
- * Returns 0 if a word is not such a name. */
+/* Read a policy by name, such as "ZERO" or "EFFICIENCY|ZERO". NCCL knows these names from 2.29 on.
+ * Returns 0 if a word is no name of a policy. */
 static int read_policy(const char *text, int *policy_out)
 {
     static const char *const word[] = {"DEFAULT", "EFFICIENCY", "ZERO"};
@@ -85,9 +85,9 @@ static int read_policy(const char *text, int *policy_out)
     return 1;
 }
 
-/* Return the first wrong word of a list such as NCCL_ALGO and NCCL_PROTO hold,
- * "[func:][^]word,word;func:...", and its length; NULL if there is none. With a wrong word NCCL
- * creates no communicator. */
+/* Find the first wrong word in a list of NCCL_ALGO or NCCL_PROTO, which has the form
+ * "[func:][^]word,word;func:...". Return the word, and its length in ${*len_out}; NULL if no word
+ * is wrong. With a wrong word NCCL creates no communicator. */
 static const char *wrong_in_list(const char *list, const struct st_words *words, size_t *len_out)
 {
     while (*list) {
@@ -163,11 +163,11 @@ int st_setting_apply(struct symtuner_call *call, const char *setting, char *erro
     case OFF_MULTICAST:
         call->multicast = call->multicast && number != 0;
         break;
-    case OFF_PEER: /* from 2.29 on NCCL without P2P finds no NVLink, either */
+    case OFF_PEER: /* from 2.29 on, if P2P is off, NCCL finds no NVLink, either */
         if (number)
             call->peer_nccl = call->nvlink = 0;
         break;
-    case CUMEM: /* -2, automatic, counts as on */
+    case CUMEM: /* NCCL's own default is -2, "automatic", which counts as on here */
         call->cumem_enable = number != 0;
         break;
     default:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * settings.h - applies settings (NAME=VALUE) of those NCCL variables that change its choice of a
- * kernel.
+ * settings.h - applies settings (NAME=VALUE) of the NCCL variables on which NCCL's choice of a
+ * kernel depends.
  *
  * Pure. Threads: any. Errors: -1, with a text in ${error} that names the wrong word.
  */
@@ -12,8 +12,8 @@
 
 #include "symtuner_why.h"
 
-/* Apply a setting such as "NCCL_SYM_CTAS=16" to ${call}, which keeps a pointer into ${setting}.
- * Returns 0, or -1 if the setting is wrong. */
+/* Apply a setting such as "NCCL_SYM_CTAS=16" to ${call}. Returns 0, or -1 if the setting is wrong.
+ * ${call} may keep a pointer into ${setting}. */
 int st_setting_apply(struct symtuner_call *call, const char *setting, char *error, size_t size);
 
 /* Return the name of variable ${index}, or NULL past the last. */

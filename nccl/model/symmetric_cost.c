@@ -2,12 +2,12 @@
 /*
  * symmetric_cost.c - the prices of symmetric kernels, and the choice among the kernels.
  *
- * The order of operations below is part of the result. Prices are double up to the time of one
- * kernel, float from there on; byte counts are truncated to integers where NCCL truncates them.
- * Build without contraction into fused multiply-adds, which would break ties: gcc -std=c11 does not
- * contract, and the pragma below keeps clang from it. NCCL itself may be built with contraction on
- * machines whose compilers contract by default, such as AArch64; there, exact ties can go the other
- * way.
+ * The results must equal NCCL's to the last bit, so the order of operations below matters. The time
+ * of one kernel is computed in double; from there on all is float. Byte counts are truncated to
+ * integers where NCCL truncates them. The compiler must not contract operations into fused
+ * multiply-adds, which would break ties. gcc -std=c11 does not contract, and the pragma below stops
+ * clang. Some compilers contract by default, for example on AArch64. If NCCL was built by such a
+ * compiler, exact ties can go the other way.
  */
 #include "nccl/model/symmetric_cost.h"
 
@@ -95,16 +95,16 @@ uint32_t st_sym_mask_call(const struct st_sym_query *query)
         mask &= era->symmetric_groups ? ~ll : 0;
     if (!era->symmetric_one_sided && !(query->send_window && query->recv_window))
         return 0;
-    return copies_in ? mask : mask & ll; /* LL kernels bring their own buffers */
+    return copies_in ? mask : mask & ll; /* LL kernels exchange data through buffers of NCCL */
 }
 
-/* A smooth min(x, ceiling). */
+/* An approximation of min(x, ceiling) that has no corner. */
 static double soft_min(double x, double ceiling, double softness)
 {
     return ceiling - softness * log1p((exp(ceiling / softness) - 1) * exp(-x / softness));
 }
 
-/* A smooth max(0, x). */
+/* An approximation of max(0, x) that has no corner. */
 static double soft_plus(double x)
 {
     return 100.0 <= x ? x : log1p(exp(x));
@@ -112,10 +112,10 @@ static double soft_plus(double x)
 
 /* The parameters of a kernel's time as a function of its CTAs (curve_time). */
 struct curve {
-    uint64_t bus_bytes; /* the larger of sent and received                  */
-    double multiplier;  /* bus bandwidth of a CTA relative to stores        */
+    uint64_t bus_bytes; /* bytes that a GPU sends or receives, whichever is more  */
+    double multiplier;  /* a CTA's bandwidth, divided by its bandwidth for stores */
     double latency_us;
-    double cta_bw, peak_bw; /* bytes per microsecond                        */
+    double cta_bw, peak_bw; /* of one CTA and of all; bytes per microsecond       */
 };
 
 static double curve_time(const struct curve *curve, int ctas)
@@ -196,8 +196,8 @@ static void curve_speed(struct curve *curve, enum st_kernel kernel, int arch, bo
     }
 }
 
-/* Is there enough work that every CTA of a TMA kernel runs its unrolled loop once? NCCL 2.31
- * requires this. */
+/* Has every CTA of a TMA kernel enough work to run its unrolled loop once? NCCL 2.31 requires
+ * this. */
 static bool tma_fits(const struct st_sym_query *query, enum st_kernel kernel, int ctas)
 {
     uint64_t need;
@@ -271,7 +271,7 @@ bool st_sym_price(const struct st_sym_query *query, enum st_kernel kernel,
     return true;
 }
 
-/* Return how many of ${ctas} CTAs NCCL launches. It gives CTAs equal runs of whole cells, and
+/* Return how many of ${ctas} CTAs NCCL launches. NCCL gives each CTA the same number of cells, and
  * launches no CTA for which no cell is left. */
 static int launched(const struct st_sym_query *query, int ctas)
 {
@@ -304,8 +304,9 @@ bool st_sym_pick(const struct st_sym_query *query, uint32_t mask, struct st_sym_
     return found;
 }
 
-/* Read the collective of "func:name", the list form of 2.31, and move past the colon. Returns -1 if
- * there is no prefix, -2 if it names no collective. */
+/* Read the prefix of "func:name", which NCCL_SYM_KERNEL may have from 2.31 on, and move ${*text}
+ * past the colon. Returns the collective, -1 if there is no prefix, or -2 if the prefix names no
+ * collective. */
 static int read_prefix(const char **text, size_t *len)
 {
     const char *colon = memchr(*text, ':', *len);
@@ -329,8 +330,9 @@ static int find_kernel(const char *name, size_t len, bool any_case)
     return -1;
 }
 
-/* Read one part of the list, which ends before a ";". Returns false if a word names no kernel, or if
- * the prefix names no collective. */
+/* Read one part of the list; parts are separated by ";". If the part is for ${coll}, add its
+ * kernels to ${*allowed} and set ${*touched}. Returns false if a word names no kernel, or if the
+ * prefix names no collective. */
 static bool read_part(const char *text, size_t len, enum symtuner_coll coll, bool *touched,
                       uint32_t *allowed)
 {

@@ -2,14 +2,15 @@
 /*
  * symmetric_cost.h - predicts which symmetric-memory kernel NCCL runs, and on how many CTAs.
  *
- * NCCL computes a price for each of its symmetric kernels with a small formula and takes the
- * cheapest; no tuner sees these prices. The functions below do the same arithmetic, release by
- * release. Times are in single precision exactly where NCCL's are, because with many CTAs two
- * kernels can saturate and tie to the last bit, and then their order in the list below decides.
+ * NCCL computes a price for each of its symmetric kernels with a formula, and takes the cheapest
+ * kernel. No tuner sees these prices. The functions below do the same arithmetic as each release.
+ * Times are in single precision exactly where NCCL's are. The reason: with many CTAs two kernels
+ * can both reach the peak bandwidth and have the same price to the last bit. Then their order in
+ * the list below decides.
  *
- * Pure: no I/O, no allocation, no globals. Same inputs give the same pick on every rank.
+ * Pure: no I/O, no allocation, no globals. The same inputs give the same kernel on every rank.
  * Units      bytes of one call per rank (count x element size), microseconds, CTAs.
- * Ownership  nothing is retained. Threads: any. Errors: none; false means that no kernel fits.
+ * Ownership  no pointer is kept. Threads: any. Errors: none; false means that no kernel fits.
  */
 #ifndef ST_SYMMODEL_H_
 #define ST_SYMMODEL_H_
@@ -20,7 +21,7 @@
 #include "nccl/release.h"
 #include "symtuner.h"
 
-/* X(id, name, collective, flags), in NCCL's order, which decides ties. */
+/* X(id, name, collective, flags). The rows have NCCL's order, because the order decides ties. */
 #define ST_KERNEL_MAP(X)                                                                           \
     X(AR_LL,      "AllReduce_AGxLL_R",           ALLREDUCE,     ST_KERNEL_LL)                      \
     X(AR_LLMC,    "AllReduce_AGxLLMC_R",         ALLREDUCE,     ST_KERNEL_LL | ST_KERNEL_STORE_MC) \
@@ -48,10 +49,10 @@ enum st_kernel {
 };
 
 enum {
-    ST_KERNEL_LL       = 1, /* low latency: data and flag in one store         */
+    ST_KERNEL_LL       = 1, /* low latency: one store has data and flag        */
     ST_KERNEL_STORE_MC = 2, /* stores through NVLink multicast                 */
-    ST_KERNEL_LOAD_MC  = 4, /* reduces in the switch: multicast loads as well  */
-    ST_KERNEL_TMA      = 8, /* bulk copies, which sm_100 and later have        */
+    ST_KERNEL_LOAD_MC  = 4, /* loads through multicast: the switch adds up     */
+    ST_KERNEL_TMA      = 8, /* bulk copies (TMA), only on sm_100 and later     */
 };
 
 enum {
@@ -62,22 +63,22 @@ enum {
 struct st_sym_query {
     int version;          /* NCCL release                                                  */
     enum symtuner_coll coll;
-    uint64_t bytes;       /* of one call, per rank, not rounded                            */
-    int works;            /* calls joined in one launch, >= 1                              */
+    uint64_t bytes;       /* count x element size of one call, not rounded                 */
+    int works;            /* number of calls in one launch, at least 1                     */
     int ranks;
     int arch;             /* 10 x compute capability: 90, 100, 120                         */
-    bool store_mc;        /* multicast may be used at all                                  */
-    bool load_mc;         /* multicast may be used, and can reduce this type               */
+    bool store_mc;        /* kernels may store through multicast                           */
+    bool load_mc;         /* kernels may load through multicast: the switch can sum the type */
     bool send_window, recv_window; /* the buffer is in a symmetric window                  */
     bool tma;             /* TMA kernels may be used                                       */
-    int min_ctas, max_ctas; /* NCCL_MIN_CTAS, _MAX_CTAS or the communicator's; 1 and 64    */
+    int min_ctas, max_ctas; /* by NCCL_MIN_CTAS and _MAX_CTAS, or by the communicator      */
     int sym_ctas;         /* NCCL_SYM_CTAS; 0 leaves the count to the model                */
-    uint32_t allowed;     /* bit per kernel that NCCL_SYM_KERNEL allows; ~0u is all        */
+    uint32_t allowed;     /* one bit per kernel that NCCL_SYM_KERNEL allows; ~0u: all      */
     bool forced;          /* NCCL_SYM_KERNEL is set: 2.31 then ignores the TMA size limit  */
 };
 
 struct st_sym_price {
-    float time_us; /* of the kernel, as NCCL predicts it                     */
+    float time_us; /* the kernel's time as NCCL predicts it                  */
     float cost;    /* time plus 2.5 % for each CTA; the least cost wins      */
     int ctas;      /* CTAs that the model wants; the launch may use fewer    */
 };
@@ -85,7 +86,7 @@ struct st_sym_price {
 struct st_sym_pick {
     enum st_kernel kernel;
     struct st_sym_price price;
-    int launched; /* blocks of the launch: what NCCL logs as nchannels       */
+    int launched; /* CTAs of the launch; NCCL logs this number as nchannels  */
 };
 
 const char *st_kernel_name(enum st_kernel kernel);
@@ -93,15 +94,16 @@ enum symtuner_coll st_kernel_coll(enum st_kernel kernel);
 unsigned st_kernel_flags(enum st_kernel kernel);
 
 /*
- * Return the kernels that may carry the call, one bit each. st_sym_mask looks at the collective,
- * multicast, TMA, size and NCCL_SYM_KERNEL; st_sym_mask_call looks also at the windows and at how
- * many calls are joined.
+ * Return the kernels that can run the call, with one bit per kernel. st_sym_mask looks at the
+ * collective, multicast, TMA, size and NCCL_SYM_KERNEL. st_sym_mask_call also looks at the windows
+ * and at the number of calls in one launch.
  */
 uint32_t st_sym_mask(const struct st_sym_query *query);
 uint32_t st_sym_mask_call(const struct st_sym_query *query);
 
-/* Compute the price of a kernel with the fewest CTAs whose time is within 2.5 % of the time with as
- * many CTAs as allowed. Returns false if the kernel cannot be used. */
+/* Compute the price of a kernel. Its number of CTAs is the smallest with which the kernel takes at
+ * most 2.5 % longer than with the largest number that is allowed. Returns false if the kernel
+ * cannot be used. */
 bool st_sym_price(const struct st_sym_query *query, enum st_kernel kernel,
                   struct st_sym_price *price_out);
 
@@ -110,12 +112,13 @@ bool st_sym_pick(const struct st_sym_query *query, uint32_t mask, struct st_sym_
 
 /*
  * st_sym_kernel_env(era, text, coll, allowed_out):
- * Read NCCL_SYM_KERNEL as ${era} does. ${text} NULL is "not set".
+ * Read NCCL_SYM_KERNEL as the releases of ${era} do. ${text} is the value, or NULL if the variable
+ * is not set.
  */
 enum st_sym_kernel_env {
-    ST_ENV_UNSET,   /* not set, or without effect on this collective                 */
-    ST_ENV_LIMITS,  /* only the kernels in *allowed_out may run for this collective  */
-    ST_ENV_FATAL,   /* the communicator cannot be created: a word is no kernel       */
+    ST_ENV_UNSET,   /* not set, or without effect on this collective                     */
+    ST_ENV_LIMITS,  /* only the kernels in ${*allowed_out} may run this collective       */
+    ST_ENV_FATAL,   /* a word names no kernel, so NCCL cannot create the communicator    */
 };
 enum st_sym_kernel_env st_sym_kernel_env(const struct st_era *era, const char *text,
                                          enum symtuner_coll coll, uint32_t *allowed_out);

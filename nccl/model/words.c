@@ -30,7 +30,7 @@ const char *symtuner_op_name(int op)
     return op >= 0 && op < SYMTUNER_OPS ? st_all_op_words.word[op] : NULL;
 }
 
-/* Types by the names of jax, numpy and torch, and by further names of NCCL's own. */
+/* Other names of the types: those of jax, numpy and torch, and more of NCCL's. */
 static const char *const framework_type[SYMTUNER_DTYPES] = {
     [SYMTUNER_INT8] = "int8|char",
     [SYMTUNER_UINT8] = "uint8|byte",
