@@ -14,7 +14,8 @@
 
 #include "rules/rules.h"
 
-/* NVML: 0 is success, handles are pointers (nvml.h, stable since v2 of each call). */
+/* The functions of NVML that we call. 0 means success, and handles are pointers. The signatures are
+ * those of nvml.h, and they have not changed since v2 of each function. */
 struct nvml {
     int (*init)(void);
     int (*shutdown)(void);
@@ -78,7 +79,7 @@ static bool ask_nvml(struct symtuner_machine *machine)
                 continue;
             nvlink = has_nvlink(&nvml, device);
             if (found && (strcmp(machine->gpu, name) != 0 || machine->nvlink != nvlink)) {
-                found = false; /* different GPUs */
+                found = false; /* the box has different GPUs, so it counts as unknown */
                 break;
             }
             found = true;
@@ -116,7 +117,7 @@ static int ask_multicast(void)
     if (cuda.init(0) != 0 || cuda.device(&device, 0) != 0 ||
         cuda.attribute(&value, MULTICAST_SUPPORTED, device) != 0)
         value = -1;
-    return value; /* the driver stays loaded: somebody may be using it */
+    return value; /* libcuda.so.1 stays loaded, because the program may be using it */
 }
 
 static void forget(struct symtuner_machine *machine)
@@ -139,7 +140,7 @@ bool st_machine_read(const char *text, struct symtuner_machine *machine, char *e
             *c = '\n';
     if (symtuner_rules_parse(lines, "SYMTUNER_MACHINE", &rules, wrong, sizeof wrong) !=
         SYMTUNER_OK) {
-        what = strstr(wrong, ": "); /* skip line and column: this is no file */
+        what = strstr(wrong, ": "); /* skip line and column, which a variable does not have */
         snprintf(error, size, "SYMTUNER_MACHINE%s", what ? what : "");
         return false;
     }

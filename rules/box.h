@@ -9,8 +9,8 @@
 #include "symtuner.h"
 
 /* Read ${text}, the value of SYMTUNER_MACHINE: keys of a [provenance] section, separated by
- * semicolons. If it is wrong, return false with the reason in ${error}, and set ${machine} to
- * unknown. */
+ * semicolons. If ${text} is wrong, write the reason to ${error}, set all members of ${machine} to
+ * unknown and return false. */
 bool st_machine_read(const char *text, struct symtuner_machine *machine, char *error, size_t size);
 
 #endif

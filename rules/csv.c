@@ -4,9 +4,9 @@
  *
  *   collective,min_bytes,max_bytes,algorithm,protocol,channels,nodes,ranks[,pipe_ops[,reg_buff]]
  *
- * -1 means "any" or "NCCL's own"; 4294967295 as the largest size means "no limit", as the README of
- * the example says. This reader is stricter than the example, because an unknown word, or a word
- * where a number must be, is an error.
+ * In a condition, -1 means "any". As the number of channels, -1 means NCCL's own number. As the
+ * largest size, 4294967295 means "no limit", as the README of the example says. This reader is
+ * stricter than the example: an unknown word is an error, and so is a word in place of a number.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -99,7 +99,7 @@ bool st_csv_read(struct st_reader *reader, struct st_text rest)
             field[fields++] = st_text_cut(&line, ',');
             if (line.at == end && end[-1] != ',')
                 break;
-            if (line.at == end && fields < FIELDS) { /* a trailing comma: one empty field */
+            if (line.at == end && fields < FIELDS) { /* after a last comma is an empty field */
                 field[fields++] = (struct st_text){end, 0};
                 break;
             }

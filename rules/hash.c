@@ -4,7 +4,7 @@
 
 uint64_t st_hash_value(uint64_t hash, uint64_t value)
 {
-    return st_hash(hash, &value, sizeof value); /* little-endian */
+    return st_hash(hash, &value, sizeof value); /* the bytes of the value, lowest byte first */
 }
 
 uint64_t st_hash_text(uint64_t hash, const char *text)
@@ -48,7 +48,8 @@ static uint64_t hash_key(uint64_t hash, const struct st_key *key, const struct s
     return hash;
 }
 
-/* The hash leaves out names, comments, layout and line numbers, because they change no decision. */
+/* The hash leaves out names, comments, layout and line numbers, because no decision depends on
+ * them. */
 uint64_t symtuner_rules_hash(const symtuner_rules *rules)
 {
     uint64_t hash = ST_HASH_START;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernels.c - [kernels] rules, which are for libsymtuner_ar.so: which of them covers an all-reduce,
- * and what is wrong with one. */
+/* kernels.c - [kernels] rules, which are for libsymtuner_ar.so: finds the rule that covers an
+ * all-reduce, and faults of one rule. */
 #include <string.h>
 
 #include "nccl/names.h"
@@ -25,7 +25,7 @@ enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
                                             const struct symtuner_kernel_query *query,
                                             struct symtuner_kernel_decision *out)
 {
-    struct symtuner_kernel_query q = {0}; /* members that an older caller lacks are 0 */
+    struct symtuner_kernel_query q = {0}; /* members that an older caller's struct lacks stay 0 */
     struct symtuner_kernel_decision d = {
         .struct_size = sizeof d, .rule = -1, .beside = -1, .network_pieces = -1};
 
@@ -36,7 +36,7 @@ enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
         q.op >= st_op_words.count || q.beside < 0 || q.beside >= st_beside_words.count ||
         q.boxes < 0)
         return SYMTUNER_EINVAL;
-    if (q.boxes > 1) /* ranks may differ in both */
+    if (q.boxes > 1) /* these may differ between ranks, and all ranks must take the same rule */
         q.registered = q.beside = 0;
     for (int i = 0; rules && i < rules->count && d.rule < 0; i++) {
         const struct st_rule *rule = &rules->rule[i];
@@ -95,14 +95,14 @@ const char *st_kernels_lint(const struct st_rule *rule, int n)
 
     if (launch->network_pieces >= 0) {
         if ((*kernel || launch->ctas || launch->threads || launch->beside >= 0) && n-- == 0)
-            return "names a kernel or its blocks beside network-pieces: give the boxes' groups a "
-                   "section of their own";
+            return "sets kernel, ctas, threads or beside next to network-pieces: a section with "
+                   "network-pieces is only for calls over several boxes; write two sections";
         return NULL;
     }
     if (!*kernel && !launch->ctas && !launch->threads && launch->beside < 0 && n-- == 0)
         return "sets nothing; give it a kernel";
     if (*kernel && launch->beside >= 0 && n-- == 0)
-        return "names a kernel, so that what runs beside it decides nothing";
+        return "sets both kernel and beside: beside has no effect if kernel is set";
     if ((rule->ranks.lo > 16 || rule->ranks.hi < 2) && n-- == 0)
         return "never applies: the library's kernels take 2 to 16 ranks";
     if (strcmp(kernel, "nccl") == 0 && (launch->ctas || launch->threads) && n-- == 0)
@@ -117,11 +117,12 @@ const char *st_kernels_lint(const struct st_rule *rule, int n)
             return "asks for a multicast kernel where multicast is off: the library's table "
                    "decides";
         if (wants[i].buffers && rule->reg == ST_REG_NO && n-- == 0)
-            return "asks for a kernel that needs registered buffers, and covers only others";
+            return "asks for a kernel that needs registered buffers, but covers only calls without";
         if (wants[i].dtypes && !(wants[i].dtypes & rule->dtypes) && n-- == 0)
-            return "asks for a kernel that knows f16, f32 and bf16, and covers only other types";
+            return "asks for a kernel that knows only f16, f32 and bf16, but covers only other "
+                   "types";
         if (wants[i].ops && !(wants[i].ops & rule->ops) && n-- == 0)
-            return "asks for a kernel that cannot do any of its operators";
+            return "asks for a kernel that cannot do any of the rule's operators";
     }
     return NULL;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keys.c - the keys of a rules text: one table row each, and the readers of their values.
+ * keys.c - the keys of a rules text: a table with one row per key, and functions that read values.
  */
 #include <stdio.h>
 #include <string.h>
@@ -35,8 +35,8 @@ static bool read_number(struct st_reader *reader, struct st_text text, uint64_t 
     return true;
 }
 
-/* Read "2.28.9", or "2.28", whose missing patch is 0 at the low end of a span and 99 at the high
- * end. */
+/* Read "2.28.9" or "2.28". If the patch is missing, it is 0 at the low end of a span and 99 at the
+ * high end (${high}). */
 static bool read_release(struct st_reader *reader, struct st_text text, bool high, uint64_t *out)
 {
     struct st_text rest = text, part[3] = {{0}};
@@ -187,7 +187,8 @@ static bool key_nccl(struct st_reader *reader, struct st_rule *rule, struct st_t
     return read_span(reader, value, member(rule, key), read_release);
 }
 
-/* Read one of the key's words, and store its index, or -1 for the last one, "any" or "leave". */
+/* Read one of the key's words and store its index. The last word, "any" or "leave", is stored as
+ * -1. */
 static bool key_word(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                      const struct st_key *key)
 {
@@ -211,7 +212,7 @@ static bool read_or_leave(struct st_reader *reader, struct st_text value, uint64
     return true;
 }
 
-/* Read a count of 1..64: NCCL keeps channel counts in a signed byte and has at most 64 CTAs. */
+/* Read a count of 1..64, or "leave". NCCL has at most 64 channels and CTAs. */
 static bool key_ctas(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                      const struct st_key *key)
 {
@@ -305,8 +306,8 @@ static bool key_kernel(struct st_reader *reader, struct st_rule *rule, struct st
            read_choice(reader, "kernel", value, key->words, &rule->launch.kernel);
 }
 
-/* Read a number of blocks. The kernel library reserves flags for 512; no GPU has that many
- * multiprocessors. */
+/* Read a number of blocks, or "leave". The kernel library reserves flags for 512 blocks. No GPU has
+ * as many multiprocessors. */
 static bool key_blocks(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                        const struct st_key *key)
 {
@@ -338,7 +339,7 @@ static bool key_pieces(struct st_reader *reader, struct st_rule *rule, struct st
 static bool key_made_by(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                      const struct st_key *key)
 {
-    (void)reader, (void)rule, (void)value, (void)key; /* a comment for people */
+    (void)reader, (void)rule, (void)value, (void)key; /* the value is only for people */
     return true;
 }
 

@@ -11,8 +11,8 @@ static bool covers(struct st_span outer, struct st_span inner)
     return outer.lo <= inner.lo && inner.hi <= outer.hi;
 }
 
-/* Are both rules of the same kind: for the plugin's calls, the process, the kernels of one box, or
- * the kernels over several boxes? */
+/* Are both rules of the same kind? The kinds are: rules for calls, [process] rules, [kernels] rules
+ * for calls within a box, and [kernels] rules for calls over several boxes. */
 static bool alike(const struct st_rule *a, const struct st_rule *b)
 {
     return a->process == b->process && a->kernels == b->kernels &&
@@ -38,9 +38,9 @@ static bool meet(struct st_span a, struct st_span b)
     return a.lo <= b.hi && b.lo <= a.hi;
 }
 
-/* Do two rules share some sizes, while each also covers sizes that the other does not, as "..64KiB"
- * before "64KiB.."? The earlier rule decides for the shared sizes, although the later rule names
- * them, too. */
+/* Do two rules share some sizes, while each also covers sizes that the other does not? An example
+ * is "..64KiB" before "64KiB..". Such rules are often a mistake: the earlier rule decides for the
+ * shared sizes, although the later rule names them, too. */
 static bool overlaps(const struct st_rule *first, const struct st_rule *later)
 {
     return !first->process && alike(first, later) &&
@@ -61,8 +61,8 @@ static bool overlaps(const struct st_rule *first, const struct st_rule *later)
     _Static_assert(sizeof first->launch == 20, "struct st_launch has grown: compare its members");
 }
 
-/* Can a condition of this rule never hold, because [provenance], which applies to all rules,
- * excludes it? */
+/* Does [provenance] exclude a condition of this rule? The rules are used only where [provenance]
+ * holds, so such a condition never holds. */
 static bool never_here(const symtuner_rules *rules, const struct st_rule *rule)
 {
     const struct st_rule *box = &rules->provenance;
@@ -73,7 +73,8 @@ static bool never_here(const symtuner_rules *rules, const struct st_rule *rule)
             (box->multicast >= 0 && rule->multicast >= 0 && box->multicast != rule->multicast));
 }
 
-/* Write the ${n}-th finding about rule ${r} to ${text}; return false past the last. */
+/* Write finding number ${n} (from 0) about rule ${r} to ${text}. Returns false if the rule has no
+ * such finding. */
 static bool finding(const symtuner_rules *rules, int r, int n, char *text, size_t size)
 {
     const struct st_rule *rule = &rules->rule[r];

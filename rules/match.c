@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* Do all conditions of ${rule} hold, except for those on bytes and pipe_ops, which are ignored? */
+/* Do all conditions of ${rule} hold? Conditions on bytes and pipe_ops are ignored here. */
 static bool concerns(const struct st_rule *rule, const struct st_group *group, int coll, bool reg)
 {
     return !rule->process && !rule->kernels && rule->colls >> coll & 1 &&
@@ -34,7 +34,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Fill one lane, whose arrays start and rule have room for 2 * rules->count + 1 spans. */
+/* Fill one lane. Its arrays start and rule have room for 2 * rules->count + 1 spans. */
 static void cut(const struct st_index *index, struct st_lane *lane, int coll, bool reg)
 {
     const symtuner_rules *rules = index->rules;
@@ -43,7 +43,7 @@ static void cut(const struct st_index *index, struct st_lane *lane, int coll, bo
 
     lane->start[edges++] = 0;
     for (int i = 0; i < rules->count; i++) {
-        span[i] = (struct st_span){1, 0}; /* contains no size; its bounds do no harm */
+        span[i] = (struct st_span){1, 0}; /* contains no size; its two edges do no harm */
         if (concerns(&rules->rule[i], &index->group, coll, reg))
             span[i] = st_rule_total_bytes(&rules->rule[i], coll, index->group.ranks);
         lane->start[edges++] = span[i].lo;

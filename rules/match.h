@@ -2,14 +2,14 @@
 /*
  * match.h - finds the rule for a call: by a scan, and by an index built once per communicator.
  *
- * Both give the same answer for every call (test/rules/check_match.c compares them). The scan
- * defines the answer; the index is fast enough for getCollInfo, which NCCL calls for every
+ * Scan and index give the same answer for every call (test/rules/check_match.c compares them). The
+ * scan defines the answer. The index is fast enough for getCollInfo, which NCCL calls for every
  * collective.
- * Pure: no I/O, no globals; only st_index_build allocates.
+ * Pure: no I/O, no globals. Only st_index_build allocates memory.
  *
  * Units      bytes are NCCL's nBytes.
  * Ownership  an index points into the rules it was built from and must not outlive them.
- * Threads    any, once built.
+ * Threads    any thread may use an index once it is built.
  * Errors     none; NULL means that no rule covers the call.
  */
 #ifndef ST_MATCH_H_
@@ -30,20 +30,21 @@ struct st_group {
     struct symtuner_machine machine;
 };
 
-/* Return the first rule, from index ${from} on, that covers the call; NULL if none does. */
+/* Return the first rule that covers the call; NULL if none does. Rules before index ${from} do not
+ * count. */
 const struct st_rule *st_match(const symtuner_rules *rules, int from, const struct st_group *group,
                                const struct st_call *call);
 
-/* A lane is for one collective, with registered buffers or without. It cuts the range of all sizes
- * into spans. All sizes of a span have the same first matching rule, if conditions on pipe_ops are
- * ignored. */
+/* An index has two lanes per collective: one for calls with registered buffers, and one for other
+ * calls. A lane cuts the range of all sizes into spans. If conditions on pipe_ops are ignored, the
+ * same rule is the first that matches for all sizes of a span. */
 enum { ST_LANES = SYMTUNER_COLLS * 2, ST_SIZE_KEYS = 496 };
 
 struct st_lane {
-    int spans;                   /* 0: no rule at all                       */
-    uint64_t *start;             /* [s]: least size of span s; start[0] is 0 */
-    const struct st_rule **rule; /* [s]: first rule for span s, or NULL     */
-    uint16_t first[ST_SIZE_KEYS + 1]; /* [key]: span of the least size that has this key */
+    int spans;                   /* number of spans; 0: no rule matches any size         */
+    uint64_t *start;             /* start[s]: least size of span s; start[0] is 0        */
+    const struct st_rule **rule; /* rule[s]: first matching rule for span s, or NULL     */
+    uint16_t first[ST_SIZE_KEYS + 1]; /* first[key]: span of the least size with that key */
 };
 
 struct st_index {
@@ -52,9 +53,9 @@ struct st_index {
     struct st_lane lane[ST_LANES];
 };
 
-/* Return the key of a size, made of the position of its highest bit and the three bits below that.
- * So keys ascend with the sizes, eight keys to each power of two. A size below 8 is its own key;
- * the key of 2^64 - 1 is 495. */
+/* Return the key of a size. A key consists of the position of the size's highest bit and of the
+ * three bits below it. So a larger size never has a smaller key, and there are eight keys from each
+ * power of two to the next. A size below 8 is its own key. The key of 2^64 - 1 is 495. */
 static inline unsigned st_size_key(uint64_t bytes)
 {
     unsigned shift = 60u - (unsigned)__builtin_clzll(bytes | 8);
@@ -62,11 +63,12 @@ static inline unsigned st_size_key(uint64_t bytes)
     return shift * 8 + (unsigned)(bytes >> shift);
 }
 
-/* Build the index of ${rules} for one communicator; NULL if out of memory. Free it with free(). */
+/* Build the index of ${rules} for one communicator. Returns NULL if memory runs out. The caller
+ * frees the index with free(). */
 struct st_index *st_index_build(const symtuner_rules *rules, const struct st_group *group);
 
-/* Return the rule that st_match returns for ${from} 0, but find it by the index. Inline, because
- * getCollInfo must be fast. */
+/* Return the rule that st_match returns if ${from} is 0, but find the rule by the index. The
+ * function is inline, because getCollInfo must be fast. */
 static inline const struct st_rule *st_index_find(const struct st_index *index,
                                                   const struct st_call *call)
 {
@@ -91,7 +93,7 @@ static inline const struct st_rule *st_index_find(const struct st_index *index,
     if (!rule || (rule->pipe_ops.lo <= (uint64_t)call->pipe_ops &&
                   (uint64_t)call->pipe_ops <= rule->pipe_ops.hi))
         return rule;
-    /* rare: the first rule for this size wants another pipe_ops */
+    /* This is rare: the first rule for this size has another condition on pipe_ops. */
     return st_match(index->rules, (int)(rule - index->rules->rule) + 1, &index->group, call);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * read.c - reads rules from a text: the INI dialect of docs/reference/rules-language.md and its
- * one-line form.
+ * read.c - reads rules from a text. The text is either the INI dialect of
+ * docs/reference/rules-language.md or the one-line form of that dialect.
  *
  * The reader is strict: an unknown section, key, word or unit is an error that names its place and
  * the nearest known spelling. A text is accepted as a whole or not at all.
@@ -86,8 +86,8 @@ static bool open_section(struct st_reader *reader, struct st_section *section, s
                                            kind.at);
 }
 
-/* Cut off a comment, which begins with a # at the start of a line or after a blank, but not within
- * quotes. */
+/* Cut off the comment of a line. A comment begins with a # that is the first character or follows a
+ * blank, and that is not within quotes. */
 static struct st_text strip_comment(struct st_text line)
 {
     bool quoted = false;
@@ -233,8 +233,9 @@ enum symtuner_status symtuner_rules_inline(const char *text, symtuner_rules **ou
                 : is_null("text", error, error_size);
 }
 
-/* Read up to ${size} bytes of a file into ${text} and return their number. Returns -1 on failure,
- * with the reason in ${*why} or, if that stays NULL, in errno. ${any}: as for load(). */
+/* Read up to ${size} bytes of a file into ${text} and return their number. On failure return -1.
+ * The reason is then in ${*why}, or in errno if ${*why} is still NULL. ${any}: the file may also be
+ * a pipe or a device. */
 static ssize_t slurp(const char *path, bool any, char *text, size_t size, const char **why)
 {
     int fd = st_open_file(path, O_RDONLY), error;
@@ -248,7 +249,7 @@ static ssize_t slurp(const char *path, bool any, char *text, size_t size, const 
     fstat(fd, &file);
     end = (struct pollfd){fd, POLLIN, 0};
     if (any && S_ISFIFO(file.st_mode))
-        poll(&end, 1, 1000); /* the writer may have started only now, at the same time as we */
+        poll(&end, 1, 1000); /* the writer may have started at the same time as this process */
     if (!any && !S_ISREG(file.st_mode) && !S_ISDIR(file.st_mode) &&
         file.st_rdev != makedev(1, 3)) /* /dev/null never blocks */
         *why = "a pipe or a device could block the job; write the rules to a file";
@@ -257,7 +258,7 @@ static ssize_t slurp(const char *path, bool any, char *text, size_t size, const 
             done += (size_t)n;
     error = errno;
     if (n == 0 && done == 0 && S_ISFIFO(file.st_mode) && poll(&end, 1, 0) == 0) {
-        *why = "a pipe that nobody writes to"; /* a writer that came and left gives POLLHUP */
+        *why = "a pipe that nobody writes to"; /* poll() returns 1 if a writer came and left */
         n = -1;
     }
     close(fd);
@@ -293,7 +294,7 @@ static enum symtuner_status load(parser *parse, const char *path, bool any, symt
     return status;
 }
 
-/* Return the reader for the format that the file's name tells. */
+/* Return the function that reads the file's format. The file's name tells the format. */
 static parser *parser_of(const char *path)
 {
     size_t n = path ? strlen(path) : 0;

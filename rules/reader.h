@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reader.h - what the two readers of rules (our format, NCCL's CSV) share: where in a text the
- * reader is, and errors that name that place.
+ * reader.h - what the two readers of rules share: the current place in the text, and errors that
+ * name this place. One reader is for our own format, the other for the CSV of NCCL's example tuner.
  */
 #ifndef ST_READER_H_
 #define ST_READER_H_
@@ -15,12 +15,12 @@ struct st_text {
 };
 
 struct st_reader {
-    const char *name;        /* of the file, for errors    */
-    int line;
-    const char *line_start;  /* column 1                   */
-    char *error;             /* the first error wins       */
+    const char *name;        /* name of the file, for errors          */
+    int line;                /* number of the current line, from 1    */
+    const char *line_start;  /* first character of the current line   */
+    char *error;             /* gets the error's text                 */
     size_t error_size;
-    symtuner_rules *rules;   /* filled by the reader       */
+    symtuner_rules *rules;   /* the rules that were read so far       */
 };
 
 /* Write "name:line:column: message" to reader->error. ${at} is the place in the text. Returns
@@ -28,67 +28,72 @@ struct st_reader {
 bool st_reader_fail(struct st_reader *reader, const char *at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* At most 40 bytes of a text, as two arguments for "%.*s". */
+/* The first 40 bytes of a text, as the two arguments that "%.*s" takes. */
 #define ST_SHOWN(text) (int)((text).len > 40 ? 40 : (text).len), (text).at
 
-/* Fail because ${word} is not one of ${words}: the error names the nearest word, or lists all. */
+/* Fail because ${word} is not one of ${words}. The error names the nearest word, or all words if
+ * none is near. */
 bool st_reader_unknown(struct st_reader *reader, const char *what, struct st_text word,
                        const struct st_words *words);
 
-/* Cut the next line off ${*rest}, without CR and LF; return false at the end of the text. If the
- * line is too long or has a NUL byte or a byte order mark, the error is written and ${line_out->at}
- * is NULL. */
+/* Cut the next line off ${*rest} and write it, without CR and LF, to ${*line_out}. Returns false at
+ * the end of the text. If the line is too long, or has a NUL byte or a byte order mark, an error is
+ * written and ${line_out->at} is NULL. */
 bool st_reader_line(struct st_reader *reader, struct st_text *rest, struct st_text *line_out);
 
+/* Return the text without blanks and tabs at both ends. */
 struct st_text st_text_trim(struct st_text text);
 
-/* Append a cleared rule to reader->rules and return it. If there are too many, write an error for
- * place ${at} and return NULL. */
+/* Append a cleared rule to reader->rules and return it. If there are too many rules, write an error
+ * for place ${at} and return NULL. */
 struct st_rule *st_reader_rule(struct st_reader *reader, const char *at);
 
-/* Cut ${*rest} at the first ${separator} and return what is before it, trimmed. */
+/* Cut ${*rest} at the first ${separator}. Return the trimmed text before it, and leave the text
+ * after it in ${*rest}. Without a separator return all. */
 struct st_text st_text_cut(struct st_text *rest, char separator);
 
-bool st_text_is(struct st_text text, const char *word); /* ignoring case */
+bool st_text_is(struct st_text text, const char *word); /* compares without regard to case */
 
 enum { ST_IN_PROVENANCE = 1, ST_IN_PROCESS = 2, ST_IN_RULE = 4, ST_IN_KERNELS = 8 };
 
-/* The section being read. */
+/* The section that is being read. */
 struct st_section {
-    struct st_rule *rule; /* NULL before the first section */
-    int where;            /* ST_IN_*                       */
-    unsigned seen;        /* bit per key                   */
+    struct st_rule *rule; /* the section's rule; NULL before the first section  */
+    int where;            /* kind of the section: one ST_IN_* value             */
+    unsigned seen;        /* one bit per key of st_keys that the section has    */
 };
 
-/* What a key sets in struct st_rule, for the hash. */
+/* The type of the member that a key sets in struct st_rule. rules/hash.c hashes by this type. The
+ * two types ST_KEY_SET_* are for keys that were added later: rules without such a key keep their
+ * hash. */
 enum st_key_type {
-    ST_KEY_COMMENT,  /* nothing: a comment for people                              */
-    ST_KEY_GONE,     /* a removed key: hashed as 0, so that hashes stay the same   */
+    ST_KEY_COMMENT,  /* the key sets no member: it is a comment for people           */
+    ST_KEY_GONE,     /* a removed key: hashed as 0, so that old hashes stay the same */
     ST_KEY_BOOL,
-    ST_KEY_BITS,     /* unsigned                                                   */
-    ST_KEY_INTS,     /* one int or several                                         */
+    ST_KEY_BITS,     /* unsigned                                                     */
+    ST_KEY_INTS,     /* one int or several                                           */
     ST_KEY_SPAN,
-    ST_KEY_SET_INT,  /* added later: an int that is hashed only if it is not -1    */
-    ST_KEY_SET_SPAN, /* added later: a span that is hashed only if it is not "any" */
+    ST_KEY_SET_INT,  /* an int that is hashed only if it is not -1                   */
+    ST_KEY_SET_SPAN, /* a span that is hashed only if it does not cover everything   */
     ST_KEY_TEXT,
 };
 
 /* One key of the rules format (rules/keys.c). */
 struct st_key {
     const char *word;
-    int where; /* sections in which it has a meaning, ST_IN_* */
+    int where; /* bits ST_IN_*: the sections that may have the key */
     bool (*read)(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                  const struct st_key *key);
     enum st_key_type type;
-    size_t offset, size;          /* of the member of struct st_rule               */
-    const struct st_words *words; /* legal words, where they are few               */
-    int gone_from;                /* sections that no longer have this key         */
-    const char *cure;             /* why it is gone, and what to write instead     */
+    size_t offset, size;          /* place and size of the member in struct st_rule     */
+    const struct st_words *words; /* the legal words of a key that takes words          */
+    int gone_from;                /* bits ST_IN_*: sections that once had the key       */
+    const char *cure;             /* why the key is gone, and what to write instead     */
 };
 extern const struct st_key st_keys[]; /* ends with a row whose word is NULL */
 
-/* Read one key of the section into section->rule; if it is wrong, write an error and return
- * false. */
+/* Read one key and its value into section->rule. If the key or the value is wrong, write an error
+ * and return false. */
 bool st_key_read(struct st_reader *reader, struct st_section *section, struct st_text key,
                  struct st_text value);
 

@@ -2,14 +2,14 @@
 /*
  * rules.h - rules in memory, after a rules text has been read.
  *
- * A rule is a set of conditions (all must hold) and an action. Three kinds share the struct: a rule
- * for calls; a [process] rule; and a [kernels] rule, which is for libsymtuner_ar.so and which the
- * plugin ignores. A [process] rule only sets NCCL's CTA count. NCCL reads this count once per
- * process, so the conditions of a [process] rule may name only the machine and the release.
+ * A rule is a set of conditions (all must hold) and an action. Three kinds of rules share struct
+ * st_rule. A [rule] section is for calls. A [process] section only sets NCCL's CTA count. NCCL
+ * reads this count once per process, so the conditions of a [process] section may name only the
+ * machine and the release. A [kernels] section is for libsymtuner_ar.so; the plugin ignores it.
  *
  * Units      bytes; spans are inclusive on both ends.
  * Ownership  one allocation per symtuner_rules; freed with symtuner_rules_free.
- * Threads    immutable once read.
+ * Threads    rules never change after they have been read, so any thread may read them.
  * Errors     the reader writes "name:line:column: what; cure" and allocates nothing.
  */
 #ifndef ST_RULES_H_
@@ -31,19 +31,22 @@ static inline bool st_span_has(struct st_span span, uint64_t value)
 
 struct st_action {
     enum symtuner_prefer prefer;
-    int algo, proto; /* for SYMTUNER_GENERAL; -1 any              */
-    uint32_t forbid; /* bit algo * 3 + proto                      */
-    int sym_ctas;    /* 1..64; 0: NCCL decides; in [process] only */
-    int channels;    /* 1..64; 0: NCCL decides                    */
+    int algo, proto; /* used if prefer is SYMTUNER_GENERAL; -1: any                            */
+    uint32_t forbid; /* forbidden entries of the cost table: bit algo * 3 + proto              */
+    int sym_ctas;    /* CTAs of symmetric kernels, 1..64; 0: NCCL decides; only in [process]   */
+    int channels;    /* channels of general kernels, 1..64; 0: NCCL decides                    */
 };
 
 /* What a [kernels] rule does to an all-reduce of libsymtuner_ar.so. */
 struct st_launch {
-    int kernel;        /* in st_kernel_words; -1: the library's table decides    */
-    int ctas, threads; /* most blocks; threads per block; 0: the table decides   */
-    int beside;        /* in st_beside_words; -1: as the handle was told         */
-    int network_pieces; /* over several boxes: add up in each box first, in so many pieces; 0: by
-                           NCCL alone; -1: the rule is not for calls over several boxes */
+    int kernel;        /* index in st_kernel_words; -1: the library's own table decides        */
+    int ctas, threads; /* most blocks, and threads per block; 0: the library's table decides   */
+    int beside;        /* index in st_beside_words: assume this, not what the handle was told; */
+                       /* -1: assume what the handle was told                                  */
+    /* For a call over several boxes: into how many pieces to cut the call, to add up each piece
+     * within each box first. 0: NCCL runs the whole call. -1: this rule is for calls within a
+     * box. */
+    int network_pieces;
 };
 
 enum { ST_REG_NO = 1, ST_REG_YES = 2, ST_REG_ANY = 3 };
@@ -51,19 +54,19 @@ enum { ST_SOURCES_MAX = 4 };
 
 struct st_rule {
     char name[SYMTUNER_NAME_MAX + 1];
-    int source, line;  /* where it was written                      */
-    bool process, kernels; /* neither: for calls                        */
-    unsigned colls;    /* bit per collective                        */
+    int source, line;      /* index in symtuner_rules.source, and line number there       */
+    bool process, kernels; /* a [process] or [kernels] section; neither: a [rule] section */
+    unsigned colls;        /* one bit per collective                                      */
     struct st_span bytes;
-    bool per_rank;     /* bytes are those of one rank               */
+    bool per_rank;         /* ${bytes} is the size of one rank's part                     */
     struct st_span ranks, nodes, pipe_ops, nccl;
-    unsigned reg;      /* ST_REG_*                                  */
-    int links;         /* 1 nvlink, 0 pcie, -1 any                  */
-    int multicast;     /* 1 yes, 0 no, -1 any                       */
-    char gpu[SYMTUNER_GPU_MAX + 1]; /* pattern with *; "" any       */
-    struct st_span gpus; /* of the box                              */
-    unsigned dtypes, ops; /* [kernels] only: bit per NCCL number */
-    unsigned besides;     /* [kernels] only: bit per word of st_beside_words */
+    unsigned reg;          /* ST_REG_*: are the buffers registered?                       */
+    int links;             /* 1: nvlink, 0: pcie, -1: any                                 */
+    int multicast;         /* 1: yes, 0: no, -1: any                                      */
+    char gpu[SYMTUNER_GPU_MAX + 1]; /* pattern with * for the GPU's name; "": any GPU     */
+    struct st_span gpus;   /* number of GPUs in the box                                   */
+    unsigned dtypes, ops;  /* [kernels] only: one bit per NCCL number                     */
+    unsigned besides;      /* [kernels] only: one bit per word of st_beside_words         */
     struct st_action act;
     struct st_launch launch;
 };
@@ -71,14 +74,14 @@ struct st_rule {
 struct symtuner_rules {
     int count;
     bool has_provenance;
-    struct st_rule provenance; /* only conditions                   */
+    struct st_rule provenance; /* the [provenance] section; it has only conditions */
     char source[ST_SOURCES_MAX][256];
     int sources;
     struct st_rule rule[SYMTUNER_RULES_MAX];
 };
 
-/* Return NCCL's nBytes divided by the bytes of one rank's part: the number of ranks for AllGather
- * and ReduceScatter, 1 for other collectives. */
+/* Return how often the bytes of one rank's part are in NCCL's nBytes. This is the number of ranks
+ * for AllGather and ReduceScatter, and 1 for other collectives. */
 static inline uint64_t st_coll_parts(int coll, int ranks)
 {
     return coll == SYMTUNER_ALLGATHER || coll == SYMTUNER_REDUCESCATTER ? (uint64_t)ranks : 1;
@@ -88,27 +91,27 @@ static inline uint64_t st_coll_parts(int coll, int ranks)
 uint64_t st_hash_value(uint64_t hash, uint64_t value);
 uint64_t st_hash_text(uint64_t hash, const char *text);
 
-/* Set ${rule} to one that matches everything and does nothing. */
+/* Make ${rule} a rule that matches everything and does nothing. */
 void st_rule_clear(struct st_rule *rule);
 
 /* Do the rule's conditions on release and machine hold? If a property of the machine is unknown,
  * only "any" matches it. */
 bool st_rule_fits(const struct st_rule *rule, int nccl, const struct symtuner_machine *machine);
 
-/* Return the rule's span of sizes in bytes of the whole call (NCCL's nBytes), even if the rule
- * gives it in bytes of one rank. */
+/* Return the rule's span of sizes in bytes of the whole call (NCCL's nBytes). If the rule gives the
+ * span in bytes of one rank, convert it. */
 struct st_span st_rule_total_bytes(const struct st_rule *rule, int coll, int ranks);
 
-/* st_kernels_concern: do the conditions of a [kernels] rule on the group of ranks hold?
- * st_kernels_cover: do the rule's conditions on the call hold? ${nccl} is 0 if the group does not
- * use NCCL; then every condition on the release holds. */
+/* st_kernels_concern: do all conditions of a [kernels] rule hold that are about the ranks, the
+ * machine and the release? ${nccl} is 0 if the ranks do not use NCCL; then every condition on the
+ * release holds. st_kernels_cover: do all conditions hold that are about the call? */
 bool st_kernels_concern(const struct st_rule *rule, int nccl, int ranks,
                         const struct symtuner_machine *machine);
 bool st_kernels_cover(const struct st_rule *rule, uint64_t bytes, int dtype, int op,
                       bool registered, int beside);
 
-/* Return the ${n}-th reason why a [kernels] rule, looked at alone, cannot do what it says; NULL
- * past the last. */
+/* Return reason number ${n} (from 0) why a [kernels] rule cannot do what it says, whatever the
+ * other rules are. Returns NULL if there is no such reason. */
 const char *st_kernels_lint(const struct st_rule *rule, int n);
 
 /* Append the rules of ${more} to ${rules}. If ${more} has a provenance, ${rules} gets it. Returns

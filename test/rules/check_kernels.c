@@ -106,7 +106,7 @@ START_TEST(test_network_pieces_are_for_several_boxes)
     ck_assert_int_eq(rules->rule[1].launch.network_pieces, -1);
     ck_assert_int_eq(rules->rule[2].launch.network_pieces, 0);
     ck_assert_ptr_null(st_kernels_lint(&rules->rule[0], 0));
-    ck_assert_ptr_nonnull(strstr(st_kernels_lint(&rules->rule[2], 0), "beside network-pieces"));
+    ck_assert_ptr_nonnull(strstr(st_kernels_lint(&rules->rule[2], 0), "next to network-pieces"));
     ck_assert_int_eq(symtuner_rules_lint(rules, 0, text, sizeof text), 1); /* b is not hidden */
     ck_assert_msg(strstr(text, "\"c\" never applies: \"a\"") != NULL, "%s", text);
     symtuner_rules_free(rules);

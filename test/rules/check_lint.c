@@ -146,9 +146,9 @@ END_TEST
 
 /* ---- one rule -------------------------------------------------------------------------------- */
 
-#define NO_TYPE "asks for a kernel that knows f16, f32 and bf16, and covers only other types"
-#define NO_OP   "asks for a kernel that cannot do any of its operators"
-#define NO_REG  "asks for a kernel that needs registered buffers, and covers only others"
+#define NO_TYPE "asks for a kernel that knows only f16, f32 and bf16, but covers only other types"
+#define NO_OP   "asks for a kernel that cannot do any of the rule's operators"
+#define NO_REG  "asks for a kernel that needs registered buffers, but covers only calls without"
 #define NO_MC   "asks for a multicast kernel where multicast is off"
 #define NO_LINE "asks for LL128 on PCIe, where a line may arrive in parts"
 #define NO_RANK "never applies: the library's kernels take 2 to 16 ranks"
