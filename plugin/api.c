@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* api.c - symtuner_decide and symtuner_table_*, over the pure functions that the plugin runs. */
+/* api.c - symtuner_decide and symtuner_table_*. They call the same pure functions as the plugin. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ enum symtuner_status symtuner_decide(const symtuner_rules *rules,
                                      const struct symtuner_query *query,
                                      struct symtuner_decision *out)
 {
-    struct symtuner_query q = {0}; /* members that an older caller lacks are 0 */
+    struct symtuner_query q = {0}; /* members that an older caller's struct lacks stay 0 */
     struct st_group group;
     struct st_call call;
     const struct st_rule *rule, *process;
@@ -45,7 +45,7 @@ enum symtuner_status symtuner_decide(const symtuner_rules *rules,
     return SYMTUNER_OK;
 }
 
-/* Return a hash of all bits of a table, to see whether the table changed. */
+/* Return a hash of all bits of a table. Two equal hashes mean that the table did not change. */
 static uint64_t fingerprint(const float *table, int cells)
 {
     uint64_t print = ST_HASH_START;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * defaults.c - the built-in CTA count: one number, and the boxes and releases that get it. It was
- * measured on exactly these, alone and beside other kernels.
+ * defaults.c - the built-in CTA count: one number, and the boxes and releases that get it. The
+ * number was measured on exactly these boxes and releases, alone and beside other kernels.
  *
- * NCCL gets the count when it asks for NCCL_MIN_CTAS. NCCL itself caps the count by the maxCTAs
- * that the application set (of a communicator; from 2.31 on of a call) and by the limit of its
- * multicast kernels. NCCL reads the count once per process, before the first communicator, so the
- * count depends only on the box and the release, and rules cannot change it. To add a row: measure
- * alone and beside GEMMs (bench/beside.py), commit the raw rows, name them here.
+ * NCCL gets the count when it asks for NCCL_MIN_CTAS. NCCL lowers the count to the maxCTAs that the
+ * application set for a communicator, or from 2.31 on for a call, and to the limit of its multicast
+ * kernels. NCCL reads the count once per process, before the first communicator. So the count
+ * depends only on the box and the release, and rules cannot change it. To add a row, measure alone
+ * and beside GEMMs (bench/beside.py), commit the results, and name them in ${text} below.
  */
 #include "plugin/process.h"
 
 #include <string.h>
 
-/* If NCCL's cluster size does not divide the grid, NCCL runs clusters of one: 4 to 18 % slower. */
+/* NCCL launches its kernels in clusters of 4 CTAs. If 4 does not divide the number of CTAs, NCCL
+ * uses clusters of one CTA, which is 4 to 18 % slower. */
 #define CTAS 16
 enum { CLUSTER = 4 };
 _Static_assert(CTAS % CLUSTER == 0, "whole clusters");
@@ -21,8 +22,8 @@ _Static_assert(CTAS % CLUSTER == 0, "whole clusters");
 #define TEXT_OF(number) #number
 #define TEXT(number)    TEXT_OF(number)
 
-/* The measured boxes, all with H200s over NVLink without multicast. X(release as a number, as text,
- * number of GPUs) */
+/* The measured boxes, all with H200s over NVLink without multicast.
+ * X(release as a number, release as text, number of GPUs) */
 #define MEASURED(X)                                                                                \
     X(22809, "2.28.9", 2)                                                                          \
     X(22907, "2.29.7", 2)                                                                          \
@@ -48,12 +49,14 @@ static const char text[] =
     "#   " #gpus " x " GPU ", NVLink, no multicast, NCCL " release "\n"
     MEASURED(LINE)
 #undef LINE
-    "# It takes NCCL_ENV_PLUGIN=libsymtuner.so, and gives way to NCCL_SYM_CTAS, NCCL_MIN_CTAS,\n"
-    "# NCCL_MAX_CTAS, a NCCL_CTA_POLICY that is not the default, NCCL_ENQUEUE_REARCH_ENABLE=1 and\n"
-    "# SYMTUNER_DEFAULTS=0. Measured 2026-11-22, driver 580.159.04, against NCCL's own count of 7 to\n"
-    "# 10: 1.2 times as fast alone, 1.06 times beside GEMMs (bench/results/2026-11-22-h200x2b).\n";
+    "# This needs NCCL_ENV_PLUGIN=libsymtuner.so. symtuner gives no count if one of these is set:\n"
+    "# NCCL_SYM_CTAS, NCCL_MIN_CTAS, NCCL_MAX_CTAS, an NCCL_CTA_POLICY that is not the default,\n"
+    "# NCCL_ENQUEUE_REARCH_ENABLE=1, SYMTUNER_DEFAULTS=0. Measured 2026-11-22, driver 580.159.04,\n"
+    "# against NCCL's own count of 7 to 10: 1.2 times as fast alone, 1.06 times as fast beside\n"
+    "# GEMMs (bench/results/2026-11-22-h200x2b).\n";
 
-/* Was this box measured with this release? If ${box} is false: was any box with the same GPU? */
+/* If ${box}: was this box measured with this release? Otherwise: was any box with this GPU measured
+ * with this release? */
 static bool is_measured(int nccl, const struct symtuner_machine *machine, bool box)
 {
     for (size_t i = 0; i < sizeof measured / sizeof *measured; i++)

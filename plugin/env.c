@@ -42,8 +42,8 @@ static const char *sym_ctas(void)
 }
 
 /* The variables that we answer for. ${chains}: we answer even if the user has set the variable,
- * because we load the library that it names behind ours (plugin/next/open.h). But if the user has
- * set it to "none", NCCL gets "none". */
+ * because we load the library that the user named behind ours (plugin/next/open.h). But if the user
+ * has set the variable to "none", NCCL gets "none". */
 static const struct {
     const char *name;
     const char *(*answer)(void);

@@ -2,17 +2,17 @@
 /*
  * env.h - what we answer when NCCL asks for a variable.
  *
- * NCCL_ENV_PLUGIN alone is enough: when NCCL asks which tuner and profiler to load, we answer with
- * our own path if our tuner or profiler has something to do. A variable that the user set keeps its
- * value, with one exception: if it names another tuner or profiler and ours is needed, NCCL gets
- * our path, and we load the user's library behind ours. Hazard: NCCL asks while it holds mutexes,
- * so nothing here logs, waits or calls NCCL.
+ * The user needs to set only NCCL_ENV_PLUGIN: when NCCL asks which tuner and profiler to load, we
+ * answer with our own path if our tuner or profiler has something to do. A variable that the user
+ * set keeps its value, with one exception: if the variable names another tuner or profiler and ours
+ * is needed, NCCL gets our path, and we load the user's library behind ours. Hazard: NCCL asks
+ * while it holds mutexes, so nothing here logs, waits or calls NCCL.
  */
 #ifndef ST_ENV_H_
 #define ST_ENV_H_
 
-/* Return the value that NCCL gets for variable ${name}; NULL: unset. The string is static or
- * belongs to the environment. */
+/* Return the value that NCCL gets for variable ${name}, or NULL if NCCL finds the variable unset.
+ * The string is static or belongs to the environment. */
 const char *st_env_get(const char *name);
 
 #endif

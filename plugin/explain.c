@@ -28,14 +28,14 @@ static const char *or_any(const char *name)
     return name ? name : "*";
 }
 
-/* What prefer = symmetric can do: [enum st_ll_rule of the release]. */
+/* What prefer = symmetric can do in a release. The index is the release's enum st_ll_rule. */
 static const char *const symmetric_reach[] = {
-    [ST_LL_KEEP] = ("NCCL runs one if both buffers are registered, and else cannot: the table "
-                    "stays as it is"),
-    [ST_LL_ASK_ALWAYS] = ("an LL entry is made the cheapest, which keeps a picked LL symmetric "
-                          "kernel"),
-    [ST_LL_ASK_PARTLY] = ("an LL entry is made the cheapest, which keeps a picked LL symmetric "
-                          "kernel when one side is registered"),
+    [ST_LL_KEEP] = ("NCCL runs one whenever both buffers are registered, and never otherwise, so "
+                    "the table stays as it is"),
+    [ST_LL_ASK_ALWAYS] = ("an LL entry is made the cheapest, so that NCCL keeps an LL symmetric "
+                          "kernel if it picked one"),
+    [ST_LL_ASK_PARTLY] = ("an LL entry is made the cheapest, so that NCCL keeps an LL symmetric "
+                          "kernel if it picked one and one side is registered"),
     [ST_LL_ASK_VOID] = "only the LL probe is answered, unless NCCL_ENQUEUE_REARCH_ENABLE=1",
 };
 

@@ -52,7 +52,7 @@ static void write_size(FILE *out, int coll, int bucket)
             bucket ? 1ull << bucket : 0ull, (2ull << bucket) - 1);
 }
 
-/* Does this collective have symmetric kernels? The same three have them in every release. */
+/* Does this collective have symmetric kernels? In every release the same three collectives do. */
 static bool has_symmetric(int coll)
 {
     return coll == SYMTUNER_ALLREDUCE || coll == SYMTUNER_ALLGATHER ||
@@ -68,8 +68,8 @@ static void write_ran(FILE *out, const struct st_ledger *ledger, int coll, int b
     if (total == 0)
         return;
     /* Up to NCCL 2.30 symmetric kernels have no event. So a call outside graph capture that led to
-     * neither a general nor a copy-engine event ran a symmetric kernel. This rule fails for
-     * Broadcast, which NCCL 2.29 and later may run as part of an AllGather. */
+     * neither the event of a general kernel nor a copy-engine event ran a symmetric kernel. This
+     * does not hold for Broadcast, which NCCL 2.29 and later may run as part of an AllGather. */
     if (has_symmetric(coll) && !st_era_shows_symmetric(st_process()->era) &&
         n[ST_RAN_CALLED] > n[ST_RAN_GENERAL] + n[ST_RAN_CE])
         n[ST_RAN_SYMMETRIC] = n[ST_RAN_CALLED] - n[ST_RAN_GENERAL] - n[ST_RAN_CE];
@@ -133,9 +133,9 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Wait until a full pipe has room. Returns false, with errno EAGAIN, if it has no room by the time
- * ${until}, on the clock of now_ms(). ${until} is no duration, because signals interrupt the
- * wait. */
+/* Wait until a full pipe has room. Returns false, with errno EAGAIN, if the pipe has no room by the
+ * time ${until}, on the clock of now_ms(). ${until} is a point in time, not a duration, because
+ * signals interrupt the wait and then it begins again. */
 static bool wait_for_room(int fd, int64_t until)
 {
     struct pollfd end = {.fd = fd, .events = POLLOUT};
@@ -148,9 +148,9 @@ static bool wait_for_room(int fd, int64_t until)
     return ready > 0;
 }
 
-/* Write ${text} and return how many bytes of it were written; if not all, errno says why. For a
- * pipe without a reader errno is EPIPE; the signal SIGPIPE, which would end the job, is blocked
- * and removed. */
+/* Write ${text} and return how many bytes of it were written. If not all were, errno says why. A
+ * pipe without a reader gives EPIPE. It also gives the signal SIGPIPE, which would end the job, so
+ * this function blocks that signal and removes it. */
 static size_t write_all(int fd, const char *text, size_t size)
 {
     const struct timespec at_once = {0};

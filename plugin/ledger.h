@@ -11,8 +11,10 @@
  * it by a plain load and store; all other threads add to the half ${shared} atomically. A reader
  * adds up both halves, so no count is lost.
  *
- * Units      sizes are NCCL's nBytes: bucket b counts calls of 2^b .. 2^(b+1)-1 bytes.
- * Ownership  every st_ledger_open needs an st_ledger_close; the last one writes the text and frees.
+ * Units      sizes are NCCL's nBytes: bucket b counts calls of 2^b .. 2^(b+1)-1 bytes. Bucket 0
+ *            also counts calls of 0 bytes, and the last bucket counts all larger calls.
+ * Ownership  every st_ledger_open needs an st_ledger_close. The last st_ledger_close writes the
+ *            text and frees the ledger.
  */
 #ifndef ST_LEDGER_H_
 #define ST_LEDGER_H_
@@ -42,9 +44,9 @@ struct st_ledger {
     int ranks, nodes;
     int local;                    /* tuners opened in this process so far   */
     int tuners;                   /* tuners that are open now               */
-    /* asked[collective][bucket][1: registered buffers][verdict]: what was answered;
-     * picked[collective][bucket][algo * SYMTUNER_PROTOS + proto]: what NCCL takes from the table;
-     * ran[collective][bucket][enum st_ran]: what the profiler saw */
+    /* asked[collective][bucket][1: registered buffers][enum st_verdict]: what our tuner answered.
+     * picked[collective][bucket][algo * SYMTUNER_PROTOS + proto]: what NCCL takes from the table.
+     * ran[collective][bucket][enum st_ran]: what our profiler saw. */
     struct st_counter asked[SYMTUNER_COLLS][ST_BUCKETS][2][ST_VERDICTS_ROOM];
     struct st_counter picked[SYMTUNER_COLLS][ST_BUCKETS][ST_CELLS];
     struct st_counter ran[SYMTUNER_COLLS][ST_BUCKETS][ST_RANS];
@@ -68,8 +70,8 @@ static inline int st_ledger_bucket(uint64_t bytes)
     return bucket < ST_BUCKETS ? bucket : ST_BUCKETS - 1;
 }
 
-/* Return a number that no other living thread has. The address of a _Thread_local is not used,
- * because in a library loaded by dlopen it takes a function call. */
+/* Return a number that no other living thread has. The address of a _Thread_local variable would
+ * serve, too, but in a library loaded by dlopen it takes a function call to get that address. */
 static inline uintptr_t st_thread(void)
 {
 #if defined(__x86_64__)
@@ -82,7 +84,8 @@ static inline uintptr_t st_thread(void)
 #endif
 }
 
-/* Add 1 from a thread that does not own the ledger; it becomes the owner if there is no owner. */
+/* Add 1 from a thread that does not own the ledger. If the ledger has no owner, the thread becomes
+ * its owner. */
 void st_ledger_add_shared(struct st_ledger *ledger, struct st_counter *counter);
 
 static inline void st_ledger_add(struct st_ledger *ledger, struct st_counter *counter)
@@ -102,7 +105,7 @@ static inline uint64_t st_ledger_read(const struct st_counter *counter)
            atomic_load_explicit(&counter->shared, memory_order_relaxed);
 }
 
-/* Fill in how many calls the tuner was asked about, and how many of them a rule changed. */
+/* Fill in how often NCCL asked the tuner, and how often a rule changed the answer. */
 void st_ledger_sums(const struct st_ledger *ledger, uint64_t *asked_out, uint64_t *steered_out);
 
 /* Start the thread that writes all open ledgers when SYMTUNER_LEDGER_SIGNAL arrives. Later calls do

@@ -2,10 +2,10 @@
 /*
  * log.h - messages through NCCL's own logger.
  *
- * A warning means that the user must act; each cause is a warning at most once per process. At INFO
- * a communicator gets two lines. Nothing is ever logged per call. Without a logger (NULL) warnings
- * go to stderr. Hazard: NCCL's logger takes a mutex that NCCL may hold while it asks the env
- * interface, so nothing that get_env calls may log.
+ * A warning means that the user must act; each cause is a warning at most once per process. With
+ * NCCL_DEBUG=INFO a communicator gets two lines. Nothing is ever logged per call. Without a logger
+ * (NULL) warnings go to stderr. Hazard: NCCL's logger takes a mutex that NCCL may hold while it
+ * asks our env interface for a variable, so nothing that st_env_get calls may log.
  */
 #ifndef ST_LOG_H_
 #define ST_LOG_H_
@@ -14,7 +14,7 @@
 #include "plugin/options.h"
 
 void st_log_use(nccl_abi_logger logger); /* the last logger given wins; NULL changes nothing */
-void st_log_level(enum st_log level);    /* SYMTUNER_LOG */
+void st_log_level(enum st_log level);    /* ${level} is the value of SYMTUNER_LOG */
 
 void st_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void st_info(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -61,7 +61,7 @@ int symtuner_option_get(int index, struct symtuner_option *option_out)
     return 1;
 }
 
-/* Append one error; what does not fit is cut off. */
+/* Append one error to the list ${error}. What does not fit is cut off. */
 static void add_error(char *error, size_t error_size, const char *format, ...)
 {
     size_t used = strlen(error);

@@ -12,7 +12,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The values of options that take a word, in the order of the words in the option's row below. */
+/* The values of options that take a word. Each enum has the order of the words in the option's row
+ * below. */
 enum st_mode { ST_MODE_STEER, ST_MODE_OBSERVE, ST_MODE_OFF };
 enum st_signal { ST_SIGNAL_NONE, ST_SIGNAL_USR1, ST_SIGNAL_USR2 };
 enum st_log { ST_LOG_INFO, ST_LOG_WARN, ST_LOG_OFF };
@@ -21,9 +22,9 @@ extern const char *const st_mode_word[];
 
 typedef const char *st_text_option;
 
-/* X(type, member, variable, default, legal values, help). The legal values are "text", if any text
- * is legal, or else a list of words: "1|0" for a bool, and for an enum one word per enumerator, in
- * the order of the enum. */
+/* X(type, member, variable, default, legal values, help). If any text is legal, the legal values
+ * are "text". Otherwise they are a list of words: "1|0" for a bool, and for an enum one word per
+ * enumerator, in the order of the enum. */
 #define ST_OPTION_MAP(X)                                                                           \
     X(enum st_mode, mode, "SYMTUNER_MODE", "steer", "steer|observe|off",                           \
       "steer: act; observe: count and report, change nothing; off: be silent")                     \
@@ -86,10 +87,11 @@ struct st_options {
 #undef ST_OPTION_MEMBER
 };
 
-/* Read all variables into ${options}; a wrong value is replaced by the default. Returns false if a
- * value was wrong or if a SYMTUNER_ variable is set that does not exist (SYMTUNER_AR_ variables
- * belong to the kernel library and are not checked). ${error} then names each mistake, separated by
- * "; ", as far as they fit. Text options point into the environment, so call it once and early. */
+/* Read all variables into ${options}. A wrong value is replaced by the default. Returns false if a
+ * value was wrong, or if a SYMTUNER_ variable is set that does not exist. ${error} then has all
+ * mistakes that fit, separated by "; ". Variables that begin with SYMTUNER_AR_ belong to the kernel
+ * library and are not checked here. Text options point into the environment, so call this function
+ * once, before the program changes its environment. */
 bool st_options_read(struct st_options *options, char *error, size_t error_size);
 
 #endif

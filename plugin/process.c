@@ -18,12 +18,12 @@
 static struct st_process process = {.ctas_from = "not decided"};
 static pthread_once_t read_once = PTHREAD_ONCE_INIT, decide_once = PTHREAD_ONCE_INIT,
                       start_once = PTHREAD_ONCE_INIT;
-/* Errors from reading options and rules, logged once there is a logger. */
+/* Errors from reading options and rules. They are kept here until there is a logger. */
 static char option_error[SYMTUNER_ERROR_MAX], machine_error[SYMTUNER_ERROR_MAX],
     rules_error[SYMTUNER_ERROR_MAX];
 
-/* Return the path of the CSV for NCCL's example tuner; NULL if there is none, or if a tuner runs
- * behind ours, because the file is then meant for that tuner. */
+/* Return the path of the CSV for NCCL's example tuner, or NULL if there is none. Also returns NULL
+ * if a tuner runs behind ours, because the file is then meant for that tuner. */
 static const char *config_file(void)
 {
     const char *file = getenv("NCCL_TUNER_CONFIG_FILE");
@@ -152,9 +152,9 @@ int st_process_call_rules(void)
     return count;
 }
 
-/* May another rank of this box get the built-in count? That rank may if it looks for the GPUs while
- * this rank has SYMTUNER_MACHINE, or if that rank sees all GPUs while this rank, in a container,
- * sees one. */
+/* Can another rank of this box get the built-in count? This rank cannot tell in two cases. Either
+ * SYMTUNER_MACHINE describes the box to this rank, while the other rank looks for itself. Or this
+ * rank is in a container and sees one GPU, while the other rank sees all GPUs of the box. */
 static bool box_may_have_default(void)
 {
     return process.default_ctas || process.options.machine[0] ||
@@ -164,10 +164,10 @@ static bool box_may_have_default(void)
 bool st_process_wants_tuner(void)
 {
     if (process.env_interface && box_may_have_default())
-        return true; /* the tuner compares what the ranks got */
+        return true; /* the tuner compares the CTA counts that the ranks got */
     if (process.options.mode == ST_MODE_OFF)
         return false;
-    /* only the tuner's init can log that a setting is wrong */
+    /* Only the tuner's init can log that a setting is wrong. */
     return st_process_call_rules() || process.sym_ctas || process.rules_wrong || option_error[0] ||
            machine_error[0] || st_process_wants_profiler();
 }
@@ -177,9 +177,9 @@ bool st_process_wants_profiler(void)
     return process.options.mode != ST_MODE_OFF && process.options.ledger[0];
 }
 
-/* Return the release of the NCCL that called us, or 0 if it is unknown. The logger lies in the NCCL
- * that called us, however that NCCL was loaded, so this function calls ncclGetVersion of the
- * library that contains the logger. */
+/* Return the release of the NCCL that called us, or 0 if it is unknown. A process can have several
+ * copies of NCCL. The function ${logger} is part of the NCCL that called us, so we find the library
+ * that contains ${logger} and call its ncclGetVersion. */
 static int ask_version(nccl_abi_logger logger)
 {
     int (*get_version)(int *) = NULL;
@@ -215,7 +215,8 @@ static void start(void)
     pthread_once(&decide_once, decide);
 }
 
-/* Log what happens to the CTA count of symmetric kernels, unless a rule simply sets it. */
+/* Log which CTA count symmetric kernels get, and why. A count that a rule sets is not logged here,
+ * unless it has no effect. */
 static void announce_ctas(const char *release)
 {
     const char *gpu = process.machine.gpu[0] ? process.machine.gpu : "this GPU";
@@ -242,7 +243,8 @@ static void announce_ctas(const char *release)
                         : "set NCCL_SYM_CTAS yourself, on all ranks");
 }
 
-/* Log what was found, once per process. Call it without holding a lock: NCCL's logger takes one. */
+/* Log what was found, once per process. Hold no lock when you call this: NCCL's logger takes a
+ * lock. */
 static void announce(void)
 {
     const struct st_hazard *hazard;

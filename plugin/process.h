@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * process.h - what tuner, profiler and env interface share: options, rules, NCCL's release and
+ * process.h - what tuner, profiler and env interface share: options, rules, NCCL's release and the
  * machine. Each process has one struct st_process.
  *
- * The struct is set up once, in the first init of any interface (pthread_once), and constant
+ * The struct is set up once, in the first init of any interface (pthread_once). It is constant
  * afterwards. The library is linked with -z nodelete, so that strings given to NCCL outlive every
  * communicator.
  */
@@ -17,49 +17,52 @@
 
 struct st_process {
     struct st_options options;
-    symtuner_rules *rules;  /* the user's; NULL if none or wrong            */
-    symtuner_rules *unfit;  /* the user's, if for another machine           */
-    bool rules_wrong;       /* no rule applies; with SYMTUNER_STRICT: fail  */
-    uint64_t rules_hash;    /* of the rules in force                        */
-    bool env_interface;     /* NCCL asks us for its variables               */
-    bool mixed;             /* NCCL_ENQUEUE_REARCH_ENABLE=1                 */
-    int nccl;               /* release; 0 until known                       */
+    symtuner_rules *rules;  /* the user's rules; NULL if there are none, or they are wrong */
+    symtuner_rules *unfit;  /* the user's rules if [provenance] names another box, else NULL */
+    bool rules_wrong;       /* the user's rules have an error, so no rule applies */
+    uint64_t rules_hash;    /* hash of ${rules} */
+    bool env_interface;     /* NCCL asks us for its variables */
+    bool mixed;             /* NCCL_ENQUEUE_REARCH_ENABLE=1 is set */
+    int nccl;               /* NCCL's release; 0 until we know it */
     const struct st_era *era;
     struct symtuner_machine machine;
-    int default_ctas;       /* built in for this box and release; 0 none    */
-    int min_ctas;           /* answer to NCCL_MIN_CTAS; 0 none              */
-    int sym_ctas;           /* what [process] rules want; 0 none            */
-    const char *ctas_from;  /* "rules", "built-in", "NCCL", or the variable */
-                            /* that keeps us from giving a count            */
+    int default_ctas;       /* CTA count built in for this box and release; 0: none */
+    int min_ctas;           /* CTA count that NCCL gets as NCCL_MIN_CTAS; 0: none */
+    int sym_ctas;           /* CTA count that the [process] rules want; 0: none */
+    const char *ctas_from;  /* where the CTA count is from: "rules", "built-in" or "NCCL"; or the */
+                            /* name of the variable that keeps us from giving a count */
 };
 
-/* Return the NCCL_MIN_CTAS that is built in for this box and release, 0 if they were not measured
- * (defaults.c). */
+/* Return the NCCL_MIN_CTAS that is built in for this box and release. Returns 0 if the box was not
+ * measured with this release (defaults.c). */
 int st_default_ctas(int nccl, const struct symtuner_machine *machine);
 
-/* Is a count built in for this release and GPU, in a box of whatever size and links? */
+/* Is a count built in for this release and this GPU, in any box? Number of GPUs and links do not
+ * matter. */
 bool st_default_gpu(int nccl, const struct symtuner_machine *machine);
 
-/* Return the process's options and rules, which the first call reads. Never NULL, never fails. */
+/* Return the process's options and rules. The first call reads them. Never returns NULL. */
 const struct st_process *st_process(void);
 
-/* Return the same struct with release and machine filled in, and log once what was found. Call this
- * only in an init that NCCL calls after it has set up CUDA. ${abi} is the version of the tuner
- * interface; if nothing else tells the release, we assume the oldest one with that version. */
+/* Return the same struct as st_process, with release and machine filled in. Log once per process
+ * what was found. Call this only in an init that NCCL calls after it has set up CUDA. ${abi} is the
+ * version of the tuner interface. If nothing else tells NCCL's release, we assume the oldest
+ * release that has this version. */
 const struct st_process *st_process_start(nccl_abi_logger logger, int abi);
 
-/* Store the release, and the fact that NCCL asks us for variables. The env interface calls this
- * first. */
+/* Store NCCL's release, and the fact that NCCL asks us for variables. The init of the env interface
+ * calls this. */
 void st_process_env(int nccl);
 
-/* Do what st_process_start does, but log nothing. For the env interface, after st_process_env. */
+/* Return the same struct as st_process_start, but log nothing. The env interface calls this after
+ * st_process_env. */
 const struct st_process *st_process_asked(void);
 
 /* Return the number of rules that are for calls, not for [process] or [kernels]. */
 int st_process_call_rules(void);
 
-/* Does our tuner, or our profiler, have anything to do? If not, NCCL loads the plugin that it would
- * have loaded without us. Call st_process_asked first. */
+/* Does our tuner (our profiler) have anything to do? If not, NCCL loads the tuner (profiler) that
+ * it would have loaded without us. Call st_process_asked first. */
 bool st_process_wants_tuner(void);
 bool st_process_wants_profiler(void);
 

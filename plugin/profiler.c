@@ -10,7 +10,7 @@
 struct st_profiler {
     struct st_ledger *ledger; /* NULL: nothing is counted */
     int ranks;
-    struct st_next_profiler next;
+    struct st_next_profiler next; /* the profiler behind ours */
 };
 
 /* The open profilers. The context that we give NCCL is the index in this array plus 1. */
@@ -60,8 +60,9 @@ nccl_abi_result st_profiler_open(const struct st_profiler_init *init, void **ctx
     return NCCL_ABI_SUCCESS;
 }
 
-/* Return the collective of an event's "AllReduce" and the like; -1 for calls that no tuner sees
- * (SendRecv, AlltoAll ...). Makes at most two comparisons, because it runs for every call. */
+/* Return the collective that an event names, such as "AllReduce". Returns -1 for calls that NCCL
+ * never asks a tuner about (SendRecv, AlltoAll ...). This runs for every call, so it compares at
+ * most two names. */
 static int parse_func(const char *func)
 {
     switch (func[0]) {
@@ -81,7 +82,7 @@ static int parse_func(const char *func)
 }
 
 /* Return the bytes of a whole call. The first digit in a name such as "ncclFloat32" tells the size
- * of an element. The names of 8-bit types have an 8 or no digit; that of uint8 is "Unknown". */
+ * of an element. The name of an 8-bit type has an 8 or no digit: for uint8 NCCL says "Unknown". */
 static uint64_t total_bytes(const struct st_profiler *profiler, int coll, size_t count,
                             const char *datatype)
 {
@@ -101,8 +102,9 @@ static void count(struct st_profiler *profiler, const char *func, size_t element
             total_bytes(profiler, coll, elements, datatype))][what]);
 }
 
-/* Is this the Coll event of a symmetric kernel? Such kernels have Coll events from NCCL 2.31.2 on.
- * From v7 of the interface on a member of the event says so; up to v6 the protocol is empty. */
+/* Is this the Coll event of a symmetric kernel? Symmetric kernels have Coll events from NCCL 2.31.2
+ * on. In v7 of the interface the member is_sym marks these events. Up to v6 their protocol is an
+ * empty text. */
 static bool is_symmetric(int version, const struct nccl_abi_event_v5 *event)
 {
     const char *proto = event->u.coll.proto;
@@ -143,7 +145,7 @@ static inline void count_event(struct st_profiler *profiler, int version,
     else if (event->type == NCCL_ABI_EV_COLL)
         count(profiler, coll->func, coll->count, coll->datatype,
               is_symmetric(version, event) ? ST_RAN_SYMMETRIC : ST_RAN_GENERAL);
-    else if (event->type == NCCL_ABI_EV_CE_COLL) /* its body begins like that of coll */
+    else if (event->type == NCCL_ABI_EV_CE_COLL) /* its body begins like that of a Coll event */
         count(profiler, coll->func, coll->count, coll->datatype, ST_RAN_CE);
 }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * profiler.h - one communicator as the profiler interface sees it: counts calls and what ran.
+ * profiler.h - our profiler for one communicator: counts calls, and the kernels that ran.
  *
- * We ask NCCL for three kinds of events at most, and for none unless a ledger is wanted. A profiler
- * behind ours (plugin/next/profiler.h) asks for events of its own. The context that we give NCCL is
- * a number, not an address: NCCL's proxy threads may pass us the context of another process.
+ * If the user wants a ledger, we ask NCCL for at most three kinds of events. Otherwise we ask for
+ * none. A profiler behind ours (plugin/next/profiler.h) asks for events of its own. The context
+ * that we give NCCL is a number, not an address, because NCCL's proxy threads may pass us a context
+ * that our library made in another process.
  */
 #ifndef ST_PROFILER_H_
 #define ST_PROFILER_H_

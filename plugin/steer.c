@@ -10,20 +10,21 @@ const char *const st_verdict_word[ST_VERDICTS] = {ST_VERDICT_MAP(ST_VERDICT_WORD
 
 enum { ANY = -1, NOTHING = -1 };
 
-/* A decision takes some 300 instructions. The usual path is inlined, the rest is not. */
+/* A decision takes about 300 instructions. The usual path is inlined. All other paths are not. */
 #define INLINE   inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline))
 
-/* The factor where general and symmetric kernels compete by price. To favour symmetric kernels, we
- * multiply every entry by the factor, which keeps the entries in NCCL's order. To favour one entry,
- * we set it to the least price of the table divided by the factor. 8 is chosen, not measured. */
+/* The factor by which we change prices where general and symmetric kernels compete by price. To
+ * favour symmetric kernels, we multiply every entry by the factor, which keeps the entries in
+ * NCCL's order. To favour one entry, we set it to the least price of the table divided by the
+ * factor. We chose 8; it is not the result of a measurement. */
 static const float mixed_factor = 8.0f;
 
-/* Prices are compared by their bits, as unsigned integers, which takes half as long as comparing
- * floats. For floats >= 0 the order is the same. The bits of dead entries (negative, NaN or
- * infinite) are larger than those of all live entries.
- * -0.0 counts as negative; NCCL writes no -0.0. */
-static const uint32_t dead = 0x7f7fffff; /* the bits of FLT_MAX: live entries are below */
+/* The price of an entry is its value in the cost table. We compare the bits of prices as unsigned
+ * integers, which takes half as long as comparing floats. For floats >= 0 the order is the same.
+ * NCCL never takes a dead entry (negative, NaN, infinite or FLT_MAX). The bits of dead entries are
+ * larger than the bits of all live entries. -0.0 counts as negative; NCCL writes no -0.0. */
+static const uint32_t dead = 0x7f7fffff; /* the bits of FLT_MAX; a live entry has smaller bits */
 
 static inline uint32_t bits_of(float cost)
 {
@@ -59,7 +60,8 @@ static int cells_of(struct st_table table)
 /* The bits of four entries, in a vector register of a size that every CPU has. */
 typedef int32_t four __attribute__((vector_size(16)));
 
-/* Vector compares are signed: flip the sign bit so that they order unsigned values. */
+/* Load four entries. Vector comparisons are signed, so flip the sign bits: then the comparisons
+ * order the bits as unsigned values. */
 static inline four four_flipped(const float *cost)
 {
     const four flip = {INT32_MIN, INT32_MIN, INT32_MIN, INT32_MIN};
@@ -76,7 +78,7 @@ static inline four four_least(four a, four b)
     return (a & less) | (b & ~less);
 }
 
-/* Return the bits of the least entry, which are ${dead} or above if no entry is live. The tree of
+/* Return the bits of the least entry. They are ${dead} or above if no entry is live. The tree of
  * comparisons is as flat as possible, because every decision waits for the result. */
 static INLINE uint32_t least(struct st_table table)
 {
@@ -126,8 +128,8 @@ static NOINLINE int search(struct st_table table, int algo, int proto)
     return cell;
 }
 
-/* Return the index of the cheapest live entry of an algorithm and a protocol, each of which may be
- * ANY; NOTHING if there is none. */
+/* Return the index of the cheapest live entry for an algorithm and a protocol. Each of the two may
+ * be ANY. Returns NOTHING if there is no such entry. */
 static INLINE int cheapest(struct st_table table, int algo, int proto)
 {
     int cell = algo * table.protos + proto;
@@ -139,7 +141,7 @@ static INLINE int cheapest(struct st_table table, int algo, int proto)
     return live(table.cost[cell]) ? cell : NOTHING;
 }
 
-static const uint32_t twice = 1u << 23; /* doubles a float: adds 1 to its exponent */
+static const uint32_t twice = 1u << 23; /* added to a float's bits, it doubles the float */
 
 static inline four four_from(uint32_t bits)
 {
@@ -169,8 +171,8 @@ static INLINE void raise_rivals(struct st_table table, uint32_t own, uint32_t ra
 }
 
 /* Make NCCL take the live entry ${cell}. The entry keeps its price, because ncclGroupSimulateEnd
- * reports that price; all other entries that are not dearer get twice the price. But if the price
- * is ${limit} or above, it is lowered, because NCCL never takes such an entry. */
+ * reports that price. All other entries that are not dearer get twice that price. But NCCL never
+ * takes an entry of ${limit} or above, so such an entry first gets half of ${limit} as price. */
 static INLINE void make_cheapest(struct st_table table, float limit, int cell)
 {
     const uint32_t picosecond = bits_of(1e-6f), infinite = bits_of(INFINITY);
@@ -178,15 +180,16 @@ static INLINE void make_cheapest(struct st_table table, float limit, int cell)
 
     if (__builtin_expect(own >= bits_of(limit), 0))
         own = bits_of(limit) - twice;
-    raised = least_of(own + twice, infinite); /* a large price doubled may be above it */
+    raised = least_of(own + twice, infinite); /* twice a large price may be above infinity */
     raised = raised < picosecond ? picosecond : raised;
     raise_rivals(table, own, raised);
     table.cost[cell] = cost_of(own);
 }
 
-/* Make NCCL take entry ${cell} where symmetric kernels compete with it. Their prices are not in the
- * table and cannot be raised, so the entry gets an eighth of the least price in the table. Prices
- * below a picosecond are raised to one first, because no positive price is below a price of 0. */
+/* Make NCCL take entry ${cell} where symmetric kernels compete with it. The prices of symmetric
+ * kernels are not in the table and cannot be raised, so the entry gets an eighth of the least price
+ * in the table. Prices below a picosecond are first raised to a picosecond, because no positive
+ * price is below a price of 0. */
 static NOINLINE void undercut(struct st_table table, float limit, int cell)
 {
     const uint32_t picosecond = bits_of(1e-6f);
@@ -201,8 +204,8 @@ static NOINLINE void undercut(struct st_table table, float limit, int cell)
     table.cost[cell] = cost_of(least_of(floor, bits_of(limit))) / mixed_factor;
 }
 
-/* Is entry ${cell} in ${mask}, whose bits are numbered algo * 3 + proto whatever the table's
- * shape? */
+/* Is entry ${cell} in ${mask}? In the mask the bit of an entry is always algo * 3 + proto. Only in
+ * a table of the usual shape is that the index of the entry, too. */
 static bool masked(struct st_table table, uint32_t mask, int cell)
 {
     int algo = cell / table.protos, proto = cell % table.protos;
@@ -211,7 +214,7 @@ static bool masked(struct st_table table, uint32_t mask, int cell)
            mask >> (algo * SYMTUNER_PROTOS + proto) & 1;
 }
 
-/* Forbid the entries of ${mask}, unless no live entry below ${limit} would be left. Returns whether
+/* Forbid the entries of ${mask}, but only if a live entry below ${limit} is left. Returns whether
  * an entry changed. */
 static bool forbid(struct st_table table, float limit, uint32_t mask)
 {
@@ -241,10 +244,10 @@ static INLINE enum st_verdict prefer_entry(const struct st_era *era, struct st_t
     return ST_VERDICT_GENERAL;
 }
 
-/* Favour symmetric kernels as far as the table can. Some releases keep an LL symmetric kernel that
- * they picked only if the cheapest general entry is LL as well; for these we make an LL entry the
- * cheapest. From 2.31 on, with ${mixed}, we make all general entries dearer. In all other cases
- * nothing in the table influences symmetric kernels. */
+/* Favour symmetric kernels as far as the table can. When some releases have picked an LL symmetric
+ * kernel, they keep it only if the cheapest entry of the table is LL, too. For these releases we
+ * make an LL entry the cheapest. From 2.31 on, if ${mixed}, we make all entries dearer. In all
+ * other cases nothing in the table influences symmetric kernels. */
 static NOINLINE enum st_verdict
 prefer_symmetric(const struct st_era *era, int pipe_ops, bool mixed, struct st_table table)
 {
@@ -267,7 +270,7 @@ prefer_symmetric(const struct st_era *era, int pipe_ops, bool mixed, struct st_t
     return ST_VERDICT_SYMMETRIC;
 }
 
-/* Apply forbid and channels. */
+/* Apply the keys forbid and channels of a rule. */
 static NOINLINE enum st_verdict
 limit(const struct st_era *era, const struct st_action *action, int coll, struct st_table table,
       int *channels)
@@ -275,9 +278,9 @@ limit(const struct st_era *era, const struct st_action *action, int coll, struct
     bool limited = action->forbid && forbid(table, era->table_limit, action->forbid);
 
     /* Before 2.31 our channel count replaces NCCL's. From 2.29 on Broadcasts of several roots
-     * arrive as one AllGather, whose channel count NCCL does not clamp: a count above the
-     * communicator's would use channels that do not exist. So in 2.29 and 2.30 AllGather keeps
-     * NCCL's count. */
+     * arrive as one AllGather. NCCL does not limit our count for that AllGather, so a count above
+     * the communicator's number of channels would use channels that do not exist. So in 2.29 and
+     * 2.30 AllGather keeps NCCL's count. */
     if (action->channels &&
         (era->channels_cap || !era->gather_unclamped || coll != SYMTUNER_ALLGATHER)) {
         *channels = action->channels;
@@ -293,7 +296,7 @@ static INLINE enum st_verdict steer(const struct st_era *era, const struct st_ac
     enum st_verdict verdict = ST_VERDICT_UNTOUCHED, preferred = ST_VERDICT_UNTOUCHED;
 
     if (st_is_probe(era, pipe_ops)) {
-        /* a probe asks only whether LL would win */
+        /* In a probe NCCL asks only whether LL would win. */
         if (action->prefer != SYMTUNER_SYMMETRIC)
             return ST_VERDICT_UNTOUCHED;
     } else if (__builtin_expect(action->forbid | (uint32_t)action->channels, 0)) {
@@ -318,7 +321,8 @@ static INLINE enum st_verdict steer(const struct st_era *era, const struct st_ac
 enum st_verdict st_steer(const struct st_era *era, const struct st_action *action, int coll,
                          int pipe_ops, bool mixed, struct st_table table, int *channels)
 {
-    /* the shape of NCCL's table since 2.27; constants save a third of the instructions */
+    /* NCCL's table has had this shape since 2.27. With a constant shape the compiler saves a third
+     * of the instructions. */
     if (table.algos == SYMTUNER_ALGOS && table.protos == SYMTUNER_PROTOS)
         return steer(era, action, coll, pipe_ops, mixed,
                      (struct st_table){table.cost, SYMTUNER_ALGOS, SYMTUNER_PROTOS}, channels);

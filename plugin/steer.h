@@ -16,7 +16,7 @@
 #include "rules/match.h"
 #include "nccl/release.h"
 
-/* What a decision did to the cost table; the ledger counts calls by it. X(id, word) */
+/* What a decision did to the cost table. The ledger counts calls per verdict. X(id, word) */
 #define ST_VERDICT_MAP(X)                                                                          \
     X(NO_RULE, "no-rule")           /* no rule covers the call                            */       \
     X(UNTOUCHED, "untouched")       /* a rule covers it, but changed nothing              */       \
@@ -24,7 +24,7 @@
     X(GENERAL, "general")           /* an algorithm or protocol was made the cheapest     */       \
     X(LIMITED, "limited")           /* only channels or forbidden entries changed         */       \
     X(UNAVAILABLE, "unavailable")   /* the rule's entry is not available for this call    */       \
-    X(PROBE, "probe")               /* NCCL >= 2.31 asked with no entry to choose from    */
+    X(PROBE, "probe")               /* a probe (st_is_probe) whose table has no live entry */
 #define ST_VERDICT_ID(id, word) ST_VERDICT_##id,
 enum st_verdict { ST_VERDICT_MAP(ST_VERDICT_ID) ST_VERDICTS };
 #undef ST_VERDICT_ID
@@ -37,21 +37,22 @@ struct st_table {
 };
 
 /* Apply ${action} to ${table} and ${*channels}, as far as the release of ${era} allows, and return
- * what that changed. ${pipe_ops} is NCCL's number of operations in the group, 0 for a probe.
- * ${mixed}: NCCL_ENQUEUE_REARCH_ENABLE=1 is set, with which NCCL compares the entries of the table
- * with the prices of symmetric kernels. */
+ * what changed. ${pipe_ops} is NCCL's number of operations in the group; it is 0 for a probe.
+ * ${mixed}: NCCL_ENQUEUE_REARCH_ENABLE=1 is set, so NCCL compares the entries of the table with the
+ * predicted times of symmetric kernels. */
 enum st_verdict st_steer(const struct st_era *era, const struct st_action *action, int coll,
                          int pipe_ops, bool mixed, struct st_table table, int *channels);
 
-/* Is this a probe? A probe is a question of NCCL 2.31 and later that is not about a call, but about
- * whether LL would win; pipe_ops is then 0. */
+/* Is this a probe? NCCL 2.31 and later does not ask the tuner about calls only. With a probe NCCL
+ * asks whether LL would win; then pipe_ops is 0. */
 static inline bool st_is_probe(const struct st_era *era, int pipe_ops)
 {
     return pipe_ops == 0 && era->ll == ST_LL_ASK_VOID;
 }
 
-/* Return the bytes of the whole call; sizes in rules are of the whole call. ${bytes} is NCCL's
- * nBytes, which has the bytes of the whole call for a call, but those of one rank for a probe. */
+/* Return the bytes of the whole call, because rules give the sizes of whole calls. ${bytes} is
+ * NCCL's nBytes. For a call, nBytes is the size of the whole call. For a probe, nBytes is the size
+ * of one rank's part. */
 static inline uint64_t st_whole_bytes(const struct st_era *era, int coll, uint64_t bytes, int ranks,
                                       int pipe_ops)
 {

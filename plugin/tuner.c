@@ -16,17 +16,17 @@ struct st_tuner {
     const struct st_process *process;
     const struct st_era *era;
     bool mixed;
-    _Atomic(struct st_index *) index; /* of the rules in force; NULL: none       */
-    struct st_index *wished;    /* becomes ${index} once all ranks agree         */
-    struct st_agree *agree;
-    struct st_next_tuner *next; /* asked before our rules; NULL: none            */
-    struct st_ledger *ledger;   /* NULL: out of memory, nothing is counted       */
+    _Atomic(struct st_index *) index; /* finds the rule of a call; NULL: no rule applies    */
+    struct st_index *wished;    /* becomes ${index} once all ranks agree                    */
+    struct st_agree *agree;     /* this rank in the roll call; NULL: ranks are not compared */
+    struct st_next_tuner *next; /* the tuner behind ours; NULL: there is none               */
+    struct st_ledger *ledger;   /* NULL: nothing is counted, because memory ran out         */
     uint64_t comm_id;
     int ranks;
-    bool write;                 /* change the table, do not only observe         */
-    bool pick;                  /* a ledger is wanted: count what NCCL takes     */
-    atomic_bool slow;           /* take the slow path: pick, or not settled      */
-    bool settled;               /* roll call was read; settle()'s lock guards it */
+    bool write;                 /* may change the table; false: only observe                */
+    bool pick;                  /* a ledger is wanted: also count which entries NCCL takes  */
+    atomic_bool slow;           /* calls take the slow path: ${pick}, or not yet ${settled} */
+    bool settled;               /* the roll call was read; the lock in settle() guards this */
 };
 
 nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
@@ -92,8 +92,9 @@ static void count_pick(struct st_tuner *tuner, int coll, int bucket, struct st_t
                       &tuner->ledger->picked[coll][bucket][algo * SYMTUNER_PROTOS + proto]);
 }
 
-/* Forbid the entries that a tuner behind ours has made negative. That tuner may mean "do not use",
- * but from 2.31 on NCCL prefers a negative entry to all others, which would override our rule. */
+/* Forbid the entries that the tuner behind ours has made negative. That tuner may mean "do not
+ * use". But from 2.31 on NCCL prefers a negative entry to all others, which would override our
+ * rule. */
 static void forbid_negatives(const struct st_era *era, const float *shown, struct st_table table)
 {
     for (int i = 0; era->negative_wins && i < table.algos * table.protos; i++)
@@ -101,10 +102,10 @@ static void forbid_negatives(const struct st_era *era, const float *shown, struc
             table.cost[i] = INFINITY;
 }
 
-/* Find the rule for ${call}, apply it to ${table} and ${*n_channels}, and count the call. ${shown}
- * is the table as NCCL gave it if a tuner behind ours may have changed it, else NULL.
- * ${empty_probe}: the table has nothing to choose from, and no rule is applied. ${pick}: also count
- * which entry NCCL will take. */
+/* Find the rule for ${call}, apply the rule to ${table} and ${*n_channels}, and count the call.
+ * ${shown} is a copy of the table from before the tuner behind ours could change it; NULL if there
+ * is no such tuner. ${empty_probe}: this is a probe (st_is_probe) whose table has no live entry, so
+ * no rule is applied. ${pick}: also count which entry NCCL will take. */
 static inline __attribute__((always_inline)) void decide(struct st_tuner *tuner,
                                                          struct st_call call,
                                                          struct st_table table, int *n_channels,
@@ -164,13 +165,13 @@ static __attribute__((noinline)) void decide_slowly(struct st_tuner *tuner, stru
     if (atomic_load_explicit(&tuner->slow, memory_order_relaxed))
         settle(tuner);
     call.bytes = st_whole_bytes(tuner->era, call.coll, call.bytes, tuner->ranks, call.pipe_ops);
-    /* NCCL >= 2.31 also sends a probe without a live entry, and does not use the answer */
+    /* NCCL 2.31 and later also sends probes without a live entry; it does not use our answer. */
     decide(tuner, call, table, n_channels, shown,
            probe && !st_table_live(shown ? given : table), tuner->pick && !probe);
 }
 
-/* Ask the tuner behind ours, then apply our rules to the table that it left. If that tuner fails,
- * NCCL gets its error (plugin/next/tuner.h says why). */
+/* Ask the tuner behind ours, then apply our rules to the table that it wrote. If that tuner fails,
+ * return its error to NCCL (plugin/next/tuner.h says why). */
 static __attribute__((noinline)) nccl_abi_result
 decide_behind(struct st_tuner *tuner, int func, size_t bytes, int pipe_ops, float **costs,
               int n_algo, int n_proto, int reg_buff, int *n_channels)
@@ -217,8 +218,8 @@ nccl_abi_result st_tuner_chunk(void *ctx, int func, size_t bytes, int algo, int 
 {
     struct st_tuner *tuner = ctx;
 
-    /* ${bytes} are the bytes of one channel, which do not tell which rule covers the call. So only
-     * the tuner behind ours can answer. */
+    /* ${bytes} is the size of one channel's part, which does not tell which rule covers the call.
+     * So only the tuner behind ours can answer. */
     return tuner && tuner->next ? st_next_tuner_chunk(tuner->next, func, bytes, algo, proto,
                                                       n_channels, chunk_size)
                                 : NCCL_ABI_SUCCESS;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tuner.h - one communicator as the tuner interface sees it. plugin/abi/tuner.c translates
- * NCCL's arguments and calls these four functions.
+ * tuner.h - our tuner for one communicator. plugin/abi/tuner.c translates NCCL's arguments and
+ * calls these four functions.
  *
- * Errors     if out of memory, st_tuner_open gives a NULL context; the other functions accept it
- *            and leave everything to NCCL. Only SYMTUNER_STRICT=1 makes an init fail.
+ * Errors     if memory runs out, st_tuner_open gives NCCL a NULL context. The other functions
+ *            accept a NULL context and leave everything to NCCL. With SYMTUNER_STRICT=1
+ *            st_tuner_open returns an error if the rules are wrong; nothing else makes it fail.
  * Threads    st_tuner_decide may run on several threads at once.
  */
 #ifndef ST_TUNER_H_

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * env.c - NCCL's environment interface, v1 (2.28.7+) and v2 (2.30.7+). A failing init makes
- * NCCL unusable, so none fails. Hazard: get_env runs under NCCL's mutexes; nothing here may log.
+ * env.c - NCCL's environment interface, v1 (2.28.7+) and v2 (2.30.7+). If an init failed, NCCL
+ * would be unusable, so no init fails. Hazard: NCCL calls get_env (st_env_get) while it holds
+ * mutexes, so nothing here may log.
  */
 #include "nccl_abi/env.h"
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tuner.c - NCCL's tuner interface: v4 (2.27), v5 (2.28, 2.29), v6 (2.30 to 2.32.3), v7 (2.32.6 and
- * later). We need the cost constants only for a tuner behind ours.
+ * later). We only pass the cost constants on to the tuner behind ours (plugin/next/open.h).
  */
 #include "plugin/tuner.h"
 
-/* v4 has no communicator id, and the context is its last argument */
+/* In v4 init gets no communicator id, and the context is its last argument. */
 static nccl_abi_result init_v4(size_t ranks, size_t nodes, nccl_abi_logger logger, void **ctx)
 {
     struct st_tuner_init all = {.abi = 4, .ranks = ranks, .nodes = nodes, .logger = logger};

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* A word of later interface versions, and the number that v1 has in its place. The last row of an
- * array, without a text, is for all other words. */
+/* A word that v2 and later use, and the number that v1 uses instead. The last row of each array has
+ * no text: its number is for all words that the array does not list. */
 struct word {
     const char *text;
     uint8_t number;
@@ -29,7 +29,8 @@ static const struct word types[] = {{"ncclInt8", 0},    {"ncclInt32", 2},    {"n
                                     {"ncclInt64", 4},   {"ncclUint64", 5},   {"ncclFloat16", 6},
                                     {"ncclFloat32", 7}, {"ncclBfloat16", 9}, {NULL, 8}};
 
-/* The members that versions 1 to 3 share, and those that are words in 2 and 3 but numbers in 1. */
+/* The members that are alike in versions 1 to 3 (COLL_NUMBERS), and the members that are words in
+ * versions 2 and 3 but numbers in version 1 (COLL_WORDS). */
 #define COLL_NUMBERS(coll)                                                                         \
     .seq = (coll)->seq, .send = (coll)->send, .recv = (coll)->recv, .count = (coll)->count,        \
     .root = (coll)->root, .channels = (coll)->channels, .warps = (coll)->warps
@@ -86,7 +87,7 @@ void st_event_write(int version, int abi, int type, const struct nccl_abi_event_
         .type = (uint8_t)type, .parent = event->parent, .rank = event->rank};
     switch (type) {
     case NCCL_ABI_EV_COLL:
-        if (abi >= 5) /* up to v4 the parent is the group, from v5 on the API call */
+        if (abi >= 5) /* ${event}'s parent is then the API call; up to v4 it was the group */
             old->parent = body->coll.parent_group;
         write_coll(version, &body->coll.head, old);
         break;

@@ -2,8 +2,8 @@
 /*
  * events.h - translate profiler events for older versions of the interface. Pure.
  *
- * Members that the older version lacks are dropped, and members that NCCL no longer fills are 0.
- * NCCL does the same for the profilers that it loads itself.
+ * Members that the older version lacks are dropped. Members that NCCL no longer fills are 0. NCCL
+ * does the same for profilers that it loads itself.
  */
 #ifndef ST_NEXT_EVENTS_H_
 #define ST_NEXT_EVENTS_H_
@@ -11,8 +11,8 @@
 #include "nccl_abi/profiler_events.h"
 
 /* Translate ${event} from version ${abi} (4 to 7), which NCCL speaks, to ${version} (1 to 4).
- * Events of versions 4 to 7 begin alike except for the width of the type, so the caller passes
- * ${type}, too. */
+ * Events of versions 4 to 7 begin with the same members, but the width of the type differs. So the
+ * caller passes ${type}, too. */
 void st_event_write(int version, int abi, int type, const struct nccl_abi_event_v7 *event,
                     struct nccl_abi_event_old *old);
 

@@ -16,9 +16,10 @@ enum { FILE_MAX = 256, NAME_MAX_NCCL = 254 };
 
 static const struct {
     const char *what, *variable, *next, *prefix, *symbol;
-    int first, last; /* versions that can be chained                              */
-    int apart;       /* this version or later needs an NCCL that speaks one of them */
-    int members;     /* how many functions, from the first on, must not be NULL   */
+    int first, last; /* oldest and newest version of the interface that can be chained        */
+    int apart;       /* a plugin of this version or later needs an NCCL that also speaks this */
+                     /* version or a later one                                                */
+    int members;     /* this many functions at the begin of the table must not be NULL        */
 } kinds[] = {
     [ST_NEXT_TUNER] = {"tuner", "NCCL_TUNER_PLUGIN", "SYMTUNER_NEXT_TUNER", "libnccl-tuner",
                        "ncclTunerPlugin", 2, 7, 5, 2},
@@ -28,9 +29,10 @@ static const struct {
 
 static struct search {
     struct st_next_library library;
-    int spoken;       /* interface version that NCCL speaks                 */
-    bool named, over; /* steps 1 to 3 of open.h are done; the search is over */
-    bool net;         /* step 4 of open.h is done                           */
+    int spoken;       /* interface version that NCCL speaks         */
+    bool named;       /* steps 1 to 3 of open.h are done            */
+    bool over;        /* one of these steps has ended the search    */
+    bool net;         /* step 4 of open.h is done                   */
 } searches[ST_NEXT_KINDS];
 
 bool st_next_file(const char *prefix, const char *name, int index, char *file)
@@ -42,7 +44,7 @@ bool st_next_file(const char *prefix, const char *name, int index, char *file)
         snprintf(file, FILE_MAX, "%s.so", prefix);
         return index == 0;
     }
-    if (index == 0) /* as NCCL does, accept any beginning of STATIC_PLUGIN, in any case */
+    if (index == 0) /* as in NCCL, any prefix of STATIC_PLUGIN means it, in small letters, too */
         snprintf(file, FILE_MAX, "%.*s", NAME_MAX_NCCL,
                  strncasecmp(name, "STATIC_PLUGIN", n) == 0 ? "" : name);
     else
@@ -60,7 +62,8 @@ static const char *file_of(const void *address, const void **base)
     return info.dli_fname;
 }
 
-/* Is ${table} in our own library, or in a copy of it? A copy exports our API beside the table. */
+/* Is ${table} in our own library, or in a copy of our library? A copy exports the function
+ * symtuner_option_get from the same file as the table. */
 static bool is_ours(void *library, const void *table)
 {
     const void *base = NULL, *own = NULL, *api_base = NULL;
@@ -82,8 +85,8 @@ static enum found look(enum st_next_kind kind, void *library, const char *name, 
     int first = kinds[kind].first, last = kinds[kind].last, unfit = 0;
     const void *base;
 
-    /* as NCCL does, try the version that NCCL speaks and then older ones; after these, try newer
-     * ones, which NCCL does not know but we can serve */
+    /* As NCCL does, try the version that NCCL speaks and then older versions. After these, try
+     * newer versions: NCCL does not know them, but we can call them. */
     for (int i = 0; i <= last - first; i++) {
         int version = i <= spoken - first ? spoken - i : first + i;
         const void *const *table;
@@ -123,8 +126,8 @@ static enum found look(enum st_next_kind kind, void *library, const char *name, 
     return REFUSED;
 }
 
-/* Load the library that NCCL would load for ${name}. Returns NULL on failure, with the reason in
- * ${note}, which is empty if there is no such file. */
+/* Load the library that NCCL would load for ${name}. On failure return NULL and write the reason to
+ * ${note}. ${note} stays empty if there is no such file. */
 static void *load(const char *prefix, const char *name, int flags, char *note, size_t size)
 {
     char file[FILE_MAX];
@@ -142,8 +145,8 @@ static void *load(const char *prefix, const char *name, int flags, char *note, s
     return library;
 }
 
-/* Try the library called ${name}; NULL stands for NCCL's default name. If the library is not used,
- * out->note may say why. */
+/* Try the library called ${name}; NULL stands for NCCL's default name. If the library is found but
+ * not used, out->note may say why. */
 static enum found try_name(enum st_next_kind kind, const char *name, int spoken,
                            struct st_next_library *out)
 {
@@ -187,7 +190,7 @@ static void search_names(enum st_next_kind kind, const char *chosen, int spoken,
     }
     if (set && *set)
         found = try_name(kind, set, spoken, out);
-    if (found == OURSELVES) /* or unset: the name that NCCL tries by default */
+    if (found == OURSELVES) /* the variable is unset or names symtuner: try NCCL's default name */
         found = try_name(kind, NULL, spoken, out);
     search->over = found == USED || found == REFUSED;
 }
@@ -213,7 +216,7 @@ static void search_net(enum st_next_kind kind, int spoken, struct search *search
                 search->library = found;
                 return;
             }
-            dlclose(library); /* a NET library without a tuner is the usual case: no message */
+            dlclose(library); /* no message, because few NET libraries have a tuner or profiler */
         }
         name += n + (name[n] == ',');
     }

@@ -11,12 +11,13 @@
  *   3  libnccl-tuner.so
  *   4  the NET library that NCCL has loaded (NCCL_NET_PLUGIN or libnccl-net.so)
  *
- * and for a profiler likewise. As in NCCL, a library that loads but has no plugin table ends the
- * search. A library that cannot be loaded ends the search only if step 1 named it. symtuner itself,
- * by any name, is skipped.
+ * The order for a profiler is the same, with PROFILER and profiler in the names. As in NCCL, a
+ * library that loads but has no plugin table ends the search. A library that cannot be loaded ends
+ * the search only if step 1 named it. symtuner itself, by any name, is skipped.
  *
- * Ownership  the library stays loaded until the process ends. Threads: any; one search runs at a
- *            time. Hazard: loads libraries, so never call it with a lock of NCCL's held.
+ * Ownership  the library stays loaded until the process ends.
+ * Threads    any thread may search; a second search waits for the first.
+ * Hazard     st_next_find loads libraries, so never call it while NCCL holds a lock.
  */
 #ifndef ST_NEXT_OPEN_H_
 #define ST_NEXT_OPEN_H_
@@ -27,17 +28,18 @@ enum st_next_kind { ST_NEXT_TUNER, ST_NEXT_PROFILER, ST_NEXT_KINDS };
 
 struct st_next_library {
     const void *table; /* NULL: nothing to chain                              */
-    int version;       /* of the interface                                    */
-    char path[256];    /* of the library, for messages                        */
+    int version;       /* version of NCCL's interface that the table has      */
+    char path[256];    /* path of the library, for messages                   */
     char note[512];    /* why a library that was found is not used, or ""     */
     bool wrong;        /* the note is a warning: SYMTUNER_NEXT_* is wrong     */
 };
 
 /*
- * Find what to chain. ${chosen} is the value of SYMTUNER_NEXT_*, ${spoken} the version that NCCL
- * speaks to us, ${net} whether to look into NCCL's NET library, which is loaded only when a
- * communicator is made. The result is kept for the rest of the process; but if a search without
- * ${net} found nothing, the first search with ${net} continues it. Never NULL.
+ * Find the library to chain. ${chosen} is the value of SYMTUNER_NEXT_TUNER or
+ * SYMTUNER_NEXT_PROFILER. ${spoken} is the version that NCCL speaks to us. ${net}: also look into
+ * NCCL's NET library (step 4), which NCCL loads only when a communicator is made. The result is
+ * kept for the rest of the process. But if a search without ${net} found nothing, the first search
+ * with ${net} continues with step 4. Never returns NULL.
  */
 const struct st_next_library *st_next_find(enum st_next_kind kind, const char *chosen, int spoken,
                                            bool net);
@@ -45,13 +47,14 @@ const struct st_next_library *st_next_find(enum st_next_kind kind, const char *c
 /* Log once per process which library is chained, or why a library that was found is not chained. */
 void st_next_say(enum st_next_kind kind, const struct st_next_library *library);
 
-/* Return the name that the plugin's table gives. */
+/* Return the plugin's name, which is the first member of its table. */
 const char *st_next_name(const struct st_next_library *library);
 
 /*
- * Write to ${file}, which has 256 bytes, the ${index}-th file that NCCL tries to load for a plugin
- * called ${name}; false past the last. ${prefix} is "libnccl-tuner" and the like. An empty ${file}
- * stands for the program itself (STATIC_PLUGIN). Without a name the file is the prefix and ".so".
+ * NCCL tries several file names for a plugin called ${name}. Write number ${index} of them (from 0)
+ * to ${file}, which has 256 bytes. Returns false if there is no such number. ${prefix} is
+ * "libnccl-tuner", "libnccl-profiler" or "libnccl-net". An empty ${file} stands for the program
+ * itself (STATIC_PLUGIN). If ${name} is NULL or empty, the file is the prefix and ".so".
  */
 bool st_next_file(const char *prefix, const char *name, int index, char *file);
 

@@ -13,20 +13,20 @@
 static _Atomic(const struct st_next_library *) other;
 
 static struct {
-    atomic_int own;      /* the events that we want                                */
-    int theirs;          /* written by the other profiler, if we want events, too  */
-    _Atomic(int *) nccl; /* NCCL's mask; NULL if the other writes to it directly   */
+    atomic_int own;      /* the events that we want                                        */
+    int theirs;          /* the other profiler writes its events here if we want some, too */
+    _Atomic(int *) nccl; /* NCCL's mask; NULL if the other profiler writes to it directly  */
 } masks;
 
-static char own_group; /* our handle for a Group event that the other did not take */
+static char own_group; /* its address: our handle of Group events that have no other handle */
 
-/* [v]: the events that version v of the interface knows, as bits of the mask. */
+/* known[v] has the bits of the events that version v of the interface knows. */
 static const int known[] = {
     [1] = 0x3f, [2] = 0x3f, [3] = 0xff, [4] = 0xff, [5] = 0xfff, [6] = 0x7fff, [7] = 0xffff};
 
-/* Which bits of the mask make NCCL give an event: the event's own bit and those of the events
- * within it. wanted_by[b] is for the event whose own bit is b. NCCL 2.27 to 2.31.2 agree on the
- * events that they have. */
+/* Which bits of the mask make NCCL send an event? The event's own bit, and the bits of all events
+ * that lie within that event. wanted_by[b] has these bits for the event whose own bit is b. NCCL
+ * 2.27 to 2.31.2 agree on the events that they have. */
 enum {
     PHASE = NCCL_ABI_EV_KERNEL_PHASE,
     KERNEL = NCCL_ABI_EV_KERNEL_CH | PHASE,
@@ -54,9 +54,8 @@ static int theirs(const struct st_next_library *library)
     return __atomic_load_n(&masks.theirs, __ATOMIC_RELAXED) & known[library->version];
 }
 
-/* Set NCCL's mask to the events that we and the other profiler want. We write the mask only if it
- * changes, and never with fewer bits than are wanted, because other communicators read the mask at
- * the same time. */
+/* Set NCCL's mask to the events that we or the other profiler want. Other communicators read the
+ * mask at the same time. So we write the mask only if it changes, and in one store of all bits. */
 static void carry_mask(const struct st_next_library *library)
 {
     int *nccl = atomic_load(&masks.nccl);
@@ -110,7 +109,7 @@ void st_next_profiler_open(struct st_next_profiler *next, const struct st_profil
             st_warn("the profiler of %s failed its init with error %d: this communicator goes on "
                     "without it",
                     library->path, result);
-        if (!own) /* as NCCL does, drop the events that the version does not know */
+        if (!own) /* as NCCL does, drop the events that the other profiler's version lacks */
             __atomic_fetch_and(mask, known[library->version], __ATOMIC_RELAXED);
     }
     if (own || library->table)
@@ -121,7 +120,8 @@ void st_next_profiler_open(struct st_next_profiler *next, const struct st_profil
 
 void st_next_profiler_close(struct st_next_profiler *next)
 {
-    const struct nccl_abi_profiler_v5 *table = next->table; /* finalize: same place in every one */
+    /* In every version finalize has the same place in the table. */
+    const struct nccl_abi_profiler_v5 *table = next->table;
 
     if (table && table->finalize)
         table->finalize(next->ctx);
@@ -136,7 +136,7 @@ static bool wants(const struct st_next_library *library, uint64_t type)
 
     if (bit >= EVENTS || !(known[library->version] & type))
         return false;
-    /* if we want no events, NCCL gives only those that the other profiler asked for */
+    /* If we want no events, NCCL sends only the events that the other profiler asked for. */
     return !atomic_load(&masks.nccl) || (theirs(library) & wanted_by[bit]);
 }
 
@@ -150,7 +150,7 @@ static void pass_on(const struct st_next_profiler *next, int version, int abi, u
 
         st_event_write(version, abi, (int)type, event, &old);
         ((const struct nccl_abi_profiler_old *)next->table)->start_event(next->ctx, handle, &old);
-    } else if (version == 7 && abi < 7) { /* v7 reads more bytes than NCCL's event has */
+    } else if (version == 7 && abi < 7) { /* a v7 profiler reads more than NCCL's event has */
         struct nccl_abi_event_v7 longer = {0};
 
         memcpy(&longer, event, NCCL_ABI_EVENT_BYTES_V6);
@@ -171,8 +171,8 @@ void st_next_profiler_start(const struct st_next_profiler *next, int abi, uint64
                        head->parent == &own_group;
 
     if (library && !next && (type & proxy)) {
-        /* the proxy thread works for another process (PXN), and the context is a pointer of that
-         * process: never dereference it */
+        /* NCCL's proxy thread works for another process (PXN) and passed that process's context.
+         * We do not know the context that belongs to it, so the other profiler gets NULL. */
         stray.table = library->table;
         next = &stray;
     }

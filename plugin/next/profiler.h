@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * profiler.h - one communicator in the profiler behind ours, called in the version that it speaks.
+ * profiler.h - one communicator in the profiler behind ours (plugin/next/open.h), here called the
+ * other profiler. We call it in the version of the interface that it speaks.
  *
  * The other profiler gets the events that NCCL would give it without us. NCCL gets the handles of
  * that profiler, so the handles and parents that NCCL passes later are that profiler's own. We give
  * NCCL only one handle of ours (see st_next_profiler_start).
  *
- * NCCL has one activation mask for the whole process, and a profiler may write it at any time. If
- * we want events, too, the other profiler gets a mask of its own. At every event we set NCCL's mask
- * to our events and those that the other profiler wrote to its own mask.
+ * NCCL has one activation mask for the whole process: the events that profilers want. A profiler
+ * may write the mask at any time. If we want events, too, the other profiler gets a mask of its
+ * own. At every event we set NCCL's mask to our events and those that the other profiler wrote to
+ * its own mask.
  *
  * Errors     if the other profiler's init fails, we warn, and the communicator goes on without that
  *            profiler. NCCL ignores what the other functions return.
@@ -24,24 +26,24 @@ struct st_profiler_init {
     const char *name;
     int nodes, ranks, rank;
     nccl_abi_logger logger;
-    int *mask; /* NCCL's */
+    int *mask; /* NCCL's activation mask */
 };
 
 struct st_next_profiler {
-    const void *table; /* NULL: nothing is chained here */
-    void *ctx;
+    const void *table; /* functions of the other profiler; NULL: there is no other profiler */
+    void *ctx;         /* its context */
 };
 
-/* Open a communicator in the other profiler and set NCCL's mask. ${own}: the events that we want;
- * ${chosen}: SYMTUNER_NEXT_PROFILER; ${quiet}: log nothing. */
+/* Open a communicator in the other profiler and set NCCL's mask. ${own} has the bits of the events
+ * that we want. ${chosen} is the value of SYMTUNER_NEXT_PROFILER. With ${quiet} log nothing. */
 void st_next_profiler_open(struct st_next_profiler *next, const struct st_profiler_init *init,
                            int own, const char *chosen, bool quiet);
 
 /*
- * Pass ${event} of type ${type} from NCCL, which speaks version ${abi}, to the other profiler,
- * which sets ${*handle}. If that profiler does not get the event, ${*handle} stays as it is. NCCL
- * 2.27 gives no Coll event if the Group event around it got no handle. So if we want Coll events
- * and the other profiler gave the group no handle, the group gets our handle.
+ * Pass ${event} of type ${type} to the other profiler, which sets ${*handle}. NCCL speaks version
+ * ${abi}. If the other profiler does not get the event, ${*handle} stays as it is. NCCL 2.27 sends
+ * no Coll event if the Group event around the Coll event got no handle. So if we want Coll events
+ * and the other profiler gave the Group event no handle, the Group event gets our handle.
  */
 void st_next_profiler_start(const struct st_next_profiler *next, int abi, uint64_t type,
                             const void *event, void **handle);

@@ -13,8 +13,8 @@ struct st_next_tuner {
     const void *table;
     int version;
     void *ctx;
-    /* NCCL's cost constants in the layout of ${version}, if NCCL's own layout is another. They live
-     * as long as this struct, because the tuner may keep a pointer to them. */
+    /* NCCL's cost constants in the layout of ${version}. Used only if NCCL's own layout is another.
+     * They live as long as this struct, because the tuner may keep a pointer to them. */
     union {
         struct nccl_abi_constants_v5 v5;
         struct nccl_abi_constants_v7 v7;
@@ -23,15 +23,16 @@ struct st_next_tuner {
 
 _Static_assert(offsetof(struct nccl_abi_constants_v5, ll_max_bw) ==
                    offsetof(struct nccl_abi_constants_v7, ll_max_bw),
-               "the same up to here");
+               "both layouts are the same up to here");
 
 bool st_next_tuner_there(const char *chosen)
 {
     return st_next_find(ST_NEXT_TUNER, chosen, 7, false)->table != NULL;
 }
 
-/* Copy cost constants from the layout of one version to that of another. Rows have 3 numbers; each
- * of the five bandwidth arrays has four rows, and from v7 on a fifth one, which is not copied. */
+/* Copy cost constants from the layout of one version to the layout of another. The five bandwidth
+ * arrays come last. Each has four rows of 3 numbers, and from v7 on a fifth row, which is not
+ * copied. */
 static void copy_constants(double *to, int to_rows, const double *from, int from_rows)
 {
     size_t head = offsetof(struct nccl_abi_constants_v5, ll_max_bw) / sizeof *to;
@@ -42,8 +43,8 @@ static void copy_constants(double *to, int to_rows, const double *from, int from
                4 * 3 * sizeof *to);
 }
 
-/* Return the cost constants in the layout that the other tuner knows. If NCCL has the same layout,
- * return NCCL's own constants, so that NCCL sees what the tuner writes there. */
+/* Return the cost constants in the layout that the tuner behind ours knows. If NCCL has the same
+ * layout, return NCCL's own constants, so that NCCL sees what that tuner writes there. */
 static void *lend_constants(struct st_next_tuner *next, const struct st_tuner_init *init)
 {
     bool ours_7 = init->abi >= 7, theirs_7 = next->version >= 7;
@@ -51,7 +52,7 @@ static void *lend_constants(struct st_next_tuner *next, const struct st_tuner_in
     if (!init->constants || ours_7 == theirs_7)
         return init->constants;
     for (size_t i = 0; i < sizeof next->constants.v7 / sizeof(double); i++)
-        ((double *)&next->constants)[i] = -1.0; /* as NCCL fills a row that does not apply */
+        ((double *)&next->constants)[i] = -1.0; /* NCCL's value for rows that do not apply */
     copy_constants((double *)&next->constants, theirs_7 ? 5 : 4, init->constants, ours_7 ? 5 : 4);
     return &next->constants;
 }
@@ -73,7 +74,7 @@ static nccl_abi_result start(struct st_next_tuner *next, const struct st_tuner_i
         result = ((const struct nccl_abi_tuner_v5 *)next->table)
                      ->init(&next->ctx, init->comm_id, init->ranks, init->nodes, init->logger,
                             init->domains, constants);
-    if (constants != init->constants) /* NCCL reads its own */
+    if (constants != init->constants) /* copy back what the tuner may have changed */
         copy_constants(init->constants, init->abi >= 7 ? 5 : 4, constants,
                        next->version >= 7 ? 5 : 4);
     return result;
@@ -105,9 +106,9 @@ struct st_next_tuner *st_next_tuner_open(const struct st_tuner_init *init, const
     return next;
 }
 
-/* Ask a v2 tuner. Such a tuner sees no prices; we tell it whether CollNet and NVLS are available.
- * It names one entry, which becomes the cheapest, as in NCCL. A negative price means not
- * available. */
+/* Ask a v2 tuner. A v2 tuner does not see the cost table; it learns only whether CollNet and NVLS
+ * are available. It names one entry. As in NCCL, that entry then gets the price 0, unless its price
+ * is negative, which means that the entry is not available. */
 static nccl_abi_result ask_v2(const struct st_next_tuner *next, int func, size_t bytes,
                               int pipe_ops, float *table, int n_algo, int n_proto, int *n_channels)
 {
@@ -136,7 +137,7 @@ nccl_abi_result st_next_tuner_ask(const struct st_next_tuner *next, int func, si
     if (next->version == 3)
         return ((const struct nccl_abi_tuner_v3 *)next->table)
             ->get_coll_info(next->ctx, func, bytes, pipe_ops, table, n_algo, n_proto, n_channels);
-    /* get_coll_info has the same place and signature from v4 on */
+    /* From v4 on get_coll_info has the same place and signature. */
     return ((const struct nccl_abi_tuner_v4 *)next->table)
         ->get_coll_info(next->ctx, func, bytes, pipe_ops, table, n_algo, n_proto, reg_buff,
                         n_channels);
@@ -156,8 +157,9 @@ void st_next_tuner_close(struct st_next_tuner *next)
 {
     const struct nccl_abi_tuner_v4 *table = next ? next->table : NULL;
 
-    /* destroy, later finalize, is at the same place in every version; we do not pass on its error,
-     * because NCCL would then leak the communicator */
+    /* The function destroy, which later versions call finalize, has the same place in every
+     * version. If it returns an error, we do not pass the error on, because NCCL would then leak
+     * the communicator. */
     if (table && table->destroy)
         table->destroy(next->ctx);
     free(next);

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tuner.h - one communicator in the tuner behind ours, called in the version that it speaks.
+ * tuner.h - one communicator in the tuner behind ours (plugin/next/open.h). We call that tuner in
+ * the version of the interface that it speaks.
  *
  * We ask that tuner first, with NCCL's own arguments; our rules then change the cost table that it
  * returns. If no rule covers the call, that tuner's answer reaches NCCL bit for bit.
  *
- * Errors     if the other tuner's init fails, we warn, and the communicator goes on without that
- *            tuner. If a later call fails, NCCL gets the error, as it would without us: swallowing
- *            it on one rank could leave ranks with different algorithms.
- * Ownership  st_next_tuner_close frees. Threads: NCCL may ask on several at once.
+ * Errors     if that tuner's init fails, we warn, and the communicator goes on without that tuner.
+ *            If a later call fails, NCCL gets the error, as it would without us. If we hid the
+ *            error on one rank, that rank could take another algorithm than the others.
+ * Ownership  st_next_tuner_close frees the struct.
+ * Threads    st_next_tuner_ask may run on several threads at once.
  */
 #ifndef ST_NEXT_TUNER_H_
 #define ST_NEXT_TUNER_H_
 
 #include "nccl_abi/tuner.h"
 
-/* What NCCL passes to init; ${domains} and ${constants} are NULL before v5. */
+/* What NCCL passes to init. Before v5 ${domains} and ${constants} are NULL. */
 struct st_tuner_init {
     int abi; /* version of the interface, and of the layout of ${constants} */
     uint64_t comm_id;
@@ -27,12 +29,13 @@ struct st_tuner_init {
 
 struct st_next_tuner;
 
-/* Return whether a tuner will be chained, and load it. ${chosen} is SYMTUNER_NEXT_TUNER. This is
- * called early, when NCCL has loaded no NET library yet, so it does not search that library. */
+/* Load the tuner that will be behind ours, and return whether there is one. ${chosen} is the value
+ * of SYMTUNER_NEXT_TUNER. The plugin calls this before NCCL has loaded a NET library, so a tuner in
+ * that library is not found. */
 bool st_next_tuner_there(const char *chosen);
 
 /* Open a communicator in the tuner behind ours. Returns NULL if there is no such tuner or its init
- * failed. Logs once per process what is chained, unless ${quiet}. */
+ * failed. Unless ${quiet}, log once per process which tuner is behind ours. */
 struct st_next_tuner *st_next_tuner_open(const struct st_tuner_init *init, const char *chosen,
                                          bool quiet);
 

@@ -10,10 +10,10 @@
 
 struct st_agree {
     const struct st_process *process;
-    struct st_roll *roll; /* NULL: no shared memory, no agreement */
+    struct st_roll *roll; /* NULL: there is no shared memory, so ranks cannot agree */
     uint64_t comm_id;
     int ranks;
-    bool first;           /* the process's first communicator     */
+    bool first;           /* this is the process's first communicator */
     struct st_roll_entry own;
 };
 
@@ -32,8 +32,9 @@ static _Atomic(struct st_roll *) first_roll;
 
 enum cause { RULES_DIFFER, RANKS_MISSING, MIN_DIFFERS, NO_SYM_CTAS, CAUSES };
 
-/* Should ${cause} be logged now? A cause is logged once per process as a warning, and after that at
- * INFO once per communicator. ${*warn_out}: whether to log it as a warning. */
+/* Should ${cause} be logged now? In each process a cause is logged as a warning for the first
+ * communicator that has it, and at level INFO once for each later one. ${*warn_out}: whether to log
+ * it as a warning. */
 static bool new_cause(const struct st_agree *agree, enum cause cause, bool *warn_out)
 {
     static atomic_bool said[CAUSES];
@@ -65,28 +66,28 @@ static void say_verdict(const struct st_agree *agree, enum st_roll_verdict verdi
 
     if (verdict == ST_ROLL_DIFFER)
         SAY(agree, RULES_DIFFER,
-            "comm 0x%llx: its ranks differ in rules, mode, release or machine, so no rule is applied "
-            "to it on any rank; this rank: rules %s (0x%016llx), mode %s; give all ranks the same "
-            "files and SYMTUNER_ variables",
+            "comm 0x%llx: its ranks differ in rules, mode, release or machine, so no rule is "
+            "applied to it on any rank; this rank: rules %s (0x%016llx), mode %s; give all ranks "
+            "the same files and SYMTUNER_ variables",
             (unsigned long long)agree->comm_id, source_of(process),
             (unsigned long long)process->rules_hash, st_mode_word[process->options.mode]);
     else if (verdict == ST_ROLL_MISSING && (agree->own.rules || process->min_ctas))
         SAY(agree, RANKS_MISSING,
-            "comm 0x%llx: %d of %d ranks answered symtuner's roll call, so no rule is applied to it "
-            "on any rank%s; this rank: rules %s (0x%016llx); load symtuner on all ranks, with one "
-            "user and one /dev/shm",
+            "comm 0x%llx: %d of %d ranks answered symtuner's roll call, so no rule is applied to "
+            "it on any rank%s; this rank: rules %s (0x%016llx); load symtuner on all ranks, with "
+            "one user and one /dev/shm",
             (unsigned long long)agree->comm_id, agree->roll ? present : 0, agree->ranks,
-            process->min_ctas ? ", and where NCCL was not told our NCCL_MIN_CTAS symmetric kernels "
-                                "may hang" : "",
+            process->min_ctas ? ", and symmetric kernels may hang, because other ranks may lack "
+                                "our NCCL_MIN_CTAS" : "",
             source_of(process), (unsigned long long)process->rules_hash);
 }
 
 static void say_sym_ctas(const struct st_agree *agree, const char *why)
 {
     SAY(agree, NO_SYM_CTAS,
-        "[process] sym-ctas = %d is not applied: %s. NCCL reads the count once per process, so it is "
-        "given only when the first communicator of every rank spans all GPUs of one box and all "
-        "ranks want the same; else set NCCL_SYM_CTAS yourself, on all ranks",
+        "[process] sym-ctas = %d is not applied: %s. NCCL reads the count once per process, so "
+        "NCCL gets it only if the first communicator of every rank spans all GPUs of one box and "
+        "all ranks want the same count; otherwise set NCCL_SYM_CTAS yourself, on all ranks",
         agree->process->sym_ctas, why);
 }
 
@@ -97,7 +98,7 @@ static void say_ctas(const struct st_agree *agree)
 
     if (st_roll_min_differs(agree->roll))
         SAY(agree, MIN_DIFFERS,
-            "comm 0x%llx: its ranks got different values of NCCL_MIN_CTAS, this one %d; %s; set "
+            "comm 0x%llx: its ranks got different values of NCCL_MIN_CTAS, this rank %d; %s; set "
             "NCCL_ENV_PLUGIN, SYMTUNER_ variables and NCCL's CTA variables alike on all ranks",
             (unsigned long long)agree->comm_id, agree->own.min_ctas,
             told == ST_ROLL_REPAIR_CTAS ? "all are told NCCL_SYM_CTAS=8 instead"
@@ -109,7 +110,8 @@ static void say_ctas(const struct st_agree *agree)
 
 /* ---- one rank -------------------------------------------------------------------------------- */
 
-/* Return a hash of everything that decisions about calls depend on; 0 if no rule changes one. */
+/* Return a hash of everything that decisions about calls depend on. Returns 0 if no rule changes
+ * such a decision. */
 static uint64_t decides(const struct st_process *process)
 {
     const struct symtuner_machine *machine = &process->machine;
@@ -139,8 +141,8 @@ static bool is_first(uint64_t comm_id)
     return first;
 }
 
-/* Return the reason why NCCL cannot get the count of [process] rules if this is the first
- * communicator, whatever its other ranks say; NULL if there is no such reason. */
+/* Suppose that this is the process's first communicator. If this rank alone can tell that NCCL
+ * cannot get the count of [process] rules, return the reason. Otherwise return NULL. */
 static const char *no_sym_ctas(const struct st_process *process, const struct st_agree *agree,
                                int ranks, int nodes)
 {

@@ -3,8 +3,9 @@
  * agree.h - decides by the roll call (rollcall.h) whether rules apply to a communicator, and which
  * CTA count NCCL gets in this process. Rules apply only if all ranks of the communicator agree.
  *
- * Only a communicator that is on one host and has an id is checked; NCCL gives a tuner an id from
- * v5 of the interface on (NCCL 2.28). On NCCL 2.27, and over several nodes, rules apply unchecked.
+ * Only a communicator that is on one host and has an id is checked. NCCL gives a tuner an id from
+ * v5 of the interface on (NCCL 2.28). On NCCL 2.27, and for a communicator over several nodes,
+ * rules apply unchecked.
  *
  * NCCL reads NCCL_SYM_CTAS once per process, when it first picks a symmetric kernel. So the count
  * of [process] rules is given only if the first communicator of every process spans all GPUs of
@@ -23,14 +24,15 @@ struct st_agree;
 struct st_agree *st_agree_open(const struct st_process *process, uint64_t comm_id, int ranks,
                                int nodes);
 
-/* Do the rules apply to the communicator? Call this at its first call, not earlier: by then all its
- * ranks have answered the roll call. If the rules do not apply, the reason is logged. */
+/* Do the rules apply to the communicator? Ask this at the communicator's first call, not earlier:
+ * only then have all its ranks answered the roll call. If the rules do not apply, the reason is
+ * logged. */
 bool st_agree_rules(struct st_agree *agree);
 
 void st_agree_close(struct st_agree *agree);
 
-/* Return our answer to NCCL's question for NCCL_SYM_CTAS; 0: no answer. NCCL asks with its mutexes
- * held. The first answer is final. */
+/* Return the count that NCCL gets for NCCL_SYM_CTAS; 0: none. NCCL asks while it holds mutexes. The
+ * first answer is final. */
 int st_agree_sym_ctas(void);
 
 /* Return the count that was decided for NCCL_SYM_CTAS; 0: none, or nobody has asked yet. */

@@ -28,9 +28,9 @@ static bool all_min_equal(const struct st_roll_entry *entry, int count)
     return true;
 }
 
-/* NCCL reads NCCL_SYM_CTAS once per process, for all its communicators. So a count is given only if
- * no other rank on this host can get a different one, which means that the communicator spans the
- * whole box and is the first communicator of each of its processes. */
+/* NCCL reads NCCL_SYM_CTAS once per process, for all communicators of the process. So NCCL gets a
+ * count only if no other rank on this host can get a different count. For that the communicator
+ * must span the whole box, and it must be the first communicator of each of its processes. */
 int st_roll_judge_ctas(const struct st_roll_entry *entry, int count, int ranks)
 {
     bool wished = ranks > 0 && entry[0].sym_ctas > 0;
@@ -51,14 +51,14 @@ int st_roll_judge_ctas(const struct st_roll_entry *entry, int count, int ranks)
 
 enum { RANKS_MAX = 4096, NO_CTAS = -1 };
 
-/* The shared object; a new one is all zeros. */
+/* The shared object. A new object is all zeros. */
 struct board {
-    /* Ranks that have joined. If there are more than the communicator has, two groups of ranks
-     * share this object. */
+    /* Number of ranks that have joined. If it exceeds the number of ranks of the communicator, the
+     * ranks of two communicators share this object by mistake. */
     _Atomic uint32_t joined;
-    _Atomic uint32_t whole;   /* entries written                                                 */
-    _Atomic uint32_t verdict; /* enum st_roll_verdict                                            */
-    _Atomic int32_t ctas;     /* 0: not decided; NO_CTAS: no count is given; else the count      */
+    _Atomic uint32_t whole;   /* number of entries that are completely written */
+    _Atomic uint32_t verdict; /* enum st_roll_verdict */
+    _Atomic int32_t ctas;     /* NCCL_SYM_CTAS; 0: not decided yet; NO_CTAS: NCCL gets no count */
     struct st_roll_entry entry[];
 };
 _Static_assert(ATOMIC_INT_LOCK_FREE == 2, "shared between processes");
@@ -101,8 +101,8 @@ struct st_roll *st_roll_join(uint64_t comm_id, int ranks, const struct st_roll_e
     return roll;
 }
 
-/* Return the number of entries. If two groups of ranks met in the object, return ${ranks} + 1,
- * which every verdict treats as a failure. */
+/* Return the number of entries. If the ranks of two communicators share the object, return
+ * ${ranks} + 1, which every verdict treats as a failure. */
 static int present(const struct st_roll *roll)
 {
     if (atomic_load(&roll->board->joined) > (uint32_t)roll->ranks)

@@ -2,17 +2,20 @@
 /*
  * rollcall.h - do all ranks of a communicator on this host decide alike?
  *
- * In its tuner init every rank opens a small shared-memory object, which is named after user,
- * communicator and number of ranks, and writes an entry: what its decisions depend on. No rank
- * waits: NCCL has a barrier between the tuner inits and the first call (2.28.3 to 2.30.7, init.cc,
- * bootstrapIntraNodeBarrier), so a rank that asks for the verdict sees the entries of all. Even in
- * a release without the barrier all ranks get one verdict: the first to ask stores it and the
- * others read it; if entries are missing, there is no agreement.
+ * In its tuner init every rank opens a small shared-memory object and writes an entry into it: what
+ * the rank's decisions depend on. The object is named after user, communicator and number of ranks.
+ * No rank waits for another. NCCL has a barrier between the tuner inits and the first call (2.28.3
+ * to 2.30.7, init.cc, bootstrapIntraNodeBarrier), so a rank that asks for the verdict at the first
+ * call sees the entries of all ranks. Even in a release without the barrier all ranks get the same
+ * verdict: the first rank that asks stores the verdict, and the others read it. If entries are
+ * missing at that time, the ranks do not agree.
  *
  * The object is unlinked by the last rank that joins, by a rank that asks for the verdict, or by a
- * rank that leaves. An object that killed processes have left behind is emptied (base/board.h).
+ * rank that leaves. If killed processes have left an object behind, the next rank sets it to zeros
+ * (base/board.h).
  *
- * Errors     without shared memory there is no roll call, hence no agreement. Nothing else fails.
+ * Errors     without shared memory there is no roll call, so the ranks do not agree. Nothing else
+ *            fails.
  * Threads    several threads may ask for a verdict at the same time.
  * Hazard     st_roll_ctas runs under NCCL's mutexes, so it only does two loads and a
  *            compare-exchange, and calls nothing.
@@ -26,11 +29,11 @@
 /* What one rank says about itself. */
 struct st_roll_entry {
     uint64_t rules;      /* hash of what decisions depend on; 0: no rule changes a decision   */
-    int32_t min_ctas;    /* what NCCL got for NCCL_MIN_CTAS; 0: nothing                       */
-    int32_t sym_ctas;    /* what it should get for NCCL_SYM_CTAS; 0: nothing                  */
-    int32_t gpus;        /* of the box; 0: unknown                                            */
+    int32_t min_ctas;    /* count that NCCL got as NCCL_MIN_CTAS; 0: none                     */
+    int32_t sym_ctas;    /* count that this rank's rules want as NCCL_SYM_CTAS; 0: none       */
+    int32_t gpus;        /* number of GPUs in the box; 0: unknown                             */
     bool asked;          /* NCCL asks us for NCCL_SYM_CTAS, because the user did not set it   */
-    bool first;          /* this is the first communicator of its process                     */
+    bool first;          /* this is the first communicator of the rank's process              */
 };
 
 enum st_roll_verdict {
@@ -40,22 +43,22 @@ enum st_roll_verdict {
     ST_ROLL_MISSING, /* ranks are missing, or there are too many                              */
 };
 
-/* The NCCL_SYM_CTAS that all ranks get if they got different values of NCCL_MIN_CTAS. It is about
- * the largest count that NCCL picks itself. */
+/* The NCCL_SYM_CTAS that all ranks get if they got different values of NCCL_MIN_CTAS. Without these
+ * variables NCCL picks at most about this count. */
 enum { ST_ROLL_REPAIR_CTAS = 8 };
 
 struct st_roll;
 
-/* Join the roll call of a communicator and write ${entry}. Returns NULL without shared memory, or
- * if out of memory. */
+/* Join the roll call of a communicator and write ${entry}. Returns NULL if there is no shared
+ * memory, or if memory runs out. */
 struct st_roll *st_roll_join(uint64_t comm_id, int ranks, const struct st_roll_entry *entry);
 
-/* Return the verdict on the rules; the first rank that asks decides it for all. ${*present_out}:
- * how many ranks have joined. */
+/* Return the verdict on the rules. The first rank that asks decides it for all ranks.
+ * ${*present_out} gets the number of ranks that have joined. */
 enum st_roll_verdict st_roll_rules(struct st_roll *roll, int *present_out);
 
-/* Return what every rank gets for NCCL_SYM_CTAS; 0: nothing. The first rank that asks decides it
- * for all. */
+/* Return the count that every rank gets as NCCL_SYM_CTAS; 0: none. The first rank that asks decides
+ * for all ranks. */
 int st_roll_ctas(struct st_roll *roll);
 
 /* Return the count that st_roll_ctas decided; 0: none, or no rank has asked yet. */
@@ -64,11 +67,12 @@ int st_roll_ctas_given(const struct st_roll *roll);
 /* Have all ranks joined, and did they get different values of NCCL_MIN_CTAS? Decides nothing. */
 bool st_roll_min_differs(const struct st_roll *roll);
 
-/* Unlink the object, so that no other rank can join. The verdict can still be asked for. */
+/* Unlink the object, so that no other rank can join. Ranks that have joined can still ask for the
+ * verdict. */
 void st_roll_hide(struct st_roll *roll);
 void st_roll_leave(struct st_roll *roll);
 
-/* Return the verdict on the rules, and the count for NCCL_SYM_CTAS, that follow from the ${count}
+/* Return the verdict on the rules (the count for NCCL_SYM_CTAS) that follows from the ${count}
  * entries of a communicator with ${ranks} ranks. Pure. */
 enum st_roll_verdict st_roll_judge(const struct st_roll_entry *entry, int count, int ranks);
 int st_roll_judge_ctas(const struct st_roll_entry *entry, int count, int ranks);

@@ -228,8 +228,8 @@ static const struct {
     {"allreduce prefer=general:*/ll", 22809, "makes */ll the cheapest entry"},
     {"allreduce prefer=general:*/simple", 22809, "makes */simple the cheapest entry"},
     {"allreduce prefer=symmetric", 22809, "the table stays as it is"},
-    {"allreduce prefer=symmetric", 22902, "keeps a picked LL symmetric kernel."},
-    {"allreduce prefer=symmetric", 22907, "when one side is registered."},
+    {"allreduce prefer=symmetric", 22902, "so that NCCL keeps an LL symmetric kernel if it picked one."},
+    {"allreduce prefer=symmetric", 22907, "if it picked one and one side is registered."},
     {"allreduce prefer=symmetric", 23102, "only the LL probe is answered"},
     {"allreduce channels=8", 22809, "Gives general kernels 8 channels."},
     {"allreduce channels=8", 23102, "Caps general kernels at 8 channels."},
@@ -277,8 +277,8 @@ static const struct {
     {"allreduce", 22809,
      COVERS "On NCCL 2.28.9 it leaves algorithm and protocol alone." COUNT},
     {"allreduce prefer=symmetric", 22809,
-     COVERS "On NCCL 2.28.9 it prefers a symmetric kernel: NCCL runs one if both buffers are "
-     "registered, and else cannot: the table stays as it is." COUNT},
+     COVERS "On NCCL 2.28.9 it prefers a symmetric kernel: NCCL runs one whenever both buffers "
+     "are registered, and never otherwise, so the table stays as it is." COUNT},
     {"allreduce prefer=general:tree", 22809,
      COVERS "On NCCL 2.28.9 it makes tree/* the cheapest entry where NCCL offers it." COUNT},
     {"allreduce forbid=pat/ll,tree/simple", 22809,
