@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_alike.c - what may differ between ranks (in place or not, alignment, the GPU's memory) must
- * not change the choice of a kernel: ranks that run different kernels, or one kernel with different
- * shapes, would wait for each other for ever.
+ * check_alike.c - ranks may differ in some things: whether a call is in place, how its buffers are
+ * aligned, and how much memory the GPU has. These must not change which kernel runs, or its blocks
+ * and sizes. Otherwise the ranks would wait for each other for ever.
  */
 #include <check.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static unsigned draw(unsigned below)
     return (state >> 9) % below;
 }
 
-/* One launch of a call: everything that must be the same on all ranks. */
+/* What must be the same on all ranks for one launch of a call. */
 struct deed {
     const void *kernel;
     int ctas, threads, lag, staged;
@@ -42,8 +42,8 @@ static int deeds_since(int first, struct deed *deeds)
     for (int i = 0; i < n; i++) {
         const struct fake_launch *l = &fake.launch[(first + i) % FAKE_LAUNCHES];
         const struct ar_args *a = &l->args;
-        /* the second launch of copy covers the rank's own shard, whose bytes and region may
-         * differ */
+        /* the second launch of copy covers the rank's own shard, so its bytes and region may differ
+         * between ranks */
         bool own = a->bytes != fake.launch[first % FAKE_LAUNCHES].args.bytes;
 
         deeds[i] = (struct deed){
@@ -124,7 +124,8 @@ START_TEST(test_what_may_differ_does_not_reach_the_choice)
 }
 END_TEST
 
-/* If one rank refuses a list of buffers, all must refuse it: nobody may wait for that rank. */
+/* If one rank refuses a list of buffers, all ranks must refuse it. Otherwise the others would wait
+ * for that rank. */
 START_TEST(test_a_bad_list_is_refused_by_all)
 {
     const void *sends[RANKS];

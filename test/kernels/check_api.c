@@ -56,7 +56,7 @@ START_TEST(test_create_refuses_bad_arguments_by_name)
 }
 END_TEST
 
-/* Zero is what fresh scratch holds, and so no number of a call. */
+/* Fresh scratch holds zeros, so no call may have the number 0. */
 START_TEST(test_counters_start_at_one_or_as_configured)
 {
     struct symtuner_ar_config config = small();
@@ -89,7 +89,8 @@ START_TEST(test_without_peers_host_memory_is_used)
     ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
     needed = symtuner_ar_describe(h[0], text, sizeof text);
     ck_assert_ptr_nonnull(strstr(text, "pinned host memory; no peer memory: GPU 0 cannot reach"));
-    for (size_t length = 0; length <= needed; length++) { /* describe writes as much as fits */
+    for (size_t length = 0; length <= needed; length++) { /* describe must write exactly as many
+                                                             characters as fit */
         memset(part, '#', sizeof part);
         ck_assert_uint_eq(symtuner_ar_describe(h[0], part, length), needed);
         ck_assert_int_eq(part[length], '#');
@@ -98,7 +99,7 @@ START_TEST(test_without_peers_host_memory_is_used)
                               strncmp(part, text, strlen(part)) == 0,
                           "%zu of %zu bytes: %s", length, needed, part);
     }
-    for (int i = 0; i < 2; i++) /* one map for both handles, with a part for each rank */
+    for (int i = 0; i < 2; i++) /* both handles use one mapping, with a part for each rank */
         for (int r = 0; r < 2; r++)
             ck_assert_ptr_eq(h[i]->arena[0].peer[r],
                              (char *)h[0]->host_map + h[0]->host_map_bytes / 2 * (size_t)r);
@@ -106,7 +107,7 @@ START_TEST(test_without_peers_host_memory_is_used)
     map = h[0]->host_map;
     symtuner_ar_destroy(h, 2);
     ck_assert_int_eq(fake.live, 0);
-    ck_assert(mincore(map, 1, &there) != 0 && errno == ENOMEM); /* it is mapped no more */
+    ck_assert(mincore(map, 1, &there) != 0 && errno == ENOMEM); /* the mapping is gone */
 }
 END_TEST
 
@@ -278,14 +279,15 @@ START_TEST(test_lists_of_buffers_must_be_complete)
         ck_assert_ptr_eq(fake.launch[0].args.src[r], memory[r]);
         ck_assert_ptr_eq(fake.launch[0].args.dst[r], memory[r]);
     }
-    recvs[3] = memory[3] + 4100; /* pull needs whole words on all ranks: rank 1 refuses it, too */
+    recvs[3] = memory[3] + 4100; /* pull needs whole words on all ranks; rank 3's recv is unaligned,
+                                    so every rank refuses */
     want_error(symtuner_ar_all_reduce_at(sends, recvs, 64, ncclFloat, ncclSum, h, NULL),
                ncclInvalidUsage, h, "pull");
 }
 END_TEST
 
-/* Kernels write sums straight into the peers' recv if the whole recv is registered and begins at a
- * word, and only then. */
+/* Kernels write sums straight into the peers' recv if, and only if, the whole recv is registered
+ * and begins at a multiple of a word. */
 START_TEST(test_zero_copy_needs_recv_inside_a_window)
 {
     void *buffers[N] = {memory[0], memory[1], memory[2], memory[3]};
@@ -313,8 +315,8 @@ START_TEST(test_zero_copy_needs_recv_inside_a_window)
 }
 END_TEST
 
-/* A long message goes through little scratch in several launches: they must cover it once, in
- * order, and agree with query. */
+/* A long message goes through a small scratch in several launches. Together they must cover the
+ * message once, in order, and their number must be what query said. */
 START_TEST(test_pieces_cover_a_long_message_once)
 {
     static const char *const names[] = {"one_ll8",   "one_ll128",   "one_lamport", "two_ll8",
@@ -354,7 +356,7 @@ START_TEST(test_a_new_stream_waits_for_the_old_one)
     ck_assert_int_eq(fake.waits, 0);
     ON(b);
     ck_assert_int_eq(fake.waits, 1);
-    fake.capture = 5; /* a graph cannot wait for work outside of it */
+    fake.capture = 5; /* a captured call waits only for calls of the same capture */
     ON(a);
     ck_assert_int_eq(fake.waits, 1);
     ON(b);
@@ -362,7 +364,8 @@ START_TEST(test_a_new_stream_waits_for_the_old_one)
     fake.capture = 6;
     ON(a);
     ck_assert_int_eq(fake.waits, 2);
-    fake.capture = 0; /* eager again: the last eager call was on b, whatever was captured since */
+    fake.capture = 0; /* outside of captures again: the last such call was on b, whatever was
+                         captured since */
     ON(b);
     ck_assert_int_eq(fake.waits, 2);
     ON(a);
@@ -389,7 +392,7 @@ START_TEST(test_one_stream_has_no_events_until_there_is_another)
     ck_assert_int_eq(                                                                              \
         symtuner_ar_all_reduce(memory[0], memory[0], 8, ncclFloat, ncclSum, h[0], stream),         \
         ncclSuccess)
-    fake.capture = 4; /* the first call on a handle may be captured */
+    fake.capture = 4; /* even the first call on a handle may be captured */
     ON(b);
     ck_assert_int_eq(fake.records, 1);
     fake.capture = 0;
@@ -404,13 +407,13 @@ START_TEST(test_one_stream_has_no_events_until_there_is_another)
     ck_assert_int_eq(fake.records, 3);
     ck_assert_int_eq(fake.idles, 0);
     fake.capture = 0;
-    ON(a); /* the captured calls change nothing for eager calls: still no event */
+    ON(a); /* captured calls do not change what later calls do: still no event */
     ck_assert_int_eq(fake.records, 3);
-    ON(b); /* stream a recorded no event to wait for, so the call waits until the GPU is idle */
+    ON(b); /* stream a has no event to wait for, so the call waits until the GPU is idle */
     ck_assert_int_eq(fake.idles, 1);
     ck_assert_int_eq(fake.waits, 1);
     ck_assert_int_eq(fake.records, 4);
-    ON(a); /* from now on every eager call records an event */
+    ON(a); /* from now on every call outside of captures records an event */
     ON(b);
     ck_assert_int_eq(fake.idles, 1);
     ck_assert_int_eq(fake.waits, 3);
@@ -453,7 +456,8 @@ START_TEST(test_ranks_on_one_gpu_share_its_multiprocessors)
         symtuner_ar_query(memory[0], memory[0], 1 << 16, ncclFloat, ncclSum, h[0], &plan),
         ncclSuccess);
     ck_assert_int_eq(plan.ctas, 64 / 3);
-    symtuner_ar_force(h[0], "copy", 0, 0); /* its two streams could wait for each other */
+    symtuner_ar_force(h[0], "copy", 0, 0); /* copy is refused, because its two streams could wait
+                                              for each other on a shared GPU */
     ck_assert_int_eq(
         symtuner_ar_query(memory[0], memory[0], 1 << 16, ncclFloat, ncclSum, h[0], &plan),
         ncclInvalidUsage);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_bootstrap.c - each rank has a thread of its own, on test/kernels/fake/nccl.c: whatever
- * fails on one rank, no other rank waits for it for ever, and all ranks learn why.
+ * check_bootstrap.c - each rank has a thread of its own, on test/kernels/fake/nccl.c. Whatever
+ * fails on one rank, no other rank may wait for it for ever, and all ranks must learn why.
  */
 #include <check.h>
 #include <glob.h>
@@ -22,7 +22,7 @@ static struct {
     struct symtuner_ar_config config;
     symtuner_ar *handle;
     ncclResult_t result;
-    cudaError_t left; /* what the caller's next cudaGetLastError would find */
+    cudaError_t left; /* what cudaGetLastError returns to the caller afterwards */
     char error[256], text[8192];
     void *buffer;
     size_t bytes;
@@ -59,7 +59,7 @@ static void destroy(int r)
     symtuner_ar_destroy(&at[r].handle, 1);
 }
 
-/* Return a sentence about something that is not as it must be after every creation, else NULL. */
+/* Return a sentence about something that is wrong after a creation, or NULL if all is right. */
 static const char *wrong(void)
 {
     for (int r = 0; r < RANKS; r++) {
@@ -83,8 +83,8 @@ static void finish(void)
     ck_assert_int_eq(fake_nccl.live, 0);
 }
 
-/* Check that rank ${rank} (-1: every rank) has result ${own}, that all other ranks have
- * ncclRemoteError, and that the error of every rank contains ${reason}. */
+/* Check that rank ${rank} has the result ${own} and that all other ranks have ncclRemoteError. If
+ * ${rank} is -1, every rank must have ${own}. The error of every rank must contain ${reason}. */
 static void all_have(ncclResult_t own, int rank, const char *reason)
 {
     ck_assert(!fake_nccl.hung);
@@ -105,7 +105,8 @@ START_TEST(test_ranks_of_threads_make_a_group)
 }
 END_TEST
 
-/* A rank that lacks the memory for what it receives must still take part in the exchange. */
+/* If a rank has no memory for the data that it receives, it must still take part in the
+ * exchange. */
 START_TEST(test_memory_that_one_rank_lacks_fails_all)
 {
     reset();
@@ -118,8 +119,9 @@ START_TEST(test_memory_that_one_rank_lacks_fails_all)
 }
 END_TEST
 
-/* Rank r of the group has digit r of ${_i}, to base 3, as its hint; from 27 on the variable is also
- * set. If the ranks do not say the same, all take "unknown", and NCCL runs long calls of all. */
+/* In case ${_i} the hint of rank r is digit r of ${_i} to base 3; from case 27 on
+ * SYMTUNER_AR_BESIDE is set as well. If the ranks' hints differ, all ranks take "unknown", and then
+ * NCCL runs long calls on all ranks. */
 START_TEST(test_ranks_agree_on_what_runs_beside_them)
 {
     const int hint[RANKS] = {_i % 3, _i / 3 % 3, _i / 9 % 3};
@@ -161,8 +163,9 @@ START_TEST(test_a_rank_that_cannot_start_tells_the_others)
 }
 END_TEST
 
-/* The gather of rank 1 never ends, because a rank is lost. NCCL may know of that, or not.
- * LeakSanitizer ignores what is allocated here: the name contains never_ends (main.c). */
+/* A rank is lost, so the gather of rank 1 never ends. ${known} is the state of the communicator
+ * that NCCL reports. LeakSanitizer ignores what is allocated here: the name of this function
+ * contains never_ends (main.c). */
 static __attribute__((noinline)) ncclResult_t create_where_one_never_ends(int gather,
                                                                           ncclResult_t known)
 {
@@ -191,8 +194,8 @@ START_TEST(test_a_lost_rank_ends_the_creation_of_the_others)
 }
 END_TEST
 
-/* Make the first, second, ... CUDA call of rank 1 fail: while it creates a handle, probes, or maps
- * host memory. */
+/* Make the first, second, ... CUDA call of rank 1 fail, while rank 1 creates a handle, probes, or
+ * maps host memory. */
 START_TEST(test_whatever_fails_on_one_rank_nobody_hangs)
 {
     static const int transports[] = {SYMTUNER_AR_AUTO, SYMTUNER_AR_PEER, SYMTUNER_AR_HOST,
@@ -222,8 +225,8 @@ START_TEST(test_whatever_fails_on_one_rank_nobody_hangs)
 }
 END_TEST
 
-/* Count this process's files in memory (their names begin with its process id) that nobody has
- * unlinked. */
+/* Return how many shared memory files of this process exist. Their names begin with the process
+ * id. */
 static int left_in_shm(void)
 {
     int left = 0;
@@ -272,8 +275,8 @@ START_TEST(test_a_window_that_fails_on_one_rank_fails_on_all)
 }
 END_TEST
 
-/* Each rank finds the regions of all ranks' arenas by its own layout, so all layouts must be the
- * same. */
+/* Each rank computes with its own layout where the regions of all ranks lie, so all layouts must be
+ * the same. */
 START_TEST(test_mixed_gpus_have_one_layout)
 {
     const uint64_t bulk = _i == 0 ? 64 << 20 : 1 << 20;
@@ -320,7 +323,8 @@ static void make_group(int transport)
     ck_assert_int_eq(at[0].result, ncclSuccess);
 }
 
-/* Return whether calls in the registered buffers are zero-copy; all ranks must say the same. */
+/* Return whether calls in the registered buffers are zero-copy. All ranks must give the same
+ * answer. */
 static int zero_copy(void)
 {
     struct symtuner_ar_plan plan[RANKS];
@@ -382,8 +386,8 @@ START_TEST(test_host_memory_needs_no_windows)
 }
 END_TEST
 
-/* In the application's group, NCCL would run the library's calls only when the application closes
- * it. */
+/* If an error left a group open, NCCL would run nothing before the application closed that
+ * group. */
 START_TEST(test_no_error_leaves_a_group_open)
 {
     const ncclComm_t comms[RANKS] = {(ncclComm_t)1, (ncclComm_t)2, (ncclComm_t)3};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * check_call.c - the edges of a call (no handle, one rank, a CUDA that fails, another GPU in use),
- * and everything that describe says of a handle.
+ * and everything that symtuner_ar_describe prints about a handle.
  */
 #include <check.h>
 #include <errno.h>
@@ -91,7 +91,7 @@ START_TEST(test_a_group_of_one_copies)
     ck_assert_int_eq(symtuner_ar_create_local(&h, devices, 1, &config), ncclSuccess);
     fake.copied = 0;
     ck_assert_int_eq(REDUCE(h, memory[0], memory[0]), ncclSuccess);
-    ck_assert_uint_eq(fake.copied, 0); /* in place: nothing to do */
+    ck_assert_uint_eq(fake.copied, 0); /* in place there is nothing to copy */
     ck_assert_int_eq(REDUCE(h, memory[0], memory[1]), ncclSuccess);
     ck_assert_uint_eq(fake.copied, 64);
     fake.fails = "cudaMemcpyAsync";
@@ -119,7 +119,7 @@ START_TEST(test_what_cuda_refuses_is_said_and_the_next_call_works)
     ck_assert_int_eq(symtuner_ar_all_reduce(m, m, 16, ncclFloat, ncclSum, h, NULL), ncclSuccess);
     fake.fails = failing[_i].call;
     want_error(REDUCE(h, m, m), ncclUnhandledCudaError, h, failing[_i].says);
-    ck_assert_int_eq(cudaGetLastError(), cudaSuccess); /* none is left for the caller */
+    ck_assert_int_eq(cudaGetLastError(), cudaSuccess); /* no error is left for the caller */
     fake.fails = NULL;
     ck_assert_int_eq(REDUCE(h, m, m), ncclSuccess);
 }
@@ -143,7 +143,7 @@ START_TEST(test_a_call_leaves_the_gpu_in_use_as_it_was)
 }
 END_TEST
 
-/* Each rank reads the rules for itself, and somebody may change the file between two reads. */
+/* Each rank reads the rules by itself, and somebody may change the file between two reads. */
 START_TEST(test_rules_that_differ_in_a_local_group_are_not_used)
 {
     struct symtuner_ar_config config = small();
@@ -152,7 +152,7 @@ START_TEST(test_rules_that_differ_in_a_local_group_are_not_used)
     char text[8192];
 
     setenv("SYMTUNER_LOG", "off", 1);
-    for (int odd = 0; odd < 4; odd++) { /* odd = 3: no rank has another rule */
+    for (int odd = 0; odd < 4; odd++) { /* with odd = 3 all ranks have the same rule */
         for (int r = 0; r < 3; r++)
             fake.rule_of[r] = r == odd ? "kernels kernel=two_ll8 ctas=2" : "kernels kernel=two_ll8";
         ck_assert_int_eq(symtuner_ar_create_local(h, devices, 3, &config), ncclSuccess);
@@ -171,8 +171,8 @@ START_TEST(test_rules_that_differ_in_a_local_group_are_not_used)
 }
 END_TEST
 
-/* "Nothing has come" must stand in scratch before the first call: zeros, and the two halves of the
- * Lamport region, which is the third. */
+/* Before the first call, scratch must hold what means "nothing has come": zeros in the first two
+ * regions, and all ones in both halves of the third region, Lamport. */
 START_TEST(test_scratch_is_filled_before_the_first_call)
 {
     const ncclComm_t comms[] = {(ncclComm_t)1, (ncclComm_t)2};
@@ -214,14 +214,15 @@ static void *end_work(void *unused)
     return unused;
 }
 
-/* The helper thread of ar_gpu_wait counts, too. */
+/* Return how often somebody has waited for a GPU to be idle. The helper thread of ar_gpu_wait
+ * counts, too. */
 static int idles_now(void)
 {
     return __atomic_load_n(&fake.idles, __ATOMIC_ACQUIRE);
 }
 
-/* Without its helper thread ar_gpu_wait waits for the GPU itself, however long that takes: only the
- * thread makes it possible to give up. */
+/* If ar_gpu_wait cannot start its helper thread, the caller waits for the GPU itself, however long
+ * that takes. Only with the thread can the caller give up. */
 START_TEST(test_without_a_thread_the_gpu_is_still_waited_for)
 {
     int idles = idles_now();
@@ -252,7 +253,8 @@ static int lowest_free(void)
     return fd;
 }
 
-/* The caller has closed descriptor ${first}; the next one is the thread's. */
+/* Check that descriptor ${first} is free, because the caller has closed it, and that the helper
+ * thread closes the next descriptor. */
 static void thread_closes(int first)
 {
     ck_assert_int_eq(lowest_free(), first);
@@ -261,8 +263,8 @@ static void thread_closes(int first)
     ck_assert_int_eq(fcntl(first + 1, F_GETFD), -1);
 }
 
-/* The helper thread and its caller close their descriptors, also if the caller gives up. If there is
- * no descriptor left for one of them, the caller waits for the GPU itself. */
+/* The helper thread and its caller close their descriptors, even if the caller gives up. If no
+ * descriptor is left for one of them, the caller waits for the GPU itself. */
 START_TEST(test_waiting_for_a_gpu_leaves_no_descriptor)
 {
     struct rlimit old, few;
@@ -280,7 +282,8 @@ START_TEST(test_waiting_for_a_gpu_leaves_no_descriptor)
         few = (struct rlimit){(rlim_t)(first + room), old.rlim_max};
         fake.no_thread = room == 2;
         ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
-        ck_assert_int_eq(ar_gpu_wait(1, 1), cudaSuccess); /* with the thread it would be late */
+        ck_assert_int_eq(ar_gpu_wait(1, 1), cudaSuccess); /* with the helper thread this limit would
+                                                             have passed */
         ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
         thread_closes(first);
     }
@@ -363,8 +366,8 @@ END_TEST
 
 /* ---- describe -------------------------------------------------------------------------------- */
 
-/* Check what describe prints before its rules and its table, which have tests of their own:
- * ${said}, then the scratch, then ${last}. */
+/* Check what describe prints: ${said}, then the scratch, then ${last}. The rules and the table,
+ * which follow, have tests of their own. */
 static void describes(symtuner_ar *h, const char *said, const char *last)
 {
     static const char *const scratch[] = {

@@ -16,16 +16,16 @@
 #include "test/kernels/fake/nccl.h"
 #include "test/kernels/suites.h"
 
-enum { RANKS = 2, CARDS = 2 /* the second gather exchanges the properties of the ranks */ };
+enum { RANKS = 2, CARDS = 2 /* the second gather exchanges what the ranks say of themselves */ };
 
-static int endless_at, keep, say, transport; /* for the next group: three settings of the fakes, and
-                                                the transport to ask for */
+static int endless_at, keep, say, transport; /* settings of the fakes for the next group, and the
+                                                transport that the next group asks for */
 
-/* An early kernel is set up while the kernel in front of it still runs, and then waits for that
- * kernel. Code for GPUs before sm_90 cannot wait so, drivers before CUDA 12.3 do not capture such a
- * launch, and the early kernel takes room from another rank on its GPU. A kernel lets the one
- * behind it begin early only if that cannot be a kernel of NCCL that does not wait, by NCCL's
- * release or by what the program has said. */
+/* How a kernel of ours starts. An early kernel is set up while the kernel in front of it still
+ * runs, and then waits for that kernel. Code for GPUs before sm_90 cannot wait in this way. Drivers
+ * before CUDA 12.3 do not capture such a launch. If ranks share a GPU, an early kernel takes room
+ * from another rank. A kernel lets the next one start early only if NCCL's release or the program
+ * says that it waits. */
 static const struct start {
     const char *asked, *kernel;
     int arch, driver, nccl;
@@ -55,7 +55,7 @@ static const struct start {
     {NULL, NULL, 90, 13000, 23007, false, AR_EARLY, AR_FOLLOWER_MAY_NOT_WAIT},
     {"2", NULL, 90, 13000, 23007, false, AR_EARLY_BOTH, AR_FOLLOWER_MAY_NOT_WAIT},
 };
-static const struct start *start; /* NULL: the defaults of the fakes */
+static const struct start *start; /* NULL: use the defaults of the fakes */
 
 static bool no_pin, no_symmetric;
 
@@ -93,7 +93,7 @@ static void make_group(symtuner_ar **h, const char *first_rule, const char *seco
                   symtuner_ar_error(NULL));
 }
 
-/* Return the plan of a call; its kernel and its reason must be the same on both ranks. */
+/* Return the plan of a call. Both ranks must have the same kernel and the same reason. */
 static struct symtuner_ar_plan plan_of(symtuner_ar **h)
 {
     struct symtuner_ar_plan plan[RANKS];
@@ -114,7 +114,7 @@ START_TEST(test_ranks_with_the_same_rules_use_them)
     static const char text[] = "kernels ranks=2 kernel=two_ll8; kernels ranks=8 kernel=nccl";
     symtuner_ar *h[RANKS];
 
-    make_group(h, text, "  kernels ranks=2   kernel=two_ll8"); /* same for 2 ranks */
+    make_group(h, text, "  kernels ranks=2   kernel=two_ll8"); /* the same rule for 2 ranks */
     ck_assert_str_eq(plan_of(h).kernel, "two_ll8");
     symtuner_ar_destroy(h, RANKS);
 }
@@ -162,13 +162,13 @@ START_TEST(test_ranks_with_different_settings_are_told_which)
         ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), other[i][0]));
         ck_assert_int_eq(fake.live, 0);
     }
-    /* with the settings of before, the card that the fake kept is rank 1's own */
+    /* rank 1 now has the same settings as in the gather that the fake kept */
     make_group(h, NULL, NULL);
     symtuner_ar_destroy(h, RANKS);
 }
 END_TEST
 
-/* All ranks take the least budget that any rank says. */
+/* All ranks take the smallest budget of CTAs that any rank says. */
 START_TEST(test_ranks_agree_on_the_least_budget)
 {
     symtuner_ar *h[RANKS];
@@ -196,7 +196,7 @@ START_TEST(test_ranks_agree_on_the_least_budget)
 }
 END_TEST
 
-/* Kernels of one handle that may run at the same time share its budget of CTAs. */
+/* If kernels of one handle may run at the same time, they share the handle's budget of CTAs. */
 START_TEST(test_overlapped_kernels_keep_the_budget)
 {
     static char memory[1 << 14];
@@ -243,7 +243,7 @@ START_TEST(test_a_transport_that_is_asked_for_is_had_or_no_group)
         symtuner_ar_destroy(h, RANKS);
         keep = 0;
         say = CARDS;
-        fake_nccl.said[0] ^= 1; /* the host in rank 1's card */
+        fake_nccl.said[0] ^= 1; /* change the host in what rank 1 says */
         if (transport == SYMTUNER_AR_AUTO) {
             make_group(h, NULL, NULL);
             symtuner_ar_describe(h[1], text, sizeof text);
@@ -311,7 +311,7 @@ START_TEST(test_a_probe_that_never_ends_is_an_error_in_time)
     symtuner_ar *h[RANKS];
 
     setenv("SYMTUNER_AR_PROBE", "1", 1);
-    endless_at = 5; /* pull of rank 0 */
+    endless_at = 5; /* the pull kernel of rank 0 */
     ck_assert_int_eq(try_group(h, NULL, NULL), ncclUnhandledCudaError);
     ck_assert_ptr_nonnull(fake.endless);
     ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "did not answer the probe"));
@@ -325,7 +325,7 @@ START_TEST(test_a_rule_may_give_calls_to_nccl)
     symtuner_ar *h[RANKS];
 
     make_group(h, "kernels nccl=2.29 kernel=nccl", "kernels nccl=2.29.1 kernel=nccl");
-    ck_assert_ptr_nonnull(strstr(plan_of(h).why, "table")); /* written differently is different */
+    ck_assert_ptr_nonnull(strstr(plan_of(h).why, "table")); /* the texts of the rules differ */
     symtuner_ar_destroy(h, RANKS);
     make_group(h, "kernels nccl=2.29 kernel=nccl", "kernels nccl=2.29 kernel=nccl");
     ck_assert_str_eq(plan_of(h).kernel, "nccl");
@@ -415,7 +415,7 @@ START_TEST(test_destroy_does_not_wait_for_ever_for_nccl)
 
     make_what_never_ends(h);
     live = fake.live;
-    __atomic_store_n(&fake.busy, 1, __ATOMIC_RELEASE); /* GPU 0, which rank 0 uses */
+    __atomic_store_n(&fake.busy, 1, __ATOMIC_RELEASE); /* GPU 0, which rank 0 uses, stays busy */
     h[0]->timeout_ns = 1;
     ck_assert_int_eq(symtuner_ar_destroy(&h[0], 1), ncclRemoteError);
     ck_assert_ptr_nonnull(
@@ -423,7 +423,7 @@ START_TEST(test_destroy_does_not_wait_for_ever_for_nccl)
     ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "after 2000 ms"));
     ck_assert_ptr_null(h[0]);
     ck_assert_int_eq(fake.live, live);
-    ck_assert_int_eq(symtuner_ar_destroy(&h[1], 1), ncclSuccess); /* its GPU is idle */
+    ck_assert_int_eq(symtuner_ar_destroy(&h[1], 1), ncclSuccess); /* the GPU of rank 1 is idle */
     mine = live - fake.live;
     ck_assert_int_gt(mine, 0);
     __atomic_store_n(&fake.busy, 0, __ATOMIC_RELEASE); /* the work ends, as after ncclCommAbort, but
@@ -459,7 +459,7 @@ START_TEST(test_a_kernel_starts_early_where_that_is_safe)
     setenv("SYMTUNER_AR_KERNEL", row->kernel ? row->kernel : "", 1);
     start = row;
     make_group(h, NULL, NULL);
-    if (row->said != AR_FOLLOWER_UNKNOWN) /* also of handles that are there already */
+    if (row->said != AR_FOLLOWER_UNKNOWN) /* this also changes handles that exist already */
         symtuner_ar_followers_wait(row->said == AR_FOLLOWER_WAITS);
     ck_assert_int_eq(symtuner_ar_all_reduce(memory, memory, 1024, ncclFloat, ncclSum, h[0], NULL),
                      ncclSuccess);
@@ -467,7 +467,7 @@ START_TEST(test_a_kernel_starts_early_where_that_is_safe)
     ck_assert_int_eq(l->args.overlap, row->want);
     ck_assert_int_eq(l->early, row->want != AR_SERIAL);
     symtuner_ar_describe(h[0], text, sizeof text);
-    if (row->kernel == NULL) /* a row's kernel is never early, whatever describe says */
+    if (row->kernel == NULL) /* chunked never starts early, whatever describe says */
         ck_assert_msg(strstr(text, words[row->want]) != NULL, "%s", text);
     symtuner_ar_destroy(h, RANKS);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_follower.c - what the program says of the kernels that follow ours, and the streams on
- * which it must separate ours from theirs. Runs on test/kernels/fake/cuda.c. What is said belongs to
- * the process, so each test needs a process of its own, which libcheck forks.
+ * check_follower.c - what the program says about the kernels that follow ours, and which streams
+ * must be separated so that our kernels and theirs do not overlap. Runs on
+ * test/kernels/fake/cuda.c. What a program says holds for its whole process, so each test runs in a
+ * process of its own, which libcheck forks.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -71,17 +72,18 @@ START_TEST(test_streams_are_separated_where_it_is_needed)
     separate(1, 0, 0);
     ck_assert_int_eq(symtuner_ar_followers_wait(0), ncclSuccess);
     separate(1, 1, 0);
-    separate(1, 1, 0); /* once is enough */
+    separate(1, 1, 0); /* the stream is separated already */
     separate(2, 2, 0);
     separate(1, 2, 0);
-    fake.others = 1000; /* other streams with the same handles */
+    fake.others = 1000; /* from here on stream 1 counts as a new stream */
     separate(1, 3, 0);
     fake.capture = 5;
     separate(1, 3, 1);
     separate(1, 3, 2);
     fake.capture = 0;
     separate(1, 3, 2);
-    fake.capture = 6; /* a call that is captured later lets no kernel start early */
+    fake.capture = 6; /* without the promise, a call that is captured later lets no kernel start
+                         early */
     ck_assert_int_eq(call_on(1), AR_EARLY);
     fake.capture = 0;
     separate(1, 3, 2);
@@ -116,8 +118,8 @@ START_TEST(test_behind_graphs_streams_are_separated_each_time)
 }
 END_TEST
 
-/* Two handles on a GPU whose calls come in different order on two ranks would otherwise wait for
- * ever: see first.h. */
+/* If the calls of two handles on one GPU come in different order on two ranks, the ranks would
+ * otherwise wait for each other for ever: see first.h. */
 START_TEST(test_only_the_first_handle_of_a_gpu_lets_followers_start_early)
 {
     static const int low[] = {0, 1}, high[] = {2, 3};
@@ -141,7 +143,8 @@ START_TEST(test_only_the_first_handle_of_a_gpu_lets_followers_start_early)
     ck_assert_int_eq(start_of(first[0], 0), AR_EARLY_BOTH);
     fake.capture = 0;
     symtuner_ar_destroy(first, 2);
-    ck_assert_int_eq(start_of(third[0], 0), AR_EARLY); /* the graph may still run */
+    ck_assert_int_eq(start_of(third[0], 0), AR_EARLY); /* the captured call of the first handle may
+                                                          still run */
     fake_graph_gone(5);
     ck_assert_int_eq(symtuner_ar_create_local(second, low, 2, &config), ncclSuccess);
     ck_assert_int_eq(start_of(third[1], 0), AR_EARLY_BOTH);
@@ -169,7 +172,7 @@ static void make_pair(symtuner_ar **h, int nccl)
                   symtuner_ar_error(NULL));
 }
 
-/* NCCL's kernels of a call that the handle gives to NCCL may follow ours, too. */
+/* If a handle gives a call to NCCL, the kernels of NCCL may follow ours, too. */
 START_TEST(test_what_goes_to_nccl_is_separated)
 {
     static char m[4096];
@@ -192,7 +195,8 @@ START_TEST(test_what_goes_to_nccl_is_separated)
 }
 END_TEST
 
-/* Symmetric kernels of these releases do not wait, and registering lets them run. */
+/* In releases before 2.30.7 symmetric kernels do not wait, and a registered buffer lets them
+ * run. */
 static const struct window {
     int nccl;
     enum ar_follower want;
@@ -209,7 +213,8 @@ START_TEST(test_registering_takes_the_promise_back)
     for (int r = 0; r < RANKS; r++)
         buffer[r] = aligned_alloc(4096, 4096);
     ck_assert_int_eq(symtuner_ar_followers_wait(1), ncclSuccess);
-    ck_assert_int_eq(ar_follower_said(), AR_FOLLOWER_WAITS); /* scratch is no buffer of a caller */
+    ck_assert_int_eq(ar_follower_said(), AR_FOLLOWER_WAITS); /* scratch is not the program's
+                                                                buffer */
     ck_assert_int_eq(symtuner_ar_register(h, buffer, NULL, RANKS, 4096), ncclSuccess);
     ck_assert_int_eq(ar_follower_said(), windows[_i].want);
     symtuner_ar_destroy(h, RANKS);

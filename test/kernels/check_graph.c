@@ -23,7 +23,8 @@ static void call_on(symtuner_ar *h, const char *stream)
                   "%s", symtuner_ar_error(h));
 }
 
-/* Two captures take turns: in each, the second call waits for the first call of that capture. */
+/* Two captures take turns. In each capture, the second call waits for the first call of the same
+ * capture. */
 START_TEST(test_captures_by_turns_keep_their_order)
 {
     void *waited[2];
@@ -41,8 +42,8 @@ START_TEST(test_captures_by_turns_keep_their_order)
 }
 END_TEST
 
-/* CUDA may use one cudaStream_t for several streams: cudaStreamPerThread, or a new stream after an
- * old one was destroyed. */
+/* The same cudaStream_t may stand for different streams: it may be cudaStreamPerThread, or a new
+ * stream may get the handle of a destroyed one. */
 START_TEST(test_streams_are_told_apart_by_number)
 {
     call_on(handles[0], memory[1]);
@@ -76,12 +77,14 @@ START_TEST(test_a_graph_keeps_a_local_group_alive)
     ck_assert_int_eq(symtuner_ar_destroy(h, 2), ncclSuccess);
     ck_assert_ptr_null(h[0]);
     ck_assert_ptr_null(h[1]);
-    ck_assert_int_eq(fake.live, live); /* kept: counters, scratch of both ranks, all */
+    ck_assert_int_eq(fake.live, live); /* everything is kept: the counters, and the scratch of both
+                                          ranks */
     ck_assert_int_eq(state->dead, AR_ALIVE);
     ck_assert_int_eq(symtuner_ar_create_local(other, pair, 2, &config), ncclSuccess);
     ck_assert_int_gt(fake.live, live);
     fake_graph_gone(7);
-    ck_assert_int_eq(symtuner_ar_destroy(other, 2), ncclSuccess); /* frees the graph's, too */
+    ck_assert_int_eq(symtuner_ar_destroy(other, 2), ncclSuccess); /* this also frees what the graph
+                                                                     kept */
     ck_assert_int_eq(fake.live, before);
 }
 END_TEST
@@ -94,7 +97,7 @@ START_TEST(test_a_graph_that_is_gone_keeps_nothing)
     int before = fake.live;
 
     ck_assert_int_eq(symtuner_ar_create_local(h, pair, 2, &config), ncclSuccess);
-    for (unsigned capture = 11; capture < 211; capture++) { /* more than fit at once */
+    for (unsigned capture = 11; capture < 211; capture++) { /* more graphs than are kept at once */
         fake.capture = capture;
         call_on(h[0], memory[1]);
         fake_graph_gone(capture);
@@ -107,7 +110,8 @@ END_TEST
 
 START_TEST(test_a_capture_that_cannot_be_held_is_an_error)
 {
-    for (int at = 1; at <= 3; at++) { /* event, user object, graph: which call fails */
+    for (int at = 1; at <= 3; at++) { /* the call that fails: the first is for an event, the second
+                                         for a user object, the third for the graph */
         int live = fake.live;
 
         fake.capture = 20 + (unsigned)at;
@@ -153,8 +157,9 @@ static void free_buffers(void)
             free(buffer[r][b]);
 }
 
-/* After destroy the communicator may end, and with it the access to the peers. So the graph keeps
- * only the counters, which tell a kernel that is replayed nevertheless that its handle is gone. */
+/* After destroy the communicator may end, and then the access to the peers ends, too. So the graph
+ * keeps only the counters. If a kernel is replayed later, the counters tell it that its handle is
+ * gone. */
 START_TEST(test_of_a_communicators_handle_a_graph_keeps_the_counters)
 {
     symtuner_ar *h[RANKS];
@@ -166,7 +171,7 @@ START_TEST(test_of_a_communicators_handle_a_graph_keeps_the_counters)
     ck_assert_int_eq(
         symtuner_ar_all_reduce(buffer[0][0], buffer[0][1], 1000, ncclFloat, ncclSum, h[0], NULL),
         ncclSuccess);
-    /* a copy cannot check whether the handle is gone: a kernel in front of all copies does */
+    /* a copy cannot check whether the handle is gone, so a kernel in front of all copies checks */
     ck_assert_ptr_eq(fake.launch[0].kernel, ar_kernel_signal);
     ck_assert_int_eq(fake.launch[0].args.ranks, 0);
     ck_assert_ptr_eq(fake.launch[0].args.state, h[0]->state);
@@ -176,7 +181,7 @@ START_TEST(test_of_a_communicators_handle_a_graph_keeps_the_counters)
         state[r] = h[r]->state;
     ck_assert_int_eq(symtuner_ar_destroy(h, RANKS), ncclSuccess);
     ck_assert_ptr_null(h[0]);
-    ck_assert_int_eq(fake_nccl.live, 0); /* memory and windows of NCCL */
+    ck_assert_int_eq(fake_nccl.live, 0); /* NCCL's memory and windows are freed */
     ck_assert_int_gt(fake.live, 0);
     ck_assert_int_eq(state[0]->dead, AR_DESTROYED);
     fake_graph_gone(31);
@@ -214,8 +219,8 @@ START_TEST(test_a_buffer_in_a_graph_stays_registered)
 }
 END_TEST
 
-/* The application may deregister its window while a graph that used it lives. The graph must not
- * hold the buffer that is registered next, in its place. */
+/* The application may deregister its window while a graph that used the window lives. If another
+ * buffer is registered in its place, the graph must not hold that buffer. */
 START_TEST(test_a_graph_does_not_hold_who_comes_after)
 {
     static char next[RANKS][4096] __attribute__((aligned(4096)));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_halves.c - reduce-scatter and all-gather on a fake CUDA that runs nothing: what they refuse,
- * what they launch, and what they give to NCCL. */
+/* check_halves.c - reduce-scatter and all-gather on a fake CUDA that runs nothing: what they
+ * refuse, what they launch, and what they give to NCCL. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,8 @@ START_TEST(test_halves_refuse_bad_arguments_by_name)
     want_error(SCATTER(h, NULL, m, 1), ncclInvalidArgument, h, "send is NULL");
     want_error(GATHER(h, m, NULL, 1), ncclInvalidArgument, h, "recv is NULL");
     want_error(GATHER(h, m, m + 6, 1), ncclInvalidArgument, h, "recv is not aligned");
-    /* the part of rank 1 is the second; a shorter buffer anywhere else in the longer one is wrong */
+    /* in place, rank 1's buffer must be the second part; at any other place the two buffers
+     * overlap */
     want_error(SCATTER(h, m, m, 16), ncclInvalidUsage, h, "overlap");
     want_error(SCATTER(h, m, m + 4 * 64 - 4, 16), ncclInvalidUsage, h, "overlap");
     want_error(GATHER(h, m + 4 * 64 - 4, m, 16), ncclInvalidUsage, h, "overlap");
@@ -48,7 +49,7 @@ START_TEST(test_halves_refuse_bad_arguments_by_name)
 }
 END_TEST
 
-/* Ranks that map each other's memory, so that all families can run calls. */
+/* The fixture for ranks that map each other's memory, so that all families can run calls. */
 static void set_up_mapping(void)
 {
     setenv("SYMTUNER_AR_IPC", "1", 1);
@@ -56,7 +57,7 @@ static void set_up_mapping(void)
     unsetenv("SYMTUNER_AR_IPC");
 }
 
-/* A family that says what it needs for a collective has kernels for it, and the other way round. */
+/* A family has kernels for a collective if, and only if, its row says what it needs for it. */
 START_TEST(test_a_kernel_without_code_for_the_collective_is_refused)
 {
     static const bool has[AR_COLLS][AR_FAMILIES] = {
@@ -91,7 +92,7 @@ START_TEST(test_a_kernel_without_code_for_the_collective_is_refused)
 }
 END_TEST
 
-/* Each launch takes the same piece of every part, and together they take each part once. */
+/* Each launch takes the same piece of every part, and together the launches take each part once. */
 START_TEST(test_pieces_cut_all_parts_alike)
 {
     static const char *const names[] = {"one_ll8", "one_ll128", "one_lamport", "chunked"};
@@ -133,7 +134,7 @@ START_TEST(test_pieces_cut_all_parts_alike)
 }
 END_TEST
 
-/* Where the peers' parts lie when buffers are registered: rank 2 of 4, parts of 1000 floats. */
+/* With registered buffers, the addresses of the peers' parts: rank 2 of 4, parts of 1000 floats. */
 START_TEST(test_registered_parts_are_found_in_every_window)
 {
     void *buffers[N] = {memory[0], memory[1], memory[2], memory[3]};
@@ -155,7 +156,7 @@ START_TEST(test_registered_parts_are_found_in_every_window)
     ck_assert_int_eq(GATHER(h, m + far + 2 * part, m + far, 1000), ncclSuccess);
     for (int r = 0; r < N; r++)
         ck_assert_ptr_eq(fake.launch[0].args.src[r], memory[r] + far + (size_t)r * part);
-    ck_assert_uint_eq(fake.copied, 3 * part); /* its own part is there already */
+    ck_assert_uint_eq(fake.copied, 3 * part); /* this rank's own part is there already */
     ck_assert_int_eq(GATHER(h, m + 32, m + far, 1000), ncclSuccess);
     ck_assert_uint_eq(fake.copied, 7 * part);
     /* pull needs an aligned send for a reduce-scatter, and an aligned recv for an all-gather */
@@ -184,8 +185,8 @@ START_TEST(test_a_group_of_one_copies_its_part)
 }
 END_TEST
 
-/* NCCL gets what only it can run, in its own function; rules, which were found for all-reduces,
- * decide neither. */
+/* NCCL gets the calls that only NCCL can run, as calls of its own function for the same collective.
+ * Rules were found for all-reduces, so they decide no call here. */
 START_TEST(test_nccl_runs_the_same_collective)
 {
     const ncclComm_t comms[] = {(ncclComm_t)1, (ncclComm_t)2};
@@ -214,7 +215,7 @@ START_TEST(test_nccl_runs_the_same_collective)
         ck_assert_int_eq(symtuner_ar_query_coll(SYMTUNER_AR_ALL_GATHER, send[r], recv[r], 16,
                                                 ncclFloat, ncclSum, h[r], &plan),
                          ncclSuccess);
-        ck_assert_ptr_null(strstr(plan.why, "adds")); /* it has nothing to add */
+        ck_assert_ptr_null(strstr(plan.why, "adds")); /* an all-gather adds nothing */
     }
     ncclGroupStart();
     for (int r = 0; r < 2; r++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_layout.c - the arithmetic that host and kernels share, for every small case. */
+/* check_layout.c - the calculations that host and kernels share, in many small cases. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 
 static const int forms[] = {AR_LL8, AR_LL128, AR_LAMPORT};
 
-/* Exactly one word carries each unit of a message, in order. No word is empty, except those that
- * fill up a line of LL128. */
+/* Each unit of a message is in exactly one word, in order. No word is empty, except those that fill
+ * up a line of LL128. */
 START_TEST(test_words_cover_every_unit_once)
 {
     static unsigned char seen[4096 / AR_UNIT + 32];
@@ -49,9 +49,9 @@ START_TEST(test_wanted_agrees_with_the_number_of_words)
 }
 END_TEST
 
-/* Counts 0..4096 of every element size, 1..16 ranks: the shards tile the message, each begins where
- * wide loads may begin, and ranks with an empty shard come after all ranks with something to
- * reduce. */
+/* For 0 to 4096 elements of every size and 1 to 16 ranks: the shards cover the message without gap
+ * or overlap, and each begins where wide loads may begin. Ranks with an empty shard come after all
+ * ranks that have something to reduce. */
 START_TEST(test_shards_tile_the_message)
 {
     static const int sizes[] = {1, 2, 4, 8};
@@ -78,8 +78,8 @@ START_TEST(test_shards_tile_the_message)
 }
 END_TEST
 
-/* The slots of all ranks, in both hops, lie inside as much scratch as the scratch functions ask
- * for. */
+/* The slots of all ranks, in both hops, lie inside the scratch whose size the scratch functions
+ * return. */
 START_TEST(test_slots_do_not_overlap)
 {
     for (int ranks = 1; ranks <= AR_MAX_RANKS; ranks++)
@@ -161,8 +161,8 @@ START_TEST(test_regions_follow_each_other)
 }
 END_TEST
 
-/* Lamport kernels mark an empty word by ones in all bits. That must be a NaN in every element, else
- * a call would wait for ever when a user's number looks like it. */
+/* Lamport kernels mark an empty word by ones in all bits. In every type of theirs that pattern must
+ * be a NaN. Otherwise a call would wait for ever when a user's number has this pattern. */
 START_TEST(test_lamport_only_where_all_ones_is_nan)
 {
     for (int t = 0; t < AR_DTYPES; t++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_multicast.c - multicast. NCCL answers a rank that asks for its multicast address only when
- * all ranks have asked, so a thread asks for all its ranks at once. And what multicast changes for
- * calls that may go to NCCL.
+ * check_multicast.c - registering with multicast, and what multicast changes for calls that may go
+ * to NCCL. NCCL gives a rank its multicast address only when all ranks have asked, so a thread must
+ * ask for all its ranks before it waits.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -71,7 +71,8 @@ START_TEST(test_one_thread_asks_for_all_its_ranks_at_once)
         make_ranks(0, ranks);
         ck_assert(!fake_nccl.hung);
         ck_assert_int_eq(have(ranks), ranks > 2 ? ranks : 0);
-        ck_assert_int_eq(fake_nccl.asks, ranks > 2 ? ranks : 0); /* scratch needs none */
+        ck_assert_int_eq(fake_nccl.asks, ranks > 2 ? ranks : 0); /* scratch needs no multicast
+                                                                    address */
         end(ranks);
     }
 }
@@ -98,8 +99,8 @@ START_TEST(test_multicast_is_on_all_ranks_or_on_none)
 }
 END_TEST
 
-/* Ranks choose alike: one rank whose machine has no multicast, or that has NCCL_NVLS_ENABLE=0,
- * keeps long messages of all ranks from NCCL. */
+/* All ranks choose alike. If one rank's machine has no multicast, or that rank has
+ * NCCL_NVLS_ENABLE=0, long messages of all ranks stay with our kernels. */
 START_TEST(test_long_messages_are_nccls_where_all_ranks_have_multicast)
 {
     static const char *const one_without[] = {NULL, NULL, "no"};

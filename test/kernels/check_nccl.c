@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_nccl.c - what is looked up at run time: which NCCL releases are good enough, what NVML says
- * about two GPUs, and which box this is. The linker replaces dlopen and dlsym (AR_WRAPPED in test.mk).
+ * check_nccl.c - what the library looks up at run time: whether an NCCL release is good enough,
+ * what NVML says about two GPUs, and which box this is. The linker replaces dlopen and dlsym
+ * (AR_WRAPPED in test.mk).
  */
 #include <check.h>
 #include <dlfcn.h>
@@ -22,7 +23,7 @@
 #include "symtuner_ar.h"
 #include "test/kernels/suites.h"
 
-static const char *lacks; /* a library or function that is missing */
+static const char *lacks; /* the library or function that dlopen or dlsym does not find */
 static bool no_nccl;      /* no libnccl.so.2, neither loaded nor on disk */
 static bool no_default;   /* dlsym(RTLD_DEFAULT) finds nothing */
 static bool made_up;      /* dlopen and dlsym give the functions below */
@@ -37,8 +38,8 @@ void *__wrap_dlsym(void *library, const char *name);
 
 static const struct pair {
     const char *what, *a, *b;
-    int unseen;        /* bus ids from this one on are unknown to CUDA */
-    bool atomics;      /* what CUDA says about the two; NVML says the opposite */
+    int unseen;        /* CUDA does not know bus ids from this one on */
+    bool atomics;      /* what CUDA says about the two GPUs; NVML says the opposite */
     const char *fails; /* the NVML or CUDA call that fails */
     const char *lacks;
     int links;
@@ -86,7 +87,7 @@ static int nvml_status(const char *a, const char *b, int what, int *verdict)
     ck_assert_int_eq(what, 2); /* NVML_P2P_CAPS_INDEX_NVLINK */
     ck_assert_str_eq(a, pair->a);
     ck_assert_str_eq(b, pair->b);
-    *verdict = pair->atomics ? 4 /* not supported */ : 0; /* also set when the call fails */
+    *verdict = pair->atomics ? 4 /* not supported */ : 0; /* also set if the call fails */
     return goes("nvmlDeviceGetP2PStatus");
 }
 
@@ -130,11 +131,12 @@ START_TEST(test_links_are_what_cuda_says_else_nvml_else_pcie)
     cudaGetLastError();
     links = ar_links_between(pair->a, pair->b);
     ck_assert_msg(links == pair->links, "%s: %d", pair->what, links);
-    ck_assert_int_eq(cudaGetLastError(), cudaSuccess); /* a GPU that is not seen is no error */
+    ck_assert_int_eq(cudaGetLastError(), cudaSuccess); /* if CUDA does not see a GPU, no CUDA error
+                                                          may be left */
 }
 END_TEST
 
-/* A program may make thousands of communicators. */
+/* A program may make thousands of communicators, each of which asks for the box. */
 START_TEST(test_asking_for_the_box_leaves_no_file_open)
 {
     int before = dup(0);
@@ -154,14 +156,15 @@ END_TEST
 static const struct {
     const char *lacks;
     int version;
-    const char *why; /* NULL: good enough */
+    const char *why; /* why this NCCL is refused; NULL: it is good enough */
 } found[] = {
     {NULL, 22803, NULL},
     {NULL, 23206, NULL},
     {NULL, 22802, "NCCL 2.28.2 " OLD},
     {NULL, 22707, "NCCL 2.27.7 " OLD},
     {"ncclGetVersion", 22809, "libnccl.so.2 is neither loaded nor in the library path"},
-    {"ncclGetVersion", 0, "NCCL 0.0.0 " OLD}, /* exists, but is no NCCL that we know */
+    {"ncclGetVersion", 0, "NCCL 0.0.0 " OLD}, /* this library has ncclGetVersion, but is no NCCL
+                                                 that we know */
     {"ncclCommCount", 22809, "this NCCL has no ncclCommCount"},
     {"ncclCommWindowRegister", 22809, "this NCCL has no ncclCommWindowRegister"},
     {"ncclGetErrorString", 22809, "this NCCL has no ncclGetErrorString"},
@@ -178,8 +181,9 @@ START_TEST(test_an_nccl_is_good_enough_or_says_why_not)
     fake_nccl.version = found[_i].version;
     lacks = found[_i].lacks;
     no_nccl = found[_i].version != 0;
-    made_up = !no_nccl;                       /* the library opens, but has none of its functions */
-    for (int again = 0; again < 2; again++) { /* one search, the same error each time */
+    made_up = !no_nccl;                       /* the library opens, but has no function of NCCL */
+    for (int again = 0; again < 2; again++) { /* the second time no library is searched, and the
+                                                 error is the same */
         nccl = ar_nccl_get(why, sizeof why);
         ck_assert_msg((nccl != NULL) == (found[_i].why == NULL), "%s", why);
         ck_assert_str_eq(why, found[_i].why != NULL ? found[_i].why : "untouched");
@@ -193,7 +197,8 @@ START_TEST(test_an_nccl_is_good_enough_or_says_why_not)
 }
 END_TEST
 
-/* Its functions come from that library only: the other way to look for them finds nothing here. */
+/* The functions of a chosen NCCL come from that library only: the other way to look for functions
+ * finds nothing here. */
 START_TEST(test_a_chosen_nccl_is_used)
 {
     const struct ar_nccl *nccl;
@@ -228,7 +233,7 @@ END_TEST
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-/* A window in device memory as NCCL lays it out; the offsets were measured. */
+/* A window in device memory as NCCL lays it out. The offsets were found by experiment. */
 struct record {
     void *host;
     char *flat;
@@ -237,8 +242,8 @@ struct record {
 };
 
 static char memory[4][16];
-static int no_peer = -1; /* of rank no_peer NCCL gives an error, of rank no_peer - 10 the address
-                            NULL */
+static int no_peer = -1; /* for rank no_peer NCCL returns an error; for rank no_peer - 10 it gives
+                            the address NULL */
 
 static ncclResult_t peer_pointer(ncclWindow_t window, size_t offset, int rank, void **out)
 {
@@ -257,7 +262,8 @@ START_TEST(test_a_window_is_asked_of_nccl_where_nccl_can_say)
     ck_assert_int_eq(ar_nccl_window_peers(&nccl, window, 4, 1, peers, why, sizeof why), 0);
     for (int r = 0; r < 4; r++)
         ck_assert_ptr_eq(peers[r], memory[r]);
-    for (no_peer = 0; no_peer < 14; no_peer += no_peer == 3 ? 7 : 1) { /* 10 and up: NULL */
+    for (no_peer = 0; no_peer < 14; no_peer += no_peer == 3 ? 7 : 1) { /* 10 to 13: the address
+                                                                          NULL */
         ck_assert_int_eq(ar_nccl_window_peers(&nccl, window, 4, 1, peers, why, sizeof why),
                          ncclInvalidUsage);
         snprintf(want, sizeof want, "NCCL maps no memory of rank %d into rank 1", no_peer % 10);
@@ -278,7 +284,7 @@ START_TEST(test_before_that_its_record_is_read)
 
     memset(&fake, 0, sizeof fake);
     ck_assert_int_eq(ar_nccl_window_peers(&nccl, window, 3, 1, peers, why, sizeof why), 0);
-    for (uint64_t r = 0; r < 3; r++) /* 12 GiB from one rank's memory to the next */
+    for (uint64_t r = 0; r < 3; r++) /* the memory of the next rank is 12 GiB further */
         ck_assert_uint_eq((uintptr_t)peers[r], (uintptr_t)memory[0] + r * (12ull << 30));
     for (int wrong = 0; wrong < 3; wrong++) {
         record.flat = wrong == 0 ? NULL : memory[0];
@@ -297,8 +303,8 @@ END_TEST
 
 static const struct {
     int release, dtype, op;
-    size_t send, recv; /* bytes behind a multiple of 8 */
-    const char *says;  /* NULL: nothing                */
+    size_t send, recv; /* distances of the buffers from a multiple of 8 bytes */
+    const char *says;  /* NULL: no warning */
 } faulty[] = {
 #define ODD "wrong results for 8-bit and 16-bit types"
 #define AVG "AllReduce with ncclAvg on two symmetric windows launches a kernel that does not exist"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_nccl_wait.c - communicators with blocking = 0, on test/kernels/fake/nccl.c: the library
- * waits for what NCCL has not finished, but not for ever, and calls nothing on a communicator that
- * is in progress.
+ * check_nccl_wait.c - communicators with blocking = 0, on test/kernels/fake/nccl.c. The library
+ * must wait until NCCL has finished an operation, but not for ever, and must call nothing on a
+ * communicator that is in progress.
  */
 #include <check.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 #include "test/kernels/fake/nccl.h"
 #include "test/kernels/suites.h"
 
-enum { RANKS = 2, LIMIT_MS = 150, SLACK_MS = 5000 /* a busy machine may be late by so much */ };
+enum { RANKS = 2, LIMIT_MS = 150, SLACK_MS = 5000 /* a busy machine may be late by this */ };
 
 static char memory[RANKS][8192] __attribute__((aligned(4096)));
 static symtuner_ar *handle[RANKS];
@@ -25,9 +25,9 @@ static void *const buffer[RANKS] = {memory[0], memory[1]};
 
 static struct outcome {
     ncclResult_t result;
-    const char *step; /* the first step that failed, NULL: none */
+    const char *step; /* the first step that failed; NULL: none */
     char error[256];
-} of[RANKS]; /* one for each rank if each has a thread; else of[0] is for all ranks */
+} of[RANKS]; /* if each rank has a thread, one for each rank; otherwise of[0] is for all ranks */
 
 static void reset(int polls)
 {
@@ -44,9 +44,9 @@ static void reset(int polls)
         .size = sizeof config, .bulk_bytes = 1 << 20, .timeout_ms = LIMIT_MS};
 }
 
-/* Make the ${call}-th call on ${rank} from now on unusual. ${end} is ncclInProgress: the call never
- * ends. An error: it ends with that error. ncclSuccess: the call ends well, but the kernel of its
- * gather never ends. */
+/* Choose how the ${call}-th call on ${rank} from now on ends. ncclInProgress: it never ends. An
+ * error: it ends with that error. ncclSuccess: it ends well, but the kernel of its gather never
+ * ends. */
 static void odd(int rank, int call, ncclResult_t end)
 {
     fake_nccl.odd_rank = rank;
@@ -72,8 +72,8 @@ static void note(int rank, const char *step, ncclResult_t result, const symtuner
     strcpy(of[rank].error, symtuner_ar_error(h));
 }
 
-/* Go through the whole life of ${n} handles from rank ${first} on, all in this thread. After an
- * error only the destroy is left. */
+/* Create ${n} handles from rank ${first} on, use them and destroy them, all in this thread. If a
+ * step after the creation fails, go straight to the destroy. */
 static void live(int first, int n)
 {
     symtuner_ar **h = &handle[first];
@@ -162,8 +162,8 @@ static void names_the_call(const char *step, const char *error)
     ck_assert_msg(named, "%s: %s", step, error);
 }
 
-/* Make the first, second, ... call on the communicator of rank 1 hang, until a whole life has fewer
- * calls. */
+/* Make the first, second, ... call on the communicator of rank 1 hang, until all steps together
+ * make fewer calls. */
 START_TEST(test_a_call_that_never_ends_is_an_error_in_time)
 {
     int steps = 0;
@@ -183,7 +183,7 @@ START_TEST(test_a_call_that_never_ends_is_an_error_in_time)
         ck_assert_int_eq(fake_nccl.depth, 0);
         if (fake_nccl.calls < call)
             break;
-        fake_nccl.odd_end = ncclSuccess; /* NCCL ends the call later, and then writes its results */
+        fake_nccl.odd_end = ncclSuccess; /* NCCL ends the call, and writes its results, late */
         do
             must(ncclCommGetAsyncError(comm[1], &state) == ncclSuccess);
         while (state == ncclInProgress && fake_nccl.calls > 1);
@@ -239,7 +239,7 @@ START_TEST(test_an_error_that_comes_later_is_passed_on)
         ck_assert_int_eq(fake_nccl.live, 0);
         if (fake_nccl.calls < call)
             break;
-        if (of[0].step == NULL) /* the last call of all: its error loses nothing */
+        if (of[0].step == NULL) /* an error of the very last call loses nothing */
             continue;
         ck_assert_int_eq(of[0].result, ncclRemoteError);
         ck_assert_msg(strstr(of[0].error, "fake remote") != NULL, "%s", of[0].error);
@@ -249,7 +249,7 @@ START_TEST(test_an_error_that_comes_later_is_passed_on)
 }
 END_TEST
 
-/* NCCL has launched the kernel of the gather and is ready, but the kernel waits for another
+/* NCCL has launched the kernel of the gather and is ready, but that kernel waits for another
  * rank. */
 START_TEST(test_a_gather_that_never_ends_is_an_error_in_time)
 {
@@ -266,7 +266,7 @@ START_TEST(test_a_gather_that_never_ends_is_an_error_in_time)
 }
 END_TEST
 
-/* The refused rank has no handle, only the buffer in which it tells the other ranks so. */
+/* The refused rank has no handle, only the buffer in which it tells the other ranks its error. */
 START_TEST(test_a_refused_rank_frees_nothing_of_a_gather_that_never_ends)
 {
     reset(2);
@@ -306,10 +306,10 @@ START_TEST(test_after_a_call_that_never_ends_a_handle_answers_at_once)
     live_before = fake.live;
     odd(0, 1, ncclInProgress);
     ck_assert_int_eq(reduce(0), ncclRemoteError);
-    handle[0]->endpoint.limit_ns = 600000000000; /* ten minutes: the test would notice a second
+    handle[0]->endpoint.limit_ns = 600000000000; /* ten minutes, so the test would notice a second
                                                     wait */
     start = now_ms();
-    symtuner_ar_force(handle[0], NULL, 0, 0); /* the group's own kernels are refused, too */
+    symtuner_ar_force(handle[0], NULL, 0, 0); /* the library's own kernels are refused, too */
     ck_assert_int_eq(reduce(0), ncclRemoteError);
     ck_assert_int_eq(symtuner_ar_status(handle[0]), ncclRemoteError);
     ck_assert_ptr_nonnull(strstr(symtuner_ar_error(handle[0]), "ncclAllReduce: still in progress"));
@@ -318,7 +318,7 @@ START_TEST(test_after_a_call_that_never_ends_a_handle_answers_at_once)
         ncclSuccess);
     idles = fake.idles;
     ck_assert_int_eq(symtuner_ar_destroy(&handle[0], 1), ncclRemoteError);
-    ck_assert_int_eq(fake.idles, idles); /* waiting for the GPU could last for ever */
+    ck_assert_int_eq(fake.idles, idles); /* a wait for the GPU could last for ever */
     ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "rank 0 frees nothing: ncclAllReduce: "));
     ck_assert_int_eq(fake.live, live_before);
     ck_assert_int_eq(symtuner_ar_destroy(&handle[1], 1), ncclSuccess);
@@ -333,7 +333,7 @@ START_TEST(test_a_group_with_a_call_that_never_ends_is_late_as_a_whole)
 
     reset(2);
     make_group();
-    odd(1, 2, ncclInProgress); /* rank 1's window never comes; rank 0's does */
+    odd(1, 2, ncclInProgress); /* rank 1's window never comes; rank 0's window does */
     for (int r = 0; r < RANKS; r++)
         handle[r]->endpoint.limit_ns = 1500000000;
     start = now_ms();
@@ -375,8 +375,8 @@ START_TEST(test_an_abort_ends_a_wait_that_never_ends)
 }
 END_TEST
 
-/* An abort stops the library's kernels only. NCCL is well, so destroy gives it a moment to take the
- * windows back. */
+/* An abort stops the library's kernels only. NCCL has no error, so destroy gives it some time to
+ * take the windows back. */
 START_TEST(test_after_an_abort_a_destroy_frees_everything)
 {
     reset(_i);
@@ -393,8 +393,8 @@ START_TEST(test_after_an_abort_a_destroy_frees_everything)
 }
 END_TEST
 
-/* Aborting ends the wait for a gather. A second registration then must not queue a copy behind that
- * gather, since the copy could wait for it. */
+/* An abort ends the wait for a gather. After that, a second registration must not queue a copy
+ * behind that gather, since the copy could wait for it. */
 START_TEST(test_an_abort_ends_a_gather_that_never_ends)
 {
     pthread_t other;
@@ -438,7 +438,7 @@ START_TEST(test_every_call_waits_for_what_the_caller_asked_of_nccl)
 }
 END_TEST
 
-/* In the caller's group NCCL begins its work at ncclGroupEnd, and the caller waits for it. */
+/* In the caller's group NCCL begins its work at ncclGroupEnd, so the caller waits for this work. */
 START_TEST(test_in_the_callers_group_nothing_is_waited_for)
 {
     ncclResult_t state;

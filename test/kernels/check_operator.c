@@ -59,8 +59,9 @@ START_TEST(test_bad_operators_are_refused_by_name)
 }
 END_TEST
 
-/* A scalar on the host is kept, one in device memory is left to the kernel. Which ranks have which
- * does not decide what runs. */
+/* The library copies a scalar on the host when the operator is created. If the scalar is in device
+ * memory, the kernel gets its address. Both kinds of operators run on the same kernel, so ranks may
+ * differ in this. */
 START_TEST(test_kernels_get_the_scalar_or_its_address)
 {
     symtuner_ar *h = handles[0];
@@ -84,7 +85,8 @@ START_TEST(test_kernels_get_the_scalar_or_its_address)
     ck_assert_ptr_eq(fake.launch[1].args.scalar, memory[3]);
     ck_assert_ptr_eq(fake.launch[0].kernel, fake.launch[1].kernel);
     ck_assert_ptr_ne(fake.launch[0].kernel, fake.launch[2].kernel);
-    /* numbers are used again, and the other one stays what it is */
+    /* a number is used again after its operator is destroyed, and the other operator stays as it
+     * is */
     ck_assert_int_eq(symtuner_ar_op_destroy(host, h), ncclSuccess);
     ck_assert_int_eq(made(h, &scalar, ncclHalf, ncclScalarHostImmediate), host);
     ck_assert_int_eq(sum(h, device, ncclFloat), ncclSuccess);
@@ -92,8 +94,8 @@ START_TEST(test_kernels_get_the_scalar_or_its_address)
 }
 END_TEST
 
-/* Registered buffers, every type and both sums: a kernel that can multiply is chosen, and one that
- * cannot is refused by name. */
+/* With registered buffers, every type and both collectives that add: the kernel that is chosen can
+ * multiply, and a kernel that cannot multiply is refused if a caller names it. */
 START_TEST(test_only_kernels_that_multiply_are_chosen)
 {
     void *buffers[N] = {memory[0], memory[1], memory[2], memory[3]};
@@ -145,7 +147,8 @@ START_TEST(test_a_group_of_one_does_not_multiply)
 }
 END_TEST
 
-/* With a communicator the operator is NCCL's as well, whose number differs between ranks. */
+/* On a handle with a communicator NCCL makes the operator, too. NCCL's number of it differs between
+ * ranks. */
 START_TEST(test_nccl_knows_the_operator)
 {
     const ncclComm_t comms[] = {(ncclComm_t)1, (ncclComm_t)2};
@@ -163,7 +166,7 @@ START_TEST(test_nccl_knows_the_operator)
         ck_assert_int_eq(sum(h[r], op[r], ncclFloat), ncclSuccess);
         ck_assert_int_eq(fake.launches, 1);
         ck_assert_int_eq(sum(h[r], (ncclRedOp_t)5, ncclFloat),
-                         ncclSuccess); /* made by NCCL alone */
+                         ncclSuccess); /* an operator that only NCCL knows */
         ck_assert_int_eq(fake.launches, 1);
         ck_assert_int_eq(fake_nccl.reduce_op, 5);
         symtuner_ar_force(h[r], "nccl", 0, 0);
@@ -178,7 +181,7 @@ START_TEST(test_nccl_knows_the_operator)
         ncclInvalidArgument);
     ck_assert_int_eq(none, ncclSum);
     fake_nccl.refuses = false;
-    symtuner_ar_destroy(h, 2); /* the other operator stays with NCCL */
+    symtuner_ar_destroy(h, 2); /* the operator that was not destroyed stays in NCCL */
     ck_assert_int_eq(fake_nccl.ops_destroyed, 1);
 }
 END_TEST

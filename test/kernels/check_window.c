@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_window.c - lists of handles and of registered buffers, in local groups, how handles end, and
- * the GPU on which NCCL is asked to deregister a buffer. */
+/* check_window.c - lists of handles and of registered buffers, local groups, how handles end, and
+ * which GPU is current when NCCL is asked to deregister a buffer. */
 #include <check.h>
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
@@ -68,7 +68,8 @@ START_TEST(test_registrations_do_not_overlap)
     ck_assert_int_eq(symtuner_ar_register(handles, buffers, NULL, N, 4096), ncclSuccess);
     for (int i = 1; i < N; i++)
         buffers[i] = memory[i] + 65536;
-    buffers[0] = memory[0] + 8176; /* only its first word lies in the registered buffer */
+    buffers[0] = memory[0] + 8176; /* only the first word of this buffer lies in the registered
+                                      buffer */
     want_error(symtuner_ar_register(handles, buffers, NULL, N, 4096), ncclInvalidUsage, handles[3],
                "buffers[0]: ");
     buffers[0] = memory[0];
@@ -126,8 +127,8 @@ START_TEST(test_destroy_returns_the_error_of_a_kernel_and_frees)
 }
 END_TEST
 
-/* The fake NCCL ends the test if the communicator's GPU is not current when a window is
- * deregistered. */
+/* If another GPU than the communicator's is current when a window is deregistered, the fake NCCL
+ * ends the test. */
 START_TEST(test_windows_are_deregistered_on_their_own_gpu)
 {
     const ncclComm_t comms[2] = {(ncclComm_t)1, (ncclComm_t)2};
@@ -154,8 +155,8 @@ START_TEST(test_windows_are_deregistered_on_their_own_gpu)
 }
 END_TEST
 
-/* Nothing is freed while a kernel may run on the handle's GPU or a graph holds a call; then all but
- * the windows, which NCCL has freed with the communicator. */
+/* While a kernel may run on the handle's GPU, or a graph holds a call, nothing is freed. After that
+ * all is freed except the windows, which NCCL has freed with the communicator. */
 START_TEST(test_a_discarded_handle_is_freed_later)
 {
     const ncclComm_t comms[2] = {(ncclComm_t)1, (ncclComm_t)2};
@@ -171,7 +172,7 @@ START_TEST(test_a_discarded_handle_is_freed_later)
         symtuner_ar_all_reduce(memory[1], memory[1], 8, ncclFloat, ncclSum, h[1], NULL),
         ncclSuccess);
     fake.capture = 0;
-    __atomic_store_n(&fake.busy, 1, __ATOMIC_RELEASE); /* GPU 0 */
+    __atomic_store_n(&fake.busy, 1, __ATOMIC_RELEASE); /* GPU 0 is busy */
     ck_assert_int_eq(symtuner_ar_discard(h, 2), ncclSuccess);
     ck_assert(h[0] == NULL && h[1] == NULL && fake.live >= made && fake_nccl.live == of_nccl);
     made = fake.live;

@@ -4,8 +4,9 @@
 
 #include "test/kernels/suites.h"
 
-/* LeakSanitizer calls these. Tests whose names contain never_ends free nothing that a kernel which
- * never ends could still use. */
+/* LeakSanitizer calls these functions. In tests whose names contain never_ends, memory that a
+ * kernel could still use must not be freed, because the kernel never ends. So these leaks are
+ * ignored. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 __attribute__((visibility("default"))) const char *__lsan_default_options(void);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reference.h - the result of an all-reduce of floats, bit by bit: the one order of addition, and
- * how each type is added. It shares no code with the kernels, which are tested against it. Compiles
- * as C and for CUDA's device side.
+ * reference.h - computes the result of an all-reduce of floats, with all its bits: in which order
+ * numbers are added, and how numbers of each type are added. The kernels are tested against it, so
+ * it shares no code with them. Compiles as C and for CUDA's device side.
  *
- * Units   all numbers are doubles that the type can hold. The result is exact but for the rounding
- * to the type, which the caller does once: to the nearest, ties to even.
+ * Units all numbers are doubles that the type can hold. The result is exact except for the rounding
+ * to the type. The caller rounds once, to the nearest value, ties to even.
  */
 #ifndef ST_TEST_REFERENCE_H_
 #define ST_TEST_REFERENCE_H_
@@ -15,7 +15,7 @@
 
 #include "kernels/shared/dtypes.h"
 #ifdef ST_EMULATE
-#include "test/kernels/emulated/emulate.h" /* fmax and fmin as on a GPU */
+#include "test/kernels/emulated/emulate.h" /* has fmax and fmin as on a GPU */
 #endif
 
 #ifdef __CUDACC__
@@ -31,10 +31,10 @@ struct reference_step {
 };
 
 /*
- * Write the steps of the one order of addition for ${n} ranks into ${step} and return how many they
- * are (n - 1). Ranks form groups of four, (r0 + r1) + (r2 + r3), whose sums are added one after the
- * other. Each step adds the number at ${from} to the number at ${to}; the last step leaves the sum
- * at 0.
+ * Write the steps that add ${n} ranks into ${step}, and return how many steps there are (n - 1).
+ * Ranks form groups of four, and a group is added as (r0 + r1) + (r2 + r3). Then the sums of the
+ * groups are added one after the other. Each step adds the number at ${from} to the number at
+ * ${to}. The last step leaves the sum at 0.
  */
 ST_REFERENCE int reference_order(int n, struct reference_step *step)
 {
@@ -53,7 +53,7 @@ ST_REFERENCE int reference_order(int n, struct reference_step *step)
     return k;
 }
 
-/* A sum in f32 is two floats: the rounded sum, and what its roundings dropped. */
+/* A sum in f32: the rounded sum, and the sum of what the roundings dropped. */
 struct reference_f32 {
     float sum, lost;
 };
@@ -69,8 +69,8 @@ ST_REFERENCE struct reference_f32 reference_add_f32(struct reference_f32 x, stru
     return both;
 }
 
-/* Return the sum divided by ${divisor}, as one float. What the roundings dropped is added to the
- * quotient. */
+/* Return the sum divided by ${divisor}, rounded once to a float. What the roundings dropped counts,
+ * too. */
 ST_REFERENCE float reference_round_f32(struct reference_f32 x, int divisor)
 {
     float share = 1.0f / (float)divisor, near = x.sum * share;
@@ -92,8 +92,8 @@ ST_REFERENCE double reference_f32_of(const double *x, int n, int divisor)
     return reference_round_f32(v[0], divisor);
 }
 
-/* Return x and y combined by ${op}, in the type in which the kernels add ${dtype}: in f64 for f64
- * and for products of all types but fp8, else in f32. */
+/* Return x and y combined by ${op}, in the type in which the kernels combine numbers of ${dtype}:
+ * f64 for f64 and for products of all types except fp8, and f32 otherwise. */
 ST_REFERENCE double reference_apply(int dtype, int op, double x, double y)
 {
     int small = dtype == AR_F8E4M3 || dtype == AR_F8E5M2;

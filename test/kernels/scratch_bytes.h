@@ -5,7 +5,8 @@
 
 #include "kernels/shared/layout.h"
 
-/* Bytes of one half of scratch. One-shot has a slot per rank, two-shot a slot per rank and hop. */
+/* Bytes of one half of scratch. One-shot has one slot per rank; two-shot has one slot per rank and
+ * hop. */
 static inline uint64_t oneshot_scratch(int form, uint64_t bytes, int ranks)
 {
     return ar_round_up(ar_words(form, bytes), AR_LINE) * AR_WORD * (uint64_t)ranks;
@@ -16,7 +17,7 @@ static inline uint64_t twoshot_scratch(int form, uint64_t bytes, int ranks)
     return ar_words(form, ar_shard_stride(form, bytes, ranks)) * AR_WORD * 2 * (uint64_t)ranks;
 }
 
-/* Bytes of the slots of the chunked kernel and the copy engines, which move plain 16-byte words. */
+/* Bytes of the slots of chunked and of copy, which move plain 16-byte words. */
 static inline uint64_t bulk_scratch(uint64_t bytes, int ranks)
 {
     return ar_shard_stride(AR_LAMPORT, bytes, ranks) * (uint64_t)ranks;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* suites.h - the suites of check-ar: what libsymtuner_ar.so computes without a GPU. */
+/* suites.h - the suites of check-ar, which test what libsymtuner_ar.so does without a GPU. */
 #ifndef ST_TEST_AR_SUITES_H_
 #define ST_TEST_AR_SUITES_H_
 
 #include <check.h>
 
-/* ck_assert for long loops: libcheck's own macro also records every assertion that holds. */
+/* ck_assert for long loops: libcheck's own macro also records each assertion that holds, which is
+ * slow. */
 #define must(condition)                                                                            \
     do {                                                                                           \
         if (!(condition))                                                                          \

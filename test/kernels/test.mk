@@ -1,7 +1,8 @@
 # test.mk - the tests of the kernels and of their comparison with others, without a GPU.
 
-# What the kernels share with the host is plain C and needs neither GPU nor CUDA. The host side needs
-# CUDA's headers, but runs on a fake CUDA that only records its calls (test/kernels/fake/cuda.c).
+# The code that kernels and host share is plain C, and its tests need neither GPU nor CUDA. The tests
+# of the host side need CUDA's headers, but run on a fake CUDA that only records its calls
+# (test/kernels/fake/cuda.c).
 AR_API    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),\
              $(wildcard $(NCCL_HOME)/include/nccl.h))
 AR_NONE   := no cuda_runtime_api.h or nccl.h under CUDA_HOME=$(CUDA_HOME), NCCL_HOME=$(NCCL_HOME)
@@ -12,9 +13,9 @@ AR_TEST   := $(if $(AR_API),test/dropin/headers.c $(wildcard test/kernels/*.c te
              $(AR_C),$(wildcard test/kernels/choose/*.c) $(patsubst %,test/kernels/%.c,main \
              check_layout check_options fake/capture_stderr) $(wildcard kernels/choose/*.c) \
              kernels/host/options.c $(BOTH))
-# dlopen and dlsym answer for a made-up NCCL (check_nccl.c); pthread_create, calloc and shm_open
-# fail when a test wants it (check_call.c, scratch/check_grow.c). getpid tells threads apart
-# (ipc/check_ipc.c).
+# The functions that the linker replaces in these tests. dlopen and dlsym find a made-up NCCL
+# (check_nccl.c). pthread_create, calloc and shm_open can fail (check_call.c, scratch/check_grow.c).
+# getpid returns another number in each thread (ipc/check_ipc.c).
 AR_WRAPPED := $(if $(AR_API),dlopen dlsym pthread_create calloc shm_open getpid)
 AR_CHECK  := $(patsubst %,$(B)/check-ar-obj/%.o,$(AR_TEST))
 TEST_ALSO += test-ar
@@ -33,7 +34,8 @@ test-ar: $(B)/check-ar $(if $(AR_API),$(B)/check-ar-kernels $(B)/check-nodes $(B
 	$(if $(AR_API),$(Q)$(B)/check-nodes && $(B)/check-nodes-emu)
 	$(if $(AR_API),$(Q)$(B)/check-ar-kernels,@echo "test-ar: host side and kernels skipped: $(AR_NONE)")
 
-# bench/compare/main.c with its peers, on fake GPUs in host memory (test/bench/fake_gpu.c).
+# The program bench/compare/main.c and the libraries that it compares, on fake GPUs in host memory
+# (test/bench/fake_gpu.c).
 CMP_PEERS := good raining hangs wrong
 $(B)/peer_raining.so: CMP_DEF := -DNO_CREATE
 $(B)/peer_hangs.so:   CMP_DEF := -DHANG_AT=2048
@@ -72,9 +74,10 @@ $(B)/check-ar-kernels$(AR_BREAK): $(AR_EMU_OBJ)
 	$(call say,LD)
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
 
-# Ranks on several boxes, on a NCCL that splits communicators (test/kernels/nodes/net.h): what the
-# host does on the fake CUDA, and what comes out of the emulated kernels on streams that are threads.
-# The CUDA runtime with streams, events and graphs, and NCCL, both in host memory, are those of test/whole.
+# Ranks on several boxes, on a fake NCCL that can split communicators (test/kernels/nodes/net.h).
+# check-nodes tests what the host does on the fake CUDA. check-nodes-emu tests the results of the
+# emulated kernels; each stream is a thread. Its CUDA runtime and its NCCL, both in host memory, are
+# those of test/whole.
 WH_CUDA := $(patsubst %,test/whole/%.c,cuda graph gpu memops) \
            $(patsubst %,test/kernels/fake/%.c,links capture_info memory) \
            $(patsubst %,test/kernels/emulated/%.c,emulate emulate_tma)
@@ -93,16 +96,17 @@ $(B)/check-nodes-emu: $(NODES_EMU)
 	$(call say,LD)
 	$(Q)$(CXX) $(LDFLAGS) -Wl,--wrap=getenv -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
 
-# The first of these two alone, for ThreadSanitizer.
+# check-nodes alone, for ThreadSanitizer.
 test-nodes: $(if $(AR_API),$(B)/check-nodes)
 	$(if $(AR_API),$(Q)$(B)/check-nodes,@echo "test-nodes: skipped: $(AR_NONE)")
 .PHONY: test-nodes
 
-# Removes one guard at a time; the emulation must notice (ten minutes on two cores).
+# Removes the guards of the kernels one at a time; the emulated tests must notice each. Takes ten
+# minutes on two cores.
 test-ar-controls:
 	$(Q)sh test/kernels/emulated/controls.sh && sh test/whole/controls.sh $(B)
 
-# What nvcc made of the kernels: PTX, registers, spills. Needs no GPU.
+# Checks what nvcc made of the kernels: PTX, registers, spills. Needs no GPU.
 test-kernels:
 	$(Q)sh test/kernels/compiled/nvls-ptx.sh $(NVCC) $(AR_INC)
 	$(Q)sh test/kernels/compiled/resources.sh $(NVCC) $(AR_INC) || [ $$? = 77 ]
