@@ -35,7 +35,7 @@ ncclResult_t ar_endpoint_open(struct ar_endpoint *endpoint, const struct ar_nccl
     bytes = AR_INFO_BYTES * (size_t)(endpoint->ranks + 1);
     endpoint->heard = malloc(bytes);
     if (endpoint->heard == NULL)
-        return ar_why(why, AR_WHY, ncclSystemError, "memory to talk to the other ranks");
+        return ar_why(why, AR_WHY, ncclSystemError, "no memory to talk to the other ranks");
     error = cudaSetDevice(endpoint->device);
     if (error == cudaSuccess && cudaMalloc((void **)&endpoint->memory, bytes) != cudaSuccess) {
         cudaGetLastError();
@@ -45,8 +45,8 @@ ncclResult_t ar_endpoint_open(struct ar_endpoint *endpoint, const struct ar_nccl
     }
     if (error != cudaSuccess) {
         cudaGetLastError();
-        return ar_why(why, AR_WHY, ncclUnhandledCudaError, "memory to talk to the other ranks: %s",
-                      cudaGetErrorString(error));
+        return ar_why(why, AR_WHY, ncclUnhandledCudaError,
+                      "allocate memory to talk to the other ranks: %s", cudaGetErrorString(error));
     }
     if (cudaStreamCreateWithFlags(&endpoint->stream, cudaStreamNonBlocking) != cudaSuccess) {
         cudaGetLastError();

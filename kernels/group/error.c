@@ -64,7 +64,8 @@ ncclResult_t ar_handles_check(symtuner_ar **handles, int n)
         }
         if (handles[i] != NULL && handles[i]->comm == NULL && here != handles[i]->ranks)
             return ar_handles_fail(handles, n, ncclInvalidUsage,
-                                   "the %d handles of a local group go in one call, not %d of them",
+                                   "pass all %d handles of a local group in one call, not %d of "
+                                   "them",
                                    handles[i]->ranks, here);
     }
     return ncclSuccess;

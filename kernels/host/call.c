@@ -115,7 +115,7 @@ static const char *never_ours(const symtuner_ar *h, int op)
     return h->gate != NULL    ? h->gate
            : op == AR_FOREIGN ? "user-defined operators are NCCL's"
            : op != AR_PREMUL  ? NULL
-           : h->ranks == 1    ? "no kernel multiplies for one rank alone"
+           : h->ranks == 1    ? "no kernel multiplies by a scalar if there is only one rank"
                               : NULL;
 }
 
@@ -142,8 +142,7 @@ static ncclResult_t choose(symtuner_ar *h, const struct ar_ask *ask, struct ar_c
     return ncclSuccess;
 }
 
-/* If the ranks add up the message box by box (kernels/nodes), return the number of pieces, else 0.
- */
+/* Return the number of pieces if the ranks add the message up box by box (kernels/nodes), or 0. */
 static int pieces_of(const symtuner_ar *h, const struct ar_buffers *b, int dtype, int op, char *why,
                      size_t size)
 {
@@ -293,9 +292,10 @@ static ncclResult_t choose_arena(symtuner_ar *h, struct ar_ask *ask, cudaStream_
             return ncclSuccess;
         if (h->force.family >= 0 && ar_grow_phase(h, *arena) == AR_OPEN)
             return ar_fail(h, ncclRemoteError,
-                           "not all ranks came within %llu ms, to make the scratch of kernel %s",
-                           (unsigned long long)(h->timeout_ns / 1000000),
-                           ar_family_name(choice->family));
+                           "kernel %s needs more scratch, and not all ranks came within %llu ms to "
+                           "make it",
+                           ar_family_name(choice->family),
+                           (unsigned long long)(h->timeout_ns / 1000000));
         ask->without |= 1u << *arena;
         ar_grow_halves(h, ask);
     }

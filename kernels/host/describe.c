@@ -65,7 +65,8 @@ ncclResult_t symtuner_ar_force(symtuner_ar *h, const char *kernel, int ctas, int
                            kernel);
     }
     if (ctas < 0 || ctas > AR_MAX_CTAS || threads < 0 || threads > 1024)
-        return ar_fail(h, ncclInvalidArgument, "%d blocks of %d threads; at most %d of 1024", ctas,
+        return ar_fail(h, ncclInvalidArgument,
+                       "%d blocks of %d threads; write 0 to %d blocks and 0 to 1024 threads", ctas,
                        threads, AR_MAX_CTAS);
     h->force.family = family;
     h->force.ctas = ctas;
@@ -107,8 +108,9 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
 {
     static const char *const links[AR_LINKS] = {"NVLink peer memory", "PCIe peer memory",
                                                 "pinned host memory"};
-    static const char *const overlaps[AR_STARTS] = {"0, none", "1, in front",
-                                                    "2, in front and behind"};
+    static const char *const overlaps[AR_STARTS] = {"0, no kernel starts early",
+                                                    "1, ours may start early",
+                                                    "2, ours and the next ones may start early"};
     struct ar_ask ask = {0};
     char head[2048];
     int n;
@@ -149,7 +151,7 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
                   (unsigned long long)(h->timeout_ns / 1000000));
     n += snprintf(head + n, sizeof head - (size_t)n, "beside: %s%s\n",
                   st_beside_words.word[h->beside],
-                  h->beside_differs ? ", because the ranks do not say the same" : "");
+                  h->beside_differs ? ", because the ranks were told different things" : "");
     for (int a = 0; a < AR_ARENAS && h->gate == NULL; a++)
         n += describe_arena(h, a, head + n, sizeof head - (size_t)n);
     n += ar_ipc_describe(h, head + n, sizeof head - (size_t)n);

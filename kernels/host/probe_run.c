@@ -138,8 +138,8 @@ static void note(symtuner_ar *h, int step, const struct ar_probe_seen *seen, dou
 static ncclResult_t leave_stuck(symtuner_ar **handles, int n)
 {
     ar_fail(handles[0], ncclUnhandledCudaError,
-            "peer memory did not answer the probe within %d ms; nothing is freed, for that would "
-            "wait; SYMTUNER_AR_TRANSPORT=host does without",
+            "peer memory did not answer the probe within %d ms; nothing is freed, because freeing "
+            "would wait for ever; SYMTUNER_AR_TRANSPORT=host uses no peer memory",
             WAIT_MS);
     ar_rules_warn(handles[0]->error);
     for (int i = 0; i < n; i++)
@@ -231,7 +231,7 @@ static void settle(symtuner_ar **handles, int n, struct ar_probe figures, const 
             continue;
         snprintf(h->gate_text, sizeof h->gate_text,
                  "what a GPU stores in a peer's memory does not arrive (SYMTUNER_AR_TRANSPORT=host "
-                 "does without)");
+                 "uses no peer memory)");
         h->gate = h->gate_text;
     }
 }

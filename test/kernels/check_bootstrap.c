@@ -138,7 +138,7 @@ START_TEST(test_ranks_agree_on_what_runs_beside_them)
     fake_nccl_threads(create);
     unsetenv("SYMTUNER_AR_BESIDE");
     snprintf(line, sizeof line, "\nbeside: %s%s\n", st_beside_words.word[want],
-             alike ? "" : ", because the ranks do not say the same");
+             alike ? "" : ", because the ranks were told different things");
     for (int r = 0; r < RANKS; r++) {
         struct symtuner_ar_plan plan = {.size = sizeof plan};
 

@@ -404,7 +404,7 @@ START_TEST(test_a_handle_is_described_line_by_line)
         h[1],
         "rank 1 of 2 on GPU 1, 132 multiprocessors, of which calls take at most 128 for 1 rank\n"
         "transport: NVLink peer memory\n",
-        "0, none");
+        "0, no kernel starts early");
     h[1]->probe = (struct ar_probe){.push = 1, .pull = 20, .copy = 300};
     strcpy(h[1]->probe_from, "measured");
     h[1]->links = AR_LINKS_PCIE;
@@ -416,7 +416,7 @@ START_TEST(test_a_handle_is_described_line_by_line)
         "start-up probe: each rank to all others at once, MB/s: push 1, pull 20, copy 300 "
         "(measured)\n"
         "NCCL 2.28.9\n",
-        "0, none");
+        "0, no kernel starts early");
     h[1]->nccl = NULL;
     h[1]->gate = "the ranks run on different GPU models";
     describes(
@@ -425,7 +425,7 @@ START_TEST(test_a_handle_is_described_line_by_line)
         "every call goes to NCCL: the ranks run on different GPU models\n"
         "start-up probe: each rank to all others at once, MB/s: push 1, pull 20, copy 300 "
         "(measured)\n",
-        "0, none");
+        "0, no kernel starts early");
     symtuner_ar_destroy(h, 2);
     fake.peers = 0;
     ck_assert_int_eq(symtuner_ar_create_local(h, shared, 3, &config), ncclSuccess);
@@ -435,7 +435,7 @@ START_TEST(test_a_handle_is_described_line_by_line)
         "transport: pinned host memory; no peer memory: GPU 0 cannot reach the memory of GPU "
         "1\n"
         "registered buffers are treated as any others\n",
-        "0, none");
+        "0, no kernel starts early");
     symtuner_ar_destroy(h, 3);
 }
 END_TEST
