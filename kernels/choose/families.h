@@ -39,7 +39,7 @@ struct ar_family_row {
     const char *name;
     int shots;         /* 1: each rank adds up the whole message; 2: one shard of it; 0: NCCL */
     enum ar_form form; /* form of the words that are sent; AR_LAMPORT also for plain data */
-    int region;        /* region of scratch; from AR_REGION_BULK on it holds plain data */
+    int region;        /* region of scratch; AR_REGION_BULK and later regions hold plain data */
     int slots;         /* slots of scratch for each rank; 0: the kernel needs no slots */
     unsigned needs;    /* bits of enum ar_need for all-reduce */
     unsigned scatter;  /* bits of enum ar_need for reduce-scatter; 0: there are no kernels */
@@ -50,14 +50,14 @@ struct ar_family_row {
     int unroll;        /* 16-byte words per thread and tile */
     int movers;        /* warps of a block that only move data; at least one more warp adds up */
     int shared;        /* bytes of dynamic shared memory per block */
-    int ctas;          /* blocks if the row of rows.c names another family; 0: as that row says */
+    int ctas;          /* blocks if rows.c names another family for the call; 0: as its row says */
     int max_ctas;      /* most blocks of a call; 0: AR_MAX_CTAS */
     /* For the start-up probe (probe.h), which predicts the time of a message of S bytes on n ranks.
      * push is how much data a rank stores at its peers, as a multiple of S (n-1)/n bytes; if shots
      * is 1, of S (n-1) bytes. pull is the same for loads, and copy for copy engines. latency is
      * about the time of hops, barriers and engine starts, in microseconds; 0: unknown. */
     double push, pull, copy, latency;
-    const char *order; /* remark for a family that adds in another order than ours, else NULL */
+    const char *order; /* remark if the family adds in an order of its own, else NULL */
 };
 
 #define AR_NAN_SUMS (AR_NEEDS_NAN_TYPE | AR_NEEDS_SUM_AVG)

@@ -93,7 +93,7 @@ symtuner_rules *ar_rules_read(int nccl, int ranks, char note[AR_RULES_NOTE])
         put_note(note, "not read: SYMTUNER_MODE=%.40s", mode);
         return NULL;
     }
-    if (mode && strcmp(mode, "steer") != 0) { /* the plugin, too, then takes "steer" */
+    if (mode && strcmp(mode, "steer") != 0) { /* go on with "steer", as the plugin does */
         snprintf(error, sizeof error,
                  "SYMTUNER_MODE=%.60s: write one of steer|observe|off; using \"steer\"", mode);
         ar_rules_warn(error);

@@ -74,7 +74,7 @@ uint64_t ar_capacity(const struct ar_ask *ask, int family)
     if (!f->gathers || parts > 1)
         return bytes;
     staged = fits(f->form, ask->half[AR_REGION_GATHER], ask->ranks, used);
-    /* bytes that flags of AR_MAX_STEPS steps can count, in tiles of one warp with one block */
+    /* Flags count at most AR_MAX_STEPS tiles, and the smallest tile has 16 * 64 bytes. */
     most = (uint64_t)AR_MAX_STEPS * 16 * 64;
     if (!ask->dst_mapped && staged < bytes)
         bytes = staged;
@@ -202,8 +202,8 @@ static int after_probe(const struct ar_ask *ask, int family)
     return ar_probe_choose(&ask->probe, family, can, ask->ranks, ask->bytes);
 }
 
-/* Return ${threads}, but no more than the kernel may have, rounded down to whole warps, and enough
- * for the warps that move data and one warp that adds up. */
+/* Return ${threads}, rounded down to whole warps, but no more than the kernel may have, and at
+ * least the warps that move data and one warp that adds up. */
 static int bounded(const struct ar_ask *ask, int family, int threads)
 {
     const int most = max_threads(ask, family), least = 32 * (ar_families[family].movers + 1);

@@ -18,7 +18,8 @@
  * st_beside_words. */
 enum ar_beside { AR_BESIDE_UNKNOWN, AR_BESIDE_NOTHING, AR_BESIDE_COMPUTE };
 
-/* One call, and what its group can do. */
+/* One call, and what its group can do. Regions of scratch and their halves are explained in
+ * kernels/shared/layout.h, arenas in arenas.h. */
 struct ar_ask {
     int coll;       /* enum ar_coll */
     uint64_t bytes; /* length of the message, all parts together (ar_coll_parts) */
@@ -36,13 +37,13 @@ struct ar_ask {
     int has_tma;               /* 1: AR_NEEDS_TMA is met */
     int has_ipc;               /* 1: AR_NEEDS_IPC is met */
     int max_ctas;              /* most blocks of this call on each rank (ar_most_ctas) */
-    uint64_t half[AR_REGIONS]; /* bytes of one half of a region: the most in any usable arena */
-    unsigned without;          /* bit a: the call must not use arena a (arenas.h) */
+    uint64_t half[AR_REGIONS]; /* [r]: bytes of one half of region r, in the largest usable arena */
+    unsigned without;          /* bit a: the call must not use arena a */
     struct ar_probe probe;     /* all 0: no probe ran */
 };
 
-/* Who chose the kernel. AR_TABLE_SAYS also means: the table's kernel cannot run the call, and its
- * fallback runs instead. */
+/* Who chose the kernel. AR_TABLE_SAYS is also the value if the table's kernel cannot run the call
+ * and its fallback runs instead. */
 enum ar_because { AR_TABLE_SAYS, AR_PROBE_SAYS, AR_RULE_SAYS, AR_FORCED, AR_CANNOT_RUN };
 
 struct ar_choice {
@@ -74,7 +75,7 @@ int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_
 void ar_select_why(const struct ar_ask *ask, const struct ar_choice *choice, char *why,
                    size_t size);
 
-/* Return a remark for the user if ${family} adds in another order than ours, else "". */
+/* Return a remark for the user if ${family} adds in an order of its own, else "". */
 const char *ar_order_note(int family);
 
 /* Return the most bytes of a message that one launch of ${family} can take, or 0 if the family

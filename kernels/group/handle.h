@@ -87,7 +87,7 @@ struct symtuner_ar {
     bool multicast;      /* NCCL may use NVLink multicast on all ranks */
     const char *gate;    /* why all calls go to NCCL; NULL: our kernels can run */
     char gate_text[2 * AR_WHY + 64];
-    char no_peer[AR_WHY];   /* why peer memory failed; empty: it works, or the user wants host */
+    char no_peer[AR_WHY];   /* why peer memory failed; empty: it did not fail, or was not tried */
     ncclComm_t comm;        /* NULL in local groups */
     bool comm_gone;         /* ncclCommAbort has ended ${comm} and its windows */
     struct ar_nodes *nodes; /* the ranks span boxes and may add up box by box (kernels/nodes) */
@@ -120,9 +120,9 @@ struct symtuner_ar {
     bool gave_nccl;    /* at least one call went to NCCL */
     uint32_t stall_ns; /* for tests: longest pause in kernels */
     int lag;           /* SYMTUNER_AR_LAG, tiles; 0: as the table says */
-    enum ar_start overlap[AR_FOLLOWERS]; /* what GPU, driver, NCCL and the program allow */
-    atomic_bool first;       /* the oldest handle of this process on this GPU (order/first.h) */
-    symtuner_ar *younger;    /* the handle that was made after this one */
+    enum ar_start overlap[AR_FOLLOWERS]; /* [f]: how kernels start if enum ar_follower is f */
+    atomic_bool first;    /* this is the oldest handle of this process on its GPU (order/first.h) */
+    symtuner_ar *younger; /* the handle that was made after this one */
     struct ar_order eager;   /* calls outside of captures */
     struct ar_graph *graphs; /* one record for each capture with calls of this handle */
     bool one_stream;         /* the caller promised one stream: no event after each eager call */

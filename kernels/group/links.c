@@ -40,6 +40,6 @@ int ar_links_between(const char *a, const char *b)
             cudaSuccess)
             return atomics ? AR_LINKS_NVLINK : AR_LINKS_PCIE;
     }
-    cudaGetLastError(); /* it is no error that this process does not see one of the GPUs */
+    cudaGetLastError(); /* clear the error: this process need not see both GPUs */
     return ask_nvml(a, b);
 }

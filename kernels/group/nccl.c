@@ -118,7 +118,7 @@ struct window_head {
     char *flat; /* the window of LSA rank r starts at flat + r * stride */
     int lsa_rank;
     int world_rank;
-    uint32_t stride_4g; /* in units of 4 GiB */
+    uint32_t stride_4g; /* distance from rank to rank, in units of 4 GiB */
     uint32_t mc_4k;
 };
 

@@ -116,7 +116,7 @@ ncclResult_t ar_comms_end(const struct ar_nccl *nccl, struct ar_endpoint *const 
                           ncclResult_t result, const char *call, char *why)
 {
     ncclResult_t ended =
-        nccl->ncclGroupEnd(); /* also after an error: the caller's next call must be outside */
+        nccl->ncclGroupEnd(); /* also after an error, or the caller's next call is in the group */
 
     if (result != ncclSuccess && result != ncclInProgress)
         snprintf(why, AR_WHY, "%s: %s", call, nccl->ncclGetErrorString(result));

@@ -2,7 +2,7 @@
 /* operator.c - see operator.h.
  *
  * With a communicator NCCL makes the operator as well, because NCCL runs some calls with it. We use
- * NCCL's number for the operator, so that no two operators of a program have the same number. */
+ * NCCL's number for the operator, so that the program can pass it to us and to NCCL. */
 #include "kernels/group/operator.h"
 
 #include <stdlib.h>

@@ -7,9 +7,8 @@
  *   main stream     await reduce0  add 0  signal | await reduce1  add 1  signal      await leave
  *
  * In RS, the reduce-scatter, this rank copies its data into the scratch of the ranks that own the
- * shards. In AG, the all-gather, it fetches the sums from the owners' recv into its own recv. The
- * numbers are those of pieces: each shard is cut into two pieces, so that one piece is added up
- * while the other is moved.
+ * shards. In AG, the all-gather, it fetches the sums from the owners' recv into its own recv. Each
+ * shard is cut into two pieces, 0 and 1, so that one piece is added up while the other is moved.
  *
  * A copy runs when its stream reaches it. It cannot check whether its rank has given up. So copies
  * write only to scratch or to their own rank's recv. If owners stored sums in the peers' recv

@@ -106,8 +106,8 @@ void ar_deferred_free(void)
 
 /* Wait until this rank's calls have ended. Our kernels give up on a dead peer by themselves, but
  * NCCL's kernels do not. So if NCCL ran a call, wait no longer than the time limit. A time limit
- * below 2 s counts as 2 s, because other work may be queued on the GPU. If another handle was found
- * stuck, wait no longer than 2 s. */
+ * below 2 s counts as 2 s, because other work may be queued on the GPU. If this function has
+ * already waited in vain for another handle, wait no longer than 2 s. */
 static ncclResult_t await_calls(symtuner_ar *h, bool another_is_stuck)
 {
     const uint64_t least = 2000000000;

@@ -17,11 +17,11 @@ struct ar_options {
     int max_ctas;           /* most blocks; 0: not set */
     int beside;             /* enum ar_beside; -1: not set */
     int lag;                /* tiles, for chunked; 0: as the table says */
-    int overlap;            /* enum ar_start; -1: as far as is safe */
+    int overlap;            /* enum ar_start; -1: as early as is safe */
     int nodes;              /* 1: ranks on several boxes add up box by box */
     int ipc;                /* 1: map the peers' unregistered buffers */
     int probe;              /* 0: never probe; 1: always; -1: if the links are PCIe */
-    const char *probe_file; /* file that keeps the figures of the probe, or NULL; not a copy */
+    const char *probe_file; /* file that keeps the probe's figures, or NULL; points into environ */
 };
 
 /* Read all variables into ${options}. Returns 0, or -1 if a value is wrong. Then ${why} names the

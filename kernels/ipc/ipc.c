@@ -30,8 +30,8 @@ struct ar_ipc {
     struct shown *board;                          /* shared memory; one entry for each rank */
     struct ar_allocation own[AR_IPC_ALLOCATIONS]; /* what this rank has shown, in that order */
     unsigned long long refused; /* id of the latest own allocation that peers cannot map */
-    char *peer[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* the peers' allocations, as mapped here */
-    int count[AR_IPC_RANKS]; /* entries of ${peer} that are set; NULL if mapping failed */
+    char *peer[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* [r]: rank r's allocations, mapped here */
+    int count[AR_IPC_RANKS]; /* [r]: entries of peer[r] that are set, to NULL if mapping failed */
     struct ar_ipc_map *map;  /* a copy of ${peer} in GPU memory */
     cudaStream_t stream;     /* for copies to ${map} */
 };

@@ -23,7 +23,7 @@ struct ar_box_card {
 
 enum ar_box_unable {
     AR_BOX_NO_SPLIT = 1, /* NCCL has no ncclCommSplit */
-    AR_BOX_UNBLOCKED = 2 /* the communicator does not block */
+    AR_BOX_UNBLOCKED = 2 /* the communicator is nonblocking */
 };
 
 struct ar_boxes {

@@ -4,10 +4,10 @@
  * many pieces should its message be cut?
  *
  * The functions are pure. Their inputs are times that were measured when the handle was made. The
- * times are the same on all ranks, so all ranks choose alike. Box by box, calls run on two streams:
+ * times are the same on all ranks, so all ranks choose alike. Box by box, a call uses two streams:
  *
  *     the caller's stream   RS 0 | RS 1 |      AG 0 | RS 2 | AG 1 |      AG 2
- *     the network's                AR 0 | AR 1      | AR 2
+ *     the network stream           AR 0 | AR 1      | AR 2
  *
  * RS is the reduce-scatter of a piece in the box. AR is the all-reduce of that piece over the
  * boxes. AG is the all-gather of the piece in the box. The model ignores that kernels of both
@@ -23,9 +23,9 @@
 
 /* What is measured for a message. */
 enum ar_way {
-    AR_WAY_NCCL,    /* its ncclAllReduce over all ranks */
-    AR_WAY_BOX,     /* its reduce-scatter and its all-gather in the box */
-    AR_WAY_NETWORK, /* the ncclAllReduce of one rank's part of it over the boxes */
+    AR_WAY_NCCL,    /* ncclAllReduce of the message over all ranks */
+    AR_WAY_BOX,     /* reduce-scatter and all-gather of the message in the box */
+    AR_WAY_NETWORK, /* ncclAllReduce of one rank's part of the message over the boxes */
     AR_WAYS
 };
 enum { AR_NODES_SIZES = 3, AR_NODES_MOST_PIECES = 64 };

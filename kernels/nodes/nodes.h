@@ -27,7 +27,7 @@ struct ar_nodes {
     struct ar_endpoint across; /* across.comm: the ranks at the same place of all boxes */
     cudaStream_t network;      /* where NCCL adds up over the boxes, beside the caller's stream */
     cudaEvent_t reduced;       /* on the caller's stream: a piece is reduced in the box */
-    cudaEvent_t added[2];      /* on ${network}: piece p is added up over the boxes; [p % 2] */
+    cudaEvent_t added[2];      /* [p % 2], on ${network}: piece p is added up over the boxes */
     cudaEvent_t rested;        /* on ${network}: NCCL has reduced what no piece holds */
     struct ar_nodes_figures figures;
 };
@@ -43,8 +43,8 @@ ncclResult_t ar_nodes_span(symtuner_ar *h, const struct ar_box_card *cards,
                            const struct symtuner_ar_config *config, char *gate, char *why);
 
 /* ar_nodes_close destroys h->nodes->box. Call it when the GPU is idle. ar_nodes_free frees the
- * rest. Call it when no graph that holds a call of ${h} exists any more, because NCCL would wait
- * for that graph. */
+ * rest. Call it when the last graph that holds a call of ${h} is gone, because NCCL would wait for
+ * that graph. */
 void ar_nodes_close(symtuner_ar *h);
 void ar_nodes_free(symtuner_ar *h);
 
