@@ -13,12 +13,11 @@
 #define SWEEP    "bench/ar_sweep on 4 H200, NVLink4, bf16, 2026-11-21"
 #define SHAPE    "grid of the bf16 sweep for this form, not swept with this type"
 #define RULE     "unmeasured: extrapolated from 4 ranks"
-#define PCIE     "unmeasured: fewer flows and no LL128, after published PCIe numbers"
+#define PCIE     "unmeasured: fewer blocks and no LL128, after published PCIe numbers"
 #define HOSTSEEN "2 and 4 ranks against NCCL_P2P_DISABLE=1 on H200, 2026-11-21; grid not swept"
 #define HOSTMEM  "unmeasured: without a communicator there is no NCCL to call"
-#define NVLS                                                                                       \
-    "unmeasured: multicast is there, and NCCL's NVLS is published with 480 GB/s, ours with 389"
-#define STAGED "recv not registered: NCCL's ring does without our extra local copy"
+#define NVLS     "unmeasured: NCCL uses multicast, for which 480 GB/s are published; we measured 389"
+#define STAGED   "recv not registered: our kernels copy once more than NCCL's ring"
 
 /* From bench/results/notes.md, "Beside GEMMs". No message between 2 and 16 MiB was measured. */
 #define GEMMS    "beside GEMMs 200 x 16 MiB took 73.7 ms, NCCL 52.1: 2 H200, 2026-11-22"
