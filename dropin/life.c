@@ -197,7 +197,7 @@ static void warn(const struct party *p, enum st_tally_why why, enum st_meet_answ
 
     if (why == ST_WHY_COMMS)
         st_warn_once("NCCL runs all calls of a further communicator of %d ranks: our kernels serve "
-                     "%d at a time; bound SYMTUNER_AR_MAX_CTAS or raise SYMTUNER_MAX_COMMS",
+                     "%d at a time; set a lower SYMTUNER_AR_MAX_CTAS or raise SYMTUNER_MAX_COMMS",
                      p->c[0]->ranks, st_settings()->max_comms);
     else if (why == ST_WHY_MISSING)
         st_warn_once("NCCL runs all calls of a communicator of %d ranks: %s", p->c[0]->ranks,

@@ -114,7 +114,7 @@ struct st_tally {
     uint64_t magic;
     uint32_t version, slots;
     uint64_t slot_size;
-    _Atomic uint32_t claimed; /* slots handed out; ${slots} + 1: some process got none */
+    _Atomic uint32_t claimed; /* how many slots are in use; ${slots} + 1 if a process got none */
     uint32_t unused;
     struct st_tally_slot slot[];
 };

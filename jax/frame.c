@@ -145,8 +145,8 @@ static int read_buffers(const XLA_FFI_CallFrame *frame, struct ffi_call *call, c
         return ffi_fail(
             why, why_size,
             call->coll == SYMTUNER_AR_ALL_REDUCE
-                ? "operand and result differ in type or shape, or have no valid one"
-                : "operand and result differ in type, or one is not the parts of %d ranks",
+                ? "operand and result differ in type or shape, or a shape is not valid"
+                : "operand and result differ in type, or one is not %d times as long as the other",
             call->ranks);
     if (count > most) {
         int64_t longer = count;

@@ -53,7 +53,7 @@ struct watch {
     uint32_t left; /* ranks that said goodbye, one bit each; set by any thread */
     uint32_t lost; /* ranks whose process has ended, one bit each */
     int64_t lost_at[FFI_GROUP_RANKS];
-    int64_t told_at; /* ms; later goodbyes are not heard; 0: all are heard; set by any thread */
+    int64_t told_at; /* ms; goodbyes after this are not heard; 0: all are; set by any thread */
     const char *how; /* how the first rank went, for messages; NULL: none has gone */
     int first;
     uint64_t calls; /* how many calls the member had made when we last saw progress */

@@ -242,8 +242,8 @@ int symtuner_ffi_admit(void **ticket, char *why, size_t why_size)
     if (*ticket == NULL || ffi_members_add(*ticket, 1) != 0)
         return ffi_fail(why, why_size, "%s", *ticket == NULL ? "the group was not opened" : FULL);
     free(*ticket);
-    /* If Python cleared the ticket, a Ctrl-C could come before that, and Python would give up the
-     * group, which is open. */
+    /* Clear the ticket here. If Python did it, a Ctrl-C could come before, and Python would give up
+     * the group, which is open. */
     *ticket = NULL;
     return 0;
 }

@@ -150,7 +150,8 @@ static struct st_made making(struct st_from from, struct st_real *real, int rank
 static nccl_abi_result made(struct st_from from, struct st_real *real, nccl_abi_result result,
                             struct st_made made)
 {
-    made.blocking &= result == NCCL_ABI_SUCCESS; /* NCCL_COMM_BLOCKING=0: ncclInProgress */
+    /* with NCCL_COMM_BLOCKING=0, too, the communicator is non-blocking: it is in progress */
+    made.blocking &= result == NCCL_ABI_SUCCESS;
     if (!st_passes(from, real) && (result == NCCL_ABI_SUCCESS || result == NCCL_ABI_IN_PROGRESS))
         st_made(real, made);
     else
@@ -334,7 +335,7 @@ static nccl_abi_result in_CommGetAsyncError(struct st_from from, void *comm, int
     /* never give NCCL itself an error of ours: it would refuse to abort */
     if (!c || st_passes(from, real) || result != NCCL_ABI_SUCCESS || *error != NCCL_ABI_SUCCESS)
         return result;
-    handle = st_life_hold(c); /* another thread may be in ncclCommFinalize; it waits for this one */
+    handle = st_life_hold(c); /* until the release, ncclCommFinalize of another thread waits */
     if (!handle)
         return result;
     if (c->kernels->status_(handle) != NCCL_ABI_SUCCESS)

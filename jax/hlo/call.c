@@ -139,7 +139,7 @@ static const char *judge_cut(const struct hlo_instruction *in, const struct hlo_
         return "its operand has another shape";
     for (int i = 0; i < d; i++)
         if (longer->dimensions[i] != 1)
-            return "it cuts another dimension than the first, which takes a copy";
+            return "it cuts another dimension than the first, so XLA must copy";
     return NULL;
 }
 

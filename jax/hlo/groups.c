@@ -174,7 +174,7 @@ const char *hlo_groups_read(const struct hlo_instruction *in, const struct hlo_d
 
     memset(groups, 0, sizeof *groups);
     if (in->channel <= 0)
-        return "it has no channel id, as those of jax.pmap";
+        return "it has no channel id, as in programs of jax.pmap";
     group = malloc((size_t)count * sizeof *group);
     order = malloc((size_t)count * sizeof *order);
     if (group != NULL && order != NULL)

@@ -46,7 +46,7 @@ _calls: dict[Call, None] = {}  # in order, each once: a program may be lowered s
 def say(
     program: str, instruction: str, replaced: bool, why: str = "", where: Line | None = None
 ) -> None:
-    """Record the fate of one reduction. ``instruction`` describes it in one line."""
+    """Record what became of one reduction. ``instruction`` describes it in one line."""
     with _lock:
         _calls[Call(program, instruction, replaced, why, where)] = None
 
