@@ -448,8 +448,8 @@ END_TEST
 
 START_TEST(test_a_kernel_starts_early_where_that_is_safe)
 {
-    static const char *const words[] = {": 0, no kernel starts early", ": 1, ours may start early\n",
-                                        ": 2, ours and the next ones may start early\n"};
+    static const char *const words[] = {"0, no kernel starts early", "1, ours may start early\n",
+                                        "2, ours and the next ones may start early\n"};
     static char memory[4096], text[1 << 14];
     const struct start *row = &starts[_i];
     const struct fake_launch *l;
