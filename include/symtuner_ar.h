@@ -3,110 +3,118 @@
  * symtuner_ar.h - an all-reduce, a reduce-scatter and an all-gather for GPUs that can reach each
  * other's memory.
  *
- * The library sums, averages or multiplies one buffer per rank over all ranks of one node, or takes
- * their minimum or maximum (for several nodes see Boxes). Its kernels write straight into the
+ * The all-reduce computes the sum, average, product, minimum or maximum of one buffer per rank,
+ * over all ranks of one node (for several nodes see Boxes). The kernels write directly into the
  * peers' memory. As in NCCL, all ranks make the same calls in the same order, with the same count,
- * dtype and op.
+ * dtype and op. An eager call is a call that is not captured into a CUDA graph. A local group is a
+ * group of symtuner_ar_create_local. A call is zero-copy if peers read or write the caller's
+ * buffers.
  *
  * Units      counts are elements, sizes are bytes, times name their unit.
  * Ownership  a handle owns its scratch memory, never the caller's buffers. The communicator that a
  *            handle was made from must outlive the handle.
- * Threads    one handle belongs to one thread at a time. Different handles are independent.
- * Streams    the calls on a handle run one after the other, because the library records an event
- *            behind every call, and when the stream changes, the new stream waits for that event.
- *            Set config.one_stream to do without these events, if all eager calls of a handle are
- *            on one stream, no call is captured on that stream, and each GPU has a thread of its
- *            own. Then events are recorded in captures only. If an eager call comes on another
- *            stream all the same, the call waits on the host until the GPU is idle, and from then
- *            on events are recorded. Graphs that hold calls of the same handle must not run at the
- *            same time. It is an error if the library sees two kernels of a handle run at once; but
- *            if the second graph starts while the last blocks of the first end, the library may not
- *            see the overlap, and the result may be wrong.
- * Blocks     the blocks of a call wait for the peers, and occupy their multiprocessors while they
- *            do. A call never occupies all multiprocessors: the default limit is all but four, in
- *            multiples of 4 (128 of 132). So two ranks may start the calls of two handles in
+ * Threads    only one thread at a time may use a handle. Different handles are independent.
+ * Streams    the calls on a handle run one after the other. For this the library records an event
+ *            after every call, and a call on another stream first waits for that event.
+ *            Set config.one_stream to do without these events. It needs three things: all eager
+ *            calls of a handle are on one stream, no call is captured on that stream, and each GPU
+ *            has a thread of its own. The library then records events in captures only. If an eager
+ *            call comes on another stream all the same, the call waits on the host until the GPU is
+ *            idle, and from then on events are recorded.
+ *            Graphs with calls of the same handle must not run at the same time. If the library
+ *            sees two kernels of a handle run at once, that is an error. But if the second graph
+ *            starts while the last blocks of the first graph end, the library may not see the
+ *            overlap, and the result may be wrong.
+ * Blocks     while the blocks of a call wait for the peers, they occupy multiprocessors. A call
+ *            never occupies all of them: by default the limit is all but four, rounded down to a
+ *            multiple of 4 (128 of 132). So two ranks may start the calls of two handles in
  *            different order, each call on its own stream: the blocks of the second call still find
- *            multiprocessors. If k handles may all wait at the same time, set config.max_ctas of
- *            each to at most (multiprocessors - 1) / (k - 1). If ranks of a local group share a
- *            GPU, all of them together use at most half of its multiprocessors.
+ *            multiprocessors.
+ *            If k handles may all wait at the same time, set config.max_ctas of each to at most
+ *            (multiprocessors - 1) / (k - 1). If ranks of a local group share a GPU, all of them
+ *            together use at most half of its multiprocessors.
  * Devices    a stream must belong to the handle's GPU. Which GPU is current does not matter, and no
  *            function changes the current GPU.
- * Graphs     every call may be captured. Counters are in device memory, so graphs may be replayed
- *            many times, between other graphs and eager calls, in the same order on every rank.
- *            A graph, its clones and its executables keep what their calls need, even after
- *            symtuner_ar_destroy. Graphs of a local group keep everything, so they still work.
- *            Graphs of a handle made from a communicator keep only the counters, so a replay ends
- *            in a launch failure, which ends the CUDA context, before anything is written. The
- *            caller's buffers, and windows that the caller has registered, must outlive the graphs.
- * Scratch    a handle begins with 14 MiB on its GPU, enough for messages of 1 MiB, sums of f32, f16
- *            and bf16 of 2 MiB, and zero-copy kernels. The first eager call that needs more
- *            allocates it: 96 MiB for messages of several MiB, and 5/4 of config.bulk_bytes for
- *            longer messages that are not zero-copy from end to end. Scratch is not moved, and is
- *            freed with the handle. All ranks allocate in the same call. The ranks of a
- *            communicator first wait for each other on the host, up to 0.2 s; if not all have come
- *            by then, this call runs without the new scratch, and later calls try again. If memory
- *            is short on a rank, there is one warning, and long messages are cut into short pieces
- *            on all ranks, which is slower. The same happens, for good, if a graph captures such a
- *            call before the scratch is there, so call symtuner_ar_reserve before the capture. If
- *            one thread drives several handles of a communicator, or the ranks share no /dev/shm,
- *            or there is a start-up probe, all scratch is allocated at creation.
- * Errors     ncclResult_t, so that NCCL check macros work; symtuner_ar_error() has the sentence.
- *            Functions write their outputs on success only.
+ * Graphs     every call may be captured. The library's counters are in device memory, so graphs may
+ *            be replayed many times, between other graphs and eager calls. All ranks must do this
+ *            in the same order. After symtuner_ar_destroy, graphs of a local group still work, and
+ *            so do their clones and executables, because they keep all memory that their calls
+ *            need. Graphs of a handle made from a communicator keep only the counters. A replay of
+ *            such a graph ends in a launch failure before anything is written, and that ends the
+ *            CUDA context. The caller's buffers, and windows that the caller has registered, must
+ *            outlive the graphs.
+ * Scratch    a handle begins with 14 MiB on its GPU. That is enough for messages of 1 MiB, for sums
+ *            of f32, f16 and bf16 of 2 MiB, and for zero-copy kernels. The first eager call that
+ *            needs more allocates it: 96 MiB for messages of several MiB, and 5/4 of
+ *            config.bulk_bytes for longer messages that are not zero-copy from end to end. Scratch
+ *            is not moved, and is freed with the handle. All ranks allocate in the same call. For
+ *            that the ranks of a communicator first wait for each other on the host, up to 0.2 s.
+ *            If not all have come by then, this call runs without the new scratch, and later calls
+ *            try again. If memory is short on a rank, there is one warning, and all ranks cut long
+ *            messages into short pieces, which is slower. They also do so, for good, if a graph
+ *            captures such a call before the scratch is there. So call symtuner_ar_reserve before
+ *            the capture. In three cases all scratch is allocated at creation: one thread drives
+ *            several handles of a communicator, the ranks share no /dev/shm, or there is a start-up
+ *            probe (SYMTUNER_AR_PROBE).
+ * Errors     ncclResult_t, so that NCCL check macros work. symtuner_ar_error() says in a sentence
+ *            what went wrong. Functions write their outputs on success only.
  * Rules      SYMTUNER_RULES may name the kernel of a call (docs/rules.md; symtuner tune writes such
- *            rules). If the rules are wrong, differ between ranks or are for another machine, there
- *            is one warning, and the library's own table decides.
- * Progress   communicators made with ncclConfig_t.blocking = 0 work like blocking ones, but do not
- *            pass both kinds to one function. No function returns ncclInProgress, because each
- *            waits until NCCL is done, which includes creating the communicator and the caller's
- *            earlier calls. Only a collective call between ncclGroupStart and ncclGroupEnd does not
- *            wait; as always, wait after ncclGroupEnd. While a function runs, no other thread may
- *            ask NCCL about its communicator: ncclCommGetAsyncError is not thread-safe.
- *            A wait ends after timeout_ms, which includes waiting for other ranks to come, or at
- *            most a second after symtuner_ar_abort. The result is then ncclRemoteError (after an
- *            abort ncclInvalidUsage), and symtuner_ar_error() names NCCL's call; the handle refuses
- *            every further call, and symtuner_ar_destroy frees nothing, because NCCL may still use
- *            it. Destroy first, then ncclCommAbort (or see symtuner_ar_discard). An error that
- *            ncclCommGetAsyncError reports becomes the function's result.
- * Promise    the same numbers give the same bits: on all ranks, in every run, and whatever the
- *            kernel, the length, the alignment and the position in the message; in place or not,
+ *            rules). If the rules are wrong, or differ between ranks, or are for another machine,
+ *            there is one warning, and the library's own table decides.
+ * Progress   communicators made with ncclConfig_t.blocking = 0 work like blocking ones. Do not pass
+ *            both kinds to one function. No function returns ncclInProgress: each waits until NCCL
+ *            is done, also with creating the communicator and with the caller's earlier calls. The
+ *            exception is a collective call between ncclGroupStart and ncclGroupEnd. It does not
+ *            wait, so wait after ncclGroupEnd, as always. While a function runs, no other thread
+ *            may ask NCCL about its communicator, because ncclCommGetAsyncError is not thread-safe.
+ *            A wait ends after timeout_ms, or at most a second after symtuner_ar_abort. The time in
+ *            which other ranks have not come yet counts, too. After timeout_ms the result is
+ *            ncclRemoteError, and after an abort ncclInvalidUsage. symtuner_ar_error() names NCCL's
+ *            call. The handle then refuses every further call. symtuner_ar_destroy frees nothing,
+ *            because NCCL may still use the memory. Destroy first, then call ncclCommAbort (or see
+ *            symtuner_ar_discard). An error that ncclCommGetAsyncError reports becomes the
+ *            function's result.
+ * Promise    the same numbers give the same bits: on all ranks and in every run, whatever the
+ *            kernel, the length, the alignment and the position in the message, in place or not,
  *            registered or not. There is one order of addition: ranks in groups of four,
- *            (r0 + r1) + (r2 + r3), and the groups' sums one after the other. So
+ *            (r0 + r1) + (r2 + r3), and the groups' sums one after the other:
  *              3  (r0 + r1) + r2                      6  ((r0 + r1) + (r2 + r3)) + (r4 + r5)
  *              4  (r0 + r1) + (r2 + r3)               7  ((r0 + r1) + (r2 + r3)) + ((r4 + r5) + r6)
  *              5  ((r0 + r1) + (r2 + r3)) + r4        8  ((r0 + r1) + (r2 + r3)) +
  *                                                        ((r4 + r5) + (r6 + r7))
- *            and products have the same order. Sums and averages of f32 are rounded once; those of
- *            f16, bf16 and fp8 are computed in f32; products are computed in f64, those of fp8 in
- *            f32; the result is rounded to its type once; f64 is rounded after each step
- *            (docs/reference/sums.md has the bounds). Sums keep -0 and NaN; the max or min of a NaN
+ *            Products have the same order. Sums and averages of f32 are rounded once. Those of f16,
+ *            bf16 and fp8 are computed in f32. Products are computed in f64, but products of fp8 in
+ *            f32. The result is rounded to its type once, but f64 after each step
+ *            (docs/reference/sums.md has the bounds). Sums keep -0 and NaN. The max or min of a NaN
  *            and a number is the number. The payload of a NaN is not kept and may differ between
  *            ranks.
  *            There are exceptions, which symtuner_ar_query() names in plan.why. NCCL adds up the
  *            calls that go to it (kernel "nccl"; docs/kernels.md says from which length on) in its
- *            own order. Kernels "nvls" and "nvls_one", which run only when named, leave the order
- *            to the switch, nvls_one on each rank.
- * Mapping    With SYMTUNER_AR_IPC=1 on all ranks, kernel "tma_ipc" may run calls on buffers that are
- *            not registered (docs/reference/unregistered.md). Each rank maps the allocations that
- *            hold the buffers of its peers, by CUDA IPC, and keeps them mapped until the handle is
- *            freed. So memory that was in such a call is not free after cudaFree until then.
+ *            own order. Kernels "nvls" and "nvls_one" leave the order to the switch; with
+ *            "nvls_one" ranks may get different bits. Both run only if they are asked for by name.
+ * Mapping    With SYMTUNER_AR_IPC=1 on all ranks, kernel "tma_ipc" may run calls on buffers that
+ *            are not registered (docs/reference/unregistered.md). Each rank maps the allocations
+ *            that hold the buffers of its peers, by CUDA IPC. They stay mapped until the handle is
+ *            freed. So cudaFree of memory that was in such a call does not free it before then.
  *            Since 0.1.
- * Boxes      SYMTUNER_AR_NODES=1, or rules with network-pieces, let ranks of a communicator that
- *            spans several boxes add up box by box (docs/nodes.md): a reduce-scatter in the box,
- *            ncclAllReduce between the ranks at the same place of each box, an all-gather in the
- *            box. A box is what NCCL takes for a host, by NCCL_HOSTID, or by host name and boot id.
- *            All ranks choose alike and get the same bits. An element is added up in its box in the
- *            order above, by the rank's place in its box, and rounded to its type once; NCCL then
- *            adds the numbers of the boxes as it does on one rank per box, and rounds to the type
- *            each time. So the bits differ from those of one box with as many ranks, and from
- *            NCCL's over all ranks. An average is that of the boxes' averages. NCCL reduces the
- *            rest at the end of the message, less than 16 bytes per rank of a box, over all ranks.
- *            NCCL chooses its algorithm by the length, so elements of messages with other lengths,
- *            or cut into another number of pieces, may be added in another order; rules fix the
- *            number of pieces from run to run. Such calls must not stand between ncclGroupStart and
- *            ncclGroupEnd. The calls of the handle and NCCL's on its communicator come in the same
- *            order on all ranks. If a rank is lost, NCCL's kernels wait for it until ncclCommAbort
- *            of the caller's communicator, which also ends the kernels of the communicators split
- *            from it.
+ * Boxes      with SYMTUNER_AR_NODES=1, or with rules that have network-pieces, ranks on several
+ *            boxes may add up box by box (docs/nodes.md): a reduce-scatter in each box, then
+ *            ncclAllReduce between the ranks at the same place of each box, then an all-gather in
+ *            each box. A box is what NCCL takes for a host, by NCCL_HOSTID, or by host name and
+ *            boot id. All ranks choose alike and get the same bits. Within a box, an element is
+ *            added up in the order above, by the ranks' places in the box, and rounded to its type
+ *            once. NCCL then adds the boxes' numbers as it does with one rank per box, and rounds
+ *            to the type each time. So the bits differ from those of one box with as many ranks,
+ *            and from those of NCCL over all ranks. An average is the average of the boxes'
+ *            averages. If fewer than 16 bytes per rank of a box remain at the end of a message,
+ *            NCCL reduces this rest over all ranks.
+ *            NCCL chooses its algorithm by the length. So if a message has another length, or is
+ *            cut into another number of pieces, its elements may be added in another order. Rules
+ *            fix the number of pieces from run to run. Such calls must not stand between
+ *            ncclGroupStart and ncclGroupEnd. The calls of the handle and NCCL's on its
+ *            communicator must come in the same order on all ranks. If a rank is lost, NCCL's
+ *            kernels wait for it until ncclCommAbort of the caller's communicator. This also ends
+ *            the kernels of the communicators that were split from it.
  */
 #ifndef SYMTUNER_AR_H_
 #define SYMTUNER_AR_H_
@@ -135,75 +143,76 @@ extern "C" {
 
 typedef struct symtuner_ar symtuner_ar; /* one rank of one group; opaque */
 
-/* How the ranks reach each other. AUTO: by peer memory if every pair of GPUs has it, else by pinned
- * host memory that all GPUs map, else by NCCL; symtuner_ar_describe() says why. PEER and HOST force
- * that transport: where it does not work, creation fails. */
+/* How the ranks reach each other. AUTO takes the first way that works: peer memory between every
+ * pair of GPUs, pinned host memory that all GPUs map, NCCL. symtuner_ar_describe() says why. PEER
+ * and HOST force peer memory or host memory: where this does not work, creation fails. */
 enum symtuner_ar_transport {
     SYMTUNER_AR_AUTO = 0,
     SYMTUNER_AR_PEER = 1,
     SYMTUNER_AR_HOST = 2,
 };
 
-/* What the kernels of a handle run beside. This chooses the column of the selection table. Alone,
- * many blocks are fastest. Beside compute, the blocks occupy multiprocessors that the compute
- * needs, so longer messages get kernels of few blocks there, or go to NCCL (docs/kernels.md says
- * which, and from which length on). UNKNOWN, the default, is treated as BESIDE_COMPUTE wherever ALONE
- * could lose to NCCL. */
+/* What the kernels of a handle run beside. This chooses the column of the selection table, from
+ * which the library takes the kernel of a call. If the kernels run alone, many blocks are fastest.
+ * If they run beside compute, their blocks occupy multiprocessors that the compute needs. So longer
+ * messages then get kernels of few blocks, or go to NCCL (docs/kernels.md says which, and from
+ * which length on). UNKNOWN, the default, is treated as BESIDE_COMPUTE wherever ALONE could lose to
+ * NCCL. */
 enum symtuner_ar_beside {
     SYMTUNER_AR_UNKNOWN = 0,
     SYMTUNER_AR_ALONE = 1,
     SYMTUNER_AR_BESIDE_COMPUTE = 2,
 };
 
-/* Set ${size} to sizeof(struct symtuner_ar_config) and the rest to 0 for the defaults; a NULL
- * config means the same. Every rank must pass the same values; ${max_ctas} and ${beside} may
+/* For the defaults, set ${size} to sizeof(struct symtuner_ar_config) and the rest to 0, or pass
+ * NULL as config. Every rank must pass the same values; only ${max_ctas} and ${beside} may
  * differ. */
 struct symtuner_ar_config {
     size_t size;
     int transport;        /* enum symtuner_ar_transport                                           */
-    uint32_t timeout_ms;  /* how long a kernel waits for a silent peer, and a function for other
-                             ranks or for NCCL with blocking = 0; 0: 600000, or
-                             SYMTUNER_AR_TIMEOUT_MS                                            */
-    size_t bulk_bytes;    /* scratch for messages of many MiB, once a call needs it: the longest
-                             piece of a message; 0: 256 MiB, or 64 MiB if a GPU of the group has
-                             less than 24 GiB. See Scratch above                               */
-    uint64_t first_epoch; /* for tests: counters start here (below 2^38), scratch is full of NaN;
-                             0: they start at 1                                               */
-    int one_stream;       /* 1: no event behind each call; see Streams above. Since 0.1           */
-    int max_ctas;         /* most thread blocks of a call, each on a multiprocessor of its own; the
-                             smallest of all ranks counts. 0: all multiprocessors but four, or
-                             SYMTUNER_AR_MAX_CTAS; see Blocks above. Since 0.1                  */
-    int beside;           /* enum symtuner_ar_beside. SYMTUNER_AR_BESIDE overrides it; if the ranks
-                             differ, it is UNKNOWN on all. Since 0.1                            */
+    uint32_t timeout_ms;  /* how long a kernel waits for a silent peer; also how long a function
+                             waits for other ranks, or for NCCL with blocking = 0. 0:
+                             SYMTUNER_AR_TIMEOUT_MS, or 600000 if that is not set              */
+    size_t bulk_bytes;    /* longest piece of a message that is not zero-copy; longer messages are
+                             cut. 0: 256 MiB, or 64 MiB if a GPU of the group has less than
+                             24 GiB. See Scratch above                                         */
+    uint64_t first_epoch; /* for tests only: the library's counters start here (below 2^38), and
+                             scratch is full of NaN. 0: the counters start at 1               */
+    int one_stream;       /* 1: record no event after a call; see Streams above. Since 0.1        */
+    int max_ctas;         /* most thread blocks of a call, each on a multiprocessor of its own. If
+                             ranks differ, the smallest counts. 0: SYMTUNER_AR_MAX_CTAS, or the
+                             default of Blocks above. Since 0.1                                 */
+    int beside;           /* enum symtuner_ar_beside. SYMTUNER_AR_BESIDE overrides this. If ranks
+                             differ, UNKNOWN counts on all. Since 0.1                           */
 };
 
 /*
  * symtuner_ar_use_nccl(library):
- * Use the NCCL of ${library}, a handle from dlopen, for all communicators of this process. Call it
- * before the first symtuner_ar_create, if NCCL's function names resolve to another library: to one
- * that stands in front of NCCL and may call this library, or to another copy of NCCL. It is an
- * error if the process uses another NCCL already. Since 0.1.
+ * Use the NCCL of ${library}, a handle from dlopen, for all communicators of this process. You need
+ * this if NCCL's function names resolve to another library: to another copy of NCCL, or to a
+ * library that is preloaded in front of NCCL. Call it before the first symtuner_ar_create. It fails
+ * if the process uses another NCCL already. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_use_nccl(void *library);
 
 /*
  * symtuner_ar_create(handles_out, comms, n, config):
- * Make one handle for each of the ${n} communicators that this thread drives: n = 1 with one
- * process or one thread per GPU, n = all local ranks when a single thread drives several GPUs.
- * Collective over the communicator. Needs NCCL 2.28.3 or later, already loaded or found as
- * libnccl.so.2. If the ranks span several nodes (but see Boxes above) or GPU models, are more than
- * 16, or cannot share memory, the handle still works, but every call goes to NCCL, and
- * symtuner_ar_query() says why. Since 0.1.
+ * Make one handle for each of the ${n} communicators that this thread drives. With one process or
+ * one thread per GPU, n is 1. If a single thread drives several GPUs, n is the number of local
+ * ranks. Collective over the communicator. Needs NCCL 2.28.3 or later, already loaded or found as
+ * libnccl.so.2. In these cases the handle works, but every call goes to NCCL: the ranks span
+ * several nodes (but see Boxes above) or GPU models, there are more than 16 ranks, or the ranks
+ * cannot share memory. symtuner_ar_query() says which case it is. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *comms,
                                                 int n, const struct symtuner_ar_config *config);
 
 /*
  * symtuner_ar_create_local(handles_out, devices, nranks, config):
- * Make all ${nranks} (1..16) handles of a group that lives in this process, without NCCL: rank i
- * runs on CUDA device devices[i]. A device may appear several times; the kernels of those ranks
- * then share its SMs, each rank needs a stream of its own, and CUDA_DEVICE_MAX_CONNECTIONS=32 keeps
- * those streams from waiting for each other. Peer access is enabled where needed. Since 0.1.
+ * Make all ${nranks} (1..16) handles of a group within this process, without NCCL. Rank i runs on
+ * CUDA device devices[i]. A device may appear several times. The kernels of those ranks then share
+ * its multiprocessors, and each rank needs a stream of its own. CUDA_DEVICE_MAX_CONNECTIONS=32
+ * keeps these streams from waiting for each other. Peer access is enabled where needed. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devices,
                                                       int nranks,
@@ -214,81 +223,79 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out,
  * Wait until the handles' GPUs are idle, free everything, and set the handles to NULL. NULL entries
  * are skipped. Collective for handles made from a communicator. Pass all handles of a local group
  * in one call; if some are missing, that is an error and nothing is freed.
- * Our kernels give up on a dead peer by themselves; NCCL's do not. So if NCCL ran a call and the
- * GPU is not idle after the timeout (2 s at least), the result is ncclRemoteError, nothing of that
- * rank is freed, and ncclCommAbort ends the kernel.
- * After an error that symtuner_ar_status() reports, such as a kernel that gave up on a peer, the
- * handles are freed all the same, but the result is that error, as ncclCommDestroy returns the
- * error of its communicator. So a caller that never asks for the status still learns of a call that
- * failed. After symtuner_ar_abort the result is ncclSuccess, as that of ncclCommAbort.
+ * Our kernels give up on a dead peer by themselves, but NCCL's kernels do not. So if NCCL ran a
+ * call and the GPU is not idle after the timeout (2 s at least), the result is ncclRemoteError, and
+ * nothing of that rank is freed. The caller can end NCCL's kernel by ncclCommAbort.
+ * If symtuner_ar_status() reports an error, such as a kernel that gave up on a peer, the handles
+ * are freed all the same, but the result is that error. So a caller that never asks for the status
+ * still learns of a call that failed. After symtuner_ar_abort the result is ncclSuccess.
  * What graphs still need (see Graphs above) is freed by a later create or destroy. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
 
 /*
  * symtuner_ar_discard(handles, n):
- * Give up handles whose communicators ncclCommAbort has ended, and set them to NULL. This is for
- * programs that cannot wait in symtuner_ar_destroy before they abort, such as a watchdog. It does
- * not wait, and frees nothing. A later create or destroy of this process frees the handles, once
- * the GPU is idle and no graph holds their calls. No other thread may be in a call on the handles.
- * They must not be of a local group. A handle over several boxes is never freed, nor is one on
- * which NCCL has timed out (see Progress above). Since 0.1.
+ * Give up handles whose communicators ncclCommAbort has ended, and set the handles to NULL. This is
+ * for programs that cannot wait in symtuner_ar_destroy before they abort, such as a watchdog. The
+ * function does not wait, and frees nothing. A later create or destroy of this process frees the
+ * handles, once the GPU is idle and no graph holds their calls. No other thread may be in a call on
+ * the handles. They must not be of a local group. Two kinds of handles are never freed: a handle
+ * over several boxes, and a handle on which NCCL has timed out (see Progress above). Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n);
 
 /*
  * symtuner_ar_register(handles, buffers, windows, n, bytes):
- * Make buffers[i] .. buffers[i] + bytes of handles[i] reachable by the peers, for the zero-copy
- * kernels. Collective, same ${bytes} on all ranks. ${windows} is NULL (the library registers the
- * memory, which must come from ncclMemAlloc) or holds the windows that the application has already
- * registered for exactly these buffers; these windows stay the application's. Pass all handles of a
- * local group in one call. Buffers of a local group may also come from cudaMalloc. Buffers begin at
- * multiples of 16 bytes and do not overlap; a handle has room for 64. If the call fails on one rank, it fails on
- * all ranks and registers nothing. Do not call it between ncclGroupStart and ncclGroupEnd. If no
- * kernel could use the buffers (ranks share pinned host memory, or every call goes to NCCL), it
- * succeeds without effect.
- * As with NCCL's own windows, a call must then use registered memory on all ranks or on none: send
- * lies within one registration and recv within another or the same one, each at the same offset on
- * all ranks. So a call with registered memory is in place on all ranks or on none; a call without
- * need not be. In place, the shorter buffer of a reduce-scatter or an all-gather lies where this
- * rank's part of the longer buffer is. Since 0.1.
+ * Let the peers reach buffers[i] .. buffers[i] + bytes of handles[i], for the zero-copy kernels.
+ * Collective, same ${bytes} on all ranks. If ${windows} is NULL, the library registers the memory,
+ * which must come from ncclMemAlloc (or from cudaMalloc, in a local group). Otherwise ${windows}
+ * holds the windows that the application has already registered for exactly these buffers, and they
+ * stay the application's. Pass all handles of a local group in one call. Buffers begin at multiples
+ * of 16 bytes and do not overlap. A handle has room for 64 buffers. If the call fails on one rank,
+ * it fails on all ranks and registers nothing. Do not call it between ncclGroupStart and
+ * ncclGroupEnd. If no kernel could use the buffers (ranks share pinned host memory, or every call
+ * goes to NCCL), the call succeeds without effect.
+ * As with NCCL's own windows, a call must then use registered memory on all ranks or on none. Send
+ * lies within one registration, and recv within another or the same one. Each lies at the same
+ * offset on all ranks. So a call with registered memory is in place on all ranks or on none; a call
+ * without registered memory need not be. In place, the shorter buffer of a reduce-scatter or an
+ * all-gather lies where this rank's part of the longer buffer is. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
                                                   const ncclWindow_t *windows, int n, size_t bytes);
 
-/* symtuner_ar_deregister(handles, buffers, n): undo symtuner_ar_register; collective. While a graph
- * holds a call that uses a window which the library has registered, the function fails and undoes
- * nothing, so destroy the graphs of all ranks first. Since 0.1. */
+/* symtuner_ar_deregister(handles, buffers, n): undo symtuner_ar_register; collective. If the
+ * library itself has registered the memory, destroy all graphs with calls on that memory first, on
+ * all ranks. Otherwise the function fails and undoes nothing. Since 0.1. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
                                                     int n);
 
 /*
  * symtuner_ar_reserve(handles, n, bytes):
  * Make the scratch (see above) that messages of up to ${bytes} need with the kernels that are
- * chosen for them now, so that no call waits for it and graphs may capture such calls. Collective,
- * same ${bytes} on all ranks; SIZE_MAX means all. Pass all handles of a local group in one call,
- * while no other thread makes calls. Do not call it while the stream of a call is captured, nor
- * between ncclGroupStart and ncclGroupEnd. If a rank lacks the memory, the function fails on all
- * ranks, and the handles stay usable. Since 0.1.
+ * chosen for them now. Then no call waits for scratch, and graphs may capture such calls.
+ * Collective, same ${bytes} on all ranks; SIZE_MAX means all messages. Pass all handles of a local
+ * group in one call, while no other thread makes calls. Do not call it while a stream of the handle
+ * is captured, nor between ncclGroupStart and ncclGroupEnd. If a rank lacks the memory, the
+ * function fails on all ranks, and the handles stay usable. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_reserve(symtuner_ar **handles, int n, size_t bytes);
 
 /*
  * symtuner_ar_op_create_premul_sum(op_out, scalar, dtype, residence, handle):
- * As ncclRedOpCreatePreMulSum: make an operator for calls of type ${dtype} on ${handle}, which
- * multiplies each rank's numbers by that rank's ${scalar} and then adds them up.
+ * As ncclRedOpCreatePreMulSum: make an operator for calls of type ${dtype} on ${handle}. The
+ * operator multiplies each rank's numbers by that rank's ${scalar} and then adds them up.
  * ncclScalarHostImmediate: the scalar is read now. ncclScalarDevice: ${scalar} points to memory
- * that this GPU can read, aligned to the scalar's size; each call reads the scalar when the call
+ * that this GPU can read, aligned to the scalar's size. Each call reads the scalar when the call
  * runs on its stream, in graphs at every replay. Not collective: scalars and residences may differ
  * between ranks. All ranks must pass an operator of this kind to the same calls.
  * Each product is rounded to ${dtype} once, to the nearest (integers wrap, fp8 saturates). Then the
- * sum is made and rounded like any other (Promise, above). NCCL rounds products in the same way,
- * but rounds those of fp8 to f16 first; its sums have another order, and may be rounded more often.
- * With a communicator NCCL makes the operator as well, and *op_out is NCCL's: NCCL's functions take
- * it, too, and calls that go to NCCL use it. Kernels one_ll8, one_lamport, two_ll8, two_lamport and
- * chunked can multiply. All other kernels, which are the ones that gain by registered buffers,
- * cannot. A local group of one rank has no kernel for such operators. Their speed was not measured.
- * Since 0.1.
+ * products are added up and rounded as in any sum (see Promise above). NCCL rounds products in the
+ * same way, but first rounds products of fp8 to f16. NCCL's sums have another order, and may be
+ * rounded more often. On a handle made from a communicator, ${*op_out} is an operator that NCCL has
+ * made: NCCL's functions take it, too, and calls that go to NCCL use it. Only kernels one_ll8,
+ * one_lamport, two_ll8, two_lamport and chunked can multiply; no zero-copy kernel can. A local
+ * group of one rank has no kernel for such operators. Their speed was not measured. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_op_create_premul_sum(ncclRedOp_t *op_out, void *scalar,
                                                               ncclDataType_t dtype,
@@ -301,11 +308,12 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_op_destroy(ncclRedOp_t op, symtuner_ar 
 
 /*
  * symtuner_ar_all_reduce(send, recv, count, dtype, op, handle, stream):
- * As ncclAllReduce: recv[j] = op over all ranks' send[j], for ${count} >= 0 elements. In place
- * (send == recv) or disjoint. Buffers are aligned to the element type; any further alignment may
- * differ between ranks. All NCCL data types; ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg, and
- * operators of symtuner_ar_op_create_premul_sum; with a communicator also operators that were made
- * with NCCL, whose calls go to ncclAllReduce. Asynchronous. Since 0.1.
+ * As ncclAllReduce: recv[j] = op over all ranks' send[j], for ${count} >= 0 elements. The buffers
+ * are in place (send == recv) or do not overlap. They are aligned to the element type; any further
+ * alignment may differ between ranks. ${dtype} is any NCCL data type. ${op} is ncclSum, ncclProd,
+ * ncclMax, ncclMin, ncclAvg, or an operator of symtuner_ar_op_create_premul_sum. On a handle made
+ * from a communicator, ${op} may also be an operator made with NCCL; such calls go to
+ * ncclAllReduce. Asynchronous. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv, size_t count,
                                                     ncclDataType_t dtype, ncclRedOp_t op,
@@ -313,12 +321,12 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv
 
 /*
  * symtuner_ar_all_reduce_at(sends, recvs, count, dtype, op, handle, stream):
- * As symtuner_ar_all_reduce, if the caller knows all ranks' buffers: sends[r] and recvs[r] are
- * those of rank r, as addresses that this handle's GPU can use (in a local group: plain pointers).
- * The call runs as if both were registered, and the handle remembers nothing. All ranks must pass
- * the same lists; some ranks may be in place and others not.
- * Zero-copy kernels need all recvs (pull: all sends, too) on 16-byte boundaries; if they are not,
- * other kernels are used. Since 0.1.
+ * As symtuner_ar_all_reduce, if the caller knows all ranks' buffers. sends[r] and recvs[r] are the
+ * buffers of rank r, as addresses that this handle's GPU can use (in a local group: plain
+ * pointers). The call runs as if all buffers were registered, and the handle remembers nothing. All
+ * ranks must pass lists of the same buffers. Some ranks may be in place and others not.
+ * Zero-copy kernels need all recvs on 16-byte boundaries (kernel "pull": all sends, too). If they
+ * are not, other kernels run. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends, void *const *recvs,
                                                        size_t count, ncclDataType_t dtype,
@@ -328,10 +336,10 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends,
 /*
  * symtuner_ar_reduce_scatter(send, recv, recv_count, dtype, op, handle, stream):
  * As ncclReduceScatter: ${send} holds a part of ${recv_count} elements for each rank, and recv[j] =
- * op over all ranks' send[rank * recv_count + j]. These are the bits of an all-reduce of ${send}.
- * In place (recv == send + rank * recv_count) or disjoint; types, operators and alignment as in
- * symtuner_ar_all_reduce. So far it has run in the emulation on CPUs, and on one GPU that the
- * ranks shared. Since 0.1.
+ * op over all ranks' send[rank * recv_count + j]. The result has the same bits as an all-reduce of
+ * ${send}. The buffers are in place (recv == send + rank * recv_count) or do not overlap. Types,
+ * operators and alignment are as in symtuner_ar_all_reduce. So far it has run in the emulation on
+ * CPUs, and on one GPU that the ranks shared. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_reduce_scatter(const void *send, void *recv,
                                                         size_t recv_count, ncclDataType_t dtype,
@@ -340,9 +348,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_reduce_scatter(const void *send, void *
 
 /*
  * symtuner_ar_all_gather(send, recv, send_count, dtype, handle, stream):
- * As ncclAllGather: recv[r * send_count + j] = rank r's send[j], bit for bit. In place (send ==
- * recv + rank * send_count) or disjoint. So far it has run in the emulation on CPUs, and on
- * one GPU that the ranks shared. Since 0.1.
+ * As ncclAllGather: recv[r * send_count + j] = rank r's send[j], bit for bit. The buffers are in
+ * place (send == recv + rank * send_count) or do not overlap. So far it has run in the emulation on
+ * CPUs, and on one GPU that the ranks shared. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_all_gather(const void *send, void *recv, size_t send_count,
                                                     ncclDataType_t dtype, symtuner_ar *handle,
@@ -350,28 +358,29 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_gather(const void *send, void *recv
 
 /*
  * symtuner_ar_followers_wait(wait):
- * 1: promise that no kernel which follows a call of this library on its stream starts too early: a
- * kernel that is launched with programmatic dependent launch (PDL) waits for our kernel
- * (griddepcontrol.wait, cudaGridDependencySynchronize) before it touches what the call reads or
- * writes. Then our kernels let the next kernel start early. The symmetric kernels of NCCL 2.28.3 to
- * 2.30.6 do not wait, also when this library calls NCCL. With 2.28 they run only on buffers that
- * ncclCommWindowRegister or symtuner_ar_register has registered, with 2.29 and 2.30 also on others
- * (NCCL_SYM_NOWIN_ENABLE, NCCL_SYM_KERNEL).
- * 0: the promise does not hold any longer, for good. Later calls do not let the next kernel start
- * early; for earlier ones see symtuner_ar_separate. symtuner_ar_register does this by itself with
- * NCCL 2.28.3 to 2.30.6.
- * Without a promise our kernels let the next one start early with NCCL 2.30.7 and later only.
- * SYMTUNER_AR_OVERLAP overrides all this. The promise is for all handles of the process, also later
- * ones, and ranks may differ. Threads: any. Since 0.1.
+ * This is about kernels that follow a call of this library on its stream and are launched with
+ * programmatic dependent launch (PDL). They can start before our kernel has ended.
+ * ${wait} 1: promise that each such kernel waits for our kernel (griddepcontrol.wait,
+ * cudaGridDependencySynchronize) before it touches what the call reads or writes. Then our kernels
+ * let the next kernel start early. The symmetric kernels of NCCL 2.28.3 to 2.30.6 do not wait, also
+ * when this library calls NCCL. With 2.28 they run only on buffers that ncclCommWindowRegister or
+ * symtuner_ar_register has registered; with 2.29 and 2.30 NCCL_SYM_NOWIN_ENABLE and NCCL_SYM_KERNEL
+ * let them run on other buffers, too.
+ * ${wait} 0: the promise does not hold any longer, for good. Later calls do not let the next kernel
+ * start early; for earlier calls see symtuner_ar_separate. With NCCL 2.28.3 to 2.30.6
+ * symtuner_ar_register does this by itself.
+ * Without a promise our kernels let the next kernel start early only with NCCL 2.30.7 and later.
+ * SYMTUNER_AR_OVERLAP overrides all this. The promise is for all handles of the process, also for
+ * later handles, and may differ between ranks. Threads: any. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_followers_wait(int wait);
 
 /*
  * symtuner_ar_separate(stream):
- * After symtuner_ar_followers_wait(0), call this before each launch of a kernel that does not wait:
- * that kernel then starts when all earlier work of ${stream} has ended, also calls of this library
- * that let their followers start early. Does nothing where that is so already. ${stream} may be in
- * a capture. Threads: any. Since 0.1.
+ * After symtuner_ar_followers_wait(0), call this before each launch of a kernel that does not wait.
+ * That kernel then starts when all earlier work of ${stream} has ended, also calls of this library
+ * that let the next kernel start early. Does nothing if the kernel could not start early anyway.
+ * ${stream} may be in a capture. Threads: any. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_separate(cudaStream_t stream);
 
@@ -384,27 +393,29 @@ enum symtuner_ar_coll {
 /* How the library would run one call. The caller must set ${size} to sizeof. */
 struct symtuner_ar_plan {
     size_t size;
-    const char *kernel; /* a name that SYMTUNER_AR_KERNEL accepts; static storage            */
+    const char *kernel; /* a name that SYMTUNER_AR_KERNEL accepts; static storage             */
     int ctas;           /* thread blocks; 0 for "nccl"                                        */
     int threads;        /* threads per block                                                  */
     int zero_copy;      /* 1: peers write (or read) the caller's buffers directly             */
-    int pieces;         /* how many launches the message is split into                       */
-    char why[192];      /* table row, its provenance and column (enum symtuner_ar_beside),
-                           "rules: FILE:LINE", what was forced,
-                           what the start-up probe found, or why it goes to NCCL; and whose
-                           order of addition it has, if not ours                              */
-    int boxes;          /* so many boxes add up box by box, with ${kernel} in each; 0: not so  */
+    int pieces;         /* number of launches: each runs one piece of the message             */
+    char why[192];      /* what chose the kernel: a row and column (enum symtuner_ar_beside) of
+                           the table, with the row's source; "rules: FILE:LINE"; what was forced;
+                           the start-up probe; or why the call goes to NCCL. Also whose order of
+                           addition the call has, if not ours                                 */
+    int boxes;          /* number of boxes that add up box by box, each with ${kernel}; 0: the
+                           call does not run box by box                                       */
 };
 
-/* symtuner_ar_query(...): fill ${plan_out} for a call with these arguments, as it runs once its
- * scratch is there. Launches nothing. */
+/* symtuner_ar_query(...): fill ${plan_out} for a call with these arguments. The plan assumes that
+ * the scratch of the call is there. Launches nothing. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
                                                ncclDataType_t dtype, ncclRedOp_t op,
                                                symtuner_ar *handle,
                                                struct symtuner_ar_plan *plan_out);
 
-/* symtuner_ar_query_coll(coll, ...): the same for any collective (enum symtuner_ar_coll). ${count}
- * is that of the call: recv_count or send_count. All-gather ignores ${op}. Since 0.1. */
+/* symtuner_ar_query_coll(coll, ...): do what symtuner_ar_query does for any collective (enum
+ * symtuner_ar_coll). ${count} is the recv_count or send_count of the call. All-gather ignores
+ * ${op}. Since 0.1. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv,
                                                     size_t count, ncclDataType_t dtype,
                                                     ncclRedOp_t op, symtuner_ar *handle,
@@ -413,17 +424,17 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_query_coll(int coll, const void *send, 
 /*
  * symtuner_ar_force(handle, kernel, ctas, threads):
  * Override the table for the next calls, as SYMTUNER_AR_KERNEL and SYMTUNER_AR_CTAS do for a whole
- * process; NULL and 0 return the choice to the table. ${ctas} is at most 512, and the handle runs
- * no more than it may have (see Blocks above); ${threads} is at most 1024. All ranks must do the
- * same between the same two calls.
+ * process. NULL and 0 return the choice to the table. ${ctas} is at most 512; a call runs no more
+ * blocks than Blocks above allows. ${threads} is at most 1024. All ranks must call this with the
+ * same arguments, between the same two calls.
  * A kernel that cannot run a call (data type, operator, registration, links) makes that call fail
  * with ncclInvalidUsage. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_force(symtuner_ar *handle, const char *kernel, int ctas,
                                                int threads);
 
-/* symtuner_ar_kernel_name(i): return the i-th name that symtuner_ar_force accepts; NULL past the
- * last. */
+/* symtuner_ar_kernel_name(i): return name number ${i} (from 0) that symtuner_ar_force accepts; NULL
+ * if there is no such number. */
 SYMTUNER_AR_API const char *symtuner_ar_kernel_name(int i);
 
 /* symtuner_ar_describe(handle, text, length): write transport, limits, rules and the selection
@@ -431,39 +442,39 @@ SYMTUNER_AR_API const char *symtuner_ar_kernel_name(int i);
  * zero. */
 SYMTUNER_AR_API size_t symtuner_ar_describe(symtuner_ar *handle, char *text, size_t length);
 
-/* symtuner_ar_boxes_asked(): return 1 if SYMTUNER_AR_NODES=1, or a rule has network-pieces, so that
- * handles whose ranks span boxes may add up box by box; else 0. Reads the rules each time. */
+/* symtuner_ar_boxes_asked(): return 1 if handles whose ranks span boxes may add up box by box,
+ * which SYMTUNER_AR_NODES=1 or a rule with network-pieces allows. Otherwise return 0. Reads the
+ * rules each time. */
 SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
 
 /*
- * symtuner_ar_status(handle): return ncclSuccess while the group is usable. After a kernel has
- * given up on a peer (ncclRemoteError), after an abort, or after a misuse found on the device, it
- * returns that error for good; the handle refuses further calls and must be destroyed on all ranks.
- * Does not synchronise.
+ * symtuner_ar_status(handle): return ncclSuccess while the group is usable. If a kernel has given
+ * up on a peer (ncclRemoteError), after an abort, or if a kernel has found a misuse, return that
+ * error for good. The handle then refuses further calls and must be destroyed on all ranks. Does
+ * not synchronise.
  * If a rank dies, is aborted or stops calling, the current or next call of each other rank waits
- * for the lost rank and ends in that error timeout_ms after its kernel began to wait. If the lost
- * rank had already sent its whole part of a call, that call is complete and right, and the next
- * call fails.
- * After a call that failed recv is undefined, and peers may still use the buffers: a peer that
- * waits for a third rank may still write its part of a registered recv, or read send and recv,
- * until the peer's own call ends, at the latest at its time limit. Until all ranks have an error or
- * are gone, keep these buffers and write nothing to them.
+ * for the lost rank. It ends in ncclRemoteError, timeout_ms after its kernel began to wait. If the
+ * lost rank had already sent its whole part of a call, that call is complete and right, and the
+ * next call fails.
+ * After a call that failed, recv is undefined, and peers may still use the buffers. A peer that
+ * waits for a third rank may still write to a registered recv, or read send and recv, until the
+ * peer's own call ends, at the latest at its time limit. Until all ranks have an error or are gone,
+ * keep these buffers and write nothing to them.
  * Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
 
 /*
- * symtuner_ar_abort(handle): refuse further calls, and make kernels of this rank that have waited
- * for a peer for 10 ms give up, within a few ms. May be called on any thread. A kernel that waits
- * for nothing runs to its end. The peers are not told: abort them as well, otherwise they wait
- * until their time limit.
+ * symtuner_ar_abort(handle): refuse further calls. Kernels of this rank that have waited for a peer
+ * for 10 ms give up, within a few ms. A kernel that does not wait runs to its end. May be called on
+ * any thread. The peers are not told: abort them, too, or they wait until their time limit.
  * Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);
 
-/* symtuner_ar_error(handle): return the last error as one sentence. If ${handle} is NULL, that is
- * the error of the last create, destroy, register or call without a handle that failed in this
- * thread. The result is never NULL, and valid until the next call on the handle. */
+/* symtuner_ar_error(handle): return the last error of the handle as one sentence. If ${handle} is
+ * NULL, return the error of this thread's last create, destroy, register or call without a handle
+ * that failed. The result is never NULL, and valid until the next call on the handle. */
 SYMTUNER_AR_API const char *symtuner_ar_error(const symtuner_ar *handle);
 
 /* symtuner_ar_version(): return SYMTUNER_AR_VERSION of the library that is loaded. */

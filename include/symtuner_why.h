@@ -2,26 +2,27 @@
 /*
  * symtuner_why.h - predicts what NCCL does with a call, and why it runs no symmetric kernel.
  *
- * NCCL 2.27 and later have two families of kernels. The general ones (ring, tree, NVLS) are priced
- * in a cost table that a tuner plugin sees. The symmetric ones work on windows that every GPU can
- * address; whether one of them runs depends on about twenty conditions besides that table, and
- * these conditions differ from release to release. symtuner_predict checks these conditions: it
+ * NCCL 2.27 and later have two families of kernels. The prices of general kernels (ring, tree,
+ * NVLS) are in a cost table that a tuner plugin sees. Symmetric kernels work on windows that every
+ * GPU can address. Whether a symmetric kernel runs depends on about twenty conditions besides that
+ * table, and these conditions differ from release to release. symtuner_predict checks them: it
  * takes a description of a call and a machine, and gives the verdict and the first condition that
  * fails. It needs no GPU and no NCCL.
  *
- * It predicts every row of the recorded decisions in test/data (releases 2.27.7 to 2.30.7). For
- * 2.31 and 2.32 it follows their source as far as we could read it; where we could not, the verdict
- * is "unsure". Not modelled: symmetric kernels over the network (several nodes, from 2.29), NVLink
- * domains of several hosts (MNNVL), and what a tuner plugin other than symtuner writes.
+ * symtuner_predict is right for every recorded decision in test/data (releases 2.27.7 to 2.30.7).
+ * For 2.31 and 2.32 it follows NCCL's source as far as we could read it. Where we could not, the
+ * verdict is "unsure". It does not model symmetric kernels over the network (several nodes, from
+ * 2.29 on), NVLink domains of several hosts (MNNVL), and what other tuner plugins write.
  *
- * Units      bytes and elements are those of the call as it is issued: per rank for AllGather and
- *            ReduceScatter. Times are microseconds as NCCL predicts them, not as they will be.
- * Ownership  strings in a call are borrowed for the duration of symtuner_predict; strings in a
- *            verdict are constants.
+ * Units      bytes and elements are those that the caller passes to NCCL: for AllGather and
+ *            ReduceScatter those of one rank's part. Times are microseconds as NCCL predicts them,
+ *            not as they will be.
+ * Ownership  symtuner_predict reads the strings in a call and keeps no pointer to them. Strings in
+ *            a verdict are constants.
  * Threads    every function is pure and may run on any thread.
- * Errors     symtuner_predict returns SYMTUNER_EINVAL when a member is out of range.
- * Since      0.1, everything. Not installed, and in no library: the command and the tests are
- *            linked with nccl/model/, which has these functions.
+ * Errors     symtuner_predict returns SYMTUNER_EINVAL if a member is out of range.
+ * Since      0.1, everything. This header is not installed, and no library has these functions.
+ *            The command and the tests are linked with nccl/model/, which has them.
  */
 #ifndef SYMTUNER_WHY_H_
 #define SYMTUNER_WHY_H_
@@ -32,8 +33,8 @@
 extern "C" {
 #endif
 
-/* Data types and operators by NCCL's own numbers. X(name, number, bytes of one element, text), and
- * for operators X(name, number, text) */
+/* Data types and operators with NCCL's own numbers. For types X(name, number, bytes of one element,
+ * text); for operators X(name, number, text). */
 #define SYMTUNER_DTYPE_MAP(X)                                                                      \
     X(INT8,    0, 1, "i8")                                                                         \
     X(UINT8,   1, 1, "u8")                                                                         \
@@ -54,7 +55,7 @@ extern "C" {
     X(MAX,  2, "max")                                                                              \
     X(MIN,  3, "min")                                                                              \
     X(AVG,  4, "avg")                                                                              \
-    X(PREMULSUM, 5, "premulsum") /* or any other operator made by the application */
+    X(PREMULSUM, 5, "premulsum") /* stands for every operator that the application made */
 
 enum symtuner_dtype {
 #define X(name, number, size, text) SYMTUNER_##name = number,
@@ -69,7 +70,7 @@ enum symtuner_op {
     SYMTUNER_OPS
 };
 
-/* How a buffer is known to NCCL. Only SYMTUNER_REG_SYMMETRIC makes symmetric kernels possible. */
+/* How a buffer is registered with NCCL. Symmetric kernels need SYMTUNER_REG_SYMMETRIC. */
 enum symtuner_reg {
     SYMTUNER_REG_NONE,      /* plain device memory                                         */
     SYMTUNER_REG_COMM,      /* ncclCommRegister                                            */
@@ -78,57 +79,59 @@ enum symtuner_reg {
     SYMTUNER_REGS
 };
 
-/* One call on one machine. Fill with symtuner_call_init, then change what differs. */
+/* One call on one machine. Fill it with symtuner_call_init, then change what differs. */
 struct symtuner_call {
     size_t struct_size; /* set by symtuner_call_init                                            */
-    int nccl;           /* release, 22809 for 2.28.9                                            */
+    int nccl;           /* release: 22809 for 2.28.9                                            */
 
     /* the call */
     enum symtuner_coll coll;
     enum symtuner_dtype dtype;
     enum symtuner_op op;       /* ignored for AllGather and Broadcast                           */
-    uint64_t count;            /* elements as passed to NCCL                                    */
+    uint64_t count;            /* elements, as the caller passes them to NCCL                   */
     enum symtuner_reg send, recv;
-    int group;                 /* identical calls in one ncclGroup, >= 1                        */
-    int graph;                 /* issued under CUDA graph capture; changes no verdict           */
-    int inplace;               /* send and receive buffer are one; changes no verdict           */
-    int first;                 /* no earlier call of the communicator ran a symmetric kernel    */
+    int group;                 /* number of identical calls in one group, at least 1            */
+    int graph;                 /* 1: captured into a CUDA graph; changes no verdict             */
+    int inplace;               /* 1: send and receive buffer are one; changes no verdict        */
+    int first;                 /* 1: no earlier call of the communicator ran a symmetric kernel */
 
     /* the machine and the communicator */
     int ranks, nodes;
-    int one_process;           /* several GPUs of the communicator belong to one process        */
+    int one_process;           /* 1: several GPUs of the communicator belong to one process     */
     int arch;                  /* 10 x compute capability, the smallest of all GPUs             */
-    int nvlink;                /* direct NVLink (or NVSwitch) between every pair of GPUs        */
-    int peer_raw;              /* the driver allows peer access between every pair              */
-    int peer_nccl;             /* NCCL's P2P transport is used between every pair: stricter     */
-    int multicast;             /* the GPUs offer NVLink multicast and NCCL_NVLS_ENABLE is not 0 */
+    int nvlink;                /* 1: direct NVLink (or NVSwitch) between every pair of GPUs     */
+    int peer_raw;              /* 1: the driver allows peer access between every pair           */
+    int peer_nccl;             /* 1: NCCL's P2P transport works between every pair, which needs */
+                               /* more than peer access                                         */
+    int multicast;             /* 1: GPUs have NVLink multicast, and NCCL_NVLS_ENABLE is not 0  */
 
-    /* NCCL's settings, defaults from symtuner_call_init */
-    int win_enable;            /* NCCL_WIN_ENABLE, 1                                            */
-    int cumem_enable;          /* NCCL_CUMEM_ENABLE (automatic counts as 1)                     */
-    int cta_policy;            /* NCCL_CTA_POLICY, 0                                            */
-    int min_ctas, max_ctas;    /* NCCL_MIN_CTAS 1, NCCL_MAX_CTAS 64, or the communicator's      */
-    int sym_ctas;              /* NCCL_SYM_CTAS, 0 leaves it to NCCL                            */
-    int sym_nowin;             /* NCCL_SYM_NOWIN_ENABLE, 0                                      */
-    int sym_tma;               /* NCCL_SYM_TMA_ENABLE, -1 is the release's default              */
-    int proc_reg;              /* NCCL_SINGLE_PROC_MEM_REG_ENABLE, 0                            */
-    int64_t ce_threshold;      /* NCCL_SYM_CE_THRESHOLD in elements, -1 is the default          */
-    const char *sym_kernel;    /* NCCL_SYM_KERNEL, NULL when unset                              */
-    const char *algo;          /* NCCL_ALGO, NULL when unset                                    */
-    const char *proto;         /* NCCL_PROTO, NULL when unset; shapes only a computed table     */
-    int tuner_ll;              /* a tuner plugin answers LL when NCCL asks it whether to keep an
-                                  LL symmetric kernel: symtuner with prefer = symmetric does    */
+    /* NCCL's settings; symtuner_call_init sets the default in brackets */
+    int win_enable;            /* NCCL_WIN_ENABLE (1)                                           */
+    int cumem_enable;          /* NCCL_CUMEM_ENABLE (1; NCCL's "automatic" counts as 1)         */
+    int cta_policy;            /* NCCL_CTA_POLICY (0)                                           */
+    int min_ctas, max_ctas;    /* NCCL_MIN_CTAS (1), NCCL_MAX_CTAS (64), or the communicator's  */
+    int sym_ctas;              /* NCCL_SYM_CTAS (0: NCCL chooses)                               */
+    int sym_nowin;             /* NCCL_SYM_NOWIN_ENABLE (0)                                     */
+    int sym_tma;               /* NCCL_SYM_TMA_ENABLE (-1: the release's default)               */
+    int proc_reg;              /* NCCL_SINGLE_PROC_MEM_REG_ENABLE (0)                           */
+    int64_t ce_threshold;      /* NCCL_SYM_CE_THRESHOLD in elements (-1: NCCL's default)        */
+    const char *sym_kernel;    /* NCCL_SYM_KERNEL (NULL: not set)                               */
+    const char *algo;          /* NCCL_ALGO (NULL: not set)                                     */
+    const char *proto;         /* NCCL_PROTO (NULL: not set)                                    */
+    int tuner_ll;              /* 1: a tuner plugin answers LL if NCCL asks whether to keep an  */
+                               /* LL symmetric kernel, as symtuner does by prefer = symmetric   */
 
-    /* The cost table that NCCL shows a tuner for this call, 7 x 3 microseconds from tree/ll on, or
-     * NULL: then the algorithm of a general kernel is not predicted. */
+    /* The cost table that NCCL shows a tuner for this call: 7 x 3 microseconds, beginning with
+     * tree/ll. If it is NULL, the algorithm of a general kernel is not predicted. */
     const float *table;
 };
 
-/* Set every member to NCCL's default: one process per rank, 8 ranks, one node, sm_90 with NVLink,
- * no multicast, no registration, an AllReduce of one f32. ${call->nccl} is ${nccl}. */
+/* Set NCCL's default settings, and release ${nccl}. The call is an AllReduce of one f32 without
+ * registered buffers. The machine is one node with 8 ranks, one process per rank, sm_90, NVLink and
+ * no multicast. */
 SYMTUNER_API void symtuner_call_init(struct symtuner_call *call, int nccl);
 
-/* The conditions. If several conditions fail, the verdict names the first of them in this order.
+/* The conditions, in NCCL's order. If several conditions fail, the verdict names the first.
  * X(id, name, what must hold, the cure) */
 #define SYMTUNER_GATE_MAP(X)                                                                       \
     X(RELEASE,  "release",  "NCCL is 2.27 or newer: older ones have no symmetric kernels",         \
@@ -136,7 +139,7 @@ SYMTUNER_API void symtuner_call_init(struct symtuner_call *call, int nccl);
     X(FP8,      "fp8",      "8-bit floats need compute capability 9.0",                            \
       "reduce in bf16 on this GPU; NCCL returns ncclInvalidArgument")                              \
     X(RANKS,    "ranks",    "the communicator has at least two ranks",                             \
-      "nothing to do: one rank is a copy")                                                         \
+      "nothing to do: with one rank the call only copies")                                         \
     X(NODES,    "nodes",    "all ranks are on one node",                                           \
       "symmetric kernels over the network need GIN and NCCL 2.29; not modelled here")              \
     X(WINDOWS,  "windows",  "windows are enabled (NCCL_WIN_ENABLE, NCCL_CUMEM_ENABLE)",            \
@@ -146,8 +149,8 @@ SYMTUNER_API void symtuner_call_init(struct symtuner_call *call, int nccl);
     X(CE,       "ce",       "the call is not handed to the copy engine",                           \
       "unset NCCL_CTA_POLICY, or raise NCCL_SYM_CE_THRESHOLD (it counts elements)")                \
     X(NVLINK,   "nvlink",   "every pair of GPUs has direct NVLink (2.29 and newer)",               \
-      "with NVLink: unset NCCL_P2P_DISABLE and NCCL_P2P_LEVEL. On PCIe NCCL has none from 2.29 "   \
-      "on; symtuner's own kernels (libsymtuner_ar) run there")                                     \
+      "with NVLink: unset NCCL_P2P_DISABLE and NCCL_P2P_LEVEL. On PCIe NCCL 2.29 and newer has "   \
+      "no symmetric kernels; symtuner's own kernels (libsymtuner_ar) run there")                   \
     X(COLL,     "coll",     "the collective is AllReduce, AllGather or ReduceScatter",             \
       "none: other collectives have no symmetric kernels")                                         \
     X(TYPE,     "type",     "the operation is a sum of f32, f16, bf16 or fp8 (AllGather: any)",    \
@@ -162,11 +165,12 @@ SYMTUNER_API void symtuner_call_init(struct symtuner_call *call, int nccl);
       "the buffers that count are in NCCL_WIN_COLL_SYMMETRIC windows",                             \
       "allocate with ncclMemAlloc and call ncclCommWindowRegister(..., NCCL_WIN_COLL_SYMMETRIC) "  \
       "on both buffers")                                                                           \
-    X(GROUP,    "group",    "the group allows it: 2.27 one call, later no LL kernel for several",  \
+    X(GROUP,    "group",                                                                           \
+      "a group of several calls needs NCCL 2.28 or newer, and a kernel that is not LL",            \
       "issue the calls one by one; from 2.28 on registering both buffers is enough")               \
-    X(PROCESS,  "process",  "LL kernels: one GPU a process",                                       \
-      "run one process a GPU, or set NCCL_SINGLE_PROC_MEM_REG_ENABLE=1")                           \
-    X(LL_ASKED, "ll-asked", "LL kernels: the cheapest general protocol is LL as well",             \
+    X(PROCESS,  "process",  "LL kernels: each process has one GPU",                                \
+      "run one process per GPU, or set NCCL_SINGLE_PROC_MEM_REG_ENABLE=1")                         \
+    X(LL_ASKED, "ll-asked", "LL kernels: the cheapest general kernel uses LL, too",                \
       "register both buffers (2.29.7 and newer); a tuner such as symtuner can answer LL")
 
 enum symtuner_gate {
@@ -180,41 +184,43 @@ enum symtuner_gate {
 enum symtuner_gate_state {
     SYMTUNER_GATE_PASS,
     SYMTUNER_GATE_FAIL,
-    SYMTUNER_GATE_IDLE,    /* has no meaning in this release or for this call         */
+    SYMTUNER_GATE_IDLE,    /* the condition does not concern this release or call     */
     SYMTUNER_GATE_UNKNOWN, /* depends on the cost table, which was not given          */
 };
 
 enum symtuner_kind {
     SYMTUNER_KIND_GENERAL,   /* ring, tree, NVLS, ...                                          */
     SYMTUNER_KIND_SYMMETRIC,
-    SYMTUNER_KIND_CE,        /* copy engine, no kernel                                         */
+    SYMTUNER_KIND_CE,        /* the copy engine; no kernel runs                                */
     SYMTUNER_KIND_ERROR,     /* NCCL refuses the call                                          */
-    SYMTUNER_KIND_OPEN,      /* symmetric if the general cost table says LL, otherwise general */
+    SYMTUNER_KIND_OPEN,      /* symmetric if LL is the cheapest in the table; else general     */
     SYMTUNER_KINDS
 };
 
 /* A symmetric kernel of this collective. */
 struct symtuner_candidate {
     const char *name;
-    int usable;     /* this call could run it, were it the cheapest                   */
-    int ctas;       /* that NCCL's model picks                                        */
-    float time_us;  /* predicted                                                      */
-    float cost;     /* compared between candidates: 2.5 % dearer for each CTA         */
+    int usable;     /* 1: the call can use this kernel                                */
+    int ctas;       /* number of CTAs that NCCL's model picks                         */
+    float time_us;  /* the kernel's time as NCCL predicts it                          */
+    float cost;     /* time plus 2.5 % for each CTA; the least cost wins              */
 };
 
 struct symtuner_verdict {
     size_t struct_size;        /* set by the caller                                           */
     enum symtuner_kind kind;
-    enum symtuner_gate gate;   /* the first that fails; SYMTUNER_GATE_NONE for a symmetric kernel */
+    enum symtuner_gate gate;   /* the first condition that fails; SYMTUNER_GATE_NONE: none    */
     enum symtuner_gate_state state[SYMTUNER_GATES];
-    const char *kernel;        /* kind SYMMETRIC and OPEN: in NCCL_SYM_KERNEL's spelling; or NULL */
-    int ctas;                  /* of that kernel: blocks launched; nchannels in NCCL's log    */
-    float time_us;             /* of that kernel: predicted time                              */
-    int algo, proto;           /* of kind GENERAL if the call has a table; else -1            */
+    const char *kernel;        /* the symmetric kernel, as NCCL_SYM_KERNEL spells it, if      */
+                               /* ${kind} is SYMMETRIC or OPEN; otherwise NULL                */
+    int ctas;                  /* CTAs that ${kernel} runs on; nchannels in NCCL's log        */
+    float time_us;             /* time of ${kernel} as NCCL predicts it                       */
+    int algo, proto;           /* if ${kind} is GENERAL and the call has a table; else -1     */
     int tuner_calls;           /* how often NCCL calls getCollInfo; -1: not known             */
-    int broken;                /* NCCL launches a kernel that does not exist (avg AllReduce)  */
-    int unsure;                /* we do not know all that the release does with such calls    */
-    int candidates;
+    int broken;                /* 1: NCCL launches a kernel that does not exist (an AllReduce */
+                               /* with avg)                                                   */
+    int unsure;                /* 1: we do not know all that the release does with such calls */
+    int candidates;            /* number of entries in ${candidate}                           */
     struct symtuner_candidate candidate[8];
 };
 
@@ -227,16 +233,17 @@ struct symtuner_verdict {
 SYMTUNER_API enum symtuner_status symtuner_predict(const struct symtuner_call *call,
                                                    struct symtuner_verdict *verdict_out);
 
-/* Return the texts of a gate, and the name of a kind; NULL if there is no gate or kind of that
- * number. */
+/* Return the name, the text or the cure of a condition, or the name of a kind. Return NULL if there
+ * is no condition or kind with that number. */
 SYMTUNER_API const char *symtuner_gate_name(enum symtuner_gate gate);
 SYMTUNER_API const char *symtuner_gate_text(enum symtuner_gate gate);
 SYMTUNER_API const char *symtuner_gate_cure(enum symtuner_gate gate);
 SYMTUNER_API const char *symtuner_kind_name(enum symtuner_kind kind);
 
-/* Return the bytes of one element, 0 if the type is unknown; the name of a number, such as "f32" or
- * "sum", or NULL; the number of a name, or -1. Types are also read as frameworks write them:
- * "float32", "torch.bfloat16", "half", "float8_e4m3fn". */
+/* symtuner_dtype_size returns the bytes of one element, or 0 if the type is unknown. The _name
+ * functions return a name such as "f32" or "sum", or NULL. The _parse functions return the number
+ * of a name, or -1. Types may also be written as frameworks write them: "float32",
+ * "torch.bfloat16", "half", "float8_e4m3fn". */
 SYMTUNER_API int symtuner_dtype_size(int dtype);
 SYMTUNER_API const char *symtuner_dtype_name(int dtype);
 SYMTUNER_API const char *symtuner_op_name(int op);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * base.h - the few NCCL types that its plugin interfaces share, declared in our own words.
+ * base.h - the few types that all of NCCL's plugin interfaces use, declared in our own words.
  *
- * NCCL hands plugins plain C: int-sized enums, pointers, a printf-like logger. These declarations
- * are layout-compatible with NCCL 2.27 to 2.32; test/plugin/check_abi.c asserts sizes and offsets.
+ * The interfaces are plain C: enums with the size of int, pointers, and a logger like printf. These
+ * declarations have the layout of NCCL 2.27 to 2.32. test/plugin/check_abi.c checks sizes and
+ * offsets.
  */
 #ifndef NCCL_ABI_BASE_H_
 #define NCCL_ABI_BASE_H_
@@ -12,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ncclResult_t: int-sized. Only the values that we return are named. */
+/* ncclResult_t, an enum with the size of int. Here are only the values that we return. */
 typedef int nccl_abi_result;
 enum {
     NCCL_ABI_SUCCESS       = 0,
@@ -29,7 +30,7 @@ enum {
     NCCL_ABI_SUB_TUNING = 0x40,
 };
 
-/* ncclDebugLogger_t. May be NULL: an interface that has no logger (env v1) passes none. */
+/* ncclDebugLogger_t. A logger may be NULL, because version 1 of the env interface passes none. */
 typedef void (*nccl_abi_logger)(int level, unsigned long flags, const char *file, int line,
                                 const char *fmt, ...);
 

@@ -10,13 +10,13 @@
 
 #include <stddef.h>
 
-/* ncclUniqueId, which is passed by value. */
+/* ncclUniqueId. NCCL's functions take it by value. */
 struct nccl_abi_id {
     char bytes[128];
 };
 _Static_assert(sizeof(struct nccl_abi_id) == 128, "ncclUniqueId");
 
-/* The head of ncclConfig_t, which grows at its end only. */
+/* The first members of ncclConfig_t. New releases of NCCL add members only at its end. */
 struct nccl_abi_config {
     size_t size;
     unsigned magic, version;

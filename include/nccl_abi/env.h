@@ -2,9 +2,9 @@
 /*
  * env.h - NCCL's environment interface, versions 1 (2.28.7+) and 2 (2.30.7+), in our own words.
  *
- * The plugin replaces getenv for everything that NCCL reads: a name that is not ours must be passed
- * on to getenv, or the user's variables vanish. get_env runs with NCCL's parameter mutex held: it
- * must not log through NCCL and must not call NCCL.
+ * NCCL calls the plugin's get_env instead of getenv for every variable. So get_env must pass names
+ * that are not ours on to getenv, or the user's variables vanish. NCCL holds its parameter mutex
+ * while it calls get_env, so get_env must not log through NCCL and must not call NCCL.
  */
 #ifndef NCCL_ABI_ENV_H_
 #define NCCL_ABI_ENV_H_

@@ -3,14 +3,14 @@
  * profiler.h - the part of NCCL's profiler interface, versions 4 to 7, that we read.
  *
  * version  loaded by NCCL   what differs for us
- *   v4     2.27             type is one byte; Coll events only
- *   v5     2.28             type is 64 bits; CollApi events; init takes commId before the mask
- *   v6     2.29, 2.30       as v5 for the members below (copy-engine events added)
- *   v7     2.31.2 +         Coll events of symmetric kernels too, told apart by is_sym
+ *   v4     2.27             the type has one byte; of the events below there is only Coll
+ *   v5     2.28             the type has 64 bits; CollApi events; init takes commId before the mask
+ *   v6     2.29, 2.30       the members below are as in v5; copy-engine events
+ *   v7     2.31.2 +         symmetric kernels have Coll events, too, with is_sym set
  *
- * An event is a head (type, parent, rank) and a union. We declare only the members that we read, so
- * our structs are shorter than NCCL's. That is safe, because NCCL owns the object and we only read
- * it.
+ * An event begins with type, parent and rank. A union follows. We declare only the members that we
+ * read, so our structs are shorter than NCCL's. That is safe, because NCCL owns the events and we
+ * only read them.
  */
 #ifndef NCCL_ABI_PROFILER_H_
 #define NCCL_ABI_PROFILER_H_
@@ -23,25 +23,25 @@ enum {
     NCCL_ABI_EV_CE_COLL  = 1 << 12,
 };
 
-/* Coll: one collective that a kernel plan carries. */
+/* Coll: one collective that NCCL has scheduled on a kernel. */
 struct nccl_abi_ev_coll {
     uint64_t seq;
     const char *func;
     const void *send;
     void *recv;
-    size_t count; /* elements, as passed to the API */
+    size_t count; /* elements, as the caller passed them to NCCL */
     int root;
     const char *datatype; /* "ncclFloat32" ... */
     uint8_t channels;
     uint8_t warps;
     const char *algo;
-    const char *proto; /* "" for a symmetric kernel, from 2.31.2 */
+    const char *proto; /* "" for a symmetric kernel, from 2.31.2 on */
 };
 
 struct nccl_abi_ev_coll_v7 {
     struct nccl_abi_ev_coll head;
     void *parent_group;
-    const char *kernel_variant; /* full kernel name, NULL for a general kernel */
+    const char *kernel_variant; /* name of a symmetric kernel; NULL for a general kernel */
     bool is_sym;
 };
 
@@ -52,7 +52,7 @@ struct nccl_abi_ev_coll_api {
     const char *datatype;
     int root;
     void *stream;
-    bool captured; /* inside CUDA graph capture */
+    bool captured; /* the call is captured into a CUDA graph */
 };
 
 struct nccl_abi_event_v4 {
@@ -62,7 +62,7 @@ struct nccl_abi_event_v4 {
     struct nccl_abi_ev_coll coll;
 };
 
-struct nccl_abi_event_v5 { /* v6 and v7 have the same head */
+struct nccl_abi_event_v5 { /* v6 and v7 have the same members */
     uint64_t type;
     void *parent;
     int rank;
@@ -83,7 +83,7 @@ struct nccl_abi_profiler_v4 {
     nccl_abi_result (*finalize)(void *ctx);
 };
 
-struct nccl_abi_profiler_v5 { /* v6 and v7: same members */
+struct nccl_abi_profiler_v5 { /* v6 and v7 have the same members */
     const char *name;
     nccl_abi_result (*init)(void **ctx, uint64_t comm_id, int *mask, const char *comm_name,
                             int nodes, int ranks, int rank, nccl_abi_logger logger);

@@ -2,20 +2,20 @@
 /*
  * profiler_events.h - every event of NCCL's profiler interface, versions 1 to 7, in our own words.
  *
- * We need them to translate events for a profiler whose version differs from NCCL's. An event is a
- * head (type, parent, rank) and a body at offset 24; the type has 8 bits up to v4 and 64 from v5
- * on.
+ * We need all of them to translate events for a profiler whose version differs from NCCL's. An
+ * event begins with type, parent and rank, and has a body at offset 24. The type has 8 bits up to
+ * v4, and 64 bits from v5 on.
  *
  * version  what is new in the body
- *   v1     names and types are numbers, "op" and traffic bytes
- *   v2     names and types are text
+ *   v1     functions and types are numbers; Coll has an operator and traffic bytes
+ *   v2     functions and types are text
  *   v3     no traffic bytes; KernelCh and NetPlugin events
  *   v4     no name and hash of the communicator; KernelCh has a time
- *   v5     the parent of Coll and P2p is the API call, their group is a member; API events
+ *   v5     the parent of Coll and P2p is the API call, and their group is a member; API events
  *   v6     copy-engine events
- *   v7     a user's tag at the end of five bodies; which kernel; KernelPhase events
+ *   v7     a user's tag at the end of five bodies; the kernel's name; KernelPhase events
  *
- * From v4 on the body of a version is the beginning of the same body in later ones.
+ * From v4 on a later version only adds members at the end of a body.
  */
 #ifndef NCCL_ABI_PROFILER_EVENTS_H_
 #define NCCL_ABI_PROFILER_EVENTS_H_
@@ -40,11 +40,12 @@ enum {
     NCCL_ABI_EV_KERNEL_PHASE = 1 << 15,
 };
 
-/* States of recordEventState: the first and last states of two groups that take arguments, and the
- * last state that each version knows. */
+/* States of recordEventState. Two groups of states take arguments: STEP and CTRL. LAST_Vn is the
+ * last state that version n knows. */
 enum {
-    NCCL_ABI_STATE_STEP_FIRST = 8,  /* ... 12: a proxy step waits; transferred bytes from v4 on */
-    NCCL_ABI_STATE_CTRL_FIRST = 13, /* ... 18: what the proxy thread does; appended operations  */
+    NCCL_ABI_STATE_STEP_FIRST = 8,  /* 8 to 12: a proxy step waits; argument: bytes, from v4 on */
+    NCCL_ABI_STATE_CTRL_FIRST = 13, /* 13 to 18: state of the proxy thread; argument: number of */
+                                    /* operations that it has appended                          */
     NCCL_ABI_STATE_CTRL_LAST = 18,
     NCCL_ABI_STATE_LAST_V4 = 22,
     NCCL_ABI_STATE_LAST_V5 = 24,
@@ -58,12 +59,12 @@ struct nccl_abi_ev_p2p {
     size_t count;
     int peer;
     uint8_t channels;
-    void *parent_group; /* v5 */
-    uint64_t tag;       /* v7 */
+    void *parent_group; /* from v5 on */
+    uint64_t tag;       /* from v7 on */
 };
 
 struct nccl_abi_ev_proxy_op {
-    pid_t pid; /* of the process that ordered the operation; the parent may be its pointer */
+    pid_t pid; /* process that ordered the operation; the event's parent may be its pointer */
     uint8_t channel;
     int peer;
     int steps;
@@ -77,7 +78,7 @@ struct nccl_abi_ev_proxy_step {
 
 struct nccl_abi_ev_kernel_ch {
     uint8_t channel;
-    uint64_t timer; /* the GPU's clock in ns; from v4 on */
+    uint64_t timer; /* the GPU's clock in nanoseconds; from v4 on */
 };
 
 struct nccl_abi_ev_net_plugin {
@@ -85,7 +86,7 @@ struct nccl_abi_ev_net_plugin {
     void *data;
 };
 
-struct nccl_abi_ev_coll_full { /* v5 ends with parent_group */
+struct nccl_abi_ev_coll_full { /* in v5 and v6 parent_group is the last member */
     struct nccl_abi_ev_coll head;
     void *parent_group;
     const char *kernel_variant;
@@ -93,7 +94,7 @@ struct nccl_abi_ev_coll_full { /* v5 ends with parent_group */
     uint64_t tag;
 };
 
-/* v7, the longest: an event of v5 or v6 is the beginning of this one. */
+/* An event of v7, the longest version. An event of v5 or v6 has the first members of it. */
 struct nccl_abi_event_v7 {
     uint64_t type;
     void *parent;
@@ -107,7 +108,7 @@ struct nccl_abi_event_v7 {
         struct nccl_abi_ev_net_plugin net_plugin;
     } u;
 };
-enum { NCCL_ABI_EVENT_BYTES_V6 = 112 }; /* and of v5 */
+enum { NCCL_ABI_EVENT_BYTES_V6 = 112 }; /* size of an event in v5 and v6 */
 
 struct nccl_abi_ev_coll_v1 {
     const char *name;
@@ -129,7 +130,7 @@ struct nccl_abi_ev_coll_v1 {
     int is_nvls;
 };
 
-/* The members of Coll in v2 and v3, of which only v2 has the traffic bytes. */
+/* The members of Coll in v2 and v3. Only v2 has the traffic bytes. */
 #define NCCL_ABI_EV_COLL_MEMBERS(traffic_bytes)                                                    \
     const char *name;                                                                              \
     uint64_t hash;                                                                                 \
@@ -164,7 +165,7 @@ struct nccl_abi_ev_p2p_v1 {
     int peer;
 };
 
-struct nccl_abi_ev_p2p_v2 { /* v3, too */
+struct nccl_abi_ev_p2p_v2 { /* v3 has the same members */
     const char *name;
     uint64_t hash;
     const char *func;
@@ -185,7 +186,7 @@ struct nccl_abi_event_old { /* v1 to v4 */
         struct nccl_abi_ev_coll coll_v4;
         struct nccl_abi_ev_p2p_v1 p2p_v1;
         struct nccl_abi_ev_p2p_v2 p2p_v2;
-        union nccl_abi_body same; /* what has not changed since v1 */
+        union nccl_abi_body same; /* bodies that have not changed since v1 */
     } u;
 };
 

@@ -3,13 +3,13 @@
  * tuner.h - NCCL's tuner interface, versions 4 to 7, declared in our own words.
  *
  * version  loaded by NCCL   what differs
- *   v4     2.27             init has no communicator id, ctx comes last
- *   v5     2.28, 2.29       ctx first, commId, NVLink domains, mutable cost constants
- *   v6     2.30 - 2.32.3    + getChunkSize (after finalize)
+ *   v4     2.27             init has no communicator id, and ctx is its last argument
+ *   v5     2.28, 2.29       ctx is first; init also gets commId, NVLink domains, cost constants
+ *   v6     2.30 - 2.32.3    a further function, getChunkSize, after finalize
  *   v7     2.32.6 +         cost constants cover five architectures instead of four
  *
- * The cost table argument is declared float ** by NCCL but is one flat array of
- * numAlgo * numProto floats: cell (a, p) is ((float *)table)[a * numProto + p], in microseconds.
+ * NCCL declares the cost table as float **, but passes one array of numAlgo * numProto floats.
+ * Entry (a, p) is ((float *)table)[a * numProto + p], in microseconds.
  */
 #ifndef NCCL_ABI_TUNER_H_
 #define NCCL_ABI_TUNER_H_
@@ -23,8 +23,8 @@ struct nccl_abi_nvl_domains {
     int max_ranks;
 };
 
-/* NCCL's cost constants: latencies in us, bandwidths in GB/s. NCCL uses these very numbers later;
- * our rules never write them, but a tuner behind ours may. */
+/* NCCL's cost constants: latencies in microseconds, bandwidths in GB/s. NCCL uses these numbers
+ * later, so a tuner may change them. Our rules never do, but a tuner behind ours may. */
 struct nccl_abi_constants_v5 {
     double base_latency[7][3];
     double hw_latency[3][7][3];
