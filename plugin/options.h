@@ -27,7 +27,7 @@ typedef const char *st_text_option;
  * enumerator, in the order of the enum. */
 #define ST_OPTION_MAP(X)                                                                           \
     X(enum st_mode, mode, "SYMTUNER_MODE", "steer", "steer|observe|off",                           \
-      "steer: act; observe: count and report, change nothing; off: be silent")                     \
+      "steer: apply rules; observe: count and report, but change nothing; off: be silent")         \
     X(st_text_option, rules, "SYMTUNER_RULES", "", "text",                                         \
       "path of a rules file (docs/rules.md), read by the plugin and by libsymtuner_ar.so; or of "  \
       "a CSV of NCCL's example tuner (*.csv)")                                                     \
@@ -37,41 +37,42 @@ typedef const char *st_text_option;
     X(bool, defaults, "SYMTUNER_DEFAULTS", "1", "1|0",                                             \
       "0: keep NCCL's own CTA count on measured boxes, too (symtuner env --defaults)")             \
     X(bool, strict, "SYMTUNER_STRICT", "0", "1|0",                                                 \
-      "1: wrong rules fail communicator creation on this rank; for CI, not for jobs")              \
+      "1: with wrong rules no communicator can be created on this rank; for CI, not for jobs")     \
     X(st_text_option, next_tuner, "SYMTUNER_NEXT_TUNER", "", "text",                               \
-      "tuner to put behind this one, named as for NCCL_TUNER_PLUGIN; none: no tuner; unset: the "  \
-      "one that NCCL would have loaded (docs/reference/chaining.md)")                              \
+      "tuner to run behind symtuner's, named as in NCCL_TUNER_PLUGIN; none: no tuner; unset: the " \
+      "tuner that NCCL would have loaded (docs/reference/chaining.md)")                            \
     X(st_text_option, next_profiler, "SYMTUNER_NEXT_PROFILER", "", "text",                         \
-      "profiler to put behind this one, as for NCCL_PROFILER_PLUGIN; none: no profiler; unset: "   \
-      "the one that NCCL would have loaded (docs/reference/chaining.md)")                          \
+      "profiler to run behind symtuner's, named as in NCCL_PROFILER_PLUGIN; none: no profiler; "   \
+      "unset: the profiler that NCCL would have loaded (docs/reference/chaining.md)")              \
     X(st_text_option, ledger, "SYMTUNER_LEDGER", "", "text",                                       \
       "file that gets the counters when a communicator ends; %p is the process, %h the host")      \
     X(enum st_signal, ledger_signal, "SYMTUNER_LEDGER_SIGNAL", "", "|USR1|USR2",                   \
       "signal that appends the counters to SYMTUNER_LEDGER at once")                               \
     X(enum st_log, log, "SYMTUNER_LOG", "info", "info|warn|off",                                   \
-      "what to say through NCCL's log; a warning that it would drop goes to stderr")               \
+      "which messages go to NCCL's log; warnings that NCCL would drop go to stderr")               \
     X(st_text_option, machine, "SYMTUNER_MACHINE", "", "text",                                     \
-      "describe the box instead of looking: \"gpu=NVIDIA H200; gpus=2; links=nvlink; "             \
-      "multicast=no\"")                                                                            \
+      "description of the box, used instead of asking the driver: \"gpu=NVIDIA H200; gpus=2; "     \
+      "links=nvlink; multicast=no\"")                                                              \
     X(st_text_option, only, "SYMTUNER_ONLY", "allreduce", "text",                                  \
-      "drop-in, JAX package: the collectives that may run on our kernels, as "                     \
-      "allreduce,reducescatter,allgather; few sizes of the other two were timed")                  \
+      "drop-in, JAX package: the collectives that may run on our kernels, such as "                \
+      "allreduce,reducescatter,allgather; of the last two only few sizes were timed")              \
     X(st_text_option, verify, "SYMTUNER_VERIFY", "0", "text",                                      \
-      "drop-in: run the first N calls of each collective both ways and compare the results")       \
+      "drop-in: run the first N calls of each collective on our kernels and on NCCL, and compare " \
+      "the results")                                                                               \
     X(st_text_option, max_comms, "SYMTUNER_MAX_COMMS", "", "text",                                 \
       "drop-in: how many communicators of a process may use our kernels at a time; unset: 2, or "  \
       "1 + 100 / SYMTUNER_AR_MAX_CTAS, so that calls of all of them fit on a GPU side by side")    \
     X(st_text_option, run_file, "SYMTUNER_RUN_FILE", "", "text",                                   \
-      "drop-in: file of a job's counters; `symtuner run` creates it and sets this")                \
+      "drop-in: file of a job's counters; `symtuner run` creates it and sets this variable")       \
     X(st_text_option, run_only, "SYMTUNER_RUN_ONLY", "", "text",                                   \
       "symtuner run --only sets it, so that a symtuner run inside the program adds no other part") \
     X(st_text_option, doctor_accept, "SYMTUNER_DOCTOR_ACCEPT", "", "text",                         \
-      "symtuner doctor: findings that you know, as ID,ID: shown, but they do not count")           \
+      "symtuner doctor: findings that you accept, as ID,ID; they are shown, but do not count")     \
     X(st_text_option, lib_dir, "SYMTUNER_LIB_DIR", "", "text",                                     \
       "JAX package: folder of libsymtuner_ffi.so and libsymtuner_ar.so (docs/jax.md)")             \
     X(st_text_option, jax, "SYMTUNER_JAX", "0", "0|1|report",                                      \
-      "JAX package: 1: use our kernels in every JAX program, unchanged; report: and say where "    \
-      "(docs/jax.md)")                                                                             \
+      "JAX package: 1: use our kernels in every JAX program, which need not change; report: as 1, "\
+      "and say where (docs/jax.md)")                                                               \
     X(bool, jax_zero_copy, "SYMTUNER_JAX_ZERO_COPY", "1", "1|0",                                   \
       "JAX package: 0: calls never use XLA's buffers in place (docs/jax.md)")                      \
     X(st_text_option, jax_comm, "SYMTUNER_JAX_COMM", "own", "own|auto|xla",                        \
@@ -79,7 +80,7 @@ typedef const char *st_text_option;
     X(st_text_option, jax_command_buffers, "SYMTUNER_JAX_COMMAND_BUFFERS", "auto", "auto|1|0",     \
       "JAX package: which calls XLA may record into CUDA graphs (docs/jax.md)")                    \
     X(bool, jax_strict, "SYMTUNER_JAX_STRICT", "0", "1|0",                                         \
-      "JAX package: 1: an error where jax.lax would run instead of the kernels (docs/jax.md)")
+      "JAX package: 1: fail where jax.lax would run instead of our kernels (docs/jax.md)")
 
 struct st_options {
 #define ST_OPTION_MEMBER(type, member, variable, fallback, values, help) type member;
