@@ -4,7 +4,7 @@
  *
  * local    adds up one piece of my shard: my own words and the slots that the peers' copies filled
  * signal   tells every peer that the previous copies of this stream are complete
- * await    waits for the peers' signals; the last one of a call publishes the next epoch
+ * await    waits for the peers' signals; the last await of a call publishes the next epoch
  *
  * A copy is complete at its destination before the next operation of its stream starts. So signal
  * would not need the fence that raise_flags() makes.
@@ -104,7 +104,8 @@ extern "C" const struct ar_kernel_row ar_kernels_copy = {{
     AR_LOCAL(ar::wide),
 }};
 
-/* All-gather by copies adds nothing up. */
+/* An all-gather by copies adds nothing up. Its row must name a kernel all the same, because NULL
+ * would mean that there is no kernel for it (kernels/shared/args.h). */
 extern "C" const struct ar_kernel_row ar_gather_copy = {{{(const void *)&ar::signal}}};
 
 extern "C" const void *const ar_kernel_signal = (const void *)&ar::signal;

@@ -77,7 +77,8 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
     stall(args, counters.epoch, 1);
     if (!counters.dead && first_word < words)
         send_word<F, N>(args, slot, half, F::encode(first, counters.epoch));
-    if (!counters.dead) /* two branches: reducers without a scalar keep their machine code */
+    /* PreMulSum has a branch of its own, so that other reducers keep their machine code. */
+    if (!counters.dead)
         for (uint32_t w = first_word + step; w < words; w += step) {
             if constexpr (multiplies<R>) {
                 payload p = load_for_word<F>(args.in, w, bytes, args.in_align);
@@ -117,7 +118,7 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
 /*
  * oneshot() for 2, 4 or 8 ranks and messages of whole words. This kernel has about half as many
  * instructions, and in short messages the instructions take most of the time. Its i-th peer is rank
- * me ^ i. So ranks need not wrap around, and the bits of the sum stay the same (reduce.cuh).
+ * me ^ i. So no rank number needs to wrap around, and the sum has the same bits (reduce.cuh).
  */
 template <class F, class R, int N>
 __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)

@@ -205,8 +205,8 @@ __device__ __forceinline__ bool give_up(const ar_args &args, uint32_t &polls, sp
 }
 
 /*
- * Every kernel that may start early calls this before it reads or writes anything. When it starts,
- * the previous kernel of the stream may still run. This function waits until that kernel has ended
+ * Every kernel that may start early calls this before it reads or writes anything. The previous
+ * kernel of the stream may then still run. This function waits until the previous kernel has ended
  * and its stores are visible. AR_EARLY_BOTH lets the next kernel start early as well; the next
  * kernel must then wait in the same way.
  */

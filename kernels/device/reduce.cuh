@@ -119,7 +119,8 @@ struct sum_f32 {
         sum = s;
     }
     /* Return the sum, or for avg the quotient, rounded once. ${left} is not added in two cases. If
-     * it is not finite, the sum was infinite or a NaN already. If it is 0, -0 would become 0. */
+     * it is not finite, the sum was infinite or a NaN already. If it is 0, adding it would turn a
+     * sum of -0 into 0. */
     static __device__ __forceinline__ float rounded(float sum, float lost, const ar_args &args)
     {
         float divisor = args.scale == 1.0f ? 1.0f : (float)args.ranks;

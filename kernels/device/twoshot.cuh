@@ -199,8 +199,8 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
 }
 
 /*
- * twoshot() for 2, 4 or 8 ranks and messages of whole words; oneshot_whole() in oneshot.cuh says
- * why. This kernel computes the addresses of both hops before the first wait.
+ * twoshot() for 2, 4 or 8 ranks and messages of whole words. It exists for the same reason as
+ * oneshot_whole() in oneshot.cuh. It computes the addresses of both hops before the first wait.
  */
 template <class F, class R, int N>
 __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)

@@ -5,12 +5,12 @@
 
 #include <cuda_runtime_api.h>
 
-/* The capture that a stream is in, and the nodes that the next node must follow. */
+/* The capture that a stream is in. */
 struct ar_capture {
     unsigned long long id; /* 0: the stream is not captured */
     cudaGraph_t graph;
-    const cudaGraphNode_t *front; /* these nodes */
-    size_t fronts;                /* how many they are */
+    const cudaGraphNode_t *front; /* the nodes that the next node must follow */
+    size_t fronts;                /* how many nodes front has */
 };
 
 /* Set *c to the capture that ${stream} is in. */

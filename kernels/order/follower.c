@@ -95,10 +95,10 @@ static cudaError_t separate_capture(cudaStream_t stream, const struct ar_capture
 }
 
 /* A kernel with PDL may overlap the operation in front of it only if that is a kernel, too. So a
- * host function keeps it from starting early. One host function is enough for a stream, unless a
- * graph that was captured under the promise may be launched on the stream again. CUDA's manual says
- * that a graph starts behind all earlier work of its stream. It does not say that a kernel with PDL
- * behind the graph waits for the graph's last kernel. */
+ * kernel behind a host function cannot start early. One host function is enough for a stream,
+ * unless a graph that was captured under the promise may be launched on the stream again. CUDA's
+ * manual says that a graph starts behind all earlier work of its stream. It does not say that a
+ * kernel with PDL behind the graph waits for the graph's last kernel. */
 static cudaError_t separate_stream(cudaStream_t stream)
 {
     unsigned long long number = 0;
@@ -111,7 +111,7 @@ static cudaError_t separate_stream(cudaStream_t stream)
         return cudaSuccess;
     error = cudaLaunchHostFunc(stream, nothing, NULL);
     if (error == cudaSuccess)
-        atomic_store(place, number + 1); /* not earlier: a thread that sees it relies on it */
+        atomic_store(place, number + 1); /* not earlier: threads that see it add no function */
     return error;
 }
 

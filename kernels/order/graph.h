@@ -22,9 +22,9 @@ struct ar_graph {
 _Static_assert(AR_MAX_WINDOWS <= 64, "a bit for each window");
 
 /*
- * Calls of one handle share its counters and must not overlap. So if the previous call was on
- * another stream, the call waits for it. A captured call waits for the last call of the same
- * capture. Any other call waits for the last call outside of captures. (A graph cannot wait for
+ * Calls of one handle share its counters and must not overlap. So a call waits for the previous
+ * call, if that was on another stream. For a captured call, this is the last call of the same
+ * capture. For any other call, it is the last call outside of captures. (A graph cannot wait for
  * work outside of the graph.) Call ar_stream_enter before and ar_stream_leave after each call.
  * *graph_out becomes the record of the capture, or NULL outside of captures. Pass *order_out to
  * ar_stream_leave.

@@ -140,8 +140,8 @@ bool ar_grow_in_comm(symtuner_ar *h, bool *met, char *why)
 /* ---- a local group --------------------------------------------------------------------------- */
 
 /* Check that all GPUs have room before anything is allocated. After a failure in the middle, memory
- * would have to be freed, and cudaFree waits for kernels. These may wait for kernels of peers,
- * which another thread cannot launch meanwhile, because it needs CUDA's lock. */
+ * would have to be freed, and cudaFree waits for kernels. These kernels may wait for kernels of
+ * peers. The peers' thread cannot launch those meanwhile, because it needs CUDA's lock. */
 static ncclResult_t check_room(const struct ar_local *l, int arena, char *why)
 {
     for (int i = 0; i < l->n; i++) {

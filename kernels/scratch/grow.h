@@ -10,10 +10,10 @@
  * ranks, and calls 2, 4, 8, ... of this kind try again. In a local group the first rank makes the
  * arena for all, and waits for nobody.
  *
- * If a graph captures such a call first, the arena is refused for good. Otherwise other ranks could
- * replay a graph that does not use the arena while this rank captures a new call, or makes one
- * outside of captures, that uses it. But all ranks must run the same kernels. Without the arena a
- * call is cut into more pieces, or another kernel runs it.
+ * If a graph captures such a call first, the arena is refused for good. Suppose that the arena were
+ * made later. Then another rank could replay the old graph, without the arena, while this rank
+ * makes a call with the arena. But all ranks must run the same kernels. Without the arena a call is
+ * cut into more pieces, or another kernel runs it.
  */
 #ifndef AR_GROW_H_
 #define AR_GROW_H_

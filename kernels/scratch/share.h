@@ -18,7 +18,7 @@ struct ar_members {
     bool lost;        /* the other ranks cannot be reached any more */
 };
 
-/* Write to m->why why a step failed on this rank, and return ${result}. */
+/* Write the reason why a step failed on this rank to m->why, and return ${result}. */
 ncclResult_t __attribute__((format(printf, 3, 4)))
 ar_members_fail(struct ar_members *m, ncclResult_t result, const char *format, ...);
 

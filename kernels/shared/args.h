@@ -24,7 +24,7 @@ struct ar_state {
     uint64_t one;    /* always 1; copy engines copy it to set a flag */
 };
 
-/* Pinned host words shared with the kernels of one rank. */
+/* Words in pinned host memory, which the host shares with the kernels of one rank. */
 struct ar_mailbox {
     uint32_t abort; /* the host writes AR_ABORTED, waiting kernels read it */
     uint32_t error; /* enum ar_verdict; kernels write it */

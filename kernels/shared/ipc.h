@@ -52,8 +52,7 @@ enum ar_ipc_row {
     AR_IPC_ROWS
 };
 
-/* The most blocks of a call. The rows of flags and the slots in AR_REGION_IPC suffice for so many.
- */
+/* The most blocks of a call. There are no rows of flags and no slots in AR_REGION_IPC for more. */
 #define AR_IPC_CTAS 32
 
 /* Return how many slots of scratch each block has per rank: one for what the rank sends, and in an

@@ -21,9 +21,9 @@
 #define AR_TMA_STAGES 12
 #endif
 
-/* tma_staged has three rings. One has half of the memory, for tiles that are added up. The others
- * have a quarter each: one for chunks on their way to their owners, one for chunks that come from
- * scratch. A chunk is what a stage of these two holds. */
+/* tma_staged has three rings. One has half of the memory, for tiles that are added up. The other
+ * two have a quarter each: one for chunks on their way to their owners, one for chunks that come
+ * from scratch. A stage of these two rings holds one chunk. */
 #define AR_TMA_SUMS  (AR_TMA_STAGES / 2)
 #define AR_TMA_MOVES (AR_TMA_STAGES / 2)
 #define AR_TMA_CHUNK (AR_TMA_TILES / 2) /* bytes; a whole number of tiles */

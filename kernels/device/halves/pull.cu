@@ -6,8 +6,8 @@
  *   all-gather       each rank stores its send in every rank's recv
  *
  * src[r] is the address of this rank's part in rank r's send; dst[r] is that of this rank's part in
- * rank r's recv. Parts may begin at any address. All of them have at least the alignments in_align
- * and out_align.
+ * rank r's recv. Parts may begin at any address: in_align and out_align are the alignments that the
+ * parts of all ranks have at least.
  */
 #include "kernels/device/pull.cuh"
 

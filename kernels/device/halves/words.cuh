@@ -15,7 +15,7 @@
  *   bytes                of one part
  *   stride               bytes from part to part in the user's buffer
  *   words                in a slot
- *   in_align, out_align  at least so is every part aligned
+ *   in_align, out_align  the alignment that every part has at least
  */
 #ifndef AR_WORDS_CUH_
 #define AR_WORDS_CUH_

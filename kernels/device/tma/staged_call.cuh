@@ -10,15 +10,15 @@
 namespace ar
 {
 
-/* Before a thread announces a copy, it waits until at most so many later copies are under way. Then
- * the announced copy is complete. */
+/* Before a thread announces a copy, it waits until at most this many later copies are under way.
+ * Then the announced copy is complete. */
 #ifdef ST_EMULATE
 #define AR_TMA_PENDING 2
 #else
 #define AR_TMA_PENDING 8
 #endif
 
-/* How often the thread that stores sums polls for the next sum before it does something else. So
+/* How often the thread that stores sums polls for the next sum before it does something else. This
  * many polls take longer than a block needs for a tile. */
 #define AR_TMA_PATIENCE 100
 
@@ -59,7 +59,7 @@ template <int Coll> struct staged_call {
                                                    : 0) *
                               (uint64_t)shard;
     }
-    /* Return where the chunks from rank ${from} lie that warp 3 fetches. Below: the flag that says
+    /* Return where the chunks from rank ${from} lie that warp 3 fetches. The flag fetch_flag says
      * that they are there. */
     __device__ __forceinline__ char *fetched(int from) const
     {

@@ -170,8 +170,8 @@ template <int Coll> struct ipc_words {
         return sent(rank, args.ranks + part);
     }
     /* For all words of part ${part} in this round, call load(x, at), and then store(x, at, word)
-     * with the result. x is the word's place in the slot, at its place in the part. A thread loads
-     * ${some} words before it stores them, because it waits long for a load. */
+     * with the result. The word lies at byte x of the slot, and at byte at of the part. A thread
+     * loads ${some} words before it stores them, because it waits long for a load. */
     template <int some, class Load, class Store>
     __device__ __forceinline__ void each(int part, Load load, Store store) const
     {
