@@ -57,7 +57,7 @@ RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 0
 COLLS = ["allreduce", "allgather", "reducescatter"]
 AR_COLLS = ["allreduce", "reducescatter", "allgather"]    # enum symtuner_ar_coll
 BF16, SUM, SYMMETRIC, UNDEFINED = 9, 0, 1, -(1 << 31)
-CALLS = {16 << 20: 200, 64 << 20: 60, 256 << 20: 16}    # calls of so many bytes: a third of the GEMMs' time
+CALLS = {16 << 20: 200, 64 << 20: 60, 256 << 20: 16}    # bytes: how many take a third of the GEMMs' time
 GEMMS, GRAPH, MOST = 24, 20, 256 << 20
 BEHIND, BUCKET, EVERY = 192, 25 << 20, (2, 4, 8)    # GEMMs; bytes of a call; GEMMs from call to call
 WORD = re.compile(r"(?P<way>[1-9]\d*|own|general|default|ours|staged)"
@@ -333,8 +333,8 @@ class Layers:
 
 
 def summary(rows, names):
-    """Print each contender's median time, and the median of its ratios. A ratio is its time divided by
-    the first contender's time in the same round."""
+    """Print each contender's median time, and the median of its ratios. A ratio is a contender's time
+    divided by the first contender's time in the same round."""
     by_round = collections.defaultdict(dict)
     for what, coll, size, name, turn, value in rows:
         by_round[what, coll, size, turn][name] = value

@@ -208,7 +208,7 @@ class Bench:
         return ws, x, caches
 
     def step(self, program, way):
-        """Return a function of (weights, x, caches, pos) that returns them for the next step."""
+        """Return a function of (weights, x, caches, pos). It returns these four for the next step."""
         a, jax, jnp, P = self.a, self.jax, self.jnp, self.P
         sharded = program.startswith("gspmd") and way != "none"
 
@@ -300,7 +300,7 @@ def measure(bench, program, batch, say):
     steps = min(a.steps, a.seq) if caches else max(1, a.steps // 8)
 
     want, differs = None, 0.0
-    for way in WAYS:  # XLA's first run goes without command buffers, the second records them
+    for way in WAYS:  # XLA's first run uses no command buffers; the second run records them
         with bench.phase(f"{way}: first runs"):
             for _ in range(2):
                 _, got = bench.run(runs[way], (ws, x, caches, pos), min(3, a.seq))

@@ -76,8 +76,8 @@ def measured():
 
 
 def line(points, size):
-    """Return the time for ``size``: before the first point its time, between two points that of the straight
-    line through them, after the last point that of the line through the last two."""
+    """Return the time for ``size``. Between two points it lies on the straight line through them. Before the
+    first point it is the first point's time. After the last point it lies on the line through the last two."""
     if size <= points[0][0]:
         return points[0][1]
     at = max(i for i in range(len(points) - 1) if points[i][0] < size)

@@ -22,7 +22,7 @@ struct compare_op {
 
 extern const struct compare_op compare_ops[OPS];
 
-/* One call: ${op} on ${bytes} of elements of ${size} bytes each. */
+/* One call: ${op} on ${bytes} bytes. An element has ${size} bytes. */
 struct compare_call {
     const struct compare_op *op;
     int ranks;

@@ -34,7 +34,7 @@
  *
  * --odd measures our kernels and NCCL's general kernels with one element more than a power of two,
  * in buffers that begin one element after a multiple of 256 bytes. The sizes go from 1 KiB to 32
- * MiB in steps of 8, warm. The other contenders do not take part. NCCL's symmetric kernels up to
+ * MiB by a factor of 8, warm. The other contenders do not take part. NCCL's symmetric kernels up to
  * 2.29 give wrong sums for such 16-bit buffers (nccl/hazards.h), which would end the run. Torch and
  * the peers do not accept such buffers, or take another path. --odd-count uses the same counts in
  * buffers that begin at multiples of 256 bytes. There NCCL's symmetric kernels are right, so they

@@ -276,9 +276,10 @@ class Flashinfer:
         shard = min(send.numel(), recv.numel())
         if RANKS not in (2, 4, 8):
             return "it takes 2, 4 or 8 ranks"
-        extra = (False,) if coll == "allgather" else ()    # no copy engine: that needs 8 GPUs in two islands
+        extra = (False,) if coll == "allgather" else ()    # without the copy engine; it needs 8 GPUs in two islands
 
-        def make():    # the halves of a workspace lie as far apart as its largest call: one for each size
+        # The two halves of a workspace lie as far apart as its largest call is long. So each size gets a workspace.
+        def make():
             size = getattr(module, name + "_workspace_size")(RANKS, shard, width, 128 if not halves else 64, *extra)
             memory = Shared(self.bench, size)
             handle = getattr(module, name + "_init")(memory.pointers, RANK, shard, width,

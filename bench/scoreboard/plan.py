@@ -18,7 +18,7 @@ GREATEST = 512 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    name: str         # as rows and tables have it
+    name: str         # in rows and tables
     group: str        # the project; a table shows the best contender of each group
     crew: str
     how: str          # tells the worker which kernel to run

@@ -31,7 +31,7 @@ SGLANG, FLASHINFER, TVM_FFI = "0.5.23", "0.7.2.post1", "0.1.11"
 NCCL = ["2.30.7", "2.32.3"]
 RANKS = (2, 4, 8)
 
-# The modules: file, project, sources, and for SGLang the functions to export ({name: function}).
+# The modules: name of the file, project, sources, and for SGLang {name: function to export by this name}.
 REDUCE = "AllReduceKernel<{type}, {ranks}, true>::run"
 MODULES = [("sglang_communicator", "sglang", ["distributed/registry.cuh"],
             {"register_communicator": "register_communicator"})]
@@ -138,7 +138,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--to", default="build/peers")
     parser.add_argument("--archs", default="90", help="GPU generations, with commas")
-    parser.add_argument("--python", default="3.12", help="of the machine that measures")
+    parser.add_argument("--python", default="3.12", help="Python version of the machine that measures")
     parser.add_argument("--only", default="sglang,flashinfer,nccl")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()

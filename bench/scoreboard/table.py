@@ -12,7 +12,7 @@ import statistics
 import plan
 
 HEAD = "ranks,what,coll,type,bytes,contender,round,us"
-LIMIT = 1.005    # ours is not behind if it takes at most so many times the best rival's time
+LIMIT = 1.005    # ours is not behind if it takes at most this many times the best rival's time
 
 
 def text(rows):
@@ -84,7 +84,7 @@ def size_name(size):
 
 
 def behind(line):
-    """Is ours slower than the best rival by more than LIMIT, widened by the spread of A/A?"""
+    """Return whether our ratio to the best rival is above LIMIT plus the spread of A/A."""
     return line["rival"] is not None and line["rival"][0] > LIMIT + (line["aa"] or 0)
 
 
