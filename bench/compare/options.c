@@ -124,11 +124,11 @@ static int check(const char *const *names, int n)
     static const char *const colls[] = {"reduce_scatter", "all_gather"};
 
     if (option.odd && (option.cold || option.extra))
-        return wrong("--odd and --odd-count", "", "are without --cold 1 and --extra 1");
+        return wrong("--odd and --odd-count", "", "cannot go with --cold 1 or --extra 1");
     if (option.most < option.least)
         return wrong("--min and --max", "", "the first is above the second");
     if (option.coll != NULL && (option.extra || strchr(option.coll, ',') != NULL))
-        return wrong("--coll", option.coll, "takes one collective, and goes without --extra 1");
+        return wrong("--coll", option.coll, "takes one collective, and needs --extra 0");
     return known_ranks(option.ranks) && known_words("--modes", option.modes, modes, 2) &&
            known_words("--types", option.types, types, 2) &&
            (option.coll == NULL || known_words("--coll", option.coll, colls, 2)) &&

@@ -126,7 +126,7 @@ for coll in reduce_scatter all_gather; do
     rows sym 8
     rows vllm 0 # peers reduce only
 done
-refuses 2 '[-]-coll all_gather: takes one collective, and goes without --extra' --coll all_gather
+refuses 2 '[-]-coll all_gather: takes one collective, and needs --extra 0' --coll all_gather
 refuses 2 '"scan" is none of reduce_scatter all_gather' --coll scan --extra 0
 compare --odd --ranks 2 --max 8K --rounds 1 --types bf16 --modes procs --only ours,staged,general
 said "2 p bf16 sum warm 1K+2 |"
