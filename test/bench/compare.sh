@@ -137,7 +137,7 @@ grep -q ',8194,warm,' "$folder/rows.csv" || fail "no row of 8194 bytes"
 refuses 2 'none of these can take part' --odd --only torch1,sym32
 compare --odd-count --ranks 2 --max 8K --rounds 1 --types bf16 --modes procs --only ours,sym
 rows sym 2
-refuses 2 '[-]-odd and --odd-count: are without' --odd --cold 1
-refuses 2 '[-]-odd and --odd-count: are without' --odd-count --extra 1
+refuses 2 '[-]-odd and --odd-count: cannot go with --cold 1' --odd --cold 1
+refuses 2 '[-]-odd and --odd-count: cannot go with --cold 1' --odd-count --extra 1
 [ "$failures" = 0 ] || exit 1
 echo "compare.sh: contenders, good peers and four kinds of bad ones: as they should be"
