@@ -106,8 +106,8 @@ struct symtuner_query {
     /* Number of operations in the group; 1 outside groups. 0: a probe, in which NCCL 2.31 and later
      * asks whether LL would win. */
     int pipe_ops;
-    int registered;     /* 1: NCCL treats both buffers as registered (its regBuff),  */
-                        /* which does not mean that they are in symmetric windows    */
+    int registered;     /* 1: NCCL treats both buffers as registered (its regBuff),
+                           which does not mean that they are in symmetric windows    */
     struct symtuner_machine machine;
     int no_defaults;    /* 1: without the built-in CTA count (SYMTUNER_DEFAULTS=0)   */
 };
@@ -121,8 +121,8 @@ enum symtuner_prefer {
 /* What the rules decide about one query. */
 struct symtuner_decision {
     size_t struct_size;  /* set by the caller; see Sizes above                         */
-    int rule;            /* index of the rule that applies; -1: none does, so NCCL     */
-                         /* decides                                                    */
+    int rule;            /* index of the rule that applies; -1: none does, so NCCL
+                            decides                                                    */
     int line;            /* the rule's line in the text; 0 if ${rule} is -1            */
     char name[SYMTUNER_NAME_MAX + 1];
     enum symtuner_prefer prefer;
@@ -220,9 +220,9 @@ struct symtuner_kernel_decision {
     int line;           /* the rule's line in the text                                    */
     char name[SYMTUNER_NAME_MAX + 1];
     const char *kernel; /* a name of symtuner_ar_kernel_name(); NULL: the table decides   */
-    int ctas, threads;  /* 0: the table decides                                           */
-    int beside;         /* enum symtuner_ar_beside: the column of the table to take;      */
-                        /* -1: the column for what the handle was told                    */
+    int ctas, threads;  /* most blocks, and threads per block; 0: the table decides       */
+    int beside;         /* enum symtuner_ar_beside: the column of the table to take;
+                           -1: the column for what the handle was told                    */
     /* For ranks on several boxes: add up box by box, in this many pieces. 0: NCCL runs the call.
      * -1: no rule says. */
     int network_pieces;

@@ -180,10 +180,10 @@ struct symtuner_ar_config {
                              scratch is full of NaN. 0: the counters start at 1               */
     int one_stream;       /* 1: record no event after a call; see Streams above. Since 0.1        */
     int max_ctas;         /* most thread blocks of a call, each on a multiprocessor of its own. If
-                             ranks differ, the smallest counts. 0: SYMTUNER_AR_MAX_CTAS, or the
-                             default of Blocks above. Since 0.1                                 */
+                             ranks differ, all take the smallest value. 0: SYMTUNER_AR_MAX_CTAS,
+                             or if that is not set the default (see Blocks above). Since 0.1    */
     int beside;           /* enum symtuner_ar_beside. SYMTUNER_AR_BESIDE overrides this. If ranks
-                             differ, UNKNOWN counts on all. Since 0.1                           */
+                             differ, all take UNKNOWN. Since 0.1                                */
 };
 
 /*

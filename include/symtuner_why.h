@@ -101,8 +101,8 @@ struct symtuner_call {
     int arch;                  /* 10 x compute capability, the smallest of all GPUs             */
     int nvlink;                /* 1: direct NVLink (or NVSwitch) between every pair of GPUs     */
     int peer_raw;              /* 1: the driver allows peer access between every pair           */
-    int peer_nccl;             /* 1: NCCL's P2P transport works between every pair, which needs */
-                               /* more than peer access                                         */
+    int peer_nccl;             /* 1: NCCL's P2P transport works between every pair, which needs
+                                  more than peer access                                         */
     int multicast;             /* 1: GPUs have NVLink multicast, and NCCL_NVLS_ENABLE is not 0  */
 
     /* NCCL's settings; symtuner_call_init sets the default in brackets */
@@ -118,8 +118,8 @@ struct symtuner_call {
     const char *sym_kernel;    /* NCCL_SYM_KERNEL (NULL: not set)                               */
     const char *algo;          /* NCCL_ALGO (NULL: not set)                                     */
     const char *proto;         /* NCCL_PROTO (NULL: not set)                                    */
-    int tuner_ll;              /* 1: a tuner plugin answers LL if NCCL asks whether to keep an  */
-                               /* LL symmetric kernel, as symtuner does by prefer = symmetric   */
+    int tuner_ll;              /* 1: a tuner plugin answers LL if NCCL asks whether to keep an
+                                  LL symmetric kernel, as symtuner does by prefer = symmetric   */
 
     /* The cost table that NCCL shows a tuner for this call: 7 x 3 microseconds, beginning with
      * tree/ll. If it is NULL, the algorithm of a general kernel is not predicted. */
@@ -211,14 +211,14 @@ struct symtuner_verdict {
     enum symtuner_kind kind;
     enum symtuner_gate gate;   /* the first condition that fails; SYMTUNER_GATE_NONE: none    */
     enum symtuner_gate_state state[SYMTUNER_GATES];
-    const char *kernel;        /* the symmetric kernel, as NCCL_SYM_KERNEL spells it, if      */
-                               /* ${kind} is SYMMETRIC or OPEN; otherwise NULL                */
+    const char *kernel;        /* the symmetric kernel, as NCCL_SYM_KERNEL spells it, if
+                                  ${kind} is SYMMETRIC or OPEN; otherwise NULL                */
     int ctas;                  /* CTAs that ${kernel} runs on; nchannels in NCCL's log        */
     float time_us;             /* time of ${kernel} as NCCL predicts it                       */
-    int algo, proto;           /* if ${kind} is GENERAL and the call has a table; else -1     */
+    int algo, proto;           /* the general kernel's, if the call has a table; else -1      */
     int tuner_calls;           /* how often NCCL calls getCollInfo; -1: not known             */
-    int broken;                /* 1: NCCL launches a kernel that does not exist (an AllReduce */
-                               /* with avg)                                                   */
+    int broken;                /* 1: NCCL launches a kernel that does not exist (an AllReduce
+                                  with avg)                                                   */
     int unsure;                /* 1: we do not know all that the release does with such calls */
     int candidates;            /* number of entries in ${candidate}                           */
     struct symtuner_candidate candidate[8];

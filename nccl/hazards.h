@@ -55,7 +55,7 @@ enum { ST_SAID_BY_PLUGIN = 1, ST_SAID_BY_KERNELS = 2 };
 
 struct st_hazard {
     int first, last;       /* releases that have the fault; last 0: later ones, too    */
-    unsigned said_by;      /* ST_SAID_BY_*                                             */
+    unsigned said_by;      /* bits ST_SAID_BY_*: who reports the fault                  */
     int op;                /* operator of a call that triggers the fault; -1: any      */
     unsigned address_bits; /* see ST_HAZARD_MAP                                        */
     const char *text;      /* what goes wrong, and the cure                            */

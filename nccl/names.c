@@ -78,7 +78,7 @@ bool st_word_listed(const char *list, const char *word,
     }
 }
 
-enum { NEAR_MAX = 32 }; /* no word of ours is longer */
+enum { NEAR_MAX = 32 }; /* no word that symtuner knows is longer */
 
 int st_word_distance(const char *a, size_t na, const char *b, size_t nb)
 {

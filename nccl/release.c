@@ -137,7 +137,7 @@ char *st_release_print(int version, char *text, size_t size)
 bool st_table_pick(const struct st_era *era, const float *table, const float *shown, int algos,
                    int protos, int *algo_out, int *proto_out)
 {
-    bool strict = !shown || !era->negative_wins; /* NCCL never takes a negative entry */
+    bool strict = !shown || !era->negative_wins; /* a negative entry of ${table} cannot win */
     float best = era->table_limit;
     int found = -1;
 

@@ -23,11 +23,13 @@ enum st_peer_rule {
 
 /* If NCCL has picked a low-latency (LL) symmetric kernel: does it keep that kernel? */
 enum st_ll_rule {
-    ST_LL_KEEP,       /* always */
-    ST_LL_ASK_ALWAYS, /* only if the cheapest entry of the general cost table is LL */
-    ST_LL_ASK_PARTLY, /* as ASK_ALWAYS; but always if both buffers are registered */
-    ST_LL_ASK_VOID,   /* as ASK_PARTLY, but the prices of that table lack latency. So LL is the */
-                      /* cheapest only if a tuner or NCCL_PROTO makes it so */
+    ST_LL_KEEP,       /* NCCL always keeps the LL symmetric kernel */
+    ST_LL_ASK_ALWAYS, /* NCCL keeps the LL symmetric kernel if the cheapest entry of the cost table
+                         is LL, too */
+    ST_LL_ASK_PARTLY, /* as ASK_ALWAYS; but if both buffers are registered, NCCL does not look at
+                         the cost table and keeps the kernel */
+    ST_LL_ASK_VOID,   /* as ASK_PARTLY; but the prices in the table lack latency, so LL is the
+                         cheapest only if a tuner or NCCL_PROTO makes it so */
 };
 
 /* What NCCL_SYM_KERNEL means. */
@@ -39,9 +41,9 @@ enum st_sym_kernel_rule {
 /* When does an AllGather use the copy engine instead of a kernel? */
 enum st_ce_rule {
     ST_CE_NEVER,
-    ST_CE_POLICY_BOTH, /* NCCL_CTA_POLICY is 2, and both buffers are in symmetric windows */
-    /* The receive buffer is in a symmetric window, and NCCL_CTA_POLICY is 2. Large calls on sm_100
-     * and later do not need NCCL_CTA_POLICY (NCCL_SYM_CE_THRESHOLD). */
+    ST_CE_POLICY_BOTH, /* if NCCL_CTA_POLICY is 2 and both buffers are in symmetric windows */
+    /* If the receive buffer is in a symmetric window and NCCL_CTA_POLICY is 2. On sm_100 and later
+     * large calls (NCCL_SYM_CE_THRESHOLD) do not need NCCL_CTA_POLICY. */
     ST_CE_POLICY_RECV,
 };
 
@@ -49,10 +51,10 @@ enum st_ce_rule {
  * can start before the kernel in front of it has ended, if the kernel in front allows that. Does
  * the symmetric kernel wait for that end before it reads or writes? */
 enum st_pdl_rule {
-    ST_PDL_WAITS,    /* yes */
-    ST_PDL_WINDOWS,  /* no; both of its buffers are in symmetric windows */
-    ST_PDL_ANYWHERE, /* no; with NCCL_SYM_NOWIN_ENABLE=1 and NCCL_SYM_KERNEL some symmetric */
-                     /* kernels run on any buffers */
+    ST_PDL_WAITS,    /* symmetric kernels wait */
+    ST_PDL_WINDOWS,  /* symmetric kernels do not wait; their buffers are in symmetric windows */
+    ST_PDL_ANYWHERE, /* symmetric kernels do not wait; with NCCL_SYM_NOWIN_ENABLE=1 and
+                        NCCL_SYM_KERNEL some of them run on any buffers */
 };
 
 /* Does NCCL use TMA kernels: never, only with NCCL_SYM_TMA_ENABLE=1, or by default? */
@@ -61,8 +63,8 @@ enum st_tma_rule { ST_TMA_NONE, ST_TMA_OPT_IN, ST_TMA_ON };
 /* For which calls are we not sure which symmetric kernel NCCL picks? */
 enum st_unsure_rule {
     ST_UNSURE_NOTHING,
-    ST_UNSURE_GATHER, /* AllGathers that are alone in their group, on sm_100 and sm_103: NCCL */
-                      /* prices them by a model that we do not have */
+    ST_UNSURE_GATHER, /* AllGathers that are alone in their group, on sm_100 and sm_103: NCCL
+                         prices them by a model that we do not have                           */
     ST_UNSURE_MORE,   /* all calls on sm_100 and later, and all calls that may use multicast */
 };
 
@@ -76,12 +78,13 @@ struct st_era {
 
     /* symmetric kernels */
     bool symmetric;           /* symmetric kernels exist                                        */
-    bool symmetric_groups;    /* groups of several calls can use them                           */
-    bool symmetric_one_sided; /* one buffer in a symmetric window is enough for them            */
-    bool symmetric_avg;       /* NCCL picks them for avg, but only ReduceScatter has such ones  */
-    bool needs_nvlink;        /* every pair of GPUs must have a direct NVLink                   */
+    bool symmetric_groups;    /* groups of several calls can use symmetric kernels              */
+    bool symmetric_one_sided; /* symmetric kernels need only one buffer in a symmetric window   */
+    bool symmetric_avg;       /* NCCL picks symmetric kernels for avg, but has them only for
+                                 ReduceScatter                                                  */
+    bool needs_nvlink;        /* symmetric kernels need direct NVLink between all pairs of GPUs */
     bool fp8_needs_sm90;      /* below sm_90 NCCL refuses fp8, even for AllGather and Broadcast */
-    bool launch_by_cells;     /* at most one CTA for each KiB of a call's count x element size  */
+    bool launch_by_cells;     /* NCCL launches at most one CTA per KiB of count x element size  */
     bool multicast_lazy;      /* NCCL knows of multicast only once it has used symmetric memory */
     bool ctas_even;           /* the cost model tries 1, 2, 4, 6 ... CTAs, not 1, 2, 3, 4 ...   */
     bool algo_env_excludes;   /* NCCL_ALGO can exclude symmetric kernels, too                   */

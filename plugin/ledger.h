@@ -26,7 +26,7 @@
 #include "plugin/steer.h"
 
 enum { ST_BUCKETS = 48, ST_CELLS = SYMTUNER_ALGOS * SYMTUNER_PROTOS };
-enum { ST_VERDICTS_ROOM = 8 }; /* a power of two, to index by shifts */
+enum { ST_VERDICTS_ROOM = 8 }; /* a power of two, so that an index needs only shifts */
 _Static_assert((int)ST_VERDICTS <= (int)ST_VERDICTS_ROOM, "one place per verdict");
 enum st_ran {
     ST_RAN_CALLED, ST_RAN_CAPTURED, ST_RAN_GENERAL, ST_RAN_SYMMETRIC, ST_RAN_CE, ST_RANS
@@ -77,7 +77,7 @@ static inline uintptr_t st_thread(void)
 #if defined(__x86_64__)
     uintptr_t self;
 
-    __asm__("mov %%fs:0, %0" : "=r"(self)); /* the ABI keeps the thread pointer there */
+    __asm__("mov %%fs:0, %0" : "=r"(self)); /* the thread pointer, by the ABI */
     return self;
 #else
     return (uintptr_t)pthread_self();

@@ -223,8 +223,8 @@ static void announce_ctas(const char *release)
     bool can_ask = process.era->env_abi > 0;
 
     if (process.min_ctas)
-        st_info("NCCL_MIN_CTAS=%d (built-in, measured on %d x %s with NCCL %s); SYMTUNER_DEFAULTS=0 "
-                "keeps NCCL's own", process.min_ctas, process.machine.gpus, gpu, release);
+        st_info("NCCL_MIN_CTAS=%d (built-in, measured on %d x %s with NCCL %s); "
+                "SYMTUNER_DEFAULTS=0 keeps NCCL's own", process.min_ctas, process.machine.gpus, gpu, release);
     else if (process.default_ctas && !process.env_interface)
         st_info("NCCL's own CTA count is kept: NCCL does not ask symtuner for NCCL_MIN_CTAS=%d "
                 "(built-in); set NCCL_ENV_PLUGIN=libsymtuner.so on all ranks",

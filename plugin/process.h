@@ -29,8 +29,8 @@ struct st_process {
     int default_ctas;       /* CTA count built in for this box and release; 0: none */
     int min_ctas;           /* CTA count that NCCL gets as NCCL_MIN_CTAS; 0: none */
     int sym_ctas;           /* CTA count that the [process] rules want; 0: none */
-    const char *ctas_from;  /* where the CTA count is from: "rules", "built-in" or "NCCL"; or the */
-                            /* name of the variable that keeps us from giving a count */
+    const char *ctas_from;  /* where the CTA count is from: "rules", "built-in" or "NCCL"; or the
+                               name of the variable that keeps us from giving a count             */
 };
 
 /* Return the NCCL_MIN_CTAS that is built in for this box and release. Returns 0 if the box was not

@@ -145,7 +145,7 @@ static inline void count_event(struct st_profiler *profiler, int version,
     else if (event->type == NCCL_ABI_EV_COLL)
         count(profiler, coll->func, coll->count, coll->datatype,
               is_symmetric(version, event) ? ST_RAN_SYMMETRIC : ST_RAN_GENERAL);
-    else if (event->type == NCCL_ABI_EV_CE_COLL) /* its body begins like that of a Coll event */
+    else if (event->type == NCCL_ABI_EV_CE_COLL) /* a copy-engine event begins like a Coll event */
         count(profiler, coll->func, coll->count, coll->datatype, ST_RAN_CE);
 }
 

@@ -19,7 +19,7 @@
 /* What a decision did to the cost table. The ledger counts calls per verdict. X(id, word) */
 #define ST_VERDICT_MAP(X)                                                                          \
     X(NO_RULE, "no-rule")           /* no rule covers the call                            */       \
-    X(UNTOUCHED, "untouched")       /* a rule covers it, but changed nothing              */       \
+    X(UNTOUCHED, "untouched")       /* a rule covers the call, but changed nothing        */       \
     X(SYMMETRIC, "symmetric")       /* the table was changed to keep a symmetric kernel   */       \
     X(GENERAL, "general")           /* an algorithm or protocol was made the cheapest     */       \
     X(LIMITED, "limited")           /* only channels or forbidden entries changed         */       \
@@ -32,7 +32,7 @@ enum st_verdict { ST_VERDICT_MAP(ST_VERDICT_ID) ST_VERDICTS };
 extern const char *const st_verdict_word[ST_VERDICTS];
 
 struct st_table {
-    float *cost; /* algos * protos, flat: cost[algo * protos + proto] */
+    float *cost; /* algos * protos prices: cost[algo * protos + proto] */
     int algos, protos;
 };
 

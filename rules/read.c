@@ -207,7 +207,7 @@ static enum symtuner_status read_with(parser *parse, struct st_text text, const 
     st_rule_clear(&rules->provenance);
     rules->sources = 1;
     snprintf(rules->source[0], sizeof rules->source[0], "%s", name);
-    if (text.len > SYMTUNER_TEXT_MAX) /* no line to point at */
+    if (text.len > SYMTUNER_TEXT_MAX) /* no single line is wrong, so the error names none */
         snprintf(error, reader.error_size, "%.200s: larger than 1 MiB", name);
     if (text.len > SYMTUNER_TEXT_MAX || !parse(&reader, text)) {
         free(rules);

@@ -90,7 +90,7 @@ struct st_key {
     int gone_from;                /* bits ST_IN_*: sections that once had the key       */
     const char *cure;             /* why the key is gone, and what to write instead     */
 };
-extern const struct st_key st_keys[]; /* ends with a row whose word is NULL */
+extern const struct st_key st_keys[]; /* the last row has NULL as its word */
 
 /* Read one key and its value into section->rule. If the key or the value is wrong, write an error
  * and return false. */

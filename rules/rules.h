@@ -41,8 +41,8 @@ struct st_action {
 struct st_launch {
     int kernel;        /* index in st_kernel_words; -1: the library's own table decides        */
     int ctas, threads; /* most blocks, and threads per block; 0: the library's table decides   */
-    int beside;        /* index in st_beside_words: assume this, not what the handle was told; */
-                       /* -1: assume what the handle was told                                  */
+    int beside;        /* index in st_beside_words: assume this, not what the handle was told;
+                          -1: assume what the handle was told                                  */
     /* For a call over several boxes: into how many pieces to cut the call, to add up each piece
      * within each box first. 0: NCCL runs the whole call. -1: this rule is for calls within a
      * box. */
@@ -80,8 +80,8 @@ struct symtuner_rules {
     struct st_rule rule[SYMTUNER_RULES_MAX];
 };
 
-/* Return how often the bytes of one rank's part are in NCCL's nBytes. This is the number of ranks
- * for AllGather and ReduceScatter, and 1 for other collectives. */
+/* Return of how many parts NCCL's nBytes is the sum: one part per rank for AllGather and
+ * ReduceScatter, and one part in all for other collectives. */
 static inline uint64_t st_coll_parts(int coll, int ranks)
 {
     return coll == SYMTUNER_ALLGATHER || coll == SYMTUNER_REDUCESCATTER ? (uint64_t)ranks : 1;

@@ -44,8 +44,8 @@ enum {
  * last state that version n knows. */
 enum {
     NCCL_ABI_STATE_STEP_FIRST = 8,  /* 8 to 12: a proxy step waits; argument: bytes, from v4 on */
-    NCCL_ABI_STATE_CTRL_FIRST = 13, /* 13 to 18: state of the proxy thread; argument: number of */
-                                    /* operations that it has appended                          */
+    NCCL_ABI_STATE_CTRL_FIRST = 13, /* 13 to 18: state of the proxy thread; argument: number of
+                                       operations that it has appended                          */
     NCCL_ABI_STATE_CTRL_LAST = 18,
     NCCL_ABI_STATE_LAST_V4 = 22,
     NCCL_ABI_STATE_LAST_V5 = 24,

@@ -298,7 +298,7 @@ static enum symtuner_kind kind_behind(const struct look *look, enum symtuner_gat
     if (list && look->env == ST_ENV_FATAL)
         return SYMTUNER_KIND_ERROR; /* the communicator cannot be created */
     if (list && look->env == ST_ENV_LIMITS && !look->call->algo)
-        return SYMTUNER_KIND_ERROR; /* the list has removed the general kernels as well */
+        return SYMTUNER_KIND_ERROR; /* NCCL_SYM_KERNEL excludes general kernels, too */
     /* NCCL 2.28 removes the call from the queue of general kernels, and only then finds that no
      * symmetric kernel can run the call. So nothing runs. */
     if (gate == SYMTUNER_GATE_GROUP && era->symmetric_groups && !era->symmetric_one_sided)

@@ -59,8 +59,8 @@ static const struct general {
     bool least_a_channel;   /* each channel gets at least ${least} bytes of traffic           */
     signed char nvls_ranks; /* NVLS needs at least this many ranks                            */
     signed char batch;      /* how many calls of a group fit into a batch of work             */
-    int least;              /* a cell, NCCL's smallest piece of work, has at least this many  */
-                            /* bytes of traffic                                               */
+    int least;              /* a cell, NCCL's smallest piece of work, has at least this many
+                               bytes of traffic                                               */
     float ll128;            /* LL128 bandwidth of a ring channel on sm_100 and later, in GB/s */
 } generals[] = {
     {0},

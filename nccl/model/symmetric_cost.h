@@ -57,7 +57,7 @@ enum {
 
 enum {
     ST_CTAS_MAX  = 64,   /* most CTAs of any symmetric kernel                             */
-    ST_CELL_SIZE = 1024, /* bytes; a CTA works on whole cells, except in 2.27             */
+    ST_CELL_SIZE = 1024, /* bytes of a cell; except in 2.27 a CTA works on whole cells    */
 };
 
 struct st_sym_query {
@@ -71,7 +71,7 @@ struct st_sym_query {
     bool load_mc;         /* kernels may load through multicast: the switch can sum the type */
     bool send_window, recv_window; /* the buffer is in a symmetric window                  */
     bool tma;             /* TMA kernels may be used                                       */
-    int min_ctas, max_ctas; /* by NCCL_MIN_CTAS and _MAX_CTAS, or by the communicator      */
+    int min_ctas, max_ctas; /* NCCL_MIN_CTAS and NCCL_MAX_CTAS, or the communicator's own  */
     int sym_ctas;         /* NCCL_SYM_CTAS; 0 leaves the count to the model                */
     uint32_t allowed;     /* one bit per kernel that NCCL_SYM_KERNEL allows; ~0u: all      */
     bool forced;          /* NCCL_SYM_KERNEL is set: 2.31 then ignores the TMA size limit  */

@@ -17,9 +17,9 @@ enum { FILE_MAX = 256, NAME_MAX_NCCL = 254 };
 static const struct {
     const char *what, *variable, *next, *prefix, *symbol;
     int first, last; /* oldest and newest version of the interface that can be chained        */
-    int apart;       /* a plugin of this version or later needs an NCCL that also speaks this */
-                     /* version or a later one                                                */
-    int members;     /* this many functions at the begin of the table must not be NULL        */
+    int apart;       /* a plugin of this version or later needs an NCCL that also speaks this
+                        version or a later one                                                */
+    int members;     /* this many functions at the top of the table must not be NULL          */
 } kinds[] = {
     [ST_NEXT_TUNER] = {"tuner", "NCCL_TUNER_PLUGIN", "SYMTUNER_NEXT_TUNER", "libnccl-tuner",
                        "ncclTunerPlugin", 2, 7, 5, 2},

@@ -27,11 +27,11 @@
 enum st_next_kind { ST_NEXT_TUNER, ST_NEXT_PROFILER, ST_NEXT_KINDS };
 
 struct st_next_library {
-    const void *table; /* NULL: nothing to chain                              */
+    const void *table; /* the plugin's table; NULL: there is no plugin        */
     int version;       /* version of NCCL's interface that the table has      */
     char path[256];    /* path of the library, for messages                   */
     char note[512];    /* why a library that was found is not used, or ""     */
-    bool wrong;        /* the note is a warning: SYMTUNER_NEXT_* is wrong     */
+    bool wrong;        /* the value of SYMTUNER_NEXT_* is wrong: warn         */
 };
 
 /*

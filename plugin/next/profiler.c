@@ -14,11 +14,12 @@ static _Atomic(const struct st_next_library *) other;
 
 static struct {
     atomic_int own;      /* the events that we want                                        */
-    int theirs;          /* the other profiler writes its events here if we want some, too */
+    int theirs;          /* the other profiler's own mask; used only if we want events, too */
     _Atomic(int *) nccl; /* NCCL's mask; NULL if the other profiler writes to it directly  */
 } masks;
 
-static char own_group; /* its address: our handle of Group events that have no other handle */
+/* The address of this variable is our handle for Group events without another handle. */
+static char own_group;
 
 /* known[v] has the bits of the events that version v of the interface knows. */
 static const int known[] = {

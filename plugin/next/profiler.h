@@ -31,7 +31,7 @@ struct st_profiler_init {
 
 struct st_next_profiler {
     const void *table; /* functions of the other profiler; NULL: there is no other profiler */
-    void *ctx;         /* its context */
+    void *ctx;         /* the other profiler's context of this communicator */
 };
 
 /* Open a communicator in the other profiler and set NCCL's mask. ${own} has the bits of the events

@@ -44,6 +44,6 @@ nccl_abi_result st_next_tuner_ask(const struct st_next_tuner *next, int func, si
                                   int reg_buff, int *n_channels);
 nccl_abi_result st_next_tuner_chunk(const struct st_next_tuner *next, int func, size_t bytes,
                                     int algo, int proto, int n_channels, size_t *chunk_size);
-void st_next_tuner_close(struct st_next_tuner *next); /* NULL is allowed */
+void st_next_tuner_close(struct st_next_tuner *next); /* ${next} may be NULL */
 
 #endif
