@@ -18,7 +18,8 @@ bool st_option_wrong(char error[ST_OPTION_ERROR], const char *wants, const char 
     return false;
 }
 
-/* Cut a list such as "pcie|nvlink" into words. They lie in ${buffer}, ${word} points to them. */
+/* Cut a list such as "pcie|nvlink" into words. They lie in ${buffer}, and ${word} points to
+ * them. */
 static struct st_words choices(const char *list, char buffer[64], const char *word[CHOICES_MAX])
 {
     struct st_words words = {word, 0};

@@ -58,9 +58,9 @@ enum st_option_kind {
 };
 
 struct st_option {
-    const char *name;  /* without dashes                                            */
+    const char *name;  /* its name, without dashes                                  */
     const char *value; /* what the help calls the value; NULL: the option has none  */
-    const char *help;  /* NULL: the help does not show this option                  */
+    const char *help;  /* its help text; NULL: the help does not show this option   */
     enum st_option_kind kind;
     size_t at;              /* where the value goes: offset in the command's struct  */
     long least, most;       /* the limits of an ST_OPTION_NUMBER                     */
@@ -85,7 +85,7 @@ struct st_command_line {
     int (*started)(void *self);
 };
 
-/* A command's options: all rows of ${table}. */
+/* Initializes the options of a struct st_command_line: all rows of ${table}. */
 #define ST_OPTIONS(table) .row = (table), .rows = sizeof(table) / sizeof *(table)
 
 /* Parse a command line into ${self}, and print help, hints and errors. Returns -1 if the command

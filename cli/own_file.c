@@ -14,7 +14,8 @@
 
 static const char mark[] = "symtuner wrote this file; what is above hashes to 0x";
 
-/* Is this the text of a file written by symtuner? ${text} ends with a zero byte. */
+/* Is this the text of a file that symtuner wrote and nobody changed? ${text} ends with a zero
+ * byte. */
 static bool is_ours(const char *text, size_t size)
 {
     const char *line = NULL, *found;

@@ -58,7 +58,7 @@ static bool driver_missing(const struct st_doctor *d, char *evidence)
                     d->gpus_on_bus, d->gpus_on_bus == 1 ? "" : "s");
 }
 
-/* Does the loader find a libcuda.so.VERSION whose version is not the kernel module's? */
+/* Does the loader find a libcuda.so.VERSION of another version than the kernel module has? */
 static bool driver_mismatch(const struct st_doctor *d, char *evidence)
 {
     char pattern[ST_PATH], found[ST_PATH], version[64];
@@ -125,8 +125,9 @@ static int acs_control(const unsigned char *config, long size)
     return -1;
 }
 
-/* Does a bridge send peer traffic to the root complex? REDIRECTS are the bits of its ACS control
- * register that make it do so: request redirect, completion redirect, upstream forwarding. */
+/* Does a bridge send peer traffic to the root complex? REDIRECTS are the bits of the ACS control
+ * register that make the bridge do so: request redirect, completion redirect, upstream
+ * forwarding. */
 static bool acs_on(const struct st_doctor *d, char *evidence)
 {
     enum { REDIRECTS = 1 << 2 | 1 << 3 | 1 << 4 };
@@ -156,7 +157,8 @@ static bool acs_on(const struct st_doctor *d, char *evidence)
     return bridges > 0 && d->gpus_on_bus > 1;
 }
 
-/* Has /dev/shm at most 64 MiB? /proc/mounts says "shm /dev/shm tmpfs rw,...,size=65536k 0 0". */
+/* Does /dev/shm have at most 64 MiB? The line in /proc/mounts that has its size looks like this:
+ * "shm /dev/shm tmpfs rw,...,size=65536k 0 0". */
 static bool shm_small(const struct st_doctor *d, char *evidence)
 {
     static char text[65536];

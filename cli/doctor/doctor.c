@@ -110,7 +110,7 @@ static void judge(struct st_doctor *doctor, int index)
  * how many findings there are. */
 static int collect(struct st_doctor *doctor, struct found *found)
 {
-    static struct found one; /* large */
+    static struct found one; /* too large for the stack */
     const struct st_finding *row;
     struct found *before;
     int n = 0, rounds = doctor->judgeds > 1 ? doctor->judgeds : 1;
@@ -453,7 +453,7 @@ static const struct st_command_line line = {
 
 int st_cmd_doctor(int argc, char **argv)
 {
-    static struct st_doctor doctor = {.root = ""}; /* large */
+    static struct st_doctor doctor = {.root = ""}; /* too large for the stack */
     static struct found found[FOUND_MAX];
     struct ask ask = {.doctor = &doctor};
     int status = st_line_read(&line, argc, argv, &ask), n, bad = 0;

@@ -49,25 +49,25 @@ struct st_plugin {
      * from_net       the file is the network plugin */
     bool disabled, is_static, mangled, foreign, unreadable, by_env_plugin, from_net;
     bool symtuner;                 /* the file is libsymtuner.so                             */
-    int found;                     /* the version that NCCL uses; 0: none                    */
+    int found;                     /* the interface version that NCCL uses; 0: none          */
     char exports[200];             /* the plugin symbols of the file: "tuner v4, env v1"     */
 };
 
 /* A file that holds NCCL: a libnccl.so.2, or a library into which NCCL was linked. */
 struct st_copy {
     char path[ST_PATH];
-    int nccl;                    /* its release                                       */
-    int cuda;                    /* major CUDA version it was built for; 0: unknown   */
+    int nccl;                    /* the release of this NCCL                          */
+    int cuda;                    /* the major CUDA version of its build; 0: unknown   */
     char package[128];           /* its pip package: "nvidia-nccl-cu12 2.28.9"; or "" */
     unsigned long device, inode; /* identify the file, which may have several names   */
 };
 
 /* A package of python3 that calls NCCL, and the copy of NCCL that it would load. */
 struct st_framework {
-    const char *name;   /* "jax" or "torch"                            */
-    char file[ST_PATH]; /* the library that calls NCCL                 */
-    int copy;           /* index into copy[]; -1: it finds no NCCL     */
-    const char *how;    /* how it finds the copy, such as "LD_PRELOAD" */
+    const char *name;   /* "jax" or "torch"                              */
+    char file[ST_PATH]; /* the library that calls NCCL                   */
+    int copy;           /* index into copy[]; -1: the package finds none */
+    const char *how;    /* how it finds the copy, such as "LD_PRELOAD"   */
 };
 
 /* What a shared object exports; elf.c reads it without loading the file. */
@@ -75,37 +75,37 @@ struct st_elf {
     bool same_machine; /* the file is a shared object for this machine's CPU */
     unsigned tuner, env, profiler, net; /* bit N: exports version N, such as ncclEnvPlugin_vN */
     bool symtuner;                      /* exports symtuner_decide */
-    bool defines_nccl, defines_dlsym;   /* exports ncclAllReduce, dlsym */
+    bool defines_nccl, defines_dlsym;   /* exports ncclAllReduce; exports dlsym */
 };
 
 /* A library that the loader loads into every program. */
 struct st_preload {
-    char asked[ST_PATH];                /* its name in ${from}                           */
+    char asked[ST_PATH];                /* the library's name in ${from}                 */
     char path[ST_PATH];                 /* the file that the loader finds; "": none      */
     const char *from;                   /* "LD_PRELOAD" or "/etc/ld.so.preload"          */
     bool loads;                         /* the file is a shared object of this machine   */
-    bool dropin;                        /* its name is libsymtuner_nccl.so               */
+    bool dropin;                        /* the name is libsymtuner_nccl.so               */
     struct st_elf elf;
 };
 
 struct st_doctor {
     const char *root;
-    const char *accept[2];              /* lists of accepted findings: accept.c               */
+    const char *accept[2];              /* lists of accepted findings (accept.c)              */
     struct st_setting setting[ST_SETTINGS_MAX];
     int settings;
     char conf[3][ST_PATH];              /* the conf files that NCCL reads, in order           */
     int confs;
-    char conf_missing[ST_PATH];         /* that NCCL_CONF_FILE cannot be read; "": it can     */
+    char conf_missing[ST_PATH];         /* error text if NCCL_CONF_FILE cannot be read, or "" */
     char conf_fault[600];               /* the first line of a conf file that NCCL misreads   */
     char conf_overridden[800];          /* the first line that an earlier setting overrides   */
     symtuner_rules *rules;              /* the rules of SYMTUNER_RULES; NULL: none, or wrong  */
     /* what is wrong with SYMTUNER_RULES, SYMTUNER_RULE and NCCL_TUNER_CONFIG_FILE; "": nothing */
     char rules_error[3][SYMTUNER_ERROR_MAX + 32];
     char dir[ST_DIRS_MAX][ST_PATH];     /* the folders in which the loader looks, in order    */
-    int dirs, dirs_configured;          /* LD_LIBRARY_PATH names the first dirs_configured    */
+    int dirs, dirs_configured;          /* the first dirs_configured: from LD_LIBRARY_PATH    */
     struct st_copy copy[ST_COPIES_MAX]; /* the copies of NCCL that were found                 */
     int copies;
-    struct st_preload preload[ST_PRELOADS_MAX]; /* in the order of the loader                 */
+    struct st_preload preload[ST_PRELOADS_MAX]; /* in the order in which they load            */
     int preloads;
     char python[ST_PATH];               /* version and path of python3; "": it did not run    */
     struct st_framework framework[ST_FRAMEWORKS_MAX];
@@ -143,7 +143,7 @@ struct st_finding {
     int first, last;      /* the releases that can have it; last 0: no end */
     const char *variable; /* NULL for ST_WHEN_CHECK and ST_WHEN_TEXT       */
     enum st_when when;
-    const char *operand;  /* words "a|b", or a number                            */
+    const char *operand;  /* IS, IS_NOT: words "a|b"; BELOW: a number           */
     /* for ST_WHEN_CHECK: fills ST_EVIDENCE bytes and returns whether the finding holds */
     bool (*check)(const struct st_doctor *doctor, char *evidence);
     size_t at;            /* for ST_WHEN_TEXT: offset in struct st_doctor        */
@@ -169,9 +169,11 @@ extern const struct st_finding st_findings_settings[], st_findings_plugin[], st_
 /* Print the evidence of a finding into ${evidence}. Returns true, so that a check can end with
  * "return condition && st_found(...)". */
 bool st_found(char *evidence, const char *format, ...) __attribute__((format(printf, 2, 3)));
-bool st_found_setting(char *evidence, const struct st_setting *setting); /* NAME=VALUE (ORIGIN) */
+/* Do this with the evidence "NAME=VALUE (ORIGIN)". */
+bool st_found_setting(char *evidence, const struct st_setting *setting);
 
-/* doctor.c: return row ${index} of the five parts in sequence, or NULL past the last. */
+/* doctor.c: return row ${index}, counted from 0 through all five parts, or NULL if there is
+ * none. */
 const struct st_finding *st_finding_get(int index);
 
 /* accept.c: ${list} is "id,id", or NULL. st_doctor_accept_check returns false if a word of the list
@@ -231,7 +233,8 @@ int st_doctor_copy(struct st_doctor *doctor, const char *path);
 void st_doctor_preloads(struct st_doctor *doctor);
 void st_doctor_dropin_print(const struct st_doctor *doctor, FILE *out);
 void st_doctor_dropin_json(struct st_json *json, const struct st_doctor *doctor);
-/* Does ${file} run with other rights than its caller's, so that the loader ignores LD_PRELOAD? */
+/* Does the program ${file} run with other rights than its caller? The loader ignores LD_PRELOAD for
+ * such a program. */
 bool st_doctor_secure(const char *file);
 
 /* python.c: find the NCCL that jax and torch of this python3 would load. */
@@ -241,7 +244,7 @@ void st_doctor_python(struct st_doctor *doctor);
 void st_doctor_dirs(struct st_doctor *doctor);
 /* Find a library in these folders. Returns false if none has it. */
 bool st_doctor_find_library(const struct st_doctor *doctor, const char *name, char out[ST_PATH]);
-/* Find the plugins that the release which is checked would load. */
+/* Find the plugins that NCCL would load, by the rules of the release that is checked now. */
 void st_doctor_plugins(struct st_doctor *doctor);
 
 /* box.c: read the driver's version and count the GPUs. */

@@ -27,7 +27,7 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Add the libraries of ${list}, which spaces, colons and newlines separate. */
+/* Add the libraries of ${list}, which are separated by spaces, colons or newlines. */
 static void add(struct st_doctor *doctor, const char *list, const char *from)
 {
     while (list && *list && doctor->preloads < ST_PRELOADS_MAX) {

@@ -107,7 +107,8 @@ struct table {
     uint64_t names_size;
 };
 
-/* Find the first section of ${type}. Returns false if there is none, or if it is not valid. */
+/* Find the first section of ${type}. Returns false if the file has none, or if the section is not
+ * valid. */
 static bool find_table(const struct image *image, const Elf64_Ehdr *head, uint32_t type,
                        struct table *table)
 {
@@ -168,7 +169,7 @@ bool st_elf_look(const struct st_doctor *doctor, const char *path, struct st_elf
     return look_into(doctor, path, read_symbols, elf);
 }
 
-/* Read from the dynamic section whether the file needs libnccl.so.2, and its RUNPATH or RPATH. */
+/* Fill ${out}, a struct st_elf_search, from the file's dynamic section. */
 static void read_search(const struct image *image, const Elf64_Ehdr *head, void *out)
 {
     struct st_elf_search *search = out;

@@ -51,7 +51,7 @@ bool st_doctor_exists(const struct st_doctor *doctor, const char *path)
 bool st_doctor_glob(const struct st_doctor *doctor, const char *pattern, int index,
                     char out[ST_PATH])
 {
-    static char last[ST_PATH]; /* kept, since callers ask for one match after the other */
+    static char last[ST_PATH]; /* kept, because callers ask for one match after the other */
     static glob_t found;
     char full[ST_PATH];
 

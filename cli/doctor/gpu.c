@@ -14,9 +14,9 @@
 
 enum { BLOCKS = 64, THREADS = 512, PROBE = 64 << 20, VERIFY = 1 << 20, CHASES = 2000 };
 
-/* st_copy copies with 16-byte loads and stores. st_write sets the 32-bit word k to k * 0x9e3779b1 +
- * seed. st_chase loads n times. Each load waits for the load before, because its address is the
- * previous address plus the value that was loaded there, which is 0. */
+/* Three kernels in PTX. st_copy copies with 16-byte loads and stores. st_write sets the 32-bit word
+ * k to k * 0x9e3779b1 + seed. st_chase loads n times. Each load waits for the load before, because
+ * its address is the previous address plus the value that was loaded there, which is 0. */
 static const char ptx[] =
     ".version 7.0\n.target sm_70\n.address_size 64\n"
     ".visible .entry st_copy(.param .u64 d, .param .u64 s, .param .u64 n)\n{\n"
@@ -46,7 +46,7 @@ static const char ptx[] =
     "add.u32 %n, %n, -1; setp.ne.u32 %p, %n, 0; @%p bra L;\n"
     "st.global.u64 [%d], %v; ret;\n}\n";
 
-static struct st_gpu_report report; /* large */
+static struct st_gpu_report report; /* too large for the stack */
 
 struct gpu {
     void *context, *stream, *start, *stop, *copy, *write, *chase;

@@ -18,7 +18,7 @@ enum { ST_GPUS_MAX = 16 };
 struct st_pair {
     bool peer, arrives, engine_arrives;
     double store, load, engine; /* bandwidth of kernel stores, kernel loads, copy engine */
-    double latency_us;          /* of a load by a kernel                                 */
+    double latency_us;          /* latency of a load by a kernel, in microseconds        */
 };
 
 enum st_windows { ST_WINDOWS_UNKNOWN, ST_WINDOWS_REAL, ST_WINDOWS_NULL, ST_WINDOWS_FAILED };
@@ -26,9 +26,9 @@ enum st_windows { ST_WINDOWS_UNKNOWN, ST_WINDOWS_REAL, ST_WINDOWS_NULL, ST_WINDO
 struct st_gpu_report {
     int gpus, failed; /* ${failed}: 1 + the first GPU that does not start; 0: all do */
     char name[ST_GPUS_MAX][96];
-    int multicast[ST_GPUS_MAX];                    /* [i]: 1 supported, 0 not, -1 unknown      */
-    struct st_pair pair[ST_GPUS_MAX][ST_GPUS_MAX]; /* [i][j]: GPU i uses the memory of GPU j   */
-    double together[ST_GPUS_MAX];                  /* [i]: store bandwidth when all GPUs write */
+    int multicast[ST_GPUS_MAX];                    /* [i]: 1 supported, 0 unsupported, -1 unknown */
+    struct st_pair pair[ST_GPUS_MAX][ST_GPUS_MAX]; /* [i][j]: GPU i uses the memory of GPU j      */
+    double together[ST_GPUS_MAX];                  /* [i]: bandwidth of its stores when all write */
     enum st_windows windows;
     char windows_text[300];
 };

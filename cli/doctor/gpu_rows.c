@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu_rows.c - findings about GPUs; prints the table of what was measured on them. */
+/* gpu_rows.c - findings about GPUs, and the tables of what was measured on them. */
 #include <stdlib.h>
 #include <string.h>
 

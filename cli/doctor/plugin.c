@@ -22,8 +22,8 @@ static void add_dir(struct st_doctor *doctor, const char *dir, size_t length)
     }
 }
 
-/* Add the folders that an ld.so.conf names. A line of it has a folder or "include PATTERN"; "#"
- * begins a comment. The folders of included files come after those of the file itself. */
+/* Add the folders that an ld.so.conf names. A line of the file has a folder or "include PATTERN";
+ * "#" begins a comment. The folders of included files come after those of the file itself. */
 static void read_ld_conf(struct st_doctor *doctor, const char *path, int depth)
 {
     static const char include[] = "include ";

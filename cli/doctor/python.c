@@ -188,7 +188,7 @@ static void add_framework(struct st_doctor *doctor, const char *name, const char
     resolve(doctor, one, package);
     for (int i = 0; i < doctor->frameworks; i++)
         if (doctor->framework[i].name == name && doctor->framework[i].copy == one->copy)
-            return; /* jax plugins for CUDA 12 and for CUDA 13 share a copy */
+            return; /* jax may have two libraries, for CUDA 12 and 13, with one copy of NCCL */
     doctor->frameworks++;
 }
 

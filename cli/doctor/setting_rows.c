@@ -179,8 +179,8 @@ static bool proto_ll128(const struct st_doctor *doctor, char *evidence)
     return false;
 }
 
-/* Is NCCL_PROTO set to something other than ^LL128? The finding proto-ll128 advises that value, and
- * reports all values that allow LL128. */
+/* Is NCCL_PROTO set to something other than ^LL128, which the finding proto-ll128 advises? Leaves
+ * out values that allow LL128, because proto-ll128 reports them. */
 static bool proto_forced(const struct st_doctor *doctor, char *evidence)
 {
     const struct st_setting *setting = st_doctor_get(doctor, "NCCL_PROTO");

@@ -37,8 +37,8 @@ static void add(struct st_doctor *doctor, const char *name, size_t length, const
     doctor->settings++;
 }
 
-/* Return why NCCL skips a line of a conf file, or reads it differently from what its writer meant;
- * NULL if the line has no fault. */
+/* Return why NCCL skips a line of a conf file, or reads it differently from what its writer meant.
+ * Returns NULL if the line has no fault. */
 static const char *fault_of(const char *line)
 {
     size_t name = strcspn(line, "=");

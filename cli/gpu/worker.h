@@ -29,7 +29,7 @@ struct st_job {
     struct st_nccl nccl;
     struct st_ar ar;
     int ranks, coll, dtype; /* coll and dtype: NCCL's numbers */
-    int size;               /* of an element, in bytes */
+    int size;               /* bytes of an element            */
     bool measure; /* the command is `measure` */
     bool own;     /* a mode needs libsymtuner_ar.so */
     const char *modes;
@@ -46,10 +46,10 @@ extern struct st_job job;
 
 void st_worker_stop(const char *what, const char *why) __attribute__((noreturn));
 
-/* Run ${mode} once on fresh data and check the result; a wrong element ends the process. */
+/* Run ${mode} once, and check the result. A wrong element ends the process. */
 void st_worker_check(struct st_rank *r, char mode, uint64_t bytes);
 
-/* Time ${mode} for about ${least_us} microseconds or longer. Returns microseconds per call on the
+/* Time ${mode} for at least about ${least_us} microseconds. Returns microseconds per call on the
  * slowest rank. */
 double st_worker_time(struct st_rank *r, char mode, uint64_t bytes, double least_us);
 

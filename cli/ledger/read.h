@@ -32,9 +32,9 @@ enum {
 
 struct st_ledger_row {
     enum st_row_kind kind;
-    int coll;                  /* NCCL's number                           */
+    int coll;                  /* NCCL's number of the collective         */
     uint64_t lo, hi;           /* sizes from lo to hi bytes               */
-    int registered;            /* only in ST_ROW_ASKED                    */
+    int registered;            /* only in ST_ROW_ASKED: 1 yes, 0 no       */
     char verdict[16];          /* only in ST_ROW_ASKED                    */
     char algo[16], proto[16];  /* only in ST_ROW_PICKED                   */
     uint64_t count[ST_COUNTS]; /* only ST_ROW_RAN uses more than count[0] */

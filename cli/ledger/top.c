@@ -20,8 +20,9 @@ struct sum {
     uint64_t ran[ST_COUNTS];
     uint64_t asked[2];    /* how often NCCL asked: [0] not registered, [1] registered */
     uint64_t steered;     /* how often NCCL asked and a rule decided                  */
-    uint64_t pick[PICKS]; /* by algorithm * SYMTUNER_PROTOS + protocol: the cheapest  */
-    bool seen;            /* a ledger has a "ran" line for it                         */
+    /* [algorithm * SYMTUNER_PROTOS + protocol]: how often this entry of the cost table won */
+    uint64_t pick[PICKS];
+    bool seen; /* a ledger has a "ran" line for this collective and range */
 };
 
 struct sums {

@@ -114,8 +114,8 @@ static bool of_all_ranks(const struct symtuner_query *query)
     return query->coll == SYMTUNER_ALLGATHER || query->coll == SYMTUNER_REDUCESCATTER;
 }
 
-/* Fill in the parts of the query that depend on several options. Returns false, with the reason, if
- * the options contradict each other. */
+/* Fill in the parts of the query that depend on several options. Returns false, with the reason in
+ * ${error}, if the options contradict each other. */
 static bool complete(struct request *request, char error[ST_OPTION_ERROR])
 {
     struct symtuner_query *query = &request->query;

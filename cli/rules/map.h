@@ -23,7 +23,7 @@
 enum { ST_MAP_COLUMNS = 64, ST_MAP_CELL = 24, ST_MAP_KERNELS = 2048 };
 
 struct st_run {
-    uint64_t lo, hi; /* bytes, both included */
+    uint64_t lo, hi; /* sizes from lo to hi bytes */
     struct symtuner_decision decision;
 };
 
@@ -45,7 +45,7 @@ struct st_kernel_run {
 struct st_map_request {
     int nccl, nodes;
     struct symtuner_machine machine;
-    unsigned colls; /* bit per collective */
+    unsigned colls; /* bit c is set: show collective c */
     int dtype, op;  /* type and operator of the all-reduces that [kernels] rules decide */
     int beside;     /* what runs beside these all-reduces: an index into st_beside_words */
     int ranks[16], n_ranks;
@@ -69,8 +69,8 @@ struct st_map {
 enum { ST_MAP_OPTIONS = 15 };
 extern const struct st_option st_map_options[ST_MAP_OPTIONS];
 
-/* Find the machine. The st_command_line of both commands has this function as its .started; ${self}
- * is the request. */
+/* Find the machine. The st_command_line of both commands has this function as its .started. ${self}
+ * is a struct st_map_request. */
 int st_map_started(void *self);
 
 /* Read the command line. If it names no collectives, request_out->colls becomes 0. Returns -1 if

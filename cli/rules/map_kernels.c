@@ -100,9 +100,9 @@ const char *st_map_kernel(const struct symtuner_kernel_decision *decision, char 
     return text;
 }
 
-/* Do two runs cover the same sizes, and does the same rule make the same decision for both? The
- * question is about one kind of buffers, ${registered}. Also, either both runs or neither must be
- * printed with their kind of buffers. */
+/* Can both runs be printed on one line, for buffers of the kind ${registered}? They can if both
+ * cover the same sizes, if the same rule makes the same decision for both, and if either both or
+ * neither are printed with the kind of buffers. */
 static bool runs_alike(const struct st_kernel_run *a, const struct st_kernel_run *b, int registered)
 {
     const struct symtuner_kernel_decision *x = &a->decision[registered],

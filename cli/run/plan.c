@@ -17,7 +17,7 @@ struct making {
     char parts[60], notes[1000]; /* what the plan's ${said} is made of */
 };
 
-/* Return the value of a variable before symtuner run, or "" if it is not set. */
+/* Return the value that a variable has before we set it, or "" if it is not set. */
 static const char *now(const struct making *making, const char *name)
 {
     const char *value = making->get(making->from, name);
@@ -118,7 +118,7 @@ static void plan_plugin(struct making *making, const char *plugin)
 
 /* ---- drop-in --------------------------------------------------------------------------------- */
 
-/* Does LD_PRELOAD name the drop-in, in whatever folder? */
+/* Does ${list}, the value of LD_PRELOAD, name a drop-in, in any folder? */
 static bool preloads_dropin(const char *list)
 {
     static const char name[] = "libsymtuner_nccl.so";

@@ -27,10 +27,10 @@ struct st_run_ask {
     bool part[ST_RUN_PARTS];
     char colls[120]; /* collectives of the drop-in, "allreduce,allgather"; "": not given */
     bool off;
-    int verify, max_ctas; /* 0: not given */
+    int verify, max_ctas; /* the values of --verify and --max-ctas; 0: not given */
 };
 
-/* The paths of our libraries; NULL: there is none beside the command. */
+/* The paths of our libraries; NULL: the library is not beside the command. */
 struct st_run_libraries {
     const char *plugin, *dropin;
 };

@@ -18,7 +18,7 @@
 #include "cli/text.h"
 #include "nccl/names.h"
 
-enum { VERIFY_MAX = 500, CTAS_MAX = 512 }; /* the limits of the libraries */
+enum { VERIFY_MAX = 500, CTAS_MAX = 512 }; /* the largest values that the libraries take */
 
 struct request {
     struct st_run_ask ask;
@@ -113,7 +113,7 @@ static const char *find(const char *name, char path[ST_PATH])
 
 static void make_plan(const struct st_run_ask *ask, struct st_run_plan *plan)
 {
-    static struct st_doctor doctor = {.root = ""}; /* large */
+    static struct st_doctor doctor = {.root = ""}; /* too large for the stack */
     char plugin[ST_PATH], dropin[ST_PATH];
     struct st_run_libraries libraries = {find("libsymtuner.so", plugin),
                                          find("libsymtuner_nccl.so", dropin)};
@@ -167,7 +167,7 @@ static bool ignores_preload(const char *program)
 
 int st_cmd_run(int argc, char **argv)
 {
-    static struct st_run_plan plan; /* large */
+    static struct st_run_plan plan; /* too large for the stack */
     struct request request = {.ask.part = {true, true, true}};
     struct st_run_job job = {.tally = NULL};
     char error[ST_RUN_ERROR] = "";

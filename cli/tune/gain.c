@@ -33,8 +33,9 @@ struct gain {
     bool own;              /* symtuner's kernels would run some of these calls    */
 };
 
-/* Return the cell of an all-reduce on symtuner's kernels, as the rules choose them; NULL if the
- * rules choose NCCL, or if the kernel was not measured for such buffers. */
+/* Return the cell of the all-reduce kernel of symtuner's that the rules choose. Returns NULL if the
+ * rules choose NCCL, or if the kernel was measured only for registered buffers and the buffers are
+ * not ${registered}. */
 static const struct st_cell *own_cell(const struct st_tune *tune, int z, bool registered)
 {
     const struct st_cell *own = &tune->cell[SYMTUNER_ALLREDUCE][ST_OWN][z];
@@ -62,7 +63,7 @@ static bool add(struct gain *gain, const struct st_tune *tune, int coll, int z, 
     gain->before += n * before->median;
     for (int i = 0; i < GAINS; i++) {
         gain->after[i] += n * after[i]->median;
-        if (after[i] != before) /* the variance of the difference */
+        if (after[i] != before) /* add the variance of the difference */
             gain->spread[i] +=
                 n * n * (before->sigma * before->sigma + after[i]->sigma * after[i]->sigma);
     }

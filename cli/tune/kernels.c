@@ -2,7 +2,7 @@
 /*
  * kernels.c - writes the [kernels] rules of tune.
  *
- * No rule is written where the own choice of libsymtuner_ar.so is as good: the library's table
+ * No rule is written where libsymtuner_ar.so's own choice is as good: the library's table
  * covers more than the measured sizes, and later releases may have better tables. A rule for a
  * measured size covers 3/4 to 3/2 of this size, half way to the neighbouring sizes.
  */
@@ -41,7 +41,7 @@ static void comment(const struct st_tune *tune, int z, FILE *out)
             table->sigma);
 }
 
-/* Fill ${name} with a size without a blank, such as "64KiB". */
+/* Write a size into ${name} without a blank, such as "64KiB". Returns ${name}. */
 static const char *name_of(uint64_t bytes, char name[ST_TEXT_SIZE])
 {
     char *blank = strchr(st_text_size(bytes, name), ' ');

@@ -153,7 +153,7 @@ static bool read_row(struct reader *reader, const char *line)
     if (sscanf(line, "%d,%d,%31[a-z],%47[a-zA-Z0-9_/],%llu,%lf", &r, &s, coll, word, &bytes, &us) !=
         6)
         return wrong(reader, "not a measurement", line);
-    if (!(us > 0 && us < 1e12)) /* false for NaN */
+    if (!(us > 0 && us < 1e12)) /* NaN fails this test, too */
         return wrong(reader, "not a time", line);
     c = symtuner_coll_parse(coll);
     if (c >= 0 && r >= 0 && r < tune->rounds &&
@@ -167,7 +167,7 @@ static bool read_row(struct reader *reader, const char *line)
 /* Forget the times of units that are not marked done, so that these units are measured again. */
 static void forget_unfinished(struct st_tune *tune)
 {
-    if (!tune->done[0][SYMTUNER_ALLREDUCE][tune->n_ctas]) /* the first round finds the ways */
+    if (!tune->done[0][SYMTUNER_ALLREDUCE][tune->n_ctas]) /* round 0 will find the ways again */
         memset(tune->ways, 0, sizeof tune->ways);
     for (int r = 0; r < tune->rounds; r++)
         for (int z = 0; z < st_tune_sizes(tune); z++)
@@ -229,7 +229,7 @@ static bool read_line(struct reader *reader, const char *line)
         tune->nccl = links;
     } else if (strncmp(line, "# floor ", 8) == 0) {
         tune->floor_gbps = strtod(line + 8, NULL);
-        return (tune->floor_gbps >= 0 && tune->floor_gbps < 1e9) || /* false for NaN */
+        return (tune->floor_gbps >= 0 && tune->floor_gbps < 1e9) || /* NaN fails this test */
                wrong(reader, "not a rate", line);
     } else if (strncmp(line, "# date ", 7) == 0) {
         snprintf(tune->date, sizeof tune->date, "%.31s", line + 7);

@@ -100,7 +100,7 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
         const char *library = st_beside_command("libsymtuner.so", path, sizeof path);
 
         snprintf(tuner, sizeof tuner, "NCCL_TUNER_PLUGIN=%s", library);
-        snprintf(env, sizeof env, "NCCL_ENV_PLUGIN=%s", library); /* gives the CTA count */
+        snprintf(env, sizeof env, "NCCL_ENV_PLUGIN=%s", library); /* to set CTA counts */
     }
     end = st_child_run(&child);
     free(ways);

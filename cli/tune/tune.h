@@ -44,10 +44,10 @@ enum { ST_GENERAL, ST_OWN, ST_SYMMETRIC };
 struct st_cell {
     double us[ST_TUNE_ROUNDS]; /* [round]: the time; 0: not measured */
     int n;                     /* the number of measured rounds */
-    double median, sigma;      /* of the measured rounds, us */
+    double median, sigma;      /* of the measured rounds, in us */
 };
 
-/* One way to run symtuner's kernels at one size. The name is KERNEL/BLOCKS/THREADS, such as
+/* One way to run symtuner's kernels at one size. The name is KERNEL/CTAS/THREADS, such as
  * "one_ll8/16/128". */
 struct st_way {
     char name[48];
@@ -61,23 +61,23 @@ enum { ST_SAY_NCCL = -1, ST_SAY_NOTHING = 0 };
 struct st_tune {
     /* the plan */
     int ranks, rounds;
-    int ctas[ST_TUNE_CTAS], n_ctas; /* a count of 0: NCCL chooses                    */
+    int ctas[ST_TUNE_CTAS], n_ctas; /* the CTA counts; 0: NCCL chooses               */
     bool own;                       /* measure symtuner's kernels                    */
     bool search;                    /* measure symtuner's kernels in several ways    */
-    unsigned colls;                 /* bit per collective                            */
+    unsigned colls;                 /* bit c is set: measure collective c            */
     int dtype;                      /* NCCL's number of the type                     */
     int budget_s;                   /* time for all rounds, in seconds; only the first
                                      * three rounds may take longer; 0: no limit     */
     uint64_t low, high;             /* the smallest and the largest size, powers of two */
     /* the box */
     struct symtuner_machine machine;
-    int nccl;          /* release, 22809 is 2.28.9; 0: not known yet */
+    int nccl;          /* NCCL's release: 22809 is 2.28.9; 0: not known yet */
     double floor_gbps; /* rate of the copy engine between two GPUs, in GB/s */
     char date[32];
     /* what was measured */
     /* [collective][candidate][size] */
     struct st_cell cell[SYMTUNER_COLLS][ST_TUNE_CANDIDATES][ST_TUNE_SIZES];
-    struct st_way way[ST_TUNE_SIZES][ST_TUNE_WAYS];    /* all-reduce; way 0: the library's choice */
+    struct st_way way[ST_TUNE_SIZES][ST_TUNE_WAYS];    /* for all-reduce; 0: the library's choice */
     int ways[ST_TUNE_SIZES];                           /* how many ways there are at each size */
     struct st_way ruled[ST_TUNE_RULES][ST_TUNE_SIZES]; /* --verify: the way that the rules chose */
     /* [round][collective][setting]: the unit has been measured */
@@ -169,8 +169,9 @@ bool st_tune_copies(const char *way);
  * of tune compared, and print whether they are still good. Returns the exit status. */
 int st_tune_verify(struct st_tune *tune, const char *files, bool json);
 
-/* choose.c: st_tune_summarise computes medians and standard deviations. st_tune_choose calls it,
- * then chooses one CTA count and, for each size, a candidate and the rule that selects it. */
+/* choose.c: st_tune_summarise computes medians and standard deviations. st_tune_choose calls
+ * st_tune_summarise, then chooses one CTA count and, for each size, a candidate and the rule that
+ * selects it. */
 void st_tune_summarise(struct st_tune *tune);
 void st_tune_choose(struct st_tune *tune);
 

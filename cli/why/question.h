@@ -14,23 +14,23 @@
 
 struct st_why {
     struct symtuner_call call;
-    float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS]; /* what call.table points to, if anything      */
+    float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS]; /* the cost table, if call.table is not NULL   */
     const char *machine;                           /* the machine in words                        */
     const char *family;                            /* from st_general_family; NULL: unknown costs */
     int links;                                     /* call.nvlink before any setting changed it   */
     int gpus;                                      /* GPUs of a node; 0: not known                */
     bool table_computed;                           /* ${table} is computed, not from --table      */
-    bool machine_assumed, release_assumed;         /* not given and not found here                */
+    bool machine_assumed, release_assumed;         /* none was given, and none was found here     */
     const char *set[32];                           /* NCCL settings that apply, NAME=VALUE        */
     int sets;
-    char set_text[32][160];                        /* texts of the settings of the environment    */
+    char set_text[32][160];                        /* where ${set} keeps those of the environment */
     struct symtuner_machine box;                   /* the machine as rules see it                 */
-    const char *machine_name;                      /* --machine; NULL: not given                  */
-    const char *rules;                             /* --rules; NULL: not given                    */
+    const char *machine_name;                      /* value of --machine; NULL: not given         */
+    const char *rules;                             /* value of --rules; NULL: not given           */
     const char *size_text;                         /* SIZE as the user wrote it                   */
     struct st_size size;
-    int release;                                   /* --nccl; 0: not given                        */
-    int min_ctas, max_ctas; /* of the communicator's config; 0: not set */
+    int release;                                   /* value of --nccl; 0: not given               */
+    int min_ctas, max_ctas; /* in the communicator's config; 0: not set */
     bool json, no_env;
     bool graph, in_place, first, one_process;
     bool all;   /* also print the conditions that do not apply */

@@ -73,7 +73,7 @@ static void find_cures(const struct symtuner_call *call, struct st_answer *answe
 
 int st_cmd_why(int argc, char **argv)
 {
-    static struct st_why why; /* static, since it is large */
+    static struct st_why why; /* static because it is large */
     static struct st_answer answer;
     int status = st_why_read(argc, argv, &why);
 
