@@ -265,8 +265,9 @@ static void ask_boxes(const struct st_why *why, const symtuner_rules *rules, str
         snprintf(here->boxes, sizeof here->boxes, "NCCL alone, by rule \"%s\" (line %d)",
                  decision.name, decision.line);
     else
-        snprintf(here->boxes, sizeof here->boxes, "box by box in %d piece%s, by rule \"%s\" (line %d)",
-                 here->network_pieces, plural(here->network_pieces), decision.name, decision.line);
+        snprintf(here->boxes, sizeof here->boxes,
+                 "box by box in %d piece%s, by rule \"%s\" (line %d)", here->network_pieces,
+                 plural(here->network_pieces), decision.name, decision.line);
 }
 
 int st_why_here(const struct st_why *why, const struct symtuner_verdict *now, struct st_here *here)
