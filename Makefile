@@ -79,5 +79,5 @@ clean:
 
 # ---- the rooms -----------------------------------------------------------------------------------
 # test/test.mk comes last, because the files before it add their tests to TEST_ALSO.
-include kernels/kernels.mk dropin/dropin.mk jax/jax.mk packaging/packaging.mk bench/bench.mk test/kernels/test.mk test/dropin/test.mk test/whole/test.mk test/test.mk
+include kernels/kernels.mk dropin/dropin.mk jax/jax.mk packaging/packaging.mk bench/bench.mk test/gpu/one/one.mk test/kernels/test.mk test/dropin/test.mk test/whole/test.mk test/test.mk
 -include $(shell find $(B) -type f -name '*.d' 2>/dev/null)

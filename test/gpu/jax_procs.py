@@ -94,6 +94,7 @@ class Group:
             env = dict(
                 os.environ,
                 CUDA_VISIBLE_DEVICES=gpu,
+                RANK=str(rank),  # test/gpu/one/hosts.c reads it
                 XLA_PYTHON_CLIENT_MEM_FRACTION=share,
                 SYMTUNER_JAX_COMM=self.comm,
             )

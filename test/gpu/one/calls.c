@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * calls.c - calls of NCCL's collectives, one process per rank, for the drop-in on real GPUs.
+ *
+ * usage: nccl_calls [--ranks N] [--calls N] [--most BYTES] [--opposite ROUNDS] [--aborts N]
+ *                   [--comms N] [--seed N]
+ *
+ * Knows nothing of symtuner. Ranks share GPUs if there are fewer GPUs than ranks; NCCL allows that
+ * only with hosts.c preloaded. Exit 0: all was right. 1: it was not. 77: no GPU.
+ */
+#include "test/gpu/one/calls.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct job *job;
+
+ncclComm_t join(const struct rank *r)
+{
+    ncclComm_t comm;
+
+    pthread_barrier_wait(&job->all);
+    if (r->rank == 0)
+        NCCL(ncclGetUniqueId(&job->id));
+    pthread_barrier_wait(&job->all);
+    NCCL(ncclCommInitRank(&comm, job->ranks, job->id, r->rank));
+    return comm;
+}
+
+/* What the process of one rank does. */
+static int run(int rank)
+{
+    struct rank r = {.rank = rank};
+    char text[16];
+    int gpus;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    setvbuf(stdout, NULL, _IOLBF,
+            0); /* so that what is done is said, even if the next part hangs */
+    snprintf(text, sizeof text, "%d", rank);
+    setenv("RANK", text, 1); /* hosts.c reads it */
+    if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) {
+        printf("nccl_calls: no GPU\n");
+        return 77;
+    }
+    CUDA(cudaSetDevice(rank % gpus));
+    if (job->calls)
+        random_calls(&r);
+    if (job->rounds)
+        opposite_calls(&r);
+    if (job->comms)
+        many_comms(&r);
+    if (job->aborts)
+        aborted_calls(&r);
+    return 0;
+}
+
+static int set(const char *option, long long value)
+{
+    const struct {
+        const char *name;
+        long *to, most;
+    } options[] = {{"--calls", &job->calls, 1l << 40},
+                   {"--opposite", &job->rounds, 1l << 40},
+                   {"--aborts", &job->aborts, 1l << 20},
+                   {"--comms", &job->comms, 1l << 20}};
+
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (strcmp(option, options[i].name) == 0 && value >= 0 && value <= options[i].most) {
+            *options[i].to = (long)value;
+            return 1;
+        }
+    if (strcmp(option, "--ranks") == 0 && value > 1 && value <= MAX_RANKS)
+        job->ranks = (int)value;
+    else if (strcmp(option, "--most") == 0 && value > 0 && value <= 32 << 20)
+        job->most = (size_t)value;
+    else if (strcmp(option, "--seed") == 0 && value >= 0)
+        job->seed = (uint64_t)value;
+    else
+        return 0;
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    pthread_barrierattr_t shared;
+    pid_t child[MAX_RANKS];
+    int worst = 0;
+
+    job = mmap(NULL, sizeof *job, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (job == MAP_FAILED)
+        return 1;
+    *job = (struct job){.ranks = 2, .seed = 1, .most = 64 << 10};
+    for (int i = 1; i < argc; i += 2)
+        if (i + 1 == argc || !set(argv[i], atoll(argv[i + 1]))) {
+            fprintf(stderr, "nccl_calls: %s: no such option, or not such a value\n", argv[i]);
+            return 2;
+        }
+    pthread_barrierattr_init(&shared);
+    pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(&job->all, &shared, (unsigned)job->ranks);
+    for (int r = 0; r < job->ranks; r++) {
+        child[r] = fork();
+        if (child[r] == 0)
+            exit(run(r));
+    }
+    for (int n = 0, status; n < job->ranks && wait(&status) > 0; n++) {
+        int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+
+        for (int r = 0; r < job->ranks && code != 0; r++)
+            kill(child[r], SIGKILL); /* the others would wait for it */
+        worst = worst == 0 ? code : worst;
+    }
+    return worst;
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * calls_random.c - random collectives on several communicators and streams: alone, in NCCL groups,
+ * and in CUDA graphs.
+ *
+ * All ranks draw the same batches of calls. A rank makes the calls of a batch, waits for them, and
+ * checks each byte. Data are whole numbers from 1 to 3, so that each result is exact in every type.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include "test/gpu/one/calls.h"
+#include "test/random.h"
+
+enum { COMMS = 3, STREAMS = 3, BATCH = 12, SHIFTS = 1024, GUARD = 64, POISON = 0xa5 };
+
+enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, REDUCE, KINDS };
+
+static const char *const kind_name[KINDS] = {"all-reduce", "reduce-scatter", "all-gather",
+                                             "broadcast", "reduce"};
+
+static const struct type {
+    ncclDataType_t nccl;
+    size_t size;
+} types[] = {{ncclInt8, 1},    {ncclUint8, 1},   {ncclInt32, 4},   {ncclUint32, 4},
+             {ncclInt64, 8},   {ncclUint64, 8},  {ncclFloat16, 2}, {ncclFloat32, 4},
+             {ncclFloat64, 8}, {ncclBfloat16, 2}};
+enum { TYPES = sizeof types / sizeof *types };
+
+struct call {
+    enum kind kind;
+    int comm, stream, type, root;
+    ncclRedOp_t op;
+    size_t count; /* elements of one part */
+    size_t shift; /* the first element in the data */
+    int in_place;
+    size_t at; /* offset of the output */
+};
+
+struct place {
+    ncclComm_t comm[COMMS];
+    cudaStream_t stream[STREAMS];
+    char *data[TYPES]; /* on the GPU: this rank's values in each type */
+    char *out;         /* on the GPU: ${room} bytes */
+    char *host;
+    size_t room;
+};
+
+static int value(int rank, size_t i)
+{
+    uint64_t x = (i + 1) * 0x9e3779b97f4a7c15ull + (uint64_t)rank * 0xbf58476d1ce4e5b9ull;
+
+    return 1 + (int)(((x ^ x >> 31) * 0x94d049bb133111ebull >> 40) % 3);
+}
+
+/* ---- one element in each type ----------------------------------------------------------------- */
+
+/* Return the bits of a whole number or half, at most 6561, as f16. */
+static uint16_t to_half(float f)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &f, 4);
+    return (uint16_t)(((bits >> 23) - 112) << 10 | (bits >> 13 & 0x3ff));
+}
+
+static void put(char *to, ncclDataType_t type, double value)
+{
+    float f = (float)value;
+    int64_t whole = (int64_t)value;
+    uint32_t bits;
+    uint16_t half;
+
+    switch (type) {
+    case ncclFloat64:
+        memcpy(to, &value, 8);
+        return;
+    case ncclFloat32:
+        memcpy(to, &f, 4);
+        return;
+    case ncclFloat16:
+        half = to_half(f);
+        memcpy(to, &half, 2);
+        return;
+    case ncclBfloat16:
+        memcpy(&bits, &f, 4);
+        half = (uint16_t)(bits >> 16);
+        memcpy(to, &half, 2);
+        return;
+    case ncclInt64:
+    case ncclUint64:
+        memcpy(to, &whole, 8);
+        return;
+    case ncclInt32:
+    case ncclUint32:
+        memcpy(to, &whole, 4); /* little-endian */
+        return;
+    default:
+        *to = (char)whole;
+    }
+}
+
+/* ---- what a call computes --------------------------------------------------------------------- */
+
+static double reduced(ncclRedOp_t op, size_t i)
+{
+    double result = value(0, i);
+
+    for (int r = 1; r < job->ranks; r++) {
+        double v = value(r, i);
+
+        if (op == ncclProd)
+            result *= v;
+        else if (op == ncclMax)
+            result = v > result ? v : result;
+        else if (op == ncclMin)
+            result = v < result ? v : result;
+        else
+            result += v;
+    }
+    return op == ncclAvg ? result / job->ranks : result;
+}
+
+static size_t parts_out(const struct call *c)
+{
+    return c->kind == ALL_GATHER ? (size_t)job->ranks : 1;
+}
+
+static int has_output(const struct call *c, int rank)
+{
+    return c->kind != REDUCE || rank == c->root;
+}
+
+static double expected(const struct call *c, int rank, size_t i)
+{
+    if (c->kind == ALL_GATHER)
+        return value((int)(i / c->count), c->shift + i % c->count);
+    if (c->kind == BROADCAST)
+        return value(c->root, c->shift + i);
+    return reduced(c->op, c->shift + i + (c->kind == REDUCE_SCATTER ? (size_t)rank * c->count : 0));
+}
+
+static void wrong(const struct call *c, const struct rank *r, const char *what, size_t i)
+{
+    fprintf(stderr,
+            "nccl_calls: rank %d, seed %llu, after %ld calls: %s of %zu elements of type %d, "
+            "operator %d, %s, communicator %d, stream %d: %s at element %zu\n",
+            r->rank, (unsigned long long)job->seed, r->made, kind_name[c->kind], c->count,
+            types[c->type].nccl, c->op, c->in_place ? "in place" : "out of place", c->comm,
+            c->stream, what, i);
+    exit(1);
+}
+
+static void check(const struct rank *r, const struct place *p, const struct call *c)
+{
+    const size_t size = types[c->type].size, count = c->count * parts_out(c);
+    const size_t whole =
+        c->in_place && c->kind == REDUCE_SCATTER ? c->count * (size_t)job->ranks : count;
+    const char *from = p->host + c->at + (whole > count ? (size_t)r->rank * c->count * size : 0);
+    const char *guard = p->host + c->at + whole * size;
+    char want[8];
+
+    for (size_t i = 0; has_output(c, r->rank) && i < count; i++) {
+        put(want, types[c->type].nccl, expected(c, r->rank, i));
+        if (memcmp(want, from + i * size, size) != 0)
+            wrong(c, r, "a wrong value", i);
+    }
+    for (size_t i = 0; i < GUARD; i++)
+        if ((unsigned char)guard[i] != POISON)
+            wrong(c, r, "a byte written behind the output", count);
+}
+
+/* ---- drawing and making calls ----------------------------------------------------------------- */
+
+static ncclRedOp_t draw_op(struct t_random *random, int type)
+{
+    static const ncclRedOp_t ops[] = {ncclSum, ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg};
+    ncclRedOp_t op = ops[t_below(random, 6)];
+
+    return op == ncclAvg && (type < 6 || (job->ranks & (job->ranks - 1))) ? ncclSum : op;
+}
+
+static struct call draw(struct t_random *random, size_t at, int stream)
+{
+    struct call c = {.kind = (enum kind)t_below(random, KINDS),
+                     .comm = t_below(random, COMMS),
+                     .stream = stream,
+                     .type = t_below(random, TYPES),
+                     .root = t_below(random, job->ranks),
+                     .shift = (size_t)t_below(random, SHIFTS)};
+    size_t most = job->most / types[c.type].size;
+
+    if (t_below(random, 3) == 0 && c.kind >= BROADCAST) /* those are NCCL's, and slow */
+        c.kind = ALL_REDUCE;
+    c.op = draw_op(random, c.type);
+    c.count = (size_t)(t_next(random) >> 1) % ((most >> t_below(random, 12)) + 1);
+    if (c.kind == REDUCE_SCATTER || c.kind == ALL_GATHER)
+        c.count /= (size_t)job->ranks;
+    c.in_place = t_below(random, 3) == 0 && c.kind != BROADCAST && c.kind != REDUCE;
+    c.at = (at + 63) / 64 * 64 + (size_t)t_below(random, 4) * types[c.type].size;
+    return c;
+}
+
+static void make(const struct rank *r, const struct place *p, const struct call *c)
+{
+    const struct type *t = &types[c->type];
+    const size_t part = c->count * t->size;
+    const char *send = p->data[c->type] + c->shift * t->size;
+    char *recv = p->out + c->at;
+    ncclComm_t comm = p->comm[c->comm];
+    cudaStream_t stream = p->stream[c->stream];
+
+    if (c->in_place) { /* the input comes from ${data}, also when a graph runs again */
+        char *to = recv + (c->kind == ALL_GATHER ? (size_t)r->rank * part : 0);
+
+        CUDA(cudaMemcpyAsync(to, send, part * (c->kind == REDUCE_SCATTER ? (size_t)job->ranks : 1),
+                             cudaMemcpyDeviceToDevice, stream));
+        send = to;
+        if (c->kind == REDUCE_SCATTER)
+            recv += (size_t)r->rank * part;
+    }
+    switch (c->kind) {
+    case ALL_REDUCE:
+        NCCL(ncclAllReduce(send, recv, c->count, t->nccl, c->op, comm, stream));
+        break;
+    case REDUCE_SCATTER:
+        NCCL(ncclReduceScatter(send, recv, c->count, t->nccl, c->op, comm, stream));
+        break;
+    case ALL_GATHER:
+        NCCL(ncclAllGather(send, recv, c->count, t->nccl, comm, stream));
+        break;
+    case BROADCAST:
+        NCCL(ncclBroadcast(send, recv, c->count, t->nccl, c->root, comm, stream));
+        break;
+    default:
+        NCCL(ncclReduce(send, recv, c->count, t->nccl, c->op, c->root, comm, stream));
+    }
+}
+
+/* Make the calls, in a group or not. */
+static void make_all(const struct rank *r, const struct place *p, const struct call *c, int n,
+                     int group)
+{
+    if (group)
+        NCCL(ncclGroupStart());
+    for (int i = 0; i < n; i++)
+        make(r, p, &c[i]);
+    if (group)
+        NCCL(ncclGroupEnd());
+}
+
+static void batch(struct rank *r, const struct place *p, struct t_random *random,
+                  struct t_random *own)
+{
+    int n = 1 + t_below(random, BATCH), group = t_below(random, 3) == 0;
+    int launches = t_below(random, 5) == 0 ? 1 + t_below(random, 3) : 0; /* of a graph */
+    struct call call[BATCH];
+    size_t end = 0;
+
+    for (int i = 0; i < n; i++) {
+        call[i] = draw(random, end, launches ? 0 : t_below(random, STREAMS));
+        call[i].in_place &= !group; /* the copy before it may not be in the group */
+        end = call[i].at + call[i].count * types[call[i].type].size * (size_t)job->ranks + GUARD;
+    }
+    CUDA(cudaMemsetAsync(p->out, POISON, end, p->stream[0]));
+    CUDA(cudaStreamSynchronize(p->stream[0]));
+    if (t_below(own, 16) == 0)
+        usleep((useconds_t)t_below(own, 300));
+    if (launches) {
+        cudaGraph_t graph;
+        cudaGraphExec_t exec;
+
+        CUDA(cudaStreamBeginCapture(p->stream[0], cudaStreamCaptureModeThreadLocal));
+        make_all(r, p, call, n, group);
+        CUDA(cudaStreamEndCapture(p->stream[0], &graph));
+        CUDA(cudaGraphInstantiate(&exec, graph, 0));
+        for (int i = 0; i < launches; i++)
+            CUDA(cudaGraphLaunch(exec, p->stream[0]));
+        CUDA(cudaStreamSynchronize(p->stream[0]));
+        CUDA(cudaGraphExecDestroy(exec));
+        CUDA(cudaGraphDestroy(graph));
+    } else {
+        make_all(r, p, call, n, group);
+        for (int s = 0; s < STREAMS; s++)
+            CUDA(cudaStreamSynchronize(p->stream[s]));
+    }
+    CUDA(cudaMemcpy(p->host, p->out, end, cudaMemcpyDeviceToHost));
+    for (int i = 0; i < n; i++, r->made++)
+        check(r, p, &call[i]);
+}
+
+void random_calls(struct rank *r)
+{
+    struct t_random random = {job->seed * 2 + 1},
+                    own = {job->seed * 2 + 1 + 1000u * (unsigned)r->rank};
+    struct place p = {.room = BATCH * (job->most * (size_t)job->ranks + 2 * GUARD + 64)};
+
+    for (int c = 0; c < COMMS; c++)
+        p.comm[c] = join(r);
+    for (int s = 0; s < STREAMS; s++)
+        CUDA(cudaStreamCreateWithFlags(&p.stream[s], cudaStreamNonBlocking));
+    CUDA(cudaMalloc((void **)&p.out, p.room));
+    CUDA(cudaMallocHost((void **)&p.host, p.room));
+    for (int t = 0; t < TYPES; t++) {
+        size_t n = SHIFTS + job->most / types[t].size * (size_t)job->ranks, size = types[t].size;
+        char *here = malloc(n * size);
+
+        for (size_t i = 0; i < n; i++)
+            put(here + i * size, types[t].nccl, value(r->rank, i));
+        CUDA(cudaMalloc((void **)&p.data[t], n * size));
+        CUDA(cudaMemcpy(p.data[t], here, n * size, cudaMemcpyHostToDevice));
+        free(here);
+    }
+    pthread_barrier_wait(
+        &job->all); /* allocating and freeing wait for the calls of ranks on this GPU */
+    while (r->made < job->calls)
+        batch(r, &p, &random, &own);
+    pthread_barrier_wait(&job->all);
+    for (int t = 0; t < TYPES; t++)
+        CUDA(cudaFree(p.data[t]));
+    CUDA(cudaFree(p.out));
+    CUDA(cudaFreeHost(p.host));
+    for (int s = 0; s < STREAMS; s++)
+        CUDA(cudaStreamDestroy(p.stream[s]));
+    for (int c = 0; c < COMMS; c++)
+        NCCL(ncclCommDestroy(p.comm[c]));
+    pthread_barrier_wait(&job->all);
+    if (r->rank == 0)
+        printf("random: %ld calls right on %d ranks, seed %llu\n", r->made, job->ranks,
+               (unsigned long long)job->seed);
+}

@@ -1,0 +1,30 @@
+# one.mk - ranks that share one GPU: a folder $(B)/one with symtuner, the drop-in, a build of the
+# kernels whose windows come from test/gpu/one/windows.c, and the library to preload.
+ONE := $(B)/one
+
+$(ONE)/libsymtuner_ar.so: $(AR_OBJ) $(AR_B)/test/gpu/one/windows.c.o kernels/symtuner_ar.map
+	@mkdir -p $(@D)
+	$(call say,LD)
+	$(Q)$(LINK) -shared -Wl,--version-script=kernels/symtuner_ar.map -Wl,-z,defs -Wl,-z,nodelete \
+	    -Wl,--wrap=ar_nccl_get,--wrap=ar_windows_make -o $@ $(filter %.o,$^) \
+	    -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lpthread -lrt
+
+$(ONE)/hosts.so: test/gpu/one/hosts.c
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) $(CFLAGS) -shared -o $@ $< -ldl
+
+$(ONE)/symtuner $(ONE)/libsymtuner_nccl.so: $(ONE)/%: $(OUT)/%
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
+
+# nccl_calls needs no symtuner, and works on several GPUs, too.
+$(B)/nccl_calls: $(wildcard test/gpu/one/calls*.c) test/gpu/one/calls.h bench/must.h test/random.h
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(CC) -O2 -std=gnu11 -Wall -Wextra -I. -isystem $(NCCL_HOME)/include \
+	    -isystem $(CUDA_HOME)/include -o $@ $(filter %.c,$^) $(NCCL_SO) -Wl,-rpath,$(dir $(NCCL_SO)) \
+	    -L$(CUDA_HOME)/lib64 -lcudart -Wl,-rpath,$(CUDA_HOME)/lib64 -lpthread -ldl
+
+one-gpu: $(B)/nccl_calls $(ONE)/libsymtuner_ar.so $(ONE)/hosts.so $(ONE)/symtuner $(ONE)/libsymtuner_nccl.so
+.PHONY: one-gpu

@@ -1,0 +1,153 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# one.sh BUILD - the drop-in and JAX between ranks that share one GPU, on stock NCCL. Every result must
+# be right, and PyTorch programs must compute the same bits as with NCCL alone. This says nothing
+# about speed: the ranks do not use NVLink, and NCCL uses sockets.
+#
+# With CUDA's MPS the ranks run at the same time. Without MPS the GPU runs one process for some
+# milliseconds, then the other, and a call takes 2 ms.
+#
+#   ONE_GPU_CALLS   how many random calls each run makes (20000; without MPS 1000)
+#   ONE_GPU_ONLY    parts to run, of "calls opposite comms aborts nccl-tests torch jax" (all)
+#   ONE_GPU_LIMIT   seconds that a run may take (300)
+#   NCCL_TESTS      as for test/gpu/nccl_tests/dropin.sh, which says how to build them
+# Exit 77 with the reason if this box cannot run it.
+. test/gpu/common.sh
+need_gpus 1
+need_built nccl_calls one/symtuner
+one=$build/one parts=${ONE_GPU_ONLY:-calls opposite comms aborts nccl-tests torch jax}
+limit=${ONE_GPU_LIMIT:-300}
+mkdir "$work/gpus" "$work/mps" && for gpu in 0 1 2 3; do : > "$work/gpus/$gpu"; done
+export ONE_GPU_FOLDER="$work/gpus" CUDA_VISIBLE_DEVICES=0 CUDA_DEVICE_MAX_CONNECTIONS=32
+# Loading a kernel waits for the kernels that run, and one of these may wait for this rank.
+export CUDA_MODULE_LOADING=EAGER NCCL_NVLS_ENABLE=0 SYMTUNER_MAX_COMMS=8 SYMTUNER_AR_LINKS=nvlink
+export OMP_NUM_THREADS=2 PATH="$PATH:/usr/local/nvidia/bin"
+export CUDA_MPS_PIPE_DIRECTORY="$work/mps" CUDA_MPS_LOG_DIRECTORY="$work/mps"
+leave() { rm -rf "$work" /dev/shm/symtuner-one-gpu-*; }
+if nvidia-cuda-mps-control -d 2> /dev/null; then
+    trap 'echo quit | nvidia-cuda-mps-control; leave' EXIT
+    calls=${ONE_GPU_CALLS:-20000}
+else
+    echo "one.sh: no MPS here, so the ranks take turns on the GPU"
+    trap leave EXIT
+    calls=${ONE_GPU_CALLS:-1000}
+fi
+
+# job NAME OPTIONS... -- PROGRAM...: run it under the drop-in, or with NCCL alone if OPTIONS is "nccl"
+job() {
+    name=$1
+    shift
+    before=$(date +%s)
+    case $1 in
+    nccl) shift 2 ;;
+    *) set -- "$one/symtuner" run --only dropin,allreduce,reducescatter,allgather "$@" ;;
+    esac
+    LD_PRELOAD=$one/hosts.so timeout "$limit" "$@" > "$work/$name.log" 2> "$work/$name.err"
+    status=$?
+    ok "$name: status $status, $(grep -hv '^ \|Warning' "$work/$name.log" "$work/$name.err" | tail -3 | tr '\n' ' ')" $status
+    echo "$name ($(($(date +%s) - before)) s): $(grep -h '^random\|^opposite\|^aborts\|^communicators' "$work/$name.log" | tr '\n' ';')"
+    grep -h 'by our kernels\|NCCL ran\|both ways' "$work/$name.err"
+}
+# ran NAME COLLECTIVE...: our kernels must have run some calls of each
+ran() {
+    name=$1
+    shift
+    for coll in "$@"; do
+        grep -q "^  $coll .* \(all\|[1-9][0-9]*\) by our kernels" "$work/$name.err"
+        ok "$name: no $coll by our kernels" $?
+    done
+}
+wanted() { # wanted PART [MODULE]: whether to run the part, which needs this Python module
+    case " $parts " in *" $1 "*) ;; *) return 1 ;; esac
+    [ -z "${2:-}" ] || python3 -c "import $2" 2> /dev/null || { echo "one.sh: $1 not run: python3 has no $2"; return 1; }
+}
+
+if wanted calls; then
+    for ranks in 2 3; do
+        job calls$ranks -- "$build/nccl_calls" --ranks $ranks --calls "$calls" --seed $ranks
+        ran calls$ranks allreduce reducescatter allgather
+    done
+    job verify --verify 100 -- "$build/nccl_calls" --calls 2000 --seed 7
+    grep -q ' ran both ways, and 0 differed$' "$work/verify.err"
+    ok "verify: $(grep 'both ways' "$work/verify.err")" $?
+    SYMTUNER_AR_IPC=1 SYMTUNER_AR_KERNEL=tma_ipc job tma_ipc -- "$build/nccl_calls" --calls "$calls" --seed 9
+    ran tma_ipc allreduce reducescatter allgather
+    job long -- "$build/nccl_calls" --calls 500 --most 6000000 --seed 5
+fi
+if wanted opposite; then
+    job opposite -- "$build/nccl_calls" --opposite "$calls"
+    ran opposite allreduce
+fi
+# How long NCCL alone takes, and what it leaves behind, is printed beside ours.
+if wanted comms; then
+    job comms-nccl nccl -- "$build/nccl_calls" --comms 50
+    job comms -- "$build/nccl_calls" --comms 50
+    ran comms allreduce
+fi
+if wanted aborts; then
+    job aborts-nccl nccl -- "$build/nccl_calls" --aborts 10
+    job aborts -- "$build/nccl_calls" --aborts 50
+    ran aborts allreduce
+fi
+
+# nccl_tests OURS PROGRAM OPTIONS...: two processes; our kernels must run the collective OURS, "-": none
+nccl_tests() {
+    ours=$1 program=$2
+    shift 2
+    name=nccl-tests-$program-$(echo "$*" | tr -d ' ')
+    job "$name" -- sh test/gpu/nccl_tests/all_ranks.sh 2 "$tests/${program}_perf" \
+        -b 1 -e 1048583 -i 65551 -c 1 -n 2 -w 1 "$@"
+    grep -q 'Out of bounds values : 0 OK' "$work/$name.log"
+    ok "$name: $(grep 'Out of bounds' "$work/$name.log")" $?
+    [ "$ours" = - ] || ran "$name" "$ours"
+}
+tests=${NCCL_TESTS:-$build/nccl-tests}-1
+if wanted nccl-tests && [ -x "$tests/all_reduce_perf" ]; then
+    export NCCL_TESTS_DEVICE=0
+    export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}${tests%/*}/nccl-mpi/lib"
+    nccl_tests allreduce all_reduce -d all -o all
+    nccl_tests reducescatter reduce_scatter -d all -o all
+    nccl_tests allgather all_gather -d all
+    for graphs in 0 3; do
+        nccl_tests allreduce all_reduce -d float -u 1 -G $graphs
+        nccl_tests reducescatter reduce_scatter -d half -G $graphs
+        nccl_tests allgather all_gather -d bfloat16 -G $graphs
+    done
+    for program in broadcast reduce sendrecv alltoall; do nccl_tests - $program; done
+elif wanted nccl-tests; then
+    echo "one.sh: nccl-tests not run: there is no $tests/all_reduce_perf"
+fi
+
+if wanted torch torch; then
+    steps="python3 -m torch.distributed.run --nproc_per_node 2 test/gpu/one/torch_steps.py"
+    # shellcheck disable=SC2086
+    {
+        job torch-nccl nccl -- $steps
+        job torch -- $steps
+        ran torch allreduce
+        SYMTUNER_AR_IPC=1 job torch-ipc --verify 20 -- $steps
+        ran torch-ipc allreduce reducescatter allgather
+    }
+    for name in torch-nccl torch torch-ipc; do
+        sed -n 's/^STEPS //p' "$work/$name.log" | sort > "$work/$name.bits"
+    done
+    [ "$(wc -l < "$work/torch-nccl.bits")" = 12 ]
+    ok "torch: all steps ran: $(cat "$work/torch-nccl.bits")" $?
+    for name in torch torch-ipc; do
+        cmp -s "$work/torch-nccl.bits" "$work/$name.bits"
+        ok "$name: other bits than NCCL: $(diff "$work/torch-nccl.bits" "$work/$name.bits" | tr '\n' ' ')" $?
+    done
+fi
+
+# Processes are killed here. Under MPS that would end the others, too, so these run without MPS.
+if wanted jax jax; then
+    mkdir "$work/jax" && cp "$one/libsymtuner_ar.so" "$work/jax/"
+    ${CC:-cc} -O2 -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -I. -shared -o "$work/jax/libsymtuner_ffi.so" \
+        -isystem "$(python3 -c 'import jax; print(jax.ffi.include_dir())')" jax/*.c jax/hlo/*.c -ldl -lpthread
+    ok "jax: the handler compiles" $?
+    CUDA_VISIBLE_DEVICES=0,0 CUDA_MPS_PIPE_DIRECTORY="$work/none" SYMTUNER_LIB_DIR="$work/jax" PYTHONPATH=jax \
+        job jax nccl -- python3 test/gpu/jax_procs.py --ranks 2 --side 1
+    cat "$work/jax.log"
+fi
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
