@@ -96,7 +96,7 @@ nccl_tests() {
     shift 2
     name=nccl-tests-$program-$(echo "$*" | tr -d ' ')
     job "$name" -- sh test/gpu/nccl_tests/all_ranks.sh 2 "$tests/${program}_perf" \
-        -b 1 -e 1048583 -i 65551 -c 1 -n 2 -w 1 "$@"
+        -b 1 -e 1048583 -f 7 -c 1 -n 2 -w 1 "$@"
     grep -q 'Out of bounds values : 0 OK' "$work/$name.log"
     ok "$name: $(grep 'Out of bounds' "$work/$name.log")" $?
     [ "$ours" = - ] || ran "$name" "$ours"
