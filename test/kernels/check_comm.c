@@ -363,9 +363,9 @@ START_TEST(test_what_nccl_misreads_is_said_once)
                              ? ""
                              : "symtuner_ar: warning: kernel nccl: NCCL 2.29.1: small "
                                "symmetric kernels (LL) give wrong results for 8-bit and 16-bit "
-                               "types, and for AllGather with any type, if a buffer does not "
-                               "begin at a multiple of 4 bytes: align the buffers, or use NCCL 2.30.3, or use "
-                               "another kernel\n");
+                               "types, and for AllGather with any type, if a buffer does not begin "
+                               "at a multiple of 4 bytes: align the buffers, or use NCCL 2.30.3, "
+                               "or use another kernel\n");
         if (call[i].registered)
             ck_assert_int_eq(symtuner_ar_deregister(h, buffers, RANKS), ncclSuccess);
     }

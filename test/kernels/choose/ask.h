@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ask.h - questions that the tests put to the selection. */
+/* ask.h - builds the questions that the tests ask the selection. */
 #ifndef ST_TEST_AR_ASK_H_
 #define ST_TEST_AR_ASK_H_
 

@@ -10,10 +10,10 @@
 
 #define GOLDEN "test/golden/ar/choices.txt"
 
-/* Sizes in a row whose choices differ in the number of blocks at most. */
+/* Neighbouring sizes for which the same is chosen, except that the number of blocks may differ. */
 struct run {
     unsigned long long first, last;
-    int few, many; /* blocks at the first size and at the last */
+    int few, many; /* the number of blocks at the first size and at the last */
     char way[256];
 };
 
@@ -28,7 +28,8 @@ static void print_run(FILE *out, const struct run *run)
         fprintf(out, "%d..%d blocks%s\n", run->few, run->many, run->way);
 }
 
-/* Whether ${ask} has another hint than "alone", and ${choice} is as with that. */
+/* Return whether ${ask} has another hint than "alone", and ${choice} is also the choice for
+ * "alone". */
 static bool as_alone(struct ar_ask ask, const struct ar_force *force,
                      const struct ar_choice *choice)
 {
@@ -70,7 +71,7 @@ static void print_choices(FILE *out, struct ar_ask ask, const struct ar_force *f
                               (unsigned long long)c.piece);
             ar_select_why(&ask, &c, why, sizeof why);
             if (strstr(why, " (") != NULL)
-                *strstr(why, " (") = 0; /* leave out who measured it */
+                *strstr(why, " (") = 0; /* leave out who measured this */
             snprintf(now.way + n, sizeof now.way - (size_t)n, "; %s", why);
             if (strcmp(now.way, run.way) == 0) {
                 run.last = now.last;
@@ -127,8 +128,9 @@ static void print_choices_of_halves(FILE *out)
         }
 }
 
-/* Print what the hint "unknown" changes: only the sizes at which the choice is not that of "alone".
- * test_long_messages_are_nccls_unless_alone compares the third hint with it. */
+/* Print what the hint "unknown" changes, that is, only sizes for which "alone" leads to another
+ * choice. test_long_messages_take_few_blocks_unless_alone compares the hint "compute" with
+ * "unknown". */
 static void print_hinted_choices(FILE *out)
 {
     static const int ranks[] = {2, 4, 16};
@@ -145,14 +147,14 @@ static void print_hinted_choices(FILE *out)
     }
 }
 
-/* Make ${ask} one of ranks that map unregistered buffers. */
+/* Let the ranks of ${ask} be able to map unregistered buffers. */
 static void let_map(struct ar_ask *ask)
 {
     ask->has_ipc = 1;
     ask->half[AR_REGION_IPC] = 4 << 20;
 }
 
-/* Print what is chosen for buffers that nobody registered, but that peers may map. */
+/* Print what is chosen for buffers that are not registered, but that peers may map. */
 static void print_mapped_choices(FILE *out)
 {
     for (int i = 0; i < AR_COLLS * 2 * 4; i++) {
@@ -204,7 +206,7 @@ static void print_forced_choices(FILE *out)
         }
 }
 
-/* Print what is chosen when the probe found stores slow, stores broken, or the copy engine best. */
+/* Print what is chosen if the probe found stores slow, stores broken, or the copy engine best. */
 static void print_probed_choices(FILE *out)
 {
     static const struct ar_probe probes[] = {
@@ -227,8 +229,8 @@ static void print_probed_choices(FILE *out)
         }
 }
 
-/* The golden file shows a change of the table in full: GOLDEN_UPDATE=1 rewrites it; read the
- * diff. */
+/* The golden file shows a change of the table in full. GOLDEN_UPDATE=1 rewrites the file; read the
+ * diff then. */
 START_TEST(test_the_choices_are_those_of_the_golden_file)
 {
     const char *update = getenv("GOLDEN_UPDATE");

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_probe.c - what follows from the figures of the start-up probe, and the file that keeps
- * them. */
+/* check_probe.c - what the figures of the start-up probe decide, and the file that keeps them. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +15,8 @@
 
 static const unsigned all_bulk =
     1u << AR_CHUNKED | 1u << AR_PULL | 1u << AR_PULL_ONE | 1u << AR_COPY;
-/* What the probe measured on three boxes, in MB/s: on PCIe 5 as it should be; on one where stores of
- * several writers are slow (Turin behind a switch); on one where loads do not work. */
+/* What the probe measured on three boxes, in MB/s. even: PCIe 5 as it should be. collapse: stores
+ * of several writers at once are slow (Turin behind a switch). no_loads: loads do not work. */
 static const struct ar_probe even = {40000, 36000, 44000}, collapse = {2700, 40000, 2700},
                              no_loads = {12000, 0, 11000};
 static char path[64], why[200];
@@ -46,7 +45,8 @@ START_TEST(test_a_link_that_keeps_its_promise_changes_nothing)
 }
 END_TEST
 
-/* 1 MB among four ranks: 750000 bytes of each rank at 1000 (push), 2000 (pull) and 4000 MB/s. */
+/* The predicted times for 1 MB among four ranks. Each rank moves 750000 bytes, at 1000 (push), 2000
+ * (pull) or 4000 MB/s (copy). */
 static const struct {
     int family;
     double us;
@@ -65,7 +65,7 @@ START_TEST(test_a_price_is_hops_and_bytes_over_what_was_measured)
 
     ck_assert_msg(us == priced[_i].us, "%s: %g us", ar_family_name(priced[_i].family), us);
     ck_assert(ar_probe_cost(&none, priced[_i].family, 4, MiB) == -1);
-    if (us < 0) /* a family without a price is never replaced */
+    if (us < 0) /* without a prediction for its own family, a call keeps that family */
         ck_assert_int_eq(ar_probe_choose(&even, priced[_i].family, all_bulk, 4, 64 * MiB),
                          priced[_i].family);
 }
@@ -76,7 +76,7 @@ START_TEST(test_where_stores_collapse_everybody_loads)
     for (int ranks = 2; ranks <= 8; ranks++)
         ck_assert_int_eq(ar_probe_choose(&collapse, AR_CHUNKED, all_bulk, ranks, 16 * MiB),
                          AR_PULL_ONE);
-    /* pull_one does not run in place; of pull's traffic half is still loads */
+    /* pull_one does not work in place; half of pull's traffic is loads, so pull is the next best */
     ck_assert_int_eq(
         ar_probe_choose(&collapse, AR_COPY, all_bulk & ~(1u << AR_PULL_ONE), 4, 64 * MiB), AR_PULL);
     ck_assert_int_eq(ar_probe_choose(&collapse, AR_TWO_LAMPORT, all_bulk, 4, MiB), AR_PULL_ONE);
@@ -164,7 +164,7 @@ START_TEST(test_the_table_gives_way_on_pcie_only)
     ck_assert_int_eq(ar_select(&ask, &free_choice, &c), 0);
     ck_assert_int_eq(c.family, AR_CHUNKED);
     ask.src_mapped = 1;
-    ask.bytes = 1024; /* a message so short that only latency matters */
+    ask.bytes = 1024; /* a message so short that only the latency matters */
     ck_assert_int_eq(ar_select(&ask, &free_choice, &c), 0);
     ck_assert_int_eq(c.family, AR_ONE_LL8);
     ask.bytes = 8 * MiB;
@@ -292,12 +292,12 @@ START_TEST(test_only_pcie_is_probed_unless_asked)
     setenv("SYMTUNER_AR_LINKS", "pcie", 1);
     ck_assert_int_eq(make_group(handles), ncclSuccess);
     unsetenv("SYMTUNER_AR_LINKS");
-    ck_assert_int_eq(fake.launches, 6); /* two ranks: push, check, pull */
+    ck_assert_int_eq(fake.launches, 6); /* two ranks with three kernels each: push, check, pull */
     for (int i = 0; i < 6; i++) {
         const struct ar_args *args = &fake.launch[i].args;
         const struct ar_layout *l = &handles[0]->arena[AR_ARENA_BULK].layout;
 
-        ck_assert_uint_gt(args->shard, 0); /* the slots of all ranks fit */
+        ck_assert_uint_gt(args->shard, 0); /* the slots of all ranks must fit */
         ck_assert_uint_le(args->shard * 2, l->half[AR_REGION_BULK]);
         ck_assert_uint_eq(args->region, l->first[AR_REGION_BULK]);
         ck_assert_uint_eq(args->timeout_ns, fake.launch[0].args.timeout_ns);
@@ -323,8 +323,9 @@ START_TEST(test_a_probe_that_breaks_leaves_nothing_behind)
         fake.peers = 1;
         fake.fail_at = at;
         result = symtuner_ar_create_local(handles, devices, 2, &config);
+        /* the creation may succeed although a call has failed */
         if (result == ncclSuccess && fake.calls >= at)
-            symtuner_ar_destroy(handles, 2), result = ncclInternalError; /* it did without */
+            symtuner_ar_destroy(handles, 2), result = ncclInternalError;
         else if (result == ncclSuccess)
             symtuner_ar_destroy(handles, 2);
         ck_assert_int_eq(fake.live, 0);
@@ -333,8 +334,7 @@ START_TEST(test_a_probe_that_breaks_leaves_nothing_behind)
 }
 END_TEST
 
-/* The loads never end, and the fake aborts the test if anything waits for them.
- * The test takes 5 s. */
+/* The loads never end, and the fake ends the test if anything waits for them. Takes 5 s. */
 START_TEST(test_a_kernel_that_never_ends_is_an_error_and_not_waited_for)
 {
     symtuner_ar *handles[2];
@@ -350,7 +350,7 @@ START_TEST(test_a_kernel_that_never_ends_is_an_error_and_not_waited_for)
                      ncclUnhandledCudaError);
     ck_assert_ptr_nonnull(fake.endless);
     ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "did not answer the probe"));
-    ck_assert_int_gt(fake.live, 0); /* nothing was freed: freeing would have waited for the
+    ck_assert_int_gt(fake.live, 0); /* nothing was freed, because freeing would have waited for the
                                        kernel */
 }
 END_TEST

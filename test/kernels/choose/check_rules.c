@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_rules.c - [kernels] rules in the library: which rule acts, and when no rule may act. */
+/* check_rules.c - [kernels] rules in the library: which rule decides, and when no rule may
+ * decide. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,7 +84,7 @@ START_TEST(test_the_first_rule_that_covers_a_call_acts)
     ask = ask_for(8 << 10);
     ck_assert_int_eq(ar_rules_select(rules, &ask, &free_choice, &c), 0);
     ck_assert_int_eq(c.family, AR_NCCL);
-    ask = ask_for((64 << 10) + 2); /* longer than any rule allows */
+    ask = ask_for((64 << 10) + 2); /* longer than the messages of any rule */
     ck_assert_int_eq(ar_rules_select(rules, &ask, &free_choice, &c), 0);
     ck_assert_int_eq(ar_select(&ask, &free_choice, &table), 0);
     ck_assert_int_eq(memcmp(&c, &table, sizeof c), 0);
@@ -91,8 +92,8 @@ START_TEST(test_the_first_rule_that_covers_a_call_acts)
 }
 END_TEST
 
-/* A rule that names engines, which runs all-gathers only, decides for these only; other rules decide
- * for all-reduces only. */
+/* engines runs all-gathers only, so a rule that names it decides for all-gathers only. Other rules
+ * decide for all-reduces only. */
 START_TEST(test_a_kernel_without_all_reduce_is_for_its_own_collective)
 {
     symtuner_rules *rules = rules_of("kernels kernel=engines; kernels kernel=two_ll128");
@@ -116,8 +117,9 @@ START_TEST(test_a_kernel_without_all_reduce_is_for_its_own_collective)
 }
 END_TEST
 
-/* Ranks may see at different times that an arena was refused (kernels/scratch), and a drop-in asks at
- * times of its own. So the arenas may change the kernel, but not whether NCCL runs a call. */
+/* Ranks may learn at different times that an arena was refused (kernels/scratch), and the drop-in
+ * asks at other times than the library. So the arenas may change which kernel of ours runs, but not
+ * whether NCCL runs the call. */
 START_TEST(test_arenas_do_not_change_who_runs_a_call)
 {
     for (int f = 0; f <= AR_FAMILIES; f++) {
@@ -126,7 +128,8 @@ START_TEST(test_arenas_do_not_change_who_runs_a_call)
 
         snprintf(line, sizeof line, "kernels bytes=1MiB.. kernel=%s",
                  ar_family_name(f < AR_FAMILIES ? f : 0));
-        rules = f < AR_FAMILIES ? rules_of(line) : NULL; /* the last round: the table alone */
+        rules = f < AR_FAMILIES ? rules_of(line) : NULL; /* the last round has no rules, only the
+                                                            table */
         for (unsigned i = 0; i < 1u << 10; i++) {
             struct ar_ask all = ask_for((4096ull << i % 16) + 8);
             struct ar_choice before, after;
@@ -162,7 +165,7 @@ START_TEST(test_arenas_do_not_change_who_runs_a_call)
 }
 END_TEST
 
-/* A count of blocks in a rule is an upper limit, as in the table; a forced count is exact. */
+/* A number of blocks in a rule is an upper limit, as in the table. A forced number is exact. */
 START_TEST(test_a_short_message_gets_no_idle_blocks_from_a_rule)
 {
     symtuner_rules *rules = rules_of("kernels kernel=one_ll8 ctas=64 threads=128");
@@ -210,7 +213,8 @@ START_TEST(test_a_rule_that_cannot_run_gives_way_to_the_table_and_says_so)
 }
 END_TEST
 
-/* A rule may say what runs beside its calls, and may be for handles that were told so. */
+/* A rule may set what runs beside its calls, and may be for handles that were told what runs
+ * beside. */
 START_TEST(test_rules_say_what_runs_beside)
 {
     symtuner_rules *rules = rules_of("kernels when-beside=compute kernel=pull; "
@@ -226,7 +230,7 @@ START_TEST(test_rules_say_what_runs_beside)
     ck_assert_int_eq(c.family, table.family);
     ck_assert_int_eq(c.ctas, table.ctas);
     ck_assert_ptr_nonnull(strstr(why_of(rules, &ask, &c), "\" (beside: alone)"));
-    ask.bytes = 64 << 20; /* no rule says anything */
+    ask.bytes = 64 << 20; /* no rule is for this size */
     ck_assert_int_eq(ar_rules_select(rules, &ask, &free_choice, &c), 0);
     ck_assert_int_eq(c.family, AR_NCCL);
     ck_assert_ptr_nonnull(strstr(why_of(rules, &ask, &c), "; beside: unknown)"));
@@ -265,8 +269,8 @@ START_TEST(test_conditions_on_the_call_hold)
 }
 END_TEST
 
-/* Every choice by rules is one that the kernels can run: rules cannot break what check_select.c
- * promises. */
+/* Rules can only choose what the kernels can run. So with every rule, what check_select.c tests
+ * still holds. */
 START_TEST(test_whatever_the_rules_say_there_is_a_kernel)
 {
     for (int f = -1; f < AR_FAMILIES; f++) {
@@ -324,8 +328,8 @@ START_TEST(test_nothing_is_read_unless_asked_for)
 }
 END_TEST
 
-/* The plugin warns about an unknown mode, and steers. The library must do the same: if they
- * disagreed, only one of them would follow the rules file. */
+/* The plugin warns about an unknown mode, and steers. The library must do the same. Otherwise only
+ * one of them would follow the rules file. */
 START_TEST(test_a_mode_that_is_none_is_named_and_steers)
 {
     static const char *const modes[] = {"of", "OFF", ""};
@@ -340,7 +344,7 @@ START_TEST(test_a_mode_that_is_none_is_named_and_steers)
     }
     setenv("SYMTUNER_MODE", "of", 1);
     capture_stderr();
-    for (int i = 0; i < 3; i++) /* as the ranks of a process do */
+    for (int i = 0; i < 3; i++) /* three times, as three ranks of one process do */
         ck_assert_ptr_null(rules_of("kernels kernel=nccl; x"));
     ck_assert_str_eq(captured_stderr(),
                      "symtuner_ar: warning: SYMTUNER_MODE=of: write one of steer|observe|off; "
@@ -350,7 +354,7 @@ START_TEST(test_a_mode_that_is_none_is_named_and_steers)
 }
 END_TEST
 
-/* Nothing reads a misspelt variable, so nothing else would name it. */
+/* No code reads a misspelt variable, so without this warning nobody would notice it. */
 START_TEST(test_a_misspelt_variable_is_named_once)
 {
     static const char *const real[] = {"KERNEL",     "CTAS",         "TRANSPORT", "LINKS",
@@ -422,7 +426,7 @@ START_TEST(test_only_rules_for_this_group_are_kept_and_hashed)
 }
 END_TEST
 
-/* A local group has no NCCL, so its release cannot matter. */
+/* A local group has no NCCL, so the condition nccl of a rule does not matter. */
 START_TEST(test_a_local_group_passes_over_the_release)
 {
     symtuner_rules *rules;

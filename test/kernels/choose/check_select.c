@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_select.c - the selection table: it answers every call, always the same, and only with what
- * the kernels can do. */
+/* check_select.c - the selection table must answer every question, always with the same answer, and
+ * only with what the kernels can do. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include "test/kernels/scratch_bytes.h"
 #include "test/kernels/suites.h"
 
-/* Every question gets an answer other than NCCL. Its pieces cover the message, fit scratch, and end
- * on whole words. */
+/* Without NCCL every question gets one of our kernels. The pieces cover the message, fit into
+ * scratch, and end on whole units of 8 bytes. */
 START_TEST(test_every_call_gets_a_kernel_that_can_run_it)
 {
     for (int ranks = 2; ranks <= AR_MAX_RANKS; ranks++)
@@ -77,12 +77,12 @@ START_TEST(test_pieces_fit_their_scratch)
 }
 END_TEST
 
-/* Ranks must choose alike, although each has asked other questions before and has other garbage in
- * its struct ar_choice. So the answers to questions in order must be the answers in any other
- * order. */
+/* Ranks must choose alike, although each rank has asked other questions before and has other
+ * garbage in its struct ar_choice. So an answer must not depend on the order of the questions. */
 START_TEST(test_the_answer_knows_nothing_of_earlier_questions)
 {
-    enum { QUESTIONS = 1021, STEP = 389 }; /* prime, so that the steps reach every question */
+    enum { QUESTIONS = 1021, STEP = 389 }; /* QUESTIONS is prime, so that the steps reach every
+                                              question */
     static struct ar_ask ask[QUESTIONS];
     static struct ar_choice first[QUESTIONS];
     static const int links[] = {AR_LINKS_NVLINK, AR_LINKS_PCIE, AR_LINKS_HOST};
@@ -183,8 +183,8 @@ START_TEST(test_printed_table_fits_or_says_how_long_it_is)
 }
 END_TEST
 
-/* For every number of multiprocessors: a budget never takes them all, and two groups that share
- * GPUs fit. */
+/* For every number of multiprocessors: a budget never takes all of them, and the budgets of two
+ * groups that share GPUs fit together. */
 START_TEST(test_two_budgets_leave_room)
 {
     static const struct {
@@ -209,8 +209,9 @@ START_TEST(test_two_budgets_leave_room)
 }
 END_TEST
 
-/* When the budget allows fewer blocks, each block gets more threads, if the kernel has them and no
- * number of threads is forced: this was best in the sweep with 64 blocks. */
+/* If the budget allows fewer blocks than the table wants, each block gets more threads. This needs
+ * a kernel that can have more, and no forced number of threads. With 64 blocks this was the best in
+ * measurements. */
 START_TEST(test_fewer_blocks_have_more_threads)
 {
     static const struct {
@@ -239,8 +240,8 @@ START_TEST(test_fewer_blocks_have_more_threads)
 }
 END_TEST
 
-/* Where NCCL may use multicast, messages of more than 32 MiB go to NCCL from four ranks on. Nobody
- * has measured this. */
+/* If NCCL may use multicast, messages of more than 32 MiB go to NCCL from four ranks on. This was
+ * never measured. */
 START_TEST(test_multicast_gives_long_messages_to_nccl)
 {
     for (int ranks = 2; ranks <= AR_MAX_RANKS; ranks++)
@@ -282,8 +283,8 @@ static void for_all(void (*what)(struct ar_ask ask))
                 }
 }
 
-/* Whether tma takes this message above the limit: two ranks on NVLink without multicast, both buffers
- * registered, and a sum of floats or no sum. */
+/* Return whether tma runs this message if it is above the limit. That needs two ranks on NVLink
+ * without multicast, registered buffers, and either a sum of floats or an all-gather. */
 static bool by_tma(const struct ar_ask *ask)
 {
     const bool half = ask->coll != AR_ALL_REDUCE;
@@ -323,15 +324,15 @@ static void compare_hints(struct ar_ask ask)
         must(memcmp(&c, &alone, sizeof c) == 0 && c.family != AR_NCCL);
 }
 
-/* Only with the hint "alone" do kernels of many blocks run messages above the limit, unless there is
- * no NCCL. Up to the limit the hint changes nothing. */
+/* Up to the limit the hint changes nothing. Messages above the limit run on kernels of many blocks
+ * only with the hint "alone", or if there is no NCCL. */
 START_TEST(test_long_messages_take_few_blocks_unless_alone)
 {
     for_all(compare_hints);
 }
 END_TEST
 
-/* Whatever the hint, a kernel that is named runs. */
+/* A kernel that is named runs with every hint. */
 START_TEST(test_no_hint_is_stronger_than_a_name)
 {
     for (int beside = AR_BESIDE_UNKNOWN; beside <= AR_BESIDE_COMPUTE; beside++) {

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # nvls-ptx.sh NVCC-COMMAND - checks that the multicast kernels have their instructions for sm_90 and
-# sm_100, and no code for older GPUs. Multicast is never used here, so besides the emulation in
-# kernels/device/pull.cu this is their only test.
+# sm_100, and no code for older GPUs. No test machine has multicast. So for the instructions this is
+# the only test; the rest of these kernels is tested through pull (kernels/device/pull.cuh).
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # resources.sh [-u] NVCC-COMMAND - compares registers, stack and spills of every kernel on sm_90
-# with test/kernels/compiled/resources.txt; -u rewrites that file. A difference is not an error by itself:
-# look at it, then update. Each release of nvcc has other figures: with a release other than the
-# file's it compares nothing and exits with 77.
+# with test/kernels/compiled/resources.txt. -u rewrites that file. A difference need not be a fault:
+# look at it, then update the file. The figures differ between releases of nvcc. If this release is
+# not the one that wrote the file, nothing is compared and the exit status is 77.
 set -eu
 update=0
 [ "$1" = -u ] && { update=1; shift; }

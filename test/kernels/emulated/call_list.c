@@ -15,8 +15,9 @@ unsigned list_draw(unsigned *state, unsigned below)
     return (*state >> 9) % below;
 }
 
-/* Make ${c} one of 48 calls in three sets of 16, which differ in being in place and in whether
- * ranks are aligned alike. In each set buffers begin at every byte at which they may. */
+/* Make ${c} one of 48 calls: three sets of 16. The sets differ in whether calls are in place, and
+ * in whether all ranks' buffers are aligned alike. In each set buffers begin at every byte at which
+ * they may begin. */
 static void align_every_way(struct call *c)
 {
     static const size_t counts[] = {15, 16, 17, 31, 47, 48, 64, 119, 120, 121, 240, 1000, 1013};
@@ -32,17 +33,18 @@ static void align_every_way(struct call *c)
 
 const char *const list_kernels[LIST_KERNELS] = {
     "one_ll8",     "one_ll128", "one_lamport", "two_ll8", "two_ll128",
-    "two_lamport", "chunked",   "tma_staged",  "tma_ipc", /* these take buffers at any address */
+    "two_lamport", "chunked",   "tma_staged",  "tma_ipc", /* the kernels up to here take buffers at
+                                                             any address */
     "pull",        "pull_one",  "copy",        "tma"};
 
-/* The kernels of the two halves of all-reduce. */
+/* The kernels of reduce-scatter and of all-gather. */
 static const char *const scatters[] = {"one_ll8", "one_ll128", "one_lamport", "chunked",
                                        "pull",    "tma",       "tma_staged",  "tma_ipc"};
 static const char *const gathers[] = {"one_ll8", "one_ll128",  "chunked", "pull",   "copy",
                                       "tma",     "tma_staged", "engines", "tma_ipc"};
 enum { SCATTERS = sizeof scatters / sizeof *scatters, GATHERS = sizeof gathers / sizeof *gathers };
 
-/* Let two of three calls be reduce-scatters and all-gathers. */
+/* Make one of three calls a reduce-scatter, and one of three an all-gather. */
 static void draw_coll(struct call *c, unsigned *state, const char *only)
 {
     c->coll = (int)list_draw(state, AR_COLLS);
@@ -54,7 +56,7 @@ static void draw_coll(struct call *c, unsigned *state, const char *only)
         c->kernel = only;
 }
 
-/* Take each kernel in turn, and each float type with a sum, an average or a product. */
+/* Take each kernel in turn. For each take every float type, with a sum, an average or a product. */
 static void add_every_way(struct call *c)
 {
     static const int floats[] = {AR_F64, AR_F32, AR_BF16, AR_F16, AR_F8E5M2, AR_F8E4M3};
@@ -88,7 +90,8 @@ void list_make(struct call *list, int calls, const struct list_kind *kind, unsig
         aligned = strcmp(c->kernel, "pull") == 0 || strcmp(c->kernel, "pull_one") == 0 ||
                   strcmp(c->kernel, "copy") == 0 || strcmp(c->kernel, "tma") == 0;
         c->dtype =
-            list_draw(&state, 3) ? (int)list_draw(&state, AR_DTYPES) : AR_F32; /* it rounds */
+            list_draw(&state, 3) ? (int)list_draw(&state, AR_DTYPES) : AR_F32; /* sums of f32 are
+                                                                                  rounded */
         c->op = kind->every_product ? AR_PREMUL : (int)list_draw(&state, AR_OPS + 1);
         if (strstr(c->kernel, "lamport") != NULL) {
             static const int floats[] = {AR_F32, AR_F16, AR_BF16};
@@ -107,7 +110,8 @@ void list_make(struct call *list, int calls, const struct list_kind *kind, unsig
         c->shift = aligned ? 0
                            : list_draw(&state, 16 / (unsigned)ar_dtype_bytes(c->dtype)) *
                                  (unsigned)ar_dtype_bytes(c->dtype);
-        if (kind->unregistered || list_draw(&state, 2)) { /* whole words take the shorter kernels */
+        if (kind->unregistered || list_draw(&state, 2)) { /* such messages of whole words run on
+                                                             shorter kernels */
             c->count = c->count < 16 ? 16 : c->count / 16 * 16;
             c->shift = 0;
         }

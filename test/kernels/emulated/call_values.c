@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * call_values.c - inputs of random calls: small integers for integer types, and for floats numbers
- * that show how often and in which order a result was rounded. reference.h says, bit by bit, what
- * must come out.
+ * call_values.c - the inputs of random calls. Integer types get small integers. Floats get numbers
+ * whose results show how often, and in which order, they were rounded. reference.h computes what
+ * must come out, bit by bit.
  */
 #include <float.h>
 #include <math.h>
@@ -24,11 +24,12 @@ static int value(const struct call *c, int rank, size_t i)
 
 static int whole_scalar(const struct call *c, int rank)
 {
-    return (c->salt + 4 * rank) % 9 - 4; /* of unsigned types it wraps, and so do the products */
+    return (c->salt + 4 * rank) % 9 - 4; /* for unsigned types this number wraps, and so do the
+                                            products */
 }
 
-/* The floats below f32: bits of the exponent, bits behind the leading one, and the largest number
- * if conversions saturate at it (0: they go to infinity). */
+/* The float types smaller than f32: bits of the exponent, bits behind the leading one, and, if
+ * conversions saturate, the largest number (0: they go to infinity). */
 static const struct format {
     int exponent, digits;
     double most;
@@ -54,13 +55,14 @@ static unsigned round_small(const struct format *f, double v)
         return sign | infinite;
     frexp(v, &e);
     e = e - 1 < 1 - bias ? 1 - bias : e - 1;
-    n = (unsigned)nearbyint(ldexp(fabs(v), f->digits - e)); /* below 1 << digits: subnormal */
+    n = (unsigned)nearbyint(ldexp(fabs(v), f->digits - e)); /* for a subnormal number this is below
+                                                               1 << digits */
     n += (unsigned)(e + bias - 1) << f->digits;             /* may carry into the exponent */
     return sign | (n < infinite || f->most > 0 ? n : infinite);
 }
 
-/* Write ${v} as element ${i} at ${p}. An integer type must be able to hold it; NaN is written as
- * ones in all bits. */
+/* Write ${v} as element ${i} at ${p}. An integer type must be able to hold ${v}. A NaN is written
+ * as ones in all bits. */
 static void put(const struct call *c, char *p, size_t i, double v)
 {
     size_t size = (size_t)ar_dtype_bytes(c->dtype);
@@ -84,7 +86,7 @@ static void put(const struct call *c, char *p, size_t i, double v)
     }
 }
 
-/* Return the float at ${p}. */
+/* Return the value of the float at ${p}. */
 static double get(int dtype, const char *p)
 {
     const struct format *f = &formats[dtype];
@@ -152,13 +154,14 @@ static bool is_16bit(const struct call *c)
     return ar_dtype_bytes(c->dtype) == 2;
 }
 
-/* Return a number with all the digits of its type, of either sign. Its exponent is so far from
- * those of the other ranks that another order of addition gives other bits. Results may leave the
- * range of small types. */
+/* Return a number of either sign that uses all digits of its type. The exponents of the ranks
+ * differ so much that another order of addition gives other bits. Results may leave the range of
+ * small types. */
 static double far_apart(const struct call *c, unsigned random)
 {
     static const struct {
-        int digits, sum, prod; /* bits behind the leading one; largest exponents, up and down */
+        int digits, sum, prod; /* bits behind the leading one; the largest exponent, up and down,
+                                  for sums and for products */
     } of[AR_DTYPES] = {
         [AR_F64] = {30, 60, 60}, [AR_F32] = {23, 50, 15},  [AR_BF16] = {7, 40, 15},
         [AR_F16] = {10, 14, 1},  [AR_F8E5M2] = {2, 14, 1}, [AR_F8E4M3] = {3, 6, 1},
@@ -172,19 +175,18 @@ static double far_apart(const struct call *c, unsigned random)
 }
 
 /* Return element ${i} of ${rank}'s input to a float call. One of two elements is far_apart. The
- * others are small integers; in f32 and f64 fractions of both signs times a power of two up to
- * 2^15.
- * Of 61 elements in a row some are special:
- * - on one rank the NaN with ones in all bits, which Lamport words must not carry; -0 on all ranks;
- * - 16 bits, but for products: numbers for which any other order of addition gives another result
- * in f32;
- * - 16 bits, products: f32 cannot hold what bf16 needs (range), and would round the products of
- * these three and these four f16 numbers to just between two numbers of f16;
- * - before a multiplication: numbers so small that few of their digits are left, and products are
- * ties;
- * - f32, f64: infinity on one rank; and, but for products, numbers as large as f32 gets, which
- * cancel: FLT_MAX - 1.5 ulp is a tie, whose error TwoSum finds in one order of the two only, and
- * overflows in the other. */
+ * others are small integers, or in f32 and f64 fractions of both signs times a power of two up to
+ * 2^15. Of 61 elements in a row some are special:
+ * - NaN: on one rank it has ones in all bits, which Lamport words must not carry;
+ * - -0 on all ranks;
+ * - order (16 bits, not products): in f32 any other order of addition gives another result;
+ * - far_off (products of bf16): f32 cannot hold the products of some ranks;
+ * - three, four (products of f16): f32 would round the products of these three and these four
+ *   numbers to just between two numbers of f16;
+ * - smallest (before a multiplication): few of the products' digits are left, and some are ties;
+ * - infinity (f32, f64): on one rank;
+ * - huge (f32, f64, not products): numbers as large as f32 has, which cancel. FLT_MAX - 1.5 ulp is
+ *   a tie. For one order of its two operands TwoSum finds the error, for the other it overflows. */
 static double rough(const struct call *c, int rank, size_t i)
 {
     unsigned h = (unsigned)i * 97u + (unsigned)c->salt;
@@ -239,8 +241,8 @@ int values_same(const struct call *c, const char *p, int rank, size_t i)
 
 void values_put_scalar(const struct call *c, char *p, int rank)
 {
-    /* No bf16 is so small that a product with it is rounded twice here: first to f32, where the
-     * smallest numbers have few digits. GPUs round it once. */
+    /* With these scalars no product of a bf16 is rounded twice here. It would be if it were so
+     * small that f32 has few digits for it. GPUs round it once. */
     static const double scalars[] = {0.5,  1 / 3.0, -1.5,      0.125,      3, -0.0,
                                      1e-2, 1,       -INFINITY, 0.0625 * 7, 0, NAN};
 
@@ -249,7 +251,7 @@ void values_put_scalar(const struct call *c, char *p, int rank)
                     : whole_scalar(c, rank));
 }
 
-/* Return what rank ${rank} adds for element ${i} of a float call. */
+/* Return the number that rank ${rank} adds for element ${i} of a float call. */
 static double addend(const struct call *c, int rank, size_t i)
 {
     char p[8];
@@ -259,7 +261,7 @@ static double addend(const struct call *c, int rank, size_t i)
         return v;
     values_put_scalar(c, p, rank);
     s = get(c->dtype, p);
-    put(c, p, 0, v); /* rounds */
+    put(c, p, 0, v); /* this rounds v */
     put(c, p, 0, s * get(c->dtype, p));
     return get(c->dtype, p);
 }

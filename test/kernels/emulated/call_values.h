@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* call_values.h - the inputs of the ranks to a random call, and the check of its outputs. */
+/* call_values.h - the ranks' inputs to a random call, and the check of its outputs. */
 #ifndef ST_TEST_CALL_VALUES_H_
 #define ST_TEST_CALL_VALUES_H_
 
 #include <stddef.h>
 
 struct call {
-    int coll; /* enum ar_coll; ${count} is that of the part in reduce-scatter and all-gather */
+    int coll; /* enum ar_coll; in reduce-scatter and all-gather ${count} is the count of one part */
     const char *kernel;
     int dtype, op, ctas, threads;
     size_t count, shift;
     int in_place, registered, salt;
-    int apart; /* each rank's buffers are aligned in their own way, and perhaps in place alone */
+    int apart; /* each rank's buffers are aligned in a way of their own, and only some ranks' calls
+                  are in place */
 };
 
 /* Write element ${i} of rank ${rank}'s input into the message at ${p}. */
@@ -20,8 +21,8 @@ void values_put(const struct call *c, char *p, int rank, size_t i);
 /* Write the scalar by which AR_PREMUL multiplies the input of rank ${rank} to ${p}. */
 void values_put_scalar(const struct call *c, char *p, int rank);
 
-/* Return whether the element at ${p} is the sum (or product, ...) of element ${i} of the inputs of
- * ${ranks} ranks. */
+/* Return whether the element at ${p} is the result (the sum, product, ...) of element ${i} of the
+ * inputs of ${ranks} ranks. */
 int values_right(const struct call *c, int ranks, const char *p, size_t i);
 
 /* Return whether the element at ${p} is element ${i} of rank ${rank}'s input, bit by bit. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_emulated.c - single calls of kernels on the CPU (emulate.h): what happens when a rank is
- * aborted while it waits, and which kernel of a family is chosen.
+ * check_emulated.c - single calls of kernels on the CPU (emulate.h): ranks that are aborted, give
+ * up or never call, two handles at a time, graphs, and which variant of a kernel is chosen.
  */
 #include <check.h>
 #include <pthread.h>
@@ -29,7 +29,8 @@ struct rank {
 static void *call_once(void *p)
 {
     struct rank *k = p;
-    size_t part = 1000 / (size_t)k->handle->ranks / 4 * 4; /* whole words, which tma needs */
+    size_t part = 1000 / (size_t)k->handle->ranks / 4 * 4; /* parts of whole words, which tma
+                                                              needs */
     ncclResult_t result =
         k->coll == AR_ALL_REDUCE
             ? symtuner_ar_all_reduce(k->send, k->recv, 1000, ncclFloat32, ncclSum, k->handle, NULL)
@@ -51,9 +52,9 @@ static void start_call(struct rank *k, pthread_t *thread)
 }
 
 /*
- * Let rank 1 call alone and abort it. Then let rank 0 call alone. ${whole}: a one-shot kernel,
- * which has received all that rank 0 needs, so that this call must be right and the next one an
- * error. Other kernels must report an error at once.
+ * Let rank 1 call alone, and abort it. Then let rank 0 call alone. A one-shot kernel (${whole}) has
+ * already received all that rank 0 needs, so this call must be right, and the next call must be an
+ * error. With other kernels this call must be an error.
  */
 static void abort_group(const char *kernel, bool whole)
 {
@@ -107,11 +108,10 @@ START_TEST(test_peers_of_an_aborted_rank_get_right_bytes_or_an_error)
 }
 END_TEST
 
-/* ---- calls that overlap -----------------------------------------------------------------------
- */
+/* ---- calls that overlap ---------------------------------------------------------------------- */
 
-/* A graph replays a kernel of a destroyed handle: the kernel must stop the program, since the
- * memory that it would write to may belong to somebody else by now. */
+/* If a graph replays a kernel of a destroyed handle, the kernel must stop the program: the memory
+ * that it would write to may belong to somebody else by now. */
 START_TEST(test_a_kernel_of_a_destroyed_handle_stops_the_program)
 {
     struct ar_state state = {.epoch = 1, .dead = AR_DESTROYED};
@@ -121,7 +121,7 @@ START_TEST(test_a_kernel_of_a_destroyed_handle_stops_the_program)
 }
 END_TEST
 
-/* ---- a peer that gives up during a fetch ------------------------------------------------------ */
+/* ---- a peer that gives up during a fetch ----------------------------------------------------- */
 
 extern const struct ar_kernel_row ar_gather_engines;
 
@@ -131,8 +131,8 @@ static void *launch_watch(void *args)
     return NULL;
 }
 
-/* The peer's flag has come, but this rank still fetches the peer's part, when the peer gives up: its
- * program may change that part. So the rank must look for that after its last fetch. */
+/* The peer's flag has arrived, and this rank still fetches the peer's part. If the peer gives up
+ * now, its program may change that part. So the rank must look for GAVE_UP after its last fetch. */
 START_TEST(test_a_peer_that_gives_up_during_a_fetch_is_noticed)
 {
     static uint64_t row[AR_ENGINES_ROWS][AR_FLAG_ROW / sizeof(uint64_t)], told;
@@ -152,7 +152,7 @@ START_TEST(test_a_peer_that_gives_up_during_a_fetch_is_noticed)
     pthread_create(&thread, NULL, launch_watch, &args);
     while (__atomic_load_n(&row[AR_ENGINES_FETCHED][0], __ATOMIC_ACQUIRE) != 0)
         usleep(100);
-    usleep(20000); /* time to look too early */
+    usleep(20000); /* in this time a wrong kernel would look too early */
     __atomic_store_n(&row[AR_ENGINES_GAVE_UP][0], _i, __ATOMIC_RELEASE);
     __atomic_store_n(&row[AR_ENGINES_FETCHED][1], 1, __ATOMIC_RELEASE);
     pthread_join(thread, NULL);
@@ -200,8 +200,8 @@ static void make_absence(struct absence *a, int ranks)
     }
 }
 
-/* Put ${h} into the state of a new handle, one call later: what its scratch holds carries older
- * epochs, or lies where only the absent rank would write. */
+/* Let ${h} go on after an error, one call later. What its scratch holds has older epochs, or lies
+ * where only the absent rank would write. */
 static void revive(symtuner_ar *h)
 {
     h->state->epoch += 2;
@@ -209,12 +209,13 @@ static void revive(symtuner_ar *h)
     h->state->arrived = h->state->base;
     h->mailbox->error = h->mailbox->abort = 0;
     for (int a = 0; a < AR_ARENAS; a++)
-        if (h->arena[a].peer[h->me] != NULL) /* these flags carry no epoch */
+        if (h->arena[a].peer[h->me] != NULL) /* the flags of engines have no epoch */
             memset(h->arena[a].peer[h->me] + ar_flag_offset(AR_FLAG_ENGINES, 0, 0), 0,
                    AR_ENGINES_ROWS * AR_FLAG_ROW);
 }
 
-/* Let all ranks but the absent one call ${kernel}; none may write to the absent rank's buffers. */
+/* Let all ranks except the absent one call ${kernel}. None may write to the absent rank's
+ * buffers. */
 static void call_without_it(struct absence *a, int coll, const char *kernel, bool abort)
 {
     pthread_t thread[MOST];
@@ -250,8 +251,8 @@ static void call_without_it(struct absence *a, int coll, const char *kernel, boo
                       coll, kernel, a->ranks, abort ? "aborted" : "too late", i, a->absent);
 }
 
-/* A rank that has not entered the call may still use its buffers. (Kernels that send words access
- * only the scratch of their peers, so few ranks are enough for them.) */
+/* A rank that has not entered the call may still use its buffers. For kernels that send words few
+ * ranks are enough, because these kernels access only the scratch of their peers. */
 START_TEST(test_no_kernel_touches_the_buffers_of_a_rank_that_never_calls)
 {
     struct absence a;
@@ -276,8 +277,7 @@ START_TEST(test_no_kernel_touches_the_buffers_of_a_rank_that_never_calls)
 }
 END_TEST
 
-/* ---- two handles ------------------------------------------------------------------------------
- * */
+/* ---- two handles ----------------------------------------------------------------------------- */
 
 static const char *wide; /* the kernel of both handles */
 
@@ -306,8 +306,9 @@ static void await_blocks(int device)
     usleep(5000); /* time for the remaining blocks */
 }
 
-/* Two handles on the same two GPUs: rank 0 begins with one, rank 1 with the other, and both calls
- * wait for the peer while the other handle's call wants room. */
+/* Two handles on the same two GPUs. Rank 0 begins with one handle, rank 1 with the other. Each
+ * rank's first call waits for the peer's second call, so the second calls must find free
+ * multiprocessors. */
 START_TEST(test_two_handles_in_different_order_find_room)
 {
     static const int some[] = {6, 8, 11, 16, 20};
@@ -357,16 +358,15 @@ START_TEST(test_two_handles_in_different_order_find_room)
 }
 END_TEST
 
-/* ---- scratch that grows -----------------------------------------------------------------------
- */
+/* ---- scratch that grows ---------------------------------------------------------------------- */
 
-enum { GROWN = 560000 }; /* f32, more than the small arena takes in one piece */
+enum { GROWN = 560000 }; /* a count of f32 that the small arena cannot take in one piece */
 
-/* One rank of a group that replays a graph between eager calls. */
+/* One rank of a group that replays a graph between other calls. */
 struct grower {
     symtuner_ar *handle;
     int me, count, round;             /* of the next call */
-    const struct fake_launch *replay; /* instead of a call, if not NULL */
+    const struct fake_launch *replay; /* if not NULL, replay this instead of a call */
     float *send, *recv;
 };
 
@@ -410,9 +410,9 @@ static void grow_both(struct grower *g, const char *kernel, int count, int round
     }
 }
 
-/* A graph was captured while there was only the small arena. The group grows, and the graph replays
- * between calls in all arenas, which share the counters: odd and even numbers of calls between two
- * replays, so that each half is used after each. */
+/* A graph was captured while only the small arena existed. Then the group grows, and the graph is
+ * replayed between calls in all arenas, which share the counters. Between two replays there are odd
+ * and even numbers of calls, so that each half is used after each half. */
 START_TEST(test_a_graph_from_before_the_growth_is_right_after_it)
 {
     static const char *const kernel[] = {"one_ll8", "one_ll128", "one_lamport", "two_lamport"};
@@ -456,7 +456,7 @@ START_TEST(test_a_graph_from_before_the_growth_is_right_after_it)
 }
 END_TEST
 
-/* A longer kernel than needed is right, too, so no other test would notice it. */
+/* A more general kernel than needed also gives right results, so no other test would notice it. */
 extern const struct ar_kernel_row ar_kernels_two_ll128;
 
 START_TEST(test_the_shortest_kernel_that_does_it_is_taken)

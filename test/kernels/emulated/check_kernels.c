@@ -25,7 +25,7 @@
 #include "test/kernels/fake/memory.h"
 #include "test/kernels/suites.h"
 
-/* Under AddressSanitizer a kernel that touches a byte beside the message ends the test. */
+/* With AddressSanitizer a kernel that touches a byte beside the message ends the test. */
 #if defined(__SANITIZE_ADDRESS__)
 #define HAS_ASAN 1
 #elif defined(__has_feature)
@@ -42,18 +42,19 @@
 
 #define MAX_RANKS 8
 #define GUARD     32
-#define BUFFER    (MAX_BYTES / 16 * 16 + 2 * GUARD + 32) /* keeps 16-byte alignment */
+#define BUFFER    (MAX_BYTES / 16 * 16 + 2 * GUARD + 32) /* a multiple of 16, to keep the
+                                                            alignment */
 
 static int calls = 60;
-static struct list_kind kind; /* of calls */
-static const char *kernel;    /* NULL: all */
+static struct list_kind kind; /* of the random calls */
+static const char *kernel;    /* the only kernel that runs; NULL: all kernels */
 static unsigned seed = 1;
 
 struct rank {
     symtuner_ar *handle;
     int me, ranks;
     const struct call *list;
-    char *send, *recv; /* buffers that are not registered lie behind those that are */
+    char *send, *recv; /* unregistered buffers lie behind the registered ones */
     pthread_barrier_t *done;
     char wrong[200];
 };
@@ -73,7 +74,7 @@ static size_t recv_bytes(const struct call *c, int ranks)
     return part_bytes(c) * (size_t)(c->coll == AR_ALL_GATHER ? ranks : 1);
 }
 
-/* Whether element ${i} of what the call has left at ${recv} is right. */
+/* Return whether element ${i} of what the call has written to ${recv} is right. */
 static bool is_right(const struct rank *k, const struct call *c, const char *recv, size_t i)
 {
     const char *p = recv + i * (size_t)ar_dtype_bytes(c->dtype);
@@ -84,8 +85,9 @@ static bool is_right(const struct rank *k, const struct call *c, const char *rec
                               i + (c->coll == AR_REDUCE_SCATTER ? (size_t)k->me * c->count : 0));
 }
 
-/* Check what the call has left at ${recv}. The memory around the longest buffer, ${bytes} at
- * ${around}, must be untouched, and in a reduce-scatter in place the other ranks' parts of it. */
+/* Check what the call has written to ${recv}. The longest buffer has ${bytes} bytes at ${around};
+ * the memory around it must be untouched. In a reduce-scatter in place the other ranks' parts of
+ * this buffer must be untouched, too. */
 static void check_output(struct rank *k, const struct call *c, const char *recv, const char *around,
                          size_t bytes)
 {
@@ -110,8 +112,8 @@ static void check_output(struct rank *k, const struct call *c, const char *recv,
                      c->kernel, c->dtype, c->count);
 }
 
-/* Poison (${lock}) or unpoison the memory around a buffer. The up to eight bytes before it in the
- * same ASan granule stay open: ASan cannot tell them from the message. */
+/* Poison the memory around a buffer, or with ${lock} = 0 unpoison it. Up to eight bytes before the
+ * buffer stay open, because ASan cannot tell them from the message in the same granule. */
 static void fence(char *buffer, size_t bytes, int lock)
 {
     if (lock) {
@@ -123,7 +125,7 @@ static void fence(char *buffer, size_t bytes, int lock)
     }
 }
 
-/* Return the address of ${k}'s buffer for call ${c} in ${memory}. ${which}: 0 for send, 1 for
+/* Return the address in ${memory} of ${k}'s buffer for call ${c}. ${which} is 0 for send and 1 for
  * recv. */
 static char *place(const struct rank *k, const struct call *c, char *memory, unsigned which)
 {
@@ -142,8 +144,8 @@ static void *run_rank(void *p)
     for (int i = 0; i < calls; i++) {
         const struct call *c = &k->list[i];
         const size_t sent = send_bytes(c, k->ranks), got = recv_bytes(c, k->ranks);
-        /* peers may write recv while this rank is not in the call: so no two calls share a
-         * buffer */
+        /* no two calls share a buffer, because peers may write recv while this rank is not in the
+         * call */
         int in_place = c->in_place && (!c->apart || (i + k->me) % 2 == 0);
         char *first = place(k, c, k->send, 0), *second = place(k, c, k->recv, 1);
         char *send = first, *recv = second;
@@ -157,7 +159,8 @@ static void *run_rank(void *p)
         if (list_draw(&mood, 8) == 0)
             usleep(list_draw(&mood, 3000));
         for (size_t j = 0; j < sent / (size_t)ar_dtype_bytes(c->dtype); j++)
-            values_put(c, send, k->me, j); /* only now: a peer that is early reads garbage */
+            values_put(c, send, k->me, j); /* not earlier, so that a peer that is too early reads
+                                              garbage */
         fence(first, in_place && got > sent ? got : sent, 1);
         fence(second, in_place && sent > got ? sent : got, 1);
         symtuner_ar_force(k->handle, c->kernel, c->ctas, c->threads);
@@ -176,8 +179,8 @@ static void *run_rank(void *p)
     return NULL;
 }
 
-/* Check that all ranks counted as many calls through scratch, and as many others. If all buffers
- * are unregistered, there must be some of both. */
+/* Check that all ranks have counted the same number of calls through scratch, and of other calls.
+ * If all buffers are unregistered, both numbers must be above 0. */
 static void check_mapped(symtuner_ar **handles, int ranks)
 {
     const uint32_t *first = handles[0]->mailbox->ipc;
@@ -245,7 +248,7 @@ static void run_group(int ranks, int transport, const char *only)
         pthread_join(threads[r], NULL);
     for (int r = 0; r < ranks; r++)
         ck_assert_msg(k[r].wrong[0] == 0, "seed %u: %s", seed, k[r].wrong);
-    for (int r = 0; r < ranks; r++) /* all blocks have counted themselves */
+    for (int r = 0; r < ranks; r++) /* all blocks must have counted themselves */
         ck_assert(handles[r]->state->arrived == handles[r]->state->base);
     check_mapped(handles, ranks);
     symtuner_ar_destroy(handles, ranks);
@@ -275,7 +278,7 @@ START_TEST(test_four_ranks_through_peer_memory)
 }
 END_TEST
 
-/* Reduce-scatters and all-gathers between all-reduces, which share scratch and flags with them. */
+/* Reduce-scatters and all-gathers between all-reduces. All three share scratch and flags. */
 START_TEST(test_three_collectives_in_any_order)
 {
     int all = calls;
@@ -301,7 +304,7 @@ START_TEST(test_eight_ranks_through_peer_memory)
 }
 END_TEST
 
-/* Buffers that nobody registered, of which peers have mapped some, and map more during the calls. */
+/* Unregistered buffers. Peers have mapped some of them, and map more during the calls. */
 START_TEST(test_buffers_that_peers_map)
 {
     kind.unregistered = true;
@@ -310,7 +313,7 @@ START_TEST(test_buffers_that_peers_map)
 }
 END_TEST
 
-/* Every kernel, at every length and address, gives the bits of reference.h. */
+/* Every kernel must give the bits of reference.h, at every length and address. */
 START_TEST(test_one_order_of_addition)
 {
     int all = calls;
@@ -323,7 +326,7 @@ START_TEST(test_one_order_of_addition)
 }
 END_TEST
 
-/* PreMulSum, by every kernel that has it, of every type. */
+/* PreMulSum in every type, with every kernel that can run it. */
 START_TEST(test_products_are_rounded_and_summed)
 {
     int all = calls;
@@ -355,8 +358,8 @@ START_TEST(test_two_ranks_through_host_memory)
 }
 END_TEST
 
-/* The start-up probe moves real bytes here, too, and must find them right; so must the calls after
- * it. */
+/* The start-up probe moves real bytes here. It must find them right, and the calls after it must be
+ * right, too. */
 START_TEST(test_the_probe_finds_stores_and_loads_in_order)
 {
     struct symtuner_ar_config config = {.size = sizeof config, .bulk_bytes = 1 << 20};
@@ -382,7 +385,8 @@ START_TEST(test_the_probe_finds_stores_and_loads_in_order)
 }
 END_TEST
 
-/* Run as check-ar-kernels [CALLS [SEED [KERNEL]]]; KERNEL then runs all random calls. */
+/* Usage: check-ar-kernels [CALLS [SEED [KERNEL]]]. With KERNEL, all random calls run on that
+ * kernel. */
 int main(int argc, char **argv)
 {
     Suite *s = suite_create("ar_kernels on the CPU");

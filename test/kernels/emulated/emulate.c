@@ -10,8 +10,8 @@
 
 #include "kernels/shared/args.h"
 
-/* A barrier that also ORs a value of each thread. Threads yield while they wait, since there are
- * far more threads than cores. */
+/* A barrier that also ORs one value of each thread. Threads that wait yield, because there are far
+ * more threads than cores. */
 struct team {
     int size;
     int arrived;
@@ -142,7 +142,7 @@ void emulate_launch(const void *kernel, const struct ar_args *args, int ctas, in
                                  .memory = memory[i / threads]};
         *(const void **)&seats[i].kernel = kernel;
         if (pthread_create(&people[i], &small, sit, &seats[i]) != 0)
-            abort(); /* the threads that did start would wait for ever */
+            abort(); /* the threads that were started would wait for ever */
     }
     for (int i = 0; i < all; i++)
         pthread_join(people[i], NULL);

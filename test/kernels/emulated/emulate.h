@@ -2,11 +2,11 @@
 /*
  * emulate.h - enough of CUDA's device side to run the kernels of kernels/ on threads of the CPU.
  *
- * One POSIX thread per CUDA thread. Blocks of one grid, and grids of several ranks, run at the same
- * time and in an order that the scheduler and some random yields decide; words are torn in halves
- * at random, in either order. The memory model of the machine below is stronger than a GPU's (x86),
- * so missing fences do not show here: that is what the GPU tests are for. Missing waits, clears,
- * halves and barriers do. Kernels are compiled with -DST_EMULATE -include this file.
+ * Each CUDA thread is a POSIX thread. The blocks of a grid, and the grids of several ranks, run at
+ * the same time. The scheduler and random yields decide the order. Words are stored in two halves
+ * at random, in either order. The memory model of the CPU (x86) is stronger than a GPU's, so a
+ * missing fence does not show here: the tests on GPUs are for that. Missing waits, clears, halves
+ * and barriers show. Kernels are compiled with -DST_EMULATE -include this file.
  */
 #ifndef ST_TEST_EMULATE_H_
 #define ST_TEST_EMULATE_H_
@@ -25,19 +25,19 @@ struct emulate_index {
 
 extern __thread struct emulate_index threadIdx, blockIdx, blockDim, gridDim;
 
-/* Whether the lanes of this line are known to be in step. They are from __syncwarp() until the next
- * load from the user's buffers, where lanes may branch differently. */
+/* Are the lanes of this line known to be in step? They are from __syncwarp() until the next load
+ * from the user's buffers, where lanes may take different branches. */
 extern __thread int emulate_in_step;
 
 unsigned emulate_block_or(unsigned value); /* __syncthreads_or */
 unsigned emulate_warp_or(unsigned value);
-void emulate_line_barrier(void); /* the eight lanes of a 128-byte line */
+void emulate_line_barrier(void); /* for the eight lanes of a 128-byte line */
 unsigned emulate_random(unsigned below);
 void emulate_yield(void);
 uint64_t emulate_now_ns(void);
 
-/* Run one grid on GPU ${device} to its end; ${kernel} takes a struct ar_args by value. Each block
- * asks for room before it starts and gives it back at its end. */
+/* Run one grid on GPU ${device} to its end. ${kernel} takes a struct ar_args by value. Each block
+ * waits for room on the GPU before it starts, and gives it back at its end. */
 struct ar_args;
 void emulate_launch(const void *kernel, const struct ar_args *args, int ctas, int threads,
                     int device);
@@ -80,7 +80,8 @@ static inline double emulate_min(double x, double y)
 #define __grid_constant__
 
 #define AR_SAME_IN_WARP(value) (emulate_warp_or(value) != 0)
-#define AR_POLLS_TO_LOOK       16 /* with hundreds of threads a poll may last milliseconds */
+#define AR_POLLS_TO_LOOK       16 /* few, because with hundreds of threads a poll may take
+                                     milliseconds */
 
 static inline void __trap()
 {
@@ -107,7 +108,7 @@ static inline int __all_sync(unsigned, int p)
     return emulate_warp_or(p == 0) == 0;
 }
 
-/* The largest value of any lane; values are at most 31, and those above that are taken as 31. */
+/* Return the largest value of all lanes. Values above 31 count as 31. */
 static inline unsigned __reduce_max_sync(unsigned, unsigned value)
 {
     return 31u - (unsigned)__builtin_clz(emulate_warp_or(1u << (value < 31 ? value : 31)));
@@ -145,7 +146,8 @@ static inline unsigned long long atomicCAS(unsigned long long *p, unsigned long 
 namespace ar
 {
 
-/* Store two 64-bit halves, each whole, in random order. No form relies on more (LL8: 64 bits). */
+/* Store two 64-bit halves in random order, each half as a whole. No form of words needs more than
+ * that; LL8 needs whole 64 bits. */
 static inline void store_word(void *p, uint4 v)
 {
     uint64_t part[2] = {(uint64_t)v.y << 32 | v.x, (uint64_t)v.w << 32 | v.z};
@@ -167,8 +169,8 @@ static inline uint4 load_word(const void *p)
     return make_uint4((uint32_t)lo, (uint32_t)(lo >> 32), (uint32_t)hi, (uint32_t)(hi >> 32));
 }
 
-/* A line that its lanes store in step becomes visible as a whole: the lane with the flag stores
- * last and loads first. Otherwise each lane stores and loads on its own. */
+/* If the lanes of a line store in step, the line becomes visible as a whole: the lane with the flag
+ * stores last and loads first. Otherwise each lane stores and loads by itself. */
 static inline void emulate_line_store(void *p, uint4 v, bool line)
 {
     line = line && emulate_in_step;

@@ -2,9 +2,9 @@
 /*
  * emulate_tma.c - bulk copies between global and shared memory; see emulate_tma.h.
  *
- * A load that a kernel has started happens when some thread of the block waits, in any order. A
- * store reads shared memory, and writes global memory, each either at once or as late as the
- * kernel allows, which is when it waits for the store's group.
+ * A load that a kernel has started is done while some thread of the block waits; the order of loads
+ * is random. A store reads shared memory and writes global memory. Both happen either at once, or
+ * as late as the kernel allows, that is, when it waits for the store's group.
  */
 #include "test/kernels/emulated/emulate_tma.h"
 
@@ -31,12 +31,12 @@ struct emulate_memory {
     struct load *loads;
 };
 
-/* As large as an mbarrier. */
+/* Has the size of an mbarrier. */
 struct barrier {
     uint16_t arrivals : 15;
     uint16_t phase : 1;
     int16_t pending;
-    int32_t bytes; /* expected and not here yet; may fall below 0 for a moment */
+    int32_t bytes; /* bytes that are expected and have not come; may be below 0 for a moment */
 };
 _Static_assert(sizeof(struct barrier) == 8, "an mbarrier has 8 bytes");
 
@@ -94,7 +94,7 @@ static void check(const void *global, const void *shared, uint32_t bytes)
         abort();
 }
 
-/* Called with the lock held. */
+/* Callers hold the lock. */
 static void may_end_phase(struct barrier *b)
 {
     if (b->pending != 0 || b->bytes != 0)
@@ -117,7 +117,7 @@ void emulate_barrier_arrive(void *barrier, uint32_t bytes)
     pthread_mutex_lock(&mine->lock);
     b->bytes += (int32_t)bytes;
     if (b->pending-- == 0)
-        abort(); /* more arrivals than the phase has */
+        abort(); /* there are more arrivals than the phase expects */
     may_end_phase(b);
     pthread_mutex_unlock(&mine->lock);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * emulate_tma.h - shared memory, barriers and bulk copies for the emulation (emulate.h): what
- * kernels/device/tma/tma_ptx.cuh has for GPUs. Copies happen as late, and in as odd an order, as
- * the kernel's waits allow. A missing proxy fence is not noticed here.
+ * emulate_tma.h - shared memory, barriers and bulk copies for the emulation (emulate.h). It stands
+ * in for kernels/device/tma/tma_ptx.cuh. Copies happen as late, and in as odd an order, as the
+ * kernel's waits allow. A missing proxy fence does not show here.
  */
 #ifndef ST_TEST_EMULATE_TMA_H_
 #define ST_TEST_EMULATE_TMA_H_
@@ -13,7 +13,8 @@
 extern "C" {
 #endif
 
-/* Shared memory of one block. Each of its threads uses it, and leaves it at its end. */
+/* The shared memory of one block. Each thread of the block calls emulate_memory_use when it starts
+ * and emulate_memory_leave when it ends. */
 struct emulate_memory;
 struct emulate_memory *emulate_memory_new(void);
 void emulate_memory_free(struct emulate_memory *m);

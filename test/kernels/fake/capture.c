@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* capture.c - what the fake CUDA (cuda.h) knows of captures besides graphs, and fills and calls that
- * end at once. */
+/* capture.c - more of the fake CUDA (cuda.h): captures apart from graphs, and calls that end at
+ * once. */
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 #include <string.h>
@@ -18,7 +18,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
 }
 
 #if CUDART_VERSION >= 12050
-/* There are no stream memory operations, so that all work of a call is in order. */
+/* There are no stream memory operations here, so all work of a call is done in order. */
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
                                              unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *found)
@@ -32,7 +32,8 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
 }
 #endif
 
-/* ---- what separates a kernel from those before it ------------------------------------------- */
+/* ---- what separates a kernel from the kernels before it
+ * --------------------------------------- */
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *what)
 {
@@ -56,7 +57,7 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t strea
     return cudaMemset(p, value, bytes);
 }
 
-/* Streams are idle here, so what is put into one runs at once. */
+/* Streams are always idle here, so work that is put into a stream runs at once. */
 cudaError_t whole_host(cudaStream_t stream, void (*host)(void *what), const void *what, size_t size)
 {
     max_align_t copy[16];

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* capture_info.h - what the fake CUDAs share of captures: two calls whose parameters differ between
- * CUDA 12 and 13, empty nodes and the capture mode. */
+/* capture_info.h - what all fake CUDAs share about captures: two calls whose parameters differ
+ * between CUDA 12 and 13, empty nodes, and the capture mode. */
 #ifndef ST_TEST_FAKE_CAPTURE_INFO_H_
 #define ST_TEST_FAKE_CAPTURE_INFO_H_
 
 #include <cuda_runtime_api.h>
 
-/* Each fake CUDA has its own of these two. ${graph} may be NULL. */
+/* Each fake CUDA defines these two functions. ${graph} may be NULL. */
 cudaError_t fake_capture_info(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
                               unsigned long long *id, cudaGraph_t *graph);
-/* What ${stream} captures from now on comes after ${node} alone. */
+/* Let everything that ${stream} captures from now on come after ${node} only. */
 cudaError_t fake_capture_after(cudaStream_t stream, cudaGraphNode_t node);
 
 #endif

@@ -3,9 +3,9 @@
 #ifndef ST_TEST_EAR_H_
 #define ST_TEST_EAR_H_
 
-void capture_stderr(void); /* begin; also unsets SYMTUNER_LOG */
+void capture_stderr(void); /* begin to collect; also unsets SYMTUNER_LOG */
 
-/* End, and return what was printed. The text is valid until the next call. */
+/* Stop, and return what was printed. The text is valid until the next call. */
 const char *captured_stderr(void);
 
 #endif

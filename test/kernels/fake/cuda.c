@@ -14,7 +14,7 @@
 
 #ifdef ST_EMULATE
 #include "test/kernels/emulated/emulate.h"
-#define MULTIPROCESSORS 8 /* each thread of a block is a thread of the CPU, which is costly */
+#define MULTIPROCESSORS 8 /* few, because each thread of a block is a thread of the CPU here */
 #else
 #define MULTIPROCESSORS 132
 #endif
@@ -29,7 +29,7 @@ static int count(int *number, int more)
     return __atomic_add_fetch(number, more, __ATOMIC_RELAXED);
 }
 
-static _Thread_local cudaError_t last; /* what cudaGetLastError will say */
+static _Thread_local cudaError_t last; /* what cudaGetLastError returns */
 
 static cudaError_t ends(cudaError_t error)
 {
@@ -44,8 +44,8 @@ static cudaError_t named(const char *call)
     return ends(fails ? cudaErrorUnknown : cudaSuccess);
 }
 
-/* Return the error that the test wants. All calls that allocate or may fail on a real machine ask
- * here. */
+/* Return the error that the test wants for this call. All calls that allocate memory, or that may
+ * fail on a real machine, ask this function. */
 static cudaError_t may_fail(void)
 {
     if (fake.fail_on != 0 && current != fake.fail_on - 1)
@@ -63,8 +63,8 @@ static cudaError_t make(void **out, size_t bytes)
     return cudaSuccess;
 }
 
-/* End the test if the host waits for a kernel that never ends. ${for_it}: this call would wait for
- * it. */
+/* End the test if the host waits for a kernel that never ends. ${for_it} says whether this call
+ * would wait for that kernel. */
 static void must_end(bool for_it)
 {
     if (fake.endless != NULL && for_it) {
@@ -274,7 +274,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return named("cudaStreamWaitEvent");
 }
 
-/* The call fails in a capture, as in CUDA 13.0 with driver 580, which also ends the capture. */
+/* Fails during a capture, as in CUDA 13.0 with driver 580, which also ends the capture then. */
 cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id)
 {
     if (fake.capture)
@@ -283,8 +283,7 @@ cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id)
     return named("cudaStreamGetId");
 }
 
-/* ---- graphs: the one of capture N is named N ---------------------------------------------------
- */
+/* ---- graphs: the graph of capture N has the address N ---------------------------------------- */
 
 enum { OBJECTS = 64 };
 
@@ -375,7 +374,7 @@ static cudaError_t remember(const void *kernel, unsigned ctas, unsigned threads,
 
     fake_step(FAKE_LAUNCH, stream, told->in, told->out, told->bytes);
 #ifdef ST_EMULATE
-    if (fake.capture == 0) { /* else only note it below; the test replays it */
+    if (fake.capture == 0) { /* a captured launch is only recorded below; the test replays it */
         emulate_launch(kernel, params[0], (int)ctas, (int)threads, current);
         return cudaSuccess;
     }
@@ -411,7 +410,7 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **p
                              size_t shared, cudaStream_t stream)
 {
     (void)shared;
-    if (grid.y * grid.z * block.y * block.z != 1) /* kernels here have one dimension */
+    if (grid.y * grid.z * block.y * block.z != 1) /* all kernels have one dimension */
         return ends(cudaErrorInvalidConfiguration);
     return remember(kernel, grid.x, block.x, 0, params, stream);
 }
@@ -419,14 +418,15 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **p
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t stream)
 {
-    must_end(stream == fake.endless); /* the copy may be staged, and then waits */
+    must_end(stream == fake.endless); /* CUDA may stage this copy, and then waits */
     if (kind == cudaMemcpyDefault && __atomic_load_n(&fake.launches, __ATOMIC_RELAXED) == 0)
         count(&fake.copies_before_launch, 1);
 #ifdef ST_EMULATE
     (void)kind;
     memcpy(to, from, bytes);
 #else
-    if (kind != cudaMemcpyDefault && kind != cudaMemcpyDeviceToDevice) /* those: nobody reads it */
+    if (kind != cudaMemcpyDefault && kind != cudaMemcpyDeviceToDevice) /* nobody reads what other
+                                                                          copies write */
         memcpy(to, from, bytes);
 #endif
     __atomic_add_fetch(&fake.copied, bytes, __ATOMIC_RELAXED);
@@ -447,8 +447,8 @@ cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, i
 }
 
 #ifndef ST_EMULATE
-/* Two addresses per kernel family stand in for the compiled kernels: those that add, and those that
- * multiply first. */
+/* Each kernel family has two addresses instead of compiled kernels: one for kernels that add, and
+ * one for kernels that multiply first. */
 #define ROW(half, name)                                                                            \
     const struct ar_kernel_row ar_##half##_##name = {                                              \
         {[0 ... AR_R_PREMUL - 1] = {&name##_kernel[0]},                                            \

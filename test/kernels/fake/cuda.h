@@ -16,52 +16,51 @@
 struct fake_launch {
     const void *kernel;
     int ctas, threads;
-    int early; /* launched with the attribute that sets it up before the one in front ends */
+    int early; /* launched so that it is set up before the kernel in front of it ends */
     void *stream;
     struct ar_args args;
 };
 
 struct fake_cuda {
-    int devices;                /* what cudaGetDeviceCount says            */
-    int peers;                  /* whether devices reach each other        */
-    int seen;                   /* bus ids from this one on are unknown; 0: all are known */
-    int no_atomics;             /* between GPUs, as over PCIe */
-    int no_p2p_answer;          /* cudaDeviceGetP2PAttribute fails         */
-    int no_pin;                 /* cudaHostRegister fails                  */
-    int arch, driver;           /* compiled for sm_N, 0: 90; driver, 0: new */
-    int sms;                    /* multiprocessors of each GPU; 0: no limit. In the emulation a
-                                   block waits until one is free, and keeps it until the block
-                                   ends */
+    int devices;                /* what cudaGetDeviceCount returns */
+    int peers;                  /* 1: GPUs can access each other's memory */
+    int seen;                   /* CUDA does not know bus ids from this one on; 0: it knows all */
+    int no_atomics;             /* 1: no atomics between GPUs, as over PCIe */
+    int no_p2p_answer;          /* 1: cudaDeviceGetP2PAttribute fails */
+    int no_pin;                 /* 1: cudaHostRegister fails */
+    int arch, driver;           /* code is compiled for sm_N, 0: 90; driver version, 0: new */
+    int sms;                    /* multiprocessors of each GPU; 0: no limit. A block of the
+                                   emulation waits for a free one, and keeps it until its end */
     int taken[16];              /* multiprocessors in use on each GPU */
-    int small;                  /* GPU small - 1 has 23 GiB; the others 141 */
-    int fail_at;                /* the n-th call that may fail does; 0: none */
-    int fail_on;                /* count only calls on GPU fail_on - 1; 0: on all */
+    int small;                  /* GPU small - 1 has 23 GiB of memory; the others have 141 */
+    int fail_at;                /* of the calls that can fail, the n-th fails; 0: none */
+    int fail_on;                /* count only calls on GPU fail_on - 1; 0: on all GPUs */
     int calls;                  /* calls that could have failed so far */
-    const char *rule_of[4];     /* [g]: SYMTUNER_RULE from when GPU g is selected */
-    const char *fails;          /* a call that fails, by its name; NULL: none */
-    size_t copied, filled;      /* bytes of cudaMemcpyAsync, of cudaMemset */
-    int no_thread;              /* pthread_create fails                    */
+    const char *rule_of[4];     /* [g]: SYMTUNER_RULE once GPU g has been selected */
+    const char *fails;          /* the name of a call that fails; NULL: none */
+    size_t copied, filled;      /* bytes copied by cudaMemcpyAsync; bytes set by cudaMemset */
+    int no_thread;              /* 1: pthread_create fails */
     int no_calloc;              /* the n-th calloc from now on fails; 0: none */
     int launched_on;            /* the GPU of the last launch              */
-    int live;                   /* allocations, streams and events not freed */
+    int live;                   /* allocations, streams and events that are not freed */
     int waits;                  /* calls of cudaStreamWaitEvent */
-    int records, idles;         /* calls of cudaEventRecord, cudaDeviceSynchronize */
-    int endless_at;             /* the n-th launch never ends; 0: all end  */
+    int records, idles;         /* calls of cudaEventRecord; of cudaDeviceSynchronize */
+    int endless_at;             /* the n-th launch never ends; 0: all launches end */
     void *endless;              /* the stream of that launch */
     int busy;                   /* GPU busy - 1 has work until this is 0 */
-    unsigned long long capture; /* id of the capture that every stream is in; 0: none */
-    unsigned long long others;  /* added to every stream's id: as if the streams were new */
+    unsigned long long capture; /* id of the capture in which every stream is; 0: none */
+    unsigned long long others;  /* added to every stream's id, so all count as new streams */
     int host_functions;         /* calls of cudaLaunchHostFunc */
-    int empty_nodes;            /* captured, in front of all that follows on the stream */
+    int empty_nodes;            /* empty nodes that were added to captures */
     void *waited;               /* the event of the latest cudaStreamWaitEvent                 */
-    int copies_before_launch;   /* cudaMemcpyAsync to or from peers before the first launch    */
+    int copies_before_launch;   /* cudaMemcpyAsync to or from peers before the first launch */
     int launches;
     struct fake_launch launch[FAKE_LAUNCHES];
 };
 
 extern struct fake_cuda fake;
 
-void fake_graph_gone(unsigned long long capture); /* destroy the graph of ${capture}, and all made
-                                                     from it */
+void fake_graph_gone(unsigned long long capture); /* destroy the graph of ${capture}, and all that
+                                                     was made from it */
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * local_group.h - a fixture of several suites: a local group of N ranks on the fake CUDA, with a
- * buffer for each rank.
+ * local_group.h - a fixture that several suites use: a local group of N ranks on the fake CUDA,
+ * with a buffer for each rank.
  */
 #ifndef ST_TEST_LOCAL_GROUP_H_
 #define ST_TEST_LOCAL_GROUP_H_
@@ -17,11 +17,12 @@ extern const int devices[N];
 /* Return a configuration with little scratch and defaults for the rest. */
 struct symtuner_ar_config small(void);
 
-/* Arguments of tcase_add_checked_fixture. */
+/* For tcase_add_checked_fixture. */
 void set_up(void);
 void tear_down(void);
 
-/* Check that ${got} is ${want}, and that the error of ${h} (NULL: of creation) contains ${part}. */
+/* Check that ${got} is ${want}, and that the error text of ${h} contains ${part}. With ${h} NULL
+ * the text is that of the last creation. */
 void want_error(ncclResult_t got, ncclResult_t want, const symtuner_ar *h, const char *part);
 
 #endif

@@ -23,7 +23,7 @@ static unsigned long long ids;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Put it at the place of one that is gone, or at the end. */
+/* Put the allocation at the place of one that is gone, or at the end. */
 void fake_allocation(void *base, size_t bytes, int device)
 {
     int at = 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory.h - what the driver knows of allocations, and CUDA IPC.
+ * memory.h - a fake of what the driver knows about allocations, and of CUDA IPC.
  *
- * Only memory that a test has named is an allocation. It is mapped at the address that it has.
+ * Only memory that a test has named with fake_allocation is an allocation. A peer maps it at the
+ * same address.
  */
 #ifndef ST_TEST_FAKE_MEMORY_H_
 #define ST_TEST_FAKE_MEMORY_H_
@@ -28,7 +29,7 @@ void fake_allocation_gone(void *base);
 /* Forget all allocations, and set fake_memory to zeros. */
 void fake_memory_clear(void);
 
-/* The driver's function ${name}, or NULL. */
+/* Return the driver's function ${name}, or NULL. */
 void (*fake_driver(const char *name))(void);
 
 #endif

@@ -11,9 +11,9 @@
 
 #include "test/kernels/fake/cuda.h"
 
-#define EXPORT __attribute__((visibility("default"))) /* the library finds it by dlsym */
+#define EXPORT __attribute__((visibility("default"))) /* found by dlsym */
 
-/* nccl.h declares these only for other compilers, or in later releases */
+/* nccl.h does not declare these functions for every compiler or in every release */
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t window, size_t offset, int rank, void **p);
@@ -25,19 +25,19 @@ enum kind { NONE, GATHER, WINDOW, REDUCE };
 
 struct op {
     enum kind kind;
-    const void *send; /* of a window: its memory */
+    const void *send; /* for a window: its memory */
     char *recv;
     size_t bytes;
     ncclWindow_t *window;
     cudaStream_t stream;
 };
 
-/* The state of each rank's communicator with blocking = 0. */
+/* The state of each rank's communicator, if it was made with blocking = 0. */
 static struct {
     bool made, busy, joined; /* joined: waits for the other ranks in round ${round} */
     int left, round;
     ncclResult_t end;
-    struct op op; /* as the caller gave it; until it ends, results are in data and window */
+    struct op op; /* of the caller; until its end, results are in data and window */
     char data[FAKE_RANKS * FAKE_CARD];
     ncclWindow_t window;
 } state_of[FAKE_RANKS];
@@ -51,7 +51,7 @@ static void *memory[FAKE_WINDOWS][FAKE_RANKS];
 static int windows;
 static int team; /* bit r: rank r has asked for the multicast team */
 
-static _Thread_local struct op mine[FAKE_RANKS]; /* calls of the open group, by rank */
+static _Thread_local struct op mine[FAKE_RANKS]; /* the calls of the open group, by rank */
 static _Thread_local int depth;
 static _Thread_local bool refused;
 
@@ -69,9 +69,9 @@ void fake_nccl_reset(int ranks)
     windows = rounds = team = 0;
 }
 
-/* ---- blocking = 0; these functions run with the lock held ------------------------------------ */
+/* ---- blocking = 0; callers of these functions hold the lock ---------------------------------- */
 
-/* Count a call on the communicator of ${rank}, and return whether it is the odd one. */
+/* Count a call on the communicator of ${rank}, and return whether it is the one that ends oddly. */
 static bool is_odd(int rank)
 {
     return rank == fake_nccl.odd_rank && ++fake_nccl.calls == fake_nccl.odd_call;
@@ -95,8 +95,8 @@ static void begin_once(int rank)
     state_of[rank].made = true;
 }
 
-/* Begin a collective call of ${rank} and let it wait for the other ranks, unless it is to stay in
- * progress for ever. */
+/* Begin a collective call of ${rank}. Let it wait for the other ranks, or, if the test wants that,
+ * stay in progress for ever. */
 static void begin_op(int rank, struct op op)
 {
     bool endless = rank == fake_nccl.odd_rank && fake_nccl.calls + 1 == fake_nccl.odd_call &&
@@ -148,8 +148,8 @@ static ncclResult_t poll_one(int rank)
     return state_of[rank].end;
 }
 
-/* Begin a call: return ncclSuccess if ${comm} is free. A call while another one is in progress
- * breaks the communicator, as in NCCL. */
+/* Return ncclSuccess if a call may begin on ${comm}. If another call is in progress, this breaks
+ * the communicator, as in NCCL. */
 static ncclResult_t is_free(ncclComm_t comm)
 {
     int rank = (int)(uintptr_t)comm - 1;
@@ -170,8 +170,8 @@ static ncclResult_t is_free(ncclComm_t comm)
     return result;
 }
 
-/* Return the result of a call that waits for no other rank here; begin it if ${comm} does not
- * block. */
+/* Return the result of a call that does not wait for other ranks. If ${comm} does not block, begin
+ * the call. */
 static ncclResult_t alone(ncclComm_t comm)
 {
     int rank = (int)(uintptr_t)comm - 1;
@@ -213,8 +213,8 @@ static void do_windows(void)
     windows++;
 }
 
-/* Run a collective call once all ranks have joined it. If that can no longer happen, since a rank
- * has ended or joined another call, set ${hung}. Needs the lock. */
+/* Run a collective call once all ranks have joined it. If a rank has ended or joined another call,
+ * that can no longer happen: then set ${hung}. Callers hold the lock. */
 static void look(void)
 {
     int here = 0, same = 0, left = 0;
@@ -285,7 +285,7 @@ static ncclResult_t submit(ncclComm_t comm, struct op op)
         return ncclInvalidArgument;
     }
     mine[(uintptr_t)comm - 1] = op;
-    if (depth > 0) /* both mean success; releases of NCCL return ncclSuccess */
+    if (depth > 0) /* both mean success to the library; NCCL's releases return ncclSuccess */
         return fake_nccl.polls % 2 != 0 ? ncclInProgress : ncclSuccess;
     return join();
 }
@@ -357,7 +357,7 @@ EXPORT ncclResult_t ncclCommCuDevice(const ncclComm_t c, int *d)
     return is_free(c);
 }
 
-/* The library asks for the rank before it reads its rules, so from here on the environment is that
+/* The library asks for the rank before it reads its rules. So from here on the environment is that
  * of the rank's own process. */
 EXPORT ncclResult_t ncclCommUserRank(const ncclComm_t c, int *rank)
 {
@@ -410,7 +410,7 @@ EXPORT ncclResult_t ncclMemAlloc(void **p, size_t bytes)
 
 EXPORT ncclResult_t ncclMemFree(void *p)
 {
-    ck_assert_ptr_null(fake.endless); /* NCCL would wait for it */
+    ck_assert_ptr_null(fake.endless); /* NCCL would wait for the kernel that never ends */
     __atomic_sub_fetch(&fake_nccl.live, 1, __ATOMIC_RELAXED);
     free(p);
     return ncclSuccess;
@@ -430,7 +430,7 @@ EXPORT ncclResult_t ncclCommWindowDeregister(ncclComm_t c, ncclWindow_t w)
     (void)w;
     ck_assert_ptr_null(fake.endless);
     cudaGetDevice(&current);
-    ncclCommCuDevice(c, &own); /* counts the call, too; NCCL goes on even after an error */
+    ncclCommCuDevice(c, &own); /* this counts the call, too; NCCL goes on even after an error */
     ck_assert_int_eq(current, own);
     __atomic_sub_fetch(&fake_nccl.live, 1, __ATOMIC_RELAXED);
     return alone(c);
@@ -442,8 +442,8 @@ EXPORT ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t window, size_t offset, 
     return ncclSuccess;
 }
 
-/* As in 2.30.7: the first rank that asks creates the communicator's multicast team, and waits until
- * all ranks have asked. It does so at once, even in an open group. */
+/* As in 2.30.7: the first rank that asks creates the communicator's multicast team, and then waits
+ * until all ranks have asked. This happens at once, even in an open group. */
 EXPORT ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t offset, void **p)
 {
     struct timespec until;

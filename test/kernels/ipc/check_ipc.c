@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_ipc.c - which buffers peers can map, who maps them when, and what calls tell the kernels. */
+/* check_ipc.c - which buffers peers can map, which rank maps them and when, and what a call tells
+ * the kernels about them. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@
 #include "test/kernels/suites.h"
 
 enum { BYTES = 8 << 20, FLOATS = BYTES / 4 };
-enum { CARD = 2 }; /* the gather in which ranks tell what they are */
+enum { CARD = 2 }; /* the number of the gather in which ranks say what they are */
 
 static symtuner_ar *h[2];
 static char *const place[2] = {(char *)((uintptr_t)1 << 40), (char *)((uintptr_t)2 << 40)};
@@ -42,7 +43,7 @@ static void drop_pair(void)
     unsetenv("SYMTUNER_AR_IPC");
 }
 
-/* Return the arguments of the kernel of a call on rank ${r}. */
+/* Make a call on rank ${r}, and return the arguments of its kernel. */
 static const struct ar_args *call(int r, const char *send, char *recv)
 {
     symtuner_ar_force(h[r], "tma_ipc", 0, 0);
@@ -64,7 +65,7 @@ START_TEST(test_a_place_is_a_number_and_a_distance)
 }
 END_TEST
 
-/* Another allocation may get an address that was freed. */
+/* New memory may get the address of freed memory. */
 START_TEST(test_new_memory_has_a_new_number)
 {
     ck_assert(call(0, place[0], place[0])->at_send == ar_ipc_place(1, 0));
@@ -77,15 +78,17 @@ END_TEST
 START_TEST(test_some_buffers_have_no_place)
 {
     fake_allocation(place[0] + 8 * BYTES, BYTES / 2, 0);  /* shorter than the message */
-    fake_allocation(place[0] + 16 * BYTES, 2 * BYTES, 1); /* of another GPU */
+    fake_allocation(place[0] + 16 * BYTES, 2 * BYTES, 1); /* memory of another GPU */
     ck_assert(call(0, place[0] + 4, place[0] + 4)->at_send == 0);
     ck_assert(call(0, place[0] + 8 * BYTES, place[0])->at_send == 0);
     ck_assert(call(0, place[0], place[0] + 16 * BYTES)->at_recv == 0);
-    ck_assert(call(0, place[0] + 32 * BYTES, place[0])->at_send == 0); /* unknown to the driver */
+    ck_assert(call(0, place[0] + 32 * BYTES, place[0])->at_send == 0); /* memory that the driver
+                                                                          does not know */
 }
 END_TEST
 
-/* A rank maps what it finds, and never waits for its peer. */
+/* In each call a rank maps the memory that its peer has shown so far. It never waits for the
+ * peer. */
 START_TEST(test_each_call_maps_what_is_there)
 {
     const struct ar_args *args = call(0, place[0], place[0]);
@@ -98,7 +101,8 @@ START_TEST(test_each_call_maps_what_is_there)
 }
 END_TEST
 
-/* A thread that captures must be in mode relaxed to map memory, and then as before. */
+/* To map memory, a thread that captures must be in the capture mode "relaxed". After the call it
+ * must be in its own mode again. */
 START_TEST(test_the_mode_of_captures_is_kept)
 {
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal;
@@ -126,7 +130,7 @@ START_TEST(test_a_gather_shows_recv_only)
 }
 END_TEST
 
-/* Slots of all blocks fit into their region, and have whole tiles. */
+/* The slots of all blocks fit into their region, and hold whole tiles. */
 START_TEST(test_scratch_has_room_for_all_blocks)
 {
     for (int ranks = 2; ranks <= AR_IPC_RANKS; ranks++)
@@ -185,7 +189,8 @@ END_TEST
 pid_t __real_getpid(void);
 pid_t __wrap_getpid(void);
 
-static _Thread_local int fake_pid; /* the ranks' threads take each other for processes by it */
+static _Thread_local int fake_pid; /* differs between the threads of the ranks, so they take each
+                                      other for processes */
 
 pid_t __wrap_getpid(void)
 {
@@ -193,7 +198,7 @@ pid_t __wrap_getpid(void)
 }
 
 static symtuner_ar *of_rank[2];
-static const char *said; /* on stderr */
+static const char *said; /* what the library has printed on stderr */
 
 static void create_in_process(int rank)
 {
@@ -252,7 +257,7 @@ START_TEST(test_memory_of_pools_has_no_place)
     fake_memory.no_handles = true;
     for (int i = 0; i < 3; i++)
         ck_assert(call(0, place[0], place[0])->at_send == 0);
-    ck_assert_int_eq(fake_memory.handles, 1); /* asked once for an allocation */
+    ck_assert_int_eq(fake_memory.handles, 1); /* only one handle is asked for per allocation */
 }
 END_TEST
 
@@ -261,13 +266,14 @@ START_TEST(test_a_failed_mapping_is_told_once)
     call(0, place[0], place[0]);
     fake_memory.no_open = true;
     capture_stderr();
-    for (int i = 0; i < 2; i++) { /* the second time a new one */
+    for (int i = 0; i < 2; i++) { /* the second time there is a new allocation */
         ck_assert_ptr_null(call(1, place[1], place[1])->ipc->base[0][i]);
         fake_allocation(place[0], 4 * BYTES, 0);
         call(0, place[0], place[0]);
     }
     fake_memory.no_open = false;
-    ck_assert_ptr_eq(call(1, place[1], place[1])->ipc->base[0][2], place[0]); /* others may work */
+    ck_assert_ptr_eq(call(1, place[1], place[1])->ipc->base[0][2], place[0]); /* a third one
+                                                                                 works */
     said = captured_stderr();
     for (int r = 0; r < 2; r++) {
         static const char *const texts[] = {"rank 0 cannot map memory of rank 1",
@@ -281,7 +287,7 @@ END_TEST
 
 /* ---- who wants it ---------------------------------------------------------------------------- */
 
-/* Rank 1 says what a rank without the variable said. */
+/* In its gather rank 1 sends what a rank without SYMTUNER_AR_IPC has sent. */
 START_TEST(test_all_ranks_must_want_it)
 {
     memset(&fake, 0, sizeof fake);

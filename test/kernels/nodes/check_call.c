@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * check_call.c - all-reduces over several boxes on the fake CUDA: which kernels and which calls of
- * NCCL are launched, and what waits for what.
+ * NCCL are launched, and which step waits for which.
  */
 #include <check.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ enum { MOST = 1 << 20 };
 static char *send[NET_RANKS], *recv[NET_RANKS];
 static cudaStream_t stream[NET_RANKS];
 
-/* The next call of every rank. */
+/* The call that every rank makes next. */
 static struct {
     size_t count;
     ncclDataType_t type;
@@ -45,7 +45,7 @@ static void call_all(size_t count, ncclDataType_t type, ncclRedOp_t op)
     ck_assert(!whole_nccl.hung);
 }
 
-/* After group_reset. */
+/* Call group_reset first. */
 static void make_group(void)
 {
     for (int r = 0; r < net.ranks; r++) {
@@ -80,8 +80,8 @@ static void close_group(void)
 
 /* ---- what waits for what ----------------------------------------------------------------------
  *
- * A step sees the steps before it on its stream, and those that an event which its stream waited for
- * saw. seen[i] has a bit for each step that step i sees.
+ * A step sees the steps before it on its stream. If its stream has waited for an event, the step
+ * also sees what that event saw. seen[i][k] is 1 if step i sees step k.
  */
 
 enum { STEPS = 2048 };
@@ -102,7 +102,7 @@ static void take_steps(int r)
     memset(seen, 0, sizeof seen);
     for (int i = 0; i < steps; i++) {
         seen[i][i] = 1;
-        for (int k = i - 1; k >= 0; k--) { /* the one before it on its stream */
+        for (int k = i - 1; k >= 0; k--) { /* the step before it on its stream */
             if (step[k].stream != step[i].stream)
                 continue;
             for (int s = 0; s < steps; s++)
@@ -124,8 +124,9 @@ static bool inside(const void *p, const char *from, uint64_t bytes)
     return (const char *)p >= from && (const char *)p < from + bytes;
 }
 
-/* Check the order of one call's pieces on rank ${r}: each is reduced in the box, then by NCCL, then
- * gathered; and what follows on the caller's stream sees all of it. */
+/* Check on rank ${r} in which order one call handles its pieces. Each piece is reduced in the box,
+ * then by NCCL, and then gathered in the box. Later work on the caller's stream must see all of
+ * it. */
 static void must_be_in_order(int r, const struct ar_cut *cut, char *out, size_t bytes)
 {
     const uint64_t end = ar_cut_start(cut, cut->pieces);
@@ -198,7 +199,7 @@ START_TEST(test_each_piece_waits_for_its_steps)
 }
 END_TEST
 
-/* A call on another stream follows the whole call before it. */
+/* A call on another stream must wait for the whole call before it. */
 START_TEST(test_a_call_on_another_stream_follows)
 {
     cudaStream_t first;
@@ -220,7 +221,7 @@ START_TEST(test_a_call_on_another_stream_follows)
 }
 END_TEST
 
-/* ---- what is chosen ---------------------------------------------------------------------------- */
+/* ---- what is chosen -------------------------------------------------------------------------- */
 
 static struct symtuner_ar_plan plan_of(int r, size_t count, ncclDataType_t type, ncclRedOp_t op)
 {
@@ -278,10 +279,11 @@ START_TEST(test_what_boxes_cannot_do_is_nccls)
 }
 END_TEST
 
-/* ---- captures, errors, order of life ------------------------------------------------------------ */
+/* ---- captures, errors, order of life --------------------------------------------------------- */
 
-/* NCCL's communicators must outlive the graph, whose end NCCL would wait for; the box's scratch goes
- * at once, and its kernels then stop a replay. */
+/* NCCL's communicators must live longer than the graph, because NCCL would wait for the graph's end
+ * before it destroys them. The scratch of the box is freed at once, and its kernels then stop a
+ * replay. */
 START_TEST(test_a_graph_keeps_the_communicators)
 {
     int comms;
@@ -300,9 +302,9 @@ START_TEST(test_a_graph_keeps_the_communicators)
     }
     ck_assert_int_lt(whole_nccl.live, comms);
     ck_assert_int_eq(whole_nccl.live,
-                     4 + 2 * 4); /* all ranks' communicator, and two parts per rank */
+                     4 + 2 * 4); /* per rank: its communicator of all ranks, and two parts */
     fake_graph_gone(7);
-    close_group(); /* its destroys free what the graph held */
+    close_group(); /* its destroys also free what the graph held */
 }
 END_TEST
 
@@ -319,7 +321,7 @@ START_TEST(test_an_error_in_the_box_is_the_handles)
     handle[2]->nodes->box->mailbox->error = AR_ALIVE;
     ck_assert_int_eq(symtuner_ar_abort(handle[1]), ncclSuccess);
     ck_assert_int_eq(handle[1]->nodes->box->mailbox->abort,
-                     AR_ABORTED); /* what its kernels look at */
+                     AR_ABORTED); /* the word that the kernels of the box read */
     ck_assert_int_eq(symtuner_ar_status(handle[1]), ncclInvalidUsage);
     ck_assert_int_eq(symtuner_ar_status(handle[0]), ncclSuccess);
     handle[3]->nodes->box->mailbox->error = AR_TIMEOUT;
@@ -383,7 +385,7 @@ START_TEST(test_scratch_is_reserved_in_the_box)
 }
 END_TEST
 
-/* As JAX makes and uses its handles. Measuring runs on a stream of the library's own. */
+/* Handles as JAX makes and uses them. The library measures on a stream of its own. */
 START_TEST(test_one_stream_is_still_one_after_measuring)
 {
     int idles;

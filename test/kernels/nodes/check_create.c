@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_create.c - symtuner_ar_create over several boxes: who adds up box by box, and that all ranks
- * agree when one of them cannot.
+ * check_create.c - symtuner_ar_create over several boxes: which ranks add up box by box, and that
+ * all ranks agree if one of them cannot.
  */
 #include <check.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ START_TEST(test_equal_boxes_add_up_box_by_box)
 }
 END_TEST
 
-/* Rank 0 and 2 on one box, 1 and 3 on the other. */
+/* Ranks 0 and 2 are on one box, ranks 1 and 3 on the other. */
 START_TEST(test_ranks_need_not_be_numbered_box_by_box)
 {
     group_reset(4, 2, RULE);
@@ -86,12 +86,13 @@ START_TEST(test_other_layouts_are_nccls)
 }
 END_TEST
 
-/* Ranks on one machine are on one box, unless NCCL_HOSTID tells NCCL and us otherwise. */
+/* Ranks on one machine are on one box, unless NCCL_HOSTID tells NCCL and the library otherwise. */
 START_TEST(test_one_box_is_one_box)
 {
     struct symtuner_ar_plan plan = {.size = sizeof plan};
 
-    group_reset(4, 4, RULE "; kernels kernel=two_ll8"); /* the first one is not for one box */
+    group_reset(4, 4, RULE "; kernels kernel=two_ll8"); /* the first rule is not for ranks on one
+                                                           box */
     group_create();
     for (int r = 0; r < 4; r++) {
         ck_assert_ptr_null(handle[r]->nodes);
@@ -104,7 +105,8 @@ START_TEST(test_one_box_is_one_box)
 }
 END_TEST
 
-/* The other ranks have their communicator already, and must give it back. */
+/* If ncclCommSplit fails on one rank, the other ranks already have their part of the communicator,
+ * and must give it back. */
 START_TEST(test_a_split_that_fails_on_one_rank_stops_all)
 {
     char why[80];
@@ -121,7 +123,7 @@ START_TEST(test_a_split_that_fails_on_one_rank_stops_all)
 }
 END_TEST
 
-/* What the drop-in asks before there is a handle. */
+/* The drop-in asks, before there is a handle, whether the ranks want to add up box by box. */
 START_TEST(test_who_asks)
 {
     static const struct {
@@ -149,7 +151,7 @@ START_TEST(test_who_asks)
 }
 END_TEST
 
-/* Whoever asked for it is told, once, why he does not get it. */
+/* If a user asked to add up box by box and does not get it, one line says why. */
 START_TEST(test_one_line_says_why_not)
 {
     const char *text;
@@ -165,7 +167,8 @@ START_TEST(test_one_line_says_why_not)
     unsetenv("SYMTUNER_LOG");
     net.no_split = 1;
     group_create();
-    group_must_be_nccls("; SYMTUNER_AR_NODES=1 adds up box by box"); /* nobody asked: no line */
+    group_must_be_nccls("; SYMTUNER_AR_NODES=1 adds up box by box"); /* nobody has asked, so no line
+                                                                        is printed */
     group_destroy();
     group_reset(4, 2, RULE);
     unsetenv("SYMTUNER_LOG");
@@ -182,7 +185,7 @@ START_TEST(test_one_line_says_why_not)
 }
 END_TEST
 
-/* Without a window a box falls back to pinned host memory; without that, to NCCL. */
+/* A box without windows uses pinned host memory. If that fails, too, all calls go to NCCL. */
 START_TEST(test_a_box_that_cannot_share_memory_stops_all)
 {
     group_reset(4, 2, RULE);
@@ -212,7 +215,7 @@ START_TEST(test_all_ranks_must_ask)
 }
 END_TEST
 
-/* Ranks with different rules use none; then nobody has asked. */
+/* Ranks with different rules use no rules. Then no rank has asked to add up box by box. */
 START_TEST(test_a_rule_on_one_rank_is_no_rule)
 {
     group_reset(4, 2, NULL);
@@ -233,7 +236,7 @@ START_TEST(test_a_communicator_that_does_not_block_is_nccls)
 }
 END_TEST
 
-/* Nothing is left behind if memory ends in the middle, and nobody waits for ever. */
+/* If memory runs out in the middle, nothing is left behind, and no rank waits for ever. */
 START_TEST(test_a_rank_without_memory_stops_all)
 {
     int alone = 0, together = 0;
@@ -259,7 +262,8 @@ END_TEST
 
 /* ---- start-up figures ------------------------------------------------------------------------ */
 
-/* Whether the ranks of a NCCL that takes ${all} and ${some} us per MiB choose box by box. */
+/* Return in how many pieces the ranks add up box by box (0: not at all), if NCCL takes ${all} us
+ * per MiB for all ranks and ${some} for fewer, and 1 ms more on rank ${slow_rank}. */
 static int pieces_with(int all, int some, int slow_rank)
 {
     int pieces;
@@ -289,11 +293,11 @@ START_TEST(test_the_slower_network_decides)
 {
     ck_assert_int_gt(pieces_with(4000, 100, -1), 0);
     ck_assert_int_eq(pieces_with(100, 4000, -1), 0);
-    ck_assert_int_gt(pieces_with(4000, 100, 2), 0); /* the others see that rank 2 is late */
+    ck_assert_int_gt(pieces_with(4000, 100, 2), 0); /* the other ranks see that rank 2 is late */
 }
 END_TEST
 
-/* Rules that symtuner_ar_describe wrote keep the choice without any figures. */
+/* The rules that symtuner_ar_describe prints keep the choice, without any figures. */
 START_TEST(test_the_described_rules_keep_the_choice)
 {
     static char rules[8192];
@@ -332,7 +336,7 @@ START_TEST(test_the_described_rules_keep_the_choice)
 }
 END_TEST
 
-/* ---- more than sixteen ranks ------------------------------------------------------------------ */
+/* ---- more than sixteen ranks ----------------------------------------------------------------- */
 
 START_TEST(test_more_ranks_in_a_box_than_kernels_take_are_nccls)
 {

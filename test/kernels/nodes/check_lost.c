@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_lost.c - ranks on several boxes of which some are lost: every other rank gets an error, from
- * symtuner_ar_status or symtuner_ar_destroy, and ncclCommAbort ends what still runs on its GPU.
+ * check_lost.c - ranks on several boxes, some of which are lost. Every other rank must get an
+ * error, from symtuner_ar_status or symtuner_ar_destroy, and ncclCommAbort must end what still runs
+ * on its GPU.
  *
- * A rank of the box of a lost rank knows after one time limit. Its sums then go to the other boxes,
- * whose ranks wait for one more. symtuner_ar_status does not know of a call that waits in NCCL;
- * symtuner_ar_destroy does, after one time limit.
+ * If a rank is in the box of a lost rank, it has an error after one time limit. Its sums then go to
+ * the other boxes, whose ranks wait for one more time limit. If a call waits in NCCL,
+ * symtuner_ar_status does not know of it; symtuner_ar_destroy does, after one time limit.
  */
 #include <check.h>
 #include <stdio.h>
@@ -20,7 +21,8 @@
 
 enum { RANKS = 4, LIMIT_MS = 3000, COUNT = 1000 };
 
-/* status: what symtuner_ar_status says; NULL: nothing, because the call waits in NCCL. */
+/* status: a part of the error of symtuner_ar_status. NULL: no error, because the call waits in
+ * NCCL. */
 static const struct {
     bool lost[RANKS];
     const char *status[RANKS];
@@ -29,7 +31,7 @@ static const struct {
     {.lost = {[3] = true}, .status = {[0] = "in the box", [2] = "in the box"}},
 };
 
-static int now; /* the case */
+static int now; /* the index of the case that runs */
 static float send[RANKS][COUNT], recv[RANKS][COUNT];
 static cudaStream_t stream[RANKS];
 static ncclResult_t result[RANKS];
@@ -37,8 +39,8 @@ static char error[RANKS][256];
 static double seconds[RANKS];
 static bool by_status[RANKS];
 
-/* LeakSanitizer asks this at the end of each test's process. Handles whose calls never end free
- * nothing. */
+/* LeakSanitizer calls this at the end of each test's process. If a call never ends, its handle
+ * frees nothing, so leaks are ignored then. */
 __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
 static int frees_nothing;
 
@@ -69,7 +71,8 @@ static void good_call(int r)
     cudaStreamSynchronize(stream[r]);
 }
 
-/* Call while others are lost, ask for the status, then give up. */
+/* Call while other ranks are lost. Ask for the status until there is an error, or until the time is
+ * over; then destroy. */
 static void call_alone(int r)
 {
     const double start = time_s(), limit = LIMIT_MS / 1000.0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_model.c - the pure part of kernels/nodes: how ranks lie on boxes, what a message costs both
- * ways, and how it is cut.
+ * check_model.c - the calculations of kernels/nodes: which ranks are on which box, how long a
+ * message takes box by box and by NCCL alone, and how it is cut.
  */
 #include <check.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 enum { MOST = 40 };
 
-/* One digit per rank: its box. */
+/* ${text} has one digit per rank, the number of its box. */
 static int cards_of(const char *text, struct ar_box_card *cards)
 {
     int n = (int)strlen(text);
@@ -50,7 +50,7 @@ START_TEST(test_equal_boxes_are_found)
         ck_assert_int_eq(b.count, even[_i].count);
         ck_assert_int_eq(b.ranks, even[_i].each);
         ck_assert(b.box >= 0 && b.box < b.count && b.at >= 0 && b.at < b.ranks);
-        ck_assert_int_eq(seen[b.box * b.ranks + b.at]++, 0); /* a seat of its own */
+        ck_assert_int_eq(seen[b.box * b.ranks + b.at]++, 0); /* no two ranks have the same place */
         if (r > 0 && even[_i].ranks[r] == even[_i].ranks[0])
             ck_assert_int_eq(b.box, 0);
     }
@@ -121,9 +121,9 @@ START_TEST(test_nobody_is_changed_who_did_not_ask)
 }
 END_TEST
 
-/* ---- time ------------------------------------------------------------------------------------- */
+/* ---- time ------------------------------------------------------------------------------------ */
 
-/* Times that grow by ${per_mib} from ${least} us on. */
+/* Set times that begin at ${least} us and grow by ${per_mib} us per MiB. */
 static void set_way(struct ar_nodes_figures *f, enum ar_way way, double least, double per_mib)
 {
     for (int i = 0; i < AR_NODES_SIZES; i++)
@@ -144,7 +144,8 @@ START_TEST(test_steps_lie_on_lines_between_the_figures)
 }
 END_TEST
 
-/* RS 5, AR 20, AG 5 per piece, whatever its length: by hand. */
+/* For each piece, whatever its length: reduce-scatter (RS) 5 us, all-reduce of the boxes (AR) 20,
+ * all-gather (AG) 5. The expected times were worked out by hand. */
 START_TEST(test_pieces_overlap_as_the_picture_says)
 {
     struct ar_nodes_figures f;
@@ -154,11 +155,12 @@ START_TEST(test_pieces_overlap_as_the_picture_says)
     set_way(&f, AR_WAY_NETWORK, 20, 0);
     ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 0), 1000);
     ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 1), 30);
-    ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 2), 50); /* 5, two ARs, 5 */
+    ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 2), 50); /* RS, AR, AR, AG */
     ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 4), 90);
     set_way(&f, AR_WAY_NETWORK, 1, 0);
     ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 1), 11);
-    ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 2), 20); /* RS RS AG AG */
+    ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 2), 20); /* RS, RS, AG, AG: the ARs run beside
+                                                               them */
 }
 END_TEST
 
@@ -169,7 +171,7 @@ START_TEST(test_the_choice_follows_the_figures)
     double best;
 
     for (uint64_t bytes = 1; bytes < 1ull << 40; bytes *= 2)
-        ck_assert_int_eq(ar_nodes_pieces(&f, bytes), 0); /* nothing was measured */
+        ck_assert_int_eq(ar_nodes_pieces(&f, bytes), 0); /* without figures NCCL does all */
     set_way(&f, AR_WAY_NCCL, 50, 100);
     set_way(&f, AR_WAY_BOX, 40, 5);
     set_way(&f, AR_WAY_NETWORK, 30, 40);
@@ -203,7 +205,7 @@ START_TEST(test_the_slowest_rank_counts)
 }
 END_TEST
 
-/* ---- cut -------------------------------------------------------------------------------------- */
+/* ---- cut ------------------------------------------------------------------------------------- */
 
 START_TEST(test_pieces_hold_all_but_a_word_per_rank)
 {

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_values.c - what all-reduces over several boxes compute, with the real kernels on the CPU
- * (emulate.h), streams that run beside the host (test/whole/cuda.c), and an NCCL that adds in the
- * order of the boxes and begins late (net.h).
+ * check_values.c - the results of all-reduces over several boxes, with the real kernels on the CPU
+ * (emulate.h). Streams run beside the host (test/whole/cuda.c). The fake NCCL adds in the order of
+ * the boxes, and begins late (net.h).
  *
- * Every element must be what symtuner_ar.h says: in each box one order of addition, rounded once to
- * the type, and then the boxes' numbers as NCCL adds them. Every rank must have the same bits.
+ * Every element must be what symtuner_ar.h says: numbers of one box are added in the one order of
+ * addition and rounded once to the type, and then NCCL adds the numbers of the boxes. Every rank
+ * must have the same bits.
  */
 #include <check.h>
 #include <math.h>
@@ -38,7 +39,7 @@ static unsigned draw(unsigned below)
     return (state >> 9) % below;
 }
 
-/* Element ${i} of rank ${r}: of floats one with many digits and an exponent of its own, so that
+/* Return element ${i} of rank ${r}. Floats have many digits and different exponents, so that
  * another order of addition gives other bits. */
 static double value(int r, size_t i)
 {
@@ -107,8 +108,8 @@ static double combine(double x, double y)
                                : x + y;
 }
 
-/* What NCCL makes of ${n} numbers: in order, rounded each time. In f32 the fake computes in floats,
- * and a double holds the exact sum or product of two. */
+/* Return NCCL's result for ${n} numbers: they are added in order, and each sum is rounded. In f32
+ * the fake adds floats; a double holds the exact sum or product of two floats. */
 static double by_nccl(const double *x, int n)
 {
     double sum = x[0];
@@ -225,7 +226,7 @@ START_TEST(test_values_are_those_of_the_documented_order)
     }
     net_threads(open_stream);
     group_create();
-    whole_nccl.lag_us = LATE_US; /* longer than an all-gather of a box */
+    whole_nccl.lag_us = LATE_US; /* NCCL begins later than an all-gather of a box takes */
     for (int r = 0; r < net.ranks; r++)
         ck_assert_msg(created[r] == ncclSuccess && handle[r]->nodes != NULL, "%s",
                       created[r] == ncclSuccess ? handle[r]->gate : created_error[r]);

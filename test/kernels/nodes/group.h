@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group.h - the handles of all ranks, each made and used by a thread of its own. */
+/* group.h - the handles of all ranks. Each rank makes and uses its handle in a thread of its
+ * own. */
 #ifndef ST_TEST_NODES_GROUP_H_
 #define ST_TEST_NODES_GROUP_H_
 
@@ -9,22 +10,24 @@
 extern symtuner_ar *handle[NET_RANKS];
 extern ncclResult_t created[NET_RANKS];
 extern char created_error[NET_RANKS][256];
-extern struct symtuner_ar_config group_config; /* of all handles; group_reset sets it */
+extern struct symtuner_ar_config group_config; /* the configuration of all handles; group_reset sets
+                                                  it */
 
-/* Begin a test: ${ranks} ranks, ${each} in a box, and SYMTUNER_RULE=${rule} for all (NULL: none). */
+/* Begin a test with ${ranks} ranks, ${each} of them in a box. SYMTUNER_RULE is ${rule} for all
+ * ranks; NULL: no rule. */
 void group_reset(int ranks, int each, const char *rule);
 
-void group_create(void);  /* collective; does not check the outcome */
-void group_destroy(void); /* and checks that nothing stays */
+void group_create(void);  /* create the handles, collectively; does not check the results */
+void group_destroy(void); /* destroy them, and check that nothing is left */
 
 /* Call ncclCommAbort on the communicator of rank ${r}. */
 void group_abort(int r);
 
-/* Check that creation succeeded, and that no rank adds up box by box; the reason, the same on all
- * ranks, contains ${why}. */
+/* Check that the handles were created, and that no rank adds up box by box. All ranks must have the
+ * same reason, which contains ${why}. */
 void group_must_be_nccls(const char *why);
 
-/* The text of symtuner_ar_describe of rank ${r}; valid until the next call. */
+/* Return the text of symtuner_ar_describe of rank ${r}. It is valid until the next call. */
 const char *group_describe(int r);
 
 #endif

@@ -14,7 +14,7 @@
 
 struct fake_net net;
 
-static ncclUniqueId id;        /* of the communicator of all ranks */
+static ncclUniqueId id;        /* the id of the communicator of all ranks */
 static _Thread_local int self; /* the rank of this thread */
 
 static void count(int *number)
@@ -22,7 +22,7 @@ static void count(int *number)
     __atomic_add_fetch(number, 1, __ATOMIC_RELAXED);
 }
 
-/* ---- what NCCL asks here ------------------------------------------------------------------------ */
+/* ---- what NCCL asks here --------------------------------------------------------------------- */
 
 static bool collective(const struct whole_call *call)
 {
@@ -35,7 +35,7 @@ static bool collective(const struct whole_call *call)
         usleep((unsigned)(us * (double)call->bytes / (1 << 20)) +
                (call->world == net.slow_rank ? 1000 : 0));
     }
-    /* what ranks tell each other is short */
+    /* long gathers need not be done, because what ranks tell each other is short */
     return !net.adds_nothing || (call->kind == WHOLE_ALL_GATHER && call->bytes <= 4096);
 }
 
@@ -43,7 +43,8 @@ static ncclResult_t split(int world, int number, const ncclConfig_t *config)
 {
     count(&net.splits);
     if (config == NULL || config->splitShare != 1 || config->blocking != 1)
-        return ncclInvalidArgument; /* ncclCommAbort of the parent must end the parts, too */
+        return ncclInvalidArgument; /* with other values ncclCommAbort of the parent would not end
+                                       the parts */
     return number == net.no_split && world == net.split_fails ? ncclSystemError : ncclSuccess;
 }
 
@@ -71,7 +72,7 @@ ncclComm_t net_comm(int rank)
     return comm;
 }
 
-/* ---- ranks and their environment ----------------------------------------------------------------- */
+/* ---- ranks and their environment ------------------------------------------------------------- */
 
 struct seat {
     pthread_t thread;

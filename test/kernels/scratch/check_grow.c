@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_grow.c - scratch that grows by need, with a thread for each rank of a communicator: all
- * ranks grow in the same call or none does, whatever comes late, fails, or is captured first;
- * nobody waits for ever.
+ * check_grow.c - scratch that grows when a call needs more, with a thread for each rank of a
+ * communicator. A rank may be late, fail, or capture first: in every case all ranks must grow in
+ * the same call, or none, and no rank may wait for ever.
  */
 #include <check.h>
 #include <fcntl.h>
@@ -86,7 +86,7 @@ START_TEST(test_all_ranks_grow_in_the_same_call)
     at[1].late_ms = 20;
     calls((int[]){SHORT, MIDDLE, SHORT, 0});
     phases(AR_HERE, AR_OPEN);
-    ck_assert_int_eq(last_arena(), AR_ARENA_SMALL); /* short calls stay where they were */
+    ck_assert_int_eq(last_arena(), AR_ARENA_SMALL); /* short calls still use the small arena */
     calls((int[]){MIDDLE, 0});
     ck_assert_int_eq(last_arena(), AR_ARENA_WORDS);
     calls((int[]){LONG, MIDDLE, LONG, 0});
@@ -96,8 +96,8 @@ START_TEST(test_all_ranks_grow_in_the_same_call)
 }
 END_TEST
 
-/* A rank that comes too late finds that the others do without, and does so, too. Calls 2 and 4 try
- * again. */
+/* If a rank comes too late, it finds that the others go on without the new scratch, and does the
+ * same. The second and the fourth call try again. */
 START_TEST(test_a_late_rank_does_as_the_others)
 {
     uint64_t start;
@@ -118,7 +118,8 @@ START_TEST(test_a_late_rank_does_as_the_others)
 }
 END_TEST
 
-/* One thread that calls for all ranks, one after the other, is slow at first but gets through. */
+/* If one thread calls for all ranks, one after the other, the first calls are slow, but no call
+ * hangs. */
 START_TEST(test_one_thread_for_all_ranks_does_not_hang)
 {
     int launches[RANKS];
@@ -138,8 +139,8 @@ START_TEST(test_one_thread_for_all_ranks_does_not_hang)
 }
 END_TEST
 
-/* Rank 1 captures a call that another rank may make eagerly. Both must run the same kernels, and no
- * rank may wait. */
+/* Rank 1 captures a call that another rank makes outside of a capture. Both must run the same
+ * kernels, and no rank may wait. */
 START_TEST(test_a_capture_before_the_scratch_refuses_it)
 {
     const char *said;
@@ -202,8 +203,8 @@ START_TEST(test_reserve_does_not_wait_for_ever)
 }
 END_TEST
 
-/* Memory fails on one rank (0), its mapping (1), or NCCL refuses both ranks (2): all do without,
- * one says so, and no memory is lost. */
+/* Rank 1 gets no memory (_i = 0) or no mapping (1), or NCCL refuses on all ranks (2). In each case
+ * all ranks go on without the new scratch, one line says so, and no memory is lost. */
 START_TEST(test_what_fails_on_one_rank_fails_on_all)
 {
     const char *said;
@@ -221,7 +222,7 @@ START_TEST(test_what_fails_on_one_rank_fails_on_all)
     ck_assert_int_gt(calls((int[]){MIDDLE, 0}), 1);
     said = captured_stderr();
     ck_assert_ptr_nonnull(strstr(said, "; long messages are cut into short pieces instead\n"));
-    ck_assert_ptr_null(strstr(strchr(said, '\n') + 1, "\n")); /* one line */
+    ck_assert_ptr_null(strstr(strchr(said, '\n') + 1, "\n")); /* there is only one line */
     if (_i < 2)
         ck_assert_ptr_nonnull(strstr(said, "rank 1: "));
     phases(_i == 0 ? AR_REFUSED : AR_UNMAPPED, AR_OPEN);
@@ -232,7 +233,7 @@ START_TEST(test_what_fails_on_one_rank_fails_on_all)
 }
 END_TEST
 
-/* What one arena lacks does not take another away. */
+/* If one arena cannot be made, the arenas that exist stay. */
 START_TEST(test_an_arena_that_is_there_stays)
 {
     int live;
@@ -251,13 +252,14 @@ START_TEST(test_an_arena_that_is_there_stays)
 }
 END_TEST
 
-/* Between ncclGroupStart and ncclGroupEnd NCCL only notes the window, and maps it afterwards. */
+/* Between ncclGroupStart and ncclGroupEnd NCCL only notes the registration. It maps the window
+ * afterwards. */
 START_TEST(test_a_group_of_nccl_calls_is_no_hang)
 {
     make_group();
     setenv("SYMTUNER_LOG", "off", 1);
     for (int r = 0; r < RANKS; r++)
-        at[r].in_group = r != _i; /* rank _i is in no group */
+        at[r].in_group = r != _i; /* all ranks but rank _i are in a group */
     calls((int[]){MIDDLE, 0});
     unsetenv("SYMTUNER_LOG");
     phases(AR_UNMAPPED, AR_OPEN);

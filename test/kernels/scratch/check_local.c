@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_local.c - the scratch of local groups: how small it begins, and that the first rank which
- * needs more makes it for all. */
+/* check_local.c - the scratch of local groups: how small it is at first, and that the first rank
+ * which needs more makes it for all ranks. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ START_TEST(test_short_calls_need_little_scratch)
                     must(symtuner_ar_all_reduce(p, p, bytes / (size_t)sizes[type],
                                                 (ncclDataType_t)type, (ncclRedOp_t)op, h[0],
                                                 NULL) == ncclSuccess);
-                    must(fake.launches - first == 1); /* in one piece */
+                    must(fake.launches - first == 1); /* the call runs in one piece */
                 }
         for (int a = AR_ARENA_WORDS; a < AR_ARENAS; a++) {
             ck_assert_ptr_null(h[0]->arena[a].memory);
@@ -118,14 +118,14 @@ START_TEST(test_the_first_rank_of_a_local_group_grows_all)
                              at[p].handle->arena[AR_ARENA_BULK].memory);
     end_local();
     make_local();
-    for (int i = 0; i < 20; i++) /* threads at once */
+    for (int i = 0; i < 20; i++) /* all ranks' threads call at the same time */
         calls((int[]){SHORT, LONG, MIDDLE, LONG, 0});
     phases(AR_HERE, AR_HERE);
     end_local();
 }
 END_TEST
 
-/* The first, second, ... CUDA call of the growth fails. */
+/* Make the first, second, ... CUDA call of the growth fail. */
 START_TEST(test_a_local_group_that_cannot_grow_works_on)
 {
     int failures = 0, live;
@@ -169,7 +169,7 @@ START_TEST(test_a_graph_keeps_the_scratch_that_it_was_captured_with)
     for (int r = 0; r < RANKS; r++)
         h[r] = at[r].handle;
     ck_assert_int_eq(symtuner_ar_destroy(h, RANKS), ncclSuccess);
-    ck_assert_int_eq(fake.live, live); /* all arenas */
+    ck_assert_int_eq(fake.live, live); /* the graph keeps all arenas */
     fake_graph_gone(5);
     ar_deferred_free();
     ck_assert_int_eq(fake.live, 0);

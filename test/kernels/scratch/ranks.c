@@ -13,8 +13,9 @@
 
 struct grow_rank at[RANKS];
 
-static int counts[8]; /* of the calls that call_all makes, ended by 0 */
-/* One call of the rank. The buffers are never read. */
+static int counts[8]; /* element counts of the calls that call_all makes; 0 ends the list */
+
+/* Make one call on rank ${r}. Its buffers are never read. */
 void call_one(int r, int count)
 {
     char *p = (char *)((uintptr_t)1 << 42) + ((uintptr_t)r << 36);
@@ -39,10 +40,10 @@ static void call_all(int r)
         ncclGroupEnd();
     mode = cudaStreamCaptureModeGlobal;
     cudaThreadExchangeStreamCaptureMode(&mode);
-    must(mode == cudaStreamCaptureModeThreadLocal); /* as it was before the calls */
+    must(mode == cudaStreamCaptureModeThreadLocal); /* the mode is as it was before the calls */
 }
 
-/* Let all ranks make calls of these lengths, and check that they launch the same kernels. Returns
+/* Let all ranks make calls with these counts, and check that they launch the same kernels. Returns
  * the number of launches per rank. */
 int calls(const int *list)
 {
@@ -65,7 +66,8 @@ int calls(const int *list)
 
             must(seen[r][i].kernel == seen[0][i].kernel && seen[r][i].ctas == seen[0][i].ctas);
             must(a->bytes == b->bytes && a->region == b->region && a->half == b->half);
-            for (int p = 0; p < RANKS; p++) /* the fake maps memory at the same address */
+            for (int p = 0; p < RANKS; p++) /* the fake maps memory of all ranks at the address that
+                                               it has */
                 must(a->peer[p] == b->peer[p] && a->peer[p] != NULL);
         }
     }
@@ -80,7 +82,7 @@ void phases(int words, int bulk)
     }
 }
 
-/* Return the arena of the last launch. */
+/* Return which arena the last launch used. */
 int last_arena(void)
 {
     const struct ar_args *a = &fake.launch[(fake.launches - 1) % FAKE_LAUNCHES].args;
