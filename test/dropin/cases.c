@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cases.c - a program that uses NCCL, and checks who ran its calls.
+ * cases.c - a program that uses NCCL, and checks whether NCCL or the kernels ran its calls.
  *
- * usage: cases CASE linked|PATH     PATH: open that NCCL with dlopen and ask dlsym
+ * usage: cases CASE linked|PATH PATH: open that NCCL with dlopen and ask dlsym
  *
  * It runs with LD_PRELOAD=libsymtuner_nccl.so on the fake NCCL and the fake kernels, which write
- * down their calls. One thread drives both ranks of a communicator. Exit 1: stderr says which line.
+ * down their calls. One thread drives both ranks of a communicator. Exit 1: stderr says which line
+ * failed.
  */
 #include <string.h>
 #include <unistd.h>
@@ -15,7 +16,7 @@
 static struct nccl n;
 static float a[64], b[64];
 
-/* What the kernels do with NCCL while handles are made for two ranks. */
+/* The calls of NCCL that the kernels make while handles for two ranks are created. */
 #define MADE "AllGather:1 WindowRegister:4096 AllGather:1 WindowRegister:4096 "
 
 static void make(void **comm)
@@ -48,12 +49,12 @@ static void calls(void)
     for (int i = 0; i < 2; i++)
         reduce(comm[i], 16);
     SAID(kernels(), "query all_reduce:16 query all_reduce:16 ");
-    reduce(comm[0], 16); /* the answer is remembered */
+    reduce(comm[0], 16); /* the drop-in remembers the answer to its query */
     MUST(n.f.ReduceScatter(a, b, 4, F32, SUM, comm[0], NULL) == 0);
     MUST(n.f.AllGather(a, b, 4, F32, comm[0], NULL) == 0);
     SAID(kernels(), "all_reduce:16 query reduce_scatter:4 query all_gather:4 ");
     SAID(n.record, "");
-    kernels()->fail = 6; /* the program hears of it, and NCCL does not run the call as well */
+    kernels()->fail = 6; /* the program gets the error, and NCCL does not run the call */
     MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[0], NULL) == 6);
     SAID(kernels(), "all_reduce:16 ");
     SAID(n.record, "");
@@ -61,7 +62,8 @@ static void calls(void)
     reduce(comm[0], 1 << 20);
     SAID(kernels(), "query ");
     SAID(n.record, "AllReduce:1048576 AllReduce:1048576 ");
-    /* an operator of the user, no elements, no buffer, a type that nobody knows */
+    /* NCCL gets calls with an operator of the program, no elements, no buffer, or an unknown
+     * type */
     MUST(n.f.AllReduce(a, b, 1, F32, 5, comm[0], NULL) == 0);
     MUST(n.f.AllReduce(a, b, 0, F32, SUM, comm[0], NULL) == 0);
     MUST(n.f.AllReduce(NULL, b, 2, F32, SUM, comm[0], NULL) == 0);
@@ -78,7 +80,7 @@ static void calls(void)
     end(comm);
 }
 
-/* Operators of the program: NCCL makes them, and the kernels know them. */
+/* Operators that the program creates. NCCL creates them, and so do the kernels. */
 static void operators(void)
 {
     void *comm[2];
@@ -91,7 +93,7 @@ static void operators(void)
     MUST(n.f.AllReduce(a, b, 16, F32, op, comm[0], NULL) == 0);
     MUST(n.f.AllReduce(a, b, 16, F32, op, comm[0], NULL) == 0);
     SAID(kernels(), "op_create query all_reduce:16 all_reduce:16 ");
-    /* NCCL allows to destroy it before the group ends, and with it the calls */
+    /* NCCL allows to destroy an operator before the group ends; the group's calls still use it */
     n.f.GroupStart();
     MUST(n.f.AllReduce(a, b, 16, F32, op, comm[0], NULL) == 0);
     MUST(n.f.RedOpDestroy(op, comm[0]) == 0);
@@ -99,7 +101,8 @@ static void operators(void)
     n.f.GroupEnd();
     SAID(kernels(), "all_reduce:16 op_destroy ");
     SAID(n.record, "GroupStart GroupEnd RedOpDestroy:77 ");
-    n.f.GroupStart(); /* NCCL refuses the first: none runs, and it is destroyed all the same */
+    n.f.GroupStart(); /* NCCL refuses this group, so none of its calls runs, but the operator is
+                         destroyed */
     MUST(n.f.RedOpCreatePreMulSum(&op, &scalar, F32, 0, comm[0]) == 0);
     MUST(n.f.AllReduce(a, b, 16, F32, op, comm[0], NULL) == 0);
     MUST(n.f.RedOpDestroy(op, comm[0]) == 0);
@@ -107,19 +110,19 @@ static void operators(void)
     MUST(n.f.GroupEnd() == 3);
     SAID(kernels(), "op_create op_destroy ");
     SAID(n.record, "GroupStart RedOpCreate:0 GroupEnd RedOpDestroy:77 ");
-    /* one that the kernels do not know */
+    /* an operator that the kernels do not know */
     MUST(n.f.AllReduce(a, b, 17, F32, 5, comm[0], NULL) == 0);
     MUST(n.f.RedOpDestroy(5, comm[0]) == 4);
     SAID(kernels(), "query op_destroy ");
     SAID(n.record, "AllReduce:17 RedOpDestroy:5 ");
     end(comm);
     MUST(n.f.RedOpCreatePreMulSum(&other, &scalar, F32, 1, comm[0]) ==
-         0); /* nobody's communicator */
+         0); /* the communicator has ended */
     SAID(n.record, "RedOpCreate:1 ");
     SAID(kernels(), "");
 }
 
-/* No communicator, or one that has ended, is NCCL's business. */
+/* Calls without a communicator, or with one that has ended, go to NCCL. */
 static void strangers(void)
 {
     void *comm[2], *stranger = &comm;
@@ -149,7 +152,7 @@ static void groups(void)
     reduce(comm[1], 16);
     reduce(other[0], 16);
     said(kernels());
-    /* only ours: NCCL's group is empty */
+    /* a group with calls of ours only: NCCL gets an empty group */
     n.f.GroupStart();
     n.f.GroupStart();
     reduce(comm[0], 16);
@@ -159,7 +162,8 @@ static void groups(void)
     MUST(n.f.GroupEnd() == 0);
     SAID(kernels(), "all_reduce:16 all_reduce:16 ");
     SAID(n.record, "GroupStart GroupStart GroupEnd GroupEnd ");
-    /* a send changes nothing, for other ranks may have none; nor does another communicator */
+    /* neither a send, which other ranks may not have, nor a call on another communicator changes
+     * who runs our call */
     n.f.GroupStart();
     reduce(comm[0], 16);
     n.f.Send(a, 3, F32, 1, comm[0], NULL);
@@ -167,7 +171,7 @@ static void groups(void)
     n.f.GroupEnd();
     SAID(kernels(), "all_reduce:16 ");
     SAID(n.record, "GroupStart Send:3 Broadcast:5 GroupEnd ");
-    /* a collective on the same communicator takes the others with it, in order */
+    /* if NCCL gets one collective of a communicator, it gets all of that communicator, in order */
     n.f.GroupStart();
     reduce(comm[0], 16);
     reduce(other[0], 16);
@@ -176,7 +180,8 @@ static void groups(void)
     n.f.GroupEnd();
     SAID(n.record, "GroupStart Broadcast:5 AllReduce:1048576 AllReduce:16 GroupEnd ");
     SAID(kernels(), "query all_reduce:16 ");
-    /* five on one communicator are NCCL's, which needs one kernel for them */
+    /* if a communicator has five collectives in a group, they go to NCCL, which runs them in one
+     * kernel */
     n.f.GroupStart();
     for (int i = 0; i < 5; i++)
         reduce(comm[0], 16);
@@ -186,7 +191,7 @@ static void groups(void)
     SAID(n.record, "GroupStart AllReduce:16 AllReduce:16 AllReduce:16 AllReduce:16 AllReduce:16 "
                    "GroupEnd ");
     SAID(kernels(), "all_reduce:16 all_reduce:16 all_reduce:16 all_reduce:16 ");
-    /* NCCL runs nothing of a group in which a call failed */
+    /* if a call of a group fails, NCCL runs no call of that group */
     n.f.GroupStart();
     reduce(comm[0], 16);
     n.record->fail = 4;
@@ -194,13 +199,13 @@ static void groups(void)
     n.f.GroupEnd();
     SAID(kernels(), "");
     SAID(n.record, "GroupStart Send:3 GroupEnd ");
-    /* what is only estimated is not run */
+    /* calls that are only simulated do not run */
     n.f.GroupStart();
     reduce(comm[0], 16);
     n.f.GroupSimulateEnd(NULL);
     SAID(kernels(), "");
     SAID(n.record, "GroupStart AllReduce:16 GroupSimulateEnd ");
-    /* a new function in a group, and an end without a start */
+    /* an unknown function in a group; then an end without a start */
     n.f.GroupStart();
     reduce(comm[0], 16);
     n.future(1);
@@ -238,13 +243,14 @@ static void life(void)
     n.id(&id);
     MUST(n.f.CommInitRankScalable(&one, 1, 0, 1, &id, NULL) == 0);
     MUST(n.f.GroupEnd() == 0);
-    SAID(kernels(), ""); /* the other rank of the child never comes */
+    SAID(kernels(), ""); /* no handles: the other rank of the child never comes */
     MUST(child[0] && !child[1] && one);
     reduce(child[0], 8);
     reduce(one, 9);
     SAID(n.record, "GroupEnd AllReduce:8 AllReduce:9 ");
     MUST(n.f.CommDestroy(child[0]) == 0 && n.f.CommDestroy(one) == 0);
-    n.f.GroupStart(); /* more ranks than any box has GPUs, and a group that fails */
+    n.f.GroupStart(); /* a communicator with more ranks than any box has GPUs; then a group that
+                         fails */
     MUST(n.f.CommInitRankScalable(&one, 17, 0, 1, &id, NULL) == 0);
     MUST(n.f.GroupEnd() == 0);
     n.f.GroupStart();
@@ -265,7 +271,7 @@ static void life(void)
     MUST(n.f.GroupEnd() == 0);
     SAID(kernels(), "create:2 ");
     SAID(n.record, "GroupEnd " MADE);
-    /* errors of our kernels show where NCCL's would, but NCCL does not see them */
+    /* an error of our kernels is reported as an error of NCCL, but NCCL does not see it */
     MUST(n.f.CommGetAsyncError(child[0], &error) == 0 && error == 0);
     kernels()->status = 6;
     MUST(n.f.CommGetAsyncError(child[0], &error) == 0 && error == 6);
@@ -276,7 +282,7 @@ static void life(void)
     n.record->async = 2;
     MUST(n.f.CommGetAsyncError(comm[0], &error) == 0 && error == 2);
     n.record->async = kernels()->status = 0;
-    /* finalize frees, destroy does not again; a revoked communicator is NCCL's */
+    /* after finalize, destroy does not free again; calls on a revoked communicator go to NCCL */
     for (int i = 0; i < 2; i++)
         MUST(n.f.CommFinalize(comm[i]) == 0);
     SAID(kernels(), "destroy:1 destroy:1 ");
@@ -295,7 +301,8 @@ static void life(void)
     MUST(n.f.CommGrow(comm[0], 2, NULL, 0, &child[0], NULL) == 0);
     reduce(child[0], 8);
     SAID(n.record, "Shrink:0 AllReduce:8 AllReduce:8 ");
-    /* the others in a group with a non-blocking one run as ever */
+    /* in a group in progress with a communicator that does not block, the other calls run as
+     * usual */
     make(comm);
     n.f.GroupStart();
     reduce(comm[0], 8);
@@ -325,10 +332,10 @@ static void windows(void)
     reduce(comm[0], 16);
     reduce(comm[0], 16);
     SAID(kernels(), "query all_reduce:16 all_reduce:16 ");
-    /* elsewhere in the window, where loads of 16 bytes do not work: another question */
+    /* at an address where loads of 16 bytes do not work, the drop-in queries again */
     MUST(n.f.AllReduce((char *)a + 4, b, 16, F32, SUM, comm[0], NULL) == 0);
     SAID(kernels(), "query all_reduce:16 ");
-    /* the same base again, and one that is not symmetric */
+    /* a window with the same base, and a window that is not symmetric */
     MUST(n.f.CommWindowRegister(comm[0], a, 128, &window[2], 1) == 0);
     SAID(kernels(), "register:1x128 ");
     MUST(n.f.CommWindowDeregister(comm[0], window[0]) == 0);
@@ -339,12 +346,12 @@ static void windows(void)
     MUST(n.f.CommWindowDeregister(comm[0], window[2]) == 0);
     SAID(kernels(), "deregister:1 ");
     said(n.record);
-    reduce(comm[0], 16); /* no window any more: another question */
+    reduce(comm[0], 16); /* without the window the drop-in queries again */
     SAID(kernels(), "query all_reduce:16 ");
     end(comm);
 }
 
-/* Without settings: all-reduces, as far as the kernels' table takes them. */
+/* Without settings only all-reduces run on the kernels, if the kernels' table takes them. */
 static void defaults(void)
 {
     void *comm[2];
@@ -361,8 +368,8 @@ static void defaults(void)
     end(comm);
 }
 
-/* A second NCCL: its communicators are NCCL's, and a call goes to the copy that made its
- * communicator, whichever copy's function is called. */
+/* Calls on a second NCCL's communicators go to NCCL. Whichever copy's function a program calls, a
+ * call goes to the copy that made its communicator. */
 static void two(void)
 {
     struct nccl first = n, second;
@@ -384,7 +391,7 @@ static void two(void)
     SAID(n.record, "AllReduce:1048576 Broadcast:4 ");
     second.f.GroupStart();
     SAID(kernels(), "query ");
-    reduce(comm[0], 16); /* the group is the other copy's */
+    reduce(comm[0], 16); /* the group belongs to the other copy */
     SAID(kernels(), "all_reduce:16 ");
     second.f.GroupEnd();
     SAID(second.record, "GroupStart GroupEnd ");
@@ -395,7 +402,8 @@ static void two(void)
     end(comm);
 }
 
-/* 500 communicators come and go, nine at a time; with a limit of 8 the last one is too many. */
+/* 500 communicators are made and destroyed, nine at a time. The limit is 8, so the last one gets no
+ * handles. */
 static void many(void)
 {
     void *comm[9][2];
@@ -415,7 +423,8 @@ static void many(void)
     }
 }
 
-/* SYMTUNER_MODE=off: NCCL's record is that of a run without the drop-in, which the script compares. */
+/* With SYMTUNER_MODE=off NCCL must get the same calls as without the drop-in. run.sh compares both
+ * records. */
 static void trace(void)
 {
     void *comm[2], *child[2], *window;
@@ -440,13 +449,14 @@ static void trace(void)
     printf("kernels: %s\n", kernels() ? "opened" : "not opened");
 }
 
-/* A function that this NCCL lacks: a warning before the drop-in has read its settings. */
+/* This NCCL lacks the function, so there is a warning, although the drop-in has not read its
+ * settings yet. */
 static void lacking(void)
 {
     MUST(n.f.GatherConfig(a, b, 1, F32, 0, NULL, NULL, NULL) == 5);
 }
 
-/* dlsym is the C library's for all other names, and sees who asks. */
+/* For all other names dlsym does what it does without the drop-in, including who the caller is. */
 static void symbols(void)
 {
     MUST(dlsym(RTLD_DEFAULT, "getpid") == (void *)getpid);
@@ -455,17 +465,18 @@ static void symbols(void)
     MUST(dlsym(dlopen("libc.so.6", RTLD_NOW), "ncclAllReduce") == NULL);
     MUST(dlerror() != NULL && dlerror() == NULL);
     MUST(dlsym(RTLD_DEFAULT, "ncclCommInitAll") != NULL);
-    /* the drop-in has these, but this NCCL has not */
+    /* the drop-in has these functions, but this NCCL has not */
     MUST(dlsym(RTLD_DEFAULT, "ncclGatherConfig") == NULL && dlerror() != NULL);
     MUST(dlsym(dlopen(NULL, RTLD_NOW), "ncclScatter") == NULL && dlerror() != NULL);
 }
 
 int main(int argc, char **argv)
 {
-    static const struct play_case cases[] = {{"calls", calls},     {"strangers", strangers}, {"groups", groups},
-                 {"life", life},       {"defaults", defaults},   {"windows", windows},
-                 {"two", two},         {"many", many},           {"trace", trace},
-                 {"symbols", symbols}, {"lacking", lacking},     {"operators", operators}};
+    static const struct play_case cases[] = {
+        {"calls", calls},     {"strangers", strangers}, {"groups", groups},
+        {"life", life},       {"defaults", defaults},   {"windows", windows},
+        {"two", two},         {"many", many},           {"trace", trace},
+        {"symbols", symbols}, {"lacking", lacking},     {"operators", operators}};
 
     MUST(argc == 3);
     if (strcmp(argv[2], "linked") == 0)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_compare.c - which results of two libraries count as the same. */
+/* check_compare.c - for which results of two libraries the comparison says that they are the
+ * same. */
 #include <check.h>
 #include <math.h>
 #include <stdint.h>
@@ -13,7 +14,7 @@ enum { SUM, PROD, MAX, MIN, AVG };
 static const struct {
     const char *what;
     int dtype, op, ranks;
-    uint64_t a, b; /* bits of one number */
+    uint64_t a, b; /* the bits of one number, as each library computed it */
     double most;
     bool alike;
 } row[] = {

@@ -32,7 +32,7 @@ static void drop(struct st_tally *tally)
     ck_assert_int_eq(unlink(path), 0);
 }
 
-/* Run ${job} in a child; it ends by SIGKILL. */
+/* Run ${job} in a child, which then ends by SIGKILL. */
 static void child(void (*job)(void))
 {
     pid_t pid = fork();
@@ -95,8 +95,8 @@ START_TEST(test_slots_run_out)
 }
 END_TEST
 
-/* A file that is missing, of another version, too short or a link is refused, and an existing file
- * is never overwritten. */
+/* A file is refused if it is missing, of another version, too short or a link. An existing file is
+ * never overwritten. */
 START_TEST(test_refuses)
 {
     struct st_tally *tally = create(), *none;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * followers.c - a program that uses NCCL, and checks whether the drop-in promises that the kernels
- * which follow ours wait for them, until when, and which calls it separates from ours after that.
+ * followers.c - a program that uses NCCL. It checks whether and until when the drop-in promises
+ * that the kernels which follow ours wait for them. It also checks which calls the drop-in
+ * separates from ours after that.
  *
- * usage: followers CASE     SECOND: the path of another NCCL
+ * usage: followers CASE SECOND: the path of another NCCL
  *
- * It runs as cases.c does. Each case is a process of its own. Exit 1: stderr says which line.
+ * It runs as cases.c does. Each case is a process of its own. Exit 1: stderr says which line
+ * failed.
  */
 #include <string.h>
 
@@ -15,7 +17,8 @@ enum { SYMMETRIC = 1, STREAM = 0x50 };
 
 static struct nccl n, second;
 static float a[64], b[64];
-static int back_before; /* how often the promise had been taken back when NCCL made a window */
+static int back_before; /* how often the promise had been taken back when NCCL was asked for a
+                           window */
 
 static void *stream(int i)
 {
@@ -65,7 +68,7 @@ static void until_a_window(void)
 {
     void *comm[2], *alone[1], *made;
 
-    make(&n, comm, 2); /* makes windows for scratch */
+    make(&n, comm, 2); /* the handles have windows for their scratch */
     make(&n, alone, 1);
     want(1, 0, 0);
     window(&n, comm[0], 0);
@@ -78,7 +81,7 @@ static void until_a_window(void)
     MUST(n.f.CommWindowRegister(comm[0], b, sizeof b, &made, SYMMETRIC) == 0);
     MUST(n.f.CommWindowDeregister(comm[0], made) == 0);
     want(1, 1, 0);
-    /* what goes to NCCL is separated, what is ours is not */
+    /* calls that go to NCCL are separated, our calls are not */
     big(&n, comm[0], 2);
     want(1, 1, 1);
     MUST(kernels()->separated_stream == stream(2));
@@ -92,16 +95,16 @@ static void until_a_window(void)
     n.f.GroupStart();
     MUST(n.f.Send(a, 16, F32, 1, comm[0], stream(6)) == 0);
     want(1, 1, 4);
-    for (int i = 0; i < 5; i++) /* so many of a group are NCCL's */
+    for (int i = 0; i < 5; i++) /* a group with so many calls goes to NCCL */
         MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[0], stream(7)) == 0);
     want(1, 1, 4);
     n.f.GroupEnd();
     want(1, 1, 9);
-    make(&n, comm, 2); /* it stays taken back */
+    make(&n, comm, 2); /* the promise stays taken back */
     want(1, 1, 9);
 }
 
-/* The kernels are loaded later than the window is made. */
+/* The window is made before the kernels are loaded. */
 static void window_first(void)
 {
     void *comm[2], *alone[1];
@@ -124,7 +127,7 @@ static void never(void)
     want(0, 0, 0);
 }
 
-/* NCCL 2.30.7: its kernels wait, so windows do not matter. */
+/* NCCL 2.30.7: its symmetric kernels wait, so windows do not matter. */
 static void always(void)
 {
     void *comm[2];
@@ -135,7 +138,7 @@ static void always(void)
     want(1, 0, 0);
 }
 
-/* The same, and a second NCCL of 2.28.9 in the process. */
+/* NCCL 2.30.7, with a second NCCL of 2.28.9 in the same process. */
 static void two(void)
 {
     void *comm[2], *foreign[2];
@@ -153,7 +156,8 @@ static void two(void)
     want(1, 1, 1);
 }
 
-/* Beside NCCL 2.28.9 there is one of 2.29. The promise ends when that one makes a communicator. */
+/* NCCL 2.28.9, with a second NCCL of 2.29. The promise ends when the second makes a
+ * communicator. */
 static void two_anywhere(void)
 {
     void *comm[2], *foreign[1];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* headers.c, of check-ar - NCCL's types and numbers are as the drop-in takes them, without its headers. */
+/* headers.c - part of check-ar. The drop-in does not include NCCL's headers, so this checks that
+ * NCCL's types and numbers are as the drop-in takes them. */
 #include <check.h>
 #include <nccl.h>
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory.c - communicators of two ranks, which are threads, are made and end in many ways. Neither
- * the heap nor the number of mappings may grow, nor may handles be left.
+ * memory.c - makes communicators of two ranks, which are threads, and ends them in many ways. The
+ * heap and the number of mappings must not grow, and no handle may be left.
  *
- * usage: memory ROUNDS    a multiple of 7. SYMTUNER_VERIFY=1 lets each communicator keep its votes
+ * usage: memory ROUNDS a multiple of 7. With SYMTUNER_VERIFY=1 each communicator also keeps votes
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -63,7 +63,7 @@ static void *second(void *self)
     return round_of(1, now);
 }
 
-/* One thread makes both ranks. */
+/* One thread makes the communicators of both ranks. */
 static void group(void)
 {
     void *comm[2];
@@ -95,7 +95,8 @@ static void play(int rounds)
     }
 }
 
-/* Mappings of shared memory; a sanitizer has others that come and go. */
+/* Return the number of mappings of shared memory. A sanitizer also has other mappings, whose number
+ * changes. */
 static long mappings(void)
 {
     FILE *maps = fopen("/proc/self/maps", "r");
@@ -118,12 +119,13 @@ int main(int argc, char **argv)
     rounds = atoi(argv[1]);
     nccl_linked(&n);
     MUST(dlopen("libcuda.so.1", RTLD_NOW) != NULL && pthread_barrier_init(&both, NULL, 2) == 0);
-    MUST(n.f.CommInitAll(first, 2, NULL) == 0); /* opens the kernels */
+    MUST(n.f.CommInitAll(first, 2, NULL) == 0); /* this loads the kernels */
     for (int i = 0; i < 2; i++)
         end(first[i]);
     n.record->quiet = kernels()->quiet = true;
     n.record->wait = wait_for_both;
-    play(WARM); /* the records of ended communicators rest for a while */
+    play(WARM); /* before the measurement, because records of ended communicators are kept for a
+                   while */
     heap = (long)mallinfo2().uordblks;
     maps = mappings();
     play(rounds);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * opposite.c - two ranks run calls of two communicators in opposite order, each on a stream of its
- * own, on a made-up GPU: a stream is a thread that runs one kernel after the other, and a kernel
- * waits for that of the other rank. A drop-in that lets a call wait for the other rank on the host
- * would never end.
+ * opposite.c - two ranks make calls on two communicators in opposite order, each communicator on a
+ * stream of its own. The GPU is a fake: a stream is a thread that runs one kernel after the other,
+ * and a kernel waits for the same kernel of the other rank. If the drop-in let a call wait on the
+ * host for the other rank, this program would never end.
  *
  * usage: opposite ROUNDS
  */
@@ -22,7 +22,7 @@ static void *comm[COMMS][RANKS];
 static atomic_long launched[RANKS][COMMS], begun[COMMS], ended[RANKS][COMMS];
 static _Thread_local float a[16], b[16];
 
-/* The fake kernels launch one; the communicator and the stream must belong together. */
+/* The fake kernels call this to launch a kernel. The communicator must belong to the stream. */
 static void launch(void *which, void *stream)
 {
     int c = (int)(uintptr_t)stream - 1;
@@ -37,7 +37,7 @@ static void launch(void *which, void *stream)
     MUST(!"the communicator of another stream");
 }
 
-/* One stream of one rank. */
+/* Run the kernels of one stream of one rank. */
 static void *stream(void *self)
 {
     int rank = (int)(uintptr_t)self % RANKS, c = (int)(uintptr_t)self / RANKS;

@@ -10,7 +10,8 @@ ST_PLAIN_MAP(X)
 ST_KNOWN_MAP(X)
 #undef X
 #define X(name, coll, collective, factor, params, args)                                            \
-    int nccl##name params __attribute__((weak)); /* the fake lacks some, as an old NCCL does */
+    int nccl##name params __attribute__((weak)); /* weak, because the fake lacks some functions, as
+                                                    an old NCCL does */
 ST_FORWARDED_MAP(X)
 #undef X
 int ncclFromTheFuture(int x);
@@ -33,7 +34,8 @@ void nccl_linked(struct nccl *nccl)
     nccl->record = fake_record();
 }
 
-/* dlerror says whether dlsym has failed, and nothing of what the drop-in asked meanwhile. */
+/* dlerror must say whether this dlsym has failed, and nothing about what the drop-in has looked
+ * up. */
 static void *look_up(void *library, const char *name)
 {
     void *symbol = dlsym(library, name);

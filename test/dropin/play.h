@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* play.h - what the programs that play with the drop-in share. */
+/* play.h - what the test programs that run with the drop-in share. */
 #ifndef TEST_DROPIN_PLAY_H_
 #define TEST_DROPIN_PLAY_H_
 
@@ -10,7 +10,7 @@
 #include "test/dropin/fake/record.h"
 #include "test/must.h"
 
-/* One NCCL as the program sees it. */
+/* One NCCL, as the program sees it. */
 struct nccl {
     struct st_functions f;
     int (*future)(int);
@@ -18,22 +18,22 @@ struct nccl {
     struct record *record;
 };
 
-/* The functions that the dynamic linker gave this program. */
+/* Fill in the functions that the dynamic linker gave this program. */
 void nccl_linked(struct nccl *nccl);
-/* The functions that dlsym gives for a library. */
+/* Fill in the functions that dlsym finds in ${library}. */
 void nccl_opened(struct nccl *nccl, void *library);
 
-/* The record of the fake kernels; NULL while the drop-in has not opened them. */
+/* Return the record of the fake kernels, or NULL if the drop-in has not opened them yet. */
 struct record *kernels(void);
 
-/* Run the case that has this name, and return the program's exit status. */
+/* Run the case with the name ${name}, and return the exit status of the program. */
 struct play_case {
     const char *name;
     void (*run)(void);
 };
 int play_case(const struct play_case *cases, size_t n, const char *name);
 
-/* Return and empty the text of a record. */
+/* Return the text of a record, and empty the record. */
 const char *said(struct record *record);
 #define SAID(record, text)                                                                         \
     do {                                                                                           \

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * random.c - random calls on three communicators per thread, alone and in groups, on four streams,
- * one of which is captured. Each call must compute the right result, once, at the right time, by
- * whom docs/dropin.md says, and be counted so.
+ * one of which is captured. Each call must compute the right result, once and at the right time.
+ * The kernels or NCCL must run it, as docs/dropin.md says, and it must be counted so.
  *
- * usage: random CALLS THREADS FILE    until CALLS have run by the kernels and CALLS by NCCL; the
- *                                     job's counters go to FILE
- *        random CALLS                 print a hash of what one thread makes NCCL do in so many calls
+ * usage: random CALLS THREADS FILE    runs until the kernels have run CALLS calls and NCCL has run
+ *                                     CALLS; the job's counters go to FILE
+ *        random CALLS                 prints a hash of what one thread makes NCCL do in CALLS calls
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,17 +15,17 @@
 #include "dropin/tally.h"
 #include "test/dropin/play.h"
 
-enum { PAIRS = 3, MOST = 64, LONGEST = 40 /* elements; longer ones are NCCL's */, GROUP = 7 };
+enum { PAIRS = 3, MOST = 64, LONGEST = 40 /* elements; longer calls go to NCCL */, GROUP = 7 };
 
-/* A kind of call; ours: may run on the kernels. */
+/* The kinds of calls. */
 enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, CONFIG, SEND, USER_OP, KINDS };
 
 struct call {
     enum kind kind;
-    int at; /* which communicator */
+    int at; /* the number of the communicator */
     size_t count;
     uintptr_t stream;
-    bool ours;
+    bool ours; /* may run on the kernels */
     float send[MOST], recv[2 * MOST];
 };
 
@@ -37,7 +37,8 @@ struct worker {
 
 static struct nccl n;
 static long wanted;
-static atomic_long ours, theirs, captured, own; /* own: NCCL calls that the kernels make */
+static atomic_long ours, theirs, captured, own; /* numbers of calls; own: calls of NCCL that the
+                                                   kernels make */
 static bool inert;
 
 static int dice(struct worker *w, int sides)
@@ -112,7 +113,7 @@ static bool untouched(const struct call *c)
     return bits == UINT32_MAX;
 }
 
-/* The call has run, by the kernels or by NCCL. */
+/* Check the result of a call, which the kernels (${by_us}) or NCCL have just run. */
 static void check(const struct call *c, bool by_us)
 {
     for (size_t i = 0; c->kind <= ALL_GATHER && i < c->count; i++) {
@@ -133,8 +134,8 @@ static void one(struct worker *w)
     check(w->call, w->call->ours);
 }
 
-/* NCCL runs all collectives of a communicator that has one of its own in the group, or more than
- * four; sends do not count. */
+/* If a communicator has more than four collectives in a group, or one that goes to NCCL, then NCCL
+ * runs all its collectives of that group. Sends do not count. */
 static void group(struct worker *w)
 {
     int calls = dice(w, GROUP + 1), mine[2 * PAIRS] = {0}, others[2 * PAIRS] = {0};
@@ -182,7 +183,7 @@ static void *work(void *self)
     return NULL;
 }
 
-/* Compare with what the fakes and the job's file have counted. */
+/* Compare this program's numbers with those of the fakes and of the job's file. */
 static void compare(const struct st_tally *tally)
 {
     const struct st_tally_slot *slot = &tally->slot[0];
@@ -197,7 +198,7 @@ static void compare(const struct st_tally *tally)
     MUST(slot->captured == (uint64_t)captured);
 }
 
-/* SYMTUNER_MODE=off or no drop-in at all: NCCL runs everything when it is called. */
+/* For SYMTUNER_MODE=off, or no drop-in at all: NCCL runs each call when the program makes it. */
 static int trace(void)
 {
     struct worker w = {.seed = 1};
@@ -231,7 +232,7 @@ int main(int argc, char **argv)
         return trace();
     tally = st_tally_create(argv[3], error, sizeof error);
     MUST(tally != NULL && setenv(ST_TALLY_VARIABLE, argv[3], 1) == 0);
-    make(worker + threads, 0); /* opens the kernels */
+    make(worker + threads, 0); /* this loads the kernels */
     n.record->quiet = kernels()->quiet = true;
     kernels()->nccl_from = LONGEST * sizeof(float);
     for (int i = 0; i < threads; i++) {

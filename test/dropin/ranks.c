@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ranks.c - one process per rank, and who then runs its calls.
+ * ranks.c - one process per rank. Prints who runs the rank's calls.
  *
- * usage: ranks SEED RANKS RANK    SEED names the communicator, with BOX set that which rank 0 asks
- *                                 NCCL for; prints "ours" or "nccl", and the
- *                                 seconds that the drop-in took to make it, "failed" if NCCL did not
- *                                 with VERIFY=1 it makes four calls in place instead, the third
- *                                 in a capture, and prints who ran each; with VERIFY=wrong the
- *                                 kernels of this rank compute something else
+ * usage: ranks SEED RANKS RANK    SEED names the communicator. With BOX set, its id is the one that
+ *                                 rank 0 gets from NCCL. Prints "ours" or "nccl", and the seconds
+ *                                 that the drop-in needed for the communicator; prints "failed" if
+ *                                 NCCL could not make it. With VERIFY=1 it makes four calls in
+ *                                 place, the third in a capture, and prints who ran each. With
+ *                                 VERIFY=wrong the kernels of this rank also compute wrong results
  *        ranks none               makes no communicator and starts sh
- *        ranks count FILE         creates FILE as `symtuner run` does, starts "ranks loader" with
- *                                 it, which forks and dies by SIGKILL, and checks what was counted
+ *        ranks count FILE         creates FILE as `symtuner run` does, and starts "ranks loader"
+ *                                 with it, which forks and dies by SIGKILL. Then checks the
+ *                                 counters
  */
 #include <signal.h>
 #include <sys/wait.h>
@@ -23,7 +24,7 @@
 static struct nccl n;
 static float a[16], b[16];
 
-/* Return the seconds since all ranks had come to ncclCommInitRank. */
+/* Return the seconds since all ranks had reached ncclCommInitRank. */
 static double since_met(void)
 {
     const struct timespec *met = &n.record->met;
@@ -39,7 +40,7 @@ static void call(void *comm)
     MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm, NULL) == 0);
 }
 
-/* Makes a communicator, and a child that uses it without having made one, as data loaders do. */
+/* Make a communicator, and fork a child that uses it, as data loaders do. */
 static void load(void)
 {
     void *comm[2];
@@ -82,7 +83,7 @@ static void count(const char *program, const char *path)
     MUST(unlink(path) == 0);
 }
 
-/* Make a call in place and return who ran it. */
+/* Make a call in place, and return who ran it. */
 static const char *verified(void *comm, void *stream)
 {
     static const char *const who[] = {"nobody", "nccl", "ours", "both"};
@@ -99,7 +100,8 @@ static const char *verified(void *comm, void *stream)
     return who[found];
 }
 
-/* Ranks may use different functions: the id alone says who belongs together. */
+/* Ranks may create the communicator with different functions. Only the id says which ranks belong
+ * together. */
 static int init(void **comm, int ranks, struct nccl_abi_id id, int rank)
 {
     return rank % 2 == 0 ? n.f.CommInitRank(comm, ranks, id, rank)

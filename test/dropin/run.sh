@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh BUILD - plays programs on a fake NCCL and fake kernels, with the drop-in preloaded.
+# run.sh BUILD - runs programs on a fake NCCL and fake kernels, with the drop-in preloaded.
 #
-# Without a GPU. NCCL_WHEELS=DIR: look below DIR for real libnccl.so.2 as well; without it the one of
-# the Python package nvidia-nccl is used, if there is one. Exit 1: the output says what differs.
+# Needs no GPU. The real libnccl.so.2 of the Python package nvidia-nccl is tested, too, if it is
+# installed. With NCCL_WHEELS=DIR so is each libnccl.so.2 below DIR. Exit 1: the output says what
+# differs.
 set -u
 here=$PWD/$1/dropin-test
 so=$here/libsymtuner_nccl.so
@@ -12,7 +13,7 @@ failed=0
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 case $1 in *-*) san=1 ;; *) san=0 ;; esac
-# a sanitizer's library must not be the first one then; fake communicators leak on purpose
+# let a sanitizer's library be loaded later than the drop-in; fake communicators leak on purpose
 ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
 export ASAN_OPTIONS SECOND="$here/second/libnccl.so.2"
 mkdir "$work/ready"
@@ -21,7 +22,7 @@ unset LD_PRELOAD LD_LIBRARY_PATH
 export SYMTUNER_ONLY=allreduce,reducescatter,allgather
 
 fail() { echo "FAIL dropin: $*"; failed=1; }
-# Run a command under the drop-in; FIRST names the NCCL that programs are linked with.
+# Run a command under the drop-in. FIRST names the NCCL that the program is linked with.
 under() { LD_LIBRARY_PATH=$here/${FIRST:-first} LD_PRELOAD=${PRELOAD:-$so} "$@"; }
 bare() { LD_LIBRARY_PATH=$here/first "$@"; }
 
@@ -47,11 +48,12 @@ FIRST=waits under "$here/followers" two || fail "followers, NCCL 2.30.7 and 2.28
 SECOND="$here/anywhere/libnccl.so.2" under "$here/followers" two_anywhere || fail "followers, NCCL 2.28.9 and 2.29.7"
 
 # --- ranks in processes of their own ---------------------------------------------------------------
-# ranks RANKS WANT WARNED [WITHOUT...]: rank i runs without the drop-in if WITHOUT has bare:i, with
-# variables if it has i:NAME=VALUE. WANT is what every rank must print (one that fails may do something
-# else), and WARNED how often they may warn. LEAST: who waits so many seconds; else nobody waits 2.
-# QUICK: a rank that may wait less.
-# BOXES: the ranks are on so many boxes, which share no memory.
+# ranks RANKS WANT WARNED [WITHOUT...]: run ${RANKS} ranks. If WITHOUT has bare:i, rank i runs without
+# the drop-in. If it has i:NAME=VALUE, rank i runs with that variable. Every rank must print WANT; only
+# a rank with i:INIT=... may print something else. All ranks together must print as many lines on stderr
+# as WARNED has, a list of numbers. Every rank must wait for at least LEAST seconds (0), and less than
+# two seconds more; rank QUICK may wait less. With BOXES the ranks are on that many boxes, which share
+# no memory.
 number=0
 ranks()
 {
@@ -95,7 +97,7 @@ ranks 2 nccl 1 1:SYMTUNER_MODE=off
 ranks 2 nccl 1 0:SYMTUNER_ONLY=allreduce
 ranks 2 nccl 1 1:SYMTUNER_MAX_COMMS=0
 ranks 2 ours 0 0:SYMTUNER_AR_MAX_CTAS=32
-ranks 2 nccl 1,2 0:SYMTUNER_VERIFY=some # the first one to come speaks, too
+ranks 2 nccl 1,2 0:SYMTUNER_VERIFY=some # rank 0 also warns if it comes first
 grep -q '^symtuner: warning: SYMTUNER_VERIFY=some: write ' "$work/err.0" || fail "a wrong value: $(cat "$work/err.0")"
 ranks 2 nccl 1,2 1:SYMTUNER_MODE=watch
 grep -q '^symtuner: warning: SYMTUNER_MODE=watch: write ' "$work/err.1" || fail "a wrong word: $(cat "$work/err.1")"
@@ -103,15 +105,15 @@ export SYMTUNER_VERIFY=2
 ranks 2 both-both-ours-ours 0 0:VERIFY=1 1:VERIFY=1
 ranks 2 both-nccl-nccl-nccl 1 0:VERIFY=1 1:VERIFY=wrong
 NO_MEMORY=1 ranks 2 ours-ours-ours-ours 0 0:VERIFY=1 1:VERIFY=1
-SYMTUNER_VERIFY=4 ranks 2 both-both-ours-both 0 0:VERIFY=1 1:VERIFY=1 # the third is captured
+SYMTUNER_VERIFY=4 ranks 2 both-both-ours-both 0 0:VERIFY=1 1:VERIFY=1 # the third call is captured
 unset SYMTUNER_VERIFY
 ranks 2 nccl 0 0:SYMTUNER_MODE=observe 1:SYMTUNER_MODE=observe
 ranks 2 nccl 1 1:INIT=fail
 LEAST=5 ranks 2 nccl 1 1:INIT=kill
 FIRST=old ranks 2 nccl 0
 mkdir "$work/alone" && cp "$here/libsymtuner_nccl.so" "$work/alone/"
-PRELOAD=$work/alone/libsymtuner_nccl.so ranks 2 nccl 2 # each says that it has no kernels
-# more ranks than GPUs in this box; each process counts the GPUs once
+PRELOAD=$work/alone/libsymtuner_nccl.so ranks 2 nccl 2 # each rank says that it has no kernels
+# more ranks than GPUs in this box go to NCCL; each process counts the GPUs once
 mkdir "$work/gpus" "$work/gpus/0000:01:00.0"
 export GPUS="$work/gpus"
 PRELOAD="$here/gpus.so $so" ranks 2 nccl 0
@@ -123,7 +125,7 @@ unset GPUS
 # on several boxes
 BOXES=2 PRELOAD="$here/box.so $so"
 ranks 4 nccl 2 # the first rank of each box says so
-ASKED=1 ranks 4 nccl 2 # the kernels are not asked for rules that nobody has named
+ASKED=1 ranks 4 nccl 2 # without SYMTUNER_RULE or SYMTUNER_RULES the kernels are not asked about rules
 SYMTUNER_RULE=x ranks 4 nccl 2
 SYMTUNER_RULE=x ASKED=1 ranks 4 ours 0
 SYMTUNER_RULES=x ASKED=1 ranks 4 ours 0
@@ -131,8 +133,8 @@ export SYMTUNER_AR_NODES=1
 ranks 4 ours 0
 BOXES=1 ranks 2 ours 0
 ranks 4 nccl 2 0:SYMTUNER_AR_NODES=0
-ranks 4 nccl 2 0:NCCL_COMM_BLOCKING=1 # the second communicator could wait for ever
-for id in 1 2; do ranks 4 nccl 2 0:LONG_ID=$id; done # no room behind an id
+ranks 4 nccl 2 0:NCCL_COMM_BLOCKING=1 # to create the second communicator could take for ever
+for id in 1 2; do ranks 4 nccl 2 0:LONG_ID=$id; done # ids without room for the mark of the drop-in
 ranks 4 nccl 1 1:SYMTUNER_ONLY=allreduce
 ranks 4 nccl 1 3:SYMTUNER_MAX_COMMS=0
 LEAST=20 QUICK=3 ranks 4 nccl 1,2 3:SYMTUNER_AR_NODES=0
@@ -142,7 +144,7 @@ PRELOAD="$here/gpus.so $here/box.so $so" ranks 4 ours 0
 unset GPUS BOXES PRELOAD SYMTUNER_AR_NODES
 tries=0
 while objects > "$work/after" && [ -n "$(comm -13 "$work/before" "$work/after")" ] && [ $tries -lt 12 ]; do
-    tries=$((tries + 1)) # of another run of this test
+    tries=$((tries + 1)) # they may belong to another run of this test
     sleep 0.5
 done
 [ $tries -lt 12 ] || { fail "shared memory is left behind:"; comm -13 "$work/before" "$work/after"; }
@@ -232,7 +234,8 @@ X
 job 'no NCCL' 0 -- "$here/ranks" none
 
 # --- beside another preload ------------------------------------------------------------------------
-# In front of ours it sees every call, behind ours only those that are NCCL's.
+# A preloaded library in front of the drop-in sees every call. Behind the drop-in it sees only the calls
+# that go to NCCL.
 PRELOAD="$here/preload.so $so" under "$here/ranks" "$$-p1" 1 0 > "$work/out" 2>&1
 grep -q preload:16 "$work/out" || fail "a preload in front of the drop-in is passed by"
 PRELOAD="$so $here/preload.so" under "$here/ranks" "$$-p2" 1 0 > "$work/out" 2>&1
@@ -241,7 +244,7 @@ grep -q preload:16 "$work/out" || fail "a preload behind the drop-in is passed b
 # --- counting, threads, cost -----------------------------------------------------------------------
 under "$here/ranks" count "$work/tally" || fail "counting"
 SYMTUNER_MAX_COMMS=200 under "$here/threads" "${ROUNDS:-20}" || fail "threads"
-# The long form: DROPIN_CALLS=1000000 DROPIN_ROUNDS=100000 DROPIN_COMMS=5000 make test-dropin
+# A long run: DROPIN_CALLS=1000000 DROPIN_ROUNDS=100000 DROPIN_COMMS=5000 make test-dropin
 SYMTUNER_MAX_COMMS=4000 under "$here/random" "${DROPIN_CALLS:-20000}" 1 "$work/tally" || fail "random calls"
 SYMTUNER_MAX_COMMS=4000 under "$here/random" "${DROPIN_CALLS:-20000}" 64 "$work/tally" || fail "random calls of 64 threads"
 under "$here/opposite" "${DROPIN_ROUNDS:-3000}" || fail "communicators in opposite order"

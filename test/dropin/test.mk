@@ -3,8 +3,9 @@
 DI := $(B)/dropin-test
 DI_CC = $(CC) $(filter-out -MMD -MP,$(CFLAGS)) $(LDFLAGS)
 
-# Copies of a fake NCCL: two of one release, one that is too old for the kernels, and two whose
-# symmetric kernels differ (followers.c).
+# Copies of the fake NCCL: two of the same release (first, second), one that is too old for the
+# kernels (old), and two whose symmetric kernels behave differently (followers.c): they take any
+# buffers (anywhere), or wait for the kernel before them (waits).
 $(DI)/first/libnccl.so.2 $(DI)/second/libnccl.so.2: DI_VERSION := 22809
 $(DI)/old/libnccl.so.2: DI_VERSION := 22707
 $(DI)/anywhere/libnccl.so.2: DI_VERSION := 22907
@@ -27,7 +28,7 @@ $(DI)/first/libcuda.so.1: test/dropin/fake/cuda.c dropin/verify/cuda.h
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(DI_CC) -shared -Wl,-soname,libcuda.so.1 -o $@ $<
-# The drop-in looks for the kernels beside the path that it is loaded by.
+# The drop-in looks for the kernels in the folder from which it is loaded.
 $(DI)/libsymtuner_nccl.so: $(B)/libsymtuner_nccl.so
 	@mkdir -p $(@D)
 	$(Q)ln -sf ../$(<F) $@

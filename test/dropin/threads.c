@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * threads.c - 64 threads with communicators of their own make random calls, while another thread
- * asks about all of them and ends some, as torch's watchdog does. For ThreadSanitizer, too.
+ * threads.c - 64 threads make random calls, each on communicators of its own. Meanwhile another
+ * thread asks about all these communicators and ends some, as torch's watchdog does. Also runs
+ * under ThreadSanitizer.
  *
  * usage: threads ROUNDS
  */
@@ -15,7 +16,7 @@ enum { THREADS = 64 };
 static struct nccl n;
 static int rounds;
 static _Thread_local float a[16], b[16];
-static atomic_long ours, theirs; /* calls that must reach the kernels and NCCL */
+static atomic_long ours, theirs; /* numbers of calls that must reach the kernels, and NCCL */
 static _Atomic(void *) watched[THREADS];
 static atomic_bool stop;
 
@@ -29,7 +30,7 @@ static void *work(void *self)
         int calls;
 
         MUST(n.f.CommInitAll(comm, 2, NULL) == 0);
-        atomic_fetch_add(&theirs, 2); /* one all-gather of the kernels for each handle */
+        atomic_fetch_add(&theirs, 2); /* the kernels make one all-gather for each handle */
         atomic_store(mine, comm[0]);
         for (int i = 0; i < 50; i++) {
             bool mixed = rand_r(&seed) % 4 == 0;
@@ -48,7 +49,7 @@ static void *work(void *self)
             atomic_fetch_add(&theirs, 1 + 2 * mixed);
         }
         while (atomic_exchange(mine, NULL) != comm[0])
-            ; /* the other thread asks about it just now */
+            ; /* wait while the other thread asks about this communicator */
         for (int i = 0; i < 2; i++)
             MUST((round % 2 ? n.f.CommDestroy : n.f.CommAbort)(comm[i]) == 0);
     }
@@ -71,7 +72,8 @@ static void *watch(void *self)
     return NULL;
 }
 
-/* Calls on a communicator until another thread has aborted it: then an error, or NCCL has them. */
+/* Make calls on a communicator until another thread has aborted it. After that NCCL gets the calls,
+ * or they end in an error. */
 static void *call_on(void *comm)
 {
     while (!atomic_load(&stop))
@@ -119,7 +121,8 @@ static void *call_once(void *comm)
     return NULL;
 }
 
-/* ncclCommAbort does not wait for a call of another thread; when that returns, the handle is gone. */
+/* ncclCommAbort does not wait for a call that another thread is making. When that call returns, the
+ * handle is freed. */
 static void abort_in_call(void)
 {
     pthread_t caller;

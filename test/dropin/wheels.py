@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""wheels.py LIBRARY - calls a real NCCL by ctypes and prints what it answers, without a GPU.
+"""wheels.py LIBRARY - calls a real NCCL by ctypes and prints its answers. Needs no GPU.
 
-run.sh compares what it prints with and without the drop-in: they must be the same, but for the
-line "stands in front of", which lists the functions whose address is not in NCCL. The line "id" tells
-whether the drop-in has written behind an id.
+run.sh runs it with and without the drop-in. Both outputs must be the same, except for the line
+"stands in front of". This line lists the functions whose address is not in NCCL. The line "id" tells
+whether the drop-in has written a mark behind an id.
 """
 import ctypes
 import os
@@ -15,7 +15,7 @@ nccl = ctypes.CDLL(path)
 
 
 def owner(function):
-    """Return the name of the library that a function lies in."""
+    """Return the name of the library in which the function lies."""
     address = ctypes.cast(function, ctypes.c_void_p).value
     for line in open("/proc/self/maps"):
         span = line.split()[0].split("-")
@@ -43,7 +43,7 @@ print("no communicator", nccl.ncclAllReduce(buffer, buffer, count, 7, 0, null, n
       nccl.ncclBroadcast(buffer, buffer, count, 7, 0, null, null),
       nccl.ncclCommDestroy(null), nccl.ncclCommAbort(null),
       nccl.ncclCommGetAsyncError(null, ctypes.byref(version)))
-world = ctypes.CDLL(None)  # the global scope, as for a program that is linked with NCCL
+world = ctypes.CDLL(None)  # the global scope, in which a linked program finds NCCL
 ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
 print("linked", world.ncclGroupStart(), world.ncclGroupEnd(), world.ncclGroupEnd(),
       world.ncclAllReduce(buffer, buffer, count, 7, 0, null, null))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* box.c - a preloaded library: the shared memory of each BOX is apart from that of the others. */
+/* box.c - a preloaded library: ranks with different values of BOX see different shared memory. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

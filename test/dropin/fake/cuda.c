@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda.c - the few functions of the CUDA driver that the drop-in uses, in host memory. The stream 2
- * is being captured. With NO_MEMORY in the environment there is none. */
+/* cuda.c - the few functions of the CUDA driver that the drop-in uses, on host memory. Stream 2 is
+ * always being captured. With NO_MEMORY in the environment allocations fail. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

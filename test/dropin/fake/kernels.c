@@ -2,9 +2,9 @@
 /*
  * kernels.c - a libsymtuner_ar.so that only writes down its calls.
  *
- * As the real one it calls NCCL while it makes and frees handles, through the library that
- * symtuner_ar_use_nccl was given; its dlsym is the drop-in's. Messages of record.nccl_from bytes
- * or more are NCCL's.
+ * Like the real library it calls NCCL while it makes and frees handles. It looks for NCCL's
+ * functions in the library that symtuner_ar_use_nccl was given, with the drop-in's dlsym. Messages
+ * of record.nccl_from bytes or more go to NCCL.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 
 struct symtuner_ar {
     void *comm;
-    int aborted, used; /* used: by calls that have not returned */
+    int aborted, used; /* used: number of calls that have not returned */
 };
 
 static struct record record = {.lock = PTHREAD_MUTEX_INITIALIZER, .nccl_from = 1 << 20};
@@ -35,7 +35,7 @@ int symtuner_ar_use_nccl(void *library)
     return 0;
 }
 
-/* Call NCCL as the real library does. If this reached the drop-in, it would never end. */
+/* Call NCCL as the real library does. If this call reached the drop-in, it would never end. */
 static void call_nccl(void *comm)
 {
     int (*gather)(const void *, void *, size_t, int, void *, void *);
@@ -53,7 +53,7 @@ int symtuner_ar_create(struct symtuner_ar **handles, void *const *comms, int n,
 {
     record_add(&record, "create:%d ", n);
     if (config && config->beside != SYMTUNER_AR_UNKNOWN)
-        return 5; /* the drop-in does not see what runs beside the calls */
+        return 5; /* the drop-in does not see what runs beside the calls, so it must not set this */
     for (int i = 0; i < n; i++)
         call_nccl(comms[i]);
     if (record.create || __atomic_exchange_n(&record.create_once, 0, __ATOMIC_RELAXED))
@@ -66,7 +66,7 @@ int symtuner_ar_create(struct symtuner_ar **handles, void *const *comms, int n,
     return 0;
 }
 
-static int made_op = -1; /* the operator that there is */
+static int made_op = -1; /* the operator that exists; -1: none */
 
 int symtuner_ar_op_create_premul_sum(int *op, void *scalar, int dtype, int residence,
                                      struct symtuner_ar *handle)
@@ -182,7 +182,7 @@ int symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t 
                        ? "nccl"
                        : "two_lamport";
     plan->boxes = 0;
-    if (getenv("BOX") && coll == SYMTUNER_AR_ALL_REDUCE) { /* NCCL's kernels in the box, too */
+    if (getenv("BOX") && coll == SYMTUNER_AR_ALL_REDUCE) { /* NCCL's kernels run, too */
         plan->kernel = "nccl";
         plan->boxes = 2;
         plan->pieces = 3;

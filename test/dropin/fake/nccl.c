@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nccl.c - an NCCL that only writes down its calls. Compiled with -DVERSION=22809.
+ * nccl.c - an NCCL that only writes down its calls. It is compiled with -DVERSION=22809.
  *
- * It exports functions of NCCL, and ncclFromTheFuture, which nobody knows. Like NCCL it calls
- * itself through its exported names in places: ncclBcast calls ncclBroadcast, ncclCommAbort asks
- * ncclCommGetAsyncError. ncclGroupEnd makes the communicators that were asked for in the group.
+ * It exports functions of NCCL, and ncclFromTheFuture, which the drop-in does not know. In some
+ * places it calls itself through its exported names, as NCCL does: ncclBcast calls ncclBroadcast,
+ * and ncclCommAbort calls ncclCommGetAsyncError. ncclGroupEnd makes the communicators that were
+ * asked for in the group.
  *
- * With READY=FOLDER in the environment, ranks in processes of their own wait for each other in
- * ncclCommInitRank, and in ncclCommInitRankConfig without a config, as they do in NCCL. After that
- * wait, INIT=fail makes the call fail, and INIT=kill ends the process. With BOX set as well, so do
- * ranks of communicators that do not block: in ncclCommGetAsyncError, for ncclCommInitRankConfig
- * and ncclCommSplit.
+ * READY=FOLDER in the environment is for ranks that are processes: they wait for each other in
+ * ncclCommInitRank, and in ncclCommInitRankConfig without a config, as in NCCL. After this wait,
+ * INIT=fail makes the call fail, and INIT=kill ends the process. With BOX set, too, ranks of
+ * communicators that do not block wait for each other in ncclCommGetAsyncError, after
+ * ncclCommInitRankConfig and ncclCommSplit.
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -27,8 +28,8 @@
 
 struct fake_comm {
     int ranks, rank;
-    unsigned long long key; /* it does not block; 0: it does */
-    int step;               /* that it has come to */
+    unsigned long long key; /* of a communicator that does not block; 0: it blocks */
+    int step;               /* how many steps the rank has begun */
 };
 
 static struct record record = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -44,7 +45,8 @@ EXPORT struct record *fake_record(void)
     return &record;
 }
 
-/* The ranks announce themselves by files. */
+/* Ranks tell each other by files which step they have begun. With ${now} this rank begins the step.
+ * Return whether rank ${rank} has begun it. */
 static bool announced(unsigned long long key, int step, int rank, bool now)
 {
     char path[512];
@@ -55,7 +57,7 @@ static bool announced(unsigned long long key, int step, int rank, bool now)
     return access(path, F_OK) == 0;
 }
 
-/* A rank that aborts comes to step 0. */
+/* Return the state of the communicator. A rank that has aborted has begun step 0. */
 static int state_of(const struct fake_comm *c)
 {
     bool all = true, gone = false;
@@ -126,7 +128,8 @@ EXPORT int ncclGetUniqueId(struct nccl_abi_id *id);
 int ncclGetUniqueId(struct nccl_abi_id *id)
 {
     static atomic_int number;
-    const char *full = getenv("LONG_ID"); /* this id is full; NCCL leaves the end empty */
+    const char *full = getenv("LONG_ID"); /* the number of the id that is full to its end; NCCL
+                                             leaves the end empty */
     FILE *file = fopen("/dev/urandom", "r");
     size_t read;
 
@@ -242,7 +245,7 @@ int ncclCommInitAll(void **comms, int n, const int *devices)
     return 0;
 }
 
-/* Every color gets half of the ranks. */
+/* Each color gets half of the ranks. */
 int ncclCommSplit(void *comm, int color, int key, void **made, void *config)
 {
     struct fake_comm *c = comm;
@@ -361,7 +364,7 @@ static int run(const char *name, size_t count)
     return result;
 }
 
-/* What no drop-in stands in front of, to measure against. */
+/* A function that no drop-in stands in front of, to compare with. */
 EXPORT int fake_direct(const void *send, void *recv, size_t count, int dtype, int op, void *comm,
                        void *stream);
 EXPORT int fake_direct(const void *send, void *recv, size_t count, int dtype, int op, void *comm,

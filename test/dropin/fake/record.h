@@ -2,8 +2,9 @@
 /*
  * record.h - what the fake NCCL and the fake kernels write down, for a test to read.
  *
- * Each copy of the fake NCCL has a record of its own, which fake_record() returns; so have the
- * kernels. A record is a text of one word per call, such as "AllReduce:64 GroupEnd ".
+ * Each copy of the fake NCCL has a record of its own, which fake_record() returns. The fake kernels
+ * have one, too, which fake_kernels() returns. A record is a text with one word per call, such as
+ * "AllReduce:64 GroupEnd ".
  */
 #ifndef TEST_DROPIN_RECORD_H_
 #define TEST_DROPIN_RECORD_H_
@@ -19,30 +20,31 @@
 
 struct record {
     pthread_mutex_t lock;
-    bool quiet; /* count only, for many calls */
+    bool quiet; /* only count, because there are many calls */
     long collectives;
     char text[8192];
     /* what the test wants of the fake library */
-    int fail;         /* results of the next collective call         */
-    int end;          /* result of the next ncclGroupEnd             */
-    int status;       /* of symtuner_ar_status                       */
-    size_t nccl_from; /* messages of so many bytes are NCCL's        */
-    int wrong;        /* the kernels compute something else          */
-    int create;       /* result of symtuner_ar_create                */
-    int async;        /* what ncclCommGetAsyncError says             */
-    void *nccl;       /* what symtuner_ar_use_nccl was given         */
-    long handles;     /* handles that were not destroyed             */
-    long aborted;     /* of these: aborted                           */
-    struct timespec met; /* when all ranks had come to ncclCommInitRank */
-    int create_once;     /* result of one symtuner_ar_create           */
-    void (*wait)(void);  /* in ncclCommInitRank, for the other ranks   */
-    void (*launch)(void *comm, void *stream); /* a kernel of ours      */
-    void (*window)(void);                     /* in ncclCommWindowRegister */
-    int promises;        /* calls of symtuner_ar_followers_wait(1)     */
-    int taken_back;      /* of symtuner_ar_followers_wait(0)           */
-    int separated;       /* of symtuner_ar_separate                    */
-    void *separated_stream; /* of the latest of these                  */
-    uint64_t hash;       /* of all that was written down               */
+    int fail;           /* result of the next collective call */
+    int end;            /* result of the next ncclGroupEnd */
+    int status;         /* result of symtuner_ar_status */
+    size_t nccl_from;   /* messages of this many bytes or more go to NCCL */
+    int wrong;          /* the kernels compute wrong results */
+    int create;         /* result of symtuner_ar_create */
+    int create_once;    /* result of the next symtuner_ar_create only */
+    int async;          /* what ncclCommGetAsyncError reports */
+    void (*wait)(void); /* ncclCommInitRank calls it to wait for the other ranks */
+    void (*launch)(void *comm, void *stream); /* called to launch a kernel of ours */
+    void (*window)(void);                     /* called in ncclCommWindowRegister */
+    /* what the fake library has seen */
+    void *nccl;          /* what symtuner_ar_use_nccl was given */
+    long handles;        /* handles that were not destroyed */
+    long aborted;        /* those of them that were aborted */
+    struct timespec met; /* when all ranks had reached ncclCommInitRank */
+    int promises;        /* calls of symtuner_ar_followers_wait(1) */
+    int taken_back;      /* calls of symtuner_ar_followers_wait(0) */
+    int separated;       /* calls of symtuner_ar_separate */
+    void *separated_stream; /* the stream of the latest of these calls */
+    uint64_t hash;          /* of everything that was written down */
 };
 
 static inline void record_add(struct record *r, const char *format, ...)
@@ -63,7 +65,7 @@ static inline void record_add(struct record *r, const char *format, ...)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* All-gather of two ranks with the same input. */
+/* Compute the all-gather of two ranks with the same input. */
 static inline void gather_of_two(const void *send, void *recv, size_t count, int dtype)
 {
     if (!send || !recv || dtype != 7 || count > 64)
@@ -72,7 +74,7 @@ static inline void gather_of_two(const void *send, void *recv, size_t count, int
     memcpy((float *)recv + count, recv, count * sizeof(float));
 }
 
-/* Sum of two ranks with the same input. */
+/* Compute the sum of two ranks with the same input. */
 static inline void sum_of_two(const void *send, void *recv, size_t count, int dtype, int op)
 {
     const float *from = send;
