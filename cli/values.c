@@ -152,8 +152,8 @@ bool st_read_table(const char *value, float table[SYMTUNER_ALGOS * SYMTUNER_PROT
         table[i] = strtof(at, &end);
         if (end == at || *end != (i == CELLS - 1 ? '\0' : ',') || isnan(table[i])) {
             snprintf(error, ST_OPTION_ERROR,
-                     "--table wants 21 numbers separated by commas; wrong "
-                     "from \"%.60s\"",
+                     "--table wants 21 numbers separated by commas; the "
+                     "error is at \"%.60s\"",
                      at);
             return false;
         }

@@ -175,7 +175,7 @@ static void print_notes(const struct st_tally *tally, const struct sums *sums, F
                 "run\n",
                 number(sums->captured, "call", text));
     if (sums->verified)
-        fprintf(out, "  %s ran both ways, and %" PRIu64 " differed\n",
+        fprintf(out, "  %s ran by our kernels and by NCCL, and %" PRIu64 " differed\n",
                 number(sums->verified, "call", text), sums->differed);
     for (int i = 0; i < used; i++) { /* all ranks have the same warning: print the first */
         const struct st_tally_slot *slot = &tally->slot[i];

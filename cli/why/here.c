@@ -121,7 +121,7 @@ static void hold_sym_ctas(const struct st_why *why, bool asks, struct st_here *h
     else if (!asks)
         in_the_way(here,
                    "NCCL does not ask symtuner for variables here, so [process] sym-ctas = %d is "
-                   "not given: NCCL_ENV_PLUGIN=libsymtuner.so, NCCL 2.28.7 and later",
+                   "not given; set NCCL_ENV_PLUGIN=libsymtuner.so, with NCCL 2.28.7 or later",
                    count);
     else if (call->nodes > 1)
         in_the_way(here, "[process] sym-ctas = %d is not given to communicators of several nodes",
@@ -148,7 +148,7 @@ static void hold_min_ctas(const struct st_why *why, bool asks, struct st_here *h
         in_the_way(here, "%s holds NCCL_MIN_CTAS=%d (built-in) back", held, count);
     else
         in_the_way(here, "NCCL does not ask symtuner for variables here, so NCCL_MIN_CTAS=%d "
-                         "(built-in) is not given: NCCL_ENV_PLUGIN=libsymtuner.so",
+                         "(built-in) is not given; set NCCL_ENV_PLUGIN=libsymtuner.so",
                    count);
 }
 

@@ -210,7 +210,7 @@ symtuner run: drop-in
 symtuner run: 2 processes called NCCL 2.28.9
   allreduce            8 calls    512 B   all by our kernels
   2 calls by our kernels went into CUDA graphs, and count once however often these run
-  4 calls ran both ways, and 0 differed
+  4 calls ran by our kernels and by NCCL, and 0 differed
 X
 VERIFY=1 job 'verify' 0 --verify 2 -- sh "$work/two" "$here/ranks" "$$-r4"
 cat > "$work/want" <<'X'
