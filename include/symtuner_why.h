@@ -91,8 +91,8 @@ struct symtuner_call {
     uint64_t count;            /* elements, as the caller passes them to NCCL                   */
     enum symtuner_reg send, recv;
     int group;                 /* number of identical calls in one group, at least 1            */
-    int graph;                 /* 1: captured into a CUDA graph; changes no verdict             */
-    int inplace;               /* 1: send and receive buffer are one; changes no verdict        */
+    int graph;                 /* 1: captured into a CUDA graph; no verdict depends on this     */
+    int inplace;               /* 1: send and receive buffer are one; no verdict depends on it  */
     int first;                 /* 1: no earlier call of the communicator ran a symmetric kernel */
 
     /* the machine and the communicator */

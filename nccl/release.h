@@ -41,9 +41,12 @@ enum st_sym_kernel_rule {
 /* When does an AllGather use the copy engine instead of a kernel? */
 enum st_ce_rule {
     ST_CE_NEVER,
-    ST_CE_POLICY_BOTH, /* if NCCL_CTA_POLICY is 2 and both buffers are in symmetric windows */
-    /* If the receive buffer is in a symmetric window and NCCL_CTA_POLICY is 2. On sm_100 and later
-     * large calls (NCCL_SYM_CE_THRESHOLD) do not need NCCL_CTA_POLICY. */
+    /* AllGathers use the copy engine if NCCL_CTA_POLICY is 2 and both buffers are in symmetric
+     * windows. */
+    ST_CE_POLICY_BOTH,
+    /* AllGathers use the copy engine if NCCL_CTA_POLICY is 2 and the receive buffer is in a
+     * symmetric window. On sm_100 and later large calls (NCCL_SYM_CE_THRESHOLD) do not need
+     * NCCL_CTA_POLICY. */
     ST_CE_POLICY_RECV,
 };
 
@@ -51,7 +54,7 @@ enum st_ce_rule {
  * can start before the kernel in front of it has ended, if the kernel in front allows that. Does
  * the symmetric kernel wait for that end before it reads or writes? */
 enum st_pdl_rule {
-    ST_PDL_WAITS,    /* symmetric kernels wait */
+    ST_PDL_WAITS,    /* symmetric kernels wait for the end of the kernel in front of them */
     ST_PDL_WINDOWS,  /* symmetric kernels do not wait; their buffers are in symmetric windows */
     ST_PDL_ANYWHERE, /* symmetric kernels do not wait; with NCCL_SYM_NOWIN_ENABLE=1 and
                         NCCL_SYM_KERNEL some of them run on any buffers */

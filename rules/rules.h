@@ -80,8 +80,8 @@ struct symtuner_rules {
     struct st_rule rule[SYMTUNER_RULES_MAX];
 };
 
-/* Return of how many parts NCCL's nBytes is the sum: one part per rank for AllGather and
- * ReduceScatter, and one part in all for other collectives. */
+/* Return how many parts the bytes of a call have. An AllGather or ReduceScatter has one part per
+ * rank. Other collectives have one part. */
 static inline uint64_t st_coll_parts(int coll, int ranks)
 {
     return coll == SYMTUNER_ALLGATHER || coll == SYMTUNER_REDUCESCATTER ? (uint64_t)ranks : 1;

@@ -2,8 +2,9 @@
 /*
  * rollcall.h - do all ranks of a communicator on this host decide alike?
  *
- * In its tuner init every rank opens a small shared-memory object and writes an entry into it: what
- * the rank's decisions depend on. The object is named after user, communicator and number of ranks.
+ * The roll call finds this out. In its tuner init every rank opens a small shared-memory object and
+ * writes an entry into it: what the rank's decisions depend on. The object is named after user,
+ * communicator and number of ranks.
  * No rank waits for another. NCCL has a barrier between the tuner inits and the first call (2.28.3
  * to 2.30.7, init.cc, bootstrapIntraNodeBarrier), so a rank that asks for the verdict at the first
  * call sees the entries of all ranks. Even in a release without the barrier all ranks get the same
