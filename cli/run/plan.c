@@ -134,8 +134,8 @@ static bool preloads_dropin(const char *list)
     return false;
 }
 
-/* Put our drop-in first into LD_PRELOAD. A library in front of the drop-in that defines NCCL's
- * functions, such as NCCL itself, would hide the drop-in. */
+/* Put our drop-in in front of all libraries in LD_PRELOAD. A library in front of the drop-in that
+ * defines NCCL's functions, such as NCCL itself, would hide the drop-in. */
 static void plan_dropin(struct making *making, const char *dropin)
 {
     const char *list = now(making, "LD_PRELOAD");

@@ -45,8 +45,8 @@ static const struct st_cell *own_cell(const struct st_tune *tune, int z, bool re
                                                                                         : NULL;
 }
 
-/* Add ${calls} calls of one collective and size, which ran on ${symmetric} or on general kernels.
- * Returns false if their times were not measured. */
+/* Add ${calls} calls of one collective and size. With ${symmetric} they ran on symmetric kernels,
+ * otherwise on general kernels. Returns false if their times were not measured. */
 static bool add(struct gain *gain, const struct st_tune *tune, int coll, int z, bool symmetric,
                 uint64_t calls)
 {
