@@ -2,7 +2,7 @@
 /*
  * cases.c - a program that uses NCCL, and checks whether NCCL or the kernels ran its calls.
  *
- * usage: cases CASE linked|PATH PATH: open that NCCL with dlopen and ask dlsym
+ * usage: cases CASE linked|PATH     with PATH it opens that NCCL by dlopen and asks dlsym
  *
  * It runs with LD_PRELOAD=libsymtuner_nccl.so on the fake NCCL and the fake kernels, which write
  * down their calls. One thread drives both ranks of a communicator. Exit 1: stderr says which line

@@ -4,7 +4,7 @@
  * that the kernels which follow ours wait for them. It also checks which calls the drop-in
  * separates from ours after that.
  *
- * usage: followers CASE SECOND: the path of another NCCL
+ * usage: followers CASE     the variable SECOND holds the path of another NCCL
  *
  * It runs as cases.c does. Each case is a process of its own. Exit 1: stderr says which line
  * failed.

@@ -3,7 +3,8 @@
  * memory.c - makes communicators of two ranks, which are threads, and ends them in many ways. The
  * heap and the number of mappings must not grow, and no handle may be left.
  *
- * usage: memory ROUNDS a multiple of 7. With SYMTUNER_VERIFY=1 each communicator also keeps votes
+ * usage: memory ROUNDS    ROUNDS is a multiple of 7. With SYMTUNER_VERIFY=1 each communicator also
+ *                         keeps votes
  */
 #include <malloc.h>
 #include <pthread.h>

@@ -14,7 +14,7 @@
 
 #include "test/dropin/play.h"
 
-enum { RANKS = 2, COMMS = 2, QUEUE = 1024, HANG = 300 /* s */ };
+enum { RANKS = 2, COMMS = 2, QUEUE = 1024, HANG = 300 /* seconds */ };
 
 static struct nccl n;
 static long rounds;

@@ -50,10 +50,10 @@ SECOND="$here/anywhere/libnccl.so.2" under "$here/followers" two_anywhere || fai
 # --- ranks in processes of their own ---------------------------------------------------------------
 # ranks RANKS WANT WARNED [WITHOUT...]: run ${RANKS} ranks. If WITHOUT has bare:i, rank i runs without
 # the drop-in. If it has i:NAME=VALUE, rank i runs with that variable. Every rank must print WANT; only
-# a rank with i:INIT=... may print something else. All ranks together must print as many lines on stderr
-# as WARNED has, a list of numbers. Every rank must wait for at least LEAST seconds (0), and less than
-# two seconds more; rank QUICK may wait less. With BOXES the ranks are on that many boxes, which share
-# no memory.
+# a rank with i:INIT=... may print something else. WARNED is a list of numbers; the number of lines that
+# all ranks together print on stderr must be one of them. Every rank must wait for at least LEAST
+# seconds (0), and less than two seconds more; rank QUICK may wait less. With BOXES the ranks are on
+# that many boxes, which share no memory.
 number=0
 ranks()
 {
@@ -124,7 +124,7 @@ PRELOAD="$here/gpus.so $so" ranks 2 ours 0
 unset GPUS
 # on several boxes
 BOXES=2 PRELOAD="$here/box.so $so"
-ranks 4 nccl 2 # the first rank of each box says so
+ranks 4 nccl 2 # the first rank of each box warns
 ASKED=1 ranks 4 nccl 2 # without SYMTUNER_RULE or SYMTUNER_RULES the kernels are not asked about rules
 SYMTUNER_RULE=x ranks 4 nccl 2
 SYMTUNER_RULE=x ASKED=1 ranks 4 ours 0

@@ -46,13 +46,13 @@ START_TEST(test_create_refuses_bad_arguments_by_name)
     want_error(symtuner_ar_create_local(h, devices, 2, &config), ncclInvalidArgument, NULL,
                "first_epoch");
     config = small();
-    config.transport = SYMTUNER_AR_PEER; /* fake.peers is 0 */
+    config.transport = SYMTUNER_AR_PEER; /* but fake.peers is 0: no access */
     want_error(symtuner_ar_create_local(h, devices, 2, &config), ncclInvalidUsage, NULL,
                "cannot reach");
     ck_assert_ptr_null(h[0]);
     ck_assert_int_eq(fake.live, 0);
     cudaGetDevice(&device);
-    ck_assert_int_eq(device, 0); /* the device that the caller had set */
+    ck_assert_int_eq(device, 0); /* still the device of the caller */
 }
 END_TEST
 

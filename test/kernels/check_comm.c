@@ -296,7 +296,7 @@ START_TEST(test_ranks_probe_together_and_agree)
     setenv("SYMTUNER_AR_PROBE", "1", 1);
     make_group(h, NULL, NULL);
     unsetenv("SYMTUNER_AR_PROBE");
-    ck_assert_int_eq(fake.launches, 3 * RANKS); /* push, check, pull */
+    ck_assert_int_eq(fake.launches, 3 * RANKS); /* the kernels push, check and pull */
     for (int r = 0; r < RANKS; r++) {
         symtuner_ar_describe(h[r], text[r], sizeof text[r]);
         ck_assert_ptr_nonnull(strstr(text[r], "start-up probe"));

@@ -118,8 +118,8 @@ START_TEST(test_behind_graphs_streams_are_separated_each_time)
 }
 END_TEST
 
-/* If the calls of two handles on one GPU come in different order on two ranks, the ranks would
- * otherwise wait for each other for ever: see first.h. */
+/* Without this rule two ranks would wait for each other for ever if the calls of two handles on a
+ * GPU came in different order: see first.h. */
 START_TEST(test_only_the_first_handle_of_a_gpu_lets_followers_start_early)
 {
     static const int low[] = {0, 1}, high[] = {2, 3};

@@ -173,7 +173,7 @@ START_TEST(test_lamport_only_where_all_ones_is_nan)
     }
     ck_assert(ar_dtype_lamport(AR_F32) && ar_dtype_lamport(AR_F16) && ar_dtype_lamport(AR_BF16));
     ck_assert(!ar_dtype_lamport(AR_F64)); /* 0x3fefffffffffffff is the largest number below 1 */
-    ck_assert(!ar_dtype_lamport(AR_I32)); /* -1 */
+    ck_assert(!ar_dtype_lamport(AR_I32)); /* all ones are -1 */
     ck_assert_int_eq(ar_dtype_bytes(AR_DTYPES), 0);
     ck_assert_int_eq(ar_dtype_bytes(-1), 0);
 }

@@ -168,7 +168,7 @@ static const struct {
     {"ncclCommCount", 22809, "this NCCL has no ncclCommCount"},
     {"ncclCommWindowRegister", 22809, "this NCCL has no ncclCommWindowRegister"},
     {"ncclGetErrorString", 22809, "this NCCL has no ncclGetErrorString"},
-    {"ncclGetLsaDevicePointer", 22809, NULL}, /* exists since 2.29 */
+    {"ncclGetLsaDevicePointer", 22809, NULL}, /* not needed: it exists since 2.29 */
     {"ncclGetLsaMultimemDevicePointer", 22809, NULL},
 };
 

@@ -15,7 +15,7 @@
 #include "test/kernels/fake/nccl.h"
 #include "test/kernels/suites.h"
 
-enum { RANKS = 2, LIMIT_MS = 150, SLACK_MS = 5000 /* a busy machine may be late by this */ };
+enum { RANKS = 2, LIMIT_MS = 150, SLACK_MS = 5000 /* how late a busy machine may be */ };
 
 static char memory[RANKS][8192] __attribute__((aligned(4096)));
 static symtuner_ar *handle[RANKS];
@@ -362,7 +362,7 @@ START_TEST(test_an_abort_ends_a_wait_that_never_ends)
     double start;
 
     reset(2);
-    config.timeout_ms = 0; /* ten minutes */
+    config.timeout_ms = 0; /* means ten minutes */
     make_group();
     odd(1, 1, ncclInProgress);
     ck_assert_int_eq(pthread_create(&other, NULL, abort_soon, handle[1]), 0);

@@ -104,7 +104,7 @@ START_TEST(test_lists_that_are_none_are_named)
 END_TEST
 
 static const struct {
-    uint32_t error, abort; /* what rank 1's mailbox holds */
+    uint32_t error, abort; /* what the test writes to rank 1's mailbox */
     ncclResult_t want;
     const char *part;
 } ends[] = {{AR_TIMEOUT, 0, ncclRemoteError, "rank 1 is freed: a kernel waited for a peer"},

@@ -4,8 +4,8 @@
  * numbers are added, and how numbers of each type are added. The kernels are tested against it, so
  * it shares no code with them. Compiles as C and for CUDA's device side.
  *
- * Units all numbers are doubles that the type can hold. The result is exact except for the rounding
- * to the type. The caller rounds once, to the nearest value, ties to even.
+ * Units   all numbers are doubles that the type can hold. The result is exact except for the
+ * rounding to the type. The caller rounds once, to the nearest value, ties to even.
  */
 #ifndef ST_TEST_REFERENCE_H_
 #define ST_TEST_REFERENCE_H_
@@ -24,7 +24,7 @@
 #define ST_REFERENCE static inline
 #endif
 
-#define REFERENCE_MOST 16 /* the most ranks */
+#define REFERENCE_MOST 16 /* the largest number of ranks */
 
 struct reference_step {
     int to, from;

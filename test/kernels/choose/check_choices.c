@@ -193,7 +193,7 @@ static void print_tables(FILE *out, int beside)
 static void print_forced_choices(FILE *out)
 {
     for (int f = 0; f < AR_FAMILIES; f++)
-        for (int k = 0; k < 4; k++) { /* in place or not, two ranks or five */
+        for (int k = 0; k < 4; k++) { /* two or five ranks, in place or not */
             struct ar_ask ask = ask_for(k & 1 ? 5 : 2, AR_LINKS_NVLINK, 0, AR_F16, AR_SUM);
             const struct ar_force force = {.family = f, .threads = k & 1 ? 1024 : 0};
 

@@ -143,7 +143,7 @@ START_TEST(test_a_peer_that_gives_up_during_a_fetch_is_noticed)
 
     memset(row, 0, sizeof row);
     args.in = (const char *)row[AR_ENGINES_FETCHED];
-    args.words = 20000; /* ticks */
+    args.words = 20000; /* the time limit, in ticks */
     for (int r = 0; r < AR_MAX_RANKS; r++) {
         args.dst[r] = (char *)(r == args.me ? (void *)&state.dead : &told);
         args.src[r] = (const char *)(r == args.me ? (void *)&mailbox.error : &told);
@@ -303,7 +303,7 @@ static void await_blocks(int device)
 {
     while (__atomic_load_n(&fake.taken[device], __ATOMIC_ACQUIRE) == 0)
         usleep(100);
-    usleep(5000); /* time for the remaining blocks */
+    usleep(5000); /* so that the remaining blocks start, too */
 }
 
 /* Two handles on the same two GPUs. Rank 0 begins with one handle, rank 1 with the other. Each
@@ -334,7 +334,7 @@ START_TEST(test_two_handles_in_different_order_find_room)
                                     .me = r,
                                     .send = (char *)buffer[g][r][0],
                                     .recv = (char *)buffer[g][r][1]};
-        void *buffers[2] = {buffer[g][0], buffer[g][1]}; /* for pull */
+        void *buffers[2] = {buffer[g][0], buffer[g][1]}; /* pull needs them registered */
 
         ck_assert_int_eq(symtuner_ar_register(handles[g], buffers, NULL, 2, sizeof buffer[g][0]),
                          ncclSuccess);
@@ -365,7 +365,7 @@ enum { GROWN = 560000 }; /* a count of f32 that the small arena cannot take in o
 /* One rank of a group that replays a graph between other calls. */
 struct grower {
     symtuner_ar *handle;
-    int me, count, round;             /* of the next call */
+    int me, count, round;             /* for the next call */
     const struct fake_launch *replay; /* if not NULL, replay this instead of a call */
     float *send, *recv;
 };
@@ -440,9 +440,9 @@ START_TEST(test_a_graph_from_before_the_growth_is_right_after_it)
     fake.capture = 0;
     ck_assert_int_eq(fake.launches, 2);
     grow_both(g, kernel[_i], 1000, 1, true);
-    grow_both(g, "chunked", 1000, 2, false); /* grows */
+    grow_both(g, "chunked", 1000, 2, false); /* the group grows */
     grow_both(g, kernel[_i], 1000, 3, true);
-    grow_both(g, "one_lamport", GROWN, 4, false); /* grows */
+    grow_both(g, "one_lamport", GROWN, 4, false); /* the group grows */
     for (int round = 5; round < 24; round++) {
         grow_both(g, kernel[_i], 1000, round, true);
         for (int i = 0; i < round % 4; i++)

@@ -46,7 +46,7 @@
                                                             alignment */
 
 static int calls = 60;
-static struct list_kind kind; /* of the random calls */
+static struct list_kind kind; /* what the random calls are like */
 static const char *kernel;    /* the only kernel that runs; NULL: all kernels */
 static unsigned seed = 1;
 

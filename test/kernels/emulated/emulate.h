@@ -29,7 +29,7 @@ extern __thread struct emulate_index threadIdx, blockIdx, blockDim, gridDim;
  * from the user's buffers, where lanes may take different branches. */
 extern __thread int emulate_in_step;
 
-unsigned emulate_block_or(unsigned value); /* __syncthreads_or */
+unsigned emulate_block_or(unsigned value); /* is __syncthreads_or */
 unsigned emulate_warp_or(unsigned value);
 void emulate_line_barrier(void); /* for the eight lanes of a 128-byte line */
 unsigned emulate_random(unsigned below);

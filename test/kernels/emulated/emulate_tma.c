@@ -26,7 +26,7 @@ struct load {
 };
 
 struct emulate_memory {
-    pthread_mutex_t lock; /* of loads and barriers */
+    pthread_mutex_t lock; /* for loads and barriers */
     char *shared;
     struct load *loads;
 };
@@ -51,7 +51,7 @@ struct store {
 };
 
 static __thread struct emulate_memory *mine;
-static __thread struct store *stores; /* of this thread, latest first */
+static __thread struct store *stores; /* the stores of this thread, latest first */
 static __thread int groups;
 
 struct emulate_memory *emulate_memory_new(void)

@@ -28,7 +28,7 @@ struct fake_cuda {
     int no_atomics;             /* 1: no atomics between GPUs, as over PCIe */
     int no_p2p_answer;          /* 1: cudaDeviceGetP2PAttribute fails */
     int no_pin;                 /* 1: cudaHostRegister fails */
-    int arch, driver;           /* code is compiled for sm_N, 0: 90; driver version, 0: new */
+    int arch, driver;           /* N if code is for sm_N, 0: 90; the driver's version, 0: new */
     int sms;                    /* multiprocessors of each GPU; 0: no limit. A block of the
                                    emulation waits for a free one, and keeps it until its end */
     int taken[16];              /* multiprocessors in use on each GPU */

@@ -28,12 +28,12 @@ struct fake_nccl {
     bool refuses;         /* ncclAllGather and ncclCommWindowRegister fail at once */
     bool refuses_windows; /* only ncclCommWindowRegister fails at once */
     bool multicast;       /* the box has multicast */
-    int no_multicast;     /* but this rank has no multicast; -1: all ranks have it */
+    int no_multicast;     /* the rank that has no multicast; -1: all ranks have it */
     int asks;             /* calls of ncclGetLsaMultimemDevicePointer */
     bool hung;
     int depth;                       /* groups that are open now, in all threads */
     int live;                        /* memory and windows that were not given back */
-    int gathers;                     /* gathers so far */
+    int gathers;                     /* calls of ncclAllGather that have run */
     int reduces;                     /* calls of ncclAllReduce and ncclReduceScatter so far */
     int scatters;                    /* calls of ncclReduceScatter so far */
     int reduce_op;                   /* the operator of the latest of these calls */

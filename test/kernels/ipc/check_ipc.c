@@ -272,8 +272,7 @@ START_TEST(test_a_failed_mapping_is_told_once)
         call(0, place[0], place[0]);
     }
     fake_memory.no_open = false;
-    ck_assert_ptr_eq(call(1, place[1], place[1])->ipc->base[0][2], place[0]); /* a third one
-                                                                                 works */
+    ck_assert_ptr_eq(call(1, place[1], place[1])->ipc->base[0][2], place[0]); /* 3rd one works */
     said = captured_stderr();
     for (int r = 0; r < 2; r++) {
         static const char *const texts[] = {"rank 0 cannot map memory of rank 1",

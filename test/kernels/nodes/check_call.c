@@ -241,7 +241,7 @@ START_TEST(test_rules_choose_by_size_type_and_operator)
                "kernels bytes=..4095 network-pieces=0; kernels dtype=f32 network-pieces=3; "
                "kernels kernel=one_ll8");
     plan = plan_of(0, 4096, ncclFloat, ncclSum);
-    ck_assert_str_eq(plan.kernel, "one_ll8"); /* the rule of the box's group */
+    ck_assert_str_eq(plan.kernel, "one_ll8"); /* from the rule for the ranks of a box */
     ck_assert_int_eq(plan.pieces, 3);
     ck_assert_int_eq(plan.boxes, 2);
     ck_assert_ptr_nonnull(strstr(plan.why, "2 boxes of 2 ranks: rules: SYMTUNER_RULE:"));
@@ -356,7 +356,7 @@ START_TEST(test_buffers_are_registered_in_every_box_or_in_none)
     net_threads(deregister_one);
     for (int r = 0; r < 4; r++)
         ck_assert_ptr_null(ar_window_find(handle[r]->nodes->box, recv[r], 1 << 16));
-    buffer[3] = recv[3] + 4; /* not aligned, in the second box */
+    buffer[3] = recv[3] + 4; /* an unaligned buffer in the second box */
     net_threads(register_one);
     for (int r = 0; r < 4; r++) {
         ck_assert_int_ne(registered[r], ncclSuccess);

@@ -185,7 +185,7 @@ START_TEST(test_the_choice_follows_the_figures)
     }
     ck_assert_int_gt(last, 1);
     best = ar_nodes_time(&f, 1 << 24, ar_nodes_pieces(&f, 1 << 24));
-    set_way(&f, AR_WAY_NCCL, best * 1.05, 0); /* too little to gain */
+    set_way(&f, AR_WAY_NCCL, best * 1.05, 0); /* only 5 % to gain */
     ck_assert_int_eq(ar_nodes_pieces(&f, 1 << 24), 0);
     set_way(&f, AR_WAY_NCCL, best * 1.2, 0);
     ck_assert_int_gt(ar_nodes_pieces(&f, 1 << 24), 0);
