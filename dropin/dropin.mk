@@ -1,7 +1,7 @@
 # dropin.mk - libsymtuner_nccl.so, which is loaded before NCCL by LD_PRELOAD.
 
 # Files that tests link without the rest of the drop-in.
-DROPIN_PURE := dropin/verify/compare.c dropin/meet.c
+DROPIN_PURE := dropin/verify/compare.c dropin/comms.c dropin/meet.c
 DROPIN_C := $(wildcard base/*.c dropin/*.c dropin/*/*.c) plugin/options.c nccl/names.c nccl/release.c
 # The library is loaded when the program starts. So it can be compiled with -ftls-model=initial-exec,
 # and an access to a thread-local variable costs one instruction.

@@ -30,7 +30,7 @@
 
 /* Modules that look something up once per process: each test has a process of its own. */
 #define PROCESS_SUITES(X) X(rollcall) X(log) X(profiler) X(ledger) X(ledger_file) X(alloc) \
-    X(tally) X(board) X(meet)
+    X(tally) X(board) X(meet) X(comms)
 
 #define DECLARE(name) Suite *name##_suite(void) __attribute__((weak));
 PURE_SUITES(DECLARE)

@@ -188,7 +188,8 @@ def steps_of_tests():
     dropin = ("dropin/", "base/")
     yield from program("check", "test/[bnrp]*/check_*.c", [], CORE)
     yield from program("check", "test/dropin/check_*.c", [],
-                       ("dropin/tally.c", "dropin/meet.c", "dropin/verify/compare.c"))
+                       ("dropin/tally.c", "dropin/comms.c", "dropin/meet.c",
+                        "dropin/verify/compare.c"))
     yield from program("check-ar", "test/kernels/[!n]*/check_*.c", [], RULES + ("kernels/",))
     yield from program("check-ar", "test/kernels/check_*.c", [], RULES + ("kernels/",))
     yield from program("check-nodes", "test/kernels/nodes/check_[!lv]*.c", [], RULES + ("kernels/",))

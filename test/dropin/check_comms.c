@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_comms.c - the table of communicators. It does not read what their pointers point to. */
+#include <check.h>
+#include <stdint.h>
+
+#include "dropin/comms.h"
+#include "test/suites.h"
+
+enum { SAME = 4 };
+
+static void *pointer(unsigned number)
+{
+    return (void *)((uintptr_t)(number + 1) << 6);
+}
+
+static void with_one_place(void *comm[SAME])
+{
+    comm[0] = pointer(0);
+    for (unsigned number = 1, n = 1; n < SAME; number++)
+        if (st_comm_place(pointer(number)) == st_comm_place(comm[0]))
+            comm[n++] = pointer(number);
+}
+
+/* A program may end such communicators in any order. The others must still be found, and the end of
+ * each must return. */
+START_TEST(test_communicators_with_one_place)
+{
+    void *comm[SAME];
+
+    with_one_place(comm);
+    for (int first = 0; first < SAME; first++) {
+        struct st_comm *c[SAME];
+
+        for (int i = 0; i < SAME; i++)
+            ck_assert_ptr_nonnull(c[i] = st_comm_add(comm[i], NULL));
+        for (int ended = 0; ended < SAME; ended++) {
+            st_comm_remove(c[(first + ended) % SAME]);
+            for (int i = 0; i < SAME; i++) {
+                int k = (first + i) % SAME;
+
+                ck_assert_ptr_eq(st_comm_find(comm[k]), i <= ended ? NULL : c[k]);
+            }
+        }
+    }
+}
+END_TEST
+
+/* A program may for ever make the next communicator before it ends the last one. */
+START_TEST(test_always_another_communicator)
+{
+    void *comm[SAME];
+    struct st_comm *last, *next;
+
+    with_one_place(comm);
+    last = st_comm_add(comm[0], NULL);
+    for (int i = 1; i < 2 * ST_COMM_PLACES; i++) {
+        ck_assert_ptr_nonnull(next = st_comm_add(comm[i % 2], NULL));
+        st_comm_remove(last);
+        last = next;
+    }
+}
+END_TEST
+
+static unsigned add_until_full(void)
+{
+    unsigned n = 0;
+
+    while (st_comm_add(pointer(n), NULL))
+        n++;
+    return n;
+}
+
+/* A communicator without room is NCCL's. The end of the others makes room again. */
+START_TEST(test_a_full_table_has_room_again)
+{
+    const unsigned most = add_until_full();
+
+    ck_assert_uint_ge(most, 1000);
+    for (int round = 0; round < 3; round++) {
+        ck_assert_ptr_null(st_comm_find(pointer(most)));
+        for (unsigned i = 0; i < most; i++) {
+            struct st_comm *c = st_comm_find(pointer(i));
+
+            ck_assert_ptr_nonnull(c);
+            st_comm_remove(c);
+            ck_assert_ptr_null(st_comm_find(pointer(i)));
+        }
+        ck_assert_uint_eq(add_until_full(), most);
+    }
+}
+END_TEST
+
+Suite *comms_suite(void)
+{
+    Suite *suite = suite_create("comms");
+    TCase *tcase = tcase_create("comms");
+
+    tcase_add_test(tcase, test_communicators_with_one_place);
+    tcase_add_test(tcase, test_always_another_communicator);
+    tcase_add_test(tcase, test_a_full_table_has_room_again);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
