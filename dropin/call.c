@@ -116,6 +116,8 @@ static enum st_tally_why judge(struct st_comm *c, const struct st_call *call)
         return ST_WHY_COLLECTIVE;
     if (call->op < 0 || (call->op >= NCCL_ABI_BUILT_IN_OPS && !knows_operators(c)))
         return ST_WHY_OPERATOR;
+    if (call->count == 0)
+        return ST_WHY_EMPTY;
     if (!call->send || !call->recv || st_call_bytes(c, call) == 0)
         return ST_WHY_ARGUMENTS;
     return answer(c, call) != ST_PLAN_NCCL ? ST_WHY_OURS : ST_WHY_SLOWER;

@@ -53,6 +53,8 @@ static void load(void)
     }
     MUST(wait(NULL) > 0);
     MUST(n.f.Broadcast(a, b, 8, F32, 0, comm[1], NULL) == 0);
+    MUST(n.f.AllReduce(a, b, 0, F32, SUM, comm[0], NULL) == 0);
+    MUST(n.f.AllReduce(NULL, b, 2, F32, SUM, comm[0], NULL) == 0);
     raise(SIGKILL);
 }
 
@@ -80,6 +82,8 @@ static void count(const char *program, const char *path)
     MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].calls == 1);
     MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].bytes == 64);
     MUST(slot->call[ST_TALLY_BROADCAST][ST_WHY_COLLECTIVE].calls == 1);
+    MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_EMPTY].calls == 1);
+    MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_ARGUMENTS].calls == 1);
     MUST(unlink(path) == 0);
 }
 
