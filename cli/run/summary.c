@@ -87,6 +87,14 @@ static void print_head(const struct st_tally *tally, const struct sums *sums, FI
     fputc('\n', out);
 }
 
+/* Return ${part} of ${all} in per cent, rounded. Part of the calls is never 0 or 100 per cent. */
+static int percent(uint64_t part, uint64_t all)
+{
+    int rounded = (int)((double)part / (double)all * 100 + 0.5);
+
+    return rounded < 1 ? 1 : rounded > 99 ? 99 : rounded;
+}
+
 static void print_coll(const struct sums *sums, int coll, FILE *out)
 {
     const struct count *ours = &sums->call[coll][ST_WHY_OURS];
@@ -105,9 +113,9 @@ static void print_coll(const struct sums *sums, int coll, FILE *out)
         fprintf(out, "   none by our kernels\n");
     else if (ours->calls == all.calls)
         fprintf(out, "   all by our kernels\n");
-    else /* a whole percentage, but never 0 or 100 */
+    else
         fprintf(out, "   %" PRIu64 " by our kernels (%d %%), %s\n", ours->calls,
-                1 + (int)((double)ours->calls / (double)all.calls * 99), size(ours->bytes, bytes));
+                percent(ours->calls, all.calls), size(ours->bytes, bytes));
 }
 
 /* A reason why NCCL ran calls, and how many calls it ran for this reason. */
