@@ -191,6 +191,14 @@ env -i SYMTUNER_AR_NODES=1 "$symtuner" why allreduce 64KiB --machine h200x8 --no
 env -i NCCL_SYM_CTAS=8x "$symtuner" why allreduce 4KiB --machine h200x8 2>&1 > /dev/null |
     grep -q 'NCCL_SYM_CTAS of the environment is ignored: .*8x' ||
     { echo "FAIL symtuner why does not say what is wrong with NCCL_SYM_CTAS=8x"; failed=1; }
+cp "$plugin" "$work/libhere.so"
+here() { # here [NAME=VALUE]: the line of symtuner why that says whether symtuner is loaded
+    env -i NCCL_ENV_PLUGIN=libhere.so "$@" "$symtuner" why allreduce 4KiB --machine h200x8 --nccl 2.28.9 | grep '^symtuner'
+}
+here | grep -q 'not loaded in this environment (symtuner doctor says why)' ||
+    { echo "FAIL symtuner why takes symtuner for loaded without LD_LIBRARY_PATH"; failed=1; }
+[ "$(here LD_LIBRARY_PATH="/none:$work")" = symtuner ] ||
+    { echo "FAIL symtuner why does not see that LD_LIBRARY_PATH leads to symtuner"; failed=1; }
 # the plugin reads rules from three sources; the doctor must read all three in the same order
 echo '[rule file]
 coll = reduce
