@@ -248,6 +248,8 @@ plant env-plugin-too-old -n 2.28.3 NCCL_ENV_PLUGIN=libsymtuner.so
 plant profiler-missing SYMTUNER_LEDGER=/tmp/ledger
 spare profiler-missing SYMTUNER_LEDGER=/tmp/ledger NCCL_PROFILER_PLUGIN=libsymtuner.so
 plant ldcache-stale -s 'echo empty > etc/ld.so.cache'
+spare ldcache-stale -s 'mkdir opt; mv usr/local/lib/libsymtuner.so opt' LD_LIBRARY_PATH=/opt
+spare ldcache-stale -s 'mv usr/local/lib/libsymtuner.so usr/lib64'
 plant rules-wrong SYMTUNER_RULES=/home/none.rules
 plant rules-wrong -s 'echo "[rule" > home/a.rules' SYMTUNER_RULES=/home/a.rules
 evidence rules-wrong 'a pipe or a device' -s 'mkfifo home/a.rules' SYMTUNER_RULES=/home/a.rules
