@@ -14,7 +14,6 @@
 #include "kernels/group/links.h"
 #include "kernels/host/create.h"
 #include "kernels/host/rank.h"
-#include "kernels/ipc/ipc.h"
 #include "kernels/nodes/host_id.h"
 #include "kernels/nodes/nodes.h"
 #include "kernels/scratch/share.h"
@@ -171,29 +170,6 @@ static void set_links(struct group *g)
     }
 }
 
-/* If all ranks have SYMTUNER_AR_IPC=1, let them map each other's buffers (kernels/ipc). If one rank
- * fails, no rank maps any. */
-static ncclResult_t share_ipc(struct group *g)
-{
-    ncclResult_t result = g->m.handles[0]->wants_ipc ? ncclSuccess : ncclInvalidUsage;
-
-    for (int create = 1; create >= 0 && g->m.handles[0]->wants_ipc; create--) {
-        for (int i = 0; i < g->m.n && result == ncclSuccess; i++)
-            if ((g->m.handles[i]->me == 0) == create && ar_ipc_open(g->m.handles[i], create) != 0)
-                result = ar_members_fail(&g->m, ncclSystemError, "shared memory or GPU memory");
-        result = ar_members_agree(&g->m, result);
-        if (g->m.lost)
-            return result;
-    }
-    for (int i = 0; i < g->m.n; i++) {
-        if (g->m.handles[i]->me == 0 && g->m.handles[i]->ipc != NULL)
-            ar_ipc_hide(g->m.handles[i]); /* by now all ranks have opened the board, or none will */
-        if (result != ncclSuccess)
-            ar_ipc_end(g->m.handles[i]);
-    }
-    return ncclSuccess;
-}
-
 /* Find out whether the ranks span several boxes. If they do, NCCL runs their calls, or at least the
  * part of each call between the boxes. */
 static ncclResult_t span_boxes(struct group *g, const struct symtuner_ar_config *config)
@@ -243,7 +219,7 @@ static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *giv
     for (int i = 0; i < g->m.n && host; i++)
         g->m.handles[i]->links = AR_LINKS_HOST;
     if (!host)
-        result = share_ipc(g);
+        result = ar_ipc_share(&g->m);
     if (result != ncclSuccess)
         return result;
     if (!probes || host)

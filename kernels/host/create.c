@@ -8,6 +8,7 @@
 #include "kernels/group/error.h"
 #include "kernels/group/nccl.h"
 #include "kernels/host/destroy.h"
+#include "kernels/ipc/ipc.h"
 
 _Static_assert((int)SYMTUNER_AR_UNKNOWN == AR_BESIDE_UNKNOWN &&
                    (int)SYMTUNER_AR_ALONE == AR_BESIDE_NOTHING &&
@@ -82,4 +83,25 @@ void ar_rules_drop(symtuner_ar **handles, int n, int other)
         if (handles[i]->me == 0)
             ar_rules_warn(text);
     }
+}
+
+static ncclResult_t open_ipc(symtuner_ar *h, const char *name, bool create, char *why)
+{
+    return ar_ipc_open(h, name, create) == 0
+               ? ncclSuccess
+               : ar_why(why, AR_WHY, ncclSystemError, "shared memory or GPU memory");
+}
+
+ncclResult_t ar_ipc_share(struct ar_members *m)
+{
+    ncclResult_t result;
+
+    if (!m->handles[0]->wants_ipc)
+        return ncclSuccess;
+    result = ar_members_open(m, "-ipc", open_ipc);
+    if (m->lost)
+        return result;
+    for (int i = 0; i < m->n && result != ncclSuccess; i++)
+        ar_ipc_end(m->handles[i]);
+    return ncclSuccess;
 }

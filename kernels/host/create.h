@@ -3,8 +3,8 @@
 #ifndef AR_CREATE_H_
 #define AR_CREATE_H_
 
-#include "kernels/group/handle.h"
 #include "kernels/host/options.h"
+#include "kernels/scratch/members.h"
 
 /* Check ${given} and copy it to ${config}. NULL stands for all defaults. Read the environment into
  * ${options}. After an error symtuner_ar_error(NULL) says what is wrong. */
@@ -31,5 +31,9 @@ ncclResult_t ar_probe_run(symtuner_ar **handles, int n, const struct ar_probe_gr
  * its handles. */
 uint64_t ar_rules_hash(const symtuner_ar *h);
 void ar_rules_drop(symtuner_ar **handles, int n, int other);
+
+/* Collective: if all ranks have SYMTUNER_AR_IPC=1, let them map each other's buffers (kernels/ipc).
+ * If that fails on one rank, no rank maps any. Returns an error only if ranks are lost. */
+ncclResult_t ar_ipc_share(struct ar_members *m);
 
 #endif

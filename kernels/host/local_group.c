@@ -8,7 +8,6 @@
 #include "kernels/group/links.h"
 #include "kernels/host/create.h"
 #include "kernels/host/rank.h"
-#include "kernels/ipc/ipc.h"
 #include "kernels/scratch/arena.h"
 #include "kernels/scratch/grow.h"
 #include "kernels/scratch/peer_arena.h"
@@ -147,29 +146,17 @@ static ncclResult_t start_rank(symtuner_ar **handles, int i, int ranks, int devi
     return ar_rank_start(h, config, options);
 }
 
-/* With SYMTUNER_AR_IPC=1 let the ranks use each other's unregistered buffers. If one rank fails, no
- * rank does so. */
-static void share_ipc(symtuner_ar **handles, int n)
-{
-    bool all = handles[0]->wants_ipc;
-
-    for (int i = 0; i < n && all; i++)
-        all = ar_ipc_open(handles[i], i == 0) == 0;
-    if (handles[0]->ipc != NULL)
-        ar_ipc_hide(handles[0]);
-    for (int i = 0; i < n && !all; i++)
-        ar_ipc_end(handles[i]);
-}
-
 /* Give the ranks the same rules and limits, and scratch that all ranks can reach. */
 static ncclResult_t settle(symtuner_ar **handles, int n, struct symtuner_ar_config *config,
                            const struct ar_options *options)
 {
+    struct ar_members m = {.n = n};
     char why[160] = "";
     int links;
     bool peer;
     ncclResult_t result;
 
+    memcpy(m.handles, handles, (size_t)n * sizeof *handles);
     for (int i = 1; i < n; i++) /* each rank read the file of rules, which may change meanwhile */
         if (ar_rules_hash(handles[i]) != ar_rules_hash(handles[0])) {
             ar_rules_drop(handles, n, i);
@@ -190,7 +177,7 @@ static ncclResult_t settle(symtuner_ar **handles, int n, struct symtuner_ar_conf
     if (peer) {
         result = peer_arenas(handles, n, config, !ar_probe_wanted(handles[0], options));
         if (result == ncclSuccess)
-            share_ipc(handles, n);
+            result = ar_ipc_share(&m);
     } else {
         for (int i = 0; i < n; i++) {
             ar_arena_sizes(handles[i], config, true);

@@ -57,11 +57,6 @@ bool ar_ipc_wanted(int asked)
     return asked != 0;
 }
 
-static void name_of(const symtuner_ar *h, char *name, size_t size)
-{
-    snprintf(name, size, "/symtuner-ar-%016llx-ipc", (unsigned long long)h->group);
-}
-
 /* Return a number that no other process of this host has, or 0 if it cannot be found. A process id
  * is not enough: processes of two containers may have the same id, but not the same name space. */
 static uint64_t this_process(void)
@@ -78,16 +73,14 @@ static struct shown *mine(const symtuner_ar *h)
     return &h->ipc->board[h->me];
 }
 
-int ar_ipc_open(symtuner_ar *h, bool create)
+int ar_ipc_open(symtuner_ar *h, const char *name, bool create)
 {
     struct ar_ipc *ipc = h->ipc = calloc(1, sizeof *ipc);
-    char name[64];
     cudaError_t error;
     int cause;
 
     if (ipc == NULL)
         return ENOMEM;
-    name_of(h, name, sizeof name);
     cause = st_board_map(name, sizeof *ipc->board * (size_t)h->ranks, create, (void **)&ipc->board);
     if (cause != 0) {
         ipc->board = NULL;
@@ -109,14 +102,6 @@ int ar_ipc_open(symtuner_ar *h, bool create)
             cudaStreamSynchronize(ipc->stream); /* no other stream waits for the cudaMemsetAsync */
     cudaGetLastError();
     return error == cudaSuccess ? 0 : ENOMEM;
-}
-
-void ar_ipc_hide(const symtuner_ar *h)
-{
-    char name[64];
-
-    name_of(h, name, sizeof name);
-    shm_unlink(name);
 }
 
 static bool is_here(const symtuner_ar *h, int r)

@@ -29,14 +29,12 @@
 bool ar_ipc_wanted(int asked);
 
 /*
- * ar_ipc_open(h, create):
- * Give ${h} a board in the shared memory of its group, which one rank of the group creates before
- * the others open it. Returns 0, or an errno number.
- * ar_ipc_hide removes the name of the board; call it when all ranks have opened the board.
+ * ar_ipc_open(h, name, create):
+ * Give ${h} the board of its group, the shared memory object ${name}. One rank of the group creates
+ * it before the others open it. Returns 0, or an errno number.
  * ar_ipc_end ends all mappings and frees h->ipc.
  */
-int ar_ipc_open(symtuner_ar *h, bool create);
-void ar_ipc_hide(const symtuner_ar *h);
+int ar_ipc_open(symtuner_ar *h, const char *name, bool create);
 void ar_ipc_end(symtuner_ar *h);
 
 /* Set in ${args} where the buffers of a call of ${coll} lie (ipc, at_send and at_recv). The buffers

@@ -6,9 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
-#include "kernels/group/bootstrap.h"
 #include "kernels/group/error.h"
 #include "kernels/order/capture.h"
 #include "kernels/scratch/arena.h"
@@ -112,29 +110,20 @@ static void grow_comm(symtuner_ar *h, int arena, uint64_t limit_ns)
         make_in_comm(h, arena);
 }
 
-bool ar_grow_in_comm(symtuner_ar *h, bool *met, char *why)
+static ncclResult_t open_meeting(symtuner_ar *h, const char *name, bool create, char *why)
 {
-    struct ar_endpoint *endpoint = &h->endpoint;
-    ncclResult_t result = ncclSuccess;
-    char name[64];
+    h->meeting = ar_meeting_share(name, create);
+    return h->meeting != NULL ? ncclSuccess
+                              : ar_why(why, AR_WHY, ncclSystemError, "shared memory %s", name);
+}
 
-    snprintf(name, sizeof name, "/symtuner-ar-%016llx-grow", (unsigned long long)h->group);
-    for (int create = 1; create >= 0 && result == ncclSuccess; create--) {
-        bool mine = (h->me == 0) == create;
+ncclResult_t ar_grow_in_comm(struct ar_members *m)
+{
+    ncclResult_t result = ar_members_open(m, "-grow", open_meeting);
 
-        if (mine)
-            h->meeting = ar_meeting_share(name, create);
-        if (mine && h->meeting == NULL) {
-            result = ncclSystemError;
-            snprintf(why, AR_WHY, "shared memory %s", name);
-        }
-        result = ar_bootstrap_agree(h->nccl, &endpoint, 1, result, 0, why, met);
-    }
-    if (h->me == 0)
-        shm_unlink(name); /* all ranks have opened it by now, or none will */
     if (result != ncclSuccess)
-        ar_grow_end(h);
-    return result == ncclSuccess;
+        ar_grow_end(m->handles[0]);
+    return result;
 }
 
 /* ---- a local group --------------------------------------------------------------------------- */

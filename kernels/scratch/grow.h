@@ -18,8 +18,8 @@
 #ifndef AR_GROW_H_
 #define AR_GROW_H_
 
-#include "kernels/group/handle.h"
 #include "kernels/scratch/meeting.h"
+#include "kernels/scratch/members.h"
 
 enum { AR_GROW_WAIT_MS = 200 };
 
@@ -48,14 +48,10 @@ bool ar_grow_use(symtuner_ar *h, int arena, bool captured, bool forced);
  * the other ranks. */
 void ar_grow_now(symtuner_ar *h, int arena, uint64_t limit_ns);
 
-/*
- * ar_grow_in_comm(h, met, why):
- * Collective: prepare the ranks of a communicator to make arenas later. ${h} is this thread's only
- * rank. Returns false on all ranks if they cannot share memory of this machine. Then ${why} (AR_WHY
- * bytes) says why, and the caller makes all arenas at once. *met is false if the ranks could not
- * even agree on the outcome.
- */
-bool ar_grow_in_comm(symtuner_ar *h, bool *met, char *why);
+/* Collective: prepare the ranks of a communicator to make arenas later. ${m} has one rank. Fails on
+ * all ranks if they cannot share memory of this machine. Then m->why says why, and the caller makes
+ * all arenas at once. */
+ncclResult_t ar_grow_in_comm(struct ar_members *m);
 
 /* Prepare the ${n} ranks of a local group to make arenas later. Returns false if host memory ran
  * out. */

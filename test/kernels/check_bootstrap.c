@@ -229,13 +229,14 @@ END_TEST
  * id. */
 static int left_in_shm(void)
 {
+    static const char start[] = "/dev/shm/symtuner-ar-";
     int left = 0;
     glob_t found;
 
     if (glob("/dev/shm/symtuner-ar-*", 0, NULL, &found) != 0)
         return 0;
     for (size_t i = 0; i < found.gl_pathc; i++)
-        left += strtoull(strrchr(found.gl_pathv[i], '-') + 1, NULL, 16) >> 42 ==
+        left += strtoull(found.gl_pathv[i] + sizeof start - 1, NULL, 16) >> 42 ==
                 (unsigned long long)getpid();
     globfree(&found);
     return left;
@@ -261,6 +262,19 @@ START_TEST(test_a_full_gpu_is_no_hang_and_no_secret)
         ck_assert_int_eq(left_in_shm(), 0);
         finish();
     }
+}
+END_TEST
+
+/* Rank 0 has created the shared memory of SYMTUNER_AR_IPC=1 when another rank is lost. */
+START_TEST(test_a_lost_rank_leaves_no_shared_memory)
+{
+    static const int gathers[] = {7, 8}; /* in which ranks agree whether they have that memory */
+
+    setenv("SYMTUNER_AR_IPC", "1", 1);
+    ck_assert_int_eq(create_where_one_never_ends(gathers[_i], ncclSuccess), ncclRemoteError);
+    unsetenv("SYMTUNER_AR_IPC");
+    ck_assert_ptr_nonnull(fake.endless);
+    ck_assert_int_eq(left_in_shm(), 0);
 }
 END_TEST
 
@@ -419,6 +433,7 @@ Suite *st_suite_bootstrap(void)
     tcase_add_loop_test(t, test_ranks_agree_on_what_runs_beside_them, 0, 27 + 3);
     tcase_add_test(t, test_a_rank_that_cannot_start_tells_the_others);
     tcase_add_loop_test(t, test_a_lost_rank_ends_the_creation_of_the_others, 0, 2 * 3);
+    tcase_add_loop_test(t, test_a_lost_rank_leaves_no_shared_memory, 0, 2);
     tcase_add_loop_test(t, test_whatever_fails_on_one_rank_nobody_hangs, 0, 4);
     tcase_add_test(t, test_a_full_gpu_is_no_hang_and_no_secret);
     tcase_add_test(t, test_a_window_that_fails_on_one_rank_fails_on_all);

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,17 +61,19 @@ static int run(int rank, int device, uint64_t group)
     static struct ar_mailbox mailbox;
     static struct ar_ipc_map map;
     struct ar_args args = {0};
+    char name[64];
     int wrong = 0;
 
+    snprintf(name, sizeof name, "/symtuner-ar-%016llx-ipc", (unsigned long long)group);
     h.mailbox = &mailbox;
     CUDA(cudaSetDevice(device));
-    if (rank == 0 && ar_ipc_open(&h, true) != 0)
+    if (rank == 0 && ar_ipc_open(&h, name, true) != 0)
         return 1;
     meet();
-    if (rank == 1 && ar_ipc_open(&h, false) != 0)
+    if (rank == 1 && ar_ipc_open(&h, name, false) != 0)
         return 1;
     meet();
-    ar_ipc_hide(&h);
+    shm_unlink(name);
     for (int round = 0; round < ROUNDS; round++) {
         uint32_t *p = make(rank, round), seen = 0;
         const size_t at = 4 * (size_t)(rand() % (WORDS / 8));
