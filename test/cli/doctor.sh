@@ -191,6 +191,14 @@ env -i SYMTUNER_AR_NODES=1 "$symtuner" why allreduce 64KiB --machine h200x8 --no
 env -i NCCL_SYM_CTAS=8x "$symtuner" why allreduce 4KiB --machine h200x8 2>&1 > /dev/null |
     grep -q 'NCCL_SYM_CTAS of the environment is ignored: .*8x' ||
     { echo "FAIL symtuner why does not say what is wrong with NCCL_SYM_CTAS=8x"; failed=1; }
+cp "$plugin" "$work/libhere.so"
+here() { # here [NAME=VALUE]: the line of symtuner why that says whether symtuner is loaded
+    env -i NCCL_ENV_PLUGIN=libhere.so "$@" "$symtuner" why allreduce 4KiB --machine h200x8 --nccl 2.28.9 | grep '^symtuner'
+}
+here | grep -q 'not loaded in this environment (symtuner doctor says why)' ||
+    { echo "FAIL symtuner why takes symtuner for loaded without LD_LIBRARY_PATH"; failed=1; }
+[ "$(here LD_LIBRARY_PATH="/none:$work")" = symtuner ] ||
+    { echo "FAIL symtuner why does not see that LD_LIBRARY_PATH leads to symtuner"; failed=1; }
 # the plugin reads rules from three sources; the doctor must read all three in the same order
 echo '[rule file]
 coll = reduce
@@ -240,6 +248,8 @@ plant env-plugin-too-old -n 2.28.3 NCCL_ENV_PLUGIN=libsymtuner.so
 plant profiler-missing SYMTUNER_LEDGER=/tmp/ledger
 spare profiler-missing SYMTUNER_LEDGER=/tmp/ledger NCCL_PROFILER_PLUGIN=libsymtuner.so
 plant ldcache-stale -s 'echo empty > etc/ld.so.cache'
+spare ldcache-stale -s 'mkdir opt; mv usr/local/lib/libsymtuner.so opt' LD_LIBRARY_PATH=/opt
+spare ldcache-stale -s 'mv usr/local/lib/libsymtuner.so usr/lib64'
 plant rules-wrong SYMTUNER_RULES=/home/none.rules
 plant rules-wrong -s 'echo "[rule" > home/a.rules' SYMTUNER_RULES=/home/a.rules
 evidence rules-wrong 'a pipe or a device' -s 'mkfifo home/a.rules' SYMTUNER_RULES=/home/a.rules
