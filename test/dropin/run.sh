@@ -101,6 +101,9 @@ ranks 2 nccl 1,2 0:SYMTUNER_VERIFY=some # rank 0 also warns if it comes first
 grep -q '^symtuner: warning: SYMTUNER_VERIFY=some: write ' "$work/err.0" || fail "a wrong value: $(cat "$work/err.0")"
 ranks 2 nccl 1,2 1:SYMTUNER_MODE=watch
 grep -q '^symtuner: warning: SYMTUNER_MODE=watch: write ' "$work/err.1" || fail "a wrong word: $(cat "$work/err.1")"
+ranks 2 nccl 1,2 0:SYMTUNER_MAX_COMMS=4097
+grep -q 'write a number from 0 to 4096;' "$work/err.0" || fail "too large a number: $(cat "$work/err.0")"
+ranks 2 ours 0 0:SYMTUNER_MAX_COMMS=4096
 export SYMTUNER_VERIFY=2
 ranks 2 both-both-ours-ours 0 0:VERIFY=1 1:VERIFY=1
 ranks 2 both-nccl-nccl-nccl 1 0:VERIFY=1 1:VERIFY=wrong
@@ -111,6 +114,7 @@ ranks 2 nccl 0 0:SYMTUNER_MODE=observe 1:SYMTUNER_MODE=observe
 ranks 2 nccl 1 1:INIT=fail
 LEAST=5 ranks 2 nccl 1 1:INIT=kill
 FIRST=old ranks 2 nccl 0
+FIRST=oldest ranks 2 ours 0
 mkdir "$work/alone" && cp "$here/libsymtuner_nccl.so" "$work/alone/"
 PRELOAD=$work/alone/libsymtuner_nccl.so ranks 2 nccl 2 # each rank says that it has no kernels
 # more ranks than GPUs in this box go to NCCL; each process counts the GPUs once
@@ -131,6 +135,7 @@ SYMTUNER_RULE=x ASKED=1 ranks 4 ours 0
 SYMTUNER_RULES=x ASKED=1 ranks 4 ours 0
 export SYMTUNER_AR_NODES=1
 ranks 4 ours 0
+FIRST=oldest ranks 4 ours 0
 BOXES=1 ranks 2 ours 0
 ranks 4 nccl 2 0:SYMTUNER_AR_NODES=0
 ranks 4 nccl 2 0:NCCL_COMM_BLOCKING=1 # to create the second communicator could take for ever

@@ -8,9 +8,10 @@ DI_CC = $(CC) $(filter-out -MMD -MP,$(CFLAGS)) $(LDFLAGS)
 # buffers (anywhere), or wait for the kernel before them (waits).
 $(DI)/first/libnccl.so.2 $(DI)/second/libnccl.so.2: DI_VERSION := 22809
 $(DI)/old/libnccl.so.2: DI_VERSION := 22707
+$(DI)/oldest/libnccl.so.2: DI_VERSION := 22803
 $(DI)/anywhere/libnccl.so.2: DI_VERSION := 22907
 $(DI)/waits/libnccl.so.2: DI_VERSION := 23007
-DI_NCCL := $(patsubst %,$(DI)/%/libnccl.so.2,first second old anywhere waits)
+DI_NCCL := $(patsubst %,$(DI)/%/libnccl.so.2,first second old oldest anywhere waits)
 $(DI_NCCL): test/dropin/fake/nccl.c test/dropin/fake/record.h dropin/entry/known.h
 	@mkdir -p $(@D)
 	$(call say,CC)
