@@ -22,6 +22,11 @@ ncclResult_t ar_fail(symtuner_ar *h, ncclResult_t result, const char *format, ..
     return result;
 }
 
+ncclResult_t ar_fail_null(void)
+{
+    return ar_fail(NULL, ncclInvalidArgument, "handle is NULL");
+}
+
 ncclResult_t ar_handles_fail(symtuner_ar **handles, int n, ncclResult_t result, const char *format,
                              ...)
 {

@@ -13,6 +13,8 @@ ncclResult_t ar_fail(symtuner_ar *h, ncclResult_t result, const char *format, ..
     __attribute__((format(printf, 3, 4)));
 /* The same for an error of CUDA, which happened at ${what}. */
 ncclResult_t ar_fail_cuda(symtuner_ar *h, cudaError_t error, const char *what);
+/* The same for a call whose handle is NULL. */
+ncclResult_t ar_fail_null(void);
 
 /* Call CUDA. If that fails, leave the function with an error that names ${what}. */
 #define AR_TRY(h, call, what)                                                                      \

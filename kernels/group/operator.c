@@ -49,7 +49,7 @@ ncclResult_t symtuner_ar_op_create_premul_sum(ncclRedOp_t *op_out, void *scalar,
     ncclResult_t result;
 
     if (h == NULL)
-        return ar_fail(NULL, ncclInvalidArgument, "handle is NULL");
+        return ar_fail_null();
     if (op_out == NULL || scalar == NULL)
         return ar_fail(h, ncclInvalidArgument, "%s is NULL", op_out == NULL ? "op_out" : "scalar");
     if (size == 0)
@@ -86,7 +86,7 @@ ncclResult_t symtuner_ar_op_destroy(ncclRedOp_t op, symtuner_ar *h)
     ncclResult_t result = ncclSuccess;
 
     if (h == NULL)
-        return ar_fail(NULL, ncclInvalidArgument, "handle is NULL");
+        return ar_fail_null();
     found = ar_operator_find(h, (int)op);
     if (found == NULL)
         return ar_fail(h, ncclInvalidArgument, "operator %d was not created for this handle",

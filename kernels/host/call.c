@@ -10,11 +10,6 @@
 #include "kernels/order/graph.h"
 #include "kernels/scratch/grow.h"
 
-static ncclResult_t no_handle(void)
-{
-    return ar_fail(NULL, ncclInvalidArgument, "handle is NULL");
-}
-
 /* ---- choose ---------------------------------------------------------------------------------- */
 
 static void find_windows(const symtuner_ar *h, struct ar_buffers *b)
@@ -183,7 +178,7 @@ ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv
     int pieces;
 
     if (h == NULL)
-        return no_handle();
+        return ar_fail_null();
     if (coll < 0 || coll >= AR_COLLS)
         return unknown_coll(h, coll);
     if (coll == AR_ALL_GATHER)
@@ -375,7 +370,7 @@ ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv, size_t count,
 {
     struct ar_buffers b = {.coll = AR_ALL_REDUCE, .send = send, .recv = recv};
 
-    return h == NULL ? no_handle() : call(&b, count, (int)dtype, (int)op, h, stream);
+    return h == NULL ? ar_fail_null() : call(&b, count, (int)dtype, (int)op, h, stream);
 }
 
 ncclResult_t symtuner_ar_reduce_scatter(const void *send, void *recv, size_t recv_count,
@@ -384,7 +379,7 @@ ncclResult_t symtuner_ar_reduce_scatter(const void *send, void *recv, size_t rec
 {
     struct ar_buffers b = {.coll = AR_REDUCE_SCATTER, .send = send, .recv = recv};
 
-    return h == NULL ? no_handle() : call(&b, recv_count, (int)dtype, (int)op, h, stream);
+    return h == NULL ? ar_fail_null() : call(&b, recv_count, (int)dtype, (int)op, h, stream);
 }
 
 ncclResult_t symtuner_ar_all_gather(const void *send, void *recv, size_t send_count,
@@ -392,7 +387,7 @@ ncclResult_t symtuner_ar_all_gather(const void *send, void *recv, size_t send_co
 {
     struct ar_buffers b = {.coll = AR_ALL_GATHER, .send = send, .recv = recv};
 
-    return h == NULL ? no_handle() : call(&b, send_count, (int)dtype, (int)ncclSum, h, stream);
+    return h == NULL ? ar_fail_null() : call(&b, send_count, (int)dtype, (int)ncclSum, h, stream);
 }
 
 ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends, void *const *recvs, size_t count,
@@ -403,7 +398,7 @@ ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends, void *const *re
     ncclResult_t result;
 
     if (h == NULL)
-        return no_handle();
+        return ar_fail_null();
     if (sends == NULL || recvs == NULL)
         return ar_fail(h, ncclInvalidArgument, "%s is NULL", sends == NULL ? "sends" : "recvs");
     for (int r = 0; r < h->ranks && count != 0; r++)

@@ -18,17 +18,12 @@ static const char *const verdicts[] = {
     [AR_DESTROYED] = "the handle was destroyed",
 };
 
-static ncclResult_t no_handle(void)
-{
-    return ar_fail(NULL, ncclInvalidArgument, "handle is NULL");
-}
-
 ncclResult_t symtuner_ar_status(symtuner_ar *h)
 {
     uint32_t verdict;
 
     if (h == NULL)
-        return no_handle();
+        return ar_fail_null();
     verdict = __atomic_load_n(&h->mailbox->error, __ATOMIC_RELAXED);
     if (verdict == AR_ALIVE && __atomic_load_n(&h->mailbox->abort, __ATOMIC_RELAXED) != 0)
         return ar_fail(h, ncclInvalidUsage, "%s; destroy it", verdicts[AR_ABORTED]);
@@ -45,7 +40,7 @@ ncclResult_t symtuner_ar_status(symtuner_ar *h)
 ncclResult_t symtuner_ar_abort(symtuner_ar *h)
 {
     if (h == NULL)
-        return no_handle();
+        return ar_fail_null();
     __atomic_store_n(&h->mailbox->abort, AR_ABORTED, __ATOMIC_RELAXED);
     return h->nodes != NULL && h->nodes->box != NULL ? symtuner_ar_abort(h->nodes->box)
                                                      : ncclSuccess;
@@ -56,7 +51,7 @@ ncclResult_t symtuner_ar_force(symtuner_ar *h, const char *kernel, int ctas, int
     int family = -1;
 
     if (h == NULL)
-        return no_handle();
+        return ar_fail_null();
     if (kernel != NULL) {
         family = ar_family_by_name(kernel);
         if (family < 0)
