@@ -83,7 +83,7 @@ static void calls(void)
 /* Operators that the program creates. NCCL creates them, and so do the kernels. */
 static void operators(void)
 {
-    void *comm[2];
+    void *comm[2], *one;
     float scalar = 2;
     int op = 0, other = 0;
 
@@ -119,6 +119,12 @@ static void operators(void)
     MUST(n.f.RedOpCreatePreMulSum(&other, &scalar, F32, 1, comm[0]) ==
          0); /* the communicator has ended */
     SAID(n.record, "RedOpCreate:1 ");
+    MUST(n.f.CommInitAll(&one, 1, NULL) == 0); /* NCCL runs all calls of a single rank */
+    op = 0;
+    MUST(n.f.RedOpCreatePreMulSum(&op, &scalar, F32, 1, one) == 0 && op == 77);
+    MUST(n.f.RedOpDestroy(op, one) == 0);
+    MUST(n.f.CommDestroy(one) == 0);
+    SAID(n.record, "RedOpCreate:1 RedOpDestroy:77 Destroy ");
     SAID(kernels(), "");
 }
 
