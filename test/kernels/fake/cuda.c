@@ -200,6 +200,8 @@ cudaError_t cudaMemset(void *p, int value, size_t bytes)
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
 {
     *free_bytes = *total = fake.small == current + 1 ? 23ull << 30 : 141ull << 30;
+    if (fake.full == current + 1)
+        *free_bytes = 5 << 20;
     return cudaSuccess;
 }
 

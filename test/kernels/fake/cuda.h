@@ -33,6 +33,7 @@ struct fake_cuda {
                                    emulation waits for a free one, and keeps it until its end */
     int taken[16];              /* multiprocessors in use on each GPU */
     int small;                  /* GPU small - 1 has 23 GiB of memory; the others have 141 */
+    int full;                   /* GPU full - 1 has 5 MiB left */
     int fail_at;                /* of the calls that can fail, the n-th fails; 0: none */
     int fail_on;                /* count only calls on GPU fail_on - 1; 0: on all GPUs */
     int calls;                  /* calls that could have failed so far */

@@ -8,6 +8,7 @@
 #include "kernels/host/destroy.h"
 #include "kernels/scratch/arena.h"
 #include "kernels/scratch/grow.h"
+#include "test/kernels/fake/capture_stderr.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/fake/local_group.h"
 #include "test/kernels/fake/nccl.h"
@@ -152,6 +153,28 @@ START_TEST(test_a_local_group_that_cannot_grow_works_on)
 }
 END_TEST
 
+START_TEST(test_a_full_gpu_stops_the_growth)
+{
+    const char *text;
+    int live;
+
+    make_local();
+    live = fake.live;
+    fake.full = 2;
+    capture_stderr();
+    call_one(0, MIDDLE);
+    text = captured_stderr();
+    ck_assert_msg(strstr(text, " MiB of scratch, but GPU 1 has 5 MiB free; long messages are cut"),
+                  "%s", text);
+    phases(AR_REFUSED, AR_OPEN);
+    ck_assert_int_eq(fake.live, live);
+    ck_assert_int_eq(at[0].result, ncclSuccess);
+    fake.full = 0;
+    ck_assert_int_gt(calls((int[]){MIDDLE, 0}), 1);
+    end_local();
+}
+END_TEST
+
 START_TEST(test_a_graph_keeps_the_scratch_that_it_was_captured_with)
 {
     char *old;
@@ -186,6 +209,7 @@ Suite *st_suite_grow_local(void)
     tcase_add_test(t, test_reserve_makes_what_calls_of_that_length_need);
     tcase_add_test(t, test_the_first_rank_of_a_local_group_grows_all);
     tcase_add_test(t, test_a_local_group_that_cannot_grow_works_on);
+    tcase_add_test(t, test_a_full_gpu_stops_the_growth);
     tcase_add_test(t, test_a_graph_keeps_the_scratch_that_it_was_captured_with);
     suite_add_tcase(suite, t);
     return suite;
