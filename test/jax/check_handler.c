@@ -23,7 +23,7 @@
 #include "test/jax/hostile.h"
 
 static struct fake_call *last;
-static int *alive, *asked;
+static int *alive, *asked, *aborted;
 static int passed, failed;
 
 static void expect(int right, const char *what)
@@ -303,6 +303,7 @@ static void check_groups(const char *path)
     last = dlsym(dlopen(path, RTLD_NOW), "fake_last");
     alive = dlsym(dlopen(path, RTLD_NOW), "fake_alive");
     asked = dlsym(dlopen(path, RTLD_NOW), "fake_asked");
+    aborted = dlsym(dlopen(path, RTLD_NOW), "fake_aborted");
     expect(symtuner_ffi_open_local(ids, gpus, 0, 0, why, sizeof why) != 0, "no ranks");
     expect(symtuner_ffi_open_local(ids, gpus, 17, 0, why, sizeof why) != 0 && strstr(why, "not 17"),
            "17 ranks");
@@ -449,6 +450,7 @@ static void check_full(void)
     expect(symtuner_ffi_describe(FFI_GROUP_MEMBERS, why, sizeof why) != 0,
            "there is no such member");
     symtuner_ffi_abort();
+    expect(*aborted == *alive && *alive > 0, "abort reaches every handle");
     expect(symtuner_ffi_close(why, sizeof why) == 0 && *alive == 0 && ffi_member_at(0) == NULL,
            "close destroys every handle");
     expect(symtuner_ffi_close(why, sizeof why) == 0, "close again");

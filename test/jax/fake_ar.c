@@ -26,6 +26,7 @@ EXPORT struct fake_call fake_last;
 EXPORT int fake_alive;     /* handles that exist */
 EXPORT int fake_dead_uses; /* calls with a destroyed handle */
 EXPORT int fake_asked;     /* calls of symtuner_ar_status */
+EXPORT int fake_aborted;   /* calls of symtuner_ar_abort with a handle that exists */
 EXPORT int fake_wait;      /* destroy waits while this is set, as for a rank that does not come */
 
 static int fake_short, fake_tries;
@@ -166,7 +167,10 @@ int symtuner_ar_status(ffi_handle *handle)
 
 int symtuner_ar_abort(ffi_handle *handle)
 {
-    return handle == NULL;
+    if (handle == NULL || is_dead(handle))
+        return 1;
+    __atomic_fetch_add(&fake_aborted, 1, __ATOMIC_RELAXED);
+    return 0;
 }
 
 const char *symtuner_ar_error(const ffi_handle *handle)
