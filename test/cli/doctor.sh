@@ -225,15 +225,16 @@ plant xla-half XLA_FLAGS="$flag"
 # ---- plugins, rules, releases --------------------------------------------------------------------
 plant tuner-not-asked NCCL_TUNER_PLUGIN=
 spare tuner-not-asked -n 2.28.9 NCCL_TUNER_PLUGIN= NCCL_ENV_PLUGIN=libsymtuner.so
-plant tuner-not-found NCCL_TUNER_PLUGIN=libnone.so
+evidence tuner-not-found 'NCCL_TUNER_PLUGIN=lost (environment); tried .*libnccl-tuner-lost.so' NCCL_TUNER_PLUGIN=lost
 spare tuner-not-found -s 'mv usr/local/lib/libsymtuner.so usr/local/lib/libnccl-tuner-symtuner.so' NCCL_TUNER_PLUGIN=symtuner
 spare tuner-not-found -s 'mkdir opt; mv usr/local/lib/libsymtuner.so opt' LD_LIBRARY_PATH=/none:/opt
 spare tuner-not-found NCCL_TUNER_PLUGIN=/usr/local/lib/libsymtuner.so
 net='int ncclNetPlugin_v10;'
 plant tuner-no-symbol -s "lib usr/lib64/libnet.so '$net'" NCCL_TUNER_PLUGIN=libnet.so
-plant tuner-no-symbol -s "lib usr/lib64/libnew.so 'int ncclTunerPlugin_v7;'" NCCL_TUNER_PLUGIN=libnew.so
+evidence tuner-no-symbol 'libnew.so exports tuner v7; this NCCL looks for ncclTunerPlugin_v4 down to 2' -s "lib usr/lib64/libnew.so 'int ncclTunerPlugin_v7;'" NCCL_TUNER_PLUGIN=libnew.so
 spare tuner-no-symbol -s "lib usr/lib64/libnet.so '$net'; lib usr/lib64/libnccl-net.so 'int ncclTunerPlugin_v4;'" NCCL_TUNER_PLUGIN=libnet.so
-plant tuner-bad-file -s 'echo text > usr/local/lib/libsymtuner.so'
+evidence tuner-bad-file '=libsymtuner.so .*; /usr/local/lib/libsymtuner.so is no shared object' -s 'echo text > usr/local/lib/libsymtuner.so'
+evidence tuner-bad-file 'libsymtuner.so cannot be read' -s 'rm usr/local/lib/libsymtuner.so; mkdir usr/local/lib/libsymtuner.so'
 plant tuner-path-mangled -n 2.27.3 NCCL_TUNER_PLUGIN=/usr/local/lib/libsymtuner.so
 plant tuner-static-name NCCL_TUNER_PLUGIN=s
 plant tuner-disabled -n 2.28.9 NCCL_TUNER_PLUGIN=none
