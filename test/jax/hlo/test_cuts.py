@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 from test_gspmd import DEVICES, compare, integers, place  # must be first: it sets up jax
-from test_hlo import edit, made, opened, run, show
+from test_hlo import edit, field, fields, made, opened, run, show
 
 import jax
 from jax import lax
@@ -83,6 +83,23 @@ def test_refused():
         edited, rows = edit(proto)
         assert edited is None and len(rows) == 1, (reason, rows)
         assert reason in rows[0][3] and not rows[0][2], (reason, rows)
+
+
+def turned(proto, path=(3, 2)):
+    """The module with the fields of each instruction in reverse order."""
+    parts = [
+        field(number, turned(part, path[1:]) if path and number == path[0] else part)
+        for number, part in fields(proto)
+    ]
+    return b"".join(parts if path else reversed(parts))
+
+
+def test_order_of_fields():
+    """A writer of protobuf may choose the order; XLA's has the numbers in ascending order."""
+    for proto in (made(), cut(GATHER), cut(SCATTER)):
+        assert turned(proto) != proto and turned(proto, (0,)) == proto
+        assert show(edit(turned(proto))[0]) == show(edit(proto)[0])
+        opened.clear()
 
 
 def test_only_what_was_asked_for():
