@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * families.h - the families of kernels. Each family has one row.
+ * families.h - the families of kernels.
  *
- * A new family is one row here and one .cu file that defines ar_kernels_NAME. Also add its name to
- * nccl/names.c, where the rules language finds it. A test compares the two lists.
+ * The kernels of a family use one algorithm, for different data types and numbers of ranks. Each
+ * family has one row in AR_FAMILY_MAP. A new family is one row there and one .cu file that defines
+ * ar_kernels_NAME. Also add its name to nccl/names.c, where the rules language finds it. A test
+ * compares the two lists.
  */
 #ifndef AR_FAMILIES_H_
 #define AR_FAMILIES_H_
@@ -35,10 +37,11 @@ enum ar_need {
     AR_NEEDS_IPC = 1 << 15,      /* ranks that map each other's memory (kernels/ipc) */
 };
 
+/* Words, forms, regions and slots are explained in kernels/shared/layout.h. */
 struct ar_family_row {
     const char *name;
     int shots;         /* 1: each rank adds up the whole message; 2: one shard of it; 0: NCCL */
-    enum ar_form form; /* form of the words that are sent; AR_LAMPORT also for plain data */
+    enum ar_form form; /* form of the words that are sent; for plain data AR_LAMPORT */
     int region;        /* region of scratch; AR_REGION_BULK and later regions hold plain data */
     int slots;         /* slots of scratch for each rank; 0: the kernel needs no slots */
     unsigned needs;    /* bits of enum ar_need for all-reduce */
@@ -50,12 +53,12 @@ struct ar_family_row {
     int unroll;        /* 16-byte words per thread and tile */
     int movers;        /* warps of a block that only move data; at least one more warp adds up */
     int shared;        /* bytes of dynamic shared memory per block */
-    int ctas;          /* blocks if rows.c names another family for the call; 0: as its row says */
+    int ctas;          /* blocks, if the row of the call names another family; 0: as in that row */
     int max_ctas;      /* most blocks of a call; 0: AR_MAX_CTAS */
     /* For the start-up probe (probe.h), which predicts the time of a message of S bytes on n ranks.
      * push is how much data a rank stores at its peers, as a multiple of S (n-1)/n bytes; if shots
-     * is 1, of S (n-1) bytes. pull is the same for loads, and copy for copy engines. latency is
-     * about the time of hops, barriers and engine starts, in microseconds; 0: unknown. */
+     * is 1, of S (n-1) bytes. pull is the same for loads, and copy for copy engines. latency is an
+     * estimate of the time for hops, barriers and engine starts, in microseconds; 0: unknown. */
     double push, pull, copy, latency;
     const char *order; /* remark if the family adds in an order of its own, else NULL */
 };

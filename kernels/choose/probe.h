@@ -45,7 +45,7 @@ enum ar_probe_step {
 /* What one block of the probe kernel measured. */
 struct ar_probe_seen {
     uint64_t bytes, ns;
-    uint64_t wrong; /* 1: a word differs from what the rank of the slot wrote */
+    uint64_t wrong; /* 1: at least one word is not what its writer stored */
 };
 
 /* Return how many microseconds an all-reduce of ${bytes} would take with ${family}: a fixed latency
@@ -58,7 +58,7 @@ double ar_probe_cost(const struct ar_probe *p, int family, int ranks, uint64_t b
  * ${can} stands for family f. */
 int ar_probe_choose(const struct ar_probe *p, int family, unsigned can, int ranks, uint64_t bytes);
 
-/* Return the lower one of each figure of ${a} and ${b}. */
+/* Return, for each figure, the lower one of its values in ${a} and ${b}. */
 struct ar_probe ar_probe_slower(struct ar_probe a, struct ar_probe b);
 
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rows.c - the rows of rows.h. The last column says where the row comes from. */
+/* rows.c - the built-in table (rows.h). The last column says where the row comes from. */
 #include "kernels/choose/rows.h"
 
 #include "kernels/choose/families.h"
@@ -98,14 +98,15 @@ const struct ar_row ar_rows[] = {
     {AR_LINKS_HOST, 2, 2, ANY, 2 * MiB, AR_ONE_LAMPORT, 32, 256, 0, HOSTSEEN},
     {AR_LINKS_HOST, 3, 16, ANY, 16 * KiB, AR_ONE_LAMPORT, 16, 256, 0, HOSTSEEN},
     {AR_LINKS_HOST, 3, 16, ANY, 2 * MiB, AR_TWO_LAMPORT, 32, 256, 0, HOSTSEEN},
-    {AR_LINKS_HOST, 2, 16, ANY, NO_END, AR_NCCL, 0, 0, 0, HOSTSEEN}, /* only with NCCL */
+    {AR_LINKS_HOST, 2, 16, ANY, NO_END, AR_NCCL, 0, 0, 0, HOSTSEEN}, /* needs a communicator */
     {AR_LINKS_HOST, 2, 2, ANY, NO_END, AR_ONE_LAMPORT, 32, 256, 0, HOSTMEM},
     {AR_LINKS_HOST, 3, 16, ANY, NO_END, AR_TWO_LAMPORT, 32, 256, 0, HOSTMEM},
 };
 
 /* Reduce-scatter and all-gather. The GENERIC rows are also for all-gathers of every type. Each rank
- * sends one part to each peer, as one-shot sends the whole message to each peer. So the numbers of
- * blocks and threads are those of one-shot for as many bytes. */
+ * sends one part to each peer, as a one-shot all-reduce sends the whole message to each peer. So
+ * the numbers of blocks and threads are those of a one-shot all-reduce that is as long as one part.
+ */
 const struct ar_row ar_rows_of_halves[] = {
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_TMA, 64 * MiB, AR_TMA, 16, AR_TMA_THREADS, 0, FEW},
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_IPC, 64 * MiB, AR_TMA_IPC, 16, AR_TMA_THREADS, 0, IPC},
@@ -135,7 +136,7 @@ const struct ar_row ar_rows_of_halves[] = {
     {AR_LINKS_HOST, 2, 16, ANY, 4 * KiB, AR_ONE_LL8, 8, 128, 0, HALVES},
     {AR_LINKS_HOST, 2, 16, GATHERS, 32 * KiB, AR_ONE_LL8, 32, 128, 0, HALVES},
     {AR_LINKS_HOST, 2, 16, ANY, 1 * MiB, AR_ONE_LAMPORT, 32, 256, 0, HALVES},
-    {AR_LINKS_HOST, 2, 16, ANY, NO_END, AR_NCCL, 0, 0, 0, HOSTSEEN}, /* only with NCCL */
+    {AR_LINKS_HOST, 2, 16, ANY, NO_END, AR_NCCL, 0, 0, 0, HOSTSEEN}, /* needs a communicator */
     {AR_LINKS_HOST, 2, 16, ANY, NO_END, AR_ONE_LAMPORT, 32, 256, 0, HOSTMEM},
 };
 

@@ -15,10 +15,11 @@ enum ar_row_need {
     GENERIC,         /* an all-gather, or anything but a sum or avg of f32, f16 or bf16 */
     MULTICAST,       /* NCCL may use NVLink multicast */
     GATHERS,         /* an all-gather */
-    LONG_IN_COMPANY, /* longer than ST_BESIDE_LIMIT, and nobody said that the kernels run alone */
-    LONG_BY_TMA,     /* LONG_IN_COMPANY, tma can run the call, NCCL may not use NVLink multicast,
-                        and the call is an all-gather, or a sum or avg of f32, f16 or bf16 */
-    LONG_BY_IPC,     /* as LONG_BY_TMA but for tma_ipc, and neither buffer is registered */
+    LONG_IN_COMPANY, /* longer than ST_BESIDE_LIMIT, and other kernels may run beside ours */
+    LONG_BY_TMA,     /* as LONG_IN_COMPANY; also, kernel tma can run the call, NCCL may not use
+                        NVLink multicast, and the call is an all-gather, or a sum or avg of f32,
+                        f16 or bf16 */
+    LONG_BY_IPC,     /* as LONG_BY_TMA, but for kernel tma_ipc; no buffer is registered */
     NEEDS
 };
 

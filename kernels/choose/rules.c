@@ -98,7 +98,7 @@ symtuner_rules *ar_rules_read(int nccl, int ranks, char note[AR_RULES_NOTE])
                  "SYMTUNER_MODE=%.60s: write one of steer|observe|off; using \"steer\"", mode);
         ar_rules_warn(error);
     }
-    /* The NULL is for a file of rules in NCCL's CSV format. Such files have no [kernels] rules. */
+    /* NULL: read no file in NCCL's CSV format, because such files have no [kernels] rules. */
     if (st_rules_sources(getenv("SYMTUNER_RULE"), getenv("SYMTUNER_RULES"), NULL, &rules, error,
                          sizeof error) != SYMTUNER_OK) {
         put_note(note, "not used: %.220s", error);
@@ -187,8 +187,9 @@ int ar_rules_select(const symtuner_rules *rules, const struct ar_ask *ask,
     if (answer == 0) {
         choice->because = AR_RULE_SAYS;
     } else {
-        /* Ranks may see at different times that an arena was refused. If a refused arena sent the
-         * call to NCCL, some ranks would call NCCL while others still run our kernel. */
+        /* Ranks may see at different times that an arena was refused. If that sent the call to
+         * NCCL, some ranks would call NCCL, and others would run our kernel. So do not choose NCCL
+         * if only the arena is missing. */
         told.has_nccl = told.has_nccl && !with_all_arenas(&told, wish.family);
         answer = ar_select(&told, force, choice);
     }
@@ -235,7 +236,7 @@ int ar_rules_network(const symtuner_rules *rules, uint64_t bytes, int dtype, int
 
         if (rule->launch.network_pieces < 0 ||
             !st_kernels_cover(rule, bytes, dtype, op, false, AR_BESIDE_UNKNOWN))
-            continue; /* ranks may differ in the last two arguments, so all pass the same */
+            continue; /* the last two arguments are constants, so all ranks find the same rule */
         place_of(rules, rule, place);
         return rule->launch.network_pieces;
     }

@@ -123,8 +123,8 @@ static uint64_t useful_ctas(const struct ar_ask *ask, int family, uint64_t bytes
                               : ar_div_up(ar_words(f->form, message), per);
 }
 
-/* Return whether the call needs one of the two slower reducers: the functions that add up
- * (kernels/shared/dtypes.h). An all-gather needs no reducer, and copies all types alike. */
+/* Return whether the call needs one of the two slower reducers (kernels/shared/dtypes.h). A reducer
+ * is the code that adds up. An all-gather needs no reducer, and copies all types alike. */
 static bool is_generic(const struct ar_ask *ask)
 {
     return ask->coll != AR_ALL_GATHER &&
@@ -202,8 +202,8 @@ static int after_probe(const struct ar_ask *ask, int family)
     return ar_probe_choose(&ask->probe, family, can, ask->ranks, ask->bytes);
 }
 
-/* Return ${threads}, rounded down to whole warps, but no more than the kernel may have, and at
- * least the warps that move data and one warp that adds up. */
+/* Round ${threads} down to whole warps. The result is at most what the kernel may have, and at
+ * least enough for the warps that move data and one warp that adds up. */
 static int bounded(const struct ar_ask *ask, int family, int threads)
 {
     const int most = max_threads(ask, family), least = 32 * (ar_families[family].movers + 1);

@@ -14,8 +14,8 @@
 #include "kernels/choose/probe.h"
 #include "kernels/choose/rows.h"
 
-/* The values of enum symtuner_ar_beside, for files that do not include CUDA's headers. Users write
- * st_beside_words. */
+/* The values of enum symtuner_ar_beside, for files that do not include CUDA's headers. In rules and
+ * variables, users write these values as the words of st_beside_words (nccl/names.h). */
 enum ar_beside { AR_BESIDE_UNKNOWN, AR_BESIDE_NOTHING, AR_BESIDE_COMPUTE };
 
 /* One call, and what its group can do. Regions of scratch and their halves are explained in
@@ -31,7 +31,7 @@ struct ar_ask {
     int src_mapped;            /* 1: peers can read send: it is registered, and 16-byte aligned */
     int in_place;              /* 1: send and recv share memory, as in NCCL's in-place calls */
     int has_nccl;              /* 1: there is a communicator, so NCCL can run the call */
-    int has_copy;              /* 1: copy engines can be used: one rank per GPU, peer memory */
+    int has_copy;              /* 1: copy engines can run (one rank on each GPU, peer memory) */
     int has_nvls;              /* 1: both buffers have multicast addresses */
     int has_multicast;         /* 1: NCCL may use NVLink multicast */
     int has_tma;               /* 1: AR_NEEDS_TMA is met */
@@ -50,7 +50,7 @@ struct ar_choice {
     int family;     /* enum ar_family */
     int ctas;       /* blocks */
     int threads;    /* threads per block */
-    int lag;        /* for chunked: tiles between the push of a tile and its reduction */
+    int lag;        /* for kernel chunked: tiles between the push of a tile and its reduction */
     uint64_t piece; /* bytes of the message that one launch takes; the last piece may be shorter */
     int pieces;     /* number of pieces */
     enum ar_because because;
@@ -88,8 +88,9 @@ static inline uint64_t ar_part_bytes(const struct ar_ask *ask)
     return ask->bytes / (uint64_t)ar_coll_parts(ask->coll, ask->ranks);
 }
 
-/* Write to ${text} the rows of the table that can apply to the group of ${ask}: by its ranks, links
- * and NCCL, and by ${beside}. Returns the length of the whole text, which may exceed ${length}. */
+/* Write to ${text} the rows of the table that can apply to calls of the group of ${ask}. Rows for
+ * other links or another number of ranks, for example, are left out. Returns the length of the
+ * whole text, which may exceed ${length}. */
 size_t ar_select_print(const struct ar_ask *ask, char *text, size_t length);
 
 #endif
