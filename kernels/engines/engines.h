@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* engines.h - all-gather by the copy engines, without multiprocessors but for one small kernel. */
+/* engines.h - all-gather by the copy engines. Only one small kernel runs on multiprocessors. */
 #ifndef AR_ENGINES_H_
 #define AR_ENGINES_H_
 

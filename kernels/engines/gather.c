@@ -21,10 +21,10 @@
  *
  * If this rank gives up, watch tells the peers by GAVE_UP. Then it tells the host. Then it sets all
  * ENTERED flags of this rank, so that no stream waits for ever. The copies that run after that read
- * memory of the peers, and write only this rank's recv and flags. So nothing is written into the
- * buffers of a rank that is not in the call. After the error the program of this rank may change
- * send before a peer fetches it. So each rank looks for GAVE_UP after its last fetch, and fails if
- * the flag is set.
+ * memory of the peers. They write only to this rank's recv and to flags. So nothing is written into
+ * the buffers of a rank that is not in the call. After the error the program of this rank may
+ * change send before a peer fetches it. So each rank looks for GAVE_UP after its last fetch, and
+ * fails if the flag is set.
  *
  * Without stream memory operations watch runs twice: first it awaits ENTERED, then FETCHED. The
  * flags are the same in both cases, so some ranks may have the operations and others not.
@@ -109,7 +109,7 @@ static cudaError_t make_streams(struct ar_engines *e, int ranks)
     return error;
 }
 
-/* Make the streams in the first call. That call may be captured, so change the capture mode. */
+/* Make the streams in the first call. Only the relaxed capture mode allows that in a capture. */
 static ncclResult_t prepare(symtuner_ar *h)
 {
     enum cudaStreamCaptureMode mode;
@@ -157,7 +157,7 @@ static cudaError_t follow(cudaStream_t next, cudaStream_t before, cudaEvent_t ev
     return error == cudaSuccess ? cudaStreamWaitEvent(next, event, 0) : error;
 }
 
-/* Fetch the part of rank ${r}, which lies at ${from}, on the stream of that peer. */
+/* On the stream of peer ${r}, fetch the part of that peer from ${from}. */
 static ncclResult_t fetch(symtuner_ar *h, const struct ar_args *a, int r, const char *from)
 {
     struct ar_engines *e = h->engines;
