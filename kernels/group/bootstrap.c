@@ -141,7 +141,7 @@ ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoin
     for (int i = 0; i < n; i++) /* after a timeout say() would wait for a gather that never ends */
         if (endpoints[i]->timed_out[0] != 0)
             return ar_comms_timed_out(endpoints, n, endpoints[i], why);
-    for (int i = 0; i < n; i++) { /* go on after an error, as the others wait in the gather */
+    for (int i = 0; i < n; i++) { /* even after an error: the other ranks wait for us */
         latest = say(endpoints[i], (const char *)mine + bytes * (size_t)i, bytes);
         error = error == cudaSuccess ? latest : error;
     }

@@ -14,8 +14,8 @@
 
 #define AR_INFO_BYTES 512 /* most bytes that one rank may send */
 
-/* Fill ${endpoint} for ${comm}. Waits for other ranks will end after ${limit_ns}. Fails only if the
- * communicator or the GPU is unusable. Then ${why} (AR_WHY bytes) says why. */
+/* Fill ${endpoint} for ${comm}. No wait for other ranks will last over ${limit_ns}. Fails only if
+ * the communicator or the GPU is unusable. Then ${why} (AR_WHY bytes) says why. */
 ncclResult_t ar_endpoint_open(struct ar_endpoint *endpoint, const struct ar_nccl *nccl,
                               ncclComm_t comm, uint64_t limit_ns, char *why);
 void ar_endpoint_close(struct ar_endpoint *endpoint); /* frees nothing after a timeout */

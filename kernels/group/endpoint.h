@@ -35,7 +35,7 @@ struct ar_endpoint {
     bool on_host;      /* ${memory} is pinned host memory, because the GPU had none left */
     uint64_t limit_ns; /* time limit of waits for other ranks (nccl_wait.h) */
     /* for a communicator that may be nonblocking */
-    bool threaded;          /* it is nonblocking: after an error it refuses all calls */
+    bool threaded;          /* the communicator is nonblocking: after an error it refuses calls */
     const uint32_t *abort;  /* symtuner_ar_abort sets this word; NULL: there is none yet */
     ncclWindow_t window;    /* NCCL's thread writes a new window here */
     char timed_out[AR_WHY]; /* error message about the NCCL call that timed out; empty: none did */

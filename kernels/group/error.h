@@ -11,9 +11,9 @@
 /* Set the sentence of ${h}, or of this thread if ${h} is NULL, and return ${result}. */
 ncclResult_t ar_fail(symtuner_ar *h, ncclResult_t result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* The same for an error of CUDA, which happened at ${what}. */
+/* Do what ar_fail does, for an error of CUDA. ${what} says what failed. */
 ncclResult_t ar_fail_cuda(symtuner_ar *h, cudaError_t error, const char *what);
-/* The same for a call whose handle is NULL. */
+/* Do what ar_fail does, for a call whose handle is NULL. */
 ncclResult_t ar_fail_null(void);
 
 /* Call CUDA. If that fails, leave the function with an error that names ${what}. */

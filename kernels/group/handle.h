@@ -60,7 +60,7 @@ enum ar_follower {
  * same handle: a new stream may get the handle of a destroyed one, and cudaStreamPerThread is
  * another stream in each thread. */
 struct ar_order {
-    unsigned long long capture; /* id of the capture that has these calls; 0: no capture */
+    unsigned long long capture; /* id of the capture that the calls are in; 0: no capture */
     bool used;                  /* there was at least one call */
     unsigned long long stream;
     cudaEvent_t done; /* recorded after the latest call */
@@ -90,12 +90,12 @@ struct symtuner_ar {
     char no_peer[AR_WHY];   /* why peer memory failed; empty: it did not fail, or was not tried */
     ncclComm_t comm;        /* NULL in local groups */
     bool comm_gone;         /* ncclCommAbort has ended ${comm} and its windows */
-    struct ar_nodes *nodes; /* the ranks span boxes and may add up box by box (kernels/nodes) */
+    struct ar_nodes *nodes; /* for ranks that may add up box by box (kernels/nodes), else NULL */
     struct ar_endpoint endpoint;
     const struct ar_nccl *nccl;
     struct ar_arena arena[AR_ARENAS];
     struct ar_meeting *meeting; /* where ranks agree to allocate arenas; NULL: all are there */
-    struct ar_local *local;     /* the local group, if it grows (kernels/scratch/grow.c) */
+    struct ar_local *local;     /* shared by the ranks of a local group that makes arenas later */
     uint32_t wanted[AR_ARENAS]; /* eager calls that needed the arena before it was there */
     uint32_t tries[AR_ARENAS];  /* attempts to allocate the arena; the same on all ranks */
     bool wants_ipc;             /* SYMTUNER_AR_IPC=1 on all ranks */
@@ -119,13 +119,13 @@ struct symtuner_ar {
     bool stuck;        /* a kernel of the probe or of NCCL does not end, so free nothing */
     bool gave_nccl;    /* at least one call went to NCCL */
     uint32_t stall_ns; /* for tests: longest pause in kernels */
-    int lag;           /* SYMTUNER_AR_LAG, tiles; 0: as the table says */
+    int lag;           /* SYMTUNER_AR_LAG, in tiles; 0: as rows.c says */
     enum ar_start overlap[AR_FOLLOWERS]; /* [f]: how kernels start if enum ar_follower is f */
     atomic_bool first;    /* this is the oldest handle of this process on its GPU (order/first.h) */
     symtuner_ar *younger; /* the handle that was made after this one */
     struct ar_order eager;   /* calls outside of captures */
     struct ar_graph *graphs; /* one record for each capture with calls of this handle */
-    bool one_stream;         /* the caller promised one stream: no event after each eager call */
+    bool one_stream;         /* the caller promised one stream, so eager calls record no event */
     /* copy engines */
     cudaStream_t copy_stream;
     cudaEvent_t copy_event[2];  /* [0]: copy_stream may begin; [1]: copy_stream has ended */

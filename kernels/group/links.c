@@ -24,7 +24,7 @@ static int ask_nvml(const char *a, const char *b)
     if (init != NULL && by_bus != NULL && status != NULL && init() == 0 && by_bus(a, &first) == 0 &&
         by_bus(b, &second) == 0 && status(first, second, NVML_P2P_CAPS_NVLINK, &verdict) != 0)
         verdict = 1;
-    /* NVML stays loaded, because NCCL uses it, too. */
+    /* Do not unload NVML, because NCCL uses it. */
     return verdict == 0 ? AR_LINKS_NVLINK : AR_LINKS_PCIE;
 }
 

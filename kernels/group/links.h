@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* links.h - whether two GPUs are connected by NVLink or by PCIe. */
+/* links.h - find out whether NVLink or PCIe connects two GPUs. */
 #ifndef AR_LINKS_H_
 #define AR_LINKS_H_
 

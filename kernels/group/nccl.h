@@ -55,7 +55,7 @@ struct ar_nccl {
 const struct ar_nccl *ar_nccl_get(char *why, size_t why_size);
 
 /* Let ar_nccl_get take NCCL from ${library}, a handle of dlopen. Returns false if ar_nccl_get has
- * already taken NCCL from another library, or was told to. */
+ * already taken NCCL from elsewhere, or if an earlier call has named another library. */
 bool ar_nccl_choose(void *library);
 
 /* Warn once if an all-reduce meets a fault of NCCL ${version} (nccl/hazards.h). The all-reduce has

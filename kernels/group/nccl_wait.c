@@ -8,9 +8,9 @@
 #include <time.h>
 
 enum {
-    SPIN_NS = 1000000,     /* wait so long without sleep; most waits are shorter */
-    NAP_NS = 50000,        /* then sleep so long between two polls */
-    ABORT_NS = 1000000000, /* wait so long after an abort, so that NCCL can deregister windows */
+    SPIN_NS = 1000000,     /* time to wait without sleep; most waits are shorter */
+    NAP_NS = 50000,        /* then the time to sleep between two polls */
+    ABORT_NS = 1000000000, /* time to wait after an abort, so that NCCL can deregister windows */
 };
 
 uint64_t ar_now_ns(void)
@@ -116,7 +116,7 @@ ncclResult_t ar_comms_end(const struct ar_nccl *nccl, struct ar_endpoint *const 
                           ncclResult_t result, const char *call, char *why)
 {
     ncclResult_t ended =
-        nccl->ncclGroupEnd(); /* also after an error, or the caller's next call is in the group */
+        nccl->ncclGroupEnd(); /* even after an error; else the caller's next call is in the group */
 
     if (result != ncclSuccess && result != ncclInProgress)
         snprintf(why, AR_WHY, "%s: %s", call, nccl->ncclGetErrorString(result));

@@ -42,7 +42,7 @@ ncclResult_t ar_window_drop(symtuner_ar *h, ncclWindow_t window)
     result = ar_comm_wait(h->nccl, &h->endpoint, ncclInProgress, call, why);
     cudaGetDevice(&device);
     cudaSetDevice(h->device);
-    if (h->endpoint.timed_out[0] == 0) /* also after an error, as nothing uses the window now */
+    if (h->endpoint.timed_out[0] == 0) /* even after an error: nothing uses the window now */
         result = ar_comm_wait(h->nccl, &h->endpoint,
                               h->nccl->ncclCommWindowDeregister(h->comm, window), call, why);
     if (device >= 0)
