@@ -52,10 +52,11 @@ static void ask_about(const symtuner_ar *h, const struct ar_buffers *b, int dtyp
     ask->op = op;
     ask->dst_mapped = whole_words(b->to, b->recv);
     ask->src_mapped = whole_words(b->from, b->send);
-    /* A call on registered buffers is in place on all ranks or on none. */
+    /* With registered buffers, a call is in place on all ranks or on none. With other buffers no
+     * choice depends on in_place. */
     ask->in_place = is_in_place(h, b->coll, b->send, b->recv, b->part);
     if (b->coll == AR_REDUCE_SCATTER)
-        ask->dst_mapped = 0; /* no peer writes recv; in place, its offset differs between ranks */
+        ask->dst_mapped = 0; /* no peer writes recv, and its alignment may differ between ranks */
     if (b->coll == AR_ALL_GATHER && ask->in_place)
         ask->src_mapped = ask->dst_mapped;
     if (b->sends != NULL) {

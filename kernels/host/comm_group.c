@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * comm_group.c - symtuner_ar_create: ranks of an NCCL communicator.
+ * comm_group.c - symtuner_ar_create: make handles for ranks of an NCCL communicator.
  *
  * First the ranks tell each other their properties by a small ncclAllGather. So all ranks choose
  * the same transport (kernels/scratch/share.h), or all leave their calls to NCCL.
@@ -26,7 +26,7 @@ struct peer_info {
         ctas;
     struct ar_probe probe;
     uint64_t group;                /* proposed number of the group; all ranks take that of rank 0 */
-    uint64_t bulk_bytes, bulk_own; /* config.bulk_bytes; bytes that suit its own GPU */
+    uint64_t bulk_bytes, bulk_own; /* config.bulk_bytes; bytes that suit the rank's own GPU */
     uint64_t first_epoch, rules_hash;
 };
 
@@ -180,7 +180,7 @@ static ncclResult_t span_boxes(struct group *g, const struct symtuner_ar_config 
     for (int r = 0; r < g->endpoint[0].ranks; r++) {
         g->cards[r] = g->all[r].box;
         g->cards[r].ruled =
-            ar_rules_network_any(g->m.handles[0]->rules); /* the same on all ranks */
+            ar_rules_network_any(g->m.handles[0]->rules); /* all ranks have the same rules */
     }
     result = ar_nodes_span(g->m.handles[0], g->cards, config, gate, g->m.why);
     g->m.lost = g->m.lost || result != ncclSuccess;

@@ -21,7 +21,7 @@
  *
  * In a call that is only an all-gather, each rank fetches the parts of the others from their send
  * buffers. There is one barrier before that and one after it, each made of a signal and an await.
- * A rank writes to its own recv only, for the reason above.
+ * A rank writes only to its own recv, so that a late copy harms no other rank.
  */
 #include "kernels/group/error.h"
 #include "kernels/host/launch.h"

@@ -74,7 +74,8 @@ const char *symtuner_ar_kernel_name(int i)
     return ar_family_name(i);
 }
 
-/* Write a line about an arena, and return its length. Returns 0 if this handle never has it. */
+/* Write a line about ${arena}, and return the length of the line. If this handle never has the
+ * arena, write nothing and return 0. */
 static int describe_arena(const symtuner_ar *h, int arena, char *text, size_t size)
 {
     static const char *const regions[AR_REGIONS] = {"ll8", "ll128", "lamport", "bulk", "gather",

@@ -51,10 +51,10 @@ void ar_args_start(const symtuner_ar *h, int arena, struct ar_args *args);
  * bytes, in_align and out_align must be set. */
 const void *ar_kernel_find(int coll, int family, int reducer, const struct ar_args *args);
 
-/* Load every kernel now. To load one later is not allowed in a stream capture. It could also
- * deadlock ranks that share a GPU, while the kernel of one rank waits for the kernel of another.
- * Set *arch to what the kernels were compiled for (90 for sm_90), and *tma to whether the kernels
- * with TMA can run. */
+/* Load every kernel now. To load a kernel later is not allowed in a stream capture. If ranks share
+ * a GPU, it could also deadlock: loading may wait until the running kernel of one rank ends, and
+ * that kernel may wait for a peer's kernel, which is not loaded yet. Set *arch to what the kernels
+ * were compiled for (90 for sm_90), and *tma to whether the kernels with TMA can run. */
 cudaError_t ar_kernels_load(int *arch, bool *tma);
 
 /* ar_copy_run runs one piece of an all-reduce with the copy engines, and ar_copy_gather one piece

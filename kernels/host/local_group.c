@@ -47,8 +47,8 @@ static bool open_peers(symtuner_ar **handles, int n, int *links_out, char *why, 
     return true;
 }
 
-/* Make the arenas of all ranks in GPU memory. If ${grows}, make only the small arenas now: calls
- * that need others make these later. */
+/* Make the arenas of all ranks in GPU memory. If ${grows}, make only the small arenas now. Calls
+ * make the other arenas when they need them. */
 static ncclResult_t peer_arenas(symtuner_ar **handles, int n,
                                 const struct symtuner_ar_config *config, bool grows)
 {
@@ -157,7 +157,7 @@ static ncclResult_t settle(symtuner_ar **handles, int n, struct symtuner_ar_conf
     ncclResult_t result;
 
     memcpy(m.handles, handles, (size_t)n * sizeof *handles);
-    for (int i = 1; i < n; i++) /* each rank read the file of rules, which may change meanwhile */
+    for (int i = 1; i < n; i++) /* between two ranks' reads, the file of rules may have changed */
         if (ar_rules_hash(handles[i]) != ar_rules_hash(handles[0])) {
             ar_rules_drop(handles, n, i);
             break;

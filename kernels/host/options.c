@@ -12,7 +12,7 @@
 
 extern char **environ;
 
-/* Warn about variables SYMTUNER_AR_* that do not exist. Their names are probably misspelt. */
+/* Warn about variables SYMTUNER_AR_* that we do not know. Their names are probably misspelt. */
 static void name_strangers(void)
 {
     const struct st_words *words = &st_kernel_variables;
@@ -53,7 +53,7 @@ static int read_number(const char *name, uint64_t lowest, uint64_t highest, uint
     return 0;
 }
 
-/* If the variable ${name} is set, set *value to the index of its word in ${words}. */
+/* If the variable ${name} is set, set *value to the index of its value in ${words}. */
 static int read_word(const char *name, const char *const *words, int n, int *value, char *why,
                      size_t why_size)
 {

@@ -14,9 +14,9 @@ struct ar_options {
     int links;              /* enum ar_links; -1: ask CUDA or NVML */
     uint32_t timeout_ms;    /* 0: not set */
     uint32_t stall_us;      /* longest pause in kernels; in test builds only */
-    int max_ctas;           /* most blocks; 0: not set */
+    int max_ctas;           /* most blocks on one GPU; 0: not set */
     int beside;             /* enum ar_beside; -1: not set */
-    int lag;                /* tiles, for chunked; 0: as the table says */
+    int lag;                /* kernel chunked: tiles from push to reduction; 0: as rows.c says */
     int overlap;            /* enum ar_start; -1: as early as is safe */
     int nodes;              /* 1: ranks on several boxes add up box by box */
     int ipc;                /* 1: map the peers' unregistered buffers */
@@ -25,8 +25,8 @@ struct ar_options {
 };
 
 /* Read all variables into ${options}. Returns 0, or -1 if a value is wrong. Then ${why} names the
- * variable, its value and what to write instead. Warns on stderr of variables SYMTUNER_AR_* that do
- * not exist. */
+ * variable, its value and what to write instead. Warns on stderr of variables SYMTUNER_AR_* that
+ * we do not know. */
 int ar_options_read(struct ar_options *options, char *why, size_t why_size);
 
 #endif

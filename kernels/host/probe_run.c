@@ -16,10 +16,10 @@
 #include "kernels/host/launch.h"
 
 enum {
-    BLOCKS = 16, /* at most */
+    BLOCKS = 16, /* most blocks of a kernel of the probe */
     THREADS = 256,
     STEP_NS = 10000000, /* how long a kernel of the probe runs */
-    COPIES = 4,         /* to each peer */
+    COPIES = 4,         /* copies to each peer */
     WAIT_MS = 5000,     /* time limit of a step, because on some hosts loads never return */
 };
 #define MOST_SLOT (16ull << 20) /* most bytes of a slot */
@@ -173,7 +173,7 @@ static ncclResult_t run_step(symtuner_ar **handles, int n, int step)
             error = start(handles[started], step, there[started]);
     }
     for (int i = 0; i < started;
-         i++) { /* also after an error, because memory of what still runs must not be freed */
+         i++) { /* even after an error: memory that a kernel still uses must not be freed */
         cudaError_t ended = await_stream(handles[i]->copy_stream, begin + WAIT_MS * 1e3);
         double us = now_us() - begin;
 
@@ -201,8 +201,8 @@ bool ar_probe_wanted(const symtuner_ar *h, const struct ar_options *options)
 
 /* Write the figures of all ranks to ${all}. A rank whose ${result} is an error sends
  * AR_PROBE_FAILED or AR_PROBE_STUCK instead, and then all ranks fail. If a rank is stuck, no rank
- * frees anything, because the stuck kernel may still access the memory of any rank. NCCL, too, may
- * wait for all ranks when it frees the windows of the scratch. */
+ * frees anything, for two reasons. The stuck kernel may still access the memory of any rank. And to
+ * free the windows of the scratch, NCCL may wait for all ranks, also for the stuck one. */
 static ncclResult_t exchange(symtuner_ar **handles, int n, const struct ar_probe_group *group,
                              struct ar_probe *all, ncclResult_t result)
 {
