@@ -28,7 +28,7 @@ struct shown {
 
 struct ar_ipc {
     struct shown *board;                          /* shared memory; one entry for each rank */
-    struct ar_allocation own[AR_IPC_ALLOCATIONS]; /* what this rank has shown, in that order */
+    struct ar_allocation own[AR_IPC_ALLOCATIONS]; /* [i]: what mine(h)->allocation[i] shows */
     unsigned long long refused; /* id of the latest own allocation that peers cannot map */
     char *peer[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* [r]: rank r's allocations, mapped here */
     int count[AR_IPC_RANKS]; /* [r]: entries of peer[r] that are set, to NULL if mapping failed */
@@ -143,7 +143,8 @@ static int show(symtuner_ar *h, const struct ar_allocation *a)
     if (a->id == h->ipc->refused || n == AR_IPC_ALLOCATIONS)
         return 0;
     if (others && cudaIpcGetMemHandle(&s->allocation[n].handle, a->base) != cudaSuccess) {
-        cudaGetLastError(); /* for example for memory of a pool, or torch's expandable segments */
+        /* For example, memory of a pool or of torch's expandable segments has no such handle. */
+        cudaGetLastError();
         h->ipc->refused = a->id;
         return 0;
     }
