@@ -136,7 +136,7 @@ ncclResult_t ar_nodes_span(symtuner_ar *h, const struct ar_box_card *cards,
     snprintf(gate, 2 * AR_WHY, result == ncclSuccess ? "%s" : "%s, not box by box: %.*s", span,
              AR_WHY, why);
     if (result == ncclSuccess || h->stuck || h->endpoint.timed_out[0] != 0)
-        return result; /* free nothing after an error: NCCL may have kernels that never end */
+        return result; /* after a timeout free nothing: NCCL may have kernels that never end */
     ar_nodes_close(h);
     ar_nodes_free(h);
     if (!lost && h->me == 0)

@@ -10,8 +10,8 @@
 
 static uint64_t host_id(void)
 {
-    /* NCCL sets the variables of its nccl.conf in the environment, so a host id in that file is
-     * found, too. */
+    /* A host id in nccl.conf is found here as well, because NCCL copies the variables of that file
+     * to the environment. */
     const char *told = getenv("NCCL_HOSTID");
     char name[256] = "", boot[64] = "";
     FILE *f;

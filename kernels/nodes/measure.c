@@ -3,8 +3,8 @@
  * measure.c - when a handle is made, measure how long the steps of an all-reduce take.
  *
  * For each way (enum ar_way) and size each rank runs a few calls in a row. The time of the slowest
- * rank counts. All that takes about ten ms. NCCL needs more time in its first calls, to connect its
- * ranks.
+ * rank counts. All that takes about ten ms, plus the time that NCCL needs in its first calls to
+ * connect the ranks. Those calls are not timed.
  */
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,8 @@
 
 const uint64_t ar_nodes_size[AR_NODES_SIZES] = {1 << 16, 1 << 20, 1 << 24};
 
-/* What the model may choose: the fewest bytes of a piece, and the most pieces. */
+/* Limits of ar_nodes_pieces: it chooses at most MOST_CHOSEN pieces. If it chooses more than one,
+ * each has about LEAST_PIECE bytes or more. */
 enum { LEAST_PIECE = 1 << 18, MOST_CHOSEN = 16 };
 
 void ar_nodes_slower(struct ar_nodes_figures *f, const struct ar_nodes_figures *other)

@@ -11,8 +11,8 @@
  *
  * RS is the reduce-scatter of a piece in the box. AR is the all-reduce of that piece over the
  * boxes. AG is the all-gather of the piece in the box. The model ignores that kernels of both
- * streams share the GPU. So it chooses box by box only if that saves at least a tenth of NCCL's
- * time.
+ * streams share the GPU, so the times that it computes are too short. Therefore it chooses box by
+ * box only if that saves at least a tenth of NCCL's time.
  *
  * Units      times are microseconds.
  */
@@ -39,7 +39,7 @@ struct ar_nodes_figures {
     float us[AR_WAYS][AR_NODES_SIZES];
 };
 
-/* Set each time of ${f} to the longer one of that time and the same time of ${other}. */
+/* Copy to ${f} each time of ${other} that is longer than the corresponding time of ${f}. */
 void ar_nodes_slower(struct ar_nodes_figures *f, const struct ar_nodes_figures *other);
 
 /* Return the time of ${way} for a message of ${bytes}, on straight lines through the measured
@@ -67,7 +67,7 @@ struct ar_cut {
 
 /* Cut ${bytes} for ${ranks} ranks of a box into at most ${pieces} pieces. */
 struct ar_cut ar_cut(uint64_t bytes, int ranks, int pieces);
-/* Return at which byte ${piece} starts. If ${piece} is cut->pieces, this is where the last ends. */
+/* Return at which byte ${piece} starts. For cut->pieces, return where the last piece ends. */
 uint64_t ar_cut_start(const struct ar_cut *cut, int piece);
 /* Return the bytes of each part of ${piece}. */
 uint64_t ar_cut_part(const struct ar_cut *cut, int piece);

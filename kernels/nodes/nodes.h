@@ -10,7 +10,8 @@
  * Threads    one at a time, as for the handle.
  * Ownership  the handle owns its struct ar_nodes. ncclCommSplit makes two communicators: one of the
  *            box, and one across the boxes. Both share the abort flag of the caller's communicator
- *            (ncclConfig_t.splitShare), so ncclCommAbort of that one ends the kernels of all three.
+ *            (ncclConfig_t.splitShare), so ncclCommAbort of the caller's communicator ends the
+ *            kernels of all three.
  */
 #ifndef AR_NODES_H_
 #define AR_NODES_H_
