@@ -96,8 +96,8 @@ struct symtuner_ar {
     struct ar_arena arena[AR_ARENAS];
     struct ar_meeting *meeting; /* where ranks agree to allocate arenas; NULL: all are there */
     struct ar_local *local;     /* shared by the ranks of a local group that makes arenas later */
-    uint32_t wanted[AR_ARENAS]; /* eager calls that needed the arena before it was there */
-    uint32_t tries[AR_ARENAS];  /* attempts to allocate the arena; the same on all ranks */
+    uint32_t wanted[AR_ARENAS]; /* [a]: how many eager calls needed arena a before it was there */
+    uint32_t tries[AR_ARENAS];  /* [a]: attempts to allocate arena a; the same on all ranks */
     bool wants_ipc;             /* SYMTUNER_AR_IPC=1 on all ranks */
     struct ar_ipc *ipc;         /* NULL: the peers cannot map unregistered buffers (kernels/ipc) */
     bool nan_scratch;           /* for tests: scratch whose contents do not matter is full of NaN */
