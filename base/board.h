@@ -17,22 +17,22 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Map the object ${name}, which begins with "/" and has ${size} bytes, and set ${*at_out} to its
- * address. With ${create}, make the object, which must not exist yet. Without ${create}, the object
- * must exist. Returns 0, or an errno number on failure. */
+/* Map the object ${name}, which begins with "/" and has ${size} bytes, and set ${*at_out} to the
+ * address of the mapping. With ${create}, make the object, which must not exist yet. Without
+ * ${create}, the object must exist. Returns 0, or an errno number on failure. */
 int st_board_map(const char *name, size_t size, bool create, void **at_out);
 
 struct st_board {
     void *at; /* address of the memory; NULL: not joined */
     size_t size;
-    int fd; /* holds a lock on the object; -1 once st_board_hide has removed the name */
+    int fd; /* the open object, with our lock on it; -1 after st_board_hide */
     char name[64];
 };
 
-/* Map the object ${name}; the first process makes it. If killed processes have left the object
- * behind, it is set to zeros again. We recognise a left object because nobody has a lock on it:
- * every living process holds a lock until st_board_hide, and the operating system releases the
- * locks of killed processes. Returns false on failure. */
+/* Map the object ${name}. If the object does not exist yet, make it. Every process that joins holds
+ * a lock on the object until st_board_hide, and the operating system releases the locks of killed
+ * processes. So if an object exists on which nobody holds a lock, killed processes have left it
+ * behind. We then set it to zeros again. Returns false on failure. */
 bool st_board_join(struct st_board *board_out, const char *name, size_t size);
 
 /* Remove the object's name, so that no other process can join. The memory stays mapped. */
