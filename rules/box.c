@@ -2,8 +2,9 @@
 /*
  * box.c - finds the GPUs of this box, through NVML and the CUDA driver if they are installed.
  *
- * Every rank must see the same machine, so nothing here depends on which GPUs the process may use:
- * NVML ignores CUDA_VISIBLE_DEVICES. A box with different GPUs counts as unknown.
+ * Every rank must find the same machine, although ranks may use different GPUs of the box. NVML
+ * shows all GPUs to every process. The CUDA driver shows a process only the GPUs that it may use,
+ * but here one GPU stands for all: a box with GPUs of different models counts as unknown.
  */
 #include "rules/box.h"
 
@@ -15,7 +16,7 @@
 #include "rules/rules.h"
 
 /* The functions of NVML that we call. 0 means success, and handles are pointers. The signatures are
- * those of nvml.h, and they have not changed since v2 of each function. */
+ * those that nvml.h has for the names in ask_nvml. */
 struct nvml {
     int (*init)(void);
     int (*shutdown)(void);
@@ -117,7 +118,7 @@ static int ask_multicast(void)
     if (cuda.init(0) != 0 || cuda.device(&device, 0) != 0 ||
         cuda.attribute(&value, MULTICAST_SUPPORTED, device) != 0)
         value = -1;
-    return value; /* libcuda.so.1 stays loaded, because the program may be using it */
+    return value; /* libcuda.so.1 stays loaded: cuInit has set it up for the whole process */
 }
 
 static void forget(struct symtuner_machine *machine)

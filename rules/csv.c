@@ -99,7 +99,7 @@ bool st_csv_read(struct st_reader *reader, struct st_text rest)
             field[fields++] = st_text_cut(&line, ',');
             if (line.at == end && end[-1] != ',')
                 break;
-            if (line.at == end && fields < FIELDS) { /* after a last comma is an empty field */
+            if (line.at == end && fields < FIELDS) { /* an empty field follows a last comma */
                 field[fields++] = (struct st_text){end, 0};
                 break;
             }

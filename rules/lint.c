@@ -38,7 +38,7 @@ static bool meet(struct st_span a, struct st_span b)
     return a.lo <= b.hi && b.lo <= a.hi;
 }
 
-/* Do two rules share some sizes, while each also covers sizes that the other does not? An example
+/* Do two rules share some sizes, and does each cover sizes that the other does not? An example
  * is "..64KiB" before "64KiB..". Such rules are often a mistake: the earlier rule decides for the
  * shared sizes, although the later rule names them, too. */
 static bool overlaps(const struct st_rule *first, const struct st_rule *later)

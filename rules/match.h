@@ -44,7 +44,9 @@ struct st_lane {
     int spans;                   /* number of spans; 0: no rule matches any size         */
     uint64_t *start;             /* start[s]: least size of span s; start[0] is 0        */
     const struct st_rule **rule; /* rule[s]: first matching rule for span s, or NULL     */
-    uint16_t first[ST_SIZE_KEYS + 1]; /* first[key]: span of the least size with that key */
+    /* first[key]: the last span that begins at a size with a smaller key; 0 if there is none. A
+     * size with this key lies in one of the spans first[key] to first[key + 1]. */
+    uint16_t first[ST_SIZE_KEYS + 1];
 };
 
 struct st_index {
@@ -93,7 +95,7 @@ static inline const struct st_rule *st_index_find(const struct st_index *index,
     if (!rule || (rule->pipe_ops.lo <= (uint64_t)call->pipe_ops &&
                   (uint64_t)call->pipe_ops <= rule->pipe_ops.hi))
         return rule;
-    /* This is rare: the first rule for this size has another condition on pipe_ops. */
+    /* This is rare: the rule covers the size, but not the call's pipe_ops. Try the next rules. */
     return st_match(index->rules, (int)(rule - index->rules->rule) + 1, &index->group, call);
 }
 

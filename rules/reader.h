@@ -44,12 +44,12 @@ bool st_reader_line(struct st_reader *reader, struct st_text *rest, struct st_te
 /* Return the text without blanks and tabs at both ends. */
 struct st_text st_text_trim(struct st_text text);
 
-/* Append a cleared rule to reader->rules and return it. If there are too many rules, write an error
- * for place ${at} and return NULL. */
+/* Append a rule that matches everything and does nothing to reader->rules, and return it. If there
+ * are too many rules, write an error for place ${at} and return NULL. */
 struct st_rule *st_reader_rule(struct st_reader *reader, const char *at);
 
 /* Cut ${*rest} at the first ${separator}. Return the trimmed text before it, and leave the text
- * after it in ${*rest}. Without a separator return all. */
+ * after it in ${*rest}. If there is no separator, return the whole text. */
 struct st_text st_text_cut(struct st_text *rest, char separator);
 
 bool st_text_is(struct st_text text, const char *word); /* compares without regard to case */
@@ -63,9 +63,9 @@ struct st_section {
     unsigned seen;        /* one bit per key of st_keys that the section has    */
 };
 
-/* The type of the member that a key sets in struct st_rule. rules/hash.c hashes by this type. The
- * two types ST_KEY_SET_* are for keys that were added later: rules without such a key keep their
- * hash. */
+/* The type of the member that a key sets in struct st_rule. rules/hash.c hashes by this type. If a
+ * new version of symtuner adds a key, the key gets a type ST_KEY_SET_*. Then the new version gives
+ * rules without this key the same hash as the old version. */
 enum st_key_type {
     ST_KEY_COMMENT,  /* the key sets no member: it is a comment for people           */
     ST_KEY_GONE,     /* a removed key: hashed as 0, so that old hashes stay the same */

@@ -10,7 +10,7 @@
  * Units      bytes; spans are inclusive on both ends.
  * Ownership  one allocation per symtuner_rules; freed with symtuner_rules_free.
  * Threads    rules never change after they have been read, so any thread may read them.
- * Errors     the reader writes "name:line:column: what; cure" and allocates nothing.
+ * Errors     the reader writes "name:line:column: what; cure" and gives no rules.
  */
 #ifndef ST_RULES_H_
 #define ST_RULES_H_
@@ -41,11 +41,10 @@ struct st_action {
 struct st_launch {
     int kernel;        /* index in st_kernel_words; -1: the library's own table decides        */
     int ctas, threads; /* most blocks, and threads per block; 0: the library's table decides   */
-    int beside;        /* index in st_beside_words: assume this, not what the handle was told;
-                          -1: assume what the handle was told                                  */
-    /* For a call over several boxes: into how many pieces to cut the call, to add up each piece
-     * within each box first. 0: NCCL runs the whole call. -1: this rule is for calls within a
-     * box. */
+    int beside;        /* index in st_beside_words: what runs beside the kernels, whatever the
+                          program says; -1: what the program says                              */
+    /* For calls over several boxes: add up box by box, and cut the call into this many pieces for
+     * that. 0: NCCL runs the whole call. -1: this rule is for calls within a box. */
     int network_pieces;
 };
 
@@ -65,7 +64,7 @@ struct st_rule {
     int multicast;         /* 1: yes, 0: no, -1: any                                      */
     char gpu[SYMTUNER_GPU_MAX + 1]; /* pattern with * for the GPU's name; "": any GPU     */
     struct st_span gpus;   /* number of GPUs in the box                                   */
-    unsigned dtypes, ops;  /* [kernels] only: one bit per NCCL number                     */
+    unsigned dtypes, ops;  /* [kernels] only: one bit per type or operator, at NCCL's number */
     unsigned besides;      /* [kernels] only: one bit per word of st_beside_words         */
     struct st_action act;
     struct st_launch launch;
@@ -102,9 +101,9 @@ bool st_rule_fits(const struct st_rule *rule, int nccl, const struct symtuner_ma
  * span in bytes of one rank, convert it. */
 struct st_span st_rule_total_bytes(const struct st_rule *rule, int coll, int ranks);
 
-/* st_kernels_concern: do all conditions of a [kernels] rule hold that are about the ranks, the
- * machine and the release? ${nccl} is 0 if the ranks do not use NCCL; then every condition on the
- * release holds. st_kernels_cover: do all conditions hold that are about the call? */
+/* st_kernels_concern: do the conditions of a [kernels] rule on ranks, machine and release hold?
+ * ${nccl} is 0 if the ranks do not use NCCL; then every condition on the release holds.
+ * st_kernels_cover: do the rule's conditions on the call hold? */
 bool st_kernels_concern(const struct st_rule *rule, int nccl, int ranks,
                         const struct symtuner_machine *machine);
 bool st_kernels_cover(const struct st_rule *rule, uint64_t bytes, int dtype, int op,
