@@ -6,7 +6,7 @@
  * The plugin logs the rows with ST_SAID_BY_PLUGIN. It logs them at level INFO only, because it
  * cannot see whether the program does what triggers a fault. libsymtuner_ar.so sees each call, and
  * warns of rows with ST_SAID_BY_KERNELS if the call triggers the fault. `symtuner doctor` reports
- * every row. jax/symtuner/_check.py repeats some rows; test/nccl/hazards.py compares both.
+ * every row. jax/symtuner/_check.py repeats some rows; test/nccl/hazards.py compares them.
  *
  * Pure: constants only. Threads: any. Errors: NULL if there is no such row.
  */
@@ -57,7 +57,7 @@ struct st_hazard {
     int first, last;       /* releases that have the fault; last 0: later ones, too    */
     unsigned said_by;      /* bits ST_SAID_BY_*: who reports the fault                  */
     int op;                /* operator of a call that triggers the fault; -1: any      */
-    unsigned address_bits; /* see ST_HAZARD_MAP                                        */
+    unsigned address_bits; /* a buffer's address bits that trigger the fault; 0: any   */
     const char *text;      /* what goes wrong, and the cure                            */
 };
 
@@ -65,8 +65,9 @@ struct st_hazard {
  * if there is no such number. */
 const struct st_hazard *st_hazard_get(int nccl, int index);
 
-/* Return fault number ${index} (from 0) of those that a call triggers. The call has operator ${op},
- * and its buffers ${send} and ${recv} are in symmetric windows. NULL if there is no such number. */
+/* Return fault number ${index} (from 0) of those that libsymtuner_ar.so reports and that a call
+ * triggers. The call has operator ${op}, and its buffers ${send} and ${recv} are in symmetric
+ * windows. NULL if there is no such number. */
 const struct st_hazard *st_hazard_of_call(int nccl, int op, uintptr_t send, uintptr_t recv,
                                           int index);
 

@@ -15,8 +15,9 @@ typedef const char *st_get(const void *from, const char *name);
  * Otherwise return NULL. */
 const char *st_held_by_user(st_get *get, const void *from);
 
-/* Return the name of a variable that keeps us from giving NCCL the built-in count: one that
- * st_held_by_user returns, or another one. NULL: nothing keeps us. */
+/* Return the name of a variable that keeps us from giving NCCL the built-in CTA count of
+ * plugin/defaults.c. Every variable that st_held_by_user returns does, and two others do. NULL:
+ * nothing keeps us. */
 const char *st_held_default(st_get *get, const void *from);
 
 #endif

@@ -110,8 +110,8 @@ int st_word_distance(const char *a, size_t na, const char *b, size_t nb)
 }
 
 /* Return how many edits may lie between ${text} and the word that was meant: about one in three
- * letters. Parts that both begin with, up to the last common "_" or "-", do not count. So NCCL_ALGO
- * is as far from NCCL_FOO as ALGO is from FOO. */
+ * letters. If both begin alike, the letters up to the last common "_" or "-" do not count:
+ * NCCL_ALGO may have as many wrong letters as ALGO. */
 static int edits_allowed(const char *text, size_t len, const char *word)
 {
     size_t head = 0;

@@ -33,8 +33,9 @@ extern const struct st_words st_kernel_words;
  * symtuner_ar_beside. */
 extern const struct st_words st_beside_words;
 
-/* A size in bytes. The table of libsymtuner_ar.so leaves larger messages to NCCL if NCCL is there,
- * unless the application said that nothing runs beside the library's kernels. */
+/* A size in bytes. The table of libsymtuner_ar.so gives larger messages to a kernel of few blocks,
+ * or to NCCL, because other kernels may need the multiprocessors. But if the application has said
+ * that nothing runs beside the library's kernels, this limit has no effect. */
 enum { ST_BESIDE_LIMIT = 4 << 20 };
 
 /* The full names of the environment variables of libsymtuner_ar.so. Upper and lower case differ. */

@@ -51,7 +51,8 @@ static const struct st_era eras[] = {
      SYMMETRIC_231, TABLE_3},
     /* From here on we could read only a part of NCCL's source. 2.32.3 picks kernels as 2.31 does,
      * except for the AllGathers of ST_UNSURE_GATHER. We could not read 2.32.6. A development
-     * version of NCCL has no upper limit for the number of CTAs. */
+     * version of NCCL has no limit of its own for the CTAs of multicast kernels, and 2.32.6 may
+     * have none, either: hence ST_UNSURE_MORE. */
     {.first = 23200, .name = "2.32", .tuner_abi = 6, .env_abi = 2, .profiler_abi = 7,
      SYMMETRIC_231, .unsure = ST_UNSURE_GATHER, TABLE_3},
     {.first = 23204, .name = "2.32.6", .tuner_abi = 7, .env_abi = 2, .profiler_abi = 7,
@@ -60,7 +61,7 @@ static const struct st_era eras[] = {
 
 enum { ERAS = sizeof eras / sizeof *eras, NEWEST_READ = 23206 };
 
-/* A release without a patch number, such as "2.27", means the first one that NVIDIA published. */
+/* What a release without a patch number means: "2.27" is the first 2.27 that NVIDIA published. */
 static const int line_first[] = {22703, 22803, 22902, 23003, 23102, 23203};
 
 const struct st_era *st_era_of(int version)

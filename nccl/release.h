@@ -44,9 +44,8 @@ enum st_ce_rule {
     /* AllGathers use the copy engine if NCCL_CTA_POLICY is 2 and both buffers are in symmetric
      * windows. */
     ST_CE_POLICY_BOTH,
-    /* AllGathers use the copy engine if NCCL_CTA_POLICY is 2 and the receive buffer is in a
-     * symmetric window. On sm_100 and later large calls (NCCL_SYM_CE_THRESHOLD) do not need
-     * NCCL_CTA_POLICY. */
+    /* AllGathers into a symmetric window use the copy engine if NCCL_CTA_POLICY has the bit 2. On
+     * sm_100 and later, those above NCCL_SYM_CE_THRESHOLD use it with any NCCL_CTA_POLICY. */
     ST_CE_POLICY_RECV,
 };
 

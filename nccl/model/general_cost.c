@@ -54,7 +54,8 @@ static const struct {
 static const struct general {
     bool nvls_flat;         /* NCCL does not multiply NVLS's bandwidth by an efficiency       */
     bool first_tree;        /* trees have the bandwidth bus.tree_old                          */
-    bool any_window;        /* a window registers its buffer even where windows do not work   */
+    bool any_window;        /* a buffer in a window counts as registered even if windows are off
+                               or cannot work                                                 */
     bool both_sides;        /* a ring uses registered buffers only if both are registered     */
     bool least_a_channel;   /* each channel gets at least ${least} bytes of traffic           */
     signed char nvls_ranks; /* NVLS needs at least this many ranks                            */
@@ -296,7 +297,7 @@ static bool ring_registers(const struct symtuner_call *call, int proto)
 }
 
 /* Return how many of ${channels} NVLS uses. NVLS needs fewer channels with registered buffers.
- * Ranks that share a process have no registered buffers. */
+ * Ranks that share a process have registered buffers only with NCCL_SINGLE_PROC_MEM_REG_ENABLE. */
 static int nvls_registered(const struct symtuner_call *call, int channels)
 {
     bool new_gpu = call->arch >= 100;

@@ -30,7 +30,7 @@ const struct st_machine *st_machine_named(const char *name);
 /* Return the first machine whose ${gpu} has this name, or NULL. */
 const struct st_machine *st_machine_of_gpu(const char *gpu);
 
-/* Set the members of ${call} that describe the machine, and its number of ranks, which becomes the
+/* Set the members of ${call} that describe the machine. Set the call's number of ranks to the
  * machine's number of GPUs. */
 void st_machine_apply(const struct st_machine *machine, struct symtuner_call *call);
 

@@ -115,7 +115,7 @@ struct curve {
     uint64_t bus_bytes; /* bytes that a GPU sends or receives, whichever is more  */
     double multiplier;  /* a CTA's bandwidth, divided by its bandwidth for stores */
     double latency_us;
-    double cta_bw, peak_bw; /* of one CTA and of all; bytes per microsecond       */
+    double cta_bw, peak_bw; /* bandwidth of one CTA and of all; bytes per microsecond */
 };
 
 static double curve_time(const struct curve *curve, int ctas)

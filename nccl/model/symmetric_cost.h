@@ -57,7 +57,7 @@ enum {
 
 enum {
     ST_CTAS_MAX  = 64,   /* most CTAs of any symmetric kernel                             */
-    ST_CELL_SIZE = 1024, /* bytes of a cell; except in 2.27 a CTA works on whole cells    */
+    ST_CELL_SIZE = 1024, /* bytes of a cell; from 2.28 on a CTA works on whole cells      */
 };
 
 struct st_sym_query {
