@@ -207,7 +207,7 @@ struct symtuner_kernel_query {
     int registered;     /* 1: both buffers are registered with the library                */
     int dtype, op;      /* NCCL's numbers                                                 */
     struct symtuner_machine machine;
-    int beside;         /* enum symtuner_ar_beside: what the handle was told              */
+    int beside;         /* enum symtuner_ar_beside: what the kernels run beside           */
     /* Number of boxes that the ranks are on; 0 counts as 1. With more than one box only rules with
      * network-pieces count. They take ${registered} as 0 and ${beside} as unknown. */
     int boxes;
@@ -221,8 +221,8 @@ struct symtuner_kernel_decision {
     char name[SYMTUNER_NAME_MAX + 1];
     const char *kernel; /* a name of symtuner_ar_kernel_name(); NULL: the table decides   */
     int ctas, threads;  /* most blocks, and threads per block; 0: the table decides       */
-    int beside;         /* enum symtuner_ar_beside: the column of the table to take;
-                           -1: the column for what the handle was told                    */
+    int beside;         /* enum symtuner_ar_beside: the column of the library's table to
+                           use; -1: the column of the query's ${beside}                   */
     /* For ranks on several boxes: add up box by box, in this many pieces. 0: NCCL runs the call.
      * -1: no rule says. */
     int network_pieces;
@@ -270,13 +270,15 @@ SYMTUNER_API int symtuner_explain(const symtuner_rules *rules, const struct symt
 /* A SYMTUNER_* variable. symtuner_option_get fills in variable number ${index} (from 0) and returns
  * 1; it returns 0 if there is no such number. */
 struct symtuner_option {
-    const char *name, *fallback, *values, *help;
+    const char *name, *fallback; /* ${fallback} is the value if the variable is not set         */
+    const char *values, *help;   /* ${values} has the legal values, such as "1|0"; "text": all  */
 };
 SYMTUNER_API int symtuner_option_get(int index, struct symtuner_option *option_out);
 
-/* Find out what this box has: GPU model, NVLink, multicast. Loads NVML and CUDA if they are
- * installed. Returns 0 if there is no GPU; then all members of ${machine_out} say "unknown". Call
- * it on one thread at a time. */
+/* Find out what this box has: GPU model and number, NVLink, multicast. If SYMTUNER_MACHINE is set,
+ * its text is the answer. Otherwise the function asks NVML and the CUDA driver, if they are
+ * installed. Returns 1. If there is no GPU, if the GPUs differ, or if SYMTUNER_MACHINE is wrong, it
+ * returns 0, and all members of ${machine_out} say "unknown". Call this on one thread at a time. */
 SYMTUNER_API int symtuner_machine_find(struct symtuner_machine *machine_out);
 
 /* Translate numbers into words and words into numbers. Return NULL if the number is unknown, and -1

@@ -39,23 +39,23 @@
  *            be replayed many times, between other graphs and eager calls. All ranks must do this
  *            in the same order. After symtuner_ar_destroy, graphs of a local group still work, and
  *            so do their clones and executables, because they keep all memory that their calls
- *            need. Graphs of a handle made from a communicator keep only the counters. A replay of
- *            such a graph ends in a launch failure before anything is written, and that ends the
- *            CUDA context. The caller's buffers, and windows that the caller has registered, must
- *            outlive the graphs.
+ *            need. Graphs of a handle made from a communicator keep only the counters. If such a
+ *            graph is replayed after symtuner_ar_destroy, its kernel writes nothing and ends with
+ *            cudaErrorLaunchFailure, which ends the CUDA context. The caller's buffers, and windows
+ *            that the caller has registered, must outlive the graphs.
  * Scratch    a handle begins with 14 MiB on its GPU. That is enough for messages of 1 MiB, for sums
  *            of f32, f16 and bf16 of 2 MiB, and for zero-copy kernels. The first eager call that
  *            needs more allocates it: 96 MiB for messages of several MiB, and 5/4 of
- *            config.bulk_bytes for longer messages that are not zero-copy from end to end. Scratch
- *            is not moved, and is freed with the handle. All ranks allocate in the same call. For
- *            that the ranks of a communicator first wait for each other on the host, up to 0.2 s.
- *            If not all have come by then, this call runs without the new scratch, and later calls
- *            try again. If memory is short on a rank, there is one warning, and all ranks cut long
- *            messages into short pieces, which is slower. They also do so, for good, if a graph
- *            captures such a call before the scratch is there. So call symtuner_ar_reserve before
- *            the capture. In three cases all scratch is allocated at creation: one thread drives
- *            several handles of a communicator, the ranks share no /dev/shm, or there is a start-up
- *            probe (SYMTUNER_AR_PROBE).
+ *            config.bulk_bytes for longer messages that go through scratch, wholly or in part.
+ *            Scratch is not moved, and is freed with the handle. All ranks allocate in the same
+ *            call. For that the ranks of a communicator first wait for each other on the host, for
+ *            up to 0.2 s. If not all have come by then, this call runs without the new scratch, and
+ *            later calls try again. If memory is short on a rank, there is one warning, and all
+ *            ranks cut long messages into short pieces, which is slower. All ranks also do so, for
+ *            good, if a graph captures a call whose scratch is not there yet. So call
+ *            symtuner_ar_reserve before the capture. In three cases all scratch is allocated at
+ *            creation: one thread drives several handles of a communicator, the ranks share no
+ *            /dev/shm, or there is a start-up probe (SYMTUNER_AR_PROBE).
  * Errors     ncclResult_t, so that NCCL check macros work. symtuner_ar_error() says in a sentence
  *            what went wrong. Functions write their outputs on success only.
  * Rules      SYMTUNER_RULES may name the kernel of a call (docs/rules.md; symtuner tune writes such
@@ -272,7 +272,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void 
 
 /*
  * symtuner_ar_reserve(handles, n, bytes):
- * Make the scratch (see above) that messages of up to ${bytes} need with the kernels that are
+ * Allocate the scratch (see above) that messages of up to ${bytes} need with the kernels that are
  * chosen for them now. Then no call waits for scratch, and graphs may capture such calls.
  * Collective, same ${bytes} on all ranks; SIZE_MAX means all messages. Pass all handles of a local
  * group in one call, while no other thread makes calls. Do not call it while a stream of the handle
@@ -286,16 +286,17 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_reserve(symtuner_ar **handles, int n, s
  * As ncclRedOpCreatePreMulSum: make an operator for calls of type ${dtype} on ${handle}. The
  * operator multiplies each rank's numbers by that rank's ${scalar} and then adds them up.
  * ncclScalarHostImmediate: the scalar is read now. ncclScalarDevice: ${scalar} points to memory
- * that this GPU can read, aligned to the scalar's size. Each call reads the scalar when the call
- * runs on its stream, in graphs at every replay. Not collective: scalars and residences may differ
- * between ranks. All ranks must pass an operator of this kind to the same calls.
+ * that the handle's GPU can read, aligned to the scalar's size. Each call reads the scalar when the
+ * call runs on its stream, in graphs at every replay. Not collective: scalars and residences may
+ * differ between ranks. All ranks must pass an operator of this kind to the same calls.
  * Each product is rounded to ${dtype} once, to the nearest (integers wrap, fp8 saturates). Then the
  * products are added up and rounded as in any sum (see Promise above). NCCL rounds products in the
  * same way, but first rounds products of fp8 to f16. NCCL's sums have another order, and may be
  * rounded more often. On a handle made from a communicator, ${*op_out} is an operator that NCCL has
  * made: NCCL's functions take it, too, and calls that go to NCCL use it. Only kernels one_ll8,
  * one_lamport, two_ll8, two_lamport and chunked can multiply; no zero-copy kernel can. A local
- * group of one rank has no kernel for such operators. Their speed was not measured. Since 0.1.
+ * group of one rank has no kernel for such operators. The speed of calls with such operators was
+ * not measured. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_op_create_premul_sum(ncclRedOp_t *op_out, void *scalar,
                                                               ncclDataType_t dtype,
@@ -338,8 +339,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends,
  * As ncclReduceScatter: ${send} holds a part of ${recv_count} elements for each rank, and recv[j] =
  * op over all ranks' send[rank * recv_count + j]. The result has the same bits as an all-reduce of
  * ${send}. The buffers are in place (recv == send + rank * recv_count) or do not overlap. Types,
- * operators and alignment are as in symtuner_ar_all_reduce. So far it has run in the emulation on
- * CPUs, and on one GPU that the ranks shared. Since 0.1.
+ * operators and alignment are as in symtuner_ar_all_reduce. The function was tested on two H200s;
+ * docs/reference/reduce-scatter.md says what was timed. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_reduce_scatter(const void *send, void *recv,
                                                         size_t recv_count, ncclDataType_t dtype,
@@ -349,8 +350,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_reduce_scatter(const void *send, void *
 /*
  * symtuner_ar_all_gather(send, recv, send_count, dtype, handle, stream):
  * As ncclAllGather: recv[r * send_count + j] = rank r's send[j], bit for bit. The buffers are in
- * place (send == recv + rank * send_count) or do not overlap. So far it has run in the emulation on
- * CPUs, and on one GPU that the ranks shared. Since 0.1.
+ * place (send == recv + rank * send_count) or do not overlap. The function was tested on two H200s;
+ * docs/reference/reduce-scatter.md says what was timed. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_all_gather(const void *send, void *recv, size_t send_count,
                                                     ncclDataType_t dtype, symtuner_ar *handle,
@@ -448,10 +449,10 @@ SYMTUNER_AR_API size_t symtuner_ar_describe(symtuner_ar *handle, char *text, siz
 SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
 
 /*
- * symtuner_ar_status(handle): return ncclSuccess while the group is usable. If a kernel has given
- * up on a peer (ncclRemoteError), after an abort, or if a kernel has found a misuse, return that
- * error for good. The handle then refuses further calls and must be destroyed on all ranks. Does
- * not synchronise.
+ * symtuner_ar_status(handle): return ncclSuccess while the group is usable. Three things end this
+ * for good: a kernel gives up on a peer (ncclRemoteError), the handle is aborted, or a kernel finds
+ * a misuse. From then on return the error. The handle then refuses further calls and must be
+ * destroyed on all ranks. Does not synchronise.
  * If a rank dies, is aborted or stops calling, the current or next call of each other rank waits
  * for the lost rank. It ends in ncclRemoteError, timeout_ms after its kernel began to wait. If the
  * lost rank had already sent its whole part of a call, that call is complete and right, and the

@@ -11,8 +11,9 @@
  *
  * symtuner_predict is right for every recorded decision in test/data (releases 2.27.7 to 2.30.7).
  * For 2.31 and 2.32 it follows NCCL's source as far as we could read it. Where we could not, the
- * verdict is "unsure". It does not model symmetric kernels over the network (several nodes, from
- * 2.29 on), NVLink domains of several hosts (MNNVL), and what other tuner plugins write.
+ * verdict is "unsure". symtuner_predict does not model three things: symmetric kernels over the
+ * network (several nodes, from 2.29 on), NVLink domains of several hosts (MNNVL), and what other
+ * tuner plugins write.
  *
  * Units      bytes and elements are those that the caller passes to NCCL: for AllGather and
  *            ReduceScatter those of one rank's part. Times are microseconds as NCCL predicts them,
@@ -109,7 +110,8 @@ struct symtuner_call {
     int win_enable;            /* NCCL_WIN_ENABLE (1)                                           */
     int cumem_enable;          /* NCCL_CUMEM_ENABLE (1; NCCL's "automatic" counts as 1)         */
     int cta_policy;            /* NCCL_CTA_POLICY (0)                                           */
-    int min_ctas, max_ctas;    /* NCCL_MIN_CTAS (1), NCCL_MAX_CTAS (64), or the communicator's  */
+    int min_ctas, max_ctas;    /* NCCL_MIN_CTAS (1) and NCCL_MAX_CTAS (64), or the limits that
+                                  the communicator was made with                                */
     int sym_ctas;              /* NCCL_SYM_CTAS (0: NCCL chooses)                               */
     int sym_nowin;             /* NCCL_SYM_NOWIN_ENABLE (0)                                     */
     int sym_tma;               /* NCCL_SYM_TMA_ENABLE (-1: the release's default)               */
@@ -121,8 +123,8 @@ struct symtuner_call {
     int tuner_ll;              /* 1: a tuner plugin answers LL if NCCL asks whether to keep an
                                   LL symmetric kernel, as symtuner does by prefer = symmetric   */
 
-    /* The cost table that NCCL shows a tuner for this call: 7 x 3 microseconds, beginning with
-     * tree/ll. If it is NULL, the algorithm of a general kernel is not predicted. */
+    /* The cost table that NCCL shows a tuner for this call: 7 x 3 times in microseconds, beginning
+     * with tree/ll. If it is NULL, the algorithm of a general kernel is not predicted. */
     const float *table;
 };
 
@@ -131,7 +133,8 @@ struct symtuner_call {
  * no multicast. */
 SYMTUNER_API void symtuner_call_init(struct symtuner_call *call, int nccl);
 
-/* The conditions, in NCCL's order. If several conditions fail, the verdict names the first.
+/* The conditions for a symmetric kernel (gates), in NCCL's order. If several fail, the verdict
+ * names the first.
  * X(id, name, what must hold, the cure) */
 #define SYMTUNER_GATE_MAP(X)                                                                       \
     X(RELEASE,  "release",  "NCCL is 2.27 or newer: older ones have no symmetric kernels",         \
@@ -189,7 +192,7 @@ enum symtuner_gate_state {
 };
 
 enum symtuner_kind {
-    SYMTUNER_KIND_GENERAL,   /* ring, tree, NVLS, ...                                          */
+    SYMTUNER_KIND_GENERAL,   /* a general kernel: ring, tree, NVLS ...                         */
     SYMTUNER_KIND_SYMMETRIC,
     SYMTUNER_KIND_CE,        /* the copy engine; no kernel runs                                */
     SYMTUNER_KIND_ERROR,     /* NCCL refuses the call                                          */

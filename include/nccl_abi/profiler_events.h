@@ -64,7 +64,8 @@ struct nccl_abi_ev_p2p {
 };
 
 struct nccl_abi_ev_proxy_op {
-    pid_t pid; /* process that ordered the operation; the event's parent may be its pointer */
+    pid_t pid; /* process that asked for the operation; the event's parent may be a pointer that
+                  is valid only in that process */
     uint8_t channel;
     int peer;
     int steps;
@@ -94,7 +95,7 @@ struct nccl_abi_ev_coll_full { /* in v5 and v6 parent_group is the last member *
     uint64_t tag;
 };
 
-/* An event of v7, the longest version. An event of v5 or v6 has the first members of it. */
+/* An event of v7, which is the longest. Events of v5 and v6 begin with the same members. */
 struct nccl_abi_event_v7 {
     uint64_t type;
     void *parent;
