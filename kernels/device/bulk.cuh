@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bulk.cuh - flags and tiles, for the kernels that move plain data.
+ * bulk.cuh - flags and tiles, for the kernels that send data and flags in separate stores.
  *
  * A rank that sees a flag also sees the data that was stored before the flag. The reason: all
  * threads of a block store data to the peers, and then call __syncthreads(). This orders their
@@ -20,7 +20,7 @@
 namespace ar
 {
 
-/* Called by all threads of the block: tell every peer that this block has reached ${value}. */
+/* Called by all threads of the block: set this block's flag of ${kind} at each peer to ${value}. */
 __device__ __forceinline__ void raise_flags(const ar_args &args, int kind, uint64_t value)
 {
 #ifndef ST_BREAK_SYNC
@@ -46,8 +46,8 @@ __device__ __forceinline__ bool await_flag(const ar_args &args, const uint64_t *
     return true;
 }
 
-/* Called by all threads of the block: wait until the same block of every peer has reached ${value}.
- * Returns false in all threads if the rank gave up. */
+/* Called by all threads of the block: wait until the same block of every peer has set its flag of
+ * ${kind} at this rank to ${value} or more. Returns false in all threads if the rank gave up. */
 __device__ __forceinline__ bool await_flags(const ar_args &args, int kind, uint64_t value,
                                             spin_limit &wait)
 {
@@ -64,7 +64,7 @@ __device__ __forceinline__ bool await_flags(const ar_args &args, int kind, uint6
     return !__syncthreads_or(stop);
 }
 
-/* ---- tiles: each thread has ${Unroll} words, one block's width apart ------------------------- */
+/* ---- tiles: each thread has ${Unroll} words of a tile, blockDim.x words apart ---------------- */
 
 template <int Unroll>
 __device__ __forceinline__ void load_tile(payload (&v)[Unroll], const char *p, uint64_t at,

@@ -6,18 +6,19 @@
  *   tile k-lag  await the peers' REDUCE flag, add up, push the sum to every rank's recv
  *   end         raise GATHER, await the peers' GATHER: their sums are in my recv
  *
- * "I" am one rank; the table shows what I do. No barrier is needed at the start. A peer writes my
- * recv only after it has received my words of this call. By then my stream has reached the call, so
- * earlier users of recv are done. A call in place is safe, too: an owner stores the sum of a tile
- * only after my push of that tile, and my push has read the tile. If the peers do not map recv, the
- * sums go through scratch and one local copy ("staged").
+ * "I" am one rank; the table shows what I do. Owner o is rank o, which adds up shard o. "lag" is
+ * args.lag. No barrier is needed at the start. A peer writes my recv only after it has received my
+ * words of this call. By then my stream has reached the call, so earlier users of recv are done. A
+ * call in place is safe, too: an owner stores the sum of a tile only after my push of that tile,
+ * and my push has read the tile. If the peers do not map recv, the sums go through scratch and one
+ * local copy ("staged").
  *
  * One set of slots is enough for all calls, but the reduce slots and the gather slots must not
  * share memory. A rank that has finished the call has the GATHER flag of each owner. The owner
- * raised this flag after reading its reduce slots, so the reduce slots may be written again. But
- * the owner may still be reading its gather slots. They are safe all the same: an owner writes a
- * rank's gather slot only when it has that rank's words of the next call, and a rank sends these
- * words only after it has read its gather slots.
+ * raised this flag after reading its reduce slots, so the reduce slots may be written again. But a
+ * rank A may still be reading its gather slots. They are safe all the same: another rank writes
+ * them only after it has received A's words of the next call, and A sends these words only after it
+ * has read its gather slots.
  */
 #include "kernels/device/bulk.cuh"
 

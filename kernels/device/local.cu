@@ -7,7 +7,7 @@
  * await    waits for the peers' signals; the last await of a call publishes the next epoch
  *
  * A copy is complete at its destination before the next operation of its stream starts. So signal
- * would not need the fence that raise_flags() makes.
+ * does not need the fence in raise_flags(), which it calls; the fence does no harm.
  */
 #include "kernels/device/bulk.cuh"
 
@@ -16,7 +16,8 @@ namespace ar
 
 /*
  * Fields of args:
- *   in, out  the piece
+ *   in       this rank's own words of the piece
+ *   out      where the sums of the piece go
  *   region   offset of rank 0's slot for this piece
  *   shard    bytes from slot to slot
  */
@@ -51,7 +52,8 @@ __global__ void __launch_bounds__(512, 1) local(const __grid_constant__ ar_args 
     }
 }
 
-/* Fields of args: lag says which flag is raised (enum ar_flag_kind), tiles to which step. */
+/* Fields of args: lag is the kind of the flag (enum ar_flag_kind), tiles is the step to which the
+ * flag is raised. */
 __global__ void signal(const __grid_constant__ ar_args args)
 {
     call_counters counters(args);
@@ -72,8 +74,8 @@ constexpr int left_out = AR_FLAG_ENTER;
 constexpr int left_out = -1;
 #endif
 
-/* Fields of args: lag and tiles say which flag must reach which step, as in signal. staged is not 0
- * in the last operation of the call. */
+/* Fields of args: lag is the kind of the flag (enum ar_flag_kind), tiles is the step that the flag
+ * must reach. staged is not 0 in the last await of a call. */
 __global__ void await(const __grid_constant__ ar_args args)
 {
     spin_limit wait;

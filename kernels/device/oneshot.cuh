@@ -42,13 +42,13 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
     constexpr int peers = N ? N - 1 : AR_MAX_RANKS - 1;
     const int ranks = N ? N : args.ranks;
     const uint32_t bytes = (uint32_t)args.bytes, words = (uint32_t)args.words;
-    const uint32_t rounded = ar_round_up32(words, 32); /* so that warps stay whole */
+    const uint32_t rounded = ar_round_up32(words, 32); /* so that whole warps run the loop */
     const uint32_t stride = ar_round_up32(words, AR_LINE) * AR_WORD;
     const uint32_t step = gridDim.x * blockDim.x;
     const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
     const uint32_t my_slot = (uint32_t)args.region + args.me * stride;
     payload first = {};
-    char *slot[peers]; /* my slot at each peer, in the even half, at first_word */
+    char *slot[peers]; /* my slot at each peer, in the half of even epochs, at first_word */
     spin_limit wait;
 
     await_previous_kernel(args);
@@ -77,7 +77,8 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
     stall(args, counters.epoch, 1);
     if (!counters.dead && first_word < words)
         send_word<F, N>(args, slot, half, F::encode(first, counters.epoch));
-    /* PreMulSum has a branch of its own, so that other reducers keep their machine code. */
+    /* PreMulSum has a branch of its own, so that it does not change the machine code of the other
+     * reducers. */
     if (!counters.dead)
         for (uint32_t w = first_word + step; w < words; w += step) {
             if constexpr (multiplies<R>) {
@@ -118,20 +119,21 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
 /*
  * oneshot() for 2, 4 or 8 ranks and messages of whole words. This kernel has about half as many
  * instructions, and in short messages the instructions take most of the time. Its i-th peer is rank
- * me ^ i. So no rank number needs to wrap around, and the sum has the same bits (reduce.cuh).
+ * me ^ i, so no rank number needs to wrap around. The sum has the same bits as in oneshot();
+ * reduce.cuh says why.
  */
 template <class F, class R, int N>
 __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
     oneshot_whole(const __grid_constant__ ar_args args)
 {
     const uint32_t bytes = (uint32_t)args.bytes, words = (uint32_t)args.words;
-    const uint32_t rounded = ar_round_up32(words, 32); /* so that warps stay whole */
+    const uint32_t rounded = ar_round_up32(words, 32); /* so that whole warps run the loop */
     const uint32_t stride = ar_round_up32(words, AR_LINE) * AR_WORD;
     const uint32_t step = gridDim.x * blockDim.x;
     const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
     const uint32_t region = (uint32_t)args.region + first_word * AR_WORD;
     payload v[N], first = {};
-    char *peer_slot[N]; /* [i]: my slot at rank me ^ i, in the even half, at first_word */
+    char *peer_slot[N]; /* [i]: my slot at rank me ^ i, in the half of even epochs, at first_word */
     spin_limit wait;
 
     await_previous_kernel(args);
@@ -143,7 +145,8 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
 #pragma unroll
     for (int i = 1; i < N; i++)
         peer_slot[i] = args.peer[args.me ^ i] + (region + args.me * stride);
-    char *const here = args.peer[args.me] + region; /* slot 0 of this rank, in the even half */
+    /* Slot 0 of this rank, in the half of even epochs, at first_word. */
+    char *const here = args.peer[args.me] + region;
     first = F::canonical(first); /* not earlier, because this waits for the load */
 
     const uint32_t half = ar_half(counters.epoch) * (uint32_t)args.half;

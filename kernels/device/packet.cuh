@@ -69,7 +69,7 @@ struct form_ll128 {
     static __device__ __forceinline__ bool arrived(uint4 w, uint64_t epoch)
     {
 #ifdef ST_BREAK_LINE
-        return ((uint64_t)w.w << 32 | w.z) != ~epoch; /* takes every line for arrived */
+        return ((uint64_t)w.w << 32 | w.z) != ~epoch; /* any line counts as arrived */
 #else
         return !flag_lane() || ((uint64_t)w.w << 32 | w.z) == epoch;
 #endif
@@ -98,8 +98,8 @@ struct form_lamport {
     static constexpr int units = 2;
     static constexpr bool warp_wide = false;
 
-    /* A part of all ones would mean "not here yet". As data, such a part is a NaN (two NaNs in
-     * 16-bit types). With the last bit cleared it is still a NaN, so send that instead. */
+    /* In a slot, 32 bits of all ones mean "not here yet". As data, 32 bits of all ones are a NaN
+     * (two NaNs in 16-bit types). They still are if the last bit is cleared, so clear it. */
     static __device__ __forceinline__ uint32_t tame(uint32_t w)
     {
 #ifdef ST_BREAK_TAME
@@ -151,8 +151,8 @@ template <class F> __device__ __forceinline__ void line_in_step()
 }
 
 /* Bring all lanes of the warp into step; called by all of them before they load words. The flag of
- * an LL128 line vouches for what the other lanes load only if a single instruction makes all eight
- * loads. */
+ * an LL128 line says something about the words that the other lanes load only if a single
+ * instruction loads the whole line. */
 template <class F> __device__ __forceinline__ void warp_in_step()
 {
 #ifndef ST_BREAK_STEP
@@ -198,8 +198,8 @@ __device__ __forceinline__ payload multiplied(const ar_args &args, payload p)
     return as_payload(times_scalar(as_word(p), scalar, args.kind >> 3));
 }
 
-/* A reducer for the one or two units of a word. ${Ranks} is the number of ranks, or 0 if that is
- * known only at run time. */
+/* A reducer for words of ${Units} units, 1 or 2. ${Ranks} is the number of ranks, or 0 if that
+ * number is known only at run time. */
 template <class R, int Units, int Ranks> struct pair {
     typename for_ranks<R, Ranks>::reducer lo, hi;
 
@@ -227,7 +227,8 @@ template <class R, int Units, int Ranks> struct pair {
     }
 };
 
-/* Adds up one word of every rank; a word has ${Units} units. take() must get the ranks in order. */
+/* Adds up one word of every rank; a word has ${Units} units. take() must get rank 0 first, then
+ * rank 1, and so on. */
 template <class R, int Units, int N> struct rank_sum {
     typename for_ranks<R, N>::reducer lo, hi;
 

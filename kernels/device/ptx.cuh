@@ -137,10 +137,10 @@ __device__ __forceinline__ void store_unit(char *p, uint2 u)
  *
  * The host's abort word lies across PCIe. Only a few reads per microsecond are possible there, and
  * fewer while links are busy. A thread that reads the word delays its block, and thereby the same
- * block of every peer. If every waiting thread read the word, that block would in turn wait long
- * enough to read its own abort word. When this was so, a group that had waited once stayed slow for
- * ever. So no thread reads the word until it has waited for much longer than any call takes. From
- * then on, one thread per rank reads it every AR_LOOK_EVERY_NS.
+ * block of every peer. If every waiting thread read the word, the blocks of the peers would then
+ * wait so long that they read their abort words, too. When this was so, a group that had waited
+ * once stayed slow for ever. So no thread reads the word until it has waited for much longer than
+ * any call takes. From then on, one thread per rank reads it every AR_LOOK_EVERY_NS.
  */
 #define AR_LOOK_AFTER_NS 10000000
 #define AR_LOOK_EVERY_NS 1000000

@@ -29,7 +29,7 @@
 namespace ar
 {
 
-/* The store of one-shot: each rank stores what it has added up in its own recv only. */
+/* The store of one-shot: each rank stores its sums only in its own recv. */
 struct keep {
     static __device__ __forceinline__ void store_whole(const ar_args &args, uint64_t at,
                                                        uint64_t end, payload v)
@@ -81,8 +81,8 @@ __device__ __forceinline__ bool enter(const ar_args &args, const call_counters &
     return alive;
 }
 
-/* Called by all threads of the block: end the call when every peer has loaded and stored all that
- * it has to. */
+/* Called by all threads of the block: wait until every peer has done its loads and stores, and end
+ * the call. */
 __device__ __forceinline__ void leave(const ar_args &args, call_counters &counters, bool alive,
                                       spin_limit &wait)
 {

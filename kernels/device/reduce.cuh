@@ -6,12 +6,12 @@
  * add() adds another rank's unit, join() adds another accumulator, and finish() returns the result
  * as a unit of the same type.
  *
- * The order is the same in every kernel, for every type and operator. Each group of four ranks is
- * added as (0+1) + (2+3). Then the sums of the groups are added one after the other, for example
- * ((0+1)+(2+3)) + ((4+5)+6) for seven ranks. The numbers are those of the ranks, whichever rank
- * adds. x+y and y+x have the same bits. So with 2, 4 or 8 ranks, a rank "me" may start from itself:
- * ((me + me^1) + (me^2 + me^3)) + ... (^ is XOR) gives the same bits. test/kernels/reference.h has
- * the same order in plain C. In nvls.cu the NVSwitch decides the order.
+ * The order is the same for every type and operator, in every kernel but those of nvls.cu, where
+ * the NVSwitch decides it. Each group of four ranks is added as (0+1) + (2+3). Then the sums of the
+ * groups are added one after the other, for example ((0+1)+(2+3)) + ((4+5)+6) for seven ranks. Here
+ * 0 stands for the word of rank 0, and so on, whichever rank adds. x+y and y+x have the same bits.
+ * So with 2, 4 or 8 ranks, a rank "me" may start from itself: ((me + me^1) + (me^2 + me^3)) + ...
+ * (^ is XOR) gives the same bits. test/kernels/reference.h has the same order in plain C.
  */
 #ifndef AR_REDUCE_CUH_
 #define AR_REDUCE_CUH_
@@ -36,7 +36,7 @@ template <class To, class From> __device__ __forceinline__ To bits(From from)
 }
 
 /*
- * Add a group of up to four ranks to ${acc} in the order above. u[0], u[1], ... are the units of
+ * Add a group of up to four ranks to ${acc} as (0+1) + (2+3). u[0], u[1], ... are the units of
  * ranks ${first}, ${first} + 1, ...; ${first} is 0, 4, 8, ... Ranks from ${ranks} on do not exist.
  * For two ranks, two units in u are enough. The test build ST_BREAK_PAIRS adds one rank after the
  * other, as a loop would.
@@ -99,7 +99,7 @@ struct pair_f32 {
 };
 
 /*
- * Sums of f32 over more ranks. They are also rounded only once. For this, each sum is kept as two
+ * Sums of f32 over any number of ranks. Each sum is rounded only once. For this it is kept as two
  * floats: the rounded sum, and what the roundings dropped. Dekker's Fast2Sum (Numer. Math. 18,
  * 1971) finds exactly what one addition drops if the larger operand comes first. The code below
  * puts the larger operand first, so both orders of the operands give the same result. Knuth's
@@ -434,8 +434,8 @@ template <class T> struct as_f64 {
 /* Computes sums and products of fp8 in f32, and products of f32, f16 and bf16 in f64. f64 is needed
  * because the product of some ranks may exceed the range of f32 although the product of all ranks
  * does not. f64 is slow on some GPUs, but products are rare. Half a unit is four fp8 numbers, two
- * 16-bit numbers or one f32 number. The f32 number is kept twice, because an accumulator has room
- * for two f64 numbers. */
+ * 16-bit numbers or one f32 number. An accumulator has room for two f64 numbers, so a single f32
+ * number is kept twice. */
 struct wide {
     float4 lo, hi;
 
@@ -485,7 +485,7 @@ struct wide {
     }
 };
 
-/* add_in_order() for "wide": each half of a unit takes one call out of line for a whole group. */
+/* add_in_order() for "wide". One call of wide::four() adds one half of a unit for a whole group. */
 __device__ __forceinline__ void add_in_order(wide &acc, int first, int ranks, const uint2 (&u)[4],
                                              int kind)
 {

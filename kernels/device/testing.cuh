@@ -5,8 +5,8 @@
  * The kernels must be right however long any warp pauses. They must also be right in whatever order
  * the parts of a word arrive, if the word's form lets it arrive in parts. Real hardware rarely
  * shows an error of this kind: NVLink delivers 16-byte stores whole, and the warps of a block run
- * nearly in step. So nobody would notice that a guard is missing. Without -DST_TESTING stall() does
- * nothing, and words are stored whole.
+ * nearly in step. So without these builds nobody would notice a missing check. Without -DST_TESTING
+ * stall() does nothing, and words are stored whole.
  */
 #ifndef AR_TESTING_CUH_
 #define AR_TESTING_CUH_

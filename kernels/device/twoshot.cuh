@@ -6,12 +6,16 @@
  *      owner   sum of its slots (order: reduce.cuh)
  *      hop 2   sum of shard o              --> gather slot o of every rank
  *
- * Each rank sends the length of 2(n-1)/n messages. In a one-shot kernel it would send n-1 messages,
- * but in one hop. Both hops use words that prove their own arrival (packet.cuh), so there is no
- * barrier. No deadlock is possible: a thread sends all its words of hop 1 before it waits, and what
- * it sends in hop 2 depends only on words of hop 1. An owner with an empty shard still waits for
- * the other owners' sums, and those sums need its words. So every rank needs words of every other
- * rank. Therefore two halves of scratch are enough (ar_half() in kernels/shared/layout.h).
+ * A rank sends 2(n-1)/n times the length of the message. In a one-shot kernel it would send n-1
+ * times the length, but in one hop. Both hops use words that prove their own arrival (packet.cuh),
+ * so there is no barrier. No deadlock is possible: a thread sends all its words of hop 1 before it
+ * waits, and what it sends in hop 2 depends only on words of hop 1.
+ *
+ * Two halves of scratch are enough, one for even calls and one for odd calls (ar_half() in
+ * kernels/shared/layout.h). The reason: a rank cannot finish a call before every other rank has
+ * begun it, because every sum needs words of every rank. This holds for an owner with an empty
+ * shard, too, because it waits for the sums of the other owners. So when a rank begins call e+2,
+ * every rank has begun call e+1, and has read all that it needs from the half of call e.
  */
 #ifndef AR_TWOSHOT_CUH_
 #define AR_TWOSHOT_CUH_
@@ -27,7 +31,7 @@ namespace ar
 template <class F, class R, int N> struct row {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
-    char *peer_slot[width]; /* my slot at the owner, in the even half */
+    char *peer_slot[width]; /* my slot at the owner, in the half of even epochs */
     bool want[width];       /* whether the owner's shard has that word */
 
     __device__ __forceinline__ void fetch(const ar_args &args, uint32_t w, int first)
@@ -124,8 +128,8 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
         alive = gather_word<F, R, N>(args, here, slot, !F::warp_wide || valid, p, counters.epoch,
                                      wait, &sum);
         if (alive && valid) {
-            uint32_t at = half + ranks * slot +
-                          (w - first_word) * AR_WORD; /* from peer_slot[i] to the gather slot */
+            /* Bytes from peer_slot[i] to the word in the gather slot. */
+            uint32_t at = half + ranks * slot + (w - first_word) * AR_WORD;
             uint4 v;
 
             sum = F::canonical(sum);
@@ -199,8 +203,8 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
 }
 
 /*
- * twoshot() for 2, 4 or 8 ranks and messages of whole words. It exists for the same reason as
- * oneshot_whole() in oneshot.cuh. It computes the addresses of both hops before the first wait.
+ * twoshot() for 2, 4 or 8 ranks and messages of whole words, with fewer instructions (see
+ * oneshot_whole() in oneshot.cuh). It computes the addresses of both hops before the first wait.
  */
 template <class F, class R, int N>
 __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
@@ -212,9 +216,10 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
     const uint32_t region = (uint32_t)args.region + first_word * AR_WORD;
     payload v[N], own = {};
-    uint32_t bytes[N]; /* [i]: of the shard of rank me ^ i */
+    uint32_t bytes[N]; /* [i]: bytes in the shard of rank me ^ i */
     bool want[N];
-    char *peer_slot[N]; /* [i]: my reduce slot at rank me ^ i, in the even half, at first_word */
+    /* [i]: my reduce slot at rank me ^ i, in the half of even epochs, at first_word */
+    char *peer_slot[N];
     spin_limit wait;
     bool alive;
 
@@ -232,7 +237,8 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     }
     if (want[0])
         own = v[0];
-    char *const here = args.peer[args.me] + region; /* slot 0 of this rank, in the even half */
+    /* Reduce slot 0 of this rank, in the half of even epochs, at first_word. */
+    char *const here = args.peer[args.me] + region;
 
     call_counters counters(args);
     const uint32_t half = ar_half(counters.epoch) * (uint32_t)args.half;

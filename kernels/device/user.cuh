@@ -61,7 +61,7 @@ static __device__ __noinline__ uint4 load_slow(const char *p, int n, bool inner)
         uint4 v = load_local(p - by), w = load_local(p - by + AR_WORD);
 
         v = across(v, w, by);
-        return n == AR_WORD ? v : make_uint4(v.x, v.y, 0, 0); /* n is 8 */
+        return n == AR_WORD ? v : make_uint4(v.x, v.y, 0, 0); /* n is 16 or 8 */
     }
     for (int i = 0, step; i < n; i += step) {
         step = widest(p + i, n - i);
@@ -145,7 +145,7 @@ __device__ __forceinline__ void store_payload(char *p, I at, I end, int align, p
 }
 
 /* Load the payload of word ${w} in form F. In a user's buffer the lines of LL128 lie 120 bytes
- * apart, so its widest loads have 8 bytes. */
+ * apart, so the widest loads for LL128 have 8 bytes. */
 template <class F>
 __device__ __forceinline__ payload load_for_word(const char *p, uint32_t w, uint32_t end, int align)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chunked.cu - the two halves of ../chunked.cu, for long messages in buffers that are not
- * registered.
+ * chunked.cu - reduce-scatter and all-gather, the two halves of the all-reduce in ../chunked.cu,
+ * for long messages in buffers that are not registered.
  *
- *   tile k      reduce-scatter: push in[part o] to owner o's slot; all-gather: push in to my slot
- *               at every rank; raise REDUCE flag k
+ *   tile k      reduce-scatter: push in[part o] to owner o's slot; all-gather: push "in" to my
+ *               slot at every rank; raise REDUCE flag k
  *   tile k-lag  await the peers' REDUCE flag, then add up my part, or copy each part to recv
  *   end         raise GATHER, await the peers' GATHER: they have read their slots
  *
  * The last line of this table protects the next call. There is one set of slots for even and odd
- * calls, and any rank may write them as soon as its own next call begins. The all-reduce of
- * ../chunked.cu keeps the same promise: when it ends on any rank, all ranks have read their reduce
- * slots. But then a rank may still be reading its gather slots. Therefore all-gather uses the
- * reduce slots, too.
+ * calls, and any rank may write them as soon as its own next call begins. The call before may also
+ * be an all-reduce of ../chunked.cu. When that ends on any rank, all ranks have read their reduce
+ * slots, but a rank may still be reading its gather slots. That is why the all-gather, like the
+ * reduce-scatter, uses the reduce slots.
  *
  * A call in place is safe: a rank writes only to its own recv, and only where it has nothing to
  * send or has sent the data already. The peers see none of the user's buffers.

@@ -3,8 +3,8 @@
  * engines.cu - the kernel that waits for flags beside the copies of kernels/engines/gather.c.
  *
  * The kernel is one warp with at most 8 registers per thread, as
- * test/kernels/compiled/resources.txt records. With so few registers it finds room on a
- * multiprocessor that a GEMM of cuBLAS fills otherwise. It needs so few because it counts
+ * test/kernels/compiled/resources.txt records. With so few registers it fits on a multiprocessor
+ * beside a GEMM of cuBLAS that leaves hardly any registers free. It needs so few because it counts
  * milliseconds in 32 bits, and because the host computes the addresses to which it stores.
  */
 #include "kernels/device/ptx.cuh"

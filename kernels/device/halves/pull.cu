@@ -5,9 +5,9 @@
  *   reduce-scatter   each rank loads its part of every rank's send, and adds up
  *   all-gather       each rank stores its send in every rank's recv
  *
- * src[r] is the address of this rank's part in rank r's send; dst[r] is that of this rank's part in
- * rank r's recv. Parts may begin at any address: in_align and out_align are the alignments that the
- * parts of all ranks have at least.
+ * src[r] is the address of this rank's part in rank r's send. dst[r] is the address of this rank's
+ * part in rank r's recv. Parts may begin at any address. in_align and out_align are the smallest
+ * alignments among the parts of all ranks.
  */
 #include "kernels/device/pull.cuh"
 

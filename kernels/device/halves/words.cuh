@@ -7,14 +7,14 @@
  *
  * Both take one hop and no barrier. The reduce-scatter is the first half of twoshot.cuh. The
  * all-gather is oneshot.cuh, but the receiver stores words instead of adding them up. All parts
- * have the same length, so each rank needs words of every other rank. Therefore two halves of
- * scratch are enough here, too (ar_half() in kernels/shared/layout.h), and calls of all collectives
- * may follow each other in any order.
+ * have the same length, so each rank needs words of every other rank, and no rank is more than one
+ * call ahead of another. So two halves of scratch are enough, as in twoshot.cuh, and calls of all
+ * collectives may follow each other in any order.
  *
  * Fields of args:
- *   bytes                of one part
- *   stride               bytes from part to part in the user's buffer
- *   words                in a slot
+ *   bytes                the length of one part
+ *   stride               the bytes from part to part in the user's buffer
+ *   words                how many words a slot has
  *   in_align, out_align  the alignment that every part has at least
  */
 #ifndef AR_WORDS_CUH_
@@ -36,7 +36,7 @@ __device__ __forceinline__ int next_rank(int me, int i, int ranks)
 template <class F, class R, int N> struct outgoing {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
-    char *slot[width]; /* my slot at the owner, in the even half */
+    char *slot[width]; /* my slot at the owner, in the half of even epochs */
 
     __device__ __forceinline__ void fetch(const ar_args &args, uint32_t w, int first)
     {
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
 {
     const int ranks = N ? N : args.ranks;
     const uint32_t bytes = (uint32_t)args.bytes, words = (uint32_t)args.words;
-    const uint32_t rounded = ar_round_up32(words, 32); /* so that warps stay whole */
+    const uint32_t rounded = ar_round_up32(words, 32); /* so that whole warps run the loop */
     const uint32_t slot = ar_round_up32(words, AR_LINE) * AR_WORD;
     const uint32_t step = gridDim.x * blockDim.x;
     const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
@@ -180,13 +180,13 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     constexpr int peers = N ? N - 1 : AR_MAX_RANKS - 1;
     const int ranks = N ? N : args.ranks;
     const uint32_t bytes = (uint32_t)args.bytes, words = (uint32_t)args.words;
-    const uint32_t rounded = ar_round_up32(words, 32); /* so that warps stay whole */
+    const uint32_t rounded = ar_round_up32(words, 32); /* so that whole warps run the loop */
     const uint32_t stride = ar_round_up32(words, AR_LINE) * AR_WORD;
     const uint32_t step = gridDim.x * blockDim.x;
     const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
     const uint32_t my_slot = (uint32_t)args.region + args.me * stride;
     payload first = {};
-    char *slot[peers]; /* my slot at each peer, in the even half, at first_word */
+    char *slot[peers]; /* my slot at each peer, in the half of even epochs, at first_word */
     spin_limit wait;
 
     await_previous_kernel(args);

@@ -10,8 +10,8 @@
 namespace ar
 {
 
-/* Before a thread announces a copy, it waits until at most this many later copies are under way.
- * Then the announced copy is complete. */
+/* Before a thread raises the flag for a copy, it waits until at most this many later copies are
+ * under way. Then the copy itself is complete. */
 #ifdef ST_EMULATE
 #define AR_TMA_PENDING 2
 #else
@@ -30,7 +30,7 @@ template <int Coll> struct staged_call {
     const ar_args &args;
     uint64_t epoch,
         step;        /* ${step}: bytes of a shard from one of this block's chunks to the next */
-    uint32_t chunks; /* how many this block moves of the longest shard */
+    uint32_t chunks; /* how many chunks of the longest shard this block moves */
     uint32_t batch;  /* how many chunks a thread moves from one flag to the next */
 
     __device__ __forceinline__ staged_call(const ar_args &args, uint64_t epoch)
@@ -59,8 +59,8 @@ template <int Coll> struct staged_call {
                                                    : 0) *
                               (uint64_t)shard;
     }
-    /* Return where the chunks from rank ${from} lie that warp 3 fetches. The flag fetch_flag says
-     * that they are there. */
+    /* Return the slot from which warp 3 fetches the chunks of rank ${from}. The flags of kind
+     * fetch_flag say that the chunks are there. */
     __device__ __forceinline__ char *fetched(int from) const
     {
         return slot(args.me, Coll == AR_ALL_GATHER ? args.region : args.half, from);
@@ -92,7 +92,8 @@ template <int Coll> struct staged_call {
 
         return at >= end ? 0 : end - at < most ? (uint32_t)(end - at) : most;
     }
-    /* The threads behind the warps that move data: how many there are, and which one this is. */
+    /* adders() is the number of threads behind warps 0 to 3, adder() is this thread's number among
+     * them. */
     __device__ __forceinline__ uint32_t adders() const
     {
         return blockDim.x - 32 * AR_TMA_STAGED_MOVERS;

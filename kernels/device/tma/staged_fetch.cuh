@@ -37,7 +37,7 @@ static __device__ __forceinline__ bool fetch(const staged_call<Coll> &c, const m
             if (load.k >= ready) {
                 ready = c.await(c.fetch_flag, load.k + 1, wait);
                 alive = ready != 0;
-                fence_async(); /* so that the copies, too, see the data that the flags announced */
+                fence_async(); /* so that later bulk copies see the data that the flags announced */
             }
 #endif
             if (alive) {

@@ -135,7 +135,7 @@ static __device__ __forceinline__ bool own_load_all(const staged_call<Coll> &c,
                 ready = c.reached(AR_FLAG_REDUCE);
                 alive = t.k < ready || (*stop == 0 && !give_up(c.args, polls, wait));
             } while (alive && t.k >= ready);
-            fence_async(); /* so that the copies, too, see the data that the flags announced */
+            fence_async(); /* so that later bulk copies see the data that the flags announced */
         }
 #endif
         alive = alive &&
@@ -153,8 +153,8 @@ static __device__ __forceinline__ bool own_load_all(const staged_call<Coll> &c,
 }
 
 /* What lane 0 of warp 2 does: store the sums, and tell the peers. A stage is free when the copies
- * out of it have read it. The thread asks for that only ${lag} tiles later, when it need not wait
- * for it. Returns false if the rank gave up. */
+ * out of it have read it. To wait less, the thread checks this only ${lag} tiles later. Returns
+ * false if the rank gave up. */
 template <class R, int Coll>
 static __device__ __forceinline__ bool own_store_all(const staged_call<Coll> &c,
                                                      const sum_ring &ring, spin_limit &wait,
@@ -207,7 +207,7 @@ static __device__ __forceinline__ bool own_store_all(const staged_call<Coll> &c,
     return alive;
 }
 
-/* What the warps that add do. If *stop is not 0, no more tiles will come. */
+/* The work of the warps that add. If *stop is not 0, no more tiles will come. */
 template <class R, int N, int Coll>
 static __device__ __forceinline__ void add(const staged_call<Coll> &c, const sum_ring &ring,
                                            const volatile uint32_t *stop)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* staged_push.cuh - warp 0 of tma_staged.cuh: it pushes chunks of send to their owners' slots. */
+/* staged_push.cuh - warp 0 of tma_staged.cuh: it pushes chunks of send to this rank's slots at the
+ * peers. */
 #ifndef AR_TMA_STAGED_PUSH_CUH_
 #define AR_TMA_STAGED_PUSH_CUH_
 
@@ -28,8 +29,8 @@ __device__ __forceinline__ void push_store(const move_ring &ring, const staged_j
     bulk_commit();
 }
 
-/* Called by all lanes of the warp. If TMA can load send, only lane 0 works. Otherwise all lanes
- * load, and lane 0 does the rest. */
+/* Called by all lanes of the warp. If TMA can load from send, only lane 0 works. Otherwise all
+ * lanes load, and lane 0 does the rest. */
 template <int Coll>
 static __device__ __forceinline__ void push(const staged_call<Coll> &c, const move_ring &ring)
 {

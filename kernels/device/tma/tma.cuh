@@ -30,8 +30,9 @@ namespace ar
 
 using add_ring = tma_ring<AR_TMA_STAGES>;
 
-/* Where every rank's send and recv are mapped, as the host says in args. Rank ${r} is the ${i}-th
- * rank after this one; found_buffers in tma_ipc.cuh needs i. */
+/* Where every rank's send and recv are mapped, as the host says in args. src() and dst() have a
+ * first parameter, i, only for found_buffers in tma_ipc.cuh: rank ${r} is the i-th rank after this
+ * one. */
 struct told_buffers {
     const ar_args &args;
 
@@ -48,7 +49,7 @@ struct told_buffers {
 /* The tiles that this block moves in a collective ${Coll}. In an all-reduce they are tiles of this
  * rank's shard. If the shard does not end with a whole word, its last bytes are in no tile. */
 template <int Coll> struct tma_tiles {
-    static constexpr bool cut = Coll == AR_ALL_REDUCE; /* the message is cut into shards */
+    static constexpr bool cut = Coll == AR_ALL_REDUCE; /* whether the message is cut into shards */
     const ar_args &args;
     const uint64_t first, mine, bytes; /* this rank handles ${mine} bytes of every rank's buffer,
                                           from ${first} on; the tiles have ${bytes} of them */
@@ -168,7 +169,7 @@ __device__ __forceinline__ void load_tiles(const tma_tiles<Coll> &tiles, const a
 }
 
 /* What the first thread of warp 1 does: store all tiles. A stage is free when the copies out of it
- * have read it. The thread asks for that only ${lag} tiles later, when it need not wait for it. */
+ * have read it. To wait less, the thread checks this only ${lag} tiles later. */
 template <int Coll, int N, class At>
 __device__ __forceinline__ void store_tiles(const tma_tiles<Coll> &tiles, const add_ring &ring,
                                             const At &buffers)
@@ -223,13 +224,13 @@ struct adders {
     {
         return warp % teams;
     }
-    __device__ __forceinline__ int size(int team) const /* of a team, in warps */
+    __device__ __forceinline__ int size(int team) const /* warps of a team */
     {
         return (warps - team + teams - 1) / teams;
     }
 };
 
-/* What the warps behind warps 0 and 1 do. Each thread adds up several words before it stores the
+/* The work of the warps from warp 2 on. Each thread adds up several words before it stores the
  * sums, because it waits long for each load. */
 template <class R, int N, int Coll>
 __device__ __forceinline__ void add_tiles(const tma_tiles<Coll> &tiles, const add_ring &ring,
@@ -307,7 +308,7 @@ __device__ __forceinline__ void move_tiles(const tma_tiles<Coll> &tiles, const A
                                            const add_ring &ring, uint32_t last, const ar_args &ends)
 {
     if (threadIdx.x == 0) {
-        fence_async(); /* so that the copies, too, see the data that the peers' flags announced */
+        fence_async(); /* so that later bulk copies see the data that the peers' flags announced */
         load_tiles<Coll, N>(tiles, ring, buffers);
     } else if (threadIdx.x == 32) {
         fence_async();

@@ -5,11 +5,12 @@
  * At the start each block tells the same block of every peer the places of this rank's buffers
  * (kernels/shared/ipc.h). It looks up where the peers' buffers are mapped here, and tells the peers
  * whether it has found all. If the blocks of all ranks have found all, they go on as in tma.cuh.
- * Otherwise their tiles go through scratch, some of every shard at a time, between two barriers.
+ * Otherwise their tiles go through scratch, some tiles of every shard at a time, between two
+ * barriers.
  *
  * Each block of a call decides for itself. So two blocks of a call may go different ways, if the
- * host maps a buffer between their decisions. That is right, because a block moves the same tiles
- * both ways, and exchanges data only with the same block of its peers.
+ * host maps a buffer between their decisions. That does no harm: a block moves the same tiles both
+ * ways, and it exchanges data only with the same block of its peers.
  */
 #ifndef AR_TMA_IPC_CUH_
 #define AR_TMA_IPC_CUH_
@@ -126,8 +127,8 @@ template <int N> struct found_buffers {
  * next args.tiles of its tiles, as many as a slot of scratch holds. */
 template <int Coll> struct ipc_words {
     const ar_args &args;
-    const uint32_t tile; /* bytes: a power of two, 1 << ${shift} */
-    const uint32_t slot; /* bytes */
+    const uint32_t tile; /* bytes of a tile: a power of two, 1 << ${shift} */
+    const uint32_t slot; /* bytes of a slot */
     const int parts;     /* how many parts or shards send has */
     int shift = 0;
     uint64_t round = 0;
@@ -170,8 +171,8 @@ template <int Coll> struct ipc_words {
         return sent(rank, args.ranks + part);
     }
     /* For all words of part ${part} in this round, call load(x, at), and then store(x, at, word)
-     * with the result. The word lies at byte x of the slot, and at byte at of the part. A thread
-     * loads ${some} words before it stores them, because it waits long for a load. */
+     * with the result. The word lies at byte ${x} of the slot, and at byte ${at} of the part. A
+     * thread loads ${some} words before it stores them, because it waits long for a load. */
     template <int some, class Load, class Store>
     __device__ __forceinline__ void each(int part, Load load, Store store) const
     {
@@ -285,8 +286,9 @@ __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma_ipc(const __grid_consta
     ar_args &found = *(ar_args *)(shared + AR_TMA_SHARED); /* args, plus what ipc_find() finds */
     const add_ring ring = ring_of(shared);
     const tma_tiles<Coll> tiles(args);
-    /* The block that moves the last bytes. Through scratch they move with the tile in which they
-     * lie, so the block of that tile must also move them directly. */
+    /* The block that moves the last bytes of the shard, which do not fill a word. Through scratch
+     * these bytes move with the tile in which they lie. Each block chooses its way for itself, so
+     * the block of that tile must be the one that moves them directly. */
     const uint32_t last = (uint32_t)(tiles.bytes / tiles.tile % gridDim.x);
     bool direct = false;
     spin_limit wait;

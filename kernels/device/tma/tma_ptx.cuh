@@ -37,7 +37,7 @@ __device__ __forceinline__ void barrier_init(uint64_t *barrier, int arrivals)
                : "memory");
 }
 
-/* Arrive at the barrier. Its phase will end only after bulk copies have brought ${bytes} more. */
+/* Arrive at the barrier. Its phase will end only after bulk copies have brought ${bytes} bytes. */
 __device__ __forceinline__ void barrier_expect(uint64_t *barrier, uint32_t bytes)
 {
     AR_TMA_ASM(
@@ -177,7 +177,7 @@ template <int Stages> struct tma_ring {
     using place = tma_place<Stages>;
     static constexpr uint32_t stages = Stages;
     char *memory;
-    uint32_t bytes; /* of a stage */
+    uint32_t bytes; /* bytes of a stage */
     uint64_t *full_, *done_, *free_;
 
     __device__ __forceinline__ char *stage(const place &p) const
