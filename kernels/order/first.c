@@ -4,10 +4,10 @@
 
 #include <pthread.h>
 
-static symtuner_ar *oldest; /* all handles, in the order in which they were made */
+static symtuner_ar *oldest; /* head of the list of all handles, oldest first; see h->younger */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Make the oldest handle on ${device} the first (first.h). */
+/* Let the oldest handle on ${device} be its first handle; first.h says what that is for. */
 static void mark(int device)
 {
     symtuner_ar *h = oldest;

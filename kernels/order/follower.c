@@ -8,9 +8,13 @@
 #include "kernels/order/capture.h"
 #include "nccl/release.h"
 
-static _Atomic int said;      /* enum ar_follower */
-static atomic_bool released;  /* relying on the promise, a kernel let its follower start early */
-static atomic_bool in_graphs; /* a graph may hold such a kernel */
+/* What the program has said about kernels that follow ours: enum ar_follower. */
+static _Atomic int said;
+/* Whether a kernel has let the next kernel start early. Handles for which always() is true do not
+ * count. */
+static atomic_bool released;
+/* Whether a graph may hold a kernel that lets the next kernel start early. */
+static atomic_bool in_graphs;
 
 enum ar_follower ar_follower_said(void)
 {
@@ -71,10 +75,10 @@ void ar_follower_window(int nccl)
 
 /* ---- separate -------------------------------------------------------------------------------- */
 
-/* To separate a stream is to put an operation behind our last kernel that keeps later kernels from
- * starting early. This table has the streams that are separated, by CUDA's number of the stream.
- * Each number has one place in the table. If two streams have the same place, it holds the stream
- * that was separated last, and the other one is separated again. */
+/* To separate a stream, we put an operation behind our last kernel. The operation keeps later
+ * kernels from starting early. This table has the streams that are separated, by CUDA's number of
+ * the stream. Each number has one place in the table. If two streams have the same place, it holds
+ * the stream that was separated last. The next call for the other stream separates that again. */
 enum { PLACES = 256 };
 static atomic_ullong separated[PLACES]; /* the number + 1; 0: the place is free */
 
@@ -96,9 +100,10 @@ static cudaError_t separate_capture(cudaStream_t stream, const struct ar_capture
 
 /* A kernel with PDL may overlap the operation in front of it only if that is a kernel, too. So a
  * kernel behind a host function cannot start early. One host function is enough for a stream,
- * unless a graph that was captured under the promise may be launched on the stream again. CUDA's
- * manual says that a graph starts behind all earlier work of its stream. It does not say that a
- * kernel with PDL behind the graph waits for the graph's last kernel. */
+ * unless a graph holds a kernel of ours that lets the next kernel start early. Such a graph may be
+ * launched on the stream again. CUDA's manual says that a graph starts behind all earlier work of
+ * its stream. It does not say that a kernel with PDL behind the graph waits for the graph's last
+ * kernel. */
 static cudaError_t separate_stream(cudaStream_t stream)
 {
     unsigned long long number = 0;
@@ -111,7 +116,7 @@ static cudaError_t separate_stream(cudaStream_t stream)
         return cudaSuccess;
     error = cudaLaunchHostFunc(stream, nothing, NULL);
     if (error == cudaSuccess)
-        atomic_store(place, number + 1); /* not earlier: threads that see it add no function */
+        atomic_store(place, number + 1); /* not earlier: threads that see it skip the launch */
     return error;
 }
 

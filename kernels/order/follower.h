@@ -23,9 +23,9 @@ enum ar_follower ar_follower_said(void);
  * can make every handle do so. */
 enum ar_start ar_start_of(const symtuner_ar *h);
 
-/* Called before a kernel of ${h} is launched that starts as ${start} says. */
+/* Called before each launch of a kernel of ${h}. ${start} is how that kernel starts. */
 void ar_follower_note(const symtuner_ar *h, enum ar_start start);
-/* Called when a capture holds a call of ours. */
+/* Called when a call of ours is captured. */
 void ar_follower_captured(void);
 
 /* Called before a buffer is registered with NCCL release ${nccl}. From then on the symmetric

@@ -133,8 +133,8 @@ ncclResult_t ar_stream_enter(symtuner_ar *h, cudaStream_t stream, struct ar_orde
         *order_out = order = &(*graph_out)->order;
     }
     if (order->used && order->stream != number) {
-        /* with one_stream no event follows the last call, and its stream may be gone, so the host
-         * waits */
+        /* With one_stream no event was recorded after the last call, and the stream of that call
+         * may be gone. So the host waits. */
         error = h->one_stream && capture.id == 0 ? cudaDeviceSynchronize()
                                                  : cudaStreamWaitEvent(stream, order->done, 0);
         if (error != cudaSuccess)

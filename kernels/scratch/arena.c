@@ -2,10 +2,10 @@
 /*
  * arena.c - the memory of a rank's scratch.
  *
- * GPUs that cannot reach each other use pinned host memory. The arenas of all ranks lie one after
- * the other in one mapping: anonymous memory in a local group, a POSIX shared memory object between
- * processes. Every GPU maps the whole mapping, so the same kernels run. They are slower, because
- * stores and polls cross PCIe to host memory.
+ * GPUs that cannot reach each other use pinned host memory. The scratch of all ranks then lies in
+ * one block of host memory. In a local group (include/symtuner_ar.h) the block is anonymous memory,
+ * otherwise it is a POSIX shared memory object. Every GPU maps the whole block. So the kernels are
+ * the same as with GPU memory, but slower, because stores and polls cross PCIe to host memory.
  */
 #include "kernels/scratch/arena.h"
 
@@ -43,8 +43,8 @@ uint64_t ar_arena_bytes(const symtuner_ar *h, int first, int last)
     return bytes;
 }
 
-/* Fill the arenas on ${stream} and wait. In tests (h->nan_scratch) this also fills with NaN the
- * regions whose contents do not matter. */
+/* Fill the arenas on ${stream} and wait. In tests (h->nan_scratch) the regions whose contents do
+ * not matter are filled with NaN, too. */
 static cudaError_t fill(const symtuner_ar *h, char *memory, int first, int last,
                         cudaStream_t stream)
 {

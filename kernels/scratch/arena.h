@@ -21,8 +21,7 @@ void ar_arena_map(symtuner_ar *h, int r, char *memory, int first, int last);
 
 /* Map the scratch of all ranks, which is one block of pinned host memory, for the ${n} ranks of
  * this thread. ${shared_name} names the POSIX shared memory object that holds the block, or is NULL
- * if all ranks are in this process. If ${create}, the object is created. handles[0] owns the
- * mapping. */
+ * in a local group. If ${create}, the object is created. handles[0] owns the mapping. */
 ncclResult_t ar_arena_host(symtuner_ar **handles, int n, const char *shared_name, bool create);
 /* Free the memory of one arena, or all scratch of ${h}, whatever memory it is. After a call of NCCL
  * has timed out nothing is freed, because the thread in that call may still use the memory. */

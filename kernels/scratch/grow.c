@@ -12,7 +12,8 @@
 #include "kernels/scratch/arena.h"
 #include "kernels/scratch/peer_arena.h"
 
-/* What the ranks of a local group share; several threads may call for different ranks at once. */
+/* What the ranks of a local group (all in this process) share. Several threads may make calls of
+ * different ranks at the same time. */
 struct ar_local {
     struct ar_meeting meeting;
     pthread_mutex_t lock; /* held while an arena is made or refused */
@@ -66,7 +67,7 @@ void ar_grow_ask(const symtuner_ar *h, struct ar_ask *ask)
 
 /* ---- ranks of a communicator ----------------------------------------------------------------- */
 
-/* Say why long messages run in pieces from now on. Only the rank that ended the growth calls this,
+/* Say why long messages run in pieces from now on. Only the rank that ended the attempt calls this,
  * so that the group says it once. */
 static void say_refused(const symtuner_ar *h, const char *why)
 {
@@ -217,7 +218,7 @@ static void refuse(symtuner_ar *h, int arena)
     bool refused;
 
     if (h->local != NULL)
-        pthread_mutex_lock(&h->local->lock); /* wait for a thread that is making it */
+        pthread_mutex_lock(&h->local->lock); /* wait for a thread that is making the arena */
     refused = ar_meeting_refuse(h->meeting, arena);
     if (h->local != NULL)
         pthread_mutex_unlock(&h->local->lock);

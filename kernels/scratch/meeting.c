@@ -43,8 +43,8 @@ static bool join(struct ar_meeting *m, int arena, int ranks, uint64_t now, uint6
     return false;
 }
 
-/* Wait until the number of tries or the phase in the word differs from ${now}. When the patience
- * ends, set the word to ${next}. Returns whether this rank has set it. */
+/* Wait until the number of tries or the phase in the word differs from that in ${now}. When
+ * ${patience} ends, set the word to ${next}. Returns whether this rank has set the word. */
 static bool outwait(struct ar_meeting *m, int arena, uint64_t now, uint64_t next,
                     const struct ar_patience *patience)
 {

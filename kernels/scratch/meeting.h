@@ -14,9 +14,9 @@
  *
  * If one rank gives up a try, the try ends for all ranks: a rank that comes later sees a higher
  * number of tries in the word. So either all ranks get the arena in a call, or none does. After
- * REFUSED and after UNMAPPED no rank ever gets the arena. The two differ in what the ranks do: at
- * REFUSED they free their memory; but from MADE on, every rank must join the collective mapping,
- * even if another rank has failed, and UNMAPPED comes after that.
+ * REFUSED and after UNMAPPED no rank ever gets the arena. The two differ in what the ranks do. At
+ * REFUSED they free their memory. From MADE on, every rank must take part in the collective mapping
+ * even if another rank has failed. So a failure after MADE ends in UNMAPPED, not in REFUSED.
  */
 #ifndef AR_MEETING_H_
 #define AR_MEETING_H_

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* members.h - the ranks that one thread drives while all ranks of a group make the group. */
+/* members.h - while a group is created: those ranks of the group that one thread creates. */
 #ifndef AR_MEMBERS_H_
 #define AR_MEMBERS_H_
 
@@ -8,7 +8,7 @@
 struct ar_members {
     symtuner_ar *handles[AR_MAX_RANKS];
     int n;                      /* number of handles */
-    const struct ar_nccl *nccl; /* NULL: a local group, so these are all ranks */
+    const struct ar_nccl *nccl; /* NULL: a local group; handles has all its ranks */
     struct ar_endpoint *endpoints[AR_MAX_RANKS];
     char why[AR_WHY]; /* why the last step failed, here or on another rank */
     bool lost;        /* the other ranks cannot be reached any more */

@@ -10,8 +10,8 @@
  * (AR_WHY bytes) says what failed. */
 ncclResult_t ar_comm_arena_make(symtuner_ar *h, int first, int last, char *why);
 
-/* Collective: show the memory that ar_comm_arena_make() made to all ranks, and map their memory.
- * All ranks must have made theirs. */
+/* Collective: let all ranks map the memory from ar_comm_arena_make(), and map the memory of the
+ * other ranks. All ranks must have memory from ar_comm_arena_make(). */
 ncclResult_t ar_comm_arena_link(symtuner_ar **handles, int n, int first, int last, char *why);
 
 /* Allocate and fill the memory of all ranks of a local group, and map it. */

@@ -26,9 +26,9 @@ struct ar_state {
 
 /* Words in pinned host memory, which the host shares with the kernels of one rank. */
 struct ar_mailbox {
-    uint32_t abort; /* the host writes AR_ABORTED, waiting kernels read it */
-    uint32_t error; /* enum ar_verdict; kernels write it */
-    uint32_t ipc[2]; /* calls of tma_ipc: [0]: those through scratch; [1]: others */
+    uint32_t abort;  /* the host writes AR_ABORTED, waiting kernels read it */
+    uint32_t error;  /* enum ar_verdict; kernels write it */
+    uint32_t ipc[2]; /* [0]: number of calls of tma_ipc through scratch; [1]: of its other calls */
 };
 
 /* How many 16-byte words of a tile each thread handles. Host and kernels must agree on the length
@@ -49,7 +49,7 @@ struct ar_args {
     char *out;
     struct ar_state *state;
     uint64_t bytes;
-    uint64_t region; /* offset of the region in use, at its half 0             */
+    uint64_t region; /* offset of half 0 of the region in use                  */
     uint64_t half;   /* bytes of one half; chunked: offset of the gather slots */
     uint64_t words;  /* one-shot: words of the message; two-shot: words of one slot */
     uint64_t shard;  /* two-shot, chunked, pull: bytes from shard to shard     */
@@ -59,10 +59,10 @@ struct ar_args {
     int out_align;
     int kind;                 /* AR_KIND(dtype, op)                                     */
     float scale;              /* 1/ranks for avg of floats, else 1                      */
-    int staged;               /* chunked: 1: sums go through scratch, recv is not mapped */
-    int lag;                  /* chunked: tiles between push and reduce                 */
+    int staged;               /* chunked: 1 if the sums go through scratch, else 0      */
+    int lag;                  /* chunked: tiles by which the push is ahead of the sums  */
     char *peer[AR_MAX_RANKS]; /* address of every rank's arena, as this rank maps it    */
-    uint64_t tiles;           /* chunked, pull: tiles per block and shard; tma_ipc: per slot */
+    uint64_t tiles;           /* tiles per block and shard (chunked, pull) or per slot (tma_ipc) */
     uint64_t overlap;         /* enum ar_start                                        */
     uint64_t timeout_ns;
     struct ar_mailbox *mailbox;
@@ -70,7 +70,7 @@ struct ar_args {
     const char *src[AR_MAX_RANKS]; /* kernels that load directly: every rank's send */
     char *multi_dst;               /* NVLS: multicast address of recv             */
     const char *multi_src;         /* NVLS: multicast address of send             */
-    uint32_t stall_ns;      /* test builds: longest pause injected per block        */
+    uint32_t stall_ns;             /* test builds: longest pause injected per block        */
     uint64_t stride;        /* reduce-scatter, all-gather: bytes from part to part of the message */
     const void *scalar;     /* premul: address of this rank's scalar; NULL: it is in factor */
     uint64_t factor;        /* premul: its first bytes are this rank's scalar if scalar is NULL */
@@ -84,8 +84,8 @@ struct ar_args {
 enum ar_class { AR_NX, AR_N2, AR_N4, AR_N2_WHOLE, AR_N4_WHOLE, AR_N8_WHOLE, AR_CLASSES };
 
 struct ar_kernel_row {
-    const void
-        *of[AR_REDUCERS][AR_CLASSES]; /* NULL: a more general class runs; in AR_NX: there is none */
+    /* NULL: the kernel of a more general class runs. NULL in AR_NX: there is no kernel. */
+    const void *of[AR_REDUCERS][AR_CLASSES];
 };
 
 #ifdef __cplusplus
@@ -95,7 +95,7 @@ extern "C" {
 /* The kernels of kernels/device/local.cu that signal the peers and wait for the peers. */
 extern const void *const ar_kernel_signal, *const ar_kernel_await;
 
-extern const void *const ar_kernel_probe; /* kernels/choose/probe.h */
+extern const void *const ar_kernel_probe; /* for the start-up probe (kernels/choose/probe.h) */
 
 #ifdef __cplusplus
 }

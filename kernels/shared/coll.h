@@ -3,8 +3,8 @@
  * coll.h - the collectives.
  *
  * A message of reduce-scatter and of all-gather has one part per rank, all of the same length: the
- * part of rank r begins at r times that length. The two are the halves of an all-reduce: the first
- * adds up a part on each rank, the second sends each part to all.
+ * part of rank r begins at r times that length. The two are the halves of an all-reduce: the
+ * reduce-scatter adds up one part on each rank, and the all-gather sends each part to all ranks.
  */
 #ifndef AR_COLL_H_
 #define AR_COLL_H_

@@ -34,7 +34,7 @@
 #define AR_WORD      16 /* bytes */
 #define AR_LINE      8  /* words in a 128-byte line */
 #define AR_MAX_RANKS 16
-#define AR_MAX_CTAS  512 /* flag rows reserved per flag kind */
+#define AR_MAX_CTAS  512 /* rows of flags that each kind of flag has */
 
 /*
  * LL8      A word has 4 bytes of data, 4 of flag, 4 of data and 4 of flag. It carries any data type
@@ -107,11 +107,11 @@ AR_HD bool ar_word_wanted(int form, uint32_t w, uint32_t bytes)
 }
 
 /*
- * How two-shot kernels divide a message into shards. All shards have the same length. Only the last
- * one that is not empty may be shorter. So every rank computes the same bounds from bytes and
- * ranks. The length is a multiple of the grain: a whole number of lines, and a multiple of 16
- * bytes, so that wide loads are aligned. A line of LL128 carries 120 bytes, so two lines are its
- * grain.
+ * How two-shot kernels divide a message into shards. All shards have the same length, but the last
+ * shard that has data may be shorter, and the shards behind it are empty. Every rank computes the
+ * same bounds from bytes and ranks. The length is a multiple of the grain: a whole number of lines,
+ * and a multiple of 16 bytes, so that wide loads are aligned. A line of LL128 carries 120 bytes, so
+ * the grain of LL128 is two lines.
  */
 AR_HD uint64_t ar_shard_grain(int form)
 {
@@ -241,7 +241,7 @@ enum ar_flag_kind {
     AR_FLAG_GATHER,
     AR_FLAG_ENTER,
     AR_FLAG_LEAVE,
-    AR_FLAG_ENGINES, /* has the rows of enum ar_engine_row instead */
+    AR_FLAG_ENGINES, /* not a row for each block, but those of enum ar_engine_row */
     AR_FLAG_IPC,     /* each block has the rows of enum ar_ipc_row */
     AR_FLAG_KINDS
 };
@@ -273,7 +273,7 @@ AR_HD uint64_t ar_flag_offset(int kind, int cta, int writer)
 struct ar_layout {
     uint64_t half[AR_REGIONS];  /* bytes of one half; 0 if the arena lacks the region       */
     uint64_t first[AR_REGIONS]; /* offset of half 0; half 1, if there is one, follows       */
-    uint64_t bytes;             /* of the whole arena                                       */
+    uint64_t bytes;             /* bytes of the whole arena                                 */
 };
 
 AR_HD void ar_layout_fill(struct ar_layout *layout, const uint64_t half[AR_REGIONS])

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tma.h - shared memory of the kernels that move data by TMA (tma.cu, tma_staged.cu).
+ * tma.h - shared memory of the kernels that move data by TMA (kernels/device/tma).
  *
  * A block of these kernels has rings of stages in shared memory. Bulk copies fill and empty the
  * stages, so a few blocks keep many bytes in flight. A tile is the part of a stage that holds data
@@ -28,11 +28,14 @@
 #define AR_TMA_MOVES (AR_TMA_STAGES / 2)
 #define AR_TMA_CHUNK (AR_TMA_TILES / 2) /* bytes; a whole number of tiles */
 
-#define AR_TMA_MOVERS        2 /* warps of tma that move data */
-#define AR_TMA_STAGED_MOVERS 4 /* warps of tma_staged that move data */
-#define AR_TMA_TEAMS         2 /* groups of the warps of tma that add; divides AR_TMA_STAGES */
+#define AR_TMA_MOVERS        2 /* warps that move data in the kernels tma and tma_ipc */
+#define AR_TMA_STAGED_MOVERS 4 /* warps that move data in the kernel tma_staged */
 
-#define AR_TMA_THREADS 384 /* the most per block: with more, some kernel would lack registers */
+/* In the kernels tma and tma_ipc, the warps that add form this number of teams. AR_TMA_STAGES must
+ * be a multiple of it. */
+#define AR_TMA_TEAMS 2
+
+#define AR_TMA_THREADS 384 /* most threads of a block: with more, a kernel would lack registers */
 
 /* Bytes of shared memory behind the stages: the barriers, 8 bytes each, and at the end the word by
  * which the warps of a block tell each other to stop. */
@@ -50,8 +53,8 @@ AR_HD uint32_t ar_tma_tile(int ranks)
     return AR_TMA_CHUNK >> ar_tma_parts(ranks);
 }
 
-/* Return the bytes of a tile of tma. In an all-gather a stage holds data of one rank only, so the
- * tile fills the stage. */
+/* Return the bytes of a tile of the kernels tma and tma_ipc. In an all-gather a stage holds data of
+ * one rank only, so the tile fills the stage. */
 AR_HD uint32_t ar_tma_tile_of(int coll, int ranks)
 {
     return coll == AR_ALL_GATHER ? AR_TMA_TILES : ar_tma_tile(ranks);
