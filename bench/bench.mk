@@ -1,6 +1,6 @@
 # bench.mk - build and run the benchmarks.
 
-# bench: time one decision in ns, and print it beside the time of a plugin that does nothing.
+# bench: time one decision of our plugin in ns, and one of a plugin that does nothing.
 .PHONY: bench bench-gpu
 bench: $(B)/decide_ns $(B)/empty_tuner.so $(B)/libsymtuner.so
 	$(Q)$(B)/decide_ns $(B)/empty_tuner.so $(B)/libsymtuner.so

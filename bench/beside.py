@@ -57,7 +57,8 @@ RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 0
 COLLS = ["allreduce", "allgather", "reducescatter"]
 AR_COLLS = ["allreduce", "reducescatter", "allgather"]    # enum symtuner_ar_coll
 BF16, SUM, SYMMETRIC, UNDEFINED = 9, 0, 1, -(1 << 31)
-CALLS = {16 << 20: 200, 64 << 20: 60, 256 << 20: 16}    # bytes: how many take a third of the GEMMs' time
+# For calls of so many bytes: how many calls take a third of the GEMMs' time.
+CALLS = {16 << 20: 200, 64 << 20: 60, 256 << 20: 16}
 GEMMS, GRAPH, MOST = 24, 20, 256 << 20
 BEHIND, BUCKET, EVERY = 192, 25 << 20, (2, 4, 8)    # GEMMs; bytes of a call; GEMMs from call to call
 WORD = re.compile(r"(?P<way>[1-9]\d*|own|general|default|ours|staged)"
@@ -171,7 +172,7 @@ class Ours:
                 ctypes.byref(self.context), ctypes.byref(address), None, 1, ctypes.c_size_t(MOST)))
         if kernel:
             self.check(library.symtuner_ar_force(self.context, kernel.encode(), int(ctas or 0), 0))
-        everything = ctypes.c_size_t(-1)    # make all scratch now, because graphs capture calls
+        everything = ctypes.c_size_t(-1)    # make all scratch before graphs capture calls
         self.check(library.symtuner_ar_reserve(ctypes.byref(self.context), 1, everything))
         self.all_reduce = library.symtuner_ar_all_reduce
         self.all_gather = getattr(library, "symtuner_ar_all_gather", None)

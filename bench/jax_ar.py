@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compare symtuner.all_reduce with lax.psum in each of its configurations, inside jit, in turns.
+"""Compare symtuner.all_reduce and lax.psum, each in several configurations, inside jit, in turns.
 
 jax_workers.py says how calls are timed and what "best" and "all" mean. Sums are checked exactly
 before timing. Sizes are KiB per rank. Rounds end after --rounds (20), or earlier when --seconds
@@ -10,8 +10,8 @@ of GPUs.
 Modes  ar       symtuner.all_reduce, no flags
        rec      as ar, but recorded: --xla_gpu_graph_min_graph_size=2 makes one CUDA graph of the
                 three kernels of an iteration. Without this flag XLA records only sequences of five
-                or more kernels. With a value of 1 XLA would also record single kernels, which costs
-                3 us per iteration where all_reduce is not recorded
+                or more kernels. With a value of 1 XLA would also record single kernels. That costs
+                3 us per iteration in programs in which all_reduce is not recorded
        staged   as ar, with SYMTUNER_JAX_ZERO_COPY=0
        xla      lax.psum, no flags: XLA's own kernels to 4 MiB, NCCL without registration above
        xlarec   as xla, but recorded: the flag of rec, and XLA is told to record collectives, too
@@ -55,7 +55,8 @@ def worker(mode, ranks, sizes, args):
 
     import symtuner
 
-    # all_reduce must not fall back to lax.psum, with which it is compared
+    # all_reduce warns if it calls lax.psum instead of our kernels. Fail then, because lax.psum would
+    # be compared with itself
     warnings.simplefilter("error", UserWarning)
     return serve(lambda v: symtuner.all_reduce(v, "x"), ranks, sizes, args)
 

@@ -152,7 +152,7 @@ class Bench:
             "down": ((a.ffn, h), down),
         }
         self.cache_spec = P(None, None, None, "tp", None)
-        self.makers, self.made = {}, {}  # what random() compiled; layers, which programs share
+        self.makers, self.made = {}, {}  # what random() compiled; layers that the programs share
 
     @contextlib.contextmanager
     def phase(self, name):
@@ -246,9 +246,9 @@ class Bench:
         )
 
     def compile(self, program, way, args):
-        """Compile one way of a program. No two compile at the same time: install() acts on the
-        whole process, and XLA times kernels for GEMMs on the GPU. XLA keeps what it chose for the
-        next way."""
+        """Compile one way of a program. Two ways must not be compiled at the same time, because
+        install() acts on the whole process, and because XLA times kernels for GEMMs on the GPU. XLA
+        uses the kernels that it chose for one way in the next way, too."""
         shardings = self.jax.tree.map(lambda v: v.sharding, args)
         f = self.jax.jit(self.step(program, way), donate_argnums=2, out_shardings=shardings)
         with self.phase(f"{way}: trace and lower"):

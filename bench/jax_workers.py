@@ -142,7 +142,7 @@ class Worker:
 
 
 class Times:
-    """All timings. They give the two results of each mode and size, and the rows of the CSV."""
+    """All timings. From them come the results "best" and "all", and the rows of the CSV."""
 
     def __init__(self):
         self.rounds = collections.defaultdict(list)  # (ranks, size, mode) -> lists of us

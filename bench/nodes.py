@@ -21,8 +21,8 @@ the two. Nothing here was measured on a network. The inputs:
 
 Limits: the model has no congestion, no jitter, no kernels that share a GPU and no NVLS. In boxes with
 NVSwitch NCCL would use NVLS and be faster than here. 8 GPUs are extrapolated from 4. So a ratio says
-where measuring is worth while, and nothing more. --check compares the model of the pieces with that of
-kernels/nodes/model.c, by numbers that test/kernels/nodes/check_model.c has, too.
+where measuring is worth while, and nothing more. --check tests pieces_time() with the same numbers with
+which test/kernels/nodes/check_model.c tests the model of kernels/nodes/model.c.
 """
 import argparse
 import csv
@@ -36,7 +36,7 @@ RESULTS = pathlib.Path(__file__).parent / "results/2026-11-22-h200x4b/ar-compare
 PER_BOX = 8
 LAUNCH = 2.0
 NVLINK = 346e3  # bytes per us of a ring in a box: nccl-tests 2.19.6, 8 H200, bf16, 256 MiB, one run
-# us, by protocol: LL, LL128, Simple
+# By protocol (LL, LL128, Simple): three latencies in us, and the share of the rate that carries data.
 BASE = {"tree": (6.8, 14.0, 8.4), "ring": (6.6, 14.0, 8.4)}
 INSIDE = {"tree": (0.6, 1.25, 4.0), "ring": (0.6, 1.9, 3.4)}
 BETWEEN = {"tree": (5.0, 8.5, 14.0), "ring": (2.7, 4.0, 14.0)}

@@ -33,8 +33,10 @@ static int spawn(struct crew *c, char *const *argv, const char *const *env)
         dup2(2, 1); /* keep the output of NCCL and torch out of the table */
         if (up[1] != REPLY_FD)
             dup2(up[1], REPLY_FD);
+        /* Close the pipes of other crews. A crew sees the end of its pipe only if no other process
+         * has the pipe open. */
         for (int fd = REPLY_FD + 1; fd < 1024; fd++)
-            close(fd); /* close other crews' pipes, so that those crews see when theirs end */
+            close(fd);
         for (int i = 0; env != NULL && env[i] != NULL; i++)
             putenv((char *)(size_t)env[i]);
         execvp(argv[0], argv);

@@ -96,7 +96,7 @@ enum { CONTENDERS = sizeof contenders / sizeof contenders[0] };
 
 static const char *const mode_name[MODES] = {"threads", "procs"};
 
-static int peers, has_torch; /* how many peers were found; whether torch_worker.py was */
+static int peers, has_torch; /* how many peers were found; whether there is torch_worker.py */
 static struct crew crews[MODES][CREWS];
 static FILE *csv;
 static time_t started;
@@ -212,7 +212,7 @@ static void measure(int ranks, const struct floor *floor, const char *type, cons
             if (!crew_time(&crews[m][contenders[k].crew], contenders[k].slot, launches, samples,
                            warmup, sample)) {
                 kernel[m][k][0] = 0;
-                for (int other = 0; other < CONTENDERS; other++) /* its crew has ended */
+                for (int other = 0; other < CONTENDERS; other++) /* the whole crew has ended */
                     if (contenders[other].crew == contenders[k].crew)
                         kernel[m][other][0] = 0;
                 lose(contenders[k].crew);

@@ -8,8 +8,9 @@
 enum { MOST_ROUNDS = 25 };
 
 struct compare_options {
-    const char *ranks, *modes, *types, *only, *out, *peers; /* NULL: all (only), none (peers) */
-    const char *coll;                                       /* NULL: all-reduce */
+    /* In only NULL means all contenders, in peers it means no peers. */
+    const char *ranks, *modes, *types, *only, *out, *peers;
+    const char *coll; /* NULL: all-reduce */
     size_t least, most;
     int step, rounds, cold, extra, host, limit, odd, shifted;
 };

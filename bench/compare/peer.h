@@ -46,7 +46,7 @@ struct peer_api {
     const char *(*all_reduce)(void *peer, int k, size_t at, size_t bytes, ncclDataType_t type);
 
     /* Called after a capture has ended and before its graph runs. Returns NULL, or what went wrong.
-     * The pointer may be NULL. */
+     * This member may be NULL. */
     const char *(*captured)(void *peer);
 };
 

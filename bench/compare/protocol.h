@@ -35,7 +35,7 @@ int floor_main(int argc, char **argv);
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* gpu.cu */
+/* These functions are in gpu.cu. */
 int gpu_fill(void *p, unsigned word, size_t bytes, void *stream);
 int gpu_empty(void *stream);
 #ifdef __cplusplus

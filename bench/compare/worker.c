@@ -6,7 +6,7 @@
  * There is one thread per rank of this process. Each rank has two buffers in windows (for zero-copy
  * and NCCL's symmetric kernels) and two plain buffers (for staged and NCCL's general kernels).
  * Every prepared call is checked once: all ranks send the same value, and the head, middle and tail
- * of the result must be the exact sum. The program ar_fuzz checks thoroughly.
+ * of the result must be exact. The program ar_fuzz checks thoroughly.
  *
  * Warm: all calls use the same two buffers. Cold: every call of a graph has buffers of its own, and
  * 128 MiB are overwritten before each graph. That is more than twice an H200's L2 of 60 MB.
@@ -31,7 +31,7 @@ static const struct {
     const char *name;
     ncclDataType_t type;
     size_t bytes;
-    unsigned one; /* 32-bit pattern that every rank sends: 1; i32: 3; f64: a number near 1 */
+    unsigned one; /* 32-bit pattern that all ranks send: 1, but 3 in i32, and nearly 1 in f64 */
 } types[] = {
     {"bf16", ncclBfloat16, 2, 0x3f803f80u}, {"f32", ncclFloat32, 4, 0x3f800000u},
     {"f16", ncclFloat16, 2, 0x3c003c00u},   {"i32", ncclInt32, 4, 3},
@@ -80,7 +80,7 @@ static size_t arena_bytes(void)
 {
     size_t least = (size_t)256 << 20;
 
-    return (job.most > least ? job.most : least) + 4096; /* 4096: for the untimed call below */
+    return (job.most > least ? job.most : least) + 4096; /* 4096: for a call in time_it() */
 }
 
 static struct compare_call call_of(int op, int type, size_t bytes)

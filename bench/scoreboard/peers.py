@@ -276,9 +276,9 @@ class Flashinfer:
         shard = min(send.numel(), recv.numel())
         if RANKS not in (2, 4, 8):
             return "it takes 2, 4 or 8 ranks"
-        extra = (False,) if coll == "allgather" else ()    # without the copy engine; it needs 8 GPUs in two islands
+        extra = (False,) if coll == "allgather" else ()    # no copy engine: that way needs 8 GPUs in two islands
 
-        # The two halves of a workspace lie as far apart as its largest call is long. So each size gets a workspace.
+        # The two halves of a workspace lie as far apart as its largest call is long, so each size has its own.
         def make():
             size = getattr(module, name + "_workspace_size")(RANKS, shard, width, 128 if not halves else 64, *extra)
             memory = Shared(self.bench, size)
@@ -315,7 +315,7 @@ def load_ffi(folder):
 
 
 def make(crew, bench, most):
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))    # for beside
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))    # the folder of beside.py
     if crew == "ours":
         return Nccl(bench, most, os.environ["SCOREBOARD_LIBRARY"])
     if crew.startswith("nccl-"):
