@@ -57,7 +57,7 @@ RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 0
 COLLS = ["allreduce", "allgather", "reducescatter"]
 AR_COLLS = ["allreduce", "reducescatter", "allgather"]    # enum symtuner_ar_coll
 BF16, SUM, SYMMETRIC, UNDEFINED = 9, 0, 1, -(1 << 31)
-# For calls of so many bytes: how many calls take a third of the GEMMs' time.
+# For each size of a call in bytes: how many calls take a third of the GEMMs' time.
 CALLS = {16 << 20: 200, 64 << 20: 60, 256 << 20: 16}
 GEMMS, GRAPH, MOST = 24, 20, 256 << 20
 BEHIND, BUCKET, EVERY = 192, 25 << 20, (2, 4, 8)    # GEMMs; bytes of a call; GEMMs from call to call
@@ -365,7 +365,7 @@ def number(least):
 
 
 def words(known):
-    """Return a reader of lists of words, for argparse; ``known``: a list or a pattern."""
+    """Return a reader of lists of words, for argparse. ``known``: the allowed words, or a pattern of them."""
     def read(text):
         for word in text.split(","):
             if not (word in known if isinstance(known, list) else known.fullmatch(word)):

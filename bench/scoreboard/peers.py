@@ -223,7 +223,7 @@ class Flashinfer:
 
         if RANKS not in (2, 4, 6, 8):
             return "it takes 2, 4, 6 or 8 ranks"
-        if size > stage_most:    # outside of a graph, a call goes through the staging buffer
+        if size > stage_most:    # too long for the staging buffer of calls outside of a graph
             return "vLLM leaves this size to NCCL"
         handle, stage, *_ = self.once("vllm", make)
 

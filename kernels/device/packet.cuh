@@ -114,7 +114,7 @@ struct form_lamport {
     }
     static __device__ __forceinline__ uint4 encode(payload p, uint64_t)
     {
-        return make_uint4(p.lo.x, p.lo.y, p.hi.x, p.hi.y); /* p is canonical */
+        return make_uint4(p.lo.x, p.lo.y, p.hi.x, p.hi.y); /* p comes from canonical() */
     }
     static __device__ __forceinline__ bool arrived(uint4 w, uint64_t)
     {
@@ -150,9 +150,9 @@ template <class F> __device__ __forceinline__ void line_in_step()
 #endif
 }
 
-/* Bring all lanes of the warp into step; called by all of them before they load words. The flag of
- * an LL128 line says something about the words that the other lanes load only if a single
- * instruction loads the whole line. */
+/* Bring all lanes of the warp into step; called by all of them before they load words. When the
+ * flag of an LL128 line has arrived, the words of the other lanes are sure to have arrived only if
+ * a single instruction loaded the whole line. */
 template <class F> __device__ __forceinline__ void warp_in_step()
 {
 #ifndef ST_BREAK_STEP

@@ -145,9 +145,9 @@ __device__ __forceinline__ void store_unit(char *p, uint2 u)
 #define AR_LOOK_AFTER_NS 10000000
 #define AR_LOOK_EVERY_NS 1000000
 
-/* The lanes of a warp must go on with the same value after each has loaded it. On a GPU they do so
- * without help, because one instruction loads it for all. In the emulation each lane loads by
- * itself, so the emulation defines this macro. */
+/* For a value that all lanes of a warp load: all lanes must go on with the same value. On a GPU
+ * they do, because one instruction loads it for all lanes. In the emulation each lane loads it by
+ * itself, so the emulation defines this macro in another way. */
 #ifndef AR_SAME_IN_WARP
 #define AR_SAME_IN_WARP(value) (value)
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * user.cuh - load from the user's buffers and store to them; multiply what was loaded by this
+ * user.cuh - load words from the user's buffers, store words there, and multiply words by this
  * rank's scalar.
  *
  * The buffers may have any alignment and length. No access touches a byte outside of them.

@@ -78,9 +78,10 @@ void ar_follower_window(int nccl)
 /* To separate a stream, we put an operation behind our last kernel. The operation keeps later
  * kernels from starting early. This table has the streams that are separated, by CUDA's number of
  * the stream. Each number has one place in the table. If two streams have the same place, it holds
- * the stream that was separated last. The next call for the other stream separates that again. */
+ * the stream that was separated last. The next call of symtuner_ar_separate() for the other stream
+ * separates it again. */
 enum { PLACES = 256 };
-static atomic_ullong separated[PLACES]; /* the number + 1; 0: the place is free */
+static atomic_ullong separated[PLACES]; /* a stream's number + 1; 0: the place is free */
 
 static void CUDART_CB nothing(void *unused)
 {

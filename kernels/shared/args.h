@@ -63,7 +63,7 @@ struct ar_args {
     int lag;                  /* chunked: tiles by which the push is ahead of the sums  */
     char *peer[AR_MAX_RANKS]; /* address of every rank's arena, as this rank maps it    */
     uint64_t tiles;           /* tiles per block and shard (chunked, pull) or per slot (tma_ipc) */
-    uint64_t overlap;         /* enum ar_start                                        */
+    uint64_t overlap;         /* how the kernel starts: enum ar_start                   */
     uint64_t timeout_ns;
     struct ar_mailbox *mailbox;
     char *dst[AR_MAX_RANKS];       /* kernels that store directly: every rank's recv */

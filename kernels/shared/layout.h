@@ -43,8 +43,8 @@
  *          the link's rate. It relies on the eight 16-byte stores of a line becoming visible
  *          together. NVLink promises that; PCIe does not.
  * LAMPORT  A word has 16 bytes of data, and uses the full rate of the link. A 32-bit part of all
- *          ones means "not here yet", so it is never sent as data. Therefore this form is only for
- *          types in which all ones is a NaN.
+ *          ones means "not here yet". If data has such a part, a NaN with other bits is sent in its
+ *          place. So this form is only for types in which all ones is a NaN.
  */
 enum ar_form { AR_LL8, AR_LL128, AR_LAMPORT };
 
@@ -199,9 +199,9 @@ AR_HD uint32_t ar_flag32(uint64_t e)
     return (uint32_t)e != 0 ? (uint32_t)e : 0x80000000u;
 }
 
-/* Return a flag of the kernels that send plain data (kernels/device/bulk.cuh): the epoch, and in
- * the lower 24 bits the step within the call. So flags only grow. They suffice for 2^40 calls of
- * 2^24 steps each. */
+/* Return a flag of the kernels that send data and flags in separate stores
+ * (kernels/device/bulk.cuh): the epoch, and in the lower 24 bits the step within the call. So flags
+ * only grow. They suffice for 2^40 calls of 2^24 steps each. */
 AR_HD uint64_t ar_flag_step(uint64_t e, uint64_t step)
 {
     return (e << 24) + step;
@@ -252,7 +252,7 @@ enum ar_flag_kind {
 enum ar_engine_row {
     AR_ENGINES_ENTERED, /* the writer has begun the call: its send is ready */
     AR_ENGINES_FETCHED, /* the writer has copied this rank's part */
-    AR_ENGINES_GAVE_UP, /* the kernel watch relies on this row following FETCHED */
+    AR_ENGINES_GAVE_UP, /* the writer has given up; watch expects this row behind FETCHED */
     AR_ENGINES_UNUSED,  /* for stores that must go somewhere; nobody reads this row */
     AR_ENGINES_ROWS
 };

@@ -60,7 +60,8 @@ __device__ __forceinline__ uint32_t await_flag(const ar_args &args)
 }
 
 /* Return a number above all verdicts if this thread's peer has given up, else 0. Such a peer may
- * have changed its send before this rank fetched it. Called when all fetches have ended. */
+ * have changed the data in its send before this rank fetched it. Called when all fetches have
+ * ended. */
 __device__ __forceinline__ uint32_t peer_gave_up(const ar_args &args)
 {
 #ifdef ST_BREAK_GAVEUP

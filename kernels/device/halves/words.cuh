@@ -25,7 +25,7 @@
 namespace ar
 {
 
-/* The rank that comes ${i} after this one, 0 < i < ranks. */
+/* Return the ${i}-th rank after this one, 0 < i < ranks. */
 __device__ __forceinline__ int next_rank(int me, int i, int ranks)
 {
     return me + i < ranks ? me + i : me + i - ranks;

@@ -63,8 +63,8 @@ static __device__ __forceinline__ bool fetch(const staged_call<Coll> &c, const m
     return alive;
 }
 
-/* Fetch all chunks by loads and stores, because out is not aligned. All lanes of the warp call
- * this. Returns false if the rank gave up. */
+/* Fetch all chunks by loads and stores; used if recv is not aligned for TMA. All lanes of the warp
+ * call this. Returns false if the rank gave up. */
 template <int Coll>
 static __device__ __noinline__ bool fetch_slowly(const staged_call<Coll> &c, spin_limit &wait)
 {

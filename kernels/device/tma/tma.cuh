@@ -68,7 +68,7 @@ template <int Coll> struct tma_tiles {
         return args.me + i < args.ranks ? args.me + i : args.me + i - args.ranks;
     }
     /* Return whether warps 0 and 1 work without the other warps: nothing is added, and TMA can load
-     * send. */
+     * from send. */
     __device__ __forceinline__ bool moves_alone() const
     {
         return Coll == AR_ALL_GATHER && args.in_align == AR_WORD;
