@@ -3,8 +3,8 @@
  * defaults.c - the built-in CTA count: one number, and the boxes and releases that get it. The
  * number was measured on exactly these boxes and releases, alone and beside other kernels.
  *
- * NCCL gets the count when it asks for NCCL_MIN_CTAS. NCCL lowers the count to the maxCTAs that the
- * application set for a communicator, or from 2.31 on for a call, and to the limit of its multicast
+ * NCCL gets the count when it asks for NCCL_MIN_CTAS. NCCL lowers the count if a limit is below it:
+ * maxCTAs of the communicator, maxCTAs of the call (from 2.31 on), or NCCL's limit for multicast
  * kernels. NCCL reads the count once per process, before the first communicator. So the count
  * depends only on the box and the release, and rules cannot change it. To add a row, measure alone
  * and beside GEMMs (bench/beside.py), commit the results, and name them in ${text} below.

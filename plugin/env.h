@@ -5,8 +5,8 @@
  * The user needs to set only NCCL_ENV_PLUGIN: when NCCL asks which tuner and profiler to load, we
  * answer with our own path if our tuner or profiler has something to do. A variable that the user
  * set keeps its value, with one exception: if the variable names another tuner or profiler and ours
- * is needed, NCCL gets our path, and we load the user's library behind ours. Hazard: NCCL asks
- * while it holds mutexes, so nothing here logs, waits or calls NCCL.
+ * is needed, NCCL gets our path, and we load the user's library ourselves (plugin/next/open.h).
+ * Hazard: NCCL asks while it holds mutexes, so nothing here logs, waits or calls NCCL.
  */
 #ifndef ST_ENV_H_
 #define ST_ENV_H_

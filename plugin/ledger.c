@@ -321,7 +321,7 @@ static sem_t asked_for;
 static void on_signal(int number)
 {
     (void)number;
-    sem_post(&asked_for); /* is async-signal-safe; listen_thread does the rest */
+    sem_post(&asked_for); /* a signal handler may call this; listen_thread does the rest */
 }
 
 static void *listen_thread(void *unused)

@@ -7,9 +7,9 @@
  * communicator id. docs/ledger.md describes the text.
  *
  * An atomic addition costs more than the decision that it counts. So every counter has two halves.
- * The first thread that counts in a ledger owns the half ${owned} of all its counters and adds to
- * it by a plain load and store; all other threads add to the half ${shared} atomically. A reader
- * adds up both halves, so no count is lost.
+ * The first thread that counts in a ledger owns the half ${owned} of all counters of the ledger. It
+ * adds to that half by a plain load and store. All other threads add to the half ${shared}
+ * atomically. A reader adds up both halves, so no count is lost.
  *
  * Units      sizes are NCCL's nBytes: bucket b counts calls of 2^b .. 2^(b+1)-1 bytes. Bucket 0
  *            also counts calls of 0 bytes, and the last bucket counts all larger calls.

@@ -27,8 +27,8 @@ void st_log_level(enum st_log level)
 }
 
 /* Will NCCL's logger print a warning that belongs to all subsystems? The logger drops a message if
- * NCCL_DEBUG is below the message's level, or if all subsystems of the message are off. Then nobody
- * would see the warning (NCCL's debug.cc, 2.27.3 to 2.30.7). */
+ * NCCL_DEBUG is below the message's level, or if all subsystems of the message are off (NCCL's
+ * debug.cc, 2.27.3 to 2.30.7). */
 static bool nccl_prints_warnings(void)
 {
     static const char *const level[] = {"WARN", "INFO", "ABORT", "TRACE"};

@@ -152,9 +152,9 @@ int st_process_call_rules(void)
     return count;
 }
 
-/* Can another rank of this box get the built-in count? This rank cannot tell in two cases. Either
- * SYMTUNER_MACHINE describes the box to this rank, while the other rank looks for itself. Or this
- * rank is in a container and sees one GPU, while the other rank sees all GPUs of the box. */
+/* Can another rank of this box get the built-in count? In two cases this rank cannot tell, so the
+ * answer is yes. First, SYMTUNER_MACHINE describes the box to this rank, but the other rank may
+ * look for itself. Second, this rank may be in a container and see only one GPU of the box. */
 static bool box_may_have_default(void)
 {
     return process.default_ctas || process.options.machine[0] ||
@@ -224,7 +224,8 @@ static void announce_ctas(const char *release)
 
     if (process.min_ctas)
         st_info("NCCL_MIN_CTAS=%d (built-in, measured on %d x %s with NCCL %s); "
-                "SYMTUNER_DEFAULTS=0 keeps NCCL's own", process.min_ctas, process.machine.gpus, gpu, release);
+                "SYMTUNER_DEFAULTS=0 keeps NCCL's own",
+                process.min_ctas, process.machine.gpus, gpu, release);
     else if (process.default_ctas && !process.env_interface)
         st_info("NCCL's own CTA count is kept: NCCL does not ask symtuner for NCCL_MIN_CTAS=%d "
                 "(built-in); set NCCL_ENV_PLUGIN=libsymtuner.so on all ranks",

@@ -3,9 +3,9 @@
  * process.h - what tuner, profiler and env interface share: options, rules, NCCL's release and the
  * machine. Each process has one struct st_process.
  *
- * The struct is set up once, in the first init of any interface (pthread_once). It is constant
- * afterwards. The library is linked with -z nodelete, so that strings given to NCCL outlive every
- * communicator.
+ * Each part of the struct is filled in once and is constant afterwards: first the options and
+ * rules, then NCCL's release, then the machine and the CTA counts. The library is linked with
+ * -z nodelete, so that strings given to NCCL outlive every communicator.
  */
 #ifndef ST_PROCESS_H_
 #define ST_PROCESS_H_

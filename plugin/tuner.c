@@ -18,15 +18,15 @@ struct st_tuner {
     bool mixed;
     _Atomic(struct st_index *) index; /* finds the rule of a call; NULL: no rule applies    */
     struct st_index *wished;    /* becomes ${index} once all ranks agree                    */
-    struct st_agree *agree;     /* this rank in the roll call; NULL: ranks are not compared */
+    struct st_agree *agree;     /* compares the rules of the ranks; NULL: not compared      */
     struct st_next_tuner *next; /* the tuner behind ours; NULL: there is none               */
     struct st_ledger *ledger;   /* NULL: nothing is counted, because memory ran out         */
     uint64_t comm_id;
     int ranks;
     bool write;                 /* may change the table; false: only observe                */
     bool pick;                  /* a ledger is wanted: also count which entries NCCL takes  */
-    atomic_bool slow;           /* calls take the slow path: ${pick}, or not yet ${settled} */
-    bool settled;               /* the roll call was read; the lock in settle() guards this */
+    atomic_bool slow;           /* calls go through decide_slowly()                         */
+    bool settled;               /* settle() has compared the ranks; guarded by its lock     */
 };
 
 nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
@@ -56,7 +56,7 @@ nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
                                      process->options.mode == ST_MODE_OFF);
     *ctx_out = tuner;
     if (process->options.mode == ST_MODE_OFF)
-        return NCCL_ABI_SUCCESS; /* we only answer the roll call and ask the tuner behind ours */
+        return NCCL_ABI_SUCCESS; /* the roll call and the tuner behind ours need no more */
     if (rules)
         tuner->wished = st_index_build(process->rules, &group);
     if (!tuner->agree)
@@ -136,9 +136,10 @@ static inline __attribute__((always_inline)) void decide(struct st_tuner *tuner,
         count_pick(tuner, call.coll, bucket, table, shown);
 }
 
-/* At the communicator's first call, read the roll call and put the rules in force if all ranks
- * agree. All ranks that take part have joined the roll call by then, because NCCL has a barrier
- * between the tuner inits and the first call. */
+/* At the communicator's first call, read what all ranks have written into the roll call
+ * (plugin/ranks/rollcall.h), and put the rules in force if all agree. By then every rank with
+ * symtuner has joined the roll call, because NCCL has a barrier between the tuner inits and the
+ * first call. */
 static void settle(struct st_tuner *tuner)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -165,7 +166,8 @@ static __attribute__((noinline)) void decide_slowly(struct st_tuner *tuner, stru
     if (atomic_load_explicit(&tuner->slow, memory_order_relaxed))
         settle(tuner);
     call.bytes = st_whole_bytes(tuner->era, call.coll, call.bytes, tuner->ranks, call.pipe_ops);
-    /* NCCL 2.31 and later also sends probes without a live entry; it does not use our answer. */
+    /* NCCL 2.31 and later also sends probes whose table has no live entry, but does not use our
+     * answer to them. */
     decide(tuner, call, table, n_channels, shown,
            probe && !st_table_live(shown ? given : table), tuner->pick && !probe);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tuner.h - our tuner for one communicator. plugin/abi/tuner.c translates NCCL's arguments and
- * calls these four functions.
+ * calls the functions below.
  *
  * Errors     if memory runs out, st_tuner_open gives NCCL a NULL context. The other functions
  *            accept a NULL context and leave everything to NCCL. With SYMTUNER_STRICT=1

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-/* A word that v2 and later use, and the number that v1 uses instead. The last row of each array has
- * no text: its number is for all words that the array does not list. */
+/* A word that v2 and later of the profiler interface use, and the number that v1 uses instead. The
+ * last row of each array has no text: its number is for all words that the array does not list. */
 struct word {
     const char *text;
     uint8_t number;

@@ -31,7 +31,7 @@ static struct search {
     struct st_next_library library;
     int spoken;       /* interface version that NCCL speaks         */
     bool named;       /* steps 1 to 3 of open.h are done            */
-    bool over;        /* one of these steps has ended the search    */
+    bool over;        /* one of steps 1 to 3 has ended the search   */
     bool net;         /* step 4 of open.h is done                   */
 } searches[ST_NEXT_KINDS];
 
@@ -44,7 +44,7 @@ bool st_next_file(const char *prefix, const char *name, int index, char *file)
         snprintf(file, FILE_MAX, "%s.so", prefix);
         return index == 0;
     }
-    if (index == 0) /* as in NCCL, any prefix of STATIC_PLUGIN means it, in small letters, too */
+    if (index == 0) /* as in NCCL, "S", "static" ... are short for STATIC_PLUGIN */
         snprintf(file, FILE_MAX, "%.*s", NAME_MAX_NCCL,
                  strncasecmp(name, "STATIC_PLUGIN", n) == 0 ? "" : name);
     else
@@ -229,7 +229,7 @@ const struct st_next_library *st_next_find(enum st_next_kind kind, const char *c
     struct search *search = &searches[kind];
 
     pthread_mutex_lock(&lock);
-    if (search->spoken != spoken) /* the last search was made before the release was known */
+    if (search->spoken != spoken) /* an earlier search had to guess the version that NCCL speaks */
         *search = (struct search){.spoken = spoken};
     if (!search->named)
         search_names(kind, chosen, spoken, search);

@@ -18,7 +18,8 @@ static struct {
     _Atomic(int *) nccl; /* NCCL's mask; NULL if the other profiler writes to it directly  */
 } masks;
 
-/* The address of this variable is our handle for Group events without another handle. */
+/* The address of this variable is our handle for Group events to which the other profiler gave no
+ * handle. */
 static char own_group;
 
 /* known[v] has the bits of the events that version v of the interface knows. */
@@ -27,7 +28,7 @@ static const int known[] = {
 
 /* Which bits of the mask make NCCL send an event? The event's own bit, and the bits of all events
  * that lie within that event. wanted_by[b] has these bits for the event whose own bit is b. NCCL
- * 2.27 to 2.31.2 agree on the events that they have. */
+ * 2.27 to 2.31.2 have the same bits; older releases only lack some of the events. */
 enum {
     PHASE = NCCL_ABI_EV_KERNEL_PHASE,
     KERNEL = NCCL_ABI_EV_KERNEL_CH | PHASE,
@@ -172,8 +173,8 @@ void st_next_profiler_start(const struct st_next_profiler *next, int abi, uint64
                        head->parent == &own_group;
 
     if (library && !next && (type & proxy)) {
-        /* NCCL's proxy thread works for another process (PXN) and passed that process's context.
-         * We do not know the context that belongs to it, so the other profiler gets NULL. */
+        /* NCCL's proxy thread works for another process (PXN) and passed a context of that process,
+         * which means nothing here. So the other profiler gets NULL as its context. */
         stray.table = library->table;
         next = &stray;
     }

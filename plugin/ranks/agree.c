@@ -24,8 +24,8 @@ static struct st_agree nobody;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool first_known;
 static uint64_t first_id;
-/* The roll call of the process's first communicator, which decides our answer for NCCL_SYM_CTAS. It
- * is never freed, because NCCL may ask at any time. */
+/* The roll call (plugin/ranks/rollcall.h) of the process's first communicator. It decides our
+ * answer for NCCL_SYM_CTAS, and is never freed, because NCCL may ask at any time. */
 static _Atomic(struct st_roll *) first_roll;
 
 /* ---- messages -------------------------------------------------------------------------------- */
