@@ -118,4 +118,32 @@ __device__ __forceinline__ void sum_words(const ar_args &args, const char *slot,
 
 } // namespace ar
 
+/* The kernels of ${kernel}, a template whose parameters are a reducer, the number of ranks (0: any)
+ * and the words that each thread has of a tile. The first three reducers also have kernels for 2 and
+ * for 4 ranks. */
+#define AR_TILES_FAST(kernel, R)                                                                   \
+    {                                                                                              \
+        (const void *)&ar::kernel<R, 0, AR_CHUNKED_UNROLL>,                                        \
+            (const void *)&ar::kernel<R, 2, AR_CHUNKED_UNROLL>,                                    \
+            (const void *)&ar::kernel<R, 4, AR_CHUNKED_UNROLL>                                     \
+    }
+#define AR_TILES_SMALL(kernel, R)                                                                  \
+    {                                                                                              \
+        (const void *)&ar::kernel<R, 0, AR_CHUNKED_UNROLL>                                         \
+    }
+#define AR_TILES_ROW(kernel)                                                                       \
+    {                                                                                              \
+        {                                                                                          \
+            AR_TILES_FAST(kernel, ar::sum_f32),                                                    \
+                AR_TILES_FAST(kernel, ar::sum_16bit<ar::half_codec>),                              \
+                AR_TILES_FAST(kernel, ar::sum_16bit<ar::bf16_codec>),                              \
+                AR_TILES_SMALL(kernel, ar::native), AR_TILES_SMALL(kernel, ar::wide),              \
+                AR_TILES_SMALL(kernel, ar::premul<ar::sum_f32>),                                   \
+                AR_TILES_SMALL(kernel, ar::premul<ar::sum_16bit<ar::half_codec>>),                 \
+                AR_TILES_SMALL(kernel, ar::premul<ar::sum_16bit<ar::bf16_codec>>),                 \
+                AR_TILES_SMALL(kernel, ar::premul<ar::native>),                                    \
+                AR_TILES_SMALL(kernel, ar::premul<ar::wide>),                                      \
+        }                                                                                          \
+    }
+
 #endif

@@ -141,26 +141,4 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ ar_arg
 
 } // namespace ar
 
-#define AR_CHUNKED_FAST(R)                                                                         \
-    {                                                                                              \
-        (const void *)&ar::chunked<R, 0, AR_CHUNKED_UNROLL>,                                       \
-            (const void *)&ar::chunked<R, 2, AR_CHUNKED_UNROLL>,                                   \
-            (const void *)&ar::chunked<R, 4, AR_CHUNKED_UNROLL>                                    \
-    }
-#define AR_CHUNKED_SMALL(R)                                                                        \
-    {                                                                                              \
-        (const void *)&ar::chunked<R, 0, AR_CHUNKED_UNROLL>                                        \
-    }
-
-extern "C" const struct ar_kernel_row ar_kernels_chunked = {{
-    AR_CHUNKED_FAST(ar::sum_f32),
-    AR_CHUNKED_FAST(ar::sum_16bit<ar::half_codec>),
-    AR_CHUNKED_FAST(ar::sum_16bit<ar::bf16_codec>),
-    AR_CHUNKED_SMALL(ar::native),
-    AR_CHUNKED_SMALL(ar::wide),
-    AR_CHUNKED_SMALL(ar::premul<ar::sum_f32>),
-    AR_CHUNKED_SMALL(ar::premul<ar::sum_16bit<ar::half_codec>>),
-    AR_CHUNKED_SMALL(ar::premul<ar::sum_16bit<ar::bf16_codec>>),
-    AR_CHUNKED_SMALL(ar::premul<ar::native>),
-    AR_CHUNKED_SMALL(ar::premul<ar::wide>),
-}};
+extern "C" const struct ar_kernel_row ar_kernels_chunked = AR_TILES_ROW(chunked);

@@ -176,29 +176,6 @@ __global__ void __launch_bounds__(512, 1) gather_tiles(const __grid_constant__ a
 
 } // namespace ar
 
-#define AR_TILES_FAST(R)                                                                           \
-    {                                                                                              \
-        (const void *)&ar::scatter_tiles<R, 0, AR_CHUNKED_UNROLL>,                                 \
-            (const void *)&ar::scatter_tiles<R, 2, AR_CHUNKED_UNROLL>,                             \
-            (const void *)&ar::scatter_tiles<R, 4, AR_CHUNKED_UNROLL>                              \
-    }
-#define AR_TILES_SMALL(R)                                                                          \
-    {                                                                                              \
-        (const void *)&ar::scatter_tiles<R, 0, AR_CHUNKED_UNROLL>                                  \
-    }
-
-extern "C" const struct ar_kernel_row ar_scatter_chunked = {{
-    AR_TILES_FAST(ar::sum_f32),
-    AR_TILES_FAST(ar::sum_16bit<ar::half_codec>),
-    AR_TILES_FAST(ar::sum_16bit<ar::bf16_codec>),
-    AR_TILES_SMALL(ar::native),
-    AR_TILES_SMALL(ar::wide),
-    AR_TILES_SMALL(ar::premul<ar::sum_f32>),
-    AR_TILES_SMALL(ar::premul<ar::sum_16bit<ar::half_codec>>),
-    AR_TILES_SMALL(ar::premul<ar::sum_16bit<ar::bf16_codec>>),
-    AR_TILES_SMALL(ar::premul<ar::native>),
-    AR_TILES_SMALL(ar::premul<ar::wide>),
-}};
-
+extern "C" const struct ar_kernel_row ar_scatter_chunked = AR_TILES_ROW(scatter_tiles);
 extern "C" const struct ar_kernel_row ar_gather_chunked = {
     {{(const void *)&ar::gather_tiles<AR_CHUNKED_UNROLL>}}};
