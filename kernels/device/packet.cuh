@@ -183,6 +183,21 @@ template <class F> __device__ __forceinline__ uint4 receive(const void *slot)
 #endif
 }
 
+/* all_here returns whether ${here} is true, and all_give_up whether this rank must give up. For
+ * warp-wide forms the whole warp gets the same answer. */
+template <class F> __device__ __forceinline__ bool all_here(bool here)
+{
+    return F::warp_wide ? __all_sync(~0u, here) : here;
+}
+
+template <class F>
+__device__ __forceinline__ bool all_give_up(const ar_args &args, uint32_t &polls, spin_limit &wait)
+{
+    const bool stop = give_up(args, polls, wait);
+
+    return F::warp_wide ? __any_sync(~0u, stop) : stop;
+}
+
 /* PreMulSum: each rank multiplies its numbers by its scalar, and R adds up the products. */
 template <class R> struct premul;
 template <class R, int Ranks> struct for_ranks<premul<R>, Ranks> : for_ranks<R, Ranks> {
@@ -303,7 +318,7 @@ __device__ __forceinline__ bool gather_word(const ar_args &args, const char *slo
             v[i] = mine;
         warp_in_step<F>();
         for (;;) {
-            bool here = true, stop;
+            bool here = true;
 
 #pragma unroll
             for (int i = 0; i < batch; i++)
@@ -312,14 +327,9 @@ __device__ __forceinline__ bool gather_word(const ar_args &args, const char *slo
 #pragma unroll
             for (int i = 0; i < batch; i++)
                 here = F::arrived(v[i], epoch) && here;
-            if (F::warp_wide)
-                here = __all_sync(~0u, here);
-            if (here)
+            if (all_here<F>(here))
                 break;
-            stop = give_up(args, polls, wait);
-            if (F::warp_wide)
-                stop = __any_sync(~0u, stop);
-            if (stop)
+            if (all_give_up<F>(args, polls, wait))
                 return false;
         }
 #ifdef ST_BREAK_ORDER /* start with the own word: then ranks round differently */
@@ -377,7 +387,7 @@ __device__ __forceinline__ bool await_whole(const ar_args &args, char *const *sl
     warp_in_step<F>();
     for (;;) {
         uint4 w[N];
-        bool here = true, stop;
+        bool here = true;
 
 #pragma unroll
         for (int i = 1; i < N; i++)
@@ -386,18 +396,13 @@ __device__ __forceinline__ bool await_whole(const ar_args &args, char *const *sl
 #pragma unroll
         for (int i = 1; i < N; i++)
             here = (!want[i] || F::arrived(w[i], epoch)) && here;
-        if (F::warp_wide)
-            here = __all_sync(~0u, here);
-        if (here) {
+        if (all_here<F>(here)) {
 #pragma unroll
             for (int i = 1; i < N; i++)
                 v[i] = F::decode(w[i]);
             return true;
         }
-        stop = give_up(args, polls, wait);
-        if (F::warp_wide)
-            stop = __any_sync(~0u, stop);
-        if (stop)
+        if (all_give_up<F>(args, polls, wait))
             return false;
     }
 }

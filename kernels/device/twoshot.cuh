@@ -178,9 +178,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
                 for (int i = 0; i < batch; i++)
                     if (want[i])
                         here = F::arrived(v[i], counters.epoch) && here;
-                if (F::warp_wide)
-                    here = __all_sync(~0u, here);
-                if (here)
+                if (all_here<F>(here))
                     break;
                 alive = !give_up(args, polls, wait);
                 if (F::warp_wide)

@@ -140,7 +140,7 @@ __device__ __forceinline__ bool store_words(const ar_args &args, char *here, uin
 
         warp_in_step<F>();
         for (;;) {
-            bool all = true, stop;
+            bool all = true;
 
 #pragma unroll
             for (int i = 0; i < batch; i++)
@@ -150,14 +150,9 @@ __device__ __forceinline__ bool store_words(const ar_args &args, char *here, uin
             for (int i = 0; i < batch; i++)
                 if (valid && (N || first + i < ranks))
                     all = F::arrived(v[i], epoch) && all;
-            if (F::warp_wide)
-                all = __all_sync(~0u, all);
-            if (all)
+            if (all_here<F>(all))
                 break;
-            stop = give_up(args, polls, wait);
-            if (F::warp_wide)
-                stop = __any_sync(~0u, stop);
-            if (stop)
+            if (all_give_up<F>(args, polls, wait))
                 return false;
         }
 #pragma unroll
