@@ -28,9 +28,9 @@ struct crew {
     int to[MOST_RANKS], from[MOST_RANKS]; /* pipes to and from the processes */
 };
 
-/* These functions return 1. On failure they print why to stderr, end the crew, and return 0. Start
- * all crews before you wait for the first with crew_ready(); then they start up at the same time.
- */
+/* All of these functions but crew_end return 1. On failure they print why to stderr, end the crew,
+ * and return 0. Start all crews before you wait for the first with crew_ready(); then they start up
+ * at the same time. */
 int crew_start(struct crew *c, const struct crew_kind *kind, const struct crew_shape *shape);
 int crew_ready(struct crew *c);
 int crew_ask(struct crew *c, char *answer, size_t size, const char *format, ...)

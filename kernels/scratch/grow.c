@@ -21,7 +21,7 @@ struct ar_local {
     int n, left; /* number of handles, and of those that are not freed yet */
 };
 
-/* ---- look ------------------------------------------------------------------------------------ */
+/* ---- what a call needs, and what there is ---------------------------------------------------- */
 
 int ar_grow_arena_of(const symtuner_ar *h, const struct ar_ask *ask, const struct ar_choice *choice)
 {
