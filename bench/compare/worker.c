@@ -62,6 +62,7 @@ struct rank {
     ncclComm_t comm;
     symtuner_ar *handle;
     void *peer;
+    struct peer_rank view; /* what the peer was told of this rank; valid as long as the peer */
     cudaStream_t stream;
     cudaEvent_t mark[2 * MOST_SAMPLES];
     char *buffer[2][2]; /* [window, plain][send, recv] */
@@ -274,21 +275,22 @@ static void time_it(struct rank *r)
 
 static void start_peer(struct rank *r)
 {
-    struct peer_rank view = {.rank = r->me,
-                             .ranks = job.ranks,
-                             .comm = r->comm,
-                             .stream = r->stream,
-                             .buffer = {r->buffer[0][0], r->buffer[0][1]},
-                             .bytes = arena_bytes()};
+    struct peer_rank *view = &r->view;
     char why[200] = "no reason given";
 
+    *view = (struct peer_rank){.rank = r->me,
+                               .ranks = job.ranks,
+                               .comm = r->comm,
+                               .stream = r->stream,
+                               .buffer = {r->buffer[0][0], r->buffer[0][1]},
+                               .bytes = arena_bytes()};
     for (int b = 0; b < 2; b++)
-        NCCL(ncclCommWindowRegister(r->comm, view.buffer[b], view.bytes, &view.window[b],
+        NCCL(ncclCommWindowRegister(r->comm, view->buffer[b], view->bytes, &view->window[b],
                                     NCCL_WIN_COLL_SYMMETRIC));
-    if (view.window[0] == NULL || view.window[1] == NULL)
+    if (view->window[0] == NULL || view->window[1] == NULL)
         snprintf(why, sizeof why, "NCCL has no symmetric windows here");
     else
-        r->peer = job.peer->create(&view, why, sizeof why);
+        r->peer = job.peer->create(view, why, sizeof why);
     if (r->peer == NULL)
         stop(r, job.peer->about, why);
 }
