@@ -454,9 +454,10 @@ START_TEST(test_rules_are_shown_and_cut_as_asked)
     ck_assert_uint_eq(ar_rules_print(NULL, "", text, sizeof text), 0);
     ck_assert_ptr_null(strstr(text, "registered"));
     symtuner_rules_free(rules);
-    rules = rules_of("kernels registered=yes kernel=pull; "
+    rules = rules_of("kernels registered=yes kernel=pull; kernels bytes=..1MiB network-pieces=0; "
                      "kernels dtype=f16,bf16 registered=no kernel=one_ll8");
     ar_rules_print(rules, note, text, sizeof text);
+    ck_assert_ptr_nonnull(strstr(text, "0B to 1MiB over several boxes: network-pieces 0  ("));
     ck_assert_ptr_nonnull(strstr(text, ", dtype f16,bf16: one_ll8"));
     ck_assert_ptr_nonnull(
         strstr(text, "pull, blocks 0, threads 0 (0: the table's), registered  ("));
