@@ -40,10 +40,13 @@ static void call(void *comm)
     MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm, NULL) == 0);
 }
 
-/* Make a communicator, and fork a child that uses it, as data loaders do. */
+/* Make a communicator, and fork a child that uses it, as data loaders do. Make another one that is
+ * non-blocking. */
 static void load(void)
 {
-    void *comm[2];
+    struct nccl_abi_config fast = {.size = sizeof fast, .blocking = 0};
+    struct nccl_abi_id id = {{0}};
+    void *comm[2], *later;
 
     MUST(n.f.CommInitAll(comm, 2, NULL) == 0);
     call(comm[0]);
@@ -55,6 +58,8 @@ static void load(void)
     MUST(n.f.Broadcast(a, b, 8, F32, 0, comm[1], NULL) == 0);
     MUST(n.f.AllReduce(a, b, 0, F32, SUM, comm[0], NULL) == 0);
     MUST(n.f.AllReduce(NULL, b, 2, F32, SUM, comm[0], NULL) == 0);
+    MUST(n.f.CommInitRankConfig(&later, 2, id, 0, &fast) == NCCL_ABI_IN_PROGRESS);
+    call(later);
     raise(SIGKILL);
 }
 
@@ -84,6 +89,7 @@ static void count(const char *program, const char *path)
     MUST(slot->call[ST_TALLY_BROADCAST][ST_WHY_COLLECTIVE].calls == 1);
     MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_EMPTY].calls == 1);
     MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_ARGUMENTS].calls == 1);
+    MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_NONBLOCKING].calls == 1);
     MUST(unlink(path) == 0);
 }
 

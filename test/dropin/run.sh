@@ -196,8 +196,9 @@ job 'two ranks' 0 -- sh "$work/two" "$here/ranks" "$$-r1"
 cat > "$work/want" <<'X'
 symtuner run: drop-in
 symtuner run: 1 process called NCCL 2.28.9
-  allreduce            3 calls     72 B   1 by our kernels (33 %), 64 B
+  allreduce            4 calls    136 B   1 by our kernels (25 %), 64 B
   broadcast             1 call     32 B   none by our kernels
+  NCCL ran 1 call: the communicator is non-blocking
   NCCL ran 1 call: there is no kernel for this collective
   NCCL ran 1 call: an argument is wrong or unusual
   NCCL ran 1 call: the call has no elements
