@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* explain.c - describes a decision in words, and what effect the NCCL release lets it have. */
+/* explain.c - says in words what was decided, and what this can change in the NCCL release. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

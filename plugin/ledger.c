@@ -133,9 +133,9 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Wait until a full pipe has room. Returns false, with errno EAGAIN, if the pipe has no room by the
- * time ${until}, on the clock of now_ms(). ${until} is a point in time, not a duration, because
- * signals interrupt the wait and then it begins again. */
+/* Wait until a full pipe has room, but not beyond the time ${until} of the clock now_ms(). If there
+ * is no room by then, return false with errno EAGAIN. ${until} is a point in time, not a duration:
+ * signals interrupt the wait, and it must not become longer when it begins again. */
 static bool wait_for_room(int fd, int64_t until)
 {
     struct pollfd end = {.fd = fd, .events = POLLOUT};

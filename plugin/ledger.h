@@ -84,8 +84,8 @@ static inline uintptr_t st_thread(void)
 #endif
 }
 
-/* Add 1 from a thread that does not own the ledger. If the ledger has no owner, the thread becomes
- * its owner. */
+/* Add 1 to ${counter} from a thread that does not own the ledger. If the ledger has no owner, the
+ * thread becomes its owner. */
 void st_ledger_add_shared(struct st_ledger *ledger, struct st_counter *counter);
 
 static inline void st_ledger_add(struct st_ledger *ledger, struct st_counter *counter)

@@ -49,7 +49,7 @@ static bool nccl_prints_warnings(void)
         if (!all_but && found >= 0)
             on = true;
         if (all_but && found == subsystems.count - 1)
-            on = false; /* "^ALL" */
+            on = false; /* after ^, ALL switches every subsystem off */
         list += n;
     }
     return on;

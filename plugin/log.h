@@ -2,10 +2,11 @@
 /*
  * log.h - messages through NCCL's own logger.
  *
- * A warning means that the user must act; each cause is a warning at most once per process. With
- * NCCL_DEBUG=INFO a communicator gets two lines. Nothing is ever logged per call. Without a logger
- * (NULL) warnings go to stderr. Hazard: NCCL's logger takes a mutex that NCCL may hold while it
- * asks our env interface for a variable, so nothing that st_env_get calls may log.
+ * A warning means that the user must act; each cause gives at most one warning per process. With
+ * NCCL_DEBUG=INFO a communicator gets two lines. Nothing is ever logged per call. If there is no
+ * logger (NULL), or if the logger would drop a warning, the warning goes to stderr. Hazard: NCCL's
+ * logger takes a mutex that NCCL may hold while it asks our env interface for a variable, so nothing
+ * that st_env_get calls may log.
  */
 #ifndef ST_LOG_H_
 #define ST_LOG_H_

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * options.h - the SYMTUNER_* variables: one row each, read once.
+ * options.h - the table of the SYMTUNER_* variables. They are read once per process.
  *
  * `symtuner env` and docs/env.md are printed from the same rows. The last rows belong to the
  * drop-in, the doctor and the JAX package. The plugin lists them only so that it does not report

@@ -215,8 +215,8 @@ static void start(void)
     pthread_once(&decide_once, decide);
 }
 
-/* Log which CTA count symmetric kernels get, and why. A count that a rule sets is not logged here,
- * unless it has no effect. */
+/* Log which CTA count symmetric kernels get, and why. A count that a rule sets is logged here only
+ * if it has no effect. */
 static void announce_ctas(const char *release)
 {
     const char *gpu = process.machine.gpu[0] ? process.machine.gpu : "this GPU";

@@ -18,7 +18,7 @@
 struct st_process {
     struct st_options options;
     symtuner_rules *rules;  /* the user's rules; NULL if there are none, or they are wrong */
-    symtuner_rules *unfit;  /* the user's rules if [provenance] names another box, else NULL */
+    symtuner_rules *unfit;  /* the user's rules if [provenance] does not fit; otherwise NULL */
     bool rules_wrong;       /* the user's rules have an error, so no rule applies */
     uint64_t rules_hash;    /* hash of ${rules} */
     bool env_interface;     /* NCCL asks us for its variables */

@@ -26,7 +26,8 @@ struct st_tuner {
     bool write;                 /* may change the table; false: only observe                */
     bool pick;                  /* a ledger is wanted: also count which entries NCCL takes  */
     atomic_bool slow;           /* calls go through decide_slowly()                         */
-    bool settled;               /* settle() has compared the ranks; guarded by its lock     */
+    bool settled;               /* settle() has compared the ranks; the lock in settle()
+                                   guards this                                             */
 };
 
 nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)

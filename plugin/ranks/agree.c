@@ -141,8 +141,9 @@ static bool is_first(uint64_t comm_id)
     return first;
 }
 
-/* Suppose that this is the process's first communicator. If this rank alone can tell that NCCL
- * cannot get the count of [process] rules, return the reason. Otherwise return NULL. */
+/* Suppose that this is the process's first communicator. If this rank can tell, without asking the
+ * others, that NCCL cannot get the count of [process] rules, return the reason. Otherwise return
+ * NULL. */
 static const char *no_sym_ctas(const struct st_process *process, const struct st_agree *agree,
                                int ranks, int nodes)
 {

@@ -31,8 +31,8 @@ bool st_agree_rules(struct st_agree *agree);
 
 void st_agree_close(struct st_agree *agree);
 
-/* Return the count that NCCL gets for NCCL_SYM_CTAS; 0: none. NCCL asks while it holds mutexes. The
- * first answer is final. */
+/* Return the count that NCCL gets for NCCL_SYM_CTAS; 0: none. NCCL asks while it holds mutexes, so
+ * this takes no lock. The first answer is final. */
 int st_agree_sym_ctas(void);
 
 /* Return the count that was decided for NCCL_SYM_CTAS; 0: none, or nobody has asked yet. */

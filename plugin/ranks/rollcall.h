@@ -44,8 +44,8 @@ enum st_roll_verdict {
     ST_ROLL_MISSING, /* ranks are missing, or there are too many                              */
 };
 
-/* The NCCL_SYM_CTAS that all ranks get if they got different values of NCCL_MIN_CTAS. Without these
- * variables NCCL picks at most about this count. */
+/* The NCCL_SYM_CTAS that all ranks get if they got different values of NCCL_MIN_CTAS. It is about
+ * NCCL's own count (docs/reference/cta-count.md). */
 enum { ST_ROLL_REPAIR_CTAS = 8 };
 
 struct st_roll;
