@@ -28,7 +28,7 @@
       "small symmetric kernels (LL) give wrong results for 8-bit and 16-bit types, and for "       \
       "AllGather with any type, if a buffer does not begin at a multiple of 4 bytes",              \
       "align the buffers, or use NCCL 2.30.3")                                                     \
-    /* sgl-project/sglang#37768; fixed by NCCL commit 2948185, first in 2.30.7 */                  \
+    /* seen in sgl-project/sglang#37768; NCCL commit 2948185 fixed it for 2.30.7 */                \
     X("nccl-no-wait", ST_WARNING, 22803, 23006, ST_SAID_BY_PLUGIN, -1, 0,                          \
       "symmetric kernels do not wait for the kernel before them under programmatic dependent "     \
       "launch: silent corruption in captured graphs that use it (fixed in 2.30.7)",                \
@@ -41,7 +41,7 @@
       "small calls with one buffer registered keep their symmetric kernel only if a tuner "        \
       "answers LL",                                                                                \
       "use a rule with prefer = symmetric for small sizes, or register both buffers")              \
-    /* the source of 2.30.3 to 2.31.2 accepts avg, but builds no AllReduce kernel for it */        \
+    /* NCCL's source accepts avg in 2.30.3 to 2.31.2, but has no AllReduce kernel for avg */       \
     X("nccl-avg", ST_NOTE, 23003, 23199, ST_SAID_BY_PLUGIN | ST_SAID_BY_KERNELS, SYMTUNER_AVG, 0,  \
       "AllReduce with ncclAvg on two symmetric windows launches a kernel that does not exist and " \
       "reports success",                                                                           \

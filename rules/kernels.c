@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernels.c - [kernels] rules, which are for libsymtuner_ar.so: finds the rule that covers an
- * all-reduce, and faults of one rule. */
+/* kernels.c - finds the [kernels] rule that covers an all-reduce of libsymtuner_ar.so, and finds
+ * faults in one such rule. */
 #include <string.h>
 
 #include "nccl/names.h"

@@ -35,8 +35,8 @@ static bool read_number(struct st_reader *reader, struct st_text text, uint64_t 
     return true;
 }
 
-/* Read "2.28.9" or "2.28". If the patch is missing, it is 0 at the low end of a span and 99 at the
- * high end (${high}). */
+/* Read "2.28.9" or "2.28". If the patch number is missing, it is 0 at the low end of a span and 99
+ * at the high end (${high}). */
 static bool read_release(struct st_reader *reader, struct st_text text, bool high, uint64_t *out)
 {
     struct st_text rest = text, part[3] = {{0}};

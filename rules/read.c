@@ -48,7 +48,7 @@ static bool start_rule(struct st_reader *reader, struct st_section *section, int
         return false;
     rule->process = where == ST_IN_PROCESS;
     rule->kernels = where == ST_IN_KERNELS;
-    if (rule->kernels) /* libsymtuner_ar.so has one collective */
+    if (rule->kernels) /* they have no key coll: they are for all-reduces */
         rule->colls = 1u << SYMTUNER_ALLREDUCE;
     return true;
 }

@@ -70,7 +70,7 @@ enum st_key_type {
     ST_KEY_COMMENT,  /* the key sets no member: it is a comment for people           */
     ST_KEY_GONE,     /* a removed key: hashed as 0, so that old hashes stay the same */
     ST_KEY_BOOL,
-    ST_KEY_BITS,     /* unsigned                                                     */
+    ST_KEY_BITS,     /* an unsigned that holds a set of bits                         */
     ST_KEY_INTS,     /* one int or several                                           */
     ST_KEY_SPAN,
     ST_KEY_SET_INT,  /* an int that is hashed only if it is not -1                   */

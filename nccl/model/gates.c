@@ -25,7 +25,7 @@ struct look {
     enum st_sym_kernel_env env;
     bool has_pick;
     struct st_sym_pick pick;
-    int algo, proto; /* of the entry that NCCL takes from the cost table; -1: none or no table */
+    int algo, proto; /* NCCL takes this entry from the cost table; -1: no entry, or no table   */
     bool nothing;    /* there is a cost table, and NCCL can take no entry of it                */
 };
 
@@ -304,7 +304,7 @@ static enum symtuner_kind kind_behind(const struct look *look, enum symtuner_gat
     if (gate == SYMTUNER_GATE_GROUP && era->symmetric_groups && !era->symmetric_one_sided)
         return SYMTUNER_KIND_ERROR;
     if (look->nothing && gate != SYMTUNER_GATE_RANKS)
-        return SYMTUNER_KIND_ERROR; /* an example is NCCL_ALGO=nvls with NCCL_PROTO=ll */
+        return SYMTUNER_KIND_ERROR; /* as with NCCL_ALGO=nvls and NCCL_PROTO=ll: NVLS has no LL */
     return SYMTUNER_KIND_GENERAL;
 }
 

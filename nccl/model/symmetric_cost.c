@@ -95,16 +95,16 @@ uint32_t st_sym_mask_call(const struct st_sym_query *query)
         mask &= era->symmetric_groups ? ~ll : 0;
     if (!era->symmetric_one_sided && !(query->send_window && query->recv_window))
         return 0;
-    return copies_in ? mask : mask & ll; /* LL kernels exchange data through buffers of NCCL */
+    return copies_in ? mask : mask & ll; /* LL kernels need no window: they use NCCL's buffers */
 }
 
-/* An approximation of min(x, ceiling) that has no corner. */
+/* A smooth approximation of min(x, ceiling). */
 static double soft_min(double x, double ceiling, double softness)
 {
     return ceiling - softness * log1p((exp(ceiling / softness) - 1) * exp(-x / softness));
 }
 
-/* An approximation of max(0, x) that has no corner. */
+/* A smooth approximation of max(0, x). */
 static double soft_plus(double x)
 {
     return 100.0 <= x ? x : log1p(exp(x));

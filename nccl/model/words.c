@@ -30,7 +30,7 @@ const char *symtuner_op_name(int op)
     return op >= 0 && op < SYMTUNER_OPS ? st_all_op_words.word[op] : NULL;
 }
 
-/* Other names of the types: those of jax, numpy and torch, and more of NCCL's. */
+/* Other names of the types: those of jax, numpy and torch, and second names in NCCL. */
 static const char *const framework_type[SYMTUNER_DTYPES] = {
     [SYMTUNER_INT8] = "int8|char",
     [SYMTUNER_UINT8] = "uint8|byte",
