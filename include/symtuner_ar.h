@@ -56,8 +56,8 @@
  *            symtuner_ar_reserve before the capture. In three cases all scratch is allocated at
  *            creation: one thread drives several handles of a communicator, the ranks share no
  *            /dev/shm, or there is a start-up probe (SYMTUNER_AR_PROBE).
- * Errors     ncclResult_t, so that NCCL check macros work. symtuner_ar_error() says in a sentence
- *            what went wrong. Functions write their outputs on success only.
+ * Errors     functions return ncclResult_t, so that check macros for NCCL work. symtuner_ar_error()
+ *            says in a sentence what went wrong. Functions write their outputs on success only.
  * Rules      SYMTUNER_RULES may name the kernel of a call (docs/rules.md; symtuner tune writes such
  *            rules). If the rules are wrong, or differ between ranks, or are for another machine,
  *            there is one warning, and the library's own table decides.
@@ -84,19 +84,18 @@
  *                                                        ((r4 + r5) + (r6 + r7))
  *            Products have the same order. Sums and averages of f32 are rounded once. Those of f16,
  *            bf16 and fp8 are computed in f32. Products are computed in f64, but products of fp8 in
- *            f32. The result is rounded to its type once, but f64 after each step
+ *            f32. Every result is rounded to its type once; only f64 is rounded after each step
  *            (docs/reference/sums.md has the bounds). Sums keep -0 and NaN. The max or min of a NaN
  *            and a number is the number. The payload of a NaN is not kept and may differ between
  *            ranks.
- *            There are exceptions, which symtuner_ar_query() names in plan.why. NCCL adds up the
- *            calls that go to it (kernel "nccl"; docs/kernels.md says from which length on) in its
+ *            There are exceptions, which symtuner_ar_query() names in plan.why. If a call goes to
+ *            NCCL (kernel "nccl"; docs/kernels.md says from which length on), NCCL adds up in its
  *            own order. Kernels "nvls" and "nvls_one" leave the order to the switch; with
  *            "nvls_one" ranks may get different bits. Both run only if they are asked for by name.
- * Mapping    With SYMTUNER_AR_IPC=1 on all ranks, kernel "tma_ipc" may run calls on buffers that
+ * Mapping    with SYMTUNER_AR_IPC=1 on all ranks, kernel "tma_ipc" may run calls on buffers that
  *            are not registered (docs/reference/unregistered.md). Each rank maps the allocations
- *            that hold the buffers of its peers, by CUDA IPC. They stay mapped until the handle is
- *            freed. So cudaFree of memory that was in such a call does not free it before then.
- *            Since 0.1.
+ *            that hold the buffers of its peers, by CUDA IPC. These mappings last until the handle
+ *            is freed. Until then cudaFree does not free memory that was in such a call. Since 0.1.
  * Boxes      with SYMTUNER_AR_NODES=1, or with rules that have network-pieces, ranks on several
  *            boxes may add up box by box (docs/nodes.md): a reduce-scatter in each box, then
  *            ncclAllReduce between the ranks at the same place of each box, then an all-gather in
@@ -111,10 +110,10 @@
  *            NCCL chooses its algorithm by the length. So if a message has another length, or is
  *            cut into another number of pieces, its elements may be added in another order. Rules
  *            fix the number of pieces from run to run. Such calls must not stand between
- *            ncclGroupStart and ncclGroupEnd. The calls of the handle and NCCL's on its
- *            communicator must come in the same order on all ranks. If a rank is lost, NCCL's
- *            kernels wait for it until ncclCommAbort of the caller's communicator. This also ends
- *            the kernels of the communicators that were split from it.
+ *            ncclGroupStart and ncclGroupEnd. All ranks must make the calls of the handle, and
+ *            their own NCCL calls on its communicator, in the same order. If a rank is lost, NCCL's
+ *            kernels wait for it until the program calls ncclCommAbort on its communicator. This
+ *            also ends the kernels of the communicators that the library has split from it.
  */
 #ifndef SYMTUNER_AR_H_
 #define SYMTUNER_AR_H_
@@ -144,8 +143,9 @@ extern "C" {
 typedef struct symtuner_ar symtuner_ar; /* one rank of one group; opaque */
 
 /* How the ranks reach each other. AUTO takes the first way that works: peer memory between every
- * pair of GPUs, pinned host memory that all GPUs map, NCCL. symtuner_ar_describe() says why. PEER
- * and HOST force peer memory or host memory: where this does not work, creation fails. */
+ * pair of GPUs, pinned host memory that all GPUs map, NCCL. symtuner_ar_describe() says which way
+ * was taken, and why. PEER and HOST force peer memory or host memory: where this does not work,
+ * creation fails. */
 enum symtuner_ar_transport {
     SYMTUNER_AR_AUTO = 0,
     SYMTUNER_AR_PEER = 1,
@@ -265,8 +265,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *c
                                                   const ncclWindow_t *windows, int n, size_t bytes);
 
 /* symtuner_ar_deregister(handles, buffers, n): undo symtuner_ar_register; collective. If the
- * library itself has registered the memory, destroy all graphs with calls on that memory first, on
- * all ranks. Otherwise the function fails and undoes nothing. Since 0.1. */
+ * library itself has registered the memory, first destroy all graphs with calls on that memory, on
+ * all ranks. If such a graph is left, the function fails and undoes nothing. Since 0.1. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
                                                     int n);
 
@@ -369,7 +369,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_gather(const void *send, void *recv
  * let them run on other buffers, too.
  * ${wait} 0: the promise does not hold any longer, for good. Later calls do not let the next kernel
  * start early; for earlier calls see symtuner_ar_separate. With NCCL 2.28.3 to 2.30.6
- * symtuner_ar_register does this by itself.
+ * symtuner_ar_register withdraws the promise by itself.
  * Without a promise our kernels let the next kernel start early only with NCCL 2.30.7 and later.
  * SYMTUNER_AR_OVERLAP overrides all this. The promise is for all handles of the process, also for
  * later handles, and may differ between ranks. Threads: any. Since 0.1.
@@ -424,10 +424,10 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_query_coll(int coll, const void *send, 
 
 /*
  * symtuner_ar_force(handle, kernel, ctas, threads):
- * Override the table for the next calls, as SYMTUNER_AR_KERNEL and SYMTUNER_AR_CTAS do for a whole
- * process. NULL and 0 return the choice to the table. ${ctas} is at most 512; a call runs no more
- * blocks than Blocks above allows. ${threads} is at most 1024. All ranks must call this with the
- * same arguments, between the same two calls.
+ * Override the selection table for the next calls, as SYMTUNER_AR_KERNEL and SYMTUNER_AR_CTAS do
+ * for a whole process. NULL and 0 return the choice to the table. ${ctas} is at most 512, but no
+ * call runs more blocks than Blocks above allows. ${threads} is at most 1024. All ranks must call
+ * this with the same arguments, between the same two calls.
  * A kernel that cannot run a call (data type, operator, registration, links) makes that call fail
  * with ncclInvalidUsage. Since 0.1.
  */
@@ -454,9 +454,9 @@ SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
  * a misuse. From then on return the error. The handle then refuses further calls and must be
  * destroyed on all ranks. Does not synchronise.
  * If a rank dies, is aborted or stops calling, the current or next call of each other rank waits
- * for the lost rank. It ends in ncclRemoteError, timeout_ms after its kernel began to wait. If the
- * lost rank had already sent its whole part of a call, that call is complete and right, and the
- * next call fails.
+ * for the lost rank. This call ends in ncclRemoteError, timeout_ms after its kernel began to wait.
+ * If the lost rank had already sent its whole part of a call, that call is complete and right, and
+ * the next call fails.
  * After a call that failed, recv is undefined, and peers may still use the buffers. A peer that
  * waits for a third rank may still write to a registered recv, or read send and recv, until the
  * peer's own call ends, at the latest at its time limit. Until all ranks have an error or are gone,
@@ -474,8 +474,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
 SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);
 
 /* symtuner_ar_error(handle): return the last error of the handle as one sentence. If ${handle} is
- * NULL, return the error of this thread's last create, destroy, register or call without a handle
- * that failed. The result is never NULL, and valid until the next call on the handle. */
+ * NULL, return this thread's last error of a create, destroy or register, or of a call to which no
+ * handle was passed. The result is never NULL, and valid until the next call on the handle. */
 SYMTUNER_AR_API const char *symtuner_ar_error(const symtuner_ar *handle);
 
 /* symtuner_ar_version(): return SYMTUNER_AR_VERSION of the library that is loaded. */

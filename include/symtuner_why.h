@@ -195,7 +195,7 @@ enum symtuner_kind {
     SYMTUNER_KIND_GENERAL,   /* a general kernel: ring, tree, NVLS ...                         */
     SYMTUNER_KIND_SYMMETRIC,
     SYMTUNER_KIND_CE,        /* the copy engine; no kernel runs                                */
-    SYMTUNER_KIND_ERROR,     /* NCCL refuses the call                                          */
+    SYMTUNER_KIND_ERROR,     /* NCCL refuses the call, or runs nothing                         */
     SYMTUNER_KIND_OPEN,      /* symmetric if LL is the cheapest in the table; else general     */
     SYMTUNER_KINDS
 };
