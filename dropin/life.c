@@ -113,7 +113,6 @@ static struct st_comm *record(struct st_real *real, const struct st_made *made)
         return NULL;
     c->key = made->key;
     c->blocking = made->blocking;
-    c->why = ST_WHY_UNFOLLOWED;
     if (!made->blocking) /* NCCL may still be making it, and its size is unknown until then */
         c->ranks = 1;
     else if (!real->comm_count || real->comm_count(*made->comm, &c->ranks) != NCCL_ABI_SUCCESS ||
