@@ -20,8 +20,9 @@
  *
  * ${key} is the name of a member of an object, and NULL for an element of an array and for the
  * document itself.
- * Ownership: the writer keeps the pointer ${out}, and the pointer to a gap until the gap is
- * printed, but no other pointer. Threads: one per writer. Errors: the caller calls ferror(${out}).
+ * Ownership: the writer keeps the pointer ${out}, and the pointer to a gap (white space, see
+ * st_json_gap) until the gap is printed, but no other pointer. Threads: one per writer. Errors: the
+ * caller calls ferror(${out}).
  */
 #ifndef ST_JSON_H_
 #define ST_JSON_H_

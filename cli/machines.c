@@ -12,7 +12,7 @@
 #include "nccl/names.h"
 
 /* Set ${error} to "unknown machine ...", with the nearest name and all names. Returns false, so
- * that a reader can return it. */
+ * that the caller can write "return unknown(...)". */
 static bool unknown(const char *value, char error[ST_OPTION_ERROR])
 {
     const char *name[32];

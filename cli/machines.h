@@ -16,7 +16,7 @@
  *   NULL           there is no --machine: this box
  *   a name         a machine that nccl/model/machines.h knows
  *   a description  such as "gpu=NVIDIA H200; links=nvlink"; SYMTUNER_MACHINE is set to it
- *   "list"         prints the names
+ *   "list"         the command only prints the names of the machines
  * Fills ${machine_out}. ${gpus_out} becomes the number of GPUs if ${word} is a name, otherwise 0.
  * Returns -1 if the command goes on, else its exit status.
  */

@@ -150,7 +150,7 @@ static bool read_word(const struct st_command_line *line, int place, const char 
 static bool pass(const struct st_command_line *line, char **argv, void *self, bool early,
                  char *error)
 {
-    char **first = argv + 1, **end = first; /* the words so far */
+    char **first = argv + 1, **end = first; /* first .. end: the words found so far */
     bool options = true;
 
     for (argv++; *argv;) {

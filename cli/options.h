@@ -2,7 +2,7 @@
 /*
  * options.h - reads the command lines of all commands.
  *
- * A command describes its options in a table; the reader fills a struct of the command:
+ * A command describes its options in a table. st_line_read fills a struct of the command:
  *
  *     struct ask { int ranks, coll; bool json; const char *rules; };
  *     #define AT(member) offsetof(struct ask, member)
@@ -21,17 +21,18 @@
  *     if (status >= 0)
  *         return status;
  *
- * A word is an argument that is no option, such as COLL above. The reader leaves the words in argv,
- * from argv[1] on, with a NULL behind the last. The reader knows -h, --help, "--ranks 4",
+ * A word is an argument that is no option, such as COLL above. st_line_read leaves the words in
+ * argv, from argv[1] on, with a NULL behind the last. It understands -h, --help, "--ranks 4",
  * "--ranks=4", words and options in any order, and "--" before words that begin with a dash. It
- * prints the help. If an option is misspelt, its error message names the nearest option.
+ * prints the help. If an option is misspelt, the error message names the nearest option.
  *
  * A row without ${help} works, but the help does not show it. A row with ${instead} is an earlier
- * spelling of an option: it works, and a line on stderr says what to write now. The reader reads
- * the ${early} options first, then calls ${started}, then reads the others. So ${started} can set
- * what the others change: --machine is early, and --links changes that machine. A row of the kind
- * ST_OPTION_READ names a function that reads the value. cli/values.h has functions for collectives,
- * types and so on; a command may also have its own.
+ * spelling of an option: it works, and a line on stderr says what to write now. st_line_read reads
+ * the ${early} options first, then calls ${started}, then reads the others. So ${started} can set a
+ * value that a later option changes. For example, --machine is early, ${started} looks up that
+ * machine, and then --links changes its links. A row of the kind ST_OPTION_READ names a function
+ * that reads the value. cli/values.h has functions for collectives, types and so on; a command may
+ * also have its own.
  *
  * Units      none. Ownership  texts are borrowed from argv.
  * Errors     st_line_read prints them.
@@ -98,8 +99,8 @@ int st_line_wrong(const struct st_command_line *line, const char *error);
 
 void st_line_help(const struct st_command_line *line, FILE *out);
 
-/* Set ${error} to: ${wants}, not "${value}". A long value is cut. Returns false, so that a reader
- * can return it. */
+/* Set ${error} to: ${wants}, not "${value}". A long value is cut. Returns false, so that the
+ * caller can write "return st_option_wrong(...)". */
 bool st_option_wrong(char error[ST_OPTION_ERROR], const char *wants, const char *value);
 
 #endif

@@ -81,9 +81,10 @@ int st_text_character(const char *text, bool *shown)
     int length = st_text_utf8(text);
 
     *shown = length == 1   ? *at >= 0x20 && *at != 0x7f
-             : length == 2 ? *at != 0xc2 || at[1] >= 0xa0 /* U+0080 to U+009F: controls, too */
+             : length == 2 ? *at != 0xc2 || at[1] >= 0xa0 /* U+0080 to U+009F are controls */
                            : length > 0;
-    if (length == 3 && at[0] == 0xe2) /* U+2028 .. 202E, U+2066 .. 2069: line ends, directions */
+    /* U+2028 .. 202E and U+2066 .. 2069 are line ends and changes of the text direction */
+    if (length == 3 && at[0] == 0xe2)
         *shown = !(at[1] == 0x80 && at[2] >= 0xa8 && at[2] <= 0xae) &&
                  !(at[1] == 0x81 && at[2] >= 0xa6 && at[2] <= 0xa9);
     if (length == 3 && at[0] == 0xef && at[1] == 0xbf && at[2] >= 0xbe)

@@ -58,7 +58,7 @@ static bool driver_missing(const struct st_doctor *d, char *evidence)
                     d->gpus_on_bus, d->gpus_on_bus == 1 ? "" : "s");
 }
 
-/* Does the loader find a libcuda.so.VERSION of another version than the kernel module has? */
+/* Does the loader find a libcuda.so.VERSION whose version differs from the kernel module's? */
 static bool driver_mismatch(const struct st_doctor *d, char *evidence)
 {
     char pattern[ST_PATH], found[ST_PATH], version[64];

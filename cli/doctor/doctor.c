@@ -28,7 +28,7 @@ struct found {
     const struct st_finding *row;
     bool accepted;
     int order;
-    unsigned judged; /* bit i: the finding holds for copy[judged[i]] */
+    unsigned judged; /* bit i is set: the finding holds for NCCL copy doctor.judged[i] */
     char evidence[ST_EVIDENCE];
 };
 
@@ -91,7 +91,7 @@ static struct found *same(struct found *found, int n, const struct found *one)
     return NULL;
 }
 
-/* The order for qsort: errors first, then warnings, then notes; within these as in the tables. */
+/* The order for qsort: errors, then warnings, then notes; equal ones in the order of the tables. */
 static int compare(const void *a, const void *b)
 {
     const struct found *one = a, *other = b;
@@ -106,8 +106,8 @@ static void judge(struct st_doctor *doctor, int index)
     st_doctor_plugins(doctor);
 }
 
-/* Check all rows, once for each copy in judged[]. Fills ${found}, in the order of printing. Returns
- * how many findings there are. */
+/* Check all rows once for each copy of NCCL in doctor->judged[]. Fills ${found}, in the order of
+ * printing. Returns how many findings there are. */
 static int collect(struct st_doctor *doctor, struct found *found)
 {
     static struct found one; /* too large for the stack */
@@ -129,7 +129,7 @@ static int collect(struct st_doctor *doctor, struct found *found)
         }
     }
     if (rounds > 1)
-        judge(doctor, 0); /* print_facts prints the plugins of the first copy */
+        judge(doctor, 0); /* back to the first copy: print_facts prints its plugins */
     for (int i = 0; i < n; i++)
         found[i].accepted = st_doctor_accepts(doctor->accept[0], found[i].row->id) ||
                             st_doctor_accepts(doctor->accept[1], found[i].row->id);
@@ -185,8 +185,8 @@ static size_t loaders(const struct st_doctor *d, int copy, char *text, size_t si
     return at;
 }
 
-/* Print the copies of NCCL with the frameworks that load them, and then python3. If no copy has the
- * release that is checked, print that release first. */
+/* Print the copies of NCCL with the frameworks that load them, then a line about python3. If no
+ * copy has the release that is checked, print that release first. */
 static void print_nccl(const struct st_doctor *d, FILE *out)
 {
     char text[ST_EVIDENCE], release[16];
@@ -336,8 +336,8 @@ static void json_copies(struct st_json *json, const struct st_doctor *d)
     st_json_close(json);
 }
 
-/* Print an array of ${n} strings on a line of its own. The first string is at ${text}; each next
- * one is ${stride} bytes behind. */
+/* Print an array of ${n} strings on a line of its own. The first string is at ${text}; each
+ * further string begins ${stride} bytes after the one before. */
 static void json_texts(struct st_json *json, const char *key, const char *text, size_t stride,
                        int n)
 {

@@ -4,8 +4,8 @@
  * of findings.
  *
  * A finding is one row: what to check, for which NCCL releases, how bad it is, and the cure. The
- * doctor reads all files of the box through the functions below, under a root folder that tests
- * replace. It does not write, run or load these files.
+ * doctor reads all files of the box through the functions below, under a root folder, which is ""
+ * except in tests. It does not write, run or load these files.
  *
  * Units      a release is NCCL's code (22809 for 2.28.9).
  * Ownership  all is in one struct st_doctor, which is static.
@@ -64,10 +64,10 @@ struct st_copy {
 
 /* A package of python3 that calls NCCL, and the copy of NCCL that it would load. */
 struct st_framework {
-    const char *name;   /* "jax" or "torch"                              */
-    char file[ST_PATH]; /* the library that calls NCCL                   */
-    int copy;           /* index into copy[]; -1: the package finds none */
-    const char *how;    /* how it finds the copy, such as "LD_PRELOAD"   */
+    const char *name;   /* "jax" or "torch"                               */
+    char file[ST_PATH]; /* the library that calls NCCL                    */
+    int copy;           /* index into st_doctor::copy; -1: it finds none  */
+    const char *how;    /* how it finds the copy, such as "LD_PRELOAD"    */
 };
 
 /* What a shared object exports; elf.c reads it without loading the file. */
@@ -96,13 +96,13 @@ struct st_doctor {
     char conf[3][ST_PATH];              /* the conf files that NCCL reads, in order           */
     int confs;
     char conf_missing[ST_PATH];         /* error text if NCCL_CONF_FILE cannot be read, or "" */
-    char conf_fault[600];               /* the first line of a conf file that NCCL misreads   */
+    char conf_fault[600];               /* the first line that NCCL skips or misreads         */
     char conf_overridden[800];          /* the first line that an earlier setting overrides   */
     symtuner_rules *rules;              /* the rules of SYMTUNER_RULES; NULL: none, or wrong  */
     /* what is wrong with SYMTUNER_RULES, SYMTUNER_RULE and NCCL_TUNER_CONFIG_FILE; "": nothing */
     char rules_error[3][SYMTUNER_ERROR_MAX + 32];
     char dir[ST_DIRS_MAX][ST_PATH];     /* the folders in which the loader looks, in order    */
-    int dirs, dirs_configured;          /* the first dirs_configured: from LD_LIBRARY_PATH    */
+    int dirs, dirs_configured;          /* LD_LIBRARY_PATH named the first dirs_configured    */
     struct st_copy copy[ST_COPIES_MAX]; /* the copies of NCCL that were found                 */
     int copies;
     struct st_preload preload[ST_PRELOADS_MAX]; /* in the order in which they load            */
@@ -110,8 +110,8 @@ struct st_doctor {
     char python[ST_PATH];               /* version and path of python3; "": it did not run    */
     struct st_framework framework[ST_FRAMEWORKS_MAX];
     int frameworks;
-    int judged[ST_JUDGED_MAX];          /* the copies to check, one for each release: indices */
-    int judgeds;                        /* into copy[]                                        */
+    int judged[ST_JUDGED_MAX];          /* indices into copy[]: one copy of each release      */
+    int judgeds;                        /* how many copies to check judged[] has              */
     int used;                           /* index of the copy that is checked now; -1: no copy */
                                         /* has the release                                    */
     int nccl;                           /* the release that is checked now                    */
@@ -119,7 +119,7 @@ struct st_doctor {
     struct st_plugin tuner, env, profiler;
     struct symtuner_machine machine;
     int driver;                         /* the driver's major version; 0: unknown             */
-    char driver_text[64];               /* its whole version, such as "580.159.04"            */
+    char driver_text[64];               /* the driver's whole version, such as "580.159.04"   */
     int gpus_on_bus;                    /* NVIDIA GPUs on the PCI bus                         */
     struct st_gpu_report *gpus;         /* what was measured on the GPUs; NULL: nothing       */
     char unchecked[12][160];            /* what the doctor could not look at                  */
@@ -132,7 +132,7 @@ enum st_severity { ST_ERROR, ST_WARNING, ST_NOTE };
  *   TEXT    the text at offset ${at} of struct st_doctor is not empty; this text is the evidence
  *   SET     ${variable} is set, and its value is not empty
  *   IS      ${variable} is set to one of the words in ${operand}
- *   IS_NOT  ${variable} is set to another word
+ *   IS_NOT  ${variable} is set, but to none of the words in ${operand}
  *   BELOW   ${variable} is set to a number below ${operand} */
 enum st_when { ST_WHEN_CHECK, ST_WHEN_SET, ST_WHEN_IS, ST_WHEN_IS_NOT, ST_WHEN_BELOW,
                ST_WHEN_TEXT };
@@ -152,7 +152,8 @@ struct st_finding {
 };
 
 /* ST_ROW is a row with a check, for all releases. ST_ROW_OF is such a row for the releases
- * ${first_} to ${last_}. ST_ROW_TEXT is a row that holds if the doctor's ${text_} is not empty. */
+ * ${first_} to ${last_}. ST_ROW_TEXT is a row for ST_WHEN_TEXT: it holds if the member ${text_} of
+ * struct st_doctor is not empty. */
 #define ST_ROW(id_, severity_, check_, what_, cure_)                                               \
     ST_ROW_OF(id_, severity_, 0, 0, check_, what_, cure_)
 #define ST_ROW_OF(id_, severity_, first_, last_, check_, what_, cure_)                             \
@@ -169,7 +170,7 @@ extern const struct st_finding st_findings_settings[], st_findings_plugin[], st_
 /* Print the evidence of a finding into ${evidence}. Returns true, so that a check can end with
  * "return condition && st_found(...)". */
 bool st_found(char *evidence, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Do this with the evidence "NAME=VALUE (ORIGIN)". */
+/* Print the evidence "NAME=VALUE (ORIGIN)" of ${setting} into ${evidence}. Returns true. */
 bool st_found_setting(char *evidence, const struct st_setting *setting);
 
 /* doctor.c: return row ${index}, counted from 0 through all five parts, or NULL if there is
@@ -189,8 +190,8 @@ bool st_doctor_path(const struct st_doctor *doctor, const char *path, char full[
  * or -1 if the file cannot be read. */
 long st_doctor_read(const struct st_doctor *doctor, const char *path, char *text, size_t size);
 bool st_doctor_exists(const struct st_doctor *doctor, const char *path);
-/* Set ${out} to a match of a glob pattern, without the root folder. The first match has ${index} 0.
- * Returns false if there are no more matches. */
+/* Set ${out} to match number ${index} of a glob pattern, counted from 0. ${out} does not contain
+ * the root folder. Returns false if there are no more matches. */
 bool st_doctor_glob(const struct st_doctor *doctor, const char *pattern, int index,
                     char out[ST_PATH]);
 /* List ${what} as not checked. */
@@ -211,7 +212,7 @@ bool st_elf_look(const struct st_doctor *doctor, const char *path, struct st_elf
 bool st_elf_nccl(const struct st_doctor *doctor, const char *path, struct st_copy *copy_out);
 /* Where the loader looks for the libraries that a file needs. */
 struct st_elf_search {
-    char path[4096]; /* the file's RUNPATH, or without one its RPATH */
+    char path[4096]; /* the file's RUNPATH; if it has none, its RPATH */
     bool runpath;    /* ${path} is a RUNPATH: the loader searches LD_LIBRARY_PATH first */
     bool needs_nccl; /* a DT_NEEDED entry names libnccl.so.2 */
     bool symbolic;   /* the file calls its own functions directly (-Bsymbolic) */
@@ -242,7 +243,8 @@ void st_doctor_python(struct st_doctor *doctor);
 
 /* plugin.c: list the folders in which the loader looks. */
 void st_doctor_dirs(struct st_doctor *doctor);
-/* Find a library in these folders. Returns false if none has it. */
+/* Find the library ${name} in the folders that st_doctor_dirs listed; a ${name} with a slash is a
+ * path. Returns false if there is no such file. */
 bool st_doctor_find_library(const struct st_doctor *doctor, const char *name, char out[ST_PATH]);
 /* Find the plugins that NCCL would load, by the rules of the release that is checked now. */
 void st_doctor_plugins(struct st_doctor *doctor);
@@ -250,7 +252,8 @@ void st_doctor_plugins(struct st_doctor *doctor);
 /* box.c: read the driver's version and count the GPUs. */
 void st_doctor_box(struct st_doctor *doctor);
 
-/* gpu.c: measure on the GPUs and set doctor->gpus; without GPUs, list them as not checked. */
+/* gpu.c: measure on the GPUs and set doctor->gpus. If there are no GPUs, list "GPUs" as not
+ * checked. */
 void st_doctor_gpu(struct st_doctor *doctor);
 void st_doctor_gpu_print(const struct st_doctor *doctor, FILE *out);
 

@@ -3,10 +3,10 @@
  * dropin.c - the libraries that are loaded into every program (LD_PRELOAD, /etc/ld.so.preload), and
  * findings about the drop-in among them.
  *
- * The drop-in gets NCCL's calls because the loader finds the drop-in's functions first. If a
- * program opens NCCL with dlopen, the loader finds the drop-in's dlsym first. A library that is
- * opened with RTLD_DEEPBIND and calls an NCCL of its own bypasses the drop-in. The doctor cannot
- * see this, because no file shows it.
+ * The drop-in gets NCCL's calls because the loader finds the drop-in's functions first. A program
+ * that opens NCCL with dlopen calls the drop-in's dlsym, which returns the drop-in's functions. A
+ * library that is opened with RTLD_DEEPBIND and calls an NCCL of its own bypasses the drop-in. The
+ * doctor cannot see this, because no file shows how a library will be opened.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -224,8 +224,8 @@ static bool scan(const unsigned char *at, uint64_t size, struct st_copy *copy)
     return false;
 }
 
-/* Find the text with NCCL's release. Look only into .rodata, which has the text, because the file
- * has hundreds of MiB of device code. */
+/* Find the text with NCCL's release. Look only into .rodata, which has the text: the other sections
+ * have hundreds of MiB of device code, and a search in them would take long. */
 static void read_nccl(const struct image *image, const Elf64_Ehdr *head, void *copy)
 {
     const Elf64_Shdr *names = section(image, head, head->e_shstrndx);

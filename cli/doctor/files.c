@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* files.c - reads files of the box, under a root folder that tests replace. */
+/* files.c - reads files of the box under a root folder, which is "" except in tests. */
 #include <fcntl.h>
 #include <glob.h>
 #include <string.h>
@@ -21,7 +21,7 @@ long st_doctor_read(const struct st_doctor *doctor, const char *path, char *text
     size_t done = 0;
     int fd;
 
-    /* O_NONBLOCK: a named pipe in place of a file must not make doctor wait */
+    /* O_NONBLOCK: a named pipe in place of a file must not make the doctor wait */
     if (!st_doctor_path(doctor, path, full) ||
         (fd = open(full, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) < 0)
         return -1;
@@ -51,7 +51,7 @@ bool st_doctor_exists(const struct st_doctor *doctor, const char *path)
 bool st_doctor_glob(const struct st_doctor *doctor, const char *pattern, int index,
                     char out[ST_PATH])
 {
-    static char last[ST_PATH]; /* kept, because callers ask for one match after the other */
+    static char last[ST_PATH]; /* the pattern whose matches are in ${found} */
     static glob_t found;
     char full[ST_PATH];
 

@@ -3,7 +3,7 @@
  * gpu.c - measures on the GPUs: do bytes that one GPU writes into another's memory arrive, and how
  * fast do kernels and the copy engine move them?
  *
- * For multicast it only reads the GPUs' attribute; it does not create a multicast object.
+ * Whether a GPU supports multicast is read from its attribute; no multicast object is created.
  */
 #include "cli/doctor/gpu.h"
 

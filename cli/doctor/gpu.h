@@ -24,11 +24,11 @@ struct st_pair {
 enum st_windows { ST_WINDOWS_UNKNOWN, ST_WINDOWS_REAL, ST_WINDOWS_NULL, ST_WINDOWS_FAILED };
 
 struct st_gpu_report {
-    int gpus, failed; /* ${failed}: 1 + the first GPU that does not start; 0: all do */
+    int gpus, failed; /* ${failed}: 1 + the index of the first GPU that does not start; 0: none */
     char name[ST_GPUS_MAX][96];
     int multicast[ST_GPUS_MAX];                    /* [i]: 1 supported, 0 unsupported, -1 unknown */
     struct st_pair pair[ST_GPUS_MAX][ST_GPUS_MAX]; /* [i][j]: GPU i uses the memory of GPU j      */
-    double together[ST_GPUS_MAX];                  /* [i]: bandwidth of its stores when all write */
+    double together[ST_GPUS_MAX];                  /* [i]: its store bandwidth while all write    */
     enum st_windows windows;
     char windows_text[300];
 };

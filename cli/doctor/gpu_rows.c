@@ -6,7 +6,8 @@
 #include "cli/doctor/gpu.h"
 #include "cli/text.h"
 
-/* Return how many GPUs were measured with each other; 0 if one of them fails. */
+/* Return how many GPUs were measured with each other: 0 if there are none, or if one of them did
+ * not start. */
 static int measured(const struct st_doctor *d)
 {
     return d->gpus && !d->gpus->failed ? d->gpus->gpus : 0;

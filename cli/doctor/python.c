@@ -3,7 +3,7 @@
  * python.c - finds the NCCL that jax and torch of this python3 would load.
  *
  * python3 runs a script that prints where its packages are; the script imports neither jax nor
- * torch. Then this file reads, without loading it, the framework's library that calls NCCL, and
+ * torch. Then python.c reads the framework's library that calls NCCL, without loading it, and
  * repeats the dynamic loader's search for the libnccl.so.2 of that library, in this order:
  *
  *   LD_PRELOAD     an NCCL that is preloaded serves every later request for libnccl.so.2
@@ -188,7 +188,7 @@ static void add_framework(struct st_doctor *doctor, const char *name, const char
     resolve(doctor, one, package);
     for (int i = 0; i < doctor->frameworks; i++)
         if (doctor->framework[i].name == name && doctor->framework[i].copy == one->copy)
-            return; /* jax may have two libraries, for CUDA 12 and 13, with one copy of NCCL */
+            return; /* jax may have libraries for CUDA 12 and 13: list one if both load one NCCL */
     doctor->frameworks++;
 }
 

@@ -69,7 +69,8 @@ bool st_ar_load(struct st_ar *ar, char *error, size_t size)
 
 const char *st_beside_command(const char *name, char *path, size_t size)
 {
-    static const char *const place[] = {"", "/lib", "/lib64"}; /* the last two: beside the folder */
+    /* lib and lib64 are folders beside the folder of this command */
+    static const char *const place[] = {"", "/lib", "/lib64"};
     char self[512];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     char *slash;

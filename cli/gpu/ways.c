@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ways.c - mode k of the worker: measures symtuner's kernels in several ways,
- * "KERNEL/CTAS/THREADS".
+ * ways.c - mode k of "symtuner worker" (worker.c): measures symtuner's kernels in several ways. A
+ * way is a kernel with a number of CTAs and of threads, "KERNEL/CTAS/THREADS".
  *
  * If the caller names the ways of a size, these are measured. Otherwise the worker searches for
  * good ways. The first way is then the choice of the library's own table. The search briefly times
  * every kernel that can run the call, with the CTAs and threads that the library would give it.
- * Then the search briefly times the fastest kernels with half and with twice as many CTAs and
- * threads. The best few of all these ways are measured in full. Multicast kernels are left out:
- * they run only where a rule or a variable asks for them.
+ * Then the search briefly times the fastest kernels with half or twice as many CTAs, half or twice
+ * as many threads, or one of them doubled and the other halved. The best few of all these ways are
+ * measured in full. Multicast kernels are left out: they run only where a rule or a variable asks
+ * for them.
  */
 #include <math.h>
 #include <stdio.h>
@@ -18,9 +19,9 @@
 #include "cli/gpu/worker.h"
 
 enum {
-    /* The most CTAs of a way, as in the library's table. The largest GPUs have more SMs, so that
-     * other kernels can run beside ours. If ours needed every SM, a CTA that cannot start would
-     * hold up every rank. */
+    /* The most CTAs of a way, as in the library's table (kernels/choose/rows.c). On the largest
+     * GPUs a few SMs stay free. A kernel on all SMs is a risk: if another kernel kept one of our
+     * CTAs from starting, every rank would wait for that CTA. */
     MOST_CTAS = 128,
     LOOKED_AT = 64, /* the most ways that are timed briefly                           */
     REFINED = 3,    /* kernels that are also timed with other CTA and thread counts   */
@@ -29,12 +30,14 @@ enum {
     SUM = 0
 };
 static const double look_us = 1500;  /* how long a brief timing takes, in microseconds */
-static const double hopeless = 1.25; /* slower kernels than 1.25 times the best are not refined */
+/* A kernel that takes more than ${hopeless} times as long as the best is not timed with other CTA
+ * and thread counts. */
+static const double hopeless = 1.25;
 
 struct way {
     char name[ST_WAY_SIZE];
     double us;
-    bool base; /* with the CTAs and threads that the library gives this kernel */
+    bool base; /* the way has the CTAs and threads that the library gives this kernel */
 };
 
 bool st_worker_plan(struct st_rank *r, uint64_t bytes, struct symtuner_ar_plan *plan,

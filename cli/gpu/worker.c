@@ -7,8 +7,8 @@
  *   symtuner worker measure RANKS NCCL|- MODES COLL LOW HIGH SEED DTYPE [WAYS]
  *
  * NCCL is a file; "-" means the libnccl.so.2 that the loader finds. LOW and HIGH are NCCL's nBytes;
- * COLL and DTYPE are NCCL's numbers; the operator is sum. Each letter of MODES is measured at each
- * size:
+ * COLL and DTYPE are NCCL's numbers; the operator is sum. The sizes go from LOW to HIGH; each is
+ * twice the one before. Each letter of MODES is measured at each size:
  *   g  NCCL on plain buffers, general kernels
  *   s  NCCL on symmetric windows
  *   o  the kernel of libsymtuner_ar.so that the library chooses
@@ -16,7 +16,7 @@
  *
  * `windows` prints "windows real" or "windows null". `measure` prints
  *   nccl RELEASE
- *   floor GBPS
+ *   floor GBPS             only with mode g; see floor_rate()
  *   plan BYTES WAY RULES   before each line of mode o; RULES is 1 if a rule chose the way
  *   MODE BYTES US          for each size and each mode except k
  *   k BYTES WAY US         for each size and way
@@ -163,7 +163,7 @@ void st_worker_check(struct st_rank *r, char mode, uint64_t bytes)
     CUDA(stream_wait, r->stream);
     for (int third = 0; third < (out > WINDOW ? 3 : 1); third++) {
         uint64_t from = third == 0 ? 0 : third == 1 ? out / 2 - piece / 2 : out - piece;
-        char *got = r->host + job.high; /* the input lies in front of it */
+        char *got = r->host + job.high; /* ${host} has the input first, then what we read back */
 
         CUDA(to_host, got, recv + from * size, piece * size);
         for (uint64_t i = 0; i < piece; i++)
@@ -230,8 +230,8 @@ static void print_plan(struct st_rank *r, uint64_t bytes)
                strncmp(plan.why, "rules: ", 7) == 0);
 }
 
-/* Print the rate in GB/s of a copy by the copy engine from rank 0 to rank 1. It serves as a bound:
- * no collective is expected to send its bytes faster. */
+/* Print the rate in GB/s of a copy by the copy engine from rank 0 to rank 1. The rate serves as a
+ * bound: no collective is expected to send its bytes faster. */
 static void floor_rate(struct st_rank *r)
 {
     struct st_rank *other = &job.rank[1];
@@ -239,7 +239,7 @@ static void floor_rate(struct st_rank *r)
     double best = 0;
     float ms;
 
-    job.cuda.enable_peer(other->context, 0); /* without it the copy goes through host memory */
+    job.cuda.enable_peer(other->context, 0); /* without peer access the copy uses host memory */
     for (int i = 0; i < 4; i++) {
         CUDA(event_record, r->start, r->stream);
         CUDA(copy_peer, (st_address)(uintptr_t)other->recv[0], other->context,
@@ -290,7 +290,7 @@ static void prepare(struct st_rank *r)
     if (job.own) {
         if (job.ar.create(&r->handle, &r->comm, 1, NULL))
             st_worker_stop("symtuner_ar_create", job.ar.error_text(NULL));
-        if (job.ar.reserve(&r->handle, 1, SIZE_MAX)) /* captured calls cannot reserve */
+        if (job.ar.reserve(&r->handle, 1, SIZE_MAX)) /* captured calls cannot reserve scratch */
             st_worker_stop("symtuner_ar_reserve", job.ar.error_text(r->handle));
         for (int i = 0; i < 2; i++) {
             void *buffer = i ? r->recv[1] : r->send[1];

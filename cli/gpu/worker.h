@@ -46,7 +46,8 @@ extern struct st_job job;
 
 void st_worker_stop(const char *what, const char *why) __attribute__((noreturn));
 
-/* Run ${mode} once, and check the result. A wrong element ends the process. */
+/* Run one call in ${mode}, a letter that worker.c explains, and check the result. A wrong element
+ * ends the process. */
 void st_worker_check(struct st_rank *r, char mode, uint64_t bytes);
 
 /* Time ${mode} for at least about ${least_us} microseconds. Returns microseconds per call on the

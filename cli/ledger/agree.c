@@ -57,8 +57,8 @@ static bool same_cell(const struct st_ledger_row *a, const struct st_ledger_row 
            strcmp(a->algo, b->algo) == 0 && strcmp(a->proto, b->proto) == 0;
 }
 
-/* Return the counters of the row of ${block} that counts the same as ${row}, or zeros if there is
- * no such row. */
+/* Return the counters of the row of ${block} that counts the same kind of calls as ${row}, or zeros
+ * if there is no such row. */
 static const uint64_t *counters(const struct st_ledger_block *block,
                                 const struct st_ledger_row *row)
 {

@@ -40,7 +40,7 @@ struct st_ledger_row {
     uint64_t count[ST_COUNTS]; /* only ST_ROW_RAN uses more than count[0] */
 };
 
-/* The members from id on are the fields of the "comm" line (docs/ledger.md). */
+/* The members from id to host are the fields of the "comm" line (docs/ledger.md). */
 struct st_ledger_block {
     const char *file;
     int line; /* where the block begins */
@@ -58,9 +58,9 @@ struct st_ledgers {
 };
 
 /* Add the blocks of ${path} to ${ledgers}, up to the first error. The plugin never resets counters,
- * so a block replaces an earlier block of the same process and communicator. Communicator id 0
- * means that NCCL gave no id; such a block replaces nothing. Returns false, with ${error} set,
- * after an error. */
+ * so a later block of the same process and communicator contains the counts of the earlier one, and
+ * replaces it. Communicator id 0 means that NCCL gave no id; such a block replaces nothing. Returns
+ * false, with ${error} set, after an error. */
 bool st_ledgers_read(struct st_ledgers *ledgers, const char *path, char *error, size_t size);
 
 /* Read all files of ${paths}, an array that ends with NULL. A file that is not a ledger is reported

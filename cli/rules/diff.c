@@ -10,7 +10,7 @@
  * for one number of ranks and one kind of buffers. */
 struct report {
     const struct st_map *map[2]; /* [0] of the old rules, [1] of the new rules          */
-    int column;                  /* index of the column in both maps; -1: the kernels   */
+    int column;                  /* index of the column in both maps; -1: [kernels]     */
     int ranks, registered;
     bool as_json;
     struct st_json json;

@@ -69,7 +69,7 @@ struct st_map {
 enum { ST_MAP_OPTIONS = 15 };
 extern const struct st_option st_map_options[ST_MAP_OPTIONS];
 
-/* Find the machine. The st_command_line of both commands has this function as its .started. ${self}
+/* Find the machine. The .started of symtuner table and of symtuner diff is this function. ${self}
  * is a struct st_map_request. */
 int st_map_started(void *self);
 
@@ -98,8 +98,8 @@ const char *st_map_kernel(const struct symtuner_kernel_decision *decision, char 
 void st_map_kernels_print(const struct st_map_request *request, const struct st_map *map,
                           FILE *out);
 void st_map_kernels_json(const struct st_map *map, struct st_json *json);
-/* Return the run for ${ranks} that ${bytes} falls into. Returns NULL if there is none, because then
- * the library's own table decides. */
+/* Return the run for ${ranks} that ${bytes} falls into. Returns NULL if there is none; the
+ * library's own table then decides. */
 const struct st_kernel_run *st_map_kernels_at(const struct st_map *map, int ranks, uint64_t bytes);
 
 /* Do both decisions have the same effect, even if they come from different rules? st_map_alike

@@ -101,8 +101,8 @@ const char *st_map_kernel(const struct symtuner_kernel_decision *decision, char 
 }
 
 /* Can both runs be printed on one line, for buffers of the kind ${registered}? They can if both
- * cover the same sizes, if the same rule makes the same decision for both, and if either both or
- * neither are printed with the kind of buffers. */
+ * cover the same sizes, if the same rule makes the same decision for both, and if the line of both
+ * or of neither names the kind of buffers. */
 static bool runs_alike(const struct st_kernel_run *a, const struct st_kernel_run *b, int registered)
 {
     const struct symtuner_kernel_decision *x = &a->decision[registered],
@@ -114,8 +114,8 @@ static bool runs_alike(const struct st_kernel_run *a, const struct st_kernel_run
 }
 
 /* Print run ${i}, and on the same line the numbers of ranks of all later runs that are like it.
- * Print nothing if an earlier run is like it, because that run's line has this run's number of
- * ranks. */
+ * Print nothing if an earlier run is like it: the line of the earlier run then has this number of
+ * ranks, too. */
 static void print_run(const struct st_map *map, int i, int registered, FILE *out)
 {
     const struct st_kernel_run *run = &map->kernel[i];

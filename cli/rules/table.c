@@ -48,7 +48,7 @@ static void put(FILE *out, const char *text, int width)
 /* Print one grid: ${n} columns of one collective. */
 static void print_columns(const struct st_map *map, const int *column, int n, FILE *out)
 {
-    uint64_t at = map->column[column[0]].run[0].lo, next; /* all columns begin alike */
+    uint64_t at = map->column[column[0]].run[0].lo, next; /* all columns begin at this size */
     char text[64], cell[ST_MAP_CELL];
 
     put(out, "", 0);
@@ -71,12 +71,12 @@ static void print_columns(const struct st_map *map, const int *column, int n, FI
     } while (at);
 }
 
-/* Print the columns of each collective as a grid, and as further grids if they do not fit into the
- * width of one. Columns come in pairs (plain, registered). Of several pairs with the same decisions
- * only the first is printed. */
+/* Print the columns of each collective as a grid, or as several grids if one would be too wide.
+ * Columns come in pairs (plain, registered). Of several pairs with the same decisions only the
+ * first is printed. */
 static void print_grids(const struct st_map *map, FILE *out)
 {
-    enum { MOST = ACROSS - ACROSS % 2 }; /* even: a pair stays in one grid */
+    enum { MOST = ACROSS - ACROSS % 2 }; /* an even number, so that a pair stays in one grid */
     int column[MOST], n = 0;
 
     for (int pair = 0; pair < map->columns; pair += 2) {

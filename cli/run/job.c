@@ -45,7 +45,7 @@ static unsigned long long parent_began(void)
     n = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     text[n] = '\0';
-    at = strrchr(text, ')'); /* behind the program's name, which is field 2 */
+    at = strrchr(text, ')'); /* the end of the program's name, which is field 2 */
     for (int field = 2; at && field < 22; field++)
         at = strchr(at + 1, ' ');
     if (at)
@@ -62,9 +62,10 @@ static const char *folder(int index)
 }
 
 /*
- * The file has two locks, on its bytes MEMBER and LEAVING. Every run holds MEMBER for reading, so a
- * run that gets MEMBER for writing is alone. A run that leaves holds LEAVING for writing while it
- * finds out whether it is the last one. fcntl raises a lock from reading to writing in one step.
+ * The file of a job has two locks, on its bytes MEMBER and LEAVING. Every `symtuner run` that uses
+ * the file holds MEMBER for reading, so a run that gets MEMBER for writing is alone. A run that
+ * leaves holds LEAVING for writing while it finds out whether it is the last one. fcntl turns its
+ * read lock on MEMBER into a write lock in one step, without unlocking MEMBER in between.
  */
 enum { MEMBER, LEAVING };
 

@@ -4,10 +4,10 @@
  * prints the sums.
  *
  * A `symtuner run` inside another one uses the file of the outer one, and the outer one prints. If
- * a launcher such as mpirun or srun starts one `symtuner run` for each rank, these share a file,
- * and the last one to end prints. The name of this file contains the launcher's process number.
- * Each `symtuner run` holds a lock on its file, and Linux releases the lock even after SIGKILL. So
- * a file without a lock is left over, and the next run removes it.
+ * a launcher such as mpirun or srun starts one `symtuner run` for each rank, these runs share a
+ * file, and the last run to end prints. The name of this file contains the launcher's process
+ * number. Each `symtuner run` holds a lock on its file, and Linux releases the lock even after
+ * SIGKILL. So a file without a lock is left over, and the next run removes it.
  *
  * Units      none. Ownership  st_run_job_end releases everything. Threads: one.
  * Errors     without a file nothing is counted; the job still runs.

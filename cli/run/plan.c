@@ -96,9 +96,9 @@ static void put_in_front(struct making *making, const char *variable, const char
     set(making, variable, plugin);
 }
 
-/* NCCL 2.28.7 and later read NCCL_ENV_PLUGIN, and the plugin then names itself as tuner and
- * profiler where it is needed. Earlier releases read only NCCL_TUNER_PLUGIN and
- * NCCL_PROFILER_PLUGIN. */
+/* NCCL 2.28.7 and later read NCCL_ENV_PLUGIN. The plugin that they then load names itself to NCCL
+ * as tuner and as profiler if it needs to be one (plugin/process.c). Earlier releases read only
+ * NCCL_TUNER_PLUGIN and NCCL_PROFILER_PLUGIN. */
 static void plan_plugin(struct making *making, const char *plugin)
 {
     const char *env = now(making, "NCCL_ENV_PLUGIN");
@@ -108,8 +108,8 @@ static void plan_plugin(struct making *making, const char *plugin)
         set(making, "NCCL_ENV_PLUGIN", plugin);
     else if (!names_symtuner(env))
         note(making, "kept: ", "NCCL_ENV_PLUGIN", env);
-    /* with any tuner NCCL ignores the preference of NCCL_CTA_POLICY=1; so if that variable is
-     * set and there is no tuner, do not add one */
+    /* NCCL_CTA_POLICY=1 makes NCCL prefer NVLS, but not if any tuner is loaded. So if that variable
+     * is set and there is no tuner, do not add one. */
     if (now(making, "NCCL_TUNER_PLUGIN")[0] || !now(making, "NCCL_CTA_POLICY")[0])
         put_in_front(making, "NCCL_TUNER_PLUGIN", "SYMTUNER_NEXT_TUNER", plugin);
     if (now(making, "SYMTUNER_LEDGER")[0])

@@ -23,7 +23,7 @@ enum st_run_part { ST_RUN_PLUGIN, ST_RUN_DROPIN, ST_RUN_JAX, ST_RUN_PARTS };
 extern const char *const st_run_part_word[ST_RUN_PARTS];
 
 struct st_run_ask {
-    bool named; /* --only names parts; if not, SYMTUNER_RUN_ONLY of an outer run may do so */
+    bool named; /* --only names parts; if not, SYMTUNER_RUN_ONLY of an outer run may name some */
     bool part[ST_RUN_PARTS];
     char colls[120]; /* collectives of the drop-in, "allreduce,allgather"; "": not given */
     bool off;

@@ -48,7 +48,7 @@ static bool of_terminal(const siginfo_t *info)
 
     for (size_t i = 0; i < sizeof sent / sizeof *sent; i++)
         if (info->si_signo == sent[i])
-            return info->si_code > 0; /* Linux itself sent the signal, no process */
+            return info->si_code > 0; /* Linux itself, not a process, sent the signal */
     return false;
 }
 
@@ -60,7 +60,7 @@ static void pass(const siginfo_t *info, pid_t pid)
     bool by_program = info->si_code <= 0 && info->si_pid == pid;
 
     if (by_program)
-        return; /* the program signals its parent, and must not get its own signal back */
+        return; /* the program sent this signal to us: do not send it back */
     if (!of_terminal(info) || getpgid(pid) != getpgrp())
         kill(pid, info->si_signo);
     if (stops)
@@ -117,7 +117,7 @@ bool st_run_program(char *const argv[], int *status)
     if (pipe2(report, O_CLOEXEC) != 0)
         return not_started(argv[0], errno, status);
     sigprocmask(SIG_BLOCK, &all, &inherited.blocked);
-    sigaction(SIGCHLD, &normal, &inherited.child); /* Linux keeps no status if it is ignored */
+    sigaction(SIGCHLD, &normal, &inherited.child); /* if SIGCHLD is ignored, no status is kept */
     fflush(NULL);
     pid = fork();
     if (pid == 0)

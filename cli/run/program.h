@@ -10,8 +10,8 @@ enum { ST_RUN_NOT_EXECUTABLE = 126, ST_RUN_NOT_FOUND = 127 };
 
 /* Run ${argv}, looked up in PATH, and wait for its end. ${status_out} becomes its exit status, or
  * 128 plus the signal that killed it. If the program cannot be started, prints the reason, sets
- * ${status_out} to one of the two above, and returns false. All signals stay blocked, so that the
- * caller can finish its work even while somebody ends the job. */
+ * ${status_out} to ST_RUN_NOT_FOUND or ST_RUN_NOT_EXECUTABLE, and returns false. All signals stay
+ * blocked, so that the caller can finish its work even while somebody ends the job. */
 bool st_run_program(char *const argv[], int *status_out);
 
 #endif

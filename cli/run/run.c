@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.c - symtuner run: starts a program with plugin, drop-in and JAX route, and says at its end
- * what they did.
+ * run.c - symtuner run: starts a program with plugin, drop-in and JAX route. When the program has
+ * ended, says what they did.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +94,7 @@ static const struct st_command_line line = {
     .most_words = ST_ANY_WORDS,
     .words_last = true};
 
-/* ---- the edge -------------------------------------------------------------------------------- */
+/* ---- environment and files ------------------------------------------------------------------- */
 
 /* Return the value that the program would see without us. It comes from the environment. Variables
  * of NCCL that are not set there come from NCCL's conf files. */

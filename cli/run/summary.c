@@ -38,7 +38,7 @@ static void add(struct sums *sums, const struct st_tally_slot *slot)
     sums->pieces += slot->pieces;
 }
 
-/* Write ${bytes} with two or three digits, "4.1 GiB". Returns ${text}. */
+/* Write ${bytes} into ${text} as a rounded size such as "4.1 GiB". Returns ${text}. */
 static const char *size(uint64_t bytes, char text[WORD])
 {
     static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
@@ -87,7 +87,8 @@ static void print_head(const struct st_tally *tally, const struct sums *sums, FI
     fputc('\n', out);
 }
 
-/* Return ${part} of ${all} in per cent, rounded. Part of the calls is never 0 or 100 per cent. */
+/* Return ${part} of ${all} in per cent, rounded, but at least 1 and at most 99: 0 would say that
+ * our kernels ran no call, and 100 that they ran all. */
 static int percent(uint64_t part, uint64_t all)
 {
     int rounded = (int)((double)part / (double)all * 100 + 0.5);
@@ -132,8 +133,8 @@ static int by_times(const void *a, const void *b)
                                       : one->why - other->why;
 }
 
-/* Print the most frequent reasons. ${times} counts how often each held; times[ST_WHY_OURS] is left
- * out, because it is no reason. */
+/* Print the most frequent reasons. times[w] is how often NCCL ran something for reason w.
+ * times[ST_WHY_OURS] is left out, because it is no reason. */
 static void print_reasons(const uint64_t times[ST_WHYS], const char *what, FILE *out)
 {
     struct reason reason[ST_WHYS];

@@ -7,8 +7,8 @@
 
 #include "dropin/tally.h"
 
-/* Print the sums over all processes: calls and bytes of each collective, how many our kernels ran,
- * the most frequent reasons for those that NCCL ran, and the first warning of the drop-in. */
+/* Print the sums over all processes: calls and bytes of each collective, how many calls our kernels
+ * ran, the most frequent reasons why NCCL ran the others, and the first warning of the drop-in. */
 void st_run_summary(const struct st_tally *tally, FILE *out);
 
 #endif

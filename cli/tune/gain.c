@@ -5,10 +5,12 @@
  *
  * Each call gets three of the measured times:
  *   before    the time of the kind of kernel that the call ran on, with NCCL's own CTA count
- *   plugin    as before; but if the call ran on a symmetric kernel, the time with the chosen count
- *   kernels   as plugin; but for an all-reduce, the time of the kernel that the rules choose. If
- *             the call's buffers were not registered, that kernel must be one that always copies
- *             the buffers, because the other kernels were measured with registered buffers.
+ *   plugin    the time "before"; but if the call ran on a symmetric kernel, its time with the CTA
+ *             count that tune chose
+ *   kernels   the time "plugin"; but for an all-reduce, the time of the kernel that the rules
+ *             choose. If the call's buffers were not registered, that kernel must be one that
+ *             always copies the buffers, because the other kernels were measured with registered
+ *             buffers.
  *
  * A ledger says in which range of sizes a call was, from one power of two to the next, but not
  * which type it had. So a call gets times for the smallest size of its range, and for the type that
@@ -27,7 +29,7 @@ struct gain {
     uint64_t calls;        /* calls whose times were measured                     */
     uint64_t left;         /* all other calls                                     */
     double before;         /* us: sum over ${calls} calls, with NCCL's own choice */
-    double after[GAINS];   /* us: sum over the same calls                         */
+    double after[GAINS];   /* us: sum over the same calls, with what tune chose   */
     double percent[GAINS]; /* by how many per cent ${after} is below ${before}    */
     double spread[GAINS];  /* standard deviation of ${percent}                    */
     bool own;              /* symtuner's kernels would run some of these calls    */

@@ -2,9 +2,9 @@
 /*
  * kernels.c - writes the [kernels] rules of tune.
  *
- * No rule is written where libsymtuner_ar.so's own choice is as good: the library's table
- * covers more than the measured sizes, and later releases may have better tables. A rule for a
- * measured size covers 3/4 to 3/2 of this size, half way to the neighbouring sizes.
+ * No rule is written where libsymtuner_ar.so's own choice is as good as the best way, because the
+ * library's table covers more than the measured sizes, and later releases may have better tables. A
+ * rule for a measured size covers 3/4 to 3/2 of this size, half way to the neighbouring sizes.
  */
 #include <string.h>
 
@@ -51,8 +51,9 @@ static const char *name_of(uint64_t bytes, char name[ST_TEXT_SIZE])
     return name;
 }
 
-/* Write a rule for ${low} to ${high} bytes. Tune measures kernels that run alone. So where the
- * library's table depends on what else runs, the rule is only for handles that run alone. */
+/* Write a rule for ${low} to ${high} bytes. Tune measures kernels that run alone. Above
+ * ST_BESIDE_LIMIT bytes the library's table depends on what runs beside our kernel, so there the
+ * rule has "when-beside = alone", unless its kernel is "nccl". */
 static void write_span(const struct st_tune *tune, int size, uint64_t low, uint64_t high, FILE *out)
 {
     char kernel[25] = "nccl", name[ST_TEXT_SIZE];

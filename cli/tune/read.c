@@ -104,7 +104,7 @@ static bool read_ledger(const char *path, void *self, char error[ST_OPTION_ERROR
     struct st_ledgers *ledgers = &tune->ledger;
     uint64_t low = UINT64_MAX, high = 0, most = (uint64_t)4 << 30;
 
-    st_ledgers_free(ledgers); /* frees those of an earlier --ledger */
+    st_ledgers_free(ledgers); /* frees the data of an earlier --ledger */
     if (!st_ledgers_read(ledgers, path, error, ST_OPTION_ERROR))
         return false;
     tune->ledger_file = path;

@@ -31,7 +31,7 @@ static void progress(const struct st_tune *tune, double began, int measured, con
     memset(bar, '.', BAR);
     memset(bar, '#', (size_t)full);
     bar[BAR] = '\0';
-    if (terminal && write(2, "\r", 1) < 0) /* stderr turns "\r" into "?" */
+    if (terminal && write(2, "\r", 1) < 0) /* our stderr (cli/terminal.h) prints "?" for "\r" */
         return;
     fprintf(stderr, "[%s] %d of %d", bar, all - open, all);
     if (measured > 0 && open > 0) {
@@ -100,7 +100,7 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
         const char *library = st_beside_command("libsymtuner.so", path, sizeof path);
 
         snprintf(tuner, sizeof tuner, "NCCL_TUNER_PLUGIN=%s", library);
-        snprintf(env, sizeof env, "NCCL_ENV_PLUGIN=%s", library); /* to set CTA counts */
+        snprintf(env, sizeof env, "NCCL_ENV_PLUGIN=%s", library); /* env plugins set CTA counts */
     }
     end = st_child_run(&child);
     free(ways);

@@ -44,7 +44,7 @@ enum { ST_GENERAL, ST_OWN, ST_SYMMETRIC };
 struct st_cell {
     double us[ST_TUNE_ROUNDS]; /* [round]: the time; 0: not measured */
     int n;                     /* the number of measured rounds */
-    double median, sigma;      /* of the measured rounds, in us */
+    double median, sigma;      /* median and standard deviation of the measured rounds, in us */
 };
 
 /* One way to run symtuner's kernels at one size. The name is KERNEL/CTAS/THREADS, such as
@@ -77,7 +77,8 @@ struct st_tune {
     /* what was measured */
     /* [collective][candidate][size] */
     struct st_cell cell[SYMTUNER_COLLS][ST_TUNE_CANDIDATES][ST_TUNE_SIZES];
-    struct st_way way[ST_TUNE_SIZES][ST_TUNE_WAYS];    /* for all-reduce; 0: the library's choice */
+    /* [size][way], for all-reduce; way 0 is the library's choice */
+    struct st_way way[ST_TUNE_SIZES][ST_TUNE_WAYS];
     int ways[ST_TUNE_SIZES];                           /* how many ways there are at each size */
     struct st_way ruled[ST_TUNE_RULES][ST_TUNE_SIZES]; /* --verify: the way that the rules chose */
     /* [round][collective][setting]: the unit has been measured */
@@ -85,7 +86,7 @@ struct st_tune {
     /* what was chosen */
     int chosen;                                /* the CTA count, as an index into ctas[]   */
     int policy[SYMTUNER_COLLS][ST_TUNE_SIZES]; /* the fastest candidate; -1: none measured */
-    int pick[ST_TUNE_SIZES];                   /* the best way; ST_OWN has its times       */
+    int pick[ST_TUNE_SIZES];                   /* best way, whose times ST_OWN gets        */
     int say[ST_TUNE_SIZES];                    /* what the rules choose: ST_SAY_... or way */
     char why[300];                             /* why this CTA count was chosen            */
     /* files */
@@ -136,7 +137,7 @@ bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const 
 bool st_tune_put(struct st_tune *tune, int round, int coll, int candidate, uint64_t bytes,
                  double us);
 bool st_tune_put_way(struct st_tune *tune, int round, const char *name, uint64_t bytes, double us);
-/* Set ${error} to: ${what}: "${line}". Returns false, so that a reader can return it. */
+/* Set ${error} to: ${what}: "${line}". Returns false, so that the caller can return it. */
 bool st_tune_wrong(char *error, size_t size, const char *what, const char *line);
 
 /* raw.c: write all complete units to the raw data file, or read them back. With ${take_plan}, take
@@ -161,8 +162,8 @@ int st_tune_units(const struct st_tune *tune, bool only_open);
 
 /* kernels.c: write the [kernels] rules. Neighbouring sizes that get the same way share a rule. */
 void st_tune_write_kernels(const struct st_tune *tune, FILE *out);
-/* Does the kernel of ${way} copy the caller's buffers in any case? If not, its times and its rule
- * are for registered buffers only, because tune measures with registered buffers. */
+/* Does the kernel of ${way} always copy the caller's buffers? If not, its times and its rule are
+ * for registered buffers only, because tune measures with registered buffers. */
 bool st_tune_copies(const char *way);
 
 /* verify.c: measure the rules in ${files}, "A" or "A,B", beside the candidates that the earlier run

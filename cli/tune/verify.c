@@ -61,7 +61,8 @@ static double best_of(const struct st_tune *tune, int z, char name[48])
     return best;
 }
 
-/* Keep the CTA counts that were not far off; forget the times. */
+/* Keep the CTA counts that at some size took less than ${far_off} times as long as the best. Forget
+ * the times. */
 static void make_plan(struct st_tune *tune)
 {
     int kept = 0;
@@ -86,7 +87,7 @@ static void make_plan(struct st_tune *tune)
     tune->raw[0] = '\0'; /* the measurements are not kept in a file */
 }
 
-/* Add the ways of ${other}, the run that wrote B, as far as there is room. */
+/* Add the ways of ${other}, the run that wrote the rules B, as far as there is room. */
 static void add_ways(struct st_tune *tune, const struct st_tune *other)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++)

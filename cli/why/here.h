@@ -24,7 +24,7 @@ struct st_here {
     char boxes[200];                   /* how libsymtuner_ar.so runs the call on several boxes;
                                           "": nobody asked it to, so NCCL runs the call         */
     int network_pieces;                /* the pieces on the network; -1: known only at run time */
-    struct symtuner_call call;         /* the call with symtuner's counts and answers           */
+    struct symtuner_call call;         /* the call with symtuner's CTA counts and answers       */
     float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS]; /* what call.table points to                 */
     struct symtuner_verdict verdict;   /* what NCCL does with ${call}                           */
     bool changes;                      /* ${verdict} differs from the one without symtuner      */

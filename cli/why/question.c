@@ -211,7 +211,7 @@ static void use_environment(struct st_why *why)
     }
 }
 
-/* Set the release, the machine and the settings of the environment, before the reader reads the
+/* Set the release, the machine and the settings of the environment, before st_line_read reads the
  * options that change them. Returns -1 if the command goes on, else its exit status. */
 static int started(void *self)
 {
@@ -228,7 +228,7 @@ static int started(void *self)
     return status;
 }
 
-/* ---- the line -------------------------------------------------------------------------------- */
+/* ---- command line ---------------------------------------------------------------------------- */
 
 #define AT(member) offsetof(struct st_why, member)
 static const struct st_option rows[] = {
@@ -345,7 +345,7 @@ static int complete(struct st_why *why)
     why->call.first = why->first;
     why->call.one_process = why->one_process;
     if (!why->call.multicast && why->box.multicast == 1)
-        why->box.multicast = 0; /* a setting such as NCCL_NVLS_ENABLE=0 holds for rules, too */
+        why->box.multicast = 0; /* NCCL_NVLS_ENABLE=0 hides multicast from rules as well */
     if (why->call.nvlink != why->links)
         why->family = NULL; /* a setting such as NCCL_P2P_DISABLE hides the links from NCCL */
     if (!why->call.table && st_general_table(&why->call, why->family, why->table)) {

@@ -23,7 +23,8 @@ struct st_why {
     bool machine_assumed, release_assumed;         /* none was given, and none was found here     */
     const char *set[32];                           /* NCCL settings that apply, NAME=VALUE        */
     int sets;
-    char set_text[32][160];                        /* where ${set} keeps those of the environment */
+    char set_text[32][160];                        /* settings of the environment, to which      */
+                                                   /* ${set} points                              */
     struct symtuner_machine box;                   /* the machine as rules see it                 */
     const char *machine_name;                      /* value of --machine; NULL: not given         */
     const char *rules;                             /* value of --rules; NULL: not given           */
