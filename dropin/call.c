@@ -48,7 +48,7 @@ static unsigned ask(struct st_comm *c, const struct st_call *call)
     st_life_release(c);
     if (result != NCCL_ABI_SUCCESS)
         return ST_PLAN_NCCL;
-    if (plan.boxes > 0) { /* also if NCCL runs the part within each box */
+    if (plan.boxes > 0) { /* even if NCCL runs the part within each box */
         c->by_boxes = true;
         return plan.pieces < ST_PLANS - ST_PLAN_BOXES ? ST_PLAN_BOXES + (unsigned)plan.pieces
                                                       : ST_PLANS - 1;
@@ -62,9 +62,9 @@ static uint64_t mix(uint64_t h, uint64_t v)
     return h ^ h >> 32;
 }
 
-/* Return what the library's answer depends on in this buffer. 0: the buffer lies in no window.
- * 1: it lies in a window, and its address is a multiple of 16. 2: it lies in a window, and its
- * address is another one. Outside of windows the address must not count, because other ranks have
+/* Return what the library's answer depends on in this buffer. 0: the buffer lies in no window. 1:
+ * it lies in a window, and its address is a multiple of 16. 2: it lies in a window, and its address
+ * is not a multiple of 16. Outside of windows the address must not count, because other ranks have
  * other addresses. */
 static uint64_t place(const struct st_comm *c, const void *buffer, size_t bytes)
 {
@@ -135,7 +135,7 @@ static nccl_abi_result by_kernels(struct st_comm *c, const struct st_call *call)
         return NCCL_ABI_INVALID_USAGE; /* another thread has aborted the communicator */
     if (atomic_load(&c->comm) != call->comm) {
         st_life_release(c);
-        return NCCL_ABI_INVALID_USAGE; /* aborted, and another communicator has the record now */
+        return NCCL_ABI_INVALID_USAGE; /* aborted; its record serves another one now */
     }
     st_inside++;
     switch (call->coll) {
@@ -366,7 +366,7 @@ nccl_abi_result st_group_start(struct st_from from)
     if (g->depth++ == 0) {
         g->number++;
         g->failed = false;
-        st_made_drop(g->made, g->mades); /* left over after ncclGroupSimulateEnd */
+        st_made_drop(g->made, g->mades); /* left by a group that was only simulated */
         g->calls = g->mades = g->seens = 0;
     }
     return result;

@@ -14,9 +14,9 @@ atomic_int st_comm_handles;
 static struct st_comm gone;
 static int used; /* places of st_comm_table that are not NULL */
 
-/* Records of ended communicators, oldest first. A record is used again only after RESTING more
- * communicators have ended. Until then a thread may still be in a call on the ended communicator,
- * if a watchdog thread has aborted it. */
+/* Records of ended communicators, oldest first. If a watchdog thread has aborted a communicator,
+ * another thread may still be in a call on it. So we use a record again only after RESTING more
+ * communicators have ended. */
 enum { RESTING = 64 };
 static struct st_comm *oldest, **newest = &oldest;
 static int resting;
@@ -31,7 +31,7 @@ static struct st_comm *record(void)
         return calloc(1, sizeof *c);
     oldest = c->next_free;
     resting--;
-    st_meet_leave(c->meet); /* not NULL if the communicator was aborted or revoked */
+    st_meet_leave(c->meet); /* still there if the communicator was aborted */
     memset((char *)c + sizeof c->comm, 0, sizeof *c - sizeof c->comm);
     return c;
 }
@@ -70,7 +70,9 @@ void st_comm_remove(struct st_comm *c)
         place = (place + 1) % ST_COMM_PLACES;
     atomic_store_explicit(&c->comm, NULL, memory_order_release);
     atomic_store(&st_comm_table[place], &gone);
-    /* while the next place is empty, no search needs the mark before it */
+    /* A search goes on behind a place with &gone, and ends at an empty place. If the place behind
+     * &gone is empty, the search may as well end here, so make this place empty, too. Then look at
+     * the place before it. */
     while (!st_comm_table[(place + 1) % ST_COMM_PLACES] && st_comm_table[place] == &gone) {
         atomic_store(&st_comm_table[place], NULL);
         used--;

@@ -36,12 +36,12 @@ struct st_comm {
     _Atomic int why;   /* enum st_tally_why: why all calls go to NCCL          */
     int rank, ranks;
     bool blocking;
-    uint64_t key; /* the same on all ranks; 0: unknown */
-    /* The meeting in which the ranks vote if calls are verified; else NULL. After an abort we leave
-     * the meeting only when the record is used again. */
+    uint64_t key; /* names the communicator, the same on all its ranks; 0: unknown */
+    /* The meeting (meet.h) in which the ranks vote if calls are verified; else NULL. After an abort
+     * we leave the meeting only when the record is used again. */
     struct st_meet *meet;
     uint32_t verified[ST_TALLY_ALL_GATHER + 1]; /* verified calls of each collective */
-    bool distrusted;   /* a verified call had another result than NCCL's       */
+    bool distrusted;   /* our result of a verified call differed from NCCL's    */
     uint32_t children; /* how many communicators were made from this one       */
     /* The application's windows that our kernels know. ${window} is NCCL's handle. */
     struct {
@@ -89,8 +89,8 @@ static inline struct st_comm *st_comm_find(const void *comm)
     return NULL;
 }
 
-/* Add a record with these two members; its other members are 0. Returns NULL if there is no room,
- * so that NCCL runs all calls of the communicator. */
+/* Add a record with these two members; its other members are 0. Returns NULL if there is no room;
+ * then NCCL runs all calls of the communicator. */
 struct st_comm *st_comm_add(void *comm, struct st_real *real);
 /* Take a record out of the table. Does nothing if another thread has already done so. */
 void st_comm_remove(struct st_comm *c);

@@ -43,7 +43,7 @@ struct st_group {
     bool failed;     /* NCCL refused a call of the group, so it will run no call of the group */
     struct st_call *call;
     int calls, calls_room;
-    struct st_op *op; /* the program has destroyed them, but calls above may still use them */
+    struct st_op *op; /* destroyed by the program, but the calls above may still use them */
     int ops, ops_room;
     struct st_made *made;
     int mades, mades_room;

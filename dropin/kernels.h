@@ -61,12 +61,13 @@ bool st_kernels_loaded(void);
  * Our kernels can let the next kernel of their stream start early, before they end (programmatic
  * dependent launch). They do so if the drop-in promises that the next kernel itself waits for them
  * (symtuner_ar_followers_wait). NCCL's symmetric kernels of some releases do not wait (enum
- * st_pdl_rule in nccl/release.h). The drop-in sees every communicator and every window that the
- * program makes with the copies of NCCL that it stands in front of. So it promises at first. When
- * the program makes a communicator or a window with which such a kernel could run, the drop-in
- * takes the promise back for good, before that kernel can run. Kernels of ours that were launched
- * or captured earlier still let the next kernel start early. Therefore the drop-in then calls
- * symtuner_ar_separate before each later call of such an NCCL. */
+ * st_pdl_rule in nccl/release.h). The drop-in gives the promise at first. It can do so because it
+ * sees every communicator and every window that the program makes with the copies of NCCL that it
+ * stands in front of. When the program makes a communicator or a window with which a kernel that
+ * does not wait could run, the drop-in takes the promise back for good, before that kernel can run.
+ * Kernels of ours that were launched or captured earlier still let the next kernel start early.
+ * Therefore the drop-in then calls symtuner_ar_separate before each later call that goes to an NCCL
+ * with such kernels. */
 
 /* Called when NCCL ${real} has made a communicator. */
 void st_followers_comm(const struct st_real *real);

@@ -364,9 +364,9 @@ void st_life_end(struct st_comm *c)
     c->meet = NULL;
 }
 
-/* To free the handle here, we would wait for the GPU, which NCCL's abort does not do. So the handle
- * stays in ${aborted} until st_life_end or st_life_aborted, when the communicator ends. Another
- * thread may still be in a vote, so ${meet} stays until the record is used again. */
+/* To free the handle here, we would have to wait for the GPU, but NCCL's abort does not wait. So
+ * the handle stays in ${aborted} until st_life_end or st_life_aborted, when the communicator ends.
+ * Another thread may still be in a vote, so ${meet} stays until the record is used again. */
 void st_life_abort(struct st_comm *c)
 {
     struct symtuner_ar *handle = take(c);

@@ -24,16 +24,17 @@ struct st_made {
     struct st_boxes_mark mark; /* what st_boxes_read found in its ncclUniqueId */
 };
 
-/* Enter the meeting of a communicator that NCCL is about to make. Returns NULL, and enters nothing,
- * if it is already known that NCCL will run all calls of the communicator, or if there is no shared
- * memory. ${ranks}: the number of the communicator's ranks, 0 if unknown. ${count}: how many of
- * these ranks this thread drives. */
+/* Enter the meeting (meet.h) of a communicator that NCCL is about to make. Returns NULL, and enters
+ * nothing, if it is already known that NCCL will run all calls of the communicator, or if there is
+ * no shared memory. ${ranks}: the number of the communicator's ranks, 0 if unknown. ${count}: how
+ * many of these ranks this thread drives. */
 struct st_meet *st_made_enter(const struct st_real *real, const struct st_made *made, int ranks,
                               int count);
-/* Settle a communicator that NCCL has made: at once, or at the end of the group if one is open. */
+/* Call st_made_settle for a communicator that NCCL has made: at once, or at the end of the group if
+ * one is open. */
 void st_made(struct st_real *real, struct st_made made);
-/* Settle ${n} communicators: decide whether our kernels can run their calls, and if so, make the
- * handles. Waits for the other ranks. */
+/* For ${n} communicators that NCCL has made, decide whether our kernels can run their calls, and if
+ * so, make the handles. Waits for the other ranks. */
 void st_made_settle(struct st_real *real, struct st_made *made, int n);
 /* Forget communicators that NCCL did not make. */
 void st_made_drop(struct st_made *made, int n);

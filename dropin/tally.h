@@ -42,8 +42,8 @@ enum { ST_TALLY_VERSION = 4, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
     X(OTHER, "other", "other NCCL calls")
 
 /* Who runs a call: our kernels (the first row), or NCCL, for the reason that the row gives. X(NAME
- * in ST_WHY_NAME, text). The reasons from OBSERVE to UNFOLLOWED also hold for all calls of a
- * communicator, and such communicators are counted, too. Add new rows at the end, and raise
+ * in ST_WHY_NAME, text). A reason from OBSERVE to UNFOLLOWED holds for all calls of a communicator,
+ * so we also count the communicators for which it holds. Add new rows at the end, and raise
  * ST_TALLY_VERSION. */
 #define ST_TALLY_WHY_MAP(X)                                                                        \
     X(OURS, "our kernels")                                                                         \
@@ -90,12 +90,12 @@ struct st_tally_cell {
 /* The counters of one process. The slot has no process yet while ${pid} is 0. */
 struct st_tally_slot {
     _Atomic int32_t pid;
-    _Atomic int32_t nccl;        /* release of the first communicator's NCCL, as 22809 */
+    _Atomic int32_t nccl;        /* such as 22809: the first communicator's NCCL      */
     char program[64];            /* name of the program, without its folder           */
     char library[192];           /* path of the library file of that NCCL             */
     char note[256];              /* the first warning of the drop-in; empty: none     */
     _Atomic uint32_t noted;      /* 1: somebody writes ${note}, 2: it is written      */
-    _Atomic int32_t rank, ranks; /* our rank in the first communicator, and its ranks */
+    _Atomic int32_t rank, ranks; /* our rank in the first communicator, and its size  */
     _Atomic uint32_t unused;
     /* comms[ST_WHY_OURS]: how many communicators have a handle of our kernels. comms[why]: how many
      * have none for this reason, so that NCCL runs all their calls. */

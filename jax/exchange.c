@@ -122,7 +122,8 @@ static bool make_meeting(struct run *run, int number)
 }
 
 /* Note that a rank did not come in time. It may come to the next run or never again. So the ranks
- * try again, but each time after twice as many runs, since each try may take FFI_EXCHANGE_MS. */
+ * try again, but skip twice as many runs before each further try (FFI_EXCHANGE_PAUSE at most),
+ * since each try may take FFI_EXCHANGE_MS. */
 static void miss(struct ffi_exchange *m, struct run *run)
 {
     run->over = true;
@@ -223,8 +224,8 @@ int ffi_exchange_come(struct ffi_exchange *m, int64_t id, int me, const struct f
     if (run == NULL)
         run = make_run(m, id);
     number = run->next[me]++;
-    /* All ranks stop meeting at the same number: a meeting that cannot be made has no rank in it,
-     * and a rank whose meeting timed out does not come to the next one. */
+    /* All ranks stop after the same number of meetings: no rank is in a meeting that could not be
+     * made, and a rank whose meeting timed out does not come to the next one. */
     if (number >= run->sites &&
         (run->over || number >= FFI_EXCHANGE_SITES || !make_meeting(run, number))) {
         run->over = true;

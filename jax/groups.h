@@ -9,8 +9,8 @@
  *
  * Readers take no lock. A place in the table is filled before it is marked open. It is used again,
  * for another group, only after it was closed and no call holds it. ffi_member_find() holds the
- * member that it returns, until ffi_member_release(); closing a group waits for that before it
- * destroys the handle.
+ * member that it returns, until ffi_member_release(). Whoever closes a group waits for this release
+ * before destroying the handle.
  */
 #ifndef FFI_GROUPS_H_
 #define FFI_GROUPS_H_
@@ -31,25 +31,25 @@ struct ffi_member {
     int ordinal;                   /* CUDA device number in this process */
     int across;                    /* 1: one process per rank; 0: all ranks are in this process */
     int xla;                       /* 1: uses XLA's communicator, which it gets in its first run */
-    int gpus[FFI_GROUP_RANKS];     /* local groups: [r]: CUDA device of rank r */
-    struct ffi_exchange *exchange; /* local groups: all ranks share it; else NULL */
+    int gpus[FFI_GROUP_RANKS];     /* [r]: CUDA device of rank r; local groups only */
+    struct ffi_exchange *exchange; /* shared by all ranks of a local group; else NULL */
     uint32_t timeout_ms;
     ffi_handle *handle; /* NULL before the first run on XLA's communicator */
     void *comm;         /* ncclComm_t, our own or XLA's; NULL in local groups */
     /* The fields below have cache lines of their own: one thread writes them in every call, while
      * other threads read the fields above to search the table. */
     _Alignas(FFI_CACHE_LINE) pthread_mutex_t lock; /* one thread at a time uses the handle */
-    int held;                  /* calls that hold this member; ffi_members_add() leaves it */
+    int held;                  /* calls that hold this member; ffi_members_add() does not change it */
     int open;                  /* 1: calls can find this member */
     struct ffi_found found;    /* local groups: the last site that this member looked up */
-    int64_t looked;            /* 1 + id of the run that last checked replays; 0: none has */
+    int64_t looked;            /* 1 + last run that passed look_at_replays() of handler.c; 0: none */
     int lost;                  /* 1 + first rank whose process has ended; 0: none has */
     int left;                  /* 1 + first rank that has closed the group; 0: none has */
     int wake;                  /* eventfd of its watch (liveness.c); 0: not watched */
-    void *done;                /* CUDA event after the member's last call, if across */
+    void *done;                /* CUDA event of ffi_liveness_mark(); groups across processes only */
     int minor;                 /* minor version of XLA's FFI API; 0: no call yet */
-    uintptr_t address_bits;    /* all buffers' addresses ORed; its lowest 1 bit: their alignment */
-    uint64_t calls, zero_copy; /* zero_copy: calls that knew all ranks' buffers */
+    uintptr_t address_bits;    /* all buffers' addresses ORed; the lowest 1 bit is their alignment */
+    uint64_t calls, zero_copy; /* zero_copy: calls that got all ranks' buffers */
 };
 
 /* Find the open member of CUDA device ${ordinal} whose group is a row of ${groups}, and hold it.

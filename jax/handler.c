@@ -12,7 +12,7 @@
 #include "jax/liveness.h"
 #include "jax/xla.h"
 
-static size_t zero_copy_from = SIZE_MAX; /* set before the first run */
+static size_t zero_copy_from = SIZE_MAX; /* bytes; set before the first run */
 
 void symtuner_ffi_zero_copy_from(size_t bytes)
 {
@@ -101,7 +101,7 @@ static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
 /* May the ranks of this call exchange addresses? The answer is the same on all ranks, because it
  * depends on sizes and settings only. The answer is no if XLA may record the call, because the
  * recording would keep addresses of other ranks' buffers, which may change before a replay. Only an
- * all-reduce can be told all addresses. */
+ * all-reduce has a function that takes the addresses of all ranks (symtuner_ar_all_reduce_at). */
 static int may_exchange(const struct job *j)
 {
     return j->member->exchange != NULL && j->call.bytes >= zero_copy_from && !j->recordable &&
@@ -109,8 +109,9 @@ static int may_exchange(const struct job *j)
 }
 
 /* Get XLA's communicator. If it is not the one that the member's handle was made on, make a handle
- * on it. That is collective, but when XLA has made a new communicator, all ranks get it in the same
- * run. The old handle leaks: to destroy it we would need the old communicator, which is gone. */
+ * on it. All ranks must make this handle together. They do, because XLA gives a new communicator to
+ * all ranks in the same run. The old handle leaks: to destroy it we would need the old
+ * communicator, which is gone. */
 static XLA_FFI_Error *adopt_comm(const struct job *j, const XLA_FFI_CallFrame *frame)
 {
     const struct ffi_ar *ar = ffi_ar_get();
@@ -152,7 +153,8 @@ static void exchange(const struct job *j)
         return;
     if (!ffi_peer_access(offer.send, j->member->gpus, j->member->ranks) ||
         !ffi_peer_access(offer.recv, j->member->gpus, j->member->ranks))
-        offer.op = -1; /* no call has this operator, so none finds the meeting: all are staged */
+        /* no call has this operator, so no rank finds the meeting, and all ranks stage the call */
+        offer.op = -1;
     ffi_exchange_come(j->member->exchange, j->run, j->member->me, &offer);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * liveness.c - watch the processes of the other ranks. Each group across processes has a thread for
- * this, which sleeps until another rank's process ends or says goodbye.
+ * this, which sleeps until another rank's process ends, or says goodbye: it tells the others that it
+ * will make no more calls.
  *
  * A process may end after its last all-reduce, so a death alone does not end this process: only
  * later calls of the group fail, with a sentence. But if a call stays pending, because its kernel
@@ -39,8 +40,8 @@
 
 #define TICK_MS 100 /* ms between two checks, once a rank has gone */
 
-/* The watch of one group, which may be closed. Only its own thread writes the fields that change,
- * except left and told_at. */
+/* The watch of one group. It goes on after the group was closed. Only the watch's own thread writes
+ * the fields that change, except left and told_at. */
 struct watch {
     struct watch *next;
     struct ffi_member *member; /* after a close it may serve another group: see is_mine() */
@@ -53,7 +54,7 @@ struct watch {
     uint32_t left; /* ranks that said goodbye, one bit each; set by any thread */
     uint32_t lost; /* ranks whose process has ended, one bit each */
     int64_t lost_at[FFI_GROUP_RANKS];
-    int64_t told_at; /* ms; goodbyes after this are not heard; 0: all are; set by any thread */
+    int64_t told_at; /* ms; ${until_ms} of symtuner_ffi_told(); 0: not called; set by any thread */
     const char *how; /* how the first rank went, for messages; NULL: none has gone */
     int first;
     uint64_t calls; /* how many calls the member had made when we last saw progress */
@@ -63,7 +64,7 @@ struct watch {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct watch *watches; /* list; take the lock to read or change it, or to wake a watch */
 static int64_t ending_since;  /* ms; when this process began to end; 0: it has not */
-static int64_t waiting_at;    /* ms; it still waited for all others at this time; 0: not known */
+static int64_t waiting_at;    /* ms; ${at_ms} of symtuner_ffi_waiting(); 0: not called */
 
 static int64_t now_ms(void)
 {
@@ -105,7 +106,7 @@ void ffi_liveness_mark(struct ffi_member *member, void *stream)
     if (made == NULL) {
         if (event.create(&made, EVENT_NO_TIMING) != 0)
             return;
-        /* ffi_liveness_pending() may see the event before it is recorded, but it is not pending */
+        /* ffi_liveness_pending() may see the event before it is recorded; then it counts as done */
         __atomic_store_n(&member->done, made, __ATOMIC_RELEASE);
     }
     event.record(made, stream); /* if this fails, the event still belongs to the previous call */
@@ -184,7 +185,7 @@ static void notice(struct watch *w)
 
 /* Has a call been pending for FFI_LIVENESS_STUCK_MS, and was no new call made in that time? A rank
  * that says goodbye has finished its own calls. So if a call still waits now, then the first rank
- * that went never made it, or died in it. Ranks that went later do not matter. */
+ * that went never made that call, or died in it. Ranks that went later do not matter. */
 static int stuck(struct watch *w)
 {
     uint64_t calls = __atomic_load_n(&w->member->calls, __ATOMIC_RELAXED);
@@ -289,12 +290,12 @@ static void *keep_watch(void *arg)
         rank = overdue(w);
         if (rank >= 0)
             end_process(rank);
-    } while (is_mine(w)); /* else another watch serves the member, perhaps of the same ranks */
+    } while (is_mine(w)); /* otherwise another watch serves the member now */
     forget(w);
     return NULL;
 }
 
-/* ---- what Python tells it -------------------------------------------------------------------- */
+/* ---- what Python tells the watches ----------------------------------------------------------- */
 
 static void wake(const struct watch *w)
 {
@@ -374,7 +375,8 @@ static int open_all(struct watch *w, const int *pids)
         if (r == w->me)
             continue;
         if (fd < 0 && errno == ESRCH)
-            fd = eventfd(1, EFD_CLOEXEC); /* ended already: readable now, as its pidfd would be */
+            /* the process has ended: like its pidfd, this eventfd is readable at once */
+            fd = eventfd(1, EFD_CLOEXEC);
         if (fd < 0)
             return errno;
         add(w, (int)fd, r);

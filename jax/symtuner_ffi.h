@@ -72,7 +72,7 @@ SYMTUNER_FFI_API struct XLA_FFI_Error *symtuner_ffi_probe(struct XLA_FFI_CallFra
 SYMTUNER_FFI_API int symtuner_ffi_probed(void);
 
 /* Watch this group for ranks whose process ends. ${pids}[i] is rank i's process. The watch does not
- * know of goodbyes that came before this call. */
+ * know of goodbyes (symtuner_ffi_goodbye) that came before this call. */
 SYMTUNER_FFI_API int symtuner_ffi_watch(const int64_t *ids, int ranks, const int *pids, char *why,
                                         size_t why_size);
 

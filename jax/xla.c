@@ -16,7 +16,7 @@ static const struct ffi_collectives *find(const XLA_FFI_CallFrame *frame)
     XLA_FFI_Error *error;
 
     if (frame->api->struct_size < FFI_FIND_EXTENSION_AT + sizeof ask)
-        return NULL; /* FFI 0.3 */
+        return NULL; /* FFI 0.3 has no lookup of extensions */
     memcpy(&ask, (const char *)frame->api + FFI_FIND_EXTENSION_AT, sizeof ask);
     if (ask == NULL)
         return NULL;

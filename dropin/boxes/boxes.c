@@ -15,7 +15,7 @@ enum { COME_MS = 20000, PASS_MS = 60000 }; /* time limits of the two steps (boxe
 #define CONFIG_MAGIC 0xcafebeefu
 enum { CONFIG_VERSION = 21400 };
 
-/* The bytes of an ncclUniqueId. NCCL fills the first 36 or 40. */
+/* How we use the bytes of an ncclUniqueId. NCCL fills the first 36 or 40 of the ${own} bytes. */
 enum { OWN = 48 };
 struct layout {
     char own[OWN];
@@ -38,8 +38,8 @@ static bool is_set(const char *name)
 }
 
 /* May this process make the second communicator? Not if NCCL_COMM_BLOCKING is set, because then
- * NCCL could block while it makes it. getenv also finds what nccl.conf sets, because NCCL copies
- * that into the environment. */
+ * NCCL could block while it makes the communicator. getenv also finds what nccl.conf sets, because
+ * NCCL copies that into the environment. */
 static bool wanted(const struct st_real *real)
 {
     const char *nodes = getenv("SYMTUNER_AR_NODES");

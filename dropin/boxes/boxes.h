@@ -10,8 +10,8 @@
  * leaves the last 88 of the 128 bytes empty (in 2.28.3 to 2.32.3 an id is the address of a socket).
  * The program itself then brings both ids to all ranks. NCCL reads only the first one.
  *
- * Once NCCL has made the program's communicator, each rank that can use our kernels makes the
- * second one, without blocking, in two steps:
+ * Once NCCL has made the program's communicator, each rank makes the second one, without blocking,
+ * in two steps. A rank that cannot use our kernels gives up after step 1.
  *
  *     1 ncclCommInitRankConfig   ends if all ranks come to it, else we give up after COME_MS
  *     2 ncclCommSplit            makes no communicator; ends if all ranks have passed step 1
@@ -33,11 +33,11 @@
 
 #include "dropin/entry/real.h"
 
-/* What stands behind the program's ncclUniqueId. */
+/* What the drop-in has written behind NCCL's own bytes in the program's ncclUniqueId. */
 struct st_boxes_mark {
-    bool there;
+    bool there;        /* the drop-in has written the other members */
     uint64_t settings; /* st_settings()->hash of the process that made the id */
-    struct nccl_abi_id id;
+    struct nccl_abi_id id; /* the second id */
 };
 
 /* Write the mark into ${id}, which NCCL ${real} has just made for the program. Does nothing if this
@@ -57,7 +57,7 @@ struct st_boxes_mark st_boxes_read(const struct st_real *real, const struct nccl
 void *st_boxes_meet(const struct st_real *real, const struct st_boxes_mark *mark, int ranks,
                     int rank, bool able);
 
-/* End the second communicator. Call it when all ranks are known to have passed st_boxes_meet. */
+/* End the second communicator. Call this when all ranks are known to have passed st_boxes_meet. */
 void st_boxes_leave(const struct st_real *real, void *comm);
 
 #endif

@@ -136,7 +136,7 @@ enum st_known {
                 ST_KNOWN
 };
 
-/* The functions of one NCCL. NULL: it has none of that name. */
+/* The functions of one NCCL. A member is NULL if this NCCL has no function of that name. */
 struct st_functions {
 #define X(name) nccl_abi_result (*name)(void);
     ST_PLAIN_MAP(X)

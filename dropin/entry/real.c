@@ -26,8 +26,8 @@ static const void *base_of(const void *symbol)
     return symbol && dladdr(symbol, &info) ? info.dli_fbase : NULL;
 }
 
-/* dl_iterate_phdr calls this for each library. If it is that of the entry, note where its code
- * lies. */
+/* dl_iterate_phdr calls this for each library. If the library is the one of the entry ${self}, note
+ * where its code lies. */
 static int find_text(struct dl_phdr_info *info, size_t size, void *self)
 {
     struct st_real *real = self;
@@ -95,7 +95,7 @@ static struct st_real *entry_at(const void *landmark, bool next)
         real->base = info.dli_fbase;
         real->library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
         real->path = strdup(info.dli_fname);
-        if (!real->library) /* the program itself, linked with a static NCCL */
+        if (!real->library) /* NCCL is linked into the program itself */
             real->library = dlopen(NULL, RTLD_LAZY);
         fill(real, next ? RTLD_NEXT : real->library);
         atomic_fetch_add_explicit(&real_count, 1, memory_order_release);

@@ -37,9 +37,9 @@ struct st_real {
 
 extern struct st_real st_reals[ST_REALS];
 
-/* Where a call comes from. ${real}: the NCCL, if the program called one of our functions that stand
- * for one NCCL (st_wrapper). NULL: the dynamic linker bound the program to our exported function,
- * so the NCCL depends on ${caller}, the return address. */
+/* Where a call comes from. If the program called a function that we made for one copy of NCCL
+ * (st_wrapper), ${real} is that copy. If the dynamic linker bound the program to our exported
+ * function, ${real} is NULL, and the copy depends on ${caller}, the return address. */
 struct st_from {
     struct st_real *real;
     const void *caller;

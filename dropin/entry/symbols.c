@@ -70,7 +70,7 @@ struct st_answer st_symbol(void *library, const char *name, const void *caller)
     struct st_real *real;
     int known;
 
-    if (!find) /* the C library has no dlsym of a version that we know */
+    if (!find) /* we cannot find the C library's dlsym, so we find nothing */
         return answer;
     known = st_off || st_inside || !name ? -1 : st_known_find(name);
     if (known < 0 || library == RTLD_NEXT) {

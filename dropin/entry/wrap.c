@@ -150,7 +150,8 @@ static struct st_made making(struct st_from from, struct st_real *real, int rank
 static nccl_abi_result made(struct st_from from, struct st_real *real, nccl_abi_result result,
                             struct st_made made)
 {
-    /* with NCCL_COMM_BLOCKING=0, too, the communicator is non-blocking: it is in progress */
+    /* NCCL_COMM_BLOCKING=0 makes the communicator non-blocking, too. Then NCCL returns
+     * ncclInProgress. */
     made.blocking &= result == NCCL_ABI_SUCCESS;
     if (!st_passes(from, real) && (result == NCCL_ABI_SUCCESS || result == NCCL_ABI_IN_PROGRESS))
         st_made(real, made);
@@ -216,7 +217,8 @@ static nccl_abi_result in_CommInitAll(struct st_from from, void **comms, int n, 
 }
 
 /* Return what we note of a communicator that NCCL makes from ${c}, which may be NULL. Every rank of
- * ${c} counts its children, also those that it is no member of, so all ranks find the same key. */
+ * ${c} counts all communicators that are made from ${c}, also those that the rank is no member of.
+ * So all ranks find the same key. */
 static struct st_made child_of(struct st_from from, struct st_real *real, struct st_comm *c,
                                int color, void **child, const void *config)
 {
@@ -374,8 +376,8 @@ static nccl_abi_result in_CommWindowDeregister(struct st_from from, void *comm, 
 
 /* ---- the functions of both kinds ------------------------------------------------------------- */
 
-/* DEFINE(name, parameters, ", arguments" in brackets) defines the exported function, and one
- * function for each NCCL. */
+/* DEFINE(name, params, args) defines the exported function, and one function for each NCCL. ${args}
+ * is a comma and the arguments, in brackets, or () if there are none. */
 #define ONE(linkage, symbol, name, params, args, where)                                            \
     linkage nccl_abi_result symbol params                                                          \
     {                                                                                              \

@@ -20,8 +20,8 @@ static judge judge_all_reduce, judge_reduce_scatter, judge_all_gather;
 static const struct kind {
     const char *opcode;
     int coll;        /* enum symtuner_ar_coll */
-    judge *judge;    /* NULL: all of this kind stay XLA's */
-    const char *why; /* why they stay XLA's, if ${judge} is NULL */
+    judge *judge;    /* NULL: we leave this kind to XLA */
+    const char *why; /* why we leave it to XLA, if ${judge} is NULL */
 } kinds[] = {
     {"all-reduce", ALL_REDUCE, judge_all_reduce, NULL},
     {"all-reduce-start", ALL_REDUCE, NULL, "XLA runs it beside other work"},
@@ -56,8 +56,8 @@ static int is_async(const struct hlo_module *module, const struct hlo_computatio
     return computation->has_thread;
 }
 
-/* Does an instruction have frontend attributes other than is_spmd_generated? That one only says
- * where the instruction comes from. */
+/* Does an instruction have frontend attributes other than is_spmd_generated? That attribute only
+ * says where the instruction comes from. */
 static int has_wishes(struct hlo_bytes rest)
 {
     struct hlo_field entry, field;
@@ -121,9 +121,9 @@ static const char *judge_all_reduce(const struct hlo_module *module,
     return why != NULL ? why : judge_reduction(module, in, result.type, &call->op);
 }
 
-/* A rank's part is one piece of memory only if the dimension that is cut is the first one, not
- * counting dimensions of size 1. For any other dimension XLA copies, and chooses layouts for the
- * copy. */
+/* Our kernels need each rank's part to be contiguous. It is contiguous only if the dimension that
+ * is cut is the first one, not counting dimensions of size 1. If another dimension is cut, XLA
+ * copies the data to make the parts contiguous. So we leave such a call to XLA. */
 static const char *judge_cut(const struct hlo_instruction *in, const struct hlo_shape *longer,
                              const struct hlo_shape *shorter, int64_t *parts)
 {

@@ -9,10 +9,10 @@ struct hlo_call {
     const struct hlo_instruction *in, *operand;
     struct hlo_groups groups;
     int64_t bytes;   /* size of the operand */
-    int64_t parts;   /* how many times as long the longer buffer is as the shorter one */
+    int64_t parts;   /* length of the longer buffer / length of the shorter one; 0 in an all-reduce */
     int coll;        /* enum symtuner_ar_coll */
     int op;          /* ncclRedOp_t */
-    const char *why; /* why it stays XLA's; NULL: it can be replaced */
+    const char *why; /* why we leave it to XLA; NULL: it can be replaced */
 };
 
 /* Is this a collective, one that we replace or one that we report? */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forms.c - read replica groups: lists, a reshaped and transposed count, axes of a mesh. */
+/* forms.c - read replica groups in their three forms: lists of ids; the numbers 0, 1, 2, ...,
+ * reshaped and transposed; axes of a mesh. */
 #include "jax/hlo/groups.h"
 #include "jax/hlo/fields.h"
 
@@ -60,9 +61,9 @@ static const char *read_lists(struct forms *forms, struct hlo_bytes rest)
     return why;
 }
 
-/* ---- a reshaped and transposed count -------------------------------------------------------- */
-/* Count from 0, reshape to ${sizes}, transpose by ${order} (empty: as it is), and write the result
- * row by row to ${ids}. */
+/* ---- numbers from 0, reshaped and transposed ------------------------------------------------ */
+/* Reshape the numbers from 0 to ${count} - 1 to ${sizes}, transpose the result by ${order} unless
+ * ${order} is empty, and write it row by row to ${ids}. */
 static const char *transpose(const struct hlo_numbers *sizes, const struct hlo_numbers *order,
                              int64_t *ids, int64_t count)
 {
@@ -91,7 +92,7 @@ static const char *transpose(const struct hlo_numbers *sizes, const struct hlo_n
     for (int64_t at = 0; at < count; at++) {
         ids[at] = 0;
         rest = at;
-        for (size_t i = n; i-- > 0;) { /* the last dimension counts fastest */
+        for (size_t i = n; i-- > 0;) { /* the last dimension varies fastest */
             ids[at] += rest % sizes->at[axis[i]] * stride[axis[i]];
             rest /= sizes->at[axis[i]];
         }
@@ -140,8 +141,8 @@ struct mesh {
     struct hlo_numbers sizes; /* sizes of the axes */
     int64_t *ids;             /* [position]: the id at this position of the mesh */
     int64_t *group;           /* [position]: the first position of its group */
-    int64_t last;             /* step of the axis that was read last; 0: none was read */
-    int disordered;           /* 1: an axis was listed before one that counts slower */
+    int64_t last;             /* step between neighbours on the axis that was read last; 0: none */
+    int disordered;           /* 1: an axis was listed before one with a larger step */
 };
 
 static const char *read_axis(struct mesh *mesh, struct hlo_bytes rest)
@@ -176,8 +177,8 @@ static const char *read_transform(struct hlo_bytes rest, struct hlo_numbers *siz
     return NULL;
 }
 
-/* Read the ids in a mesh. They are a list, or a count that is reshaped and transposed, or simply a
- * count from 0. */
+/* Read the ids in a mesh. They are a list, or the numbers from 0 on, which may be reshaped and
+ * transposed. */
 static const char *read_mesh(struct mesh *mesh, struct hlo_bytes rest, int64_t count)
 {
     struct hlo_numbers ids = {0}, sizes = {0}, order = {0};
@@ -232,9 +233,10 @@ static const char *read_part(struct hlo_bytes rest, int64_t *before, int64_t *si
     return *size < 1 ? no_message : NULL;
 }
 
-/* Positions that differ only in their number along this axis are in one group. So we replace that
- * number by 0 in ${group}. A reference may also name a part (P)N of an axis of size S. Then we
- * split the axis into dimensions P x N x S/(P*N), and replace the number along the middle one. */
+/* Positions that differ only in their coordinate along this axis are in one group. So we set that
+ * coordinate to 0 in ${group}. A reference may also name only a part of an axis of size S, by two
+ * numbers P (pre_size) and N (size). Then we split the axis into dimensions P x N x S/(P*N), and
+ * set the coordinate along the middle one to 0. */
 static const char *read_axis_ref(struct mesh *mesh, struct hlo_bytes rest, int64_t count)
 {
     int64_t axis = 0, before = 1, size = 0, stride = 1, after, step, product;

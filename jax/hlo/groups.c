@@ -104,8 +104,8 @@ static int compare_seats(const void *a, const void *b)
                                 : (x->device > y->device) - (x->device < y->device);
 }
 
-/* Sort each group by the ids, and the groups by their first ids. Returns NULL, or why they are not
- * of one size. */
+/* Sort each group by the ids, and the groups by their first ids. Returns NULL, or why groups of
+ * these sizes cannot be used. */
 static const char *arrange(struct seat *seats, int64_t count, struct hlo_groups *groups)
 {
     int64_t ranks = 0, first = 0;
@@ -162,8 +162,8 @@ static const char *seat_all(const int64_t *group, const int64_t *order, int by_p
 
 /* If a collective uses global device ids, its groups name places. Otherwise they name replicas, and
  * a group has all partitions of its replicas (CollectiveOpGroupMode of xla_data.proto), in an order
- * that we do not need to know. This holds for a collective with a channel; without one, each
- * partition would have groups of its own. */
+ * that we do not need to know. This holds for a collective with a channel. Without a channel each
+ * partition would have groups of its own, so we refuse such a collective. */
 const char *hlo_groups_read(const struct hlo_instruction *in, const struct hlo_devices *devices,
                             struct hlo_groups *groups)
 {

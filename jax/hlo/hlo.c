@@ -11,7 +11,7 @@
 
 struct edit {
     struct hlo_call call;
-    char target[64]; /* "": it stays as it is */
+    char target[64]; /* "": the instruction stays as it is */
     int flat;
 };
 

@@ -21,10 +21,11 @@ struct symtuner_hlo;
 struct symtuner_hlo_call {
     char name[128];
     char where[512]; /* "file:line" of the program; "" if the module does not say it */
-    /* why it stays XLA's; "" if it can be replaced, and then all that follows is set */
+    /* Why we leave the collective to XLA; "" if it can be replaced. If we leave it to XLA, ${coll}
+     * is set, but the other members below may not be. */
     char why[128];
     int64_t bytes; /* size of the operand on each rank */
-    int32_t coll;  /* enum symtuner_ar_coll; set even if it stays XLA's */
+    int32_t coll;  /* enum symtuner_ar_coll */
     int32_t op;    /* ncclRedOp_t */
     int32_t rows, ranks;
     const int64_t *groups; /* ${rows} rows of ${ranks} device ids */
@@ -41,13 +42,13 @@ SYMTUNER_HLO_API int symtuner_ffi_hlo_open(const void *bytes, size_t size,
 SYMTUNER_HLO_API int symtuner_ffi_hlo_name(const struct symtuner_hlo *module, char *text,
                                            size_t size);
 
-/* Fill ${call}, whose pointers are valid until the module is closed. Returns 0, or -1 if there are
- * only ${i} collectives. */
+/* Fill ${call}, whose pointers are valid until the module is closed. ${i} counts from 0. Returns 0,
+ * or -1 if the module has no collective ${i}. */
 SYMTUNER_HLO_API int symtuner_ffi_hlo_call(const struct symtuner_hlo *module, int i,
                                            struct symtuner_hlo_call *call);
 
-/* Replace collective ${i} by a call of ${target}. ${flat}: with the attribute "flat". Returns 0, or
- * -1 if it cannot be replaced. */
+/* Replace collective ${i} by a call of ${target}. ${flat}: give the call the attribute "flat"
+ * (symtuner_ffi.h). Returns 0, or -1 if it cannot be replaced. */
 SYMTUNER_HLO_API int symtuner_ffi_hlo_replace(struct symtuner_hlo *module, int i,
                                               const char *target, int flat);
 
