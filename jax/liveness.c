@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * liveness.c - watch the processes of the other ranks. Each group across processes has a thread for
- * this, which sleeps until another rank's process ends, or says goodbye: it tells the others that it
- * will make no more calls.
+ * this, which sleeps until another rank's process ends, or says goodbye. With a goodbye a rank
+ * tells the others that it will make no more calls.
  *
  * A process may end after its last all-reduce, so a death alone does not end this process: only
  * later calls of the group fail, with a sentence. But if a call stays pending, because its kernel

@@ -5,8 +5,8 @@
  * A warning means that the user must act; each cause gives at most one warning per process. With
  * NCCL_DEBUG=INFO a communicator gets two lines. Nothing is ever logged per call. If there is no
  * logger (NULL), or if the logger would drop a warning, the warning goes to stderr. Hazard: NCCL's
- * logger takes a mutex that NCCL may hold while it asks our env interface for a variable, so nothing
- * that st_env_get calls may log.
+ * logger takes a mutex that NCCL may hold while it asks our env interface for a variable. So
+ * nothing that st_env_get calls may log.
  */
 #ifndef ST_LOG_H_
 #define ST_LOG_H_

@@ -9,7 +9,7 @@ struct hlo_call {
     const struct hlo_instruction *in, *operand;
     struct hlo_groups groups;
     int64_t bytes;   /* size of the operand */
-    int64_t parts;   /* length of the longer buffer / length of the shorter one; 0 in an all-reduce */
+    int64_t parts;   /* length of the longer buffer / that of the shorter one; 0 in an all-reduce */
     int coll;        /* enum symtuner_ar_coll */
     int op;          /* ncclRedOp_t */
     const char *why; /* why we leave it to XLA; NULL: it can be replaced */
