@@ -43,8 +43,8 @@ void st_made_drop(struct st_made *made, int n);
 void st_life_end(struct st_comm *c);
 /* Call this before NCCL aborts its own kernels: make our kernels give up. Does not wait. */
 void st_life_abort(struct st_comm *c);
-/* Call this before ncclCommAbort. It does what st_life_abort does, and takes the record out of the
- * table. The record itself stays valid until st_life_aborted. */
+/* Call this before ncclCommAbort. It does what st_life_abort does, and removes ${c} from the table
+ * of communicators (comms.h). ${c} itself stays valid until st_life_aborted. */
 void st_life_leave(struct st_comm *c);
 /* Call this after ncclCommAbort. ${ended}: NCCL has ended the communicator. Then the aborted handle
  * is discarded as soon as no thread uses it. Does not wait. */

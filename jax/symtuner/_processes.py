@@ -24,7 +24,8 @@ from ._library import SymtunerError, load
 
 WAIT_S = 120  # seconds; longest wait for the slowest rank to lower the same program
 OPEN_WAITS = 3  # a group is opened in three steps, each up to WAIT_S: ranks come, make it, agree
-LISTEN_S = 2  # seconds; longest wait for goodbyes that other ranks have said already
+# seconds; how long this process, at its end, receives goodbyes (_Talk) that others have sent before
+LISTEN_S = 2
 END_S = 15  # seconds; FFI_LIVENESS_END_MS of jax/liveness.h
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _Result = queue.SimpleQueue[BaseException | None]
@@ -299,7 +300,9 @@ def _place(me: int) -> str:
 
 
 def _facts(me: int, xla: bool) -> str:
-    """Return rank 0's unique id, and how to watch this process: its pid and its pid name space."""
+    """Return in one line what this rank tells the others: the ncclUniqueId (only rank 0 has one; if
+    the group uses XLA's communicator, every rank says "xla"), and how they can watch this process:
+    its pid and its pid name space."""
     load()  # an error here becomes an error on all ranks
     _xla.check(xla)
     unique = "xla" if xla else ""
