@@ -41,7 +41,7 @@ struct st_comm {
      * we leave the meeting only when the record is used again. */
     struct st_meet *meet;
     uint32_t verified[ST_TALLY_ALL_GATHER + 1]; /* verified calls of each collective */
-    bool distrusted;   /* our result of a verified call differed from NCCL's    */
+    bool distrusted;   /* our result of a verified call differed from NCCL's   */
     uint32_t children; /* how many communicators were made from this one       */
     /* The application's windows that our kernels know. ${window} is NCCL's handle. */
     struct {

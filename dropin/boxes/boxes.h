@@ -10,8 +10,9 @@
  * leaves the last 88 of the 128 bytes empty (in 2.28.3 to 2.32.3 an id is the address of a socket).
  * The program itself then brings both ids to all ranks. NCCL reads only the first one.
  *
- * Once NCCL has made the program's communicator, each rank makes the second one, without blocking,
- * in two steps. A rank that cannot use our kernels gives up after step 1.
+ * Once NCCL has made the program's communicator, each rank that is asked to add up box by box makes
+ * the second one, without blocking, in two steps. If it cannot use our kernels, it gives up after
+ * step 1.
  *
  *     1 ncclCommInitRankConfig   ends if all ranks come to it, else we give up after COME_MS
  *     2 ncclCommSplit            makes no communicator; ends if all ranks have passed step 1
@@ -35,8 +36,8 @@
 
 /* What the drop-in has written behind NCCL's own bytes in the program's ncclUniqueId. */
 struct st_boxes_mark {
-    bool there;        /* the drop-in has written the other members */
-    uint64_t settings; /* st_settings()->hash of the process that made the id */
+    bool there;            /* the drop-in has written the other members */
+    uint64_t settings;     /* st_settings()->hash of the process that made the id */
     struct nccl_abi_id id; /* the second id */
 };
 
