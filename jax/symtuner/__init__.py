@@ -9,8 +9,8 @@ The package loads libsymtuner_ar.so and libsymtuner_ffi.so from the folder that 
 names. Without SYMTUNER_LIB_DIR it looks in lib/ of its own folder, and then in build/ of the source
 tree that it is part of.
 
-To import symtuner does not import jax. The command symtuner starts here, too, on machines without
-jax, and before a program has chosen its settings.
+Importing symtuner does not import jax, because the command symtuner imports this package, too, and
+must work on machines without jax.
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ def _lax_all_reduce(x: Any, axes: Axes, op: str, groups: Groups) -> Any:
 
 
 # ---- the primitive -------------------------------------------------------------------------------
-# Its parameter inner is the jax.lax primitive that it replaces. inner_params are the parameters of
-# that jax.lax primitive.
+# The parameter inner of our primitive is the jax.lax primitive that ours replaces. The parameter
+# inner_params has the parameters of that jax.lax primitive.
 all_reduce_p = Primitive("symtuner_all_reduce")
 
 
@@ -134,7 +134,7 @@ def custom_call(
     """Lower one collective to our custom call. ``layouts`` go to jax.ffi.ffi_lowering. Returns the
     result and the name of the call's target. Raises SymtunerError if the groups cannot be opened or
     the library cannot be loaded."""
-    # before load(), because there the other processes learn if this one has no library
+    # open the groups before load(): if this process has no library, that tells the other processes
     said, across = _open_groups(ctx, axes, groups)
     aval = ctx.avals_in[0]
     size = aval.size * aval.dtype.itemsize

@@ -26,7 +26,7 @@ _saved: dict[str, Any] = {}
 
 
 def off() -> Any:
-    """Return a context. It marks what is traced in it, and the keys of JAX's caches."""
+    """Return a context that marks the operations traced in it, and the keys of JAX's caches."""
     return set_xla_metadata(**MARK)
 
 
@@ -75,7 +75,8 @@ def _open_groups_of(executable: Any) -> None:
 
 
 def _read(*args: Any, **more: Any) -> Any:
-    """Read an entry; report a miss if its groups cannot be opened, so that XLA compiles it."""
+    """Read an entry. If its groups cannot be opened, report a miss, so that XLA compiles the
+    program."""
     executable, seconds = _saved["get_executable_and_time"](*args, **more)
     if executable is not None:
         try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replace the all-reduces of compiled programs, also those that XLA's partitioner inserted.
+"""Replace the collectives of compiled programs, also those that XLA's partitioner inserted.
 
 jax.extend.xla.register_hlo_module_transformation lets us see each program after partitioning, in
-the middle of XLA's compilation, as a serialized HloModuleProto. jax/hlo/ edits it. An all-reduce
+the middle of XLA's compilation, as a serialized HloModuleProto. jax/hlo/ edits it. A collective
 that we do not understand, or whose groups cannot be opened, stays as it is, and report() says why.
 """
 
@@ -125,7 +125,7 @@ def _line(where: str) -> Line | None:
 
 
 def _replace(platform: str, module: _Module, number: int, call: _Call) -> str:
-    """Replace a call if possible. Returns why it stays XLA's, or ""."""
+    """Replace a call if possible. Returns "", or why the call is left to XLA."""
     coll = list(COLLS)[call.coll]
     try:
         if coll not in load().only:
@@ -177,9 +177,9 @@ def _register(platform: str) -> None:
 
 
 def install(say: Say, platform: str = "cuda") -> None:
-    """Replace the all-reduces of programs that are compiled from now on, and tell ``say`` about
-    each. Call this when JAX's backends are up, because with jax 0.11.0 to 0.12.0 it would start
-    them."""
+    """Replace the collectives that SYMTUNER_ONLY names (by default all-reduces) in programs that
+    are compiled from now on, and tell ``say`` about each. Call this when JAX's backends are up,
+    because with jax 0.11.0 to 0.12.0 it would start them."""
     global _say
     _say = say
     try:

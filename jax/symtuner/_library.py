@@ -96,7 +96,7 @@ def _record() -> str:
     """Which calls may XLA record into CUDA graphs? "0": none. "auto": small ones within one
     process. "1": those, and calls of any size across processes."""
     record = word("SYMTUNER_JAX_COMMAND_BUFFERS", ("auto", "0", "1"), "auto")
-    # these modes may run two calls of one group at the same time, which must not happen
+    # XLA's CONCURRENT modes may run two calls of one group at the same time, which must not happen
     if record == "auto" and _CONCURRENT.search(os.environ.get("XLA_FLAGS", "")):
         return "0"
     return record

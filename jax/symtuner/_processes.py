@@ -109,8 +109,8 @@ class _Talk:
         return self.client.blocking_key_value_get(f"{self.key}/{key}", WAIT_S * 1000)[1:]
 
     # Goodbyes are numbered: left/0, left/1, ... A rank takes the next free number and listens only
-    # until it hears its own: Python up to 3.13 ends a process with SIGABRT if a thread returns from
-    # the client after the interpreter has ended.
+    # until it hears its own goodbye. To listen longer is not safe: Python up to 3.13 ends a process
+    # with SIGABRT if a thread returns from self.client after the interpreter has ended.
     def say_goodbye(self) -> None:
         self.asked = time.monotonic()
         for number in range(self.heard, self.ranks):
@@ -361,7 +361,7 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
         talk.share("made", make)
         load().call("admit", ctypes.byref(ticket))
     except BaseException:
-        # do not wait: the opener's thread does this when the opening has ended, perhaps late
+        # do not wait: the opener's thread frees the ticket when the opening has ended, perhaps late
         opener.begin(lambda: load().call("give_up", ticket))
         raise
     finally:
@@ -378,6 +378,6 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
     except SymtunerError as e:
         print(f"symtuner: {e}", file=sys.stderr)
     finally:
-        # after the watch, because a watch does not hear earlier goodbyes: it would take the end of
-        # such a process for a death without a goodbye
+        # listen only now, because a watch does not know of goodbyes that came before it. If such a
+        # process then ended, the watch would take its end for a death without a goodbye.
         talk.listener.start()

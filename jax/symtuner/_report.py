@@ -52,8 +52,8 @@ def say(
 
 
 def report() -> Replaced:
-    """Return what install() did in the programs that were lowered or compiled since then, one Call
-    for each reduction. ``print(symtuner.report())`` shows one line for each."""
+    """Return what became of the reductions in the programs that were lowered or compiled since
+    install(), one Call for each. ``print(symtuner.report())`` shows one line for each."""
     with _lock:
         return Replaced(_calls)
 
