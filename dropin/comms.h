@@ -37,8 +37,8 @@ struct st_comm {
     int rank, ranks;
     bool blocking;
     uint64_t key; /* names the communicator, the same on all its ranks; 0: unknown */
-    /* The meeting (meet.h) in which the ranks vote if calls are verified; else NULL. After an abort
-     * we leave the meeting only when the record is used again. */
+    /* The meeting (meet.h) in which the ranks vote on verified calls. NULL: no call is verified.
+     * After an abort we leave the meeting only when the record is used again. */
     struct st_meet *meet;
     uint32_t verified[ST_TALLY_ALL_GATHER + 1]; /* verified calls of each collective */
     bool distrusted;   /* our result of a verified call differed from NCCL's   */

@@ -33,7 +33,7 @@ struct st_op {
     int op;
 };
 
-/* What waits for the end of a group besides calls: see life.h and window.h. */
+/* Besides calls, new communicators (life.h) and windows (window.h) wait for the end of a group. */
 struct st_made;
 struct st_seen;
 

@@ -69,9 +69,9 @@ bool st_kernels_loaded(void);
  * Therefore the drop-in then calls symtuner_ar_separate before each later call that goes to an NCCL
  * with such kernels. */
 
-/* Called when NCCL ${real} has made a communicator. */
+/* Take the promise back if necessary. Called when NCCL ${real} has made a communicator. */
 void st_followers_comm(const struct st_real *real);
-/* Called when NCCL ${real} is about to make a symmetric window. */
+/* Take the promise back if necessary. Called when NCCL ${real} will make a symmetric window. */
 void st_followers_window(const struct st_real *real);
 
 extern atomic_bool st_promise_gone; /* the drop-in gave the promise, and has taken it back */

@@ -36,7 +36,7 @@ void st_made(struct st_real *real, struct st_made made);
 /* For ${n} communicators that NCCL has made, decide whether our kernels can run their calls, and if
  * so, make the handles. Waits for the other ranks. */
 void st_made_settle(struct st_real *real, struct st_made *made, int n);
-/* Forget communicators that NCCL did not make. */
+/* Leave the meetings of these ${n} elements, for example if NCCL did not make the communicators. */
 void st_made_drop(struct st_made *made, int n);
 
 /* Free the handle of ${c}, because the communicator is about to end. */

@@ -50,24 +50,24 @@ void st_meet_come(struct st_meet *meet, int ranks, int count, const struct st_me
  * after st_meet_come. Returns the answer, which is the same on all ranks. */
 enum st_meet_answer st_meet_wait(struct st_meet *meet, int ms);
 
-/* Ask a second question: did each rank get its handle? Every thread calls this once after
- * ST_MEET_ALL; ${done} is its answer for all ${ranks} ranks that it drives. Returns false on all
- * ranks if one said no, or did not come within ${ms}. */
+/* Ask a second question: did each rank get its handle? Every thread calls this once, after the
+ * answer ST_MEET_ALL. ${done} is the thread's answer for all ${ranks} ranks that it drives. Returns
+ * true on all ranks if all said yes within ${ms}, else false on all ranks. */
 bool st_meet_done(struct st_meet *meet, int ranks, bool done, int ms);
 
 /*
  * st_meet_vote(meet, yes, most, ms):
  * Vote, and wait for the votes of all ranks. Each rank votes by a call of its own, and all ranks
  * vote equally often, at most ST_MEET_VOTES times. Returns true on all ranks if all said yes within
- * ${ms}, else false on all ranks. ${most} must not be negative. Sets it to the largest ${most} of
- * the ranks that have voted.
+ * ${ms}, else false on all ranks. *most must not be negative. Sets *most to the largest value
+ * that a rank has brought to this vote.
  */
 bool st_meet_vote(struct st_meet *meet, bool yes, double *most, int ms);
 
 /* Has this rank come first? The first rank prints the warnings for all. */
 bool st_meet_first(const struct st_meet *meet);
 
-/* After ST_MEET_ALL: has each rank a thread of its own? */
+/* Has each rank a thread of its own? Call this only after the answer ST_MEET_ALL. */
 bool st_meet_single(const struct st_meet *meet);
 
 /* Let a thread that waits in a vote give up. That vote and every later vote then returns false.

@@ -18,7 +18,7 @@ void st_seen(struct st_comm *c, struct st_seen seen);
 /* Register ${n} symmetric windows with our kernels now. Waits for the other ranks. */
 void st_seen_settle(struct st_seen *seen, int n);
 
-/* Called when the application is about to deregister ${window}. */
+/* Forget ${window}, because the application is about to deregister it. */
 void st_window_forget(struct st_comm *c, void *window);
 
 /* Do all these bytes lie in one window of ${c}? */

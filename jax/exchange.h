@@ -31,7 +31,7 @@
 #define FFI_EXCHANGE_MS 5000
 #endif
 #define FFI_EXCHANGE_SITES 1024 /* most meetings in one run; further calls are staged */
-#define FFI_EXCHANGE_PAUSE 256  /* most runs without meetings because a rank was late */
+#define FFI_EXCHANGE_PAUSE 256  /* most runs that skip their meetings because a rank was late */
 
 /* What one rank brings to a meeting: its buffers, and which all-reduce it calls. */
 struct ffi_offer {
@@ -41,7 +41,7 @@ struct ffi_offer {
     int dtype, op;
 };
 
-/* The result of a meeting: the buffers of all ranks for one all-reduce. [r]: of rank r. */
+/* The result of a meeting: the buffers of all ranks for one all-reduce. Index r is rank r. */
 struct ffi_site {
     const void *sends[FFI_EXCHANGE_RANKS];
     void *recvs[FFI_EXCHANGE_RANKS];
@@ -68,13 +68,13 @@ int ffi_exchange_find(struct ffi_exchange *m, int64_t run, int me, const struct 
 /* Counts of one group's meetings. */
 struct ffi_exchange_state {
     uint64_t late; /* meetings that timed out, since the group was opened */
-    int skip;      /* how many of the next runs skip their meetings because of that */
+    int skip;      /* how many of the next runs skip their meetings because a rank was late */
 };
 
 void ffi_exchange_state(struct ffi_exchange *m, struct ffi_exchange_state *state);
 
 /* The last answer of ffi_exchange_find() to one rank. The answer does not change after the run's
- * first kernel has started. So when a loop looks up the same call in each iteration, only the first
+ * first kernel has started. So if a program has a call in a loop, only the call of the first
  * iteration takes the lock. */
 struct ffi_found {
     int64_t run;

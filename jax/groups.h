@@ -39,16 +39,16 @@ struct ffi_member {
     /* The fields below have cache lines of their own: one thread writes them in every call, while
      * other threads read the fields above to search the table. */
     _Alignas(FFI_CACHE_LINE) pthread_mutex_t lock; /* one thread at a time uses the handle */
-    int held;                  /* calls that hold this member; ffi_members_add() leaves it alone */
+    int held;                  /* how many calls hold this member; ffi_members_add() keeps it */
     int open;                  /* 1: calls can find this member */
     struct ffi_found found;    /* local groups: the last site that this member looked up */
-    int64_t looked;            /* 1 + last run that passed look_at_replays(), handler.c; 0: none */
+    int64_t looked;            /* 1 + last run that look_at_replays() (handler.c) let pass, or 0 */
     int lost;                  /* 1 + first rank whose process has ended; 0: none has */
     int left;                  /* 1 + first rank that has closed the group; 0: none has */
     int wake;                  /* eventfd of its watch (liveness.c); 0: not watched */
     void *done;                /* CUDA event of ffi_liveness_mark(); groups across processes only */
     int minor;                 /* minor version of XLA's FFI API; 0: no call yet */
-    uintptr_t address_bits;    /* OR of all buffers' addresses; the lowest 1 is their alignment */
+    uintptr_t address_bits;    /* OR of all buffers' addresses; the lowest 1 bit is the alignment */
     uint64_t calls, zero_copy; /* zero_copy: calls that got all ranks' buffers */
 };
 

@@ -67,7 +67,7 @@ const struct ffi_ar *ffi_ar_get(void);
  * there. libsymtuner_ar.so contains a static CUDA runtime, which we cannot call. */
 void *ffi_driver(const char *name);
 
-/* Write the reason, and return -1. */
+/* Write a reason to ${why}, with a format as for printf, and return -1. */
 static inline int __attribute__((format(printf, 3, 4)))
 ffi_fail(char *why, size_t why_size, const char *format, ...)
 {

@@ -3,7 +3,7 @@
  * symtuner_ffi.h - libsymtuner_ffi.so: the collectives of libsymtuner_ar.so as XLA custom calls.
  *
  * The Python package symtuner (jax/symtuner) calls these functions by ctypes. Those that return an
- * int return 0, or -1 with one sentence in ${why}, unless they say otherwise.
+ * int return 0, or -1 with one sentence in ${why}, unless their comments say otherwise.
  */
 #ifndef SYMTUNER_FFI_H_
 #define SYMTUNER_FFI_H_
@@ -15,10 +15,10 @@
 
 struct XLA_FFI_CallFrame;
 
-/* The handler, with one operand and one result. Its attributes are "op" (int32, an ncclRedOp_t),
- * "ranks" (int32), "groups" (int64 array: rows of ${ranks} JAX device ids), and "coll" (int32, an
- * enum symtuner_ar_coll; without it the call is an all-reduce). The ranks of a reduce-scatter and
- * of an all-gather are in the order of the row. */
+/* The handler of our custom calls. A call has one operand and one result. Its attributes are "op"
+ * (int32, an ncclRedOp_t), "ranks" (int32), "groups" (int64 array: rows of ${ranks} JAX device
+ * ids), and "coll" (int32, an enum symtuner_ar_coll; without "coll" the call is an all-reduce). The
+ * ranks of a reduce-scatter and of an all-gather are in the order of the row. */
 SYMTUNER_FFI_API struct XLA_FFI_Error *symtuner_ffi_all_reduce(struct XLA_FFI_CallFrame *frame);
 
 /* The handler for calls that XLA may record into command buffers (CUDA graphs). Such calls never
@@ -30,8 +30,8 @@ symtuner_ffi_all_reduce_recordable(struct XLA_FFI_CallFrame *frame);
 SYMTUNER_FFI_API int symtuner_ffi_load(const char *path, char *why, size_t why_size);
 
 /* Let the ranks of a local group meet before a run (jax/exchange.h) for calls of at least ${bytes},
- * so that the kernels can use XLA's buffers directly. SIZE_MAX: never. Call this before the first
- * run. */
+ * so that the kernels can use XLA's buffers directly. SIZE_MAX: they never meet. Call this before
+ * the first run. */
 SYMTUNER_FFI_API void symtuner_ffi_zero_copy_from(size_t bytes);
 
 /* Open a group whose devices are all in this process: ${ids}[i] is CUDA device ${ordinals}[i]. */

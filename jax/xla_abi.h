@@ -3,9 +3,9 @@
  * xla_abi.h - our own declarations of XLA's FFI extension "collectives" 0.1, and of the lookup of
  * extensions in FFI 0.4.
  *
- * XLA's header for this extension comes only with jaxlib 0.11.2 and later, but we compile with
- * older releases, too.
- * The layouts are part of XLA's FFI ABI; test/jax/same_abi.c compares them where the header exists.
+ * XLA's header for this extension comes only with jaxlib 0.11.2 and later, but we also compile with
+ * older releases. The layouts are part of XLA's FFI ABI. Where the header exists,
+ * test/jax/same_abi.c compares our declarations with it.
  */
 #ifndef FFI_XLA_ABI_H_
 #define FFI_XLA_ABI_H_

@@ -15,7 +15,7 @@ struct hlo_call {
     const char *why; /* why we leave it to XLA; NULL: it can be replaced */
 };
 
-/* Is this a collective, one that we replace or one that we report? */
+/* Is this instruction a collective that we replace or report? */
 int hlo_call_is(const struct hlo_instruction *in);
 
 /* Fill ${call} for an instruction of ${computation} that is a collective. ${no_devices}: why

@@ -50,7 +50,7 @@ enum hlo_instruction_field {
     HLO_INSTRUCTION_IOTA_COLLECTIVE_DEVICE_LIST = 92,
     HLO_INSTRUCTION_MESH_AXES_REPLICA_GROUP_LIST = 93,
     HLO_INSTRUCTION_BACKEND_CONFIG_PAYLOAD = 99,
-    HLO_INSTRUCTION_NEWEST = 103, /* the largest number in 0.12.0.1 */
+    HLO_INSTRUCTION_NEWEST = 103, /* the largest number in jaxlib 0.12.0.1 */
 };
 
 enum { HLO_API_VERSION_TYPED_FFI = 4 };

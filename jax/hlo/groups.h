@@ -24,7 +24,7 @@ struct hlo_devices {
 struct hlo_groups {
     int64_t *ids, *places; /* ${rows} rows of ${ranks}, sorted by the devices' ids */
     int rows, ranks;
-    int in_order; /* the instruction lists each group in this order, too */
+    int in_order; /* 1: the instruction lists each group in this sorted order */
 };
 
 /* Read a DeviceAssignmentProto. Returns NULL, or why it cannot be used. */
@@ -37,9 +37,9 @@ const char *hlo_groups_read(const struct hlo_instruction *in, const struct hlo_d
 void hlo_groups_free(struct hlo_groups *groups);
 
 /* forms.c: set ${group}[id] to a number that all members of id's group share, for ids from 0 to
- * ${count} - 1. Within a group ${order} grows in the order of the instruction; it is 0 for all ids
- * if that order is not understood. Returns NULL, or why the groups cannot be read or do not have
- * each id once. */
+ * ${count} - 1. Within a group ${order}[id] grows in the order of the instruction; it is 0 for all
+ * ids if that order is not understood. Returns NULL, or why the groups cannot be read or do not
+ * have each id once. */
 const char *hlo_forms_read(const struct hlo_instruction *in, int64_t *group, int64_t *order,
                            int64_t count);
 

@@ -4,7 +4,7 @@
  *
  * jax/symtuner/_hlo.py calls these functions by ctypes, while XLA compiles a program. It opens the
  * module, asks for each collective, says which ones to replace by which custom call, and writes the
- * module again. The editor copies whatever it does not understand byte for byte; the input may be
+ * module again. The editor copies byte for byte whatever it does not understand. The input may be
  * any bytes.
  */
 #ifndef HLO_HLO_H_
@@ -52,8 +52,8 @@ SYMTUNER_HLO_API int symtuner_ffi_hlo_call(const struct symtuner_hlo *module, in
 SYMTUNER_HLO_API int symtuner_ffi_hlo_replace(struct symtuner_hlo *module, int i,
                                               const char *target, int flat);
 
-/* Write the edited module to *bytes, which are valid until the module is closed. Returns like
- * symtuner_ffi_hlo_open(). */
+/* Set *bytes and *size to the edited module. The bytes are valid until the module is closed.
+ * Returns like symtuner_ffi_hlo_open(). */
 SYMTUNER_HLO_API int symtuner_ffi_hlo_write(struct symtuner_hlo *module, const void **bytes,
                                             size_t *size, char *why, size_t why_size);
 

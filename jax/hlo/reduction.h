@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reduction.h - recognise what a computation reduces by, from its instructions. */
+/* reduction.h - recognise the operator of a reduction from the instructions of its computation. */
 #ifndef HLO_REDUCTION_H_
 #define HLO_REDUCTION_H_
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shape.h - read a ShapeProto. Only arrays of a fixed size that are stored row by row are read. */
+/* shape.h - read a ShapeProto. It reads only arrays of a fixed size that are stored row by row. */
 #ifndef HLO_SHAPE_H_
 #define HLO_SHAPE_H_
 

@@ -9,7 +9,7 @@
 void hlo_source_line(const struct hlo_module *module, const struct hlo_instruction *in, char *text,
                      size_t size);
 
-/* Copy ${bytes} to ${text} as far as they fit, with '?' for what cannot be printed. */
+/* Copy ${bytes} to ${text} as far as they fit, with '?' for each byte that cannot be printed. */
 void hlo_text(struct hlo_bytes bytes, char *text, size_t size);
 
 #endif

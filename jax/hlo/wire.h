@@ -21,7 +21,7 @@ enum hlo_wire { HLO_VARINT = 0, HLO_FIXED64 = 1, HLO_BYTES = 2, HLO_FIXED32 = 5 
 struct hlo_field {
     uint32_t number;
     enum hlo_wire type;
-    uint64_t value;         /* the number, if the type is HLO_VARINT */
+    uint64_t value;         /* the integer, if the type is HLO_VARINT */
     struct hlo_bytes bytes; /* the content, if the type is another one */
     struct hlo_bytes whole; /* tag and content, to copy the field */
 };
@@ -32,7 +32,7 @@ struct hlo_numbers {
     size_t count, room;
 };
 
-/* Bytes that grow. ${failed}: memory ran out, and what is there is not complete. */
+/* An array of bytes that grows. ${failed}: memory ran out, so the bytes are not complete. */
 struct hlo_out {
     uint8_t *at;
     size_t size, room;

@@ -2,7 +2,7 @@
 """symtuner: an all-reduce for GPUs that reach each other's memory, usable inside jax.jit.
 
     symtuner.install()                       # psum, pmean, pmax, pmin of unchanged programs
-    y = symtuner.all_reduce(x, "i")          # or by name, within jax.shard_map, like jax.lax.psum
+    y = symtuner.all_reduce(x, "i")          # or write the call yourself, within jax.shard_map
     symtuner.check()                         # does it work on this machine with this jaxlib?
 
 The package loads libsymtuner_ar.so and libsymtuner_ffi.so from the folder that SYMTUNER_LIB_DIR

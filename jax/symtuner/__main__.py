@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m symtuner: print the report of check(). Exit status 1 if something is wrong.
+"""python -m symtuner: print the report of check(). The exit status is 1 if something is wrong.
 
-python -m symtuner env: print what a job script must export. Other words go to the command symtuner.
+python -m symtuner env: print what a job script must export.
+python -m symtuner WORDS, with any other WORDS: run the command symtuner with these WORDS.
 """
 
 import sys

@@ -37,8 +37,8 @@ Axes = tuple[Any, ...]  # as in jax.lax.psum: names, and numbers of the array's 
 # ---- by jax.lax ----------------------------------------------------------------------------------
 def _lax_prod(x: Any, axes: Axes, *, axis_index_groups: Groups) -> Any:
     """Return the product over the ranks, for which jax.lax has no function. The last step is a psum
-    in which only one rank's term is not zero. It tells JAX that the result is the same on all
-    ranks."""
+    in which only one rank's term is not zero. This psum tells JAX that the result is the same
+    on all ranks."""
     firsts = [0] if axis_index_groups is None else [group[0] for group in axis_index_groups]
     product = lax.all_gather(x, axes, axis_index_groups=axis_index_groups)
     product = product.prod(axis=0, dtype=x.dtype)
@@ -112,8 +112,8 @@ def _open_groups(ctx: Any, axes: tuple[str, ...], groups: Groups) -> tuple[dict[
     across = any(spans_processes(row) for row in rows)
     if rows[0][0].platform != "gpu":  # the program is lowered for another machine
         return said, across
-    # ask on every process, also on one without a device of these groups: all must lower the same
-    # program
+    # call use() on every process, also on one without a device of these groups, because all
+    # processes must lower the same program
     xla = all(spans_processes(row) for row in rows) and _xla.use()
     open_rows(rows, xla)
     if xla:  # XLA's communicators name devices by their places in the program's list

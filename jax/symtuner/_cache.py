@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """JAX's persistent compile cache, while install() is in force.
 
-A program that XLA partitions looks the same to JAX with and without us. So the key of each entry
-says that we are there, and which devices the program is for, since our calls name devices. A
-program from the cache was not compiled in this process: its groups must be opened before it runs.
+JAX computes the key of an entry before XLA partitions the program and _hlo.py inserts our calls. So
+we add to each key that install() is in force, and which devices the program is for, since our calls
+name devices. A program from the cache was not compiled in this process, so we open its groups
+before it runs.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""check(): run one psum and one all_reduce on this machine's GPUs and report how they ran.
+"""check(): run one psum and two all_reduce calls on this machine's GPUs and report how they ran.
 
 The psum runs in a child process, with the caller's environment and with NCCL's log turned on. NCCL
 reads its log settings only once, and in this process it may already have read them.
@@ -17,7 +17,7 @@ import sys
 import tempfile
 from typing import Any
 
-_PSUM_BYTES = 16 << 20  # above 4 MiB, where XLA's own kernels end and NCCL begins
+_PSUM_BYTES = 16 << 20  # above 4 MiB; for smaller ones XLA may run kernels of its own
 _REDUCE_BYTES = (8 << 10, 16 << 20)
 
 # (name, first release, last release, what is wrong and the cure): the rows of nccl/hazards.h that
@@ -69,7 +69,7 @@ class Report:
     alignment: int | None = None  # alignment of XLA's buffers, in bytes
     kernels: dict[int, str] = dataclasses.field(default_factory=dict)  # bytes of a call -> kernel
     command_buffers: bool = False  # XLA may record the small call into CUDA graphs
-    ffi: str | None = None  # the runtime's FFI API
+    ffi: str | None = None  # version of the runtime's FFI API
     problems: list[str] = dataclasses.field(default_factory=list)
 
     @property
@@ -233,8 +233,8 @@ def _look_at_all_reduce(report: Report) -> None:
 
 
 def check(verbose: bool = True) -> Report:
-    """Run one jitted psum and one all_reduce on all GPUs of this process. Prints and returns a
-    report."""
+    """Run one psum and two all_reduce calls, jitted, on all GPUs of this process. Returns a report,
+    and prints it if ``verbose``."""
     import jax
 
     devices = jax.local_devices()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command symtuner. It is a program in C, which a wheel has beside its libraries."""
+"""Run the command symtuner, a program in C. A wheel has it in bin/ of this package."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def folders(kind: str) -> list[pathlib.Path]:
 
 
 def run(*words: str) -> None:
-    """Become the command; does not return."""
+    """Replace this process by the command symtuner. Does not return."""
     for folder in folders("bin"):
         if os.access(folder / "symtuner", os.X_OK):
             os.execv(folder / "symtuner", ["symtuner", *words])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SYMTUNER_JAX=1 or SYMTUNER_JAX=report: symtuner.install() without an import in the program.
+"""Call symtuner.install() if SYMTUNER_JAX is 1 or report. The program need not import symtuner.
 
 This module is an entry point of the group jax_plugins. So wherever the package is installed, JAX
 imports this module in every program, and calls initialize() before it looks for its backends.

@@ -32,7 +32,7 @@ def _flip(bits: Any) -> Any:
 
 
 def lower(ctx: Any, x: Any, op: str, emit: Callable[[Any, Any], Any]) -> Any:
-    """Lower ``op``, "max" or "min". ``emit`` lowers that reduction of integers."""
+    """Lower ``op``, "max" or "min". ``emit`` lowers the same operation on integers."""
     dtype = ctx.avals_in[0].dtype
     width = TYPES[str(dtype)]
     real, integer = np.dtype(f"float{width}"), np.dtype(f"int{width}")

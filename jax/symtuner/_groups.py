@@ -19,14 +19,14 @@ from . import _processes
 from ._library import SymtunerError, load
 
 MAX_RANKS = 16
-CLOSE_S = 20  # most seconds that a process that ends waits for the others
+CLOSE_S = 20  # seconds; longest time that each step of close() waits
 # A kernel gives up if a peer does not answer for this long (ms). Within one process the kernels of
 # all devices start together, so only a failed kernel does not answer for long. Between processes a
 # kernel may start later than the others by as much as a compilation takes.
 _TIMEOUT_MS = {"local": 20_000, "processes": 600_000}
-# If memory is short, all processes of a group try again after these pauses (seconds), since other
-# programs may free some. A group within one process is tried again by a program that is lowered
-# LATER_S seconds or more after the last attempt.
+# If memory is too short to open a group, all its processes try again after these pauses (seconds),
+# since other programs may free memory. If one process has all ranks of the group, it tries yet
+# again when it lowers a program LATER_S seconds or more after the last attempt.
 PAUSES_S = (1, 4)
 LATER_S = 30
 _FULL = re.compile("out of memory", re.IGNORECASE)
@@ -84,8 +84,8 @@ def open_group(devices: Sequence[Any]) -> None:
 
 
 def open_for(devices: Sequence[Any], xla: bool) -> None:
-    """Open a group as open_group() does. With ``xla`` the group uses XLA's communicator, which a
-    program that uses the group must request, too."""
+    """Open a group as open_group() does. With ``xla`` the group uses XLA's communicator; then
+    each program that uses the group must request that communicator."""
     global _closer, _late
     devices = sorted(devices, key=lambda d: d.id)
     key = tuple(d.id for d in devices), xla
@@ -103,7 +103,8 @@ def _try_rows(rows: list[list[Any]], xla: bool) -> str:
     """Open all those groups that have a device of this process. Returns what is wrong with one of
     the groups in any process, or "".
 
-    If one group fails, the others are opened all the same, because other processes wait in them.
+    If one group fails, we still open the others, because other processes wait for this process to
+    open them.
     """
     problem, settings = "", ""
     for row in rows:
@@ -125,9 +126,10 @@ def open_rows(rows: list[list[Any]], xla: bool) -> None:
     """Open the groups that one call of a program needs. If one group cannot be opened in one
     process, all processes lower the call to jax.lax, since all must run the same program.
 
-    The verdict is kept, since no process knows what the others lower next. We try groups that
-    failed again only when all processes do: after PAUSES_S if memory was short, and after retry()
-    or close(). In a single process we also try after LATER_S.
+    The verdict is kept, since all processes must try again together, and no process knows which
+    program the others lower next. So groups that failed are tried again only at moments that
+    all processes share: after PAUSES_S if memory was short, and after retry() or close(). If one
+    process has all ranks and memory was short, it also tries again after LATER_S.
     """
     key = tuple(tuple(d.id for d in row) for row in rows)
     alone = len({d.process_index for row in rows for d in row}) == 1
@@ -158,7 +160,7 @@ def retry() -> None:
 
 
 def groups() -> list[str]:
-    """Return one line for each rank in this process of each open group."""
+    """Return one line for each rank that this process has in an open group."""
     library, lines = load(), list[str]()
     while (line := library.text("seat", ctypes.c_int(len(lines)))) is not None:
         lines.append(line)
@@ -166,8 +168,8 @@ def groups() -> list[str]:
 
 
 def describe(seat: int = 0) -> str | None:
-    """Return what libsymtuner_ar.so knows about the group of line ``seat`` of groups(): transport,
-    limits, selection table. None if there is no such line."""
+    """Return what libsymtuner_ar.so knows about the group in line ``seat`` of groups(): transport,
+    limits, selection table. Return None if groups() has no such line."""
     return load().text("describe", ctypes.c_int(seat), size=1 << 16)
 
 
@@ -185,7 +187,7 @@ def plan(count: int, nccl_dtype: int, nccl_op: int, seat: int = 0) -> str | None
 def _at_exit() -> None:
     try:
         load().ending()
-    except SymtunerError:  # so no group was opened
+    except SymtunerError:  # no library, so no group was opened
         return
     _late.begin(_processes.watch_end)
     close()
@@ -213,7 +215,7 @@ def _close_open() -> None:
     if closer is not None:
         load().settle(CLOSE_S)  # wait, since a goodbye means that all our calls are done
         _processes.say_goodbye()
-    try:  # a Ctrl-C up to here leaves the groups to another close()
+    try:  # a Ctrl-C before this line leaves the groups open, and close() can be called again
         if closer is not None:
             closer.bounded(CLOSE_S, lambda: load().call("close"), "closing the groups")
     except SymtunerError as e:

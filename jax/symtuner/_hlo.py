@@ -23,14 +23,14 @@ from ._groups import open_rows, spans_processes
 from ._library import COLLS, SymtunerError, load
 from ._say import Line
 
-# program, instruction, was it replaced, if not why, line of the user's program
+# arguments: program, instruction, whether it was replaced, why not, line of the user's program
 Say = Callable[[str, str, bool, str, Line | None], None]
 _Row = tuple[str, str, bool, str, Line | None]
 
 _say: Say | None = None
 _platforms: set[str] = set()
 _lock = threading.Lock()
-# what symtuner.disabled() leaves in a program: an entry of a map, with its key and value
+# the bytes that symtuner.disabled() leaves in a serialized program: one map entry, key and value
 _OFF = b"".join(
     b"\n%c%s\x12%c%s" % (len(k), k.encode(), len(v), v.encode()) for k, v in _cache.MARK.items()
 )
@@ -52,7 +52,7 @@ class _Call(ctypes.Structure):  # struct symtuner_hlo_call of jax/hlo/hlo.h
 
 
 class _Module:
-    """A module that is open in the editor."""
+    """A module that is open in jax/hlo/hlo.c."""
 
     def __init__(self, c: Any, handle: ctypes.c_void_p) -> None:
         self._c, self._handle = c, handle
@@ -103,8 +103,8 @@ def _open_groups(platform: str, ids: list[int], ranks: int) -> tuple[bool, bool]
 
 
 def _compiler_options() -> dict[str, Any]:
-    """Return the options that all threads pass to the compiler. XLA may call us in a thread of its
-    own, so we do not know which thread waits for this program."""
+    """Return the compiler options of all threads that compile a program now. XLA may call us in a
+    thread of its own, so we do not know which of those threads compiles this program."""
     found: dict[str, Any] = {}
     for thread, top in sys._current_frames().items():
         frame = top
@@ -151,7 +151,8 @@ def _edit(platform: str, proto: bytes) -> tuple[bytes | None, list[_Row]]:
 
 
 def _transform(platform: str, proto: bytes) -> bytes | None:
-    """XLA calls this. An exception would end the compilation, so only ``say`` may raise one."""
+    """XLA calls this. An exception would end the compilation, so we raise none, unless ``say``
+    does."""
     say = _say
     if say is None or not (b"all-" in proto or b"reduce-scatter" in proto):
         return None
@@ -166,7 +167,8 @@ def _transform(platform: str, proto: bytes) -> bytes | None:
 
 # ---- registration --------------------------------------------------------------------------------
 def _register(platform: str) -> None:
-    """Register with XLA, once per process: uninstall() only makes the transformation do nothing."""
+    """Register the transformation with XLA, once per process. It stays registered; after
+    uninstall() it does nothing."""
     from jax.extend import xla
 
     with _lock:

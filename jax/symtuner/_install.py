@@ -2,9 +2,10 @@
 """install(): psum, pmean, pmax and pmin reach our kernels, without a change to the program; so do
 psum_scatter and all_gather if SYMTUNER_ONLY names them.
 
-JAX traces each of these functions to a primitive. We register a lowering rule for these primitives
-on CUDA, which comes before JAX's own rule. Where our rule does not understand all of a call, it
-runs JAX's rule. The backward pass consists of the same primitives.
+JAX traces each of these functions to a primitive. For programs on CUDA we register a lowering rule
+for these primitives, which JAX uses instead of its own. Where our rule does not understand all of a
+call, it runs JAX's rule. The backward pass consists of the same primitives, so our rule lowers it,
+too.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from . import _all_reduce, _cache, _floats, _lowering, _report, _say
 from ._library import COLLS, STRICT, SymtunerError, only, word
 
 # JAX's primitives, by their names in jax._src.lax.parallel. For each we say which collective it is,
-# and which operator it applies. A release of JAX may lack some of them. Those with "invariant" in
-# their names come from shard_map(check_vma=True), and from its backward pass.
+# and which operator it applies (without meaning in an all-gather). A release of JAX may lack some
+# of them. Those with "invariant" in their names come from shard_map(check_vma=True), and from its
+# backward pass.
 PRIMITIVES = {
     "psum_p": ("all_reduce", "sum"),
     "psum_invariant_p": ("all_reduce", "sum"),
@@ -113,7 +115,8 @@ def _refuse_type(aval: Any, op: str) -> None:
 
 
 def _refuse_devices(rows: list[list[Any]]) -> None:
-    """Refuse devices of another machine. A program can be lowered for a description of them."""
+    """Refuse devices of another machine. JAX can lower a program for such devices from a mere
+    description of them."""
     if not {d for row in rows for d in row} <= set(jax.devices(rows[0][0].platform)):
         raise _Left("it is lowered for devices of another machine")
 
@@ -132,16 +135,17 @@ def _what(name: str, aval: Any, axes: tuple[Any, ...], groups: Any) -> str:
 
 
 def _refuse_order(rows: list[list[Any]], made: list[list[Any]]) -> None:
-    """Refuse another order of ranks than ours, which is that of the devices' ids. The order matters
-    in a reduce-scatter and an all-gather, because each rank has a place in the longer array."""
+    """Refuse a call whose ranks are not in the order that we use, that of the devices' ids. The
+    order matters in a reduce-scatter and an all-gather, because each rank has a place in the longer
+    array."""
     if sorted(made, key=lambda row: [d.id for d in row]) != rows:
         raise _Left("its ranks are not in the order of the devices' ids")
 
 
 def _layouts(coll: str, ctx: Any, params: dict[str, Any]) -> dict[str, Any]:
     """Return layouts of operand and result in which each rank's part is one piece of memory. In
-    them the dimension that is cut is the outermost one. XLA chooses the same layouts for its own
-    collectives."""
+    these layouts the dimension that is cut is the outermost one. XLA chooses the same layouts for
+    its own collectives."""
     cut = params[_DIMENSION[coll]]
 
     def layout(aval: Any, is_longer: bool) -> list[int]:
@@ -187,7 +191,7 @@ def _rule(name: str, coll: str, op: str, own: Any) -> Any:
     def rule(ctx: Any, *args: Any, **params: Any) -> Any:
         axes, groups = _axes_of(params), params.get("axis_index_groups")
         if all(isinstance(axis, int) for axis in axes):
-            return own(ctx, *args, **params)  # nothing between devices
+            return own(ctx, *args, **params)  # reduces within the array only
         where, fine = _say.line_of(ctx), False
         try:
             if set(params) - _PARAMETERS[coll] or len(args) != 1:
@@ -213,9 +217,10 @@ def _rule(name: str, coll: str, op: str, own: Any) -> Any:
 
 
 # ---- programs that XLA partitions ----------------------------------------------------------------
-# The transformation of partitioned programs can be registered only when JAX's backends are up, and
-# we must not start them: jax.distributed.initialize() may come after install(). JAX reports each
-# program that it has lowered, before it compiles it. So we register at the first such report.
+# The transformation of partitioned programs (_hlo.py) can be registered only after JAX's backends
+# have started. We must not start them: jax.distributed.initialize() must come before that, and may
+# come after install(). JAX reports each program between lowering and compiling it. So we register
+# at the first such report.
 _LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 _hlo: Any = None
 
@@ -257,8 +262,9 @@ def install(*, strict: bool | None = None) -> None:
     ``strict`` there is an error at the line of the call instead; if ``strict`` is not given,
     SYMTUNER_JAX_STRICT decides.
 
-    Every process of a program calls this at the same place. Programs that were lowered before are
-    lowered again; those of ``jit(f).lower().compile()`` stay as they are.
+    Every process of a program must call this at the same place. Programs that JAX lowered before
+    this call are lowered again when they run next. Programs that ``jit(f).lower().compile()``
+    returned before this call stay as they are.
     """
     global _installed, _strict, _only, _listening
     with _lock:
@@ -297,8 +303,8 @@ def uninstall() -> None:
 
 
 def _forget_programs() -> None:
-    """Let JAX lower all programs again. Without a backend there are no programs, and this must
-    not start a backend."""
+    """Let JAX lower all programs again. Before a backend has started, do nothing: there are no
+    programs yet, and we must not start a backend."""
     from jax._src import xla_bridge
 
     if getattr(xla_bridge, "_backends", None):
@@ -307,8 +313,8 @@ def _forget_programs() -> None:
 
 @contextlib.contextmanager
 def disabled() -> Iterator[None]:
-    """Return a context, and leave the reductions that are traced within it to XLA. The context may
-    enclose the reductions themselves, or the call of the jitted function."""
+    """Return a context. The collectives that are traced within it stay with XLA. The context may
+    enclose the collectives themselves, or the call of the jitted function."""
     with _cache.off():
         yield
 

@@ -24,9 +24,10 @@ COLLS = {
     "all_gather": "allgather",
 }
 # Custom call -> (may XLA record it, stages in which XLA calls its handler). XLA calls the handler
-# of each call in a program, on each device and in each run, so a target names only the stages that
-# it needs. These are the names for an all-reduce. TARGETS has names for the other collectives, too,
-# except that of MEETING, because only the ranks of an all-reduce meet.
+# in each of these stages for each call of a program, on each device and in each run. So a target
+# names only the stages that it needs. The names in _STAGES are those of an all-reduce. TARGETS adds
+# names for the other collectives. These have no MEETING, because only the ranks of an all-reduce
+# meet (jax/exchange.h).
 _STAGES = {
     TARGET: (False, ("execute",)),
     MEETING: (False, ("initialize", "execute")),
@@ -81,7 +82,7 @@ def word(name: str, allowed: tuple[str, ...], default: str) -> str:
 
 def only() -> frozenset[str]:
     """Return the collectives that install() may replace. Only all-reduces are measured on GPUs, so
-    the others have to be asked for, as for the drop-in."""
+    the user must ask for the others with SYMTUNER_ONLY, as for the drop-in."""
     asked = os.environ.get("SYMTUNER_ONLY") or "allreduce"
     names = {word: coll for coll, word in COLLS.items()}
     wrong = [word for word in asked.split(",") if word not in names]
@@ -118,7 +119,7 @@ class Library:
             self._c = ctypes.CDLL(str(self.path))
         except OSError as e:
             raise SymtunerError(f"{self.path}: {e}") from None
-        self._c.symtuner_ffi_admit.restype = ctypes.c_int  # missing in an older library
+        self._c.symtuner_ffi_admit.restype = ctypes.c_int  # AttributeError in an older library
         self.call("load", str(self.ar_path).encode())
 
     def call(self, name: str, *args: object) -> None:
@@ -159,13 +160,13 @@ class Library:
     def target(
         self, size: int, across: bool, xla: bool, options: dict[str, Any], coll: str = "all_reduce"
     ) -> str:
-        """Return the name of the custom call for ``size`` bytes per rank, which is the same on all
-        processes. ``across``: the ranks are in several processes. ``xla``: they use XLA's
+        """Return the name of the custom call for ``size`` bytes per rank. The name is the same on
+        all processes. ``across``: the ranks are in several processes. ``xla``: they use XLA's
         communicator. ``options``: the compiler options.
 
         XLA must not record calls whose ranks meet, because a recording would keep other ranks'
         addresses. It records calls across processes only if the user asks for it, because in a
-        replay a kernel that waits for a dead rank looks like one that has not started.
+        replay we cannot tell a kernel that waits for a dead rank from one that has not started.
         """
         meets = coll == "all_reduce" and not across and size >= self.zero_copy_from
         recorded = self.record == "1" or (self.record == "auto" and not across)
@@ -213,8 +214,8 @@ def _load() -> Library | SymtunerError:
 
 
 def load() -> Library:
-    """Return the libraries, which are loaded and registered once per process. Raises SymtunerError,
-    each time, if that failed."""
+    """Return the libraries, which are loaded and registered once per process. If that failed,
+    each call raises SymtunerError."""
     result = _load()
     if isinstance(result, SymtunerError):
         raise result

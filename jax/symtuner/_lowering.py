@@ -34,7 +34,7 @@ def _mesh_of(ctx: Any) -> Any:
 
 
 def _devices_of(mesh: Any) -> Any:
-    """Return the mesh's array of devices, or None if the mesh is abstract or there is none."""
+    """Return the mesh's array of devices, or None if the mesh is abstract or there is no mesh."""
     try:
         return mesh.devices
     except (AttributeError, ValueError):
@@ -97,8 +97,8 @@ def rows(ctx: Any, axes: tuple[str, ...], groups: Groups) -> tuple[list[list[Any
 
 def compiler_options() -> dict[str, Any]:
     """Return the compiler options that were passed to jax.jit; XLA_FLAGS is not among them. We
-    cannot see all options: JAX lowers a function once for all of its jits, and Lowered.compile()
-    takes options after the lowering."""
+    cannot see all options: JAX lowers a function once for several jits with different options,
+    and Lowered.compile() takes options after the lowering."""
     found: dict[str, Any] = {}
     for options in _local("compiler_options_kvs"):
         found.update(options or ())

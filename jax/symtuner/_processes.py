@@ -3,8 +3,8 @@
 communicator of its own, or uses XLA's.
 
 Rank 0 sends the unique id through the key-value store of JAX's coordinator. We use no XLA
-collective for that, since it could wait for a program that waits for us. All ranks tell each other
-how each step went, so that either all use the group or none does.
+collective for that, since the collective could wait for a program that waits for us. All ranks tell
+each other how each step went, so that either all use the group or none does.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from . import _xla
 from ._library import SymtunerError, load
 
 WAIT_S = 120  # seconds; longest wait for the slowest rank to lower the same program
-OPEN_WAITS = 3  # a group is opened in three steps, each up to WAIT_S: ranks come, make it, agree
-# seconds; how long this process, at its end, receives goodbyes (_Talk) that others have sent before
+# a group is opened in three steps of up to WAIT_S each: the ranks come, make the group, and agree
+OPEN_WAITS = 3
+# seconds; a process that ends waits this long to hear the goodbyes (_Talk) sent before its own
 LISTEN_S = 2
-END_S = 15  # seconds; FFI_LIVENESS_END_MS of jax/liveness.h
+END_S = 15  # seconds; the same time as FFI_LIVENESS_END_MS of jax/liveness.h
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _Result = queue.SimpleQueue[BaseException | None]
 _opened: dict[tuple[int, ...], int] = {}
@@ -87,7 +88,7 @@ class _Talk:
 
     def _hear_all(self, step: str, words: list[str]) -> str:
         """Append to ``words`` the answers of the ranks from number len(words) on. Returns what is
-        wrong with one, or ""."""
+        wrong with one of them, or ""."""
         try:
             for r in range(len(words), self.ranks):
                 key = f"{self.key}/{step}/{r}"
@@ -235,10 +236,10 @@ def say_goodbye() -> None:
 
 
 def watch_end() -> None:
-    """Run this in a process that has begun to end. Until it has left jax.distributed's shutdown,
-    tell the library each second that it still waits there. All processes leave that shutdown at the
-    same moment. So another process that has ended earlier, with or without a goodbye, never got
-    there, and this one waits in vain."""
+    """Run this in a process that has begun to end. After END_S, tell the library each second that
+    this process still waits in jax.distributed's shutdown. All processes leave that shutdown at the
+    same moment. So if another process has ended while this one still waits, it never reached the
+    shutdown, even if it said goodbye, and this process waits for it in vain."""
     from jax._src.distributed import global_state
 
     time.sleep(END_S)
@@ -290,8 +291,8 @@ class Standby:
 
 def _place(me: int) -> str:
     """Name the pid name space of this process. Two processes with the same answer can use each
-    other's pids. The answer includes the boot id, since the first name space has the same inode
-    number on every host."""
+    other's pids. The answer includes the boot id, since the initial name space has the same
+    inode number on every host."""
     try:
         with open(_BOOT_ID) as f:
             return f"{f.read().strip()}:{os.stat('/proc/self/ns/pid').st_ino}"
@@ -300,9 +301,10 @@ def _place(me: int) -> str:
 
 
 def _facts(me: int, xla: bool) -> str:
-    """Return in one line what this rank tells the others: the ncclUniqueId (only rank 0 has one; if
-    the group uses XLA's communicator, every rank says "xla"), and how they can watch this process:
-    its pid and its pid name space."""
+    """Return three words for the other ranks. The first one is "xla" if the group uses XLA's
+    communicator; else it is the ncclUniqueId on rank 0, and empty on all other ranks. The second
+    one is the pid of this process and the third one its pid name space. With these two, other
+    processes can watch this one."""
     load()  # an error here becomes an error on all ranks
     _xla.check(xla)
     unique = "xla" if xla else ""

@@ -40,7 +40,7 @@ class Replaced(list[Call]):
 
 
 _lock = threading.Lock()
-_calls: dict[Call, None] = {}  # in order, each once: a program may be lowered several times
+_calls: dict[Call, None] = {}  # an ordered set, because JAX may lower a program several times
 
 
 def say(

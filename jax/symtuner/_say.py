@@ -18,8 +18,8 @@ _UNKNOWN = ("<unknown>", 0)
 _LINE = re.compile(r"(.+?):(\d+)(:\d+)? \(")  # file:line:column (function)
 _said: set[tuple[str, Line]] = set()
 
-# With this, JAX names the line that calls this package as the place of a call, also in its own
-# messages.
+# When JAX looks for the line of a call, let it skip the files of this package. So it finds the line
+# that calls this package, also for JAX's own messages.
 source_info_util.register_exclusion(os.path.dirname(os.path.abspath(__file__)) + os.sep)
 
 
@@ -58,8 +58,8 @@ def falls_back(why: str, line: Line | None = None) -> None:
 
 
 def exported(target: str, line: Line) -> None:
-    """Warn that jax.export will refuse the program, and say what to do. The error of jax.export
-    does not say it."""
+    """Warn that jax.export will refuse the program, and say what to do, because the error of
+    jax.export does not."""
     _warn(
         "symtuner.all_reduce is a custom call, which jax.export refuses unless it is told "
         f"disabled_checks=[jax.export.DisabledSafetyCheck.custom_call({target!r})]; a process "

@@ -2,8 +2,8 @@
 """Does this jaxlib offer XLA's own communicators to custom calls?
 
 jaxlib 0.11.2 attaches its FFI extension "collectives" to every custom call on a GPU. Only the
-prepare stage of a call can see whether the extension is there. So we run, once, a small program on
-one GPU of this process, with a custom call that looks for it.
+prepare stage of a call can see whether the extension is there. So once per process we run a small
+program on one GPU, with a custom call that looks for the extension.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 from ._library import SymtunerError, load, word
 
 _NAME = "SYMTUNER_JAX_COMM"
-PROBE_S = 60  # seconds for one small compilation; if it takes longer, the answer is no
+PROBE_S = 60  # seconds; longest time for that small program; if it takes longer, the answer is no
 
 
 def _run_probe(said: list[str]) -> None:
@@ -35,7 +35,8 @@ def _run_probe(said: list[str]) -> None:
 @functools.cache
 def why_not() -> str:
     """Return why groups across processes cannot use XLA's communicator; "" if they can. The probe
-    runs in a thread of its own, because the calling thread is lowering a program."""
+    runs in a thread of its own: the calling thread is lowering another program, and waits at most
+    PROBE_S for the probe."""
     said: list[str] = []
     thread = threading.Thread(target=_run_probe, args=(said,), daemon=True)
     thread.start()
@@ -43,8 +44,9 @@ def why_not() -> str:
     return said[0] if said else f"the probe did not end within {PROBE_S} s"
 
 
-# use() raises no error, because other processes would wait for this one. All processes go on to the
-# group's first step, where an error of one process becomes an error of all (_processes.py).
+# If use() raised an error in one process, the other processes would wait for that process. So use()
+# raises none, and all processes begin to open the group. If check() then raises an error in one
+# process, _processes.py makes it an error of all.
 def use() -> bool:
     """Does this process want XLA's communicator for its groups?"""
     choice = os.environ.get(_NAME, "own")
@@ -52,8 +54,8 @@ def use() -> bool:
 
 
 def check(xla: bool) -> None:
-    """Raise SymtunerError if the setting is unknown, or if it asks for XLA's communicator and this
-    jaxlib does not offer it."""
+    """Raise SymtunerError if SYMTUNER_JAX_COMM has an unknown value, or if its value is "xla" but
+    this jaxlib does not offer XLA's communicators. ``xla``: this group would use one of them."""
     if word(_NAME, ("own", "auto", "xla"), "own") == "xla" and xla and why_not():
         raise SymtunerError(
             f"{_NAME}=xla, but this jaxlib offers its communicators to no custom call "
@@ -62,7 +64,7 @@ def check(xla: bool) -> None:
 
 
 def reason(xla: bool) -> str:
-    """Return why this process uses XLA's communicator, or one of its own."""
+    """Return why this process uses XLA's communicator, or a communicator of its own."""
     choice = os.environ.get(_NAME, "own")
     if xla or choice == "own":
         return f"{_NAME}={choice}"
