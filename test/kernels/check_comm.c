@@ -394,8 +394,7 @@ START_TEST(test_faults_of_nccl_are_those_of_its_release)
 }
 END_TEST
 
-/* LeakSanitizer ignores what is allocated below this function: its name contains never_ends
- * (main.c). */
+/* LeakSanitizer ignores what is allocated below functions named *never_ends* (main.c). */
 static __attribute__((noinline)) void make_what_never_ends(symtuner_ar **h)
 {
     static char memory[4096];
@@ -448,8 +447,9 @@ END_TEST
 
 START_TEST(test_a_kernel_starts_early_where_that_is_safe)
 {
-    static const char *const words[] = {"0, no kernel starts early", "1, ours may start early\n",
-                                        "2, ours and the next ones may start early\n"};
+    static const char *const words[] = {"launches: 0, no kernel starts early\n",
+                                        "launches: 1, ours may start early\n",
+                                        "launches: 2, ours and the next ones may start early\n"};
     static char memory[4096], text[1 << 14];
     const struct start *row = &starts[_i];
     const struct fake_launch *l;
