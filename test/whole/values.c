@@ -5,6 +5,7 @@
  */
 #include "test/whole/values.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -33,6 +34,38 @@ static bf16 to_bf16(double value)
     return (bf16){(uint16_t)((wide + 0x7fff + (wide >> 16 & 1)) >> 16)};
 }
 
+typedef struct {
+    uint16_t bits;
+} f16;
+
+static double from_f16(f16 x)
+{
+    int exponent = x.bits >> 10 & 31, mantissa = x.bits & 1023;
+    double value = exponent == 31 ? (mantissa != 0 ? NAN : INFINITY)
+                   : exponent == 0 ? ldexp(mantissa, -24)
+                                   : ldexp(mantissa + 1024, exponent - 25);
+
+    return x.bits >> 15 != 0 ? -value : value;
+}
+
+static f16 to_f16(double value)
+{
+    const uint16_t sign = signbit(value) ? 0x8000 : 0, infinite = 0x7c00;
+    double units;
+    int unit; /* the last bit stands for 2^unit */
+
+    if (isnan(value))
+        return (f16){sign | infinite | 0x200};
+    if (isinf(value))
+        return (f16){sign | infinite};
+    if (value == 0)
+        return (f16){sign};
+    frexp(value, &unit);
+    unit = unit - 11 < -24 ? -24 : unit - 11;
+    units = ((unit + 24) << 10) + nearbyint(ldexp(fabs(value), -unit));
+    return (f16){sign | (units < infinite ? (uint16_t)units : infinite)};
+}
+
 #define WRAPPED(type) (type)(int64_t)
 
 #define TYPE(name, type, from, to)                                                                 \
@@ -52,6 +85,7 @@ TYPE(int64, int64_t, (double), WRAPPED(int64_t))
 TYPE(uint64, uint64_t, (double), WRAPPED(uint64_t))
 TYPE(float, float, (double), (float))
 TYPE(double, double, (double), (double))
+TYPE(f16, f16, from_f16, to_f16)
 TYPE(bf16, bf16, from_bf16, to_bf16)
 
 /* Types without functions can be moved, but not added up. */
@@ -66,7 +100,7 @@ static const struct row {
     [ncclUint32] = {4, get_uint32, put_uint32},
     [ncclInt64] = {8, get_int64, put_int64},
     [ncclUint64] = {8, get_uint64, put_uint64},
-    [ncclFloat16] = {2, NULL, NULL},
+    [ncclFloat16] = {2, get_f16, put_f16},
     [ncclFloat32] = {4, get_float, put_float},
     [ncclFloat64] = {8, get_double, put_double},
     [ncclBfloat16] = {2, get_bf16, put_bf16},
