@@ -21,14 +21,16 @@ $(B)/ar_smoke: $(wildcard test/gpu/ar/smoke*.c) test/gpu/ar/smoke.h bench/must.h
 # because pip's package has no libnccl.so.
 NCCL_SO = $(firstword $(wildcard $(NCCL_HOME)/lib64/libnccl.so.2 $(NCCL_HOME)/lib/libnccl.so.2))
 
+NCCL_LINK = $(CC) -O2 -std=gnu11 -Wall -Wextra -I. -isystem $(NCCL_HOME)/include \
+            -isystem $(CUDA_HOME)/include -o $@ $(filter %.c,$^) $(NCCL_SO) \
+            -Wl,-rpath,$(dir $(NCCL_SO)) -L$(CUDA_HOME)/lib64 -lcudart \
+            -Wl,-rpath,$(CUDA_HOME)/lib64 -lpthread -lm
 NCCL_PROG := nccl_coll nccl_decide nccl_ranks
 .SECONDEXPANSION:
 $(NCCL_PROG:%=$(B)/%): $(B)/%: test/gpu/%.c bench/must.h
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(CC) -O2 -std=gnu11 -Wall -Wextra -I. -isystem $(NCCL_HOME)/include \
-	    -isystem $(CUDA_HOME)/include -o $@ $< $(NCCL_SO) -Wl,-rpath,$(dir $(NCCL_SO)) \
-	    -L$(CUDA_HOME)/lib64 -lcudart -Wl,-rpath,$(CUDA_HOME)/lib64 -lpthread
+	$(Q)$(NCCL_LINK)
 
 # Programs that need libsymtuner_ar.so and NCCL. LD_LIBRARY_PATH can give them another build of our
 # library. They link CUDA's shared runtime, as NCCL's users do.

@@ -41,10 +41,11 @@ $(AR_OBJ): | need-cuda
 kernels: $(AR_OUT)/libsymtuner_ar.so
 	$(if $(AR_DEFS)$(filter-out $(AR_B),$(AR_OUT)),,$(Q)for l in libsymtuner_ar.so $(AR_SONAME); do ln -sf $(patsubst $(B)/%,%,$<) $(B)/$$l; done)
 
+AR_LINK = $(LINK) -shared -Wl,--version-script=kernels/symtuner_ar.map -Wl,-z,defs -Wl,-z,nodelete \
+          -o $@ $(filter %.o,$^) -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lpthread -lrt
 $(AR_OUT)/libsymtuner_ar.so: $(AR_OBJ) kernels/symtuner_ar.map
 	$(call say,LD)
-	$(Q)$(LINK) -shared -Wl,-soname,$(AR_SONAME) -Wl,--version-script=kernels/symtuner_ar.map \
-	    -Wl,-z,defs -Wl,-z,nodelete -o $@ $(AR_OBJ) -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lpthread -lrt
+	$(Q)$(AR_LINK) -Wl,-soname,$(AR_SONAME)
 	$(Q)ln -sf $(@F) $(@D)/$(AR_SONAME)
 
 $(AR_B)/%.c.o: %.c

@@ -5,9 +5,7 @@ ONE := $(B)/one
 $(ONE)/libsymtuner_ar.so: $(AR_OBJ) $(AR_B)/test/gpu/one/windows.c.o kernels/symtuner_ar.map
 	@mkdir -p $(@D)
 	$(call say,LD)
-	$(Q)$(LINK) -shared -Wl,--version-script=kernels/symtuner_ar.map -Wl,-z,defs -Wl,-z,nodelete \
-	    -Wl,--wrap=ar_nccl_get,--wrap=ar_windows_make -o $@ $(filter %.o,$^) \
-	    -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lpthread -lrt
+	$(Q)$(AR_LINK) -Wl,--wrap=ar_nccl_get,--wrap=ar_windows_make
 
 $(ONE)/hosts.so: test/gpu/one/hosts.c
 	@mkdir -p $(@D)
@@ -19,12 +17,11 @@ $(ONE)/symtuner $(ONE)/libsymtuner_nccl.so: $(ONE)/%: $(OUT)/%
 	$(Q)cp $< $@
 
 # nccl_calls needs no symtuner, and works on several GPUs, too.
-$(B)/nccl_calls: $(wildcard test/gpu/one/calls*.c) test/gpu/one/calls.h bench/must.h test/random.h
+$(B)/nccl_calls: $(wildcard test/gpu/one/calls*.[ch]) test/whole/values.c test/whole/values.h \
+                 bench/must.h bench/number.h test/random.h
 	@mkdir -p $(@D)
 	$(call say,CC)
-	$(Q)$(CC) -O2 -std=gnu11 -Wall -Wextra -I. -isystem $(NCCL_HOME)/include \
-	    -isystem $(CUDA_HOME)/include -o $@ $(filter %.c,$^) $(NCCL_SO) -Wl,-rpath,$(dir $(NCCL_SO)) \
-	    -L$(CUDA_HOME)/lib64 -lcudart -Wl,-rpath,$(CUDA_HOME)/lib64 -lpthread -ldl
+	$(Q)$(NCCL_LINK)
 
 one-gpu: $(B)/nccl_calls $(ONE)/libsymtuner_ar.so $(ONE)/hosts.so $(ONE)/symtuner $(ONE)/libsymtuner_nccl.so
 .PHONY: one-gpu
