@@ -10,12 +10,15 @@
  */
 #include "test/gpu/one/calls.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "bench/number.h"
 
 struct job *job;
 
@@ -59,30 +62,31 @@ static int run(int rank)
     return 0;
 }
 
-static int set(const char *option, long long value)
+/* Read one option. Ends the program if it is wrong. */
+static void set(const char *name, const char *text)
 {
     const struct {
         const char *name;
-        long *to, most;
-    } options[] = {{"--calls", &job->calls, 1l << 40},
-                   {"--opposite", &job->rounds, 1l << 40},
-                   {"--aborts", &job->aborts, 1l << 20},
-                   {"--comms", &job->comms, 1l << 20}};
+        long *to;
+    } counts[] = {{"--calls", &job->calls},
+                  {"--opposite", &job->rounds},
+                  {"--aborts", &job->aborts},
+                  {"--comms", &job->comms},
+                  {"--seed", &job->seed}};
 
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        if (strcmp(option, options[i].name) == 0 && value >= 0 && value <= options[i].most) {
-            *options[i].to = (long)value;
-            return 1;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        if (strcmp(name, counts[i].name) == 0) {
+            *counts[i].to = number_must("nccl_calls", name, text, 1, INT_MAX);
+            return;
         }
-    if (strcmp(option, "--ranks") == 0 && value > 1 && value <= MAX_RANKS)
-        job->ranks = (int)value;
-    else if (strcmp(option, "--most") == 0 && value > 0 && value <= 32 << 20)
-        job->most = (size_t)value;
-    else if (strcmp(option, "--seed") == 0 && value >= 0)
-        job->seed = (uint64_t)value;
-    else
-        return 0;
-    return 1;
+    if (strcmp(name, "--ranks") == 0) {
+        job->ranks = number_must("nccl_calls", name, text, 2, MAX_RANKS);
+    } else if (strcmp(name, "--most") == 0) {
+        job->most = (size_t)number_must("nccl_calls", name, text, 1, 32 << 20);
+    } else {
+        fprintf(stderr, "nccl_calls: %s: no such option\n", name);
+        exit(2);
+    }
 }
 
 int main(int argc, char **argv)
@@ -96,10 +100,12 @@ int main(int argc, char **argv)
         return 1;
     *job = (struct job){.ranks = 2, .seed = 1, .most = 64 << 10};
     for (int i = 1; i < argc; i += 2)
-        if (i + 1 == argc || !set(argv[i], atoll(argv[i + 1]))) {
-            fprintf(stderr, "nccl_calls: %s: no such option, or not such a value\n", argv[i]);
-            return 2;
-        }
+        set(argv[i], i + 1 < argc ? argv[i + 1] : "");
+    if (!job->calls && !job->rounds && !job->aborts && !job->comms) {
+        fprintf(stderr,
+                "nccl_calls: nothing to do; give --calls, --opposite, --aborts or --comms\n");
+        return 2;
+    }
     pthread_barrierattr_init(&shared);
     pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
     pthread_barrier_init(&job->all, &shared, (unsigned)job->ranks);

@@ -14,8 +14,7 @@ enum { MAX_RANKS = 8 };
 /* In memory that all ranks share. */
 struct job {
     int ranks;
-    uint64_t seed;
-    long calls, rounds, aborts, comms;
+    long seed, calls, rounds, aborts, comms;
     size_t most; /* bytes of the longest message */
     pthread_barrier_t all;
     ncclUniqueId id;

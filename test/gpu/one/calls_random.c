@@ -11,6 +11,7 @@
 
 #include "test/gpu/one/calls.h"
 #include "test/random.h"
+#include "test/whole/values.h"
 
 enum { COMMS = 3, STREAMS = 3, BATCH = 12, SHIFTS = 1024, GUARD = 64, POISON = 0xa5 };
 
@@ -19,13 +20,7 @@ enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, REDUCE, KINDS };
 static const char *const kind_name[KINDS] = {"all-reduce", "reduce-scatter", "all-gather",
                                              "broadcast", "reduce"};
 
-static const struct type {
-    ncclDataType_t nccl;
-    size_t size;
-} types[] = {{ncclInt8, 1},    {ncclUint8, 1},   {ncclInt32, 4},   {ncclUint32, 4},
-             {ncclInt64, 8},   {ncclUint64, 8},  {ncclFloat16, 2}, {ncclFloat32, 4},
-             {ncclFloat64, 8}, {ncclBfloat16, 2}};
-enum { TYPES = sizeof types / sizeof *types };
+enum { TYPES = ncclBfloat16 + 1 }; /* all types before those of 8 bits */
 
 struct call {
     enum kind kind;
@@ -53,71 +48,14 @@ static int value(int rank, size_t i)
     return 1 + (int)(((x ^ x >> 31) * 0x94d049bb133111ebull >> 40) % 3);
 }
 
-/* ---- one element in each type ----------------------------------------------------------------- */
-
-/* Return the bits of a whole number or half, at most 6561, as f16. */
-static uint16_t to_half(float f)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &f, 4);
-    return (uint16_t)(((bits >> 23) - 112) << 10 | (bits >> 13 & 0x3ff));
-}
-
-static void put(char *to, ncclDataType_t type, double value)
-{
-    float f = (float)value;
-    int64_t whole = (int64_t)value;
-    uint32_t bits;
-    uint16_t half;
-
-    switch (type) {
-    case ncclFloat64:
-        memcpy(to, &value, 8);
-        return;
-    case ncclFloat32:
-        memcpy(to, &f, 4);
-        return;
-    case ncclFloat16:
-        half = to_half(f);
-        memcpy(to, &half, 2);
-        return;
-    case ncclBfloat16:
-        memcpy(&bits, &f, 4);
-        half = (uint16_t)(bits >> 16);
-        memcpy(to, &half, 2);
-        return;
-    case ncclInt64:
-    case ncclUint64:
-        memcpy(to, &whole, 8);
-        return;
-    case ncclInt32:
-    case ncclUint32:
-        memcpy(to, &whole, 4); /* little-endian */
-        return;
-    default:
-        *to = (char)whole;
-    }
-}
-
 /* ---- what a call computes --------------------------------------------------------------------- */
 
-static double reduced(ncclRedOp_t op, size_t i)
+static double reduced(ncclRedOp_t op, int type, size_t i)
 {
     double result = value(0, i);
 
-    for (int r = 1; r < job->ranks; r++) {
-        double v = value(r, i);
-
-        if (op == ncclProd)
-            result *= v;
-        else if (op == ncclMax)
-            result = v > result ? v : result;
-        else if (op == ncclMin)
-            result = v < result ? v : result;
-        else
-            result += v;
-    }
+    for (int r = 1; r < job->ranks; r++)
+        result = whole_both(result, value(r, i), op, type);
     return op == ncclAvg ? result / job->ranks : result;
 }
 
@@ -137,31 +75,31 @@ static double expected(const struct call *c, int rank, size_t i)
         return value((int)(i / c->count), c->shift + i % c->count);
     if (c->kind == BROADCAST)
         return value(c->root, c->shift + i);
-    return reduced(c->op, c->shift + i + (c->kind == REDUCE_SCATTER ? (size_t)rank * c->count : 0));
+    return reduced(c->op, c->type,
+                   c->shift + i + (c->kind == REDUCE_SCATTER ? (size_t)rank * c->count : 0));
 }
 
 static void wrong(const struct call *c, const struct rank *r, const char *what, size_t i)
 {
     fprintf(stderr,
-            "nccl_calls: rank %d, seed %llu, after %ld calls: %s of %zu elements of type %d, "
+            "nccl_calls: rank %d, seed %ld, after %ld calls: %s of %zu elements of type %d, "
             "operator %d, %s, communicator %d, stream %d: %s at element %zu\n",
-            r->rank, (unsigned long long)job->seed, r->made, kind_name[c->kind], c->count,
-            types[c->type].nccl, c->op, c->in_place ? "in place" : "out of place", c->comm,
-            c->stream, what, i);
+            r->rank, job->seed, r->made, kind_name[c->kind], c->count, c->type, c->op,
+            c->in_place ? "in place" : "out of place", c->comm, c->stream, what, i);
     exit(1);
 }
 
 static void check(const struct rank *r, const struct place *p, const struct call *c)
 {
-    const size_t size = types[c->type].size, count = c->count * parts_out(c);
+    const size_t size = whole_size(c->type), count = c->count * parts_out(c);
     const size_t whole =
         c->in_place && c->kind == REDUCE_SCATTER ? c->count * (size_t)job->ranks : count;
     const char *from = p->host + c->at + (whole > count ? (size_t)r->rank * c->count * size : 0);
     const char *guard = p->host + c->at + whole * size;
-    char want[8];
+    _Alignas(8) char want[8];
 
     for (size_t i = 0; has_output(c, r->rank) && i < count; i++) {
-        put(want, types[c->type].nccl, expected(c, r->rank, i));
+        whole_put(want, 0, c->type, expected(c, r->rank, i));
         if (memcmp(want, from + i * size, size) != 0)
             wrong(c, r, "a wrong value", i);
     }
@@ -177,7 +115,7 @@ static ncclRedOp_t draw_op(struct t_random *random, int type)
     static const ncclRedOp_t ops[] = {ncclSum, ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg};
     ncclRedOp_t op = ops[t_below(random, 6)];
 
-    return op == ncclAvg && (type < 6 || (job->ranks & (job->ranks - 1))) ? ncclSum : op;
+    return op == ncclAvg && (type < ncclFloat16 || (job->ranks & (job->ranks - 1))) ? ncclSum : op;
 }
 
 static struct call draw(struct t_random *random, size_t at, int stream)
@@ -188,7 +126,7 @@ static struct call draw(struct t_random *random, size_t at, int stream)
                      .type = t_below(random, TYPES),
                      .root = t_below(random, job->ranks),
                      .shift = (size_t)t_below(random, SHIFTS)};
-    size_t most = job->most / types[c.type].size;
+    size_t most = job->most / whole_size(c.type);
 
     if (t_below(random, 3) == 0 && c.kind >= BROADCAST) /* those are NCCL's, and slow */
         c.kind = ALL_REDUCE;
@@ -197,15 +135,16 @@ static struct call draw(struct t_random *random, size_t at, int stream)
     if (c.kind == REDUCE_SCATTER || c.kind == ALL_GATHER)
         c.count /= (size_t)job->ranks;
     c.in_place = t_below(random, 3) == 0 && c.kind != BROADCAST && c.kind != REDUCE;
-    c.at = (at + 63) / 64 * 64 + (size_t)t_below(random, 4) * types[c.type].size;
+    c.at = (at + 63) / 64 * 64 + (size_t)t_below(random, 4) * whole_size(c.type);
     return c;
 }
 
 static void make(const struct rank *r, const struct place *p, const struct call *c)
 {
-    const struct type *t = &types[c->type];
-    const size_t part = c->count * t->size;
-    const char *send = p->data[c->type] + c->shift * t->size;
+    const ncclDataType_t type = (ncclDataType_t)c->type;
+    const size_t size = whole_size(c->type);
+    const size_t part = c->count * size;
+    const char *send = p->data[c->type] + c->shift * size;
     char *recv = p->out + c->at;
     ncclComm_t comm = p->comm[c->comm];
     cudaStream_t stream = p->stream[c->stream];
@@ -221,19 +160,19 @@ static void make(const struct rank *r, const struct place *p, const struct call 
     }
     switch (c->kind) {
     case ALL_REDUCE:
-        NCCL(ncclAllReduce(send, recv, c->count, t->nccl, c->op, comm, stream));
+        NCCL(ncclAllReduce(send, recv, c->count, type, c->op, comm, stream));
         break;
     case REDUCE_SCATTER:
-        NCCL(ncclReduceScatter(send, recv, c->count, t->nccl, c->op, comm, stream));
+        NCCL(ncclReduceScatter(send, recv, c->count, type, c->op, comm, stream));
         break;
     case ALL_GATHER:
-        NCCL(ncclAllGather(send, recv, c->count, t->nccl, comm, stream));
+        NCCL(ncclAllGather(send, recv, c->count, type, comm, stream));
         break;
     case BROADCAST:
-        NCCL(ncclBroadcast(send, recv, c->count, t->nccl, c->root, comm, stream));
+        NCCL(ncclBroadcast(send, recv, c->count, type, c->root, comm, stream));
         break;
     default:
-        NCCL(ncclReduce(send, recv, c->count, t->nccl, c->op, c->root, comm, stream));
+        NCCL(ncclReduce(send, recv, c->count, type, c->op, c->root, comm, stream));
     }
 }
 
@@ -260,7 +199,7 @@ static void batch(struct rank *r, const struct place *p, struct t_random *random
     for (int i = 0; i < n; i++) {
         call[i] = draw(random, end, launches ? 0 : t_below(random, STREAMS));
         call[i].in_place &= !group; /* the copy before it may not be in the group */
-        end = call[i].at + call[i].count * types[call[i].type].size * (size_t)job->ranks + GUARD;
+        end = call[i].at + call[i].count * whole_size(call[i].type) * (size_t)job->ranks + GUARD;
     }
     CUDA(cudaMemsetAsync(p->out, POISON, end, p->stream[0]));
     CUDA(cudaStreamSynchronize(p->stream[0]));
@@ -302,11 +241,11 @@ void random_calls(struct rank *r)
     CUDA(cudaMalloc((void **)&p.out, p.room));
     CUDA(cudaMallocHost((void **)&p.host, p.room));
     for (int t = 0; t < TYPES; t++) {
-        size_t n = SHIFTS + job->most / types[t].size * (size_t)job->ranks, size = types[t].size;
+        size_t size = whole_size(t), n = SHIFTS + job->most / size * (size_t)job->ranks;
         char *here = malloc(n * size);
 
         for (size_t i = 0; i < n; i++)
-            put(here + i * size, types[t].nccl, value(r->rank, i));
+            whole_put(here, i, t, value(r->rank, i));
         CUDA(cudaMalloc((void **)&p.data[t], n * size));
         CUDA(cudaMemcpy(p.data[t], here, n * size, cudaMemcpyHostToDevice));
         free(here);
@@ -326,6 +265,5 @@ void random_calls(struct rank *r)
         NCCL(ncclCommDestroy(p.comm[c]));
     pthread_barrier_wait(&job->all);
     if (r->rank == 0)
-        printf("random: %ld calls right on %d ranks, seed %llu\n", r->made, job->ranks,
-               (unsigned long long)job->seed);
+        printf("random: %ld calls right on %d ranks, seed %ld\n", r->made, job->ranks, job->seed);
 }
