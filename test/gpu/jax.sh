@@ -23,9 +23,7 @@ include=$("$python" -c 'import jax; print(jax.ffi.include_dir())' 2>/dev/null) |
 # if a signal ends this script: show what the part has printed so far
 trap 'kill "$running" 2> /dev/null; cat "$work/log"; echo "jax.sh: ended in $name"; exit 1' INT TERM
 # build the handler with the header of the jax that runs it
-${CC:-cc} -O2 -g -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -Wall -Wextra -Werror \
-    -I"$here" -isystem "$include" -shared -o "$work/libsymtuner_ffi.so" "$here"/jax/*.c \
-    "$here"/jax/hlo/*.c -ldl -lpthread ||
+make -s -C "$here" OUT="$work" JAX_PYTHON="$python" WERROR=1 jax ||
     { echo "jax.sh: the handler does not compile against $include"; exit 1; }
 ln -s "$(readlink -f "$build/libsymtuner_ar.so")" "$work/libsymtuner_ar.so"
 export SYMTUNER_LIB_DIR="$work" PYTHONPATH="$here/jax${PYTHONPATH:+:$PYTHONPATH}"

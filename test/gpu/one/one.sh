@@ -142,8 +142,7 @@ fi
 # Processes are killed here. Under MPS that would end the others, too, so these run without MPS.
 if wanted jax jax; then
     mkdir "$work/jax" && cp "$one/libsymtuner_ar.so" "$work/jax/"
-    ${CC:-cc} -O2 -std=c11 -D_GNU_SOURCE -fPIC -fvisibility=hidden -I. -shared -o "$work/jax/libsymtuner_ffi.so" \
-        -isystem "$(python3 -c 'import jax; print(jax.ffi.include_dir())')" jax/*.c jax/hlo/*.c -ldl -lpthread
+    make -s OUT="$work/jax" JAX_PYTHON=python3 WERROR=1 jax
     ok "jax: the handler compiles" $?
     CUDA_VISIBLE_DEVICES=0,0 CUDA_MPS_PIPE_DIRECTORY="$work/none" SYMTUNER_LIB_DIR="$work/jax" PYTHONPATH=jax \
         job jax nccl -- python3 test/gpu/jax_procs.py --ranks 2 --side 1
