@@ -441,9 +441,9 @@ static const struct st_command_line line = {
     .command = "doctor",
     .usage = "[options]\n",
     .about = "Look at this box and this environment. Does this NCCL find the plugin? Which "
-             "variables and conf\nfiles work against it? Which known faults has the release? Are "
-             "driver, IOMMU and ACS in order?\nWith GPUs: do bytes arrive at the other GPUs, how "
-             "fast, and are windows real? Changes nothing.\n",
+             "variables and conf\nfiles work against it? Which known faults does the release have? "
+             "Are driver, IOMMU and ACS in order?\nWith GPUs: do bytes arrive at the other GPUs, "
+             "how fast, and are windows real? Changes nothing.\n",
     .after =
         "Exit 0: nothing found (notes and accepted findings do not count). 1: findings.\n"
         "docs/reference/findings.md explains each.\n"
