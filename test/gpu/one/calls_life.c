@@ -205,5 +205,6 @@ void many_comms(struct rank *r)
                (double)(resident() - then) * (double)sysconf(_SC_PAGESIZE) / 1024 /
                    (double)(job->comms - warm - 1),
                ((double)free_then - (double)free_now) / 1024 / (double)(job->comms - warm - 1));
+    CUDA(cudaFree(p));
     CUDA(cudaStreamDestroy(stream));
 }

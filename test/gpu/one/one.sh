@@ -8,14 +8,15 @@
 # milliseconds, then the other, and a call takes 2 ms.
 #
 #   ONE_GPU_CALLS   how many random calls each run makes (20000; without MPS 1000)
-#   ONE_GPU_ONLY    parts to run, of "calls opposite comms aborts nccl-tests torch jax" (all)
+#   ONE_GPU_COMMS   how many communicators the part comms makes (50)
+#   ONE_GPU_ONLY    parts to run, of "calls opposite comms aborts nccl-tests python torch jax" (all)
 #   ONE_GPU_LIMIT   seconds that a run may take (300)
 #   NCCL_TESTS      as for test/gpu/nccl_tests/dropin.sh, which says how to build them
 # Exit 77 with the reason if this box cannot run it.
 . test/gpu/common.sh
 need_gpus 1
 need_built nccl_calls one/symtuner
-one=$build/one parts=${ONE_GPU_ONLY:-calls opposite comms aborts nccl-tests torch jax}
+one=$build/one parts=${ONE_GPU_ONLY:-calls opposite comms aborts nccl-tests python torch jax}
 limit=${ONE_GPU_LIMIT:-300}
 mkdir "$work/gpus" "$work/mps" && for gpu in 0 1 2 3; do : > "$work/gpus/$gpu"; done
 export ONE_GPU_FOLDER="$work/gpus" CUDA_VISIBLE_DEVICES=0 CUDA_DEVICE_MAX_CONNECTIONS=32
@@ -45,7 +46,7 @@ job() {
     LD_PRELOAD=$one/hosts.so timeout "$limit" "$@" > "$work/$name.log" 2> "$work/$name.err"
     status=$?
     ok "$name: status $status, $(grep -hv '^ \|Warning' "$work/$name.log" "$work/$name.err" | tail -3 | tr '\n' ' ')" $status
-    echo "$name ($(($(date +%s) - before)) s): $(grep -h '^random\|^opposite\|^aborts\|^communicators' "$work/$name.log" | tr '\n' ';')"
+    echo "$name ($(($(date +%s) - before)) s): $(grep -h '^random\|^opposite\|^aborts\|^communicators\|^python' "$work/$name.log" | tr '\n' ';')"
     grep -h 'by our kernels\|NCCL ran' "$work/$name.err"
 }
 # ran NAME COLLECTIVE...: our kernels must have run some calls of each
@@ -80,8 +81,8 @@ if wanted opposite; then
 fi
 # How long NCCL alone takes, and what it leaves behind, is printed beside ours.
 if wanted comms; then
-    job comms-nccl nccl -- "$build/nccl_calls" --comms 50
-    job comms -- "$build/nccl_calls" --comms 50
+    job comms-nccl nccl -- "$build/nccl_calls" --comms "${ONE_GPU_COMMS:-50}"
+    job comms -- "$build/nccl_calls" --comms "${ONE_GPU_COMMS:-50}"
     ran comms allreduce
 fi
 if wanted aborts; then
@@ -117,6 +118,15 @@ if wanted nccl-tests && [ -x "$tests/all_reduce_perf" ]; then
 elif wanted nccl-tests; then
     echo "one.sh: nccl-tests not run: there is no $tests/all_reduce_perf"
 fi
+
+for package in cupy nccl4py; do
+    module=cupy
+    [ $package = cupy ] || module=nccl.core
+    if wanted python $module; then
+        job $package -- python3 test/gpu/one/python_calls.py $package
+        ran $package allreduce reducescatter allgather
+    fi
+done
 
 if wanted torch torch; then
     steps="python3 -m torch.distributed.run --nproc_per_node 2 test/gpu/one/torch_steps.py"
