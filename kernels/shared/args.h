@@ -28,7 +28,7 @@ struct ar_state {
 struct ar_mailbox {
     uint32_t abort;  /* the host writes AR_ABORTED, waiting kernels read it */
     uint32_t error;  /* enum ar_verdict; kernels write it */
-    uint32_t ipc[2]; /* [0]: number of calls of tma_ipc through scratch; [1]: of its other calls */
+    uint32_t ipc[2]; /* [0]: calls of tma_ipc through scratch; [1]: its calls without scratch */
 };
 
 /* How many 16-byte words of a tile each thread handles. Host and kernels must agree on the length
@@ -40,7 +40,8 @@ struct ar_mailbox {
  * overlap the previous kernel. EARLY_BOTH: the next kernel of the stream may overlap it as well. */
 enum ar_start { AR_SERIAL, AR_EARLY, AR_EARLY_BOTH, AR_STARTS };
 
-/* Why a rank gave up. DESTROYED: the handle is gone, only its struct ar_state is left. */
+/* Why a rank gave up; ALIVE: it has not. OVERLAP: two calls of the handle ran at the same time.
+ * DESTROYED: the handle is gone, only its struct ar_state is left. */
 enum ar_verdict { AR_ALIVE, AR_TIMEOUT, AR_ABORTED, AR_OVERLAP, AR_DESTROYED };
 
 /* Fields that kernels read first come first: at launch the constant cache is cold. */
@@ -49,10 +50,10 @@ struct ar_args {
     char *out;
     struct ar_state *state;
     uint64_t bytes;
-    uint64_t region; /* offset of half 0 of the region in use                  */
-    uint64_t half;   /* bytes of one half; chunked: offset of the gather slots */
+    uint64_t region; /* offset of half 0 of the region that the call uses      */
+    uint64_t half;   /* kernels of words: bytes of one half; others: offset of the gather slots */
     uint64_t words;  /* one-shot: words of the message; two-shot: words of one slot */
-    uint64_t shard;  /* two-shot, chunked, pull: bytes from shard to shard     */
+    uint64_t shard;  /* bytes from shard to shard; reduce-scatter, all-gather: from slot to slot */
     int ranks;
     int me;
     int in_align; /* alignment of in: bytes, a power of two, at most 16   */
@@ -70,13 +71,13 @@ struct ar_args {
     const char *src[AR_MAX_RANKS]; /* kernels that load directly: every rank's send */
     char *multi_dst;               /* NVLS: multicast address of recv             */
     const char *multi_src;         /* NVLS: multicast address of send             */
-    uint32_t stall_ns;             /* test builds: longest pause injected per block        */
+    uint32_t stall_ns;             /* test builds: a pause in stall() is shorter than this */
     uint64_t stride;        /* reduce-scatter, all-gather: bytes from part to part of the message */
     const void *scalar;     /* premul: address of this rank's scalar; NULL: it is in factor */
     uint64_t factor;        /* premul: its first bytes are this rank's scalar if scalar is NULL */
     struct ar_ipc_map *ipc; /* tma_ipc: what this rank has mapped */
     uint64_t at_send, at_recv; /* tma_ipc: places (kernels/shared/ipc.h) of in and out; 0: peers
-                                  cannot map this buffer */
+                                  cannot or need not map this buffer */
 };
 
 /* Instances of a kernel. AR_NX takes any number of ranks; AR_N2 and AR_N4 are for 2 and 4 ranks.

@@ -3,8 +3,9 @@
  * coll.h - the collectives.
  *
  * A message of reduce-scatter and of all-gather has one part per rank, all of the same length: the
- * part of rank r begins at r times that length. The two are the halves of an all-reduce: the
- * reduce-scatter adds up one part on each rank, and the all-gather sends each part to all ranks.
+ * part of rank r begins at r times that length. The two collectives are the halves of an
+ * all-reduce: the reduce-scatter adds up one part on each rank, and the all-gather sends each part
+ * to all ranks.
  */
 #ifndef AR_COLL_H_
 #define AR_COLL_H_

@@ -3,8 +3,9 @@
  * ipc.h - how ranks tell each other where buffers lie that nobody registered.
  *
  * Each rank numbers the allocations that hold its buffers, from 1 on, and its peers map them
- * (kernels/ipc/ipc.h). A place names a byte of a rank's memory by the number of the allocation and
- * the distance from its start, so a place means the same byte on all ranks. In each call the ranks
+ * (kernels/ipc/ipc.h). A place names a byte of one rank's memory: it has the number of the
+ * allocation, and the distance from the start of that allocation. Peers can use a place, but
+ * not an address, because each rank maps the allocation at another address. In each call the ranks
  * first exchange the places of their buffers. Then each rank tells the others whether it has mapped
  * all of their buffers.
  */
@@ -46,13 +47,14 @@ AR_HD uint64_t ar_ipc_at(uint64_t place)
 
 /* What a block tells the same block of every peer: rows of AR_FLAG_IPC. */
 enum ar_ipc_row {
-    AR_IPC_SEND,    /* the place of send; 0: peers cannot map it */
-    AR_IPC_RECV,    /* the place of recv; 0: peers cannot map it */
+    AR_IPC_SEND,    /* the place of send; 0: peers cannot or need not map it */
+    AR_IPC_RECV,    /* the place of recv; 0: peers cannot or need not map it */
     AR_IPC_REACHES, /* a flag: step 3 of the call if this rank reaches all buffers, else step 2 */
     AR_IPC_ROWS
 };
 
-/* The most blocks of a call. There are no rows of flags and no slots in AR_REGION_IPC for more. */
+/* The most blocks of a call. With more, a slot in the 4 MiB of AR_REGION_IPC would be too short for
+ * a tile of an all-gather over 8 ranks. */
 #define AR_IPC_CTAS 32
 
 /* Return how many slots of scratch each block has per rank: one for what the rank sends, and in an
@@ -62,7 +64,7 @@ AR_HD int ar_ipc_slots(int coll)
     return coll == AR_ALL_REDUCE ? 2 : 1;
 }
 
-/* Return how many tiles of ${tile} bytes fit a slot if the region has ${bytes}. */
+/* Return how many tiles of ${tile} bytes fit into a slot if AR_REGION_IPC has ${bytes}. */
 AR_HD uint64_t ar_ipc_tiles(uint64_t bytes, int ctas, int ranks, int coll, uint32_t tile)
 {
     return bytes / (uint64_t)(ctas * ranks * ar_ipc_slots(coll)) / tile;

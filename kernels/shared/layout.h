@@ -12,7 +12,8 @@
  *   shard    the part of a message that one rank reduces for all (two-shot kernels)
  *   slot     a part of scratch that only one other rank writes
  *   epoch    the number of a call; each handle counts its own calls
- *   half     one of two equal parts of scratch: even epochs use the first, odd epochs the second
+ *   region   a part of scratch for one kind of slots (enum ar_region)
+ *   half     one of two equal parts of a region: even epochs use the first, odd epochs the second
  *
  * Units      bytes unless the name says units, words or lines.
  * Errors     none; callers keep arguments in range.
@@ -234,14 +235,14 @@ enum ar_region {
     AR_REGIONS
 };
 
-/* The kinds of flags. Of each kind each block has a row of 128 bytes. In a row, each rank that
+/* The kinds of flags. For each kind, each block has a row of 128 bytes. In a row, each rank that
  * writes flags has 8 bytes. */
 enum ar_flag_kind {
     AR_FLAG_REDUCE,
     AR_FLAG_GATHER,
     AR_FLAG_ENTER,
     AR_FLAG_LEAVE,
-    AR_FLAG_ENGINES, /* not a row for each block, but those of enum ar_engine_row */
+    AR_FLAG_ENGINES, /* has the rows of enum ar_engine_row, not a row for each block */
     AR_FLAG_IPC,     /* each block has the rows of enum ar_ipc_row */
     AR_FLAG_KINDS
 };

@@ -60,8 +60,8 @@ AR_HD uint32_t ar_tma_tile_of(int coll, int ranks)
     return coll == AR_ALL_GATHER ? AR_TMA_TILES : ar_tma_tile(ranks);
 }
 
-/* Return how many tiles block ${cta} moves of ${bytes} bytes. It moves tile ${cta}, and then every
- * ${ctas}-th. */
+/* Return how many tiles block ${cta} moves if all ${ctas} blocks together move ${bytes} bytes. The
+ * block moves tile ${cta}, and then every ${ctas}-th tile. */
 AR_HD uint64_t ar_tma_count(uint64_t bytes, uint32_t tile, int cta, int ctas)
 {
     uint64_t tiles = ar_div_up(bytes, tile);
