@@ -2,8 +2,8 @@
 /*
  * buffers.c - registered buffers and scratch of a handle over several boxes.
  *
- * Both belong to the handle of the rank's box, h->nodes->box. If a step fails in one box, it must
- * fail in all boxes, so the ranks of all boxes agree on the outcome.
+ * The buffers and the scratch belong to the handle of the rank's box, h->nodes->box. If a step
+ * fails in one box, it must fail in all boxes, so the ranks of all boxes agree on the outcome.
  */
 #include <stdio.h>
 

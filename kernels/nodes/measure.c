@@ -2,9 +2,9 @@
 /*
  * measure.c - when a handle is made, measure how long the steps of an all-reduce take.
  *
- * For each way (enum ar_way) and size each rank runs a few calls in a row. The time of the slowest
- * rank counts. All that takes about ten ms, plus the time that NCCL needs in its first calls to
- * connect the ranks. Those calls are not timed.
+ * For each way (enum ar_way) and each size, every rank runs a few calls in a row. The time of the
+ * slowest rank counts. Measuring takes about ten ms. It takes longer if NCCL must first connect the
+ * ranks. NCCL does so in its first calls, which are not timed.
  */
 #include <stdio.h>
 #include <string.h>
@@ -50,7 +50,7 @@ static ncclResult_t launch(symtuner_ar *h, enum ar_way way, char *buffer, uint64
     return ar_comm_wait(h->nccl, ranks, result, call, why);
 }
 
-/* Wait until the stream nodes->network is idle, no longer than the time limit. */
+/* Wait until the stream nodes->network is idle, but wait no longer than the time limit. */
 static ncclResult_t await(symtuner_ar *h, char *why)
 {
     static const char call[] = "measure at the start";
@@ -116,7 +116,7 @@ ncclResult_t ar_nodes_measure(symtuner_ar *h, char *why, bool *lost)
     }
     for (int r = 0; r < h->ranks && result == ncclSuccess; r++)
         ar_nodes_slower(figures, &all[r]);
-    h->nodes->box->eager.used = false; /* all calls have ended: the next one follows none */
+    h->nodes->box->eager.used = false; /* all calls have ended: the next need not wait */
     if (buffer != NULL && !h->stuck)
         cudaFree(buffer);
     return result;

@@ -67,7 +67,8 @@ struct ar_cut {
 
 /* Cut ${bytes} for ${ranks} ranks of a box into at most ${pieces} pieces. */
 struct ar_cut ar_cut(uint64_t bytes, int ranks, int pieces);
-/* Return at which byte ${piece} starts. For cut->pieces, return where the last piece ends. */
+/* Return at which byte ${piece} starts. If ${piece} is cut->pieces, return where the last piece
+ * ends. */
 uint64_t ar_cut_start(const struct ar_cut *cut, int piece);
 /* Return the bytes of each part of ${piece}. */
 uint64_t ar_cut_part(const struct ar_cut *cut, int piece);

@@ -22,7 +22,7 @@
 
 struct ar_nodes {
     struct ar_boxes boxes;
-    bool asked;                /* SYMTUNER_AR_NODES=1: where no rule decides, ${figures} do */
+    bool asked;                /* SYMTUNER_AR_NODES=1: calls without a rule follow ${figures} */
     symtuner_ar *box;          /* this rank's handle in the group of its box */
     ncclComm_t box_comm;       /* the ranks of this box; ${box} was made from it */
     struct ar_endpoint across; /* across.comm: the ranks at the same place of all boxes */
@@ -36,22 +36,22 @@ struct ar_nodes {
 /*
  * ar_nodes_span(h, cards, config, gate, why):
  * If the ranks of ${cards} span several boxes, write to ${gate} (2 * AR_WHY bytes) why NCCL runs
- * their calls, and make h->nodes if they can and shall add up box by box. Collective over the
- * communicator of ${h}: all ranks get h->nodes, or no rank does. Returns an error only if the ranks
- * cannot reach each other any more. Then ${why} (AR_WHY bytes) says why.
+ * their calls. If these ranks can and shall add up box by box, also make h->nodes. Collective over
+ * the communicator of ${h}: all ranks get h->nodes, or no rank does. Returns an error only if the
+ * ranks cannot reach each other any more. Then ${why} (AR_WHY bytes) says why.
  */
 ncclResult_t ar_nodes_span(symtuner_ar *h, const struct ar_box_card *cards,
                            const struct symtuner_ar_config *config, char *gate, char *why);
 
-/* ar_nodes_close destroys h->nodes->box. Call it when the GPU is idle. ar_nodes_free frees the
- * rest. Call it when the last graph that holds a call of ${h} is gone, because NCCL would wait for
- * that graph. */
+/* ar_nodes_close destroys h->nodes->box. It must be called when the GPU is idle.
+ * ar_nodes_free frees the rest of h->nodes. It must be called when the last graph that holds a call
+ * of ${h} is gone: NCCL would wait for that graph. */
 void ar_nodes_close(symtuner_ar *h);
 void ar_nodes_free(symtuner_ar *h);
 
 /* Measure the figures of ${h}, which are then the same on all ranks. Collective. Fails on all ranks
- * or on none. Only if the other ranks cannot be reached any more, it may fail on some ranks, and
- * sets *lost. */
+ * or on none, with one exception: if the ranks cannot reach each other any more, it may fail on
+ * some ranks only. It then sets *lost on those ranks. */
 ncclResult_t ar_nodes_measure(symtuner_ar *h, char *why, bool *lost);
 
 /* Agree with the other ranks of ${h} on the outcome of a step (kernels/group/bootstrap.h). */
