@@ -13,16 +13,19 @@
  * call. It is a kernel because only a kernel has a clock for the time limit. It is submitted first,
  * because a stream memory operation may hold up what is submitted behind it.
  *
- * Whoever waits for a flag also clears it, so a replayed graph finds all flags clear. Each flag is
- * clear before its writer sets it again, in the writer's next call. The writer sets the next
- * ENTERED only after it has got our FETCHED, which we submit behind the write that clears ENTERED.
- * The writer sets the next FETCHED only after it has got our next ENTERED, which we submit behind
- * watch, and watch clears FETCHED.
+ * The rank that waits for a flag also clears it, so a replayed graph finds all flags clear. Each
+ * flag is clear before its writer sets it again in the next call. Let rank A wait for the flags of
+ * rank B:
  *
- * If this rank gives up, watch tells the peers by GAVE_UP. Then it tells the host. Then it sets all
- * ENTERED flags of this rank, so that no stream waits for ever. The copies that run after that read
- * memory of the peers. They write only to this rank's recv and to flags. So nothing is written into
- * the buffers of a rank that is not in the call. After the error the program of this rank may
+ *   ENTERED   A clears it before A sets FETCHED at B. B begins its next call only when it has that
+ *             FETCHED.
+ *   FETCHED   A clears it before A begins its next call and sets ENTERED at B. B sets the next
+ *             FETCHED only when it has that ENTERED.
+ *
+ * If this rank gives up, watch first tells the peers by GAVE_UP. Then it tells the host, and sets
+ * all ENTERED flags of this rank, so that no stream waits for ever. The copies that run after that
+ * read memory of the peers, but write only to this rank's recv and to flags. So nothing is written
+ * into the buffers of a rank that is not in the call. After the error the program of this rank may
  * change send before a peer fetches it. So each rank looks for GAVE_UP after its last fetch, and
  * fails if the flag is set.
  *
@@ -109,7 +112,7 @@ static cudaError_t make_streams(struct ar_engines *e, int ranks)
     return error;
 }
 
-/* Make the streams in the first call. Only the relaxed capture mode allows that in a capture. */
+/* Make the streams in the first call. During a capture, only the relaxed mode allows that. */
 static ncclResult_t prepare(symtuner_ar *h)
 {
     enum cudaStreamCaptureMode mode;

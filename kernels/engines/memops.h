@@ -16,7 +16,7 @@ struct ar_memops {
 };
 
 /* Find the operations. Returns false if the driver or the GPU lacks them, or if the driver cannot
- * capture them. */
+ * capture them into graphs. */
 bool ar_memops_find(struct ar_memops *ops, int device);
 
 /* Let ${stream} wait until ${word} is not 0, and then set the word to 0. */
