@@ -31,7 +31,7 @@ struct ar_ipc {
     struct ar_allocation own[AR_IPC_ALLOCATIONS]; /* [i]: what mine(h)->allocation[i] shows */
     unsigned long long refused; /* id of the latest own allocation that peers cannot map */
     char *peer[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* [r]: rank r's allocations, mapped here */
-    int count[AR_IPC_RANKS]; /* [r]: entries of peer[r] that are set, to NULL if mapping failed */
+    int count[AR_IPC_RANKS]; /* [r]: entries in use of peer[r]; one is NULL if mapping failed */
     struct ar_ipc_map *map;  /* a copy of ${peer} in GPU memory */
     cudaStream_t stream;     /* for copies to ${map} */
 };
@@ -57,8 +57,8 @@ bool ar_ipc_wanted(int asked)
     return asked != 0;
 }
 
-/* Return a number that no other process of this host has, or 0 if it cannot be found. A process id
- * is not enough: processes of two containers may have the same id, but not the same name space. */
+/* Return a number that no other process of this host has, or 0 if that fails. It is made of the
+ * process id and the PID namespace, because processes of two containers may have the same id. */
 static uint64_t this_process(void)
 {
     struct stat space;

@@ -4,7 +4,7 @@
  * peers.
  *
  * Before a call launches kernel tma_ipc, the host finds out in which allocation each buffer of the
- * call lies. An allocation that is new gets the next number of this rank, and its handle (CUDA IPC)
+ * call lies. An allocation that is new gets the next number of this rank, and its CUDA IPC handle
  * goes to a board in shared memory. Then the host maps the allocations that its peers have put on
  * the board so far, and writes their addresses to its GPU (struct ar_ipc_map). The host never waits
  * for a peer. As long as any rank has not mapped a buffer of the call, the kernels of all ranks
@@ -12,9 +12,9 @@
  * are slower. The kernels decide this anew in each replay of a graph, so a graph becomes faster
  * when later calls map its buffers.
  *
- * Mappings end with the handle. They cannot end earlier, because cudaIpcCloseMemHandle waits for
- * running kernels, which may wait for peers. Until then memory that a peer has mapped is not free,
- * even after cudaFree.
+ * The mappings of a symtuner_ar end when it is freed. They cannot end earlier, because
+ * cudaIpcCloseMemHandle waits for running kernels, which may wait for peers. As long as a peer maps
+ * an allocation, its memory is not free, even after cudaFree.
  *
  * Threads    one at a time, as for the handle.
  */
@@ -31,7 +31,7 @@ bool ar_ipc_wanted(int asked);
 /*
  * ar_ipc_open(h, name, create):
  * Give ${h} the board of its group, the shared memory object ${name}. One rank of the group creates
- * it before the others open it. Returns 0, or an errno number.
+ * the board before the others open it. Returns 0, or an errno number.
  * ar_ipc_end ends all mappings and frees h->ipc.
  */
 int ar_ipc_open(symtuner_ar *h, const char *name, bool create);
