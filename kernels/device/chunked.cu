@@ -6,12 +6,12 @@
  *   tile k-lag  await the peers' REDUCE flag, add up, push the sum to every rank's recv
  *   end         raise GATHER, await the peers' GATHER: their sums are in my recv
  *
- * "I" am one rank; the table shows what I do. Owner o is rank o, which adds up shard o. "lag" is
- * args.lag. No barrier is needed at the start. A peer writes my recv only after it has received my
- * words of this call. By then my stream has reached the call, so earlier users of recv are done. A
- * call in place is safe, too: an owner stores the sum of a tile only after my push of that tile,
- * and my push has read the tile. If the peers do not map recv, the sums go through scratch and one
- * local copy ("staged").
+ * The table shows what one rank does; "my" means "of this rank". Owner o is rank o, which adds up
+ * shard o. "lag" is args.lag. No barrier is needed at the start. A peer writes my recv only after
+ * it has received my words of this call. By then my stream has reached the call, so earlier users
+ * of recv are done. A call in place is safe, too: an owner stores the sum of a tile only after my
+ * push of that tile, and my push has read the tile. If the peers do not map recv, the sums go
+ * through scratch and one local copy ("staged").
  *
  * One set of slots is enough for all calls, but the reduce slots and the gather slots must not
  * share memory. A rank that has finished the call has the GATHER flag of each owner. The owner

@@ -6,8 +6,8 @@
  * signal   tells every peer that the previous copies of this stream are complete
  * await    waits for the peers' signals; the last await of a call publishes the next epoch
  *
- * A copy is complete at its destination before the next operation of its stream starts. So signal
- * does not need the fence in raise_flags(), which it calls; the fence does no harm.
+ * A copy is complete at its destination before the next operation of its stream starts. So signal,
+ * which calls raise_flags(), does not need the fence in that function. The fence does no harm.
  */
 #include "kernels/device/bulk.cuh"
 

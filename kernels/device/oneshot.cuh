@@ -12,9 +12,9 @@
  * same words of the other ranks. What a rank sends never depends on what it receives, so the blocks
  * may run in any order without a deadlock.
  *
- * A slot may be written again two calls later (see ar_half() in kernels/shared/layout.h). The
- * reader clears the slot before its call e ends, and sends its words of call e+1 after that. A peer
- * starts call e+2 only after it has received those words.
+ * A slot that call e uses may be written again in call e+2 (see ar_half() in
+ * kernels/shared/layout.h). The reader clears the slot before its call e ends, and sends its words
+ * of call e+1 after that. A peer starts call e+2 only after it has received those words.
  */
 #ifndef AR_ONESHOT_CUH_
 #define AR_ONESHOT_CUH_

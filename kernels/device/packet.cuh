@@ -4,7 +4,7 @@
  *
  * A form says how to put payload into a 16-byte word, how to see that a word has arrived, and what
  * to leave in the slot after the word has been read. No form needs a fence or a barrier: data and
- * proof are in the same store, and every part that could arrive alone is checked.
+ * proof arrive together, and every part that could arrive alone is checked.
  */
 #ifndef AR_PACKET_CUH_
 #define AR_PACKET_CUH_
@@ -99,7 +99,7 @@ struct form_lamport {
     static constexpr bool warp_wide = false;
 
     /* In a slot, 32 bits of all ones mean "not here yet". As data, 32 bits of all ones are a NaN
-     * (two NaNs in 16-bit types). They still are if the last bit is cleared, so clear it. */
+     * (two NaNs in 16-bit types). They are still NaNs if the last bit is cleared, so clear it. */
     static __device__ __forceinline__ uint32_t tame(uint32_t w)
     {
 #ifdef ST_BREAK_TAME
@@ -183,8 +183,9 @@ template <class F> __device__ __forceinline__ uint4 receive(const void *slot)
 #endif
 }
 
-/* all_here returns whether ${here} is true, and all_give_up whether this rank must give up. For
- * warp-wide forms the whole warp gets the same answer. */
+/* all_here returns ${here}, and all_give_up returns whether this rank must give up. For warp-wide
+ * forms the whole warp gets the same answer: all_here returns whether ${here} is true in all lanes,
+ * and all_give_up returns true if any lane must give up. */
 template <class F> __device__ __forceinline__ bool all_here(bool here)
 {
     return F::warp_wide ? __all_sync(~0u, here) : here;

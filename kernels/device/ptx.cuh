@@ -3,9 +3,9 @@
  * ptx.cuh - the memory accesses whose ordering the kernels rely on, and bounded waiting.
  *
  * Words and flags that one rank writes and another rank polls are accessed by "relaxed.sys"
- * instructions or stronger ones. Plain loads are not enough for them: the compiler may move such
- * loads, and the L1 may return an old line. Bulk data needs less, because it is loaded only after
- * an acquire load of a flag.
+ * instructions or stronger ones. Plain loads are not enough for words and flags: the compiler may
+ * move plain loads, and the L1 may return an old line. Bulk data needs less, because it is loaded
+ * only after an acquire load of a flag.
  */
 #ifndef AR_PTX_CUH_
 #define AR_PTX_CUH_
@@ -138,16 +138,18 @@ __device__ __forceinline__ void store_unit(char *p, uint2 u)
  * The host's abort word lies across PCIe. Only a few reads per microsecond are possible there, and
  * fewer while links are busy. A thread that reads the word delays its block, and thereby the same
  * block of every peer. If every waiting thread read the word, the blocks of the peers would then
- * wait so long that they read their abort words, too. When this was so, a group that had waited
- * once stayed slow for ever. So no thread reads the word until it has waited for much longer than
- * any call takes. From then on, one thread per rank reads it every AR_LOOK_EVERY_NS.
+ * wait so long that they read their abort words, too. In an earlier version all threads did, and a
+ * group that had waited once stayed slow for ever. So no thread reads the word until it has waited
+ * for much longer than any call takes. From then on, one thread per rank reads the word every
+ * AR_LOOK_EVERY_NS.
  */
 #define AR_LOOK_AFTER_NS 10000000
 #define AR_LOOK_EVERY_NS 1000000
 
-/* For a value that all lanes of a warp load: all lanes must go on with the same value. On a GPU
- * they do, because one instruction loads it for all lanes. In the emulation each lane loads it by
- * itself, so the emulation defines this macro in another way. */
+/* Return ${value}, which all lanes of a warp have loaded from one address, so that all lanes go on
+ * with the same value. On a GPU the lanes agree already, because one instruction loads the value
+ * for all of them. In the emulation each lane loads it by itself, so the emulation defines this
+ * macro in another way. */
 #ifndef AR_SAME_IN_WARP
 #define AR_SAME_IN_WARP(value) (value)
 #endif
@@ -234,12 +236,12 @@ static __device__ __noinline__ void refuse(const ar_args *args)
 }
 
 /*
- * One call's view of the rank's counters. Every thread reads them (one L1 line per SM). After all
- * threads of a block have read them, one thread counts the block. The block that was counted last
- * publishes the next epoch. It may do so before the call ends: no thread of this call reads the
- * counters after that, and the next call starts only after this one has ended. If two calls of one
- * handle overlap by mistake, this is noticed only if the second starts before the first publishes,
- * because blocks are counted when they arrive, not when they end.
+ * One call's view of the rank's counters. Every thread reads them; they are less than one line of
+ * the L1. After all threads of a block have read them, one thread counts the block. The block that
+ * was counted last publishes the next epoch. It may do so before the call ends: no thread of this
+ * call reads the counters after that, and the next call starts only after this one has ended. If
+ * two calls of one handle overlap by mistake, this is noticed only if the second call starts before
+ * the first call publishes, because blocks are counted when they arrive, not when they end.
  */
 struct call_counters {
     uint64_t epoch;

@@ -13,9 +13,9 @@
  *
  * The template parameter Access says how to load and store. "spread" loads from the ranks one by
  * one, and stores to them one by one. "nvls" (nvls.cu) lets the NVSwitch do so, with one multimem
- * instruction for the load and one for the store. Both share the body and its barriers, so tests of
- * spread cover all of nvls but these two instructions. (halves/pull.cu has two more classes that
- * stand for Access.)
+ * instruction for the load and one for the store. The body of the kernel and its barriers are the
+ * same for spread and nvls, so tests of spread cover all of nvls but these two instructions.
+ * (halves/pull.cu has two more classes that stand for Access.)
  *
  * With nvls the NVSwitch decides the order of addition. In two-shot each element has one owner, so
  * all ranks get the same bits, though perhaps not those of spread. In one-shot it depends on the

@@ -26,8 +26,8 @@
 namespace ar
 {
 
-/* Word w of the shards of several peers. fetch() loads these words from in, send() sends each to
- * the owner of its shard. */
+/* Word w of the shards of several peers. fetch() loads these words from args.in. send() sends each
+ * word to the owner of its shard. */
 template <class F, class R, int N> struct row {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     await_previous_kernel(args);
 
     /* As in oneshot(): load the thread's first words and the counters at the same time, and compute
-     * addresses before both arrive. */
+     * addresses before they arrive. */
     out.fetch(args, first_word, 0);
 #pragma unroll
     for (int i = 0; i < out.width; i++)

@@ -10,9 +10,9 @@
  *
  * The last line of this table protects the next call. There is one set of slots for even and odd
  * calls, and any rank may write them as soon as its own next call begins. The call before may also
- * be an all-reduce of ../chunked.cu. When that ends on any rank, all ranks have read their reduce
- * slots, but a rank may still be reading its gather slots. That is why the all-gather, like the
- * reduce-scatter, uses the reduce slots.
+ * be an all-reduce of ../chunked.cu. When such an all-reduce ends on any rank, all ranks have read
+ * their reduce slots, but some may still be reading their gather slots. That is why the all-gather,
+ * like the reduce-scatter, uses the reduce slots.
  *
  * A call in place is safe: a rank writes only to its own recv, and only where it has nothing to
  * send or has sent the data already. The peers see none of the user's buffers.

@@ -6,10 +6,10 @@
  *   all-gather       in of rank r              --> slot r of every rank, which stores it
  *
  * Both take one hop and no barrier. The reduce-scatter is the first half of twoshot.cuh. The
- * all-gather is oneshot.cuh, but the receiver stores words instead of adding them up. All parts
- * have the same length, so each rank needs words of every other rank, and no rank is more than one
- * call ahead of another. So two halves of scratch are enough, as in twoshot.cuh, and calls of all
- * collectives may follow each other in any order.
+ * all-gather is like oneshot.cuh, but the receiver stores words instead of adding them up. All
+ * parts have the same length, so each rank needs words of every other rank, and no rank is more
+ * than one call ahead of another. So two halves of scratch are enough, as in twoshot.cuh, and calls
+ * of all collectives may follow each other in any order.
  *
  * Fields of args:
  *   bytes                the length of one part
@@ -31,8 +31,8 @@ __device__ __forceinline__ int next_rank(int me, int i, int ranks)
     return me + i < ranks ? me + i : me + i - ranks;
 }
 
-/* Word w of the parts of several peers. fetch() loads these words from in, send() sends each to the
- * owner of its part. */
+/* Word w of the parts of several peers. fetch() loads these words from args.in. send() sends each
+ * word to the owner of its part. */
 template <class F, class R, int N> struct outgoing {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
@@ -123,9 +123,9 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     counters.publish(args);
 }
 
-/* Wait for word w of every other rank; that of rank r comes to here + r * slot. Store each of these
- * words in its part of out. Returns false if the rank gave up. For warp-wide forms the whole warp
- * must call this; ${valid} is false in lanes past the end of the message. */
+/* Wait for word w of every other rank; the word of rank r comes to here + r * slot. Store the word
+ * of rank r in part r of args.out. Returns false if the rank gave up. For warp-wide forms the whole
+ * warp must call this; ${valid} is false in lanes past the end of the message. */
 template <class F, int N>
 __device__ __forceinline__ bool store_words(const ar_args &args, char *here, uint32_t slot,
                                             bool valid, uint32_t w, uint64_t epoch,

@@ -18,8 +18,8 @@ namespace ar
 #define AR_TMA_PENDING 8
 #endif
 
-/* How often the thread that stores sums polls for the next sum before it does something else. This
- * many polls take longer than a block needs for a tile. */
+/* How often the thread that stores sums polls for the next sum before it uses the time to tell the
+ * peers what it has stored. This many polls take longer than a block needs for a tile. */
 #define AR_TMA_PATIENCE 100
 
 using sum_ring = tma_ring<AR_TMA_SUMS>;
@@ -111,8 +111,8 @@ template <int Coll> struct staged_call {
     {
         return args.peer[at] + region + (uint64_t)writer * args.shard;
     }
-    /* Tell all peers that ${count} chunks are there. A count of chunks + 1 says that all chunks and
-     * the last bytes are there. */
+    /* Tell all peers that ${count} chunks of this rank have arrived. A count of chunks + 1 says
+     * that all chunks and the last bytes have arrived. */
     __device__ __forceinline__ void raise(int kind, uint64_t count) const
     {
         fence_sys();
@@ -121,13 +121,13 @@ template <int Coll> struct staged_call {
                 (uint64_t *)(args.peer[peer(i)] + ar_flag_offset(kind, blockIdx.x, args.me)),
                 ar_flag_step(epoch, count));
     }
-    /* In an all-reduce, tell all peers that ${count} chunks of sums are there. */
+    /* In an all-reduce, tell all peers that ${count} chunks of sums have arrived. */
     __device__ __forceinline__ void raise_sums(uint64_t count) const
     {
         if (Coll == AR_ALL_REDUCE)
             raise(AR_FLAG_GATHER, count);
     }
-    /* Return for how many chunks all peers have raised this flag, at most chunks + 1. */
+    /* Return for how many chunks all peers have raised the flag ${kind}, at most chunks + 1. */
     __device__ __forceinline__ uint32_t reached(int kind) const
     {
         uint32_t least = chunks + 1;
@@ -142,8 +142,8 @@ template <int Coll> struct staged_call {
         }
         return least;
     }
-    /* Wait until all peers have raised this flag for ${count} chunks. Returns for how many chunks
-     * all have raised it, or 0 if the rank gave up. */
+    /* Wait until all peers have raised the flag ${kind} for ${count} chunks. Returns for how many
+     * chunks all peers have raised it, or 0 if this rank gave up. */
     __device__ __forceinline__ uint32_t await(int kind, uint32_t count, spin_limit &wait) const
     {
         uint32_t polls = 0, now;

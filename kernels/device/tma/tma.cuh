@@ -11,13 +11,13 @@
  * its shard. In a reduce-scatter the shard is the part of this rank, and the sum goes to this
  * rank's recv only. In an all-gather nothing is added, and warps 0 and 1 move this rank's part
  * without the other warps. TMA needs addresses at multiples of 16 bytes. If a buffer of this rank
- * has another alignment, the other warps load from it or store to it.
+ * has another alignment, warps 2+ load from that buffer or store to it.
  *
  * The barriers at the start and at the end are those of pull.cuh. A call in place is safe: only the
  * owner of a shard touches the shard, and it loads a tile before it stores the sum.
  *
- * A block moves a tile in about 0.4 us, so each thread that moves data has only some hundred cycles
- * for a tile. That is why tiles and stages are counted up, not found by division.
+ * A block moves a tile in about 0.4 us, so each thread that moves data has only a few hundred
+ * cycles for a tile. That is why tiles and stages are counted up, not found by division.
  */
 #ifndef AR_TMA_CUH_
 #define AR_TMA_CUH_

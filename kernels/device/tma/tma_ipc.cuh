@@ -5,8 +5,8 @@
  * At the start each block tells the same block of every peer the places of this rank's buffers
  * (kernels/shared/ipc.h). It looks up where the peers' buffers are mapped here, and tells the peers
  * whether it has found all. If the blocks of all ranks have found all, they go on as in tma.cuh.
- * Otherwise their tiles go through scratch, some tiles of every shard at a time, between two
- * barriers.
+ * Otherwise their tiles go through scratch in rounds. Each round moves some tiles of every shard,
+ * and has two barriers.
  *
  * Each block of a call decides for itself. So two blocks of a call may go different ways, if the
  * host maps a buffer between their decisions. That does no harm: a block moves the same tiles both
@@ -287,8 +287,8 @@ __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma_ipc(const __grid_consta
     const add_ring ring = ring_of(shared);
     const tma_tiles<Coll> tiles(args);
     /* The block that moves the last bytes of the shard, which do not fill a word. Through scratch
-     * these bytes move with the tile in which they lie. Each block chooses its way for itself, so
-     * the block of that tile must be the one that moves them directly. */
+     * these bytes move with the tile in which they lie. Other blocks may go another way, so the
+     * block of that tile must move the bytes when it moves its tiles directly, too. */
     const uint32_t last = (uint32_t)(tiles.bytes / tiles.tile % gridDim.x);
     bool direct = false;
     spin_limit wait;

@@ -2,7 +2,7 @@
 /*
  * tma_ptx.cuh - bulk copies between global and shared memory, and the barriers that count them.
  *
- * Bulk copies go through the "async proxy", a path to memory of its own. So a thread must call
+ * Bulk copies go through the "async proxy", a separate path to memory. So a thread must call
  * fence_async() between ordinary accesses and the bulk copies that follow them. After a bulk copy
  * no fence is needed: a thread that sees that the copy is complete also sees its bytes (PTX ISA,
  * "async proxy"). Addresses and sizes are multiples of 16 bytes.
@@ -148,8 +148,8 @@ __device__ __forceinline__ void store_shared(char *p, uint4 v)
     *reinterpret_cast<uint4 *>(p) = v;
 }
 
-/* Which stage of a ring a tile uses, and the parity of that stage's phase. Both are counted up from
- * tile to tile. The threads that move data have no time to divide the tile's number. */
+/* Which stage of a ring a tile uses, and the parity of that stage's phase. next() goes on from tile
+ * to tile, because the threads that move data have no time to divide the tile's number. */
 template <int Stages> struct tma_place {
     uint32_t stage = 0, parity = 0;
 
