@@ -28,7 +28,7 @@ struct found {
     const struct st_finding *row;
     bool accepted;
     int order;
-    unsigned judged; /* bit i is set: the finding holds for NCCL copy doctor.judged[i] */
+    unsigned judged; /* bit i is set: the finding holds for copy[judged[i]] of the doctor */
     char evidence[ST_EVIDENCE];
 };
 
@@ -91,7 +91,8 @@ static struct found *same(struct found *found, int n, const struct found *one)
     return NULL;
 }
 
-/* The order for qsort: errors, then warnings, then notes; equal ones in the order of the tables. */
+/* The order for qsort: errors, then warnings, then notes, each of these in the order of the
+ * tables. */
 static int compare(const void *a, const void *b)
 {
     const struct found *one = a, *other = b;

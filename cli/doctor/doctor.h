@@ -3,9 +3,10 @@
  * doctor.h - what the files of `symtuner doctor` share: what is known about the box, and the table
  * of findings.
  *
- * A finding is one row: what to check, for which NCCL releases, how bad it is, and the cure. The
- * doctor reads all files of the box through the functions below, under a root folder, which is ""
- * except in tests. It does not write, run or load these files.
+ * A finding is one row: what to check, for which NCCL releases, how bad the fault is, and the cure.
+ * The doctor reads all files of the box through the functions below, under a root folder, which is
+ * "" except in tests. It writes none of them. It loads no library to examine it; only the
+ * measurements on GPUs load the CUDA driver and NCCL (gpu.c, windows.c).
  *
  * Units      a release is NCCL's code (22809 for 2.28.9).
  * Ownership  all is in one struct st_doctor, which is static.
@@ -102,7 +103,7 @@ struct st_doctor {
     /* what is wrong with SYMTUNER_RULES, SYMTUNER_RULE and NCCL_TUNER_CONFIG_FILE; "": nothing */
     char rules_error[3][SYMTUNER_ERROR_MAX + 32];
     char dir[ST_DIRS_MAX][ST_PATH];     /* the folders in which the loader looks, in order    */
-    int dirs, dirs_configured;          /* LD_LIBRARY_PATH named the first dirs_configured    */
+    int dirs, dirs_configured;          /* the first dirs_configured: of LD_LIBRARY_PATH      */
     struct st_copy copy[ST_COPIES_MAX]; /* the copies of NCCL that were found                 */
     int copies;
     struct st_preload preload[ST_PRELOADS_MAX]; /* in the order in which they load            */
@@ -110,8 +111,8 @@ struct st_doctor {
     char python[ST_PATH];               /* version and path of python3; "": it did not run    */
     struct st_framework framework[ST_FRAMEWORKS_MAX];
     int frameworks;
-    int judged[ST_JUDGED_MAX];          /* indices into copy[]: one copy of each release      */
-    int judgeds;                        /* how many copies to check judged[] has              */
+    int judged[ST_JUDGED_MAX];          /* the copies to check, as indices into copy[]        */
+    int judgeds;                        /* how many copies are to be checked                  */
     int used;                           /* index of the copy that is checked now; -1: no copy */
                                         /* has the release                                    */
     int nccl;                           /* the release that is checked now                    */
@@ -147,13 +148,13 @@ struct st_finding {
     /* for ST_WHEN_CHECK: fills ST_EVIDENCE bytes and returns whether the finding holds */
     bool (*check)(const struct st_doctor *doctor, char *evidence);
     size_t at;            /* for ST_WHEN_TEXT: offset in struct st_doctor        */
-    const char *what;     /* one sentence: what the finding does to NCCL         */
+    const char *what;     /* one sentence: what the fault does                   */
     const char *cure;
 };
 
 /* ST_ROW is a row with a check, for all releases. ST_ROW_OF is such a row for the releases
- * ${first_} to ${last_}. ST_ROW_TEXT is a row for ST_WHEN_TEXT: it holds if the member ${text_} of
- * struct st_doctor is not empty. */
+ * ${first_} to ${last_}. ST_ROW_TEXT is a row for ST_WHEN_TEXT: the finding holds if the member
+ * ${text_} of struct st_doctor is not empty. */
 #define ST_ROW(id_, severity_, check_, what_, cure_)                                               \
     ST_ROW_OF(id_, severity_, 0, 0, check_, what_, cure_)
 #define ST_ROW_OF(id_, severity_, first_, last_, check_, what_, cure_)                             \
@@ -246,7 +247,7 @@ void st_doctor_dirs(struct st_doctor *doctor);
 /* Find the library ${name} in the folders that st_doctor_dirs listed; a ${name} with a slash is a
  * path. Returns false if there is no such file. */
 bool st_doctor_find_library(const struct st_doctor *doctor, const char *name, char out[ST_PATH]);
-/* Find the plugins that NCCL would load, by the rules of the release that is checked now. */
+/* Find the plugins that NCCL would load, as the release that is checked now searches for them. */
 void st_doctor_plugins(struct st_doctor *doctor);
 
 /* box.c: read the driver's version and count the GPUs. */

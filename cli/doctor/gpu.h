@@ -28,7 +28,7 @@ struct st_gpu_report {
     char name[ST_GPUS_MAX][96];
     int multicast[ST_GPUS_MAX];                    /* [i]: 1 supported, 0 unsupported, -1 unknown */
     struct st_pair pair[ST_GPUS_MAX][ST_GPUS_MAX]; /* [i][j]: GPU i uses the memory of GPU j      */
-    double together[ST_GPUS_MAX];                  /* [i]: its store bandwidth while all write    */
+    double together[ST_GPUS_MAX];                  /* [i]: store bandwidth while all GPUs write   */
     enum st_windows windows;
     char windows_text[300];
 };

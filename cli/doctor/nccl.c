@@ -2,10 +2,11 @@
 /*
  * nccl.c - finds the copies of NCCL on this box, and decides which of them to check.
  *
- * The doctor checks the file of --library or a copy of the release of --nccl. Without these options
- * it checks the copies that jax and torch of this python3 would load (both if their releases
- * differ). Without such copies it checks the copy that the loader finds, or else the first other
- * copy.
+ * With --library the doctor checks that file. With --nccl it checks a copy of that release, or only
+ * the release if no copy has it. Without these options it checks the first of these that exists:
+ *   the copies that jax and torch of this python3 would load; both if their releases differ
+ *   the copy that the loader finds
+ *   a copy in the folders of pip and CUDA (add_others)
  */
 #include <stdlib.h>
 #include <string.h>
@@ -59,8 +60,8 @@ static void add_others(struct st_doctor *doctor)
             st_doctor_copy(doctor, path);
 }
 
-/* Add ${copy} to judged[], unless judged[] has a copy of the same release, because both would get
- * the same findings. */
+/* Add ${copy} to judged[], unless judged[] has a copy of the same release: what the doctor finds
+ * out about a copy depends almost only on its release. */
 static void judge(struct st_doctor *doctor, int copy)
 {
     for (int i = 0; i < doctor->judgeds; i++)

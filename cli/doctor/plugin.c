@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plugin.c - finds the file that NCCL would load as a plugin, by the rules of NCCL's release. This
- * file repeats the search of the dynamic loader: LD_LIBRARY_PATH, then the folders of
- * /etc/ld.so.conf, then the system's own folders.
+ * plugin.c - finds the file that NCCL would load as a plugin. Which names NCCL tries depends on its
+ * release (docs/doctor.md, "How NCCL finds a plugin"). plugin.c looks for each name where the
+ * dynamic loader would: in LD_LIBRARY_PATH, then in the folders of /etc/ld.so.conf, then in the
+ * system's own folders.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -132,7 +133,8 @@ static void look(const struct st_doctor *doctor, struct st_plugin *plugin)
                                  at ? ", " : "", word[k], v);
 }
 
-/* Find the plugin by the rules of docs/doctor.md, "How NCCL finds a plugin". */
+/* Find the plugin's file, as the table in docs/doctor.md says. ${stem} is "libnccl-tuner" for the
+ * tuner. */
 static void resolve(const struct st_doctor *doctor, struct st_plugin *plugin, const char *stem)
 {
     const char *value;

@@ -188,7 +188,7 @@ static void add_framework(struct st_doctor *doctor, const char *name, const char
     resolve(doctor, one, package);
     for (int i = 0; i < doctor->frameworks; i++)
         if (doctor->framework[i].name == name && doctor->framework[i].copy == one->copy)
-            return; /* jax may have libraries for CUDA 12 and 13: list one if both load one NCCL */
+            return; /* jax may have libraries for CUDA 12 and 13: list jax once for each NCCL */
     doctor->frameworks++;
 }
 
