@@ -3,7 +3,8 @@
  * choose.c - chooses a CTA count and kernels from the measurements.
  *
  * One candidate is faster than another if the difference of their medians is more than two standard
- * deviations and more than a share of the time. The share depends on what is chosen.
+ * deviations of that difference, and more than a share of the time. The share depends on what is
+ * chosen.
  *
  * The share is 5 % for NCCL's CTA count. NCCL reads the count once per process, so one count serves
  * all sizes. Of the counts that are at no size slower than NCCL's own choice, we choose the one
@@ -12,8 +13,8 @@
  * The share is 2 % for symtuner's kernels. Rules choose kernels size by size, and the chosen kernel
  * is to be within 3 % of the best. The library's own choice stays unless another way is faster.
  *
- * From one size to the next, the fastest kind of kernel changes only if the new kind is 3 % faster,
- * or if it is 2 % faster and is not slower at the size after that either.
+ * From one size to the next, the fastest kind of kernel changes only if the new kind is 3 % faster.
+ * But 2 % are enough if the new kind is not slower at the size after that.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -142,10 +143,11 @@ static void choose_ways(struct st_tune *tune)
     }
 }
 
-/* Choose what the rules say at each size: NCCL where NCCL's symmetric kernels are faster, nothing
- * where the library's own choice is as good as the other ways, and otherwise the best way. The
- * kernel "nccl" in a rule means NCCL's symmetric kernels, because NCCL runs them for registered
- * buffers. */
+/* Choose what the rules say at each size:
+ *   NCCL          if NCCL's symmetric kernels are faster than the best way. A rule then names the
+ *                 kernel "nccl": NCCL runs its symmetric kernels for registered buffers.
+ *   nothing       if the library's own choice is as good as the other ways
+ *   the best way  in all other cases */
 static void choose_words(struct st_tune *tune)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++) {

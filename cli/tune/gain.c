@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gain.c - computes from the measured times how much time the calls in a program's ledger save with
- * what tune chose.
+ * gain.c - computes how much time the calls in a program's ledger would save if the program used
+ * what tune chose. All times are measured times of tune.
  *
- * Each call gets three of the measured times:
+ * Each call gets three times:
  *   before    the time of the kind of kernel that the call ran on, with NCCL's own CTA count
- *   plugin    the time "before"; but if the call ran on a symmetric kernel, its time with the CTA
- *             count that tune chose
- *   kernels   the time "plugin"; but for an all-reduce, the time of the kernel that the rules
- *             choose. If the call's buffers were not registered, that kernel must be one that
- *             always copies the buffers, because the other kernels were measured with registered
- *             buffers.
+ *   plugin    for a call on a symmetric kernel: its time with the CTA count that tune chose. For
+ *             other calls: the time "before".
+ *   kernels   for an all-reduce that the rules give to a kernel of symtuner's: the time of that
+ *             kernel. For other calls: the time "plugin".
+ *
+ * A call on a general kernel counts as one without registered buffers. It gets the time of a kernel
+ * of symtuner's only if that kernel always copies the buffers: tune measured the other kernels with
+ * registered buffers.
  *
  * A ledger says in which range of sizes a call was, from one power of two to the next, but not
  * which type it had. So a call gets times for the smallest size of its range, and for the type that
@@ -23,7 +25,7 @@
 #include "cli/tune/tune.h"
 #include "symtuner_why.h"
 
-/* What the calls of a ledger gain with the plugin, and with symtuner's kernels as well. */
+/* What the calls of a ledger gain: with the plugin alone, and with symtuner's kernels, too. */
 enum { GAIN_PLUGIN, GAIN_KERNELS, GAINS };
 struct gain {
     uint64_t calls;        /* calls whose times were measured                     */

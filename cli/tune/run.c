@@ -63,8 +63,8 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
     const char *modes = st_tune_modes(tune, coll, setting), *given = search ? ways : NULL;
     const char *arguments[] = {"measure",  word[RANKS], nccl,        modes, word[COLL], word[LOW],
                                word[HIGH], word[SEED],  word[DTYPE], given, NULL};
-    /* The variables that load a plugin, change the CTA count or force a kernel. A name without "="
-     * is removed from the environment. */
+    /* The variables that load plugins or rules, change the CTA count or force a kernel. A name
+     * without "=" is removed from the environment. */
     const char *set[] = {tuner,
                          rules,
                          ctas,

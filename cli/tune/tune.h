@@ -86,8 +86,8 @@ struct st_tune {
     /* what was chosen */
     int chosen;                                /* the CTA count, as an index into ctas[]   */
     int policy[SYMTUNER_COLLS][ST_TUNE_SIZES]; /* the fastest candidate; -1: none measured */
-    int pick[ST_TUNE_SIZES];                   /* best way, whose times ST_OWN gets        */
-    int say[ST_TUNE_SIZES];                    /* what the rules choose: ST_SAY_... or way */
+    int pick[ST_TUNE_SIZES];                   /* the best way; ST_OWN gets its times      */
+    int say[ST_TUNE_SIZES];                    /* the rules choose: ST_SAY_..., or a way   */
     char why[300];                             /* why this CTA count was chosen            */
     /* files */
     const char *out;                   /* rules file to write              */
@@ -119,10 +119,11 @@ double st_tune_busbw(const struct st_tune *tune, int coll, uint64_t bytes, doubl
 int st_tune_settings(const struct st_tune *tune);
 bool st_tune_has(const struct st_tune *tune, int coll, int setting);
 /* Return the modes (cli/gpu/worker.c) in which the worker measures ${setting}. Setting 0 also
- * measures general kernels and, if no ways are compared, symtuner's kernels. */
+ * measures general kernels, except with --verify. If no ways are compared, setting 0 also measures
+ * symtuner's all-reduce kernels. */
 const char *st_tune_modes(const struct st_tune *tune, int coll, int setting);
-/* Return the ways that the first round found, as "BYTES:WAY,...", so that the later rounds measure
- * the same ways. Returns "" before the first round, and NULL if there is no memory. Free the result
+/* Return all known ways as "BYTES:WAY,...", so that the next round measures the same ways. Returns
+ * "" if no way is known, as before the first round, and NULL if there is no memory. Free the result
  * with free(). */
 char *st_tune_ways(const struct st_tune *tune);
 /* Return the index of the way ${name} at size number ${size}; add the way if it is new. Returns -1
@@ -132,8 +133,8 @@ int st_tune_way(struct st_tune *tune, int size, const char *name);
  * ${error}, if the output does not fit the plan. */
 bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const char *output,
                   char *error, size_t size);
-/* Store one time of a candidate, or of a way. Return false if the size, candidate or way is not in
- * the plan, or if the time is not above 0 and at most 1e9 us. */
+/* st_tune_put stores one time of a candidate, st_tune_put_way one time of a way. Both return false
+ * if the size, candidate or way is not in the plan, or if ${us} is not above 0 or is above 1e9. */
 bool st_tune_put(struct st_tune *tune, int round, int coll, int candidate, uint64_t bytes,
                  double us);
 bool st_tune_put_way(struct st_tune *tune, int round, const char *name, uint64_t bytes, double us);
