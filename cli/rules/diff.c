@@ -97,7 +97,8 @@ static void tell(struct report *report, uint64_t lo, uint64_t hi, const void *ol
     st_text_wrap(stdout, 56, line);
 }
 
-/* Compare from size ${lo} on. Print neighbouring ranges that change in the same way on one line. */
+/* Compare the decisions of both maps at all sizes from ${lo} on. Neighbouring ranges that change in
+ * the same way are printed on one line. */
 static void compare(struct report *report, uint64_t lo)
 {
     const void *old = NULL, *new = NULL; /* the change that began at ${from}, if any */

@@ -69,8 +69,8 @@ struct st_map {
 enum { ST_MAP_OPTIONS = 15 };
 extern const struct st_option st_map_options[ST_MAP_OPTIONS];
 
-/* Find the machine. The .started of symtuner table and of symtuner diff is this function. ${self}
- * is a struct st_map_request. */
+/* Find the machine of ${self}, a struct st_map_request. symtuner table and symtuner diff name this
+ * function as .started in their struct st_command_line. */
 int st_map_started(void *self);
 
 /* Read the command line. If it names no collectives, request_out->colls becomes 0. Returns -1 if

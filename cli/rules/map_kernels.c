@@ -100,9 +100,10 @@ const char *st_map_kernel(const struct symtuner_kernel_decision *decision, char 
     return text;
 }
 
-/* Can both runs be printed on one line, for buffers of the kind ${registered}? They can if both
- * cover the same sizes, if the same rule makes the same decision for both, and if the line of both
- * or of neither names the kind of buffers. */
+/* Can print_run print both runs on one line, for buffers of the kind ${registered}? They must cover
+ * the same sizes, and the same rule must make the same decision for both. Also, print_run must name
+ * the kind of buffers for both or for neither; it does so if plain and registered buffers have
+ * different rules. */
 static bool runs_alike(const struct st_kernel_run *a, const struct st_kernel_run *b, int registered)
 {
     const struct symtuner_kernel_decision *x = &a->decision[registered],
@@ -113,9 +114,8 @@ static bool runs_alike(const struct st_kernel_run *a, const struct st_kernel_run
                (b->decision[0].rule == b->decision[1].rule);
 }
 
-/* Print run ${i}, and on the same line the numbers of ranks of all later runs that are like it.
- * Print nothing if an earlier run is like it: the line of the earlier run then has this number of
- * ranks, too. */
+/* Print run ${i}, and on the same line the numbers of ranks of all later runs that are alike
+ * (runs_alike). Print nothing if an earlier run is alike: its line has the ranks of run ${i}. */
 static void print_run(const struct st_map *map, int i, int registered, FILE *out)
 {
     const struct st_kernel_run *run = &map->kernel[i];

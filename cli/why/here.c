@@ -207,8 +207,8 @@ static void ask(const struct st_why *why, const symtuner_rules *rules, bool stee
 
 /* ---- several boxes --------------------------------------------------------------------------- */
 
-/* Return how many words of 16 bytes each rank of a box adds up. The call cannot have more
- * pieces. */
+/* Return how many words of 16 bytes each rank of a box adds up. The message cannot be cut into more
+ * pieces than that. */
 static int words_of(const struct symtuner_call *call)
 {
     uint64_t words = tuner_bytes(call) / 16 / (uint64_t)(call->ranks / call->nodes);
@@ -216,8 +216,8 @@ static int words_of(const struct symtuner_call *call)
     return words < INT_MAX ? (int)words : INT_MAX;
 }
 
-/* Return why libsymtuner_ar.so leaves the call to NCCL although it was asked to add up box by box
- * (kernels/nodes). Returns NULL if it can run the call. */
+/* Return why libsymtuner_ar.so cannot run the call box by box (kernels/nodes), and so leaves the
+ * call to NCCL. Returns NULL if the library can run the call. */
 static const char *never_by_boxes(const struct symtuner_call *call)
 {
     int each = call->ranks / call->nodes;

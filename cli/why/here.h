@@ -23,8 +23,9 @@ struct st_here {
     char text[2048];                   /* what symtuner_explain says                            */
     char boxes[200];                   /* how libsymtuner_ar.so runs the call on several boxes;
                                           "": nobody asked it to, so NCCL runs the call         */
-    int network_pieces;                /* the pieces on the network; -1: known only at run time */
-    struct symtuner_call call;         /* the call with symtuner's CTA counts and answers       */
+    int network_pieces;                /* pieces into which box by box cuts the message;        */
+                                       /* 0: NCCL alone; -1: known only at run time             */
+    struct symtuner_call call;         /* the call as symtuner changes it                       */
     float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS]; /* what call.table points to                 */
     struct symtuner_verdict verdict;   /* what NCCL does with ${call}                           */
     bool changes;                      /* ${verdict} differs from the one without symtuner      */

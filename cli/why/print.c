@@ -66,7 +66,7 @@ static int general_channels(const struct st_why *why, const struct symtuner_verd
                                verdict->proto);
 }
 
-/* Does NCCL refuse the call only because no general kernel is left? */
+/* Does NCCL refuse the call because NCCL_ALGO and NCCL_PROTO leave no general kernel for it? */
 static bool no_general_left(const struct st_why *why, const struct symtuner_verdict *verdict)
 {
     bool left = !why->table_computed;
@@ -202,7 +202,7 @@ static void print_sentence(const char *what, const char *text, FILE *out)
     st_text_wrap(out, 2, line);
 }
 
-/* Print what NCCL does when symtuner is loaded; with --brief only if that makes a difference. */
+/* Print what NCCL does when symtuner is loaded; with --brief only if symtuner changes anything. */
 static void print_here(const struct st_why *why, const struct st_answer *answer, FILE *out)
 {
     const struct st_here *here = &answer->here;

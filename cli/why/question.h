@@ -16,15 +16,15 @@ struct st_why {
     struct symtuner_call call;
     float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS]; /* the cost table, if call.table is not NULL   */
     const char *machine;                           /* the machine in words                        */
-    const char *family;                            /* from st_general_family; NULL: unknown costs */
+    const char *family;                            /* machine family (st_general_family), or NULL */
     int links;                                     /* call.nvlink before any setting changed it   */
     int gpus;                                      /* GPUs of a node; 0: not known                */
     bool table_computed;                           /* ${table} is computed, not from --table      */
     bool machine_assumed, release_assumed;         /* none was given, and none was found here     */
     const char *set[32];                           /* NCCL settings that apply, NAME=VALUE        */
     int sets;
-    char set_text[32][160];                        /* settings of the environment, to which      */
-                                                   /* ${set} points                              */
+    char set_text[32][160];                        /* copies of the settings of the environment; */
+                                                   /* set[] points to these or to argv           */
     struct symtuner_machine box;                   /* the machine as rules see it                 */
     const char *machine_name;                      /* value of --machine; NULL: not given         */
     const char *rules;                             /* value of --rules; NULL: not given           */
@@ -42,8 +42,9 @@ struct st_why {
  * the reason on stderr. */
 int st_why_read(int argc, char **argv, struct st_why *why);
 
-/* Return the value of a variable: that of --set or, without one and without --no-env, that of the
- * environment. Returns NULL if the variable is not set. ${why} points to a struct st_why. */
+/* Return the value that --set gives the variable ${name}. If no --set names the variable, return
+ * its value in the environment, except with --no-env. Returns NULL if the variable is not set.
+ * ${why} points to a struct st_why. */
 const char *st_why_get(const void *why, const char *name);
 
 #endif
