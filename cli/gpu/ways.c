@@ -67,8 +67,9 @@ static void force_way(struct st_rank *r, const char *way)
     force(r, kernel, ctas, threads);
 }
 
-/* Time a way briefly and add it to ${ways}, unless it is there already. Its name has the CTAs and
- * threads that the library runs, which may be fewer than ${ctas} and ${threads}. */
+/* Time a way briefly and add it to ${ways}, unless it is there already or cuts the message into too
+ * many pieces. Its name has the CTAs and threads that the library runs, which may be fewer than
+ * ${ctas} and ${threads}. */
 static void look(struct st_rank *r, uint64_t bytes, const char *kernel, int ctas, int threads,
                  struct way *ways, int *n)
 {

@@ -21,9 +21,9 @@
  *   MODE BYTES US          for each size and each mode except k
  *   k BYTES WAY US         for each size and way
  *
- * Before a size and mode is timed, the output buffer is filled with NaN, and one call on random
- * data is checked. Then a CUDA graph of calls is replayed for about 6 ms. Times are those of the
- * slowest rank.
+ * Before the worker times a mode at a size, it fills the output buffer with NaN, makes one call on
+ * random data and checks the result. Then it replays a CUDA graph of calls for about 6 ms. Times
+ * are those of the slowest rank.
  */
 #include "cli/gpu/worker.h"
 
@@ -38,7 +38,7 @@ enum { CALLS = 20, F16 = 6, F32 = 7, BF16 = 9, SUM = 0, COLL_SYMMETRIC = 1, WIND
 
 struct st_job job;
 
-/* A worker has nothing to save, so the first failure ends the process. */
+/* Print an error and end the process, which has nothing to save. */
 void st_worker_stop(const char *what, const char *why)
 {
     fprintf(stderr, "%s: %s\n", what, why && *why ? why : "failed");

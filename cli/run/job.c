@@ -63,9 +63,9 @@ static const char *folder(int index)
 
 /*
  * The file of a job has two locks, on its bytes MEMBER and LEAVING. Every `symtuner run` that uses
- * the file holds MEMBER for reading, so a run that gets MEMBER for writing is alone. A run that
- * leaves holds LEAVING for writing while it finds out whether it is the last one. fcntl turns its
- * read lock on MEMBER into a write lock in one step, without unlocking MEMBER in between.
+ * the file holds a read lock on MEMBER, so a run that gets a write lock on MEMBER is alone. A run
+ * that leaves holds a write lock on LEAVING while it finds out whether it is the last one. fcntl
+ * turns its read lock on MEMBER into a write lock in one step, without unlocking MEMBER in between.
  */
 enum { MEMBER, LEAVING };
 

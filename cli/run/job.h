@@ -34,7 +34,8 @@ struct st_run_job {
  * false, with "" in ${error}, if an outer `symtuner run` has a file. */
 bool st_run_job_begin(struct st_run_job *job_out, char error[ST_RUN_ERROR]);
 
-/* Leave the job. If this process is the last one in it, call ${print}, unless that is NULL. */
+/* Leave the job. If this process is the last one in the job, call ${print} (which may be NULL) and
+ * remove the file. */
 void st_run_job_end(struct st_run_job *job,
                     void (*print)(const struct st_tally *tally, FILE *out));
 

@@ -96,8 +96,8 @@ static void put_in_front(struct making *making, const char *variable, const char
     set(making, variable, plugin);
 }
 
-/* NCCL 2.28.7 and later read NCCL_ENV_PLUGIN. The plugin that they then load names itself to NCCL
- * as tuner and as profiler if it needs to be one (plugin/process.c). Earlier releases read only
+/* NCCL 2.28.7 and later need only NCCL_ENV_PLUGIN: our env plugin names itself to NCCL as tuner and
+ * as profiler where it is needed as one (plugin/process.c). Earlier releases read only
  * NCCL_TUNER_PLUGIN and NCCL_PROFILER_PLUGIN. */
 static void plan_plugin(struct making *making, const char *plugin)
 {
@@ -178,8 +178,8 @@ static bool wanted(const struct making *making, enum st_run_part part)
     return false;
 }
 
-/* If --only does not name all parts, tell a `symtuner run` inside the program which parts it
- * names. */
+/* If --only leaves out parts, tell a `symtuner run` inside the program which parts --only names. If
+ * --only names all parts, replace the list that an outer `symtuner run` passed on. */
 static void plan_only(struct making *making)
 {
     char list[40] = "";
