@@ -80,7 +80,7 @@ double st_child_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Append ${n} bytes to ${tail}, and keep only the last ${size} - 1 bytes of the result. */
+/* Append ${n} bytes of ${more} to ${tail}, and keep only the last ${size} - 1 bytes. */
 static void keep_tail(char *tail, size_t size, const char *more, size_t n)
 {
     size_t have = strlen(tail);

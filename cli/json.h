@@ -20,9 +20,8 @@
  *
  * ${key} is the name of a member of an object, and NULL for an element of an array and for the
  * document itself.
- * Ownership: the writer keeps the pointer ${out}, and the pointer to a gap (white space, see
- * st_json_gap) until the gap is printed, but no other pointer. Threads: one per writer. Errors: the
- * caller calls ferror(${out}).
+ * Ownership: the writer keeps two pointers: ${out}, and the text that st_json_gap got, until it
+ * prints that text. Threads: one per writer. Errors: the caller calls ferror(${out}).
  */
 #ifndef ST_JSON_H_
 #define ST_JSON_H_
@@ -42,9 +41,9 @@ struct st_json {
     bool filled;               /* the innermost object or array has a value            */
 };
 
-/* Open an object if ${how} is "{", or an array if ${how} is "[". White space in front of this
- * bracket is printed before ${key}, so with "\n {" the object begins a new line. At most
- * ST_JSON_DEPTH objects and arrays may be open. */
+/* Open an object if ${how} is "{", or an array if ${how} is "[". ${how} may begin with white space,
+ * which is printed before ${key}: with "\n {" the object begins a new line. At most ST_JSON_DEPTH
+ * objects and arrays may be open. */
 void st_json_open(struct st_json *json, const char *key, const char *how);
 
 /* Close the innermost object or array. Closing the outermost prints a newline, too. */

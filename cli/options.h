@@ -81,8 +81,8 @@ struct st_command_line {
     bool (*word)(int place, const char *word, void *self, char error[ST_OPTION_ERROR]);
     int least_words, most_words; /* ST_ANY_WORDS: no limit */
     bool words_last;             /* words may stand only after "--" */
-    /* Called between the early rows and the others; may be NULL. Returns -1 if the command goes on,
-     * else its exit status. */
+    /* Called after the early options are read and before the others; may be NULL. Returns -1 if the
+     * command goes on, else its exit status. */
     int (*started)(void *self);
 };
 
@@ -93,8 +93,8 @@ struct st_command_line {
  * goes on, else its exit status. */
 int st_line_read(const struct st_command_line *line, int argc, char **argv, void *self);
 
-/* Print ${error} on stderr as the parser prints its own errors. For checks that a command makes
- * after all options are read. Returns ST_EXIT_USAGE. */
+/* Print ${error} on stderr as st_line_read prints its own errors. A command calls this function
+ * for an error that it finds after st_line_read has returned. Returns ST_EXIT_USAGE. */
 int st_line_wrong(const struct st_command_line *line, const char *error);
 
 void st_line_help(const struct st_command_line *line, FILE *out);

@@ -17,7 +17,8 @@
 
 /* Return whether ${path} may be written, and print why if not. It may be written if ${force} is
  * set, if there is no such file, if the file is empty or not a regular file, or if the file ends
- * with the right hash line. A command that measures calls this before it begins to measure. */
+ * with the right hash line. tune and bench call this function before they measure, so that no
+ * measurement is lost. */
 bool st_own_file_free(const char *command, const char *path, bool force);
 
 /* Write to ${path} what ${write} prints, and then the line with the hash. With ${markup} this line

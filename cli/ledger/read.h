@@ -15,8 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Kinds of rows. ASKED: NCCL asked the tuner. PICKED: an entry of the cost table was the cheapest.
- * RAN: collectives ran. */
+/* What a row counts. ASKED: how often NCCL asked the tuner. PICKED: how often an entry of the cost
+ * table was the cheapest. RAN: calls and kernels that ran. */
 enum st_row_kind { ST_ROW_ASKED, ST_ROW_PICKED, ST_ROW_RAN };
 /* The counters of a ST_ROW_RAN. CALLED: calls outside of CUDA graph capture. CAPTURED: calls inside
  * of it. GENERAL: general kernels. SYMMETRIC: symmetric kernels. CE: collectives that the copy
@@ -54,7 +54,7 @@ struct st_ledger_block {
 struct st_ledgers {
     struct st_ledger_block *block;
     int blocks;
-    int files, bad; /* files that were read, and files that were no ledgers */
+    int files, bad; /* files that were read; files that could not be read or were no ledgers */
 };
 
 /* Add the blocks of ${path} to ${ledgers}, up to the first error. The plugin never resets counters,
