@@ -17,10 +17,12 @@
 #include <stdint.h>
 
 /* X(name, severity, first release, last release, who reports, operator, address bits, what goes
- * wrong, cure). Name and severity are for `symtuner doctor`. Last release 0 means that all later
- * releases have the fault. A call triggers the fault only with this operator; -1: with any
- * operator. A call triggers the fault only if a buffer's address has one of the address bits set;
- * 0: with any address. */
+ * wrong, cure). Name and severity are for `symtuner doctor`.
+ *
+ *   last release   0: all later releases have the fault
+ *   operator       only calls with this operator trigger the fault; -1: calls with any operator
+ *   address bits   only calls with a buffer whose address has one of these bits set trigger the
+ *                  fault; 0: calls with any buffers */
 #define ST_HAZARD_MAP(X)                                                                           \
     /* loadPack (NCCL's op128.h) shifts in a word that was never read; fixed in 2.30.3 */          \
     X("nccl-ll-unaligned", ST_NOTE, 22703, 22999, ST_SAID_BY_PLUGIN | ST_SAID_BY_KERNELS,          \

@@ -16,8 +16,8 @@ typedef const char *st_get(const void *from, const char *name);
 const char *st_held_by_user(st_get *get, const void *from);
 
 /* Return the name of a variable that keeps us from giving NCCL the built-in CTA count of
- * plugin/defaults.c. Every variable that st_held_by_user returns does, and two others do. NULL:
- * nothing keeps us. */
+ * plugin/defaults.c: a variable that st_held_by_user returns, NCCL_CTA_POLICY, or
+ * NCCL_ENQUEUE_REARCH_ENABLE. Returns NULL if none of them keeps us from it. */
 const char *st_held_default(st_get *get, const void *from);
 
 #endif

@@ -17,9 +17,9 @@ struct st_words {
 
 extern const struct st_words st_colls, st_algos, st_protos;
 
-/* In this order: NCCL's data types; the operators that rules may name; all operators. All operators
- * are those that rules may name, and premulsum, which stands for every operator that an application
- * makes. */
+/* st_dtype_words are NCCL's data types. st_op_words are the operators that rules may name.
+ * st_all_op_words has one operator more: premulsum, which stands for every operator that an
+ * application makes. */
 extern const struct st_words st_dtype_words, st_op_words, st_all_op_words;
 
 /* How a buffer is registered with NCCL: the words of enum symtuner_reg. */
@@ -33,9 +33,9 @@ extern const struct st_words st_kernel_words;
  * symtuner_ar_beside. */
 extern const struct st_words st_beside_words;
 
-/* A size in bytes. The table of libsymtuner_ar.so gives larger messages to a kernel of few blocks,
- * or to NCCL, because other kernels may need the multiprocessors. But if the application has said
- * that nothing runs beside the library's kernels, this limit has no effect. */
+/* A limit for messages, in bytes. The table of libsymtuner_ar.so gives messages above the limit to
+ * a kernel of few blocks, or to NCCL, because other kernels may need the multiprocessors. The limit
+ * has no effect if the application has said that nothing runs beside the library's kernels. */
 enum { ST_BESIDE_LIMIT = 4 << 20 };
 
 /* The full names of the environment variables of libsymtuner_ar.so. Upper and lower case differ. */

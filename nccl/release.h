@@ -44,8 +44,9 @@ enum st_ce_rule {
     /* AllGathers use the copy engine if NCCL_CTA_POLICY is 2 and both buffers are in symmetric
      * windows. */
     ST_CE_POLICY_BOTH,
-    /* AllGathers into a symmetric window use the copy engine if NCCL_CTA_POLICY has the bit 2. On
-     * sm_100 and later, those above NCCL_SYM_CE_THRESHOLD use it with any NCCL_CTA_POLICY. */
+    /* AllGathers into a symmetric window use the copy engine if NCCL_CTA_POLICY & 2. On sm_100 and
+     * later with NVLink, AllGathers of more than NCCL_SYM_CE_THRESHOLD elements into a symmetric
+     * window use the copy engine with any NCCL_CTA_POLICY. */
     ST_CE_POLICY_RECV,
 };
 

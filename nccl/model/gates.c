@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gates.c - checks the conditions in NCCL's order and predicts what NCCL runs.
+ * gates.c - checks NCCL's conditions for a symmetric kernel, and predicts what NCCL runs.
  *
  * A gate is one condition. A gate function looks at the call and returns pass, fail, unknown or
  * idle. Idle means that the condition has no meaning for this release or call. All gates are
- * evaluated, so that a report can show every obstacle. The first gate that fails decides the
- * verdict.
+ * evaluated, so that a report can show every obstacle. The first failing gate in NCCL's order
+ * decides the verdict.
  */
 #include <string.h>
 

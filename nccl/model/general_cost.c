@@ -235,7 +235,7 @@ bool st_general_table(const struct symtuner_call *call, const char *family,
 
     if (!bus)
         return false;
-    /* This is how many calls of a group share a channel. */
+    /* ${pipe} is the number of calls of a group that share a channel. */
     pipe = up((uint64_t)call->group, (uint64_t)clamp_ctas(call, bus->channels));
     for (int i = 0; i < SYMTUNER_ALGOS * SYMTUNER_PROTOS; i++)
         table[i] = -1.0f;
@@ -317,9 +317,9 @@ static int nvls_registered(const struct symtuner_call *call, int channels)
     return clamp_ctas(call, (share + call->ranks - 1) / call->ranks);
 }
 
-/* NCCL's scheduler cuts a call into cells and gives them to channels. Return how many channels get
- * cells of the first of ${calls} equal calls of ${bytes} each. There are at most ${most}
- * channels. */
+/* NCCL's scheduler cuts each call of a group into cells and gives the cells to channels. Return how
+ * many channels get cells of the group's first call. The group has ${calls} equal calls of ${bytes}
+ * bytes each. There are at most ${most} channels. */
 static int deal(const struct general *general, uint64_t bytes, int calls, uint64_t traffic_a_byte,
                 int wanted, int most, bool ll)
 {

@@ -11,7 +11,8 @@
 enum st_says { ST_SAYS_NOTHING, ST_SAYS_NO, ST_SAYS_YES };
 
 /* Return whether ${list} allows ${word} for the collective ${func}. If several parts of the list
- * are for that collective, the last part decides. ${list} may be NULL, which says nothing. */
+ * are for that collective, the last part decides. Returns ST_SAYS_NOTHING if no part is for that
+ * collective, or if ${list} is NULL. */
 enum st_says st_list_says(const char *list, const char *func, const char *word);
 
 #endif

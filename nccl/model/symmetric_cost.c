@@ -113,7 +113,7 @@ static double soft_plus(double x)
 /* The parameters of a kernel's time as a function of its CTAs (curve_time). */
 struct curve {
     uint64_t bus_bytes; /* bytes that a GPU sends or receives, whichever is more  */
-    double multiplier;  /* a CTA's bandwidth, divided by its bandwidth for stores */
+    double multiplier;  /* factor by which multicast raises ${cta_bw}; 1 without  */
     double latency_us;
     double cta_bw, peak_bw; /* bandwidth of one CTA and of all; bytes per microsecond */
 };
@@ -330,7 +330,7 @@ static int find_kernel(const char *name, size_t len, bool any_case)
     return -1;
 }
 
-/* Read one part of the list; parts are separated by ";". If the part is for ${coll}, add its
+/* Read one part of NCCL_SYM_KERNEL; parts are separated by ";". If the part is for ${coll}, add its
  * kernels to ${*allowed} and set ${*touched}. Returns false if a word names no kernel, or if the
  * prefix names no collective. */
 static bool read_part(const char *text, size_t len, enum symtuner_coll coll, bool *touched,

@@ -3,8 +3,8 @@
  * symmetric_cost.h - predicts which symmetric-memory kernel NCCL runs, and on how many CTAs.
  *
  * NCCL computes a price for each of its symmetric kernels with a formula, and takes the cheapest
- * kernel. No tuner sees these prices. The functions below do the same arithmetic as each release.
- * Times are in single precision exactly where NCCL's are. The reason: with many CTAs two kernels
+ * kernel. No tuner sees these prices. The functions below do the same arithmetic as each release of
+ * NCCL, and round to single precision at the same places. The reason: with many CTAs two kernels
  * can both reach the peak bandwidth and have the same price to the last bit. Then their order in
  * the list below decides.
  *
