@@ -3,8 +3,9 @@
  * box.c - finds the GPUs of this box, through NVML and the CUDA driver if they are installed.
  *
  * Every rank must find the same machine, although ranks may use different GPUs of the box. NVML
- * shows all GPUs to every process. The CUDA driver shows a process only the GPUs that it may use,
- * but here one GPU stands for all: a box with GPUs of different models counts as unknown.
+ * shows all GPUs to every process. The CUDA driver shows a process only the GPUs that it may use.
+ * One GPU is enough for what we ask the driver, because a box with GPUs of different models counts
+ * as unknown.
  */
 #include "rules/box.h"
 

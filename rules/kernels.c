@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* kernels.c - finds the [kernels] rule that covers an all-reduce of libsymtuner_ar.so, and finds
- * faults in one such rule. */
+ * faults in a [kernels] rule. */
 #include <string.h>
 
 #include "nccl/names.h"

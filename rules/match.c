@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* Do all conditions of ${rule} hold? Conditions on bytes and pipe_ops are ignored here. */
+/* Do all conditions of ${rule} hold, apart from those on bytes and pipe_ops? */
 static bool concerns(const struct st_rule *rule, const struct st_group *group, int coll, bool reg)
 {
     return !rule->process && !rule->kernels && rule->colls >> coll & 1 &&
@@ -43,7 +43,7 @@ static void cut(const struct st_index *index, struct st_lane *lane, int coll, bo
 
     lane->start[edges++] = 0;
     for (int i = 0; i < rules->count; i++) {
-        span[i] = (struct st_span){1, 0}; /* has no size; equal neighbours are merged below */
+        span[i] = (struct st_span){1, 0}; /* an empty span; its two edges are merged away below */
         if (concerns(&rules->rule[i], &index->group, coll, reg))
             span[i] = st_rule_total_bytes(&rules->rule[i], coll, index->group.ranks);
         lane->start[edges++] = span[i].lo;

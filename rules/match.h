@@ -36,8 +36,8 @@ const struct st_rule *st_match(const symtuner_rules *rules, int from, const stru
                                const struct st_call *call);
 
 /* An index has two lanes per collective: one for calls with registered buffers, and one for other
- * calls. A lane cuts the range of all sizes into spans. If conditions on pipe_ops are ignored, the
- * same rule is the first that matches for all sizes of a span. */
+ * calls. A lane cuts the range of all sizes into spans. Apart from conditions on pipe_ops, all
+ * sizes of a span have the same first matching rule. */
 enum { ST_LANES = SYMTUNER_COLLS * 2, ST_SIZE_KEYS = 496 };
 
 struct st_lane {

@@ -43,8 +43,8 @@ struct st_launch {
     int ctas, threads; /* most blocks, and threads per block; 0: the library's table decides   */
     int beside;        /* index in st_beside_words: what runs beside the kernels, whatever the
                           program says; -1: what the program says                              */
-    /* For calls over several boxes: add up box by box, and cut the call into this many pieces for
-     * that. 0: NCCL runs the whole call. -1: this rule is for calls within a box. */
+    /* For calls over several boxes: add up box by box, in this many pieces. 0: NCCL runs the whole
+     * call. -1: this rule is for calls within a box. */
     int network_pieces;
 };
 
@@ -64,7 +64,7 @@ struct st_rule {
     int multicast;         /* 1: yes, 0: no, -1: any                                      */
     char gpu[SYMTUNER_GPU_MAX + 1]; /* pattern with * for the GPU's name; "": any GPU     */
     struct st_span gpus;   /* number of GPUs in the box                                   */
-    unsigned dtypes, ops;  /* [kernels] only: one bit per type or operator, at NCCL's number */
+    unsigned dtypes, ops;  /* [kernels] only: bit n is for NCCL's type n or operator n    */
     unsigned besides;      /* [kernels] only: one bit per word of st_beside_words         */
     struct st_action act;
     struct st_launch launch;
