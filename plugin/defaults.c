@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * defaults.c - the built-in CTA count: one number, and the boxes and releases that get it. The
- * number was measured on exactly these boxes and releases, alone and beside other kernels.
+ * number was measured on exactly these boxes and releases, for collectives that run alone and for
+ * collectives that run beside other kernels.
  *
  * NCCL gets the count when it asks for NCCL_MIN_CTAS. NCCL lowers the count if a limit is below it:
  * maxCTAs of the communicator, maxCTAs of the call (from 2.31 on), or NCCL's limit for multicast
@@ -55,7 +56,7 @@ static const char text[] =
     "# against NCCL's own count of 7 to 10: 1.2 times as fast alone, 1.06 times as fast beside\n"
     "# GEMMs (bench/results/2026-11-22-h200x2b).\n";
 
-/* If ${box}: was this box measured with this release? Otherwise: was any box with this GPU measured
+/* Was this box measured with this release? If ${box} is false: was any box with this GPU measured
  * with this release? */
 static bool is_measured(int nccl, const struct symtuner_machine *machine, bool box)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* explain.c - says in words what was decided, and what this can change in the NCCL release. */
+/* explain.c - says in words what symtuner decides for a call, and what this NCCL release does with
+ * the decision. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

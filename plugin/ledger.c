@@ -67,9 +67,9 @@ static void write_ran(FILE *out, const struct st_ledger *ledger, int coll, int b
         total += n[r] = st_ledger_read(&ledger->ran[coll][bucket][r]);
     if (total == 0)
         return;
-    /* Up to NCCL 2.30 symmetric kernels have no event. So a call outside graph capture that led to
-     * neither the event of a general kernel nor a copy-engine event ran a symmetric kernel. This
-     * does not hold for Broadcast, which NCCL 2.29 and later may run as part of an AllGather. */
+    /* Up to NCCL 2.30 symmetric kernels have no event. So if a call outside graph capture has no
+     * event of a general kernel or of the copy engine, it ran a symmetric kernel. This does not
+     * hold for Broadcast, which NCCL 2.29 and later may run as part of an AllGather. */
     if (has_symmetric(coll) && !st_era_shows_symmetric(st_process()->era) &&
         n[ST_RAN_CALLED] > n[ST_RAN_GENERAL] + n[ST_RAN_CE])
         n[ST_RAN_SYMMETRIC] = n[ST_RAN_CALLED] - n[ST_RAN_GENERAL] - n[ST_RAN_CE];
@@ -134,8 +134,8 @@ static int64_t now_ms(void)
 }
 
 /* Wait until a full pipe has room, but not beyond the time ${until} of the clock now_ms(). If there
- * is no room by then, return false with errno EAGAIN. ${until} is a point in time, not a duration:
- * signals interrupt the wait, and it must not become longer when it begins again. */
+ * is no room by then, return false with errno EAGAIN. ${until} is a point in time, because a signal
+ * can interrupt the wait, and a duration would then begin anew. */
 static bool wait_for_room(int fd, int64_t until)
 {
     struct pollfd end = {.fd = fd, .events = POLLOUT};
@@ -149,8 +149,8 @@ static bool wait_for_room(int fd, int64_t until)
 }
 
 /* Write ${text} and return how many bytes of it were written. If not all were, errno says why. A
- * pipe without a reader gives EPIPE. It also gives the signal SIGPIPE, which would end the job, so
- * this function blocks that signal and removes it. */
+ * pipe without a reader gives EPIPE and the signal SIGPIPE, which would end the job. So this
+ * function blocks SIGPIPE while it writes, and then discards the SIGPIPE that its write raised. */
 static size_t write_all(int fd, const char *text, size_t size)
 {
     const struct timespec at_once = {0};
@@ -347,7 +347,7 @@ static void listen_start(void)
     pthread_t thread;
 
     sem_init(&asked_for, 0, 0);
-    sigfillset(&all); /* signals are for the program's threads, not for this one */
+    sigfillset(&all); /* the new thread takes no signals: they are for the program's threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     if (pthread_create(&thread, NULL, listen_thread, NULL) == 0) {
         pthread_detach(thread);

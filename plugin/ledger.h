@@ -39,7 +39,7 @@ struct st_counter {
 struct st_ledger {
     _Atomic uintptr_t owner; /* thread that may write the halves ${owned}; 0: none yet */
     struct st_ledger *next;
-    int users;
+    int users;                    /* st_ledger_open without st_ledger_close */
     uint64_t comm_id;
     int ranks, nodes;
     int local;                    /* tuners opened in this process so far   */
@@ -52,8 +52,8 @@ struct st_ledger {
     struct st_counter ran[SYMTUNER_COLLS][ST_BUCKETS][ST_RANS];
 };
 
-/* Find or make the ledger of a communicator. A ledger with id 0 is never shared, because tuner v4
- * has no ids. Returns NULL if out of memory; then nothing is counted. */
+/* Find or make the ledger of a communicator. If ${comm_id} is 0, always make one: version 4 of the
+ * tuner interface has no ids. Returns NULL if out of memory; then nothing is counted. */
 struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes);
 void st_ledger_close(struct st_ledger *ledger);
 

@@ -2,8 +2,9 @@
 /*
  * log.h - messages through NCCL's own logger.
  *
- * A warning means that the user must act; each cause gives at most one warning per process. With
- * NCCL_DEBUG=INFO a communicator gets two lines. Nothing is ever logged per call. If there is no
+ * A warning means that the user must act. Each cause gives at most one warning per process, but a
+ * ledger that cannot be written gives one each time. With NCCL_DEBUG=INFO a communicator gets one
+ * line when it begins and one when it ends. Nothing is ever logged per call. If there is no
  * logger (NULL), or if the logger would drop a warning, the warning goes to stderr. Hazard: NCCL's
  * logger takes a mutex that NCCL may hold while it asks our env interface for a variable. So
  * nothing that st_env_get calls may log.

@@ -244,8 +244,8 @@ static void announce_ctas(const char *release)
                         : "set NCCL_SYM_CTAS yourself, on all ranks");
 }
 
-/* Log what was found, once per process. Hold no lock when you call this: NCCL's logger takes a
- * lock. */
+/* Log wrong settings, the faults of this NCCL release, and the CTA count. Hold no lock when you
+ * call this: NCCL's logger takes a lock. */
 static void announce(void)
 {
     const struct st_hazard *hazard;

@@ -45,9 +45,9 @@ bool st_default_gpu(int nccl, const struct symtuner_machine *machine);
 const struct st_process *st_process(void);
 
 /* Return the same struct as st_process, with release and machine filled in. Log once per process
- * what was found. Call this only in an init that NCCL calls after it has set up CUDA. ${abi} is the
- * version of the tuner interface. If nothing else tells NCCL's release, we assume the oldest
- * release that has this version. */
+ * wrong settings, the faults of this NCCL release, and the CTA count. Call this only in an init
+ * that NCCL calls after it has set up CUDA. ${abi} is the version of the tuner interface. If
+ * nothing else tells NCCL's release, we assume the oldest release that has this version. */
 const struct st_process *st_process_start(nccl_abi_logger logger, int abi);
 
 /* Store NCCL's release, and the fact that NCCL asks us for variables. The init of the env interface
@@ -61,8 +61,9 @@ const struct st_process *st_process_asked(void);
 /* Return the number of rules that are for calls, not for [process] or [kernels]. */
 int st_process_call_rules(void);
 
-/* Does our tuner (our profiler) have anything to do? If not, NCCL loads the tuner (profiler) that
- * it would have loaded without us. Call st_process_asked first. */
+/* Does our tuner have anything to do? If not, NCCL loads the tuner that it would have loaded
+ * without us. st_process_wants_profiler says the same for profilers. Call st_process_asked
+ * first. */
 bool st_process_wants_tuner(void);
 bool st_process_wants_profiler(void);
 

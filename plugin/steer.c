@@ -172,7 +172,8 @@ static INLINE void raise_rivals(struct st_table table, uint32_t own, uint32_t ra
 
 /* Make NCCL take the live entry ${cell}. The entry keeps its price, because ncclGroupSimulateEnd
  * reports that price. All other entries that are not dearer get twice that price. But NCCL never
- * takes an entry of ${limit} or above, so such an entry first gets half of ${limit} as price. */
+ * takes an entry of ${limit} or above. So if the price of ${cell} is that high, ${cell} first gets
+ * half of ${limit} as its price. */
 static INLINE void make_cheapest(struct st_table table, float limit, int cell)
 {
     const uint32_t picosecond = bits_of(1e-6f), infinite = bits_of(INFINITY);
@@ -180,7 +181,7 @@ static INLINE void make_cheapest(struct st_table table, float limit, int cell)
 
     if (__builtin_expect(own >= bits_of(limit), 0))
         own = bits_of(limit) - twice;
-    raised = least_of(own + twice, infinite); /* twice a large price may be above infinity */
+    raised = least_of(own + twice, infinite); /* twice a large price may overflow */
     raised = raised < picosecond ? picosecond : raised;
     raise_rivals(table, own, raised);
     table.cost[cell] = cost_of(own);
@@ -244,10 +245,11 @@ static INLINE enum st_verdict prefer_entry(const struct st_era *era, struct st_t
     return ST_VERDICT_GENERAL;
 }
 
-/* Favour symmetric kernels as far as the table can. When some releases have picked an LL symmetric
- * kernel, they keep it only if the cheapest entry of the table is LL, too. For these releases we
- * make an LL entry the cheapest. From 2.31 on, if ${mixed}, we make all entries dearer. In all
- * other cases nothing in the table influences symmetric kernels. */
+/* Favour symmetric kernels as far as the table can. From 2.29 on NCCL may give up an LL symmetric
+ * kernel that it has picked if the cheapest entry of the table is not LL. So we make an LL entry
+ * the cheapest: in 2.29 and 2.30 for every call, from 2.31 on for probes (st_is_probe). For calls
+ * from 2.31 on, if ${mixed}, we make all entries dearer. In all other cases nothing in the table
+ * influences symmetric kernels. */
 static NOINLINE enum st_verdict
 prefer_symmetric(const struct st_era *era, int pipe_ops, bool mixed, struct st_table table)
 {

@@ -57,7 +57,7 @@ nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
                                      process->options.mode == ST_MODE_OFF);
     *ctx_out = tuner;
     if (process->options.mode == ST_MODE_OFF)
-        return NCCL_ABI_SUCCESS; /* the roll call and the tuner behind ours need no more */
+        return NCCL_ABI_SUCCESS; /* when off, only the roll call and the tuner behind ours run */
     if (rules)
         tuner->wished = st_index_build(process->rules, &group);
     if (!tuner->agree)
@@ -155,8 +155,8 @@ static void settle(struct st_tuner *tuner)
     pthread_mutex_unlock(&lock);
 }
 
-/* Decide on the slow path: for first calls, probes, and every call while a ledger is wanted. Not
- * inlined, so that other calls stay fast. */
+/* Decide on the slow path: for a communicator's first calls, for probes, and for every call if a
+ * ledger is wanted or a tuner is behind ours. Not inlined, so that other calls stay fast. */
 static __attribute__((noinline)) void decide_slowly(struct st_tuner *tuner, struct st_call call,
                                                     struct st_table table, int *n_channels,
                                                     const float *shown)

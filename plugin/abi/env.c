@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * env.c - NCCL's environment interface, v1 (2.28.7+) and v2 (2.30.7+). If an init failed, NCCL
- * would be unusable, so no init fails. Hazard: NCCL calls get_env (st_env_get) while it holds
- * mutexes, so nothing here may log.
+ * env.c - NCCL's environment interface, v1 (2.28.7+) and v2 (2.30.7+). No init returns an error,
+ * because an error would make NCCL unusable. Hazard: NCCL calls st_env_get while it holds mutexes,
+ * so st_env_get may not log.
  */
 #include "nccl_abi/env.h"
 

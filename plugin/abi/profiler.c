@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * profiler.c - NCCL's profiler interface: v4 (2.27), v5 (2.28), v6 (2.29, 2.30), v7 (2.31.2+).
- * The tables of v5 to v7 have the same members. For us they differ only in the kinds of events that
- * NCCL sends.
+ * The tables of v5 to v7 have the same members. But the events that NCCL sends differ from version
+ * to version (plugin/profiler.c).
  */
 #include "plugin/profiler.h"
 

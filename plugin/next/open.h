@@ -8,7 +8,7 @@
  *
  *   1  SYMTUNER_NEXT_TUNER, if set; "none" chains nothing
  *   2  NCCL_TUNER_PLUGIN of the environment, if it names another library; "none" chains nothing
- *   3  libnccl-tuner.so
+ *   3  libnccl-tuner.so, if the variable of step 2 is unset or names symtuner
  *   4  the NET library that NCCL has loaded (NCCL_NET_PLUGIN or libnccl-net.so)
  *
  * The order for a profiler is the same, with PROFILER and profiler in the names. As in NCCL, a

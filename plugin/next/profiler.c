@@ -27,8 +27,8 @@ static const int known[] = {
     [1] = 0x3f, [2] = 0x3f, [3] = 0xff, [4] = 0xff, [5] = 0xfff, [6] = 0x7fff, [7] = 0xffff};
 
 /* Which bits of the mask make NCCL send an event? The event's own bit, and the bits of all events
- * that lie within that event. wanted_by[b] has these bits for the event whose own bit is b. NCCL
- * 2.27 to 2.31.2 have the same bits; older releases only lack some of the events. */
+ * that lie within that event. wanted_by[b] has these bits for the event with bit number b. The bits
+ * are the same in NCCL 2.27 to 2.31.2, but the older of these releases lack some events. */
 enum {
     PHASE = NCCL_ABI_EV_KERNEL_PHASE,
     KERNEL = NCCL_ABI_EV_KERNEL_CH | PHASE,

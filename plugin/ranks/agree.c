@@ -17,8 +17,8 @@ struct st_agree {
     struct st_roll_entry own;
 };
 
-/* Stands for a rank that is out of memory. Such a rank cannot know whether the other ranks agree
- * with it, so it applies no rules. */
+/* st_agree_open returns the address of this if memory runs out. Then this rank cannot know whether
+ * the other ranks agree with it, so it applies no rules. */
 static struct st_agree nobody;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -32,9 +32,9 @@ static _Atomic(struct st_roll *) first_roll;
 
 enum cause { RULES_DIFFER, RANKS_MISSING, MIN_DIFFERS, NO_SYM_CTAS, CAUSES };
 
-/* Should ${cause} be logged now? In each process a cause is logged as a warning for the first
- * communicator that has it, and at level INFO once for each later one. ${*warn_out}: whether to log
- * it as a warning. */
+/* Should ${cause} be logged now? The first communicator of the process that has the cause gets a
+ * warning. Each later communicator that has it gets one line at level INFO. ${*warn_out}: log the
+ * cause as a warning. */
 static bool new_cause(const struct st_agree *agree, enum cause cause, bool *warn_out)
 {
     static atomic_bool said[CAUSES];
@@ -110,8 +110,8 @@ static void say_ctas(const struct st_agree *agree)
 
 /* ---- one rank -------------------------------------------------------------------------------- */
 
-/* Return a hash of everything that decisions about calls depend on. Returns 0 if no rule changes
- * such a decision. */
+/* Return a hash of everything that decisions about calls depend on. Returns 0 if there are no rules
+ * for calls, or if SYMTUNER_MODE keeps them from acting. */
 static uint64_t decides(const struct st_process *process)
 {
     const struct symtuner_machine *machine = &process->machine;
@@ -141,9 +141,9 @@ static bool is_first(uint64_t comm_id)
     return first;
 }
 
-/* Suppose that this is the process's first communicator. If this rank can tell, without asking the
- * others, that NCCL cannot get the count of [process] rules, return the reason. Otherwise return
- * NULL. */
+/* For the process's first communicator: return the reason why NCCL cannot get the count of
+ * [process] rules. Uses only what this rank knows without asking the others. NULL: this rank knows
+ * no reason. */
 static const char *no_sym_ctas(const struct st_process *process, const struct st_agree *agree,
                                int ranks, int nodes)
 {

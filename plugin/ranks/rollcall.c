@@ -29,8 +29,9 @@ static bool all_min_equal(const struct st_roll_entry *entry, int count)
 }
 
 /* NCCL reads NCCL_SYM_CTAS once per process, for all communicators of the process. So NCCL gets a
- * count only if no other rank on this host can get a different count. For that the communicator
- * must span the whole box, and it must be the first communicator of each of its processes. */
+ * count only if this communicator is the first of each of its processes. NCCL gets the count of
+ * rules only if the communicator also spans the whole box: then no other rank on this host can get
+ * a different count. */
 int st_roll_judge_ctas(const struct st_roll_entry *entry, int count, int ranks)
 {
     bool wished = ranks > 0 && entry[0].sym_ctas > 0;

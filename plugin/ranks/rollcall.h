@@ -3,8 +3,9 @@
  * rollcall.h - do all ranks of a communicator on this host decide alike?
  *
  * The roll call finds this out. In its tuner init every rank opens a small shared-memory object and
- * writes an entry into it: what the rank's decisions depend on. The object is named after user,
+ * writes an entry, which says what the rank's decisions depend on. The object is named after user,
  * communicator and number of ranks.
+ *
  * No rank waits for another. NCCL has a barrier between the tuner inits and the first call (2.28.3
  * to 2.30.7, init.cc, bootstrapIntraNodeBarrier), so a rank that asks for the verdict at the first
  * call sees the entries of all ranks. Even in a release without the barrier all ranks get the same
@@ -18,8 +19,8 @@
  * Errors     without shared memory there is no roll call, so the ranks do not agree. Nothing else
  *            fails.
  * Threads    several threads may ask for a verdict at the same time.
- * Hazard     st_roll_ctas runs under NCCL's mutexes, so it only does two loads and a
- *            compare-exchange, and calls nothing.
+ * Hazard     st_roll_ctas runs under NCCL's mutexes. So it only reads the object and does one
+ *            compare-exchange; it takes no lock, and calls nothing outside rollcall.c.
  */
 #ifndef ST_ROLLCALL_H_
 #define ST_ROLLCALL_H_
@@ -33,7 +34,7 @@ struct st_roll_entry {
     int32_t min_ctas;    /* count that NCCL got as NCCL_MIN_CTAS; 0: none                     */
     int32_t sym_ctas;    /* count that this rank's rules want as NCCL_SYM_CTAS; 0: none       */
     int32_t gpus;        /* number of GPUs in the box; 0: unknown                             */
-    bool asked;          /* NCCL asks us for NCCL_SYM_CTAS, because the user did not set it   */
+    bool asked;          /* NCCL asks us for variables, and the user set no NCCL_SYM_CTAS     */
     bool first;          /* this is the first communicator of the rank's process              */
 };
 
@@ -44,8 +45,8 @@ enum st_roll_verdict {
     ST_ROLL_MISSING, /* ranks are missing, or there are too many                              */
 };
 
-/* The NCCL_SYM_CTAS that all ranks get if they got different values of NCCL_MIN_CTAS. It is about
- * NCCL's own count (docs/reference/cta-count.md). */
+/* The NCCL_SYM_CTAS that all ranks get if they got different values of NCCL_MIN_CTAS. NCCL's own
+ * count is about as high (docs/reference/cta-count.md). */
 enum { ST_ROLL_REPAIR_CTAS = 8 };
 
 struct st_roll;
@@ -73,8 +74,8 @@ bool st_roll_min_differs(const struct st_roll *roll);
 void st_roll_hide(struct st_roll *roll);
 void st_roll_leave(struct st_roll *roll);
 
-/* Return the verdict on the rules (the count for NCCL_SYM_CTAS) that follows from the ${count}
- * entries of a communicator with ${ranks} ranks. Pure. */
+/* Judge the ${count} entries of a communicator with ${ranks} ranks. Pure. st_roll_judge returns the
+ * verdict on the rules. st_roll_judge_ctas returns the count for NCCL_SYM_CTAS; 0: none. */
 enum st_roll_verdict st_roll_judge(const struct st_roll_entry *entry, int count, int ranks);
 int st_roll_judge_ctas(const struct st_roll_entry *entry, int count, int ranks);
 
