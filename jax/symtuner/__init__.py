@@ -9,8 +9,8 @@ The package loads libsymtuner_ar.so and libsymtuner_ffi.so from the folder that 
 names. Without SYMTUNER_LIB_DIR it looks in lib/ of its own folder, and then in build/ of the source
 tree that it is part of.
 
-Importing symtuner does not import jax, because the command symtuner imports this package, too, and
-must work on machines without jax.
+Importing symtuner does not import jax: a wheel starts the command symtuner through this package
+(_command.py), and that command must work on machines without jax.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""all_reduce: the collective of jax.lax with another lowering on GPUs.
+"""all_reduce: psum, pmean, pmax and pmin of jax.lax, and a product, run by our kernels on GPUs.
 
-We trace the jax.lax collective that the call replaces (psum for op="sum"). In that trace we put a
+We trace the jax.lax function that the call replaces (psum for op="sum"). In that trace we put a
 primitive of our own in place of the reduction. So jax.lax handles types, varying axes, constants,
 bools and vmapped axis names, as it does in each release of JAX, and only the lowering is ours.
 """
@@ -134,7 +134,8 @@ def custom_call(
     """Lower one collective to our custom call. ``layouts`` go to jax.ffi.ffi_lowering. Returns the
     result and the name of the call's target. Raises SymtunerError if the groups cannot be opened or
     the library cannot be loaded."""
-    # open the groups before load(): if this process has no library, that tells the other processes
+    # call load() only after the groups are opened: opening them tells the other processes if this
+    # one has no library. If load() raised its error first, the others would wait for this process
     said, across = _open_groups(ctx, axes, groups)
     aval = ctx.avals_in[0]
     size = aval.size * aval.dtype.itemsize

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Put small leaves of a pytree into few calls.
+"""Put small leaves of a pytree into few calls. Leaves that share a call are a bucket.
 
-Every call takes at least a few microseconds, however short it is. XLA's combiner joins the psums of
-several leaves, but it does not see our calls, so we join them here. The kernels give an element the
-same bits wherever it stands in a message, so a leaf has the same result in a bucket as alone.
+Every call takes at least a few microseconds, however few bytes it has. XLA's combiner joins the
+psums of several leaves, but it does not see our calls, so we join the leaves here. The kernels give
+an element the same bits wherever it stands in a message. So a leaf has the same result in a bucket
+as in a call of its own.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ _saved: dict[str, Any] = {}
 
 
 def off() -> Any:
-    """Return a context that marks the operations traced in it, and the keys of JAX's caches."""
+    """Return a context that puts MARK on the operations traced in it, and into the keys of JAX's
+    caches."""
     return set_xla_metadata(**MARK)
 
 

@@ -100,8 +100,8 @@ def open_for(devices: Sequence[Any], xla: bool) -> None:
 
 
 def _try_rows(rows: list[list[Any]], xla: bool) -> str:
-    """Open all those groups that have a device of this process. Returns what is wrong with one of
-    the groups in any process, or "".
+    """Open the groups of ``rows`` that have a device of this process. Returns what is wrong with
+    one of the groups, in this process or in another one, or "".
 
     If one group fails, we still open the others, because other processes wait for this process to
     open them.
@@ -126,7 +126,7 @@ def open_rows(rows: list[list[Any]], xla: bool) -> None:
     """Open the groups that one call of a program needs. If one group cannot be opened in one
     process, all processes lower the call to jax.lax, since all must run the same program.
 
-    The verdict is kept, since all processes must try again together, and no process knows which
+    The result is kept, since all processes must try again together, and no process knows which
     program the others lower next. So groups that failed are tried again only at moments that
     all processes share: after PAUSES_S if memory was short, and after retry() or close(). If one
     process has all ranks and memory was short, it also tries again after LATER_S.
@@ -169,12 +169,14 @@ def groups() -> list[str]:
 
 def describe(seat: int = 0) -> str | None:
     """Return what libsymtuner_ar.so knows about the group in line ``seat`` of groups(): transport,
-    limits, selection table. Return None if groups() has no such line."""
+    limits, selection table. Return None if groups() has no such line, or if the group uses XLA's
+    communicator and has not run yet."""
     return load().text("describe", ctypes.c_int(seat), size=1 << 16)
 
 
 def plan(count: int, nccl_dtype: int, nccl_op: int, seat: int = 0) -> str | None:
-    """Say which kernel runs a call of ``count`` elements. None if no group is open."""
+    """Return a line that says which kernel runs an all-reduce of ``count`` elements in the group in
+    line ``seat`` of groups(); symtuner_ffi_plan() writes that line. Return None if it fails."""
     return load().text(
         "plan",
         ctypes.c_int(seat),

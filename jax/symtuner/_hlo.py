@@ -114,7 +114,7 @@ def _compiler_options() -> dict[str, Any]:
                 found.update({f"{thread}_{name}": value for name, value in options.items()})
                 found[f"{thread}_"] = ""
             frame = frame.f_back
-    # if we find no options, assume that two calls of a program may run at the same time
+    # if we see no thread that compiles, assume that two calls of a program may run at the same time
     return found or {"unknown_command_buffer_scheduling_mode": "unknown"}
 
 

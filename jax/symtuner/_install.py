@@ -218,9 +218,9 @@ def _rule(name: str, coll: str, op: str, own: Any) -> Any:
 
 # ---- programs that XLA partitions ----------------------------------------------------------------
 # The transformation of partitioned programs (_hlo.py) can be registered only after JAX's backends
-# have started. We must not start them: jax.distributed.initialize() must come before that, and may
-# come after install(). JAX reports each program between lowering and compiling it. So we register
-# at the first such report.
+# have started. We must not start them: jax.distributed.initialize() must come before they start,
+# and may come after install(). JAX reports each program between lowering and compiling it. So we
+# register when JAX reports the first program.
 _LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 _hlo: Any = None
 

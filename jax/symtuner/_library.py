@@ -23,11 +23,11 @@ COLLS = {
     "reduce_scatter": "reducescatter",
     "all_gather": "allgather",
 }
-# Custom call -> (may XLA record it, stages in which XLA calls its handler). XLA calls the handler
-# in each of these stages for each call of a program, on each device and in each run. So a target
-# names only the stages that it needs. The names in _STAGES are those of an all-reduce. TARGETS adds
-# names for the other collectives. These have no MEETING, because only the ranks of an all-reduce
-# meet (jax/exchange.h).
+# Custom call -> (may XLA record it into a CUDA graph, stages in which XLA calls its handler). XLA
+# calls the handler in each of these stages for each call of a program, on each device and in each
+# run. So a target names only the stages that it needs. The names in _STAGES are those of an
+# all-reduce. TARGETS adds names for the other collectives, but none for MEETING, because only the
+# ranks of an all-reduce meet (jax/exchange.h).
 _STAGES = {
     TARGET: (False, ("execute",)),
     MEETING: (False, ("initialize", "execute")),
@@ -41,9 +41,9 @@ TARGETS = {
     for name, kind in _STAGES.items()
     if name != MEETING or coll == "all_reduce"
 }
-# Bytes from which on the ranks meet before a run (jax/exchange.h). Below, no kernel in the
-# selection table for 2 to 4 ranks (kernels/choose/select.c) accesses the peers' buffers, so no
-# meeting is needed.
+# Bytes from which on the ranks meet before a run (jax/exchange.h). With 2 to 4 ranks on NVLink a
+# shorter call needs no meeting: no kernel that the selection table (kernels/choose/rows.c) names
+# for it accesses the peers' buffers.
 _ZERO_COPY_FROM = (12 << 20) + 1
 _MODE = "command_buffer_scheduling_mode"
 _CONCURRENT = re.compile(_MODE + r"=[\"']?CONCURRENT", re.IGNORECASE)

@@ -42,10 +42,12 @@ def _devices_of(mesh: Any) -> Any:
 
 
 def _mesh_and_devices(ctx: Any) -> tuple[Any, Any]:
-    """Return the mesh and its devices. A shard_map without a mesh of its own is lowered with an
-    abstract mesh; then the jax.shard_map around it, which is being lowered as well, knows the
-    devices. We cannot take the devices of the arguments: with an abstract mesh JAX may use the same
-    lowering for other devices, too.
+    """Return the mesh and its devices.
+
+    A shard_map without a mesh of its own is lowered with an abstract mesh, which has no devices. We
+    take the devices from a jax.shard_map around it, whose lowering has not ended yet. We cannot
+    take the devices of the arguments: with an abstract mesh JAX may use the same lowering for other
+    devices, too.
     """
     mesh = _mesh_of(ctx)
     if (devices := _devices_of(mesh)) is not None:
@@ -64,7 +66,8 @@ def _mesh_and_devices(ctx: Any) -> tuple[Any, Any]:
 def _places(
     mesh: Any, devices: Any, axes: tuple[str, ...], groups: Groups
 ) -> list[list[int]]:
-    """Return the places of each group's devices in the mesh, in the order of the axes or groups."""
+    """Return, for each group, the places of its devices in the flattened mesh. They are in the
+    order of ``axes``, or of ``groups`` if that is not None."""
     order = [mesh.axis_names.index(a) for a in axes]
     rest = [i for i in range(devices.ndim) if i not in order]
     ranks = int(np.prod([devices.shape[i] for i in order]))

@@ -27,7 +27,9 @@ WAIT_S = 120  # seconds; longest wait for the slowest rank to lower the same pro
 OPEN_WAITS = 3
 # seconds; a process that ends waits this long to hear the goodbyes (_Talk) sent before its own
 LISTEN_S = 2
-END_S = 15  # seconds; the same time as FFI_LIVENESS_END_MS of jax/liveness.h
+# seconds from the beginning of this process's end until watch_end() acts; the same time as
+# FFI_LIVENESS_END_MS of jax/liveness.h
+END_S = 15
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _Result = queue.SimpleQueue[BaseException | None]
 _opened: dict[tuple[int, ...], int] = {}
@@ -118,7 +120,7 @@ class _Talk:
             try:
                 if self._say(f"left/{number}", str(self.me)):
                     return
-            except Exception:  # the coordinator is gone; the watches notice that processes end
+            except Exception:  # the coordinator is gone; jax/liveness.c notices that processes end
                 return
 
     def _listen(self) -> None:
@@ -171,9 +173,9 @@ def agree(ids: Sequence[int], processes: Sequence[int], problem: str, settings: 
     """Return what is wrong in any of the processes that run a program with these groups, or "". All
     processes get the same answer.
 
-    Each process says whether it could open its groups, and the first process decides for all. If it
-    does not decide in time, the first process that times out decides against the groups, also for
-    all. Only one verdict can be set.
+    Each process says whether it could open its groups, and processes[0] decides for all. If
+    processes[0] does not decide in time, the others time out, and whichever times out first decides
+    against the groups, also for all. Only one verdict can be set.
     """
     import jax
 
@@ -380,6 +382,7 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
     except SymtunerError as e:
         print(f"symtuner: {e}", file=sys.stderr)
     finally:
-        # listen only now, because a watch does not know of goodbyes that came before it. If such a
-        # process then ended, the watch would take its end for a death without a goodbye.
+        # listen only now: a watch does not learn of goodbyes that this process heard before the
+        # watch began. If we heard a rank's goodbye too early, the watch would take the end of that
+        # rank's process for a death without a goodbye.
         talk.listener.start()

@@ -53,7 +53,8 @@ def say(
 
 def report() -> Replaced:
     """Return what became of the reductions in the programs that were lowered or compiled since
-    install(), one Call for each. ``print(symtuner.report())`` shows one line for each."""
+    install(): one Call for each kind of reduction in a program. ``print(symtuner.report())`` shows
+    each Call as one line."""
     with _lock:
         return Replaced(_calls)
 
