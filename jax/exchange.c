@@ -224,8 +224,8 @@ int ffi_exchange_come(struct ffi_exchange *m, int64_t id, int me, const struct f
     if (run == NULL)
         run = make_run(m, id);
     number = run->next[me]++;
-    /* All ranks stop after the same number of meetings: no rank is in a meeting that could not be
-     * made, and a rank whose meeting timed out does not come to the next one. */
+    /* The run is over if a meeting timed out or could not be made. No rank then makes a further
+     * meeting, so all ranks stop after the same number of meetings. */
     if (number >= run->sites &&
         (run->over || number >= FFI_EXCHANGE_SITES || !make_meeting(run, number))) {
         run->over = true;

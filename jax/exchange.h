@@ -10,8 +10,9 @@
  *
  *   the ranks decide differently  the decision is one word, set once under a lock: "agreed" by the
  *                                 last rank to come, "refused" by the first one that times out
- *   two calls look alike          each rank recognises a call by its own addresses; if two ranks
- *                                 could take it for different calls, the whole run is staged
+ *   two calls look alike          a rank recognises a call by the addresses of its own buffers. If
+ *                                 two calls have the same addresses on some ranks and different
+ *                                 ones on other ranks, the whole run is staged
  *   a rank never comes            after FFI_EXCHANGE_MS the rest of the run is staged. The ranks
  *                                 meet again in the next run. If a rank is late again, more and
  *                                 more runs pass before the next try, up to FFI_EXCHANGE_PAUSE

@@ -32,10 +32,10 @@ struct ffi_call {
 };
 
 /* The groups of a call, with the place of each device in the program's list of devices. XLA's
- * communicators name devices by these places. Only programs that use XLA's communicator pass such
- * groups. */
+ * communicators name devices by these places. Only calls that use XLA's communicator have these
+ * places, in the attribute "flat". */
 struct ffi_flat {
-    const int64_t *ids; /* NULL: the program does not use XLA's communicator */
+    const int64_t *ids; /* the places; NULL: the call does not use XLA's communicator */
     int rows, ranks;
 };
 
@@ -50,8 +50,8 @@ int ffi_frame_is_metadata(const XLA_FFI_CallFrame *frame, uint32_t traits);
 int ffi_frame_read(const XLA_FFI_CallFrame *frame, struct ffi_call *call, char *why,
                    size_t why_size);
 
-/* Fill ${flat} from the attributes alone, because a prepare stage has no buffers. If the frame has
- * no such groups, set ${flat}->ids to NULL and return 0. Otherwise returns like
+/* Fill ${flat} from the attributes alone, because a prepare stage has no buffers. If there is no
+ * attribute "flat", set ${flat}->ids to NULL and return 0. If there is one, return like
  * ffi_frame_read(). */
 int ffi_frame_read_flat(const XLA_FFI_CallFrame *frame, struct ffi_flat *flat, char *why,
                         size_t why_size);

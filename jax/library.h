@@ -4,8 +4,8 @@
  * pointers.
  *
  * The XLA handler is built with XLA's header only, and declares plain integers and pointers in
- * place of the types of CUDA and NCCL. test/jax/same_types.c checks that both are passed in the
- * same way.
+ * place of the types of CUDA and NCCL. test/jax/same_types.c checks that the types of CUDA and NCCL
+ * are passed to functions in the same way as our declarations say.
  */
 #ifndef FFI_AR_H_
 #define FFI_AR_H_

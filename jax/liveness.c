@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * liveness.c - watch the processes of the other ranks. Each group across processes has a thread for
- * this, which sleeps until another rank's process ends, or says goodbye. With a goodbye a rank
- * tells the others that it will make no more calls.
+ * liveness.c - watch the processes of the other ranks. A group across processes has a thread for
+ * this, if all its processes are in one pid name space. The thread sleeps until another rank's
+ * process ends, or says goodbye. With a goodbye a rank tells the others that it will make no more
+ * calls.
  *
  * A process may end after its last all-reduce, so a death alone does not end this process: only
- * later calls of the group fail, with a sentence. But if a call stays pending, because its kernel
- * waits for the dead rank, we tell that kernel to give up.
+ * later calls of the group fail, with an error message. But if a call stays pending, because its
+ * kernel waits for the dead rank, we tell that kernel to give up.
  *
  * In that case we also end this process, with status 71. A library should not do that, and
  * libsymtuner_ar.so never does: its C callers get an error. In JAX nobody can be given the error:
@@ -19,8 +20,8 @@
  * would wait for a dead rank for minutes. symtuner_ffi_ending() limits that wait. At that point no
  * results are left to lose.
  *
- * One rank may say goodbye and another one die after it, so a watch goes on after the first rank
- * has gone, and after its group was closed.
+ * A watch goes on after the first rank has gone, and after the group was closed, because another
+ * rank may die later.
  */
 #include "jax/liveness.h"
 #include "jax/symtuner_ffi.h"
@@ -51,14 +52,14 @@ struct watch {
     int n;
     struct pollfd peer[FFI_GROUP_RANKS]; /* pidfds of the other ranks, and wake */
     int rank[FFI_GROUP_RANKS];           /* [i]: rank whose pidfd peer[i] is; -1: wake */
-    uint32_t left; /* ranks that said goodbye, one bit each; set by any thread */
-    uint32_t lost; /* ranks whose process has ended, one bit each */
-    int64_t lost_at[FFI_GROUP_RANKS];
+    uint32_t left;                    /* ranks that said goodbye, one bit each; set by any thread */
+    uint32_t lost;                    /* ranks whose process has ended, one bit each */
+    int64_t lost_at[FFI_GROUP_RANKS]; /* ms; [r]: when we noticed that rank r's process has ended */
     int64_t told_at; /* ms; ${until_ms} of symtuner_ffi_told(); 0: not called; set by any thread */
     const char *how; /* how the first rank went, for messages; NULL: none has gone */
-    int first;
-    uint64_t calls; /* how many calls the member had made when we last saw progress */
-    int64_t since;  /* ms; when that was */
+    int first;       /* the first rank that went; valid if ${how} is not NULL */
+    uint64_t calls;  /* how many calls the member had made when we last saw progress */
+    int64_t since;   /* ms; when that was */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -290,7 +291,7 @@ static void *keep_watch(void *arg)
         rank = overdue(w);
         if (rank >= 0)
             end_process(rank);
-    } while (is_mine(w)); /* otherwise another watch serves the member now */
+    } while (is_mine(w)); /* if it is not ours, another watch serves the member now */
     forget(w);
     return NULL;
 }

@@ -9,7 +9,7 @@
 #ifndef FFI_LIVENESS_STUCK_MS /* tests set shorter times */
 /* once a rank has gone, we give up a call that makes no progress for this time */
 #define FFI_LIVENESS_STUCK_MS 5000
-/* after that, this process has this time to end by itself, before we call _exit() */
+/* after we gave up a call, this process has this time to end by itself, before we call _exit() */
 #define FFI_LIVENESS_LEAVE_MS 5000
 /* a process that has begun to end may wait this time for a dead rank in jax.distributed's
  * shutdown */

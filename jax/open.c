@@ -179,7 +179,7 @@ static struct ffi_member *new_member(const int64_t *ids, int ranks, int me, int 
     return member;
 }
 
-/* Make the member's communicator and its handle. If the handle fails, end the communicator, too. */
+/* Make the member's communicator and its handle. If no handle can be made, end the communicator. */
 static int join(struct ffi_member *member, const void *unique_id, uint32_t timeout_ms, char *why,
                 size_t why_size)
 {

@@ -21,8 +21,9 @@ struct XLA_FFI_CallFrame;
  * ranks of a reduce-scatter and of an all-gather are in the order of the row. */
 SYMTUNER_FFI_API struct XLA_FFI_Error *symtuner_ffi_all_reduce(struct XLA_FFI_CallFrame *frame);
 
-/* The handler for calls that XLA may record into command buffers (CUDA graphs). Such calls never
- * use XLA's buffers directly. If one of their kernels gives up, the next run reports the error. */
+/* The handler for calls that XLA may record into command buffers (CUDA graphs). The kernels of
+ * these calls never access XLA's buffers of other ranks. If a kernel gives up, the next run reports
+ * the error. */
 SYMTUNER_FFI_API struct XLA_FFI_Error *
 symtuner_ffi_all_reduce_recordable(struct XLA_FFI_CallFrame *frame);
 
@@ -30,8 +31,8 @@ symtuner_ffi_all_reduce_recordable(struct XLA_FFI_CallFrame *frame);
 SYMTUNER_FFI_API int symtuner_ffi_load(const char *path, char *why, size_t why_size);
 
 /* Let the ranks of a local group meet before a run (jax/exchange.h) for calls of at least ${bytes},
- * so that the kernels can use XLA's buffers directly. SIZE_MAX: they never meet. Call this before
- * the first run. */
+ * so that the kernels can access XLA's buffers of other ranks. SIZE_MAX: they never meet. Call this
+ * before the first run. */
 SYMTUNER_FFI_API void symtuner_ffi_zero_copy_from(size_t bytes);
 
 /* Open a group whose devices are all in this process: ${ids}[i] is CUDA device ${ordinals}[i]. */
@@ -94,9 +95,9 @@ SYMTUNER_FFI_API void symtuner_ffi_ending(void);
 SYMTUNER_FFI_API int symtuner_ffi_goodbye(const int64_t *ids, int ranks, int rank, char *why,
                                           size_t why_size);
 
-/* Tell the library that it knows all goodbyes in these groups up to ${until_ms} (ms of
- * CLOCK_MONOTONIC), and will not be told of later ones. So if a rank dies after that time, the
- * library does not assume that the rank said no goodbye. */
+/* Tell the library that it knows all goodbyes up to ${until_ms} (ms of CLOCK_MONOTONIC) in the
+ * groups of these ids, and will not be told of later ones. So if a rank dies after that time, the
+ * library assumes that the rank has said goodbye. */
 SYMTUNER_FFI_API int symtuner_ffi_told(const int64_t *ids, int ranks, int64_t until_ms, char *why,
                                        size_t why_size);
 
@@ -113,13 +114,14 @@ SYMTUNER_FFI_API int symtuner_ffi_close(char *why, size_t why_size);
 SYMTUNER_FFI_API void symtuner_ffi_abort(void);
 
 /* Write "kernel ctas threads zero_copy pieces why" to ${text}, for a call of ${count} elements on
- * the i-th open member. A member is one device of this process in one group. */
+ * the i-th open member. A member is one device of this process in one group. Returns -1 if there is
+ * no such member, or if it cannot run the call. */
 SYMTUNER_FFI_API int symtuner_ffi_plan(int i, size_t count, int dtype, int op, char *text,
                                        size_t size);
 
 /* Write to ${text} what libsymtuner_ar.so knows about the group of the i-th open member: transport,
- * limits, selection table. Returns -1 if there is no such member, or it uses XLA's communicator and
- * has not run yet. */
+ * limits, selection table. Returns -1 if there is no such member, or if the member uses XLA's
+ * communicator and has not run yet. */
 SYMTUNER_FFI_API int symtuner_ffi_describe(int i, char *text, size_t size);
 
 /* Write one line about the i-th open member to ${text}. Returns -1 if there is no such member. */

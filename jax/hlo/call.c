@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* call.c - which instructions can become calls of ours, and what such a call is. */
+/* call.c - decide which instructions can become custom calls of ours, and write these calls. */
 #include "jax/hlo/call.h"
 #include "jax/hlo/fields.h"
 #include "jax/hlo/reduction.h"

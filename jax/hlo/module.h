@@ -2,7 +2,7 @@
 /*
  * module.h - a HloModuleProto, read as far as the editor needs it.
  *
- * All pieces point into the caller's bytes, which must live as long as the module.
+ * Each struct hlo_bytes here points into the caller's bytes. These must live as long as the module.
  */
 #ifndef HLO_MODULE_H_
 #define HLO_MODULE_H_
