@@ -11,8 +11,8 @@ N         NCCL with registered buffers and N CTAs (ncclConfig minCTAs = maxCTAs 
 own       NCCL with registered buffers and its own number of CTAs
 general   NCCL with buffers that are not registered
 default   libsymtuner_ar.so with registered buffers, as it chooses if it is told nothing
-ours      libsymtuner_ar.so with registered buffers, as it chooses if nothing runs beside it
-          (SYMTUNER_AR_BESIDE=alone)
+ours      libsymtuner_ar.so with registered buffers, as it chooses if it is told that nothing runs
+          beside it (SYMTUNER_AR_BESIDE=alone)
 staged    as ours, but with buffers that are not registered
 
 The last three may end with :KERNEL or :KERNEL:CTAS, which forces a kernel and a number of CTAs.
@@ -24,16 +24,17 @@ beside   ms until 24 GEMMs of 8192^3 bf16 on one stream and a number of collecti
          stream of higher priority are both done
 comm     ms until these collectives are done, from the same run
 behind   ms that collectives of 25 MiB add to 192 GEMMs of 4096^3 bf16. A collective follows every
-         second GEMM, then every fourth, then every eighth, as the buckets of a backward pass follow
-         its layers. The ms without collectives are measured before each run
+         second GEMM, or in other runs every fourth or eighth, as the buckets of a backward pass
+         follow its layers. The ms without collectives are measured before each run
 
 For each size of "beside" the program also prints how each contender runs: a number of CTAs, or
 KERNEL/CTAS/THREADS. A CTA of our kernels takes a multiprocessor of its own.
 
 bytes is NCCL's nBytes: for all-gather and reduce-scatter the bytes of all ranks together. NCCL_LIBRARY
 names another libnccl.so.2 than torch's. The first contender is measured twice, the second time as
-"A/A". Two contenders differ only if their times differ by more than these two measurements. Before
-anything is timed, every contender's results for random numbers are compared with those of the first.
+"A/A". A difference between two contenders counts only if it is larger than the difference between
+these two measurements. Before anything is timed, every contender's results for random numbers are
+compared with those of the first.
 
 Exit status 2: an argument is wrong. 77: the program cannot run here; it prints what is missing.
 """

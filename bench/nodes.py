@@ -36,7 +36,8 @@ RESULTS = pathlib.Path(__file__).parent / "results/2026-11-22-h200x4b/ar-compare
 PER_BOX = 8
 LAUNCH = 2.0
 NVLINK = 346e3  # bytes per us of a ring in a box: nccl-tests 2.19.6, 8 H200, bf16, 256 MiB, one run
-# By protocol (LL, LL128, Simple): three latencies in us, and the share of the rate that carries data.
+# By protocol (LL, LL128, Simple): the latency in us of a call (BASE), of a step inside a box, and of a step
+# between boxes; and the share of the rate that carries data.
 BASE = {"tree": (6.8, 14.0, 8.4), "ring": (6.6, 14.0, 8.4)}
 INSIDE = {"tree": (0.6, 1.25, 4.0), "ring": (0.6, 1.9, 3.4)}
 BETWEEN = {"tree": (5.0, 8.5, 14.0), "ring": (2.7, 4.0, 14.0)}
@@ -87,7 +88,8 @@ def line(points, size):
 
 def pieces_time(half, across, pieces):
     """Do what ar_nodes_time() in kernels/nodes/model.c does: the reduce-scatter and all-gather of the pieces
-    run on one stream, the steps between the boxes on another."""
+    run on one stream, the steps between the boxes on another. ``half``: us of the reduce-scatter of a piece,
+    and of its all-gather. ``across``: us of its step between the boxes."""
     stream = network = 0.0
     ended = [0.0, 0.0]
     for p in range(pieces + 1):

@@ -17,7 +17,7 @@
  * graph.
  *
  * Modes: "threads" is one process with a thread per GPU, "procs" one process per GPU. Torch and the
- * peers run only with one process per GPU; the tables of both modes show those results. --extra
+ * peers run only with one process per GPU. The tables of both modes show their results. --extra
  * adds int32 and f64 sums and bf16 max and min, of our kernels and NCCL's general ones, from 1 KiB
  * to 4 MiB. --host measures without peer memory: our kernels through pinned host memory against
  * NCCL with NCCL_P2P_DISABLE=1.
@@ -80,7 +80,7 @@ static struct crew_kind kinds[CREWS] = {
 static const struct {
     const char *name, *what; /* what: its name in the protocol */
     enum crew_id crew;
-    int slot, column, anything; /* anything: 1: any type and operator; 0: only sums of floats */
+    int slot, column, anything; /* anything: 1: all calls; 0: no i32, f64, max or min */
 } contenders[] = {
     {"ours", "zero-copy", FULL, 0, OURS, 1},      {"staged", "staged", FULL, 1, STAGED, 1},
     {"general", "general", FULL, 2, GENERAL, 1},  {"sym", "sym", FULL, 3, SYM, 0},

@@ -8,7 +8,7 @@
 enum { MOST_ROUNDS = 25 };
 
 struct compare_options {
-    /* In only NULL means all contenders, in peers it means no peers. */
+    /* If ${only} is NULL, all contenders take part. If ${peers} is NULL, there are no peers. */
     const char *ranks, *modes, *types, *only, *out, *peers;
     const char *coll; /* NULL: all-reduce */
     size_t least, most;

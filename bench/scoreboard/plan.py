@@ -24,7 +24,7 @@ class Contender:
     how: str          # tells the worker which kernel to run
     colls: tuple = REDUCE
     types: tuple = ("bf16", "f32")
-    most: int = GREATEST
+    most: int = GREATEST    # bytes of the largest call
 
     def takes(self, coll, kind, size):
         return coll in self.colls and kind in self.types and size <= self.most

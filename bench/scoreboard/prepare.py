@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fetch the other projects' kernels that scoreboard.py measures, and make them small enough to carry.
+"""Fetch the other projects' kernels that scoreboard.py measures, small enough to copy to another machine.
 
     python3 bench/scoreboard/prepare.py [--to build/peers] [--archs 90] [--python 3.12] [--only NAME,...]
 
