@@ -234,9 +234,9 @@ static int is_worse(const struct watch *w, int a, int b)
     return w->lost_at[a] < w->lost_at[b];
 }
 
-/* If this process, while it ends, has waited too long for a dead rank, return that rank, so that
- * the message can name it; else return -1. We also wait FFI_LIVENESS_LEAVE_MS after a death, since
- * the goodbye of a process may arrive after the process has ended. */
+/* Return the dead rank for which this process has waited too long while it ends, or -1 if there is
+ * none. The process has FFI_LIVENESS_END_MS to end. We also wait FFI_LIVENESS_LEAVE_MS after the
+ * rank's death, since the goodbye of a process may arrive after the process has ended. */
 static int overdue(const struct watch *w)
 {
     int64_t began = __atomic_load_n(&ending_since, __ATOMIC_ACQUIRE), now = now_ms();

@@ -3,9 +3,10 @@
  * peer_access.c - ask the CUDA driver which GPUs can access an address.
  *
  * Access depends on how XLA allocates. XLA's own mapped pools list the GPUs that have access.
- * Memory from cudaMalloc is accessible where peer access is enabled. For memory of CUDA's
- * stream-ordered pools (XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async) neither holds, so we answer no. The
- * constants and the structure are copied from cuda.h, so that no CUDA header is needed.
+ * Memory from cudaMalloc is accessible where peer access is enabled. Memory of CUDA's
+ * stream-ordered pools (XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async) has no such list, and enabled peer
+ * access does not apply to it, so we answer no. The constants and the structure are copied from
+ * cuda.h, so that no CUDA header is needed.
  */
 #include "jax/peer_access.h"
 

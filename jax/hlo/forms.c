@@ -62,8 +62,8 @@ static const char *read_lists(struct forms *forms, struct hlo_bytes rest)
 }
 
 /* ---- numbers from 0, reshaped and transposed ------------------------------------------------ */
-/* Reshape the numbers from 0 to ${count} - 1 to ${sizes}, transpose the result by ${order} unless
- * ${order} is empty, and write it row by row to ${ids}. */
+/* Arrange the numbers 0, 1, ..., ${count} - 1 in an array of shape ${sizes}. Transpose the array by
+ * ${order} unless ${order} is empty, and write it row by row to ${ids}. */
 static const char *transpose(const struct hlo_numbers *sizes, const struct hlo_numbers *order,
                              int64_t *ids, int64_t count)
 {

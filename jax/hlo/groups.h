@@ -36,10 +36,10 @@ const char *hlo_groups_read(const struct hlo_instruction *in, const struct hlo_d
                             struct hlo_groups *groups);
 void hlo_groups_free(struct hlo_groups *groups);
 
-/* forms.c: set ${group}[id] to a number that all members of id's group share, for ids from 0 to
- * ${count} - 1. Within a group ${order}[id] grows in the order of the instruction; it is 0 for all
- * ids if that order is not understood. Returns NULL, or why the groups cannot be read or do not
- * have each id once. */
+/* In forms.c. For each id from 0 to ${count} - 1, set ${group}[id] to a number that only the
+ * members of its group have. Within a group, an id that the instruction names later has a larger
+ * ${order}[id]. If the order of the instruction is not understood, ${order}[id] is 0 for all ids.
+ * Returns NULL, or why the groups cannot be read or do not have each id once. */
 const char *hlo_forms_read(const struct hlo_instruction *in, int64_t *group, int64_t *order,
                            int64_t count);
 

@@ -121,8 +121,8 @@ int symtuner_ffi_hlo_replace(struct symtuner_hlo *hlo, int i, const char *target
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
-/* Return the edit of the instruction in ${field}, or NULL. Edits and instructions have the same
- * order, and *next is the first edit that was not returned yet. */
+/* Return the edit of the instruction in ${field}, or NULL if the field stays as it is. Edits and
+ * instructions have the same order. *next is the number of the next edit. */
 static const struct edit *find_edit(const struct symtuner_hlo *hlo, const struct hlo_field *field,
                                     int *next)
 {

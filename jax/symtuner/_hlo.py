@@ -180,8 +180,8 @@ def _register(platform: str) -> None:
 
 def install(say: Say, platform: str = "cuda") -> None:
     """Replace the collectives that SYMTUNER_ONLY names (by default all-reduces) in programs that
-    are compiled from now on, and tell ``say`` about each. Call this when JAX's backends are up,
-    because with jax 0.11.0 to 0.12.0 it would start them."""
+    are compiled from now on, and tell ``say`` about each. Call this only after JAX's backends
+    have started: with jax 0.11.0 to 0.12.0 it would itself start them."""
     global _say
     _say = say
     try:
