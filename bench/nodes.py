@@ -36,8 +36,8 @@ RESULTS = pathlib.Path(__file__).parent / "results/2026-11-22-h200x4b/ar-compare
 PER_BOX = 8
 LAUNCH = 2.0
 NVLINK = 346e3  # bytes per us of a ring in a box: nccl-tests 2.19.6, 8 H200, bf16, 256 MiB, one run
-# By protocol (LL, LL128, Simple): the latency in us of a call (BASE), of a step inside a box, and of a step
-# between boxes; and the share of the rate that carries data.
+# By protocol (LL, LL128, Simple): the latency in us of a call (BASE), of a step inside a box (INSIDE) and of a
+# step between boxes (BETWEEN); and the share of the rate that carries data (SHARE).
 BASE = {"tree": (6.8, 14.0, 8.4), "ring": (6.6, 14.0, 8.4)}
 INSIDE = {"tree": (0.6, 1.25, 4.0), "ring": (0.6, 1.9, 3.4)}
 BETWEEN = {"tree": (5.0, 8.5, 14.0), "ring": (2.7, 4.0, 14.0)}

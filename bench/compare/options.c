@@ -97,8 +97,8 @@ static int folder(const char *path)
     return 1;
 }
 
-/* Apply --quick, --host or --odd, each of which sets several options. Options that come later on
- * the command line can change these again. */
+/* Apply --quick, --host, --odd or --odd-count. Each of these sets several options. Later words of
+ * the command line can change those options again. */
 static int shorthand(const char *name)
 {
     if (strcmp(name, "--quick") == 0) {

@@ -2,10 +2,10 @@
 /*
  * protocol.h - the commands and answers between ar_compare and its workers.
  *
- * ar_compare starts "crews": groups of processes that live until the end and wait on pipes. Such
- * workers can take turns within milliseconds even if they need different environments (NCCL's CTA
- * count is fixed per process). A command is one line on a worker's stdin. The answer is one line on
- * the worker's descriptor 3:
+ * ar_compare starts "crews": groups of worker processes that live until the end and wait on pipes.
+ * So workers can take turns within milliseconds even if they need different environments (NCCL's
+ * CTA count is fixed per process). A command is one line on a worker's stdin. The answer is one
+ * line on the worker's descriptor 3:
  *
  *   prepare SLOT WHAT BYTES TYPE OP COLD CALLS SHIFT    ok KERNEL | no REASON
  *   time SLOT LAUNCHES SAMPLES WARMUP                   us T T T ...   microseconds per call, of
