@@ -15,6 +15,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+
 from . import _processes
 from ._library import SymtunerError, load
 
@@ -67,6 +69,8 @@ def _open_one(devices: Sequence[Any], xla: bool) -> None:
         raise SymtunerError("there is one GPU in the group")
     if len(devices) > MAX_RANKS:
         raise SymtunerError(f"{len(devices)} GPUs in the group; {MAX_RANKS} at most")
+    if all(d.process_index != jax.process_index() for d in devices):
+        return  # a group of other processes
     if spans_processes(devices):
         _processes.open_across(devices, timeout_ms("processes"), xla)
     else:

@@ -333,8 +333,6 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
     import jax
 
     mine = [i for i, d in enumerate(devices) if d.process_index == jax.process_index()]
-    if not mine:
-        return  # a group of other processes
     if len(mine) > 1 or len({d.process_index for d in devices}) != len(devices):
         raise SymtunerError(
             "a group across processes needs one GPU in each process; start one process for each "

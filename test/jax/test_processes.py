@@ -24,7 +24,13 @@ class Device:  # what _groups reads of a JAX device
     platform = "gpu"
 
     def __init__(self, process, id=None):
-        self.id, self.process_index, self.local_hardware_id = id or 10 + process, process, 0
+        self.id, self.process_index = id or 10 + process, process
+
+    @property
+    def local_hardware_id(self):  # JAX knows it of this process's devices only
+        import jax
+
+        return 0 if self.process_index == jax.process_index() else None
 
 
 def lower(devices, shape=None, names=("i",), axes=("i",)):
@@ -78,11 +84,18 @@ def lower_square(devices, rank):
 
 
 def lower_local(devices, rank):
-    """The groups are within the processes, and those of rank 1 cannot be opened."""
+    """The groups are within the processes. At first rank 1 cannot open its group, so both ranks
+    lower jax.lax."""
+    import symtuner
+
     both = [Device(number // 2, 20 + number) for number in range(4)]
     if rank == 1:
         set_env("FAKE_AR_FAIL", "create")
     print(*lower(both, axes=("tp",), **SQUARE), flush=True)
+    set_env("FAKE_AR_FAIL", None)
+    symtuner.close()
+    symtuner.retry()
+    print(*lower(both, axes=("tp",), **SQUARE), len(symtuner.groups()), flush=True)
 
 
 def lower_otherwise(devices, rank):
@@ -429,7 +442,11 @@ CASES = {
         + "symtuner_all_reduce \n" * 2
         + "symtuner_all_reduce  3\n",
     ),
-    "local": ((0, 0), f"lax {LAX} process 1: the fake cannot create or destroy\n"),
+    "local": (
+        (0, 0),
+        f"lax {LAX} process 1: the fake cannot create or destroy\n"
+        "symtuner_all_reduce_recordable  2\n",
+    ),
     "otherwise": (
         (0, 0),
         f"lax {LAX} process 0 would lower another program than process 1 (XLA may record: auto, ",
