@@ -112,19 +112,18 @@ bool st_table_live(struct st_table table)
 /* Do the work of cheapest() if ${algo}, ${proto} or both are ANY. */
 static NOINLINE int search(struct st_table table, int algo, int proto)
 {
-    int from = algo == ANY ? 0 : algo, to = algo == ANY ? table.algos : algo + 1;
-    int first = proto == ANY ? 0 : proto, last = proto == ANY ? table.protos : proto + 1;
+    int first = (algo == ANY ? 0 : algo * table.protos) + (proto == ANY ? 0 : proto);
+    int end = algo == ANY ? cells_of(table) : (algo + 1) * table.protos;
+    int step = proto == ANY ? 1 : table.protos;
     uint32_t best = dead;
     int cell = NOTHING;
 
-    for (int a = from; a < to; a++)
-        for (int p = first; p < last; p++) {
-            int i = a * table.protos + p;
-            uint32_t bits = bits_of(table.cost[i]);
+    for (int i = first; i < end; i += step) {
+        uint32_t bits = bits_of(table.cost[i]);
 
-            cell = bits < best ? i : cell;
-            best = least_of(best, bits);
-        }
+        cell = bits < best ? i : cell;
+        best = least_of(best, bits);
+    }
     return cell;
 }
 
