@@ -9,7 +9,7 @@
  * with its block. After that, all threads of the block may read the data.
  *
  * Every flag has a single writer and only grows. So no flag needs an atomic operation across a
- * link, not even across PCIe.
+ * link.
  */
 #ifndef AR_BULK_CUH_
 #define AR_BULK_CUH_

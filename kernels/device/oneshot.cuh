@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
 
     if constexpr (multiplies<R>)
         first = multiplied(args, first);
-    first = F::canonical(first); /* not earlier, because this waits for the load */
+    first = F::canonical(first); /* not earlier: canonical() waits for the load */
 
 #pragma unroll
     for (int i = 0; i < peers; i++) {
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
         peer_slot[i] = args.peer[args.me ^ i] + (region + args.me * stride);
     /* Slot 0 of this rank, in the half of even epochs, at first_word. */
     char *const here = args.peer[args.me] + region;
-    first = F::canonical(first); /* not earlier, because this waits for the load */
+    first = F::canonical(first); /* not earlier: canonical() waits for the load */
 
     const uint32_t half = ar_half(counters.epoch) * (uint32_t)args.half;
 

@@ -333,7 +333,7 @@ __device__ __forceinline__ bool gather_word(const ar_args &args, const char *slo
             if (all_give_up<F>(args, polls, wait))
                 return false;
         }
-#ifdef ST_BREAK_ORDER /* start with the own word: then ranks round differently */
+#ifdef ST_BREAK_ORDER /* start with the word of this rank: then ranks round differently */
         if (N == 4) {
             uint4 t = v[0];
 
@@ -362,7 +362,7 @@ __device__ __forceinline__ payload reduce_whole(const ar_args &args, const paylo
         acc[i / 2].start(v[i], args.kind);
         acc[i / 2].add(v[i + 1], args.kind);
     }
-#ifdef ST_BREAK_ORDER /* start with the own word: then ranks round differently */
+#ifdef ST_BREAK_ORDER /* start with the word of this rank: then ranks round differently */
     if (N == 4) {
         acc[0].add(v[2], args.kind);
         acc[0].add(v[3], args.kind);

@@ -305,8 +305,8 @@ template <class T> __device__ __forceinline__ uint2 divide_all(uint2 u, int rank
     return u;
 }
 
-/* Divide a sum by the number of ranks: for averages of integers and f64. With integers, the sum has
- * wrapped around and the quotient is truncated, as in NCCL. */
+/* Divide a sum by the number of ranks: for averages of integers and f64. Sums of integers may have
+ * wrapped around, and quotients of integers are truncated, as in NCCL. */
 static __device__ __noinline__ uint2 native_divide(uint2 u, int kind, int ranks)
 {
     switch (kind >> 3) {
@@ -485,7 +485,7 @@ struct wide {
     }
 };
 
-/* add_in_order() for "wide". One call of wide::four() adds one half of a unit for a whole group. */
+/* add_in_order() for "wide". One call of wide::four() adds half a unit of every rank of a group. */
 __device__ __forceinline__ void add_in_order(wide &acc, int first, int ranks, const uint2 (&u)[4],
                                              int kind)
 {

@@ -31,7 +31,7 @@ struct ar_ipc {
     struct ar_allocation own[AR_IPC_ALLOCATIONS]; /* [i]: what mine(h)->allocation[i] shows */
     unsigned long long refused; /* id of the latest own allocation that peers cannot map */
     char *peer[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* [r]: rank r's allocations, mapped here */
-    int count[AR_IPC_RANKS]; /* [r]: entries in use of peer[r]; one is NULL if mapping failed */
+    int count[AR_IPC_RANKS]; /* [r]: used entries of peer[r]; NULL entries could not be mapped */
     struct ar_ipc_map *map;  /* a copy of ${peer} in GPU memory */
     cudaStream_t stream;     /* for copies to ${map} */
 };

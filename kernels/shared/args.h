@@ -85,7 +85,8 @@ struct ar_args {
 enum ar_class { AR_NX, AR_N2, AR_N4, AR_N2_WHOLE, AR_N4_WHOLE, AR_N8_WHOLE, AR_CLASSES };
 
 struct ar_kernel_row {
-    /* NULL: the kernel of a more general class runs. NULL in AR_NX: there is no kernel. */
+    /* [reducer][class]. If an entry is NULL, the kernel of a more general class runs instead. If
+     * the entry of AR_NX is NULL, there is no kernel. */
     const void *of[AR_REDUCERS][AR_CLASSES];
 };
 

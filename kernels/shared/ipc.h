@@ -23,10 +23,10 @@ enum {
 /* Where a rank has mapped the allocations of its peers. This struct lies in the rank's GPU memory.
  */
 struct ar_ipc_map {
-    uint32_t calls[2];                            /* [0]: calls through scratch; [1]: other calls */
-    char *base[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* [r][number - 1]: address of that allocation
-                                                     of rank r; NULL if it is not mapped. The
-                                                     host sets each once */
+    uint32_t calls[2];                            /* calls through scratch, calls without it */
+    char *base[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* [r][n - 1]: address of allocation n of
+                                                     rank r; NULL if it is not mapped. The host
+                                                     sets each address once */
 };
 
 /* Return the place ${at} bytes into allocation ${number}; 0 is no place. */

@@ -30,9 +30,9 @@ namespace ar
 
 using add_ring = tma_ring<AR_TMA_STAGES>;
 
-/* Where every rank's send and recv are mapped, as the host says in args. src() and dst() have a
- * first parameter, i, only for found_buffers in tma_ipc.cuh: rank ${r} is the i-th rank after this
- * one. */
+/* Where every rank's send and recv are mapped, as the host says in args. In src(i, r) and
+ * dst(i, r), rank ${r} is the i-th rank after this one. This struct needs only ${r}; found_buffers
+ * in tma_ipc.cuh needs only ${i}. */
 struct told_buffers {
     const ar_args &args;
 

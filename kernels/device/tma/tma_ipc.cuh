@@ -41,8 +41,8 @@ __device__ __forceinline__ bool ipc_enter(const ar_args &args, const call_counte
     return enter(args, counters, wait);
 }
 
-/* Return where a buffer of rank ${r} is mapped here, NULL if it is not. ${row}: AR_IPC_SEND or
- * AR_IPC_RECV. */
+/* Return where a buffer of rank ${r} is mapped here, or NULL if it is not mapped. ${row} is
+ * AR_IPC_SEND or AR_IPC_RECV. */
 __device__ __forceinline__ char *ipc_look_up(const ar_args &args, int row, int r)
 {
     const uint64_t place = load_relaxed(ipc_word(args, args.me, row, r));
@@ -86,7 +86,7 @@ __device__ __forceinline__ bool ipc_agree(const ar_args &args, uint64_t epoch, b
         stop = !await_flag(args, flag, no, wait);
         told = load_relaxed(flag);
     }
-#ifdef ST_BREAK_MAPPED /* act as if all ranks had found all */
+#ifdef ST_BREAK_MAPPED /* act as if all ranks had found all buffers */
     told = no + all;
 #endif
     *alive = !__syncthreads_or(stop);
