@@ -89,8 +89,8 @@ static cudaError_t say(struct ar_endpoint *endpoint, const void *mine, size_t by
  * all-gather never ends if a rank is lost. NCCL notices some lost ranks, but its kernel goes on
  * waiting for them. A rank also counts as lost if it had an error on a nonblocking communicator,
  * because the communicator then refuses all its calls. Call this function before any call that
- * waits for the stream without a limit, such as a copy to memory that is not pinned. That later
- * call reports errors of the stream. */
+ * waits for the stream without a limit, such as a copy to memory that is not pinned. That call, not
+ * this function, reports errors of the stream. */
 static bool await(const struct ar_nccl *nccl, struct ar_endpoint *endpoint, const char *call)
 {
     uint64_t start = 0;

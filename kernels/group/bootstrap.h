@@ -3,8 +3,8 @@
  * bootstrap.h - exchange data between the ranks of a communicator, outside of calls.
  *
  * After each step in which a rank may fail (allocate, register, open) all ranks call
- * ar_bootstrap_agree. A rank that failed calls it, too. Otherwise that rank would give up, and the
- * others would wait for it for ever in the next collective step.
+ * ar_bootstrap_agree, even a rank that has failed. If that rank only gave up, the others would wait
+ * for it in the next collective step until the time limit.
  */
 #ifndef AR_BOOTSTRAP_H_
 #define AR_BOOTSTRAP_H_
@@ -14,14 +14,15 @@
 
 #define AR_INFO_BYTES 512 /* most bytes that one rank may send */
 
-/* Fill ${endpoint} for ${comm}. No wait for other ranks will last over ${limit_ns}. Fails only if
- * the communicator or the GPU is unusable. Then ${why} (AR_WHY bytes) says why. */
+/* Fill ${endpoint} for ${comm}. ${limit_ns} is the time limit of each wait for other ranks. After
+ * an error ${why} (AR_WHY bytes) says why, and the other ranks do not learn of the error. */
 ncclResult_t ar_endpoint_open(struct ar_endpoint *endpoint, const struct ar_nccl *nccl,
                               ncclComm_t comm, uint64_t limit_ns, char *why);
 void ar_endpoint_close(struct ar_endpoint *endpoint); /* frees nothing after a timeout */
 
-/* Collective: an all-gather. ${mine} holds ${bytes} of each of the ${n} ranks of this thread, and
- * ${all} gets ${bytes} of every rank. After an error ${why} (AR_WHY bytes) says why. */
+/* Collective: an all-gather of ${bytes} bytes from each rank. ${mine} holds what the ${n} ranks of
+ * this thread send, one after the other. ${all} receives what all ranks of the communicator send.
+ * After an error ${why} (AR_WHY bytes) says why. */
 ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoint *const *endpoints,
                                    int n, const void *mine, void *all, size_t bytes, char *why);
 

@@ -24,14 +24,13 @@ ar_why(char *text, size_t size, ncclResult_t result, const char *format, ...)
     return result;
 }
 
-/* A rank makes its endpoint before anything else, so that it can tell the other ranks if anything
- * else fails. */
+/* A rank makes its endpoint first, so that it can tell the other ranks if a later step fails. */
 struct ar_endpoint {
     ncclComm_t comm;
     int device, ranks;
     cudaStream_t stream;
     char *memory;      /* first what this rank sends, then what all ranks sent; NULL: none yet */
-    void *heard;       /* host memory, AR_INFO_BYTES for each rank */
+    void *heard;       /* host memory for what all ranks sent, AR_INFO_BYTES for each rank */
     bool on_host;      /* ${memory} is pinned host memory, because the GPU had none left */
     uint64_t limit_ns; /* time limit of waits for other ranks (nccl_wait.h) */
     /* for a communicator that may be nonblocking */

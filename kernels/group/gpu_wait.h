@@ -2,10 +2,10 @@
 /*
  * gpu_wait.h - wait until a GPU is idle, up to a time limit.
  *
- * Our kernels end by themselves when a peer is gone. NCCL's kernels end only when the communicator
- * is aborted. CUDA has no wait with a time limit, so a helper thread waits, and is left alone when
- * the time is over. Because that thread may go on, dlclose must not unload the library: kernels.mk
- * links it with -z nodelete.
+ * If a peer is gone, our kernels end by themselves, but NCCL's kernels end only after
+ * ncclCommAbort. CUDA has no wait with a time limit, so a helper thread waits for the GPU. When the
+ * time is over, the caller goes on, and the thread still waits. So dlclose must not unload the
+ * library: kernels.mk links it with -z nodelete.
  */
 #ifndef AR_GPU_WAIT_H_
 #define AR_GPU_WAIT_H_

@@ -2,9 +2,11 @@
 /*
  * handle.h - one rank of one group, as the host sees it.
  *
- * In kernels/host, rank.c makes a handle, window.c adds registered buffers to it, call.c and copy.c
- * launch kernels with it, and destroy.c frees it. Only the thread that uses the handle writes its
- * fields. Only the mailbox is shared: kernels write it, and so do threads that abort the handle.
+ * In kernels/host, rank.c fills a new handle, window.c adds registered buffers to it, call.c runs
+ * calls with it, and destroy.c frees it. Only the thread that uses the handle writes its fields.
+ * There are three exceptions. Kernels and threads that abort the handle write the mailbox. A thread
+ * that makes or frees another handle may write ${first} and ${younger} (kernels/order/first.c). In
+ * a local group, the thread of any rank may write the arenas of all ranks (kernels/scratch/grow.c).
  */
 #ifndef AR_HANDLE_H_
 #define AR_HANDLE_H_
@@ -32,7 +34,7 @@
 struct ar_arena {
     struct ar_layout layout;  /* layout.bytes 0: this handle never has the arena */
     char *peer[AR_MAX_RANKS]; /* [r]: the address at which this rank maps the arena of rank r */
-    void *memory; /* the memory to free; NULL: none yet, or an earlier arena's memory holds it */
+    void *memory; /* to free; NULL: none yet, or this arena lies in the memory of an earlier one */
     ncclWindow_t window; /* NCCL's window of ${memory} */
 };
 
@@ -51,14 +53,15 @@ struct ar_window {
 enum ar_follower {
     AR_FOLLOWER_UNKNOWN,      /* the program has told us nothing */
     AR_FOLLOWER_WAITS,        /* kernels that start early wait for our kernel */
-    AR_FOLLOWER_MAY_NOT_WAIT, /* the program has taken that promise back */
+    AR_FOLLOWER_MAY_NOT_WAIT, /* such kernels need not wait, and no later promise counts */
     AR_FOLLOWERS
 };
 
-/* The stream of the latest call, and an event that is recorded after that call. ${stream} is the id
- * that CUDA gives to each stream. A stream's handle would not do, because two streams can have the
- * same handle: a new stream may get the handle of a destroyed one, and cudaStreamPerThread is
- * another stream in each thread. */
+/* The stream of the latest call, and an event that is recorded after that call. Outside of captures
+ * ${stream} is the id that CUDA gives to each stream. A stream's handle would not do there, because
+ * two streams can have the same handle: a new stream may get the handle of a destroyed one, and
+ * cudaStreamPerThread is another stream in each thread. In a capture ${stream} is the stream's
+ * handle (kernels/order/graph.c says why). */
 struct ar_order {
     unsigned long long capture; /* id of the capture that the calls are in; 0: no capture */
     bool used;                  /* there was at least one call */
@@ -77,7 +80,7 @@ struct ar_engines;
 struct symtuner_ar {
     int ranks, me, device;
     uint64_t group;     /* a number that only the handles of this group have */
-    int sms, on_device; /* fewest multiprocessors, and most ranks of this group, on any GPU */
+    int sms, on_device; /* multiprocessors of the smallest GPU; most ranks of the group on a GPU */
     int budget;         /* most blocks on one GPU; the same on all ranks (ar_budget) */
     int let_go;         /* blocks of the latest kernel if the next kernel may start early, else 0 */
     int links;          /* enum ar_links */
@@ -94,9 +97,9 @@ struct symtuner_ar {
     struct ar_endpoint endpoint;
     const struct ar_nccl *nccl;
     struct ar_arena arena[AR_ARENAS];
-    struct ar_meeting *meeting; /* where ranks agree to allocate arenas; NULL: all are there */
+    struct ar_meeting *meeting; /* where ranks agree to make an arena; NULL: all are there */
     struct ar_local *local;     /* shared by the ranks of a local group that makes arenas later */
-    uint32_t wanted[AR_ARENAS]; /* [a]: how many eager calls needed arena a before it was there */
+    uint32_t wanted[AR_ARENAS]; /* [a]: how many calls needed arena a before it was there */
     uint32_t tries[AR_ARENAS];  /* [a]: attempts to allocate arena a; the same on all ranks */
     bool wants_ipc;             /* SYMTUNER_AR_IPC=1 on all ranks */
     struct ar_ipc *ipc;         /* NULL: the peers cannot map unregistered buffers (kernels/ipc) */
@@ -120,12 +123,12 @@ struct symtuner_ar {
     bool gave_nccl;    /* at least one call went to NCCL */
     uint32_t stall_ns; /* for tests: longest pause in kernels */
     int lag;           /* SYMTUNER_AR_LAG, in tiles; 0: as rows.c says */
-    enum ar_start overlap[AR_FOLLOWERS]; /* [f]: how kernels start if enum ar_follower is f */
+    enum ar_start overlap[AR_FOLLOWERS]; /* [f]: how kernels start if the program has said f */
     atomic_bool first;    /* this is the oldest handle of this process on its GPU (order/first.h) */
     symtuner_ar *younger; /* the handle that was made after this one */
     struct ar_order eager;   /* calls outside of captures */
     struct ar_graph *graphs; /* one record for each capture with calls of this handle */
-    bool one_stream;         /* the caller promised one stream, so eager calls record no event */
+    bool one_stream;         /* the caller promised one stream, so ${eager} needs no event */
     /* copy engines */
     cudaStream_t copy_stream;
     cudaEvent_t copy_event[2];  /* [0]: copy_stream may begin; [1]: copy_stream has ended */

@@ -3,10 +3,10 @@
  * multicast.h - multicast addresses of windows, for the nvls kernels.
  *
  * NCCL gives the address by ncclGetLsaMultimemDevicePointer. If the ranks have no multicast object
- * yet, the function of NCCL 2.29.7 and later creates one, and then waits for the other ranks, even
- * between ncclGroupStart and ncclGroupEnd. So a thread that drives several ranks must not call it
- * for one rank after the other. Each rank calls it in a thread of its own. Either all ranks of the
- * group call it, or none does.
+ * yet, NCCL 2.29.7 and later create one in this function, and then wait for the other ranks, even
+ * between ncclGroupStart and ncclGroupEnd. So a thread that drives several ranks must not call the
+ * function for one rank after the other. Each rank calls it in a thread of its own. Either all
+ * ranks of the group call it, or none does.
  */
 #ifndef AR_MULTICAST_H_
 #define AR_MULTICAST_H_

@@ -43,10 +43,11 @@ struct ar_nccl {
 #define X(result, name, args) result(*name) args;
     AR_NCCL_MAP(X)
 #undef X
-    /* NULL: NCCL is older than 2.29. The second function waits for all ranks (multicast.h). */
+    /* Both are NULL if NCCL is older than 2.29. The second may wait for all ranks (multicast.h). */
     ncclResult_t (*ncclGetLsaDevicePointer)(ncclWindow_t, size_t, int, void **);
     ncclResult_t (*ncclGetLsaMultimemDevicePointer)(ncclWindow_t, size_t, void **);
-    /* For ranks on several boxes (kernels/nodes). ncclCommSplit is NULL if NCCL lacks either. */
+    /* For ranks on several boxes (kernels/nodes). If NCCL lacks one of the two, ncclCommSplit is
+     * NULL. */
     ncclResult_t (*ncclCommSplit)(ncclComm_t, int, int, ncclComm_t *, ncclConfig_t *);
     ncclResult_t (*ncclCommDestroy)(ncclComm_t);
 };

@@ -7,7 +7,7 @@
  * another call would fail and break the communicator. So we wait before and after each call of
  * NCCL. On a blocking communicator the wait before is one query, and the wait after does nothing.
  *
- * A wait ends after the endpoint's time limit, or within a second after an abort. From then on the
+ * We give up a wait after the endpoint's time limit, or within a second after an abort. Then the
  * communicator counts as timed out. NCCL may still read and write the memory that it was given, so
  * we do not free that memory, and we call NCCL no more. These functions do not call CUDA, because
  * one of the caller's streams may be capturing.
@@ -33,8 +33,9 @@ void ar_pause(uint64_t waited_ns);
 ncclResult_t ar_comm_wait(const struct ar_nccl *nccl, struct ar_endpoint *endpoint,
                           ncclResult_t result, const char *call, char *why);
 
-/* Do one round of a polling loop: sleep a little and return ncclInProgress, or mark the
- * communicator as timed out and return the error. *start must be 0 in the first round. */
+/* Do one round of a polling loop. If the wait has lasted too long, mark the communicator as timed
+ * out and return the error. Otherwise sleep a little and return ncclInProgress. *start must be 0 in
+ * the first round. */
 ncclResult_t ar_comm_poll(struct ar_endpoint *endpoint, uint64_t *start, const char *call);
 
 /* Wait for the earlier calls on all ${endpoints}, then call ncclGroupStart. If that succeeds, the

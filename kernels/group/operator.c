@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* operator.c - see operator.h.
  *
- * With a communicator NCCL makes the operator as well, because NCCL runs some calls with it. We use
- * NCCL's number for the operator, so that the program can pass it to us and to NCCL. */
+ * If the handle has a communicator, NCCL makes the operator, too, because NCCL runs some of the
+ * calls. We give the operator NCCL's number, so that the program can pass it to us and to NCCL. */
 #include "kernels/group/operator.h"
 
 #include <stdlib.h>

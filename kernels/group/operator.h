@@ -11,8 +11,8 @@
 struct ar_operator {
     int op; /* number of the operator: NCCL's, in a local group one of our own */
     int dtype;
-    const void *scalar; /* device memory where the kernel reads the scalar; NULL: in ${factor} */
-    uint64_t factor;    /* the first bytes are the scalar */
+    const void *scalar; /* device memory with the scalar; NULL: the scalar is in ${factor} */
+    uint64_t factor;    /* its first bytes are the scalar, if ${scalar} is NULL */
 };
 
 /* Return the operator with number ${op}, or NULL if no such operator was created for ${h}. */
