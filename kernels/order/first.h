@@ -7,9 +7,9 @@
  * our kernel. Suppose that two ranks start the calls of two handles in different order, and that a
  * kernel starts early behind each of these calls. Then neither rank has room for its second call.
  * But each rank's first call waits for the other rank's second call, so both ranks wait for ever.
- * If only one handle lets kernels start early, the call of the other handle leaves room on its
- * rank. All ranks must choose the same handle as the first. They do, because they make their
- * handles in the same order.
+ * If only one handle lets kernels start early, the call of the other handle leaves room on the rank
+ * that starts it first. All ranks must choose the same handle as the first. They do, because they
+ * make their handles in the same order.
  *
  * Threads    any.
  */

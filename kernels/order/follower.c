@@ -77,9 +77,9 @@ void ar_follower_window(int nccl)
 
 /* To separate a stream, we put an operation behind our last kernel. The operation keeps later
  * kernels from starting early. This table has the streams that are separated, by CUDA's number of
- * the stream. Each number has one place in the table. If two streams have the same place, it holds
- * the stream that was separated last. The next call of symtuner_ar_separate() for the other stream
- * separates it again. */
+ * the stream. Each number has one place in the table. Two streams may have the same place. Then the
+ * place holds the stream that was separated last, and symtuner_ar_separate() separates the other
+ * stream once more when it is called for that stream. */
 enum { PLACES = 256 };
 static atomic_ullong separated[PLACES]; /* a stream's number + 1; 0: the place is free */
 
@@ -102,9 +102,9 @@ static cudaError_t separate_capture(cudaStream_t stream, const struct ar_capture
 /* A kernel with PDL may overlap the operation in front of it only if that is a kernel, too. So a
  * kernel behind a host function cannot start early. One host function is enough for a stream,
  * unless a graph holds a kernel of ours that lets the next kernel start early. Such a graph may be
- * launched on the stream again. CUDA's manual says that a graph starts behind all earlier work of
- * its stream. It does not say that a kernel with PDL behind the graph waits for the graph's last
- * kernel. */
+ * launched on the stream at any time, and CUDA's manual does not say that a kernel with PDL behind
+ * a graph waits for the graph's last kernel. So with such a graph, each call of this function adds
+ * a host function. */
 static cudaError_t separate_stream(cudaStream_t stream)
 {
     unsigned long long number = 0;
@@ -117,7 +117,7 @@ static cudaError_t separate_stream(cudaStream_t stream)
         return cudaSuccess;
     error = cudaLaunchHostFunc(stream, nothing, NULL);
     if (error == cudaSuccess)
-        atomic_store(place, number + 1); /* not earlier: threads that see it skip the launch */
+        atomic_store(place, number + 1); /* not earlier: a thread that sees it adds no function */
     return error;
 }
 

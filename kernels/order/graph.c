@@ -62,7 +62,7 @@ static ncclResult_t find(symtuner_ar *h, unsigned long long id, cudaGraph_t grap
     return make(h, id, graph, out);
 }
 
-/* ar_graphs_live() without waiting. */
+/* Do what ar_graphs_live() does, but do not wait. */
 static bool look(symtuner_ar *h, uint64_t windows)
 {
     bool live = false;

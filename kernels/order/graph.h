@@ -23,9 +23,11 @@ _Static_assert(AR_MAX_WINDOWS <= 64, "a bit for each window");
 
 /*
  * Calls of one handle share its counters and must not overlap. So a call waits for the previous
- * call, if that was on another stream. For a captured call, this is the last call of the same
- * capture. For any other call, it is the last call outside of captures. (A graph cannot wait for
- * work outside of the graph.) Call ar_stream_enter before and ar_stream_leave after each call.
+ * call, if that was on another stream. The previous call of a captured call is the last call in the
+ * same capture, because a graph cannot wait for work outside of the graph. The previous call of any
+ * other call is the last call outside of captures.
+ *
+ * Call ar_stream_enter before and ar_stream_leave after each call of a collective.
  * *graph_out becomes the record of the capture, or NULL outside of captures. Pass *order_out to
  * ar_stream_leave.
  */
@@ -35,7 +37,7 @@ ncclResult_t ar_stream_leave(symtuner_ar *h, cudaStream_t stream, struct ar_orde
 
 /* Return whether a graph lives that uses one of ${windows} (bit w: h->windows[w]; ~0: any graph).
  * Free the records of graphs that are gone. CUDA releases a graph only some time after its last
- * executable is destroyed, so this waits up to ${wait_ms} until no such graph lives. */
+ * executable is destroyed. So wait up to ${wait_ms} until no graph lives that uses ${windows}. */
 bool ar_graphs_live(symtuner_ar *h, uint64_t windows, int wait_ms);
 
 #endif
