@@ -64,7 +64,7 @@ static cudaError_t fill(const symtuner_ar *h, char *memory, int first, int last,
     return error == cudaSuccess ? cudaStreamSynchronize(stream) : error;
 }
 
-/* This uses a stream of its own, because every other stream may be in a capture. */
+/* Uses a stream of its own, because every other stream may be in a capture. */
 cudaError_t ar_arena_fill(const symtuner_ar *h, char *memory, int first, int last)
 {
     cudaStream_t stream;
@@ -116,7 +116,7 @@ ncclResult_t ar_arena_host(symtuner_ar **handles, int n, const char *shared_name
         munmap(map, bytes);
         return ar_fail_cuda(h, error, "pin host scratch");
     }
-    h->host_map = map; /* in a local group the first handle owns it */
+    h->host_map = map; /* in a local group only the first handle has it and unmaps it */
     h->host_map_bytes = bytes;
     for (int i = 0; i < n; i++) {
         h = handles[i];

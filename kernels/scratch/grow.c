@@ -67,8 +67,8 @@ void ar_grow_ask(const symtuner_ar *h, struct ar_ask *ask)
 
 /* ---- ranks of a communicator ----------------------------------------------------------------- */
 
-/* Say why long messages run in pieces from now on. Only the rank that ended the attempt calls this,
- * so that the group says it once. */
+/* Warn that long messages run in short pieces from now on, and say why. Only the rank that ended
+ * the attempt to make the arena calls this function, so that the group warns only once. */
 static void say_refused(const symtuner_ar *h, const char *why)
 {
     char text[AR_WHY + 120];
@@ -79,8 +79,8 @@ static void say_refused(const symtuner_ar *h, const char *why)
 }
 
 /* Make ${arena} together with the other ranks. If the mapping fails, the memory is freed only with
- * the handle. The reason: between ncclGroupStart and ncclGroupEnd NCCL has only noted the mapping,
- * and will map the memory at the end of the group. */
+ * the handle. The reason: the caller may be between ncclGroupStart and ncclGroupEnd. Then NCCL has
+ * only noted the mapping, and will map the memory at the end of the group. */
 static void make_in_comm(symtuner_ar *h, int arena)
 {
     const struct ar_patience patience = {h->timeout_ns, &h->mailbox->abort};
@@ -131,7 +131,7 @@ ncclResult_t ar_grow_in_comm(struct ar_members *m)
 
 /* Check that all GPUs have room before anything is allocated. After a failure in the middle, memory
  * would have to be freed, and cudaFree waits for kernels. These kernels may wait for kernels of
- * peers. The peers' thread cannot launch those meanwhile, because it needs CUDA's lock. */
+ * peers. But the peers' thread cannot launch its kernels while cudaFree holds CUDA's lock. */
 static ncclResult_t check_room(const struct ar_local *l, int arena, char *why)
 {
     for (int i = 0; i < l->n; i++) {

@@ -4,16 +4,16 @@
  *
  * A handle begins with AR_ARENA_SMALL. The first call outside of captures that needs another arena
  * makes that arena, on all ranks in the same call. The ranks of a communicator meet before they
- * make an arena (meeting.h): each waits on the host for the others, but only AR_GROW_WAIT_MS. So
- * nothing hangs if ranks call two handles in different order, or if one thread makes the calls of
- * all ranks; they only wait that long. If not all ranks come in time, the call runs without the
- * arena on all ranks, and calls 2, 4, 8, ... of this kind try again. In a local group the first
- * rank makes the arena for all, and waits for nobody.
+ * make an arena (meeting.h): each waits on the host for the others, but only AR_GROW_WAIT_MS. If
+ * not all ranks come in time, the call runs without the arena on all ranks. Of the calls that need
+ * the arena, numbers 2, 4, 8, ... try again. The short limit matters if ranks call two handles in
+ * different order, or if one thread makes the calls of all ranks: without it they would hang. In a
+ * local group the first rank makes the arena for all, and waits for nobody.
  *
- * If the first call that needs an arena is captured into a graph, the arena is refused for good.
- * Suppose that the arena were made later. Then another rank could replay the old graph, without the
- * arena, while this rank makes a call with the arena. But all ranks must run the same kernels.
- * Without the arena a call is cut into more pieces, or another kernel runs it.
+ * If a graph captures a call that needs an arena, and the arena is not there yet, the arena is
+ * refused for good. Suppose that the arena were made later. Then another rank could replay the old
+ * graph, without the arena, while this rank makes a call with the arena. But all ranks must run the
+ * same kernels. Without the arena a call is cut into more pieces, or another kernel runs it.
  */
 #ifndef AR_GROW_H_
 #define AR_GROW_H_

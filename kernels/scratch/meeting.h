@@ -10,13 +10,13 @@
  *    |  \                       |                           |
  *    |   a rank waited too      a rank failed               a rank failed
  *    |   long: the next try     v                           v
- *    +---a graph was first----> REFUSED                     UNMAPPED
+ *    +---a call was captured--> REFUSED                     UNMAPPED
  *
  * If one rank gives up a try, the try ends for all ranks: a rank that comes later sees a higher
  * number of tries in the word. So either all ranks get the arena in a call, or none does. After
- * REFUSED and after UNMAPPED no rank ever gets the arena. The two differ in what the ranks do. At
- * REFUSED they free their memory. From MADE on, every rank must take part in the collective mapping
- * even if another rank has failed. So a failure after MADE ends in UNMAPPED, not in REFUSED.
+ * REFUSED and after UNMAPPED no rank ever gets the arena. At REFUSED the ranks free their memory at
+ * once, at UNMAPPED only with the handle (make_in_comm in grow.c says why). From MADE on, every
+ * rank must take part in the collective mapping even if another rank has failed.
  */
 #ifndef AR_MEETING_H_
 #define AR_MEETING_H_
@@ -46,7 +46,7 @@ static inline enum ar_phase ar_meeting_phase(const struct ar_meeting *m, int are
 }
 
 /* Wait for all ${ranks} in try ${number}, which counts from 0 and is the same on all ranks. Returns
- * AR_OPEN if the try was given up. */
+ * AR_OPEN if a rank gave up the try, else the phase that the arena has now. */
 enum ar_phase ar_meeting_come(struct ar_meeting *m, int arena, int ranks, uint32_t number,
                               const struct ar_patience *patience);
 

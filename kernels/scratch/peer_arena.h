@@ -10,8 +10,8 @@
  * (AR_WHY bytes) says what failed. */
 ncclResult_t ar_comm_arena_make(symtuner_ar *h, int first, int last, char *why);
 
-/* Collective: let all ranks map the memory from ar_comm_arena_make(), and map the memory of the
- * other ranks. All ranks must have memory from ar_comm_arena_make(). */
+/* Collective: register the memory of this thread's ranks as an NCCL window, and map the memory of
+ * the other ranks. ar_comm_arena_make() must have succeeded on all ranks. */
 ncclResult_t ar_comm_arena_link(symtuner_ar **handles, int n, int first, int last, char *why);
 
 /* Allocate and fill the memory of all ranks of a local group, and map it. */

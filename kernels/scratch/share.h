@@ -10,10 +10,10 @@
 
 /*
  * ar_scratch_share(m, config, probes, host):
- * Collective: make scratch in peer memory, or if that fails in host memory (*host is then true).
- * All ranks use the same kind. If it is host memory, h->no_peer keeps the reason. If both fail, all
- * calls are left to NCCL. ${probes}: the links will be probed at start-up, unless scratch is host
- * memory.
+ * Collective: make scratch as config->transport says. With SYMTUNER_AR_AUTO, make it in peer
+ * memory, or if that fails in host memory; then h->no_peer says why peer memory failed. *host says
+ * whether scratch is host memory. If no scratch can be made, all calls are left to NCCL. ${probes}:
+ * the links will be probed at start-up, unless scratch is host memory.
  */
 ncclResult_t ar_scratch_share(struct ar_members *m, const struct symtuner_ar_config *config,
                               bool probes, bool *host);
