@@ -10,9 +10,9 @@
 uint64_t ar_scratch_half(int arena, int region, int ranks, uint64_t bulk, bool host)
 {
     /* The sizes follow from the messages that one launch must take. In arena SMALL, kernel
-     * one_lamport takes up to 2 MiB on two ranks, and kernel two_ll128 up to 1.1 MiB on any number
-     * of ranks. In arena WORDS, kernel two_lamport must take 12 MiB, the longest message that
-     * rows.c gives to a kernel that sends words. */
+     * one_lamport takes up to 2 MiB on two ranks, and kernel two_ll128 up to 1.17 MiB on any number
+     * of ranks. In arena WORDS, kernel two_lamport must take 12 MiB, the longest all-reduce that
+     * rows.c gives to a kernel that sends words. (Scratch in host memory has no arena WORDS.) */
     static const uint64_t of[AR_ARENAS][AR_REGIONS] = {
         [AR_ARENA_SMALL] = {[AR_REGION_LL8] = 512 * KiB,
                             [AR_REGION_LL128] = 2560 * KiB,

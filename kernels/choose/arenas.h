@@ -4,8 +4,8 @@
  *
  * An arena is a part of the scratch that is allocated on its own. SMALL is there from the start.
  * The others are usually allocated when a call first needs them (kernels/scratch/grow.h). The
- * functions are pure, and all ranks pass the same arguments, so all ranks need an arena in the same
- * call.
+ * functions below are pure, and all ranks pass the same arguments, so all ranks need an arena in
+ * the same call.
  */
 #ifndef AR_ARENAS_H_
 #define AR_ARENAS_H_

@@ -40,7 +40,7 @@ enum ar_need {
 /* Words, forms, regions and slots are explained in kernels/shared/layout.h. */
 struct ar_family_row {
     const char *name;
-    int shots;         /* 1: each rank adds up the whole message; 2: one shard of it; 0: NCCL */
+    int shots;         /* 1: each rank adds up the whole message; 2: only one shard; 0: NCCL */
     enum ar_form form; /* form of the words that are sent; for plain data AR_LAMPORT */
     int region;        /* region of scratch; AR_REGION_BULK and later regions hold plain data */
     int slots;         /* slots of scratch for each rank; 0: the kernel needs no slots */
@@ -53,12 +53,13 @@ struct ar_family_row {
     int unroll;        /* 16-byte words per thread and tile */
     int movers;        /* warps of a block that only move data; at least one more warp adds up */
     int shared;        /* bytes of dynamic shared memory per block */
-    int ctas;          /* blocks, if the row of the call names another family; 0: as in that row */
+    int ctas;          /* blocks if rows.c names another family for the call; 0: as rows.c says */
     int max_ctas;      /* most blocks of a call; 0: AR_MAX_CTAS */
-    /* For the start-up probe (probe.h), which predicts the time of a message of S bytes on n ranks.
-     * push is how much data a rank stores at its peers, as a multiple of S (n-1)/n bytes; if shots
-     * is 1, of S (n-1) bytes. pull is the same for loads, and copy for copy engines. latency is an
-     * estimate of the time for hops, barriers and engine starts, in microseconds; 0: unknown. */
+    /* For ar_probe_cost (probe.h), which predicts the time of a message of S bytes on n ranks. push
+     * is how much data a rank stores at its peers, pull how much it loads from them, and copy how
+     * much its copy engines move. The unit is S (n-1) bytes if shots is 1, and S (n-1)/n bytes if
+     * shots is 2. latency is an estimate of the time for hops, barriers and engine starts, in
+     * microseconds; 0: unknown. */
     double push, pull, copy, latency;
     const char *order; /* remark if the family adds in an order of its own, else NULL */
 };

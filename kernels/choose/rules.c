@@ -133,9 +133,9 @@ symtuner_rules *ar_rules_read(int nccl, int ranks, char note[AR_RULES_NOTE])
 
 /* ---- use ------------------------------------------------------------------------------------- */
 
-/* Return whether ${rule} is for calls of ${coll}. Most rules were found by timing all-reduces, so a
- * rule is for all-reduces only. If its kernel runs no all-reduce, the rule is for the collectives
- * that the kernel does run. */
+/* Return whether ${rule} is for calls of ${coll}. Most rules were found by timing all-reduces. So a
+ * rule is for all-reduces, unless its kernel runs none: then the rule is for the collectives that
+ * the kernel runs. */
 static bool is_for(const struct st_rule *rule, int coll)
 {
     const int family = rule->launch.kernel;

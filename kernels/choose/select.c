@@ -131,9 +131,8 @@ static bool is_generic(const struct ar_ask *ask)
            ar_reducer_of(ask->dtype, ask->op) % AR_R_PREMUL > AR_R_BF16;
 }
 
-/* Return the most threads per block, as the launch bounds of the kernels say. Three kinds of
- * kernels need so many registers that only 512 threads fit: kernels for any number of ranks,
- * kernels for eight ranks, and two-shot kernels for more than two ranks. */
+/* Return the most threads per block, as the launch bounds of the kernels say. Most kernels need so
+ * many registers that only 512 threads fit. */
 static int max_threads(const struct ar_ask *ask, int family)
 {
     const struct ar_family_row *f = &ar_families[family];
