@@ -26,7 +26,7 @@ struct peer_info {
         ctas;
     struct ar_probe probe;
     uint64_t group;                /* proposed number of the group; all ranks take that of rank 0 */
-    uint64_t bulk_bytes, bulk_own; /* config.bulk_bytes; bytes that suit the rank's own GPU */
+    uint64_t bulk_bytes, bulk_own; /* config.bulk_bytes; ar_scratch_bulk() of the rank's GPU */
     uint64_t first_epoch, rules_hash;
 };
 
@@ -49,7 +49,7 @@ static ncclResult_t exchange(struct group *g)
     return result;
 }
 
-/* If the ranks have different rules, drop them on all ranks: with them the ranks would choose
+/* If the ranks have different rules, drop the rules on all ranks. Otherwise the ranks would choose
  * different kernels. */
 static void compare_rules(struct group *g)
 {
@@ -74,7 +74,8 @@ static const char *unlike(const struct peer_info *a, const struct peer_info *b)
                                               : NULL;
 }
 
-/* Compare the info of all ranks. Every rank has the same info, so all get the same result. */
+/* Compare what the ranks told about themselves. All ranks compare the same data, so they get the
+ * same result. */
 static ncclResult_t compare(struct group *g)
 {
     int ranks = g->endpoint[0].ranks;

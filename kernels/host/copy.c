@@ -20,8 +20,8 @@
  * because the previous call of this rank ended only after every owner had read its slots.
  *
  * In a call that is only an all-gather, each rank fetches the parts of the others from their send
- * buffers. There is one barrier before that and one after it, each made of a signal and an await.
- * A rank writes only to its own recv, so that a late copy harms no other rank.
+ * buffers. One barrier comes before these copies and one after them. Each barrier is a signal and
+ * an await. A rank writes only to its own recv, so that a late copy harms no other rank.
  */
 #include "kernels/group/error.h"
 #include "kernels/host/launch.h"

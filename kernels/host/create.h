@@ -6,8 +6,8 @@
 #include "kernels/host/options.h"
 #include "kernels/scratch/members.h"
 
-/* Check ${given} and copy it to ${config}. NULL stands for all defaults. Read the environment into
- * ${options}. After an error symtuner_ar_error(NULL) says what is wrong. */
+/* Check ${given} and copy it to ${config}. If ${given} is NULL, take all defaults. Read the
+ * environment into ${options}. After an error symtuner_ar_error(NULL) says what is wrong. */
 ncclResult_t ar_config_check(const struct symtuner_ar_config *given,
                              struct symtuner_ar_config *config, struct ar_options *options);
 
@@ -33,7 +33,8 @@ uint64_t ar_rules_hash(const symtuner_ar *h);
 void ar_rules_drop(symtuner_ar **handles, int n, int other);
 
 /* Collective: if all ranks have SYMTUNER_AR_IPC=1, let them map each other's buffers (kernels/ipc).
- * If that fails on one rank, no rank maps any. Returns an error only if ranks are lost. */
+ * If that fails on one rank, no rank maps buffers of others. Returns an error only if other ranks
+ * cannot be reached any more. */
 ncclResult_t ar_ipc_share(struct ar_members *m);
 
 #endif

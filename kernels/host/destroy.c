@@ -148,9 +148,9 @@ static ncclResult_t report(symtuner_ar *h)
                : ar_fail(NULL, result, "rank %d is freed: %.220s", h->me, symtuner_ar_error(h));
 }
 
-/* If a graph lives that holds calls of handles[i], or of any handle of the same local group, leave
- * handles[i] to ar_deferred_free(), and with it all handles of that local group. Then set their
- * entries of ${handles} to NULL and return true. */
+/* Let ${together} be handles[i] and, in a local group, all other handles of that group. If a graph
+ * lives that holds calls of any of them, leave them all to ar_deferred_free(), set their entries of
+ * ${handles} to NULL, and return true. */
 static bool defer_group(symtuner_ar **handles, int n, int i)
 {
     symtuner_ar *together[AR_MAX_RANKS], *h = handles[i];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* launch.h - the buffers of a call, and the functions that run the call: in pieces, each by a
- * kernel or by copies. */
+/* launch.h - the buffers of a call, and the functions that run the call piece by piece, with
+ * kernels or copy engines. */
 #ifndef AR_LAUNCH_H_
 #define AR_LAUNCH_H_
 
@@ -10,7 +10,7 @@
 /* The buffers and the operator of one call. */
 struct ar_buffers {
     int coll;      /* enum ar_coll */
-    uint64_t part; /* bytes of each rank's part; in an all-reduce: of the message */
+    uint64_t part; /* bytes of one part; in an all-reduce the whole message is one part */
     const char *send;
     char *recv;
     const void *const *sends; /* every rank's send (symtuner_ar_all_reduce_at); NULL: not given */

@@ -15,17 +15,17 @@ static int alignment(const void *p)
     return lowest == 0 || lowest > AR_WORD ? AR_WORD : (int)lowest;
 }
 
-/* Return the alignment of ${p}. If ${parts} parts of ${part} bytes begin there, return the
- * alignment that all of them have. */
+/* Return the alignment that all of ${parts} parts have. The first part lies at ${p}, and each next
+ * part ${part} bytes behind the one before. */
 static int part_alignment(const void *p, uint64_t part, uint64_t parts)
 {
     return alignment((const void *)((uintptr_t)p | (parts > 1 ? (uintptr_t)part : 0)));
 }
 
 /* For a reduce-scatter or an all-gather, set args->src[r] and args->dst[r] to addresses in the
- * buffers of rank r. dst[r] is where this rank's part lies in recv. In a reduce-scatter src[r] is
- * where this rank's part lies in send. In an all-gather src[r] is the part that rank r sends, which
- * lies in its send, or in its recv if the call is in place. */
+ * buffers of rank r. In a reduce-scatter src[r] is where this rank's part lies in send. In an
+ * all-gather dst[r] is where this rank's part lies in recv, and src[r] is the part that rank r
+ * sends. That part lies in rank r's send, or in its recv if the call is in place. */
 static void map_parts(const symtuner_ar *h, const struct ar_buffers *b, struct ar_args *args)
 {
     const uint64_t mine = (uint64_t)h->me * b->part;
@@ -63,8 +63,8 @@ static void map_buffers(const symtuner_ar *h, const struct ar_buffers *b, uint64
     }
 }
 
-/* Set in ${args} how the ranks divide a piece, and where its slots lie in scratch, whose layout is
- * ${l}. */
+/* Set in ${args} how the ranks divide a piece, and where the slots of the piece lie in scratch.
+ * ${l} is the layout of the arena. */
 static void lay_out_piece(const symtuner_ar *h, int coll, const struct ar_choice *choice,
                           bool mapped, const struct ar_layout *l, struct ar_args *args)
 {

@@ -33,8 +33,8 @@ uint64_t ar_scratch_bulk(void)
 /*
  * Choose how our kernels start. Programmatic dependent launch lets a kernel start before the
  * previous kernel of its stream has ended. It needs kernels compiled for sm_90 or later, because
- * these can wait for the previous kernel. It needs a driver of CUDA 12.3 or later, because older
- * drivers cannot capture it (NCCL's enqueue.cc checks this, too).
+ * only these can wait for the previous kernel. It needs a driver of CUDA 12.3 or later, because
+ * older drivers cannot capture it (NCCL's enqueue.cc checks this, too).
  *
  * Our kernel may let the next kernel start early only if the next kernel waits for ours. The
  * symmetric kernels of NCCL 2.28.3 to 2.30.6 do not wait (NCCL's commit 2948185 changed that). So
@@ -42,9 +42,10 @@ uint64_t ar_scratch_bulk(void)
  * always waits. If the program has taken that promise back, our kernels let none start early,
  * whatever the release, because the process may hold a second NCCL.
  *
- * ${asked} is overlap of struct ar_options. ${arch} is what the kernels were compiled for, 90 for
- * sm_90. ${driver} and ${nccl} are versions; ${nccl} is 0 if unknown. ${said} is what the program
- * has said about the kernels that follow ours.
+ * ${asked} is overlap of struct ar_options; unless it is -1, the user has chosen, and the promise
+ * does not matter. ${arch} is what the kernels were compiled for, 90 for sm_90. ${driver} and
+ * ${nccl} are versions; ${nccl} is 0 if unknown. ${said} is what the program has said about the
+ * kernels that follow ours.
  */
 static enum ar_start overlap_choose(int asked, int arch, int driver, int nccl,
                                     enum ar_follower said)

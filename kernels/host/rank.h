@@ -10,8 +10,8 @@
  * settings, because even then the rank opens endpoints, which need a limit. */
 uint64_t ar_timeout_ns(const struct symtuner_ar_config *config, const struct ar_options *options);
 
-/* Allocate counters, mailbox, events and stream, and load all kernels. h->device and h->ranks must
- * be set. */
+/* Copy the settings to ${h}, read the rules, load all kernels, and allocate counters, mailbox,
+ * events and stream. h->device, h->ranks and h->nccl must be set. */
 ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *config,
                            const struct ar_options *options);
 

@@ -67,8 +67,8 @@ static cudaError_t load_one(const void *kernel, int *arch)
     return error;
 }
 
-/* Set *tma to whether the kernels with TMA can run here: they need sm_90 and much shared memory. If
- * so, allow them to use that much, which is more than the default limit. */
+/* Set *tma to whether the current GPU can run the kernels with TMA, which need sm_90 and much
+ * shared memory. If it can, raise the limit of shared memory for these kernels. */
 static cudaError_t allow_shared(int arch, bool *tma)
 {
     int device = 0, most = 0;

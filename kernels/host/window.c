@@ -206,7 +206,7 @@ ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
         struct ar_window *w = find_base(h, buffers[i]);
 
         /* Graphs matter only for our own windows: plain pointers and the caller's windows stay
-         * valid after the call. */
+         * valid after this function. */
         if (w->ours && ar_graphs_live(h, bit(h, w), GRAPH_MS))
             return ar_handles_fail(handles, n, ncclInvalidUsage,
                                    "buffers[%d]: a graph holds calls that use %p; destroy it, and "
