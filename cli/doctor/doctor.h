@@ -179,8 +179,8 @@ bool st_found_setting(char *evidence, const struct st_setting *setting);
 const struct st_finding *st_finding_get(int index);
 
 /* accept.c: ${list} is "id,id", or NULL. st_doctor_accept_check returns false if a word of the list
- * is not the id of a finding. The reason in ${error} then begins with ${source}. st_doctor_accepts
- * returns whether the list has ${id}. */
+ * is not the id of a finding. The reason in ${error} then begins with ${source}, for example
+ * "--accept". st_doctor_accepts returns whether the list has ${id}. */
 bool st_doctor_accept_check(const char *source, const char *list, char error[ST_OPTION_ERROR]);
 bool st_doctor_accepts(const char *list, const char *id);
 
@@ -208,8 +208,8 @@ void st_doctor_rules(struct st_doctor *doctor);
 
 /* elf.c: find out what the file exports. Returns false if the file cannot be read. */
 bool st_elf_look(const struct st_doctor *doctor, const char *path, struct st_elf *elf_out);
-/* Find a text such as "NCCL version 2.28.9+cuda13.0" in the file, and fill ${copy_out}'s path, nccl
- * and cuda. Returns false if the file has no such text. */
+/* Find a text such as "NCCL version 2.28.9+cuda13.0" in the file, and set the members path, nccl
+ * and cuda of ${copy_out}. Returns false if the file has no such text. */
 bool st_elf_nccl(const struct st_doctor *doctor, const char *path, struct st_copy *copy_out);
 /* Where the loader looks for the libraries that a file needs. */
 struct st_elf_search {

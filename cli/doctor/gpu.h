@@ -34,7 +34,7 @@ struct st_gpu_report {
 };
 
 /* Let NCCL register a window on all GPUs, in a child process, because NCCL may hang or crash. Sets
- * ${report}'s windows. If the registration fails, sets windows_text to the reason. */
+ * report->windows. If the registration fails, sets report->windows_text to the reason. */
 void st_doctor_windows(struct st_doctor *doctor, struct st_gpu_report *report);
 
 #endif

@@ -140,7 +140,7 @@ static bool profiler_missing(const struct st_doctor *d, char *evidence)
            d->profiler.newest > 0;
 }
 
-/* Is the tuner's file in a folder that ld.so.conf names, but not in /etc/ld.so.cache? */
+/* Is the tuner's file in a folder that ld.so.conf names, but missing from /etc/ld.so.cache? */
 static bool cache_stale(const struct st_doctor *d, char *evidence)
 {
     static char cache[1 << 20];

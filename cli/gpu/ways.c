@@ -3,13 +3,12 @@
  * ways.c - mode k of "symtuner worker" (worker.c): measures symtuner's kernels in several ways. A
  * way is a kernel with a number of CTAs and of threads, "KERNEL/CTAS/THREADS".
  *
- * If the caller names the ways of a size, these are measured. Otherwise the worker searches for
- * good ways. The first way is then the choice of the library's own table. The search briefly times
- * every kernel that can run the call, with the CTAs and threads that the library would give it.
- * Then the search briefly times the fastest kernels with half or twice as many CTAs, half or twice
- * as many threads, or one of them doubled and the other halved. The best few of all these ways are
- * measured in full. Multicast kernels are left out: they run only where a rule or a variable asks
- * for them.
+ * If the caller names the ways of a size, the worker measures these ways. Otherwise it measures the
+ * choice of the library's own table, and the best few ways that a search finds. The search briefly
+ * times every kernel that can run the call, with the CTAs and threads that the library would give
+ * it. Then the search briefly times the fastest kernels with half or twice as many CTAs, with half
+ * or twice as many threads, and with one of the two numbers doubled and the other halved. Multicast
+ * kernels are left out: they run only where a rule or a variable asks for them.
  */
 #include <math.h>
 #include <stdio.h>

@@ -69,9 +69,9 @@ static bool faster(const struct st_cell *a, const struct st_cell *b, double shar
     return a->n && b->n && a->median < (1 - share) * b->median && b->median - a->median > 2 * noise;
 }
 
-/* The shares of the time. ${whole} is for CTA counts, which hold for all sizes. ${each} is for a
- * choice at one size. ${plain} is for a change to another kind of kernel that is slower at the next
- * size. */
+/* By which share of the time a candidate must be faster. ${whole} is for CTA counts, which hold for
+ * all sizes. ${each} is for a choice at one size. ${plain} is for a change to another kind of
+ * kernel that is slower at the next size. */
 static const double whole = 0.05, each = 0.02, plain = 0.03;
 
 /* Compare CTA count ${setting} with NCCL's own count: set ${mean_out} to the mean of log(time /

@@ -33,7 +33,7 @@ static void in_the_way(struct st_here *here, const char *format, ...)
 
 /* ---- is it loaded? --------------------------------------------------------------------------- */
 
-/* Set ${here}'s missing if NCCL does not find symtuner in this environment. Set ${asks_out} to
+/* Set here->missing if NCCL does not find symtuner in this environment. Set ${asks_out} to
  * whether NCCL asks symtuner for the values of variables. If NCCL does not find symtuner,
  * ${asks_out} and the rest of the answer assume that it does. */
 static void look_for_plugin(const struct st_why *why, struct st_here *here, bool *asks_out)
@@ -233,7 +233,7 @@ static const char *never_by_boxes(const struct symtuner_call *call)
                : NULL;
 }
 
-/* Fill ${here}'s boxes and network_pieces. */
+/* Set here->boxes and here->network_pieces. */
 static void ask_boxes(const struct st_why *why, const symtuner_rules *rules, struct st_here *here)
 {
     const struct symtuner_call *call = &why->call;

@@ -21,10 +21,10 @@ struct st_here {
     char way[ST_HERE_WAYS][700];       /* [i]: a sentence: what does not reach NCCL, and why    */
     int ways;
     char text[2048];                   /* what symtuner_explain says                            */
-    char boxes[200];                   /* how libsymtuner_ar.so runs the call on several boxes;
-                                          "": nobody asked it to, so NCCL runs the call         */
-    int network_pieces;                /* pieces into which box by box cuts the message;        */
-                                       /* 0: NCCL alone; -1: known only at run time             */
+    char boxes[200];                   /* how libsymtuner_ar.so runs the call on several boxes; */
+                                       /* "": the library has no part in the call               */
+    int network_pieces;                /* into how many pieces the library cuts the message;    */
+                                       /* 0: NCCL runs the call; -1: known only at run time     */
     struct symtuner_call call;         /* the call as symtuner changes it                       */
     float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS]; /* what call.table points to                 */
     struct symtuner_verdict verdict;   /* what NCCL does with ${call}                           */

@@ -155,8 +155,8 @@ static void use_named(struct st_why *why, const struct st_machine *machine)
     why->gpus = machine->gpus;
 }
 
-/* Use the machine in ${why}'s box: this box, or the one that SYMTUNER_MACHINE describes. Returns
- * false if its compute capability is not known. */
+/* Use the machine that why->box describes: this box, or the one of SYMTUNER_MACHINE. Returns false
+ * if its compute capability is not known. */
 static bool use_found(struct st_why *why, bool described)
 {
     const struct st_machine *same = st_machine_of_gpu(why->box.gpu);

@@ -50,7 +50,7 @@ static bool undo(struct symtuner_call *call, enum symtuner_gate gate)
 }
 
 /* Start with the verdict ${answer}->now, and cure one gate after the other, until a symmetric
- * kernel runs or no cure is known. Fills cure, cures, cured and after of ${answer}. */
+ * kernel runs or no cure is known. Sets the members cure, cures, cured and after of ${answer}. */
 static void find_cures(const struct symtuner_call *call, struct st_answer *answer)
 {
     struct symtuner_call better = *call;
