@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * absent.c - all-gather by the copy engines when a rank does not call: queued copies and waits must
- * end within the time limit, with an error, and nothing of the absent rank may be written.
+ * absent.c - tests the all-gather by copy engines when one rank does not call. The copies and waits
+ * that the other ranks have queued must end within the time limit, with an error. The buffers of
+ * the absent rank must not change.
  *
- * usage: absent. A first argument makes it exit after the calls that all ranks make. One thread calls
- * for all ranks, which their streams run.
+ * usage: absent [ANYTHING]. With an argument no rank is absent, and the program ends after the
+ * calls that all ranks make. One thread makes the calls of all ranks, each on a stream of its own.
  */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -27,7 +28,7 @@ struct rank {
 
 static struct rank rank[RANKS];
 
-/* Make a group; with ${registered} its buffers are. */
+/* Make a group, and register its buffers if ${registered}. */
 static void begin(int registered)
 {
     struct symtuner_ar_config config = {
@@ -80,7 +81,7 @@ static void check(int r, int salt)
         }
 }
 
-/* All ranks make a call, or replay a captured one. */
+/* Make a call on every rank. If ${replay}, launch every rank's graph instead. */
 static void call_all(int salt, int replay)
 {
     for (int r = 0; r < RANKS; r++)
@@ -109,7 +110,8 @@ static void capture(int r)
     MUST(cudaGraphDestroy(graph) == cudaSuccess);
 }
 
-/* The last rank does not call. The others have a graph with two calls queued behind a call. */
+/* The last rank does not call. Each other rank makes a call, and then launches its graph of two
+ * calls. */
 static void leave_one_out(void)
 {
     const int absent = RANKS - 1;
@@ -128,7 +130,7 @@ static void leave_one_out(void)
     }
     for (int i = 0; i < RANKS * PART; i++)
         MUST(rank[absent].recv[i] == POISON && rank[absent].send[i % PART] == POISON);
-    /* whoever comes too late hears of it, and does not take what the others have changed since */
+    /* a rank that calls too late gets an error, because the others may have changed their data */
     for (int r = 0; r < absent; r++)
         memset(rank[r].send, 0xff, PART);
     MUST(call(absent) == ncclSuccess);
@@ -145,7 +147,7 @@ static void end(void)
         MUST(cudaGraphExecDestroy(rank[r].graph) == cudaSuccess);
         MUST(cudaStreamDestroy(rank[r].stream) == cudaSuccess);
     }
-    MUST(symtuner_ar_destroy(handles, RANKS) == ncclRemoteError); /* that of the lost calls */
+    MUST(symtuner_ar_destroy(handles, RANKS) == ncclRemoteError); /* of the failed calls */
     for (int r = 0; r < RANKS; r++) {
         cudaFree(rank[r].send);
         cudaFree(rank[r].recv);
@@ -155,7 +157,7 @@ static void end(void)
 int main(int argc, char **argv)
 {
     (void)argv;
-    alarm(AT_MOST_S); /* a stream that waits for ever ends the program */
+    alarm(AT_MOST_S); /* if a stream waits for ever, end the program */
     for (int registered = 0; registered < 2; registered++) {
         begin(registered);
         for (int salt = 1; salt < 4; salt++)

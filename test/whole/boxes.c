@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * boxes.c - for a program whose ranks are threads: with BOXES=N in the environment they are on N
- * boxes. NCCL is told so by NCCL_HOSTID, and each box has shared memory of its own.
+ * boxes.c - puts the ranks of a program on N boxes if BOXES=N is in the environment. The ranks are
+ * threads. A thread that asks for NCCL_HOSTID gets the name of its box, and each box has shared
+ * memory of its own.
  */
 #include "test/whole/boxes.h"
 
@@ -12,9 +13,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define EXPORT __attribute__((visibility("default"))) /* the libraries find them in the program */
+#define EXPORT __attribute__((visibility("default"))) /* libraries call these, not libc's */
 
-static _Thread_local char box[16]; /* "": nobody has sat down */
+static _Thread_local char box[16]; /* the box of this thread; "": none */
 
 void boxes_sit(int rank, int ranks)
 {

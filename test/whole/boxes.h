@@ -3,7 +3,7 @@
 #ifndef TEST_WHOLE_BOXES_H_
 #define TEST_WHOLE_BOXES_H_
 
-/* Say which rank this thread is. */
+/* Put this thread on the box of its rank. Does nothing without BOXES. */
 void boxes_sit(int rank, int ranks);
 
 #endif

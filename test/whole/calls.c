@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * calls.c - a program that knows NCCL only: ranks that are threads make random calls, one by one and
- * in groups, on three communicators, with registered buffers and others, and check every byte.
+ * calls.c - a program that calls NCCL and knows nothing of symtuner. Its ranks are threads. They
+ * make random calls on three communicators, one by one and in groups. Some buffers are registered.
+ * Each rank checks every byte of its results.
  *
  * usage: calls RANKS ROUNDS SEED. Prints how many calls were made, counted once for each rank. With
- * BOXES=N in the environment the ranks are on N boxes (boxes.c). The values are small whole numbers,
- * so that every order of addition gives the same.
+ * BOXES=N in the environment the ranks are on N boxes (boxes.c). The values are small whole
+ * numbers, so that every order of addition gives the same sum.
  */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -17,16 +18,16 @@
 #include "test/must.h"
 #include "test/whole/boxes.h"
 
-/* nccl.h declares these only for other compilers */
+/* nccl.h declares these without (void), so in C they have no prototype there */
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 long whole_nccl_ran(void); /* collectives that NCCL ran itself, counted once for each rank */
 
 enum { SLOTS = 4, SLOT = 32 << 10, MOST_RANKS = 4, POISON = 0x5a };
 enum coll { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, COLLS };
-enum { PREMUL = 4 }; /* in place of ncclAvg: an operator of the program */
+enum { PREMUL = 4 }; /* an operator that the program makes, in place of ncclAvg */
 
-/* What all ranks draw alike, but for the shift of buffers that are not registered. */
+/* One call. All ranks draw the same, but ${shift} may differ if the buffers are not registered. */
 struct call {
     enum coll coll;
     int slot, comm, type, op, in_place, registered, salt;
@@ -97,7 +98,7 @@ static struct call drawn(struct rank *k, int slot)
     return c;
 }
 
-/* The addresses that this rank passes. */
+/* Find the addresses that this rank passes to NCCL. */
 static void place(const struct rank *k, const struct call *c, char **send, char **recv)
 {
     char *const *base = c->registered ? k->window : k->plain;
@@ -148,7 +149,7 @@ static void make(struct rank *k, const struct call *c)
                  ? ncclReduceScatter(send, recv, c->count, type, op, comm, NULL)
                  : ncclAllGather(send, recv, c->count, type, comm, NULL);
     MUST(result == ncclSuccess);
-    if (c->op == PREMUL) /* NCCL needs it no more, even if this is in a group */
+    if (c->op == PREMUL) /* NCCL no longer needs the operator, even in an open group */
         MUST(ncclRedOpDestroy(op, comm) == ncclSuccess);
     k->draws++;
 }
@@ -179,7 +180,7 @@ static double expected(const struct rank *k, const struct call *c, size_t i)
     return x;
 }
 
-/* Compare the slot of the output with what it must hold, in front of and behind the result, too. */
+/* Check the whole slot of the output, also the bytes in front of the result and behind it. */
 static void check(const struct rank *k, const struct call *c)
 {
     static _Thread_local char want[SLOT];
@@ -193,7 +194,7 @@ static void check(const struct rank *k, const struct call *c)
     slot = base[c->in_place && c->coll == REDUCE_SCATTER ? 0 : 1] + (size_t)c->slot * SLOT;
     at = (size_t)(recv - slot);
     memset(want, POISON, sizeof want);
-    if (c->in_place && c->coll == REDUCE_SCATTER) /* the other parts are not promised to stay */
+    if (c->in_place && c->coll == REDUCE_SCATTER) /* NCCL may change the other parts */
         memcpy(want, slot, sizeof want);
     for (size_t i = 0; i < count; i++)
         store(want + at, i, c->type, expected(k, c, i));

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # controls.sh BUILD - would the tests notice if kernels/engines lacked a guard? Removes one guard at a
-# time from the library on the CPU, and runs absent.c and ar_fuzz on it. Takes a minute.
+# time from the libsymtuner_ar.so that runs on the CPU, and runs absent.c and ar_fuzz with it. Without a
+# removed guard (plain) no program may fail. Takes a minute.
 set -u
 whole=$1/whole
 bad=0
@@ -9,7 +10,7 @@ for guard in plain EARLY RESET RELEASE GAVEUP; do
     break=-DST_BREAK_$guard
     [ $guard = plain ] && break=
     make -s "$whole$break/libsymtuner_ar.so" AR_BREAK=$break > /dev/null || exit 1
-    for ops in "" 1; do # with stream memory operations, and without
+    for ops in "" 1; do # with stream memory operations; without them
         caught=no
         for program in "absent" "absent -" \
             "ar_fuzz --ranks 3 --mode local --kernel engines --coll all_gather --calls 300 --most 65536 --threads 64 --timeout 3000 --fork 0 --limit 60"; do

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda.c - a CUDA runtime on the CPU, with eight GPUs in host memory: operations, streams, events.
- * graph.c has captures and graphs, gpu.c memory and what GPUs say of themselves.
+ * graph.c has captures and graphs; gpu.c has memory and the properties of the GPUs.
  *
- * A stream is a thread that runs what was put into it in order. Calls return at once, as CUDA's do,
- * so the host runs ahead of the kernels. Kernels are those of test/kernels/emulated/emulate.h; one
- * that waits for another rank holds up its own stream only. A captured stream adds to a graph, and
- * replaying the graph puts its operations into a stream. It is stricter than CUDA in one point: no
- * kernel starts before the one in front of it on its stream has ended.
+ * A stream is a thread that runs the operations of the stream in order. Calls return at once, as
+ * CUDA's do, so the host runs ahead of the kernels. test/kernels/emulated/emulate.h runs the
+ * kernels. A kernel that waits for another rank holds up its own stream only. While a stream is
+ * captured, its operations go into a graph; launching the graph puts copies of them into a stream.
+ * This runtime is stricter than CUDA in one point: no kernel starts before the kernel in front of
+ * it on its stream has ended.
  *
- * What CUDA refuses is refused here where the library could do it: waiting for a stream that
- * captures, and shared memory that was not asked for.
+ * As CUDA, the runtime refuses two misuses that the library could commit: to wait for a stream that
+ * is captured, and to launch a kernel with shared memory that cudaFuncSetAttribute has not allowed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +28,8 @@ struct CUstream_st *whole_list;
 unsigned long long whole_numbers;
 static struct CUstream_st *standard[DEVICES];
 
-/* Copies take their time, so that what does not wait for them is early; flags are whole. */
+/* Copy. Every fourth copy is late, so that an operation which fails to wait for it reads old data.
+ * A copy of 8 aligned bytes is one store, because it may be a flag. */
 static void move(const struct op *op)
 {
     static _Thread_local unsigned turn;
@@ -57,7 +59,6 @@ static void run(struct op *op)
         __atomic_store_n((uint64_t *)op->to, (uint64_t)op->value, __ATOMIC_RELEASE);
 }
 
-/* With the lock held. */
 void whole_let_go(struct mark *mark)
 {
     if (mark != NULL && --mark->refs == 0)
@@ -94,7 +95,7 @@ static void *work(void *p)
     return NULL;
 }
 
-/* The functions from here to the next line run with the lock held. */
+/* Call the functions up to the next heading with the lock held. */
 
 struct CUstream_st *whole_stream_begin(int device)
 {
@@ -109,7 +110,6 @@ struct CUstream_st *whole_stream_begin(int device)
     return s;
 }
 
-/* The thread of ${s} ends after its work; the record stays. */
 void whole_stream_end(struct CUstream_st *s)
 {
     s->ended = true;
@@ -192,7 +192,7 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **p
 
 void emulate_take_room(int device)
 {
-    (void)device; /* each block has room: kernels of several ranks may share a GPU */
+    (void)device; /* a GPU has room for any number of blocks, because ranks may share it */
 }
 
 void emulate_give_room(int device)
@@ -206,7 +206,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     cudaError_t error =
         whole_queue(stream, (struct op){.kind = COPY, .to = to, .from = from, .bytes = bytes});
 
-    /* to or from memory that is not pinned, the copy has ended when the call returns */
+    /* we take all host memory as not pinned: then CUDA returns when the copy has ended */
     return kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyHostToDevice
                ? cudaStreamSynchronize(stream)
                : error;

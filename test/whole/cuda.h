@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda.h - what test programs need of the CUDA runtime on the CPU (cuda.c) beside CUDA's own API. */
+/* cuda.h - what the CUDA runtime on the CPU (cuda.c) offers to tests besides CUDA's own API. */
 #ifndef TEST_WHOLE_CUDA_H_
 #define TEST_WHOLE_CUDA_H_
 
@@ -9,7 +9,8 @@
 extern "C" {
 #endif
 
-/* Put a call of ${host} with a copy of the ${size} bytes at ${what}, at most 256, into the stream. */
+/* Put a call of ${host} into the stream. Its argument points to a copy of the ${size} bytes at
+ * ${what}, at most 256. */
 cudaError_t whole_host(cudaStream_t stream, void (*host)(void *what), const void *what,
                        size_t size);
 

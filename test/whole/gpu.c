@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu.c - memory of the CUDA runtime on the CPU, and what its GPUs say of themselves. */
+/* gpu.c - memory of the CUDA runtime on the CPU (cuda.c), and the properties of its GPUs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "test/kernels/fake/memory.h"
 #include "test/whole/stream.h"
 
-enum { MULTIPROCESSORS = 8, SHARED_MOST = 227 << 10 }; /* bytes of a block */
+enum { MULTIPROCESSORS = 8, SHARED_MOST = 227 << 10 }; /* SHARED_MOST: bytes for a block */
 
 struct fake_cuda fake = {.peers = 1}; /* for test/kernels/fake/links.c */
 _Thread_local int whole_current;
@@ -26,8 +26,10 @@ cudaError_t whole_error(cudaError_t error)
     return error;
 }
 
-/* The kernels that may have more shared memory than usual. In the emulation kernels use less than on
- * a GPU, so a kernel must be here if it uses any that is given at the launch. */
+/* The kernels for which cudaFuncSetAttribute has allowed more shared memory. A kernel must be in
+ * this list if its launch asks for any dynamic shared memory. The usual limit would not show that
+ * the call of cudaFuncSetAttribute is missing, because emulated kernels need less than kernels on a
+ * GPU. */
 static const void *large[1024];
 
 bool whole_may_share(const void *kernel)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graph.c - captures and graphs of the CUDA runtime on the CPU. */
+/* graph.c - captures and graphs of the CUDA runtime on the CPU (cuda.c). */
 #include <stdlib.h>
 
 #include "test/kernels/fake/capture_info.h"
@@ -99,7 +99,8 @@ cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object
     return cudaSuccess;
 }
 
-/* A graph, what was made from it, and each replay that has not ended hold it. */
+/* Drop a reference to ${graph}, and free it with the last one. The program's graph holds one, and
+ * so does each executable and each replay that has not ended. */
 static void let_go(struct CUgraph_st *graph)
 {
     if (__atomic_sub_fetch(&graph->refs, 1, __ATOMIC_ACQ_REL) != 0)
@@ -147,7 +148,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
     return cudaSuccess;
 }
 
-/* ---- replays: each captured stream but the first gets a new one -------------------------------- */
+/* ---- replays: each captured stream but the first gets a new one ------------------------------ */
 
 enum { BRANCHES = 16 };
 
@@ -156,7 +157,8 @@ struct branches {
     int n;
 };
 
-/* The stream in which the operations of ${captured} run; with the lock held. */
+/* Return the stream in which this replay runs what was captured on ${captured}. Call this with the
+ * lock held. */
 static struct CUstream_st *branch(struct branches *b, struct CUstream_st *captured)
 {
     int i = 0;
@@ -172,8 +174,8 @@ static struct CUstream_st *branch(struct branches *b, struct CUstream_st *captur
     return b->now[i];
 }
 
-/* Put a copy of a captured operation into the stream where it runs, with the lock held. Its event
- * stands for this replay only. */
+/* Put a copy of a captured operation into the stream in which this replay runs it. A copy that
+ * records an event, or waits for one, gets a mark of this replay. Call this with the lock held. */
 static void replay(struct branches *b, const struct op *captured)
 {
     struct op op = *captured;

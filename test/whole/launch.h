@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * launch.h - the kernels of test/gpu/ar/fuzz_gpu.cu on the CPU.
+ * launch.h - runs the kernels of test/gpu/ar/fuzz_gpu.cu on the CPU.
  *
- * They have no barrier that matters, so their blocks have one thread, and run one after the other.
+ * These kernels are right without their barriers if a block has one thread. So each block gets one
+ * thread, and the blocks run one after the other.
  */
 #ifndef TEST_WHOLE_LAUNCH_H_
 #define TEST_WHOLE_LAUNCH_H_
@@ -25,7 +26,7 @@ template <class arguments> static void whole_run(void *p)
 
     threadIdx.x = 0;
     blockDim.x = 1;
-    gridDim.x = FUZZ_GUARD; /* the first threads of all guard as many bytes */
+    gridDim.x = FUZZ_GUARD; /* each of the first FUZZ_GUARD threads guards a byte on each side */
     for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++)
         call->kernel(call->args);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memops.c - the driver of the CUDA runtime on the CPU: the stream memory operations. */
+/* memops.c - stream memory operations, as the driver of the CUDA runtime on the CPU (cuda.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static int get_attribute(int *value, int attribute, int device)
     return 0;
 }
 
-/* Waits for at least ${value}, which is what flags 0 mean. */
+/* Flags 0 mean: wait until the word is at least ${value}. */
 static int wait_value(cudaStream_t stream, unsigned long long word, uint64_t value, unsigned flags)
 {
     return flags != 0 || word % 8 != 0 ||

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nccl.c - an NCCL that works, for ranks that are threads of one process and GPUs in host memory.
+ * nccl.c - an NCCL that computes, for ranks that are threads of one process. Its GPUs are those of
+ * cuda.c. Each thread drives one rank.
  *
- * It is the libnccl.so.2 of the programs here, and with the boxes of test/kernels/nodes/net.h the NCCL
- * of check-nodes. A collective call puts a function into its stream and returns. The function waits
- * there until all ranks of the communicator have come so far; the last one moves the values. Inside
- * a group nothing happens before its end. A rank's thread drives no other rank.
+ * It is the libnccl.so.2 of the programs in this folder. It is also the NCCL of check-nodes, which
+ * has boxes (test/kernels/nodes/net.h). A collective call puts a function into its stream and
+ * returns. The function waits until all ranks of the communicator have come to this call; the last
+ * rank moves the values. Calls in a group start at the end of the group.
  */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -19,7 +20,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* nccl.h declares these only for other compilers, or in later releases */
+/* nccl.h declares the first two without (void), so in C they have no prototype there. Only later
+ * releases declare the other two. */
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 ncclResult_t ncclGetLsaDevicePointer(ncclWindow_t window, size_t offset, int rank, void **p);
@@ -39,7 +41,7 @@ static _Thread_local struct queued {
 
 static void on_stream(void *what)
 {
-    struct turn turn = *(const struct turn *)what; /* a graph may run it again */
+    struct turn turn = *(const struct turn *)what; /* copied, as a graph may run it again */
 
     if (whole_nccl.lag_us != 0)
         usleep((unsigned)whole_nccl.lag_us);
@@ -266,7 +268,7 @@ EXPORT ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t made, size_t of
 
 /* ---- collectives ----------------------------------------------------------------------------- */
 
-/* Operators have other numbers on each rank, as in NCCL. */
+/* As in NCCL, the numbers of operators differ between ranks. */
 static int first_operator(ncclComm_t comm)
 {
     return ncclNumOps + OPERATORS * comm->rank;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nccl.h - what a test can change in the NCCL of nccl.c, and what it sees of it. Where everything is
- * 0, as in libnccl.so.2, NCCL only does its work.
+ * nccl.h - what a test can change in the NCCL of nccl.c, and what it can see there. If all of
+ * whole_nccl is 0, as in libnccl.so.2, nothing fails and nothing is slowed down.
  */
 #ifndef TEST_WHOLE_NCCL_H_
 #define TEST_WHOLE_NCCL_H_
@@ -31,14 +31,16 @@ struct whole_call {
 };
 
 struct whole_nccl {
-    int limit_s;    /* how long a rank waits for the others; 0: 100 */
-    int lag_us;     /* on its stream a collective begins so late */
-    bool unblocked; /* ncclGroupEnd says ncclInProgress, as for communicators that do not block */
-    /* Called when a collective goes to its stream. false: it takes part, but moves no values. */
+    int limit_s;    /* seconds that a rank waits for the others; 0: 100 */
+    int lag_us;     /* microseconds by which each collective starts late on its stream */
+    bool unblocked; /* ncclGroupEnd returns ncclInProgress, as for non-blocking communicators */
+    /* Called when a collective goes to its stream. If it returns false, the collective waits for
+     * the other ranks, but moves no values. */
     bool (*collective)(const struct whole_call *call);
-    /* Called at the ${number}-th split of this rank, counted from 1. An error: it gets no part. */
+    /* Called at the ${number}-th split of this rank, counted from 1. If it returns an error, so
+     * does the split, and the rank gets no communicator. */
     ncclResult_t (*split)(int world, int number, const ncclConfig_t *config);
-    /* Called when a window was made. false: this rank gets none. */
+    /* Called when ranks make a window. If it returns false, this rank gets none. */
     bool (*window)(int world);
     bool hung; /* a rank did not come, or came with another call; all calls fail from then on */
     int live;  /* communicators, memory and windows not given back */

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh BUILD - the whole path on the CPU, for each kernel: random calls of a program that knows NCCL
-# only, under symtuner run; and ar_fuzz, which calls the library.
+# run.sh BUILD - tests the whole path on the CPU, with most kernels. calls.c makes random calls of NCCL
+# under symtuner run; ar_fuzz makes random calls of libsymtuner_ar.so.
 #
-#   WHOLE_ROUNDS  rounds of each run (20), three calls of ar_fuzz each    WHOLE_SEED  first seed (1)
+#   WHOLE_ROUNDS  rounds of each run (20); ar_fuzz makes three calls for each    WHOLE_SEED  first seed (1)
 # Exit 1: the output says what is wrong.
 set -u
 cd "$1/whole" || exit 1

@@ -25,20 +25,20 @@ struct op {
     struct CUstream_st *captured; /* in a graph: the stream that the operation was put into */
     void (*host)(void *what);
     struct ar_args args;
-    max_align_t what[16]; /* of a host function */
+    max_align_t what[16]; /* the argument of ${host} */
 };
 
-/* One record of an event. A wait is for the latest record at the time of the call, whatever is
- * recorded later, perhaps on another stream. */
+/* One cudaEventRecord. cudaStreamWaitEvent waits for the mark that is the event's latest when it is
+ * called. Marks that the event gets later do not matter to it. */
 struct mark {
     bool reached;
-    int refs; /* the event, and operations that wait for it or reach it */
-    struct mark *again; /* of a captured record: that of the replay which is being started */
+    int refs; /* held by the event, and by operations that record the mark or wait for it */
+    struct mark *again; /* in a graph: the mark for it in the replay that is being started */
 };
 
 struct CUevent_st {
     struct mark *latest;      /* NULL: never recorded */
-    struct CUgraph_st *graph; /* of the capture in which it was recorded last */
+    struct CUgraph_st *graph; /* the capture that recorded it last; NULL: no capture did */
 };
 
 struct object_of_cuda {
@@ -49,7 +49,7 @@ struct object_of_cuda {
 
 struct CUgraph_st {
     struct op *first, **last;
-    struct CUstream_st *origin; /* the stream whose capture this is */
+    struct CUstream_st *origin; /* the stream on which the capture began */
     struct object_of_cuda *objects[OBJECTS_OF_GRAPH];
     int n_objects, refs;
     unsigned long long id;
@@ -65,7 +65,7 @@ struct CUstream_st {
     struct CUstream_st *next;
 };
 
-/* One lock for all: the time goes into kernels, which run without it. */
+/* One lock for all data here. Kernels take most of the time, and they run without the lock. */
 extern pthread_mutex_t whole_lock;
 extern pthread_cond_t whole_changed;
 extern struct CUstream_st *whole_list;   /* all streams */
@@ -74,21 +74,26 @@ extern _Thread_local int whole_current;  /* the GPU that this thread uses */
 
 /* Return ${error}, and keep it for cudaGetLastError. */
 cudaError_t whole_error(cudaError_t error);
-/* Count memory, streams, events and objects of graphs that are not freed: fake.live. */
+/* Add ${more} to fake.live, the number of allocations, streams, events and user objects that are
+ * not freed. */
 void whole_live(int more);
-/* May this kernel have more shared memory than usual? */
+/* Has cudaFuncSetAttribute allowed this kernel more shared memory? */
 bool whole_may_share(const void *kernel);
 
-/* These two with the lock held. Return the stream, or the standard one of the GPU if it is NULL. Add
- * a copy of ${op} at the end of a list. */
-struct CUstream_st *whole_stream_of(cudaStream_t stream);
-void whole_append(struct op ***last, const struct op *op);
-/* A new stream, and one that ends after its work, with the lock held. */
-struct CUstream_st *whole_stream_begin(int device);
-void whole_stream_end(struct CUstream_st *s);
-/* Put an operation into a stream or its capture, with the lock not held. */
+/* Put an operation into a stream, or into its graph if it is captured. Takes the lock. */
 cudaError_t whole_queue(cudaStream_t stream, struct op op);
-/* Let go of a mark, with the lock held. */
+
+/* ---- call these with the lock held ----------------------------------------------------------- */
+
+/* Return ${stream}. If it is NULL, return the standard stream of this thread's GPU. */
+struct CUstream_st *whole_stream_of(cudaStream_t stream);
+/* Add a copy of ${op} at the end of a list. */
+void whole_append(struct op ***last, const struct op *op);
+/* Make a stream. */
+struct CUstream_st *whole_stream_begin(int device);
+/* Let the thread of ${s} end when it has run all operations. ${s} itself is never freed. */
+void whole_stream_end(struct CUstream_st *s);
+/* Drop a reference to ${mark}, which may be NULL, and free it with the last one. */
 void whole_let_go(struct mark *mark);
 
 #endif

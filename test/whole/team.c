@@ -14,7 +14,7 @@ enum { TEAMS = 1024, LIMIT_S = 100 };
 struct whole_nccl whole_nccl;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static struct team *teams[TEAMS]; /* they stay: another rank may still be in one */
+static struct team *teams[TEAMS]; /* never freed: another rank may still use one */
 static int made;
 static long ran;
 
@@ -28,7 +28,7 @@ void team_live(int more)
     __atomic_add_fetch(&whole_nccl.live, more, __ATOMIC_RELAXED);
 }
 
-/* ---- what the last rank to come does, with the lock held --------------------------------------- */
+/* ---- what the last rank to come does, with the lock held ------------------------------------- */
 
 static double addend(const struct op *op, size_t i)
 {
@@ -40,7 +40,8 @@ static double addend(const struct op *op, size_t i)
     return value * whole_get(by->on_gpu != NULL ? by->on_gpu : by->value, 0, op->type);
 }
 
-/* Reduce ${count} elements, from ${first} on, of all ranks into memory of this function's own. */
+/* Reduce elements ${first} to ${first} + ${count} - 1 of all ranks. Returns new memory with the
+ * result, which the caller frees. */
 static void *reduced(const struct team *t, size_t first, size_t count)
 {
     const struct op *const *op = t->op;
@@ -71,7 +72,7 @@ static void reduce_scatter(struct team *t)
     const size_t count = t->op[0]->count;
     void *sum[WHOLE_RANKS];
 
-    for (int r = 0; r < t->ranks; r++) /* a part may lie in place, over another rank's input */
+    for (int r = 0; r < t->ranks; r++) /* in place, storing a result overwrites input */
         sum[r] = reduced(t, (size_t)r * count, count);
     for (int r = 0; r < t->ranks; r++) {
         memcpy(t->op[r]->recv, sum[r], count * whole_size(t->op[0]->type));
@@ -162,7 +163,7 @@ static void run_together(struct team *t)
             op->reduction == first->reduction)
             continue;
         fprintf(stderr, "nccl: ranks 0 and %d make different calls\n", r);
-        whole_nccl.hung = true; /* the real one would hang or give wrong sums */
+        whole_nccl.hung = true; /* the real NCCL would hang or give wrong sums */
     }
     if (first->kind <= WHOLE_ALL_GATHER)
         __atomic_add_fetch(&ran, t->ranks, __ATOMIC_RELAXED);
@@ -179,7 +180,7 @@ static bool over(const struct team *t)
     return whole_nccl.hung || t->aborted || (t->whole != NULL && over(t->whole));
 }
 
-/* Wait until ${number} calls have run, or are not going to. */
+/* Wait until ${*count} is at least ${number}, or never will be. Returns whether it is. */
 static bool await(const unsigned long *count, unsigned long number, const struct team *t)
 {
     struct timespec until;

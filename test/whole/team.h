@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* team.h - ranks that make collective calls together; what the files of the NCCL here (nccl.h) share. */
+/* team.h - the ranks of a communicator, which make calls together. nccl.c uses it. */
 #ifndef TEST_WHOLE_TEAM_H_
 #define TEST_WHOLE_TEAM_H_
 
@@ -12,8 +12,8 @@ enum { OPERATORS = 16 };
 /* What an operator of the program multiplies by. */
 struct scalar {
     bool used;
-    const void *on_gpu;     /* where it lies; NULL: in ${value} */
-    unsigned char value[8]; /* an element */
+    const void *on_gpu;     /* address of the scalar; NULL: it is in ${value} */
+    unsigned char value[8]; /* one element of the operator's type */
 };
 
 struct op {
@@ -23,18 +23,18 @@ struct op {
     void *recv; /* of a window or a split: where its handle goes */
     size_t count;
     int type, reduction, color, key, device, world;
-    bool shared; /* of a split: an abort of the whole ends the parts */
+    bool shared; /* of a split: an abort of the parent also ends the child's calls */
     struct scalar scalar;
 };
 
 struct team {
     unsigned char id[NCCL_UNIQUE_ID_BYTES];
     int ranks, here;
-    unsigned long joined, done;       /* ranks so far; calls that have run */
-    const struct op *op[WHOLE_RANKS]; /* the calls that wait */
+    unsigned long joined, done;       /* ranks that have come; calls that have run */
+    const struct op *op[WHOLE_RANKS]; /* the call with which each rank waits */
     long turns[WHOLE_RANKS];          /* calls that each rank has launched */
     bool aborted;
-    struct team *whole; /* that ends this one if it is aborted */
+    struct team *whole; /* the parent, if its abort also ends this team's calls; else NULL */
 };
 
 struct ncclComm {
@@ -43,11 +43,11 @@ struct ncclComm {
     struct scalar made[OPERATORS];
 };
 
-/* A call on its way. */
+/* One call of one rank. */
 struct turn {
     struct team *team;
     int rank;
-    long number; /* of the turns of this rank; -1: none yet, it is in a graph */
+    long number; /* counts this rank's calls on the team; -1: captured, and not yet counted */
     struct op op;
 };
 
@@ -56,15 +56,18 @@ void team_live(int more);
 
 ncclComm_t team_comm(struct team *team, int rank, int device, int world);
 
-/* Enter the team of ${id}, and wait until all its ranks have. Returns NULL if they do not come. */
+/* Enter the team of ${id}, and wait until all its ranks have entered. Returns NULL if they do not
+ * come. */
 struct team *team_join(const ncclUniqueId *id, int ranks);
 
+/* Count one more call of ${rank}. Returns its number, from 0. */
 long team_turn(struct team *t, int rank);
 
-/* Run a call at its turn, together with those of the other ranks. Returns false if that cannot be. */
+/* Wait until all earlier calls of the team have run, and all ranks have come to this call. Then run
+ * it. Returns false if it cannot run, for example after an abort. */
 bool team_run(struct turn *turn);
 
-/* End the calls that wait for other ranks, on this rank and on the others. */
+/* End all calls of the team that wait for other ranks, on all ranks. */
 void team_abort(struct team *t);
 
 #endif

@@ -18,7 +18,7 @@ $(WH)$(AR_BREAK)/libsymtuner_ar.so: $(WH_OBJ) $(WH)/libwhole_cuda.so
 $(WH)/libnccl.so.2: $(WH_NCCL) $(wildcard test/whole/*.h) $(WH)/libwhole_cuda.so
 	$(call say,CC)
 	$(Q)$(WH_CC) -fvisibility=hidden -shared -Wl,-soname,$(@F) -o $@ $(filter %.c,$^) $(WH_SO)
-# The command looks for the drop-in, and this for the kernels, beside the path that it is started by.
+# The command looks for the drop-in in its own folder, and the drop-in looks there for the kernels.
 $(WH)/libsymtuner_nccl.so $(WH)/symtuner: $(WH)/%: $(B)/%
 	@mkdir -p $(@D)
 	$(Q)ln -f $< $@
@@ -30,7 +30,7 @@ $(WH)/absent: test/whole/absent.c $(WH)/libsymtuner_ar.so
 	$(call say,CC)
 	$(Q)$(WH_CC) -o $@ $< -L$(WH) -lsymtuner_ar $(WH_SO)
 
-# ar_fuzz on these GPUs. Its GPU side is compiled as C++.
+# ar_fuzz on the GPUs of cuda.c. Its GPU side is compiled as C++.
 WH_FUZZ := $(wildcard test/gpu/ar/fuzz*.c)
 $(WH)/fuzz_gpu.o: test/gpu/ar/fuzz_gpu.cu test/gpu/ar/fuzz.h test/whole/launch.h test/kernels/reference.h
 	@mkdir -p $(@D)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * values.c - see values.h. A double holds each sum and product of two elements exactly enough: what is
- * rounded to the type is the right result of the two. Long integers must stay below 2^53.
+ * values.c - see values.h. Sums and products of two elements are computed as double and then
+ * rounded to the type. The result is right for all types, but 64-bit integers must stay below 2^53.
  */
 #include "test/whole/values.h"
 

@@ -18,7 +18,7 @@ double whole_rounded(double value, int type);
 /* Store ${value}, rounded, as element ${i} at ${p}. */
 void whole_put(void *p, size_t i, int type, double value);
 
-/* Return a and b reduced by the built-in operator ${reduction}, rounded. An average adds. */
+/* Return a and b reduced by the built-in operator ${reduction}, rounded. ncclAvg adds. */
 double whole_both(double a, double b, int reduction, int type);
 
 #endif
