@@ -3,9 +3,9 @@
  * board.h - shared memory in which the processes of one user on one host meet.
  *
  * A board is a POSIX shared memory object of fixed size, all zeros at first. A process uses a board
- * only if it belongs to the process's user and no other user may read it. All memory of a board is
- * reserved when the board is made. Otherwise a later store could find /dev/shm full, and SIGBUS
- * would end the job.
+ * only if the board belongs to the process's user and no other user may read it. All memory of a
+ * board is reserved when the board is made. Otherwise a later store could find /dev/shm full, and
+ * SIGBUS would end the job.
  *
  * Ownership  the caller unmaps what st_board_map mapped. st_board_leave releases all that
  *            st_board_join took.

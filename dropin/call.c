@@ -135,7 +135,7 @@ static nccl_abi_result by_kernels(struct st_comm *c, const struct st_call *call)
         return NCCL_ABI_INVALID_USAGE; /* another thread has aborted the communicator */
     if (atomic_load(&c->comm) != call->comm) {
         st_life_release(c);
-        return NCCL_ABI_INVALID_USAGE; /* aborted; its record serves another one now */
+        return NCCL_ABI_INVALID_USAGE; /* aborted; ${c} now stands for another communicator */
     }
     st_inside++;
     switch (call->coll) {

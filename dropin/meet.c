@@ -102,7 +102,7 @@ void st_meet_come(struct st_meet *meet, int ranks, int count, const struct st_me
     st_board_hide(&meet->shared); /* every rank that will ever come has entered */
 }
 
-/* Write ${mine} into ${word} if that still is 0. Return what ${word} holds then. */
+/* If ${word} still is 0, write ${mine} into it. Return what ${word} holds afterwards. */
 static uint32_t decide(_Atomic uint32_t *word, uint32_t mine)
 {
     uint32_t open = 0;

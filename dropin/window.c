@@ -20,7 +20,7 @@ bool st_window_holds(const struct st_comm *c, const void *buffer, size_t bytes)
 
 /* Register seen[0] with our kernels. If this thread drives several ranks of the communicator, it
  * must register the window for all of them in one call. So the first element of ${seen} for each
- * other rank belongs to this window. Sets ${comm} of the elements that belong to it to NULL. */
+ * other rank belongs to this window. Sets ${comm} of this window's elements to NULL. */
 static void settle(struct st_seen *seen, int n)
 {
     struct symtuner_ar *handle[MOST];

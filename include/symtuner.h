@@ -18,8 +18,8 @@
  * Errors     functions that can fail return enum symtuner_status. Texts go to the buffer that the
  *            caller gives, and always end with a zero byte. Outputs are written on success only.
  *            ${rules} may be NULL, which means no rules, and ${error} may be NULL. If another
- *            pointer is NULL, a function with a status returns SYMTUNER_EINVAL, and a function that
- *            reads a word returns -1. Other functions do not accept NULL.
+ *            pointer is NULL, a function that returns a status returns SYMTUNER_EINVAL, and a
+ *            function that reads a word returns -1. Other functions accept no other NULL.
  * Sizes      structs that may grow begin with struct_size, which the caller sets to sizeof. If the
  *            caller was built with an older header, its struct may lack members at the end. In a
  *            query such members count as 0. In a decision they are not written. If struct_size is
@@ -171,9 +171,9 @@ SYMTUNER_API uint64_t symtuner_rules_hash(const symtuner_rules *rules);
 /*
  * symtuner_rules_lint(rules, index, text, size):
  * Find rules that are legal but cannot do what they say, and write finding number ${index} (from 0)
- * to ${text}. Examples are a rule whose calls an earlier rule takes, and a preference for an
- * algorithm that NCCL does not offer on the rule's machine. Returns 1, or 0 if there are no more
- * than ${index} findings.
+ * to ${text}. One example is a rule that never applies, because an earlier rule takes its calls.
+ * Another is a preference for an algorithm that NCCL does not offer on the rule's machine. Returns
+ * 1, or 0 if there is no finding with that number.
  */
 SYMTUNER_API int symtuner_rules_lint(const symtuner_rules *rules, int index, char *text,
                                      size_t size);

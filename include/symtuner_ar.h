@@ -16,7 +16,7 @@
  * Threads    only one thread at a time may use a handle. Different handles are independent.
  * Streams    the calls on a handle run one after the other. For this the library records an event
  *            after every call, and a call on another stream first waits for that event.
- *            Set config.one_stream to do without these events. It needs three things: all eager
+ *            Set config.one_stream to do without these events, if three things hold: all eager
  *            calls of a handle are on one stream, no call is captured on that stream, and each GPU
  *            has a thread of its own. The library then records events in captures only. If an eager
  *            call comes on another stream all the same, the call waits on the host until the GPU is
@@ -363,7 +363,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_gather(const void *send, void *recv
  * programmatic dependent launch (PDL). They can start before our kernel has ended.
  * ${wait} 1: promise that each such kernel waits for our kernel (griddepcontrol.wait,
  * cudaGridDependencySynchronize) before it touches what the call reads or writes. Then our kernels
- * let the next kernel start early. The symmetric kernels of NCCL 2.28.3 to 2.30.6 do not wait, also
+ * let the next kernel start early. The symmetric kernels of NCCL 2.28.3 to 2.30.6 do not wait, even
  * when this library calls NCCL. With 2.28 they run only on buffers that ncclCommWindowRegister or
  * symtuner_ar_register has registered; with 2.29 and 2.30 NCCL_SYM_NOWIN_ENABLE and NCCL_SYM_KERNEL
  * let them run on other buffers, too.

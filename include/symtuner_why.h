@@ -121,16 +121,17 @@ struct symtuner_call {
     const char *algo;          /* NCCL_ALGO (NULL: not set)                                     */
     const char *proto;         /* NCCL_PROTO (NULL: not set)                                    */
     int tuner_ll;              /* 1: a tuner plugin answers LL if NCCL asks whether to keep an
-                                  LL symmetric kernel, as symtuner does by prefer = symmetric   */
+                                  LL symmetric kernel. symtuner does so for calls of a rule with
+                                  prefer = symmetric                                            */
 
     /* The cost table that NCCL shows a tuner for this call: 7 x 3 times in microseconds, beginning
      * with tree/ll. If it is NULL, the algorithm of a general kernel is not predicted. */
     const float *table;
 };
 
-/* Set NCCL's default settings, and release ${nccl}. The call is an AllReduce of one f32 without
- * registered buffers. The machine is one node with 8 ranks, one process per rank, sm_90, NVLink and
- * no multicast. */
+/* Fill in ${call} for release ${nccl}, with NCCL's default settings. It is an AllReduce of one f32
+ * without registered buffers. The machine is one node with 8 ranks, one process per rank, sm_90,
+ * NVLink and no multicast. */
 SYMTUNER_API void symtuner_call_init(struct symtuner_call *call, int nccl);
 
 /* The conditions for a symmetric kernel (gates), in NCCL's order. If several fail, the verdict

@@ -11,7 +11,7 @@
  *   v2     functions and types are text
  *   v3     no traffic bytes; KernelCh and NetPlugin events
  *   v4     no name and hash of the communicator; KernelCh has a time
- *   v5     the parent of Coll and P2p is the API call, and their group is a member; API events
+ *   v5     Coll and P2p have the API call as parent, and a member for their group; API events
  *   v6     copy-engine events
  *   v7     a user's tag at the end of five bodies; the kernel's name; KernelPhase events
  *
