@@ -42,8 +42,7 @@ static int run(int rank)
     int gpus;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    setvbuf(stdout, NULL, _IOLBF,
-            0); /* so that what is done is said, even if the next part hangs */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* show the results so far even if the next part hangs */
     snprintf(text, sizeof text, "%d", rank);
     setenv("RANK", text, 1); /* hosts.c reads it */
     if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) {

@@ -35,7 +35,7 @@ ncclComm_t join(const struct rank *r);
 void random_calls(struct rank *r); /* job->calls random calls                                    */
 void opposite_calls(
     struct rank *r);                /* job->rounds calls of two communicators, in opposite order  */
-void aborted_calls(struct rank *r); /* job->aborts calls that one rank never makes                */
+void aborted_calls(struct rank *r); /* job->aborts calls that only rank 0 makes                   */
 void many_comms(struct rank *r);    /* job->comms communicators, one after the other              */
 
 #endif

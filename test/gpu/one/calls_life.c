@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * calls_life.c - two communicators in opposite order, calls that one rank never makes, and many
- * communicators one after the other.
+ * calls_life.c - calls on two communicators in opposite order, calls that only rank 0 makes until
+ * the communicator is aborted, and many communicators one after the other.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -48,11 +48,11 @@ static void wait(const struct rank *r, cudaStream_t stream, const char *what, lo
             fail(r, what, at);
 }
 
-/* ---- opposite order --------------------------------------------------------------------------- */
+/* ---- opposite order -------------------------------------------------------------------------- */
 
 void opposite_calls(struct rank *r)
 {
-    enum { SOME = 16 }; /* rounds between two looks */
+    enum { SOME = 16 }; /* rounds between two checks */
     const double start = seconds();
     struct t_random random = {job->seed * 2 + 1};
     float sum = 0, last[2], *in, *out[2];
@@ -103,7 +103,7 @@ void opposite_calls(struct rank *r)
                job->ranks, seconds() - start);
 }
 
-/* ---- aborts ----------------------------------------------------------------------------------- */
+/* ---- aborts ---------------------------------------------------------------------------------- */
 
 struct late {
     ncclComm_t comm;
@@ -157,9 +157,9 @@ void aborted_calls(struct rank *r)
                slowest * 1e3);
 }
 
-/* ---- many communicators ----------------------------------------------------------------------- */
+/* ---- many communicators ---------------------------------------------------------------------- */
 
-/* Return the pages of this process that are in memory. */
+/* Return how many pages of this process are in memory. */
 static long resident(void)
 {
     FILE *file = fopen("/proc/self/statm", "r");

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hosts.c - to be preloaded: lets NCCL accept several ranks on one GPU, because each seems to be on a
- * host of its own.
+ * hosts.c - to be preloaded: lets NCCL accept several ranks on one GPU, because each seems to be on
+ * a host of its own.
  *
- * NCCL refuses two ranks that share a host and a GPU. It knows hosts by NCCL_HOSTID, which is
- * the process's variable RANK here. torchrun and nccl_calls set RANK.
- * Everybody else still sees one host. The drop-in counts its GPUs in ONE_GPU_FOLDER. NCCL's ranks
- * exchange data over sockets; symtuner's ranks share memory.
+ * NCCL refuses two ranks that share a host and a GPU. It knows hosts by NCCL_HOSTID. If NCCL asks
+ * for this variable, it gets the value of RANK, which differs between the processes. All other code
+ * finds no NCCL_HOSTID, and so sees one host. Therefore NCCL sends data over sockets, while
+ * symtuner's kernels share memory.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -15,7 +15,7 @@
 
 #define EXPORT __attribute__((visibility("default"))) /* instead of the C library's functions */
 
-/* Whether the code at ${address} is NCCL's. */
+/* Is the code at ${address} NCCL's? */
 static int is_nccl(void *address)
 {
     Dl_info info;
@@ -36,7 +36,8 @@ EXPORT char *getenv(const char *name)
     return next("RANK");
 }
 
-/* The drop-in counts the GPUs of this box in this folder. ONE_GPU_FOLDER has an entry per rank. */
+/* The drop-in counts the entries of /proc/driver/nvidia/gpus, which are the GPUs of the box. Let it
+ * count those of ONE_GPU_FOLDER, which has at least as many entries as there are ranks. */
 EXPORT DIR *opendir(const char *path)
 {
     DIR *(*next)(const char *);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * windows.c - windows for ranks that share one GPU, instead of NCCL's, which has none across hosts
- * (hosts.c). Linked into a libsymtuner_ar.so of its own with --wrap, so that the library's calls of
- * ar_nccl_get and ar_windows_make come here. After an error, some of the memory here stays taken.
+ * windows.c - windows for ranks that share one GPU. They replace NCCL's windows: NCCL makes none
+ * across hosts, and hosts.c puts each rank on a host of its own. This file is linked into a
+ * separate libsymtuner_ar.so with --wrap, so that the library's calls of ar_nccl_get and
+ * ar_windows_make come here. After an error, some memory is not freed.
  *
- * Memory comes from cudaMalloc. A rank shows where its window is, its process, and an IPC handle, in
- * shared memory that is named after the group. A peer in the same process uses the address as it
- * is, and a peer in another process maps the memory by CUDA IPC.
+ * The memory of a window comes from cudaMalloc. Each rank writes the address, its process id and an
+ * IPC handle into shared memory that is named after the group. A peer in the same process uses the
+ * address as it is, and a peer in another process maps the memory by CUDA IPC.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -22,7 +23,7 @@
 enum { GROUPS = 1024, WINDOWS = 64, WAIT_MS = 30000 };
 
 struct shown {
-    atomic_int count; /* of ${window} */
+    atomic_int count; /* how many elements of ${window} are written */
     struct {
         pid_t process;
         char *at;
@@ -40,12 +41,13 @@ struct one_window {
 
 static struct group {
     uint64_t number;
-    int windows; /* of this process's ranks */
+    int windows; /* windows of this process's ranks */
     struct st_board board;
 } known[GROUPS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Return the group with a place for one more window; NULL: no memory. */
+/* Count one more window of group ${number}, and return the group. Returns NULL if there is no
+ * shared memory, or if too many groups are open. */
 static struct group *enter(uint64_t number)
 {
     struct group *g = NULL;
@@ -77,8 +79,8 @@ static void leave(struct group *g)
     pthread_mutex_unlock(&lock);
 }
 
-/* cudaMalloc puts small buffers into one allocation, and an IPC handle names an allocation. So each
- * buffer gets allocations of 2 MiB of its own. */
+/* An IPC handle names a whole allocation of the driver, and cudaMalloc puts several small buffers
+ * into one allocation. So each buffer gets whole units of 2 MiB for itself. */
 static ncclResult_t allocate(void **p, size_t bytes)
 {
     const size_t unit = 2 << 20;
@@ -133,7 +135,7 @@ const struct ar_nccl *__wrap_ar_nccl_get(char *why, size_t size)
     return &one;
 }
 
-/* Map window ${number} of rank ${r}; false if the rank does not show it in time. */
+/* Map window ${number} of rank ${r}. Returns false if the rank does not write it in time. */
 static bool map(struct shown *theirs, int number, struct one_window *w, int r)
 {
     for (int ms = 0; atomic_load(&theirs->count) <= number; ms++) {
