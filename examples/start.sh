@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# start.sh - the beginning of every run.sh: checks GPUS and sets here and build.
+# start.sh - the beginning of every run.sh. Checks the argument GPUS, and sets $here and $build.
 here=$(cd "$(dirname "$0")" && pwd)
 name=$(basename "$here")
 build=${2:-$here/../../build}

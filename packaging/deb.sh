@@ -5,7 +5,8 @@
 # make install has filled TREE with PREFIX=/usr. make sets VERSION, DATE (of the last commit, in seconds)
 # and DEBIAN_FROM (who makes the package: NAME <ADDRESS>).
 #
-# All libraries are in one package, symtuner, because each works only with the others' release.
+# All libraries are in one package, symtuner, because a library works only with the others of its
+# release.
 set -eu
 tree=$1
 : "${VERSION:?}" "${DATE:?}" "${DEBIAN_FROM:?}"

@@ -14,7 +14,7 @@ build=$2
 share=$PREFIX/share
 ar=libsymtuner_ar.so
 
-# Print lines of MODE FILE PLACE, or of "link" TARGET PLACE. A PLACE that ends in / is a folder.
+# Print lines "MODE FILE PLACE" or "link TARGET PLACE". A PLACE that ends in / is a folder.
 files()
 {
     cat << END
@@ -43,7 +43,8 @@ END
     done
 }
 
-# Is FILE installed? Files of BUILD are if they were built, other files of the kernels if the kernels were.
+# Is FILE installed? A file of BUILD: if it was built. The header, the .pc file and the links of
+# libsymtuner_ar.so: if that library was built. Any other file: always.
 wanted() # FILE
 {
     case $1 in

@@ -6,8 +6,9 @@
 # usage: test/design.sh > docs/pictures/design.svg      (in the repository root)
 #
 # A box is a top folder with its rooms; a room stands above the rooms of its box that it includes. A
-# full arrow is an include. An arrow that follows from two others is left out. A dashed arrow is a
-# library that is loaded at run time: of the kernels, by whoever names the file and calls dlopen.
+# full arrow is an include. An arrow that follows from two others is left out. A dashed arrow leads to
+# a library that is loaded at run time. The arrows to libsymtuner_ar.so start at the boxes with a file
+# that names this library and calls dlopen.
 set -u
 
 { git ls-files '*.c' '*.h' '*.cu' '*.cuh' 2> /dev/null || find . -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | sed 's|^\./||'; } |
@@ -41,7 +42,7 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
                 (below = step(other) + 1) > here) here = below
         return step_of[room] = here + 0
     }
-    # May box $1 reach $2 by way of a third one?
+    # Does box ${from} reach box ${to} by way of a third box?
     function detour(from, to,    i) {
         for (i = 1; i <= boxes; i++)
             if (name[i] != to && (from, name[i]) in uses && reaches(name[i], to)) return 1

@@ -18,7 +18,7 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 failed=0
 
-bad=0 # of the check that runs
+bad=0 # 1: the check that runs has failed
 pages=$(echo README.md CONTRIBUTING.md docs/*.md docs/*/*.md)
 
 fail()
@@ -149,7 +149,7 @@ check_links()
                 fail "$page: the link $link leads to no heading"
         done
     done
-    # `folder/file.c` in a page must exist; notes on old runs may name old files
+    # `folder/file.c` in a page must exist. Notes on runs, in bench/results, may name old files.
     for name in $(grep -ohE '`[a-z]+/[A-Za-z0-9_./-]+\.(c|h|cu|cuh|sh|py|md)`' $pages | tr -d '`' | grep -v '^xla/\|[A-Z]\{4\}' | sort -u); do
         [ -e "$name" ] || [ -e "include/$name" ] || [ -e "plugin/$name" ] || fail "the pages name $name, which is no file"
     done

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# includes.sh - what docs/design.md says about who includes whom is true: no room includes a room
-# above it, no file of plugin/ a file of a higher layer, and no two files each other, directly or
-# through others.
+# includes.sh - checks what docs/design.md says about includes. No room includes a room above it. No file
+# of plugin/ includes a file of a higher layer. No two files include each other, directly or through
+# others.
 #
 # It reads two tables of the page. A line of ```text rooms has a room and the rooms that it may include,
 # besides itself; a file may be named instead of a room. ```text layers has the layers of plugin/. A file

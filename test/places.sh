@@ -4,10 +4,9 @@
 # places.sh BUILD - checks the table "Where things are" of CONTRIBUTING.md.
 #
 # A line of the table names places as `file` `symbol`. Each file must exist and hold the symbol.
-# Then the check of the line's topic asks whether this is the real place: the program uses those
-# rows, and there is no second table. Last, no file and no folder may be larger than the page
-# allows. Run it in the repository root. Exit 1: the output says which line is wrong, or has no
-# check here.
+# Then the function check_TOPIC checks that it is the real place: the program uses these rows, and
+# there is no second table. Last, no file and no folder may be larger than CONTRIBUTING.md allows.
+# Run it in the repository root. Exit 1: the output says which line is wrong, or has no check here.
 set -u
 build=$1
 work=$(mktemp -d) || exit 1
@@ -78,7 +77,7 @@ check_option()
             [ "$option" = help ] || grep -rqF "{\"$option\"," cli || wrong "no row for --$option of $command"
         done
     done
-    # only other commands start cli/gpu/worker.c
+    # cli/gpu/worker.c may: only other commands start it
     ! grep -rlE 'getopt|strcmp\(argv' cli | grep -v cli/gpu/worker.c || wrong "a command reads its line by itself"
 }
 

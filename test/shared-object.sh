@@ -25,7 +25,8 @@ if ! readelf -d "$so" | grep -q NODELETE; then
     echo "$so: -z nodelete is missing: NCCL would keep pointers into an unloaded library"
     wrong=1
 fi
-# NCCL_TUNER_PLUGIN=symtuner and the variables for the other roles find it by these names.
+# NCCL looks for a library of this name if the variable of the role is symtuner, for example
+# NCCL_TUNER_PLUGIN=symtuner.
 root=$(mktemp -d) || exit 2
 make -s install DESTDIR="$root" PREFIX=/usr B="$(dirname "$so")" > /dev/null || wrong=1
 for role in tuner env profiler; do

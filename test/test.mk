@@ -43,8 +43,9 @@ test-scoreboard:
 	$(Q)! command -v python3 > /dev/null || python3 test/bench/test_scoreboard.py
 	$(Q)! command -v python3 > /dev/null || python3 test/bench/test_beside.py
 
-# The commands on made-up boxes (files, settings, libraries) and on fake GPUs in host memory; then all but
-# why with random words and damaged files. Scripts exit 77 where a tool for a part of them is missing.
+# The commands on made-up boxes (files, settings, libraries) and on fake GPUs in host memory. Then all
+# commands but why (test-cli-fuzz) with random words and damaged files. Scripts exit 77 where a tool for a
+# part of them is missing.
 TEST_ALSO += test-commands
 test-commands: all test-cli-fuzz
 	$(Q)sh test/cli/doctor.sh $(B)
@@ -61,7 +62,8 @@ test-commands: all test-cli-fuzz
 CHECK_LIBS ?= $(shell pkg-config --libs check 2>/dev/null)
 SUITES     := $(wildcard test/main.c test/base/*.c test/nccl/*.c test/rules/*.c test/plugin/*.c test/dropin/check_*.c)
 HOST       := $(wildcard test/host/*.c)
-# The tests make the first four fail, one call at a time. The others answer for made-up libraries.
+# The linker replaces these functions in the tests. The tests make the first four fail, one call at a
+# time. The others answer for made-up libraries.
 WRAPPED    := malloc calloc open open_memstream dlopen dlsym dlclose
 
 $(call obj,$(SUITES) $(HOST)): | need-check
@@ -99,13 +101,14 @@ test-host: $(B)/check-host $(B)/libsymtuner.so $(B)/symtuner
 test-so: $(B)/libsymtuner.so
 	$(Q)sh test/shared-object.sh $(B)/libsymtuner.so
 
-# Plugin, rules and the host side of the kernels under sanitizers; plugin and rules also with two
+# Plugin, rules, drop-in and the host side of the kernels under sanitizers; plugin and rules also with two
 # compilers and under valgrind; the parsers under libFuzzer.
 test-full:
 	$(Q)sh test/full.sh
 
-# Makes small random changes, one at a time, and says which suite notices and which change survives. A
-# survivor takes minutes.  SEED=1 COUNT=20 JOBS=1 MUTANTS="--files rules/*.c"
+# Makes small random changes of the code, one at a time. Says for each which suite notices it, or that
+# none does. A change that no suite notices takes minutes.
+# SEED=1 COUNT=20 JOBS=1 MUTANTS="--files rules/*.c"
 mutants:
 	$(Q)python3 test/mutants/mutants.py --seed $(or $(SEED),1) --count $(or $(COUNT),20) \
 	    --jobs $(or $(JOBS),1) $(MUTANTS)

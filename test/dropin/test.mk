@@ -3,9 +3,11 @@
 DI := $(B)/dropin-test
 DI_CC = $(CC) $(filter-out -MMD -MP,$(CFLAGS)) $(LDFLAGS)
 
-# Copies of the fake NCCL: two of the same release (first, second), one that is too old for the
-# kernels (old), and two whose symmetric kernels behave differently (followers.c): they take any
-# buffers (anywhere), or wait for the kernel before them (waits).
+# Copies of the fake NCCL, each in a folder:
+#   first, second   two of the same release
+#   old, oldest     too old for our kernels; the oldest release that our kernels can use
+#   anywhere        its symmetric kernels take any buffers (followers.c)
+#   waits           its symmetric kernels wait for the kernel before them
 $(DI)/first/libnccl.so.2 $(DI)/second/libnccl.so.2: DI_VERSION := 22809
 $(DI)/old/libnccl.so.2: DI_VERSION := 22707
 $(DI)/oldest/libnccl.so.2: DI_VERSION := 22803
