@@ -95,12 +95,12 @@ for test in test_all_reduce test_buckets test_as_lax install/test_install ../ben
     [ $code = 0 ] || [ $code = 77 ] || failed=1
 done
 "$python" test/jax/hlo/descriptors.py || failed=1
-for test in test_processes hlo/test_gspmd_processes; do
+for test in processes/test_processes hlo/test_gspmd_processes; do
     LD_LIBRARY_PATH=$out/fake SYMTUNER_LIB_DIR=$lib PYTHONPATH=jax "$python" test/jax/$test.py
     code=$?
     [ $code = 0 ] || [ $code = 77 ] || failed=1
 done
-"$python" test/jax/test_gpu_procs.py || failed=1
+"$python" test/jax/processes/test_gpu_procs.py || failed=1
 for example in examples/*/run.sh; do
     for gpus in x 0 -1 1 '2 3'; do
         sh "$example" "$gpus" >"$out/example.log" 2>&1

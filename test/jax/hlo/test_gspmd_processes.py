@@ -6,7 +6,7 @@ processes replace an all-reduce, or neither does."""
 import os
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), os.pardir))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), os.pardir, "processes"))
 import test_processes as base  # noqa: E402
 
 GROUPS = "channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, "

@@ -13,7 +13,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-PROCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../gpu/jax_procs.py")
+PROCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../gpu/jax_procs.py")
 CASES = "two,kill,exit,raise,apart,values"
 
 # fault: cases, what must be said about it. "": no fault

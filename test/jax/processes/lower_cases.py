@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cases of test_processes.py in which each process lowers a call to our kernel or to jax.lax."""
+
+import ctypes
+import time
+import warnings
+from types import SimpleNamespace
+
+
+def set_env(name, value):
+    """Set a variable for the fakes, which read the environment of the C library."""
+    if value is None:
+        ctypes.CDLL(None).unsetenv(name.encode())
+    else:
+        ctypes.CDLL(None).setenv(name.encode(), value.encode(), 1)
+
+
+class Device:  # what _groups reads of a JAX device
+    platform = "gpu"
+
+    def __init__(self, process, id=None):
+        self.id, self.process_index = id or 10 + process, process
+
+    @property
+    def local_hardware_id(self):  # JAX knows it of this process's devices only
+        import jax
+
+        return 0 if self.process_index == jax.process_index() else None
+
+
+def lower(devices, shape=None, names=("i",), axes=("i",)):
+    """Return what a call over these axes of these devices is lowered to, and its warning."""
+    import jax
+    import numpy as np
+
+    from symtuner import _all_reduce, _say
+
+    mesh = SimpleNamespace(devices=np.array(devices).reshape(shape or -1), axis_names=names)
+    module = SimpleNamespace(
+        axis_context=SimpleNamespace(mesh=mesh), lowering_parameters=None, platforms=("cuda",)
+    )
+    aval = SimpleNamespace(size=4, dtype=np.dtype("float32"))
+    ctx = SimpleNamespace(module_context=module, avals_in=[aval])
+    _all_reduce._lower_lax = lambda *_, **__: "lax"
+    jax.ffi.ffi_lowering = lambda target: lambda *_, **__: target
+    _say._said.clear()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        call = _all_reduce._lower_cuda(ctx, None, op="sum", axes=axes, groups=None)
+    assert len(said) == (call == "lax"), (call, said)
+    return call, str(said[0].message) if said else ""
+
+
+def twice(devices):
+    """Two calls: both become jax.lax's on all ranks, and the second one does not wait."""
+    (call, why), (second, same) = lower(devices), lower(devices)
+    assert call == second == "lax" and why == same, (call, second, why, same)
+    print(why, flush=True)
+
+
+SQUARE = dict(shape=(2, 2), names=("dp", "tp"))
+
+
+def square(devices, rank):
+    """One verdict for all groups of a program: rank 1's fails, so {2, 3} lower jax.lax, too."""
+    import symtuner
+
+    if rank == 1:
+        set_env("FAKE_NCCL_FAIL", "1")
+    print(*lower(devices, axes=("tp",), **SQUARE), flush=True)
+    print(*lower(devices, axes=("tp",), **SQUARE), flush=True)
+    set_env("FAKE_NCCL_FAIL", None)
+    print(*lower(devices, axes=("dp",), **SQUARE), flush=True)
+    print(*lower(devices, axes=("tp",), **SQUARE), flush=True)
+    symtuner.retry()
+    print(*lower(devices, axes=("tp",), **SQUARE), flush=True)
+    print(*lower(devices, axes=("tp", "dp"), **SQUARE), flush=True)
+    print(*lower(devices, axes=("dp", "tp"), **SQUARE), len(symtuner.groups()), flush=True)
+
+
+def local(devices, rank):
+    """The groups are within the processes. At first rank 1 cannot open its group, so both ranks
+    lower jax.lax."""
+    import symtuner
+
+    both = [Device(number // 2, 20 + number) for number in range(4)]
+    if rank == 1:
+        set_env("FAKE_AR_FAIL", "create")
+    print(*lower(both, axes=("tp",), **SQUARE), flush=True)
+    set_env("FAKE_AR_FAIL", None)
+    symtuner.close()
+    symtuner.retry()
+    print(*lower(both, axes=("tp",), **SQUARE), len(symtuner.groups()), flush=True)
+
+
+def otherwise(devices, rank):
+    """Rank 1 alone is set to let XLA record calls across processes."""
+    print(*lower(devices), flush=True)
+
+
+def short(devices, rank):
+    """Rank 1 has no memory at first: all ranks try again until it has."""
+    from symtuner import _groups
+
+    _groups.PAUSES_S = (0, 0)
+    if rank == 1:
+        set_env("FAKE_AR_SHORT", "2")
+    print(*lower(devices), flush=True)
+
+
+def alone(devices, rank):
+    """Rank 1 does not lower the program in time. Later it gets the others' verdict."""
+    from symtuner import _processes
+
+    _processes.WAIT_S = 1
+    time.sleep(3 * rank)
+    print(*lower(devices, axes=("tp",), shape=(2, 1), names=("tp", "dp")), flush=True)
+    time.sleep(0 if rank else 8)  # the coordinator is in rank 0
