@@ -28,7 +28,7 @@ struct call {
     ncclRedOp_t op;
     size_t count; /* elements of one part */
     size_t shift; /* the first element in the data */
-    int in_place;
+    int in_place, grouped, captured;
     size_t at; /* offset of the output */
 };
 
@@ -79,13 +79,14 @@ static double expected(const struct call *c, int rank, size_t i)
                    c->shift + i + (c->kind == REDUCE_SCATTER ? (size_t)rank * c->count : 0));
 }
 
-static void wrong(const struct call *c, const struct rank *r, const char *what, size_t i)
+static void wrong(const struct call *c, const struct rank *r, const char *what)
 {
     fprintf(stderr,
             "nccl_calls: rank %d, seed %ld, after %ld calls: %s of %zu elements of type %d, "
-            "operator %d, %s, communicator %d, stream %d: %s at element %zu\n",
+            "operator %d, %s%s%s, communicator %d, stream %d: %s\n",
             r->rank, job->seed, r->made, kind_name[c->kind], c->count, c->type, c->op,
-            c->in_place ? "in place" : "out of place", c->comm, c->stream, what, i);
+            c->in_place ? "in place" : "out of place", c->grouped ? ", in a group" : "",
+            c->captured ? ", in a graph" : "", c->comm, c->stream, what);
     exit(1);
 }
 
@@ -97,15 +98,19 @@ static void check(const struct rank *r, const struct place *p, const struct call
     const char *from = p->host + c->at + (whole > count ? (size_t)r->rank * c->count * size : 0);
     const char *guard = p->host + c->at + whole * size;
     _Alignas(8) char want[8];
+    char what[80];
 
     for (size_t i = 0; has_output(c, r->rank) && i < count; i++) {
         whole_put(want, 0, c->type, expected(c, r->rank, i));
-        if (memcmp(want, from + i * size, size) != 0)
-            wrong(c, r, "a wrong value", i);
+        if (memcmp(want, from + i * size, size) != 0) {
+            snprintf(what, sizeof what, "element %zu is %g, not %g", i,
+                     whole_get(from, i, c->type), whole_get(want, 0, c->type));
+            wrong(c, r, what);
+        }
     }
     for (size_t i = 0; i < GUARD; i++)
         if ((unsigned char)guard[i] != POISON)
-            wrong(c, r, "a byte written behind the output", count);
+            wrong(c, r, "a byte behind the output was written");
 }
 
 /* ---- drawing and making calls ----------------------------------------------------------------- */
@@ -199,6 +204,8 @@ static void batch(struct rank *r, const struct place *p, struct t_random *random
     for (int i = 0; i < n; i++) {
         call[i] = draw(random, end, launches ? 0 : t_below(random, STREAMS));
         call[i].in_place &= !group; /* the copy before it may not be in the group */
+        call[i].grouped = group;
+        call[i].captured = launches > 0;
         end = call[i].at + call[i].count * whole_size(call[i].type) * (size_t)job->ranks + GUARD;
     }
     CUDA(cudaMemsetAsync(p->out, POISON, end, p->stream[0]));

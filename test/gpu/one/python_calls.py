@@ -24,6 +24,7 @@ class CuPy:
         from cupy.cuda import nccl
         self.nccl = nccl
         self.comm = nccl.NcclCommunicator(RANKS, unique, rank)
+        self.release = nccl.get_version()
 
     @staticmethod
     def unique():
@@ -46,6 +47,7 @@ class Nccl4py:
         import nccl.core
         self.nccl = nccl.core
         self.comm = nccl.core.Communicator.init(RANKS, rank, nccl.core.UniqueId.from_bytes(unique))
+        self.release = nccl.core.get_version().libnccl.version
 
     @staticmethod
     def unique():
@@ -90,7 +92,8 @@ def rank_main(rank, unique):
             sys.exit("python_calls: rank %d, call %d: %s of %d x %s: element %d is %s, not %s"
                      % (rank, i, kind, count, dtype, bad, got[bad], want[bad]))
     if rank == 0:
-        print("python: %d calls by %s right on %d ranks" % (CALLS, PACKAGE, RANKS))
+        print("python: %d calls by %s right on %d ranks, NCCL %s"
+              % (CALLS, PACKAGE, RANKS, library.release))
 
 
 def main():
