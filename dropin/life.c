@@ -12,7 +12,7 @@
 
 enum { OLDEST = 22803 };  /* the first release with the windows that our kernels use */
 enum { DONE_MS = 60000 }; /* how long one rank may be slower than another to make its handle */
-enum { MOST = 16 };       /* most ranks of a communicator for our kernels: SYMTUNER_AR_MAX_RANKS */
+enum { MOST = 16 };       /* limit of a communicator's ranks: SYMTUNER_AR_MAX_RANKS */
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
@@ -142,7 +142,7 @@ struct party {
     struct st_boxes_mark mark;
 };
 
-/* May the ranks meet over NCCL, in case they are on several boxes? */
+/* May the ranks find each other through NCCL's network? They must if they are on several boxes. */
 static bool may_span(const struct st_real *real, const struct st_made *made,
                      enum st_tally_why shared)
 {

@@ -250,8 +250,8 @@ static void print_facts(const struct st_doctor *d, FILE *out)
                                     : ", PCIe");
 }
 
-/* Write into ${text} for which releases a finding holds: " with NCCL 2.27.3, 2.28.9", or "" if it
- * holds for all that were checked. Returns ${text}. */
+/* Return the releases for which a finding holds, as " with NCCL 2.27.3, 2.28.9", or "" if it holds
+ * for all that were checked. The result is in ${text}. */
 static const char *with(const struct st_doctor *d, const struct found *one, char *text, size_t size)
 {
     unsigned all = d->judgeds > 1 ? (1u << d->judgeds) - 1 : one->judged;

@@ -5,7 +5,7 @@
  * A process may hold several copies of NCCL. Each copy gets an entry when the drop-in first meets
  * it. The entry stays valid, because the drop-in holds a reference to the copy, so it is never
  * unloaded. A caller gets the copy that the dynamic linker would have found. The linker first
- * searches the global scope behind the drop-in, where other preloaded libraries stand as well. Then
+ * searches the libraries of the global scope that come after the drop-in, preloaded ones too. Then
  * it searches the libraries that the caller is linked with.
  *
  * Threads    any thread may call all functions. To find an entry that exists takes no lock.
@@ -18,7 +18,7 @@
 
 #include "dropin/entry/known.h"
 
-enum { ST_REALS = 4 }; /* most copies of NCCL with an entry; programs call further ones directly */
+enum { ST_REALS = 4 }; /* at most 4 copies of NCCL get an entry; programs call others directly */
 
 struct st_real {
     int index;

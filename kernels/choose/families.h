@@ -54,7 +54,7 @@ struct ar_family_row {
     int movers;        /* warps of a block that only move data; at least one more warp adds up */
     int shared;        /* bytes of dynamic shared memory per block */
     int ctas;          /* blocks if rows.c names another family for the call; 0: as rows.c says */
-    int max_ctas;      /* most blocks of a call; 0: AR_MAX_CTAS */
+    int max_ctas;      /* limit of a call's blocks; 0: AR_MAX_CTAS */
     /* For ar_probe_cost (probe.h), which predicts the time of a message of S bytes on n ranks. push
      * is how much data a rank stores at its peers, pull how much it loads from them, and copy how
      * much its copy engines move. The unit is S (n-1) bytes if shots is 1, and S (n-1)/n bytes if

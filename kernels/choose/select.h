@@ -36,7 +36,7 @@ struct ar_ask {
     int has_multicast;         /* 1: NCCL may use NVLink multicast */
     int has_tma;               /* 1: AR_NEEDS_TMA is met */
     int has_ipc;               /* 1: AR_NEEDS_IPC is met */
-    int max_ctas;              /* most blocks of this call on each rank (ar_most_ctas) */
+    int max_ctas;              /* limit of this call's blocks on each rank (ar_most_ctas) */
     uint64_t half[AR_REGIONS]; /* [r]: bytes of the longest half of region r in any usable arena */
     unsigned without;          /* bit a: the call must not use arena a */
     struct ar_probe probe;     /* all 0: no probe ran */

@@ -80,8 +80,8 @@ struct ar_engines;
 struct symtuner_ar {
     int ranks, me, device;
     uint64_t group;     /* a number that only the handles of this group have */
-    int sms, on_device; /* multiprocessors of the smallest GPU; most ranks of the group on a GPU */
-    int budget;         /* most blocks on one GPU; the same on all ranks (ar_budget) */
+    int sms, on_device; /* multiprocessors of the smallest GPU; ranks on the fullest GPU */
+    int budget;         /* largest number of blocks on one GPU, on all ranks (ar_budget) */
     int let_go;         /* blocks of the latest kernel if the next kernel may start early, else 0 */
     int links;          /* enum ar_links */
     int beside;         /* enum ar_beside; the same on all ranks */

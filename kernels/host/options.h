@@ -14,7 +14,7 @@ struct ar_options {
     int links;              /* enum ar_links; -1: ask CUDA or NVML */
     uint32_t timeout_ms;    /* 0: not set */
     uint32_t stall_us;      /* longest pause in kernels; in test builds only */
-    int max_ctas;           /* most blocks on one GPU; 0: not set */
+    int max_ctas;           /* limit of the blocks on one GPU; 0: not set */
     int beside;             /* enum ar_beside; -1: not set */
     int lag;                /* kernel chunked: tiles from push to reduction; 0: as rows.c says */
     int overlap;            /* enum ar_start; -1: as early as is safe */

@@ -16,8 +16,8 @@
 #include "kernels/shared/layout.h"
 
 enum {
-    AR_IPC_RANKS = 8,         /* most ranks of a group */
-    AR_IPC_ALLOCATIONS = 255, /* most allocations that a rank numbers */
+    AR_IPC_RANKS = 8,         /* largest number of ranks of a group */
+    AR_IPC_ALLOCATIONS = 255, /* limit of the allocations to which a rank gives numbers */
 };
 
 /* Where a rank has mapped the allocations of its peers. This struct lies in the rank's GPU memory.

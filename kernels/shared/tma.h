@@ -35,7 +35,7 @@
  * be a multiple of it. */
 #define AR_TMA_TEAMS 2
 
-#define AR_TMA_THREADS 384 /* most threads of a block: with more, a kernel would lack registers */
+#define AR_TMA_THREADS 384 /* threads of a block; with more, a kernel would lack registers */
 
 /* Bytes of shared memory behind the stages: the barriers, 8 bytes each, and at the end the word by
  * which the warps of a block tell each other to stop. */

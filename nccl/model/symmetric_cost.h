@@ -56,7 +56,7 @@ enum {
 };
 
 enum {
-    ST_CTAS_MAX  = 64,   /* most CTAs of any symmetric kernel                             */
+    ST_CTAS_MAX  = 64,   /* largest number of CTAs of a symmetric kernel                  */
     ST_CELL_SIZE = 1024, /* bytes of a cell; from 2.28 on a CTA works on whole cells      */
 };
 
