@@ -27,7 +27,7 @@ typedef const char *st_text_option;
  * enumerator, in the order of the enum. */
 #define ST_OPTION_MAP(X)                                                                           \
     X(enum st_mode, mode, "SYMTUNER_MODE", "steer", "steer|observe|off",                           \
-      "steer: apply rules; observe: count and report, but change nothing; off: be silent")         \
+      "steer: apply rules; observe: count and report, but change nothing; off: do nothing")        \
     X(st_text_option, rules, "SYMTUNER_RULES", "", "text",                                         \
       "path of a rules file (docs/rules.md), read by the plugin and by libsymtuner_ar.so; or of "  \
       "a CSV of NCCL's example tuner (*.csv)")                                                     \
@@ -35,7 +35,7 @@ typedef const char *st_text_option;
       "rules on one line, before those of the file: \"allreduce bytes=..64KiB "                    \
       "prefer=general:ring/ll; process sym-ctas=16\"")                                             \
     X(bool, defaults, "SYMTUNER_DEFAULTS", "1", "1|0",                                             \
-      "0: keep NCCL's own CTA count on measured boxes, too (symtuner env --defaults)")             \
+      "0: keep NCCL's own CTA count even on boxes that we measured (symtuner env --defaults)")     \
     X(bool, strict, "SYMTUNER_STRICT", "0", "1|0",                                                 \
       "1: with wrong rules no communicator can be created on this rank; for CI, not for jobs")     \
     X(st_text_option, next_tuner, "SYMTUNER_NEXT_TUNER", "", "text",                               \
@@ -55,17 +55,19 @@ typedef const char *st_text_option;
       "links=nvlink; multicast=no\"")                                                              \
     X(st_text_option, only, "SYMTUNER_ONLY", "allreduce", "text",                                  \
       "drop-in, JAX package: the collectives that may run on our kernels, such as "                \
-      "allreduce,reducescatter,allgather; of the last two only few sizes were timed")              \
+      "allreduce,reducescatter,allgather; few sizes of reducescatter and allgather were timed")    \
     X(st_text_option, verify, "SYMTUNER_VERIFY", "0", "text",                                      \
-      "drop-in: run the first N calls of each collective on our kernels and on NCCL, and compare " \
-      "the results")                                                                               \
+      "drop-in: N, at most 500: run the first N calls of each collective on our kernels and on "   \
+      "NCCL, and compare the results")                                                             \
     X(st_text_option, max_comms, "SYMTUNER_MAX_COMMS", "", "text",                                 \
-      "drop-in: how many communicators of a process may use our kernels at a time; unset: 2, or "  \
-      "1 + 100 / SYMTUNER_AR_MAX_CTAS, so that calls of all of them fit on a GPU side by side")    \
+      "drop-in: how many communicators of a process may use our kernels at a time, so that their " \
+      "calls fit on a GPU side by side; unset: 2, or 1 + 100 / SYMTUNER_AR_MAX_CTAS if that "      \
+      "variable is set")                                                                           \
     X(st_text_option, run_file, "SYMTUNER_RUN_FILE", "", "text",                                   \
       "drop-in: file of a job's counters; `symtuner run` creates it and sets this variable")       \
     X(st_text_option, run_only, "SYMTUNER_RUN_ONLY", "", "text",                                   \
-      "symtuner run --only sets it, so that a symtuner run inside the program adds no other part") \
+      "symtuner run --only sets it to its list of parts; a symtuner run inside the program then "  \
+      "adds no part that is not in this list")                                                     \
     X(st_text_option, doctor_accept, "SYMTUNER_DOCTOR_ACCEPT", "", "text",                         \
       "symtuner doctor: findings that you accept, as ID,ID; they are shown, but do not count")     \
     X(st_text_option, lib_dir, "SYMTUNER_LIB_DIR", "", "text",                                     \
@@ -76,9 +78,11 @@ typedef const char *st_text_option;
     X(bool, jax_zero_copy, "SYMTUNER_JAX_ZERO_COPY", "1", "1|0",                                   \
       "JAX package: 0: calls never use XLA's buffers in place (docs/jax.md)")                      \
     X(st_text_option, jax_comm, "SYMTUNER_JAX_COMM", "own", "own|auto|xla",                        \
-      "JAX package, several processes: XLA's NCCL communicator or one of our own (docs/jax.md)")   \
+      "JAX package, several processes: own: our calls use an NCCL communicator of their own; "     \
+      "xla: they use XLA's; auto: XLA's if XLA offers it (docs/jax.md)")                           \
     X(st_text_option, jax_command_buffers, "SYMTUNER_JAX_COMMAND_BUFFERS", "auto", "auto|1|0",     \
-      "JAX package: which calls XLA may record into CUDA graphs (docs/jax.md)")                    \
+      "JAX package: which calls XLA may record into CUDA graphs: auto: those of up to 12 MiB "     \
+      "within one process; 0: none; 1: also those across processes (docs/jax.md)")                 \
     X(bool, jax_strict, "SYMTUNER_JAX_STRICT", "0", "1|0",                                         \
       "JAX package: 1: fail where jax.lax would run instead of our kernels (docs/jax.md)")
 
