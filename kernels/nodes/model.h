@@ -28,7 +28,7 @@ enum ar_way {
     AR_WAY_NETWORK, /* ncclAllReduce of one rank's part of the message over the boxes */
     AR_WAYS
 };
-enum { AR_NODES_SIZES = 3, AR_NODES_MOST_PIECES = 64 };
+enum { AR_NODES_SIZES = 3 };
 
 /* The lengths of the messages that are measured, in bytes. */
 extern const uint64_t ar_nodes_size[AR_NODES_SIZES];
