@@ -288,7 +288,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_reserve(symtuner_ar **handles, int n, s
  * ncclScalarHostImmediate: the scalar is read now. ncclScalarDevice: ${scalar} points to memory
  * that the handle's GPU can read, aligned to the scalar's size. Each call reads the scalar when the
  * call runs on its stream, in graphs at every replay. Not collective: scalars and residences may
- * differ between ranks. All ranks must pass an operator of this kind to the same calls.
+ * differ between ranks. If one rank passes such an operator to a call, all ranks must pass one.
  * Each product is rounded to ${dtype} once, to the nearest (integers wrap, fp8 saturates). Then the
  * products are added up and rounded as in any sum (see Promise above). NCCL rounds products in the
  * same way, but first rounds products of fp8 to f16. NCCL's sums have another order, and may be

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who is measured, and at which sizes: tables and pure functions, without torch.
 
-A contender is one way to run a collective: a project, and a word that the project understands. The
+A contender is one way to run a collective: a project, and the project's name for this way. The
 contenders of a crew run in the same processes, one per GPU; each NCCL release needs a crew of its own.
 """
 import dataclasses

@@ -110,7 +110,7 @@ def _open_groups(ctx: Any, axes: tuple[str, ...], groups: Groups) -> tuple[dict[
         "groups": np.array([[d.id for d in row] for row in rows], dtype=np.int64).reshape(-1),
     }
     across = any(spans_processes(row) for row in rows)
-    if rows[0][0].platform != "gpu":  # the program is lowered for another machine
+    if rows[0][0].platform != "gpu":  # lowered for CUDA elsewhere (jax.export)
         return said, across
     # call use() on every process, also on one without a device of these groups, because all
     # processes must lower the same program

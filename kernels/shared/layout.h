@@ -253,7 +253,7 @@ enum ar_flag_kind {
 enum ar_engine_row {
     AR_ENGINES_ENTERED, /* the writer has begun the call: its send is ready */
     AR_ENGINES_FETCHED, /* the writer has copied this rank's part */
-    AR_ENGINES_GAVE_UP, /* the writer has given up; watch expects this row behind FETCHED */
+    AR_ENGINES_GAVE_UP, /* the writer has given up; this row must come right after FETCHED */
     AR_ENGINES_UNUSED,  /* for stores that must go somewhere; nobody reads this row */
     AR_ENGINES_ROWS
 };

@@ -13,8 +13,8 @@ struct st_next_tuner {
     const void *table;
     int version;
     void *ctx;
-    /* NCCL's cost constants in the layout of ${version}. Used only if NCCL has another layout. They
-     * live as long as this struct, because the tuner may keep a pointer to them. */
+    /* A copy of NCCL's cost constants, in the layout of interface version ${version}. It is used if
+     * the running NCCL has another layout. The tuner may keep a pointer to the copy. */
     union {
         struct nccl_abi_constants_v5 v5;
         struct nccl_abi_constants_v7 v7;
