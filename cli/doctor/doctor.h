@@ -23,13 +23,13 @@
 #include "cli/options.h"
 #include "symtuner.h"
 
-enum { ST_SETTINGS_MAX = 256, ST_DIRS_MAX = 48, ST_COPIES_MAX = 8, ST_FRAMEWORKS_MAX = 4,
+enum { ST_SETTINGS_MAX = 256, ST_DIRS_MAX = 256, ST_COPIES_MAX = 8, ST_FRAMEWORKS_MAX = 4,
        ST_JUDGED_MAX = ST_FRAMEWORKS_MAX, ST_PRELOADS_MAX = 8, ST_EVIDENCE = 4096, ST_PATH = 1024 };
 
 /* One variable that NCCL sees, and where it comes from. */
 struct st_setting {
     char name[64];
-    char value[512];
+    const char *value; /* of any length: a folder list or rules on one line may be long */
     char origin[300]; /* "environment" or "FILE:LINE" */
 };
 

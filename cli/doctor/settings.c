@@ -25,6 +25,7 @@ static void add(struct st_doctor *doctor, const char *name, size_t length, const
                 const char *origin)
 {
     struct st_setting *setting = &doctor->setting[doctor->settings];
+    const char *copy;
 
     if (doctor->settings == ST_SETTINGS_MAX || length >= sizeof setting->name)
         return;
@@ -32,7 +33,8 @@ static void add(struct st_doctor *doctor, const char *name, size_t length, const
     setting->name[length] = '\0';
     if (st_doctor_get(doctor, setting->name))
         return;
-    snprintf(setting->value, sizeof setting->value, "%s", value);
+    copy = strdup(value); /* kept until the process ends */
+    setting->value = copy ? copy : "";
     snprintf(setting->origin, sizeof setting->origin, "%s", origin);
     doctor->settings++;
 }

@@ -228,6 +228,10 @@ spare tuner-not-asked -n 2.28.9 NCCL_TUNER_PLUGIN= NCCL_ENV_PLUGIN=libsymtuner.s
 evidence tuner-not-found 'NCCL_TUNER_PLUGIN=lost (environment); tried .*libnccl-tuner-lost.so' NCCL_TUNER_PLUGIN=lost
 spare tuner-not-found -s 'mv usr/local/lib/libsymtuner.so usr/local/lib/libnccl-tuner-symtuner.so' NCCL_TUNER_PLUGIN=symtuner
 spare tuner-not-found -s 'mkdir opt; mv usr/local/lib/libsymtuner.so opt' LD_LIBRARY_PATH=/none:/opt
+# 60 folders of 30 bytes, as module systems set them; and rules on one line of more than 512 bytes
+folders=$(printf '/modules/of/a/cluster/%05d/lib:' $(seq 60))
+spare tuner-not-found -s 'mkdir opt; mv usr/local/lib/libsymtuner.so opt' "LD_LIBRARY_PATH=$folders/opt"
+spare rules-wrong "SYMTUNER_RULE=$(printf 'allreduce bytes=..%dKiB prefer=general:ring/ll; ' $(seq 20))"
 spare tuner-not-found NCCL_TUNER_PLUGIN=/usr/local/lib/libsymtuner.so
 net='int ncclNetPlugin_v10;'
 plant tuner-no-symbol -s "lib usr/lib64/libnet.so '$net'" NCCL_TUNER_PLUGIN=libnet.so
