@@ -8,7 +8,7 @@
 #include "dropin/meet.h"
 
 _Atomic(struct st_comm *) st_comm_table[ST_COMM_PLACES];
-atomic_int st_comm_handles;
+atomic_int st_comm_handles[ST_DEVICES];
 
 /* Marks the place of a communicator that has ended, so that a search goes on behind that place. */
 static struct st_comm gone;

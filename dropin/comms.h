@@ -35,6 +35,8 @@ struct st_comm {
                         * before this is 0 */
     _Atomic int why;   /* enum st_tally_why: why all calls go to NCCL          */
     int rank, ranks;
+    int device;  /* number of its GPU in this process, modulo ST_DEVICES          */
+    bool placed; /* its handle counts in st_comm_handles[device]                  */
     bool blocking;
     uint64_t key; /* names the communicator, the same on all its ranks; 0: unknown */
     /* The meeting (meet.h) in which the ranks vote on verified calls. NULL: no call is verified.
@@ -95,7 +97,8 @@ struct st_comm *st_comm_add(void *comm, struct st_real *real);
 /* Take a record out of the table. Does nothing if another thread has already done so. */
 void st_comm_remove(struct st_comm *c);
 
-/* How many communicators have a handle. */
-extern atomic_int st_comm_handles;
+/* How many communicators have a handle, or are about to make one, on each GPU. */
+enum { ST_DEVICES = 64 };
+extern atomic_int st_comm_handles[ST_DEVICES];
 
 #endif

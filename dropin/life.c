@@ -84,26 +84,10 @@ struct st_meet *st_made_enter(const struct st_real *real, const struct st_made *
     return shared_reason(real, made, ranks) == ST_WHY_OURS ? st_meet_enter(made->key, count) : NULL;
 }
 
-/* Return why this process cannot use our kernels, or ST_WHY_OURS if it can. Other ranks may find
- * another reason, or none. ${handles}: how many handles this thread would make. */
-static enum st_tally_why own_reason(const struct st_real *real, int handles)
-{
-    const struct st_settings *settings = st_settings();
-
-    if (settings->wrong)
-        return ST_WHY_SETTINGS;
-    if (settings->observe)
-        return ST_WHY_OBSERVE;
-    if (atomic_load(&st_comm_handles) + handles > settings->max_comms * handles)
-        return ST_WHY_COMMS;
-    if (st_kernels_for(real))
-        return ST_WHY_OURS;
-    return st_kernels_loaded() ? ST_WHY_OTHER_NCCL : ST_WHY_NO_KERNELS;
-}
-
 static struct st_comm *record(struct st_real *real, const struct st_made *made)
 {
     struct st_comm *c = st_comm_find(*made->comm);
+    int device = 0;
 
     st_followers_comm(real);
     if (c) /* an older communicator, which NCCL has ended by itself, for example after an error */
@@ -118,15 +102,27 @@ static struct st_comm *record(struct st_real *real, const struct st_made *made)
     else if (!real->comm_count || real->comm_count(*made->comm, &c->ranks) != NCCL_ABI_SUCCESS ||
              !real->comm_rank || real->comm_rank(*made->comm, &c->rank) != NCCL_ABI_SUCCESS)
         c->ranks = 1;
+    else if (real->comm_device && real->comm_device(*made->comm, &device) == NCCL_ABI_SUCCESS)
+        c->device = device >= 0 ? device % ST_DEVICES : 0;
     st_slot_claim(c->rank, c->ranks, real->version, real->path);
     c->why = (int)shared_reason(real, made, c->ranks);
     return c;
+}
+
+/* Give back the place of ${c} among the handles of its GPU, if it has one. */
+static void give_place(struct st_comm *c)
+{
+    if (c->placed)
+        atomic_fetch_sub(&st_comm_handles[c->device], 1);
+    c->placed = false;
 }
 
 static void decide(struct st_comm *c, enum st_tally_why why)
 {
     struct st_tally_slot *slot = st_slot();
 
+    if (why != ST_WHY_OURS)
+        give_place(c);
     c->why = (int)why;
     if (slot)
         st_tally_add(slot, &slot->comms[why]);
@@ -141,6 +137,46 @@ struct party {
     struct st_meet *meet;
     struct st_boxes_mark mark;
 };
+
+/* Take a place for a handle on each GPU of ${p}. Returns false if a GPU has no place left. Whoever
+ * calls decide() gives back the places that are not needed. The places must be taken before the
+ * ranks meet: other threads, or further communicators of this thread's group, may be about to make
+ * handles, too. */
+static bool take_places(struct party *p)
+{
+    const int most = st_settings()->max_comms;
+    bool room = true;
+
+    for (int i = 0; i < p->n && room; i++) {
+        struct st_comm *c = p->c[i];
+        bool shared = false; /* ranks of one communicator that share a GPU need one place */
+
+        for (int k = 0; k < i; k++)
+            shared |= p->c[k]->device == c->device;
+        if (shared)
+            continue;
+        c->placed = true;
+        room = atomic_fetch_add(&st_comm_handles[c->device], 1) < most;
+    }
+    return room;
+}
+
+/* Return why this process cannot use our kernels, or ST_WHY_OURS if it can. Other ranks may find
+ * another reason, or none. */
+static enum st_tally_why own_reason(const struct st_real *real, struct party *p)
+{
+    const struct st_settings *settings = st_settings();
+
+    if (settings->wrong)
+        return ST_WHY_SETTINGS;
+    if (settings->observe)
+        return ST_WHY_OBSERVE;
+    if (!take_places(p))
+        return ST_WHY_COMMS;
+    if (st_kernels_for(real))
+        return ST_WHY_OURS;
+    return st_kernels_loaded() ? ST_WHY_OTHER_NCCL : ST_WHY_NO_KERNELS;
+}
 
 /* May the ranks find each other through NCCL's network? They must if they are on several boxes. */
 static bool may_span(const struct st_real *real, const struct st_made *made,
@@ -179,7 +215,6 @@ static void make_handles(struct party *p)
         decide(p->c[i], made ? ST_WHY_OURS : ST_WHY_CREATE);
         if (!made)
             continue;
-        atomic_fetch_add(&st_comm_handles, 1);
         atomic_store_explicit(&p->c[i]->handle, handle[i], memory_order_release);
     }
 }
@@ -196,7 +231,8 @@ static void warn(const struct party *p, enum st_tally_why why, enum st_meet_answ
 
     if (why == ST_WHY_COMMS)
         st_warn_once("NCCL runs all calls of a further communicator of %d ranks: our kernels serve "
-                     "%d at a time; set a lower SYMTUNER_AR_MAX_CTAS or raise SYMTUNER_MAX_COMMS",
+                     "%d of a GPU at a time; set a lower SYMTUNER_AR_MAX_CTAS or raise "
+                     "SYMTUNER_MAX_COMMS",
                      p->c[0]->ranks, st_settings()->max_comms);
     else if (why == ST_WHY_MISSING)
         st_warn_once("NCCL runs all calls of a communicator of %d ranks: %s", p->c[0]->ranks,
@@ -297,7 +333,7 @@ void st_made_settle(struct st_real *real, struct st_made *made, int n)
         struct party *p = &party[i];
         struct st_meet_entry entry = {.settings = st_settings()->hash};
 
-        p->own = own_reason(real, p->n);
+        p->own = own_reason(real, p);
         entry.able = p->own == ST_WHY_OURS;
         entry.single = p->n == 1;
         if (p->meet)
@@ -343,7 +379,7 @@ static struct symtuner_ar *take(struct st_comm *c)
     if (!handle)
         return NULL;
     c->why = ST_WHY_FAILED;
-    atomic_fetch_sub(&st_comm_handles, 1);
+    give_place(c);
     return handle;
 }
 

@@ -16,7 +16,7 @@ struct st_settings {
     bool wrong;      /* a variable has a wrong value: every call goes to NCCL */
     unsigned only;   /* bit c: collective c may run on our kernels            */
     uint32_t verify; /* SYMTUNER_VERIFY: calls of each collective to verify   */
-    int max_comms;   /* SYMTUNER_MAX_COMMS: how many communicators get handles */
+    int max_comms;   /* SYMTUNER_MAX_COMMS: how many handles a GPU may have   */
     uint64_t hash;   /* hash of what must be the same on all ranks            */
 };
 

@@ -57,7 +57,7 @@ enum { ST_TALLY_VERSION = 4, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
     X(NOT_ONE_BOX, "the communicator has more ranks than this box has GPUs")                       \
     X(MISSING, "not all ranks have the drop-in, or not with the same settings")                    \
     X(CREATE, "the kernels cannot run between these GPUs")                                         \
-    X(COMMS, "the process has too many communicators")                                             \
+    X(COMMS, "the GPU has too many communicators")                                                 \
     X(UNFOLLOWED, "the communicator was made by a call that the drop-in does not follow")          \
     X(ONLY, "SYMTUNER_ONLY leaves this collective out")                                            \
     X(COLLECTIVE, "there is no kernel for this collective")                                        \

@@ -60,8 +60,8 @@ typedef const char *st_text_option;
       "drop-in: N, at most 500: run the first N calls of each collective on our kernels and on "   \
       "NCCL, and compare the results")                                                             \
     X(st_text_option, max_comms, "SYMTUNER_MAX_COMMS", "", "text",                                 \
-      "drop-in: how many communicators of a process may use our kernels at a time, so that their " \
-      "calls fit on a GPU side by side; unset: 2, or 1 + 100 / SYMTUNER_AR_MAX_CTAS if that "      \
+      "drop-in: how many communicators of a GPU may use our kernels at a time, so that their "     \
+      "calls fit on the GPU side by side; unset: 2, or 1 + 100 / SYMTUNER_AR_MAX_CTAS if that "    \
       "variable is set")                                                                           \
     X(st_text_option, run_file, "SYMTUNER_RUN_FILE", "", "text",                                   \
       "drop-in: file of a job's counters; `symtuner run` creates it and sets this variable")       \

@@ -59,6 +59,7 @@ static void fill(struct st_real *real, void *scope)
         real->function[i] = find(scope, st_known_name[i]);
     *(void **)&real->comm_count = find(real->library, "ncclCommCount");
     *(void **)&real->comm_rank = find(real->library, "ncclCommUserRank");
+    *(void **)&real->comm_device = find(real->library, "ncclCommCuDevice");
     *(void **)&version = find(real->library, "ncclGetVersion");
     if (!version || version(&real->version) != 0)
         real->version = 0;

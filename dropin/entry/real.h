@@ -29,6 +29,7 @@ struct st_real {
     uintptr_t text, text_end; /* its code lies between these */
     nccl_abi_result (*comm_count)(void *comm, int *ranks);
     nccl_abi_result (*comm_rank)(void *comm, int *rank);
+    nccl_abi_result (*comm_device)(void *comm, int *device);
     union {
         struct st_functions call;
         void *function[ST_KNOWN];

@@ -38,6 +38,8 @@ grep -q 'warning: the program calls an NCCL function' "$work/err" || fail "no wa
 SYMTUNER_LOG=off under "$here/cases" lacking linked 2> "$work/err"
 [ -s "$work/err" ] && fail "SYMTUNER_LOG=off, but: $(cat "$work/err")"
 
+under "$here/places" 2> "$work/err" || { fail "places of communicators"; cat "$work/err"; }
+
 # --- the kernels that follow ours --------------------------------------------------------------------
 for case in until_a_window window_first; do
     under "$here/followers" $case || fail "followers, $case"

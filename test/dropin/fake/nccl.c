@@ -27,7 +27,7 @@
 #define EXPORT __attribute__((visibility("default")))
 
 struct fake_comm {
-    int ranks, rank;
+    int ranks, rank, device;
     unsigned long long key; /* of a communicator that does not block; 0: it blocks */
     int step;               /* how many steps the rank has begun */
 };
@@ -101,7 +101,7 @@ static int give(void **where, int ranks, int rank)
     struct fake_comm *comm = calloc(1, sizeof *comm);
 
     comm->ranks = ranks;
-    comm->rank = rank;
+    comm->rank = comm->device = rank;
     if (depth == 0) {
         *where = comm;
         return 0;
@@ -159,6 +159,13 @@ EXPORT int ncclCommUserRank(struct fake_comm *comm, int *rank);
 EXPORT int ncclCommUserRank(struct fake_comm *comm, int *rank)
 {
     *rank = comm->rank;
+    return 0;
+}
+
+EXPORT int ncclCommCuDevice(struct fake_comm *comm, int *device);
+EXPORT int ncclCommCuDevice(struct fake_comm *comm, int *device)
+{
+    *device = comm->device;
     return 0;
 }
 
@@ -239,9 +246,11 @@ int ncclCommInitRankScalable(void **comm, int ranks, int rank, int ids, struct n
 
 int ncclCommInitAll(void **comms, int n, const int *devices)
 {
-    (void)devices;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         give(&comms[i], n, i);
+        if (devices && depth == 0)
+            ((struct fake_comm *)comms[i])->device = devices[i];
+    }
     return 0;
 }
 

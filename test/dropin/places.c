@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * places.c - how many communicators of each GPU get handles, whoever makes them.
+ *
+ * usage: places      with the default of SYMTUNER_MAX_COMMS, which is 2
+ */
+#include <pthread.h>
+
+#include "test/dropin/play.h"
+
+enum { GPUS = 4 };
+
+static struct nccl n;
+static pthread_barrier_t all;
+
+static void meet(void)
+{
+    pthread_barrier_wait(&all);
+}
+
+/* The thread of one GPU makes three communicators with the threads of the other GPUs. */
+static void *one_gpu(void *self)
+{
+    static struct nccl_abi_id id[3];
+    int rank = (int)(intptr_t)self;
+    void *comm[3];
+
+    for (int i = 0; i < 3; i++) {
+        if (rank == 0)
+            n.id(&id[i]);
+        meet();
+        MUST(n.f.CommInitRank(&comm[i], GPUS, id[i], rank) == 0);
+        meet();
+        MUST(kernels()->handles == GPUS * (i < 2 ? i + 1 : 2));
+        meet();
+    }
+    for (int i = 0; i < 3; i++)
+        MUST(n.f.CommDestroy(comm[i]) == 0);
+    return NULL;
+}
+
+static void a_thread_for_each_gpu(void)
+{
+    pthread_t thread[GPUS];
+
+    MUST(pthread_barrier_init(&all, NULL, GPUS) == 0);
+    n.record->wait = meet;
+    for (int i = 0; i < GPUS; i++)
+        MUST(pthread_create(&thread[i], NULL, one_gpu, (void *)(intptr_t)i) == 0);
+    for (int i = 0; i < GPUS; i++)
+        MUST(pthread_join(thread[i], NULL) == 0);
+    n.record->wait = NULL;
+    MUST(kernels()->handles == 0);
+}
+
+/* Make a communicator of ${count} GPUs in this thread, and check that ${handles} handles exist. */
+static void make(void **comm, int count, const int *gpus, int handles)
+{
+    MUST(n.f.CommInitAll(comm, count, gpus) == 0);
+    MUST(kernels()->handles == handles);
+}
+
+static void end(void **comm, int count)
+{
+    for (int i = 0; i < count; i++)
+        MUST(n.f.CommDestroy(comm[i]) == 0);
+}
+
+/* A large communicator has no more room on a GPU than small ones have. */
+static void sizes(void)
+{
+    static const int low[] = {0, 1}, high[] = {2, 3};
+    void *one[2], *two[2], *three[2], *large[GPUS];
+
+    make(one, 2, low, 2);
+    make(two, 2, low, 4);
+    make(large, GPUS, NULL, 4);
+    make(three, 2, high, 6); /* the large one has given back its places on these GPUs */
+    end(two, 2);
+    end(large, GPUS);
+    make(large, GPUS, NULL, 8);
+    end(one, 2);
+    end(three, 2);
+    end(large, GPUS);
+    MUST(kernels()->handles == 0);
+}
+
+/* A group makes three communicators at once. */
+static void group(void)
+{
+    struct nccl_abi_id id[3];
+    void *comm[3][2];
+
+    n.f.GroupStart();
+    for (int i = 0; i < 3; i++) {
+        n.id(&id[i]);
+        for (int rank = 0; rank < 2; rank++)
+            MUST(n.f.CommInitRank(&comm[i][rank], 2, id[i], rank) == 0);
+    }
+    MUST(n.f.GroupEnd() == 0);
+    MUST(kernels()->handles == 4);
+    for (int i = 0; i < 3; i++)
+        end(comm[i], 2);
+    MUST(kernels()->handles == 0);
+}
+
+int main(void)
+{
+    nccl_linked(&n);
+    group();
+    sizes();
+    a_thread_for_each_gpu();
+    return 0;
+}
