@@ -149,20 +149,22 @@ static bool wait_for_room(int fd, int64_t until)
 }
 
 /* Write ${text} and return how many bytes of it were written. If not all were, errno says why. A
- * pipe without a reader gives EPIPE and the signal SIGPIPE, which would end the job. So this
- * function blocks SIGPIPE while it writes, and then discards the SIGPIPE that its write raised. */
+ * pipe without a reader gives EPIPE and the signal SIGPIPE, and a file at the limit of the process
+ * (ulimit -f) gives EFBIG and SIGXFSZ. Each of these signals would end the job. So this function
+ * blocks both while it writes, and then discards the one that its write raised. */
 static size_t write_all(int fd, const char *text, size_t size)
 {
     const struct timespec at_once = {0};
     int64_t until = now_ms() + READER_MS;
-    sigset_t sigpipe, masked, pending;
+    sigset_t blocked, masked, pending;
     size_t done = 0;
-    int error;
+    int error, raised;
 
-    sigemptyset(&sigpipe);
-    sigaddset(&sigpipe, SIGPIPE);
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGPIPE);
+    sigaddset(&blocked, SIGXFSZ);
     sigpending(&pending);
-    pthread_sigmask(SIG_BLOCK, &sigpipe, &masked);
+    pthread_sigmask(SIG_BLOCK, &blocked, &masked);
     while (done < size) {
         ssize_t n = write(fd, text + done, size - done);
 
@@ -172,8 +174,10 @@ static size_t write_all(int fd, const char *text, size_t size)
             break;
     }
     error = errno;
-    if (done < size && error == EPIPE && !sigismember(&pending, SIGPIPE))
-        sigtimedwait(&sigpipe, NULL, &at_once);
+    raised = error == EPIPE ? SIGPIPE : SIGXFSZ;
+    sigdelset(&blocked, raised == SIGPIPE ? SIGXFSZ : SIGPIPE);
+    if (done < size && (error == EPIPE || error == EFBIG) && !sigismember(&pending, raised))
+        sigtimedwait(&blocked, NULL, &at_once);
     pthread_sigmask(SIG_SETMASK, &masked, NULL);
     errno = error;
     return done;
