@@ -89,12 +89,12 @@ static void write_text(FILE *out, const struct st_ledger *ledger, const char *ho
     fprintf(out,
             "# symtuner ledger 1\n"
             "comm id=0x%016llx ranks=%d nodes=%d local=%d nccl=%s rules=0x%016llx mode=%s "
-            "sym-ctas=%d from=%s host=%s pid=%d\n",
+            "sym-ctas=%d from=%s host=%s pid=%d opened=%llu\n",
             (unsigned long long)ledger->comm_id, ledger->ranks, ledger->nodes, ledger->local,
             st_release_print(process->nccl, release, sizeof release),
             (unsigned long long)process->rules_hash, st_mode_word[process->options.mode],
             st_agree_sym_ctas_given() ? st_agree_sym_ctas_given() : process->min_ctas,
-            process->ctas_from, host, (int)getpid());
+            process->ctas_from, host, (int)getpid(), (unsigned long long)ledger->opened);
     for (int c = 0; c < SYMTUNER_COLLS; c++)
         for (int b = 0; b < ST_BUCKETS; b++) {
             for (int reg = 0; reg < 2; reg++)
@@ -225,10 +225,38 @@ static void dump(const struct st_ledger *ledger)
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
+/* Many programs exit without ending their communicators. Write the ledgers of these communicators,
+ * but not in a child of fork, which has copies of its parent's ledgers. If the lock is taken, do
+ * not wait for it: this thread may have been interrupted by a signal while it had the lock. */
+static void write_at_exit(void)
+{
+    if (pthread_mutex_trylock(&lock) != 0)
+        return;
+    for (const struct st_ledger *l = open_ledgers; l; l = l->next)
+        if (l->pid == getpid())
+            dump(l);
+    pthread_mutex_unlock(&lock);
+}
+
+static void register_exit(void)
+{
+    atexit(write_at_exit);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct st_ledger *ledger;
 
+    pthread_once(&once, register_exit);
     pthread_mutex_lock(&lock);
     for (ledger = open_ledgers; ledger; ledger = ledger->next)
         if (comm_id && ledger->comm_id == comm_id)
@@ -237,6 +265,8 @@ struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes)
         ledger->comm_id = comm_id;
         ledger->ranks = ranks;
         ledger->nodes = nodes;
+        ledger->opened = now_ns();
+        ledger->pid = getpid();
         ledger->next = open_ledgers;
         open_ledgers = ledger;
     }

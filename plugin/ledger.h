@@ -14,13 +14,14 @@
  * Units      sizes are NCCL's nBytes: bucket b counts calls of 2^b .. 2^(b+1)-1 bytes. Bucket 0
  *            also counts calls of 0 bytes, and the last bucket counts all larger calls.
  * Ownership  every st_ledger_open needs an st_ledger_close. The last st_ledger_close writes the
- *            text and frees the ledger.
+ *            text and frees the ledger. If the process exits before, the text is written at exit.
  */
 #ifndef ST_LEDGER_H_
 #define ST_LEDGER_H_
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 #include "plugin/process.h"
 #include "plugin/steer.h"
@@ -41,6 +42,8 @@ struct st_ledger {
     struct st_ledger *next;
     int users;                    /* st_ledger_open without st_ledger_close */
     uint64_t comm_id;
+    uint64_t opened;              /* when it was opened, in ns since 1970 */
+    pid_t pid;                    /* the process that opened it           */
     int ranks, nodes;
     int local;                    /* tuners opened in this process so far   */
     int tuners;                   /* tuners that are open now               */

@@ -66,10 +66,10 @@ static bool to_bytes(const char *text, struct st_ledger_row *row)
 static bool comm_field(struct st_ledger_block *block, const char *name, const char *value)
 {
     static const char *const known[] = {"id",   "ranks", "nodes",    "local", "nccl", "rules",
-                                        "mode", "from",  "sym-ctas", "host",  "pid"};
+                                        "mode", "from",  "sym-ctas", "host",  "pid", "opened"};
     int which = 0;
 
-    while (which < 11 && strcmp(known[which], name) != 0)
+    while (which < 12 && strcmp(known[which], name) != 0)
         which++;
     switch (which) {
     case 0: return to_number(value, 16, &block->id);
@@ -83,6 +83,7 @@ static bool comm_field(struct st_ledger_block *block, const char *name, const ch
     case 8: return to_int(value, &block->sym_ctas);
     case 9: return to_text(value, block->host, sizeof block->host);
     case 10: return to_int(value, &block->pid);
+    case 11: return to_number(value, 10, &block->opened);
     default: return true;
     }
 }
@@ -141,6 +142,15 @@ static bool start_block(struct reader *reader)
     return true;
 }
 
+/* Are both blocks of one process and communicator? Processes of several containers can have the same
+ * host and pid, and NCCL 2.27 gives no id; ${opened} tells such blocks apart. Ledgers of older
+ * versions do not have it. */
+static bool same_counters(const struct st_ledger_block *a, const struct st_ledger_block *b)
+{
+    return a->id == b->id && (a->id || a->opened) && a->opened == b->opened && a->pid == b->pid &&
+           strcmp(a->host, b->host) == 0;
+}
+
 static bool end_block(struct reader *reader)
 {
     struct st_ledgers *ledgers = reader->ledgers;
@@ -149,8 +159,7 @@ static bool end_block(struct reader *reader)
     if (!last || last->ranks == 0)
         return wrong(reader, "a block without a comm line ends at", "end");
     for (struct st_ledger_block *b = ledgers->block; b < last; b++)
-        if (last->id && b->id == last->id && b->pid == last->pid &&
-            strcmp(b->host, last->host) == 0) {
+        if (same_counters(b, last)) {
             free(b->row);
             *b = *last;
             ledgers->blocks--;

@@ -44,9 +44,9 @@ struct st_ledger_row {
 struct st_ledger_block {
     const char *file;
     int line; /* where the block begins */
-    uint64_t id, rules;
+    uint64_t id, rules, opened;
     int ranks, nodes, local, sym_ctas, pid;
-    char nccl[16], mode[16], from[32], host[64];
+    char nccl[16], mode[16], from[32], host[72];
     struct st_ledger_row *row;
     int rows;
 };
@@ -59,8 +59,7 @@ struct st_ledgers {
 
 /* Add the blocks of ${path} to ${ledgers}, up to the first error. The plugin never resets counters,
  * so a later block of the same process and communicator contains the counts of the earlier one, and
- * replaces it. Communicator id 0 means that NCCL gave no id; such a block replaces nothing. Returns
- * false, with ${error} set, after an error. */
+ * replaces it. Returns false, with ${error} set, after an error. */
 bool st_ledgers_read(struct st_ledgers *ledgers, const char *path, char *error, size_t size);
 
 /* Read all files of ${paths}, an array that ends with NULL. A file that is not a ledger is reported
