@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 from jax.experimental.xla_metadata import set_xla_metadata
 
 import jax
@@ -21,7 +22,8 @@ from ._library import COLLS, SymtunerError, load
 
 MARK = {"symtuner": "off"}  # what disabled() writes into JAX's metadata
 _CALL = re.compile(rf'custom_call_target="symtuner_(?:{"|".join(COLLS)})(_xla)?\w*"[^\n]*')
-_GROUPS = re.compile(r"groups = (?:dense<\[?|array<i64: )([-\d, ]+)")
+# MLIR writes more than 100 numbers as the bytes of an array, in hexadecimal digits
+_GROUPS = re.compile(r'groups = (?:dense<"0x([\dA-F]+)"|(?:dense<\[?|array<i64: )([-\d, ]+))')
 _RANKS = re.compile(r"ranks = (\d+)")
 _saved: dict[str, Any] = {}
 
@@ -60,7 +62,11 @@ def groups_in(text: str) -> list[tuple[bool, list[list[int]]]]:
         ids, ranks = _GROUPS.search(call[0]), _RANKS.search(call[0])
         if ids is None or ranks is None:
             raise SymtunerError("a program of the compile cache has a call without groups")
-        flat, n = [int(i) for i in ids[1].split(",")], int(ranks[1])
+        if ids[1]:
+            flat = np.frombuffer(bytes.fromhex(ids[1]), dtype="<i8").tolist()
+        else:
+            flat = [int(i) for i in ids[2].split(",")]
+        n = int(ranks[1])
         rows = [flat[i : i + n] for i in range(0, len(flat), n)]
         entry = (call[1] is not None, rows)
         if entry not in found:

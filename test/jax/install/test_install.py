@@ -389,6 +389,13 @@ def test_groups_of_a_cached_program():
     want = [(False, [[0, 2], [1, 3]]), (True, [[5, 6]]), (False, [[8, 9]])]
     assert _cache.groups_in(_TEXT) == want
     assert _cache.groups_in(_TEXT.splitlines()[3]) == []
+
+    def call(x):  # for so many devices that MLIR writes their ids in another form
+        made = jax.ffi.ffi_call("symtuner_all_reduce", jax.ShapeDtypeStruct(x.shape, x.dtype))
+        return made(x, groups=np.arange(300), op=np.int32(0), ranks=np.int32(3))
+
+    text = jax.jit(call).lower(jnp.ones(4)).compiler_ir("hlo").as_hlo_text()
+    assert _cache.groups_in(text) == [(False, np.arange(300).reshape(-1, 3).tolist())]
     bad = 'custom_call_target="symtuner_all_reduce"'
     raises(symtuner.SymtunerError, "without groups", _cache.groups_in, bad)
 
