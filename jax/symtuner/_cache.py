@@ -76,10 +76,11 @@ def groups_in(text: str) -> list[tuple[bool, list[list[int]]]]:
 
 def _open_groups_of(executable: Any) -> None:
     devices = {d.id: d for d in jax.devices()}
-    for module in executable.hlo_modules():
-        for xla, rows in groups_in(module.to_string()):
-            if jax.devices()[0].platform == "gpu":
-                _groups.open_rows([[devices[i] for i in row] for row in rows], xla)
+    texts = [module.to_string() for module in executable.hlo_modules()]
+    # in the order in which _hlo.py opens them in processes that compile the program
+    for xla, rows in sorted(sum(map(groups_in, texts), []), key=lambda c: (len(c[1][0]), c[1])):
+        if jax.devices()[0].platform == "gpu":
+            _groups.open_rows([[devices[i] for i in row] for row in rows], xla)
 
 
 def _read(*args: Any, **more: Any) -> Any:

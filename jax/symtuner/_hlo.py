@@ -64,7 +64,7 @@ class _Module:
         number, call = 0, _Call()
         while self._c.symtuner_ffi_hlo_call(self._handle, number, ctypes.byref(call)) == 0:
             yield number, call
-            number += 1
+            number, call = number + 1, _Call()
 
     def replace(self, number: int, target: str, flat: bool) -> bool:
         """Mark a call to be replaced. Returns whether it can be."""
@@ -124,14 +124,27 @@ def _line(where: str) -> Line | None:
     return (name, int(number)) if name else None
 
 
+def _ids(call: _Call) -> list[int]:
+    return call.groups[: call.rows * call.ranks]
+
+
+def _open_all(platform: str, module: _Module) -> None:
+    """Open the groups of all calls that can be replaced, in the order of their sizes and ids.
+    Another process may have the program in its compile cache. There the calls have another order,
+    and _cache.py opens their groups in the order of sizes and ids, too."""
+    able = [c for _, c in module.calls() if not c.why and list(COLLS)[c.coll] in load().only]
+    for ranks, ids in sorted({(c.ranks, tuple(_ids(c))) for c in able}):
+        with contextlib.suppress(SymtunerError):  # _replace() gets the error again
+            _open_groups(platform, list(ids), ranks)
+
+
 def _replace(platform: str, module: _Module, number: int, call: _Call) -> str:
     """Replace a call if possible. Returns "", or why the call is left to XLA."""
     coll = list(COLLS)[call.coll]
     try:
         if coll not in load().only:
             return f"SYMTUNER_ONLY does not name {COLLS[coll]}"
-        ids = call.groups[: call.rows * call.ranks]
-        across, xla = _open_groups(platform, ids, call.ranks)
+        across, xla = _open_groups(platform, _ids(call), call.ranks)
         target = load().target(call.bytes, across, xla, _compiler_options(), coll)
     except SymtunerError as e:
         return str(e)
@@ -143,6 +156,8 @@ def _edit(platform: str, proto: bytes) -> tuple[bytes | None, list[_Row]]:
     rows: list[_Row] = []
     off = "symtuner.disabled() is in force in the program" if _OFF in proto else ""
     with _open(proto) as module:
+        if not off:
+            _open_all(platform, module)
         for number, call in module.calls():
             why = off or call.why.decode() or _replace(platform, module, number, call)
             name, where = (text.decode(errors="replace") for text in (call.name, call.where))

@@ -5,6 +5,7 @@ processes replace an all-reduce, or neither does."""
 
 import os
 import sys
+from types import SimpleNamespace
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), os.pardir, "processes"))
 import test_processes as base  # noqa: E402
@@ -24,15 +25,66 @@ def compile_program(devices, rank):
     print(b"symtuner_all_reduce" in (edited or b""), *rows[0][2:4], flush=True)
 
 
+TWO = """HloModule two
+
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}
+
+ENTRY %main (p: f32[3]{0}) -> f32[3]{0} {
+  %p = f32[3]{0} parameter(0)
+  %q = f32[3]{0} all-reduce(%p), channel_id=1, replica_groups={{0,3},{1,2}}, \
+use_global_device_ids=true, to_apply=%sum
+  ROOT %r = f32[3]{0} all-reduce(%q), channel_id=2, replica_groups={{0,1},{2,3}}, \
+use_global_device_ids=true, to_apply=%sum
+}
+""".replace("\\\n", "")
+
+
+CACHED = "".join(
+    f'%c = f32[3] custom-call(%p), custom_call_target="symtuner_all_reduce", backend_config='
+    f"{{groups = dense<{ids}> : tensor<4xi64>, op = 0 : i32, ranks = 2 : i32}}\n"
+    for ids in ([20, 21, 22, 23], [20, 23, 21, 22])
+)
+
+
+def read_or_compile(devices, rank):
+    """Only rank 0 has the program in its compile cache, because JAX writes the cache in process 0.
+    There the calls have another order than in the program that rank 1 compiles."""
+    import jax
+    import test_hlo
+
+    import symtuner
+    from symtuner import _cache, _groups, _hlo, _processes
+
+    _processes.WAIT_S = 5
+    _hlo.open_rows = _groups.open_rows
+    devices = [base.Device(number % 2, 20 + number) for number in range(4)]
+    jax.devices = lambda *_: devices
+    if rank == 0:
+        module = SimpleNamespace(to_string=lambda: CACHED)
+        _cache._open_groups_of(SimpleNamespace(hlo_modules=lambda: [module]))
+    else:
+        proto = test_hlo.hlo.hlo_module_from_text(TWO).as_serialized_hlo_module_proto()
+        _, rows = _hlo._edit("cuda", proto + test_hlo.assignment([[20, 21, 22, 23]]))
+        assert all(row[2] for row in rows), rows
+    print("opened", len(symtuner.groups()), flush=True)
+
+
 def compile_without_group(devices, rank):
     if rank == 1:
         base.set_env("FAKE_NCCL_FAIL", "1")
     compile_program(devices, rank)
 
 
-base.LATE.update({"opens": compile_program, "fails": compile_without_group})
+base.LATE.update(
+    {"opens": compile_program, "fails": compile_without_group, "cached": read_or_compile}
+)
 base.CASES = {
     "opens": ((0, 0), "True True \n"),
+    "cached": ((0, 0), "opened 4\n"),
     "fails": ((0, 0), f"False False {base.NO_COMM}\n"),
 }
 base.EVERYWHERE = tuple(base.CASES)
