@@ -62,13 +62,23 @@ def spans_processes(devices: Sequence[Any]) -> bool:
     return len({d.process_index for d in devices}) > 1
 
 
-def _open_one(devices: Sequence[Any], xla: bool) -> None:
-    if len(devices) == 0:
-        raise SymtunerError("the list of devices is empty")
+def _why_never(devices: Sequence[Any]) -> str:
+    """Return why such a group can never be opened, or "". All processes get the same answer."""
     if len(devices) < 2:
-        raise SymtunerError("there is one GPU in the group")
+        return "there is one GPU in the group" if devices else "the list of devices is empty"
     if len(devices) > MAX_RANKS:
-        raise SymtunerError(f"{len(devices)} GPUs in the group; {MAX_RANKS} at most")
+        return f"{len(devices)} GPUs in the group; {MAX_RANKS} at most"
+    if spans_processes(devices) and len({d.process_index for d in devices}) < len(devices):
+        return (
+            "a group across processes needs one GPU in each process; start one process for each "
+            "GPU, or one for all of them"
+        )
+    return ""
+
+
+def _open_one(devices: Sequence[Any], xla: bool) -> None:
+    if never := _why_never(devices):
+        raise SymtunerError(never)
     if all(d.process_index != jax.process_index() for d in devices):
         return  # a group of other processes
     if spans_processes(devices):
@@ -135,6 +145,10 @@ def open_rows(rows: list[list[Any]], xla: bool) -> None:
     all processes share: after PAUSES_S if memory was short, and after retry() or close(). If one
     process has all ranks and memory was short, it also tries again after LATER_S.
     """
+    # Do not ask the other processes about groups that can never be opened. They may have read the
+    # program from the compile cache, where it has no calls with such groups, and would not answer.
+    if never := next(filter(None, map(_why_never, rows)), ""):
+        raise SymtunerError(never)
     key = tuple(tuple(d.id for d in row) for row in rows)
     alone = len({d.process_index for row in rows for d in row}) == 1
     with _lock:

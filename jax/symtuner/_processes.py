@@ -332,13 +332,8 @@ def _agree(talk: _Talk, users: list[bool]) -> None:
 def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
     import jax
 
-    mine = [i for i, d in enumerate(devices) if d.process_index == jax.process_index()]
-    if len(mine) > 1 or len({d.process_index for d in devices}) != len(devices):
-        raise SymtunerError(
-            "a group across processes needs one GPU in each process; start one process for each "
-            "GPU, or one for all of them"
-        )
-    me, ranks = mine[0], len(devices)
+    me = [d.process_index for d in devices].index(jax.process_index())
+    ranks = len(devices)
     talk = _Talk(tuple(d.id for d in devices), me)
     facts = [w.split(" ") for w in talk.share("ready", lambda: _facts(me, xla))]
     _agree(talk, [f[0] == "xla" for f in facts])

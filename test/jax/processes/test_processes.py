@@ -197,6 +197,7 @@ LATE = {
     "close again": close_interrupted,
     "square": lower_cases.square,
     "local": lower_cases.local,
+    "boxes": lower_cases.boxes,
     "otherwise": lower_cases.otherwise,
     "short": lower_cases.short,
     "alone": lower_cases.alone,
@@ -291,7 +292,7 @@ COMM = {
 
 LAX = "symtuner.all_reduce uses jax.lax instead:"
 NO_COMM = "rank 1: ncclCommInitRank: error 1; NCCL_DEBUG=WARN says more"
-EVERYWHERE = ("square", "local", "short", "alone", "missing")  # all ranks say this
+EVERYWHERE = ("square", "local", "boxes", "short", "alone", "missing")  # all ranks say this
 
 # case: exit status of each rank, words of rank 0. None: the coordinator, in rank 0, went first, and
 # JAX ends the rank in its own way.
@@ -336,6 +337,11 @@ CASES = {
         (0, 0),
         f"lax {LAX} process 1: the fake cannot create or destroy\n"
         "symtuner_all_reduce_recordable  2\n",
+    ),
+    "boxes": (
+        (0, 0),
+        f"lax {LAX} a group across processes needs one GPU in each process; start one process for "
+        "each GPU, or one for all of them True\n",
     ),
     "otherwise": (
         (0, 0),
