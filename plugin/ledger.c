@@ -351,11 +351,24 @@ void st_ledger_sums(const struct st_ledger *ledger, uint64_t *asked_out, uint64_
 /* ---- on a signal ---------------------------------------------------------------------------- */
 
 static sem_t asked_for;
+static struct sigaction programs; /* what the program does on the signal */
 
-static void on_signal(int number)
+static bool program_handles(void)
 {
-    (void)number;
+    return programs.sa_flags & SA_SIGINFO ||
+           (programs.sa_handler != SIG_DFL && programs.sa_handler != SIG_IGN);
+}
+
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+    int error = errno;
+
     sem_post(&asked_for); /* a signal handler may call this; listen_thread does the rest */
+    errno = error;
+    if (programs.sa_flags & SA_SIGINFO)
+        programs.sa_sigaction(number, info, context);
+    else if (program_handles())
+        programs.sa_handler(number);
 }
 
 static void *listen_thread(void *unused)
@@ -376,10 +389,17 @@ static const struct st_options *listening;
 static void listen_start(void)
 {
     int number = listening->ledger_signal == ST_SIGNAL_USR1 ? SIGUSR1 : SIGUSR2;
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_flags = SA_RESTART};
     sigset_t all, before;
     pthread_t thread;
 
+    sigaction(number, NULL, &programs);
+    if (program_handles()) { /* its handler still runs, with its own mask and flags */
+        action = programs;
+        action.sa_flags &= ~(int)SA_RESETHAND;
+    }
+    action.sa_sigaction = on_signal;
+    action.sa_flags |= SA_SIGINFO | SA_ONSTACK;
     sem_init(&asked_for, 0, 0);
     sigfillset(&all); /* the new thread takes no signals: they are for the program's threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);

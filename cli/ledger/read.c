@@ -142,8 +142,8 @@ static bool start_block(struct reader *reader)
     return true;
 }
 
-/* Are both blocks of one process and communicator? Processes of several containers can have the same
- * host and pid, and NCCL 2.27 gives no id; ${opened} tells such blocks apart. Ledgers of older
+/* Are both blocks of one process and communicator? Processes in several containers can have the
+ * same host and pid, and NCCL 2.27 gives no id; ${opened} tells such blocks apart. Ledgers of older
  * versions do not have it. */
 static bool same_counters(const struct st_ledger_block *a, const struct st_ledger_block *b)
 {

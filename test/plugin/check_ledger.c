@@ -125,12 +125,29 @@ START_TEST(test_a_program_that_just_exits_leaves_its_ledger)
 }
 END_TEST
 
+static volatile sig_atomic_t plain, full;
+
+static void plain_handler(int number)
+{
+    plain = number;
+}
+
+static void full_handler(int number, siginfo_t *info, void *context)
+{
+    full = info->si_signo == number && context;
+}
+
+/* The program may have a handler of its own (1, 2), which must still run. */
 START_TEST(test_the_signal_appends_the_counters_at_once)
 {
+    struct sigaction action = {.sa_handler = plain_handler};
     struct st_ledger *ledger;
-    struct sigaction action;
 
     want_ledger();
+    if (_i == 2)
+        action = (struct sigaction){.sa_sigaction = full_handler, .sa_flags = SA_SIGINFO};
+    if (_i > 0)
+        sigaction(SIGUSR1, &action, NULL);
     setenv("SYMTUNER_LEDGER_SIGNAL", "USR1", 1);
     ledger = st_ledger_open(5, 2, 1);
     st_ledger_add(ledger, &ledger->asked[SYMTUNER_ALLREDUCE][3][0][ST_VERDICT_NO_RULE]);
@@ -139,6 +156,8 @@ START_TEST(test_the_signal_appends_the_counters_at_once)
     sigaction(SIGUSR1, NULL, &action);
     ck_assert(action.sa_handler != SIG_DFL);
     raise(SIGUSR1);
+    ck_assert_int_eq(plain, _i == 1 ? SIGUSR1 : 0);
+    ck_assert_int_eq(full, _i == 2);
     for (int wait = 0; wait < 500 && !strstr(content(), "end\n"); wait++)
         usleep(10000);
     ck_assert_int_eq(occurrences(content(), "asked coll=allreduce bytes=8..15 registered=0 "
@@ -213,7 +232,7 @@ Suite *ledger_suite(void)
     tcase_add_test(count, test_an_owner_that_left_leaves_its_counts);
     tcase_add_test(text, test_users_of_one_communicator_share_one_text);
     tcase_add_test(text, test_a_program_that_just_exits_leaves_its_ledger);
-    tcase_add_test(text, test_the_signal_appends_the_counters_at_once);
+    tcase_add_loop_test(text, test_the_signal_appends_the_counters_at_once, 0, 3);
     tcase_add_test(text, test_what_was_counted_is_said_once);
     tcase_add_test(text, test_a_pick_that_has_no_name_is_not_counted);
     suite_add_tcase(suite, count);
