@@ -89,6 +89,9 @@ static ncclResult_t compare(struct group *g)
         if (a->major != b->major || a->minor != b->minor)
             ar_members_gate(&g->m, "the ranks run on different GPU models");
     }
+    g->m.single = true;
+    for (int r = 0; r < ranks; r++)
+        g->m.single = g->m.single && g->all[r].box.handles == 1;
     compare_rules(g);
     for (int i = 0; i < g->m.n; i++)
         g->m.handles[i]->group = g->all[0].group;

@@ -8,6 +8,7 @@
 struct ar_members {
     symtuner_ar *handles[AR_MAX_RANKS];
     int n;                      /* number of handles */
+    bool single;                /* every thread of the group creates one rank */
     const struct ar_nccl *nccl; /* NULL: a local group; handles has all its ranks */
     struct ar_endpoint *endpoints[AR_MAX_RANKS];
     char why[AR_WHY]; /* why the last step failed, here or on another rank */

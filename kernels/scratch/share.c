@@ -23,7 +23,7 @@ static ncclResult_t peer_arena(struct ar_members *m, const struct symtuner_ar_co
                                bool probes)
 {
     const bool grows =
-        m->n == 1 && m->handles[0]->ranks > 1 && !probes && ar_grow_in_comm(m) == ncclSuccess;
+        m->single && m->handles[0]->ranks > 1 && !probes && ar_grow_in_comm(m) == ncclSuccess;
     const int last = grows ? AR_ARENA_SMALL + 1 : AR_ARENAS;
     ncclResult_t result;
     char text[AR_WHY + 80];

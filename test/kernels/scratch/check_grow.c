@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "kernels/scratch/grow.h"
 #include "test/kernels/fake/capture_stderr.h"
@@ -297,6 +298,50 @@ START_TEST(test_handles_that_cannot_wait_have_all_from_the_start)
 }
 END_TEST
 
+static int pairs_made;
+
+/* The thread of rank 0 drives that rank only. The thread of rank 1 drives ranks 1 and 2. */
+static void create_unequal(int r)
+{
+    const ncclComm_t comms[RANKS] = {(ncclComm_t)1, (ncclComm_t)2, (ncclComm_t)3};
+    symtuner_ar *made[RANKS - 1];
+    struct symtuner_ar_config config = small();
+    const int n = r == 0 ? 1 : RANKS - 1;
+
+    while (r == 2 && __atomic_load_n(&pairs_made, __ATOMIC_ACQUIRE) == 0)
+        usleep(1000);
+    if (r == 2)
+        return;
+    config.timeout_ms = 2000;
+    at[r].result = symtuner_ar_create(made, comms + r, n, &config);
+    for (int i = 0; i < n && at[r].result == ncclSuccess; i++)
+        at[r + i].handle = made[i];
+    if (r == 1)
+        __atomic_store_n(&pairs_made, 1, __ATOMIC_RELEASE);
+}
+
+/* Processes may drive different numbers of GPUs of a box. Then all ranks make all scratch at once,
+ * also those that could wait for the others in a call. */
+START_TEST(test_threads_may_drive_unequal_numbers_of_ranks)
+{
+    memset(at, 0, sizeof at);
+    memset(&fake, 0, sizeof fake);
+    fake.devices = RANKS;
+    fake.peers = 1;
+    fake_nccl_reset(RANKS);
+    fake_nccl_threads(create_unequal);
+    ck_assert(!fake_nccl.hung);
+    ck_assert_msg(at[0].result == ncclSuccess && at[1].result == ncclSuccess, "%s",
+                  symtuner_ar_error(NULL));
+    for (int r = 0; r < RANKS; r++) {
+        ck_assert_ptr_null(at[r].handle->gate);
+        ck_assert_ptr_null(at[r].handle->meeting);
+    }
+    calls((int[]){SHORT, LONG, 0});
+    end_group();
+}
+END_TEST
+
 START_TEST(test_a_forced_kernel_waits_for_its_scratch)
 {
     make_group();
@@ -332,6 +377,7 @@ Suite *st_suite_grow(void)
     tcase_add_test(t, test_an_arena_that_is_there_stays);
     tcase_add_loop_test(t, test_a_group_of_nccl_calls_is_no_hang, 0, 4);
     tcase_add_loop_test(t, test_handles_that_cannot_wait_have_all_from_the_start, 0, 2);
+    tcase_add_test(t, test_threads_may_drive_unequal_numbers_of_ranks);
     tcase_add_test(t, test_a_forced_kernel_waits_for_its_scratch);
     suite_add_tcase(suite, t);
     return suite;
