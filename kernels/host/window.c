@@ -156,11 +156,17 @@ ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
 
     if (result == ncclSuccess && handles[0]->nccl != NULL)
         ar_follower_window(handles[0]->nccl->version);
-    if (result == ncclSuccess && handles[0]->nodes != NULL && windows == NULL)
-        return ar_nodes_register(handles[0], buffers[0], bytes);
-    if (result != ncclSuccess || needs_none(handles[0]))
+    if (result != ncclSuccess)
         return result;
     cudaGetDevice(&device);
+    if (handles[0]->nodes != NULL && windows == NULL) {
+        result = ar_nodes_register(handles[0], buffers[0], bytes);
+        if (device >= 0)
+            cudaSetDevice(device);
+        return result;
+    }
+    if (needs_none(handles[0]))
+        return result;
     for (int i = 0; i < n && result == ncclSuccess; i++)
         result = check_buffer(handles[i], buffers[i], bytes, i, why);
     result = agree(handles, n, result, 2 * (uint64_t)bytes + ours, why);

@@ -4,6 +4,7 @@
  * NCCL are launched, and which step waits for which.
  */
 #include <check.h>
+#include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -332,10 +333,18 @@ END_TEST
 
 static void *buffer[NET_RANKS];
 static ncclResult_t registered[NET_RANKS];
+static int current[NET_RANKS]; /* the GPU that is current after the call */
+static bool own_windows;       /* the program has registered the buffers with NCCL */
 
+/* Before the call, another GPU than that of the rank is current. */
 static void register_one(int r)
 {
-    registered[r] = symtuner_ar_register(&handle[r], &buffer[r], NULL, 1, 1 << 16);
+    const ncclWindow_t window = (ncclWindow_t)buffer[r];
+
+    cudaSetDevice((r + 1) % NET_RANKS);
+    registered[r] = symtuner_ar_register(&handle[r], &buffer[r], own_windows ? &window : NULL, 1,
+                                         1 << 16);
+    cudaGetDevice(&current[r]);
 }
 
 static void deregister_one(int r)
@@ -351,6 +360,7 @@ START_TEST(test_buffers_are_registered_in_every_box_or_in_none)
     net_threads(register_one);
     for (int r = 0; r < 4; r++) {
         ck_assert_int_eq(registered[r], ncclSuccess);
+        ck_assert_int_eq(current[r], (r + 1) % NET_RANKS);
         ck_assert_ptr_nonnull(ar_window_find(handle[r]->nodes->box, recv[r], 1 << 16));
     }
     net_threads(deregister_one);
@@ -364,6 +374,26 @@ START_TEST(test_buffers_are_registered_in_every_box_or_in_none)
                       symtuner_ar_error(handle[r]));
         ck_assert_ptr_null(ar_window_find(handle[r]->nodes->box, recv[r], 1 << 16));
     }
+    close_group();
+}
+END_TEST
+
+/* No kernel can use windows of the communicator over all boxes, so nothing happens. */
+START_TEST(test_windows_of_the_program_have_no_effect)
+{
+    open_group(4, 2, "kernels network-pieces=1");
+    own_windows = true;
+    for (int r = 0; r < 4; r++)
+        buffer[r] = recv[r];
+    net_threads(register_one);
+    for (int r = 0; r < 4; r++) {
+        ck_assert_int_eq(registered[r], ncclSuccess);
+        ck_assert_ptr_null(ar_window_find(handle[r]->nodes->box, recv[r], 1 << 16));
+    }
+    net_threads(deregister_one);
+    for (int r = 0; r < 4; r++)
+        ck_assert_msg(registered[r] == ncclSuccess, "%s", symtuner_ar_error(handle[r]));
+    own_windows = false;
     close_group();
 }
 END_TEST
@@ -423,6 +453,7 @@ Suite *nodes_suite_call(void)
     tcase_add_test(t, test_a_graph_keeps_the_communicators);
     tcase_add_test(t, test_an_error_in_the_box_is_the_handles);
     tcase_add_test(t, test_buffers_are_registered_in_every_box_or_in_none);
+    tcase_add_test(t, test_windows_of_the_program_have_no_effect);
     tcase_add_test(t, test_scratch_is_reserved_in_the_box);
     tcase_add_test(t, test_one_stream_is_still_one_after_measuring);
     suite_add_tcase(s, t);
