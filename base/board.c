@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/reserve.h"
+
 /* Return 0 if the object is a regular file that only this user can open. If ${size} is not 0, the
  * object must also still have a name, and exactly ${size} bytes. Otherwise return an errno
  * number. */
@@ -35,7 +37,7 @@ int st_board_map(const char *name, size_t size, bool create, void **at)
         shm_open(name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | (create ? O_CREAT | O_EXCL : 0), 0600);
     int failed = fd < 0 ? errno : judge(fd, create ? 0 : size);
 
-    if (!failed && create && (failed = posix_fallocate(fd, 0, (off_t)size)) != 0)
+    if (!failed && create && (failed = st_reserve(fd, size)) != 0)
         shm_unlink(name);
     if (!failed)
         failed = map(fd, size, at);
@@ -59,7 +61,7 @@ static bool prepare(int fd, size_t size)
     if (judge(fd, 0) != 0)
         return false;
     if (flock(fd, LOCK_EX | LOCK_NB) == 0 &&
-        (ftruncate(fd, 0) != 0 || posix_fallocate(fd, 0, (off_t)size) != 0))
+        (ftruncate(fd, 0) != 0 || st_reserve(fd, size) != 0))
         return false;
     return lock(fd, LOCK_SH) && judge(fd, size) == 0;
 }

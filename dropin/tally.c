@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/reserve.h"
+
 enum { SIZE = sizeof(struct st_tally) + ST_TALLY_SLOTS * sizeof(struct st_tally_slot) };
 
 static struct st_tally *map(int fd)
@@ -27,7 +29,7 @@ struct st_tally *st_tally_create(const char *path, char *error, size_t size)
         snprintf(error, size, "%s: %s", path, strerror(errno));
         return NULL;
     }
-    status = posix_fallocate(fd, 0, SIZE);
+    status = st_reserve(fd, SIZE);
     if (status == 0 && !(tally = map(fd)))
         status = errno;
     close(fd);

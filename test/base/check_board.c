@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -40,6 +41,30 @@ static void make(int mode, off_t size)
     ck_assert_int_eq(ftruncate(fd, size), 0);
     close(fd);
 }
+
+/* The system then also sends SIGXFSZ, which would end the program. */
+START_TEST(test_a_limit_of_file_sizes_is_a_failure)
+{
+    struct rlimit before, none;
+    struct st_board board;
+    sigset_t pending;
+    bool joined;
+    int failed;
+    void *at;
+
+    getrlimit(RLIMIT_FSIZE, &before);
+    none = (struct rlimit){0, before.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &none); /* no ck_assert until the end of the limit: it writes a file */
+    joined = st_board_join(&board, name, SIZE);
+    shm_unlink(name);
+    failed = st_board_map(name, SIZE, true, &at);
+    setrlimit(RLIMIT_FSIZE, &before);
+    ck_assert(!joined);
+    ck_assert_int_eq(failed, EFBIG);
+    sigpending(&pending);
+    ck_assert_int_eq(sigismember(&pending, SIGXFSZ), 0);
+}
+END_TEST
 
 START_TEST(test_all_who_join_see_one_board_until_it_is_hidden)
 {
@@ -194,6 +219,7 @@ Suite *board_suite(void)
     tcase_add_test(tcase, test_what_is_not_ours_alone_is_not_used);
     tcase_add_test(tcase, test_one_makes_a_board_and_others_find_it);
     tcase_add_test(tcase, test_the_hash_is_fnv_1a);
+    tcase_add_test(tcase, test_a_limit_of_file_sizes_is_a_failure);
     suite_add_tcase(suite, tcase);
     return suite;
 }
