@@ -59,11 +59,11 @@ static void pass(const siginfo_t *info, pid_t pid)
         info->si_signo == SIGTSTP || info->si_signo == SIGTTIN || info->si_signo == SIGTTOU;
     bool by_program = info->si_code <= 0 && info->si_pid == pid;
 
-    if (by_program)
-        return; /* the program sent this signal to us: do not send it back */
-    if (!of_terminal(info) || getpgid(pid) != getpgrp())
+    /* do not send back what the program sent to us or, as programs do that stop themselves on
+     * Ctrl-Z, to its whole process group */
+    if (!by_program && (!of_terminal(info) || getpgid(pid) != getpgrp()))
         kill(pid, info->si_signo);
-    if (stops)
+    if (stops) /* else the shell would not notice that the program has stopped */
         kill(getpid(), SIGSTOP);
 }
 

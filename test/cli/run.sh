@@ -250,6 +250,17 @@ kill -s KILL $pid
 wait $pid 2> /dev/null
 in_state "$(cat pid)" '[XZ]' || [ -z "$(state "$(cat pid)")" ]
 ok "SIGKILL of symtuner run ends the program, too" $?
+rm -f ready # IPython and editors stop their whole group when they read Ctrl-Z
+$clean python3 -c 'import os, sys; os.setpgid(0, 0); os.execv(sys.argv[1], sys.argv[1:])' \
+    "$symtuner" run --quiet -- sh -c 'echo $$ > pid; : > ready; kill -s TSTP 0; exit 6' &
+pid=$!
+until_file ready
+in_state $pid T && in_state "$(cat pid)" T
+ok "a program that stops its group stops both" $?
+kill -s CONT $pid "$(cat pid)"
+wait $pid 2> /dev/null
+[ $? = 6 ]
+ok "the program goes on after that" $?
 
 why() { sed -n "s/^ *X($1, \"\(.*\)\").*/\1/p" "$root/dropin/tally.h"; }
 # ---- the summary ---------------------------------------------------------------------------------
