@@ -56,7 +56,7 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
         [DTYPE] = (uint64_t)tune->dtype,
     };
     char word[NUMBERS][24], ctas[32] = "NCCL_SYM_CTAS", rules[700] = "SYMTUNER_RULES";
-    char tuner[700] = "NCCL_TUNER_PLUGIN=none", env[700] = "NCCL_ENV_PLUGIN";
+    char tuner[700] = "NCCL_TUNER_PLUGIN=none", env[700] = "NCCL_ENV_PLUGIN=none";
     char *ways = st_tune_ways(tune);
     bool search = setting == tune->n_ctas;
     const char *with = tune->rules, *nccl = tune->nccl_file ? tune->nccl_file : "-";
@@ -64,12 +64,13 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
     const char *arguments[] = {"measure",  word[RANKS], nccl,        modes, word[COLL], word[LOW],
                                word[HIGH], word[SEED],  word[DTYPE], given, NULL};
     /* The variables that load plugins or rules, change the CTA count or force a kernel. A name
-     * without "=" is removed from the environment. */
+     * without "=" is removed from the environment. Plugins are "none", because a file nccl.conf can
+     * set a variable that is not there. */
     const char *set[] = {tuner,
                          rules,
                          ctas,
                          env,
-                         "NCCL_PROFILER_PLUGIN",
+                         "NCCL_PROFILER_PLUGIN=none",
                          "NCCL_SYM_KERNEL",
                          "NCCL_ALGO",
                          "NCCL_PROTO",

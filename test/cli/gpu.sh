@@ -94,6 +94,14 @@ cp "$work/a.rules.csv" "$work/whole.csv"
 ! grep -q '^kernel  *= [^n]' "$work/a.rules" && [ "$(grep -c ',5,allreduce,.*,1024,' "$work/a.rules.csv")" -ge 6 ]
 ok "tune: no rule for a kernel where the library's own choice is as good as the others" $?
 
+for one in one two; do
+    conf= && [ $one = one ] || conf=FAKE_CONF=1
+    run FAKE_NOISE=0 $conf "$symtuner" tune --bytes 1MiB..2MiB --out "$work/$one.rules" > /dev/null 2>&1
+    sed '/^# date/d; $d' "$work/$one.rules.csv" > "$work/$one"
+done
+[ -s "$work/one" ] && cmp -s "$work/one" "$work/two"
+ok "tune: NCCL is measured without the plugin that an nccl.conf names" $?
+
 # another kernel is faster: tune writes rules for the library, and they hold in a fresh run
 run FAKE_GPUS=4 FAKE_BEST=two_ll128 "$symtuner" tune --bytes 1KiB..4MiB --out "$work/k.rules" > "$work/k.out" 2>&1
 ok "tune: other kernels: exit status: $(tail -2 "$work/k.out")" $?
