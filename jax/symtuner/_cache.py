@@ -39,6 +39,12 @@ def is_off(metadata: Any) -> bool:
     return MARK.items() <= dict(metadata or ()).items()
 
 
+def is_shared() -> bool:
+    """May JAX compile a program in one process and give the others the result? Then those do not
+    open the groups that XLA's partitioner makes, and must not be waited for."""
+    return bool(getattr(jax.config, "jax_share_binary_between_hosts", False))
+
+
 def _in_key() -> str:
     from jax._src import xla_metadata_lib
 
@@ -51,7 +57,7 @@ def _in_key() -> str:
         settings = load().settings()
     except SymtunerError:
         settings = "no library"
-    return f"{before} symtuner: {settings}; devices {ids}"
+    return f"{before} symtuner: {settings}; devices {ids}{'; shared' * is_shared()}"
 
 
 def groups_in(text: str) -> list[tuple[bool, list[list[int]]]]:

@@ -96,6 +96,8 @@ def _open_groups(platform: str, ids: list[int], ranks: int) -> tuple[bool, bool]
     if missing:
         raise SymtunerError(f"device {missing[0]} of the program is not one of jax.devices()")
     rows = [[devices[i] for i in ids[at : at + ranks]] for at in range(0, len(ids), ranks)]
+    if _cache.is_shared() and spans_processes(sum(rows, [])):
+        raise SymtunerError("jax_share_binary_between_hosts makes one process compile for all")
     across = [spans_processes(row) for row in rows]
     xla = all(across) and _xla.use()
     open_rows(rows, xla)
