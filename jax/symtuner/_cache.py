@@ -81,12 +81,12 @@ def groups_in(text: str) -> list[tuple[bool, list[list[int]]]]:
 
 
 def _open_groups_of(executable: Any) -> None:
-    devices = {d.id: d for d in jax.devices()}
     texts = [module.to_string() for module in executable.hlo_modules()]
+    found = sum(map(groups_in, texts), [])
+    devices = {d.id: d for d in jax.devices("cuda")} if found else {}
     # in the order in which _hlo.py opens them in processes that compile the program
-    for xla, rows in sorted(sum(map(groups_in, texts), []), key=lambda c: (len(c[1][0]), c[1])):
-        if jax.devices()[0].platform == "gpu":
-            _groups.open_rows([[devices[i] for i in row] for row in rows], xla)
+    for xla, rows in sorted(found, key=lambda call: (len(call[1][0]), call[1])):
+        _groups.open_rows([[devices[i] for i in row] for row in rows], xla)
 
 
 def _read(*args: Any, **more: Any) -> Any:

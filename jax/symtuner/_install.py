@@ -225,6 +225,14 @@ _LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
 _hlo: Any = None
 
 
+def _has_gpus() -> bool:
+    """Does JAX have GPUs? They need not be its default platform: JAX_PLATFORMS=cpu,cuda."""
+    try:
+        return bool(jax.devices("cuda"))
+    except RuntimeError:  # JAX has no such platform
+        return False
+
+
 def _on_event(event: str, *_: Any, **__: Any) -> None:
     global _hlo
     if event != _LOWERED or not _installed or _hlo is not None:
@@ -232,7 +240,7 @@ def _on_event(event: str, *_: Any, **__: Any) -> None:
     with _lock:
         if _hlo is not None or not _installed:
             return
-        if jax.default_backend() != "gpu" or importlib.util.find_spec("symtuner._hlo") is None:
+        if not _has_gpus() or importlib.util.find_spec("symtuner._hlo") is None:
             _hlo = False
             return
         _hlo = importlib.import_module("symtuner._hlo")

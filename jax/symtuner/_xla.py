@@ -25,7 +25,7 @@ def _run_probe(said: list[str]) -> None:
     try:
         name = load().register_probe()
         call = jax.ffi.ffi_call(name, jax.ShapeDtypeStruct((), jnp.float32))
-        with jax.default_device(jax.local_devices()[0]):
+        with jax.default_device(jax.local_devices(backend="cuda")[0]):
             jax.jit(lambda: call())().block_until_ready()
         said.append("" if load().probed() == 1 else "no such FFI extension")
     except Exception as e:  # whatever the error is, the answer is no

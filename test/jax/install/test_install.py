@@ -414,6 +414,27 @@ def test_a_cached_program_whose_groups_cannot_be_opened():
         _cache._saved.clear()
 
 
+def test_gpus_that_are_not_the_default_platform():
+    """With JAX_PLATFORMS=cpu,cuda the programs of GPUs are changed, too."""
+    script = """
+        import jax, symtuner, sys, types
+        given, before = [], jax.devices
+        seen = types.SimpleNamespace(install=given.append)
+        sys.modules["symtuner._hlo"] = seen
+        seen.__spec__ = sys.modules["symtuner"].__spec__
+        if sys.argv[1] == "gpus":
+            jax.devices = lambda *platform: ["a GPU"] if platform == ("cuda",) else before()
+        symtuner.install()
+        jax.jit(lambda v: v + 1)(2)
+        jax.jit(lambda v: v + 2)(2)
+        print(jax.default_backend(), len(given))
+        """
+    for gpus, want in (("gpus", "cpu 1\n"), ("none", "cpu 0\n")):
+        command = [sys.executable, "-c", textwrap.dedent(script), gpus]
+        p = subprocess.run(command, text=True, capture_output=True, timeout=300)
+        assert p.stdout == want, (gpus, p.stdout, p.stderr)
+
+
 # ---- the entry point -----------------------------------------------------------------------------
 def test_entry_point():
     """SYMTUNER_JAX=1 and the package installed: nothing is imported or called by the program."""
