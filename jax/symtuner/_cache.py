@@ -26,6 +26,7 @@ _CALL = re.compile(rf'custom_call_target="symtuner_(?:{"|".join(COLLS)})(_xla)?\
 _GROUPS = re.compile(r'groups = (?:dense<"0x([\dA-F]+)"|(?:dense<\[?|array<i64: )([-\d, ]+))')
 _RANKS = re.compile(r"ranks = (\d+)")
 _saved: dict[str, Any] = {}
+_kept_out: set[str] = set()
 
 
 def off() -> Any:
@@ -102,6 +103,18 @@ def _read(*args: Any, **more: Any) -> Any:
     return executable, seconds
 
 
+def keep_out(program: str) -> None:
+    """Let JAX write no entry for programs of this name. A call of the program is left to XLA because
+    its groups could not be opened this time. Later starts would read that entry. If only some
+    processes had it, the others would try to open the groups, and wait for these processes."""
+    _kept_out.add(program)
+
+
+def _write(key: str, program: str, *args: Any, **more: Any) -> None:
+    if program not in _kept_out:
+        _saved["put_executable_and_time"](key, program, *args, **more)
+
+
 def guard() -> None:
     """Put our own functions into JAX's cache. If this JAX has no place for them, turn its cache
     off."""
@@ -111,13 +124,16 @@ def guard() -> None:
         return
     try:
         _saved["custom_hook"] = cache_key.custom_hook
-        _saved["get_executable_and_time"] = compilation_cache.get_executable_and_time
+        for name in ("get_executable_and_time", "put_executable_and_time"):
+            _saved[name] = getattr(compilation_cache, name)
     except AttributeError as e:
         _saved.clear()
         jax.config.update("jax_enable_compilation_cache", False)
         _say.once(f"JAX's persistent compile cache is turned off: jax {jax.__version__} has {e}")
         return
-    cache_key.custom_hook, compilation_cache.get_executable_and_time = _in_key, _read
+    cache_key.custom_hook = _in_key
+    compilation_cache.get_executable_and_time = _read
+    compilation_cache.put_executable_and_time = _write
 
 
 def release() -> None:
@@ -125,4 +141,6 @@ def release() -> None:
 
     if _saved:
         cache_key.custom_hook = _saved.pop("custom_hook")
-        compilation_cache.get_executable_and_time = _saved.pop("get_executable_and_time")
+        for name in ("get_executable_and_time", "put_executable_and_time"):
+            setattr(compilation_cache, name, _saved.pop(name))
+        _kept_out.clear()

@@ -165,7 +165,9 @@ def open_rows(rows: list[list[Any]], xla: bool) -> None:
                 problem = _try_rows(rows, xla)
             _settled[key] = problem, time.monotonic()
     if problem:
-        raise SymtunerError(problem)
+        error = SymtunerError(problem)
+        error.may_pass = not alone or bool(_FULL.search(problem))
+        raise error
 
 
 def retry() -> None:

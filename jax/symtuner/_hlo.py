@@ -149,6 +149,8 @@ def _replace(platform: str, module: _Module, number: int, call: _Call) -> str:
         across, xla = _open_groups(platform, _ids(call), call.ranks)
         target = load().target(call.bytes, across, xla, _compiler_options(), coll)
     except SymtunerError as e:
+        if e.may_pass:
+            _cache.keep_out(module.name)
         return str(e)
     return "" if module.replace(number, target, xla) else "the editor refuses to replace it"
 

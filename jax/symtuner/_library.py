@@ -55,6 +55,8 @@ _FFI, _AR = "libsymtuner_ffi.so", "libsymtuner_ar.so"
 class SymtunerError(RuntimeError):
     """Something is wrong with a library, a group or a setting of symtuner."""
 
+    may_pass = False  # True: a later start of the program may succeed
+
 
 def _folders() -> list[pathlib.Path]:
     given = os.environ.get("SYMTUNER_LIB_DIR")

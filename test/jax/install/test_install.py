@@ -371,6 +371,10 @@ def test_compile_cache():
         assert compiled(first, other) == miss, "our calls name devices"
         assert compiled(second, more) == miss, "other collectives are replaced"
         assert compiled(first, off) == miss and compiled(first, off) == hit
+    kept = "symtuner.install(); from symtuner import _cache; _cache.keep_out('jit__lambda')"
+    with tempfile.TemporaryDirectory() as third:
+        assert compiled(third, kept) == ["True", "0", "0"], "JAX counts a miss when it writes"
+        assert compiled(third, ours) == miss and compiled(third, kept) == hit
 
 
 _TEXT = """
