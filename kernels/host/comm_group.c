@@ -16,6 +16,7 @@
 #include "kernels/host/rank.h"
 #include "kernels/nodes/host_id.h"
 #include "kernels/nodes/nodes.h"
+#include "kernels/order/first.h"
 #include "kernels/scratch/share.h"
 
 /* What each rank tells the others about itself. */
@@ -357,6 +358,11 @@ ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *com
     cudaGetDevice(&device);
     result = create(&g, comms, given);
     for (int i = 0; i < n; i++) {
+        const symtuner_ar *h = g.m.handles[i];
+
+        /* a handle that never launches a kernel must not be the first of its GPU */
+        if (result == ncclSuccess && h->nodes == NULL && (h->gate != NULL || h->ranks == 1))
+            ar_first_leave(g.m.handles[i]);
         if (result == ncclSuccess)
             handles_out[i] = g.m.handles[i];
         else if (g.m.handles[i] != NULL)

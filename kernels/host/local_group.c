@@ -8,6 +8,7 @@
 #include "kernels/group/links.h"
 #include "kernels/host/create.h"
 #include "kernels/host/rank.h"
+#include "kernels/order/first.h"
 #include "kernels/scratch/arena.h"
 #include "kernels/scratch/grow.h"
 #include "kernels/scratch/peer_arena.h"
@@ -222,6 +223,8 @@ ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devi
     }
     if (result != ncclSuccess && failed != NULL)
         ar_fail(NULL, result, "%s", failed->error);
+    if (result == ncclSuccess && nranks == 1)
+        ar_first_leave(handles[0]); /* it never launches a kernel */
     for (i = 0; i < nranks; i++)
         if (result == ncclSuccess)
             handles_out[i] = handles[i];

@@ -20,8 +20,9 @@
 
 /* Set h->first. h->device must be set. */
 void ar_first_join(symtuner_ar *h);
-/* Called when ${h} makes no more calls and no graph with its calls runs any more. The oldest of the
- * other handles on its GPU becomes the first. Does nothing if ${h} has not joined. */
+/* Called when ${h} launches no kernels, now and later, and no graph with its calls runs any more.
+ * The oldest of the other handles on its GPU becomes the first. Does nothing if ${h} has not
+ * joined, or has left before. */
 void ar_first_leave(symtuner_ar *h);
 
 #endif

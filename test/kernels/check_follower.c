@@ -157,6 +157,8 @@ END_TEST
 
 enum { RANKS = 2 };
 
+static bool no_memory; /* the ranks of the next pair can share no memory */
+
 static void make_pair(symtuner_ar **h, int nccl)
 {
     const ncclComm_t comms[RANKS] = {(ncclComm_t)1, (ncclComm_t)2};
@@ -165,12 +167,38 @@ static void make_pair(symtuner_ar **h, int nccl)
     memset(&fake, 0, sizeof fake);
     fake_nccl_reset(RANKS);
     fake_nccl.version = nccl;
+    fake_nccl.no_symmetric = no_memory;
+    fake.no_pin = no_memory;
     fake.devices = RANKS;
     fake.peers = 1;
     fake.arch = 90;
     ck_assert_msg(symtuner_ar_create(h, comms, RANKS, &config) == ncclSuccess, "%s",
                   symtuner_ar_error(NULL));
 }
+
+/* A program often makes a handle over all its ranks first, which leaves all calls to NCCL, and then
+ * the handles whose calls our kernels run. */
+START_TEST(test_a_handle_without_kernels_is_not_the_first)
+{
+    static char m[4096];
+    static const int one[] = {0};
+    struct symtuner_ar_config config = small();
+    symtuner_ar *lone, *none[RANKS], *h[RANKS];
+
+    setenv("SYMTUNER_LOG", "off", 1);
+    no_memory = true;
+    make_pair(none, 23007);
+    ck_assert_ptr_nonnull(none[0]->gate);
+    ck_assert_int_eq(symtuner_ar_create_local(&lone, one, 1, &config), ncclSuccess);
+    no_memory = false;
+    make_pair(h, 23007);
+    ck_assert_int_eq(symtuner_ar_all_reduce(m, m, 8, ncclFloat, ncclSum, h[0], NULL), ncclSuccess);
+    ck_assert_int_eq(fake.launch[fake.launches - 1].args.overlap, AR_EARLY_BOTH);
+    symtuner_ar_destroy(h, RANKS);
+    symtuner_ar_destroy(&lone, 1);
+    symtuner_ar_destroy(none, RANKS);
+}
+END_TEST
 
 /* If a handle gives a call to NCCL, the kernels of NCCL may follow ours, too. */
 START_TEST(test_what_goes_to_nccl_is_separated)
@@ -236,6 +264,7 @@ Suite *st_suite_follower(void)
     tcase_add_test(local, test_only_the_first_handle_of_a_gpu_lets_followers_start_early);
     suite_add_tcase(suite, local);
     tcase_add_test(nccl, test_what_goes_to_nccl_is_separated);
+    tcase_add_test(nccl, test_a_handle_without_kernels_is_not_the_first);
     tcase_add_loop_test(nccl, test_registering_takes_the_promise_back, 0,
                         sizeof windows / sizeof *windows);
     suite_add_tcase(suite, nccl);
