@@ -58,6 +58,13 @@ static bool driver_missing(const struct st_doctor *d, char *evidence)
                     d->gpus_on_bus, d->gpus_on_bus == 1 ? "" : "s");
 }
 
+/* Is ${library} from a package of CUDA's forward compatibility, which containers have in folders
+ * called compat, and newer than the kernel module? Then the two may work together. */
+static bool forward_compatible(const struct st_doctor *d, const char *library, const char *version)
+{
+    return strstr(library, "/compat/") && strverscmp(version, d->driver_text) > 0;
+}
+
 /* Does the loader find a libcuda.so.VERSION whose version differs from the kernel module's? */
 static bool driver_mismatch(const struct st_doctor *d, char *evidence)
 {
@@ -67,7 +74,7 @@ static bool driver_mismatch(const struct st_doctor *d, char *evidence)
         snprintf(pattern, sizeof pattern, "%.900s/libcuda.so.[0-9]*.*", d->dir[i]);
         for (int n = 0; st_doctor_glob(d, pattern, n, found); n++)
             if (version_word(strstr(found, "libcuda.so.") + 11, version, sizeof version) &&
-                strcmp(version, d->driver_text) != 0)
+                strcmp(version, d->driver_text) != 0 && !forward_compatible(d, found, version))
                 return st_found(evidence, "%s, kernel module %s", found, d->driver_text);
     }
     return false;

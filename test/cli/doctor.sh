@@ -464,6 +464,11 @@ env -i PATH="$PATH" NCCL_TUNER_PLUGIN=libsymtuner.so "$symtuner" doctor --root "
 # ---- the box -------------------------------------------------------------------------------------
 plant driver-missing -s 'rm proc/driver/nvidia/version'
 plant driver-mismatch -s ': > usr/lib64/libcuda.so.570.10.01'
+# the container toolkit adds the folder of CUDA's forward compatibility, which serves older drivers
+compat='mkdir -p usr/local/cuda/compat; echo /usr/local/cuda/compat > etc/ld.so.conf.d/00-compat.conf; : > usr/local/cuda/compat'
+spare driver-mismatch -s "$compat/libcuda.so.590.44.01"
+plant driver-mismatch -s "$compat/libcuda.so.570.86.15"
+plant driver-mismatch -s ': > usr/lib64/libcuda.so.590.44.01'
 plant uvm-missing -s 'rm dev/nvidia-uvm'
 plant fabric-manager -s 'mkdir -p proc/driver/nvidia-nvswitch/devices'
 spare fabric-manager -s 'mkdir -p proc/driver/nvidia-nvswitch/devices run/nvidia-fabricmanager; : > run/nvidia-fabricmanager/nv-fabricmanager.pid'
