@@ -57,7 +57,8 @@ enum ar_follower {
     AR_FOLLOWERS
 };
 
-/* The stream of the latest call, and an event that is recorded after that call. Outside of captures
+/* The stream of the latest call, and an event that is recorded after that call. There is one of
+ * these for the calls of each capture, and one for all calls outside of captures. Outside of captures
  * ${stream} is the id that CUDA gives to each stream. A stream's handle would not do there, because
  * two streams can have the same handle: a new stream may get the handle of a destroyed one, and
  * cudaStreamPerThread is another stream in each thread. In a capture ${stream} is the stream's
@@ -67,6 +68,7 @@ struct ar_order {
     bool used;                  /* there was at least one call */
     unsigned long long stream;
     cudaEvent_t done; /* recorded after the latest call */
+    int let_go;       /* blocks of the latest kernel if the next kernel may start early, else 0 */
 };
 
 struct ar_graph;
@@ -79,12 +81,11 @@ struct ar_engines;
 
 struct symtuner_ar {
     int ranks, me, device;
-    uint64_t group;     /* a number that only the handles of this group have */
-    int sms, on_device; /* multiprocessors of the smallest GPU; ranks on the fullest GPU */
-    int budget;         /* largest number of blocks on one GPU, on all ranks (ar_budget) */
-    int let_go;         /* blocks of the latest kernel if the next kernel may start early, else 0 */
-    int links;          /* enum ar_links */
-    int beside;         /* enum ar_beside; the same on all ranks */
+    uint64_t group;      /* a number that only the handles of this group have */
+    int sms, on_device;  /* multiprocessors of the smallest GPU; ranks on the fullest GPU */
+    int budget;          /* largest number of blocks on one GPU, on all ranks (ar_budget) */
+    int links;           /* enum ar_links */
+    int beside;          /* enum ar_beside; the same on all ranks */
     bool beside_differs; /* the ranks were told different values, so ${beside} is unknown on all */
     bool tma;            /* the kernels that move data by TMA can run */
     bool multicast;      /* NCCL may use NVLink multicast on all ranks */

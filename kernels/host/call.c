@@ -339,7 +339,7 @@ static ncclResult_t run(symtuner_ar *h, struct ar_ask *ask, const struct ar_buff
     if (result == ncclSuccess && graph != NULL && choice.family == AR_COPY)
         result = ar_copy_guard(h, stream);
     if (result == ncclSuccess)
-        result = ar_pieces_run(h, ask, &choice, arena, b, stream);
+        result = ar_pieces_run(h, order, ask, &choice, arena, b, stream);
     return result == ncclSuccess ? ar_stream_leave(h, stream, order) : result;
 }
 

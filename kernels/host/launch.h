@@ -39,9 +39,11 @@ static inline bool ar_has_multicast(const struct ar_buffers *b)
            b->to->multicast != NULL;
 }
 
-/* Run the call ${ask} as ${choice} says, with scratch in ${arena}. */
-ncclResult_t ar_pieces_run(symtuner_ar *h, const struct ar_ask *ask, const struct ar_choice *choice,
-                           int arena, const struct ar_buffers *b, cudaStream_t stream);
+/* Run the call ${ask} as ${choice} says, with scratch in ${arena}. ${order} is that of the calls to
+ * which this call belongs (ar_stream_enter). */
+ncclResult_t ar_pieces_run(symtuner_ar *h, struct ar_order *order, const struct ar_ask *ask,
+                           const struct ar_choice *choice, int arena, const struct ar_buffers *b,
+                           cudaStream_t stream);
 
 /* Clear ${args} and fill the fields that do not depend on the call. ${arena}: enum
  * ar_arena_kind. */

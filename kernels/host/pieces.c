@@ -95,15 +95,16 @@ static void lay_out_piece(const symtuner_ar *h, int coll, const struct ar_choice
  * into the budget. A kernel starts early only if it fits into the budget beside the previous
  * kernel.
  */
-static void keep_budget(symtuner_ar *h, struct ar_args *args, int ctas)
+static void keep_budget(const symtuner_ar *h, struct ar_order *order, struct ar_args *args,
+                        int ctas)
 {
     int most = ar_most_ctas(h);
 
     if (args->overlap == AR_EARLY_BOTH && 2 * ctas > most)
         args->overlap = AR_EARLY;
-    if (h->let_go + ctas > most)
+    if (order->let_go + ctas > most)
         args->overlap = AR_SERIAL;
-    h->let_go = args->overlap == AR_EARLY_BOTH ? ctas : 0;
+    order->let_go = args->overlap == AR_EARLY_BOTH ? ctas : 0;
 }
 
 static ncclResult_t launch(symtuner_ar *h, const void *kernel, const struct ar_args *args,
@@ -125,8 +126,9 @@ static ncclResult_t launch(symtuner_ar *h, const void *kernel, const struct ar_a
     return error == cudaSuccess ? ncclSuccess : ar_fail_cuda(h, error, "launch the kernel");
 }
 
-ncclResult_t ar_pieces_run(symtuner_ar *h, const struct ar_ask *ask, const struct ar_choice *choice,
-                           int arena, const struct ar_buffers *b, cudaStream_t stream)
+ncclResult_t ar_pieces_run(symtuner_ar *h, struct ar_order *order, const struct ar_ask *ask,
+                           const struct ar_choice *choice, int arena, const struct ar_buffers *b,
+                           cudaStream_t stream)
 {
     const uint64_t piece = choice->piece / (uint64_t)ar_coll_parts(b->coll, h->ranks);
     int reducer = ar_reducer_of(ask->dtype, ask->op);
@@ -162,7 +164,7 @@ ncclResult_t ar_pieces_run(symtuner_ar *h, const struct ar_ask *ask, const struc
         if (choice->family == AR_TMA_IPC)
             ar_ipc_locate(h, b->coll, b->part * ar_parts_sent(h, b->coll),
                           b->part * ar_parts_received(h, b->coll), &args);
-        keep_budget(h, &args, choice->ctas);
+        keep_budget(h, order, &args, choice->ctas);
         ar_follower_note(h, (enum ar_start)args.overlap);
         result = choice->family == AR_ENGINES
                      ? ar_engines_gather(h, &args, kernel, ask->src_mapped, stream)
