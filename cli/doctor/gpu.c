@@ -172,11 +172,15 @@ static void probe_pair(struct bench *b, int i, int j)
 {
     struct st_cuda *c = &b->cuda;
     struct st_pair *pair = &report.pair[i][j];
-    int can = 0;
+    enum { ALREADY_ENABLED = 704 }; /* CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED */
+    int can = 0, enabled;
 
     c->can_access(&can, i, j);
     c->context_set(b->gpu[i].context);
-    pair->peer = can && (c->enable_peer(b->gpu[j].context, 0), true);
+    /* Without NVSwitch a GPU can have at most 8 peers; a kernel that writes to a ninth would fail,
+     * and with it all that follows. */
+    enabled = can ? c->enable_peer(b->gpu[j].context, 0) : -1;
+    pair->peer = enabled == 0 || enabled == ALREADY_ENABLED;
     pair->engine_arrives = verify(b, i, j, true);
     pair->engine = gbps(timed(b, i, BY_ENGINE, b->gpu[j].there, j, b->gpu[i].here, i));
     if (!pair->peer)

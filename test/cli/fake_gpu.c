@@ -110,7 +110,11 @@ EXPORT int cuDeviceCanAccessPeer(int *v, int a, int b)
 EXPORT int cuDevicePrimaryCtxRetain(void **c, int d) { *c = context_of(d); return 0; }
 EXPORT int cuCtxSetCurrent(void *c) { current = c; return 0; }
 EXPORT int cuCtxSynchronize(void) { return 0; }
-EXPORT int cuCtxEnablePeerAccess(void *c, unsigned f) { (void)c; (void)f; return 0; }
+EXPORT int cuCtxEnablePeerAccess(void *c, unsigned f) /* without NVSwitch a GPU has at most 8 peers */
+{
+    (void)f;
+    return fault("peers-full") && ((struct context *)c)->device + current->device == 1 ? 711 : 0;
+}
 EXPORT int cuMemAlloc_v2(uint64_t *p, size_t n)
 {
     *p = (uint64_t)(uintptr_t)calloc(1, n);

@@ -67,6 +67,8 @@ X
 ok "doctor: each fault is found, and what shows it is named" $?
 doctor FAKE_FAULT=write-lost-engine | ids | grep -qx write-lost
 ok "doctor: bytes that the copy engine loses are found" $?
+doctor FAKE_FAULT=peers-full | grep '"id": "peer-missing"' | grep -q 'GPU 0 to 1, 1 to 0'
+ok "doctor: a GPU that the driver takes no further peer for is named" $?
 doctor NCCL_NVLS_ENABLE=0 | ids | grep -qx multicast-unused
 ok "doctor: multicast-unused is found" $?
 doctor FAKE_FAULT=init | grep -q '"not_checked": \["GPUs: the CUDA driver does not start'
