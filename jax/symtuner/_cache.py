@@ -104,15 +104,33 @@ def _read(*args: Any, **more: Any) -> Any:
 
 
 def keep_out(program: str) -> None:
-    """Let JAX write no entry for programs of this name. A call of the program is left to XLA because
-    its groups could not be opened this time. Later starts would read that entry. If only some
-    processes had it, the others would try to open the groups, and wait for these processes."""
+    """Let JAX write no entry for programs of this name. A call of the program is left to XLA
+    because its groups could not be opened this time. Later starts would read that entry. If only
+    some processes had it, the others would try to open the groups, and wait for these processes."""
     _kept_out.add(program)
 
 
 def _write(key: str, program: str, *args: Any, **more: Any) -> None:
     if program not in _kept_out:
         _saved["put_executable_and_time"](key, program, *args, **more)
+
+
+def _unpickle(self: Any, pid: Any) -> Any:
+    """Load a part of a program that jax.experimental.serialize_executable wrote to a file."""
+    loaded = _saved["persistent_load"](self, pid)
+    if pid[0] == "exec":
+        _open_groups_of(loaded)
+    return loaded
+
+
+def _guard_files() -> None:
+    try:
+        from jax.experimental.serialize_executable import _JaxPjrtUnpickler
+
+        _saved["persistent_load"] = _JaxPjrtUnpickler.persistent_load
+        _JaxPjrtUnpickler.persistent_load = _unpickle
+    except (ImportError, AttributeError):  # programs with our calls need symtuner.open_group()
+        pass
 
 
 def guard() -> None:
@@ -134,6 +152,7 @@ def guard() -> None:
     cache_key.custom_hook = _in_key
     compilation_cache.get_executable_and_time = _read
     compilation_cache.put_executable_and_time = _write
+    _guard_files()
 
 
 def release() -> None:
@@ -144,3 +163,7 @@ def release() -> None:
         for name in ("get_executable_and_time", "put_executable_and_time"):
             setattr(compilation_cache, name, _saved.pop(name))
         _kept_out.clear()
+    if "persistent_load" in _saved:
+        from jax.experimental.serialize_executable import _JaxPjrtUnpickler
+
+        _JaxPjrtUnpickler.persistent_load = _saved.pop("persistent_load")
