@@ -49,8 +49,10 @@ nccl_abi_result st_profiler_open(const struct st_profiler_init *init, void **ctx
         return NCCL_ABI_SUCCESS;
     }
     profiler->ranks = init->ranks;
-    if (count)
+    if (count) {
         profiler->ledger = st_ledger_open(init->comm_id, init->ranks, init->nodes);
+        st_ledger_listen(&process->options); /* NCCL may have no tuner: NCCL_TUNER_PLUGIN=none */
+    }
     st_next_profiler_open(&profiler->next, init, count ? mask : 0,
                           process->options.next_profiler, off);
     if (!profiler->ledger && !profiler->next.table) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_profiler.c - events of every interface version must be counted under the right collective
  * and size. */
+#include <signal.h>
 #include <stdlib.h>
 
 #include "plugin/ledger.h"
@@ -169,6 +170,23 @@ START_TEST(test_kinds_of_events_are_told_apart)
 }
 END_TEST
 
+/* Without a tuner (NCCL_TUNER_PLUGIN=none) the signal would otherwise end the job. */
+START_TEST(test_a_profiler_alone_takes_the_signal)
+{
+    struct sigaction action;
+    void *profiler;
+    int events;
+
+    want_events();
+    setenv("SYMTUNER_LEDGER_SIGNAL", "USR2", 1);
+    ck_assert_int_eq(open_profiler(6, &events, &profiler), 0);
+    sigaction(SIGUSR2, NULL, &action);
+    ck_assert(action.sa_handler != SIG_DFL);
+    raise(SIGUSR2);
+    st_profiler_close(profiler);
+}
+END_TEST
+
 Suite *profiler_suite(void)
 {
     Suite *suite = suite_create("profiler");
@@ -176,6 +194,7 @@ Suite *profiler_suite(void)
 
     t_add_rows(events, test_a_call_is_counted_under_its_name_and_size, calls);
     tcase_add_test(events, test_kinds_of_events_are_told_apart);
+    tcase_add_test(events, test_a_profiler_alone_takes_the_signal);
     tcase_add_loop_test(mask, test_each_version_asks_for_the_events_that_it_has, 4, 8);
     tcase_add_test(mask, test_without_a_ledger_nothing_is_asked_for);
     suite_add_tcase(suite, events);
