@@ -143,10 +143,16 @@ ncclResult_t ar_nccl_window_peers(const struct ar_nccl *api, ncclWindow_t window
             peers_out[r] = p;
         }
     } else {
+        enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
         struct window_head head;
+        cudaError_t error;
 
-        if (cudaMemcpy(&head, window, sizeof head, cudaMemcpyDefault) != cudaSuccess ||
-            head.flat == NULL || head.lsa_rank != me) {
+        /* a program may register a buffer while a thread captures, and only in this mode may other
+         * threads copy then */
+        cudaThreadExchangeStreamCaptureMode(&mode);
+        error = cudaMemcpy(&head, window, sizeof head, cudaMemcpyDefault);
+        cudaThreadExchangeStreamCaptureMode(&mode);
+        if (error != cudaSuccess || head.flat == NULL || head.lsa_rank != me) {
             cudaGetLastError(); /* clear the error, or the application would find it later */
             return ar_why(why, why_size, ncclInternalError,
                           "the window record of NCCL %d is not as known from 2.28", api->version);

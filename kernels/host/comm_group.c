@@ -16,6 +16,7 @@
 #include "kernels/host/rank.h"
 #include "kernels/nodes/host_id.h"
 #include "kernels/nodes/nodes.h"
+#include "kernels/order/capture.h"
 #include "kernels/order/first.h"
 #include "kernels/scratch/share.h"
 
@@ -345,6 +346,7 @@ ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *com
                                 const struct symtuner_ar_config *given)
 {
     struct group g = {.m.n = n};
+    enum cudaStreamCaptureMode mode;
     char why[160];
     int device = -1;
     ncclResult_t result;
@@ -356,6 +358,7 @@ ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *com
     if (g.m.nccl == NULL)
         return ar_fail(NULL, ncclInvalidUsage, "%s", why);
     cudaGetDevice(&device);
+    mode = ar_capture_mode(cudaStreamCaptureModeRelaxed); /* another thread may capture */
     result = create(&g, comms, given);
     for (int i = 0; i < n; i++) {
         const symtuner_ar *h = g.m.handles[i];
@@ -372,6 +375,7 @@ ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *com
     }
     free(g.all);
     free(g.cards);
+    ar_capture_mode(mode);
     if (device >= 0)
         cudaSetDevice(device);
     return result == ncclSuccess ? result : ar_fail(NULL, result, "%s", g.m.why);

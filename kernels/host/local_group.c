@@ -8,6 +8,7 @@
 #include "kernels/group/links.h"
 #include "kernels/host/create.h"
 #include "kernels/host/rank.h"
+#include "kernels/order/capture.h"
 #include "kernels/order/first.h"
 #include "kernels/scratch/arena.h"
 #include "kernels/scratch/grow.h"
@@ -191,8 +192,8 @@ static ncclResult_t settle(symtuner_ar **handles, int n, struct symtuner_ar_conf
                : result;
 }
 
-ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devices, int nranks,
-                                      const struct symtuner_ar_config *given)
+static ncclResult_t create(symtuner_ar **handles_out, const int *devices, int nranks,
+                           const struct symtuner_ar_config *given)
 {
     symtuner_ar *handles[AR_MAX_RANKS] = {NULL}, *failed;
     struct symtuner_ar_config config;
@@ -231,5 +232,16 @@ ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devi
         else if (handles[i] != NULL)
             ar_rank_free(handles[i]);
     cudaSetDevice(device); /* the GPU that was current before */
+    return result;
+}
+
+ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devices, int nranks,
+                                      const struct symtuner_ar_config *given)
+{
+    /* another thread may capture */
+    enum cudaStreamCaptureMode mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
+    ncclResult_t result = create(handles_out, devices, nranks, given);
+
+    ar_capture_mode(mode);
     return result;
 }

@@ -42,8 +42,10 @@ static inline cudaError_t ar_capture_after(cudaStream_t stream, cudaGraphNode_t 
 #endif
 }
 
-/* Set this thread's capture mode, and return the former mode. While this thread captures, it may
- * allocate, map and copy only in mode relaxed, even if these operations are not captured. */
+/* Set this thread's capture mode, and return the former mode. While this thread captures, or
+ * another thread captures in mode global, this thread may allocate, map and copy only in mode
+ * relaxed, even if these operations are not captured. In any other mode they fail, and the capture
+ * fails, too. */
 static inline enum cudaStreamCaptureMode ar_capture_mode(enum cudaStreamCaptureMode mode)
 {
     cudaThreadExchangeStreamCaptureMode(&mode);

@@ -247,6 +247,33 @@ START_TEST(test_a_graph_does_not_hold_who_comes_after)
 }
 END_TEST
 
+/* While a thread captures in mode global, CUDA lets other threads allocate and copy only in mode
+ * relaxed. A refused call would also end that capture. */
+START_TEST(test_a_capture_of_another_thread_stops_no_creation)
+{
+    static const int pair[] = {0, 1};
+    const ncclComm_t comms[RANKS] = {(ncclComm_t)1, (ncclComm_t)2};
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal;
+    struct symtuner_ar_config config = small();
+    symtuner_ar *h[RANKS], *local[2];
+
+    make_pair(h);
+    symtuner_ar_destroy(h, RANKS);
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    fake.global_capture = 1;
+    ck_assert_msg(symtuner_ar_create(h, comms, RANKS, &config) == ncclSuccess, "%s",
+                  symtuner_ar_error(NULL));
+    ck_assert_int_eq(symtuner_ar_create_local(local, pair, 2, &config), ncclSuccess);
+    fake.global_capture = 0;
+    mode = cudaStreamCaptureModeGlobal;
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    ck_assert_int_eq(mode, cudaStreamCaptureModeThreadLocal); /* as before the calls */
+    symtuner_ar_destroy(h, RANKS);
+    symtuner_ar_destroy(local, 2);
+    free_buffers();
+}
+END_TEST
+
 Suite *st_suite_graph(void)
 {
     Suite *s = suite_create("ar_graph");
@@ -262,6 +289,7 @@ Suite *st_suite_graph(void)
     tcase_add_test(bare, test_of_a_communicators_handle_a_graph_keeps_the_counters);
     tcase_add_test(bare, test_a_graph_does_not_hold_who_comes_after);
     tcase_add_test(bare, test_a_buffer_in_a_graph_stays_registered);
+    tcase_add_test(bare, test_a_capture_of_another_thread_stops_no_creation);
     suite_add_tcase(s, bare);
     return s;
 }

@@ -45,9 +45,15 @@ cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t *node, cudaGraph_t graph,
     return cudaSuccess;
 }
 
+static _Thread_local enum cudaStreamCaptureMode now = cudaStreamCaptureModeGlobal;
+
+bool fake_capture_relaxed(void)
+{
+    return now == cudaStreamCaptureModeRelaxed;
+}
+
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
 {
-    static _Thread_local enum cudaStreamCaptureMode now = cudaStreamCaptureModeGlobal;
     enum cudaStreamCaptureMode before = now;
 
     now = *mode;

@@ -5,11 +5,14 @@
 #define ST_TEST_FAKE_CAPTURE_INFO_H_
 
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 
 /* Each fake CUDA defines these two functions. ${graph} may be NULL. */
 cudaError_t fake_capture_info(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
                               unsigned long long *id, cudaGraph_t *graph);
 /* Let everything that ${stream} captures from now on come after ${node} only. */
 cudaError_t fake_capture_after(cudaStream_t stream, cudaGraphNode_t node);
+
+bool fake_capture_relaxed(void); /* this thread is in the capture mode relaxed */
 
 #endif

@@ -133,20 +133,26 @@ cudaError_t cudaDriverGetVersion(int *version)
     return cudaSuccess;
 }
 
+/* Such a call also ends the capture of the other thread. */
+static bool prohibited(void)
+{
+    return fake.global_capture && !fake_capture_relaxed();
+}
+
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
-    return make(p, bytes);
+    return prohibited() ? ends(cudaErrorStreamCaptureUnsupported) : make(p, bytes);
 }
 
 cudaError_t cudaFree(void *p)
 {
-    return drop(p);
+    return prohibited() ? ends(cudaErrorStreamCaptureUnsupported) : drop(p);
 }
 
 cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags)
 {
     (void)flags;
-    return make(p, bytes);
+    return prohibited() ? ends(cudaErrorStreamCaptureUnsupported) : make(p, bytes);
 }
 
 cudaError_t cudaFreeHost(void *p)
@@ -182,6 +188,8 @@ cudaError_t cudaHostUnregister(void *p)
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     (void)kind;
+    if (prohibited())
+        return ends(cudaErrorStreamCaptureUnsupported);
     memcpy(to, from, bytes);
     return may_fail();
 }

@@ -51,6 +51,8 @@ struct fake_cuda {
     int busy;                   /* GPU busy - 1 has work until this is 0 */
     unsigned long long capture; /* id of the capture in which every stream is; 0: none */
     unsigned long long others;  /* added to every stream's id, so all count as new streams */
+    int global_capture;         /* 1: a thread captures in mode global. So in all other modes than
+                                   relaxed, calls that may wait for the GPU fail */
     int host_functions;         /* calls of cudaLaunchHostFunc */
     int empty_nodes;            /* empty nodes that were added to captures */
     void *waited;               /* the event of the latest cudaStreamWaitEvent                 */
