@@ -133,7 +133,8 @@ void st_process_env(int nccl)
 {
     st_process();
     process.env_interface = true;
-    set_release(nccl);
+    if (process.nccl == 0) /* a second NCCL in the process changes nothing that was decided */
+        set_release(nccl);
 }
 
 const struct st_process *st_process_asked(void)
@@ -199,6 +200,13 @@ static int ask_version(nccl_abi_logger logger)
         dlclose(library);
     }
     return version;
+}
+
+int st_process_caller(nccl_abi_logger logger)
+{
+    int version = ask_version(logger);
+
+    return version ? version : process.nccl;
 }
 
 static nccl_abi_logger start_logger;

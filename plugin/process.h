@@ -50,6 +50,10 @@ const struct st_process *st_process(void);
  * nothing else tells NCCL's release, we assume the oldest release that has this version. */
 const struct st_process *st_process_start(nccl_abi_logger logger, int abi);
 
+/* Return the release of the NCCL that has the logger ${logger}. If a process has several copies of
+ * NCCL, this may differ from the member nccl, which has the release of the first of them. */
+int st_process_caller(nccl_abi_logger logger);
+
 /* Store NCCL's release, and the fact that NCCL asks us for variables. The init of the env interface
  * calls this. */
 void st_process_env(int nccl);

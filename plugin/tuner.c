@@ -34,7 +34,7 @@ nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
 {
     const struct st_process *process = st_process_start(init->logger, init->abi);
     size_t ranks = init->ranks, nodes = init->nodes;
-    struct st_group group = {process->nccl, (int)ranks, (int)nodes, process->machine};
+    struct st_group group = {st_process_caller(init->logger), (int)ranks, (int)nodes, process->machine};
     int rules = process->rules ? process->rules->count : 0;
     struct st_tuner *tuner;
     bool told = process->min_ctas || (process->sym_ctas && process->env_interface);
@@ -46,7 +46,7 @@ nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
     if (!(tuner = calloc(1, sizeof *tuner)))
         return NCCL_ABI_SUCCESS;
     tuner->process = process;
-    tuner->era = process->era;
+    tuner->era = st_era_of(group.nccl);
     tuner->mixed = process->mixed;
     tuner->comm_id = init->comm_id;
     tuner->ranks = (int)ranks;
@@ -58,6 +58,8 @@ nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
     *ctx_out = tuner;
     if (process->options.mode == ST_MODE_OFF)
         return NCCL_ABI_SUCCESS; /* when off, only the roll call and the tuner behind ours run */
+    if (rules && symtuner_rules_fit(process->rules, group.nccl, &group.machine, NULL, 0))
+        rules = 0; /* [provenance] names the release of another NCCL in this process */
     if (rules)
         tuner->wished = st_index_build(process->rules, &group);
     if (!tuner->agree)
@@ -71,7 +73,7 @@ nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
     snprintf(ctas, sizeof ctas, "%d", process->sym_ctas ? process->sym_ctas : process->min_ctas);
     st_info("%s on NCCL %s, comm 0x%llx, %zu rank%s, tuner v%d: %d rule%s (0x%016llx), %s%s "
             "symmetric CTAs%s (%s)",
-            SYMTUNER_VERSION, st_release_print(process->nccl, release, sizeof release),
+            SYMTUNER_VERSION, st_release_print(group.nccl, release, sizeof release),
             (unsigned long long)init->comm_id, ranks, ranks == 1 ? "" : "s", init->abi, rules,
             rules == 1 ? "" : "s",
             (unsigned long long)process->rules_hash,

@@ -174,6 +174,30 @@ START_TEST(test_the_csv_of_nccl_s_example_is_read)
 }
 END_TEST
 
+/* A process may have several copies of NCCL: torch's and cupy's, or the one that vLLM opens. The
+ * release of the first must not decide for communicators of the second. */
+START_TEST(test_each_nccl_of_a_process_gets_the_rules_of_its_release)
+{
+    static const int copies[] = {22809, 22907, 22809};
+
+    setenv("SYMTUNER_MACHINE", "gpu=test box; links=nvlink; multicast=no", 1);
+    setenv("SYMTUNER_RULE", "allreduce nccl=2.28 channels=2; allreduce nccl=2.29 channels=3", 1);
+    for (int copy = 0; copy < 3; copy++) {
+        struct question question = {SYMTUNER_ALLREDUCE, 4096, 1, 0, {1, 2, 3}, 0};
+        const struct release *release = releases;
+        struct comm comm;
+
+        while (release->nccl != copies[copy])
+            release++;
+        nccl_load(release, _i ? ENV_PLUGIN : 0);
+        ck_assert_int_eq(nccl_comm(&comm, 0x1234 + (uint64_t)copy, 8, 1), 0);
+        ck_assert_int_eq(nccl_ask(&comm, &question), 0);
+        ck_assert_int_eq(question.channels, copies[copy] / 100 % 100 == 28 ? 2 : 3);
+        nccl_comm_end(&comm);
+    }
+}
+END_TEST
+
 Suite *rules_host_suite(void)
 {
     Suite *suite = suite_create("rules in the plugin");
@@ -183,6 +207,7 @@ Suite *rules_host_suite(void)
     t_each_release(same, test_plugin_and_api_give_the_same_answer);
     t_each_release(same, test_answers_depend_on_nothing_that_was_asked_before);
     t_each_release(effect, test_a_collective_of_each_release_ends_as_the_rules_say);
+    tcase_add_loop_test(effect, test_each_nccl_of_a_process_gets_the_rules_of_its_release, 0, 2);
     t_each_release(effect, test_chunk_sizes_stay_nccl_s);
     t_each_release(effect, test_the_csv_of_nccl_s_example_is_read);
     suite_add_tcase(suite, same);
