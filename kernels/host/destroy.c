@@ -11,6 +11,7 @@
 #include "kernels/group/nccl_window.h"
 #include "kernels/host/rank.h"
 #include "kernels/nodes/nodes.h"
+#include "kernels/order/capture.h"
 #include "kernels/order/first.h"
 #include "kernels/order/graph.h"
 #include "kernels/scratch/arena.h"
@@ -177,12 +178,14 @@ static bool defer_group(symtuner_ar **handles, int n, int i)
 ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
 {
     ncclResult_t result = ar_handles_check(handles, n);
+    enum cudaStreamCaptureMode mode;
     bool stuck = false;
     int device = -1;
 
     if (result != ncclSuccess)
         return result;
     cudaGetDevice(&device);
+    mode = ar_capture_mode(cudaStreamCaptureModeRelaxed); /* another thread may capture */
     ar_deferred_free();
     /* Wait for our own calls. Once they have ended, no peer writes to our scratch any more. */
     for (int i = 0; i < n; i++) {
@@ -213,6 +216,7 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
         ar_rank_free(h);
         handles[i] = NULL;
     }
+    ar_capture_mode(mode);
     if (device >= 0)
         cudaSetDevice(device);
     return result;

@@ -8,6 +8,7 @@
 #include "kernels/group/multicast.h"
 #include "kernels/group/nccl_window.h"
 #include "kernels/nodes/nodes.h"
+#include "kernels/order/capture.h"
 #include "kernels/order/follower.h"
 #include "kernels/order/graph.h"
 
@@ -144,29 +145,15 @@ static ncclResult_t add_multicast(symtuner_ar **handles, int n, struct ar_window
     return result;
 }
 
-ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
-                                  const ncclWindow_t *windows, int n, size_t bytes)
+static ncclResult_t make_windows(symtuner_ar **handles, void *const *buffers,
+                                 const ncclWindow_t *windows, int n, size_t bytes)
 {
     ncclWindow_t made[AR_MAX_RANKS] = {NULL}, *at[AR_MAX_RANKS];
     struct ar_window seen[AR_MAX_RANKS];
-    ncclResult_t result = check(handles, buffers, n);
+    ncclResult_t result = ncclSuccess;
     char why[AR_WHY];
     bool ours = windows == NULL;
-    int device = -1;
 
-    if (result == ncclSuccess && handles[0]->nccl != NULL)
-        ar_follower_window(handles[0]->nccl->version);
-    if (result != ncclSuccess)
-        return result;
-    cudaGetDevice(&device);
-    if (handles[0]->nodes != NULL && windows == NULL) {
-        result = ar_nodes_register(handles[0], buffers[0], bytes);
-        if (device >= 0)
-            cudaSetDevice(device);
-        return result;
-    }
-    if (needs_none(handles[0]))
-        return result;
     for (int i = 0; i < n && result == ncclSuccess; i++)
         result = check_buffer(handles[i], buffers[i], bytes, i, why);
     result = agree(handles, n, result, 2 * (uint64_t)bytes + ours, why);
@@ -190,9 +177,31 @@ ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
         else if (made[i] != NULL)
             ar_window_drop(handles[i], made[i]);
     }
+    return result == ncclSuccess ? result : ar_handles_fail(handles, n, result, "%s", why);
+}
+
+ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
+                                  const ncclWindow_t *windows, int n, size_t bytes)
+{
+    enum cudaStreamCaptureMode mode;
+    ncclResult_t result = check(handles, buffers, n);
+    int device = -1;
+
+    if (result == ncclSuccess && handles[0]->nccl != NULL)
+        ar_follower_window(handles[0]->nccl->version);
+    if (result != ncclSuccess)
+        return result;
+    cudaGetDevice(&device);
+    /* programs register buffers while they capture, and then the ranks talk on another stream */
+    mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
+    if (handles[0]->nodes != NULL && windows == NULL)
+        result = ar_nodes_register(handles[0], buffers[0], bytes);
+    else if (!needs_none(handles[0]))
+        result = make_windows(handles, buffers, windows, n, bytes);
+    ar_capture_mode(mode);
     if (device >= 0)
         cudaSetDevice(device);
-    return result == ncclSuccess ? result : ar_handles_fail(handles, n, result, "%s", why);
+    return result;
 }
 
 ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers, int n)

@@ -155,6 +155,31 @@ START_TEST(test_windows_are_deregistered_on_their_own_gpu)
 }
 END_TEST
 
+/* Neither these functions nor NCCL's own spoil a graph that the thread captures. */
+START_TEST(test_a_capture_of_the_thread_goes_on)
+{
+    const ncclComm_t comms[2] = {(ncclComm_t)1, (ncclComm_t)2};
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal;
+    void *buffers[2] = {memory[0], memory[1]};
+    symtuner_ar *h[2];
+
+    fake_nccl_reset(2);
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    fake.capture = 5;
+    ck_assert_int_eq(symtuner_ar_create(h, comms, 2, NULL), ncclSuccess);
+    for (int again = 0; again < 2; again++) { /* the last window is deregistered at the end */
+        ck_assert_int_eq(symtuner_ar_register(h, buffers, NULL, 2, 4096), ncclSuccess);
+        if (!again)
+            ck_assert_int_eq(symtuner_ar_deregister(h, buffers, 2), ncclSuccess);
+    }
+    ck_assert_int_eq(symtuner_ar_destroy(h, 2), ncclSuccess);
+    fake.capture = 0;
+    ck_assert_int_eq(fake.prohibited, 0);
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    ck_assert_int_eq(mode, cudaStreamCaptureModeThreadLocal);
+}
+END_TEST
+
 /* While a kernel may run on the handle's GPU, or a graph holds a call, nothing is freed. After that
  * all is freed except the windows, which NCCL has freed with the communicator. */
 START_TEST(test_a_discarded_handle_is_freed_later)
@@ -218,6 +243,7 @@ Suite *st_suite_window(void)
                         (int)(sizeof ends / sizeof *ends));
     tcase_add_test(made, test_a_discarded_handle_is_freed_later);
     tcase_add_test(made, test_only_handles_of_communicators_are_discarded);
+    tcase_add_test(made, test_a_capture_of_the_thread_goes_on);
     tcase_add_test(made, test_windows_are_deregistered_on_their_own_gpu);
     suite_add_tcase(s, made);
     return s;

@@ -133,10 +133,14 @@ cudaError_t cudaDriverGetVersion(int *version)
     return cudaSuccess;
 }
 
-/* Such a call also ends the capture of the other thread. */
+/* Is this call, which may wait for the GPU, prohibited because a thread captures? Such a call also
+ * ends the capture. */
 static bool prohibited(void)
 {
-    return fake.global_capture && !fake_capture_relaxed();
+    if ((!fake.global_capture && fake.capture == 0) || fake_capture_relaxed())
+        return false;
+    count(&fake.prohibited, 1);
+    return true;
 }
 
 cudaError_t cudaMalloc(void **p, size_t bytes)
@@ -157,7 +161,7 @@ cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags)
 
 cudaError_t cudaFreeHost(void *p)
 {
-    return drop(p);
+    return prohibited() ? ends(cudaErrorStreamCaptureUnsupported) : drop(p);
 }
 
 cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned flags)
@@ -224,12 +228,16 @@ cudaError_t cudaDeviceSynchronize(void)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
+    if (prohibited())
+        return ends(cudaErrorStreamCaptureUnsupported);
     must_end(stream == fake.endless);
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
+    if (prohibited())
+        return ends(cudaErrorStreamCaptureUnsupported);
     return fake.endless != NULL && stream == fake.endless ? cudaErrorNotReady : may_fail();
 }
 

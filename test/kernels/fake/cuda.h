@@ -53,6 +53,7 @@ struct fake_cuda {
     unsigned long long others;  /* added to every stream's id, so all count as new streams */
     int global_capture;         /* 1: a thread captures in mode global. So in all other modes than
                                    relaxed, calls that may wait for the GPU fail */
+    int prohibited;             /* such calls, also those during a capture of ${capture} */
     int host_functions;         /* calls of cudaLaunchHostFunc */
     int empty_nodes;            /* empty nodes that were added to captures */
     void *waited;               /* the event of the latest cudaStreamWaitEvent                 */
