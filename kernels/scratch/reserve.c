@@ -5,9 +5,10 @@
 #include "kernels/scratch/grow.h"
 
 /* Return the arena that the call needs, as a bit; 0 if no kernel of ours runs the call. */
-static unsigned arena_of_call(const symtuner_ar *h, int coll, uint64_t bytes, int dtype, int mapped)
+static unsigned arena_of_call(const symtuner_ar *h, int coll, uint64_t bytes, int dtype, int op,
+                              int mapped)
 {
-    struct ar_ask ask = {.coll = coll, .bytes = bytes, .dtype = dtype, .op = AR_SUM};
+    struct ar_ask ask = {.coll = coll, .bytes = bytes, .dtype = dtype, .op = op};
     struct ar_choice choice;
 
     ar_grow_ask(h, &ask);
@@ -19,22 +20,55 @@ static unsigned arena_of_call(const symtuner_ar *h, int coll, uint64_t bytes, in
     return 1u << ar_grow_arena_of(h, &ask, &choice);
 }
 
-/* Return the arenas that calls of up to ${bytes} need, as bits. This tries all collectives, a type
- * with Lamport words and one without (bf16, f64), and buffers that are registered or not. */
+/* Return whether reserve must try calls of this type and operator. Without rules, a sum of a type
+ * with Lamport words and one of a type without (bf16, f64) are enough. */
+static bool is_tried(const symtuner_ar *h, int dtype, int op)
+{
+    return h->rules != NULL || (op == AR_SUM && (dtype == AR_BF16 || dtype == AR_F64));
+}
+
+/* Return the arenas that calls of ${bytes} need, as bits. This tries all collectives, and buffers
+ * that are registered or not. */
+static unsigned arenas_at(const symtuner_ar *h, uint64_t bytes)
+{
+    unsigned arenas = 0;
+
+    for (int dtype = 0; dtype < AR_DTYPES; dtype++)
+        for (int op = 0; op < AR_OPS; op++)
+            for (int i = 0; i < 2 * AR_COLLS && is_tried(h, dtype, op); i++)
+                arenas |= arena_of_call(h, i / 2, bytes, dtype, op, i % 2);
+    return arenas;
+}
+
 static unsigned arenas_up_to(const symtuner_ar *h, uint64_t bytes)
 {
     unsigned arenas = 0;
 
     for (; bytes != 0; bytes /= 2)
-        for (int i = 0; i < 2 * AR_COLLS; i++)
-            arenas |= arena_of_call(h, i / 2, bytes, AR_BF16, i % 2) |
-                      arena_of_call(h, i / 2, bytes, AR_F64, i % 2);
+        arenas |= arenas_at(h, bytes);
+    return arenas;
+}
+
+/* Return the arenas that calls of up to ${bytes} need because of a rule. The rule may be for few
+ * lengths only. Its longest call needs the most. */
+static unsigned arenas_of_rules(const symtuner_ar *h, uint64_t bytes)
+{
+    unsigned arenas = 0;
+
+    for (int i = 0; h->rules != NULL && i < h->rules->count; i++) {
+        const struct st_span *span = &h->rules->rule[i].bytes;
+        const uint64_t most = span->hi < bytes ? span->hi : bytes;
+
+        if (span->lo <= most && most != 0)
+            arenas |= arenas_at(h, most);
+    }
     return arenas;
 }
 
 static ncclResult_t reserve(symtuner_ar *h, uint64_t bytes)
 {
-    unsigned arenas = arenas_up_to(h, bytes) | arenas_up_to(h, bytes / 4 * 3);
+    unsigned arenas =
+        arenas_up_to(h, bytes) | arenas_up_to(h, bytes / 4 * 3) | arenas_of_rules(h, bytes);
     ncclResult_t result = symtuner_ar_status(h);
 
     for (int a = 0; a < AR_ARENAS && result == ncclSuccess; a++) {

@@ -56,10 +56,15 @@ START_TEST(test_reserve_makes_what_calls_of_that_length_need)
     static const struct {
         size_t bytes;
         int words, bulk;
-    } row[] = {{1, AR_OPEN, AR_OPEN},
-               {1 << 20, AR_OPEN, AR_OPEN},
-               {3 << 20, AR_HERE, AR_OPEN},
-               {13 << 20, AR_HERE, AR_HERE}};
+        const char *rule;
+    } row[] = {{1, AR_OPEN, AR_OPEN, ""},
+               {1 << 20, AR_OPEN, AR_OPEN, ""},
+               {3 << 20, AR_HERE, AR_OPEN, ""},
+               {13 << 20, AR_HERE, AR_HERE, ""},
+               {1 << 20, AR_OPEN, AR_HERE, "kernels dtype=f32 kernel=chunked"},
+               {1 << 20, AR_OPEN, AR_HERE, "kernels op=max kernel=chunked"},
+               {1 << 20, AR_OPEN, AR_HERE, "kernels bytes=300000..300000 kernel=chunked"},
+               {299999, AR_OPEN, AR_OPEN, "kernels bytes=300000..300200 kernel=chunked"}};
     const int gpus[] = {0, 1, 2};
     struct symtuner_ar_config config = small();
     symtuner_ar *h[RANKS];
@@ -68,6 +73,7 @@ START_TEST(test_reserve_makes_what_calls_of_that_length_need)
     fake.devices = RANKS;
     fake.peers = 1;
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        setenv("SYMTUNER_RULE", row[i].rule, 1);
         ck_assert_int_eq(symtuner_ar_create_local(h, gpus, RANKS, &config), ncclSuccess);
         want_error(symtuner_ar_reserve(h, RANKS - 1, 1), ncclInvalidUsage, h[0], "local group");
         ck_assert_int_eq(symtuner_ar_reserve(h, RANKS, row[i].bytes), ncclSuccess);
