@@ -62,6 +62,21 @@ def spans_processes(devices: Sequence[Any]) -> bool:
     return len({d.process_index for d in devices}) > 1
 
 
+def _box(device: Any) -> int | None:
+    """Return XLA's number of the device's box, or of all boxes with NVLink to that one; None if this
+    JAX does not say. XLA numbers the boxes by their boot ids."""
+    names = ("slice_index", "partition_index")
+    return next((n for n in (getattr(device, name, None) for name in names) if n is not None), None)
+
+
+def _boxes_asked() -> bool:
+    """Does the user want all-reduces over several boxes to be added up box by box?"""
+    try:
+        return load().boxes_asked()
+    except SymtunerError:  # no library: then no group can be opened
+        return False
+
+
 def _why_never(devices: Sequence[Any]) -> str:
     """Return why such a group can never be opened, or "". All processes get the same answer."""
     if len(devices) < 2:
@@ -73,6 +88,8 @@ def _why_never(devices: Sequence[Any]) -> str:
             "a group across processes needs one GPU in each process; start one process for each "
             "GPU, or one for all of them"
         )
+    if len({_box(d) for d in devices}) > 1 and not _boxes_asked():
+        return "the group spans several boxes, where NCCL runs every call (docs/nodes.md)"
     return ""
 
 

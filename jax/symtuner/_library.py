@@ -135,6 +135,14 @@ class Library:
         bad = getattr(self._c, "symtuner_ffi_" + name)(*args, out, ctypes.c_size_t(len(out)))
         return None if bad else out.value.decode(errors="replace")
 
+    def boxes_asked(self) -> bool:
+        """Return what symtuner_ar_boxes_asked() says: may ranks on several boxes add up box by
+        box?"""
+        try:
+            return bool(ctypes.CDLL(str(self.ar_path)).symtuner_ar_boxes_asked())
+        except AttributeError:  # a library from before that function
+            return False
+
     def abort(self) -> None:
         self._c.symtuner_ffi_abort()
 

@@ -159,6 +159,11 @@ size_t symtuner_ar_describe(ffi_handle *handle, char *text, size_t length)
     return (size_t)snprintf(text, length, is_dead(handle) ? "destroyed" : "fake");
 }
 
+int symtuner_ar_boxes_asked(void)
+{
+    return getenv("FAKE_AR_BOXES") != NULL;
+}
+
 int symtuner_ar_status(ffi_handle *handle)
 {
     __atomic_fetch_add(&fake_asked, 1, __ATOMIC_RELAXED);

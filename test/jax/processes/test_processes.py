@@ -198,6 +198,7 @@ LATE = {
     "square": lower_cases.square,
     "local": lower_cases.local,
     "boxes": lower_cases.boxes,
+    "boxes": lower_cases.boxes,
     "otherwise": lower_cases.otherwise,
     "short": lower_cases.short,
     "alone": lower_cases.alone,
@@ -342,6 +343,11 @@ CASES = {
         (0, 0),
         f"lax {LAX} a group across processes needs one GPU in each process; start one process for "
         "each GPU, or one for all of them True\n",
+    ),
+    "boxes": (
+        (0, 0),
+        f"lax {LAX} the group spans several boxes, where NCCL runs every call (docs/nodes.md)\n"
+        "symtuner_all_reduce \n",
     ),
     "otherwise": (
         (0, 0),
