@@ -174,7 +174,8 @@ def shapes(mesh, ranks):
         (1 << 25,),
     ]
     hosts = {str(s): rng.integers(-8, 8, (ranks, *s)).astype(np.float32) for s in shapes}
-    # three or more leaves of one type share a call if each has at most 64 KiB (docs/jax.md)
+    # three or more leaves of one type share a call if each has at most 64 KiB
+    # (docs/reference/jax-calls.md)
     short = [name for name, h in hosts.items() if h[0].nbytes <= 64 << 10]
     check("five shapes are short", len(short) == 5, "" if len(short) == 5 else short)
     for name, got in run(hosts, place(hosts, mesh), mesh, "sum", short).items():

@@ -280,8 +280,8 @@ def test_compiler_options():
 
 
 def test_compiler_options_that_cannot_be_seen():
-    """JAX lowers a function once for all of its jits, as docs/jax.md says. If this fails, a release
-    of JAX has changed that, and the page needs an update."""
+    """JAX lowers a function once for all of its jits, as docs/reference/jax-runtime.md says. If
+    this fails, a release of JAX has changed that, and the page needs an update."""
     f = jax.shard_map(
         lambda v: symtuner.all_reduce(v, "i"), mesh=LINE, in_specs=P("i"), out_specs=P("i")
     )
