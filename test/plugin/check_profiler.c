@@ -175,7 +175,7 @@ START_TEST(test_a_profiler_alone_takes_the_signal)
 {
     struct sigaction action;
     void *profiler;
-    int events;
+    int events = 0;
 
     want_events();
     setenv("SYMTUNER_LEDGER_SIGNAL", "USR2", 1);

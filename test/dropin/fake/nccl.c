@@ -90,7 +90,9 @@ static int wait_for_all(const struct nccl_abi_id *id, int ranks, int rank)
         while (access(path, F_OK) != 0)
             usleep(1000);
     }
+    pthread_mutex_lock(&record.lock); /* ranks may be threads */
     clock_gettime(CLOCK_MONOTONIC, &record.met);
+    pthread_mutex_unlock(&record.lock);
     if (init && strcmp(init, "kill") == 0)
         raise(SIGKILL);
     return init && strcmp(init, "fail") == 0 ? 3 : 0;
