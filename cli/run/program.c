@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* The signal state that we restore for the program. */
@@ -52,6 +53,21 @@ static bool of_terminal(const siginfo_t *info)
     return false;
 }
 
+/* Has the program ${pid} stopped, or does it stop within 100 ms? It may ignore the signal that it
+ * sent to its process group. */
+static bool stopped(pid_t pid)
+{
+    const struct timespec pause = {.tv_nsec = 5000000};
+    siginfo_t state = {0};
+
+    for (int i = 0; i < 20 && state.si_pid != pid; i++) {
+        nanosleep(&pause, NULL);
+        if (waitid(P_PID, (id_t)pid, &state, WSTOPPED | WNOWAIT | WNOHANG) != 0)
+            return false;
+    }
+    return state.si_pid == pid;
+}
+
 /* Pass on one signal to the program ${pid}. */
 static void pass(const siginfo_t *info, pid_t pid)
 {
@@ -63,7 +79,8 @@ static void pass(const siginfo_t *info, pid_t pid)
      * Ctrl-Z, to its whole process group */
     if (!by_program && (!of_terminal(info) || getpgid(pid) != getpgrp()))
         kill(pid, info->si_signo);
-    if (stops) /* else the shell would not notice that the program has stopped */
+    /* stop, too: else the shell would not notice that the program has stopped */
+    if (stops && (!by_program || stopped(pid)))
         kill(getpid(), SIGSTOP);
 }
 

@@ -261,6 +261,10 @@ kill -s CONT $pid "$(cat pid)"
 wait $pid 2> /dev/null
 [ $? = 6 ]
 ok "the program goes on after that" $?
+timeout 20 $clean python3 -c 'import os, sys; os.setpgid(0, 0); os.execv(sys.argv[1], sys.argv[1:])' \
+    "$symtuner" run --quiet -- sh -c "trap '' TSTP; kill -s TSTP 0; sleep 1; exit 7"
+[ $? = 7 ]
+ok "a program that ignores the stop of its group goes on" $?
 
 why() { sed -n "s/^ *X($1, \"\(.*\)\").*/\1/p" "$root/dropin/tally.h"; }
 # ---- the summary ---------------------------------------------------------------------------------
