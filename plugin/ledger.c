@@ -226,11 +226,15 @@ static void dump(const struct st_ledger *ledger)
 /* ---- life ----------------------------------------------------------------------------------- */
 
 /* Many programs exit without ending their communicators. Write the ledgers of these communicators,
- * but not in a child of fork, which has copies of its parent's ledgers. If the lock is taken, do
- * not wait for it: this thread may have been interrupted by a signal while it had the lock. */
+ * but not in a child of fork, which has copies of its parent's ledgers. Wait for the lock, but not
+ * longer than 2 s: this thread may have been interrupted by a signal while it had the lock. */
 static void write_at_exit(void)
 {
-    if (pthread_mutex_trylock(&lock) != 0)
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 2;
+    if (pthread_mutex_timedlock(&lock, &until) != 0)
         return;
     for (const struct st_ledger *l = open_ledgers; l; l = l->next)
         if (l->pid == getpid())
@@ -355,8 +359,7 @@ static struct sigaction programs; /* what the program does on the signal */
 
 static bool program_handles(void)
 {
-    return programs.sa_flags & SA_SIGINFO ||
-           (programs.sa_handler != SIG_DFL && programs.sa_handler != SIG_IGN);
+    return programs.sa_handler != SIG_DFL && programs.sa_handler != SIG_IGN;
 }
 
 static void on_signal(int number, siginfo_t *info, void *context)
@@ -365,9 +368,11 @@ static void on_signal(int number, siginfo_t *info, void *context)
 
     sem_post(&asked_for); /* a signal handler may call this; listen_thread does the rest */
     errno = error;
+    if (!program_handles())
+        return;
     if (programs.sa_flags & SA_SIGINFO)
         programs.sa_sigaction(number, info, context);
-    else if (program_handles())
+    else
         programs.sa_handler(number);
 }
 
@@ -389,17 +394,17 @@ static const struct st_options *listening;
 static void listen_start(void)
 {
     int number = listening->ledger_signal == ST_SIGNAL_USR1 ? SIGUSR1 : SIGUSR2;
-    struct sigaction action = {.sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_flags = SA_RESTART | SA_ONSTACK};
     sigset_t all, before;
     pthread_t thread;
 
     sigaction(number, NULL, &programs);
-    if (program_handles()) { /* its handler still runs, with its own mask and flags */
+    if (program_handles()) { /* its handler still runs, with its own mask and stack */
         action = programs;
         action.sa_flags &= ~(int)SA_RESETHAND;
     }
     action.sa_sigaction = on_signal;
-    action.sa_flags |= SA_SIGINFO | SA_ONSTACK;
+    action.sa_flags |= SA_SIGINFO;
     sem_init(&asked_for, 0, 0);
     sigfillset(&all); /* the new thread takes no signals: they are for the program's threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -34,7 +34,8 @@ nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
 {
     const struct st_process *process = st_process_start(init->logger, init->abi);
     size_t ranks = init->ranks, nodes = init->nodes;
-    struct st_group group = {st_process_caller(init->logger), (int)ranks, (int)nodes, process->machine};
+    struct st_group group = {st_process_caller(init->logger), (int)ranks, (int)nodes,
+                             process->machine};
     int rules = process->rules ? process->rules->count : 0;
     struct st_tuner *tuner;
     bool told = process->min_ctas || (process->sym_ctas && process->env_interface);
