@@ -138,8 +138,8 @@ struct party {
     struct st_boxes_mark mark;
 };
 
-/* Take a place for a handle on each GPU of ${p}. Returns false if a GPU has no place left. Whoever
- * calls decide() gives back the places that are not needed. The places must be taken before the
+/* Take a place for a handle on each GPU of ${p}. Takes none and returns false if a GPU has no place
+ * left. Whoever calls decide() gives back the places that are not needed. The places must be taken before the
  * ranks meet: other threads, or further communicators of this thread's group, may be about to make
  * handles, too. */
 static bool take_places(struct party *p)
@@ -158,6 +158,8 @@ static bool take_places(struct party *p)
         c->placed = true;
         room = atomic_fetch_add(&st_comm_handles[c->device], 1) < most;
     }
+    for (int i = 0; i < p->n && !room; i++)
+        give_place(p->c[i]);
     return room;
 }
 
