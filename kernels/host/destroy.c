@@ -75,8 +75,12 @@ static bool runs(const struct deferred *g, uint64_t *busy)
 
     if (!g->discarded)
         return false;
-    if ((*busy & bit) == 0 && ar_gpu_wait(device, IDLE_NS) == cudaErrorNotReady)
-        *busy |= bit;
+    if ((*busy & bit) == 0) {
+        cudaError_t error = ar_gpu_wait(device, IDLE_NS);
+
+        if (error == cudaErrorNotReady || error == cudaErrorStreamCaptureUnsupported)
+            *busy |= bit;
+    }
     return (*busy & bit) != 0;
 }
 
@@ -119,6 +123,8 @@ static ncclResult_t await_calls(symtuner_ar *h, bool another_is_stuck)
         error = h->gave_nccl ? ar_gpu_wait(h->device, limit) : cudaDeviceSynchronize();
     if (error == cudaSuccess)
         return ncclSuccess;
+    /* CUDA does not wait for a GPU while one of its streams is captured: then free nothing */
+    h->stuck = error == cudaErrorStreamCaptureUnsupported;
     if (error != cudaErrorNotReady)
         return ar_fail_cuda(NULL, error, "what ran before symtuner_ar_destroy");
     h->stuck = true;
