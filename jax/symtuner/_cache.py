@@ -110,6 +110,11 @@ def keep_out(program: str) -> None:
     _kept_out.add(program)
 
 
+def let_in() -> None:
+    """Let JAX write entries for all programs again."""
+    _kept_out.clear()
+
+
 def _write(key: str, program: str, *args: Any, **more: Any) -> None:
     if program not in _kept_out:
         _saved["put_executable_and_time"](key, program, *args, **more)
@@ -162,7 +167,7 @@ def release() -> None:
         cache_key.custom_hook = _saved.pop("custom_hook")
         for name in ("get_executable_and_time", "put_executable_and_time"):
             setattr(compilation_cache, name, _saved.pop(name))
-        _kept_out.clear()
+        let_in()
     if "persistent_load" in _saved:
         from jax.experimental.serialize_executable import _JaxPjrtUnpickler
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax._src.distributed
 
 from . import _processes
 from ._library import SymtunerError, load
@@ -63,17 +64,23 @@ def spans_processes(devices: Sequence[Any]) -> bool:
 
 
 def _box(device: Any) -> int | None:
-    """Return XLA's number of the device's box, or of all boxes with NVLink to that one; None if this
-    JAX does not say. XLA numbers the boxes by their boot ids."""
-    names = ("slice_index", "partition_index")
+    """Return XLA's number of the device's box; boxes that NVLink joins have one number. None if
+    this JAX does not say, or if the user has made up the numbers."""
+    given = jax._src.distributed.global_state
+    names = ("partition_index", "slice_index")
+    if any(getattr(given, name, None) is not None for name in names):
+        return None
     return next((n for n in (getattr(device, name, None) for name in names) if n is not None), None)
 
 
-def _boxes_asked() -> bool:
-    """Does the user want all-reduces over several boxes to be added up box by box?"""
+def _over_boxes(devices: Sequence[Any]) -> bool:
+    """Would NCCL run every call of this group, because it spans boxes and the user has not asked
+    for box by box? The user must ask on all processes or on none. NCCL_HOSTID can make boxes one."""
+    if len({_box(d) for d in devices}) < 2 or os.environ.get("NCCL_HOSTID"):
+        return False
     try:
-        return load().boxes_asked()
-    except SymtunerError:  # no library: then no group can be opened
+        return not load().boxes_asked()
+    except SymtunerError:  # no library: _try_rows() tells the other processes
         return False
 
 
@@ -88,8 +95,6 @@ def _why_never(devices: Sequence[Any]) -> str:
             "a group across processes needs one GPU in each process; start one process for each "
             "GPU, or one for all of them"
         )
-    if len({_box(d) for d in devices}) > 1 and not _boxes_asked():
-        return "the group spans several boxes, where NCCL runs every call (docs/nodes.md)"
     return ""
 
 
@@ -166,6 +171,10 @@ def open_rows(rows: list[list[Any]], xla: bool) -> None:
     # program from the compile cache, where it has no calls with such groups, and would not answer.
     if never := next(filter(None, map(_why_never, rows)), ""):
         raise SymtunerError(never)
+    if any(map(_over_boxes, rows)):  # XLA runs such calls beside others, and joins small ones
+        raise SymtunerError(
+            "the group spans several boxes, where NCCL runs every call (docs/nodes.md)"
+        )
     key = tuple(tuple(d.id for d in row) for row in rows)
     alone = len({d.process_index for row in rows for d in row}) == 1
     with _lock:
@@ -191,6 +200,9 @@ def retry() -> None:
     """Let programs that are lowered from now on try again to open groups that could not be opened.
     Every process must call this at the same place of its program; if one does not, jax.lax runs on
     all. jax.clear_caches() makes JAX lower programs again."""
+    from . import _cache  # imports this module
+
+    _cache.let_in()
     with _lock:
         for key in [key for key, (problem, _) in _settled.items() if problem]:
             del _settled[key]

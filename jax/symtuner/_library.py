@@ -194,7 +194,8 @@ class Library:
         strict = os.environ.get(STRICT, "0")
         return (
             f"XLA may record: {self.record}, calls meet from {self.zero_copy_from} bytes on, "
-            f"collectives: {' '.join(sorted(self.only))}, strict: {strict}"
+            f"collectives: {' '.join(sorted(self.only))}, strict: {strict}, "
+            f"box by box: {int(self.boxes_asked())}"
         )
 
     def register_probe(self) -> str:

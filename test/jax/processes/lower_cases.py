@@ -93,17 +93,17 @@ def local(devices, rank):
     print(*lower(both, axes=("tp",), **SQUARE), len(symtuner.groups()), flush=True)
 
 
-def boxes(devices, rank):
+def two_each(devices, rank):
     """A group has two GPUs of each process. No process waits for the other one to say so: it may
     have the program in its compile cache, and lower nothing."""
     four = [Device(number // 2, 20 + number) for number in range(4)]
     time.sleep(0 if rank else 3)
     began = time.monotonic()
-    print(*lower(four), time.monotonic() - began < 1, flush=True)
+    print(*lower(four), time.monotonic() - began < 2.5, flush=True)
 
 
-def boxes(devices, rank):
-    """The ranks are on two boxes. Only if the user asks for box by box, the group is opened."""
+def over_boxes(devices, rank):
+    """The ranks are on two boxes. A call opens their group only if the user asks for box by box."""
     import symtuner
 
     for device in devices:

@@ -197,8 +197,8 @@ LATE = {
     "close again": close_interrupted,
     "square": lower_cases.square,
     "local": lower_cases.local,
-    "boxes": lower_cases.boxes,
-    "boxes": lower_cases.boxes,
+    "two each": lower_cases.two_each,
+    "over boxes": lower_cases.over_boxes,
     "otherwise": lower_cases.otherwise,
     "short": lower_cases.short,
     "alone": lower_cases.alone,
@@ -293,7 +293,7 @@ COMM = {
 
 LAX = "symtuner.all_reduce uses jax.lax instead:"
 NO_COMM = "rank 1: ncclCommInitRank: error 1; NCCL_DEBUG=WARN says more"
-EVERYWHERE = ("square", "local", "boxes", "short", "alone", "missing")  # all ranks say this
+EVERYWHERE = ("square", "local", "two each", "over boxes", "short", "alone", "missing")  # all ranks say this
 
 # case: exit status of each rank, words of rank 0. None: the coordinator, in rank 0, went first, and
 # JAX ends the rank in its own way.
@@ -339,12 +339,12 @@ CASES = {
         f"lax {LAX} process 1: the fake cannot create or destroy\n"
         "symtuner_all_reduce_recordable  2\n",
     ),
-    "boxes": (
+    "two each": (
         (0, 0),
         f"lax {LAX} a group across processes needs one GPU in each process; start one process for "
         "each GPU, or one for all of them True\n",
     ),
-    "boxes": (
+    "over boxes": (
         (0, 0),
         f"lax {LAX} the group spans several boxes, where NCCL runs every call (docs/nodes.md)\n"
         "symtuner_all_reduce \n",
