@@ -400,7 +400,7 @@ def test_xla_communicator():
     os.environ["SYMTUNER_JAX_COMM"] = "xla"
     try:  # the probe cannot run without a GPU and says so
         assert _xla.use() is True
-        raises(symtuner.SymtunerError, "leave it at own: NOT_FOUND", _xla.check, True)
+        raises(symtuner.SymtunerError, "leave it at own: Unknown backend", _xla.check, True)
         os.environ["SYMTUNER_JAX_COMM"] = "auto"
         assert _xla.use() is False
     finally:
