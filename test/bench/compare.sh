@@ -69,7 +69,7 @@ refuses 2 'cannot write /nowhere/rows' --only ours --out /nowhere/rows
 
 # torch_worker.py is found from any folder; this python3 only writes down what it should run
 mkdir "$folder/bin"
-printf '#!/bin/sh\n[ -r "$1" ] && echo "$1" >"%s"\n' "$folder/script" >"$folder/bin/python3"
+printf '#!/bin/sh\n[ -r "$1" ] && echo "$1" >>"%s"\n' "$folder/script" >"$folder/bin/python3"
 chmod +x "$folder/bin/python3"
 full=$(cd "$build" && pwd)
 (cd / && PATH=$folder/bin:$PATH "$full/ar_compare_fake" --only torch1 --out "$folder/rows.csv" \
