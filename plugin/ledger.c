@@ -13,6 +13,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/quiet.h"
 #include "plugin/ranks/agree.h"
 #include "plugin/log.h"
 #include "rules/open_file.h"
@@ -148,23 +149,14 @@ static bool wait_for_room(int fd, int64_t until)
     return ready > 0;
 }
 
-/* Write ${text} and return how many bytes of it were written. If not all were, errno says why. A
- * pipe without a reader gives EPIPE and the signal SIGPIPE, and a file at the limit of the process
- * (ulimit -f) gives EFBIG and SIGXFSZ. Each of these signals would end the job. So this function
- * blocks both while it writes, and then discards the one that its write raised. */
+/* Write ${text} and return how many bytes of it were written. If not all were, errno says why. */
 static size_t write_all(int fd, const char *text, size_t size)
 {
-    const struct timespec at_once = {0};
     int64_t until = now_ms() + READER_MS;
-    sigset_t blocked, masked, pending;
+    struct st_quiet quiet;
     size_t done = 0;
-    int error, raised;
 
-    sigemptyset(&blocked);
-    sigaddset(&blocked, SIGPIPE);
-    sigaddset(&blocked, SIGXFSZ);
-    sigpending(&pending);
-    pthread_sigmask(SIG_BLOCK, &blocked, &masked);
+    st_quiet_begin(&quiet);
     while (done < size) {
         ssize_t n = write(fd, text + done, size - done);
 
@@ -173,13 +165,7 @@ static size_t write_all(int fd, const char *text, size_t size)
         else if (n == 0 || (errno != EINTR && (errno != EAGAIN || !wait_for_room(fd, until))))
             break;
     }
-    error = errno;
-    raised = error == EPIPE ? SIGPIPE : SIGXFSZ;
-    sigdelset(&blocked, raised == SIGPIPE ? SIGXFSZ : SIGPIPE);
-    if (done < size && (error == EPIPE || error == EFBIG) && !sigismember(&pending, raised))
-        sigtimedwait(&blocked, NULL, &at_once);
-    pthread_sigmask(SIG_SETMASK, &masked, NULL);
-    errno = error;
+    st_quiet_end(&quiet, done < size ? errno : 0);
     return done;
 }
 

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * quiet.h - write to files without the signals that failed writes send.
+ *
+ * Each of these signals would end the job: a pipe without a reader gives EPIPE and SIGPIPE, and a
+ * file at the limit of the process (ulimit -f) gives EFBIG and SIGXFSZ. Between st_quiet_begin and
+ * st_quiet_end this thread takes neither.
+ * Threads: any; begin and end in the same thread.
+ */
+#ifndef ST_QUIET_H_
+#define ST_QUIET_H_
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stddef.h>
+#include <time.h>
+
+struct st_quiet {
+    sigset_t masked, pending; /* as they were before */
+};
+
+static inline void st_quiet_begin(struct st_quiet *quiet)
+{
+    sigset_t both;
+
+    sigemptyset(&both);
+    sigaddset(&both, SIGPIPE);
+    sigaddset(&both, SIGXFSZ);
+    sigpending(&quiet->pending);
+    pthread_sigmask(SIG_BLOCK, &both, &quiet->masked);
+}
+
+/* Discard the signal that came with ${error}, the errno of the failed write; 0: no write failed. A
+ * signal that was pending before stays so. Keeps errno. */
+static inline void st_quiet_end(const struct st_quiet *quiet, int error)
+{
+    const struct timespec at_once = {0};
+    const int sent = error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0, kept = errno;
+    sigset_t one;
+
+    if (sent && !sigismember(&quiet->pending, sent)) {
+        sigemptyset(&one);
+        sigaddset(&one, sent);
+        sigtimedwait(&one, NULL, &at_once);
+    }
+    pthread_sigmask(SIG_SETMASK, &quiet->masked, NULL);
+    errno = kept;
+}
+
+#endif
