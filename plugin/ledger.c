@@ -211,9 +211,18 @@ static void dump(const struct st_ledger *ledger)
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-/* Many programs exit without ending their communicators. Write the ledgers of these communicators,
- * but not in a child of fork, which has copies of its parent's ledgers. Wait for the lock, but not
- * longer than 2 s: this thread may have been interrupted by a signal while it had the lock. */
+/* Write all open ledgers of this process. A child of fork has copies of its parent's ledgers, which
+ * it does not write. Call this with the lock held, so that no ledger is freed meanwhile. */
+static void dump_all(void)
+{
+    for (const struct st_ledger *l = open_ledgers; l; l = l->next)
+        if (l->pid == getpid())
+            dump(l);
+}
+
+/* Many programs exit without ending their communicators. Write the ledgers of these communicators.
+ * Wait for the lock, but not longer than 2 s: this thread may have been interrupted by a signal
+ * while it had the lock. */
 static void write_at_exit(void)
 {
     struct timespec until;
@@ -222,9 +231,7 @@ static void write_at_exit(void)
     until.tv_sec += 2;
     if (pthread_mutex_timedlock(&lock, &until) != 0)
         return;
-    for (const struct st_ledger *l = open_ledgers; l; l = l->next)
-        if (l->pid == getpid())
-            dump(l);
+    dump_all();
     pthread_mutex_unlock(&lock);
 }
 
@@ -367,9 +374,8 @@ static void *listen_thread(void *unused)
     for (;;) {
         while (sem_wait(&asked_for) != 0)
             ;
-        pthread_mutex_lock(&lock); /* no ledger may be freed while it is written */
-        for (const struct st_ledger *l = open_ledgers; l; l = l->next)
-            dump(l);
+        pthread_mutex_lock(&lock);
+        dump_all();
         pthread_mutex_unlock(&lock);
     }
     return unused;
