@@ -49,14 +49,20 @@ static void create(int r)
     at[r].result = symtuner_ar_create(&at[r].handle, &comm, 1, &config);
 }
 
-static void make_group(void)
+/* Run ${body} once for each rank, on new fakes. */
+static void start_ranks(void (*body)(int r))
 {
     memset(at, 0, sizeof at);
     memset(&fake, 0, sizeof fake);
     fake.devices = RANKS;
     fake.peers = 1;
     fake_nccl_reset(RANKS);
-    fake_nccl_threads(create);
+    fake_nccl_threads(body);
+}
+
+static void make_group(void)
+{
+    start_ranks(create);
     for (int r = 0; r < RANKS; r++)
         ck_assert_int_eq(at[r].result, ncclSuccess);
 }
@@ -324,12 +330,7 @@ static void create_unequal(int r)
  * also those that could wait for the others in a call. */
 START_TEST(test_threads_may_drive_unequal_numbers_of_ranks)
 {
-    memset(at, 0, sizeof at);
-    memset(&fake, 0, sizeof fake);
-    fake.devices = RANKS;
-    fake.peers = 1;
-    fake_nccl_reset(RANKS);
-    fake_nccl_threads(create_unequal);
+    start_ranks(create_unequal);
     ck_assert(!fake_nccl.hung);
     ck_assert_msg(at[0].result == ncclSuccess && at[1].result == ncclSuccess, "%s",
                   symtuner_ar_error(NULL));
