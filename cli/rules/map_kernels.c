@@ -101,9 +101,9 @@ const char *st_map_kernel(const struct symtuner_kernel_decision *decision, char 
 }
 
 /* Can print_run print both runs on one line, for buffers of the kind ${registered}? They must cover
- * the same sizes, and the same rule must make the same decision for both. Also, print_run must name
- * the kind of buffers for both or for neither; it does so if plain and registered buffers have
- * different rules. */
+ * the same sizes, and the same rule must make the same decision for both. print_run names the kind
+ * of buffers of a run if plain and registered buffers have different rules there. It must do so for
+ * both runs or for neither. */
 static bool runs_alike(const struct st_kernel_run *a, const struct st_kernel_run *b, int registered)
 {
     const struct symtuner_kernel_decision *x = &a->decision[registered],

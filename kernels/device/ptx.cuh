@@ -266,8 +266,8 @@ struct call_counters {
             ticket = atomicAdd(&args.state->arrived, 1u);
     }
 
-    /* If this block was counted last, publish the next epoch. Called long after book_in(), so that
-     * the thread need not wait for the result of the atomic operation there. */
+    /* If this block was counted last, publish the next epoch. Called long after book_in(): by then
+     * the result of its atomic operation has arrived, and the thread does not wait. */
     __device__ __forceinline__ void publish(const ar_args &args)
     {
         if (threadIdx.x != 0)

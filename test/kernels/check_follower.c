@@ -176,8 +176,8 @@ static void make_pair(symtuner_ar **h, int nccl)
                   symtuner_ar_error(NULL));
 }
 
-/* A program often makes a handle over all its ranks first, which leaves all calls to NCCL, and then
- * the handles whose calls our kernels run. */
+/* The first handle of a program often has all its ranks. If they are on several boxes, NCCL runs
+ * the calls of this handle, and our kernels run those of the handles that come after it. */
 START_TEST(test_a_handle_without_kernels_is_not_the_first)
 {
     static char m[4096];

@@ -80,7 +80,7 @@ void whole_live(int more);
 /* Has cudaFuncSetAttribute allowed this kernel more shared memory? */
 bool whole_may_share(const void *kernel);
 
-/* Put an operation into a stream, or into its graph if it is captured. Takes the lock. */
+/* Put an operation into a stream; if the stream is captured, into its graph. Takes the lock. */
 cudaError_t whole_queue(cudaStream_t stream, struct op op);
 
 /* ---- call these with the lock held ----------------------------------------------------------- */
