@@ -14,13 +14,15 @@
 #include "dropin/tally.h"
 #include "test/suites.h"
 
-static char path[64], error[256];
+static char folder[32], path[64], error[256];
 
 static struct st_tally *create(void)
 {
     struct st_tally *tally;
 
-    snprintf(path, sizeof path, "/tmp/check-tally-%d", (int)getpid());
+    strcpy(folder, "/tmp/check-tally-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/tally", folder);
     tally = st_tally_create(path, error, sizeof error);
     ck_assert_msg(tally != NULL, "%s", error);
     return tally;
@@ -30,6 +32,7 @@ static void drop(struct st_tally *tally)
 {
     st_tally_close(tally);
     ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(rmdir(folder), 0);
 }
 
 /* Run ${job} in a child, which then ends by SIGKILL. */
