@@ -97,16 +97,20 @@ static void check(const struct rank *r, const struct place *p, const struct call
         c->in_place && c->kind == REDUCE_SCATTER ? c->count * (size_t)job->ranks : count;
     const char *from = p->host + c->at + (whole > count ? (size_t)r->rank * c->count * size : 0);
     const char *guard = p->host + c->at + whole * size;
+    size_t first = count, differ = 0;
     _Alignas(8) char want[8];
     char what[80];
 
     for (size_t i = 0; has_output(c, r->rank) && i < count; i++) {
         whole_put(want, 0, c->type, expected(c, r->rank, i));
-        if (memcmp(want, from + i * size, size) != 0) {
-            snprintf(what, sizeof what, "element %zu is %g, not %g", i,
-                     whole_get(from, i, c->type), whole_get(want, 0, c->type));
-            wrong(c, r, what);
-        }
+        if (memcmp(want, from + i * size, size) != 0 && differ++ == 0)
+            first = i;
+    }
+    if (differ) {
+        whole_put(want, 0, c->type, expected(c, r->rank, first));
+        snprintf(what, sizeof what, "%zu elements are wrong, of them %zu first: %g, not %g", differ,
+                 first, whole_get(from, first, c->type), whole_get(want, 0, c->type));
+        wrong(c, r, what);
     }
     for (size_t i = 0; i < GUARD; i++)
         if ((unsigned char)guard[i] != POISON)
