@@ -170,10 +170,10 @@ SYMTUNER_API uint64_t symtuner_rules_hash(const symtuner_rules *rules);
 
 /*
  * symtuner_rules_lint(rules, index, text, size):
- * Find rules that are legal but cannot do what they say, and write finding number ${index} (from 0)
- * to ${text}. One example is a rule that never applies, because an earlier rule takes its calls.
- * Another is a preference for an algorithm that NCCL does not offer on the rule's machine. Returns
- * 1, or 0 if there is no finding with that number.
+ * Find rules that are legal but cannot do what they say, or that lead calls into a fault of NCCL, and
+ * write finding number ${index} (from 0) to ${text}. One example is a rule that never applies,
+ * because an earlier rule takes its calls. Another is a preference for an algorithm that NCCL does
+ * not offer on the rule's machine. Returns 1, or 0 if there is no finding with that number.
  */
 SYMTUNER_API int symtuner_rules_lint(const symtuner_rules *rules, int index, char *text,
                                      size_t size);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hazards.h - the table of faults of NCCL releases that users of symmetric kernels can hit.
+ * hazards.h - the table of faults of NCCL releases that users of symtuner can hit.
  * docs/reference/steering.md has the evidence.
  *
  * The plugin logs the rows with ST_SAID_BY_PLUGIN. It logs them at level INFO only, because it
@@ -51,7 +51,15 @@
     X("nccl-xla-pool", ST_NOTE, 23007, 23007, 0, -1, 0,                                            \
       "registering two windows in XLA's one memory pool exhausts the address space (NCCL issue "   \
       "2331)",                                                                                     \
-      "leave XLA's symmetric flag off, or use another release")
+      "leave XLA's symmetric flag off, or use another release")                                    \
+    /* seen on an H100 with 2.32.3 (test/gpu/one); f16, f32 and f64 were right */                  \
+    X("nccl-pat-avg", ST_WARNING, ST_PAT_AVG_FIRST, 0, ST_SAID_BY_PLUGIN, SYMTUNER_AVG, 0,         \
+      "ReduceScatter of bfloat16 with ncclAvg gives the sum instead of the average where NCCL "    \
+      "takes the algorithm PAT, as it does for small sizes if each node has one rank",             \
+      "set NCCL_PAT_ENABLE=0, or use ncclSum and scale")
+
+/* `symtuner check` also reads this number: a rule can lead calls to PAT. */
+enum { ST_PAT_AVG_FIRST = 23203 };
 
 enum { ST_SAID_BY_PLUGIN = 1, ST_SAID_BY_KERNELS = 2 };
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lint.c - finds rules that are legal but cannot do what they say. */
+/* lint.c - finds rules that are legal but cannot do what they say, or that lead calls into a fault of
+ * NCCL. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "nccl/hazards.h"
 #include "rules/rules.h"
 
 static bool covers(struct st_span outer, struct st_span inner)
@@ -71,6 +73,17 @@ static bool never_here(const symtuner_rules *rules, const struct st_rule *rule)
            (!meet(box->nccl, rule->nccl) || !meet(box->gpus, rule->gpus) ||
             (box->links >= 0 && rule->links >= 0 && box->links != rule->links) ||
             (box->multicast >= 0 && rule->multicast >= 0 && box->multicast != rule->multicast));
+}
+
+/* Does the rule make NCCL take PAT for ReduceScatters in a release where PAT computes some averages
+ * wrong? */
+static bool meets_pat_avg(const symtuner_rules *rules, const struct st_rule *rule)
+{
+    static const struct st_span wrong = {ST_PAT_AVG_FIRST, UINT64_MAX};
+
+    return rule->act.prefer == SYMTUNER_GENERAL && rule->act.algo == SYMTUNER_PAT &&
+           rule->colls >> SYMTUNER_REDUCESCATTER & 1 && meet(rule->nccl, wrong) &&
+           (!rules->has_provenance || meet(rules->provenance.nccl, wrong));
 }
 
 /* Write finding number ${n} (from 0) about rule ${r} to ${text}. Returns false if the rule has no
@@ -144,6 +157,14 @@ static bool finding(const symtuner_rules *rules, int r, int n, char *text, size_
                  "%s:%d: rule \"%s\" prefers %s/%s, which no release has; write %s/simple", at,
                  rule->line, rule->name, symtuner_algo_name(rule->act.algo),
                  symtuner_proto_name(rule->act.proto), symtuner_algo_name(rule->act.algo));
+        return true;
+    }
+    if (meets_pat_avg(rules, rule) && n-- == 0) {
+        snprintf(text, size,
+                 "%s:%d: rule \"%s\" prefers pat for reducescatter: in NCCL 2.32.3 and later pat "
+                 "gives the sum of bfloat16 where ncclAvg is asked for; prefer another algorithm, "
+                 "or add nccl = ..2.32.2",
+                 at, rule->line, rule->name);
         return true;
     }
     return false;

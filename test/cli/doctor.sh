@@ -38,7 +38,7 @@ pci() { # pci ROOT NAME CLASS VENDOR
 
 # ---- a clean box ---------------------------------------------------------------------------------
 clean=$work/clean
-for release in 2.26.5 2.27.3 2.27.7 2.28.3 2.28.9 2.29.2 2.29.7 2.30.7 2.31.2 2.32.6 2.40.1; do
+for release in 2.26.5 2.27.3 2.27.7 2.28.3 2.28.9 2.29.2 2.29.7 2.30.7 2.31.2 2.32.3 2.32.6 2.40.1; do
     nccl "$work/nccl/$release" "$release" 13.0
 done
 mkdir -p "$clean/usr/lib64" "$clean/usr/local/lib" "$clean/etc/ld.so.conf.d" "$clean/home" \
@@ -275,6 +275,9 @@ plant nccl-ll-dropped -n 2.29.2
 plant nccl-ll-void -n 2.31.2
 plant nccl-avg -n 2.30.7
 spare nccl-avg -n 2.32.6
+plant nccl-pat-avg -n 2.32.3
+plant nccl-pat-avg -n 2.32.6
+spare nccl-pat-avg -n 2.30.7
 plant nccl-xla-pool -n 2.30.7
 spare nccl-xla-pool -n 2.31.2
 plant nccl-two-copies -s 'd=home/.local/lib/python3.12/site-packages/nvidia/nccl/lib; mkdir -p $d; cp '"$work"'/nccl/2.28.9 $d/libnccl.so.2'

@@ -152,6 +152,7 @@ END_TEST
 #define NO_MC   "asks for a multicast kernel where multicast is off"
 #define NO_LINE "asks for LL128 on PCIe, where a line may arrive in parts"
 #define NO_RANK "never applies: the library's kernels take 2 to 16 ranks"
+#define PAT     "prefers pat for reducescatter: in NCCL 2.32.3 and later"
 #define NCCL_S  "gives the call to NCCL, whose blocks and threads it cannot set"
 
 static const struct {
@@ -178,7 +179,17 @@ static const struct {
     {"allreduce prefer=general:nvls/*", {NULL}},
     {"allreduce prefer=general:*/ll", {NULL}},
     {"allreduce prefer=general:tree/ll", {NULL}},
-    {"reducescatter prefer=general:pat/ll", {NULL}},
+    /* from 2.32.3 on pat computes some averages wrong */
+    {"reducescatter prefer=general:pat/simple", {PAT}},
+    {"reducescatter prefer=general:pat", {PAT}},
+    {"reducescatter prefer=general:pat nccl=2.32", {PAT}},
+    {"reducescatter prefer=general:pat nccl=2.33..", {PAT}},
+    {"any prefer=general:pat", {PAT}},
+    {"reducescatter prefer=general:pat/ll nccl=..2.32.2", {NULL}},
+    {"reducescatter prefer=general:pat nccl=2.30.7", {NULL}},
+    {"reducescatter prefer=general:ring", {NULL}},
+    {"reducescatter forbid=pat/simple", {NULL}},
+    {"allgather prefer=general:pat", {NULL}},
     /* the library's kernels */
     {"kernels bytes=1KiB", {"sets nothing; give it a kernel"}},
     {"kernels ctas=4", {NULL}},
@@ -236,6 +247,21 @@ static const struct {
     {"gpu = a", "multicast = no", 0},
 };
 
+/* The rules are used only with the releases of [provenance]. */
+START_TEST(test_pat_is_no_fault_of_the_releases_of_the_provenance)
+{
+    static const char *const nccl[] = {"2.30.7", "2.32.3", "2.28.."};
+    char text[256], found[SYMTUNER_ERROR_MAX];
+    symtuner_rules *rules = NULL;
+
+    snprintf(text, sizeof text, "[provenance]\nlinks = nvlink\nnccl = %s\n[rule a]\n"
+             "coll = reducescatter\nprefer = general:pat\n", nccl[_i]);
+    ck_assert_int_eq(symtuner_rules_parse(text, "t", &rules, found, sizeof found), SYMTUNER_OK);
+    ck_assert_int_eq(symtuner_rules_lint(rules, 0, found, sizeof found), _i > 0);
+    symtuner_rules_free(rules);
+}
+END_TEST
+
 START_TEST(test_a_rule_of_another_box_never_applies)
 {
     char text[256], found[SYMTUNER_ERROR_MAX];
@@ -263,6 +289,7 @@ Suite *lint_suite(void)
     tcase_add_test(two, test_a_rule_is_hidden_by_one_and_shares_with_each);
     t_add_rows(one, test_a_rule_that_cannot_do_what_it_says_is_named, single);
     t_add_rows(one, test_a_rule_of_another_box_never_applies, boxes);
+    tcase_add_loop_test(one, test_pat_is_no_fault_of_the_releases_of_the_provenance, 0, 3);
     suite_add_tcase(suite, two);
     suite_add_tcase(suite, one);
     return suite;
