@@ -1,6 +1,6 @@
 # bench.mk - build and run the benchmarks.
 
-# bench: time one decision of our plugin in ns, and one of a plugin that does nothing.
+# bench: measure how many ns a decision takes in our plugin, and in a plugin that does nothing.
 .PHONY: bench bench-gpu
 bench: $(B)/decide_ns $(B)/empty_tuner.so $(B)/libsymtuner.so
 	$(Q)$(B)/decide_ns $(B)/empty_tuner.so $(B)/libsymtuner.so
@@ -32,8 +32,8 @@ $(NCCL_PROG:%=$(B)/%): $(B)/%: test/gpu/%.c bench/must.h
 	$(call say,CC)
 	$(Q)$(NCCL_LINK)
 
-# Programs that need libsymtuner_ar.so and NCCL. LD_LIBRARY_PATH can give them another build of our
-# library. They link CUDA's shared runtime, as NCCL's users do.
+# Programs that need libsymtuner_ar.so and NCCL. Set LD_LIBRARY_PATH to run them with another build
+# of our library. They link CUDA's shared runtime, as NCCL's users do.
 GPU_PROG  := ar_compare ar_fuzz ar_kill ar_late
 GPU_SRC    = $(wildcard $(if $(filter ar_compare,$*),bench/compare/*.c bench/compare/*.cu,\
              $(patsubst %,test/gpu/ar/$(*:ar_%=%)%,.c _*.c _*.cu)))

@@ -10,9 +10,8 @@ The contenders of --with take turns in the same processes:
 N         NCCL with registered buffers and N CTAs (ncclConfig minCTAs = maxCTAs = N)
 own       NCCL with registered buffers and its own number of CTAs
 general   NCCL with buffers that are not registered
-default   libsymtuner_ar.so with registered buffers, as it chooses if it is told nothing
-ours      libsymtuner_ar.so with registered buffers, as it chooses if it is told that nothing runs
-          beside it (SYMTUNER_AR_BESIDE=alone)
+default   libsymtuner_ar.so with registered buffers; nothing tells it what runs beside it
+ours      as default, but SYMTUNER_AR_BESIDE=alone tells it that nothing runs beside it
 staged    as ours, but with buffers that are not registered
 
 The last three may end with :KERNEL or :KERNEL:CTAS, which forces a kernel and a number of CTAs.
@@ -27,14 +26,14 @@ behind   ms that collectives of 25 MiB add to 192 GEMMs of 4096^3 bf16. A collec
          second GEMM, or in other runs every fourth or eighth, as the buckets of a backward pass
          follow its layers. The ms without collectives are measured before each run
 
-For each size of "beside" the program also prints how each contender runs: a number of CTAs, or
-KERNEL/CTAS/THREADS. A CTA of our kernels takes a multiprocessor of its own.
+For each size that it measures for "beside", the program also prints how each contender runs: a number
+of CTAs, or KERNEL/CTAS/THREADS. Each CTA of our kernels occupies a whole multiprocessor.
 
-bytes is NCCL's nBytes: for all-gather and reduce-scatter the bytes of all ranks together. NCCL_LIBRARY
-names another libnccl.so.2 than torch's. The first contender is measured twice, the second time as
-"A/A". A difference between two contenders counts only if it is larger than the difference between
-these two measurements. Before anything is timed, every contender's results for random numbers are
-compared with those of the first.
+The column bytes is NCCL's nBytes: for all-gather and reduce-scatter the bytes of all ranks together.
+The variable NCCL_LIBRARY names a libnccl.so.2 to use instead of torch's. The first contender is
+measured twice, the second time as "A/A". A difference between two contenders counts only if it is
+larger than the difference between these two measurements. Before it times anything, the program
+compares every contender's results for random numbers with those of the first.
 
 Exit status 2: an argument is wrong. 77: the program cannot run here; it prints what is missing.
 """
@@ -58,10 +57,10 @@ RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 0
 COLLS = ["allreduce", "allgather", "reducescatter"]
 AR_COLLS = ["allreduce", "reducescatter", "allgather"]    # enum symtuner_ar_coll
 BF16, SUM, SYMMETRIC, UNDEFINED = 9, 0, 1, -(1 << 31)
-# For each size of a call in bytes: how many calls take a third of the GEMMs' time.
+# Bytes of a call: number of calls. So many calls take a third of the GEMMs' time.
 CALLS = {16 << 20: 200, 64 << 20: 60, 256 << 20: 16}
 GEMMS, GRAPH, MOST = 24, 20, 256 << 20
-BEHIND, BUCKET, EVERY = 192, 25 << 20, (2, 4, 8)    # GEMMs; bytes of a call; GEMMs from call to call
+BEHIND, BUCKET, EVERY = 192, 25 << 20, (2, 4, 8)    # number of GEMMs; bytes of a call; a call after how many GEMMs
 WORD = re.compile(r"(?P<way>[1-9]\d*|own|general|default|ours|staged)"
                   r"(:(?P<kernel>[a-z0-9_]+)(:(?P<ctas>[1-9]\d*))?)?")
 
@@ -86,7 +85,7 @@ def load():
 
 
 def prototypes(nccl, library):
-    """Tell ctypes the arguments of the functions that are called; ``library`` may be None."""
+    """Declare to ctypes the argument types of the functions called here. ``library`` may be None."""
     nccl.ncclCommInitRankConfig.argtypes = [ctypes.c_void_p, ctypes.c_int, Id, ctypes.c_int,
                                             ctypes.c_void_p]
     kinds = {"p": ctypes.c_void_p, "z": ctypes.c_size_t, "i": ctypes.c_int}
@@ -124,7 +123,7 @@ def communicator(nccl, ctas):
 
 
 def allocate(nccl):
-    """Return the addresses of a send and a receive buffer that can be registered."""
+    """Allocate a send buffer and a receive buffer that can be registered. Return their addresses."""
     both = []
     for _ in range(2):
         address = ctypes.c_void_p()
@@ -161,7 +160,7 @@ class Plan(ctypes.Structure):    # struct symtuner_ar_plan
 
 
 class Ours:
-    """libsymtuner_ar.so on a communicator of its own; ``beside``: a word of SYMTUNER_AR_BESIDE."""
+    """libsymtuner_ar.so on a communicator of its own; ``beside``: a value for SYMTUNER_AR_BESIDE."""
 
     def __init__(self, nccl, library, buffers, beside, kernel, ctas, symmetric):
         self.library, self.context = library, ctypes.c_void_p()
@@ -173,7 +172,7 @@ class Ours:
                 ctypes.byref(self.context), ctypes.byref(address), None, 1, ctypes.c_size_t(MOST)))
         if kernel:
             self.check(library.symtuner_ar_force(self.context, kernel.encode(), int(ctas or 0), 0))
-        everything = ctypes.c_size_t(-1)    # make all scratch before graphs capture calls
+        everything = ctypes.c_size_t(-1)    # allocate all scratch before graphs capture calls
         self.check(library.symtuner_ar_reserve(ctypes.byref(self.context), 1, everything))
         self.all_reduce = library.symtuner_ar_all_reduce
         self.all_gather = getattr(library, "symtuner_ar_all_gather", None)
@@ -219,7 +218,7 @@ def collective(who, coll, buffers, size, kind=BF16, width=2):
 
 
 class Memory:
-    """A device buffer as torch sees it."""
+    """A device buffer that torch can use as a tensor."""
 
     def __init__(self, address, size):
         self.__cuda_array_interface__ = {"data": (address.value, False), "shape": (size // 2,),
@@ -304,7 +303,7 @@ class Gemms:
 
 
 class Layers:
-    """GEMMs as in a backward pass: each collective waits for the GEMMs before it."""
+    """GEMMs and collectives as in a backward pass: each collective waits for the GEMMs before it."""
 
     def __init__(self, gemms):
         self.gemms = gemms
@@ -355,7 +354,7 @@ def summary(rows, names):
 
 
 def number(least):
-    """Return a reader of whole numbers of at least ``least``, for argparse."""
+    """Return a function with which argparse reads whole numbers of at least ``least``."""
     def read(text):
         value = int(text)
         if value < least:
@@ -366,7 +365,8 @@ def number(least):
 
 
 def words(known):
-    """Return a reader of lists of words, for argparse. ``known``: the allowed words, or a pattern of them."""
+    """Return a function with which argparse reads a list of words. ``known``: the allowed words, or a
+    pattern that each word must match."""
     def read(text):
         for word in text.split(","):
             if not (word in known if isinstance(known, list) else known.fullmatch(word)):
@@ -459,7 +459,7 @@ def main():
     for coll in args.colls if "behind" in args.what else []:
         every_one = [collective(w, coll, buffers, BUCKET) for w in who]
         for every in EVERY:
-            for one in every_one:    # the first run is slower
+            for one in every_one:    # not timed: the first run is slower
                 layers.run_ms(one, every)
             turns(coll, BUCKET * (BEHIND // every), ["behind"],
                   lambda i: [layers.added_ms(every_one[i], every)])

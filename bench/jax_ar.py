@@ -13,7 +13,8 @@ Modes  ar       symtuner.all_reduce, no flags
                 or more kernels. With a value of 1 XLA would also record single kernels. That costs
                 3 us per iteration in programs in which all_reduce is not recorded
        staged   as ar, with SYMTUNER_JAX_ZERO_COPY=0
-       xla      lax.psum, no flags: XLA's own kernels to 4 MiB, NCCL without registration above
+       xla      lax.psum, no flags: XLA's own kernels up to 4 MiB, and above that NCCL without
+                registration
        xlarec   as xla, but recorded: the flag of rec, and XLA is told to record collectives, too
        nccl     lax.psum with XLA's own kernels off: NCCL without registration
        sym      lax.psum with XLA's own kernels off: NCCL with XLA's symmetric buffers
@@ -55,8 +56,8 @@ def worker(mode, ranks, sizes, args):
 
     import symtuner
 
-    # all_reduce warns if it calls lax.psum instead of our kernels. Fail then, because lax.psum would
-    # be compared with itself
+    # all_reduce warns if it calls lax.psum instead of our kernels. Turn the warning into an error:
+    # otherwise lax.psum would be compared with itself
     warnings.simplefilter("error", UserWarning)
     return serve(lambda v: symtuner.all_reduce(v, "x"), ranks, sizes, args)
 

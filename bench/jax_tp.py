@@ -7,11 +7,11 @@ symtuner. Each program is compiled three times in one process:
 
   xla        as it is
   symtuner   the same source after symtuner.install()
-  none       without reductions: its numbers are wrong, but no way can be faster
+  none       without reductions: its numbers are wrong, but neither of the others can be faster
 
-The three ways run in turns. `xla` runs twice in each round, which shows how far two runs of one
-program differ (A/A). As soon as a program is measured, a line of JSON gives its figures. The gain
-is xla's time divided by symtuner's time in the same round; the line has the median over the rounds.
+The three ways run in turns. `xla` runs twice in each round, which shows by how much two runs of one
+program differ (A/A). When a program has been measured, a line of JSON with its results is printed.
+Its gain is the median over the rounds of xla's time divided by symtuner's time in the same round.
 stderr says which phase runs, and how many seconds each took.
 
 programs: decode (one token for each sequence of a batch), prefill (--seq tokens), train (forward
@@ -152,7 +152,7 @@ class Bench:
             "down": ((a.ffn, h), down),
         }
         self.cache_spec = P(None, None, None, "tp", None)
-        self.makers, self.made = {}, {}  # what random() compiled; layers that the programs share
+        self.makers, self.made = {}, {}  # compiled by random(); layers that several programs use
 
     @contextlib.contextmanager
     def phase(self, name):
@@ -208,7 +208,8 @@ class Bench:
         return ws, x, caches
 
     def step(self, program, way):
-        """Return a function of (weights, x, caches, pos). It returns these four for the next step."""
+        """Return the function that runs one step: it takes (weights, x, caches, pos), and returns these
+        four for the next step."""
         a, jax, jnp, P = self.a, self.jax, self.jnp, self.P
         sharded = program.startswith("gspmd") and way != "none"
 
@@ -246,9 +247,9 @@ class Bench:
         )
 
     def compile(self, program, way, args):
-        """Compile one way of a program. Two ways must not be compiled at the same time, because
-        install() acts on the whole process, and because XLA times kernels for GEMMs on the GPU. XLA
-        uses the kernels that it chose for one way in the next way, too."""
+        """Compile one way of a program. Two ways must not be compiled at the same time: install()
+        acts on the whole process, and XLA times GEMM kernels on the GPU to choose among them. XLA
+        keeps its choice of GEMM kernels for the ways that are compiled later."""
         shardings = self.jax.tree.map(lambda v: v.sharding, args)
         f = self.jax.jit(self.step(program, way), donate_argnums=2, out_shardings=shardings)
         with self.phase(f"{way}: trace and lower"):
@@ -300,7 +301,7 @@ def measure(bench, program, batch, say):
     steps = min(a.steps, a.seq) if caches else max(1, a.steps // 8)
 
     want, differs = None, 0.0
-    for way in WAYS:  # XLA's first run uses no command buffers; the second run records them
+    for way in WAYS:  # two runs: XLA records command buffers only in the second
         with bench.phase(f"{way}: first runs"):
             for _ in range(2):
                 _, got = bench.run(runs[way], (ws, x, caches, pos), min(3, a.seq))
@@ -348,7 +349,7 @@ def measure(bench, program, batch, say):
     )
     say(json.dumps(line))
     on_gpus = bench.jax.devices()[0].platform == "gpu"
-    right = differs < 0.05 and not (on_gpus and line["replaced"] == 0)  # nan is wrong, too
+    right = differs < 0.05 and not (on_gpus and line["replaced"] == 0)  # false if differs is nan
     if not right:
         say(f"FAILED: {program}, batch {batch}: differs {differs}, replaced {line['replaced']}")
     return right
@@ -383,7 +384,7 @@ def work(a):
             if not jax.process_index():
                 print(f"{program}, batch {batch}", file=sys.stderr, flush=True)
             right &= measure(bench, program, batch, say)
-            gc.collect()  # frees what was compiled for this program, and its caches
+            gc.collect()  # frees this program's compiled code and caches
     if a.rank:
         import symtuner
 

@@ -6,14 +6,14 @@ end. In a round each worker times each size. For each size the workers take turn
 order, since a worker is slower after some modes than after others. For one timing, a jitted
 ``fori_loop`` of 30 all-reduces (bf16, shard_map, one process for all GPUs) is called CHAIN times in
 a row. Each call works on the result of the call before, as in a training loop. Then we wait once,
-and divide the time by 30 * CHAIN. To wait for each call (--chain 1) would add about 1 ms to each
-call from 2 MiB on, in all modes (4 H200s, jax 0.11.2). That millisecond says nothing about
-all-reduce.
+and divide the time by 30 * CHAIN. Waiting for each call (--chain 1) would add about 1 ms to each
+call of 2 MiB or more, in all modes (4 H200s, jax 0.11.2). That millisecond does not belong to the
+all-reduces.
 
 There are two results: ``best`` is the median of the rounds' best timings, ``all`` is the median of
-all timings. The best timing is of interest because XLA launches every iteration from the host, and
-jitter of the host only adds time. CHAIN and the number of timings depend only on the size. So the
-best is taken from the same number of timings in every mode.
+all timings. We look at the best timing because XLA launches every iteration from the host, and
+jitter of the host only adds time. CHAIN and the number of timings depend only on the size. So each
+mode's best timing is the best of equally many.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 def plan(size, chain=0, timings=0):
-    """Return CHAIN and the number of timings for a size. On 4 H200s the calls of one timing take
-    about 30 ms, and all timings about 80 ms."""
+    """Return CHAIN and the number of timings for a size. On 4 H200s one timing takes about 30 ms,
+    and all timings of a size together about 80 ms."""
     call = LOOP * (15e-6 + size / 200e9)
     chain = chain or max(4, min(16, round(0.03 / call)))
     return chain, timings or max(3, min(10, round(0.08 / (chain * call))))
@@ -51,8 +51,8 @@ def time_chain(run, x, chain):
 
 
 def serve(reduce, ranks, sizes, args):
-    """Run in a worker: check sums, compile, say "ready", then answer each "SIZE" on stdin with the
-    microseconds of all timings."""
+    """Run in a worker: check sums, compile, print "ready". Then each line of stdin is a size; print
+    for it the microseconds of each timing."""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -90,7 +90,7 @@ def serve(reduce, ranks, sizes, args):
     for line in sys.stdin:
         size = int(line)
         chain, timings = plan(size, args.chain, args.timings)
-        time_chain(run[size], data[size], chain)  # not counted: warms up threads and caches
+        time_chain(run[size], data[size], chain)  # a warm-up, not counted
         times = [time_chain(run[size], data[size], chain) for _ in range(timings)]
         print(" ".join(f"{t:.2f}" for t in times), flush=True)
     return 0

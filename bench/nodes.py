@@ -13,16 +13,17 @@ the two. Nothing here was measured on a network. The inputs:
   For 8 GPUs, the part of a time that exceeds the shortest time is multiplied by the ratio of the bytes
   per link, (7/8) / (3/4).
 - NCCL: the latencies and efficiencies of NCCL 2.30.7's own cost model (src/graph/tuning.cc, the tables
-  for Hopper). We take the cheapest of ring and tree with three protocols each; NVLS, CollNet and PAT
-  are left out. The same model, with one rank per box, gives the time of the steps between boxes.
+  for Hopper). NCCL's time is the shortest among ring and tree with each of the three protocols; NVLS,
+  CollNet and PAT are left out. The same model, with one rank per box, gives the time of the steps
+  between boxes.
 - The network: each box has --cards network cards of --gbps GB/s (50 GB/s is the signalling rate of one
   400 Gb/s port of NVIDIA's ConnectX-7). NCCL over all ranks may use all cards of a box. In the steps
   between boxes, each rank uses only its own share of the cards.
 
 Limits: the model has no congestion, no jitter, no kernels that share a GPU and no NVLS. In boxes with
-NVSwitch NCCL would use NVLS and be faster than here. 8 GPUs are extrapolated from 4. So a ratio says
-where measuring is worth while, and nothing more. --check tests pieces_time() with the same numbers with
-which test/kernels/nodes/check_model.c tests the model of kernels/nodes/model.c.
+NVSwitch NCCL would use NVLS and be faster than the model says. 8 GPUs are extrapolated from 4. So a
+ratio says only where measuring is worthwhile. --check tests pieces_time() with the numbers with which
+test/kernels/nodes/check_model.c tests kernels/nodes/model.c.
 """
 import argparse
 import csv
@@ -36,8 +37,8 @@ RESULTS = pathlib.Path(__file__).parent / "results/2026-11-22-h200x4b/ar-compare
 PER_BOX = 8
 LAUNCH = 2.0
 NVLINK = 346e3  # bytes per us of a ring in a box: nccl-tests 2.19.6, 8 H200, bf16, 256 MiB, one run
-# By protocol (LL, LL128, Simple): the latency in us of a call (BASE), of a step inside a box (INSIDE) and of a
-# step between boxes (BETWEEN); and the share of the rate that carries data (SHARE).
+# Each tuple has a number for LL, LL128 and Simple. BASE, INSIDE and BETWEEN are latencies in us: of a call, of
+# a step inside a box, and of a step between boxes. SHARE is the fraction of the rate that carries data.
 BASE = {"tree": (6.8, 14.0, 8.4), "ring": (6.6, 14.0, 8.4)}
 INSIDE = {"tree": (0.6, 1.25, 4.0), "ring": (0.6, 1.9, 3.4)}
 BETWEEN = {"tree": (5.0, 8.5, 14.0), "ring": (2.7, 4.0, 14.0)}
@@ -45,8 +46,8 @@ SHARE = {"tree": (0.92 / 3.8, 0.92 * 120 / 128, 0.92), "ring": (0.5, 0.92, 1.0)}
 
 
 def nccl(size, boxes, each, network):
-    """Return the us that ncclAllReduce of ``size`` bytes takes with ``each`` ranks in each box. ``network``:
-    bytes per us of those cards of a box that these ranks may use."""
+    """Return the us that ncclAllReduce of ``size`` bytes takes with ``each`` ranks in each box. ``network``
+    is the rate, in bytes per us, of the network cards that the ranks of one box may use together."""
     ranks, best = boxes * each, math.inf
     rate = min(NVLINK, network) if each > 1 else network
     for way in ("tree", "ring"):
@@ -77,8 +78,8 @@ def measured():
 
 
 def line(points, size):
-    """Return the time for ``size``. Between two points it lies on the straight line through them. Before the
-    first point it is the first point's time. After the last point it lies on the line through the last two."""
+    """Return the time for ``size``, by linear interpolation between two points. Before the first point it is
+    the first point's time. After the last point it lies on the line through the last two points."""
     if size <= points[0][0]:
         return points[0][1]
     at = max(i for i in range(len(points) - 1) if points[i][0] < size)
@@ -87,9 +88,10 @@ def line(points, size):
 
 
 def pieces_time(half, across, pieces):
-    """Do what ar_nodes_time() in kernels/nodes/model.c does: the reduce-scatter and all-gather of the pieces
-    run on one stream, the steps between the boxes on another. ``half``: us of the reduce-scatter of a piece,
-    and of its all-gather. ``across``: us of its step between the boxes."""
+    """Return what ar_nodes_time() in kernels/nodes/model.c returns: the time until all pieces are done. The
+    reduce-scatters and all-gathers run on one stream, the steps between the boxes on another. ``half``: us
+    of the reduce-scatter of a piece; its all-gather takes as long. ``across``: us of its step between the
+    boxes."""
     stream = network = 0.0
     ended = [0.0, 0.0]
     for p in range(pieces + 1):

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* number.h - read decimal numbers on command lines, within bounds and with nothing after them.
- * atoi() would read a typing error as 0, and a test of 0 rounds always passes. */
+/* number.h - read decimal numbers from command lines. A number out of bounds, or with anything
+ * after it, is an error. atoi() would read a typing error as 0, and a test with 0 rounds always
+ * passes. */
 #ifndef BENCH_NUMBER_H_
 #define BENCH_NUMBER_H_
 
@@ -11,7 +12,7 @@
 
 /* Read a whole number from ${low} to ${high} at the start of ${text}; a sign is an error. If ${end}
  * is NULL, nothing may follow the number. Otherwise *end is set to what follows the number. Returns
- * 1. On an error, returns 0 and leaves *value unchanged. */
+ * 1, or on an error 0, with *value unchanged. */
 static inline int number_before(const char *text, const char **end, long long low, long long high,
                                 long long *value)
 {
@@ -50,7 +51,8 @@ static inline int number_must(const char *program, const char *name, const char 
     return (int)value;
 }
 
-/* Return the index of ${text} in the ${n} ${words}. End the program if ${text} is none of them. */
+/* Return the index of ${text} in ${words}, which are ${n}. If ${text} is not there, end the
+ * program. */
 static inline int word_must(const char *program, const char *name, const char *text,
                             const char *const *words, int n)
 {

@@ -44,7 +44,7 @@ static void run(const struct st_child *child, int out, int err)
         n = 1;
     }
 
-    setpgid(0, 0); /* so that Ctrl-C reaches the parent only */
+    setpgid(0, 0); /* so that Ctrl-C ends only the parent */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (int i = 0; child->set && child->set[i]; i++) {
         char pair[1400], *equals;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * child.h - runs a child process with a time limit. The child is another program or "symtuner
- * worker", which measures in a process of its own because NCCL reads most of its settings once per
- * process.
+ * child.h - runs a child process with a time limit. The child is either another program, or
+ * "symtuner worker", which measures. Each measurement needs a process of its own, because NCCL
+ * reads most of its settings once per process.
  *
  * Units      seconds. Ownership  the caller frees ${output}. Threads: one child at a time.
  */
@@ -33,7 +33,7 @@ struct st_child {
  *   FAILED   if it ended in another way or could not be started */
 enum st_child_end st_child_run(struct st_child *child);
 
-/* Return the seconds of a clock that only goes forward. */
+/* Return the time in seconds of a clock that never goes back. */
 double st_child_now(void);
 
 /* Catch SIGINT and SIGTERM from now on: they no longer end this process, but make

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * commands.h - the subcommands. Each takes the part of argv that begins with its own name, and
+ * commands.h - the subcommands. Each gets the part of argv that begins with its own name, and
  * returns the exit status: 0 fine, 1 findings, 2 wrong usage, 77 cannot run here. A subcommand
- * prints results on stdout and errors on stderr. Only `run` has other exit statuses: that of the
- * program which it ran, or 126 or 127 if it could not start the program.
+ * prints results on stdout and errors on stderr. `run` also has other exit statuses: that of the
+ * program that it ran, or 126 or 127 if it could not start the program.
  */
 #ifndef ST_COMMANDS_H_
 #define ST_COMMANDS_H_

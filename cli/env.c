@@ -9,8 +9,8 @@
 #include "cli/options.h"
 #include "symtuner.h"
 
-/* Return the word "unset" if the variable may be unset, otherwise "". It may be unset if its list
- * of legal values begins with an empty word, as in "|steer|off". */
+/* Return "unset" if the list of legal values begins with an empty value, as in "|steer|off".
+ * Otherwise return "". */
 static const char *empty(const struct symtuner_option *row)
 {
     return row->values[0] == '|' ? "unset" : "";

@@ -30,13 +30,12 @@ struct compare_call {
     size_t size, bytes;
 };
 
-/* Return the count that is passed to the call (compare_count), and how many elements the call
- * leaves in recv (compare_received). */
+/* compare_count returns the count to pass to the call. compare_received returns how many elements
+ * the call writes to recv. */
 size_t compare_count(const struct compare_call *c);
 size_t compare_received(const struct compare_call *c);
 
-/* Return by which factor the result is greater than one rank's value if all ranks send that value.
- */
+/* If all ranks send the same value, the result is a multiple of it. Return the factor. */
 int compare_times(const struct compare_call *c);
 
 /* Make the call with NCCL (compare_nccl) or with our library (compare_ours). */

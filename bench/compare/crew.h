@@ -9,7 +9,7 @@
 
 struct crew_kind {
     const char *name;
-    int torch, host;        /* torch: 1: run torch_worker.py; host: 1: use no peer memory */
+    int torch, host;        /* torch: run torch_worker.py; host: use no peer memory */
     const char *const *env; /* variables to set, as "NAME=value", with NULL at the end; or NULL */
     const char *peer;       /* path of the peer's library; NULL: the crew runs no peer */
 };
@@ -28,9 +28,9 @@ struct crew {
     int to[MOST_RANKS], from[MOST_RANKS]; /* pipes to and from the processes */
 };
 
-/* On success these functions, except crew_end, return 1. On failure they print why to stderr, end
- * the crew, and return 0. Start all crews before you wait for the first with crew_ready(); then
- * they start up at the same time. */
+/* These functions, except crew_end, return 1 on success. On failure they print the reason to
+ * stderr, end the crew, and return 0. crew_ready() waits until a crew has started. Call it only
+ * after crew_start() was called for all crews, so that the crews start up at the same time. */
 int crew_start(struct crew *c, const struct crew_kind *kind, const struct crew_shape *shape);
 int crew_ready(struct crew *c);
 int crew_ask(struct crew *c, char *answer, size_t size, const char *format, ...)

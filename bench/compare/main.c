@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * main.c - compare libsymtuner_ar.so with NCCL, torch and other projects' kernels, all in one run
- * and in turns.
+ * main.c - compare libsymtuner_ar.so with NCCL, torch and other projects' kernels. One run measures
+ * all of them, and they take turns.
  *
  *   ar_compare [--quick] [--host] [--odd] [--odd-count] [--ranks 2,4] [--modes threads,procs]
  *              [--types bf16,f32] [--min 1K] [--max 512M] [--step 2] [--rounds 5] [--only NAME,...]
@@ -10,17 +10,17 @@
  *
  * Method: every contender captures the same call into a CUDA graph (20 times; 8 times above 32 MiB,
  * 4 times above 128 MiB). In each of --rounds rounds the contenders replay their graphs in turn.
- * Each round starts with another contender. A turn is a warm-up that is not timed, and then 3
+ * Each round starts with a different contender. A turn is an untimed warm-up, followed by 3
  * samples (2 above 16 MiB). A sample is the time of 1 to 4 graphs on the slowest rank. The result
  * is the median over the rounds of each round's median. Calls are out of place. Warm: all calls use
  * the same buffers. Cold: each call has buffers of its own, and 128 MiB are overwritten before each
  * graph.
  *
  * Modes: "threads" is one process with a thread per GPU, "procs" one process per GPU. Torch and the
- * peers run only with one process per GPU. The tables of both modes show their results. --extra
- * adds int32 and f64 sums and bf16 max and min, of our kernels and NCCL's general ones, from 1 KiB
- * to 4 MiB. --host measures without peer memory: our kernels through pinned host memory against
- * NCCL with NCCL_P2P_DISABLE=1.
+ * peers run only with one process per GPU; the tables of both modes show the results of these runs.
+ * --extra adds sums of int32 and f64, and max and min of bf16, from 1 KiB to 4 MiB; only our
+ * kernels and NCCL's general kernels run them. --host measures without peer memory: our kernels
+ * through pinned host memory against NCCL with NCCL_P2P_DISABLE=1.
  *
  * Peers are other projects' kernels. Each peer is a shared library FOLDER/peer-NAME.so. You build
  * it from that project's sources and a small adapter (peer.h has the interface); this project has
@@ -34,11 +34,11 @@
  *
  * --odd measures our kernels and NCCL's general kernels with one element more than a power of two,
  * in buffers that begin one element after a multiple of 256 bytes. The sizes go from 1 KiB to 32
- * MiB by a factor of 8, warm. The other contenders do not take part. NCCL's symmetric kernels up to
- * 2.29 give wrong sums for such 16-bit buffers (nccl/hazards.h), which would end the run. Torch and
- * the peers do not accept such buffers, or take another path. --odd-count uses the same counts in
- * buffers that begin at multiples of 256 bytes. There NCCL's symmetric kernels are right, so they
- * take part.
+ * MiB in steps of a factor of 8, warm. The other contenders do not take part. NCCL's symmetric
+ * kernels up to 2.29 give wrong sums for such 16-bit buffers (nccl/hazards.h), and a wrong sum
+ * would end the run. Torch and the peers do not accept such buffers, or run other kernels for them
+ * than for aligned buffers. --odd-count uses the same counts in buffers that begin at multiples of
+ * 256 bytes. NCCL's symmetric kernels give right sums for such buffers, so they take part.
  *
  * --coll measures our kernels and NCCL's in another collective than all-reduce; it needs --extra 0.
  * The size is that of the longer buffer: send of a reduce-scatter, recv of an all-gather.
@@ -100,7 +100,7 @@ static int peers, has_torch; /* how many peers were found; whether there is torc
 static struct crew crews[MODES][CREWS];
 static FILE *csv;
 static time_t started;
-static int lost; /* number of crews that failed; those of peers do not count */
+static int lost; /* number of crews that failed, without those of peers */
 
 static void interrupted(int number)
 {
@@ -122,7 +122,7 @@ static void lose(enum crew_id crew)
 {
     if (crew < NT) {
         lost++;
-    } else if (kinds[crew].peer != NULL) { /* do not try it again: a hang costs seconds */
+    } else if (kinds[crew].peer != NULL) { /* do not try this peer again: a hang costs seconds */
         printf("peer %s failed and is left out from here on, see stderr\n", kinds[crew].name);
         kinds[crew].peer = NULL;
     }
@@ -273,7 +273,7 @@ static void compare(int ranks, char *self, char *script)
         for (int cold = 0;
              cold <= (option.cold && t == 0) && options_listed(option.types, types[t]); cold++)
             for (size_t b = option.least; b <= option.most && !late(); b *= (size_t)option.step)
-                if (!cold || b <= (size_t)16 << 20) /* larger messages miss the L2 anyway */
+                if (!cold || b <= (size_t)16 << 20) /* larger messages miss the L2 even when warm */
                     measure(ranks, &floor, types[t], option.coll != NULL ? option.coll : "sum",
                             b + (option.odd ? sizes[t] : 0), cold);
     for (size_t e = 0; e < sizeof extra / sizeof extra[0] && option.extra; e++)

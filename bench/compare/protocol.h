@@ -3,9 +3,9 @@
  * protocol.h - the commands and answers between ar_compare and its workers.
  *
  * ar_compare starts "crews": groups of worker processes that live until the end and wait on pipes.
- * So workers can take turns within milliseconds even if they need different environments (NCCL's
- * CTA count is fixed per process). A command is one line on a worker's stdin. The answer is one
- * line on the worker's descriptor 3:
+ * So workers can take turns within milliseconds even if they need different environment variables
+ * (NCCL reads its CTA count once per process). A command is one line on a worker's stdin. The
+ * answer is one line on the worker's descriptor 3:
  *
  *   prepare SLOT WHAT BYTES TYPE OP COLD CALLS SHIFT    ok KERNEL | no REASON
  *   time SLOT LAUNCHES SAMPLES WARMUP                   us T T T ...   microseconds per call, of
@@ -22,14 +22,14 @@
 
 enum { REPLY_FD = 3, MOST_RANKS = 16, MOST_SLOTS = 4, MOST_SAMPLES = 8 };
 
-/* Run a worker. ${argv} after "--worker": ranks, first rank of this process, ranks in this process,
- * bytes of the largest call, host transport (0 or 1), and for a peer the path of its library
- * (peer.h). */
+/* Run a worker. In ${argv} these follow "--worker": number of ranks, first rank of this process,
+ * number of ranks in this process, bytes of the largest call, 1 to use no peer memory (otherwise
+ * 0), and for a peer the path of its library (peer.h). */
 int worker_main(int argc, char **argv);
 
 /* Write "GBPS US" to REPLY_FD. GBPS is the GB/s of the slowest GPU while the copy engines of all
- * GPUs copy to their neighbours. US is the microseconds of an empty kernel as a graph node. ${argv}
- * after "--floor": ranks. */
+ * GPUs copy to their neighbours. US is the microseconds of an empty kernel as a graph node. In
+ * ${argv} the number of ranks follows "--floor". */
 int floor_main(int argc, char **argv);
 
 #ifdef __cplusplus

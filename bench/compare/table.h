@@ -42,7 +42,7 @@ struct line {
 double table_median(double *v, int n); /* sorts v */
 double floor_us(const struct floor *floor, int hops, int ranks, size_t bytes);
 int floor_gpus(void); /* returns how many GPUs this process sees; in floor.c */
-/* ${peers}: print the columns from PEERS on, too. */
+/* If ${peers} is set, also prints the columns from PEERS on. */
 void table_head(int ranks, const struct floor *floor, int seconds, int host, int peers);
 void table_line(const struct line *row);
 void table_summary(void);

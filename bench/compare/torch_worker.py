@@ -62,7 +62,7 @@ def main():
         graphs[slot] = (graph, what, kind, cold, calls)
         torch.cuda.synchronize()
         dist.barrier(device_ids=[rank])
-        torch.cuda.synchronize()  # leave no work on the GPU while other contenders run
+        torch.cuda.synchronize()  # the GPU must be idle while other contenders run
         return "ok " + what
 
     def time_it(slot, launches, samples, warmup):
@@ -102,7 +102,7 @@ def main():
 
 try:
     main()
-except Exception as e:  # pylint: disable=broad-except; ar_compare must be told why
+except Exception as e:  # pylint: disable=broad-except; ar_compare must get the reason
     reply.write("no " + repr(e).replace("\n", " ")[:150] + "\n")
     raise
 sys.stdout.flush()

@@ -6,7 +6,7 @@
  * There is one thread per rank of this process. Each rank has two buffers in windows (for zero-copy
  * and NCCL's symmetric kernels) and two plain buffers (for staged and NCCL's general kernels).
  * Every prepared call is checked once: all ranks send the same value, and the head, middle and tail
- * of the result must be exact. The program ar_fuzz checks thoroughly.
+ * of the result must be exact. The program ar_fuzz checks results more thoroughly.
  *
  * Warm: all calls use the same two buffers. Cold: every call of a graph has buffers of its own, and
  * 128 MiB are overwritten before each graph. That is more than twice an H200's L2 of 60 MB.
@@ -31,7 +31,7 @@ static const struct {
     const char *name;
     ncclDataType_t type;
     size_t bytes;
-    unsigned one; /* 32-bit pattern that all ranks send: 1, but 3 in i32, and nearly 1 in f64 */
+    unsigned one; /* all ranks send this pattern, repeated: 1; in i32 3, in f64 about 1 */
 } types[] = {
     {"bf16", ncclBfloat16, 2, 0x3f803f80u}, {"f32", ncclFloat32, 4, 0x3f800000u},
     {"f16", ncclFloat16, 2, 0x3c003c00u},   {"i32", ncclInt32, 4, 3},
@@ -52,7 +52,7 @@ static struct {
     int ranks, first, local, host;
     size_t most;
     ncclUniqueId id;
-    const struct peer_api *peer; /* if not NULL, this process runs nothing else */
+    const struct peer_api *peer; /* if not NULL, this process runs only the peer */
     pthread_barrier_t meet, done;
     double us[MOST_RANKS][MOST_SAMPLES];
 } job;
@@ -115,7 +115,7 @@ static double element(const char *p, int type, size_t i)
         double f64;
         float f32;
         int i32;
-        unsigned word; /* a 16-bit element is its lower half */
+        unsigned word; /* a 16-bit element is in the lower half */
     } x = {.f64 = 0};
 
     memcpy(&x, p + types[type].bytes * i, types[type].bytes);
@@ -128,7 +128,7 @@ static double element(const char *p, int type, size_t i)
                : x.word == 0x4400 ? 4
                : x.word == 0x4800 ? 8
                                   : -1;
-    case ncclBfloat16: /* the upper half of an f32 */
+    case ncclBfloat16: /* a bf16 is the upper half of an f32 */
         x.word <<= 16;
         return x.f32;
     default: return x.f32;
@@ -252,7 +252,7 @@ static void time_it(struct rank *r)
     for (int i = 0; i < order.warmup; i++)
         CUDA(cudaGraphLaunch(r->graph[s], r->stream));
     for (int i = 0; i < order.samples; i++) {
-        if (r->cold[s]) { /* flush the L2; then, in an untimed call, ranks wait for each other */
+        if (r->cold[s]) { /* flush the L2; an untimed call makes the ranks wait for each other */
             CUDA(cudaMemsetAsync(r->flush, i, FLUSH, r->stream));
             one_call(r, job.peer == NULL ? r->what[s] : NCCL_SYM, arena_bytes() - 4096, 64,
                      r->filled, 0);
@@ -321,7 +321,8 @@ static void start(struct rank *r)
         return start_peer(r);
     if (symtuner_ar_create(&r->handle, &r->comm, 1, &config) != ncclSuccess)
         stop(r, "create", symtuner_ar_error(NULL));
-    if (symtuner_ar_reserve(&r->handle, 1, SIZE_MAX) != ncclSuccess) /* before any capture */
+    /* now, because captured calls cannot reserve scratch */
+    if (symtuner_ar_reserve(&r->handle, 1, SIZE_MAX) != ncclSuccess)
         stop(r, "reserve", symtuner_ar_error(r->handle));
     for (int b = 0; b < 2 && !job.host; b++) {
         ncclWindow_t window = NULL;

@@ -10,8 +10,8 @@ which worker.py answers:
     {"do": "beside", "slot": N, "replays": N, "gemms": N}       {"us": microseconds until all was done}
     {"do": "drop"}                                              {"ok": ""}: forget what was prepared
 
-If one process ends, or does not answer in time, its whole crew is ended. So a project that hangs loses only
-its own figures.
+If one process ends, or does not answer in time, its whole crew is ended. So if a project hangs, only its own
+times are missing.
 """
 import json
 import os

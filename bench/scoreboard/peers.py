@@ -100,7 +100,7 @@ class Torch:
 
 
 class Sglang:
-    """SGLang's CustomAllReduceV2. Its planes (PushPlane, PullPlane) lie in symmetric memory. Its pull kernels
+    """SGLang's CustomAllReduceV2. Its classes PushPlane and PullPlane get symmetric memory. Its pull kernels
     find the ranks' buffers in a table of pointers, as they do in SGLang's CUDA graphs."""
 
     def __init__(self, bench, most, folder):
@@ -134,14 +134,14 @@ class Sglang:
         bench.barrier()
 
     def object(self, name, *arguments):
-        """Return an object of a class of SGLang's. Its module has registered the class with tvm-ffi."""
+        """Make an object of the SGLang class ``name``, which SGLang's module has registered with tvm-ffi."""
         made = type(name, (self.ffi.Object,), {
             "__init__": lambda this, *given: this.__ffi_init__(*given)})
         return self.ffi.register_object(f"sgl.distributed.{name}")(made)(*arguments)
 
     def algorithm(self, size):
-        """Return the algorithm that SGLang takes in a CUDA graph without multicast, or None if it leaves the
-        call to NCCL."""
+        """Return the algorithm that SGLang chooses in a CUDA graph without multicast, or None if SGLang calls
+        NCCL."""
         rule = self.rule.graph
         order = (("1shot_push", rule.one_shot_push_threshold), ("2shot_push", rule.two_shot_push_threshold),
                  ("1shot_pull", rule.one_shot_pull_threshold), ("2shot_pull", rule.two_shot_pull_threshold))
@@ -276,9 +276,9 @@ class Flashinfer:
         shard = min(send.numel(), recv.numel())
         if RANKS not in (2, 4, 8):
             return "it takes 2, 4 or 8 ranks"
-        extra = (False,) if coll == "allgather" else ()    # no copy engine: that way needs 8 GPUs in two islands
+        extra = (False,) if coll == "allgather" else ()    # False: no copy engine
 
-        # The two halves of a workspace lie as far apart as its largest call is long, so each size has its own.
+        # The layout of a workspace depends on the size of its largest call, so each size has its own workspace.
         def make():
             size = getattr(module, name + "_workspace_size")(RANKS, shard, width, 128 if not halves else 64, *extra)
             memory = Shared(self.bench, size)

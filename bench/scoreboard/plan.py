@@ -2,7 +2,7 @@
 """Who is measured, and at which sizes: tables and pure functions, without torch.
 
 A contender is one way to run a collective: a project, and the project's name for this way. The
-contenders of a crew run in the same processes, one per GPU; each NCCL release needs a crew of its own.
+contenders of a crew run in the same processes, one per GPU. Each NCCL release needs a crew of its own.
 """
 import dataclasses
 import fnmatch
@@ -42,7 +42,7 @@ CONTENDERS = [
     Contender(OURS, "symtuner", "ours", "ours", ALL),
     Contender(AGAIN, "symtuner", "ours", "ours", ALL),
     Contender("staged", "symtuner", "ours", "staged", ALL),
-    Contender("default", "symtuner", "ours", "default", ALL),    # not told what runs beside it
+    Contender("default", "symtuner", "ours", "default", ALL),    # nothing tells it what runs beside it
     *_nccl("box"), *_nccl("2.30.7"), *_nccl("2.32.3"),
     Contender("torch/one_shot", "torch", "torch", "one_shot", most=16 << 20),
     Contender("torch/two_shot", "torch", "torch", "two_shot"),
@@ -63,7 +63,7 @@ CONTENDERS = [
                 COLLS[1:], most=128 << 20) for blocks in (16, 64)],
 ]
 
-# What this program cannot measure. Each run prints this list, because the tables do not show it.
+# Projects that this program cannot measure. Each run prints this list, because the tables do not mention them.
 NEVER = {
     "MSCCL++": "has no package on PyPI; ar_compare --peers measures it (bench/compare/peer.h)",
     "nccl-tests": "its kernels need its sources; ar_compare --peers measures them",
@@ -73,7 +73,7 @@ NEVER = {
 
 
 def needs(crew, peers, library):
-    """Return (the environment in which the crew runs, None), or (None, why the crew cannot run).
+    """Return (environment variables of the crew, None), or (None, why the crew cannot run).
 
     ``peers`` is the folder that prepare.py made, ``library`` is libsymtuner_ar.so. Each may be None."""
     here = peers is not None
@@ -121,8 +121,8 @@ def sizes(least, most, step):
 
 
 def turns(n, rnd):
-    """Return the order in which ``n`` contenders take their turns in a round. Each round begins with another
-    contender."""
+    """Return the order in which ``n`` contenders take their turns in a round. Each round begins with a
+    different contender."""
     return [(i + rnd) % n for i in range(n)]
 
 

@@ -4,8 +4,8 @@
 
     python3 bench/scoreboard/prepare.py [--to build/peers] [--archs 90] [--python 3.12] [--only NAME,...]
 
-It needs pip, nvcc and xz, but no GPU. It downloads wheels from PyPI, compiles the few sources that
-matter, and leaves in the folder:
+It needs pip, nvcc and xz, but no GPU. It downloads wheels from PyPI, compiles the sources of the
+kernels, and writes these files to the folder of --to:
 
     lib/*.so                   kernels of SGLang and FlashInfer, as modules of tvm-ffi
     tvm_ffi/                   the package that loads them, for the Python of --python
@@ -46,9 +46,9 @@ MODULES += [("flashinfer_vllm", "flashinfer", ["vllm_custom_all_reduce.cu"], {})
 
 
 def download(folder, package, version, python):
-    """Return the wheel of ``package``; ``python`` is None for wheels of any Python."""
+    """Download a wheel and return its path. ``python`` is None if the wheel serves all Pythons."""
     for_python = ["--python-version", python, "--implementation", "cp"] if python else []
-    platforms = [word for n in [f"_2_{n}" for n in range(34, 16, -1)] + ["2014"]    # pip needs every tag
+    platforms = [word for n in [f"_2_{n}" for n in range(34, 16, -1)] + ["2014"]    # pip wants each tag named
                  for word in ("--platform", f"manylinux{n}_x86_64")]
     subprocess.run([sys.executable, "-m", "pip", "-q", "download", "--no-deps", "--only-binary=:all:",
                     "-d", str(folder), *for_python, *platforms, f"{package}=={version}"], check=True)
@@ -62,7 +62,8 @@ def unpack(wheel, into, *beginnings):
 
 
 def wrapper(sources, exports):
-    """Return the source that exports functions of header-only sources, as SGLang's own loader writes it."""
+    """Return C++ source that includes the headers ``sources`` and exports functions of them. SGLang's own
+    loader writes the same source."""
     heads = ["container/tensor.h", "dtype.h", "error.h", "extra/c_env_api.h", "function.h"]
     return "\n".join([f"#include <tvm/ffi/{head}>" for head in heads]
                      + [f'#include "{source}"' for source in sources] + ["namespace sglang {"]
@@ -101,8 +102,8 @@ def target(arch):
 
 
 def thin(data, keep):
-    """In the fat binaries of ``data``, a bytearray, overwrite the code of GPU generations that are not in
-    ``keep`` by zeros. Nothing moves. Returns how many bytes were overwritten."""
+    """``data`` is a bytearray with fat binaries. Overwrite with zeros all code for GPU generations that are
+    not in ``keep``, and all PTX. Nothing moves. Returns how many bytes were overwritten."""
     zeroed, at = 0, data.find(b"\x50\xed\x55\xba")
     while at >= 0:
         head, size = struct.unpack_from("<HQ", data, at + 6)

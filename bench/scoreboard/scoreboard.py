@@ -5,9 +5,9 @@
     python3 bench/scoreboard/prepare.py                     # once, where pip works: fetch the other projects
     python3 bench/scoreboard/scoreboard.py --ranks 2 --library build/libsymtuner_ar.so --out rows.csv
 
-README.md beside this file says what is timed and how. Exit status 0: all was measured. 1: a contender gave
-a wrong result, or our own kernels failed. 2: an option is wrong. 77: there is nothing to compare here; the
-program prints why.
+The README.md in this folder says what is timed and how. Exit status 0: all was measured. 1: a contender
+gave a wrong result, or our own kernels failed. 2: an option is wrong. 77: there is nothing to compare here;
+the program prints why.
 """
 import argparse
 import os
@@ -82,8 +82,8 @@ class Run:
         self.rows, self.wrong, self.refused, self.began = [], [], set(), time.monotonic()
 
     def ask(self, contender, **question):
-        """Ask the crew of a contender. Returns the answers, or None if the crew is lost. When a crew gets
-        lost, this prints why."""
+        """Ask the crew of a contender. Returns the answers, or None if the crew is lost. Prints why a crew
+        was lost, once."""
         one = self.crews.get(contender.crew)
         answers = one.ask(**question) if one else None
         if one and one.lost is not None:
@@ -140,7 +140,7 @@ class Run:
             if what == "alone":
                 self.turns(what, coll, kind, size, ready,
                            {"do": "alone", "replays": plan.replays(us * calls), "samples": 3})
-            else:    # calls that take a third of the GEMMs' time; a GEMM takes about 1.4 ms
+            else:    # so many calls that they take a third of the GEMMs' time; a GEMM takes about 1.4 ms
                 many = max(1, int(self.args.gemms * 1400 / 3 / (us * calls)))
                 self.turns(what, coll, kind, size, ready,
                            {"do": "beside", "replays": many, "gemms": self.args.gemms})

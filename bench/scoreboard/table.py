@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pure functions that read and write rows of times, and compare them. A row is
+"""Pure functions that read, write and compare rows of times. A row is
 
     (ranks, what, coll, type, bytes, contender, round, us)
 
@@ -12,7 +12,7 @@ import statistics
 import plan
 
 HEAD = "ranks,what,coll,type,bytes,contender,round,us"
-LIMIT = 1.005    # ours is not behind if it takes at most this many times the best rival's time
+LIMIT = 1.005    # ours is "behind" if its time divided by the best rival's time is above this
 
 
 def text(rows):

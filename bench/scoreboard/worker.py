@@ -7,9 +7,9 @@
 The environment has RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and SCOREBOARD_REPLY (a file descriptor).
 
 Every prepared call is checked before it is timed. Each rank sends whole numbers of its own, the output is
-poisoned with NaN, and every element of the output must be the exact result. This is done once for a single
-call. Unless the call works in place, it is done once more for the graph that will be timed. NVLink
-multicast is never used.
+filled with NaN first, and every element of the output must be the exact result. One check runs a single
+call. A second check runs the graph that will be timed, unless the call works in place. NVLink multicast is
+never used.
 """
 import json
 import os
@@ -71,12 +71,12 @@ class Bench:
         return total if coll == "allreduce" else total[RANK * part:(RANK + 1) * part]
 
     def checked(self, call, want, start, out=None):
-        """Poison the output, ``start`` the call, and compare. Returns None, or what is wrong."""
+        """Fill the output with NaN, ``start`` the call, and compare. Returns None, or what is wrong."""
         torch, out = self.torch, call.out if out is None else out
         call.send.copy_(self.numbers(RANK, call.send.numel(), call.size, call.kind))
         if out is not None:
             out.fill_(float("nan"))
-        else:    # the project allocates its output, most likely in the memory that is freed here
+        else:    # the project allocates its output: fill and free a tensor, as it most likely gets that memory
             torch.full((want.numel(),), float("nan"), device="cuda", dtype=want.dtype)
         self.barrier()
         with torch.cuda.stream(self.stream):
@@ -156,7 +156,7 @@ class Bench:
             question["kind"], question["size"] = question.pop("type"), question.pop("bytes")
         try:
             return getattr(self, what)(**question)
-        except Exception as error:    # pylint: disable=broad-except; the driver must be told why
+        except Exception as error:    # pylint: disable=broad-except; scoreboard.py must get the reason
             if what != "prepare":
                 raise
             return {"no": repr(error).replace("\n", " ")[:300]}

@@ -58,8 +58,8 @@ static bool driver_missing(const struct st_doctor *d, char *evidence)
                     d->gpus_on_bus, d->gpus_on_bus == 1 ? "" : "s");
 }
 
-/* Is ${library} from a package of CUDA's forward compatibility, which containers have in folders
- * called compat, and newer than the kernel module? Then the two may work together. */
+/* Is ${library} from CUDA's forward compatibility package, and newer than the kernel module? Then
+ * the two may work together. Containers have that package in a folder called compat. */
 static bool forward_compatible(const struct st_doctor *d, const char *library, const char *version)
 {
     return strstr(library, "/compat/") && strverscmp(version, d->driver_text) > 0;

@@ -28,7 +28,7 @@ struct found {
     const struct st_finding *row;
     bool accepted;
     int order;
-    unsigned judged; /* bit i is set: the finding holds for copy[judged[i]] of the doctor */
+    unsigned judged; /* bit i is set: the finding holds for doctor->copy[doctor->judged[i]] */
     char evidence[ST_EVIDENCE];
 };
 
@@ -91,8 +91,8 @@ static struct found *same(struct found *found, int n, const struct found *one)
     return NULL;
 }
 
-/* The order for qsort: errors, then warnings, then notes, each of these in the order of the
- * tables. */
+/* Order two findings for qsort: errors first, then warnings, then notes; among equals the order of
+ * the tables. */
 static int compare(const void *a, const void *b)
 {
     const struct found *one = a, *other = b;
@@ -186,8 +186,8 @@ static size_t loaders(const struct st_doctor *d, int copy, char *text, size_t si
     return at;
 }
 
-/* Print the copies of NCCL with the frameworks that load them, then a line about python3. If no
- * copy has the release that is checked, print that release first. */
+/* Print each copy of NCCL with the frameworks that load it, then a line about python3. If no copy
+ * has the release that is checked, print that release first. */
 static void print_nccl(const struct st_doctor *d, FILE *out)
 {
     char text[ST_EVIDENCE], release[16];

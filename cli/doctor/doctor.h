@@ -4,9 +4,9 @@
  * of findings.
  *
  * A finding is one row: what to check, for which NCCL releases, how bad the fault is, and the cure.
- * The doctor reads all files of the box through the functions below, under a root folder, which is
- * "" except in tests. It writes none of them. It loads no library to examine it; only the
- * measurements on GPUs load the CUDA driver and NCCL (gpu.c, windows.c).
+ * The doctor only reads the box's files, never writes them. It reads them through the functions
+ * below, under a root folder, which is "" except in tests. It examines libraries without loading
+ * them; only the measurements on GPUs load the CUDA driver and NCCL (gpu.c, windows.c).
  *
  * Units      a release is NCCL's code (22809 for 2.28.9).
  * Ownership  all is in one struct st_doctor, which is static.
@@ -84,7 +84,7 @@ struct st_preload {
     char asked[ST_PATH];                /* the library's name in ${from}                 */
     char path[ST_PATH];                 /* the file that the loader finds; "": none      */
     const char *from;                   /* "LD_PRELOAD" or "/etc/ld.so.preload"          */
-    bool loads;                         /* the file is a shared object of this machine   */
+    bool loads;                         /* ${path} is a shared object for this CPU       */
     bool dropin;                        /* the name is libsymtuner_nccl.so               */
     struct st_elf elf;
 };
@@ -103,7 +103,7 @@ struct st_doctor {
     /* what is wrong with SYMTUNER_RULES, SYMTUNER_RULE and NCCL_TUNER_CONFIG_FILE; "": nothing */
     char rules_error[3][SYMTUNER_ERROR_MAX + 32];
     char dir[ST_DIRS_MAX][ST_PATH];     /* the folders in which the loader looks, in order    */
-    int dirs, dirs_configured;          /* the first dirs_configured: of LD_LIBRARY_PATH      */
+    int dirs, dirs_configured;          /* the first dirs_configured are LD_LIBRARY_PATH's    */
     struct st_copy copy[ST_COPIES_MAX]; /* the copies of NCCL that were found                 */
     int copies;
     struct st_preload preload[ST_PRELOADS_MAX]; /* in the order in which they load            */
@@ -123,7 +123,7 @@ struct st_doctor {
     char driver_text[64];               /* the driver's whole version, such as "580.159.04"   */
     int gpus_on_bus;                    /* NVIDIA GPUs on the PCI bus                         */
     struct st_gpu_report *gpus;         /* what was measured on the GPUs; NULL: nothing       */
-    char unchecked[12][160];            /* what the doctor could not look at                  */
+    char unchecked[12][160];            /* things that the doctor could not examine           */
     int uncheckeds;
 };
 
@@ -141,7 +141,7 @@ enum st_when { ST_WHEN_CHECK, ST_WHEN_SET, ST_WHEN_IS, ST_WHEN_IS_NOT, ST_WHEN_B
 struct st_finding {
     const char *id;
     enum st_severity severity;
-    int first, last;      /* the releases that can have it; last 0: no end */
+    int first, last;      /* the releases with the fault; last 0: no limit */
     const char *variable; /* NULL for ST_WHEN_CHECK and ST_WHEN_TEXT       */
     enum st_when when;
     const char *operand;  /* IS, IS_NOT: words "a|b"; BELOW: a number           */
@@ -203,7 +203,7 @@ void st_doctor_unchecked(struct st_doctor *doctor, const char *what);
 void st_doctor_settings(struct st_doctor *doctor);
 const struct st_setting *st_doctor_get(const struct st_doctor *doctor, const char *name);
 
-/* rules.c: load what SYMTUNER_RULES, SYMTUNER_RULE and NCCL_TUNER_CONFIG_FILE name. */
+/* rules.c: load the rules of SYMTUNER_RULES, SYMTUNER_RULE and NCCL_TUNER_CONFIG_FILE. */
 void st_doctor_rules(struct st_doctor *doctor);
 
 /* elf.c: find out what the file exports. Returns false if the file cannot be read. */
@@ -211,7 +211,7 @@ bool st_elf_look(const struct st_doctor *doctor, const char *path, struct st_elf
 /* Find a text such as "NCCL version 2.28.9+cuda13.0" in the file, and set the members path, nccl
  * and cuda of ${copy_out}. Returns false if the file has no such text. */
 bool st_elf_nccl(const struct st_doctor *doctor, const char *path, struct st_copy *copy_out);
-/* Where the loader looks for the libraries that a file needs. */
+/* What a file says about the libraries that it needs, and where the loader looks for them. */
 struct st_elf_search {
     char path[4096]; /* the file's RUNPATH; if it has none, its RPATH */
     bool runpath;    /* ${path} is a RUNPATH: the loader searches LD_LIBRARY_PATH first */

@@ -67,8 +67,8 @@ bool st_doctor_secure(const char *file)
             (geteuid() != 0 && getxattr(file, "security.capability", NULL, 0) > 0));
 }
 
-/* Return the drop-in, or NULL if it is not preloaded. With ${loads}, also return NULL if the loader
- * cannot load it. */
+/* Return the drop-in, or NULL if it is not preloaded. If ${loads} is set, also return NULL if the
+ * loader cannot load the drop-in. */
 static const struct st_preload *dropin(const struct st_doctor *d, bool loads)
 {
     for (int i = 0; i < d->preloads; i++)
@@ -140,8 +140,8 @@ static bool no_kernels(const struct st_doctor *d, char *evidence)
     return !st_doctor_exists(d, path) && st_found(evidence, "there is no %s", path);
 }
 
-/* Does another preloaded library define NCCL's functions? With ${behind}, look at the libraries
- * behind the drop-in, otherwise at those before it. A library before the drop-in also counts if it
+/* Does another preloaded library define NCCL's functions? Looks at the libraries before the drop-in
+ * or, if ${behind} is set, at those after it. A library before the drop-in also counts if it
  * defines dlsym, because programs look up NCCL's functions with dlsym. */
 static bool other(const struct st_doctor *d, bool behind, char *evidence)
 {

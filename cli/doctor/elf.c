@@ -144,8 +144,8 @@ static void read_symbols(const struct image *image, const Elf64_Ehdr *head, void
             note_symbol(table.names + symbol[s].st_name, table.names_size - symbol[s].st_name, elf);
 }
 
-/* Let ${read} fill ${out} from the file if it is a shared object for this machine's CPU. Returns
- * false if the file cannot be read. */
+/* If the file is a shared object for this machine's CPU, call ${read}, which fills ${out} from the
+ * file. Returns false if the file cannot be read. */
 static bool look_into(const struct st_doctor *doctor, const char *path,
                       void (*read)(const struct image *image, const Elf64_Ehdr *head, void *out),
                       void *out)
@@ -224,8 +224,8 @@ static bool scan(const unsigned char *at, uint64_t size, struct st_copy *copy)
     return false;
 }
 
-/* Find the text with NCCL's release. Look only into .rodata, which has the text: the other sections
- * have hundreds of MiB of device code, and a search in them would take long. */
+/* Find the text with NCCL's release. The text is in .rodata, so search only there: the other
+ * sections have hundreds of MiB of device code. */
 static void read_nccl(const struct image *image, const Elf64_Ehdr *head, void *copy)
 {
     const Elf64_Shdr *names = section(image, head, head->e_shstrndx);

@@ -88,9 +88,9 @@ static bool start_gpu(struct bench *b, int i)
 
 enum how { BY_KERNEL, BY_ENGINE, CHASE };
 
-/* Time what GPU ${i} does: a copy of PROBE bytes by a kernel (BY_KERNEL) or by the copy engine
- * (BY_ENGINE), or CHASES loads from ${from} (CHASE). Returns the least of three times in
- * milliseconds, or -1 if one of them fails. */
+/* Time an operation of GPU ${i}: a copy of PROBE bytes by a kernel (BY_KERNEL) or by the copy
+ * engine (BY_ENGINE), or CHASES loads from ${from} (CHASE). Returns the shortest of three times in
+ * milliseconds, or -1 if an attempt fails. */
 static double timed(struct bench *b, int i, enum how how, st_address to, int to_gpu,
                     st_address from, int from_gpu)
 {
@@ -125,8 +125,8 @@ static double gbps(double ms)
     return ms > 0 ? PROBE / ms / 1e6 : 0;
 }
 
-/* Let GPU ${i} write VERIFY bytes into the memory of GPU ${j}: with ${engine} by the copy engine,
- * otherwise by a kernel. Returns whether all bytes arrived. */
+/* Let GPU ${i} write VERIFY bytes into the memory of GPU ${j}, by the copy engine if ${engine} is
+ * set, otherwise by a kernel. Returns whether all bytes arrived. */
 static bool verify(struct bench *b, int i, int j, bool engine)
 {
     struct st_cuda *c = &b->cuda;
@@ -177,8 +177,8 @@ static void probe_pair(struct bench *b, int i, int j)
 
     c->can_access(&can, i, j);
     c->context_set(b->gpu[i].context);
-    /* Without NVSwitch a GPU can have at most 8 peers; a kernel that writes to a ninth would fail,
-     * and with it all that follows. */
+    /* Enabling may fail: without NVSwitch a GPU can have at most 8 peers. A kernel that writes to a
+     * GPU that is no peer would fail, and so would all CUDA calls after it. */
     enabled = can ? c->enable_peer(b->gpu[j].context, 0) : -1;
     pair->peer = enabled == 0 || enabled == ALREADY_ENABLED;
     pair->engine_arrives = verify(b, i, j, true);
@@ -191,8 +191,8 @@ static void probe_pair(struct bench *b, int i, int j)
     pair->latency_us = latency(b, i, j);
 }
 
-/* Let all GPUs write to their neighbours at once, because the bandwidth of some hosts' root
- * complexes collapses under this load. Keeps each GPU's best bandwidth of two rounds. */
+/* Measure the bandwidth of each GPU while all GPUs write to their neighbours at once. On some hosts
+ * the root complex gets much slower under this load. Keeps each GPU's best of two rounds. */
 static void probe_together(struct bench *b)
 {
     struct st_cuda *c = &b->cuda;

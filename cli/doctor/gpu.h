@@ -12,7 +12,7 @@
 
 enum { ST_GPUS_MAX = 16 };
 
-/* What was measured when GPU i uses the memory of GPU j. ${peer}: kernels can access that memory.
+/* The results for GPU i using the memory of GPU j. ${peer}: kernels can access that memory.
  * ${arrives}: all bytes that a kernel wrote arrived. ${engine_arrives}: all bytes that the copy
  * engine wrote arrived. */
 struct st_pair {

@@ -199,8 +199,8 @@ static bool nccl_missing(const struct st_doctor *d, char *evidence)
                               "assumed below");
 }
 
-/* Are there two copies of different releases that one program may load? Compares the copies of jax
- * and torch or, if python3 has neither, all copies. */
+/* Can one program load two copies of NCCL with different releases? Compares the copies that jax and
+ * torch load or, if python3 has neither, all copies. */
 static bool nccl_copies(const struct st_doctor *d, char *evidence)
 {
     char one[16], other[16];

@@ -79,8 +79,8 @@ static const char *under_root(const struct st_doctor *doctor, const char *path)
     return strncmp(path, doctor->root, n) == 0 && path[n] == '/' ? path + n : NULL;
 }
 
-/* If ${path} contains "..", replace its folder by the folder's real path. The file's own name
- * stays, even if the file is a link. */
+/* If ${path} contains "..", replace its folder by the folder's real path. The file's own name is
+ * kept, even if the file is a link. */
 static void shorten(const struct st_doctor *doctor, char path[ST_PATH])
 {
     char full[ST_PATH], real[PATH_MAX], root[PATH_MAX] = "", *name;

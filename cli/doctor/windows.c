@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* windows.c - finds out whether NCCL registers a real window, or succeeds with a NULL window. */
+/* windows.c - finds out whether NCCL registers a window, or returns success and a NULL window. */
 #include <stdlib.h>
 #include <string.h>
 
