@@ -29,7 +29,7 @@ enum { ST_SETTINGS_MAX = 256, ST_DIRS_MAX = 256, ST_COPIES_MAX = 8, ST_FRAMEWORK
 /* One variable that NCCL sees, and where it comes from. */
 struct st_setting {
     char name[64];
-    const char *value; /* of any length: a folder list or rules on one line may be long */
+    char *value;       /* of any length: a folder list or rules on one line may be long */
     char origin[300]; /* "environment" or "FILE:LINE" */
 };
 
@@ -198,8 +198,10 @@ bool st_doctor_glob(const struct st_doctor *doctor, const char *pattern, int ind
 /* List ${what} as not checked. */
 void st_doctor_unchecked(struct st_doctor *doctor, const char *what);
 
-/* settings.c: st_doctor_settings collects the variables that NCCL sees. st_doctor_get returns one
- * of them, or NULL if it is not set. */
+/* settings.c: st_doctor_settings collects the variables that the release ${doctor}->nccl of NCCL
+ * sees; 0 stands for a new release. Call it again if the release changes: pointers that
+ * st_doctor_get returned are then no longer valid. st_doctor_get returns one of the variables, or
+ * NULL if it is not set. */
 void st_doctor_settings(struct st_doctor *doctor);
 const struct st_setting *st_doctor_get(const struct st_doctor *doctor, const char *name);
 

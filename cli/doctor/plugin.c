@@ -59,8 +59,8 @@ void st_doctor_dirs(struct st_doctor *doctor)
         "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
 #endif
         "/lib64", "/usr/lib64", "/lib", "/usr/lib"};
-    const struct st_setting *path = st_doctor_get(doctor, "LD_LIBRARY_PATH");
-    const char *at = path ? path->value : "";
+    /* not what a conf file says: the loader reads the variable when the program starts */
+    const char *path = getenv("LD_LIBRARY_PATH"), *at = path ? path : "";
 
     while (*at) {
         size_t length = strcspn(at, ":;");

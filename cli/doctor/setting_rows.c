@@ -327,7 +327,7 @@ const struct st_finding st_findings_settings[] = {
         "NCCL goes on without the file, and does not say so",
         "correct NCCL_CONF_FILE, or unset it"),
     ST_ROW_TEXT("conf-line", ST_WARNING, conf_fault, "the line does not do what it says",
-        "write NAME=VALUE, without spaces"),
+        "write NAME=VALUE, without spaces, quotes or a comment"),
     ST_ROW_TEXT("conf-overridden", ST_NOTE, conf_overridden,
         "a variable that is already set is not taken from a file", "remove one of the two"),
     ST_ROW("symtuner-variable", ST_WARNING, symtuner_variable, "no program reads this variable",

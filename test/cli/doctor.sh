@@ -48,6 +48,7 @@ cp "$plugin" "$clean/usr/local/lib/libsymtuner.so"
 echo 'include /etc/ld.so.conf.d/*.conf' > "$clean/etc/ld.so.conf"
 echo '/usr/local/lib' > "$clean/etc/ld.so.conf.d/libc.conf"
 printf 'cache /usr/local/lib/libsymtuner.so end' > "$clean/etc/ld.so.cache"
+echo "me:x:$(id -u):$(id -g):me:/home:/bin/sh" > "$clean/etc/passwd"
 echo 'NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build' \
     > "$clean/proc/driver/nvidia/version"
 : > "$clean/usr/lib64/libcuda.so.580.159.04"
@@ -144,6 +145,16 @@ spare proto-forced NCCL_PROTO=^LL128
 plant proto-forced NCCL_PROTO=Simple
 plant win-disabled NCCL_WIN_ENABLE=0
 plant cumem-disabled -s 'echo NCCL_CUMEM_ENABLE=0 > home/.nccl.conf'
+plant tuner-not-found -s 'mkdir opt; mv usr/local/lib/libsymtuner.so opt; echo LD_LIBRARY_PATH=/opt > etc/nccl.conf'
+# up to NCCL 2.29 the home folder is the one of the password file, from 2.30.3 on the one of HOME
+for folder in home other; do
+    for release in 2.29.7 2.30.7; do
+        finds=spare
+        case $folder-$release in home-2.29.7 | other-2.30.7) finds=plant ;; esac
+        $finds cumem-disabled -n $release -s "mkdir -p other; echo NCCL_CUMEM_ENABLE=0 > $folder/.nccl.conf" HOME=/other
+    done
+done
+spare cumem-disabled -n 2.29.7 -s 'rm etc/passwd; echo NCCL_CUMEM_ENABLE=0 > home/.nccl.conf'
 plant p2p-disabled -s 'echo NCCL_P2P_DISABLE=1 > etc/nccl.conf'
 plant p2p-level NCCL_P2P_LEVEL=nvl
 spare p2p-level NCCL_P2P_LEVEL=SYS
@@ -169,6 +180,15 @@ plant conf-file-missing NCCL_CONF_FILE=/home
 spare conf-file-missing -s ": > home/empty.conf" NCCL_CONF_FILE=/home/empty.conf
 plant conf-line -s 'echo "NCCL_DEBUG = INFO" > etc/nccl.conf'
 plant conf-line -s 'printf "NCCL_DEBUG=INFO\r\n" > etc/nccl.conf'
+spare conf-line -n 2.30.7 -s 'printf "\r\n# x\r\nNCCL_DEBUG=INFO\r\n" > etc/nccl.conf'
+plant win-disabled -n 2.30.7 -s 'printf "NCCL_WIN_ENABLE=0\r\n" > etc/nccl.conf'
+plant conf-line -s 'echo "NCCL_DEBUG=\"INFO\"" > etc/nccl.conf'
+plant conf-line -s "echo \"NCCL_DEBUG='INFO'\" > etc/nccl.conf"
+plant conf-line -s 'echo "NCCL_DEBUG=INFO " > etc/nccl.conf'
+plant conf-line -s 'echo "NCCL_DEBUG=INFO # for a day" > etc/nccl.conf'
+plant conf-line -s 'printf "\357\273\277NCCL_DEBUG=INFO\n" > etc/nccl.conf'
+plant conf-line -s 'printf "\357\273\277# a comment = 1\n" > etc/nccl.conf'
+spare conf-line -s 'echo "NCCL_SOCKET_IFNAME==eth0,eth1" > etc/nccl.conf'
 plant conf-line -s 'echo "export NCCL_DEBUG=INFO" > etc/nccl.conf'
 spare conf-line -s 'printf "# a comment = 1\n\nNCCL_DEBUG=WARN\n" > etc/nccl.conf'
 plant conf-overridden -s 'echo NCCL_DEBUG=WARN > etc/nccl.conf' NCCL_DEBUG=INFO
