@@ -39,17 +39,21 @@ static int run(int rank)
 {
     struct rank r = {.rank = rank};
     char text[16];
-    int gpus;
+    int gpus = 0;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setvbuf(stdout, NULL, _IOLBF, 0); /* show the results so far even if the next part hangs */
     snprintf(text, sizeof text, "%d", rank);
     setenv("RANK", text, 1); /* hosts.c reads it */
-    if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) {
+    for (int turn = 0; turn < job->ranks; turn++) { /* MPS refuses clients that begin at once */
+        if (turn == rank && cudaGetDeviceCount(&gpus) == cudaSuccess && gpus > 0)
+            CUDA(cudaSetDevice(rank % gpus));
+        pthread_barrier_wait(&job->all);
+    }
+    if (gpus == 0) {
         printf("nccl_calls: no GPU\n");
         return 77;
     }
-    CUDA(cudaSetDevice(rank % gpus));
     if (job->calls)
         random_calls(&r);
     if (job->rounds)

@@ -18,7 +18,7 @@ need_gpus 1
 need_built nccl_calls one/symtuner
 one=$build/one parts=${ONE_GPU_ONLY:-calls opposite comms aborts nccl-tests python torch jax}
 limit=${ONE_GPU_LIMIT:-300}
-mkdir "$work/gpus" "$work/mps" && for gpu in 0 1 2 3; do : > "$work/gpus/$gpu"; done
+mkdir "$work/gpus" "$work/mps" && for gpu in 0 1 2 3 4 5 6 7; do : > "$work/gpus/$gpu"; done
 export ONE_GPU_FOLDER="$work/gpus" CUDA_VISIBLE_DEVICES=0 CUDA_DEVICE_MAX_CONNECTIONS=32
 # Loading a kernel waits for the kernels that run, and one of these may wait for this rank.
 export CUDA_MODULE_LOADING=EAGER NCCL_NVLS_ENABLE=0 SYMTUNER_MAX_COMMS=8 SYMTUNER_AR_LINKS=nvlink
@@ -64,8 +64,10 @@ wanted() { # wanted PART [MODULE]: whether to run the part, which needs this Pyt
 }
 
 if wanted calls; then
-    for ranks in 2 3; do
-        job calls$ranks -- "$build/nccl_calls" --ranks $ranks --calls "$calls" --seed $ranks
+    # MPS limits the connections of all its clients together. All ranks' kernels must fit the GPU at once.
+    for ranks in 2 3 4 8; do
+        CUDA_DEVICE_MAX_CONNECTIONS=$((64 / ranks)) SYMTUNER_AR_MAX_CTAS=$((64 / ranks)) \
+            job calls$ranks -- "$build/nccl_calls" --ranks $ranks --calls "$calls" --seed $ranks
         ran calls$ranks allreduce reducescatter allgather
     done
     job verify --verify 100 -- "$build/nccl_calls" --calls 2000 --seed 7
