@@ -8,7 +8,7 @@
 
 #include "cli/text.h"
 
-/* Print what stands before a value: comma, white space, key. */
+/* Print what comes before a value: comma, white space, key. */
 static void lead(struct st_json *json, const char *key)
 {
     const char *usual = json->filled ? " " : "";

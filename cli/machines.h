@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * machines.h - finds the machine that a command works for: this box, or the one that --machine
+ * machines.h - finds the machine that a command is about: this box, or the machine that --machine
  * names or describes.
  *
  * Threads: one, because st_machine_start sets an environment variable. Errors: a line on stderr.
@@ -18,7 +18,7 @@
  *   a description  such as "gpu=NVIDIA H200; links=nvlink"; SYMTUNER_MACHINE is set to it
  *   "list"         the command only prints the names of the machines
  * Fills ${machine_out}. ${gpus_out} becomes the number of GPUs if ${word} is a name, otherwise 0.
- * Returns -1 if the command goes on, else its exit status.
+ * Returns -1 if the command continues, else the exit status with which it ends.
  */
 int st_machine_start(const char *command, const char *word, struct symtuner_machine *machine_out,
                      int *gpus_out);

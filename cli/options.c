@@ -236,7 +236,7 @@ int st_line_wrong(const struct st_command_line *line, const char *error)
     size_t length = strlen(error);
 
     fprintf(stderr, "symtuner %s: %s", line->command, error);
-    if (length == 0 || error[length - 1] != '?') /* "did you mean --x?" says enough */
+    if (length == 0 || error[length - 1] != '?') /* not after "did you mean --x?" */
         fprintf(stderr, "; see symtuner %s --help", line->command);
     fputc('\n', stderr);
     return ST_EXIT_USAGE;
@@ -248,7 +248,7 @@ int st_line_read(const struct st_command_line *line, int argc, char **argv, void
     char error[ST_OPTION_ERROR];
     int status, words = 0;
 
-    if (help || (argc < 2 && line->least_words > 0)) { /* the help says more than an error */
+    if (help || (argc < 2 && line->least_words > 0)) { /* instead of an error: the help says more */
         st_line_help(line, help ? stdout : stderr);
         return help ? ST_EXIT_FINE : ST_EXIT_USAGE;
     }

@@ -54,7 +54,7 @@ enum st_option_kind {
     ST_OPTION_FLAG,   /* a bool, which becomes true                                   */
     ST_OPTION_TEXT,   /* a const char *: the value as it is                           */
     ST_OPTION_NUMBER, /* an int from ${least} to ${most}                              */
-    ST_OPTION_CHOICE, /* an int: which word of ${value} ("pcie|nvlink"), from 0 on    */
+    ST_OPTION_CHOICE, /* an int: index from 0 into the words of ${value}, "a|b|c"     */
     ST_OPTION_READ,   /* any type: ${read} reads the value, "" if the option has none */
 };
 
@@ -82,7 +82,7 @@ struct st_command_line {
     int least_words, most_words; /* ST_ANY_WORDS: no limit */
     bool words_last;             /* words may stand only after "--" */
     /* Called after the early options are read and before the others; may be NULL. Returns -1 if the
-     * command goes on, else its exit status. */
+     * command continues, else its exit status. */
     int (*started)(void *self);
 };
 
@@ -90,7 +90,7 @@ struct st_command_line {
 #define ST_OPTIONS(table) .row = (table), .rows = sizeof(table) / sizeof *(table)
 
 /* Parse a command line into ${self}, and print help, hints and errors. Returns -1 if the command
- * goes on, else its exit status. */
+ * continues, else its exit status. */
 int st_line_read(const struct st_command_line *line, int argc, char **argv, void *self);
 
 /* Print ${error} on stderr as st_line_read prints its own errors. A command calls this function

@@ -40,7 +40,7 @@ bool st_own_file_free(const char *command, const char *path, bool force)
     bool ours;
 
     if (force || stat(path, &is) != 0 || !S_ISREG(is.st_mode) || is.st_size == 0)
-        return true; /* the later attempt to write shows whether writing is possible */
+        return true; /* nothing to protect; whether writing is possible shows later */
     file = fopen(path, "r");
     text = calloc(1, (size_t)is.st_size + 1);
     ours = file && text && is_ours(text, fread(text, 1, (size_t)is.st_size, file));
@@ -57,8 +57,8 @@ bool st_own_file_free(const char *command, const char *path, bool force)
 
 /* Open a new file in the folder of ${path}. put() renames the complete file to ${path}, so that
  * nobody reads half a file. Sets *beside to the new file's name, which the caller frees. If ${path}
- * is not a regular file, or if its folder takes no new file, opens ${path} itself and sets *beside
- * to NULL. Returns the file descriptor, or -1. */
+ * is not a regular file, or if no file can be made in its folder, opens ${path} itself and sets
+ * *beside to NULL. Returns the file descriptor, or -1. */
 static int open_out(const char *path, char **beside)
 {
     struct stat is;

@@ -39,8 +39,8 @@ st_option_reader st_read_gpu;
 
 bool st_read_coll(const char *value, enum symtuner_coll *out, char error[ST_OPTION_ERROR]);
 
-/* Read a range of sizes such as "1KiB..1GiB". A side that is left out, as in "1KiB..", leaves
- * ${low} or ${high} unchanged. */
+/* Read a range of sizes such as "1KiB..1GiB". If the value has no lower or no upper size, as in
+ * "1KiB..", ${low} or ${high} stays unchanged. */
 bool st_read_range(const char *value, uint64_t *low, uint64_t *high, char error[ST_OPTION_ERROR]);
 
 /* Read a list such as "2,4,8", the value of option --${name}, into ${out}, and the count of its
@@ -66,14 +66,14 @@ enum st_whose { ST_WHOSE_UNSAID, ST_WHOSE_RANK, ST_WHOSE_CALL };
 /* A size as the user writes it: "64KiB", or "16384el" for elements. "/rank" or "/call" may
  * follow. */
 struct st_size {
-    uint64_t number; /* of elements if ${elements}, else of bytes */
+    uint64_t number; /* how many elements if ${elements}, else bytes */
     bool elements;
     enum st_whose whose; /* UNSAID: neither "/rank" nor "/call" was given */
 };
 bool st_read_size(const char *value, struct st_size *out, char error[ST_OPTION_ERROR]);
 
-/* Check that ${ranks} ranks spread evenly over ${nodes} nodes, with a GPU for each rank. ${gpus} is
- * the number of GPUs of a node, 0 if not known. */
+/* Check that each of the ${nodes} nodes gets equally many of the ${ranks} ranks, and has a GPU for
+ * each of its ranks. ${gpus} is the number of GPUs of a node, 0 if not known. */
 bool st_ranks_fit(int ranks, int nodes, int gpus, char error[ST_OPTION_ERROR]);
 
 #endif

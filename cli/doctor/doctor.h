@@ -113,8 +113,7 @@ struct st_doctor {
     int frameworks;
     int judged[ST_JUDGED_MAX];          /* the copies to check, as indices into copy[]        */
     int judgeds;                        /* how many copies are to be checked                  */
-    int used;                           /* index of the copy that is checked now; -1: no copy */
-                                        /* has the release                                    */
+    int used;                           /* index of the copy that is checked now; -1: none    */
     int nccl;                           /* the release that is checked now                    */
     bool nccl_assumed;                  /* no copy was found, and no release was given        */
     struct st_plugin tuner, env, profiler;

@@ -5,10 +5,10 @@
  *
  * If the caller names the ways of a size, the worker measures these ways. Otherwise it measures the
  * choice of the library's own table, and the best few ways that a search finds. The search briefly
- * times every kernel that can run the call, with the CTAs and threads that the library would give
- * it. Then the search briefly times the fastest kernels with half or twice as many CTAs, with half
- * or twice as many threads, and with one of the two numbers doubled and the other halved. Multicast
- * kernels are left out: they run only where a rule or a variable asks for them.
+ * times every kernel that can run the call, with the CTAs and threads that the library would choose
+ * for that kernel. Then it briefly times the fastest kernels with half or twice as many CTAs, with
+ * half or twice as many threads, and with one of the two numbers doubled and the other halved.
+ * Multicast kernels are left out: they run only where a rule or a variable asks for them.
  */
 #include <math.h>
 #include <stdio.h>
@@ -36,7 +36,7 @@ static const double hopeless = 1.25;
 struct way {
     char name[ST_WAY_SIZE];
     double us;
-    bool base; /* the way has the CTAs and threads that the library gives this kernel */
+    bool base; /* with the CTAs and threads that the library chooses for this kernel */
 };
 
 bool st_worker_plan(struct st_rank *r, uint64_t bytes, struct symtuner_ar_plan *plan,
@@ -171,7 +171,7 @@ void st_worker_ways(struct st_rank *r, uint64_t bytes)
     int n = *job.ways ? given(bytes, names, MOST) : search(r, bytes, names);
 
     for (int i = 0; i < n; i++) {
-        int w = (i + (int)(job.seed % 16)) % n; /* the first way varies with the seed */
+        int w = (i + (int)(job.seed % 16)) % n; /* which way is timed first depends on the seed */
 
         force_way(r, names[w]);
         st_worker_check(r, 'k', bytes);

@@ -230,8 +230,8 @@ static void print_plan(struct st_rank *r, uint64_t bytes)
                strncmp(plan.why, "rules: ", 7) == 0);
 }
 
-/* Print the rate in GB/s of a copy by the copy engine from rank 0 to rank 1. The rate serves as a
- * bound: no collective is expected to send its bytes faster. */
+/* Print the rate in GB/s of a copy by the copy engine from rank 0 to rank 1. It is an upper bound:
+ * we expect no collective to send its bytes faster. */
 static void floor_rate(struct st_rank *r)
 {
     struct st_rank *other = &job.rank[1];

@@ -38,7 +38,7 @@ struct st_job {
     unsigned seed;
     struct st_nccl_id id;
     pthread_barrier_t barrier;
-    double us[ST_RANKS_MAX]; /* [rank]: a measured time; slowest() in worker.c compares them */
+    double us[ST_RANKS_MAX]; /* [rank]: the rank's measured time, for slowest() in worker.c */
     struct st_rank rank[ST_RANKS_MAX];
 };
 
@@ -59,8 +59,8 @@ double st_worker_time(struct st_rank *r, char mode, uint64_t bytes, double least
 bool st_worker_plan(struct st_rank *r, uint64_t bytes, struct symtuner_ar_plan *plan_out,
                     char way[ST_WAY_SIZE]);
 
-/* Mode 'k' for messages of ${bytes}: time the ways that job.ways names, or else good ways that a
- * search finds, and print the times. */
+/* Mode 'k' for messages of ${bytes}: time several ways and print the times. The ways are those in
+ * job.ways or, if that is "", good ones that a search finds. */
 void st_worker_ways(struct st_rank *r, uint64_t bytes);
 
 #endif

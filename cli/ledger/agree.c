@@ -36,7 +36,7 @@ static bool texts_differ(struct difference *d, const char *what, const char *a, 
 }
 
 /* Compare releases, rules and settings. The hash of the rules does not cover the built-in defaults.
- * So sym_ctas, the CTA count that rules or defaults gave, is compared as well. */
+ * So compare sym_ctas as well, the CTA count that came from rules or defaults. */
 static bool setups_differ(struct difference *d)
 {
     const struct st_ledger_block *a = d->one, *b = d->other;

@@ -144,7 +144,7 @@ static bool start_block(struct reader *reader)
 
 /* Are both blocks of one process and communicator? Processes in several containers can have the
  * same host and pid, and NCCL 2.27 gives no id; ${opened} tells such blocks apart. Ledgers of older
- * versions do not have it. */
+ * plugins have no ${opened}. */
 static bool same_counters(const struct st_ledger_block *a, const struct st_ledger_block *b)
 {
     return a->id == b->id && (a->id || a->opened) && a->opened == b->opened && a->pid == b->pid &&

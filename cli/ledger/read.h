@@ -54,7 +54,7 @@ struct st_ledger_block {
 struct st_ledgers {
     struct st_ledger_block *block;
     int blocks;
-    int files, bad; /* files that were read; files that could not be read or were no ledgers */
+    int files, bad; /* how many files were read; how many were not readable or no ledgers */
 };
 
 /* Add the blocks of ${path} to ${ledgers}, up to the first error. The plugin never resets counters,

@@ -223,8 +223,8 @@ static void print_table(const struct request *request, const struct symtuner_dec
         printf(", %d channels\n", channels);
 }
 
-/* Print what one rank passes to NCCL: sizes in rules are of the whole call, but a program knows the
- * share of one rank. */
+/* Print how many bytes one rank passes to NCCL. Rules have the size of the whole call, but in a
+ * program one sees the size of one rank's part. */
 static void print_whose(const struct symtuner_query *query)
 {
     char whole[ST_TEXT_SIZE], part[ST_TEXT_SIZE];

@@ -83,13 +83,13 @@ int st_map_read(const struct st_command_line *line, int argc, char **argv,
 bool st_map_make(const struct st_map_request *request, const char *file, struct st_map *map_out);
 void st_map_free(struct st_map *map);
 
-/* Return the smallest size above ${at} and at most ${end} for which alike(with, at, size) is false,
- * that is, whose decision differs from that of ${at}. Returns 0 if there is none. */
+/* Return the smallest size above ${at}, up to ${end}, for which the decision is not that for ${at}:
+ * alike(with, at, size) is false. Returns 0 if there is no such size. */
 uint64_t st_map_edge(uint64_t at, uint64_t end, bool (*alike)(void *, uint64_t, uint64_t),
                      void *with);
 
 /* map_kernels.c: fill map->kernel with what [kernels] rules decide. If no rule applies to any size
- * or number of ranks, there are no runs. Runs beyond ST_MAP_KERNELS are left out. */
+ * or number of ranks, map->kernel stays empty. Runs beyond ST_MAP_KERNELS are left out. */
 void st_map_kernels(const struct st_map_request *request, const symtuner_rules *rules,
                     struct st_map *map);
 /* Put a decision into words: "one_lamport, 64 CTAs of 128 threads", or "own table" if no rule
@@ -108,7 +108,7 @@ bool st_map_alike(const struct symtuner_decision *a, const struct symtuner_decis
 bool st_map_kernels_alike(const struct symtuner_kernel_decision *a,
                           const struct symtuner_kernel_decision *b);
 
-/* Do two columns have the same collective and, at every size, the same decision by the same
+/* Do two columns have the same collective and, at every size, the same decision, made by the same
  * rule? */
 bool st_map_same(const struct st_column *a, const struct st_column *b);
 
@@ -117,8 +117,8 @@ bool st_map_same(const struct st_column *a, const struct st_column *b);
  * the same decisions. */
 bool st_map_first(const struct st_map *map, int pair);
 
-/* Name the numbers of ranks of ${pair} and of all later pairs with the same decisions: "2,4,8
- * ranks". */
+/* Write the numbers of ranks of ${pair} and of all later pairs with the same decisions into
+ * ${text}, for example "2,4,8 ranks". Returns ${text}. */
 const char *st_map_ranks(const struct st_map *map, int pair, char text[64]);
 
 /* Return what a decision prefers: "leave", "symmetric" or "general"; NULL if no rule applies. */

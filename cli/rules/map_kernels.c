@@ -100,10 +100,10 @@ const char *st_map_kernel(const struct symtuner_kernel_decision *decision, char 
     return text;
 }
 
-/* Can print_run print both runs on one line, for buffers of the kind ${registered}? They must cover
- * the same sizes, and the same rule must make the same decision for both. print_run names the kind
- * of buffers of a run if plain and registered buffers have different rules there. It must do so for
- * both runs or for neither. */
+/* Can print_run print both runs on one line, for buffers of the kind ${registered}? It can if the
+ * runs have the same sizes, the same rule and the same decision, and if print_run prints the kind
+ * of buffers for both runs or for neither. It prints the kind for a run in which plain and
+ * registered buffers have different rules. */
 static bool runs_alike(const struct st_kernel_run *a, const struct st_kernel_run *b, int registered)
 {
     const struct symtuner_kernel_decision *x = &a->decision[registered],

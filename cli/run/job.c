@@ -63,9 +63,10 @@ static const char *folder(int index)
 
 /*
  * The file of a job has two locks, on its bytes MEMBER and LEAVING. Every `symtuner run` that uses
- * the file holds a read lock on MEMBER, so a run that gets a write lock on MEMBER is alone. A run
- * that leaves holds a write lock on LEAVING while it finds out whether it is the last one. fcntl
- * turns its read lock on MEMBER into a write lock in one step, without unlocking MEMBER in between.
+ * the file holds a read lock on MEMBER, so whoever gets a write lock on MEMBER knows that nobody
+ * else uses the file. A `symtuner run` that ends tries to turn its read lock into a write lock.
+ * fcntl does this in one step, without unlocking MEMBER in between. Only one `symtuner run` at a
+ * time tries this, because it holds a write lock on LEAVING meanwhile.
  */
 enum { MEMBER, LEAVING };
 
@@ -92,7 +93,8 @@ static void sweep(const char *in)
     for (size_t i = 0; i < found.gl_pathc; i++) {
         int fd = open(found.gl_pathv[i], O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 
-        /* if the opened file has no link, its path may name a new file that is in use */
+        /* with st_nlink 0 the opened file is removed already, and the path may name a newer file
+         * that is in use */
         if (fd >= 0 && lock_byte(fd, MEMBER, F_WRLCK, false) && fstat(fd, &file) == 0 &&
             file.st_uid == geteuid() && S_ISREG(file.st_mode) && file.st_nlink > 0)
             unlink(found.gl_pathv[i]);
@@ -117,7 +119,8 @@ static bool lock(struct st_run_job *job)
     return false;
 }
 
-/* Make or, if ranks share it, find the file job->path; lock and map it. */
+/* Make the file job->path, then lock and map it. If ranks share the file, another rank may have
+ * made it already. */
 static bool take(struct st_run_job *job, char error[ST_RUN_ERROR])
 {
     for (int i = 0; i < TRIES; i++) {
@@ -172,7 +175,7 @@ void st_run_job_end(struct st_run_job *job,
 {
     if (!job->tally)
         return;
-    /* the runs leave one after the other, so that the last one finds itself alone */
+    /* one `symtuner run` after the other, so that the last one gets the write lock on MEMBER */
     if (!job->shared || (lock_byte(job->lock, LEAVING, F_WRLCK, true) &&
                          lock_byte(job->lock, MEMBER, F_WRLCK, false))) {
         if (print)

@@ -7,7 +7,7 @@
  * a launcher such as mpirun or srun starts one `symtuner run` for each rank, these runs share a
  * file, and the last run to end prints. The name of this file contains the launcher's process
  * number. Each `symtuner run` holds a lock on its file, and Linux releases the lock even after
- * SIGKILL. So a file without a lock is left over, and the next run removes it.
+ * SIGKILL. So nobody uses a file without a lock, and the next `symtuner run` removes it.
  *
  * Units      none. Ownership  st_run_job_end releases everything. Threads: one.
  * Errors     without a file nothing is counted; the job still runs.
@@ -27,14 +27,14 @@ struct st_run_job {
     char path[ST_RUN_PATH];
     int lock;    /* the open file, which holds the lock                          */
     bool shared; /* the runs of other ranks share the file                       */
-    bool first;  /* this run is the first one in the job, and prints what is set */
+    bool first;  /* this run is the job's first, and prints the plan (plan.h)    */
 };
 
 /* Find or make the file. Returns false, with the reason in ${error}, if that fails. Also returns
  * false, with "" in ${error}, if an outer `symtuner run` has a file. */
 bool st_run_job_begin(struct st_run_job *job_out, char error[ST_RUN_ERROR]);
 
-/* Leave the job. If this process is the last one in the job, call ${print} (which may be NULL) and
+/* Stop using the file. If no other `symtuner run` uses it, call ${print} (which may be NULL) and
  * remove the file. */
 void st_run_job_end(struct st_run_job *job,
                     void (*print)(const struct st_tally *tally, FILE *out));

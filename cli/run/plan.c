@@ -14,7 +14,7 @@ struct making {
     st_run_getter *get;
     const void *from;
     struct st_run_plan *plan;
-    char parts[60], notes[1000]; /* what the plan's ${said} is made of */
+    char parts[60], notes[1000]; /* st_run_plan::said is made from these */
 };
 
 /* Return the value that a variable has before we set it, or "" if it is not set. */
@@ -96,9 +96,9 @@ static void put_in_front(struct making *making, const char *variable, const char
     set(making, variable, plugin);
 }
 
-/* NCCL 2.28.7 and later need only NCCL_ENV_PLUGIN: our env plugin names itself to NCCL as tuner and
- * as profiler where it is needed as one (plugin/process.c). Earlier releases read only
- * NCCL_TUNER_PLUGIN and NCCL_PROFILER_PLUGIN. */
+/* For NCCL 2.28.7 and later NCCL_ENV_PLUGIN is enough: when NCCL asks our env plugin for a tuner or
+ * profiler that symtuner needs, it names its own file (plugin/process.c). Earlier releases read
+ * only NCCL_TUNER_PLUGIN and NCCL_PROFILER_PLUGIN. */
 static void plan_plugin(struct making *making, const char *plugin)
 {
     const char *env = now(making, "NCCL_ENV_PLUGIN");
@@ -108,8 +108,8 @@ static void plan_plugin(struct making *making, const char *plugin)
         set(making, "NCCL_ENV_PLUGIN", plugin);
     else if (!names_symtuner(env))
         note(making, "kept: ", "NCCL_ENV_PLUGIN", env);
-    /* NCCL_CTA_POLICY=1 makes NCCL prefer NVLS, but not if any tuner is loaded. So if that variable
-     * is set and there is no tuner, do not add one. */
+    /* NCCL_CTA_POLICY=1 makes NCCL prefer NVLS, but not if any tuner is loaded. So if
+     * NCCL_CTA_POLICY is set and the user names no tuner, do not set NCCL_TUNER_PLUGIN. */
     if (now(making, "NCCL_TUNER_PLUGIN")[0] || !now(making, "NCCL_CTA_POLICY")[0])
         put_in_front(making, "NCCL_TUNER_PLUGIN", "SYMTUNER_NEXT_TUNER", plugin);
     if (now(making, "SYMTUNER_LEDGER")[0])
@@ -143,7 +143,7 @@ static void plan_dropin(struct making *making, const char *dropin)
 
     if (preloads_dropin(list)) {
         part(making, "drop-in");
-    } else if (strpbrk(dropin, " :")) { /* LD_PRELOAD knows no quotes */
+    } else if (strpbrk(dropin, " :")) { /* they separate files in LD_PRELOAD */
         note(making, "no drop-in, since its path has a space or colon: ", "", dropin);
         return;
     } else if (snprintf(value, sizeof value, "%s%s%s", dropin, list[0] ? ":" : "", list) >=

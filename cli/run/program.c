@@ -42,7 +42,7 @@ static void become(char *const argv[], const struct inherited *inherited, pid_t 
     _exit(ST_RUN_NOT_EXECUTABLE);
 }
 
-/* Did the terminal send this signal, and so send it to the whole process group? */
+/* Did the terminal send this signal? If so, it went to the whole process group. */
 static bool of_terminal(const siginfo_t *info)
 {
     static const int sent[] = {SIGINT, SIGQUIT, SIGTSTP, SIGTTIN, SIGTTOU, SIGWINCH};
@@ -53,8 +53,8 @@ static bool of_terminal(const siginfo_t *info)
     return false;
 }
 
-/* Has the program ${pid} stopped, or does it stop within 100 ms? It may ignore the signal that it
- * sent to its process group. */
+/* Does the program ${pid} stop within 100 ms? It may have sent a stop signal to its process group,
+ * and so to us, and ignore that signal itself. */
 static bool stopped(pid_t pid)
 {
     const struct timespec pause = {.tv_nsec = 5000000};
@@ -75,11 +75,11 @@ static void pass(const siginfo_t *info, pid_t pid)
         info->si_signo == SIGTSTP || info->si_signo == SIGTTIN || info->si_signo == SIGTTOU;
     bool by_program = info->si_code <= 0 && info->si_pid == pid;
 
-    /* do not send back what the program sent to us or, as programs do that stop themselves on
-     * Ctrl-Z, to its whole process group */
+    /* do not send a signal back to the program if the program sent it. A program that stops itself
+     * on Ctrl-Z sends the signal to its whole process group, and so to us */
     if (!by_program && (!of_terminal(info) || getpgid(pid) != getpgrp()))
         kill(pid, info->si_signo);
-    /* stop, too: else the shell would not notice that the program has stopped */
+    /* stop ourselves, too: otherwise the shell would not notice that the program has stopped */
     if (stops && (!by_program || stopped(pid)))
         kill(getpid(), SIGSTOP);
 }
@@ -106,7 +106,7 @@ static int wait_for(pid_t pid, const sigset_t *all)
     int status;
 
     for (;;) {
-        int number = sigwaitinfo(all, &info); /* fails with EINTR after a stop */
+        int number = sigwaitinfo(all, &info); /* fails with EINTR when we continue after a stop */
 
         if (number == SIGCHLD && ended(pid, &status))
             return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -134,7 +134,8 @@ bool st_run_program(char *const argv[], int *status)
     if (pipe2(report, O_CLOEXEC) != 0)
         return not_started(argv[0], errno, status);
     sigprocmask(SIG_BLOCK, &all, &inherited.blocked);
-    sigaction(SIGCHLD, &normal, &inherited.child); /* if SIGCHLD is ignored, no status is kept */
+    /* while SIGCHLD is ignored, Linux keeps no exit status of a child */
+    sigaction(SIGCHLD, &normal, &inherited.child);
     fflush(NULL);
     pid = fork();
     if (pid == 0)

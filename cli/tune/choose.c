@@ -7,14 +7,15 @@
  * chosen.
  *
  * The share is 5 % for NCCL's CTA count. NCCL reads the count once per process, so one count serves
- * all sizes. Of the counts that are at no size slower than NCCL's own choice, we choose the one
- * with the smallest geometric mean of the times.
+ * all sizes. We leave out each count that is slower than NCCL's own choice at some size. Of the
+ * others we choose the one with the smallest geometric mean of the times.
  *
  * The share is 2 % for symtuner's kernels. Rules choose kernels size by size, and the chosen kernel
  * is to be within 3 % of the best. The library's own choice stays unless another way is faster.
  *
- * From one size to the next, the fastest kind of kernel changes only if the new kind is 3 % faster.
- * But 2 % are enough if the new kind is not slower at the size after that.
+ * The result also names the fastest kind of kernel at each size. From one size to the next we
+ * change the kind only if the new kind is 3 % faster, or 2 % faster and at the size after that not
+ * slower.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -69,9 +70,9 @@ static bool faster(const struct st_cell *a, const struct st_cell *b, double shar
     return a->n && b->n && a->median < (1 - share) * b->median && b->median - a->median > 2 * noise;
 }
 
-/* By which share of the time a candidate must be faster. ${whole} is for CTA counts, which hold for
- * all sizes. ${each} is for a choice at one size. ${plain} is for a change to another kind of
- * kernel that is slower at the next size. */
+/* A candidate must be faster by this share of the time: ${whole} for CTA counts, which hold for all
+ * sizes; ${each} for a choice at one size; ${plain} for a change to another kind of kernel, if that
+ * kind is slower at the next size. */
 static const double whole = 0.05, each = 0.02, plain = 0.03;
 
 /* Compare CTA count ${setting} with NCCL's own count: set ${mean_out} to the mean of log(time /
@@ -98,8 +99,9 @@ static bool compare_ctas(const struct st_tune *tune, int setting, double *mean_o
     return n > 0;
 }
 
-/* Choose the CTA count. ctas[0] stands for NCCL's own count. A later count replaces the best so far
- * if its mean is 1 % better; the best is chosen if it is 2 % better than NCCL's own. */
+/* Choose the CTA count. ctas[0] stands for NCCL's own count. Going through the counts, a count
+ * becomes the best so far if its mean is 1 % better. We choose the best if it is 2 % better than
+ * NCCL's own count. */
 static void choose_ctas(struct st_tune *tune)
 {
     double least = 0, mean;

@@ -7,12 +7,12 @@
  *   before    the time of the kind of kernel that the call ran on, with NCCL's own CTA count
  *   plugin    for a call on a symmetric kernel: its time with the CTA count that tune chose. For
  *             other calls: the time "before".
- *   kernels   for an all-reduce that the rules give to a kernel of symtuner's: the time of that
+ *   kernels   for an all-reduce for which the rules choose a kernel of symtuner: the time of that
  *             kernel. For other calls: the time "plugin".
  *
- * A call on a general kernel counts as one without registered buffers. It gets the time of a kernel
- * of symtuner's only if that kernel always copies the buffers: tune measured the other kernels with
- * registered buffers.
+ * A call on a general kernel counts as one without registered buffers. It gets the time of a
+ * symtuner kernel only if that kernel always copies the buffers, because tune measured the other
+ * kernels with registered buffers.
  *
  * A ledger says in which range of sizes a call was, from one power of two to the next, but not
  * which type it had. So a call gets times for the smallest size of its range, and for the type that
@@ -25,7 +25,8 @@
 #include "cli/tune/tune.h"
 #include "symtuner_why.h"
 
-/* What the calls of a ledger gain: with the plugin alone, and with symtuner's kernels, too. */
+/* How much time the calls of a ledger would save with the plugin alone, and with the plugin and
+ * symtuner's kernels. */
 enum { GAIN_PLUGIN, GAIN_KERNELS, GAINS };
 struct gain {
     uint64_t calls;        /* calls whose times were measured                     */
@@ -37,9 +38,9 @@ struct gain {
     bool own;              /* symtuner's kernels would run some of these calls    */
 };
 
-/* Return the cell of the all-reduce kernel of symtuner's that the rules choose. Returns NULL if the
- * rules choose NCCL, or if the kernel was measured only for registered buffers and the buffers are
- * not ${registered}. */
+/* Return the cell of the symtuner kernel that the rules choose for all-reduces of size number ${z}.
+ * Returns NULL if the rules choose NCCL, or if the kernel was measured only for registered buffers
+ * and the buffers are not ${registered}. */
 static const struct st_cell *own_cell(const struct st_tune *tune, int z, bool registered)
 {
     const struct st_cell *own = &tune->cell[SYMTUNER_ALLREDUCE][ST_OWN][z];
@@ -49,8 +50,8 @@ static const struct st_cell *own_cell(const struct st_tune *tune, int z, bool re
                                                                                         : NULL;
 }
 
-/* Add ${calls} calls of one collective and size. With ${symmetric} they ran on symmetric kernels,
- * otherwise on general kernels. Returns false if their times were not measured. */
+/* Add ${calls} calls of one collective and size. They ran on symmetric kernels if ${symmetric} is
+ * set, otherwise on general kernels. Returns false if their times were not measured. */
 static bool add(struct gain *gain, const struct st_tune *tune, int coll, int z, bool symmetric,
                 uint64_t calls)
 {

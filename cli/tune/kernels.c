@@ -2,9 +2,10 @@
 /*
  * kernels.c - writes the [kernels] rules of tune.
  *
- * No rule is written where libsymtuner_ar.so's own choice is as good as the best way, because the
- * library's table covers more than the measured sizes, and later releases may have better tables. A
- * rule for a measured size covers 3/4 to 3/2 of this size, half way to the neighbouring sizes.
+ * At a size where libsymtuner_ar.so's own choice is as good as the best way, no rule is written:
+ * the library's table covers more than the measured sizes, and later releases may have better
+ * tables. A rule for a measured size covers 3/4 to 3/2 of this size, half way to the neighbouring
+ * sizes.
  */
 #include <string.h>
 

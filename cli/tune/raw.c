@@ -167,7 +167,8 @@ static bool read_row(struct reader *reader, const char *line)
 /* Forget the times of units that are not marked done, so that these units are measured again. */
 static void forget_unfinished(struct st_tune *tune)
 {
-    if (!tune->done[0][SYMTUNER_ALLREDUCE][tune->n_ctas]) /* round 0 will find the ways again */
+    /* if round 0 did not finish, it will search for the ways again */
+    if (!tune->done[0][SYMTUNER_ALLREDUCE][tune->n_ctas])
         memset(tune->ways, 0, sizeof tune->ways);
     for (int r = 0; r < tune->rounds; r++)
         for (int z = 0; z < st_tune_sizes(tune); z++)
@@ -182,8 +183,8 @@ static void forget_unfinished(struct st_tune *tune)
                         tune->cell[c][k][z].us[r] = 0;
 }
 
-/* Take the number of rounds from the file: with a budget, the earlier run may have planned fewer
- * rounds than this run. */
+/* Use the number of rounds in the file: if there is a budget, the earlier run may have planned
+ * fewer rounds than this run. */
 static void take_rounds(struct st_tune *tune, const char *line)
 {
     int rounds = 0;

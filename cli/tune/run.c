@@ -31,7 +31,7 @@ static void progress(const struct st_tune *tune, double began, int measured, con
     memset(bar, '.', BAR);
     memset(bar, '#', (size_t)full);
     bar[BAR] = '\0';
-    if (terminal && write(2, "\r", 1) < 0) /* our stderr (cli/terminal.h) prints "?" for "\r" */
+    if (terminal && write(2, "\r", 1) < 0) /* not by stderr, whose filter prints "?" for "\r" */
         return;
     fprintf(stderr, "[%s] %d of %d", bar, all - open, all);
     if (measured > 0 && open > 0) {
@@ -64,8 +64,8 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
     const char *arguments[] = {"measure",  word[RANKS], nccl,        modes, word[COLL], word[LOW],
                                word[HIGH], word[SEED],  word[DTYPE], given, NULL};
     /* The variables that load plugins or rules, change the CTA count or force a kernel. A name
-     * without "=" is removed from the environment. Plugins are "none", because a file nccl.conf can
-     * set a variable that is not there. */
+     * without "=" is removed from the environment. The plugins' variables are set to "none": if
+     * they were removed, a file nccl.conf could set them. */
     const char *set[] = {tuner,
                          rules,
                          ctas,
@@ -101,7 +101,7 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
         const char *library = st_beside_command("libsymtuner.so", path, sizeof path);
 
         snprintf(tuner, sizeof tuner, "NCCL_TUNER_PLUGIN=%s", library);
-        snprintf(env, sizeof env, "NCCL_ENV_PLUGIN=%s", library); /* env plugins set CTA counts */
+        snprintf(env, sizeof env, "NCCL_ENV_PLUGIN=%s", library); /* it sets CTA counts */
     }
     end = st_child_run(&child);
     free(ways);

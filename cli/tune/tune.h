@@ -8,8 +8,9 @@
  * number of CTAs (blocks) and of threads; way 0 is the library's own choice.
  *
  * NCCL reads its CTA count once per process. So a process measures one setting: a CTA count, the
- * ways, or rules to verify. A round measures every setting once, and each round starts with another
- * setting. A unit is one setting and one collective in one round; it has a process of its own.
+ * ways, or rules to verify. A round measures every setting once, and each round starts with a
+ * different setting. A unit is one setting and one collective in one round; it has a process of its
+ * own.
  *
  * Units: bytes are NCCL's nBytes; times are microseconds per call on the slowest rank; a GB is 10^9
  * bytes. Ownership: one static struct st_tune. Errors: printed where they happen.
@@ -141,8 +142,8 @@ bool st_tune_put_way(struct st_tune *tune, int round, const char *name, uint64_t
 /* Set ${error} to: ${what}: "${line}". Returns false, so that the caller can return it. */
 bool st_tune_wrong(char *error, size_t size, const char *what, const char *line);
 
-/* raw.c: write all complete units to the raw data file, or read them back. With ${take_plan}, take
- * the plan from the file; without it, a file with another plan is an error. */
+/* raw.c: write all complete units to the raw data file, or read them back. If ${take_plan} is set,
+ * the file's plan replaces that of ${tune}. Otherwise a file with another plan is an error. */
 bool st_tune_save(const struct st_tune *tune);
 bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size);
 
@@ -153,18 +154,18 @@ extern const struct st_option st_tune_options[ST_TUNE_OPTIONS];
 /* Set the defaults that both commands share, and today's date. */
 void st_tune_defaults(struct st_tune *tune);
 
-/* run.c: find out whether this box can measure, and complete the plan. Without ${kernels}, leave
- * out symtuner's kernels. Returns -1 if the box can measure, else the exit status. */
+/* run.c: find out whether this box can measure, and complete the plan. If ${kernels} is false,
+ * leave out symtuner's kernels. Returns -1 if the box can measure, else the exit status. */
 int st_tune_find_gpus(struct st_tune *tune, const char *command, bool kernels);
 /* Measure all units that are not done. Returns the exit status. */
 int st_tune_measure(struct st_tune *tune, const char *command);
-/* Return the number of units of the plan; with ${only_open}, of those that are not done. */
+/* Return the number of units of the plan. If ${only_open} is set, count only those not done. */
 int st_tune_units(const struct st_tune *tune, bool only_open);
 
 /* kernels.c: write the [kernels] rules. Neighbouring sizes that get the same way share a rule. */
 void st_tune_write_kernels(const struct st_tune *tune, FILE *out);
-/* Does the kernel of ${way} always copy the caller's buffers? If not, its times and its rule are
- * for registered buffers only, because tune measures with registered buffers. */
+/* Does the kernel of ${way} always copy the caller's buffers? If not, tune's times and rule for it
+ * hold only for registered buffers, because tune measures with registered buffers. */
 bool st_tune_copies(const char *way);
 
 /* verify.c: measure the rules in ${files}, "A" or "A,B", beside the candidates that the earlier run

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verify.c - tune --verify: at every size, are the rules of an earlier run still at most 3 % slower
- * than the best way or CTA count? Processes take turns: in one, the plugin and libsymtuner_ar.so
- * load these rules; the others measure the ways and the CTA counts that the earlier run compared.
- * CTA counts that were far slower in the raw data of the earlier run are left out.
+ * verify.c - tune --verify: with the rules of an earlier run, is each size still at most 3 % slower
+ * than with the best way or CTA count? Processes take turns. In one of them, the plugin and
+ * libsymtuner_ar.so load these rules. The others measure the ways and the CTA counts that the
+ * earlier run compared. CTA counts that were far slower in the earlier run's raw data are left out.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +61,7 @@ static double best_of(const struct st_tune *tune, int z, char name[48])
     return best;
 }
 
-/* Keep the CTA counts that at some size took less than ${far_off} times as long as the best. Forget
+/* Keep the CTA counts that took less than ${far_off} times as long as the best at some size. Clear
  * the times. */
 static void make_plan(struct st_tune *tune)
 {
@@ -184,7 +184,7 @@ int st_tune_verify(struct st_tune *tune, const char *files, bool json)
     if (comma && other.ranks != tune->ranks)
         return st_fail(ST_EXIT_FINDINGS, "symtuner tune: %s is of %d ranks, %s of %d\n", name[0],
                        tune->ranks, name[1], other.ranks);
-    st_tune_summarise(tune); /* make_plan needs the medians */
+    st_tune_summarise(tune); /* compute the medians for make_plan */
     make_plan(tune);
     if (comma)
         add_ways(tune, &other);

@@ -21,10 +21,11 @@ struct st_here {
     char way[ST_HERE_WAYS][700];       /* [i]: a sentence: what does not reach NCCL, and why    */
     int ways;
     char text[2048];                   /* what symtuner_explain says                            */
-    char boxes[200];                   /* how libsymtuner_ar.so runs the call on several boxes; */
-                                       /* "": the library has no part in the call               */
-    int network_pieces;                /* into how many pieces the library cuts the message;    */
-                                       /* 0: NCCL runs the call; -1: known only at run time     */
+    /* a sentence on how libsymtuner_ar.so runs the call on several boxes; "": it does not run it */
+    char boxes[200];
+    /* into how many pieces the library cuts the message; 0: NCCL runs the call; -1: only known at
+     * run time */
+    int network_pieces;
     struct symtuner_call call;         /* the call as symtuner changes it                       */
     float table[SYMTUNER_ALGOS * SYMTUNER_PROTOS]; /* what call.table points to                 */
     struct symtuner_verdict verdict;   /* what NCCL does with ${call}                           */

@@ -130,8 +130,8 @@ static void print_doubts(const struct st_why *why, const struct symtuner_verdict
               out);
 }
 
-/* Print the symmetric kernels among which NCCL chooses: for the call or, if a gate stops it,
- * for the cured call. */
+/* Print the symmetric kernels among which NCCL chooses for the call. If a gate keeps the call from
+ * symmetric kernels, print those for the call with all cures. */
 static void print_candidates(const struct st_answer *answer, FILE *out)
 {
     bool cured = answer->now.gate != SYMTUNER_GATE_NONE && answer->cured;
@@ -148,7 +148,8 @@ static void print_candidates(const struct st_answer *answer, FILE *out)
                     (double)verdict->candidate[i].cost);
 }
 
-/* Return what rules can do about this verdict: the rest of a sentence that begins with "rules". */
+/* Return the rest of a sentence that begins with "rules" and says what rules can do about this
+ * verdict. */
 static const char *lever(const struct st_why *why, const struct symtuner_verdict *verdict)
 {
     static const char ll_lever[] = "with prefer = symmetric make an LL entry the cheapest when "

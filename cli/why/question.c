@@ -44,7 +44,7 @@ static bool read_arch(const char *value, void *self, char error[ST_OPTION_ERROR]
     struct st_why *why = self;
     int major, minor, end = 0;
 
-    why->family = NULL; /* no longer a known machine, so bandwidths are not known */
+    why->family = NULL; /* the user changes the machine, so its bandwidths are not known */
     if (sscanf(value, "%2d.%1d%n", &major, &minor, &end) != 2 || value[end] || major < 1 ||
         minor < 0)
         return st_option_wrong(error, "--arch wants a compute capability such as 9.0", value);

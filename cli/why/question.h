@@ -20,18 +20,17 @@ struct st_why {
     int links;                                     /* call.nvlink before any setting changed it   */
     int gpus;                                      /* GPUs of a node; 0: not known                */
     bool table_computed;                           /* ${table} is computed, not from --table      */
-    bool machine_assumed, release_assumed;         /* none was given, and none was found here     */
+    bool machine_assumed, release_assumed;         /* a guess: none was given, and none was found */
     const char *set[32];                           /* NCCL settings that apply, NAME=VALUE        */
     int sets;
-    char set_text[32][160];                        /* copies of the settings of the environment; */
-                                                   /* set[] points to these or to argv           */
+    char set_text[32][160];                        /* set[] points into this copy, or to argv     */
     struct symtuner_machine box;                   /* the machine as rules see it                 */
     const char *machine_name;                      /* value of --machine; NULL: not given         */
     const char *rules;                             /* value of --rules; NULL: not given           */
     const char *size_text;                         /* SIZE as the user wrote it                   */
     struct st_size size;
     int release;                                   /* value of --nccl; 0: not given               */
-    int min_ctas, max_ctas; /* in the communicator's config; 0: not set */
+    int min_ctas, max_ctas; /* minCTAs, maxCTAs of ncclConfig_t; 0: not set */
     bool json, no_env;
     bool graph, in_place, first, one_process;
     bool all;   /* also print the conditions that do not apply */

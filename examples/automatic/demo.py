@@ -15,7 +15,7 @@ import sys
 import tempfile
 
 FLAGS = (
-    # register collective buffers; before jax 0.10.1 this takes both flags
+    # make XLA register the buffers of collectives; before jax 0.10.1 XLA needs both flags
     "--xla_gpu_experimental_enable_nccl_symmetric_buffers=true",
     "--xla_gpu_enable_nccl_user_buffers=true",
     # let NCCL run the all-reduces of up to 4 MiB, too, instead of XLA's own kernels
@@ -26,7 +26,7 @@ IMPORTANT = FLAGS[0]
 
 
 def accepted(flags):
-    """Return those of ``flags`` that this jaxlib knows: XLA aborts and names the others."""
+    """Return those of ``flags`` that this jaxlib knows. XLA aborts on unknown flags, and names them."""
     flags = list(flags)
     while flags:
         p = subprocess.run(
@@ -59,7 +59,7 @@ def child(ranks):
         host = rng.integers(0, 7, (ranks, size // 4)).astype(np.float32)
         x = jax.device_put(host.reshape(-1), NamedSharding(mesh, P("i")))
         total = host.sum(0)
-        # v + 0 puts the numbers into collective memory; an argument of jit itself is not in it
+        # the arguments of jit are not in collective memory, but the result of v + 0 is
         got = np.asarray(smap(lambda v: lax.psum(v + 0, "i"))(x)).reshape(ranks, -1)
         assert (got == total).all(), f"psum of {size} bytes is wrong"
         got = np.asarray(smap(lambda v: lax.all_gather(v + 0, "i", tiled=True))(x)).reshape(

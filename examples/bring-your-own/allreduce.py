@@ -27,7 +27,7 @@ def work(gpus, process=None):
 
     import symtuner
 
-    warnings.simplefilter("error", UserWarning)  # to fall back to lax.psum is a failure here
+    warnings.simplefilter("error", UserWarning)  # make it an error if symtuner calls lax.psum
     if process is not None:
         rank, port = map(int, process.split(":"))
         jax.distributed.initialize(f"127.0.0.1:{port}", gpus, rank)
@@ -61,9 +61,9 @@ def work(gpus, process=None):
 
 
 def end_together():
-    """End several processes in order: first close the groups, then this process's client, which
-    watches the coordinator, then the coordinator. JAX would end them at exit, too, but the client
-    may outlive the coordinator and log a warning."""
+    """Shut down a job of several processes in this order: the groups, this process's client, which
+    watches the coordinator, and the coordinator. JAX would also do this at exit, but then the
+    client may outlive the coordinator and log a warning."""
     import jax
     from jax.extend.backend import clear_backends
 

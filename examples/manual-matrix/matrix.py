@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Five ways to the memory of other GPUs, each in three kinds of run. The matrix is that of a manual
-recipe, which needs XLA's sources; this program does not.
+"""All-reduces that reach the memory of other GPUs in five ways, each in three kinds of run. A
+manual recipe has the same ways and kinds of run, but needs XLA's sources; this program does not.
 
-    device              staged through memory of the library (the recipe: NCCL's device API)
-    peer                plain peer pointers, kernels use XLA's buffers (the recipe: PeerAllReduce)
+The ways, and in brackets what the recipe uses:
+    device              data is copied through memory of our library (NCCL's device API)
+    peer                kernels read and write XLA's buffers through peer pointers (PeerAllReduce)
     symmetric-peer      NCCL windows of a communicator of our own, one process per GPU
     multicast, symmetric-multicast   not run: they need NVLink multicast
 
-blocked: the host waits for each run. delayed: the last rank's GPU is first busy for a second, while
-the other ranks wait in the kernel. attributes: the call has operands_memory_spaces, as in
-openxla/xla PR 39742.
+The kinds of run:
+    blocked             the host waits for each run
+    delayed             the last rank's GPU is busy for a second, while the others wait in the kernel
+    attributes          the call has operands_memory_spaces, as in openxla/xla PR 39742
 """
 
 import gc
@@ -23,7 +25,7 @@ import time
 import warnings
 
 COLUMNS = ("blocked", "delayed", "attributes")
-ROWS = {  # one process or one for each GPU; what symtuner.groups() must say
+ROWS = {  # "one" process, or one for "each" GPU; what symtuner.groups() must say
     "device": ("one", {"comm": "peer-pointers", "zero-copy": False}),
     "peer": ("one", {"comm": "peer-pointers", "zero-copy": True}),
     "symmetric-peer": ("each", {"comm": "own-nccl"}),
@@ -67,15 +69,15 @@ def run(how, gpus):
     mesh = Mesh(np.array(jax.devices()[:gpus]), ("i",))
     place = NamedSharding(mesh, P("i"))
     n = 4 << 20  # 16 MiB per rank: large enough for the zero-copy kernels
-    turns = np.zeros(gpus, np.int32)  # for each rank; only the last rank is delayed
-    if how == "delayed":  # in all processes, because XLA may tune a program in all of them together
+    turns = np.zeros(gpus, np.int32)  # [rank]: matrix products before the all-reduce
+    if how == "delayed":  # all processes compile it: XLA may make them tune a program together
         turns[-1] = turns_for(STALL_S, jax.local_devices()[-1])
 
     def put(host):
         return jax.make_array_from_callback(host.shape, place, lambda i: host[i])
 
     def body(v, turns):
-        # an argument of jit cannot be placed in collective memory; a computed value can
+        # compute v, because XLA can place computed values in collective memory, but no arguments
         v = stall(v, turns[0]) if how == "delayed" else v * 1
         if how == "attributes":
             with set_xla_metadata(operands_memory_spaces="{0:1}", results_memory_spaces="{0:1}"):
@@ -99,7 +101,7 @@ def run(how, gpus):
 def cell(way, how, gpus, process=None):
     import symtuner
 
-    warnings.simplefilter("error", UserWarning)  # to fall back to jax.lax is a failure here
+    warnings.simplefilter("error", UserWarning)  # make it an error if symtuner calls jax.lax
     if process is not None:
         import jax
 
@@ -128,8 +130,8 @@ def cell(way, how, gpus, process=None):
 
 
 def end_together():
-    """End several processes in order: first close the groups, then this process's client, which
-    watches the coordinator, then the coordinator."""
+    """Shut down a job of several processes in this order: the groups, this process's client, which
+    watches the coordinator, and the coordinator."""
     import jax
     from jax.extend.backend import clear_backends
 

@@ -40,7 +40,7 @@ static ncclUniqueId id;
         }                                                                                          \
     } while (0)
 
-/* Reduce a message of ${bytes} on one rank. It has small integers, which float adds up exactly. */
+/* Reduce a message of ${bytes} on one rank. It has small integers, so that float sums are exact. */
 static int reduce_one(int rank, ncclComm_t comm, cudaStream_t stream, size_t bytes)
 {
     size_t count = bytes / sizeof(float);

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Register memory with nccl4py: by register_buffer, and by register_window with each flag. The
-handles are closed by hand or with the communicator. Every sum is checked, and symtuner's ledger
-says what NCCL ran.
+"""Register memory with nccl4py: by register_buffer, and by register_window with each flag. Some
+handles are closed by hand, the others when the communicator is destroyed. Every sum is checked, and
+symtuner's ledger says what NCCL ran.
 
 There is one process per GPU. The parent makes the unique id, which is plain bytes. The example also
-shows torch's own way: a pool of NCCL's memory that is registered with the process group.
+registers memory as torch does: a pool of NCCL's memory is registered with the process group.
 """
 
 import datetime
@@ -30,7 +30,7 @@ def rank_main(rank, gpus, unique):
         ("register_window", getattr(nccl.WindowFlag, f))
         for f in ("DEFAULT", "COLL_SYMMETRIC", "STRICT_ORDERING")
     ]
-    kept = []  # handles that are closed with the communicator, and their memory, which must live on
+    kept = []  # (name, handle, tensor): handles that destroy() closes; until then the memory must live
     for what, flag in cases:
         for by_hand in (True, False):
             x = nccl_torch.empty(1 << 20, dtype=torch.float32, device=rank)
@@ -46,7 +46,7 @@ def rank_main(rank, gpus, unique):
                     else None
                 )
             except Exception as e:
-                # a flag that this NCCL does not accept must be an error on every rank
+                # if this NCCL does not accept a flag, every rank must get an error
                 print(f"rank {rank}: {name}: refused: {e}", flush=True)
                 assert what == "register_window" and flag.name != "COLL_SYMMETRIC", name
                 continue
@@ -86,21 +86,22 @@ def assert_closed(handle, name, by):
     assert not handle.is_valid, f"{name}: the handle is valid after {by}"
     try:
         number = handle.handle
-    except RuntimeError:  # the buffer is closed
+    except RuntimeError:  # raised for a closed buffer
         number = 0
     # destroy() hides NCCL's errors, but a window that is still registered keeps its number
     assert number == 0, f"{name}: the window is still registered after {by}"
 
 
-WRONG = 3  # exit status: the sum is wrong
+WRONG = 3  # exit status if a sum is wrong
 
 
 class NotHere(Exception):
-    """This torch, or the NCCL that it comes with, cannot do this."""
+    """This torch, or the NCCL that it comes with, cannot register a pool."""
 
 
 def torch_pool(rank, gpus, folder):
-    """Register a pool of memory with the group, and reduce a tensor in it. Is the sum right?"""
+    """Register a pool of memory with the group, and reduce a tensor in it. Returns whether the sum is
+    right."""
     import torch
     import torch.distributed as dist
 
@@ -125,7 +126,7 @@ def torch_pool(rank, gpus, folder):
     try:
         backend.register_mem_pool(pool, symm=True)
         how = "symmetric window"
-    except TypeError:  # an older torch
+    except TypeError:  # older releases of torch have no argument symm
         backend.register_mem_pool(pool)
         how = "buffer"
     x.copy_(torch.arange(x.numel(), device=device) % 7 + rank)
@@ -151,7 +152,7 @@ def torch_main(rank, gpus, folder):
 
 
 def torch_beside(gpus):
-    """Run torch's way in processes of its own, so that it cannot disturb nccl4py's results."""
+    """Run torch_pool() in processes of its own, so that it cannot disturb nccl4py's results."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [os.path.join(folder, f"out.{r}") for r in range(gpus)]
         env = dict(os.environ, SYMTUNER_LEDGER=os.path.join(folder, "ledger"))

@@ -5,8 +5,8 @@
 need_jax
 use_package
 "$python" "$here/layers.py" "${1:-2}" || exit 1
-# Do what SYMTUNER_JAX=report does. That works only where the package is installed, but here it is in
-# the source tree only.
+# Do what SYMTUNER_JAX=report does. That variable works only where the package is installed; here
+# the package is only in the source tree.
 exec "$python" - "$here/layers.py" "${1:-2}" <<'END'
 import runpy
 import sys
