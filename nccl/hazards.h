@@ -52,14 +52,14 @@
       "registering two windows in XLA's one memory pool exhausts the address space (NCCL issue "   \
       "2331)",                                                                                     \
       "leave XLA's symmetric flag off, or use another release")                                    \
-    /* seen on an H100 with 2.32.3 (test/gpu/one); f16, f32 and f64 were right */                  \
+    /* seen on an H100 with 2.31.2 and 2.32.3, not with 2.28.9 and 2.30.7 (test/gpu/one) */         \
     X("nccl-pat-avg", ST_WARNING, ST_PAT_AVG_FIRST, 0, ST_SAID_BY_PLUGIN, SYMTUNER_AVG, 0,         \
-      "ReduceScatter of bfloat16 with ncclAvg gives the sum instead of the average where NCCL "    \
-      "takes the algorithm PAT, as it does for small sizes if each node has one rank",             \
+      "ReduceScatter of floats with ncclAvg or PreMulSum gives the bare sum where NCCL takes the " \
+      "algorithm PAT for small sizes, as it does by default if each node has one rank",            \
       "set NCCL_PAT_ENABLE=0, or use ncclSum and scale")
 
 /* `symtuner check` also reads this number: a rule can lead calls to PAT. */
-enum { ST_PAT_AVG_FIRST = 23203 };
+enum { ST_PAT_AVG_FIRST = 23102 };
 
 enum { ST_SAID_BY_PLUGIN = 1, ST_SAID_BY_KERNELS = 2 };
 

@@ -161,9 +161,9 @@ static bool finding(const symtuner_rules *rules, int r, int n, char *text, size_
     }
     if (meets_pat_avg(rules, rule) && n-- == 0) {
         snprintf(text, size,
-                 "%s:%d: rule \"%s\" prefers pat for reducescatter: in NCCL 2.32.3 and later pat "
-                 "gives the sum of bfloat16 where ncclAvg is asked for; prefer another algorithm, "
-                 "or add nccl = ..2.32.2",
+                 "%s:%d: rule \"%s\" prefers pat for reducescatter: in NCCL 2.31.2 and later pat "
+                 "gives the sum of small floats where ncclAvg is asked for; prefer another "
+                 "algorithm, or add nccl = ..2.30",
                  at, rule->line, rule->name);
         return true;
     }

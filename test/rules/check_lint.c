@@ -152,7 +152,7 @@ END_TEST
 #define NO_MC   "asks for a multicast kernel where multicast is off"
 #define NO_LINE "asks for LL128 on PCIe, where a line may arrive in parts"
 #define NO_RANK "never applies: the library's kernels take 2 to 16 ranks"
-#define PAT     "prefers pat for reducescatter: in NCCL 2.32.3 and later"
+#define PAT     "prefers pat for reducescatter: in NCCL 2.31.2 and later"
 #define NCCL_S  "gives the call to NCCL, whose blocks and threads it cannot set"
 
 static const struct {
@@ -179,13 +179,13 @@ static const struct {
     {"allreduce prefer=general:nvls/*", {NULL}},
     {"allreduce prefer=general:*/ll", {NULL}},
     {"allreduce prefer=general:tree/ll", {NULL}},
-    /* from 2.32.3 on pat computes some averages wrong */
+    /* from 2.31.2 on pat computes some averages wrong */
     {"reducescatter prefer=general:pat/simple", {PAT}},
     {"reducescatter prefer=general:pat", {PAT}},
     {"reducescatter prefer=general:pat nccl=2.32", {PAT}},
     {"reducescatter prefer=general:pat nccl=2.33..", {PAT}},
     {"any prefer=general:pat", {PAT}},
-    {"reducescatter prefer=general:pat/ll nccl=..2.32.2", {NULL}},
+    {"reducescatter prefer=general:pat/ll nccl=..2.31.1", {NULL}},
     {"reducescatter prefer=general:pat nccl=2.30.7", {NULL}},
     {"reducescatter prefer=general:ring", {NULL}},
     {"reducescatter forbid=pat/simple", {NULL}},
@@ -250,7 +250,7 @@ static const struct {
 /* The rules are used only with the releases of [provenance]. */
 START_TEST(test_pat_is_no_fault_of_the_releases_of_the_provenance)
 {
-    static const char *const nccl[] = {"2.30.7", "2.32.3", "2.28.."};
+    static const char *const nccl[] = {"2.30.7", "2.31.2", "2.28.."};
     char text[256], found[SYMTUNER_ERROR_MAX];
     symtuner_rules *rules = NULL;
 
