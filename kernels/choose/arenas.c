@@ -9,10 +9,11 @@
 
 uint64_t ar_scratch_half(int arena, int region, int ranks, uint64_t bulk, bool host)
 {
-    /* The sizes follow from the messages that one launch must take. In arena SMALL, kernel
-     * one_lamport takes up to 2 MiB on two ranks, and kernel two_ll128 up to 1.17 MiB on any number
-     * of ranks. In arena WORDS, kernel two_lamport must take 12 MiB, the longest all-reduce that
-     * rows.c gives to a kernel that sends words. (Scratch in host memory has no arena WORDS.) */
+    /* Each size follows from the longest message that one launch must be able to move. In arena
+     * SMALL that is 2 MiB for kernel one_lamport on two ranks, and 1.17 MiB for kernel two_ll128 on
+     * any number of ranks. In arena WORDS it is 12 MiB for kernel two_lamport: rows.c names no
+     * kernel that sends words for a longer all-reduce. (Scratch in host memory has no arena WORDS.)
+     */
     static const uint64_t of[AR_ARENAS][AR_REGIONS] = {
         [AR_ARENA_SMALL] = {[AR_REGION_LL8] = 512 * KiB,
                             [AR_REGION_LL128] = 2560 * KiB,
@@ -44,5 +45,5 @@ int ar_scratch_of(const struct ar_ask *ask, const struct ar_choice *choice,
         if (ar_capacity(&in, choice->family) >= choice->piece)
             return a;
     }
-    return AR_ARENA_SMALL; /* not reached: ar_select cuts pieces that fit into an arena */
+    return AR_ARENA_SMALL; /* not reached, because ar_select cuts pieces that fit into an arena */
 }

@@ -2,10 +2,10 @@
 /*
  * arenas.h - how a rank's scratch is divided into arenas, and which arena a call needs.
  *
- * An arena is a part of the scratch that is allocated on its own. SMALL is there from the start.
- * The others are usually allocated when a call first needs them (kernels/scratch/grow.h). The
- * functions below are pure, and all ranks pass the same arguments, so all ranks need an arena in
- * the same call.
+ * An arena is a part of the scratch that is allocated separately. Arena SMALL is allocated with the
+ * handle. The other arenas are usually allocated when a call first needs them
+ * (kernels/scratch/grow.h). The functions below are pure, and all ranks pass the same arguments. So
+ * if a call needs an arena on one rank, it needs that arena on all ranks.
  */
 #ifndef AR_ARENAS_H_
 #define AR_ARENAS_H_
@@ -13,8 +13,8 @@
 #include "kernels/choose/select.h"
 
 /*
- * SMALL  14.4 MiB, for short messages: over NVLink one launch takes 1 MiB of any type. With
- *        SYMTUNER_AR_IPC=1 it has 4 MiB more, for kernel tma_ipc
+ * SMALL  14.4 MiB, for short messages: over NVLink one launch can move 1 MiB of any type. With
+ *        SYMTUNER_AR_IPC=1 the arena has 4 MiB more, for kernel tma_ipc
  * WORDS  96.4 MiB, for longer messages of kernels that send words (kernels/shared/layout.h)
  * BULK   5/4 of config.bulk_bytes, for kernels that send plain data
  */

@@ -17,7 +17,7 @@
 #include "kernels/shared/layout.h"
 #include "kernels/shared/tma.h"
 
-/* What a family needs of a call or of the GPUs. */
+/* What must be true of a call, or of the GPUs, so that a family can run the call. */
 enum ar_need {
     AR_NEEDS_NVLINK = 1 << 0,
     AR_NEEDS_PEERS = 1 << 1,     /* scratch in peer memory, not in host memory */
@@ -41,7 +41,7 @@ enum ar_need {
 struct ar_family_row {
     const char *name;
     int shots;         /* 1: each rank adds up the whole message; 2: only one shard; 0: NCCL */
-    enum ar_form form; /* form of the words that are sent; for plain data AR_LAMPORT */
+    enum ar_form form; /* form of the words that are sent; AR_LAMPORT if plain data is sent */
     int region;        /* region of scratch; AR_REGION_BULK and later regions hold plain data */
     int slots;         /* slots of scratch for each rank; 0: the kernel needs no slots */
     unsigned needs;    /* bits of enum ar_need for all-reduce */
@@ -53,15 +53,15 @@ struct ar_family_row {
     int unroll;        /* 16-byte words per thread and tile */
     int movers;        /* warps of a block that only move data; at least one more warp adds up */
     int shared;        /* bytes of dynamic shared memory per block */
-    int ctas;          /* blocks if rows.c names another family for the call; 0: as rows.c says */
+    int ctas;          /* blocks of a call whose row names another family; 0: as that row says */
     int max_ctas;      /* limit of a call's blocks; 0: AR_MAX_CTAS */
     /* For ar_probe_cost (probe.h), which predicts the time of a message of S bytes on n ranks. push
-     * is how much data a rank stores at its peers, pull how much it loads from them, and copy how
-     * much its copy engines move. The unit is S (n-1) bytes if shots is 1, and S (n-1)/n bytes if
-     * shots is 2. latency is an estimate of the time for hops, barriers and engine starts, in
-     * microseconds; 0: unknown. */
+     * is how much data a rank stores at its peers, pull is how much it loads from them, and copy is
+     * how much its copy engines move. Their unit is S (n-1) bytes if shots is 1, and S (n-1)/n
+     * bytes if shots is 2. latency is an estimate of the time for hops, barriers and engine starts,
+     * in microseconds; 0: unknown. */
     double push, pull, copy, latency;
-    const char *order; /* remark if the family adds in an order of its own, else NULL */
+    const char *order; /* what users are told if it adds in another order than most; else NULL */
 };
 
 #define AR_NAN_SUMS (AR_NEEDS_NAN_TYPE | AR_NEEDS_SUM_AVG)
@@ -177,8 +177,8 @@ static inline unsigned ar_family_needs(int family, int coll)
                                         : f->needs | AR_RUNS;
 }
 
-/* Return whether ${family} moves plain data and proves its arrival by flags, as the families for
- * long messages do. The other families send words that prove their own arrival. */
+/* Return whether ${family} sends plain data and sets a flag after it, as the families for long
+ * messages do. The other families send words from which the receiver can see that they arrived. */
 static inline bool ar_is_bulk(int family)
 {
     return ar_families[family].region >= AR_REGION_BULK;

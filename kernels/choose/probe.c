@@ -12,8 +12,8 @@
 #include "base/hash.h"
 #include "kernels/choose/families.h"
 
-/* Add to *time how long ${share} times ${wire} bytes take at ${rate}. Returns 0 if the rate is
- * needed but unknown. */
+/* Add to *time how many microseconds ${share} times ${wire} bytes take at ${rate} MB/s. Returns 0
+ * if ${rate} is needed but unknown, else 1. */
 static int figure(double share, uint32_t rate, double wire, double *time)
 {
     if (share == 0)
@@ -115,7 +115,7 @@ int ar_probe_write(const char *path, uint64_t key, const struct ar_probe *p, cha
     FILE *f = NULL;
     int good;
 
-    /* Write a new file and rename it, because groups of other GPUs may read or write ${path}. */
+    /* Write a new file and rename it, because other groups may read or write ${path} right now. */
     if (snprintf(part, sizeof part, "%s.%ld.%" PRIx64, path, (long)getpid(), key) <
         (int)sizeof part)
         f = fopen(part, "we");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * probe.h - the start-up probe: how fast the ranks reach each other's memory, all at once.
+ * probe.h - the start-up probe, which measures how fast the ranks read and write each other's
+ * memory if all ranks do so at once.
  *
  * On PCIe these rates cannot be known in advance. When several GPUs store through several root
  * ports, some hosts drop to a twentieth of the rate. On other hosts loads are very slow, or return
@@ -11,8 +12,8 @@
  *
  * Units      rates are MB/s (bytes per microsecond) between one rank and all its peers together.
  *            The rate of the slowest rank counts.
- * Sharing    all ranks use the same figures. With different figures they would choose different
- *            kernels and wait for each other.
+ * Sharing    all ranks use the same figures. With different figures they might choose different
+ *            kernels, and then wait for each other for ever.
  */
 #ifndef AR_PROBE_H_
 #define AR_PROBE_H_
@@ -53,9 +54,9 @@ struct ar_probe_seen {
  * missing. */
 double ar_probe_cost(const struct ar_probe *p, int family, int ranks, uint64_t bytes);
 
-/* Return the family to use where the built-in table (rows.h) names ${family}: the fastest family of
- * ${can}, if it takes less than four fifths of the time of ${family}, else ${family}. Bit f of
- * ${can} stands for family f. */
+/* Return the family to use for a call for which the built-in table (rows.h) names ${family}. That
+ * is the fastest of the families that can run the call, if it takes less than four fifths of the
+ * time of ${family}, else ${family}. Bit f of ${can} says whether family f can run the call. */
 int ar_probe_choose(const struct ar_probe *p, int family, unsigned can, int ranks, uint64_t bytes);
 
 /* Return, for each figure, the lower one of its values in ${a} and ${b}. */

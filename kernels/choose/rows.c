@@ -37,9 +37,10 @@ const struct ar_row ar_rows[] = {
     {AR_LINKS_NVLINK, 2, 2, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, GEMMS},
     {AR_LINKS_NVLINK, 3, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     {AR_LINKS_PCIE, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
-    /* NVLink, two ranks. With two ranks, one-shot moves no more data than two-shot. No row takes
-     * more than 128 blocks, so that a few multiprocessors stay free: if other kernels kept one of
-     * our blocks from starting, every rank would wait for that block. */
+    /* NVLink, two ranks. With two ranks, one-shot moves no more data than two-shot. No row has more
+     * than 128 blocks, so a few multiprocessors stay free for other kernels. If all multiprocessors
+     * were needed, one that is busy would keep a block of ours from starting, and every rank would
+     * wait for that block. */
     {AR_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, AR_ONE_LL8, 16, 128, 0, SWEEP},
     {AR_LINKS_NVLINK, 2, 2, GENERIC, 64 * KiB, AR_ONE_LL128, 64, 128, 0, SHAPE},
     {AR_LINKS_NVLINK, 2, 2, GENERIC, 128 * KiB, AR_ONE_LL128, 96, 128, 0, SHAPE},
@@ -104,9 +105,9 @@ const struct ar_row ar_rows[] = {
     {AR_LINKS_HOST, 3, 16, ANY, NO_END, AR_TWO_LAMPORT, 32, 256, 0, HOSTMEM},
 };
 
-/* Reduce-scatter and all-gather. The GENERIC rows are also for all-gathers of every type. Each rank
- * sends one part to each peer, as a one-shot all-reduce sends the whole message to each peer. So
- * the numbers of blocks and threads are those of a one-shot all-reduce that is as long as one part.
+/* Reduce-scatter and all-gather. The GENERIC rows are also for all-gathers of every type. Here each
+ * rank sends one part to each peer; in a one-shot all-reduce it sends the whole message to each
+ * peer. So each row has the blocks and threads of a one-shot all-reduce of the length of one part.
  */
 const struct ar_row ar_rows_of_halves[] = {
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_TMA, 64 * MiB, AR_TMA, 16, AR_TMA_THREADS, 0, FEW},

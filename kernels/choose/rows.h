@@ -8,7 +8,7 @@
 
 enum ar_links { AR_LINKS_NVLINK, AR_LINKS_PCIE, AR_LINKS_HOST, AR_LINKS };
 
-/* The condition under which a row is for a call. */
+/* The condition that a call must meet so that the row applies to it. */
 enum ar_row_need {
     ANY,             /* every call */
     UNMAPPED,        /* recv is not registered; in a reduce-scatter: send is not registered */
@@ -23,8 +23,8 @@ enum ar_row_need {
     NEEDS
 };
 
-/* The first row that fits a call decides. ${ctas} is the most blocks of a call. A short message
- * gets only as many blocks as have words to move. */
+/* The first row that fits a call decides. ${ctas} is the largest number of blocks of such a call. A
+ * short message gets only as many blocks as have words to move. */
 struct ar_row {
     int links, min_ranks, max_ranks;
     enum ar_row_need need;

@@ -134,8 +134,8 @@ symtuner_rules *ar_rules_read(int nccl, int ranks, char note[AR_RULES_NOTE])
 /* ---- use ------------------------------------------------------------------------------------- */
 
 /* Return whether ${rule} is for calls of ${coll}. Most rules were found by timing all-reduces. So a
- * rule is for all-reduces, unless its kernel runs none: then the rule is for the collectives that
- * the kernel runs. */
+ * rule is for all-reduces only, unless its kernel cannot run all-reduces. Then the rule is for the
+ * collectives that the kernel can run. */
 static bool is_for(const struct st_rule *rule, int coll)
 {
     const int family = rule->launch.kernel;
@@ -154,7 +154,7 @@ static const struct st_rule *find(const symtuner_rules *rules, const struct ar_a
     return NULL;
 }
 
-/* Return whether an arena was refused, and ${family} could run the call with all arenas. */
+/* Return whether the call must do without an arena, and ${family} could run it with all arenas. */
 static bool with_all_arenas(const struct ar_ask *ask, int family)
 {
     struct ar_ask whole = *ask;
@@ -187,9 +187,9 @@ int ar_rules_select(const symtuner_rules *rules, const struct ar_ask *ask,
     if (answer == 0) {
         choice->because = AR_RULE_SAYS;
     } else {
-        /* Ranks may see at different times that an arena was refused. If that sent the call to
-         * NCCL, some ranks would call NCCL, and others would run our kernel. So do not choose NCCL
-         * if only the arena is missing. */
+        /* The kernel of the rule cannot run the call. If it lacks nothing but an arena that was
+         * refused, do not choose NCCL. The ranks may learn at different times that an arena was
+         * refused, so some ranks would call NCCL while others run the kernel of the rule. */
         told.has_nccl = told.has_nccl && !with_all_arenas(&told, wish.family);
         answer = ar_select(&told, force, choice);
     }
@@ -197,7 +197,8 @@ int ar_rules_select(const symtuner_rules *rules, const struct ar_ask *ask,
     return answer;
 }
 
-/* Write where ${rule} stands, such as "...end/of/path:12", to ${place} and return it. */
+/* Write the file and the line of ${rule} to ${place}, for example "...end/of/path:12". Returns
+ * ${place}. */
 static const char *place_of(const symtuner_rules *rules, const struct st_rule *rule,
                             char place[AR_PLACE])
 {

@@ -40,8 +40,8 @@ void ar_rules_why(const symtuner_rules *rules, const struct ar_ask *ask,
                   const struct ar_choice *choice, char *why, size_t size);
 
 /* For ranks on several boxes (kernels/nodes): find the first rule that has the key network-pieces
- * and covers the call. Return the value of the key, and write to ${place} in which file and line
- * the rule stands. Return -1 if there is no such rule. */
+ * and covers the call. Return the value of the key, and write the file and the line of the rule to
+ * ${place}. Return -1 if there is no such rule. */
 enum { AR_PLACE = 64 };
 int ar_rules_network(const symtuner_rules *rules, uint64_t bytes, int dtype, int op,
                      char place[AR_PLACE]);
@@ -49,8 +49,8 @@ int ar_rules_network(const symtuner_rules *rules, uint64_t bytes, int dtype, int
 /* Return whether any of ${rules} has the key network-pieces. */
 bool ar_rules_network_any(const symtuner_rules *rules);
 
-/* Read the rules anew, and return whether any has the key network-pieces, even if the rule is for
- * other groups. Prints no warning. */
+/* Read the rules again, and return whether any of them has the key network-pieces. Rules for other
+ * groups count, too. Prints no warning. */
 bool ar_rules_ask_boxes(void);
 
 /* Write ${note} and one line for each rule to ${text}, as much as fits. Returns the length of the
@@ -58,10 +58,11 @@ bool ar_rules_ask_boxes(void);
 size_t ar_rules_print(const symtuner_rules *rules, const char *note, char *text, size_t length);
 
 /* Print a warning on stderr. A process prints each text only once, because otherwise every rank of
- * the process would print it. It prints at most eight texts. SYMTUNER_LOG=off turns them off. */
+ * the process would print it. A process prints at most eight warnings. With SYMTUNER_LOG=off it
+ * prints none. */
 void ar_rules_warn(const char *text);
 
-/* Return whether NCCL may use NVLink multicast on this machine, as far as the driver tells. */
+/* Return whether the driver says that NCCL can use NVLink multicast on this machine. */
 bool ar_multicast_here(void);
 
 #endif

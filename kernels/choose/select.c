@@ -68,7 +68,7 @@ uint64_t ar_capacity(const struct ar_ask *ask, int family)
     if (f->slots == 0 || (parts > 1 && family == AR_COPY) ||
         (family == AR_ENGINES && ask->src_mapped))
         return (1ull << 40) * (uint64_t)parts;
-    if (family == AR_ENGINES) /* each rank has one slot in its own scratch, for its own part */
+    if (family == AR_ENGINES) /* a rank uses one slot only: in its own scratch, for its own part */
         return fits(f->form, ask->half[AR_REGION_GATHER], 1, 1) * (uint64_t)parts;
     bytes = fits(f->form, ask->half[f->region], slots * ask->ranks, used) * (uint64_t)parts;
     if (!f->gathers || parts > 1)
@@ -81,8 +81,8 @@ uint64_t ar_capacity(const struct ar_ask *ask, int family)
     return bytes < most ? bytes : most;
 }
 
-/* Return the family to use for an all-reduce that ${family} cannot run, although the table names
- * it. */
+/* The table names ${family} for an all-reduce, but ${family} cannot run it. Return the family that
+ * runs it instead. */
 static int next_best(const struct ar_ask *ask, int family)
 {
     bool two = ask->ranks > 2 && (ar_families[family].shots == 2 || ar_is_bulk(family));
@@ -93,12 +93,12 @@ static int next_best(const struct ar_ask *ask, int family)
             return family;
     }
     if (ask->bytes > 64 * KiB && ar_capacity(ask, AR_CHUNKED) != 0)
-        return AR_CHUNKED; /* LL8 has little scratch, and would cut the message into many pieces */
+        return AR_CHUNKED; /* with the little scratch of LL8 the message would be many pieces */
     return two ? AR_TWO_LL8 : AR_ONE_LL8;
 }
 
-/* Return the family to use for a reduce-scatter or an all-gather that ${family} cannot run,
- * although the table names it. */
+/* The table names ${family} for a reduce-scatter or an all-gather, but ${family} cannot run it.
+ * Return the family that runs it instead. */
 static int next_best_half(const struct ar_ask *ask, int family)
 {
     static const int order[] = {AR_PULL, AR_CHUNKED, AR_ONE_LAMPORT, AR_ONE_LL128};
@@ -131,8 +131,8 @@ static bool is_generic(const struct ar_ask *ask)
            ar_reducer_of(ask->dtype, ask->op) % AR_R_PREMUL > AR_R_BF16;
 }
 
-/* Return the most threads per block, as the launch bounds of the kernels say. Most kernels need so
- * many registers that only 512 threads fit. */
+/* Return the largest number of threads per block that the launch bounds of the kernels allow. Most
+ * kernels need so many registers that a block can have only 512 threads. */
 static int max_threads(const struct ar_ask *ask, int family)
 {
     const struct ar_family_row *f = &ar_families[family];
@@ -150,7 +150,7 @@ static int max_threads(const struct ar_ask *ask, int family)
 }
 
 /* Return whether the row is for the links and the number of ranks of ${ask}. A row that names NCCL
- * is only for groups with a communicator. */
+ * applies only to groups with a communicator. */
 static bool row_is_for(const struct ar_row *row, const struct ar_ask *ask)
 {
     return row->links == ask->links && ask->ranks >= row->min_ranks &&
@@ -188,8 +188,9 @@ static const struct ar_row *find_row(const struct ar_ask *ask)
     return &one_rank;
 }
 
-/* Return the family that the figures of the start-up probe prefer to ${family}, or else ${family}.
- * The figures decide on PCIe only, and not for messages so short that the links matter little. */
+/* Return the family that the start-up probe suggests instead of ${family}, or else ${family}. The
+ * probe matters only on PCIe, and only for messages of 64 KiB or more: the time of a shorter
+ * message depends little on the rates of the links. */
 static int after_probe(const struct ar_ask *ask, int family)
 {
     unsigned can = 0;
@@ -201,8 +202,8 @@ static int after_probe(const struct ar_ask *ask, int family)
     return ar_probe_choose(&ask->probe, family, can, ask->ranks, ask->bytes);
 }
 
-/* Round ${threads} down to whole warps. The result is at most what the kernel may have, and at
- * least enough for the warps that move data and one warp that adds up. */
+/* Round ${threads} down to whole warps. The result is at most the number that the kernel allows,
+ * and at least enough for the warps that move data and one warp that adds up. */
 static int bounded(const struct ar_ask *ask, int family, int threads)
 {
     const int most = max_threads(ask, family), least = 32 * (ar_families[family].movers + 1);
@@ -262,7 +263,7 @@ int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_
         ctas > useful_ctas(ask, family, choice->piece, choice->threads))
         ctas = useful_ctas(ask, family, choice->piece, choice->threads);
     if (ctas > (uint64_t)ask->max_ctas) {
-        if (force->threads <= 0) /* in SWEEP (rows.c) fewer blocks did best with more threads */
+        if (force->threads <= 0) /* fewer blocks need more threads each, as SWEEP (rows.c) showed */
             choice->threads = (int)((uint64_t)choice->threads * ctas / (uint64_t)ask->max_ctas);
         if (force->threads <= 0)
             choice->threads = bounded(ask, family, choice->threads);

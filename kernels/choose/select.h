@@ -3,8 +3,8 @@
  * select.h - which kernel runs a call.
  *
  * The functions are pure. All ranks must choose the same kernel, or they would wait for each other.
- * So struct ar_ask holds nothing that may differ between ranks: no pointer, no alignment of an
- * unregistered buffer, no time.
+ * So struct ar_ask holds nothing that may differ between ranks: no pointer, no time, and no
+ * alignment of an unregistered buffer.
  */
 #ifndef AR_SELECT_H_
 #define AR_SELECT_H_
@@ -42,8 +42,8 @@ struct ar_ask {
     struct ar_probe probe;     /* all 0: no probe ran */
 };
 
-/* Who chose the kernel. AR_TABLE_SAYS is also the value if the table's kernel cannot run the call
- * and its fallback runs instead. */
+/* What decided which kernel runs. The value is AR_TABLE_SAYS even if the table's kernel cannot run
+ * the call and a fallback runs instead. */
 enum ar_because { AR_TABLE_SAYS, AR_PROBE_SAYS, AR_RULE_SAYS, AR_FORCED, AR_CANNOT_RUN };
 
 struct ar_choice {
@@ -51,7 +51,7 @@ struct ar_choice {
     int ctas;       /* blocks */
     int threads;    /* threads per block */
     int lag;        /* for kernel chunked: tiles between the push of a tile and its reduction */
-    uint64_t piece; /* bytes of the message that one launch takes; the last piece may be shorter */
+    uint64_t piece; /* bytes of the message that one launch moves; the last piece may be shorter */
     int pieces;     /* number of pieces */
     enum ar_because because;
     int wanted;                 /* the family that the table names, or that was forced */
@@ -75,11 +75,11 @@ int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_
 void ar_select_why(const struct ar_ask *ask, const struct ar_choice *choice, char *why,
                    size_t size);
 
-/* Return a remark for the user if ${family} adds in an order of its own, else "". */
+/* Return what to tell users if ${family} adds in another order than most families, else "". */
 const char *ar_order_note(int family);
 
-/* Return the most bytes of a message that one launch of ${family} can take, or 0 if the family
- * cannot run this call at all. */
+/* Return the length in bytes of the longest message that one launch of ${family} can move, or 0 if
+ * the family cannot run this call at all. */
 uint64_t ar_capacity(const struct ar_ask *ask, int family);
 
 /* Return the bytes of one part of the message. The message of an all-reduce is one part. */
@@ -88,9 +88,9 @@ static inline uint64_t ar_part_bytes(const struct ar_ask *ask)
     return ask->bytes / (uint64_t)ar_coll_parts(ask->coll, ask->ranks);
 }
 
-/* Write to ${text} the rows of the table that can apply to calls of the group of ${ask}. Rows for
- * other links or another number of ranks, for example, are left out. Returns the length of the
- * whole text, which may exceed ${length}. */
+/* Write to ${text} the rows of the table that can apply to calls of the group in ${ask}. This
+ * leaves out, for example, rows for other links or another number of ranks. Returns the length of
+ * the whole text, which may exceed ${length}. */
 size_t ar_select_print(const struct ar_ask *ask, char *text, size_t length);
 
 #endif
