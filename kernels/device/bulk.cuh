@@ -118,9 +118,9 @@ __device__ __forceinline__ void sum_words(const ar_args &args, const char *slot,
 
 } // namespace ar
 
-/* The kernels of ${kernel}, a template whose parameters are a reducer, the number of ranks (0: any)
- * and the words that each thread has of a tile. The first three reducers also have kernels for 2
- * and for 4 ranks. */
+/* The kernels that the template ${kernel} makes. Its parameters are a reducer, the number of ranks
+ * (0: any) and the number of words of a tile that each thread handles. Each reducer has a kernel
+ * for any number of ranks; the first three reducers also have kernels for 2 and for 4 ranks. */
 #define AR_TILES_FAST(kernel, R)                                                                   \
     {                                                                                              \
         (const void *)&ar::kernel<R, 0, AR_CHUNKED_UNROLL>,                                        \

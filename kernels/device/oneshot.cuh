@@ -53,8 +53,8 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
 
     await_previous_kernel(args);
 
-    /* Start the first load before reading the counters. Compute now what does not need the
-     * counters: once they have arrived, every instruction adds to the latency. */
+    /* Start the first load before reading the counters. While the counters are on their way, do all
+     * that does not need them: every instruction after their arrival adds to the latency. */
     if (first_word < words)
         first = load_for_word<F>(args.in, first_word, bytes, args.in_align);
 

@@ -41,7 +41,8 @@ struct form_ll8 {
     }
     static __device__ __forceinline__ void clear(void *slot)
     {
-#if !defined(ST_BREAK_CLEAR) && !defined(ST_BREAK_EPOCH) /* clearing would hide a broken epoch */
+/* With ST_BREAK_EPOCH old words count as new. Tests see that only if the old words stay. */
+#if !defined(ST_BREAK_CLEAR) && !defined(ST_BREAK_EPOCH)
         store_word(slot, make_uint4(0, 0, 0, 0));
 #endif
     }
@@ -80,7 +81,7 @@ struct form_ll128 {
     }
     static __device__ __forceinline__ void clear(void *)
     {
-        /* 64-bit epochs never repeat, so an old line can stay. */
+        /* 64-bit epochs never repeat, so an old line cannot be mistaken for a new one. */
     }
     static __device__ __forceinline__ payload canonical(payload p)
     {
@@ -161,8 +162,9 @@ template <class F> __device__ __forceinline__ void warp_in_step()
 #endif
 }
 
-/* Store a word to a slot (send), or load it from the slot (receive). The eight lanes of an LL128
- * line must do so together. On a GPU they do so if they are in step; the emulation must be told. */
+/* send() stores a word to a slot, and receive() loads it from the slot. The eight lanes of an LL128
+ * line must do so together. On a GPU they do if they are in step. In the emulation, F::warp_wide
+ * makes them do so. */
 template <class F> __device__ __forceinline__ void send(void *slot, uint4 v)
 {
 #ifdef ST_EMULATE
@@ -333,7 +335,7 @@ __device__ __forceinline__ bool gather_word(const ar_args &args, const char *slo
             if (all_give_up<F>(args, polls, wait))
                 return false;
         }
-#ifdef ST_BREAK_ORDER /* start with the word of this rank: then ranks round differently */
+#ifdef ST_BREAK_ORDER /* each rank starts with its own word, so the ranks round differently */
         if (N == 4) {
             uint4 t = v[0];
 
@@ -362,7 +364,7 @@ __device__ __forceinline__ payload reduce_whole(const ar_args &args, const paylo
         acc[i / 2].start(v[i], args.kind);
         acc[i / 2].add(v[i + 1], args.kind);
     }
-#ifdef ST_BREAK_ORDER /* start with the word of this rank: then ranks round differently */
+#ifdef ST_BREAK_ORDER /* each rank starts with its own word, so the ranks round differently */
     if (N == 4) {
         acc[0].add(v[2], args.kind);
         acc[0].add(v[3], args.kind);
@@ -377,8 +379,8 @@ __device__ __forceinline__ payload reduce_whole(const ar_args &args, const paylo
     return acc[0].finish(args);
 }
 
-/* Poll slot[i] for each i > 0 for which want[i] is true, until all these words have arrived. Then
- * put the payload of each into v[i]. Returns false if the rank gave up. */
+/* Poll every slot[i] with i > 0 and want[i] true, until the words of all these slots have arrived.
+ * Then put the payload of each into v[i]. Returns false if the rank gave up. */
 template <class F, int N>
 __device__ __forceinline__ bool await_whole(const ar_args &args, char *const *slot, uint64_t epoch,
                                             spin_limit &wait, const bool *want, payload *v)
@@ -408,7 +410,7 @@ __device__ __forceinline__ bool await_whole(const ar_args &args, char *const *sl
     }
 }
 
-/* Clear the slots that have just been read: the call after the next uses them again. */
+/* Clear the slots that have just been read, because the call after the next uses them again. */
 template <class F, int N>
 __device__ __forceinline__ void clear_words(const ar_args &args, char *slot, uint32_t stride)
 {

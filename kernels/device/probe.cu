@@ -3,9 +3,8 @@
  * probe.cu - store to all peers, or load from all peers, for a given time; or check once what the
  * peers have stored. kernels/choose/probe.h says what this is for.
  *
- * Slot r of every rank's scratch must hold the mark of rank r, a byte that is repeated. The host
- * stores the mark of a rank in that rank's own scratch. This kernel stores it in the peers'
- * scratch.
+ * In the scratch of every rank, each byte of slot r must be the mark of rank r. The host stores the
+ * mark of a rank in that rank's own scratch. This kernel stores the mark in the peers' scratch.
  */
 #include "kernels/choose/probe.h"
 #include "kernels/device/ptx.cuh"

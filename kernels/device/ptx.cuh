@@ -103,8 +103,9 @@ __device__ __forceinline__ uint64_t now_ns()
     return t;
 }
 
-/* Plain accesses to the user's buffers, of 16 or 8 bytes. The asm is volatile so that the compiler
- * does not load again after a store. In a call in place, the store may have changed the value. */
+/* Plain accesses to the user's buffers, of 16 or 8 bytes. The asm is volatile, so the compiler does
+ * not load a value a second time after a store. In a call in place, that store may have changed the
+ * value. */
 __device__ __forceinline__ uint4 load_local(const void *p)
 {
     uint4 v;
@@ -137,8 +138,8 @@ __device__ __forceinline__ void store_unit(char *p, uint2 u)
  *
  * The host's abort word lies across PCIe. Only a few reads per microsecond are possible there, and
  * fewer while links are busy. A thread that reads the word delays its block, and thereby the same
- * block of every peer. If every waiting thread read the word, the blocks of the peers would then
- * wait so long that they read their abort words, too. In an earlier version all threads did, and a
+ * block of every peer. If every waiting thread read the word, the blocks of the peers would wait so
+ * long that they read their abort words, too. In an earlier version every waiting thread did, and a
  * group that had waited once stayed slow for ever. So no thread reads the word until it has waited
  * for much longer than any call takes. From then on, one thread per rank reads the word every
  * AR_LOOK_EVERY_NS.
@@ -207,10 +208,10 @@ __device__ __forceinline__ bool give_up(const ar_args &args, uint32_t &polls, sp
 }
 
 /*
- * Every kernel that may start early calls this before it reads or writes anything. The previous
- * kernel of the stream may then still run. This function waits until the previous kernel has ended
- * and its stores are visible. AR_EARLY_BOTH lets the next kernel start early as well; the next
- * kernel must then wait in the same way.
+ * Every kernel that may start early calls this before it reads or writes anything, because the
+ * previous kernel of the stream may still be running. This function waits until the previous kernel
+ * has ended and its stores are visible. With AR_EARLY_BOTH the next kernel may start early as well,
+ * and must wait in the same way.
  */
 __device__ __forceinline__ void await_previous_kernel(const ar_args &args)
 {
@@ -226,9 +227,9 @@ __device__ __forceinline__ void await_previous_kernel(const ar_args &args)
     (void)args;
 }
 
-/* Called at the end of a call that did nothing, because the rank has given up. If the handle is
- * destroyed, a graph with this call has outlived it. That is an error in the program, so trap to
- * make it visible. */
+/* Called at the end of a call that did nothing, because the rank has given up or the handle was
+ * destroyed. If the handle was destroyed, a graph with this call has outlived it. That is an error
+ * in the program, so trap to make it visible. */
 static __device__ __noinline__ void refuse(const ar_args *args)
 {
     if (load_relaxed(&args->state->dead) == AR_DESTROYED)
@@ -236,12 +237,13 @@ static __device__ __noinline__ void refuse(const ar_args *args)
 }
 
 /*
- * One call's view of the rank's counters. Every thread reads them; they are less than one line of
- * the L1. After all threads of a block have read them, one thread counts the block. The block that
- * was counted last publishes the next epoch. It may do so before the call ends: no thread of this
- * call reads the counters after that, and the next call starts only after this one has ended. If
- * two calls of one handle overlap by mistake, this is noticed only if the second call starts before
- * the first call publishes, because blocks are counted when they arrive, not when they end.
+ * The rank's counters, as one call sees them. Every thread reads them, which is cheap, because they
+ * fit in one line of the L1. After all threads of a block have read the counters, one thread counts
+ * the block. The block that is counted last publishes the next epoch. It may do so before the call
+ * ends: no thread of this call reads the counters after that, and the next call starts only after
+ * this one has ended. Blocks are counted when they arrive, not when they end. So if two calls of
+ * one handle overlap by mistake, the kernels notice it only if the second call starts before the
+ * first call publishes.
  */
 struct call_counters {
     uint64_t epoch;

@@ -12,13 +12,13 @@
  * overwrite what its peers still read.
  *
  * The template parameter Access says how to load and store. "spread" loads from the ranks one by
- * one, and stores to them one by one. "nvls" (nvls.cu) lets the NVSwitch do so, with one multimem
- * instruction for the load and one for the store. The body of the kernel and its barriers are the
- * same for spread and nvls, so tests of spread cover all of nvls but these two instructions.
- * (halves/pull.cu has two more classes that stand for Access.)
+ * one, and stores to them one by one. "nvls" (nvls.cu) uses the NVSwitch: one multimem instruction
+ * loads the sum over all ranks, and another one stores to all ranks. The body of the kernel and its
+ * barriers are the same for spread and nvls, so tests of spread cover all of nvls but these two
+ * instructions. (halves/pull.cu defines two more classes for Access.)
  *
  * With nvls the NVSwitch decides the order of addition. In two-shot each element has one owner, so
- * all ranks get the same bits, though perhaps not those of spread. In one-shot it depends on the
+ * all ranks get the same bits, but spread may give other bits. In one-shot it depends on the
  * NVSwitch whether all ranks get the same bits.
  */
 #ifndef AR_PULL_CUH_

@@ -6,12 +6,12 @@
  * add() adds another rank's unit, join() adds another accumulator, and finish() returns the result
  * as a unit of the same type.
  *
- * The order is the same for every type and operator, in every kernel but those of nvls.cu, where
- * the NVSwitch decides it. Each group of four ranks is added as (0+1) + (2+3). Then the sums of the
- * groups are added one after the other, for example ((0+1)+(2+3)) + ((4+5)+6) for seven ranks. Here
- * 0 stands for the word of rank 0, and so on, whichever rank adds. x+y and y+x have the same bits.
- * So with 2, 4 or 8 ranks, a rank "me" may start from itself: ((me + me^1) + (me^2 + me^3)) + ...
- * (^ is XOR) gives the same bits. test/kernels/reference.h has the same order in plain C.
+ * The order is the same for every type and operator, and in all kernels except those of nvls.cu,
+ * where the NVSwitch decides it. Each group of four ranks is added as (0+1) + (2+3). Then the sums
+ * of the groups are added one after the other: ((0+1)+(2+3)) + ((4+5)+6) for seven ranks. Here 0
+ * stands for the word of rank 0, and so on, whichever rank adds. x+y and y+x have the same bits. So
+ * with 2, 4 or 8 ranks, a rank "me" may start with its own word. For 4 ranks this gives
+ * (me + me^1) + (me^2 + me^3), where ^ is XOR. test/kernels/reference.h has the order in plain C.
  */
 #ifndef AR_REDUCE_CUH_
 #define AR_REDUCE_CUH_
@@ -279,7 +279,7 @@ static __device__ __noinline__ uint2 native_pair(uint2 u, uint2 v, int kind)
         return combine_all<uint64_t, uint64_t>(u, v, op);
     case AR_F64:
         return combine_all<double, double>(u, v, op);
-    case AR_F32: /* only max and min come here */
+    case AR_F32: /* for this type and those below, op is max or min */
         return combine_all<float, float>(u, v, op);
     case AR_F16:
         return combine_all<__half, float>(u, v, op);
@@ -432,10 +432,10 @@ template <class T> struct as_f64 {
 };
 
 /* Computes sums and products of fp8 in f32, and products of f32, f16 and bf16 in f64. f64 is needed
- * because the product of some ranks may exceed the range of f32 although the product of all ranks
- * does not. f64 is slow on some GPUs, but products are rare. Half a unit is four fp8 numbers, two
- * 16-bit numbers or one f32 number. An accumulator has room for two f64 numbers, so a single f32
- * number is kept twice. */
+ * because the product of the first few ranks may exceed the range of f32 although the product of
+ * all ranks does not. f64 is slow on some GPUs, but products are rare. Half a unit is four fp8
+ * numbers, two 16-bit numbers or one f32 number. An accumulator has room for two f64 numbers, so a
+ * single f32 number is kept twice. */
 struct wide {
     float4 lo, hi;
 
@@ -485,7 +485,7 @@ struct wide {
     }
 };
 
-/* add_in_order() for "wide". One call of wide::four() adds half a unit of every rank of a group. */
+/* add_in_order() for "wide". One call of wide::four() adds half a unit from each of four ranks. */
 __device__ __forceinline__ void add_in_order(wide &acc, int first, int ranks, const uint2 (&u)[4],
                                              int kind)
 {

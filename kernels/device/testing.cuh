@@ -2,8 +2,8 @@
 /*
  * testing.cuh - builds with -DST_TESTING provoke races: they add pauses and store words in parts.
  *
- * The kernels must be right however long any warp pauses. They must also be right in whatever order
- * the parts of a word arrive, if the word's form lets it arrive in parts. Real hardware rarely
+ * The kernels must be right however long any warp pauses. If the form of a word allows it to arrive
+ * in parts, the kernels must be right in whatever order the parts arrive. Real hardware rarely
  * shows an error of this kind: NVLink delivers 16-byte stores whole, and the warps of a block run
  * nearly in step. So without these builds nobody would notice a missing check. Without -DST_TESTING
  * stall() does nothing, and words are stored whole.

@@ -26,8 +26,8 @@
 namespace ar
 {
 
-/* Word w of the shards of several peers. fetch() loads these words from args.in. send() sends each
- * word to the owner of its shard. */
+/* For each of several peers, word w of the shard that the peer owns. fetch() loads these words from
+ * args.in. send() sends each word to the owner of its shard. */
 template <class F, class R, int N> struct row {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
@@ -82,13 +82,13 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     bool alive;
 
     row<F, R, N> out;
-    char *peer_slot[out.width]; /* out.peer_slot of the first word */
+    char *peer_slot[out.width]; /* what out.peer_slot is for the thread's first word */
     payload first_own = {};
 
     await_previous_kernel(args);
 
-    /* As in oneshot(): load the thread's first words and the counters at the same time, and compute
-     * addresses before they arrive. */
+    /* As in oneshot(), load the thread's first words and the counters at the same time. While the
+     * words are on their way, compute addresses. */
     out.fetch(args, first_word, 0);
 #pragma unroll
     for (int i = 0; i < out.width; i++)
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
         alive = gather_word<F, R, N>(args, here, slot, !F::warp_wide || valid, p, counters.epoch,
                                      wait, &sum);
         if (alive && valid) {
-            /* Bytes from peer_slot[i] to the word in the gather slot. */
+            /* How many bytes word w of the gather slot lies behind peer_slot[i]. */
             uint32_t at = half + ranks * slot + (w - first_word) * AR_WORD;
             uint4 v;
 

@@ -8,14 +8,15 @@
  *   tile k-lag  await the peers' REDUCE flag, then add up my part, or copy each part to recv
  *   end         raise GATHER, await the peers' GATHER: they have read their slots
  *
- * The last line of this table protects the next call. There is one set of slots for even and odd
- * calls, and any rank may write them as soon as its own next call begins. The call before may also
- * be an all-reduce of ../chunked.cu. When such an all-reduce ends on any rank, all ranks have read
- * their reduce slots, but some may still be reading their gather slots. That is why the all-gather,
- * like the reduce-scatter, uses the reduce slots.
+ * The last line of this table protects the next call, which uses the same slots: as soon as that
+ * call begins on a rank, the rank may write to its slots at the peers.
+ *
+ * The previous call may be an all-reduce of ../chunked.cu. When it ends on any rank, all ranks have
+ * read their reduce slots, but some may still be reading their gather slots. That is why the
+ * all-gather, like the reduce-scatter, uses the reduce slots.
  *
  * A call in place is safe: a rank writes only to its own recv, and only where it has nothing to
- * send or has sent the data already. The peers see none of the user's buffers.
+ * send or has sent the data already. No rank reads or writes the buffers of another rank.
  */
 #include "kernels/device/bulk.cuh"
 

@@ -59,9 +59,9 @@ __device__ __forceinline__ uint32_t await_flag(const ar_args &args)
     return AR_ALIVE;
 }
 
-/* Return a number above all verdicts if this thread's peer has given up, else 0. Such a peer may
- * have changed the data in its send before this rank fetched it. Called when all fetches have
- * ended. */
+/* Called when all fetches have ended. Returns 0, or a number above all verdicts if this thread's
+ * peer has given up. The program of such a peer may have changed the peer's send before this rank
+ * fetched it. */
 __device__ __forceinline__ uint32_t peer_gave_up(const ar_args &args)
 {
 #ifdef ST_BREAK_GAVEUP
@@ -73,7 +73,7 @@ __device__ __forceinline__ uint32_t peer_gave_up(const ar_args &args)
 
 /*
  * Fields of args:
- *   in      the row of flags in this rank's scratch to wait for, one flag for each rank
+ *   in      the row of flags to wait for, in this rank's scratch; one flag for each rank
  *   words   the time limit in ticks
  *   shard   when fewer ticks than this are left, the kernel also reads the host's abort word
  *   staged  1: the row is AR_ENGINES_FETCHED, and AR_ENGINES_GAVE_UP follows it

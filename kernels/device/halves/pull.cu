@@ -5,9 +5,10 @@
  *   reduce-scatter   each rank loads its part of every rank's send, and adds up
  *   all-gather       each rank stores its send in every rank's recv
  *
- * src[r] is the address of this rank's part in rank r's send. dst[r] is the address of this rank's
- * part in rank r's recv. Parts may begin at any address. in_align and out_align are the smallest
- * alignments among the parts of all ranks.
+ * In a reduce-scatter src[r] is the address of this rank's part in rank r's send. In an all-gather
+ * dst[r] is the address of this rank's part in rank r's recv. Parts may begin at any address.
+ * in_align is an alignment that the parts have in the send of every rank, out_align an alignment
+ * that they have in the recv of every rank.
  */
 #include "kernels/device/pull.cuh"
 

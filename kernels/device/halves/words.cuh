@@ -15,7 +15,7 @@
  *   bytes                the length of one part
  *   stride               the bytes from part to part in the user's buffer
  *   words                how many words a slot has
- *   in_align, out_align  the alignment that every part has at least
+ *   in_align, out_align  an alignment that all parts in "in" have, and all parts in "out"
  */
 #ifndef AR_WORDS_CUH_
 #define AR_WORDS_CUH_
@@ -31,8 +31,8 @@ __device__ __forceinline__ int next_rank(int me, int i, int ranks)
     return me + i < ranks ? me + i : me + i - ranks;
 }
 
-/* Word w of the parts of several peers. fetch() loads these words from args.in. send() sends each
- * word to the owner of its part. */
+/* For each of several peers, word w of the part that the peer owns. fetch() loads these words from
+ * args.in. send() sends each word to the owner of its part. */
 template <class F, class R, int N> struct outgoing {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];

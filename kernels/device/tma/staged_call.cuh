@@ -10,16 +10,16 @@
 namespace ar
 {
 
-/* Before a thread raises the flag for a copy, it waits until at most this many later copies are
- * under way. Then the copy itself is complete. */
+/* A thread raises the flag for a copy only after it has started this many later copies, and then
+ * waited until all copies but these later ones are complete. */
 #ifdef ST_EMULATE
 #define AR_TMA_PENDING 2
 #else
 #define AR_TMA_PENDING 8
 #endif
 
-/* How often the thread that stores sums polls for the next sum before it uses the time to tell the
- * peers what it has stored. This many polls take longer than a block needs for a tile. */
+/* If the next sum is not ready after this many polls, the thread that stores sums uses the time to
+ * tell the peers what it has stored. This many polls take longer than a block needs for a tile. */
 #define AR_TMA_PATIENCE 100
 
 using sum_ring = tma_ring<AR_TMA_SUMS>;
@@ -66,7 +66,7 @@ template <int Coll> struct staged_call {
         return slot(args.me, Coll == AR_ALL_GATHER ? args.region : args.half, from);
     }
     static constexpr int fetch_flag = Coll == AR_ALL_GATHER ? AR_FLAG_REDUCE : AR_FLAG_GATHER;
-    /* Return the bytes of a shard that TMA can move; fewer than 16 bytes may be left. */
+    /* Return how many bytes of a shard TMA can move: all but the last bytes that fill no word. */
     __device__ __forceinline__ uint64_t whole(int shard) const
     {
         return bytes(shard) / AR_WORD * AR_WORD;
@@ -92,8 +92,8 @@ template <int Coll> struct staged_call {
 
         return at >= end ? 0 : end - at < most ? (uint32_t)(end - at) : most;
     }
-    /* adders() is the number of threads behind warps 0 to 3, adder() is this thread's number among
-     * them. */
+    /* adders() is the number of threads in the warps from warp 4 on. adder() is the number of this
+     * thread among them. */
     __device__ __forceinline__ uint32_t adders() const
     {
         return blockDim.x - 32 * AR_TMA_STAGED_MOVERS;
@@ -155,8 +155,8 @@ template <int Coll> struct staged_call {
     }
 };
 
-/* One copy through a ring. It moves this block's k-th chunk, which begins at ${at} of a shard, to
- * or from the ${i}-th rank after this one. */
+/* One copy through a ring. It moves this block's k-th chunk to or from the ${i}-th rank after this
+ * one. The chunk begins at byte ${at} of a shard. */
 template <int Coll> struct staged_job {
     const staged_call<Coll> &c;
     uint64_t at;

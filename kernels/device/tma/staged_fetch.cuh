@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* staged_fetch.cuh - warp 3 of tma_staged.cuh: it fetches chunks from scratch to recv. In an
- * all-gather, the warps behind warp 3 copy this rank's own part. */
+/* staged_fetch.cuh - warp 3 of tma_staged.cuh: it copies chunks from scratch to recv. In an
+ * all-gather, the warps from warp 4 on copy this rank's own part. */
 #ifndef AR_TMA_STAGED_FETCH_CUH_
 #define AR_TMA_STAGED_FETCH_CUH_
 
@@ -97,8 +97,8 @@ static __device__ __forceinline__ bool fetch_tail(const staged_call<Coll> &c, sp
     return true;
 }
 
-/* Copy this rank's part of an all-gather to recv, unless it is there already. All warps behind
- * warp 3 call this. */
+/* Copy this rank's part of an all-gather to recv, unless it is there already. All warps from warp 4
+ * on call this. */
 template <int Coll> static __device__ __forceinline__ void keep_own(const staged_call<Coll> &c)
 {
     const char *from = c.in(c.args.me);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tma.cuh - pull.cuh's kernels for few blocks: TMA moves the data, and the threads only add.
+ * tma.cuh - what the kernels of pull.cuh do, with fewer blocks: TMA moves the data, and the threads
+ * only add.
  *
  *   warp 0        loads tile k of every rank's send into stage k of a ring in shared memory
  *   warps 2+      add up the stage's tiles, rank by rank as in reduce.cuh; the sum replaces rank
@@ -14,10 +15,10 @@
  * has another alignment, warps 2+ load from that buffer or store to it.
  *
  * The barriers at the start and at the end are those of pull.cuh. A call in place is safe: only the
- * owner of a shard touches the shard, and it loads a tile before it stores the sum.
+ * owner of a shard reads or writes the shard, and it loads a tile before it stores the sum.
  *
  * A block moves a tile in about 0.4 us, so each thread that moves data has only a few hundred
- * cycles for a tile. That is why tiles and stages are counted up, not found by division.
+ * cycles for a tile. That is why the next tile and stage are found by addition, not by division.
  */
 #ifndef AR_TMA_CUH_
 #define AR_TMA_CUH_
@@ -30,9 +31,9 @@ namespace ar
 
 using add_ring = tma_ring<AR_TMA_STAGES>;
 
-/* Where every rank's send and recv are mapped, as the host says in args. In src(i, r) and
- * dst(i, r), rank ${r} is the i-th rank after this one. This struct needs only ${r}; found_buffers
- * in tma_ipc.cuh needs only ${i}. */
+/* The addresses of the buffers, which the host passes in args. src(i, r) and dst(i, r) return where
+ * send and recv of rank ${r} are mapped; rank ${r} is the i-th rank after this one. This struct
+ * uses only ${r}, and found_buffers in tma_ipc.cuh uses only ${i}. */
 struct told_buffers {
     const ar_args &args;
 
@@ -47,12 +48,12 @@ struct told_buffers {
 };
 
 /* The tiles that this block moves in a collective ${Coll}. In an all-reduce they are tiles of this
- * rank's shard. If the shard does not end with a whole word, its last bytes are in no tile. */
+ * rank's shard. The last bytes of the shard are in no tile if they do not fill a word. */
 template <int Coll> struct tma_tiles {
     static constexpr bool cut = Coll == AR_ALL_REDUCE; /* whether the message is cut into shards */
     const ar_args &args;
     const uint64_t first, mine, bytes; /* this rank handles ${mine} bytes of every rank's buffer,
-                                          from ${first} on; the tiles have ${bytes} of them */
+                                          from ${first} on; the first ${bytes} are in tiles */
     const uint32_t tile;
     uint32_t count;
 
@@ -126,7 +127,7 @@ __device__ __forceinline__ void load_tile(const add_ring &ring, const tma_tile<C
     }
     barrier_expect(full, n * (uint32_t)ranks);
 #pragma unroll
-    for (int i = 1; i <= ranks; i++) { /* the peers' tiles take longer: they come first */
+    for (int i = 1; i <= ranks; i++) { /* the peers' tiles come first, because they take longer */
         int r = all.peer(i);
 
         bulk_load(stage + (uint32_t)r * all.tile, buffers.src(i, r) + all.first + t.at, n, full);
@@ -231,7 +232,7 @@ struct adders {
 };
 
 /* The work of the warps from warp 2 on. Each thread adds up several words before it stores the
- * sums, because it waits long for each load. */
+ * sums, so that it waits for the loads of several words at once. */
 template <class R, int N, int Coll>
 __device__ __forceinline__ void add_tiles(const tma_tiles<Coll> &tiles, const add_ring &ring,
                                           const adders &add)

@@ -2,15 +2,15 @@
 /*
  * tma_ipc.cuh - the kernels of tma.cuh, for buffers that nobody registered.
  *
- * At the start each block tells the same block of every peer the places of this rank's buffers
- * (kernels/shared/ipc.h). It looks up where the peers' buffers are mapped here, and tells the peers
- * whether it has found all. If the blocks of all ranks have found all, they go on as in tma.cuh.
- * Otherwise their tiles go through scratch in rounds. Each round moves some tiles of every shard,
- * and has two barriers.
+ * At the start each block tells the same block of every peer where this rank's buffers lie (their
+ * places, kernels/shared/ipc.h). The block looks up where the peers' buffers are mapped here, and
+ * tells the peers whether it has found all. If that block has found all buffers on every rank, it
+ * goes on as in tma.cuh. Otherwise its tiles go through scratch in rounds. Each round moves some
+ * tiles of every shard, and has two barriers.
  *
- * Each block of a call decides for itself. So two blocks of a call may go different ways, if the
- * host maps a buffer between their decisions. That does no harm: a block moves the same tiles both
- * ways, and it exchanges data only with the same block of its peers.
+ * If the host maps a buffer between the decisions of two blocks of a call, one block may go through
+ * scratch and the other not. That does no harm: a block moves the same tiles either way, and it
+ * exchanges data only with the same block of its peers.
  */
 #ifndef AR_TMA_IPC_CUH_
 #define AR_TMA_IPC_CUH_
@@ -22,8 +22,9 @@ namespace ar
 
 static_assert(sizeof(ar_args) <= AR_TMA_IPC_MORE, "the host asks for too little shared memory");
 
-/* Return the address, in the memory of rank ${at}, of the word that this block of rank ${writer}
- * stores for the same block of rank ${at}. ${row}: enum ar_ipc_row. */
+/* Return the address of a word in the memory of rank ${at}. Rank ${writer} stores this word; its
+ * block with the number of this block does so, for the same block of rank ${at}. ${row} is an enum
+ * ar_ipc_row. */
 __device__ __forceinline__ uint64_t *ipc_word(const ar_args &args, int at, int row, int writer)
 {
     return (uint64_t *)(args.peer[at] +
@@ -94,8 +95,8 @@ __device__ __forceinline__ bool ipc_agree(const ar_args &args, uint64_t epoch, b
 }
 
 /* The addresses that ipc_find() has found, kept in registers: a thread that moves tiles has no time
- * to load them. They are in the order of the ranks after this one, so that the indices are
- * constants for the compiler. */
+ * to load them. The first entry is that of the rank after this one, and so on. So the compiler
+ * knows the indices, whatever the number of this rank is. */
 template <int N> struct found_buffers {
     const char *src_[N ? N : AR_IPC_RANKS];
     char *dst_[N ? N : AR_IPC_RANKS];
@@ -123,8 +124,8 @@ template <int N> struct found_buffers {
 
 /* ---- through scratch ------------------------------------------------------------------------- */
 
-/* The words of a shard, or of a part of the message, that a block moves. In each round it moves the
- * next args.tiles of its tiles, as many as a slot of scratch holds. */
+/* The words of a shard, or of a part of the message, that a block moves. In each round the block
+ * moves its next args.tiles tiles, as many as a slot of scratch holds. */
 template <int Coll> struct ipc_words {
     const ar_args &args;
     const uint32_t tile; /* bytes of a tile: a power of two, 1 << ${shift} */
@@ -172,7 +173,7 @@ template <int Coll> struct ipc_words {
     }
     /* For all words of part ${part} in this round, call load(x, at), and then store(x, at, word)
      * with the result. The word lies at byte ${x} of the slot, and at byte ${at} of the part. A
-     * thread loads ${some} words before it stores them, because it waits long for a load. */
+     * thread loads ${some} words before it stores them, so that it waits for them all at once. */
     template <int some, class Load, class Store>
     __device__ __forceinline__ void each(int part, Load load, Store store) const
     {
@@ -287,8 +288,9 @@ __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma_ipc(const __grid_consta
     const add_ring ring = ring_of(shared);
     const tma_tiles<Coll> tiles(args);
     /* The block that moves the last bytes of the shard, which do not fill a word. Through scratch
-     * these bytes move with the tile in which they lie. Other blocks may go another way, so the
-     * block of that tile must move the bytes when it moves its tiles directly, too. */
+     * they move with the tile in which they lie. The block of that tile also moves them directly.
+     * If another block had to move them directly, but went through scratch while the block of the
+     * tile did not, nobody would move these bytes. */
     const uint32_t last = (uint32_t)(tiles.bytes / tiles.tile % gridDim.x);
     bool direct = false;
     spin_limit wait;

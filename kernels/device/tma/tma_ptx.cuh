@@ -148,8 +148,9 @@ __device__ __forceinline__ void store_shared(char *p, uint4 v)
     *reinterpret_cast<uint4 *>(p) = v;
 }
 
-/* Which stage of a ring a tile uses, and the parity of that stage's phase. next() goes on from tile
- * to tile, because the threads that move data have no time to divide the tile's number. */
+/* Which stage of a ring a tile uses, and the parity of that stage's phase. next() goes on to the
+ * next tile. The stage is not computed from the tile's number, because the threads that move data
+ * have no time for a division. */
 template <int Stages> struct tma_place {
     uint32_t stage = 0, parity = 0;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tma_staged.cuh - chunked.cu's kernels for few blocks: TMA moves the data, and most threads only
- * add. They need no registered buffer.
+ * tma_staged.cuh - what the kernels of chunked.cu do, with fewer blocks: TMA moves the data, and
+ * most threads only add. The kernels need no registered buffer.
  *
  *   push    warp 0   chunk of in[shard o] -> shared -> slot at owner o, then REDUCE flag
  *   own     warp 1   REDUCE flags; my tile and those in my slots -> shared
@@ -17,14 +17,14 @@
  * because its GATHER flags say that the slots have been read.
  *
  * In each of warps 0 to 3 one thread moves data. Warps 0 and 3 have a ring each; warps 1 and 2
- * share one with the warps that add. Flags count chunks. Before a thread raises a flag, it must
+ * share a ring with the warps that add. Flags count chunks. Before a thread raises a flag, it must
  * wait until its copies are complete. To wait less, it raises a flag for several chunks at a time,
  * and only for copies that it started some time ago. chunked.cu says why one set of slots is
  * enough, and why a call in place is safe.
  *
- * TMA needs addresses at multiples of 16 bytes. If this rank's in or out has another alignment, the
- * threads of the warps load and store instead of TMA. They also load and store the last bytes of a
- * message. Nothing changes for the other ranks.
+ * TMA needs addresses at multiples of 16 bytes. If this rank's in or out has another alignment,
+ * threads load from it or store to it instead of TMA. Threads also load and store the last bytes of
+ * a message. The other ranks need not know of this.
  */
 #ifndef AR_TMA_STAGED_CUH_
 #define AR_TMA_STAGED_CUH_
