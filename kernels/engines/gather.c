@@ -8,10 +8,10 @@
  *
  * A rank sets ENTERED at a peer when its own send is ready, and FETCHED when it has copied the part
  * of that peer. To set a flag, a copy engine copies a 1 of 8 bytes into the peer's scratch. That
- * copy is queued behind the copies that the flag reports. A stream awaits ENTERED by the driver's
- * stream memory operations, which need no multiprocessor. The only kernel is watch, which ends the
- * call. It is a kernel because only a kernel has a clock for the time limit. It is submitted first,
- * because a stream memory operation may hold up what is submitted behind it.
+ * copy is queued behind the copies that the flag reports. A stream waits for ENTERED with the
+ * driver's stream memory operations, which need no multiprocessor. The only kernel is watch, which
+ * ends the call. It is a kernel because only a kernel has a clock for the time limit. It is
+ * submitted first, because a stream memory operation may hold up what is submitted after it.
  *
  * The rank that waits for a flag also clears it, so a replayed graph finds all flags clear. Each
  * flag is clear before its writer sets it again in the next call. Let rank A wait for the flags of
@@ -24,10 +24,10 @@
  *
  * If this rank gives up, watch first tells the peers by GAVE_UP. Then it tells the host, and sets
  * all ENTERED flags of this rank, so that no stream waits for ever. The copies that run after that
- * read memory of the peers, but write only to this rank's recv and to flags. So nothing is written
- * into the buffers of a rank that is not in the call. After the error the program of this rank may
+ * read memory of the peers, but write only to this rank's recv and to flags. So they do no harm to
+ * a peer whose call has already ended. But the program of this rank sees the error, and may then
  * change send before a peer fetches it. So each rank looks for GAVE_UP after its last fetch, and
- * fails if the flag is set.
+ * fails if a peer has set it.
  *
  * Without stream memory operations watch runs twice: first it awaits ENTERED, then FETCHED. The
  * flags are the same in both cases, so some ranks may have the operations and others not.
@@ -151,8 +151,8 @@ void ar_engines_free(symtuner_ar *h)
 
 /* ---- a call ---------------------------------------------------------------------------------- */
 
-/* Let the stream ${next} wait for all work that is on the stream ${before} now. To do so, record
- * ${event}. */
+/* Make the stream ${next} wait for all work that was submitted to the stream ${before} so far. Uses
+ * ${event} for this. */
 static cudaError_t follow(cudaStream_t next, cudaStream_t before, cudaEvent_t event)
 {
     cudaError_t error = cudaEventRecord(event, before);

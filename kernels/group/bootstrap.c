@@ -85,12 +85,13 @@ static cudaError_t say(struct ar_endpoint *endpoint, const void *mine, size_t by
     return error;
 }
 
-/* Wait until the all-gather has ended, up to the time limit. Returns false if it has not ended. An
- * all-gather never ends if a rank is lost. NCCL notices some lost ranks, but its kernel goes on
- * waiting for them. A rank also counts as lost if it had an error on a nonblocking communicator,
- * because the communicator then refuses all its calls. Call this function before any call that
- * waits for the stream without a limit, such as a copy to memory that is not pinned. That call, not
- * this function, reports errors of the stream. */
+/* Wait until the all-gather has ended, but no longer than the time limit. Returns false if it has
+ * not ended. Call this function before any call that waits for the stream without a limit, such as
+ * a copy to memory that is not pinned. That call, not this function, reports errors of the stream.
+ *
+ * An all-gather never ends if a rank is lost: NCCL notices some lost ranks, but its kernel goes on
+ * waiting for them. After an error on a nonblocking communicator a rank is lost, too, because the
+ * communicator refuses all later calls of that rank. */
 static bool await(const struct ar_nccl *nccl, struct ar_endpoint *endpoint, const char *call)
 {
     uint64_t start = 0;

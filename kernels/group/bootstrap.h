@@ -3,8 +3,8 @@
  * bootstrap.h - exchange data between the ranks of a communicator, outside of calls.
  *
  * After each step in which a rank may fail (allocate, register, open) all ranks call
- * ar_bootstrap_agree, even a rank that has failed. If that rank only gave up, the others would wait
- * for it in the next collective step until the time limit.
+ * ar_bootstrap_agree, even a rank that has failed. If the failed rank did not call it, the other
+ * ranks would wait for that rank in the next collective step until the time limit.
  */
 #ifndef AR_BOOTSTRAP_H_
 #define AR_BOOTSTRAP_H_

@@ -4,8 +4,8 @@
  *
  * If a peer is gone, our kernels end by themselves, but NCCL's kernels end only after
  * ncclCommAbort. CUDA has no wait with a time limit, so a helper thread waits for the GPU. When the
- * time is over, the caller goes on, and the thread still waits. So dlclose must not unload the
- * library: kernels.mk links it with -z nodelete.
+ * time is over, the caller goes on, but the thread still waits, in code of this library. So dlclose
+ * must not unload the library: kernels.mk links it with -z nodelete.
  */
 #ifndef AR_GPU_WAIT_H_
 #define AR_GPU_WAIT_H_

@@ -34,7 +34,7 @@
 struct ar_arena {
     struct ar_layout layout;  /* layout.bytes 0: this handle never has the arena */
     char *peer[AR_MAX_RANKS]; /* [r]: the address at which this rank maps the arena of rank r */
-    void *memory; /* to free; NULL: none yet, or this arena lies in the memory of an earlier one */
+    void *memory; /* what to free; NULL: none yet, or the arena lies in the memory of another one */
     ncclWindow_t window; /* NCCL's window of ${memory} */
 };
 
@@ -57,12 +57,11 @@ enum ar_follower {
     AR_FOLLOWERS
 };
 
-/* The stream of the latest call, and an event that is recorded after that call. There is one of
- * these for the calls of each capture, and one for all calls outside of captures. Outside of captures
- * ${stream} is the id that CUDA gives to each stream. A stream's handle would not do there, because
- * two streams can have the same handle: a new stream may get the handle of a destroyed one, and
- * cudaStreamPerThread is another stream in each thread. In a capture ${stream} is the stream's
- * handle (kernels/order/graph.c says why). */
+/* The stream of the latest call, and an event that is recorded after that call. The calls of each
+ * capture have a struct ar_order, and all calls outside of captures have one together. Outside of
+ * captures ${stream} is the id that CUDA gives to each stream. The stream's handle would not do: a
+ * new stream may get the handle of a destroyed one, and cudaStreamPerThread is another stream in
+ * each thread. In a capture ${stream} is the stream's handle (kernels/order/graph.c says why). */
 struct ar_order {
     unsigned long long capture; /* id of the capture that the calls are in; 0: no capture */
     bool used;                  /* there was at least one call */
@@ -83,7 +82,7 @@ struct symtuner_ar {
     int ranks, me, device;
     uint64_t group;      /* a number that only the handles of this group have */
     int sms, on_device;  /* multiprocessors of the smallest GPU; ranks on the fullest GPU */
-    int budget;          /* largest number of blocks on one GPU, on all ranks (ar_budget) */
+    int budget;          /* limit of this handle's blocks; the same on all ranks (ar_budget) */
     int links;           /* enum ar_links */
     int beside;          /* enum ar_beside; the same on all ranks */
     bool beside_differs; /* the ranks were told different values, so ${beside} is unknown on all */
@@ -98,7 +97,7 @@ struct symtuner_ar {
     struct ar_endpoint endpoint;
     const struct ar_nccl *nccl;
     struct ar_arena arena[AR_ARENAS];
-    struct ar_meeting *meeting; /* where ranks agree to make an arena; NULL: all are there */
+    struct ar_meeting *meeting; /* where ranks agree to make an arena; NULL: all arenas exist */
     struct ar_local *local;     /* shared by the ranks of a local group that makes arenas later */
     uint32_t wanted[AR_ARENAS]; /* [a]: how many calls needed arena a before it was there */
     uint32_t tries[AR_ARENAS];  /* [a]: attempts to allocate arena a; the same on all ranks */
@@ -124,10 +123,10 @@ struct symtuner_ar {
     bool gave_nccl;    /* at least one call went to NCCL */
     uint32_t stall_ns; /* for tests: longest pause in kernels */
     int lag;           /* SYMTUNER_AR_LAG, in tiles; 0: as rows.c says */
-    enum ar_start overlap[AR_FOLLOWERS]; /* [f]: how kernels start if the program has said f */
+    enum ar_start overlap[AR_FOLLOWERS]; /* how kernels start, for each enum ar_follower */
     atomic_bool first;    /* this is the oldest handle of this process on its GPU (order/first.h) */
     symtuner_ar *younger; /* the handle that was made after this one */
-    struct ar_order eager;   /* calls outside of captures */
+    struct ar_order eager;   /* the order of the calls outside of captures */
     struct ar_graph *graphs; /* one record for each capture with calls of this handle */
     bool one_stream;         /* the caller promised one stream, so ${eager} needs no event */
     /* copy engines */
@@ -137,7 +136,7 @@ struct symtuner_ar {
     char error[256];            /* what symtuner_ar_error() returns */
 };
 
-/* Return the most blocks that one call may have on each rank. */
+/* Return the largest number of blocks that one call may have on each rank. */
 static inline int ar_most_ctas(const symtuner_ar *h)
 {
     int most = h->on_device > 1 ? ar_budget_together(h->sms, h->budget) : h->budget;

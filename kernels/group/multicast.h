@@ -2,11 +2,11 @@
 /*
  * multicast.h - multicast addresses of windows, for the nvls kernels.
  *
- * NCCL gives the address by ncclGetLsaMultimemDevicePointer. If the ranks have no multicast object
- * yet, NCCL 2.29.7 and later create one in this function, and then wait for the other ranks, even
- * between ncclGroupStart and ncclGroupEnd. So a thread that drives several ranks must not call the
- * function for one rank after the other. Each rank calls it in a thread of its own. Either all
- * ranks of the group call it, or none does.
+ * NCCL's function ncclGetLsaMultimemDevicePointer returns the address. If the ranks have no
+ * multicast object yet, this function of NCCL 2.29.7 and later creates one. For that it waits for
+ * the other ranks, even between ncclGroupStart and ncclGroupEnd. So a thread with several ranks
+ * must not call the function for one rank after the other: each rank calls it in its own thread.
+ * Either all ranks of the group call it, or none does.
  */
 #ifndef AR_MULTICAST_H_
 #define AR_MULTICAST_H_

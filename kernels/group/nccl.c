@@ -99,7 +99,7 @@ void ar_nccl_warn(int version, int dtype, int op, const void *send, const void *
     char text[400];
 
     if (dtype != AR_F16 && dtype != AR_F32 && dtype < AR_BF16)
-        return; /* the faults are in symmetric kernels, and NCCL has none for other types */
+        return; /* only symmetric kernels have faults, and NCCL has none of them for these types */
     for (int i = 0; (hazard = st_hazard_of_call(version, op, (uintptr_t)send, (uintptr_t)recv, i));
          i++) {
         snprintf(text, sizeof text, "kernel nccl: NCCL %d.%d.%d: %s, or use another kernel",
@@ -147,8 +147,7 @@ ncclResult_t ar_nccl_window_peers(const struct ar_nccl *api, ncclWindow_t window
         struct window_head head;
         cudaError_t error;
 
-        /* a program may register a buffer while a thread captures, and only in this mode may other
-         * threads copy then */
+        /* another thread may be capturing; then this thread may copy only in mode relaxed */
         cudaThreadExchangeStreamCaptureMode(&mode);
         error = cudaMemcpy(&head, window, sizeof head, cudaMemcpyDefault);
         cudaThreadExchangeStreamCaptureMode(&mode);

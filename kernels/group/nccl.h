@@ -55,12 +55,12 @@ struct ar_nccl {
 /* Return NCCL's functions, or NULL with the reason in ${why}. Finds them once per process. */
 const struct ar_nccl *ar_nccl_get(char *why, size_t why_size);
 
-/* Let ar_nccl_get take NCCL from ${library}, a handle of dlopen. Returns false if ar_nccl_get has
- * already taken NCCL from elsewhere, or if an earlier call has named another library. */
+/* Make ar_nccl_get look for NCCL's functions in ${library}, a handle from dlopen. Returns false if
+ * ar_nccl_get has already found them elsewhere, or if an earlier call has named another library. */
 bool ar_nccl_choose(void *library);
 
-/* Warn once if an all-reduce meets a fault of NCCL ${version} (nccl/hazards.h). The all-reduce has
- * this type and operator, and both of its buffers lie in windows. */
+/* Warn once if NCCL ${version} has a fault (nccl/hazards.h) that an all-reduce of this type and
+ * operator can trigger. Both buffers of the all-reduce lie in windows. */
 void ar_nccl_warn(int version, int dtype, int op, const void *send, const void *recv);
 
 /*

@@ -8,9 +8,9 @@
  * NCCL. On a blocking communicator the wait before is one query, and the wait after does nothing.
  *
  * We give up a wait after the endpoint's time limit, or within a second after an abort. Then the
- * communicator counts as timed out. NCCL may still read and write the memory that it was given, so
- * we do not free that memory, and we call NCCL no more. These functions do not call CUDA, because
- * one of the caller's streams may be capturing.
+ * communicator counts as timed out. NCCL may still read and write the memory that it was given. So
+ * we do not free that memory, and do not call NCCL for this communicator again. The functions below
+ * do not call CUDA, because one of the caller's streams may be capturing.
  */
 #ifndef AR_NCCL_WAIT_H_
 #define AR_NCCL_WAIT_H_
@@ -39,8 +39,8 @@ ncclResult_t ar_comm_wait(const struct ar_nccl *nccl, struct ar_endpoint *endpoi
 ncclResult_t ar_comm_poll(struct ar_endpoint *endpoint, uint64_t *start, const char *call);
 
 /* Wait for the earlier calls on all ${endpoints}, then call ncclGroupStart. If that succeeds, the
- * caller must call ar_comms_end. Between the two do not wait for a call: inside a group
- * ncclInProgress is success. */
+ * caller must call ar_comms_end. Do not wait for a call before ar_comms_end: inside a group
+ * ncclInProgress means success. */
 ncclResult_t ar_comms_start(const struct ar_nccl *nccl, struct ar_endpoint *const *endpoints, int n,
                             const char *call, char *why);
 

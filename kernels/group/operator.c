@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* operator.c - see operator.h.
  *
- * If the handle has a communicator, NCCL makes the operator, too, because NCCL runs some of the
- * calls. We give the operator NCCL's number, so that the program can pass it to us and to NCCL. */
+ * If the handle has a communicator, NCCL also makes the operator, because NCCL runs some of the
+ * calls. Our operator gets NCCL's number, so that the program can pass it to us and to NCCL. */
 #include "kernels/group/operator.h"
 
 #include <stdlib.h>
@@ -19,7 +19,8 @@ const struct ar_operator *ar_operator_find(const symtuner_ar *h, int op)
     return NULL;
 }
 
-/* Make room for one more operator, so that nothing can fail after NCCL has made it. */
+/* Make room for one more operator. Called before NCCL makes the operator, so that nothing can fail
+ * afterwards. */
 static ncclResult_t reserve(symtuner_ar *h)
 {
     struct ar_operator *more = realloc(h->ops, (size_t)(h->op_count + 1) * sizeof *h->ops);
