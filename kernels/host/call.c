@@ -138,7 +138,8 @@ static ncclResult_t choose(symtuner_ar *h, const struct ar_ask *ask, struct ar_c
     return ncclSuccess;
 }
 
-/* Return the number of pieces if the ranks add the message up box by box (kernels/nodes), or 0. */
+/* Return into how many pieces the message is cut if the ranks add it up box by box (kernels/nodes),
+ * else 0. */
 static int pieces_of(const symtuner_ar *h, const struct ar_buffers *b, int dtype, int op, char *why,
                      size_t size)
 {
@@ -153,7 +154,7 @@ static bool is_zero_copy(const struct ar_ask *ask, int family)
     if (!ar_is_bulk(family))
         return false;
     if (family == AR_TMA_IPC)
-        return true; /* once the peers have mapped the buffers */
+        return true; /* as soon as the peers have mapped the buffers */
     if (ask->coll == AR_ALL_REDUCE)
         return ask->dst_mapped;
     if (family == AR_ENGINES)

@@ -37,8 +37,8 @@ _Static_assert(sizeof(struct peer_info) <= AR_INFO_BYTES, "one rank may send a w
 struct group {
     struct ar_members m;
     struct ar_endpoint endpoint[AR_MAX_RANKS];
-    struct peer_info mine[AR_MAX_RANKS], *all; /* of this thread's ranks, and of every rank */
-    struct ar_box_card *cards;                 /* of every rank */
+    struct peer_info mine[AR_MAX_RANKS], *all; /* mine: of this thread's ranks; all: of all ranks */
+    struct ar_box_card *cards;                 /* of all ranks */
 };
 
 /* Send g->mine to all ranks, and receive g->all. The exchange is also a barrier. */
@@ -154,8 +154,8 @@ static ncclResult_t probe(struct group *g, const struct ar_options *options)
     return ar_probe_run(g->m.handles, g->m.n, &group, options->probe_file);
 }
 
-/* Return the bytes of bulk scratch: config.bulk_bytes, which is the same on all ranks, or if that
- * is 0, as much as suits every GPU. */
+/* Return how many bytes of bulk scratch to make: config.bulk_bytes, which is the same on all ranks.
+ * If config.bulk_bytes is 0, return the largest size that suits every GPU. */
 static uint64_t bulk(const struct group *g)
 {
     uint64_t least = UINT64_MAX;
@@ -363,7 +363,7 @@ ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *com
     for (int i = 0; i < n; i++) {
         const symtuner_ar *h = g.m.handles[i];
 
-        /* a handle that never launches a kernel must not be the first of its GPU */
+        /* a handle that launches no kernel must not be the first of its GPU (order/first.h) */
         if (result == ncclSuccess && h->nodes == NULL && (h->gate != NULL || h->ranks == 1))
             ar_first_leave(g.m.handles[i]);
         if (result == ncclSuccess)

@@ -10,10 +10,11 @@
  * shards. In AG, the all-gather, it fetches the sums from the owners' recv into its own recv. Each
  * shard is cut into two pieces, 0 and 1, so that one piece is added up while the other is moved.
  *
- * A copy runs when its stream reaches it. It cannot check whether its rank has given up. So copies
- * write only to scratch or to their own rank's recv. If owners stored sums in the peers' recv
- * instead, a late copy could overwrite data of a rank that has already given up on the call. The
- * price is that an owner waits until all ranks have fetched, because they read its recv until then.
+ * A copy runs when its stream reaches it, and cannot check whether its rank has given up. So copies
+ * write only to scratch, or to the recv of the rank that runs them. If owners stored sums in the
+ * peers' recv instead, a late copy could overwrite data of a rank that has already given up on the
+ * call. The price is that an owner waits until all ranks have fetched, because they read its recv
+ * until then.
  *
  * No operation waits for another one that is submitted later. So there is no deadlock even if a
  * driver runs both streams through one queue. The peers' slots are free when the call starts,

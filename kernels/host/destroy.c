@@ -29,7 +29,7 @@ struct deferred {
 static struct deferred *deferred_list;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Return whether a graph lives that holds calls of these handles. */
+/* Return whether a graph that still exists contains calls of these handles. */
 static bool any_live(symtuner_ar **handles, int n)
 {
     bool live = false;
@@ -55,8 +55,8 @@ static void list(symtuner_ar **handles, int n, bool discarded)
     pthread_mutex_unlock(&lock);
 }
 
-/* If a graph lives that holds calls of these handles, put the handles on the list and return true.
- * Otherwise return false, and the caller frees them now. */
+/* If a graph that still exists contains calls of these handles, put the handles on the list and
+ * return true. Otherwise return false, and the caller frees the handles now. */
 static bool defer(symtuner_ar **handles, int n)
 {
     if (!any_live(handles, n))
@@ -65,9 +65,9 @@ static bool defer(symtuner_ar **handles, int n)
     return true;
 }
 
-/* Return whether a kernel may still run on the GPU of discarded handles. The whole GPU must be
- * idle: to free memory, CUDA may wait for all kernels on it, and kernels of NCCL may never end.
- * *busy has a bit for each GPU that was found busy. */
+/* Return whether the handles were discarded and a kernel may still run on their GPU. Such handles
+ * can be freed only if the whole GPU is idle: to free memory, CUDA may wait for all kernels on the
+ * GPU, and kernels of NCCL may never end. *busy has a bit for each GPU that was found busy. */
 static bool runs(const struct deferred *g, uint64_t *busy)
 {
     const int device = g->handles[0]->device;
@@ -109,10 +109,10 @@ void ar_deferred_free(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Wait until this rank's calls have ended. Our kernels give up on a dead peer by themselves, but
- * NCCL's kernels do not. So if NCCL ran a call, wait no longer than the time limit. A time limit
- * below 2 s counts as 2 s, because other work may be queued on the GPU. If this function has
- * already waited in vain for another handle, wait no longer than 2 s. */
+/* Wait until this rank's calls have ended. If NCCL ran one of them, wait no longer than the time
+ * limit: our kernels give up on a dead peer by themselves, but NCCL's kernels do not. A time limit
+ * below 2 s counts as 2 s, because other work may be queued on the GPU. If ${another_is_stuck},
+ * this function has already waited in vain for another handle. Then it waits no longer than 2 s. */
 static ncclResult_t await_calls(symtuner_ar *h, bool another_is_stuck)
 {
     const uint64_t least = 2000000000;
@@ -155,9 +155,10 @@ static ncclResult_t report(symtuner_ar *h)
                : ar_fail(NULL, result, "rank %d is freed: %.220s", h->me, symtuner_ar_error(h));
 }
 
-/* Let ${together} be handles[i] and, in a local group, all other handles of that group. If a graph
- * lives that holds calls of any of them, leave them all to ar_deferred_free(), set their entries of
- * ${handles} to NULL, and return true. */
+/* Put off the freeing of handles[i] if a graph that still exists contains its calls. In a local
+ * group, all handles of the group are put off together if a graph contains calls of any of them.
+ * ar_deferred_free() frees them later. Returns whether the freeing was put off; if so, the entries
+ * of these handles in ${handles} are now NULL. */
 static bool defer_group(symtuner_ar **handles, int n, int i)
 {
     symtuner_ar *together[AR_MAX_RANKS], *h = handles[i];
@@ -169,7 +170,7 @@ static bool defer_group(symtuner_ar **handles, int n, int i)
             together[many++] = handles[k];
     if (!defer(together, many))
         return false;
-    if (h->comm != NULL) { /* h->comm may end now, and with it the access to the peers' memory */
+    if (h->comm != NULL) { /* the program may end h->comm now, which unmaps the peers' memory */
         cudaSetDevice(h->device);
         cudaMemcpy(&h->state->dead, &destroyed, sizeof destroyed, cudaMemcpyHostToDevice);
         drop_windows(h);

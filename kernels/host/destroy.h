@@ -4,16 +4,16 @@
 #define AR_DESTROY_H_
 
 /*
- * symtuner_ar_destroy() does not free a handle while a CUDA graph lives that holds its calls. All
- * handles of a local group then stay as they are, so the graph still works. A handle of a
- * communicator frees its windows and scratch immediately, because the communicator may end before
- * the graph, and keeps only its counters. A replayed kernel reads in the counters that it must not
- * run, and traps.
+ * symtuner_ar_destroy() does not free a handle while a CUDA graph exists that contains its calls.
+ * In a local group, all handles of the group then stay as they are, so the graph still works. If
+ * the handle belongs to a communicator, its windows and scratch are freed at once, because the
+ * communicator may end before the graph. Only the counters stay: they tell a replayed kernel that
+ * the handle is gone, and the kernel traps.
  *
  * symtuner_ar_discard() frees nothing, because it must not wait.
  *
- * ar_deferred_free() frees all these handles, but not those that a graph still needs, and no
- * discarded handle whose GPU is busy. Every create and destroy calls it.
+ * ar_deferred_free() frees these handles later. It leaves out the handles that a graph still needs,
+ * and the discarded handles whose GPU is busy. Every create and destroy calls it.
  */
 void ar_deferred_free(void);
 

@@ -39,8 +39,8 @@ static inline bool ar_has_multicast(const struct ar_buffers *b)
            b->to->multicast != NULL;
 }
 
-/* Run the call ${ask} as ${choice} says, with scratch in ${arena}. ${order} is that of the calls to
- * which this call belongs (ar_stream_enter). */
+/* Run the call ${ask} as ${choice} says, with scratch in ${arena}. ${order} comes from
+ * ar_stream_enter. */
 ncclResult_t ar_pieces_run(symtuner_ar *h, struct ar_order *order, const struct ar_ask *ask,
                            const struct ar_choice *choice, int arena, const struct ar_buffers *b,
                            cudaStream_t stream);
@@ -53,10 +53,11 @@ void ar_args_start(const symtuner_ar *h, int arena, struct ar_args *args);
  * bytes, in_align and out_align must be set. */
 const void *ar_kernel_find(int coll, int family, int reducer, const struct ar_args *args);
 
-/* Load every kernel now. To load a kernel later is not allowed in a stream capture. If ranks share
- * a GPU, it could also deadlock: loading may wait until the running kernel of one rank ends, and
- * that kernel may wait for a peer's kernel, which is not loaded yet. Set *arch to what the kernels
- * were compiled for (90 for sm_90), and *tma to whether the kernels with TMA can run. */
+/* Load every kernel now, because CUDA cannot load a kernel during a stream capture. If ranks share
+ * a GPU, loading a kernel later could also deadlock: CUDA may wait until the running kernel of one
+ * rank ends, and that kernel may wait for a peer's kernel, which is not loaded yet. Set *arch to
+ * what the kernels were compiled for (90 for sm_90), and *tma to whether the kernels with TMA can
+ * run. */
 cudaError_t ar_kernels_load(int *arch, bool *tma);
 
 /* ar_copy_run runs one piece of an all-reduce with the copy engines, and ar_copy_gather one piece

@@ -15,8 +15,8 @@ static int alignment(const void *p)
     return lowest == 0 || lowest > AR_WORD ? AR_WORD : (int)lowest;
 }
 
-/* Return the alignment that all of ${parts} parts have. The first part lies at ${p}, and each next
- * part ${part} bytes behind the one before. */
+/* Return an alignment that all ${parts} parts have. The first part lies at ${p}, and each further
+ * part lies ${part} bytes after the previous part. */
 static int part_alignment(const void *p, uint64_t part, uint64_t parts)
 {
     return alignment((const void *)((uintptr_t)p | (parts > 1 ? (uintptr_t)part : 0)));

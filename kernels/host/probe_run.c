@@ -2,9 +2,9 @@
 /*
  * probe_run.c - run the steps of the probe (kernels/choose/probe.h) on this thread's GPUs.
  *
- * The probe is made for PCIe, but it has only run on NVLink and in tests. We keep it, because on a
- * PCIe box where stores never arrive the sums would be wrong without it. Do not extend it before
- * somebody has measured on PCIe.
+ * The probe is made for PCIe, but it has only run on NVLink and in tests. We keep it, because
+ * without it the sums would be wrong on a PCIe box where stores never arrive. Do not extend the
+ * probe before somebody has measured on PCIe.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -201,8 +201,8 @@ bool ar_probe_wanted(const symtuner_ar *h, const struct ar_options *options)
 
 /* Write the figures of all ranks to ${all}. A rank whose ${result} is an error sends
  * AR_PROBE_FAILED or AR_PROBE_STUCK instead, and then all ranks fail. If a rank is stuck, no rank
- * frees anything, for two reasons. The stuck kernel may still access the memory of any rank. And to
- * free the windows of the scratch, NCCL may wait for all ranks, also for the stuck one. */
+ * frees anything, for two reasons. The stuck kernel may still access the memory of any rank. And
+ * when a rank frees the windows of its scratch, NCCL may wait for all ranks, even the stuck one. */
 static ncclResult_t exchange(symtuner_ar **handles, int n, const struct ar_probe_group *group,
                              struct ar_probe *all, ncclResult_t result)
 {

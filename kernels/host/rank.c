@@ -39,13 +39,13 @@ uint64_t ar_scratch_bulk(void)
  * Our kernel may let the next kernel start early only if the next kernel waits for ours. The
  * symmetric kernels of NCCL 2.28.3 to 2.30.6 do not wait (NCCL's commit 2948185 changed that). So
  * with these releases, and with an unknown release, the program must promise that the next kernel
- * always waits. If the program has taken that promise back, our kernels let none start early,
- * whatever the release, because the process may hold a second NCCL.
+ * always waits. If the program has taken that promise back, our kernels let no kernel start early.
+ * This holds for all releases, because the process may have loaded a second NCCL.
  *
- * ${asked} is overlap of struct ar_options; unless it is -1, the user has chosen, and the promise
- * does not matter. ${arch} is what the kernels were compiled for, 90 for sm_90. ${driver} and
- * ${nccl} are versions; ${nccl} is 0 if unknown. ${said} is what the program has said about the
- * kernels that follow ours.
+ * ${asked} is the field overlap of struct ar_options: -1, or what the user has chosen. If the user
+ * has chosen, the promise does not matter. ${arch} is what the kernels were compiled for, 90 for
+ * sm_90. ${driver} and ${nccl} are versions; ${nccl} is 0 if unknown. ${said} is what the program
+ * has said about the kernels that follow ours.
  */
 static enum ar_start overlap_choose(int asked, int arch, int driver, int nccl,
                                     enum ar_follower said)

@@ -19,8 +19,8 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
  * is used as a source of randomness only. */
 uint64_t ar_group_number(const symtuner_ar *h);
 
-/* Return the bytes of bulk scratch that suit the current GPU. All ranks of a group need the same
- * layout, so they use the smallest size that any rank gets from this function. */
+/* Return how many bytes of bulk scratch suit the current GPU. All ranks of a group need the same
+ * layout, so they use the smallest number that any rank gets from this function. */
 uint64_t ar_scratch_bulk(void);
 
 /* Free ${h} and all that it owns, except what a stuck kernel or NCCL may still use. */

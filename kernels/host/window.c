@@ -192,7 +192,8 @@ ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
     if (result != ncclSuccess)
         return result;
     cudaGetDevice(&device);
-    /* programs register buffers while they capture, and then the ranks talk on another stream */
+    /* The program may be capturing one of its streams. We use other streams, which only mode
+     * relaxed allows then. */
     mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
     if (handles[0]->nodes != NULL && windows == NULL)
         result = ar_nodes_register(handles[0], buffers[0], bytes);
@@ -220,7 +221,7 @@ ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
         symtuner_ar *h = handles[i];
         struct ar_window *w = find_base(h, buffers[i]);
 
-        /* Graphs matter only for our own windows: plain pointers and the caller's windows stay
+        /* Only our own windows are a danger to graphs: plain pointers and the caller's windows stay
          * valid after this function. */
         if (w->ours && ar_graphs_live(h, bit(h, w), GRAPH_MS))
             return ar_handles_fail(handles, n, ncclInvalidUsage,
