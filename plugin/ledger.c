@@ -71,7 +71,7 @@ static void write_ran(FILE *out, const struct st_ledger *ledger, int coll, int b
     /* Up to NCCL 2.30 symmetric kernels have no event. So if a call outside graph capture has no
      * event of a general kernel or of the copy engine, it ran a symmetric kernel. This does not
      * hold for Broadcast, which NCCL 2.29 and later may run as part of an AllGather. */
-    if (has_symmetric(coll) && !st_era_shows_symmetric(st_process()->era) &&
+    if (has_symmetric(coll) && !st_era_shows_symmetric(st_era_of(ledger->nccl)) &&
         n[ST_RAN_CALLED] > n[ST_RAN_GENERAL] + n[ST_RAN_CE])
         n[ST_RAN_SYMMETRIC] = n[ST_RAN_CALLED] - n[ST_RAN_GENERAL] - n[ST_RAN_CE];
     fputs("ran", out);
@@ -92,7 +92,7 @@ static void write_text(FILE *out, const struct st_ledger *ledger, const char *ho
             "comm id=0x%016llx ranks=%d nodes=%d local=%d nccl=%s rules=0x%016llx mode=%s "
             "sym-ctas=%d from=%s host=%s pid=%d opened=%llu\n",
             (unsigned long long)ledger->comm_id, ledger->ranks, ledger->nodes, ledger->local,
-            st_release_print(process->nccl, release, sizeof release),
+            st_release_print(ledger->nccl, release, sizeof release),
             (unsigned long long)process->rules_hash, st_mode_word[process->options.mode],
             st_agree_sym_ctas_given() ? st_agree_sym_ctas_given() : process->min_ctas,
             process->ctas_from, host, (int)getpid(), (unsigned long long)ledger->opened);
@@ -248,7 +248,7 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes)
+struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes, int nccl)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct st_ledger *ledger;
@@ -262,6 +262,7 @@ struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes)
         ledger->comm_id = comm_id;
         ledger->ranks = ranks;
         ledger->nodes = nodes;
+        ledger->nccl = nccl;
         ledger->opened = now_ns();
         ledger->pid = getpid();
         ledger->next = open_ledgers;

@@ -45,6 +45,7 @@ struct st_ledger {
     uint64_t opened;              /* when it was opened, in ns since 1970 */
     pid_t pid;                    /* the process that opened it           */
     int ranks, nodes;
+    int nccl;                     /* the release of the NCCL that has the communicator */
     int local;                    /* tuners opened in this process so far   */
     int tuners;                   /* tuners that are open now               */
     /* asked[collective][bucket][1: registered buffers][enum st_verdict]: what our tuner answered.
@@ -55,9 +56,9 @@ struct st_ledger {
     struct st_counter ran[SYMTUNER_COLLS][ST_BUCKETS][ST_RANS];
 };
 
-/* Find or make the ledger of a communicator. If ${comm_id} is 0, always make one: version 4 of the
+/* Find or make the ledger of a communicator of the NCCL release ${nccl}. If ${comm_id} is 0, always make one: version 4 of the
  * tuner interface has no ids. Returns NULL if out of memory; then nothing is counted. */
-struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes);
+struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes, int nccl);
 void st_ledger_close(struct st_ledger *ledger);
 
 /* Record that a tuner of this communicator opens or closes, and return whether that tuner should

@@ -15,7 +15,7 @@
 #include "rules/box.h"
 #include "rules/sources.h"
 
-static struct st_process process = {.ctas_from = "not decided"};
+static struct st_process process = {.ctas_from = "NCCL"};
 static pthread_once_t read_once = PTHREAD_ONCE_INIT, decide_once = PTHREAD_ONCE_INIT,
                       start_once = PTHREAD_ONCE_INIT;
 /* Errors from reading options and rules. They are kept here until there is a logger. */
@@ -42,6 +42,7 @@ static void read_all(void)
     st_log_level(process.options.log);
     process.mixed = mixed && strtol(mixed, NULL, 0) != 0;
     process.era = st_era_of(0);
+    process.rules_hash = symtuner_rules_hash(NULL);
     if (process.options.mode == ST_MODE_OFF)
         return;
     process.rules_wrong =
@@ -101,7 +102,6 @@ static void decide(void)
         process.rules = NULL;
     }
     process.rules_hash = symtuner_rules_hash(process.rules);
-    process.ctas_from = "NCCL";
     process.default_ctas = st_default_ctas(process.nccl, &process.machine);
     holds = holds_default();
     if (process.default_ctas && holds)

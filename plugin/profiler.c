@@ -10,6 +10,7 @@
 struct st_profiler {
     struct st_ledger *ledger; /* NULL: nothing is counted */
     int ranks;
+    const struct st_era *era;
     struct st_next_profiler next; /* the profiler behind ours */
 };
 
@@ -35,6 +36,16 @@ static void *enter(struct st_profiler *profiler)
     return NULL;
 }
 
+/* Return the release of the NCCL that opens a profiler. If nothing tells the release, return the
+ * oldest release that has this version of the interface. */
+static int release_of(const struct st_profiler_init *init)
+{
+    static const int oldest_of_abi[] = {[4] = 22703, [5] = 22803, [6] = 22902, [7] = 23102};
+    int nccl = st_process_caller(init->logger);
+
+    return nccl ? nccl : oldest_of_abi[init->abi];
+}
+
 nccl_abi_result st_profiler_open(const struct st_profiler_init *init, void **ctx_out)
 {
     const struct st_process *process = st_process();
@@ -49,8 +60,12 @@ nccl_abi_result st_profiler_open(const struct st_profiler_init *init, void **ctx
         return NCCL_ABI_SUCCESS;
     }
     profiler->ranks = init->ranks;
+    profiler->era = st_era_of(0);
     if (count) {
-        profiler->ledger = st_ledger_open(init->comm_id, init->ranks, init->nodes);
+        int nccl = release_of(init);
+
+        profiler->era = st_era_of(nccl);
+        profiler->ledger = st_ledger_open(init->comm_id, init->ranks, init->nodes, nccl);
         st_ledger_listen(&process->options); /* NCCL may have no tuner: NCCL_TUNER_PLUGIN=none */
     }
     st_next_profiler_open(&profiler->next, init, count ? mask : 0,
@@ -107,12 +122,13 @@ static void count(struct st_profiler *profiler, const char *func, size_t element
 /* Is this the Coll event of a symmetric kernel? Symmetric kernels have Coll events from NCCL 2.31.2
  * on. In v7 of the interface the member is_sym marks these events. Up to v6 their protocol is an
  * empty text. */
-static bool is_symmetric(int version, const struct nccl_abi_event_v5 *event)
+static bool is_symmetric(const struct st_profiler *profiler, int version,
+                         const struct nccl_abi_event_v5 *event)
 {
     const char *proto = event->u.coll.proto;
 
     return version >= 7 ? event->u.coll_v7.is_sym
-                        : st_era_shows_symmetric(st_process()->era) && proto && !proto[0];
+                        : st_era_shows_symmetric(profiler->era) && proto && !proto[0];
 }
 
 /* Pass the event to the profiler behind ours; NCCL gets the handle that this profiler returns.
@@ -146,7 +162,7 @@ static inline void count_event(struct st_profiler *profiler, int version,
               api->captured ? ST_RAN_CAPTURED : ST_RAN_CALLED);
     else if (event->type == NCCL_ABI_EV_COLL)
         count(profiler, coll->func, coll->count, coll->datatype,
-              is_symmetric(version, event) ? ST_RAN_SYMMETRIC : ST_RAN_GENERAL);
+              is_symmetric(profiler, version, event) ? ST_RAN_SYMMETRIC : ST_RAN_GENERAL);
     else if (event->type == NCCL_ABI_EV_CE_COLL) /* a copy-engine event begins like a Coll event */
         count(profiler, coll->func, coll->count, coll->datatype, ST_RAN_CE);
 }

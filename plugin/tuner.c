@@ -53,7 +53,8 @@ nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
     tuner->ranks = (int)ranks;
     tuner->write = process->options.mode == ST_MODE_STEER;
     tuner->pick = process->options.ledger[0] != '\0';
-    tuner->agree = st_agree_open(process, init->comm_id, (int)ranks, (int)nodes);
+    tuner->agree = st_agree_open(process, group.nccl, init->comm_id, (int)ranks,
+                                 (int)nodes);
     tuner->next = st_next_tuner_open(init, process->options.next_tuner,
                                      process->options.mode == ST_MODE_OFF);
     *ctx_out = tuner;
@@ -67,7 +68,7 @@ nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
         tuner->index = tuner->wished;
     tuner->settled = !tuner->agree;
     tuner->slow = tuner->pick || !tuner->settled;
-    tuner->ledger = st_ledger_open(init->comm_id, (int)ranks, (int)nodes);
+    tuner->ledger = st_ledger_open(init->comm_id, (int)ranks, (int)nodes, group.nccl);
     st_ledger_listen(&process->options);
     if (!st_ledger_tuner_opens(tuner->ledger))
         return NCCL_ABI_SUCCESS;

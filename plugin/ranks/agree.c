@@ -112,14 +112,14 @@ static void say_ctas(const struct st_agree *agree)
 
 /* Return a hash of everything that decisions about calls depend on. Returns 0 if there are no rules
  * for calls, or if SYMTUNER_MODE keeps them from acting. */
-static uint64_t decides(const struct st_process *process)
+static uint64_t decides(const struct st_process *process, int nccl)
 {
     const struct symtuner_machine *machine = &process->machine;
     uint64_t hash = process->rules_hash;
 
     if (process->options.mode != ST_MODE_STEER || !st_process_call_rules())
         return 0;
-    hash = st_hash_value(hash, (uint64_t)process->nccl);
+    hash = st_hash_value(hash, (uint64_t)nccl);
     hash = st_hash_value(hash, process->mixed);
     hash = st_hash_value(hash, (uint64_t)machine->nvlink);
     hash = st_hash_value(hash, (uint64_t)machine->multicast);
@@ -154,8 +154,8 @@ static const char *no_sym_ctas(const struct st_process *process, const struct st
     return agree && agree->roll ? NULL : "there is no shared memory (/dev/shm) to compare ranks in";
 }
 
-static struct st_agree *join(const struct st_process *process, uint64_t comm_id, int ranks,
-                             bool first)
+static struct st_agree *join(const struct st_process *process, int nccl, uint64_t comm_id,
+                             int ranks, bool first)
 {
     const char *min_ctas = getenv("NCCL_MIN_CTAS");
     struct st_agree *agree = calloc(1, sizeof *agree);
@@ -168,7 +168,7 @@ static struct st_agree *join(const struct st_process *process, uint64_t comm_id,
     agree->ranks = ranks;
     agree->first = first;
     agree->own = (struct st_roll_entry){
-        .rules = decides(process),
+        .rules = decides(process, nccl),
         .min_ctas = min_ctas ? (int)strtol(min_ctas, NULL, 0) : process->min_ctas,
         .sym_ctas = process->sym_ctas,
         .gpus = process->machine.gpus,
@@ -180,8 +180,8 @@ static struct st_agree *join(const struct st_process *process, uint64_t comm_id,
     return agree;
 }
 
-struct st_agree *st_agree_open(const struct st_process *process, uint64_t comm_id, int ranks,
-                               int nodes)
+struct st_agree *st_agree_open(const struct st_process *process, int nccl, uint64_t comm_id,
+                               int ranks, int nodes)
 {
     struct st_agree *agree = NULL;
     static atomic_bool said_unchecked;
@@ -198,7 +198,7 @@ struct st_agree *st_agree_open(const struct st_process *process, uint64_t comm_i
                         : "this NCCL gives a tuner no communicator id");
     first = is_first(comm_id);
     if (comm_id && nodes == 1)
-        agree = join(process, comm_id, ranks, first);
+        agree = join(process, nccl, comm_id, ranks, first);
     why = no_sym_ctas(process, agree, ranks, nodes);
     if (first && why && process->sym_ctas && process->env_interface && agree != &nobody) {
         struct st_agree here = {.process = process, .comm_id = comm_id};

@@ -19,10 +19,10 @@
 
 struct st_agree;
 
-/* Add this rank to the roll call of its communicator. Returns NULL if the communicator is not
+/* Add this rank to the roll call of its communicator, of the NCCL release ${nccl}. Returns NULL if the communicator is not
  * checked. Logs if ranks are not compared, or if [process] sym-ctas cannot be applied. */
-struct st_agree *st_agree_open(const struct st_process *process, uint64_t comm_id, int ranks,
-                               int nodes);
+struct st_agree *st_agree_open(const struct st_process *process, int nccl, uint64_t comm_id,
+                               int ranks, int nodes);
 
 /* Do the rules apply to the communicator? Ask this at the communicator's first call, not earlier:
  * only then have all its ranks answered the roll call. If the rules do not apply, the reason is

@@ -69,6 +69,8 @@ static void keep(char *out, const char *value)
 static const float table[T_CELLS] = {8, 9, 10, 6, 7, 12, -1, -1, -1, -1, -1,
                                      -1, -1, -1, 5, -1, -1, -1, -1, -1, -1};
 
+enum { OTHER_FIRST = 4 }; /* another NCCL of the process, releases[5], makes a communicator first */
+
 /* Live as one process: load the plugin, read NCCL_MIN_CTAS, create the communicators of ${order}
  * (sets of processes, ended by 0), make a call on each, then a symmetric pick. */
 static void live(const struct release *release, int how, struct told *told, const unsigned *order)
@@ -77,6 +79,10 @@ static void live(const struct release *release, int how, struct told *told, cons
     struct comm comm[COMMS];
     int comms = 0;
 
+    if (with_plugin && how & OTHER_FIRST) {
+        nccl_load(&releases[5], how);
+        ck_assert_int_eq(nccl_rank(&comm[0], nccl_id(0xa10e), 1, 1), 0);
+    }
     if (with_plugin) {
         nccl_load(release, how);
         keep(told->min_ctas, plugin.get_env ? plugin.get_env("NCCL_MIN_CTAS")
@@ -106,7 +112,7 @@ static void live(const struct release *release, int how, struct told *told, cons
 /* What is special about a rank: its variables, how it loads the plugin, its communicators. */
 struct rank {
     const char *set; /* "NAME=value|NAME=value" */
-    int how;         /* ENV_PLUGIN; 0: as tuner only; -1: no plugin at all */
+    int how;         /* ENV_PLUGIN, OTHER_FIRST; 0: as tuner only; -1: no plugin at all */
     unsigned order[COMMS + 1];
 };
 
@@ -291,6 +297,20 @@ START_TEST(test_the_order_of_communicators_changes_no_grid)
 }
 END_TEST
 
+/* A process can have two copies of NCCL, for example torch's and jax's. Which of the two comes first
+ * does not change what the ranks of one of them agree about. */
+START_TEST(test_another_nccl_of_one_process_lets_the_ranks_agree)
+{
+    struct rank ranks[2] = {{NULL, ENV_PLUGIN | OTHER_FIRST, {3}}, {NULL, ENV_PLUGIN, {3}}};
+
+    set_usual("gpu=test box; gpus=2");
+    setenv("SYMTUNER_RULE", "allreduce nccl=2.28.9 prefer=general:ring/ll", 1);
+    run_ranks(&releases[3], ranks, 2);
+    for (int r = 0; r < 2; r++)
+        ck_assert_msg(steered(&shared->told[r]), "rank %d: %s", r, shared->told[r].text);
+}
+END_TEST
+
 /* ---- in every release ------------------------------------------------------------------------ */
 
 START_TEST(test_ranks_that_differ_are_steered_in_no_release_with_ids)
@@ -435,6 +455,7 @@ Suite *agree_suite(void)
     tcase_add_loop_test(two_ranks, test_two_processes_with_one_input_different_do_the_same, 0,
                         2 * (int)(sizeof differs / sizeof *differs));
     t_rows(four_ranks, test_the_order_of_communicators_changes_no_grid, orders);
+    tcase_add_test(two_ranks, test_another_nccl_of_one_process_lets_the_ranks_agree);
     t_each_release(each, test_ranks_that_differ_are_steered_in_no_release_with_ids);
     tcase_add_test(each, test_a_missing_rank_is_one_warning_and_a_line_for_each_communicator);
     t_each_release(each, test_several_nodes_are_steered_unchecked_and_told_no_count);

@@ -65,6 +65,15 @@ static void has(const char *text, const char *line, int wanted)
     ck_assert_msg(!wanted == !at, "%s \"%s\" in\n%s", wanted ? "no" : "unwanted", line, text);
 }
 
+static void has_release(const char *text, const struct release *release)
+{
+    char line[40];
+
+    snprintf(line, sizeof line, " nccl=%d.%d.%d ", release->nccl / 10000, release->nccl / 100 % 100,
+             release->nccl % 100);
+    has(text, line, 1);
+}
+
 START_TEST(test_the_ledger_tells_what_was_asked_picked_and_ran)
 {
     const struct release *release = &releases[_i];
@@ -91,9 +100,7 @@ START_TEST(test_the_ledger_tells_what_was_asked_picked_and_ran)
              release->tuner > 4 ? (unsigned long long)nccl_id(0xfeed) : 0,
              release->tuner > 4 ? 8 : 1);
     has(text, line, 1);
-    snprintf(line, sizeof line, "nccl=%d.%d.%d ", release->nccl / 10000, release->nccl / 100 % 100,
-             release->nccl % 100);
-    has(text, line, 1);
+    has_release(text, release);
     snprintf(line, sizeof line, "asked coll=allreduce bytes=4096..8191 registered=0 "
              "verdict=general count=%d\n", newer ? 3 : 3 * asks);
     has(text, line, 1);
@@ -139,6 +146,59 @@ START_TEST(test_only_collectives_that_have_symmetric_kernels_are_derived)
                  name[func], derived);
         has(text, line, release->profiler >= 5);
     }
+}
+END_TEST
+
+/* A process can have two copies of NCCL, for example torch's and jax's. What the profiler gets
+ * depends on the release of the copy that has the communicator. */
+START_TEST(test_the_ledger_of_each_nccl_of_a_process_is_right)
+{
+    const struct release *const both[] = {&releases[3], &releases[8]};
+    const char *text;
+    int symmetric = 0;
+
+    setenv("SYMTUNER_MACHINE", "gpu=test box", 1);
+    setenv("SYMTUNER_LEDGER", nccl_temp(), 1);
+    for (int i = 0; i < 2; i++) {
+        struct question last;
+        struct comm comm;
+
+        nccl_load(both[i == _i], 0);
+        ck_assert_int_eq(nccl_comm(&comm, 0x2cc1 + (uint64_t)i, 8, 1), 0);
+        nccl_collective(&comm, SYMTUNER_ALLGATHER, 4096, 1, table, 1, &last);
+        nccl_comm_end(&comm);
+    }
+    text = nccl_read(getenv("SYMTUNER_LEDGER"));
+    has_release(text, both[0]);
+    has_release(text, both[1]);
+    for (const char *at = text; (at = strstr(at, " called=1 captured=0 general=0 symmetric=1 ")); at++)
+        symmetric++;
+    ck_assert_msg(symmetric == 2, "%d in\n%s", symmetric, text);
+}
+END_TEST
+
+/* NCCL_TUNER_PLUGIN=none: NCCL loads symtuner as profiler only. */
+START_TEST(test_the_ledger_of_a_profiler_alone_has_the_release)
+{
+    const struct release *release = &releases[_i];
+    struct comm comm = {.ranks = 8, .nodes = 1};
+    const char *text;
+
+    setenv("SYMTUNER_MACHINE", "gpu=test box", 1);
+    setenv("SYMTUNER_LEDGER", nccl_temp(), 1);
+    nccl_load(release, 0);
+    if (release->profiler == 4)
+        ((const struct nccl_abi_profiler_v4 *)plugin.profiler)
+            ->init(&comm.profiler, &comm.mask, "", 1, 1, 8, 0, nccl_logger);
+    else
+        ((const struct nccl_abi_profiler_v5 *)plugin.profiler)
+            ->init(&comm.profiler, 1, &comm.mask, NULL, 1, 8, 0, nccl_logger);
+    nccl_event(&comm, NCCL_ABI_EV_COLL_API, SYMTUNER_ALLGATHER, 1024, 0);
+    nccl_comm_end(&comm);
+    text = nccl_read(getenv("SYMTUNER_LEDGER"));
+    has_release(text, release);
+    has(text, " rules=0xcbf29ce484222325 mode=steer sym-ctas=0 from=NCCL host=", 1);
+    has(text, "symmetric=1", release->profiler >= 5 && release->profiler < 7);
 }
 END_TEST
 
@@ -199,6 +259,8 @@ Suite *life_suite(void)
     t_each_release(load, test_clean_up_without_a_communicator_works);
     t_each_release(ledger, test_the_ledger_tells_what_was_asked_picked_and_ran);
     t_each_release(ledger, test_only_collectives_that_have_symmetric_kernels_are_derived);
+    tcase_add_loop_test(ledger, test_the_ledger_of_each_nccl_of_a_process_is_right, 0, 2);
+    t_each_release(ledger, test_the_ledger_of_a_profiler_alone_has_the_release);
     t_each_release(ledger, test_no_ledger_no_events);
     tcase_add_test(ledger, test_two_processes_append_to_one_ledger);
     tcase_add_test(ledger, test_a_ledger_that_cannot_be_written_is_a_warning);

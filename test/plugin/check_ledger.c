@@ -38,7 +38,7 @@ static void *count_many(void *argument)
 
 START_TEST(test_no_count_of_sixteen_threads_is_lost)
 {
-    struct st_ledger *ledger = st_ledger_open(3, 16, 1);
+    struct st_ledger *ledger = st_ledger_open(3, 16, 1, 22809);
     uint64_t asked, steered, per_thread = 0;
     pthread_t thread[THREADS];
 
@@ -57,7 +57,7 @@ END_TEST
 
 START_TEST(test_an_owner_that_left_leaves_its_counts)
 {
-    struct st_ledger *ledger = st_ledger_open(3, 2, 1);
+    struct st_ledger *ledger = st_ledger_open(3, 2, 1, 22809);
     uint64_t asked, steered;
     pthread_t thread;
 
@@ -77,17 +77,17 @@ START_TEST(test_users_of_one_communicator_share_one_text)
     struct st_ledger *tuner, *second, *profiler, *other, *nameless;
 
     want_ledger();
-    tuner = st_ledger_open(7, 2, 1);
-    second = st_ledger_open(7, 2, 1);
-    profiler = st_ledger_open(7, 2, 1);
+    tuner = st_ledger_open(7, 2, 1, 22809);
+    second = st_ledger_open(7, 2, 1, 22809);
+    profiler = st_ledger_open(7, 2, 1, 22809);
     ck_assert(st_ledger_tuner_opens(tuner));
     ck_assert(!st_ledger_tuner_opens(second)); /* the first one logs for both */
-    other = st_ledger_open(8, 2, 1);
-    nameless = st_ledger_open(0, 2, 1);
+    other = st_ledger_open(8, 2, 1, 22809);
+    nameless = st_ledger_open(0, 2, 1, 22809);
     ck_assert_ptr_eq(tuner, second);
     ck_assert_ptr_eq(tuner, profiler);
     ck_assert_ptr_ne(tuner, other);
-    ck_assert_ptr_ne(nameless, st_ledger_open(0, 2, 1)); /* tuner v4 gives no id: never shared */
+    ck_assert_ptr_ne(nameless, st_ledger_open(0, 2, 1, 22809)); /* tuner v4 gives no id: never shared */
     ck_assert(!st_ledger_tuner_closes(tuner));
     ck_assert(st_ledger_tuner_closes(second));
     st_ledger_close(tuner);
@@ -113,7 +113,7 @@ START_TEST(test_a_program_that_just_exits_leaves_its_ledger)
     child = fork();
     if (child == 0) {
         path[0] = '\0'; /* the test reads the file, so remove_file must not remove it here */
-        st_ledger_open(9, 2, 1);
+        st_ledger_open(9, 2, 1, 22809);
         if (fork() == 0)
             exit(0);
         wait(NULL);
@@ -149,7 +149,7 @@ START_TEST(test_the_signal_appends_the_counters_at_once)
     if (_i > 0)
         sigaction(SIGUSR1, &action, NULL);
     setenv("SYMTUNER_LEDGER_SIGNAL", "USR1", 1);
-    ledger = st_ledger_open(5, 2, 1);
+    ledger = st_ledger_open(5, 2, 1, 22809);
     st_ledger_add(ledger, &ledger->asked[SYMTUNER_ALLREDUCE][3][0][ST_VERDICT_NO_RULE]);
     st_ledger_listen(&st_process()->options);
     st_ledger_listen(&st_process()->options); /* a second call changes nothing */
@@ -199,7 +199,7 @@ START_TEST(test_what_was_counted_is_said_once)
     struct st_ledger *ledger;
 
     want_ledger();
-    ledger = st_ledger_open(1, 2, 1);
+    ledger = st_ledger_open(1, 2, 1, 22809);
     for (int c = 0; c < SYMTUNER_COLLS; c++)
         for (int b = 0; b < ST_BUCKETS; b += ST_BUCKETS - 1) {
             st_ledger_add(ledger, &ledger->asked[c][b][1][ST_VERDICT_NO_RULE]);

@@ -33,7 +33,7 @@ START_TEST(test_a_file_name_may_hold_process_and_host)
     snprintf(pattern, sizeof pattern, "%s/%s", folder, names[_i].pattern);
     snprintf(pid, sizeof pid, "%d", (int)getpid());
     setenv("SYMTUNER_LEDGER", pattern, 1);
-    st_ledger_close(st_ledger_open(1, 2, 1));
+    st_ledger_close(st_ledger_open(1, 2, 1, 22809));
     snprintf(command, sizeof command, "ls %s; rm -r %s", folder, folder);
     list = popen(command, "r");
     ck_assert_ptr_nonnull(fgets(name, sizeof name, list));
@@ -55,7 +55,7 @@ START_TEST(test_an_unwritable_file_is_a_warning)
     setenv("SYMTUNER_LEDGER", "/nonexistent/x", 1);
     setenv("NCCL_DEBUG", "WARN", 1);
     st_log_use(keep_message);
-    st_ledger_close(st_ledger_open(1, 2, 1));
+    st_ledger_close(st_ledger_open(1, 2, 1, 22809));
     ck_assert_int_eq(messages.warnings, 1);
     ck_assert_msg(strstr(messages.text, "/nonexistent/x: No such file or directory"), "%s",
                   messages.text);
@@ -75,7 +75,7 @@ START_TEST(test_a_text_that_is_cut_off_is_a_warning)
     setenv("NCCL_DEBUG", "WARN", 1);
     st_log_use(keep_message);
     setrlimit(RLIMIT_FSIZE, &room); /* no ck_assert until the end of the limit: it writes a file */
-    st_ledger_close(st_ledger_open(1, 2, 1));
+    st_ledger_close(st_ledger_open(1, 2, 1, 22809));
     setrlimit(RLIMIT_FSIZE, &before);
     sigpending(&pending);
     ck_assert_int_eq(sigismember(&pending, SIGXFSZ), 0);
@@ -107,7 +107,7 @@ START_TEST(test_a_name_that_is_too_long_is_a_warning_and_no_file)
     setenv("SYMTUNER_LEDGER", name, 1);
     setenv("NCCL_DEBUG", "WARN", 1);
     st_log_use(keep_message);
-    st_ledger_close(st_ledger_open(1, 2, 1));
+    st_ledger_close(st_ledger_open(1, 2, 1, 22809));
     if (_i == 3)
         strcpy(name + 1024 - strlen(pid), pid);
     name[1023] = '\0';
@@ -126,7 +126,7 @@ START_TEST(test_a_pipe_that_nobody_reads_is_a_warning)
     setenv("NCCL_DEBUG", "WARN", 1);
     st_log_use(keep_message);
     alarm(10); /* ends the test if it waits for a reader */
-    st_ledger_close(st_ledger_open(1, 2, 1));
+    st_ledger_close(st_ledger_open(1, 2, 1, 22809));
     alarm(0);
     ck_assert_int_eq(messages.warnings, 1);
     ck_assert_msg(strstr(messages.text, "are lost"), "%s", messages.text);
@@ -183,7 +183,7 @@ START_TEST(test_a_pipe_whose_reader_goes_does_not_end_the_job)
         _exit(0);
     }
     close(ends[0]);
-    ledger = st_ledger_open(1, 2, 1);
+    ledger = st_ledger_open(1, 2, 1, 22809);
     soil_the_stack();
     st_ledger_close(ledger);
     ck_assert_int_eq(messages.warnings, 1);
@@ -199,7 +199,7 @@ END_TEST
 /* Open a ledger whose text takes several pages. */
 static struct st_ledger *long_ledger(void)
 {
-    struct st_ledger *ledger = st_ledger_open(1, 2, 1);
+    struct st_ledger *ledger = st_ledger_open(1, 2, 1, 22809);
 
     for (int b = 0; b < ST_BUCKETS; b++)
         for (int cell = 0; cell < ST_CELLS; cell++)
@@ -268,7 +268,7 @@ START_TEST(test_a_file_with_a_lease_gets_its_ledger)
 {
     want_ledger();
     ck_assert(t_lease(path, F_RDLCK));
-    st_ledger_close(st_ledger_open(1, 2, 1));
+    st_ledger_close(st_ledger_open(1, 2, 1, 22809));
     ck_assert_int_eq(occurrences(content(), "# symtuner ledger 1"), 1);
 }
 END_TEST

@@ -87,7 +87,7 @@ START_TEST(test_a_call_is_counted_under_its_name_and_size)
 
     want_events();
     ck_assert_int_eq(open_profiler(5, &mask, &profiler), 0);
-    ledger = st_ledger_open(7, 8, 1);
+    ledger = st_ledger_open(7, 8, 1, 22809);
     ck_assert_int_eq(st_profiler_event_v5(profiler, &handle, &event), 0);
     ck_assert_ptr_null(handle);
     if (calls[_i].coll >= 0)
@@ -146,7 +146,7 @@ START_TEST(test_kinds_of_events_are_told_apart)
 
     want_events();
     open_profiler(7, &mask, &profiler);
-    ledger = st_ledger_open(7, 8, 1);
+    ledger = st_ledger_open(7, 8, 1, 22809);
     st_profiler_event_v4(profiler, &handle, &v4);
     st_profiler_event_v5(profiler, &handle, &event);
     event.u.coll_v7 = (struct nccl_abi_ev_coll_v7){coll, NULL, NULL, false};
