@@ -100,7 +100,7 @@ static bool ended(pid_t pid, int *status_out)
     return false;
 }
 
-static int wait_for(pid_t pid, const sigset_t *all)
+static struct st_run_end wait_for(pid_t pid, const sigset_t *all)
 {
     siginfo_t info;
     int status;
@@ -109,20 +109,22 @@ static int wait_for(pid_t pid, const sigset_t *all)
         int number = sigwaitinfo(all, &info); /* fails with EINTR when we continue after a stop */
 
         if (number == SIGCHLD && ended(pid, &status))
-            return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+            return WIFEXITED(status)
+                       ? (struct st_run_end){WEXITSTATUS(status), 0}
+                       : (struct st_run_end){128 + WTERMSIG(status), WTERMSIG(status)};
         if (number > 0 && number != SIGCHLD)
             pass(&info, pid);
     }
 }
 
-static bool not_started(const char *name, int reason, int *status)
+static bool not_started(const char *name, int reason, struct st_run_end *end)
 {
     fprintf(stderr, "symtuner run: %s: %s\n", name, strerror(reason));
-    *status = reason == ENOENT ? ST_RUN_NOT_FOUND : ST_RUN_NOT_EXECUTABLE;
+    *end = (struct st_run_end){reason == ENOENT ? ST_RUN_NOT_FOUND : ST_RUN_NOT_EXECUTABLE, 0};
     return false;
 }
 
-bool st_run_program(char *const argv[], int *status)
+bool st_run_program(char *const argv[], struct st_run_end *end)
 {
     struct sigaction normal = {.sa_handler = SIG_DFL};
     struct inherited inherited;
@@ -132,7 +134,7 @@ bool st_run_program(char *const argv[], int *status)
 
     sigfillset(&all);
     if (pipe2(report, O_CLOEXEC) != 0)
-        return not_started(argv[0], errno, status);
+        return not_started(argv[0], errno, end);
     sigprocmask(SIG_BLOCK, &all, &inherited.blocked);
     /* while SIGCHLD is ignored, Linux keeps no exit status of a child */
     sigaction(SIGCHLD, &normal, &inherited.child);
@@ -149,8 +151,22 @@ bool st_run_program(char *const argv[], int *status)
     if (reason) {
         if (pid > 0)
             waitpid(pid, NULL, 0);
-        return not_started(argv[0], reason, status);
+        return not_started(argv[0], reason, end);
     }
-    *status = wait_for(pid, &all);
+    *end = wait_for(pid, &all);
     return true;
+}
+
+void st_run_die(int number)
+{
+    struct sigaction normal = {.sa_handler = SIG_DFL};
+    sigset_t one;
+
+    fflush(NULL);
+    prctl(PR_SET_DUMPABLE, 0); /* no core file, which could replace that of the program */
+    sigaction(number, &normal, NULL);
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    kill(getpid(), number);
+    sigprocmask(SIG_UNBLOCK, &one, NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* program.h - runs the user's program in place of this command: the program gets the signals that
- * this command gets, and its exit status becomes that of this command. */
+ * this command gets, and this command ends as the program has ended. */
 #ifndef ST_RUN_PROGRAM_H_
 #define ST_RUN_PROGRAM_H_
 
@@ -8,10 +8,22 @@
 
 enum { ST_RUN_NOT_EXECUTABLE = 126, ST_RUN_NOT_FOUND = 127 };
 
-/* Run ${argv}, looked up in PATH, and wait for its end. ${status_out} becomes its exit status, or
- * 128 plus the signal that killed it. If the program cannot be started, prints the reason, sets
- * ${status_out} to ST_RUN_NOT_FOUND or ST_RUN_NOT_EXECUTABLE, and returns false. All signals stay
- * blocked, so that the caller can finish its work even while somebody ends the job. */
-bool st_run_program(char *const argv[], int *status_out);
+/* How a program has ended. */
+struct st_run_end {
+    int status; /* its exit status, or 128 plus the signal that killed it */
+    int signal; /* the signal that killed it, or 0                        */
+};
+
+/* Run ${argv}, looked up in PATH, and wait for its end. If the program cannot be started, prints the
+ * reason, sets ${status} of ${end_out} to ST_RUN_NOT_FOUND or ST_RUN_NOT_EXECUTABLE, and returns
+ * false. All signals stay blocked, so that the caller can finish its work even while somebody ends
+ * the job. */
+bool st_run_program(char *const argv[], struct st_run_end *end_out);
+
+/* Let this process die by ${number}, the signal that killed the program, but without a core file of
+ * its own. Shells and launchers look at this: after Ctrl-C a script of bash goes on with its next
+ * command, unless a signal has killed the command before. Returns only if the signal kills nobody:
+ * the first process of a container lives on. */
+void st_run_die(int number);
 
 #endif

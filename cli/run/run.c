@@ -86,8 +86,9 @@ static const struct st_command_line line = {
              "what is set;\nat the end a summary says which collectives ran, and which of them by "
              "our kernels. Variables that\nare set stay: other plugins go behind ours, other "
              "preloaded libraries behind the drop-in.\n",
-    .after = "Exit: the program's status, or 128 + the signal that killed it; 126: it cannot be "
-             "executed; 127: it\nis not found; 2: wrong usage. docs/run.md says more.\n"
+    .after = "Exit: the program's status; if a signal killed the program, run dies by the same "
+             "signal. 126: it cannot\nbe executed; 127: it is not found; 2: wrong usage. "
+             "docs/run.md says more.\n"
              "examples: symtuner run -- torchrun --nproc-per-node 8 train.py\n"
              "          symtuner run --print >> job.sh\n",
     ST_OPTIONS(rows),
@@ -172,6 +173,7 @@ int st_cmd_run(int argc, char **argv)
     struct st_run_job job = {.tally = NULL};
     char error[ST_RUN_ERROR] = "";
     char **program = argv + 1; /* the words after "--" */
+    struct st_run_end end;
     bool outermost, ran;
     int status;
 
@@ -198,7 +200,9 @@ int st_cmd_run(int argc, char **argv)
                 plan.counts && ignores_preload(program[0])
                     ? "; the program is setuid or setgid, and so runs without the drop-in"
                     : "");
-    ran = st_run_program(program, &status);
+    ran = st_run_program(program, &end);
     st_run_job_end(&job, ran && !request.quiet ? st_run_summary : NULL);
-    return status;
+    if (end.signal)
+        st_run_die(end.signal);
+    return end.status;
 }

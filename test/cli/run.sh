@@ -201,6 +201,16 @@ ends 0 echo -- --help --only
 ok "the program's arguments: $(cat out)" $?
 [ "$(echo in | run "$symtuner" run --quiet -- cat)" = in ]
 ok "stdin reaches the program" $?
+if command -v python3 > /dev/null; then
+    for number in 2 9 11 15; do # a shell cannot tell death by a signal from an exit with 128 and more
+        run python3 -c 'import subprocess, sys; print(subprocess.run(sys.argv[1:]).returncode)' \
+            "$symtuner" run -- "$program" count 1 kill $number > out 2> err
+        [ "$(cat out)" = -$number ]
+        ok "signal $number kills symtuner run, too: $(cat out)" $?
+        grep -q ' process called NCCL ' err
+        ok "the summary before signal $number: $(cat err)" $?
+    done
+fi
 (trap '' CHLD && run "$symtuner" run --quiet -- sh -c 'exit 5')
 [ $? = 5 ]
 ok "a status, although SIGCHLD is ignored" $?
@@ -269,7 +279,7 @@ ok "a program that ignores the stop of its group goes on" $?
 why() { sed -n "s/^ *X($1, \"\(.*\)\").*/\1/p" "$root/dropin/tally.h"; }
 # ---- the summary ---------------------------------------------------------------------------------
 mkdir -p shm
-summary() { grep -v '^symtuner run: plugin, drop-in, JAX route$' "$1"; }
+summary() { grep -v '^symtuner run: plugin, drop-in, JAX route$\|^Killed$\|^Terminated$' "$1"; } # the shell says the latter
 once() { # once WHAT FILE: exactly one summary
     [ "$(grep -c '^symtuner run: .* process' "$2")" = 1 ]
     ok "$1: not one summary: $(cat "$2")" $?
