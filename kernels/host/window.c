@@ -205,14 +205,10 @@ ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
     return result;
 }
 
-ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers, int n)
+static ncclResult_t deregister(symtuner_ar **handles, void *const *buffers, int n)
 {
-    ncclResult_t result = check(handles, buffers, n), latest;
+    ncclResult_t result = ncclSuccess, latest;
 
-    if (result == ncclSuccess && handles[0]->nodes != NULL)
-        return ar_nodes_deregister(handles[0], buffers[0]);
-    if (result != ncclSuccess || needs_none(handles[0]))
-        return result;
     for (int i = 0; i < n; i++)
         if (buffers[i] == NULL || find_base(handles[i], buffers[i]) == NULL)
             return ar_handles_fail(handles, n, ncclInvalidUsage,
@@ -242,5 +238,20 @@ ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
         if (latest != ncclSuccess)
             result = ar_handles_fail(handles, n, latest, "%.*s", AR_WHY - 1, h->error);
     }
+    return result;
+}
+
+ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers, int n)
+{
+    ncclResult_t result = check(handles, buffers, n);
+    enum cudaStreamCaptureMode mode;
+
+    if (result == ncclSuccess && handles[0]->nodes != NULL)
+        return ar_nodes_deregister(handles[0], buffers[0]);
+    if (result != ncclSuccess || needs_none(handles[0]))
+        return result;
+    mode = ar_capture_mode(cudaStreamCaptureModeRelaxed); /* a thread may capture */
+    result = deregister(handles, buffers, n);
+    ar_capture_mode(mode);
     return result;
 }

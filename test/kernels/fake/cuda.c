@@ -133,9 +133,7 @@ cudaError_t cudaDriverGetVersion(int *version)
     return cudaSuccess;
 }
 
-/* Is this call, which may wait for the GPU, prohibited because a thread captures? Such a call also
- * ends the capture. */
-static bool prohibited(void)
+bool fake_prohibited(void)
 {
     if ((!fake.global_capture && fake.capture == 0) || fake_capture_relaxed())
         return false;
@@ -145,23 +143,23 @@ static bool prohibited(void)
 
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
-    return prohibited() ? ends(cudaErrorStreamCaptureUnsupported) : make(p, bytes);
+    return fake_prohibited() ? ends(cudaErrorStreamCaptureUnsupported) : make(p, bytes);
 }
 
 cudaError_t cudaFree(void *p)
 {
-    return prohibited() ? ends(cudaErrorStreamCaptureUnsupported) : drop(p);
+    return fake_prohibited() ? ends(cudaErrorStreamCaptureUnsupported) : drop(p);
 }
 
 cudaError_t cudaHostAlloc(void **p, size_t bytes, unsigned flags)
 {
     (void)flags;
-    return prohibited() ? ends(cudaErrorStreamCaptureUnsupported) : make(p, bytes);
+    return fake_prohibited() ? ends(cudaErrorStreamCaptureUnsupported) : make(p, bytes);
 }
 
 cudaError_t cudaFreeHost(void *p)
 {
-    return prohibited() ? ends(cudaErrorStreamCaptureUnsupported) : drop(p);
+    return fake_prohibited() ? ends(cudaErrorStreamCaptureUnsupported) : drop(p);
 }
 
 cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned flags)
@@ -192,7 +190,7 @@ cudaError_t cudaHostUnregister(void *p)
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     (void)kind;
-    if (prohibited())
+    if (fake_prohibited())
         return ends(cudaErrorStreamCaptureUnsupported);
     memcpy(to, from, bytes);
     return may_fail();
@@ -228,7 +226,7 @@ cudaError_t cudaDeviceSynchronize(void)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    if (prohibited())
+    if (fake_prohibited())
         return ends(cudaErrorStreamCaptureUnsupported);
     must_end(stream == fake.endless);
     return cudaSuccess;
@@ -236,7 +234,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
-    if (prohibited())
+    if (fake_prohibited())
         return ends(cudaErrorStreamCaptureUnsupported);
     return fake.endless != NULL && stream == fake.endless ? cudaErrorNotReady : may_fail();
 }

@@ -9,6 +9,8 @@
 #ifndef ST_TEST_FAKE_CUDA_H_
 #define ST_TEST_FAKE_CUDA_H_
 
+#include <stdbool.h>
+
 #include "kernels/shared/args.h"
 
 #define FAKE_LAUNCHES 4096
@@ -63,6 +65,10 @@ struct fake_cuda {
 };
 
 extern struct fake_cuda fake;
+
+/* Is a call that may wait for the GPU prohibited now, because a thread captures? Such a call also
+ * ends the capture, so it is counted. */
+bool fake_prohibited(void);
 
 void fake_graph_gone(unsigned long long capture); /* destroy the graph of ${capture}, and all that
                                                      was made from it */
