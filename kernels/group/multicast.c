@@ -12,6 +12,7 @@ bool ar_multicast_wanted(const symtuner_ar *h)
 
 static void *ask(void *p)
 {
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     struct ar_multicast_rank *r = p;
     void *found = NULL;
     int word;
@@ -23,6 +24,7 @@ static void *ask(void *p)
     pthread_mutex_unlock(&r->all->lock);
     if (word < 0)
         return NULL;
+    cudaThreadExchangeStreamCaptureMode(&mode); /* another thread may capture */
     cudaSetDevice(r->device);
     if (r->nccl->ncclGetLsaMultimemDevicePointer(r->window, 0, &found) == ncclSuccess)
         r->found = found;

@@ -64,6 +64,19 @@ static int have(int ranks)
     return n;
 }
 
+/* A capture of another thread goes on while NCCL allocates for its multicast addresses. */
+START_TEST(test_asking_ends_no_capture)
+{
+    set_up_nccl(3);
+    fake.global_capture = 1;
+    make_ranks(0, 3);
+    fake.global_capture = 0;
+    ck_assert_int_eq(have(3), 3);
+    ck_assert_int_eq(fake.prohibited, 0);
+    end(3);
+}
+END_TEST
+
 START_TEST(test_one_thread_asks_for_all_its_ranks_at_once)
 {
     for (int ranks = 2; ranks <= FAKE_RANKS; ranks++) {
@@ -152,6 +165,7 @@ Suite *st_suite_multicast(void)
     TCase *t = tcase_create("multicast");
 
     tcase_set_timeout(t, 60);
+    tcase_add_test(t, test_asking_ends_no_capture);
     tcase_add_test(t, test_one_thread_asks_for_all_its_ranks_at_once);
     tcase_add_test(t, test_ranks_of_their_own_threads_ask_together);
     tcase_add_test(t, test_without_a_thread_to_ask_nothing_is_registered);

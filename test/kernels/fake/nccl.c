@@ -449,7 +449,7 @@ EXPORT ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t 
     struct timespec until;
     int rank;
 
-    *p = NULL;
+    *p = NULL, fake_prohibited(); /* it allocates */
     __atomic_add_fetch(&fake_nccl.asks, 1, __ATOMIC_RELAXED);
     if (!fake_nccl.multicast)
         return ncclSuccess;
