@@ -56,8 +56,9 @@ struct st_ledger {
     struct st_counter ran[SYMTUNER_COLLS][ST_BUCKETS][ST_RANS];
 };
 
-/* Find or make the ledger of a communicator of the NCCL release ${nccl}. If ${comm_id} is 0, always make one: version 4 of the
- * tuner interface has no ids. Returns NULL if out of memory; then nothing is counted. */
+/* Find or make the ledger of a communicator of the NCCL release ${nccl}. If ${comm_id} is 0, always
+ * make one: version 4 of the tuner interface has no ids. Returns NULL if out of memory; then nothing
+ * is counted. */
 struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes, int nccl);
 void st_ledger_close(struct st_ledger *ledger);
 

@@ -19,8 +19,9 @@
 
 struct st_agree;
 
-/* Add this rank to the roll call of its communicator, of the NCCL release ${nccl}. Returns NULL if the communicator is not
- * checked. Logs if ranks are not compared, or if [process] sym-ctas cannot be applied. */
+/* Add this rank to the roll call of its communicator, of the NCCL release ${nccl}. Returns NULL if
+ * the communicator is not checked. Logs if ranks are not compared, or if [process] sym-ctas cannot
+ * be applied. */
 struct st_agree *st_agree_open(const struct st_process *process, int nccl, uint64_t comm_id,
                                int ranks, int nodes);
 

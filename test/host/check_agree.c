@@ -297,8 +297,8 @@ START_TEST(test_the_order_of_communicators_changes_no_grid)
 }
 END_TEST
 
-/* A process can have two copies of NCCL, for example torch's and jax's. Which of the two comes first
- * does not change what the ranks of one of them agree about. */
+/* A process can have two copies of NCCL, for example torch's and jax's. Which of the two comes
+ * first does not change what the ranks of one of them agree about. */
 START_TEST(test_another_nccl_of_one_process_lets_the_ranks_agree)
 {
     struct rank ranks[2] = {{NULL, ENV_PLUGIN | OTHER_FIRST, {3}}, {NULL, ENV_PLUGIN, {3}}};

@@ -87,7 +87,8 @@ START_TEST(test_users_of_one_communicator_share_one_text)
     ck_assert_ptr_eq(tuner, second);
     ck_assert_ptr_eq(tuner, profiler);
     ck_assert_ptr_ne(tuner, other);
-    ck_assert_ptr_ne(nameless, st_ledger_open(0, 2, 1, 22809)); /* tuner v4 gives no id: never shared */
+    /* tuner v4 gives no id: never shared */
+    ck_assert_ptr_ne(nameless, st_ledger_open(0, 2, 1, 22809));
     ck_assert(!st_ledger_tuner_closes(tuner));
     ck_assert(st_ledger_tuner_closes(second));
     st_ledger_close(tuner);
