@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exchange.c - the ranks of one group meet before a run and exchange addresses. */
+/* exchange.c - the ranks of one group exchange the addresses of their buffers before a run. */
 #include "jax/exchange.h"
 
 #include <pthread.h>
@@ -9,8 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-#define RUNS   64 /* runs in flight at once; XLA allows 32 per device */
-#define BLOCK  64 /* meetings are allocated in blocks of this many and never move */
+#define RUNS   64 /* most runs in flight at the same time; XLA allows 32 per device */
+#define BLOCK  64 /* meetings in a block; blocks are allocated as needed and never move */
 #define BLOCKS (FFI_EXCHANGE_SITES / BLOCK)
 
 /* XLA starts all ranks of a run at about the same time. Waking a sleeping thread takes longer than
@@ -82,8 +82,8 @@ static struct run *find_run(struct ffi_exchange *m, int64_t id)
     return NULL;
 }
 
-/* Make a run in the place of the oldest one. The first rank that comes to the run calls this, and
- * decides for all ranks whether the run has meetings. */
+/* Begin a new run, which overwrites the oldest one. The first rank that comes to the run calls
+ * this, and decides for all ranks whether the run has meetings. */
 static struct run *make_run(struct ffi_exchange *m, int64_t id)
 {
     struct run *oldest = &m->run[0];
@@ -121,9 +121,9 @@ static bool make_meeting(struct run *run, int number)
     return true;
 }
 
-/* Note that a rank did not come in time. It may come to the next run or never again. So the ranks
- * try again, but skip twice as many runs before each further try (FFI_EXCHANGE_PAUSE at most),
- * since each try may take FFI_EXCHANGE_MS. */
+/* Note that a rank did not come in time. It may be in time in the next run, or never come again. So
+ * the ranks try again in the next run. But each try may take FFI_EXCHANGE_MS, so after each further
+ * miss they skip twice as many runs before the next try, up to FFI_EXCHANGE_PAUSE. */
 static void miss(struct ffi_exchange *m, struct run *run)
 {
     run->over = true;
@@ -193,8 +193,8 @@ static void bring(struct meeting *meeting, int me, const struct ffi_offer *offer
     meeting->came++;
 }
 
-/* Decide a meeting to which all ranks have come. They all wait in it, so none has started a kernel
- * of this run yet, and it is not too late to refuse the whole run. */
+/* Decide a meeting to which all ranks have come. All ranks still wait in it. So no rank has started
+ * a kernel of this run, and we can still refuse all meetings of the run. */
 static void conclude(struct ffi_exchange *m, struct run *run, struct meeting *meeting)
 {
     decide(meeting, AGREED);

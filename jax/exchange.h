@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exchange.h - the ranks of a local group tell each other the addresses of their buffers.
+ * exchange.h - the ranks of a local group, all in this process, tell each other the addresses of
+ * their buffers.
  *
  * XLA fixes the addresses of all buffers of a run (one execution of a program) before the run's
  * first kernel. Then it calls the initialize stage of each custom call on each device, from one
@@ -60,16 +61,16 @@ void ffi_exchange_free(struct ffi_exchange *m);
  * Returns 1 if all ranks came and brought the same all-reduce, else 0. */
 int ffi_exchange_come(struct ffi_exchange *m, int64_t run, int me, const struct ffi_offer *offer);
 
-/* Look up the meeting of run ${run} to which rank ${me} brought ${offer}, and in which all ranks
- * agreed. Fills ${site} and returns 1, or returns 0 if there is no such meeting. All ranks that
- * look up the same all-reduce get the same result. */
+/* Look up the meeting of run ${run} to which rank ${me} brought ${offer}. If all ranks agreed in
+ * it, fills ${site} and returns 1. Otherwise, or if there is no such meeting, returns 0. All ranks
+ * that look up the same all-reduce get the same result. */
 int ffi_exchange_find(struct ffi_exchange *m, int64_t run, int me, const struct ffi_offer *offer,
                       struct ffi_site *site);
 
 /* Counts of one group's meetings. */
 struct ffi_exchange_state {
     uint64_t late; /* meetings that timed out, since the group was opened */
-    int skip;      /* how many of the next runs skip their meetings because a rank was late */
+    int skip;      /* how many of the next runs have no meetings, because a rank was late */
 };
 
 void ffi_exchange_state(struct ffi_exchange *m, struct ffi_exchange_state *state);

@@ -73,7 +73,8 @@ static int read_int(const XLA_FFI_Attrs *attrs, const char *name, int lowest, in
     return 0;
 }
 
-/* A call without the attribute "coll" is an all-reduce, which was the only collective once. */
+/* A call without the attribute "coll" is an all-reduce: in earlier versions there was no other
+ * collective, and no such attribute. */
 static int read_coll(const XLA_FFI_Attrs *attrs, int *coll, char *why, size_t why_size)
 {
     for (int64_t i = 0; i < attrs->size; i++) {

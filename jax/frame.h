@@ -14,8 +14,8 @@
 #include "jax/library.h"
 #include "xla/ffi/api/c_api.h"
 
-/* The oldest FFI API that has everything that our handlers use. They report this version, since a
- * runtime refuses a handler that reports a newer version than its own. */
+/* The version of the FFI API that our handlers report. It is the oldest version that has all they
+ * use, because a runtime refuses a handler that reports a newer version than its own. */
 #define FFI_MAJOR 0
 #define FFI_MINOR 3
 
@@ -23,7 +23,7 @@ struct ffi_call {
     int coll; /* enum symtuner_ar_coll */
     const void *send;
     void *recv;
-    size_t count; /* NCCL's elements in the shorter buffer; a complex number counts as two */
+    size_t count; /* elements in the shorter buffer, as NCCL counts: a complex number is two */
     size_t bytes; /* size of the longer buffer */
     int dtype;    /* ncclDataType_t */
     int op;       /* ncclRedOp_t; an all-gather has none */
@@ -31,17 +31,17 @@ struct ffi_call {
     int rows, ranks;
 };
 
-/* The groups of a call, with the place of each device in the program's list of devices. XLA's
- * communicators name devices by these places. Only calls that use XLA's communicator have these
- * places, in the attribute "flat". */
+/* The groups of a call, in the form that XLA's communicators need: a device is its position in the
+ * program's list of devices. Calls that use XLA's communicator have these positions in the
+ * attribute "flat". Other calls have none. */
 struct ffi_flat {
-    const int64_t *ids; /* the places; NULL: the call does not use XLA's communicator */
+    const int64_t *ids; /* the positions; NULL: the call does not use XLA's communicator */
     int rows, ranks;
 };
 
 #define FFI_FLAT_ROWS 4096
 
-/* If the frame only asks for the handler's metadata, answer with our version and ${traits} and
+/* If the frame only asks for the handler's metadata, write our version and ${traits} into it and
  * return 1; else return 0. */
 int ffi_frame_is_metadata(const XLA_FFI_CallFrame *frame, uint32_t traits);
 
@@ -50,9 +50,9 @@ int ffi_frame_is_metadata(const XLA_FFI_CallFrame *frame, uint32_t traits);
 int ffi_frame_read(const XLA_FFI_CallFrame *frame, struct ffi_call *call, char *why,
                    size_t why_size);
 
-/* Fill ${flat} from the attributes alone, because a prepare stage has no buffers. If there is no
- * attribute "flat", set ${flat}->ids to NULL and return 0. If there is one, return like
- * ffi_frame_read(). */
+/* Fill ${flat} from the frame's attributes. (A frame of the prepare stage has no buffers.) If there
+ * is no attribute "flat", set ${flat}->ids to NULL and return 0. If there is one, return 0, or -1
+ * with a sentence in ${why}. */
 int ffi_frame_read_flat(const XLA_FFI_CallFrame *frame, struct ffi_flat *flat, char *why,
                         size_t why_size);
 

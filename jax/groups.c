@@ -9,7 +9,7 @@
 static struct ffi_member members[FFI_GROUP_MEMBERS];
 /* [i]: CUDA device of members[i]. Threads may read it even while members[i] is being filled. */
 static int gpus[FFI_GROUP_MEMBERS];
-static int used; /* places from 0 to used - 1 have or had a member */
+static int used; /* members[0] to members[used - 1] are or were in use */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int is_open(const struct ffi_member *member)
@@ -23,8 +23,9 @@ void ffi_member_release(struct ffi_member *member)
         __atomic_fetch_sub(&member->held, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Hold the member if it is open. We first add to ${held} and then read ${open}; a close first
- * clears ${open} and then reads ${held}. So either we see the close, or the close sees us. */
+/* Count the caller in ${held} if the member is open. Returns whether it is. We first add to ${held}
+ * and then read ${open}; a close first clears ${open} and then reads ${held}. So either we see the
+ * close, or the close sees us. */
 static int hold(struct ffi_member *member)
 {
     __atomic_fetch_add(&member->held, 1, __ATOMIC_SEQ_CST);
@@ -61,8 +62,8 @@ static int has_row(const struct ffi_member *member, const int64_t *groups, int r
     return 0;
 }
 
-/* Skip members of other devices without holding them, so that ranks do not write to each other's
- * cache lines. */
+/* Skips members of other devices without a write to their ${held}, so that ranks do not write to
+ * each other's cache lines. */
 struct ffi_member *ffi_member_find(const int64_t *groups, int rows, int ranks, int ordinal, int xla)
 {
     int n = __atomic_load_n(&used, __ATOMIC_ACQUIRE);
@@ -83,8 +84,8 @@ int ffi_members_room(int n)
     return __atomic_load_n(&used, __ATOMIC_ACQUIRE) + n <= FFI_GROUP_MEMBERS;
 }
 
-/* Copy ${with} to ${member}, except ${lock}, ${open} and ${held}: a thread that looked for the
- * place's old member may be changing ${held} right now. */
+/* Copy ${with} to ${member}, except ${lock}, ${open} and ${held}. A thread that looks for the
+ * member that was here before may be changing ${held} right now. */
 static void fill(struct ffi_member *member, const struct ffi_member *with)
 {
     size_t from = offsetof(struct ffi_member, found);

@@ -7,10 +7,10 @@
  * compiled program names its groups by these ids, and the handler looks up the handle of the device
  * that it runs on.
  *
- * Readers take no lock. A place in the table is filled before it is marked open. It is used again,
- * for another group, only after it was closed and no call holds it. ffi_member_find() holds the
- * member that it returns, until ffi_member_release(). Whoever closes a group waits for this release
- * before destroying the handle.
+ * Readers take no lock. A member of the table is filled before it is marked open. It is used again,
+ * for another group, only after it was closed and no call holds it. A call holds a member from
+ * ffi_member_find(), which returns it, to ffi_member_release(). The thread that closes a group
+ * waits until no call holds its members, and then destroys their handles.
  */
 #ifndef FFI_GROUPS_H_
 #define FFI_GROUPS_H_
@@ -30,7 +30,7 @@ struct ffi_member {
     int ranks, me;
     int ordinal;                   /* CUDA device number in this process */
     int across;                    /* 1: one process per rank; 0: all ranks are in this process */
-    int xla;                       /* 1: uses XLA's communicator, which it gets in its first run */
+    int xla;                       /* 1: uses XLA's communicator, known from the first run on */
     int gpus[FFI_GROUP_RANKS];     /* [r]: CUDA device of rank r; local groups only */
     struct ffi_exchange *exchange; /* shared by all ranks of a local group; else NULL */
     uint32_t timeout_ms;
@@ -39,10 +39,10 @@ struct ffi_member {
     /* The fields below have cache lines of their own: one thread writes them in every call, while
      * other threads read the fields above to search the table. */
     _Alignas(FFI_CACHE_LINE) pthread_mutex_t lock; /* one thread at a time uses the handle */
-    int held;                  /* how many calls hold this member; ffi_members_add() keeps it */
+    int held;                  /* how many calls hold this member; not set by ffi_members_add() */
     int open;                  /* 1: calls can find this member */
     struct ffi_found found;    /* local groups: the last site that this member looked up */
-    int64_t looked;            /* 1 + last run that look_at_replays() (handler.c) let pass, or 0 */
+    int64_t looked;            /* 1 + last run that look_at_replays() (handler.c) checked, or 0 */
     int lost;                  /* 1 + first rank whose process has ended; 0: none has */
     int left;                  /* 1 + first rank that has closed the group; 0: none has */
     int wake;                  /* eventfd of its watch (liveness.c); 0: not watched */
@@ -52,7 +52,7 @@ struct ffi_member {
     uint64_t calls, zero_copy; /* zero_copy: calls that got all ranks' buffers */
 };
 
-/* Find the open member of CUDA device ${ordinal} whose group is a row of ${groups}, and hold it.
+/* Find and hold the open member of CUDA device ${ordinal} whose group is a row of ${groups}.
  * ${groups} has ${rows} rows, each of ${ranks} JAX device ids. ${xla}: whether the group uses XLA's
  * communicator. Returns NULL if there is no such member. */
 struct ffi_member *ffi_member_find(const int64_t *groups, int rows, int ranks, int ordinal,
@@ -73,15 +73,15 @@ int ffi_members_room(int n);
 /* Copy ${n} members into the table and open them. Returns 0, or -1 if the table is full. */
 int ffi_members_add(const struct ffi_member *members, int n);
 
-/* Mark all members closed, so that calls no longer find them. Returns the number of places in use.
- * The caller then waits for each place with ffi_member_shut(), destroys its handle, and at last
- * calls ffi_members_forget(). */
+/* Mark all members closed, so that calls no longer find them. Returns how many members the table
+ * has. The caller then calls ffi_member_shut() for each index and destroys the member's handle. At
+ * last it calls ffi_members_forget(). */
 int ffi_members_shut(void);
 
-/* Wait until no call holds the closed member in place ${i}, and return it. */
+/* Wait until no call holds the closed member with index ${i}, and return it. */
 struct ffi_member *ffi_member_shut(int i);
 
-/* Free all places, unless members were added since ffi_members_shut() returned ${n}. */
+/* Empty the table, unless members were added since ffi_members_shut() returned ${n}. */
 void ffi_members_forget(int n);
 
 #endif

@@ -62,8 +62,8 @@ static XLA_FFI_Error *ask_runtime(const XLA_FFI_CallFrame *frame, struct job *j)
     return error;
 }
 
-/* Fill ${j} and hold its member. Returns NULL, or an error that says what is wrong with the frame,
- * the process or the runtime. */
+/* Fill ${j} from the frame, and hold j->member. Returns NULL, or an error that says what is wrong
+ * with the frame, the process or the runtime. */
 static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
 {
     const XLA_FFI_Api *api = frame->api;
@@ -99,19 +99,20 @@ static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
 }
 
 /* May the ranks of this call exchange addresses? The answer is the same on all ranks, because it
- * depends on sizes and settings only. The answer is no if XLA may record the call, because the
- * recording would keep addresses of other ranks' buffers, which may change before a replay. Only an
- * all-reduce has a function that takes the addresses of all ranks (symtuner_ar_all_reduce_at). */
+ * depends on sizes and settings only. It is no if XLA may record the call: the recording would keep
+ * the addresses of other ranks' buffers, and these may change before a replay. It is no for other
+ * collectives than all-reduce: only symtuner_ar_all_reduce_at() takes the addresses of all
+ * ranks. */
 static int may_exchange(const struct job *j)
 {
     return j->member->exchange != NULL && j->call.bytes >= zero_copy_from && !j->recordable &&
            j->call.coll == SYMTUNER_AR_ALL_REDUCE;
 }
 
-/* Get XLA's communicator. If it is not the one that the member's handle was made on, make a handle
- * on it. All ranks must make this handle together. They do, because XLA gives a new communicator to
- * all ranks in the same run. The old handle leaks: to destroy it we would need the old
- * communicator, which is gone. */
+/* Get XLA's communicator. If the member's handle was made on another communicator, make a new
+ * handle on this one. All ranks must make this handle together. They do, because XLA gives a new
+ * communicator to all ranks in the same run. The old handle leaks: to destroy it we would need the
+ * old communicator, which XLA has destroyed. */
 static XLA_FFI_Error *adopt_comm(const struct job *j, const XLA_FFI_CallFrame *frame)
 {
     const struct ffi_ar *ar = ffi_ar_get();
@@ -153,7 +154,7 @@ static void exchange(const struct job *j)
         return;
     if (!ffi_peer_access(offer.send, j->member->gpus, j->member->ranks) ||
         !ffi_peer_access(offer.recv, j->member->gpus, j->member->ranks))
-        /* no call has this operator, so no rank finds the meeting, and all ranks stage the call */
+        /* refuse: -1 is no operator, so the ranks do not agree, and all of them stage the call */
         offer.op = -1;
     ffi_exchange_come(j->member->exchange, j->run, j->member->me, &offer);
 }
@@ -173,9 +174,10 @@ static XLA_FFI_Error *look_for_absent(const struct ffi_member *member, const XLA
     return fail(api, XLA_FFI_Error_Code_UNAVAILABLE, why);
 }
 
-/* Before a run: return an error if an earlier replay of a recorded call failed, because its kernel
- * gave up or a rank has gone. A replay runs without execute(), so nothing else would report it. XLA
- * calls the initialize stage for each call of a program; only the first one of a run checks. */
+/* Before a run: return an error if an earlier replay of a recorded call failed because its kernel
+ * gave up, or if a rank has gone. A replay does not call execute(), so nothing else would report
+ * this. XLA calls the initialize stage for each call of a program; only the first one of a run
+ * checks. */
 static XLA_FFI_Error *look_at_replays(const struct job *j, const XLA_FFI_Api *api)
 {
     const struct ffi_ar *ar = ffi_ar_get();
@@ -268,8 +270,8 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
     return result == 0 ? NULL : fail(api, XLA_FFI_Error_Code_INTERNAL, why);
 }
 
-/* Request XLA's communicator if the call uses it, because only the prepare stage can request it.
- * This stage has no buffers, and perhaps no device. */
+/* The prepare stage: request XLA's communicator if the call uses it. No later stage can request it.
+ * The prepare stage has no buffers, and perhaps no device. */
 static XLA_FFI_Error *prepare(const XLA_FFI_CallFrame *frame)
 {
     struct ffi_flat flat;

@@ -13,8 +13,8 @@ $(OUT)/libsymtuner_ffi.so: $(wildcard jax/*.c jax/*.h jax/hlo/*.c jax/hlo/*.h)
 	$(Q)$(LINK) $(filter-out -MMD -MP,$(CFLAGS)) $(LDFLAGS) -isystem $(FFI_INC) -shared \
 	    -Wl,-soname,$(@F) $(if $(SAN),,-Wl,-z,defs) -o $@ $(filter %.c,$^) -ldl -lpthread
 
-# Test the handler and the package without a GPU. Where no Python has jax, the script gets it from
-# PyPI; if it cannot, it exits 77.
+# Test the handler and the package without a GPU. If no Python here has jax, the script gets jax
+# from PyPI. If it cannot get it, it exits with 77.
 test-jax:
 	$(Q)JAX_PYTHON=$(if $(filter-out file default,$(origin JAX_PYTHON)),$(JAX_PYTHON)) \
 	    CC="$(CC)" CUDA_HOME=$(CUDA_HOME) sh test/jax/run.sh $(B)

@@ -12,7 +12,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ffi_ar table;
-static const void *library; /* set after the table, since readers take no lock */
+static const void *library; /* set only after the table is filled, since readers take no lock */
 static char loaded_path[512];
 
 static int find_all(void *so, const char *path, char *why, size_t why_size)

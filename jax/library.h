@@ -3,9 +3,9 @@
  * library.h - libsymtuner_ar.so and NVIDIA's driver, loaded at run time and called by function
  * pointers.
  *
- * The XLA handler is built with XLA's header only, and declares plain integers and pointers in
- * place of the types of CUDA and NCCL. test/jax/same_types.c checks that the types of CUDA and NCCL
- * are passed to functions in the same way as our declarations say.
+ * The XLA handler is built with XLA's header only. In place of the types of CUDA and NCCL it
+ * declares plain integers and pointers. test/jax/same_types.c checks that these are passed to
+ * functions in the same way as the types of CUDA and NCCL.
  */
 #ifndef FFI_AR_H_
 #define FFI_AR_H_
@@ -50,10 +50,10 @@ struct ffi_ar {
 int ffi_ar_load(const char *path, char *why, size_t why_size);
 
 /*
- * Make all scratch of new handles now. XLA itself decides when it captures a call, and one rank may
- * capture when another does not. If a capture came before the scratch is there, the library would
- * never make that scratch (include/symtuner_ar.h, Scratch). If there is no memory for it, the
- * library warns by itself, and cuts long messages into short pieces.
+ * Make all scratch of new handles now. XLA itself decides when it captures a call, and may capture
+ * it on one rank and not on another. If a call is captured before the scratch exists, the library
+ * never makes that scratch (include/symtuner_ar.h, Scratch). If there is no memory for the scratch,
+ * the library prints a warning, and cuts long messages into short pieces.
  */
 static inline void ffi_ar_reserve(const struct ffi_ar *ar, ffi_handle **handles, int n)
 {

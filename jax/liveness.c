@@ -3,24 +3,24 @@
  * liveness.c - watch the processes of the other ranks. A group across processes has a thread for
  * this, if all its processes are in one pid name space. The thread sleeps until another rank's
  * process ends, or says goodbye. With a goodbye a rank tells the others that it will make no more
- * calls.
+ * calls. A rank has gone if its process has ended or said goodbye.
  *
- * A process may end after its last all-reduce, so a death alone does not end this process: only
- * later calls of the group fail, with an error message. But if a call stays pending, because its
- * kernel waits for the dead rank, we tell that kernel to give up.
+ * A process may end after its last all-reduce. So the death of a rank alone does not end this
+ * process: only later calls of the group fail, with an error message. But if a call stays pending,
+ * because its kernel waits for the dead rank, we tell that kernel to give up.
  *
  * In that case we also end this process, with status 71. A library should not do that, and
- * libsymtuner_ar.so never does: its C callers get an error. In JAX nobody can be given the error:
- * the handler returned when the kernel was started, and XLA has no way to fail a running program.
- * The result of the all-reduce is undefined but looks valid, so the program would go on with wrong
- * numbers, or save them. JAX's own coordinator ends a process, too, when it notices that another
- * one has died, but only after a minute or more; and the kernel would wait for up to 600 s.
+ * libsymtuner_ar.so never does: its C callers get an error. In JAX nobody can get the error: the
+ * handler returned when the kernel was started, and XLA has no way to fail a running program. The
+ * result of the all-reduce is undefined but looks valid, so the program would go on with wrong
+ * numbers, or save them. JAX's own coordinator also ends a process when it notices that another
+ * process has died, but only after a minute or more; and the kernel would wait for up to 600 s.
  *
  * We end this process in a second case: it has begun to end, and in jax.distributed's shutdown it
- * would wait for a dead rank for minutes. symtuner_ffi_ending() limits that wait. At that point no
- * results are left to lose.
+ * would wait for a dead rank for minutes. symtuner_ffi_ending() limits that wait. At that point
+ * the program has no results left to lose.
  *
- * A watch goes on after the first rank has gone, and after the group was closed, because another
+ * A watch continues after the first rank has gone, and after the group was closed, because another
  * rank may die later.
  */
 #include "jax/liveness.h"
@@ -41,8 +41,8 @@
 
 #define TICK_MS 100 /* ms between two checks, once a rank has gone */
 
-/* The watch of one group. It goes on after the group was closed. Only the watch's own thread writes
- * the fields that change, except left and told_at. */
+/* The watch of one group. It continues after the group was closed. Only the watch's own thread
+ * changes fields, except ${left} and ${told_at}. */
 struct watch {
     struct watch *next;
     struct ffi_member *member; /* after a close it may serve another group: see is_mine() */
@@ -50,22 +50,22 @@ struct watch {
     int ranks, me, ordinal;
     int wake; /* eventfd */
     int n;
-    struct pollfd peer[FFI_GROUP_RANKS]; /* pidfds of the other ranks, and wake */
-    int rank[FFI_GROUP_RANKS];           /* [i]: rank whose pidfd peer[i] is; -1: wake */
+    struct pollfd peer[FFI_GROUP_RANKS]; /* pidfds of the other ranks, and ${wake} */
+    int rank[FFI_GROUP_RANKS];           /* [i]: peer[i] is this rank's pidfd; -1: ${wake} */
     uint32_t left;                    /* ranks that said goodbye, one bit each; set by any thread */
     uint32_t lost;                    /* ranks whose process has ended, one bit each */
     int64_t lost_at[FFI_GROUP_RANKS]; /* ms; [r]: when we noticed that rank r's process has ended */
-    int64_t told_at; /* ms; ${until_ms} of symtuner_ffi_told(); 0: not called; set by any thread */
-    const char *how; /* how the first rank went, for messages; NULL: none has gone */
+    int64_t told_at; /* ms; argument of symtuner_ffi_told(); 0: not called; set by any thread */
+    const char *how; /* what happened to the first rank that went, as text; NULL: none has gone */
     int first;       /* the first rank that went; valid if ${how} is not NULL */
     uint64_t calls;  /* how many calls the member had made when we last saw progress */
-    int64_t since;   /* ms; when that was */
+    int64_t since;   /* ms; when we last saw progress */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct watch *watches; /* list; take the lock to read or change it, or to wake a watch */
+static struct watch *watches; /* list; lock it to read or change it, or to wake a watch */
 static int64_t ending_since;  /* ms; when this process began to end; 0: it has not */
-static int64_t waiting_at;    /* ms; ${at_ms} of symtuner_ffi_waiting(); 0: not called */
+static int64_t waiting_at;    /* ms; argument of symtuner_ffi_waiting(); 0: not called */
 
 static int64_t now_ms(void)
 {
@@ -107,10 +107,10 @@ void ffi_liveness_mark(struct ffi_member *member, void *stream)
     if (made == NULL) {
         if (event.create(&made, EVENT_NO_TIMING) != 0)
             return;
-        /* ffi_liveness_pending() may see the event before it is recorded; then it counts as done */
+        /* ffi_liveness_pending() may query the event before it is recorded, and then returns 0 */
         __atomic_store_n(&member->done, made, __ATOMIC_RELEASE);
     }
-    event.record(made, stream); /* if this fails, the event still belongs to the previous call */
+    event.record(made, stream); /* if this fails, the event marks the previous call */
 }
 
 int ffi_liveness_pending(struct ffi_member *member)
@@ -135,9 +135,9 @@ int symtuner_ffi_settle(int limit_ms)
 
 /* ---- what a watch sees ----------------------------------------------------------------------- */
 
-/* Does the member still belong to this watch's group? After symtuner_ffi_close() its place may
- * serve another group, whose watch has another eventfd. This watch keeps its eventfd open as long
- * as it lives, so no other watch gets the same number. */
+/* Does the member still belong to this watch's group? After symtuner_ffi_close() the same member
+ * may be used for another group, whose watch has another eventfd. This watch keeps its eventfd open
+ * until it ends, so no other watch gets the same number. */
 static int is_mine(const struct watch *w)
 {
     return __atomic_load_n(&w->member->wake, __ATOMIC_ACQUIRE) == w->wake;
@@ -148,8 +148,8 @@ static uint32_t left_of(const struct watch *w)
     return __atomic_load_n(&w->left, __ATOMIC_ACQUIRE);
 }
 
-/* Set *place if it is still 0. We record only the first rank that goes, because others may end as a
- * consequence. */
+/* Set *place if it is still 0. We record only the first rank that goes: the others may end because
+ * of it. */
 static void set_first(int *place, int value)
 {
     int none = 0;
@@ -178,15 +178,15 @@ static void notice(struct watch *w)
     }
     if (w->how != NULL || (w->lost | left_of(w)) == 0)
         return;
-    /* if we see a death and a goodbye at the same time, name the goodbye, which explains more */
+    /* if one rank died and another said goodbye, name the second: its message explains more */
     w->first = __builtin_ctz(left_of(w) != 0 ? left_of(w) : w->lost);
     w->how = left_of(w) != 0 ? "has closed the group or raised an exception" : "is gone";
     w->since = now_ms();
 }
 
-/* Has a call been pending for FFI_LIVENESS_STUCK_MS, and was no new call made in that time? A rank
- * that says goodbye has finished its own calls. So if a call still waits now, then the first rank
- * that went never made that call, or died in it. Ranks that went later do not matter. */
+/* A rank has gone. Has a call been pending for FFI_LIVENESS_STUCK_MS, without a new call in that
+ * time? A rank that says goodbye has finished its own calls. So if a call still waits now, the
+ * first rank that went never made that call, or died in it. Ranks that went later do not matter. */
 static int stuck(struct watch *w)
 {
     uint64_t calls = __atomic_load_n(&w->member->calls, __ATOMIC_RELAXED);
@@ -210,7 +210,7 @@ static void give_up(const struct watch *w)
     _exit(FFI_LIVENESS_EXIT);
 }
 
-/* Does jax.distributed's shutdown wait for rank ${r} in vain? */
+/* Would jax.distributed's shutdown wait for rank ${r} in vain? */
 static int missed(const struct watch *w, int r)
 {
     int64_t told = __atomic_load_n(&w->told_at, __ATOMIC_ACQUIRE);
@@ -221,10 +221,10 @@ static int missed(const struct watch *w, int r)
            ((left_of(w) >> r & 1) == 0 && (told == 0 || w->lost_at[r] < told));
 }
 
-/* Should the message name dead rank ${a} rather than ${b}? It names a rank without a goodbye first,
- * because that rank was lost. A rank that said goodbye may have ended in order; we cannot know
- * whether it also left jax.distributed. If both ranks said goodbye, or neither did, the message
- * names the one that died first. */
+/* Should the message name dead rank ${a} rather than ${b}? A rank that did not say goodbye goes
+ * first, because that rank was lost. A rank that said goodbye may have ended as planned; we cannot
+ * know whether it also left jax.distributed. If both ranks said goodbye, or neither did, the
+ * message names the rank that died first. */
 static int is_worse(const struct watch *w, int a, int b)
 {
     uint32_t left = left_of(w);
@@ -234,9 +234,9 @@ static int is_worse(const struct watch *w, int a, int b)
     return w->lost_at[a] < w->lost_at[b];
 }
 
-/* Return the dead rank for which this process has waited too long while it ends, or -1 if there is
- * none. The process has FFI_LIVENESS_END_MS to end. We also wait FFI_LIVENESS_LEAVE_MS after the
- * rank's death, since the goodbye of a process may arrive after the process has ended. */
+/* Return the dead rank for which this process has waited too long since it began to end, or -1 if
+ * there is none. Too long means: FFI_LIVENESS_END_MS since this process began to end, and
+ * FFI_LIVENESS_LEAVE_MS since the rank's death, because its goodbye may arrive after its death. */
 static int overdue(const struct watch *w)
 {
     int64_t began = __atomic_load_n(&ending_since, __ATOMIC_ACQUIRE), now = now_ms();
@@ -283,7 +283,7 @@ static void *keep_watch(void *arg)
     do {
         int rank;
 
-        /* before a rank has gone no time limit runs, so sleep until something happens */
+        /* as long as no rank has gone there is no time limit, so sleep until something happens */
         if (poll(w->peer, (nfds_t)w->n, w->how != NULL ? TICK_MS : -1) > 0)
             notice(w);
         if (w->how != NULL && is_mine(w) && stuck(w))
@@ -291,7 +291,7 @@ static void *keep_watch(void *arg)
         rank = overdue(w);
         if (rank >= 0)
             end_process(rank);
-    } while (is_mine(w)); /* if it is not ours, another watch serves the member now */
+    } while (is_mine(w)); /* otherwise another watch has the member now */
     forget(w);
     return NULL;
 }
@@ -376,7 +376,7 @@ static int open_all(struct watch *w, const int *pids)
         if (r == w->me)
             continue;
         if (fd < 0 && errno == ESRCH)
-            /* the process has ended: like its pidfd, this eventfd is readable at once */
+            /* the process has ended: an eventfd that is readable at once stands for its pidfd */
             fd = eventfd(1, EFD_CLOEXEC);
         if (fd < 0)
             return errno;
@@ -399,7 +399,7 @@ static int start(struct watch *w)
     __atomic_store_n(&w->member->wake, w->wake, __ATOMIC_RELEASE);
     for (struct watch *old = watches; old != NULL; old = old->next)
         if (old->member == w->member)
-            wake(old); /* the new watch serves the member, so the old one ends */
+            wake(old); /* the new watch has the member, so the old one ends */
     w->next = watches;
     watches = w;
     pthread_mutex_unlock(&lock);

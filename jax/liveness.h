@@ -7,12 +7,11 @@
 #include "jax/symtuner_ffi.h"
 
 #ifndef FFI_LIVENESS_STUCK_MS /* tests set shorter times */
-/* once a rank has gone, we give up a call that makes no progress for this time */
+/* after a rank has gone, we give up a call that makes no progress for this time */
 #define FFI_LIVENESS_STUCK_MS 5000
-/* after we gave up a call, this process has this time to end by itself, before we call _exit() */
+/* this long after we gave up a call we call _exit(), unless the process has ended by itself */
 #define FFI_LIVENESS_LEAVE_MS 5000
-/* a process that has begun to end may wait this time for a dead rank in jax.distributed's
- * shutdown */
+/* a process that ends may wait this long for a dead rank in jax.distributed's shutdown */
 #define FFI_LIVENESS_END_MS 15000
 #endif
 #define FFI_LIVENESS_EXIT 71

@@ -126,9 +126,9 @@ static int set_device(int ordinal, char *why, size_t why_size)
                     ordinal, error);
 }
 
-/* Is this an error of NCCL? ncclInProgress (7), which NCCL returns with NCCL_COMM_BLOCKING=0, is
- * not an error here: libsymtuner_ar.so waits until a new communicator is ready, and a communicator
- * that is being ended needs no wait. */
+/* Is this result of NCCL an error? ncclInProgress (7), which NCCL returns with
+ * NCCL_COMM_BLOCKING=0, is none. After a communicator was made, libsymtuner_ar.so waits until it is
+ * ready. When one is destroyed, nobody needs to wait. */
 static int is_error(int result)
 {
     return result != 0 && result != 7;
@@ -162,8 +162,8 @@ static struct ffi_member *new_member(const int64_t *ids, int ranks, int me, int 
 
     if (need_ar(why, why_size) == NULL || check_ids(ids, ranks, why, why_size) != 0)
         return NULL;
-    /* check for room now, when an error still reaches all ranks; symtuner_ffi_admit() would tell
-     * this rank only */
+    /* check for room now, while an error still reaches all ranks. An error of symtuner_ffi_admit()
+     * would reach this rank only */
     if (ffi_members_room(1))
         member = aligned_alloc(FFI_CACHE_LINE, sizeof *member);
     if (member == NULL) {
@@ -242,8 +242,8 @@ int symtuner_ffi_admit(void **ticket, char *why, size_t why_size)
     if (*ticket == NULL || ffi_members_add(*ticket, 1) != 0)
         return ffi_fail(why, why_size, "%s", *ticket == NULL ? "the group was not opened" : FULL);
     free(*ticket);
-    /* Clear the ticket here. If Python did it, a Ctrl-C could come before, and Python would give up
-     * the group, which is open. */
+    /* Clear the ticket here, and not in Python: after a Ctrl-C between this call and that line,
+     * Python would give up a group that is open. */
     *ticket = NULL;
     return 0;
 }
@@ -257,14 +257,15 @@ int symtuner_ffi_give_up(void *ticket, char *why, size_t why_size)
         return 0; /* nothing was made */
     if (member->handle != NULL)
         bad = end_handles(&member->handle, 1, why, why_size);
-    if (member->comm != NULL) /* our own: XLA's is only set in a run, after the group was opened */
+    if (member->comm != NULL) /* our own: XLA's is set later, in a run */
         bad |= end_comm(member->comm, "ncclCommAbort", why, why_size);
     free(member);
     return bad;
 }
 
 /* Return this process's member of a group across processes, or NULL. The group may have two members
- * here, one on our own communicator and one on XLA's. Then return the one that was opened last. */
+ * in this process, one on our own communicator and one on XLA's. Then return the member that was
+ * opened later. */
 static struct ffi_member *find_member_across(const int64_t *ids, int ranks)
 {
     struct ffi_member *member, *latest = NULL;
@@ -299,9 +300,9 @@ void symtuner_ffi_abort(void)
     }
 }
 
-/* Destroy the handle and the communicator of a member across processes. A communicator with a dead
- * rank can only be aborted, not destroyed; the memory of its handle is freed when the process
- * ends. */
+/* Destroy the handle and the communicator of a group across processes. If a rank is dead, abort the
+ * communicator, because it cannot be destroyed, and leave the handle's memory to the end of the
+ * process. */
 static int close_comm(struct ffi_member *member, char *why, size_t why_size)
 {
     int lost = __atomic_load_n(&member->lost, __ATOMIC_ACQUIRE), bad = 0;
@@ -313,7 +314,7 @@ static int close_comm(struct ffi_member *member, char *why, size_t why_size)
     return end_comm(member->comm, lost ? "ncclCommAbort" : "ncclCommDestroy", why, why_size) | bad;
 }
 
-/* Destroy the handles of a group. Its ${n} members are in the places from ${first} on. They are
+/* Destroy the handles of a group. Its ${n} members have the indices from ${first} on. They are
  * marked closed, so calls no longer find them. */
 static int close_group(int first, int n, char *why, size_t why_size)
 {
@@ -332,7 +333,7 @@ static int close_group(int first, int n, char *why, size_t why_size)
         ffi_exchange_free(members[0]->exchange);
     }
     for (int r = 0; r < n; r++)
-        members[r]->ranks = 0; /* mark it destroyed, in case ffi_members_forget() keeps the place */
+        members[r]->ranks = 0; /* mark it destroyed, in case ffi_members_forget() keeps the table */
     return bad;
 }
 
@@ -343,7 +344,7 @@ int symtuner_ffi_close(char *why, size_t why_size)
     for (int i = 0; i < places; i += n) {
         const struct ffi_member *member = ffi_member_shut(i);
 
-        /* the members of a local group are in neighbouring places */
+        /* the members of a local group have consecutive indices */
         n = member->across || member->ranks == 0 ? 1 : member->ranks;
         if (member->ranks != 0)
             bad |= close_group(i, n, why, why_size);

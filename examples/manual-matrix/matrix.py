@@ -11,7 +11,7 @@ The ways, and in brackets what the recipe uses:
 
 The kinds of run:
     blocked             the host waits for each run
-    delayed             the last rank's GPU is busy for a second, while the others wait in the kernel
+    delayed             the last rank's GPU is busy for a second; the others wait in the kernel
     attributes          the call has operands_memory_spaces, as in openxla/xla PR 39742
 """
 

@@ -121,9 +121,9 @@ static const char *judge_all_reduce(const struct hlo_module *module,
     return why != NULL ? why : judge_reduction(module, in, result.type, &call->op);
 }
 
-/* Our kernels need each rank's part to be contiguous. It is contiguous only if the dimension that
- * is cut is the first one, not counting dimensions of size 1. If another dimension is cut, XLA
- * copies the data to make the parts contiguous. So we leave such a call to XLA. */
+/* Our kernels need each rank's part to be contiguous. A part is contiguous only if the collective
+ * cuts the first dimension, not counting dimensions of size 1. If it cuts another dimension, we
+ * leave the call to XLA, which copies the data to make the parts contiguous. */
 static const char *judge_cut(const struct hlo_instruction *in, const struct hlo_shape *longer,
                              const struct hlo_shape *shorter, int64_t *parts)
 {
@@ -165,7 +165,7 @@ static const char *judge_all_gather(const struct hlo_module *module,
     return why != NULL ? why : judge_cut(in, &result, &input, &call->parts);
 }
 
-/* In a reduce-scatter and an all-gather each rank has a place in the longer buffer, so the order of
+/* In a reduce-scatter and an all-gather each rank has a part of the longer buffer, so the order of
  * the ranks matters. */
 static const char *judge_places(const struct hlo_call *call)
 {
@@ -231,8 +231,7 @@ static void put_ids(struct hlo_out *out, const char *name, const int64_t *ids, i
     hlo_put_text(out, text);
 }
 
-/* Write the attributes in the form in which jax.ffi writes them for _all_reduce.py, and in which
- * frame.c reads them. */
+/* Write the attributes as jax.ffi writes them for _all_reduce.py. frame.c reads this form. */
 static void put_attributes(struct hlo_out *out, const struct hlo_call *call, int flat)
 {
     const struct hlo_groups *groups = &call->groups;

@@ -9,7 +9,7 @@ struct hlo_call {
     const struct hlo_instruction *in, *operand;
     struct hlo_groups groups;
     int64_t bytes;   /* size of the operand */
-    int64_t parts;   /* length of the longer buffer / that of the shorter one; 0 in an all-reduce */
+    int64_t parts;   /* longer buffer's length divided by the shorter one's; 0 in an all-reduce */
     int coll;        /* enum symtuner_ar_coll */
     int op;          /* ncclRedOp_t */
     const char *why; /* why we leave it to XLA; NULL: it can be replaced */
@@ -24,8 +24,8 @@ void hlo_call_judge(const struct hlo_module *module, const struct hlo_computatio
                     const struct hlo_instruction *in, const struct hlo_devices *devices,
                     const char *no_devices, struct hlo_call *call);
 
-/* Write the instruction as a custom call of ${target}. ${flat}: the call also gives its groups as
- * places in the program's list of devices. */
+/* Write the instruction as a custom call of ${target}. If ${flat} is set, the call also has the
+ * attribute "flat": its groups as positions in the program's list of devices. */
 void hlo_call_put(const struct hlo_call *call, const char *target, int flat, struct hlo_out *out);
 
 #endif

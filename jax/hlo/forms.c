@@ -14,7 +14,7 @@ static const char no_memory[] = "memory is short";
 
 struct forms {
     int64_t *group, *order;
-    int64_t count, next; /* ${next}: the number of the next group of a list */
+    int64_t count, next; /* ${next}: the number for the next group of a list */
     int64_t joined;      /* how many ids are in a group so far */
     int disordered;      /* 1: ${order} is not the order of the instruction */
 };
@@ -140,7 +140,7 @@ static const char *read_iota(struct forms *forms, struct hlo_bytes rest)
 struct mesh {
     struct hlo_numbers sizes; /* sizes of the axes */
     int64_t *ids;             /* [position]: the id at this position of the mesh */
-    int64_t *group;           /* [position]: the first position of its group */
+    int64_t *group;           /* [position]: the first position of the group that it is in */
     int64_t last;             /* step between neighbours on the axis that was read last; 0: none */
     int disordered;           /* 1: an axis was listed before one with a larger step */
 };
@@ -236,7 +236,7 @@ static const char *read_part(struct hlo_bytes rest, int64_t *before, int64_t *si
 /* Positions that differ only in their coordinate along this axis are in one group. So we set that
  * coordinate to 0 in ${group}. A reference may also name only a part of an axis of size S, by two
  * numbers P (pre_size) and N (size). Then we split the axis into dimensions P x N x S/(P*N), and
- * set the coordinate along the middle one to 0. */
+ * set the coordinate along the dimension of size N to 0. */
 static const char *read_axis_ref(struct mesh *mesh, struct hlo_bytes rest, int64_t count)
 {
     int64_t axis = 0, before = 1, size = 0, stride = 1, after, step, product;
@@ -327,7 +327,7 @@ const char *hlo_forms_read(const struct hlo_instruction *in, int64_t *group, int
 
     for (int64_t i = 0; i < count; i++) {
         group[i] = NOBODY;
-        order[i] = i; /* this order stays if there are no groups */
+        order[i] = i; /* right if the instruction lists no groups */
     }
     while (why == NULL && hlo_next(&rest, &field) == 1)
         for (size_t i = 0; why == NULL && i < sizeof readers / sizeof readers[0]; i++)
@@ -335,7 +335,7 @@ const char *hlo_forms_read(const struct hlo_instruction *in, int64_t *group, int
                 why = field.type == HLO_BYTES ? readers[i].read(&forms, field.bytes) : no_message;
     for (int64_t i = 0; forms.disordered && i < count; i++)
         order[i] = 0;
-    if (forms.joined == 0) /* without groups all ids are in one group: all have number NOBODY */
+    if (forms.joined == 0) /* no groups listed: all ids are in one group, with number NOBODY */
         return why;
     return why != NULL || forms.joined == count ? why : not_once;
 }

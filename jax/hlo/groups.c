@@ -160,10 +160,10 @@ static const char *seat_all(const int64_t *group, const int64_t *order, int by_p
     return why;
 }
 
-/* We refuse a collective without a channel, because each partition would have groups of its own. If
- * a collective with a channel uses global device ids, its groups name places. If it uses none, they
- * name replicas, and a group has all partitions of its replicas (CollectiveOpGroupMode of
- * xla_data.proto), in an order that we do not need to know. */
+/* We refuse a collective without a channel, because each partition would have groups of its own. A
+ * collective with a channel is of one of two kinds (CollectiveOpGroupMode of xla_data.proto). If it
+ * uses global device ids, its groups list places. Otherwise its groups list replicas, and a group
+ * has all partitions of its replicas; we do not need to know their order. */
 const char *hlo_groups_read(const struct hlo_instruction *in, const struct hlo_devices *devices,
                             struct hlo_groups *groups)
 {

@@ -2,11 +2,11 @@
 /*
  * groups.h - the replica groups of a collective, as groups of device ids.
  *
- * A program runs at replicas x partitions places. At place replica * partitions + partition there
- * is the device that the module's device assignment names for this replica and partition. A
- * collective names replicas or places, in one of several forms. We sort each group by the ids of
- * its devices, because the order means nothing to an all-reduce. An all-gather or reduce-scatter
- * can be replaced only if the instruction lists each group in this sorted order.
+ * A program runs on replicas x partitions devices. The module's device assignment names a device
+ * for each replica and partition. We call replica * partitions + partition the place of this
+ * device. A collective lists replicas or places, in one of several forms. We sort each group by the
+ * ids of its devices, because the order means nothing to an all-reduce. An all-gather or
+ * reduce-scatter can be replaced only if the instruction lists each group in this sorted order.
  */
 #ifndef HLO_GROUPS_H_
 #define HLO_GROUPS_H_
@@ -36,10 +36,10 @@ const char *hlo_groups_read(const struct hlo_instruction *in, const struct hlo_d
                             struct hlo_groups *groups);
 void hlo_groups_free(struct hlo_groups *groups);
 
-/* In forms.c. For each id from 0 to ${count} - 1, set ${group}[id] to a number that only the
- * members of its group have. Within a group, an id that the instruction names later has a larger
- * ${order}[id]. If the order of the instruction is not understood, ${order}[id] is 0 for all ids.
- * Returns NULL, or why the groups cannot be read or do not have each id once. */
+/* In forms.c. For each id from 0 to ${count} - 1, set ${group}[id] to a number that identifies its
+ * group. Set ${order}[id] so that within a group it grows in the order in which the instruction
+ * lists the ids, or to 0 for all ids if we do not understand that order. Returns NULL, or why the
+ * groups cannot be read or do not have each id once. */
 const char *hlo_forms_read(const struct hlo_instruction *in, int64_t *group, int64_t *order,
                            int64_t count);
 

@@ -121,8 +121,8 @@ int symtuner_ffi_hlo_replace(struct symtuner_hlo *hlo, int i, const char *target
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
-/* Return the edit of the instruction in ${field}, or NULL if the field stays as it is. Edits and
- * instructions have the same order. *next is the number of the next edit. */
+/* Return the edit of the instruction in ${field}, or NULL if the field is not changed. Edits have
+ * the order of their instructions. *next is the number of the next edit. */
 static const struct edit *find_edit(const struct symtuner_hlo *hlo, const struct hlo_field *field,
                                     int *next)
 {
@@ -135,7 +135,7 @@ static const struct edit *find_edit(const struct symtuner_hlo *hlo, const struct
     return edit->target[0] != '\0' ? edit : NULL;
 }
 
-/* Is an instruction in these bytes replaced? If not, move *next behind the edits of these bytes. */
+/* Is an instruction in these bytes replaced? If not, set *next to the first edit after them. */
 static int has_edits(const struct symtuner_hlo *hlo, struct hlo_bytes bytes, int *next)
 {
     int last = *next, replaced = 0;

@@ -3,9 +3,8 @@
  * hlo.h - replace collectives in a serialized HloModuleProto by the custom calls of symtuner_ffi.h.
  *
  * jax/symtuner/_hlo.py calls these functions by ctypes, while XLA compiles a program. It opens the
- * module, asks for each collective, says which ones to replace by which custom call, and writes the
- * module again. The editor copies byte for byte whatever it does not understand. The input may be
- * any bytes.
+ * module, asks for each collective, names the custom calls that replace some of them, and gets the
+ * edited module. What we do not understand is copied byte for byte. The input may be any bytes.
  */
 #ifndef HLO_HLO_H_
 #define HLO_HLO_H_
@@ -21,15 +20,15 @@ struct symtuner_hlo;
 struct symtuner_hlo_call {
     char name[128];
     char where[512]; /* "file:line" of the program; "" if the module does not say it */
-    /* Why we leave the collective to XLA; "" if it can be replaced. If we leave it to XLA, ${coll}
-     * is set, but the other members below may not be. */
+    /* Why we leave the collective to XLA; "" if it can be replaced. If we leave it to XLA, only
+     * ${coll} of the members below is always set. */
     char why[128];
     int64_t bytes; /* size of the operand on each rank */
     int32_t coll;  /* enum symtuner_ar_coll */
     int32_t op;    /* ncclRedOp_t */
     int32_t rows, ranks;
     const int64_t *groups; /* ${rows} rows of ${ranks} device ids */
-    const int64_t *places; /* the same devices as places in the program's list of devices */
+    const int64_t *places; /* the same devices as positions in the program's list of devices */
 };
 
 /* Read a module. ${bytes} must live until symtuner_ffi_hlo_close(). Returns 0, or -1 with a

@@ -172,9 +172,9 @@ const struct hlo_computation *hlo_computation_find(const struct hlo_module *modu
     return NULL;
 }
 
-/* Newer releases put the computation's id into the upper half of an instruction's id. But some
- * fields that name the instruction have only the lower half. Within a computation the lower half is
- * unique. */
+/* Compare only the lower halves of the ids, which are unique within a computation. Newer releases
+ * of XLA put the computation's id into the upper half of an instruction's id, but some fields that
+ * refer to the instruction have only the lower half. */
 const struct hlo_instruction *hlo_instruction_find(const struct hlo_module *module,
                                                    const struct hlo_computation *computation,
                                                    int64_t id)

@@ -17,12 +17,12 @@ struct hlo_instruction {
     int64_t called, dimension; /* the first called computation, the first dimension */
     size_t operand_count, called_count, dimension_count;
     int global_ids, constrains_layout;
-    int newer; /* 1: it has a field that we know nothing about */
+    int newer; /* 1: the instruction has a field that we do not know */
 };
 
 struct hlo_computation {
     int64_t id, root;
-    int is_fusion, has_thread; /* ${has_thread}: it runs on another thread than the main one */
+    int is_fusion, has_thread; /* ${has_thread}: it does not run on the main thread */
     size_t first, count;       /* where its instructions are in hlo_module.instructions */
 };
 

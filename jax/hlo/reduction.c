@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-/* ${floats}, ${complex}: do our kernels give XLA's result for these types? XLA's maximum and
- * minimum of floats keep a NaN. Our kernels, like NCCL's, drop it if the other operand is a number.
- * So ${floats} is 0 for them. */
+/* ${floats}, ${complex}: do our kernels give XLA's result for these types? ${floats} is 0 for
+ * maximum and minimum: XLA's keep a NaN, but our kernels, like NCCL's, drop a NaN if the other
+ * operand is a number. */
 static const struct {
     const char *opcode;
     int op; /* ncclRedOp_t */
@@ -26,9 +26,9 @@ static int is_scalar(const struct hlo_instruction *in, const struct hlo_type *ty
     return hlo_shape_read(in->shape, &shape) == NULL && shape.rank == 0 && shape.type == type;
 }
 
-/* Return the instruction that makes the result. It must be one operation on the two parameters, and
- * all must have the type ${type}; else return NULL. XLA may convert numbers to float32 and back. We
- * leave such a reduction to XLA, because it rounds differently. */
+/* Return the instruction that makes the result if it is one operation on the two parameters, and if
+ * result and parameters have the type ${type}. Otherwise return NULL. So a reduction in which XLA
+ * converts numbers to float32 and back is left to XLA, because it rounds differently. */
 static const struct hlo_instruction *find_operation(const struct hlo_module *module, int64_t id,
                                                     const struct hlo_type *type)
 {

@@ -9,8 +9,9 @@
 static const char no_message[] = "its shape cannot be read";
 static const char other_layout[] = "its layout is not the default one";
 
-/* The default layout numbers the dimensions from the last to the first. XLA always writes a tail
- * padding of 1; any other field asks for something that the kernels do not know. */
+/* Accept only the default layout, which lists the dimensions from the last to the first. XLA also
+ * always writes a tail padding of 1. Any other field describes a layout that the kernels do not
+ * support. */
 static const char *check_layout(struct hlo_bytes rest, int rank)
 {
     struct hlo_numbers order = {0};

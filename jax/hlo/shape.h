@@ -15,7 +15,7 @@ struct hlo_shape {
     int64_t bytes;
 };
 
-/* Returns NULL, or why the shape is not one that the kernels can reduce. */
+/* Returns NULL, or why the kernels cannot reduce a buffer of this shape. */
 const char *hlo_shape_read(struct hlo_bytes bytes, struct hlo_shape *shape);
 
 int hlo_shape_same(const struct hlo_shape *a, const struct hlo_shape *b);

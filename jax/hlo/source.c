@@ -15,8 +15,8 @@ void hlo_text(struct hlo_bytes bytes, char *text, size_t size)
     text[n] = '\0';
 }
 
-/* Return the content of the ${place}-th field with number ${number}, counted from 1. Returns no
- * bytes if there is no such field. */
+/* Of the fields with number ${number}, return the content of the ${place}-th one, counted from 1.
+ * Returns no bytes if there is no such field. */
 static struct hlo_bytes find_bytes(struct hlo_bytes rest, uint32_t number, uint64_t place)
 {
     struct hlo_field field;

@@ -47,7 +47,7 @@ static int take_content(struct hlo_bytes *rest, struct hlo_field *field)
     case HLO_BYTES:
         return take_varint(rest, &size) == 0 ? take_bytes(rest, size, &field->bytes) : -1;
     }
-    return -1; /* groups, which proto3 does not have */
+    return -1; /* a group of protobuf, which proto3 does not have */
 }
 
 int hlo_next(struct hlo_bytes *rest, struct hlo_field *field)
