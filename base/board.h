@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * board.h - shared memory in which the processes of one user on one host meet.
+ * board.h - memory that the processes of one user on one host share.
  *
  * A board is a POSIX shared memory object of fixed size, all zeros at first. A process uses a board
  * only if the board belongs to the process's user and no other user may read it. All memory of a
@@ -31,8 +31,8 @@ struct st_board {
 
 /* Map the object ${name}. If the object does not exist yet, make it. Every process that joins holds
  * a lock on the object until st_board_hide, and the operating system releases the locks of killed
- * processes. So if an object exists on which nobody holds a lock, killed processes have left it
- * behind. We then set it to zeros again. Returns false on failure. */
+ * processes. An object that nobody has locked was left behind by killed processes; the next process
+ * to join sets it to zeros. Returns false on failure. */
 bool st_board_join(struct st_board *board_out, const char *name, size_t size);
 
 /* Remove the object's name, so that no other process can join. The memory stays mapped. */

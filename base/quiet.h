@@ -2,9 +2,9 @@
 /*
  * quiet.h - write to files without the signals that failed writes send.
  *
- * Each of these signals would end the job: a pipe without a reader gives EPIPE and SIGPIPE, and a
- * file at the limit of the process (ulimit -f) gives EFBIG and SIGXFSZ. Between st_quiet_begin and
- * st_quiet_end this thread takes neither.
+ * A write to a pipe without a reader fails with EPIPE and sends SIGPIPE. A write past the process's
+ * limit on file sizes (ulimit -f) fails with EFBIG and sends SIGXFSZ. Either signal would end the
+ * job. Between st_quiet_begin and st_quiet_end this thread receives neither signal.
  * Threads: any; begin and end in the same thread.
  */
 #ifndef ST_QUIET_H_
@@ -31,8 +31,9 @@ static inline void st_quiet_begin(struct st_quiet *quiet)
     pthread_sigmask(SIG_BLOCK, &both, &quiet->masked);
 }
 
-/* Discard the signal that came with ${error}, the errno of the failed write; 0: no write failed. A
- * signal that was pending before stays so. Keeps errno. */
+/* Discard the signal that the failed write sent. ${error} is the errno of that write, or 0 if no
+ * write failed. A signal that was pending before st_quiet_begin remains pending. Does not change
+ * errno. */
 static inline void st_quiet_end(const struct st_quiet *quiet, int error)
 {
     const struct timespec at_once = {0};

@@ -48,7 +48,7 @@ static unsigned ask(struct st_comm *c, const struct st_call *call)
     st_life_release(c);
     if (result != NCCL_ABI_SUCCESS)
         return ST_PLAN_NCCL;
-    if (plan.boxes > 0) { /* even if NCCL runs the part within each box */
+    if (plan.boxes > 0) { /* box by box, even if NCCL's own kernels add up inside each box */
         c->by_boxes = true;
         return plan.pieces < ST_PLANS - ST_PLAN_BOXES ? ST_PLAN_BOXES + (unsigned)plan.pieces
                                                       : ST_PLANS - 1;
@@ -62,24 +62,23 @@ static uint64_t mix(uint64_t h, uint64_t v)
     return h ^ h >> 32;
 }
 
-/* Return what the library's answer depends on in this buffer. 0: the buffer lies in no window. 1:
- * it lies in a window, and its address is a multiple of 16. 2: it lies in a window, and its address
- * is not a multiple of 16. Outside of windows the address must not count, because other ranks have
- * other addresses. */
+/* Return the class of this buffer; ask() answers alike for buffers of the same class. 0: the buffer
+ * lies in no window. 1: it lies in a window, and its address is a multiple of 16. 2: it lies in a
+ * window, and its address is not a multiple of 16. For a buffer outside of windows the address must
+ * not matter, because other ranks have other addresses. */
 static uint64_t place(const struct st_comm *c, const void *buffer, size_t bytes)
 {
     return !st_window_holds(c, buffer, bytes) ? 0 : (uintptr_t)buffer % 16 == 0 ? 1 : 2;
 }
 
-/* Return what ask() answers for this call. Asking takes too long for a call that is only forwarded,
- * so we keep the answers in a table, by a hash of the call. Calls with the same hash share an
- * answer. */
+/* Return what ask() answers for this call. ask() is too slow to run on every call, so we keep its
+ * answers in a table, by a hash of the call. Calls with the same hash share an answer. */
 static unsigned answer(struct st_comm *c, const struct st_call *call)
 {
     size_t bytes = st_call_bytes(c, call);
     size_t in = call->coll == ST_TALLY_ALL_GATHER ? bytes / (size_t)c->ranks : bytes;
     size_t out = call->coll == ST_TALLY_REDUCE_SCATTER ? bytes / (size_t)c->ranks : bytes;
-    /* all created operators count as one, because their numbers differ between ranks */
+    /* operators that programs create get one number, because each rank has its own numbers */
     int op = call->op < NCCL_ABI_BUILT_IN_OPS ? call->op : NCCL_ABI_BUILT_IN_OPS;
     uint64_t key =
         mix(mix(0, call->count), (uint64_t)call->coll << 32 | (uint64_t)call->dtype << 16 |
@@ -87,7 +86,7 @@ static unsigned answer(struct st_comm *c, const struct st_call *call)
                                      place(c, call->recv, out) << 2);
     uint64_t *set;
 
-    key = mix(key, UINT64_C(0x5bd1e995)) | ST_PLANS; /* never 0, because unused places are 0 */
+    key = mix(key, UINT64_C(0x5bd1e995)) | ST_PLANS; /* never 0: that is an empty entry */
     key -= key % ST_PLANS;
     set = c->answers[key >> 32 & (ST_SETS - 1)];
     for (int i = 0; i < ST_WAYS; i++)
@@ -135,7 +134,7 @@ static nccl_abi_result by_kernels(struct st_comm *c, const struct st_call *call)
         return NCCL_ABI_INVALID_USAGE; /* another thread has aborted the communicator */
     if (atomic_load(&c->comm) != call->comm) {
         st_life_release(c);
-        return NCCL_ABI_INVALID_USAGE; /* aborted; ${c} now stands for another communicator */
+        return NCCL_ABI_INVALID_USAGE; /* aborted; ${c} is now another's record */
     }
     st_inside++;
     switch (call->coll) {
@@ -253,8 +252,8 @@ nccl_abi_result st_call(struct st_from from, const struct st_call *call)
 /* ---- groups ---------------------------------------------------------------------------------- */
 
 /* Hand waiting calls to NCCL, in their order. If ${all}, hand over every call. Otherwise hand over
- * only the calls of a communicator that has more than ST_GROUP_MOST collectives in this group, or
- * one that our kernels cannot run. The other calls stay in the queue. */
+ * a communicator's calls only in two cases: it has more than ST_GROUP_MOST collectives in this
+ * group, or one of its collectives cannot run on our kernels. The other calls stay in the queue. */
 static nccl_abi_result give_back(struct st_real *real, struct st_group *g, bool all)
 {
     nccl_abi_result result = NCCL_ABI_SUCCESS;
@@ -366,7 +365,7 @@ nccl_abi_result st_group_start(struct st_from from)
     if (g->depth++ == 0) {
         g->number++;
         g->failed = false;
-        st_made_drop(g->made, g->mades); /* left by a group that was only simulated */
+        st_made_drop(g->made, g->mades); /* a group that was only simulated did not remove these */
         g->calls = g->mades = g->seens = 0;
     }
     return result;
@@ -426,7 +425,7 @@ nccl_abi_result st_group_simulate(struct st_from from, void *info)
         return st_no_nccl();
     g = st_group_of(real);
     if (!st_passes(from, real) && g->depth > 0 && --g->depth == 0) {
-        give_back(real, g, true); /* NCCL does not run them, but estimates their time */
+        give_back(real, g, true); /* NCCL only estimates how long the group would take */
         destroy_ops(g);
     }
     return real->call.GroupSimulateEnd ? real->call.GroupSimulateEnd(info) : st_no_nccl();

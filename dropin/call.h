@@ -2,13 +2,14 @@
 /*
  * call.h - the three collectives that may run on our kernels, and NCCL's groups.
  *
- * Who runs a call depends only on what all ranks share: communicator, collective, count, type,
- * operator, whether the buffers lie in windows, and the collectives of the same communicator in the
- * same group. Sends and receives of that group must not matter, because another rank may have none.
+ * Whether NCCL or our kernels run a call depends only on what is the same on all ranks:
+ * communicator, collective, count, type, operator, whether the buffers lie in windows, and the
+ * collectives of the same communicator in the same group. The group's sends and receives must not
+ * matter, because another rank may have none.
  *
- * A group's calls for our kernels wait until the outermost ncclGroupEnd. They run after NCCL's part
- * of the group: the kernels may ask NCCL for more scratch memory, which they can only do when no
- * group is open.
+ * In a group, calls for our kernels wait until the outermost ncclGroupEnd, and run after the
+ * group's calls that go to NCCL: our library may ask NCCL for more scratch memory, which is
+ * possible only when no group is open.
  *
  * Threads    each thread has its own groups, as in NCCL.
  */
@@ -27,7 +28,8 @@ nccl_abi_result st_call(struct st_from from, const struct st_call *call);
  * ${per_rank}: the call's larger buffer has ${count} elements for each rank. */
 void st_call_forwarded(struct st_comm *c, struct st_real *real, enum st_tally_coll coll,
                        bool collective, size_t count, int dtype, bool per_rank);
-/* Note that NCCL refused a call. If a group is open, our kernels will run no call of that group. */
+/* Remember that NCCL refused a call of this thread. If a group is open, our kernels will run no
+ * call of that group. */
 void st_call_failed(struct st_real *real);
 
 /* Create an operator. If ${c} has a handle, our kernels know the operator, too. */

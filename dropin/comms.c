@@ -10,9 +10,10 @@
 _Atomic(struct st_comm *) st_comm_table[ST_COMM_PLACES];
 atomic_int st_comm_handles[ST_DEVICES];
 
-/* Marks the place of a communicator that has ended, so that a search goes on behind that place. */
+/* Takes the place of an ended communicator in st_comm_table, so that a search goes on to the next
+ * entry. */
 static struct st_comm gone;
-static int used; /* places of st_comm_table that are not NULL */
+static int used; /* entries of st_comm_table that are not NULL */
 
 /* Records of ended communicators, oldest first. If a watchdog thread has aborted a communicator,
  * another thread may still be in a call on it. So we use a record again only after RESTING more
@@ -31,7 +32,7 @@ static struct st_comm *record(void)
         return calloc(1, sizeof *c);
     oldest = c->next_free;
     resting--;
-    st_meet_leave(c->meet); /* still there if the communicator was aborted */
+    st_meet_leave(c->meet); /* an aborted communicator has not left its meeting */
     memset((char *)c + sizeof c->comm, 0, sizeof *c - sizeof c->comm);
     return c;
 }
@@ -70,9 +71,9 @@ void st_comm_remove(struct st_comm *c)
         place = (place + 1) % ST_COMM_PLACES;
     atomic_store_explicit(&c->comm, NULL, memory_order_release);
     atomic_store(&st_comm_table[place], &gone);
-    /* A search goes on behind a place with &gone, and ends at an empty place. If the place behind
-     * &gone is empty, the search may as well end here, so make this place empty, too. Then look at
-     * the place before it. */
+    /* A search goes on after an entry that is &gone, and ends at an entry that is NULL. If the next
+     * entry is NULL, no search needs to pass this entry, so set it to NULL, too. Then the same may
+     * be true of the entry before it. */
     while (!st_comm_table[(place + 1) % ST_COMM_PLACES] && st_comm_table[place] == &gone) {
         atomic_store(&st_comm_table[place], NULL);
         used--;

@@ -3,8 +3,8 @@
  * comms.h - what the drop-in knows of each communicator.
  *
  * Threads    st_comm_find takes no lock and runs on every call. Records are never freed, only used
- *            again. So st_comm_find reads valid memory even while another thread ends some
- *            communicator. Using a communicator that ended is an error, as in NCCL.
+ *            again, so st_comm_find reads valid memory even while another thread removes a record.
+ *            As in NCCL, the program must not use a communicator that has ended.
  */
 #ifndef ST_COMMS_H_
 #define ST_COMMS_H_
@@ -25,20 +25,20 @@ struct st_meet;
 
 struct st_comm {
     _Atomic(void *) comm; /* NCCL's pointer; NULL: the record is free            */
-    struct st_real *real; /* the NCCL that made it                               */
+    struct st_real *real; /* the copy of NCCL that made it                       */
     const struct st_kernels *kernels;
     _Atomic(struct symtuner_ar *) handle; /* NULL: all calls go to NCCL         */
     /* An aborted handle is in ${aborted} until the communicator ends, and then in ${orphan} until
      * no thread uses the handle. */
     _Atomic(struct symtuner_ar *) aborted, orphan;
-    _Atomic int users; /* threads that use the handle (st_life_hold); the record is not used again
-                        * before this is 0 */
+    _Atomic int users; /* threads that use the handle (st_life_hold); above 0, the record is not
+                        * used again */
     _Atomic int why;   /* enum st_tally_why: why all calls go to NCCL          */
     int rank, ranks;
-    int device;  /* number of its GPU in this process, modulo ST_DEVICES          */
-    bool placed; /* its handle counts in st_comm_handles[device]                  */
+    int device;  /* its CUDA device number, modulo ST_DEVICES                     */
+    bool placed; /* it counts in st_comm_handles[device]                          */
     bool blocking;
-    uint64_t key; /* names the communicator, the same on all its ranks; 0: unknown */
+    uint64_t key; /* identifies the communicator, the same on all its ranks; 0: unknown */
     /* The meeting (meet.h) in which the ranks vote on verified calls. NULL: no call is verified.
      * After an abort we leave the meeting only when the record is used again. */
     struct st_meet *meet;
@@ -51,12 +51,13 @@ struct st_comm {
         size_t bytes;
     } windows[ST_WINDOWS];
     int windows_top;
-    /* What the kernels' library answered about earlier calls. Each element is a hash of the call,
-     * with an enum st_plan in the lowest byte. */
+    /* What the kernels' library answered about earlier calls. Each element is a hash of a call,
+     * whose lowest byte is replaced by the answer, an enum st_plan. */
     uint64_t answers[ST_SETS][ST_WAYS];
     bool by_boxes; /* one of these answers was ST_PLAN_BOXES or more */
-    /* ${group} and ${group_number} name a group of NCCL's. In that group this communicator has
-     * ${group_ours} collectives that our kernels could run, and ${group_others} others. */
+    /* ${group} and ${group_number} say which group of calls the two counts are for: collectives of
+     * this communicator that our kernels could run (${group_ours}),
+     * and others (${group_others}). */
     const void *group;
     uint64_t group_number;
     int group_ours, group_others;
@@ -94,7 +95,7 @@ static inline struct st_comm *st_comm_find(const void *comm)
 /* Add a record with these two members; its other members are 0. Returns NULL if there is no room;
  * then NCCL runs all calls of the communicator. */
 struct st_comm *st_comm_add(void *comm, struct st_real *real);
-/* Take a record out of the table. Does nothing if another thread has already done so. */
+/* Remove a record from the table. Does nothing if another thread has already removed it. */
 void st_comm_remove(struct st_comm *c);
 
 /* How many communicators have a handle, or are about to make one, on each GPU. */

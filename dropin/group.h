@@ -40,10 +40,10 @@ struct st_seen;
 struct st_group {
     int depth;
     uint64_t number; /* counts the groups that this thread has opened */
-    bool failed;     /* NCCL refused a call of the group, so it will run no call of the group */
+    bool failed;     /* NCCL refused a call, so it will run no call of this group */
     struct st_call *call;
     int calls, calls_room;
-    struct st_op *op; /* destroyed by the program, but the calls above may still use them */
+    struct st_op *op; /* destroyed operators that the waiting calls may still use */
     int ops, ops_room;
     struct st_made *made;
     int mades, mades_room;
@@ -51,20 +51,21 @@ struct st_group {
     int seens, seens_room;
 };
 
-/* Return the calling thread's group in the NCCL ${real}. */
+/* Return the calling thread's group in the copy of NCCL ${real}. */
 struct st_group *st_group_of(const struct st_real *real);
 
-/* Return the place behind the ${count} elements of an array. The array has ${room} places; if all
- * are taken, enlarge it. Returns NULL if memory is short. */
+/* Return the address for one more element of an array that has ${count}. The array has memory for
+ * ${*room} elements; if that is not enough, enlarge it. Returns NULL if memory is short. */
 void *st_group_more(void **array, int count, int *room, size_t size);
 
-/* Above 0 while this thread is in a call that the drop-in itself makes, to libsymtuner_ar.so or to
- * NCCL. Until that call returns, all NCCL calls of this thread go straight to NCCL. */
+/* Above 0 while the drop-in itself calls libsymtuner_ar.so or NCCL in this thread. Until that call
+ * returns, all NCCL calls of this thread go straight to NCCL. */
 extern _Thread_local int st_inside;
 
-/* Does a call go straight to NCCL, uncounted? With SYMTUNER_MODE=off every call does. Otherwise the
- * drop-in's own calls do (st_inside), and the calls that NCCL makes to its own exported functions.
- * For example, ncclBcast calls ncclBroadcast, and ncclCommAbort calls ncclCommGetAsyncError. */
+/* Does a call go straight to NCCL, without being counted? With SYMTUNER_MODE=off every call does.
+ * Otherwise the calls that the drop-in itself makes do (st_inside), and the calls of NCCL to its
+ * own exported functions. For example, ncclBcast calls ncclBroadcast, and ncclCommAbort calls
+ * ncclCommGetAsyncError. */
 static inline bool st_passes(struct st_from from, const struct st_real *real)
 {
     return st_inside || st_off || st_real_calls(real, from.caller);

@@ -12,9 +12,9 @@
 
 static struct st_kernels kernels;
 static bool loaded;
-static const struct st_real *user; /* the NCCL that the kernels use */
-static bool promised;              /* we gave the promise that kernels behind ours wait */
-static bool may_not_wait;          /* a kernel that does not wait can run from now on */
+static const struct st_real *user; /* the copy of NCCL that the kernels use */
+static bool promised;              /* we told our kernels that NCCL's kernels wait for them */
+static bool may_not_wait;          /* an NCCL kernel that does not wait for ours can run now */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 atomic_bool st_promise_gone;

@@ -48,9 +48,9 @@ struct st_kernels {
 #undef X
 };
 
-/* Load libsymtuner_ar.so from the drop-in's own folder, let it use NCCL ${real}, and return its
- * functions. Returns NULL, with one warning, if that fails. Returns NULL, too, if the library
- * already uses another copy of NCCL. Threads: any. */
+/* Load libsymtuner_ar.so from the drop-in's own folder, make it use the copy of NCCL ${real}, and
+ * return its functions. Returns NULL, with one warning, if that fails. Also returns NULL if the
+ * library already uses another copy of NCCL. Threads: any. */
 const struct st_kernels *st_kernels_for(const struct st_real *real);
 
 /* Has st_kernels_for loaded the library? */
@@ -74,7 +74,7 @@ void st_followers_comm(const struct st_real *real);
 /* Take the promise back if necessary. Called when NCCL ${real} will make a symmetric window. */
 void st_followers_window(const struct st_real *real);
 
-extern atomic_bool st_promise_gone; /* the drop-in gave the promise, and has taken it back */
+extern atomic_bool st_promise_gone; /* the drop-in has given the promise and taken it back */
 void st_separate_now(const struct st_real *real, void *stream);
 
 /* Call this before each call on ${stream} that goes to NCCL ${real}. */

@@ -10,9 +10,9 @@
 #include "dropin/meet.h"
 #include "dropin/settings.h"
 
-enum { OLDEST = 22803 };  /* the first release with the windows that our kernels use */
-enum { DONE_MS = 60000 }; /* how long one rank may be slower than another to make its handle */
-enum { MOST = 16 };       /* limit of a communicator's ranks: SYMTUNER_AR_MAX_RANKS */
+enum { OLDEST = 22803 };  /* the first release that has the windows that our kernels use */
+enum { DONE_MS = 60000 }; /* by how much ranks may differ in the time to make a handle */
+enum { MOST = 16 };       /* most ranks of a communicator, as SYMTUNER_AR_MAX_RANKS */
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
@@ -56,9 +56,9 @@ static int gpus_here(void)
     return count;
 }
 
-/* Return why NCCL must run all calls of this communicator, or ST_WHY_OURS if nothing speaks against
- * our kernels. Every rank finds the same answer without asking the others. ${ranks}: the number of
- * the communicator's ranks, 0 if it is not known yet. */
+/* Return why NCCL must run all calls of this communicator, or ST_WHY_OURS if there is no such
+ * reason. This checks only what is the same on all ranks, so all ranks get the same answer.
+ * ${ranks}: the number of the communicator's ranks, 0 if it is not known yet. */
 static enum st_tally_why shared_reason(const struct st_real *real, const struct st_made *made,
                                        int ranks)
 {
@@ -90,7 +90,7 @@ static struct st_comm *record(struct st_real *real, const struct st_made *made)
     int device = 0;
 
     st_followers_comm(real);
-    if (c) /* an older communicator, which NCCL has ended by itself, for example after an error */
+    if (c) /* an older communicator at this address, which NCCL ended after an error */
         st_comm_remove(c);
     c = st_comm_add(*made->comm, real);
     if (!c)
@@ -109,7 +109,7 @@ static struct st_comm *record(struct st_real *real, const struct st_made *made)
     return c;
 }
 
-/* Give back the place of ${c} among the handles of its GPU, if it has one. */
+/* Take ${c} out of the count of its GPU's handles, if it counts there. */
 static void give_place(struct st_comm *c)
 {
     if (c->placed)
@@ -138,10 +138,10 @@ struct party {
     struct st_boxes_mark mark;
 };
 
-/* Take a place for a handle on each GPU of ${p}. Takes none and returns false if a GPU has no place
- * left. Whoever calls decide() gives back the places that are not needed. The places must be taken before the
- * ranks meet: other threads, or further communicators of this thread's group, may be about to make
- * handles, too. */
+/* Count one handle more on each GPU of ${p}. If a GPU has the most handles already, count none and
+ * return false. If no handle is made later, decide() takes it out of the count. A handle must be
+ * counted before the ranks meet: other threads, or further communicators of this thread's group,
+ * may be about to make handles, too. */
 static bool take_places(struct party *p)
 {
     const int most = st_settings()->max_comms;
@@ -149,7 +149,7 @@ static bool take_places(struct party *p)
 
     for (int i = 0; i < p->n && room; i++) {
         struct st_comm *c = p->c[i];
-        bool shared = false; /* ranks of one communicator that share a GPU need one place */
+        bool shared = false; /* ranks of one communicator on one GPU count once */
 
         for (int k = 0; k < i; k++)
             shared |= p->c[k]->device == c->device;
@@ -163,8 +163,8 @@ static bool take_places(struct party *p)
     return room;
 }
 
-/* Return why this process cannot use our kernels, or ST_WHY_OURS if it can. Other ranks may find
- * another reason, or none. */
+/* Return why this process cannot use our kernels, or ST_WHY_OURS if it can. Other ranks may get
+ * another answer. */
 static enum st_tally_why own_reason(const struct st_real *real, struct party *p)
 {
     const struct st_settings *settings = st_settings();
@@ -180,7 +180,7 @@ static enum st_tally_why own_reason(const struct st_real *real, struct party *p)
     return st_kernels_loaded() ? ST_WHY_OTHER_NCCL : ST_WHY_NO_KERNELS;
 }
 
-/* May the ranks find each other through NCCL's network? They must if they are on several boxes. */
+/* May the ranks meet through NCCL (boxes/boxes.h)? Ranks on several boxes have no other way. */
 static bool may_span(const struct st_real *real, const struct st_made *made,
                      enum st_tally_why shared)
 {
@@ -221,8 +221,8 @@ static void make_handles(struct party *p)
     }
 }
 
-/* Warn that NCCL runs all calls of the communicator, and say why. If the ranks have a meeting, only
- * the rank that came first calls this. */
+/* Warn that NCCL runs all calls of the communicator, and say why. If the ranks met in shared
+ * memory, only the rank that came first calls this. */
 static void warn(const struct party *p, enum st_tally_why why, enum st_meet_answer answer)
 {
     static const char *const text[] = {
@@ -241,8 +241,9 @@ static void warn(const struct party *p, enum st_tally_why why, enum st_meet_answ
                      text[answer]);
 }
 
-/* Called if not all ranks have met on this box. Meet the ranks over NCCL, and make a handle that
- * adds up box by box. create_ itself sees to it that either all ranks get a handle or none does. */
+/* Meet the other ranks through NCCL, and make a handle that adds up box by box. Called if the
+ * meeting on this box has not found all ranks. create_ itself ensures that either all ranks get a
+ * handle or none does. */
 static void span(struct party *p)
 {
     struct st_comm *c = p->c[0];
@@ -299,8 +300,8 @@ static int by_key(const void *a, const void *b)
     return (x->key > y->key) - (x->key < y->key);
 }
 
-/* All ranks take the communicators of a group in the order of their keys, because making a handle
- * waits for the other ranks. */
+/* Making a handle waits for the other ranks. So all ranks handle the communicators of a group in
+ * the same order, that of their keys. */
 void st_made_settle(struct st_real *real, struct st_made *made, int n)
 {
     struct party *party = calloc((size_t)n, sizeof *party);
@@ -321,7 +322,7 @@ void st_made_settle(struct st_real *real, struct st_made *made, int n)
                 last->mark = made[i].mark;
             if (last->n == 0)
                 last->meet = made[i].meet;
-            else if (made[i].meet) /* last->c[0] comes for all ranks of this thread */
+            else if (made[i].meet) /* last->c[0] answers for all ranks of this thread */
                 st_meet_come(made[i].meet, c->ranks, 0, NULL);
             if (last->n == 0)
                 made[i].meet = NULL;
@@ -331,7 +332,7 @@ void st_made_settle(struct st_real *real, struct st_made *made, int n)
             decide(c, (enum st_tally_why)c->why);
         }
     }
-    for (int i = 0; i < parties; i++) { /* come to all meetings before we wait in one */
+    for (int i = 0; i < parties; i++) { /* come to all meetings before waiting in any */
         struct party *p = &party[i];
         struct st_meet_entry entry = {.settings = st_settings()->hash};
 
@@ -404,7 +405,7 @@ void st_life_end(struct st_comm *c)
 
 /* To free the handle here, we would have to wait for the GPU, but NCCL's abort does not wait. So
  * the handle stays in ${aborted} until st_life_end or st_life_aborted, when the communicator ends.
- * Another thread may still be in a vote, so ${meet} stays until the record is used again. */
+ * Another thread may still be in a vote, so ${meet} is freed only when the record is used again. */
 void st_life_abort(struct st_comm *c)
 {
     struct symtuner_ar *handle = take(c);
@@ -433,8 +434,8 @@ void st_life_aborted(struct st_comm *c, bool ended)
     st_life_release(c);
 }
 
-/* Several threads may be here at once, if they have just found in st_life_hold that the handle is
- * gone. Only one of them gets the orphan. */
+/* Several threads may run this at once, because st_life_hold calls it when it finds no handle. Only
+ * one of them discards the orphan. */
 void st_life_discard(struct st_comm *c)
 {
     const struct st_kernels *kernels = c->kernels;

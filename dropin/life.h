@@ -4,9 +4,9 @@
  *
  * A communicator whose calls may run on our kernels has a handle, a struct symtuner_ar. The drop-in
  * makes the handle at the end of a blocking ncclCommInit*, ncclCommSplit or ncclCommShrink, or, if
- * a group is open, at the outermost ncclGroupEnd. All ranks must meet before that. Ranks of one box
- * meet in shared memory, which a rank enters before NCCL makes the communicator (meet.h). Ranks of
- * several boxes meet over NCCL, if the user wants to add up box by box (boxes/boxes.h).
+ * a group is open, at the outermost ncclGroupEnd. Before it makes the handle, all ranks must have
+ * told each other that they can. Ranks of one box do so in shared memory (meet.h). Ranks of several
+ * boxes do so through NCCL, if the user wants to add up box by box (boxes/boxes.h).
  */
 #ifndef ST_LIFE_H_
 #define ST_LIFE_H_
@@ -17,26 +17,26 @@
 /* A communicator that NCCL is making. */
 struct st_made {
     void **comm;           /* where NCCL writes its pointer to the communicator */
-    uint64_t key;          /* names the communicator, the same on all its ranks; 0: unknown */
+    uint64_t key;          /* identifies the communicator, the same on all its ranks; 0: unknown */
     enum st_tally_why why; /* why NCCL runs its calls; ST_WHY_OURS: no reason is known yet */
     bool blocking;
     struct st_meet *meet; /* the meeting that this rank has entered; NULL: none */
     struct st_boxes_mark mark; /* what st_boxes_read found in its ncclUniqueId */
 };
 
-/* Enter the meeting (meet.h) of a communicator that NCCL is about to make. Returns NULL, and enters
- * nothing, if it is already known that NCCL will run all calls of the communicator, or if there is
- * no shared memory. ${ranks}: the number of the communicator's ranks, 0 if unknown. ${count}: how
- * many of these ranks this thread drives. */
+/* Enter the meeting (meet.h) of a communicator that NCCL is about to make. Returns NULL if there is
+ * no shared memory, or no need for a meeting, because NCCL will run all calls of the communicator
+ * anyway. ${ranks}: the number of the communicator's ranks, 0 if unknown. ${count}: how many of
+ * these ranks this thread drives. */
 struct st_meet *st_made_enter(const struct st_real *real, const struct st_made *made, int ranks,
                               int count);
 /* Call st_made_settle for a communicator that NCCL has made: at once, or at the end of the group if
  * one is open. */
 void st_made(struct st_real *real, struct st_made made);
-/* For ${n} communicators that NCCL has made, decide whether our kernels can run their calls, and if
- * so, make the handles. Waits for the other ranks. */
+/* Decide for each of ${n} communicators that NCCL has made whether our kernels can run its calls.
+ * If so, make its handle. Waits for the other ranks. */
 void st_made_settle(struct st_real *real, struct st_made *made, int n);
-/* Leave the meetings of these ${n} elements, for example if NCCL did not make the communicators. */
+/* Leave the meetings of these ${n} communicators, for example because NCCL could not make them. */
 void st_made_drop(struct st_made *made, int n);
 
 /* Free the handle of ${c}, because the communicator is about to end. */
@@ -46,8 +46,8 @@ void st_life_abort(struct st_comm *c);
 /* Call this before ncclCommAbort. It does what st_life_abort does, and removes ${c} from the table
  * of communicators (comms.h). ${c} itself stays valid until st_life_aborted. */
 void st_life_leave(struct st_comm *c);
-/* Call this after ncclCommAbort. ${ended}: NCCL has ended the communicator. Then the aborted handle
- * is discarded as soon as no thread uses it. Does not wait. */
+/* Call this after ncclCommAbort. If NCCL has ${ended} the communicator, the aborted handle is
+ * discarded as soon as no thread uses it. Does not wait. */
 void st_life_aborted(struct st_comm *c, bool ended);
 
 /* Discard the handle in ${c}->orphan if no thread uses it any more. */
@@ -80,7 +80,8 @@ uint64_t st_life_child(struct st_comm *parent, int color);
 /* Return the key of the communicator that NCCL makes with these ${ids} ids. */
 uint64_t st_life_key(const struct nccl_abi_id *id, int ids);
 
-/* Warn that no NCCL with the called function is loaded. Returns ncclInvalidUsage. */
+/* Warn that no loaded copy of NCCL has the function that the program calls. Returns
+ * ncclInvalidUsage. */
 nccl_abi_result st_no_nccl(void);
 
 #endif

@@ -28,9 +28,9 @@ enum st_meet_answer st_meet_judge(const struct st_meet_entry *entry, int count, 
 /* The shared object; a new one is all zeros. */
 struct board {
     _Atomic uint32_t entered; /* ranks that have entered                            */
-    _Atomic uint32_t gone;    /* ranks that have left again without coming          */
-    _Atomic uint32_t joined;  /* places in ${entry} that were handed out            */
-    _Atomic uint32_t whole;   /* ranks whose entry is written                       */
+    _Atomic uint32_t gone;    /* ranks that have left without coming                */
+    _Atomic uint32_t joined;  /* elements of ${entry} that ranks have claimed       */
+    _Atomic uint32_t whole;   /* elements of ${entry} that are written              */
     _Atomic uint32_t answer;  /* enum st_meet_answer                                */
     _Atomic uint32_t done;    /* ranks that have a handle                           */
     _Atomic uint32_t undone;  /* ranks that have none                               */
@@ -45,7 +45,7 @@ struct board {
 struct st_meet {
     struct board *board;
     struct st_board shared;
-    int count;  /* ranks that entered with this rank, itself included */
+    int count;  /* ranks that entered in this call of st_meet_enter */
     int ranks;  /* ranks of the communicator; 0 before st_meet_come */
     int votes;  /* how often this rank has voted */
     bool first; /* this rank came first */
@@ -61,8 +61,8 @@ static uint64_t now(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* Sleep 20 us in the first rounds and 1 ms later, because ranks mostly leave ncclCommInitRank at
- * almost the same time. */
+/* Sleep 20 us in the first rounds and 1 ms in later ones. Most waits are short, because ranks
+ * mostly return from ncclCommInitRank at almost the same time. */
 static void doze(int round)
 {
     struct timespec t = {.tv_nsec = round < 50 ? 20000 : 1000000};
@@ -99,7 +99,7 @@ void st_meet_come(struct st_meet *meet, int ranks, int count, const struct st_me
     for (uint32_t i = own; i < own + (uint32_t)count && i < RANKS_MAX; i++)
         meet->board->entry[i] = *entry;
     atomic_fetch_add_explicit(&meet->board->whole, (uint32_t)count, memory_order_release);
-    st_board_hide(&meet->shared); /* every rank that will ever come has entered */
+    st_board_hide(&meet->shared); /* no further rank can enter now, so the name is not needed */
 }
 
 /* If ${word} still is 0, write ${mine} into it. Return what ${word} holds afterwards. */
@@ -128,8 +128,9 @@ enum st_meet_answer st_meet_wait(struct st_meet *meet, int ms)
     }
 }
 
-/* Wait until ${yes} has reached the number of ranks, ${no} is not 0, or ${ms} have passed. Then
- * write the answer, if no other rank has. Return whether it is yes. */
+/* Wait until ${*yes} is the number of ranks, ${*no} is not 0, ${ms} have passed, or this rank has
+ * given up. Then write the answer, if no other rank has written it. Return whether the answer is
+ * yes. */
 static bool count(const struct st_meet *meet, _Atomic uint32_t *yes, _Atomic uint32_t *no,
                   _Atomic uint32_t *answer, int ms)
 {

@@ -3,16 +3,15 @@
  * meet.h - do all ranks of a communicator have the drop-in, and are they on one host?
  *
  * The ranks meet in a shared memory object that is named after the communicator. A rank without the
- * drop-in never comes, and a rank on another host comes to another object. So the ranks need no
- * NCCL call to find this out; a rank without the drop-in would never join such a call. One word of
- * the object holds the answer. It is written once, by compare and exchange, so all ranks read the
- * same answer.
+ * drop-in never comes, and a rank on another host comes to another object. An NCCL call could not
+ * find this out, because a rank without the drop-in would never join it. One word of the object
+ * holds the answer. It is written once, by compare and exchange, so all ranks read the same answer.
  *
  * Each rank enters the meeting before NCCL makes the communicator (st_meet_enter), and comes to it
- * afterwards (st_meet_come). NCCL makes a communicator, also by split or shrink, only after it has
- * heard of all ranks: init.cc of 2.27.3 to 2.30.7 has an all-gather for this. So when a rank comes,
- * all ranks that will ever come have entered. The rank then knows at once if one is missing, and
- * waits only for ranks that will come.
+ * afterwards (st_meet_come). NCCL makes a communicator, also by split or shrink, only after all
+ * ranks have called it: init.cc of 2.27.3 to 2.30.7 has an all-gather for this. So when a rank
+ * comes, all ranks that will ever come have entered. If one is missing, the rank knows it at once,
+ * and it waits only for ranks that will come.
  *
  * Units      times are milliseconds.
  * Ownership  st_meet_leave frees what st_meet_enter returned. The object loses its name when the
@@ -27,7 +26,7 @@
 
 enum { ST_MEET_MS = 5000, ST_MEET_VOTES = 3000 };
 
-/* What one rank tells the others. */
+/* What each rank writes into the object for the others. */
 struct st_meet_entry {
     uint64_t settings; /* hash of version and options, must be the same on all ranks   */
     uint32_t able;     /* 1: this rank could use our kernels                           */
@@ -38,12 +37,12 @@ enum st_meet_answer { ST_MEET_OPEN, ST_MEET_ALL, ST_MEET_MISSING, ST_MEET_UNABLE
 
 struct st_meet;
 
-/* Say that ${count} ranks are about to make the communicator that ${key} names. Does not wait.
- * Returns NULL if there is no shared memory. */
+/* Enter the meeting of the communicator that ${key} identifies, with ${count} ranks of this thread.
+ * Does not wait. Returns NULL if there is no shared memory. */
 struct st_meet *st_meet_enter(uint64_t key, int count);
 
-/* Call this when NCCL has made the communicator, which has ${ranks} ranks. ${count} of them, which
- * this thread drives, have entered; they all say ${entry}. Does not wait. */
+/* Come to the meeting, after NCCL has made the communicator of ${ranks} ranks. ${count} ranks of
+ * this thread come, all with the same ${entry}. Does not wait. */
 void st_meet_come(struct st_meet *meet, int ranks, int count, const struct st_meet_entry *entry);
 
 /* Wait until all ranks have come, or until it is known that one never will, but at most until ${ms}
@@ -64,10 +63,10 @@ bool st_meet_done(struct st_meet *meet, int ranks, bool done, int ms);
  */
 bool st_meet_vote(struct st_meet *meet, bool yes, double *most, int ms);
 
-/* Has this rank come first? The first rank prints the warnings for all. */
+/* Was this rank the first to come? The first rank prints the warnings for all. */
 bool st_meet_first(const struct st_meet *meet);
 
-/* Has each rank a thread of its own? Call this only after the answer ST_MEET_ALL. */
+/* Does each rank have a thread of its own? Call this only after the answer ST_MEET_ALL. */
 bool st_meet_single(const struct st_meet *meet);
 
 /* Let a thread that waits in a vote give up. That vote and every later vote then returns false.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * settings.h - the drop-in's variables, its one warning, and the counters of this process.
+ * settings.h - the drop-in's variables, its one warning, and this process's slot for counters.
  */
 #ifndef ST_SETTINGS_H_
 #define ST_SETTINGS_H_

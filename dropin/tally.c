@@ -81,7 +81,7 @@ struct st_tally_slot *st_tally_claim(struct st_tally *tally, const char *program
     uint32_t own = atomic_load(&tally->claimed);
     struct st_tally_slot *slot;
 
-    do /* count no further than one past the end, so that the counter cannot wrap around */
+    do /* stop one past the end, so that the counter cannot wrap around */
         if (own > ST_TALLY_SLOTS)
             return NULL;
     while (!atomic_compare_exchange_weak(&tally->claimed, &own, own + 1));

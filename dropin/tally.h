@@ -4,7 +4,7 @@
  *
  * `symtuner run` creates the file and names it in SYMTUNER_RUN_FILE. Each process that makes an
  * NCCL communicator under libsymtuner_nccl.so claims a slot of its own and adds to the counters
- * there. Every process maps the file, so what was counted is in it even after SIGKILL. A forked
+ * there. Every process maps the file, so the counts are in the file even after SIGKILL. A forked
  * child has no slot until it makes a communicator itself.
  *
  * Units      bytes are the size of the larger buffer of a call: count x element size, and for
@@ -41,9 +41,9 @@ enum { ST_TALLY_VERSION = 4, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
     X(RECV, "recv", "ncclRecv")                                                                    \
     X(OTHER, "other", "other NCCL calls")
 
-/* Who runs a call: our kernels (the first row), or NCCL, for the reason that the row gives. X(NAME
- * in ST_WHY_NAME, text). A reason from OBSERVE to UNFOLLOWED holds for all calls of a communicator,
- * so we also count the communicators for which it holds. Add new rows at the end, and raise
+/* X(NAME in ST_WHY_NAME, text). The first row stands for calls that our kernels run. Each other row
+ * is a reason why NCCL runs a call. The reasons from OBSERVE to UNFOLLOWED are true of all calls of
+ * a communicator, so communicators are counted by reason, too. Add new rows at the end, and raise
  * ST_TALLY_VERSION. */
 #define ST_TALLY_WHY_MAP(X)                                                                        \
     X(OURS, "our kernels")                                                                         \
@@ -87,14 +87,14 @@ struct st_tally_cell {
     _Atomic uint64_t calls, bytes;
 };
 
-/* The counters of one process. The slot has no process yet while ${pid} is 0. */
+/* The counters of one process. A slot whose ${pid} is 0 belongs to no process yet. */
 struct st_tally_slot {
     _Atomic int32_t pid;
-    _Atomic int32_t nccl;        /* such as 22809: the first communicator's NCCL      */
+    _Atomic int32_t nccl;        /* version of the first communicator's NCCL: 22809   */
     char program[64];            /* name of the program, without its folder           */
     char library[192];           /* path of the library file of that NCCL             */
     char note[256];              /* the first warning of the drop-in; empty: none     */
-    _Atomic uint32_t noted;      /* 1: somebody writes ${note}, 2: it is written      */
+    _Atomic uint32_t noted;      /* 1: being written, 2: ${note} is complete          */
     _Atomic int32_t rank, ranks; /* our rank in the first communicator, and its size  */
     _Atomic uint32_t unused;
     /* comms[ST_WHY_OURS]: how many communicators have a handle of our kernels. comms[why]: how many
@@ -115,7 +115,7 @@ struct st_tally {
     uint64_t magic;
     uint32_t version, slots;
     uint64_t slot_size;
-    _Atomic uint32_t claimed; /* how many slots are in use; ${slots} + 1 if a process got none */
+    _Atomic uint32_t claimed; /* slots in use; ${slots} + 1 if a process found no free slot */
     uint32_t unused;
     struct st_tally_slot slot[];
 };
@@ -124,8 +124,9 @@ _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "shared between processes");
 /*
  * st_tally_create(path, error, size):
  * Make the file, which must not exist yet, with room for ST_TALLY_SLOTS processes. Only this user
- * may read and write it. All disk space is reserved now, so a counter never meets a full disk.
- * Returns NULL, with the reason in ${error}, on failure.
+ * may read and write it. All disk space is reserved now. Otherwise the disk could be full later,
+ * and adding to a counter would end the process with SIGBUS. Returns NULL, with the reason in
+ * ${error}, on failure.
  */
 struct st_tally *st_tally_create(const char *path, char *error, size_t size);
 

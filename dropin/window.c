@@ -18,9 +18,9 @@ bool st_window_holds(const struct st_comm *c, const void *buffer, size_t bytes)
     return false;
 }
 
-/* Register seen[0] with our kernels. If this thread drives several ranks of the communicator, it
- * must register the window for all of them in one call. So the first element of ${seen} for each
- * other rank belongs to this window. Sets ${comm} of this window's elements to NULL. */
+/* Register the window of seen[0] with our kernels. If this thread drives several ranks of the
+ * communicator, one call must register the window for all of them: each rank's part is that rank's
+ * first element in ${seen}. Sets ${comm} of the registered elements to NULL. */
 static void settle(struct st_seen *seen, int n)
 {
     struct symtuner_ar *handle[MOST];
@@ -36,7 +36,7 @@ static void settle(struct st_seen *seen, int n)
         if (!other || !c[0] || other->key != c[0]->key)
             continue;
         for (int k = 0; k < ranks; k++)
-            again |= c[k] == other; /* a rank's second window is registered by a later call */
+            again |= c[k] == other; /* that rank's second window; a later call registers it */
         if (again || !(handle[ranks] = st_life_hold(other)))
             continue;
         c[ranks] = other;
@@ -50,7 +50,7 @@ static void settle(struct st_seen *seen, int n)
     st_inside++;
     result = c[0]->kernels->register_(handle, buffer, window, ranks, bytes);
     st_inside--;
-    /* if register_ fails on one rank, it fails on all of them, and the buffers are staged */
+    /* if register_ fails, it fails on all ranks, and the buffers are staged */
     for (int i = 0; i < ranks && result == NCCL_ABI_SUCCESS; i++) {
         int place = 0;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* window.h - the windows that the application registers with NCCL, made known to our kernels. */
+/* window.h - registers the application's NCCL windows with our kernels, too. */
 #ifndef ST_WINDOW_H_
 #define ST_WINDOW_H_
 

@@ -10,12 +10,13 @@
 
 enum { COME_MS = 20000, PASS_MS = 60000 }; /* time limits of the two steps (boxes.h) */
 
-/* The magic number and the version of an ncclConfig_t. If the version is that of NCCL 2.14, later
- * releases read no member behind ${blocking}. */
+/* The magic number and the version that we write into an ncclConfig_t. The version is that of NCCL
+ * 2.14; with it, later releases of NCCL read no member after ${blocking}. */
 #define CONFIG_MAGIC 0xcafebeefu
 enum { CONFIG_VERSION = 21400 };
 
-/* How we use the bytes of an ncclUniqueId. NCCL fills the first 36 or 40 of the ${own} bytes. */
+/* The bytes of an ncclUniqueId. NCCL uses the first 36 or 40 bytes of ${own}. The drop-in writes
+ * the members after ${own}. */
 enum { OWN = 48 };
 struct layout {
     char own[OWN];
@@ -37,9 +38,9 @@ static bool is_set(const char *name)
     return value && *value;
 }
 
-/* May this process make the second communicator? Not if NCCL_COMM_BLOCKING is set, because then
- * NCCL could block while it makes the communicator. getenv also finds what nccl.conf sets, because
- * NCCL copies that into the environment. */
+/* May this process make the second communicator? Not if NCCL_COMM_BLOCKING is set: the variable
+ * overrides ncclConfig_t, so ncclCommInitRankConfig could block. If nccl.conf sets it, getenv finds
+ * it, too, because NCCL copies nccl.conf into the environment. */
 static bool wanted(const struct st_real *real)
 {
     const char *nodes = getenv("SYMTUNER_AR_NODES");
@@ -50,7 +51,7 @@ static bool wanted(const struct st_real *real)
     if (nodes && strcmp(nodes, "1") == 0)
         return true;
     if (!is_set("SYMTUNER_RULE") && !is_set("SYMTUNER_RULES"))
-        return false; /* no rule can ask for it, so do not load the kernels */
+        return false; /* without rules the answer is no; do not load the kernels for it */
     kernels = st_kernels_for(real);
     return kernels && kernels->boxes_asked_ && kernels->boxes_asked_();
 }
@@ -69,7 +70,7 @@ void st_boxes_mark(const struct st_real *real, struct nccl_abi_id *id)
     if (!wanted(real) || !is_zero(id->bytes + OWN, sizeof *id - OWN) ||
         real->call.GetUniqueId(&other) != NCCL_ABI_SUCCESS ||
         !is_zero(other.bytes + OWN, sizeof other - OWN) || memcmp(&other, id, sizeof other) == 0)
-        return; /* with NCCL_COMM_ID all ids are alike */
+        return; /* if NCCL_COMM_ID is set, both ids are the same */
     memcpy(all.magic, magic, sizeof magic);
     all.settings = st_settings()->hash;
     memcpy(all.other, other.bytes, OWN);
@@ -98,8 +99,8 @@ static uint64_t now_ms(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* Wait at most ${ms} for the end of a call on ${comm}, which has returned ${result}. Returns
- * whether the call succeeded. */
+/* Wait until a non-blocking call on ${comm} has ended, at most ${ms}. ${result} is what the call
+ * returned. Returns whether the call succeeded. */
 static bool ended(const struct st_real *real, void *comm, nccl_abi_result result, uint64_t ms)
 {
     const uint64_t start = now_ms();

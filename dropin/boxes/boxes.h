@@ -5,26 +5,27 @@
  *
  * Ranks of several boxes share no memory. They must not ask each other on the program's
  * communicator: a rank without the drop-in would take the question for its own first call. So they
- * meet in a second communicator. When the program asks NCCL for its ncclUniqueId, the drop-in asks
- * NCCL for a second id, and writes it behind the first one. There is room for it, because NCCL
- * leaves the last 88 of the 128 bytes empty (in 2.28.3 to 2.32.3 an id is the address of a socket).
- * The program itself then brings both ids to all ranks. NCCL reads only the first one.
+ * make a second communicator. When the program asks NCCL for an ncclUniqueId, the drop-in asks NCCL
+ * for a second id, and writes the second id into the free bytes of the first. An id has 128 bytes,
+ * and NCCL leaves the last 88 empty (in 2.28.3 to 2.32.3 an id is the address of a socket). The
+ * program sends the first id to all ranks, and the second id travels inside it. NCCL ignores those
+ * bytes.
  *
  * Once NCCL has made the program's communicator, each rank that is asked to add up box by box makes
- * the second one, without blocking, in two steps. If it cannot use our kernels, it gives up after
- * step 1.
+ * the second one with non-blocking calls, in two steps. A rank that cannot use our kernels gives up
+ * after step 1.
  *
- *     1 ncclCommInitRankConfig   ends if all ranks come to it, else we give up after COME_MS
+ *     1 ncclCommInitRankConfig   ends if all ranks call it, else we give up after COME_MS
  *     2 ncclCommSplit            makes no communicator; ends if all ranks have passed step 1
  *
- * Step 1 alone is not enough: one rank may see that all have come when another rank has just given
- * up. The rank that gives up aborts the second communicator, so step 2 ends on no rank. Each rank
- * waits in step 2 longer than any rank can need for step 1. So either all ranks pass step 2, or
- * none does. If anything fails, each rank aborts the second communicator. Until both steps have
- * ended, the drop-in does nothing with the program's communicator.
+ * Step 1 alone is not enough: one rank may see that all have called it when another rank has just
+ * given up. A rank that gives up aborts the second communicator, so step 2 succeeds on no rank.
+ * Each rank waits in step 2 longer than any rank can need for step 1. So either all ranks pass step
+ * 2, or none does. If anything fails, each rank aborts the second communicator. Until both steps
+ * have ended, the drop-in does nothing with the program's communicator.
  *
- * If a process has once waited in vain, it never makes a second communicator again, because it
- * would wait each time.
+ * A process that has once given up after a time limit never makes a second communicator again,
+ * because it would wait each time.
  */
 #ifndef ST_BOXES_H_
 #define ST_BOXES_H_
@@ -51,8 +52,9 @@ struct st_boxes_mark st_boxes_read(const struct st_real *real, const struct nccl
 
 /*
  * st_boxes_meet(real, mark, ranks, rank, able):
- * Meet the other ranks of a communicator, and wait for them. ${able}: this rank can use our
- * kernels. Returns the second communicator on all ranks, if all ranks came and all are able; else
+ * Find out whether all ranks of a communicator call this function and can use our kernels. Waits
+ * for the other ranks. ${able}: this rank can use our kernels. Returns the second communicator on
+ * all ranks if all ranks called and all are able; else
  * NULL on all ranks.
  */
 void *st_boxes_meet(const struct st_real *real, const struct st_boxes_mark *mark, int ranks,

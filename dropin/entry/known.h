@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * known.h - the NCCL functions that the drop-in stands in front of, one row each.
+ * known.h - the NCCL functions that the drop-in intercepts, one row each.
  *
  * The program calls all other functions of NCCL directly: those that a later release adds, and
  * those that do not concern us. Every function in this file returns ncclResult_t.
@@ -60,11 +60,11 @@
       (comm, buffer, bytes, window, flags))                                                        \
     X(CommWindowDeregister, (void *comm, void *window), (comm, window))
 
-/* Functions whose calls always go to NCCL. We stand in front of them to count the calls. Also, if a
- * group has one of these collectives, NCCL must run all collectives of that communicator in the
- * group.
- * X(name without nccl, enum st_tally_coll, is it collective?, size of the larger buffer: 1 (count
- *   elements) or ranks (count elements for each rank), parameters, arguments) */
+/* Functions whose calls always go to NCCL. We intercept them only to count the calls, and because a
+ * group may contain them: if a group has one of these collectives on a communicator, NCCL must run
+ * all collectives of that communicator in the group.
+ * X(name without nccl, enum st_tally_coll, is it collective?, elements of the larger buffer: 1
+ *   (count) or ranks (count x number of ranks), parameters, arguments) */
 #define ST_FORWARDED_MAP(X)                                                                        \
     X(Broadcast, BROADCAST, 1, 1,                                                                  \
       (const void *send, void *recv, size_t count, int dtype, int root, void *comm, void *stream), \

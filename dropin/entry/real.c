@@ -13,8 +13,9 @@ struct st_real st_reals[ST_REALS];
 static atomic_int real_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Functions that every NCCL has. Nobody puts a wrapper around the first one, so it always leads to
- * NCCL's own code. A library that stands in front of NCCL lacks at least one of the four. */
+/* Four functions that every NCCL has. We look up the first one to find a copy of NCCL, because no
+ * wrapper library defines it. The others tell a copy of NCCL from a wrapper library, which lacks at
+ * least one of the four. */
 #define LANDMARK "ncclGetErrorString"
 static const char *const others_of_nccl[] = {"ncclGetUniqueId", "ncclCommInitRank",
                                              "ncclGroupStart"};
@@ -26,8 +27,8 @@ static const void *base_of(const void *symbol)
     return symbol && dladdr(symbol, &info) ? info.dli_fbase : NULL;
 }
 
-/* dl_iterate_phdr calls this for each library. If the library is the one of the entry ${self}, note
- * where its code lies. */
+/* dl_iterate_phdr calls this for each library. If the library is that of the entry ${self}, write
+ * into the entry where the library's code begins and ends. */
 static int find_text(struct dl_phdr_info *info, size_t size, void *self)
 {
     struct st_real *real = self;
@@ -76,8 +77,8 @@ static struct st_real *known(const void *base)
     return NULL;
 }
 
-/* Return the entry of the NCCL that ${landmark} lies in. ${next}: the program reaches it through
- * the global scope, where other libraries may stand in front of it. */
+/* Return the entry of the copy of NCCL that ${landmark} lies in. ${next}: the program finds this
+ * copy through the global scope, where other libraries may define some of its functions first. */
 static struct st_real *entry_at(const void *landmark, bool next)
 {
     struct st_real *real;
@@ -133,8 +134,8 @@ struct st_real *st_real_at(const void *symbol)
 
 enum { CALLERS = 1024, TRIES = 8 }; /* CALLERS: a power of two */
 
-/* Which NCCL the code at ${caller} calls. ${real} is written first, so readers that find ${caller}
- * find ${real}, too. */
+/* A cache: the code at the address ${caller} calls the copy of NCCL ${real}. ${real} is written
+ * before ${caller}, so a thread that reads ${caller} reads the right ${real}, too. */
 static struct {
     _Atomic(const void *) caller;
     _Atomic(struct st_real *) real;
@@ -160,7 +161,8 @@ static void remember(const void *caller, struct st_real *real)
     pthread_mutex_unlock(&lock);
 }
 
-/* Return the NCCL that the dynamic linker would have bound the caller to without the drop-in. */
+/* Return the copy of NCCL that the dynamic linker would have bound the caller to, were the drop-in
+ * not loaded. */
 static struct st_real *look_up(const void *caller)
 {
     st_dlsym *find = st_real_dlsym();

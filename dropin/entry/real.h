@@ -2,13 +2,13 @@
 /*
  * real.h - finds the NCCL that a program would have called without the drop-in.
  *
- * A process may hold several copies of NCCL. Each copy gets an entry when the drop-in first meets
- * it. The entry stays valid, because the drop-in holds a reference to the copy, so it is never
- * unloaded. A caller gets the copy that the dynamic linker would have found. The linker first
+ * A process may have loaded several copies of NCCL. Each copy gets an entry when it is first looked
+ * up. The entry stays valid, because the drop-in holds a reference to the copy, so the copy is
+ * never unloaded. A caller gets the copy that the dynamic linker would have found. The linker first
  * searches the libraries of the global scope that come after the drop-in, preloaded ones too. Then
  * it searches the libraries that the caller is linked with.
  *
- * Threads    any thread may call all functions. To find an entry that exists takes no lock.
+ * Threads    any thread may call all functions. A look-up takes no lock if the entry exists.
  */
 #ifndef ST_REAL_H_
 #define ST_REAL_H_
@@ -18,7 +18,7 @@
 
 #include "dropin/entry/known.h"
 
-enum { ST_REALS = 4 }; /* at most 4 copies of NCCL get an entry; programs call others directly */
+enum { ST_REALS = 4 }; /* the drop-in does not intercept the calls of further copies */
 
 struct st_real {
     int index;
@@ -26,7 +26,7 @@ struct st_real {
     const void *base;
     const char *path;
     int version;              /* such as 22809; 0: unknown */
-    uintptr_t text, text_end; /* its code lies between these */
+    uintptr_t text, text_end; /* its code begins and ends here */
     nccl_abi_result (*comm_count)(void *comm, int *ranks);
     nccl_abi_result (*comm_rank)(void *comm, int *rank);
     nccl_abi_result (*comm_device)(void *comm, int *device);
@@ -38,15 +38,16 @@ struct st_real {
 
 extern struct st_real st_reals[ST_REALS];
 
-/* Where a call comes from. If the program called a function that we made for one copy of NCCL
- * (st_wrapper), ${real} is that copy. If the dynamic linker bound the program to our exported
- * function, ${real} is NULL, and the copy depends on ${caller}, the return address. */
+/* Where a call comes from, which decides which copy of NCCL it is for. If the program got our
+ * function from dlsym, the function is for one copy (st_wrapper), and ${real} is that copy. If the
+ * dynamic linker bound the program to our exported function, ${real} is NULL, and the copy depends
+ * on ${caller}, the return address. */
 struct st_from {
     struct st_real *real;
     const void *caller;
 };
 
-/* Return the NCCL that a call is for; NULL if there is none. */
+/* Return the copy of NCCL that a call is for; NULL if there is none. */
 struct st_real *st_real_of(struct st_from from);
 
 /* Return the NCCL that ${symbol} lies in; NULL if it lies in none, or in a copy past the fourth. */
@@ -62,7 +63,7 @@ static inline bool st_real_calls(const struct st_real *real, const void *caller)
 typedef void *st_dlsym(void *library, const char *name);
 st_dlsym *st_real_dlsym(void);
 
-/* Return the number of the function with this name; -1 if we do not stand in front of it. */
+/* Return the number of the function with this name; -1 if we do not intercept it. */
 int st_known_find(const char *name);
 extern const char *const st_known_name[ST_KNOWN];
 

@@ -2,12 +2,13 @@
 /*
  * symbols.c - dlsym, for programs that open NCCL with dlopen.
  *
- * XLA, cupy, nccl4py and vLLM's pynccl ask dlsym for NCCL's functions. If dlsym finds a function
- * that we stand in front of (known.h) in an NCCL, they get our function for that NCCL instead.
+ * XLA, cupy, nccl4py and vLLM's pynccl ask dlsym for NCCL's functions. If they ask for a function
+ * that we intercept (known.h), and dlsym finds it in a copy of NCCL, they get our function for that
+ * copy.
  *
- * The C library's dlsym looks at its return address, to know which library asks for RTLD_NEXT or
- * RTLD_DEFAULT. So for names that are not in known.h our dlsym jumps to the C library's dlsym, as
- * if the program had called that directly.
+ * The C library's dlsym uses its return address to find out which library asks for RTLD_NEXT or
+ * RTLD_DEFAULT. So for other names our dlsym jumps to the C library's dlsym, which sees the
+ * program's return address.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -70,7 +71,7 @@ struct st_answer st_symbol(void *library, const char *name, const void *caller)
     struct st_real *real;
     int known;
 
-    if (!find) /* we cannot find the C library's dlsym, so we find nothing */
+    if (!find) /* without the C library's dlsym we find no symbol */
         return answer;
     known = st_off || st_inside || !name ? -1 : st_known_find(name);
     if (known < 0 || library == RTLD_NEXT) {
@@ -81,10 +82,10 @@ struct st_answer st_symbol(void *library, const char *name, const void *caller)
     if (!answer.value)
         return answer;
     if (st_wrapper_is_export(answer.value, known)) {
-        /* the caller searched the global scope and found us; without us it may find nothing */
+        /* the search in the global scope found our function; without us it may find nothing */
         real = st_real_of((struct st_from){NULL, caller});
         if (!real || !real->function[known])
-            answer.value = find(RTLD_NEXT, name); /* if it finds nothing, dlerror says so */
+            answer.value = find(RTLD_NEXT, name); /* on failure dlerror tells the program so */
         return answer;
     }
     real = st_real_at(answer.value);

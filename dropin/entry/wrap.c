@@ -43,8 +43,8 @@ static nccl_abi_result in_AllGather(struct st_from from, const void *send, void 
     return st_call(from, &call);
 }
 
-/* ST_FORWARDED_MAP says whether the larger buffer holds count elements (1), or count elements for
- * each rank (ranks). */
+/* Turn the fourth column of ST_FORWARDED_MAP, 1 or ranks, into "does the larger buffer have
+ * ${count} elements for each rank?" */
 enum { TIMES_1 = 0, TIMES_ranks = 1 };
 #define UNPACK(...) __VA_ARGS__
 #define X(name, coll, collective, factor, params, args)                                            \
@@ -124,8 +124,9 @@ static nccl_abi_result in_GetUniqueId(struct st_from from, struct nccl_abi_id *i
     return result;
 }
 
-/* Will the new communicator be blocking? If ${config} does not say it, NCCL makes it blocking.
- * Without a ${config} a child is blocking if its ${parent} is. */
+/* Will the new communicator be blocking? If there is a ${config} that does not say, it will. If
+ * ${config} is NULL, a child is like its ${parent}, and a communicator without a parent is
+ * blocking. */
 static bool is_blocking(const void *config, const struct st_comm *parent)
 {
     const struct nccl_abi_config *c = config;
@@ -135,8 +136,8 @@ static bool is_blocking(const void *config, const struct st_comm *parent)
     return c->size < sizeof *c || c->blocking != 0;
 }
 
-/* Called just before NCCL makes a communicator: enter its meeting. ${id}: NULL if NCCL makes it
- * without an ncclUniqueId. */
+/* Enter the meeting (meet.h) of a communicator that NCCL is about to make. ${id} is NULL if NCCL
+ * makes the communicator without an ncclUniqueId. */
 static struct st_made making(struct st_from from, struct st_real *real, int ranks,
                              struct st_made made, const struct nccl_abi_id *id)
 {
@@ -150,8 +151,8 @@ static struct st_made making(struct st_from from, struct st_real *real, int rank
 static nccl_abi_result made(struct st_from from, struct st_real *real, nccl_abi_result result,
                             struct st_made made)
 {
-    /* NCCL_COMM_BLOCKING=0 makes the communicator non-blocking, too. Then NCCL returns
-     * ncclInProgress. */
+    /* With NCCL_COMM_BLOCKING=0 the communicator is non-blocking, whatever its config says. We
+     * notice that because NCCL returns ncclInProgress. */
     made.blocking &= result == NCCL_ABI_SUCCESS;
     if (!st_passes(from, real) && (result == NCCL_ABI_SUCCESS || result == NCCL_ABI_IN_PROGRESS))
         st_made(real, made);
@@ -216,9 +217,9 @@ static nccl_abi_result in_CommInitAll(struct st_from from, void **comms, int n, 
     return result;
 }
 
-/* Return what we note of a communicator that NCCL makes from ${c}, which may be NULL. Every rank of
- * ${c} counts all communicators that are made from ${c}, also those that the rank is no member of.
- * So all ranks find the same key. */
+/* Return the st_made of a communicator that NCCL makes from ${c}; ${c} may be NULL. The key
+ * contains how many communicators were made from ${c} before. Every rank of ${c} counts all of
+ * them, even if it is not their member, so all ranks work out the same key. */
 static struct st_made child_of(struct st_from from, struct st_real *real, struct st_comm *c,
                                int color, void **child, const void *config)
 {
@@ -255,7 +256,7 @@ static nccl_abi_result in_CommShrink(struct st_from from, void *comm, int *witho
     return made(from, real, real->call.CommShrink(comm, without, n, child, config, flags), m);
 }
 
-/* Ranks that are new do not know the parent, so there is no key that all ranks can work out. */
+/* The new ranks were not in the parent, so there is no key that all ranks can work out. */
 static nccl_abi_result in_CommGrow(struct st_from from, void *comm, int ranks,
                                    const struct nccl_abi_id *id, int rank, void **child,
                                    void *config)
@@ -278,7 +279,8 @@ static nccl_abi_result in_CommFinalize(struct st_from from, void *comm)
     return real->call.CommFinalize(comm);
 }
 
-/* The record goes first: once NCCL has freed the communicator, another one may get its address. */
+/* Remove our record before NCCL frees the communicator, because a new communicator may then get the
+ * same address. */
 static nccl_abi_result in_CommDestroy(struct st_from from, void *comm)
 {
     struct st_comm *c = st_comm_find(comm);
@@ -315,7 +317,8 @@ static nccl_abi_result in_CommRevoke(struct st_from from, void *comm, int flags)
     return real->call.CommRevoke(comm, flags);
 }
 
-/* NCCL may take away memory that our kernels use, so they never run for this communicator again. */
+/* NCCL may release memory that our kernels use. So NCCL runs all later calls of this
+ * communicator. */
 static nccl_abi_result in_CommSuspend(struct st_from from, void *comm, int flags)
 {
     struct st_comm *c = st_comm_find(comm);
@@ -334,10 +337,10 @@ static nccl_abi_result in_CommGetAsyncError(struct st_from from, void *comm, int
 
     REAL(CommGetAsyncError, c);
     result = real->call.CommGetAsyncError(comm, error);
-    /* never give NCCL itself an error of ours: it would refuse to abort */
+    /* do not report our errors to NCCL itself: ncclCommAbort would fail */
     if (!c || st_passes(from, real) || result != NCCL_ABI_SUCCESS || *error != NCCL_ABI_SUCCESS)
         return result;
-    handle = st_life_hold(c); /* until the release, ncclCommFinalize of another thread waits */
+    handle = st_life_hold(c); /* ncclCommFinalize in another thread waits for the release below */
     if (!handle)
         return result;
     if (c->kernels->status_(handle) != NCCL_ABI_SUCCESS)
@@ -376,8 +379,8 @@ static nccl_abi_result in_CommWindowDeregister(struct st_from from, void *comm, 
 
 /* ---- the functions of both kinds ------------------------------------------------------------- */
 
-/* DEFINE(name, params, args) defines the exported function, and one function for each NCCL. ${args}
- * is a comma and the arguments, in brackets, or () if there are none. */
+/* DEFINE(name, params, args) defines the exported function, and one function for each copy of NCCL.
+ * ${args} is (, a, b) for the arguments a and b, and () if there are none. */
 #define ONE(linkage, symbol, name, params, args, where)                                            \
     linkage nccl_abi_result symbol params                                                          \
     {                                                                                              \
@@ -402,7 +405,7 @@ ST_KNOWN_MAP(X)
 ST_FORWARDED_MAP(X)
 #undef X
 
-/* Each row has the exported function, and then the functions for each NCCL. */
+/* One row for each NCCL function: our exported function, then one for each copy of NCCL. */
 static void *const wrapper[ST_KNOWN][1 + ST_REALS] = {
 #define ROW(name) {nccl##name, of0_##name, of1_##name, of2_##name, of3_##name},
 #define X(name)   ROW(name)

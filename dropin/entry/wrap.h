@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wrap.h - the functions that programs call in NCCL's place.
+ * wrap.h - the functions that programs call instead of NCCL's.
  *
- * There are two kinds. The exported functions serve programs that are linked with NCCL. They find
- * the NCCL by the address of their caller. Further functions serve programs that ask dlsym for a
- * function of one copy of NCCL. There is a set of them for each copy, and st_wrapper returns them.
+ * There are two kinds. The exported functions are for programs that are linked with NCCL. They use
+ * the return address to find the copy of NCCL that a call is for. The other functions are for
+ * programs that get NCCL's functions from dlsym: one set for each copy of NCCL, which st_wrapper
+ * returns.
  */
 #ifndef ST_WRAP_H_
 #define ST_WRAP_H_
 
 #include "dropin/entry/real.h"
 
-/* Return our function that stands in front of function number ${known} of NCCL ${real}. */
+/* Return our function that programs call instead of function number ${known} of NCCL ${real}. */
 void *st_wrapper(const struct st_real *real, int known);
 
 /* Is ${symbol} our exported function number ${known}? */

@@ -8,9 +8,9 @@
 
 enum { SUM, PROD, MAX, MIN, AVG }; /* ncclRedOp_t */
 
-/* NCCL's types, by number. ${bytes}: the size of an element. ${fraction}, ${exponent}: their sizes
- * in bits; 0 for integers. ${ieee}: the highest exponent means infinity or NaN, as in IEEE 754. In
- * e4m3 it means ordinary numbers, and in one case a NaN. */
+/* NCCL's types, by number. ${bytes}: the size of an element. ${fraction}, ${exponent}: the sizes of
+ * these fields in bits; 0 for integers. ${ieee}: the highest exponent means infinity or NaN, as in
+ * IEEE 754. In e4m3 the highest exponent means ordinary numbers, except one NaN. */
 static const struct {
     unsigned char bytes, is_signed, fraction, exponent;
     bool ieee;
@@ -27,7 +27,7 @@ static uint64_t bits_at(const void *numbers, size_t i, int dtype)
     const unsigned char *at = (const unsigned char *)numbers + i * type[dtype].bytes;
     uint64_t bits = 0;
 
-    memcpy(&bits, at, type[dtype].bytes); /* the machine is little-endian */
+    memcpy(&bits, at, type[dtype].bytes); /* little-endian: the low bytes come first */
     return bits;
 }
 
@@ -75,9 +75,9 @@ double st_compare_most(const void *numbers, size_t count, int dtype)
     return most;
 }
 
-/* No partial sum is larger than the sum of all ranks' magnitudes. So each rounding changes a result
- * by at most this sum times half an epsilon. Two results may err in opposite directions, so they
- * may differ by a whole epsilon for each rounding. */
+/* No partial sum is larger than ranks x ${most}. So each rounding changes a result by at most ranks
+ * x ${most} x half an epsilon. Two results may err in opposite directions, so they may differ by
+ * twice that for each rounding. */
 static bool floats_alike(double a, double b, int dtype, int op, int ranks, double most)
 {
     double epsilon = ldexp(1, -type[dtype].fraction), sum = ranks * most;

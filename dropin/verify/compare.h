@@ -13,8 +13,9 @@ double st_compare_most(const void *numbers, size_t count, int dtype);
  * st_compare_alike(a, b, count, dtype, op, ranks, most, where_out):
  * Compare the results ${a} and ${b} of operator ${op} over ${ranks} ranks, whose inputs have
  * magnitudes of at most ${most}. Integers must be equal, but averages of integers may differ by 1.
- * Floats may differ by what the order of the additions or multiplications can change, if each of
- * them rounds to the type. Returns false, with the index in ${where_out}, if a number differs more.
+ * Floats may differ by as much as another order of the additions or multiplications can change a
+ * result, if each step rounds to the type. Returns false, with the index in ${where_out}, if a
+ * number differs more.
  */
 bool st_compare_alike(const void *a, const void *b, size_t count, int dtype, int op, int ranks,
                       double most, size_t *where_out);

@@ -7,7 +7,7 @@
 #include "dropin/verify/compare.h"
 #include "dropin/verify/cuda.h"
 
-enum { PATIENCE_MS = 60000 }; /* a rank may come late, because it compiles a program first */
+enum { PATIENCE_MS = 60000 }; /* another rank may be late, because it still compiles a program */
 enum { ATTRIBUTE_CONTEXT = 1 };
 
 bool st_verify_wanted(struct st_comm *c, const struct st_call *call)

@@ -5,8 +5,8 @@
  *
  * The program gets NCCL's result. If the two results differ on one rank, all ranks leave every
  * later call of the communicator to NCCL. A verified call waits for the GPU and, in shared memory,
- * for the other ranks. Captured calls are not verified, nor are calls of a communicator of which
- * one thread drives several ranks.
+ * for the other ranks. Two kinds of calls are not verified: captured calls, and calls of a
+ * communicator that has several ranks in one thread.
  */
 #ifndef ST_VERIFY_H_
 #define ST_VERIFY_H_
@@ -15,7 +15,7 @@
 
 typedef nccl_abi_result st_run(struct st_comm *c, const struct st_call *call);
 
-/* Should this call be verified? */
+/* Are there calls left to verify, and can this call be verified? */
 bool st_verify_wanted(struct st_comm *c, const struct st_call *call);
 
 /* Run the call by ${ours} and by ${nccl}, and compare the results. */
