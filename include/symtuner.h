@@ -3,28 +3,30 @@
  * symtuner.h - the rule engine of libsymtuner: loads rules, decides about a call, explains why.
  *
  * The plugin runs the same code inside NCCL. Every decision is a pure function of rules and query,
- * so symtuner_decide returns what the plugin does. No function needs a GPU, NCCL or CUDA.
+ * so symtuner_decide returns the decision that the plugin makes. No function needs a GPU, NCCL or
+ * CUDA.
  *
  * Units      sizes are bytes, and ${bytes} is NCCL's nBytes. For AllReduce, Broadcast and Reduce
  *            this is count x element size. For AllGather and ReduceScatter it is count x ranks x
  *            element size, where count is the elements of one rank's part. Costs are microseconds,
  *            as NCCL predicts them.
  * Numbers    collectives, algorithms and protocols have NCCL's own numbers. An NCCL release is
- *            major * 10000 + minor * 100 + patch, as ncclGetVersion gives it (2.28.9 is 22809).
- * Ownership  symtuner_rules_load, _load_csv, _parse and _inline give an object that the caller
+ *            major * 10000 + minor * 100 + patch, as ncclGetVersion returns it (2.28.9 is 22809).
+ * Ownership  symtuner_rules_load, _load_csv, _parse and _inline return an object that the caller
  *            frees with symtuner_rules_free. Returned strings are static.
  * Threads    rules do not change once loaded, and any function may run on any thread. Only
  *            symtuner_machine_find must not run on two threads at once.
- * Errors     functions that can fail return enum symtuner_status. Texts go to the buffer that the
- *            caller gives, and always end with a zero byte. Outputs are written on success only.
- *            ${rules} may be NULL, which means no rules, and ${error} may be NULL. If another
- *            pointer is NULL, a function that returns a status returns SYMTUNER_EINVAL, and a
- *            function that reads a word returns -1. Other functions accept no other NULL.
+ * Errors     functions that can fail return enum symtuner_status. Texts are written to the caller's
+ *            buffer, and always end with a zero byte. Outputs are written on success only. ${rules}
+ *            may be NULL, which means no rules, and ${error} may be NULL. If another pointer is
+ *            NULL, a function that returns a status returns SYMTUNER_EINVAL, and a function that
+ *            reads a word returns -1. To all other functions pass no other NULL: the behaviour
+ *            would be undefined.
  * Sizes      structs that may grow begin with struct_size, which the caller sets to sizeof. If the
  *            caller was built with an older header, its struct may lack members at the end. In a
- *            query such members count as 0. In a decision they are not written. If struct_size is
- *            larger than the library's own, the result is SYMTUNER_EINVAL.
- * Needs      nothing installed. Queries are about NCCL 2.27 or later; for an older release the
+ *            query the missing members count as 0. In a decision they are not written. If
+ *            struct_size is larger than the library's own, the result is SYMTUNER_EINVAL.
+ * Needs      no other software. A query must be about NCCL 2.27 or later; for an older release the
  *            result is SYMTUNER_EINVAL.
  * Since      0.1, everything.
  */
@@ -159,21 +161,22 @@ SYMTUNER_API enum symtuner_status symtuner_rules_inline(const char *text,
                                                         size_t error_size);
 SYMTUNER_API void symtuner_rules_free(symtuner_rules *rules);
 
-/* Return a text for people: the built-in CTA count, and the boxes and releases that get it.
- * Since 0.1. */
+/* Return a text to show to people. It states the built-in CTA count, and for which boxes and
+ * releases it is used. Since 0.1. */
 SYMTUNER_API const char *symtuner_defaults_text(void);
 
-/* Return the number of rules; return a 64-bit hash of their meaning. If two ranks have equal
- * hashes, they have equal rules. */
+/* symtuner_rules_count returns the number of rules. symtuner_rules_hash returns a 64-bit hash of
+ * what the rules mean: if two ranks have equal hashes, they have equal rules. */
 SYMTUNER_API int symtuner_rules_count(const symtuner_rules *rules);
 SYMTUNER_API uint64_t symtuner_rules_hash(const symtuner_rules *rules);
 
 /*
  * symtuner_rules_lint(rules, index, text, size):
- * Find rules that are legal but cannot do what they say, or that lead calls into a fault of NCCL, and
- * write finding number ${index} (from 0) to ${text}. One example is a rule that never applies,
- * because an earlier rule takes its calls. Another is a preference for an algorithm that NCCL does
- * not offer on the rule's machine. Returns 1, or 0 if there is no finding with that number.
+ * Find rules that are legal but cannot do what they say, or that lead calls into a fault of NCCL.
+ * Write finding number ${index} (from 0) to ${text}. One example is a rule that never applies,
+ * because an earlier rule covers all of its calls. Another is a preference for an algorithm that
+ * NCCL does not offer on the rule's machine. Returns 1, or 0 if there is no finding with that
+ * number.
  */
 SYMTUNER_API int symtuner_rules_lint(const symtuner_rules *rules, int index, char *text,
                                      size_t size);
@@ -208,8 +211,8 @@ struct symtuner_kernel_query {
     int dtype, op;      /* NCCL's numbers                                                 */
     struct symtuner_machine machine;
     int beside;         /* enum symtuner_ar_beside: what the kernels run beside           */
-    /* Number of boxes that the ranks are on; 0 counts as 1. With more than one box only rules with
-     * network-pieces count. They take ${registered} as 0 and ${beside} as unknown. */
+    /* Number of boxes that the ranks are on; 0 counts as 1. With several boxes, only rules with
+     * network-pieces can apply; for them ${registered} counts as 0 and ${beside} as unknown. */
     int boxes;
 };
 
@@ -230,8 +233,9 @@ struct symtuner_kernel_decision {
 
 /*
  * symtuner_kernel_decide(rules, query, decision_out):
- * Decide by the first [kernels] rule, in file order, that covers ${query}. libsymtuner_ar.so tries
- * that decision before its own table. Returns SYMTUNER_EINVAL if the query is out of range.
+ * Decide by the first [kernels] rule, in file order, that covers ${query}. libsymtuner_ar.so
+ * follows that decision if it can, and else its own table. Returns SYMTUNER_EINVAL if the query is
+ * out of range.
  * Since 0.1.
  */
 SYMTUNER_API enum symtuner_status symtuner_kernel_decide(
@@ -251,17 +255,17 @@ SYMTUNER_API int symtuner_table_apply(const struct symtuner_decision *decision,
 
 /*
  * symtuner_table_pick(nccl, table, n_algo, n_proto, algo_out, proto_out):
- * Find the entry that NCCL would take from the table: the smallest entry that can be selected.
- * Ties and negative entries are treated as in release ${nccl}. Returns 1, or 0 if no entry can be
- * selected.
+ * Find the entry that NCCL would take from the table: the smallest of the entries that can be
+ * selected. Release ${nccl} decides how ties and negative entries are treated. Returns 1, or 0 if
+ * no entry can be selected.
  */
 SYMTUNER_API int symtuner_table_pick(int nccl, const float *table, int n_algo, int n_proto,
                                      int *algo_out, int *proto_out);
 
 /*
  * symtuner_explain(rules, query, decision, text, size):
- * Write one paragraph for people: which rule applies, where the rule is written, and what the
- * release lets the rule change. Returns the length that the whole text needs, as snprintf does.
+ * Write one paragraph for people: which rule applies, where the rule is written, and what a rule
+ * can change in this release. Returns the length that the whole text needs, as snprintf does.
  */
 SYMTUNER_API int symtuner_explain(const symtuner_rules *rules, const struct symtuner_query *query,
                                   const struct symtuner_decision *decision, char *text,
@@ -282,7 +286,7 @@ SYMTUNER_API int symtuner_option_get(int index, struct symtuner_option *option_o
 SYMTUNER_API int symtuner_machine_find(struct symtuner_machine *machine_out);
 
 /* Translate numbers into words and words into numbers. Return NULL if the number is unknown, and -1
- * if the word is unknown. Upper and lower case do not differ. */
+ * if the word is unknown. Words may be in upper or lower case. */
 SYMTUNER_API const char *symtuner_coll_name(int coll);
 SYMTUNER_API const char *symtuner_algo_name(int algo);
 SYMTUNER_API const char *symtuner_proto_name(int proto);

@@ -22,9 +22,9 @@
  *            call comes on another stream all the same, the call waits on the host until the GPU is
  *            idle, and from then on events are recorded.
  *            Graphs with calls of the same handle must not run at the same time. If the library
- *            sees two kernels of a handle run at once, that is an error. But if the second graph
- *            starts while the last blocks of the first graph end, the library may not see the
- *            overlap, and the result may be wrong.
+ *            sees two kernels of a handle run at once, that is an error. But the library may not
+ *            see the overlap if the second graph starts while the last blocks of the first graph
+ *            are ending. Then the result may be wrong.
  * Blocks     while the blocks of a call wait for the peers, they occupy multiprocessors. A call
  *            never occupies all of them: by default the limit is all but four, rounded down to a
  *            multiple of 4 (128 of 132). So two ranks may start the calls of two handles in
@@ -33,8 +33,8 @@
  *            If k handles may all wait at the same time, set config.max_ctas of each to at most
  *            (multiprocessors - 1) / (k - 1). If ranks of a local group share a GPU, all of them
  *            together use at most half of its multiprocessors.
- * Devices    a stream must belong to the handle's GPU. Which GPU is current does not matter, and no
- *            function changes the current GPU.
+ * Devices    a stream must belong to the handle's GPU. The current GPU need not be the handle's,
+ *            and no function changes the current GPU.
  * Graphs     every call may be captured. The library's counters are in device memory, so graphs may
  *            be replayed many times, between other graphs and eager calls. All ranks must do this
  *            in the same order. After symtuner_ar_destroy, graphs of a local group still work, and
@@ -48,14 +48,14 @@
  *            needs more allocates it: 96 MiB for messages of several MiB, and 5/4 of
  *            config.bulk_bytes for longer messages that go through scratch, wholly or in part.
  *            Scratch is not moved, and is freed with the handle. All ranks allocate in the same
- *            call. For that the ranks of a communicator first wait for each other on the host, for
- *            up to 0.2 s. If not all have come by then, this call runs without the new scratch, and
- *            later calls try again. If memory is short on a rank, there is one warning, and all
- *            ranks cut long messages into short pieces, which is slower. All ranks also do so, for
- *            good, if a graph captures a call whose scratch is not there yet. So call
- *            symtuner_ar_reserve before the capture. In three cases all scratch is allocated at
- *            creation: one thread drives several handles of a communicator, the ranks share no
- *            /dev/shm, or there is a start-up probe (SYMTUNER_AR_PROBE).
+ *            call. To do so, the ranks of a communicator first wait for each other on the host, for
+ *            up to 0.2 s. If a rank has not come by then, this call runs without the new scratch,
+ *            and later calls try again. If memory is short on a rank, there is one warning, and all
+ *            ranks cut long messages into short pieces, which is slower. All ranks also cut long
+ *            messages, from then on, if a graph captures a call whose scratch is not yet allocated.
+ *            So call symtuner_ar_reserve before the capture. In three cases all scratch is
+ *            allocated at creation: one thread drives several handles of a communicator, the ranks
+ *            share no /dev/shm, or there is a start-up probe (SYMTUNER_AR_PROBE).
  * Errors     functions return ncclResult_t, so that check macros for NCCL work. symtuner_ar_error()
  *            says in a sentence what went wrong. Functions write their outputs on success only.
  * Rules      SYMTUNER_RULES may name the kernel of a call (docs/rules.md; symtuner tune writes such
@@ -63,17 +63,18 @@
  *            there is one warning, and the library's own table decides.
  * Progress   communicators made with ncclConfig_t.blocking = 0 work like blocking ones. Do not pass
  *            both kinds to one function. No function returns ncclInProgress: each waits until NCCL
- *            is done, also with creating the communicator and with the caller's earlier calls. The
- *            exception is a collective call between ncclGroupStart and ncclGroupEnd. It does not
- *            wait, so wait after ncclGroupEnd, as always. While a function runs, no other thread
- *            may ask NCCL about its communicator, because ncclCommGetAsyncError is not thread-safe.
- *            A wait ends after timeout_ms, or at most a second after symtuner_ar_abort. The time in
- *            which other ranks have not come yet counts, too. After timeout_ms the result is
- *            ncclRemoteError, and after an abort ncclInvalidUsage. symtuner_ar_error() names NCCL's
- *            call. The handle then refuses every further call. symtuner_ar_destroy frees nothing,
- *            because NCCL may still use the memory. Destroy first, then call ncclCommAbort (or see
- *            symtuner_ar_discard). An error that ncclCommGetAsyncError reports becomes the
- *            function's result.
+ *            has finished its work, including the creation of the communicator and the caller's
+ *            earlier calls. The exception is a collective call between ncclGroupStart and
+ *            ncclGroupEnd: it does not wait, so the caller must wait after ncclGroupEnd, as with
+ *            NCCL's own calls. While a function runs, no other thread may ask NCCL about its
+ *            communicator, because ncclCommGetAsyncError is not thread-safe. A wait ends after
+ *            timeout_ms, or at most a second after symtuner_ar_abort. The time until the other
+ *            ranks make the same call counts, too. After timeout_ms the result is ncclRemoteError,
+ *            and after an abort ncclInvalidUsage. symtuner_ar_error() names the NCCL function that
+ *            was waited for. The handle then refuses every further call, and symtuner_ar_destroy
+ *            frees nothing, because NCCL may still use the memory. Destroy first, then call
+ *            ncclCommAbort (or see symtuner_ar_discard). An error that ncclCommGetAsyncError
+ *            reports becomes the function's result.
  * Promise    the same numbers give the same bits: on all ranks and in every run, whatever the
  *            kernel, the length, the alignment and the position in the message, in place or not,
  *            registered or not. There is one order of addition: ranks in groups of four,
@@ -90,30 +91,31 @@
  *            ranks.
  *            There are exceptions, which symtuner_ar_query() names in plan.why. If a call goes to
  *            NCCL (kernel "nccl"; docs/kernels.md says from which length on), NCCL adds up in its
- *            own order. Kernels "nvls" and "nvls_one" leave the order to the switch; with
- *            "nvls_one" ranks may get different bits. Both run only if they are asked for by name.
+ *            own order. With kernels "nvls" and "nvls_one" the switch chooses the order, and with
+ *            "nvls_one" ranks may get different bits. These two kernels run only if the user names
+ *            them.
  * Mapping    with SYMTUNER_AR_IPC=1 on all ranks, kernel "tma_ipc" may run calls on buffers that
  *            are not registered (docs/reference/unregistered.md). Each rank maps the allocations
  *            that hold the buffers of its peers, by CUDA IPC. These mappings last until the handle
  *            is freed. Until then cudaFree does not free memory that was in such a call. Since 0.1.
  * Boxes      with SYMTUNER_AR_NODES=1, or with rules that have network-pieces, ranks on several
  *            boxes may add up box by box (docs/nodes.md): a reduce-scatter in each box, then
- *            ncclAllReduce between the ranks at the same place of each box, then an all-gather in
- *            each box. A box is what NCCL takes for a host, by NCCL_HOSTID, or by host name and
- *            boot id. All ranks choose alike and get the same bits. Within a box, an element is
- *            added up in the order above, by the ranks' places in the box, and rounded to its type
- *            once. NCCL then adds the boxes' numbers as it does with one rank per box, and rounds
- *            to the type each time. So the bits differ from those of one box with as many ranks,
- *            and from those of NCCL over all ranks. An average is the average of the boxes'
- *            averages. If fewer than 16 bytes per rank of a box remain at the end of a message,
- *            NCCL reduces this rest over all ranks.
+ *            ncclAllReduce between the ranks with the same number within their boxes, then an
+ *            all-gather in each box. A box is what NCCL considers a host: it compares NCCL_HOSTID,
+ *            or host name and boot id. All ranks make the same choice and get the same bits. Within
+ *            a box, an element is added up in the order above, where r0, r1 ... are the ranks of
+ *            the box, and rounded to its type once. NCCL then adds the boxes' results as it does
+ *            with one rank per box, and rounds to the type each time. So the bits differ from those
+ *            of one box with as many ranks, and from those of NCCL over all ranks. An average is
+ *            the average of the boxes' averages. If fewer than 16 bytes per rank of a box remain at
+ *            the end of a message, NCCL reduces this rest over all ranks.
  *            NCCL chooses its algorithm by the length. So if a message has another length, or is
- *            cut into another number of pieces, its elements may be added in another order. Rules
- *            fix the number of pieces from run to run. Such calls must not stand between
- *            ncclGroupStart and ncclGroupEnd. All ranks must make the calls of the handle, and
- *            their own NCCL calls on its communicator, in the same order. If a rank is lost, NCCL's
- *            kernels wait for it until the program calls ncclCommAbort on its communicator. This
- *            also ends the kernels of the communicators that the library has split from it.
+ *            cut into another number of pieces, its elements may be added in another order. With
+ *            rules the number of pieces can be the same in every run. Do not make such calls
+ *            between ncclGroupStart and ncclGroupEnd. All ranks must make the calls of the handle,
+ *            and their own NCCL calls on its communicator, in the same order. If a rank is lost,
+ *            NCCL's kernels wait for it until the program calls ncclCommAbort on its communicator.
+ *            This also ends the kernels of the communicators that the library has split from it.
  */
 #ifndef SYMTUNER_AR_H_
 #define SYMTUNER_AR_H_
@@ -142,9 +144,9 @@ extern "C" {
 
 typedef struct symtuner_ar symtuner_ar; /* one rank of one group; opaque */
 
-/* How the ranks reach each other. AUTO takes the first way that works: peer memory between every
- * pair of GPUs, pinned host memory that all GPUs map, NCCL. symtuner_ar_describe() says which way
- * was taken, and why. PEER and HOST force peer memory or host memory: where this does not work,
+/* How the ranks exchange data. AUTO takes the first of these that works: peer memory between every
+ * pair of GPUs, pinned host memory that all GPUs map, NCCL. symtuner_ar_describe() says which was
+ * taken, and why. PEER and HOST force peer memory or host memory: where this does not work,
  * creation fails. */
 enum symtuner_ar_transport {
     SYMTUNER_AR_AUTO = 0,
@@ -152,12 +154,12 @@ enum symtuner_ar_transport {
     SYMTUNER_AR_HOST = 2,
 };
 
-/* What the kernels of a handle run beside. This chooses the column of the selection table, from
- * which the library takes the kernel of a call. If the kernels run alone, many blocks are fastest.
- * If they run beside compute, their blocks occupy multiprocessors that the compute needs. So longer
- * messages then get kernels of few blocks, or go to NCCL (docs/kernels.md says which, and from
- * which length on). UNKNOWN, the default, is treated as BESIDE_COMPUTE wherever ALONE could lose to
- * NCCL. */
+/* What other work the GPU does while the kernels of a handle run. The library takes the kernel of a
+ * call from a selection table, and this chooses the table's column. If the kernels run alone, many
+ * blocks are fastest. If they run beside compute kernels, their blocks occupy multiprocessors that
+ * the compute kernels need. So longer messages then get kernels with few blocks, or go to NCCL
+ * (docs/kernels.md says which, and from which length on). UNKNOWN, the default, is treated as
+ * BESIDE_COMPUTE wherever ALONE could lose to NCCL. */
 enum symtuner_ar_beside {
     SYMTUNER_AR_UNKNOWN = 0,
     SYMTUNER_AR_ALONE = 1,
@@ -191,7 +193,7 @@ struct symtuner_ar_config {
  * Use the NCCL of ${library}, a handle from dlopen, for all communicators of this process. You need
  * this if NCCL's function names resolve to another library: to another copy of NCCL, or to a
  * library that is preloaded in front of NCCL. Call it before the first symtuner_ar_create. It fails
- * if the process uses another NCCL already. Since 0.1.
+ * if this library already uses another NCCL in the process. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_use_nccl(void *library);
 
@@ -224,11 +226,12 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out,
  * are skipped. Collective for handles made from a communicator. Pass all handles of a local group
  * in one call; if some are missing, that is an error and nothing is freed.
  * Our kernels give up on a dead peer by themselves, but NCCL's kernels do not. So if NCCL ran a
- * call and the GPU is not idle after the timeout (2 s at least), the result is ncclRemoteError, and
- * nothing of that rank is freed. The caller can end NCCL's kernel by ncclCommAbort.
+ * call of a rank, and the rank's GPU is not idle after the timeout (2 s at least), the result is
+ * ncclRemoteError, and nothing of that rank is freed. The caller can end NCCL's kernel by
+ * ncclCommAbort.
  * If symtuner_ar_status() reports an error, such as a kernel that gave up on a peer, the handles
- * are freed all the same, but the result is that error. So a caller that never asks for the status
- * still learns of a call that failed. After symtuner_ar_abort the result is ncclSuccess.
+ * are still freed, but the result is that error. So a caller that never asks for the status still
+ * learns of a call that failed. After symtuner_ar_abort the result is ncclSuccess.
  * What graphs still need (see Graphs above) is freed by a later create or destroy. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
@@ -249,31 +252,32 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n);
  * Let the peers reach buffers[i] .. buffers[i] + bytes of handles[i], for the zero-copy kernels.
  * Collective, same ${bytes} on all ranks. If ${windows} is NULL, the library registers the memory,
  * which must come from ncclMemAlloc (or from cudaMalloc, in a local group). Otherwise ${windows}
- * holds the windows that the application has already registered for exactly these buffers, and they
- * stay the application's. Pass all handles of a local group in one call. Buffers begin at multiples
- * of 16 bytes and do not overlap. A handle has room for 64 buffers. If the call fails on one rank,
- * it fails on all ranks and registers nothing. Do not call it between ncclGroupStart and
- * ncclGroupEnd. If no kernel could use the buffers (ranks share pinned host memory, or every call
- * goes to NCCL), the call succeeds without effect.
+ * holds the windows that the application has already registered for exactly these buffers; the
+ * application must deregister them itself. Pass all handles of a local group in one call. Buffers
+ * begin at multiples of 16 bytes and do not overlap. A handle has room for 64 buffers. If the call
+ * fails on one rank, it fails on all ranks and registers nothing. Do not call it between
+ * ncclGroupStart and ncclGroupEnd. If no kernel could use the buffers (ranks share pinned host
+ * memory, or every call goes to NCCL), the call succeeds without effect.
  * As with NCCL's own windows, a call must then use registered memory on all ranks or on none. Send
  * lies within one registration, and recv within another or the same one. Each lies at the same
- * offset on all ranks. So a call with registered memory is in place on all ranks or on none; a call
- * without registered memory need not be. In place, the shorter buffer of a reduce-scatter or an
- * all-gather lies where this rank's part of the longer buffer is. Since 0.1.
+ * offset on all ranks. So a call with registered memory is in place on all ranks or on none. (A
+ * call without registered memory may be in place on some ranks only.) In place, the shorter buffer
+ * of a reduce-scatter or an all-gather lies where this rank's part of the longer buffer is. Since
+ * 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
                                                   const ncclWindow_t *windows, int n, size_t bytes);
 
 /* symtuner_ar_deregister(handles, buffers, n): undo symtuner_ar_register; collective. If the
  * library itself has registered the memory, first destroy all graphs with calls on that memory, on
- * all ranks. If such a graph is left, the function fails and undoes nothing. Since 0.1. */
+ * all ranks. If such a graph still exists, the function fails and undoes nothing. Since 0.1. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
                                                     int n);
 
 /*
  * symtuner_ar_reserve(handles, n, bytes):
- * Allocate the scratch (see above) that messages of up to ${bytes} need with the kernels that are
- * chosen for them now. Then no call waits for scratch, and graphs may capture such calls.
+ * Allocate the scratch (see above) that calls of up to ${bytes} need with the kernels that the
+ * library would choose now. Then no such call waits for scratch, and graphs may capture such calls.
  * Collective, same ${bytes} on all ranks; SIZE_MAX means all messages. Pass all handles of a local
  * group in one call, while no other thread makes calls. Do not call it while a stream of the handle
  * is captured, nor between ncclGroupStart and ncclGroupEnd. If a rank lacks the memory, the
@@ -287,16 +291,16 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_reserve(symtuner_ar **handles, int n, s
  * operator multiplies each rank's numbers by that rank's ${scalar} and then adds them up.
  * ncclScalarHostImmediate: the scalar is read now. ncclScalarDevice: ${scalar} points to memory
  * that the handle's GPU can read, aligned to the scalar's size. Each call reads the scalar when the
- * call runs on its stream, in graphs at every replay. Not collective: scalars and residences may
- * differ between ranks. If one rank passes such an operator to a call, all ranks must pass one.
- * Each product is rounded to ${dtype} once, to the nearest (integers wrap, fp8 saturates). Then the
- * products are added up and rounded as in any sum (see Promise above). NCCL rounds products in the
- * same way, but first rounds products of fp8 to f16. NCCL's sums have another order, and may be
- * rounded more often. On a handle made from a communicator, ${*op_out} is an operator that NCCL has
- * made: NCCL's functions take it, too, and calls that go to NCCL use it. Only kernels one_ll8,
- * one_lamport, two_ll8, two_lamport and chunked can multiply; no zero-copy kernel can. A local
- * group of one rank has no kernel for such operators. The speed of calls with such operators was
- * not measured. Since 0.1.
+ * call runs on its stream; a captured call reads it at every replay. Not collective: scalars and
+ * residences may differ between ranks. If one rank passes such an operator to a call, all ranks
+ * must pass one. Each product is rounded to ${dtype} once, to the nearest (integers wrap, fp8
+ * saturates). Then the products are added up and rounded as in any sum (see Promise above). NCCL
+ * rounds products in the same way, but first rounds products of fp8 to f16. NCCL's sums have
+ * another order, and may be rounded more often. On a handle made from a communicator, ${*op_out} is
+ * an operator that NCCL has made: NCCL's functions take it, too, and calls that go to NCCL use it.
+ * Only kernels one_ll8, one_lamport, two_ll8, two_lamport and chunked can multiply by scalars; no
+ * zero-copy kernel can. A local group of one rank has no kernel for such operators. The speed of
+ * calls with such operators was not measured. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_op_create_premul_sum(ncclRedOp_t *op_out, void *scalar,
                                                               ncclDataType_t dtype,
@@ -322,10 +326,10 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv
 
 /*
  * symtuner_ar_all_reduce_at(sends, recvs, count, dtype, op, handle, stream):
- * As symtuner_ar_all_reduce, if the caller knows all ranks' buffers. sends[r] and recvs[r] are the
- * buffers of rank r, as addresses that this handle's GPU can use (in a local group: plain
- * pointers). The call runs as if all buffers were registered, and the handle remembers nothing. All
- * ranks must pass lists of the same buffers. Some ranks may be in place and others not.
+ * As symtuner_ar_all_reduce, for callers that know all ranks' buffers. sends[r] and recvs[r] are
+ * the buffers of rank r, as addresses that this handle's GPU can use (in a local group: plain
+ * pointers). The call runs as if all buffers were registered, but registers none of them. All ranks
+ * must pass lists of the same buffers. Some ranks may be in place and others not.
  * Zero-copy kernels need all recvs on 16-byte boundaries (kernel "pull": all sends, too). If they
  * are not, other kernels run. Since 0.1.
  */
@@ -367,9 +371,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_gather(const void *send, void *recv
  * when this library calls NCCL. With 2.28 they run only on buffers that ncclCommWindowRegister or
  * symtuner_ar_register has registered; with 2.29 and 2.30 NCCL_SYM_NOWIN_ENABLE and NCCL_SYM_KERNEL
  * let them run on other buffers, too.
- * ${wait} 0: the promise does not hold any longer, for good. Later calls do not let the next kernel
- * start early; for earlier calls see symtuner_ar_separate. With NCCL 2.28.3 to 2.30.6
- * symtuner_ar_register withdraws the promise by itself.
+ * ${wait} 0: withdraw the promise, for good. Later calls do not let the next kernel start early;
+ * for earlier calls see symtuner_ar_separate. With NCCL 2.28.3 to 2.30.6 symtuner_ar_register
+ * withdraws the promise by itself.
  * Without a promise our kernels let the next kernel start early only with NCCL 2.30.7 and later.
  * SYMTUNER_AR_OVERLAP overrides all this. The promise is for all handles of the process, also for
  * later handles, and may differ between ranks. Threads: any. Since 0.1.
@@ -379,9 +383,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_followers_wait(int wait);
 /*
  * symtuner_ar_separate(stream):
  * After symtuner_ar_followers_wait(0), call this before each launch of a kernel that does not wait.
- * That kernel then starts when all earlier work of ${stream} has ended, also calls of this library
- * that let the next kernel start early. Does nothing if the kernel could not start early anyway.
- * ${stream} may be in a capture. Threads: any. Since 0.1.
+ * That kernel then starts when all earlier work of ${stream} has ended, including calls of this
+ * library that let the next kernel start early. Does nothing if the kernel could not start early
+ * anyway. ${stream} may be in a capture. Threads: any. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_separate(cudaStream_t stream);
 
@@ -408,7 +412,7 @@ struct symtuner_ar_plan {
 };
 
 /* symtuner_ar_query(...): fill ${plan_out} for a call with these arguments. The plan assumes that
- * the scratch of the call is there. Launches nothing. */
+ * the call's scratch is allocated. Launches nothing. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
                                                ncclDataType_t dtype, ncclRedOp_t op,
                                                symtuner_ar *handle,
@@ -425,7 +429,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_query_coll(int coll, const void *send, 
 /*
  * symtuner_ar_force(handle, kernel, ctas, threads):
  * Override the selection table for the next calls, as SYMTUNER_AR_KERNEL and SYMTUNER_AR_CTAS do
- * for a whole process. NULL and 0 return the choice to the table. ${ctas} is at most 512, but no
+ * for a whole process. The table chooses what is NULL or 0 here. ${ctas} is at most 512, but no
  * call runs more blocks than Blocks above allows. ${threads} is at most 1024. All ranks must call
  * this with the same arguments, between the same two calls.
  * A kernel that cannot run a call (data type, operator, registration, links) makes that call fail
@@ -443,9 +447,9 @@ SYMTUNER_AR_API const char *symtuner_ar_kernel_name(int i);
  * zero. */
 SYMTUNER_AR_API size_t symtuner_ar_describe(symtuner_ar *handle, char *text, size_t length);
 
-/* symtuner_ar_boxes_asked(): return 1 if handles whose ranks span boxes may add up box by box,
- * which SYMTUNER_AR_NODES=1 or a rule with network-pieces allows. Otherwise return 0. Reads the
- * rules each time. */
+/* symtuner_ar_boxes_asked(): return 1 if SYMTUNER_AR_NODES=1 or a rule with network-pieces allows
+ * handles over several boxes to add up box by box. Otherwise return 0. Reads the rules each
+ * time. */
 SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
 
 /*
@@ -466,8 +470,8 @@ SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
 SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
 
 /*
- * symtuner_ar_abort(handle): refuse further calls. Kernels of this rank that have waited for a peer
- * for 10 ms give up, within a few ms. A kernel that does not wait runs to its end. May be called on
+ * symtuner_ar_abort(handle): refuse further calls. A kernel of this rank that has waited for a peer
+ * for 10 ms gives up within a few ms. A kernel that does not wait runs to its end. May be called on
  * any thread. The peers are not told: abort them, too, or they wait until their time limit.
  * Since 0.1.
  */

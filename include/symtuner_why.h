@@ -5,8 +5,8 @@
  * NCCL 2.27 and later have two families of kernels. The prices of general kernels (ring, tree,
  * NVLS) are in a cost table that a tuner plugin sees. Symmetric kernels work on windows that every
  * GPU can address. Whether a symmetric kernel runs depends on about twenty conditions besides that
- * table, and these conditions differ from release to release. symtuner_predict checks them: it
- * takes a description of a call and a machine, and gives the verdict and the first condition that
+ * table, and these conditions differ from release to release. symtuner_predict checks these
+ * conditions for a described call and machine, and returns the verdict and the first condition that
  * fails. It needs no GPU and no NCCL.
  *
  * symtuner_predict is right for every recorded decision in test/data (releases 2.27.7 to 2.30.7).
@@ -16,8 +16,8 @@
  * tuner plugins write.
  *
  * Units      bytes and elements are those that the caller passes to NCCL: for AllGather and
- *            ReduceScatter those of one rank's part. Times are microseconds as NCCL predicts them,
- *            not as they will be.
+ *            ReduceScatter those of one rank's part. Times are microseconds that NCCL predicts, not
+ *            measured times.
  * Ownership  symtuner_predict reads the strings in a call and keeps no pointer to them. Strings in
  *            a verdict are constants.
  * Threads    every function is pure and may run on any thread.

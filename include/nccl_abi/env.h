@@ -2,9 +2,10 @@
 /*
  * env.h - NCCL's environment interface, versions 1 (2.28.7+) and 2 (2.30.7+), in our own words.
  *
- * NCCL calls the plugin's get_env instead of getenv for every variable. So get_env must pass names
- * that are not ours on to getenv, or the user's variables vanish. NCCL holds its parameter mutex
- * while it calls get_env, so get_env must not log through NCCL and must not call NCCL.
+ * NCCL calls the plugin's get_env instead of getenv for every variable. So for names that are not
+ * ours get_env must return what getenv returns, or NCCL would not see the user's variables. NCCL
+ * holds its parameter mutex while it calls get_env, so get_env must not log through NCCL and must
+ * not call NCCL.
  */
 #ifndef NCCL_ABI_ENV_H_
 #define NCCL_ABI_ENV_H_

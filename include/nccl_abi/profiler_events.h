@@ -40,7 +40,7 @@ enum {
     NCCL_ABI_EV_KERNEL_PHASE = 1 << 15,
 };
 
-/* States of recordEventState. Two groups of states take arguments: STEP and CTRL. LAST_Vn is the
+/* States of recordEventState. Only the states STEP and CTRL come with arguments. LAST_Vn is the
  * last state that version n knows. */
 enum {
     NCCL_ABI_STATE_STEP_FIRST = 8,  /* 8 to 12: a proxy step waits; argument: bytes, from v4 on */

@@ -23,9 +23,9 @@ struct nccl_abi_nvl_domains {
     int max_ranks;
 };
 
-/* NCCL's cost constants: latencies in microseconds, bandwidths in GB/s. NCCL passes them
- * to init, and uses them after init. So a tuner can change them there. Our rules never do, but a
- * tuner behind ours can (plugin/next/open.h). */
+/* NCCL's cost constants: latencies in microseconds, bandwidths in GB/s. NCCL passes them to init,
+ * which may change them, and uses them afterwards. Our tuner does not change them, but a tuner
+ * behind ours can (plugin/next/open.h). */
 struct nccl_abi_constants_v5 {
     double base_latency[7][3];
     double hw_latency[3][7][3];
