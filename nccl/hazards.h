@@ -4,7 +4,7 @@
  * docs/reference/steering.md has the evidence.
  *
  * The plugin logs the rows with ST_SAID_BY_PLUGIN. It logs them at level INFO only, because it
- * cannot see whether the program does what triggers a fault. libsymtuner_ar.so sees each call, and
+ * cannot tell whether the program's calls trigger the fault. libsymtuner_ar.so sees each call, and
  * warns of rows with ST_SAID_BY_KERNELS if the call triggers the fault. `symtuner doctor` reports
  * every row. jax/symtuner/_check.py repeats some rows; test/nccl/hazards.py compares them.
  *

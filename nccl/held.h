@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * held.h - finds the user's setting that keeps us from setting NCCL's CTA count.
+ * held.h - finds the user's setting because of which we must not set NCCL's CTA count.
  *
- * The plugin and `symtuner why` use this. The functions call ${get} with ${from} for the value of a
+ * The plugin and `symtuner why` use this. The functions call ${get}(${from}, name) to read a
  * variable; ${get} returns NULL if the variable is not set. Pure apart from ${get}. Threads: any.
  * Errors: none.
  */
@@ -15,9 +15,9 @@ typedef const char *st_get(const void *from, const char *name);
  * Otherwise return NULL. */
 const char *st_held_by_user(st_get *get, const void *from);
 
-/* Return the name of a variable that keeps us from giving NCCL the built-in CTA count of
+/* Return the name of a variable because of which we must not give NCCL the built-in CTA count of
  * plugin/defaults.c: a variable that st_held_by_user returns, NCCL_CTA_POLICY, or
- * NCCL_ENQUEUE_REARCH_ENABLE. Returns NULL if none of them keeps us from it. */
+ * NCCL_ENQUEUE_REARCH_ENABLE. Returns NULL if none of them forbids it. */
 const char *st_held_default(st_get *get, const void *from);
 
 #endif

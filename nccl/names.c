@@ -109,9 +109,9 @@ int st_word_distance(const char *a, size_t na, const char *b, size_t nb)
     return row[na % 3][nb];
 }
 
-/* Return how many edits may lie between ${text} and the word that was meant: about one in three
- * letters. If both begin alike, the letters up to the last common "_" or "-" do not count:
- * NCCL_ALGO may have as many wrong letters as ALGO. */
+/* Return the most edits by which ${text} may differ from ${word} and still be taken for it: about
+ * one for every three letters. Letters up to the last "_" or "-" that both share are not counted,
+ * so NCCL_ALGO may have as many wrong letters as ALGO. */
 static int edits_allowed(const char *text, size_t len, const char *word)
 {
     size_t head = 0;

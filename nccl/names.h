@@ -18,8 +18,8 @@ struct st_words {
 extern const struct st_words st_colls, st_algos, st_protos;
 
 /* st_dtype_words are NCCL's data types. st_op_words are the operators that rules may name.
- * st_all_op_words has one operator more: premulsum, which stands for every operator that an
- * application makes. */
+ * st_all_op_words has one word more, premulsum, which stands for every operator that an application
+ * creates. */
 extern const struct st_words st_dtype_words, st_op_words, st_all_op_words;
 
 /* How a buffer is registered with NCCL: the words of enum symtuner_reg. */
@@ -33,12 +33,12 @@ extern const struct st_words st_kernel_words;
  * symtuner_ar_beside. */
 extern const struct st_words st_beside_words;
 
-/* A limit for messages, in bytes. The table of libsymtuner_ar.so gives messages above the limit to
- * a kernel of few blocks, or to NCCL, because other kernels may need the multiprocessors. The limit
- * has no effect if the application has said that nothing runs beside the library's kernels. */
+/* A message size in bytes. The table of libsymtuner_ar.so gives longer messages to a kernel with
+ * few blocks, or to NCCL, because kernels that run beside it may need the multiprocessors. The
+ * limit has no effect if the application says that no other kernels run. */
 enum { ST_BESIDE_LIMIT = 4 << 20 };
 
-/* The full names of the environment variables of libsymtuner_ar.so. Upper and lower case differ. */
+/* The full names of the environment variables of libsymtuner_ar.so. Case matters. */
 extern const struct st_words st_kernel_variables;
 
 /* Find the ${len} bytes at ${text} in ${words}, without regard to case. Returns the index, or -1 if

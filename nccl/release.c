@@ -49,10 +49,10 @@ static const struct st_era eras[] = {
      .multicast_lazy = true, .ll = ST_LL_ASK_PARTLY, .tma = ST_TMA_OPT_IN, MODEL_1, TABLE_2},
     {.first = 23100, .name = "2.31", .tuner_abi = 6, .env_abi = 2, .profiler_abi = 7,
      SYMMETRIC_231, TABLE_3},
-    /* From here on we could read only a part of NCCL's source. 2.32.3 picks kernels as 2.31 does,
-     * except for the AllGathers of ST_UNSURE_GATHER. We could not read 2.32.6. A development
-     * version of NCCL has no limit of its own for the CTAs of multicast kernels, and 2.32.6 may
-     * have none, either: hence ST_UNSURE_MORE. */
+    /* For the rows from here on we could read only a part of NCCL's source. 2.32.3 picks kernels as
+     * 2.31 does, except for the AllGathers of ST_UNSURE_GATHER. We could not read 2.32.6. It has
+     * ST_UNSURE_MORE, because a development version of NCCL has no separate CTA limit for multicast
+     * kernels, and 2.32.6 may have none either. */
     {.first = 23200, .name = "2.32", .tuner_abi = 6, .env_abi = 2, .profiler_abi = 7,
      SYMMETRIC_231, .unsure = ST_UNSURE_GATHER, TABLE_3},
     {.first = 23204, .name = "2.32.6", .tuner_abi = 7, .env_abi = 2, .profiler_abi = 7,

@@ -134,9 +134,9 @@ int st_release_newest(void);
  * st_table_pick(era, table, shown, algos, protos, algo_out, proto_out):
  * Find the entry that NCCL takes from a cost table of ${algos} x ${protos} floats (microseconds).
  * ${era} says how NCCL treats negative entries and ties. ${shown} is the table as NCCL gave it to
- * the tuner; NULL if no tuner changed it. An entry that is negative in ${shown} has no algorithm
- * behind it. If a tuner raises such an entry, NCCL before 2.31 may take it and hang; later releases
- * ignore it. Returns false if NCCL can take no entry.
+ * the tuner; NULL if no tuner changed it. An entry that is negative in ${shown} is for an algorithm
+ * that cannot run the call. If a tuner changes such an entry to 0 or more, NCCL before 2.31 may
+ * take it and hang; later releases ignore the change. Returns false if NCCL can take no entry.
  */
 bool st_table_pick(const struct st_era *era, const float *table, const float *shown, int algos,
                    int protos, int *algo_out, int *proto_out);

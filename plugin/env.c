@@ -41,9 +41,9 @@ static const char *sym_ctas(void)
     return count(st_agree_sym_ctas());
 }
 
-/* The variables that we answer for. ${chains}: we answer even if the user has set the variable, and
- * then load the user's library ourselves (plugin/next/open.h). But if the user has set the variable
- * to "none", NCCL gets "none". */
+/* The variables whose values we may choose. ${chains}: we choose the value even if the user has set
+ * the variable, and then load the user's library ourselves (plugin/next/open.h). But if the user
+ * has set the variable to "none", NCCL gets "none". */
 static const struct {
     const char *name;
     const char *(*answer)(void);

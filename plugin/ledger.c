@@ -24,7 +24,7 @@ static struct st_ledger *open_ledgers;
 /* ---- text ----------------------------------------------------------------------------------- */
 
 /* Expand ${pattern} into ${path}: %p becomes the process id, %h the host, %% a %. Returns false if
- * the result does not fit: a shortened path would name another file. */
+ * the result does not fit, because a shortened path would be another file's. */
 static bool expand(const char *pattern, const char *host, char *path, size_t size)
 {
     size_t at = 0;
@@ -69,8 +69,8 @@ static void write_ran(FILE *out, const struct st_ledger *ledger, int coll, int b
     if (total == 0)
         return;
     /* Up to NCCL 2.30 symmetric kernels have no event. So if a call outside graph capture has no
-     * event of a general kernel or of the copy engine, it ran a symmetric kernel. This does not
-     * hold for Broadcast, which NCCL 2.29 and later may run as part of an AllGather. */
+     * event of a general kernel or of the copy engine, it ran a symmetric kernel. The exception is
+     * Broadcast, which NCCL 2.29 and later may run as part of an AllGather. */
     if (has_symmetric(coll) && !st_era_shows_symmetric(st_era_of(ledger->nccl)) &&
         n[ST_RAN_CALLED] > n[ST_RAN_GENERAL] + n[ST_RAN_CE])
         n[ST_RAN_SYMMETRIC] = n[ST_RAN_CALLED] - n[ST_RAN_GENERAL] - n[ST_RAN_CE];
@@ -122,8 +122,8 @@ static void write_text(FILE *out, const struct st_ledger *ledger, const char *ho
     fputs("end\n", out);
 }
 
-/* While one text is written, wait at most this many ms for the reader of a full pipe, because the
- * reader may never read again. */
+/* If the ledger file is a pipe and full, wait for its reader at most this many ms per ledger,
+ * because the reader may never read again. */
 enum { READER_MS = 2000 };
 
 static int64_t now_ms(void)
@@ -134,9 +134,9 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Wait until a full pipe has room, but not beyond the time ${until} of the clock now_ms(). If there
- * is no room by then, return false with errno EAGAIN. ${until} is a point in time, because a signal
- * can interrupt the wait, and a duration would then begin anew. */
+/* Wait until a full pipe has room, at the latest until now_ms() is ${until}. If there is no room by
+ * then, return false with errno EAGAIN. ${until} is a point in time, not a duration, because a wait
+ * that a signal interrupts begins again. */
 static bool wait_for_room(int fd, int64_t until)
 {
     struct pollfd end = {.fd = fd, .events = POLLOUT};
@@ -169,8 +169,8 @@ static size_t write_all(int fd, const char *text, size_t size)
     return done;
 }
 
-/* Append a ledger's text to the file of SYMTUNER_LEDGER in one write, so that the texts of ranks
- * that share a file do not mix. */
+/* Append a ledger's text to the file that SYMTUNER_LEDGER names. One write() appends all of it, so
+ * the texts of ranks that share a file do not mix. */
 static void dump(const struct st_ledger *ledger)
 {
     const char *pattern = st_process()->options.ledger;
@@ -211,8 +211,8 @@ static void dump(const struct st_ledger *ledger)
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
-/* Write all open ledgers of this process. A child of fork has copies of its parent's ledgers, which
- * it does not write. Call this with the lock held, so that no ledger is freed meanwhile. */
+/* Write all open ledgers of this process, but not the copies of the parent's ledgers that a forked
+ * child has. Call this with the lock held, so that no ledger is freed meanwhile. */
 static void dump_all(void)
 {
     for (const struct st_ledger *l = open_ledgers; l; l = l->next)
@@ -220,9 +220,9 @@ static void dump_all(void)
             dump(l);
 }
 
-/* Many programs exit without ending their communicators. Write the ledgers of these communicators.
- * Wait for the lock, but not longer than 2 s: this thread may have been interrupted by a signal
- * while it had the lock. */
+/* Write the ledgers of the communicators that the program has not ended. Many programs exit that
+ * way. Wait for the lock at most 2 s: if a signal handler calls exit(), this thread may hold the
+ * lock itself. */
 static void write_at_exit(void)
 {
     struct timespec until;
@@ -349,7 +349,7 @@ void st_ledger_sums(const struct st_ledger *ledger, uint64_t *asked_out, uint64_
 /* ---- on a signal ---------------------------------------------------------------------------- */
 
 static sem_t asked_for;
-static struct sigaction programs; /* what the program does on the signal */
+static struct sigaction programs; /* what the program had installed for the signal */
 
 static bool program_handles(void)
 {
@@ -392,14 +392,14 @@ static void listen_start(void)
     pthread_t thread;
 
     sigaction(number, NULL, &programs);
-    if (program_handles()) { /* its handler still runs, with its own mask and stack */
+    if (program_handles()) { /* on_signal calls its handler, so keep its mask and flags */
         action = programs;
         action.sa_flags &= ~(int)SA_RESETHAND;
     }
     action.sa_sigaction = on_signal;
     action.sa_flags |= SA_SIGINFO;
     sem_init(&asked_for, 0, 0);
-    sigfillset(&all); /* the new thread takes no signals: they are for the program's threads */
+    sigfillset(&all); /* the new thread blocks signals, so others get them */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     if (pthread_create(&thread, NULL, listen_thread, NULL) == 0) {
         pthread_detach(thread);

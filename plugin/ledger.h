@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ledger.h - counts, per communicator, what NCCL asked, what our tuner answered and what ran.
+ * ledger.h - counts for each communicator what NCCL asked, what our tuner answered and what ran.
  *
  * Counting is lock-free, allocates nothing and is safe from any thread. All ranks of a communicator
  * in this process share one ledger. Tuner and profiler share it, too, because both find it by the
@@ -63,8 +63,8 @@ struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes, int ncc
 void st_ledger_close(struct st_ledger *ledger);
 
 /* Record that a tuner of this communicator opens or closes, and return whether that tuner should
- * log. The first tuner to open and the last one to close should; if ${ledger} is NULL, every tuner
- * should. */
+ * log. Only the first tuner to open and the last one to close should log. If ${ledger} is NULL,
+ * every tuner should. */
 bool st_ledger_tuner_opens(struct st_ledger *ledger);
 bool st_ledger_tuner_closes(struct st_ledger *ledger);
 
@@ -75,8 +75,8 @@ static inline int st_ledger_bucket(uint64_t bytes)
     return bucket < ST_BUCKETS ? bucket : ST_BUCKETS - 1;
 }
 
-/* Return a number that no other living thread has. The address of a _Thread_local variable would
- * serve, too, but in a library loaded by dlopen it takes a function call to get that address. */
+/* Return a number that no other living thread has. The address of a _Thread_local variable would be
+ * such a number, too, but a library loaded by dlopen needs a function call to get that address. */
 static inline uintptr_t st_thread(void)
 {
 #if defined(__x86_64__)

@@ -2,9 +2,10 @@
 /*
  * log.h - messages through NCCL's own logger.
  *
- * A warning means that the user must act. Each cause gives at most one warning per process, but a
- * ledger that cannot be written gives one each time. With NCCL_DEBUG=INFO a communicator gets one
- * line when it begins and one when it ends. Nothing is ever logged per call. If there is no
+ * A warning means that the user must act. Each cause leads to at most one warning per process. The
+ * exception is a ledger that cannot be written, which leads to a warning each time. With
+ * NCCL_DEBUG=INFO a communicator gets one line when it begins and one when it ends. Nothing is ever
+ * logged per call. If there is no
  * logger (NULL), or if the logger would drop a warning, the warning goes to stderr. Hazard: NCCL's
  * logger takes a mutex that NCCL may hold while it asks our env interface for a variable. So
  * nothing that st_env_get calls may log.
@@ -15,7 +16,7 @@
 #include "nccl_abi/base.h"
 #include "plugin/options.h"
 
-void st_log_use(nccl_abi_logger logger); /* the last logger given wins; NULL changes nothing */
+void st_log_use(nccl_abi_logger logger); /* a later logger replaces an earlier one; NULL does not */
 void st_log_level(enum st_log level);    /* ${level} is the value of SYMTUNER_LOG */
 
 void st_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));

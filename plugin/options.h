@@ -94,10 +94,10 @@ struct st_options {
 };
 
 /* Read all variables into ${options}. A wrong value is replaced by the default. Returns false if a
- * value was wrong, or if a variable SYMTUNER_* is set that is not in the table. ${error} then has
- * all mistakes that fit, separated by "; ". Variables that begin with SYMTUNER_AR_ belong to the
- * kernel library and are not checked here. Text options point into the environment, so call this
- * function once, before the program changes its environment. */
+ * value was wrong, or if a variable SYMTUNER_* is set that is not in the table. ${error} then lists
+ * the mistakes, separated by "; ", as many as fit. Variables that begin with SYMTUNER_AR_ belong to
+ * the kernel library and are not checked here. Text options point into the environment, so call
+ * this function once, before the program changes its environment. */
 bool st_options_read(struct st_options *options, char *error, size_t error_size);
 
 #endif

@@ -22,8 +22,8 @@ static pthread_once_t read_once = PTHREAD_ONCE_INIT, decide_once = PTHREAD_ONCE_
 static char option_error[SYMTUNER_ERROR_MAX], machine_error[SYMTUNER_ERROR_MAX],
     rules_error[SYMTUNER_ERROR_MAX];
 
-/* Return the path of the CSV for NCCL's example tuner, or NULL if there is none. Also returns NULL
- * if a tuner runs behind ours, because the file is then meant for that tuner. */
+/* Return the path of the CSV that NCCL_TUNER_CONFIG_FILE names, or NULL if there is none. Also
+ * returns NULL if a tuner runs behind ours, because the file is then meant for that tuner. */
 static const char *config_file(void)
 {
     const char *file = getenv("NCCL_TUNER_CONFIG_FILE");
@@ -85,10 +85,10 @@ static const char *holds_default(void)
     return st_held_default(environment, NULL);
 }
 
-/* Decide which counts to give NCCL as NCCL_MIN_CTAS (built in) and NCCL_SYM_CTAS (of [process]
- * rules). NCCL reads both counts once per process, and they must be equal on all ranks, whichever
- * communicator a rank creates first. So the conditions for both counts name only machine and
- * release. The built-in count depends on no file, because one rank might fail to read the file. */
+/* Decide which counts NCCL gets for NCCL_MIN_CTAS (the built-in count) and NCCL_SYM_CTAS (the count
+ * of [process] rules). NCCL reads each once per process, and all ranks must have the same counts,
+ * whichever communicator a rank creates first. So both counts depend only on machine and release.
+ * The built-in count depends on no file, because one rank might fail to read the file. */
 static void decide(void)
 {
     const struct st_rule *rule;
@@ -133,7 +133,7 @@ void st_process_env(int nccl)
 {
     st_process();
     process.env_interface = true;
-    if (process.nccl == 0) /* a second NCCL in the process changes nothing that was decided */
+    if (process.nccl == 0) /* of several copies of NCCL the first one counts */
         set_release(nccl);
 }
 
@@ -153,9 +153,9 @@ int st_process_call_rules(void)
     return count;
 }
 
-/* Can another rank of this box get the built-in count? In two cases this rank cannot tell, so the
- * answer is yes. First, SYMTUNER_MACHINE describes the box to this rank, but the other rank may
- * look for itself. Second, this rank may be in a container and see only one GPU of the box. */
+/* Can another rank of this box get the built-in count? In two cases this rank cannot tell, so it
+ * says yes. First, if SYMTUNER_MACHINE describes the box, it may be set on this rank only. Second,
+ * if this rank sees one GPU, it may be in a container, and the box may have more. */
 static bool box_may_have_default(void)
 {
     return process.default_ctas || process.options.machine[0] ||
@@ -165,7 +165,7 @@ static bool box_may_have_default(void)
 bool st_process_wants_tuner(void)
 {
     if (process.env_interface && box_may_have_default())
-        return true; /* the tuner compares the CTA counts that the ranks got */
+        return true; /* our tuner checks whether all ranks got the same CTA count */
     if (process.options.mode == ST_MODE_OFF)
         return false;
     /* Only the tuner's init can log that a setting is wrong. */
@@ -223,8 +223,8 @@ static void start(void)
     pthread_once(&decide_once, decide);
 }
 
-/* Log which CTA count symmetric kernels get, and why. A count that a rule sets is logged here only
- * if it has no effect. */
+/* Log which CTA count symmetric kernels get, and why. If the count is that of a rule, this logs it
+ * only if it has no effect. */
 static void announce_ctas(const char *release)
 {
     const char *gpu = process.machine.gpu[0] ? process.machine.gpu : "this GPU";

@@ -66,8 +66,8 @@ const struct st_process *st_process_asked(void);
 int st_process_call_rules(void);
 
 /* Does our tuner have anything to do? If not, NCCL loads the tuner that it would have loaded
- * without us. st_process_wants_profiler says the same for profilers. Call st_process_asked
- * first. */
+ * without us. st_process_wants_profiler answers the same question for our profiler. Call
+ * st_process_asked first. */
 bool st_process_wants_tuner(void);
 bool st_process_wants_profiler(void);
 

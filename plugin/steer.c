@@ -10,14 +10,14 @@ const char *const st_verdict_word[ST_VERDICTS] = {ST_VERDICT_MAP(ST_VERDICT_WORD
 
 enum { ANY = -1, NOTHING = -1 };
 
-/* A decision takes about 300 instructions. The usual path is inlined. All other paths are not. */
+/* A decision takes about 300 instructions. Only the most frequent path is inlined. */
 #define INLINE   inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline))
 
-/* The factor by which we change prices where general and symmetric kernels compete by price. To
- * favour symmetric kernels, we multiply every entry by the factor, which keeps the entries in
- * NCCL's order. To favour one entry, we set it to the least price of the table divided by the
- * factor. We chose 8; it is not the result of a measurement. */
+/* Where general and symmetric kernels compete by price, we change prices by this factor. To favour
+ * symmetric kernels, we multiply every entry by the factor, so the entries keep their order. To
+ * favour one entry, we set it to the least price of the table divided by the factor. The value is a
+ * choice, not the result of a measurement. */
 static const float mixed_factor = 8.0f;
 
 /* The price of an entry is its value in the cost table. We compare the bits of prices as unsigned
@@ -78,7 +78,7 @@ static inline four four_least(four a, four b)
     return (a & less) | (b & ~less);
 }
 
-/* Return the bits of the least entry. They are ${dead} or above if no entry is live. The tree of
+/* Return the bits of the least entry; if no entry is live, they are not below ${dead}. The tree of
  * comparisons is as flat as possible, because every decision waits for the result. */
 static INLINE uint32_t least(struct st_table table)
 {
@@ -169,10 +169,9 @@ static INLINE void raise_rivals(struct st_table table, uint32_t own, uint32_t ra
             table.cost[i] = cost_of(raised);
 }
 
-/* Make NCCL take the live entry ${cell}. The entry keeps its price, because ncclGroupSimulateEnd
- * reports that price. All other entries that are not dearer get twice that price. But NCCL never
- * takes an entry of ${limit} or above. So if the price of ${cell} is that high, ${cell} first gets
- * half of ${limit} as its price. */
+/* Make NCCL take the live entry ${cell}. The entry keeps its price p, because ncclGroupSimulateEnd
+ * reports it. All other entries that are not above p are set to 2 p. But if p is ${limit} or above,
+ * NCCL would never take ${cell}, so ${cell} is first set to half of ${limit}. */
 static INLINE void make_cheapest(struct st_table table, float limit, int cell)
 {
     const uint32_t picosecond = bits_of(1e-6f), infinite = bits_of(INFINITY);
@@ -188,8 +187,8 @@ static INLINE void make_cheapest(struct st_table table, float limit, int cell)
 
 /* Make NCCL take entry ${cell} where symmetric kernels compete with it. The prices of symmetric
  * kernels are not in the table and cannot be raised, so the entry gets an eighth of the least price
- * in the table. Prices below a picosecond are first raised to a picosecond, because no positive
- * price is below a price of 0. */
+ * in the table. Prices below a picosecond are first raised to a picosecond. Otherwise the least
+ * price could be 0, and an eighth of it would not be less. */
 static NOINLINE void undercut(struct st_table table, float limit, int cell)
 {
     const uint32_t picosecond = bits_of(1e-6f);
@@ -204,8 +203,8 @@ static NOINLINE void undercut(struct st_table table, float limit, int cell)
     table.cost[cell] = cost_of(least_of(floor, bits_of(limit))) / mixed_factor;
 }
 
-/* Is entry ${cell} in ${mask}? In the mask the bit of an entry is always algo * 3 + proto. Only in
- * a table of the usual shape is that the index of the entry, too. */
+/* Is entry ${cell} in ${mask}? The bit of an entry is always algo * 3 + proto. The index of the
+ * entry is the same number only in a table of the usual shape. */
 static bool masked(struct st_table table, uint32_t mask, int cell)
 {
     int algo = cell / table.protos, proto = cell % table.protos;
@@ -244,11 +243,11 @@ static INLINE enum st_verdict prefer_entry(const struct st_era *era, struct st_t
     return ST_VERDICT_GENERAL;
 }
 
-/* Favour symmetric kernels as far as the table can. From 2.29 on NCCL may give up an LL symmetric
- * kernel that it has picked if the cheapest entry of the table is not LL. So we make an LL entry
- * the cheapest: in 2.29 and 2.30 for every call, from 2.31 on for probes (st_is_probe). For calls
- * from 2.31 on, if ${mixed}, we make all entries dearer. In all other cases nothing in the table
- * influences symmetric kernels. */
+/* Favour symmetric kernels, where the table has an influence on them. From 2.29 on, if NCCL has
+ * picked an LL symmetric kernel and the cheapest entry of the table is not LL, it may drop the
+ * kernel. So we make an LL entry the cheapest: in 2.29 and 2.30 for every call, from 2.31 on for
+ * probes (st_is_probe). From 2.31 on, with ${mixed}, we raise all prices in the tables of calls. In
+ * all other cases the table has no influence. */
 static NOINLINE enum st_verdict
 prefer_symmetric(const struct st_era *era, int pipe_ops, bool mixed, struct st_table table)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * steer.h - writes a rule's action into NCCL's cost table, as far as the NCCL release allows.
+ * steer.h - writes into NCCL's cost table what a rule asks for, as far as the NCCL release allows.
  *
  * Invariants, whatever the action and the table (test/plugin/check_steer.c tries a million):
  *   - an entry that NCCL marked unavailable (negative) is never touched;

@@ -59,7 +59,7 @@ nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
                                      process->options.mode == ST_MODE_OFF);
     *ctx_out = tuner;
     if (process->options.mode == ST_MODE_OFF)
-        return NCCL_ABI_SUCCESS; /* when off, only the roll call and the tuner behind ours run */
+        return NCCL_ABI_SUCCESS; /* off: only the roll call and the tuner behind ours run */
     if (rules && symtuner_rules_fit(process->rules, group.nccl, &group.machine, NULL, 0))
         rules = 0; /* [provenance] names the release of another NCCL in this process */
     if (rules)
@@ -225,8 +225,8 @@ nccl_abi_result st_tuner_chunk(void *ctx, int func, size_t bytes, int algo, int 
 {
     struct st_tuner *tuner = ctx;
 
-    /* ${bytes} is the size of one channel's part, which does not tell which rule covers the call.
-     * So only the tuner behind ours can answer. */
+    /* ${bytes} is the size of one channel's part of the call. We cannot tell from it which rule
+     * covers the call, so we only ask the tuner behind ours. */
     return tuner && tuner->next ? st_next_tuner_chunk(tuner->next, func, bytes, algo, proto,
                                                       n_channels, chunk_size)
                                 : NCCL_ABI_SUCCESS;

@@ -4,8 +4,8 @@
  * calls the functions below.
  *
  * Errors     if memory runs out, st_tuner_open gives NCCL a NULL context. The other functions
- *            accept a NULL context and leave everything to NCCL. With SYMTUNER_STRICT=1
- *            st_tuner_open returns an error if the rules are wrong; nothing else makes it fail.
+ *            accept a NULL context and change nothing. With SYMTUNER_STRICT=1 st_tuner_open returns
+ *            an error if the rules are wrong; nothing else makes it fail.
  * Threads    st_tuner_decide may run on several threads at once.
  */
 #ifndef ST_TUNER_H_

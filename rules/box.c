@@ -4,8 +4,8 @@
  *
  * Every rank must find the same machine, although ranks may use different GPUs of the box. NVML
  * shows all GPUs to every process. The CUDA driver shows a process only the GPUs that it may use.
- * One GPU is enough for what we ask the driver, because a box with GPUs of different models counts
- * as unknown.
+ * We ask the driver about one GPU only, because a box with GPUs of different models counts as
+ * unknown anyway.
  */
 #include "rules/box.h"
 

@@ -99,7 +99,7 @@ bool st_csv_read(struct st_reader *reader, struct st_text rest)
             field[fields++] = st_text_cut(&line, ',');
             if (line.at == end && end[-1] != ',')
                 break;
-            if (line.at == end && fields < FIELDS) { /* an empty field follows a last comma */
+            if (line.at == end && fields < FIELDS) { /* an empty field ends the line */
                 field[fields++] = (struct st_text){end, 0};
                 break;
             }

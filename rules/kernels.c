@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernels.c - finds the [kernels] rule that covers an all-reduce of libsymtuner_ar.so, and finds
- * faults in a [kernels] rule. */
+/* kernels.c - finds the [kernels] rule that covers an all-reduce of libsymtuner_ar.so, and reasons
+ * why such a rule cannot do what it says. */
 #include <string.h>
 
 #include "nccl/names.h"
@@ -36,7 +36,7 @@ enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
         q.op >= st_op_words.count || q.beside < 0 || q.beside >= st_beside_words.count ||
         q.boxes < 0)
         return SYMTUNER_EINVAL;
-    if (q.boxes > 1) /* ranks may differ in these two, but all ranks must take the same rule */
+    if (q.boxes > 1) /* ranks may differ in these; all must take the same rule */
         q.registered = q.beside = 0;
     for (int i = 0; rules && i < rules->count && d.rule < 0; i++) {
         const struct st_rule *rule = &rules->rule[i];

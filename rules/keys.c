@@ -35,7 +35,7 @@ static bool read_number(struct st_reader *reader, struct st_text text, uint64_t 
     return true;
 }
 
-/* Read "2.28.9" or "2.28". If the patch number is missing, it is 0 at the low end of a span and 99
+/* Read "2.28.9" or "2.28". A missing patch number counts as 0 at the low end of a span, and as 99
  * at the high end (${high}). */
 static bool read_release(struct st_reader *reader, struct st_text text, bool high, uint64_t *out)
 {
@@ -129,8 +129,8 @@ static bool read_list_end(struct st_reader *reader, struct st_text list)
            st_reader_fail(reader, list.at + list.len - 1, "nothing follows the last comma");
 }
 
-/* Read a list of words and set a bit in ${*set} for each. "any" changes nothing, because every bit
- * is set before a key is read. */
+/* Read a list of words and set a bit in ${*set} for each. "any" changes nothing, because all bits
+ * of the set are set beforehand. */
 static bool read_set(struct st_reader *reader, const char *what, struct st_text value,
                      const struct st_words *words, unsigned *set)
 {
@@ -339,7 +339,7 @@ static bool key_pieces(struct st_reader *reader, struct st_rule *rule, struct st
 static bool key_made_by(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                      const struct st_key *key)
 {
-    (void)reader, (void)rule, (void)value, (void)key; /* the value is only for people */
+    (void)reader, (void)rule, (void)value, (void)key; /* the value is a note for people */
     return true;
 }
 

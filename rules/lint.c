@@ -63,8 +63,8 @@ static bool overlaps(const struct st_rule *first, const struct st_rule *later)
     _Static_assert(sizeof first->launch == 20, "struct st_launch has grown: compare its members");
 }
 
-/* Does [provenance] exclude a condition of this rule? The rules are used only where [provenance]
- * holds, so such a condition never holds. */
+/* Does a condition of this rule contradict [provenance]? Rules are used only where [provenance] is
+ * true, so such a condition is never true. */
 static bool never_here(const symtuner_rules *rules, const struct st_rule *rule)
 {
     const struct st_rule *box = &rules->provenance;

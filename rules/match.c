@@ -43,7 +43,7 @@ static void cut(const struct st_index *index, struct st_lane *lane, int coll, bo
 
     lane->start[edges++] = 0;
     for (int i = 0; i < rules->count; i++) {
-        span[i] = (struct st_span){1, 0}; /* an empty span; its two edges are merged away below */
+        span[i] = (struct st_span){1, 0}; /* an empty span, which covers no size */
         if (concerns(&rules->rule[i], &index->group, coll, reg))
             span[i] = st_rule_total_bytes(&rules->rule[i], coll, index->group.ranks);
         lane->start[edges++] = span[i].lo;

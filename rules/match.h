@@ -36,8 +36,8 @@ const struct st_rule *st_match(const symtuner_rules *rules, int from, const stru
                                const struct st_call *call);
 
 /* An index has two lanes per collective: one for calls with registered buffers, and one for other
- * calls. A lane cuts the range of all sizes into spans. Apart from conditions on pipe_ops, all
- * sizes of a span have the same first matching rule. */
+ * calls. A lane divides the range of all sizes into spans. If we ignore conditions on pipe_ops, the
+ * same rule is the first match for all sizes of a span. */
 enum { ST_LANES = SYMTUNER_COLLS * 2, ST_SIZE_KEYS = 496 };
 
 struct st_lane {
@@ -95,7 +95,8 @@ static inline const struct st_rule *st_index_find(const struct st_index *index,
     if (!rule || (rule->pipe_ops.lo <= (uint64_t)call->pipe_ops &&
                   (uint64_t)call->pipe_ops <= rule->pipe_ops.hi))
         return rule;
-    /* This is rare: the rule covers the size, but not the call's pipe_ops. Try the next rules. */
+    /* In rare cases the rule covers the size, but not the call's pipe_ops. Then try the next
+     * rules. */
     return st_match(index->rules, (int)(rule - index->rules->rule) + 1, &index->group, call);
 }
 

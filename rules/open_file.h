@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* open_file.h - opens a file that the user named, without waiting for the other end of a pipe. */
+/* open_file.h - opens a file or a named pipe without waiting for the pipe's other end. */
 #ifndef ST_OPEN_FILE_H_
 #define ST_OPEN_FILE_H_
 

@@ -37,7 +37,7 @@ static bool name_rule(struct st_reader *reader, struct st_rule *rule, struct st_
     return true;
 }
 
-/* Begin a new rule of the kind that ${where} names, and let ${section} point to it. */
+/* Append a rule of the kind that ${where} names, and start its ${section}. */
 static bool start_rule(struct st_reader *reader, struct st_section *section, int where,
                        const char *at)
 {
@@ -48,7 +48,7 @@ static bool start_rule(struct st_reader *reader, struct st_section *section, int
         return false;
     rule->process = where == ST_IN_PROCESS;
     rule->kernels = where == ST_IN_KERNELS;
-    if (rule->kernels) /* they have no key coll: they are for all-reduces */
+    if (rule->kernels) /* a [kernels] rule is always for all-reduces */
         rule->colls = 1u << SYMTUNER_ALLREDUCE;
     return true;
 }
@@ -249,16 +249,16 @@ static ssize_t slurp(const char *path, bool any, char *text, size_t size, const 
     fstat(fd, &file);
     end = (struct pollfd){fd, POLLIN, 0};
     if (any && S_ISFIFO(file.st_mode))
-        poll(&end, 1, 1000); /* the writer may have started at the same time as this process */
+        poll(&end, 1, 1000); /* wait for a writer that was started with us */
     if (!any && !S_ISREG(file.st_mode) && !S_ISDIR(file.st_mode) &&
-        file.st_rdev != makedev(1, 3)) /* /dev/null never blocks */
+        file.st_rdev != makedev(1, 3)) /* /dev/null never blocks, so it is allowed */
         *why = "a pipe or a device could block the job; write the rules to a file";
     else
         while ((n = read(fd, text + done, size - done)) > 0)
             done += (size_t)n;
     error = errno;
     if (n == 0 && done == 0 && S_ISFIFO(file.st_mode) && poll(&end, 1, 0) == 0) {
-        *why = "a pipe that nobody writes to"; /* poll() returns 1 if a writer came and left */
+        *why = "a pipe that nobody writes to"; /* poll() is 0 only if no writer ever came */
         n = -1;
     }
     close(fd);

@@ -63,9 +63,9 @@ struct st_section {
     unsigned seen;        /* one bit per key of st_keys that the section has    */
 };
 
-/* The type of the member that a key sets in struct st_rule. rules/hash.c hashes by this type. If a
- * new version of symtuner adds a key, the key gets a type ST_KEY_SET_*. Then the new version gives
- * rules without this key the same hash as the old version. */
+/* The type of the member that a key sets in struct st_rule. It tells rules/hash.c how to hash the
+ * member. If a new version of symtuner adds a key, the key gets a type ST_KEY_SET_*. Then rules
+ * without this key have the same hash in the new version as in the old one. */
 enum st_key_type {
     ST_KEY_COMMENT,  /* the key sets no member: it is a comment for people           */
     ST_KEY_GONE,     /* a removed key: hashed as 0, so that old hashes stay the same */

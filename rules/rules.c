@@ -44,8 +44,8 @@ struct st_span st_rule_total_bytes(const struct st_rule *rule, int coll, int ran
         return span;
     if (__builtin_mul_overflow(span.lo, factor, &span.lo))
         return (struct st_span){1, 0};
-    /* The new upper end is the largest total that, divided by the number of ranks and rounded down,
-     * gives the old upper end. */
+    /* The new upper end is the largest size of a whole call that, divided by the number of ranks
+     * and rounded down, is the old upper end. */
     if (__builtin_mul_overflow(span.hi, factor, &span.hi) ||
         __builtin_add_overflow(span.hi, factor - 1, &span.hi))
         span.hi = UINT64_MAX;

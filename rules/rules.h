@@ -40,7 +40,7 @@ struct st_action {
 /* What a [kernels] rule does to an all-reduce of libsymtuner_ar.so. */
 struct st_launch {
     int kernel;        /* index in st_kernel_words; -1: the library's own table decides        */
-    int ctas, threads; /* limit of the blocks; threads per block; 0: the library's table decides */
+    int ctas, threads; /* most blocks, and threads per block; 0: the library's table decides */
     int beside;        /* index in st_beside_words: what runs beside the kernels, whatever the
                           program says; -1: what the program says                              */
     /* For calls over several boxes: add up box by box, in this many pieces. 0: NCCL runs the whole
@@ -93,17 +93,17 @@ uint64_t st_hash_text(uint64_t hash, const char *text);
 /* Make ${rule} a rule that matches everything and does nothing. */
 void st_rule_clear(struct st_rule *rule);
 
-/* Do the rule's conditions on release and machine hold? If a property of the machine is unknown,
- * only "any" matches it. */
+/* Are the rule's conditions on release and machine true? An unknown property of the machine matches
+ * only "any". */
 bool st_rule_fits(const struct st_rule *rule, int nccl, const struct symtuner_machine *machine);
 
 /* Return the rule's span of sizes in bytes of the whole call (NCCL's nBytes). If the rule gives the
  * span in bytes of one rank, convert it. */
 struct st_span st_rule_total_bytes(const struct st_rule *rule, int coll, int ranks);
 
-/* st_kernels_concern: do the conditions of a [kernels] rule on ranks, machine and release hold?
- * ${nccl} is 0 if the ranks do not use NCCL; then every condition on the release holds.
- * st_kernels_cover: do the rule's conditions on the call hold? */
+/* st_kernels_concern: are the conditions of a [kernels] rule on ranks, machine and release true?
+ * ${nccl} is 0 if the ranks do not use NCCL; then every condition on the release is true.
+ * st_kernels_cover: are the rule's conditions on the call true? */
 bool st_kernels_concern(const struct st_rule *rule, int nccl, int ranks,
                         const struct symtuner_machine *machine);
 bool st_kernels_cover(const struct st_rule *rule, uint64_t bytes, int dtype, int op,

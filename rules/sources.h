@@ -6,8 +6,8 @@
 
 #include "symtuner.h"
 
-/* Do what symtuner_rules_load does, for a file that was named on a command line. This file may also
- * be a pipe. Waits up to a second until a writer has opened the pipe, and without limit for the
+/* Like symtuner_rules_load, for a file that was named on a command line. The file may also be a
+ * pipe: then wait up to a second until a writer has opened the pipe, and without limit for the
  * writer's data. */
 enum symtuner_status st_rules_load_any(const char *path, symtuner_rules **rules_out, char *error,
                                        size_t error_size);
@@ -16,7 +16,8 @@ enum symtuner_status st_rules_load_any(const char *path, symtuner_rules **rules_
  * st_rules_sources(line, path, csv, rules_out, error, error_size):
  * Load the rules of SYMTUNER_RULE (${line}), SYMTUNER_RULES (${path}) and NCCL_TUNER_CONFIG_FILE
  * (${csv}), in this order. Each may be NULL or "". If one of them is wrong, none is loaded, because
- * half of a user's rules may do worse than none. If all are NULL or "", ${*rules_out} is NULL.
+ * a part of the user's rules may be worse than no rules. If all are NULL or "", ${*rules_out} is
+ * NULL.
  */
 enum symtuner_status st_rules_sources(const char *line, const char *path, const char *csv,
                                       symtuner_rules **rules_out, char *error, size_t error_size);

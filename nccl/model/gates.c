@@ -3,8 +3,8 @@
  * gates.c - checks NCCL's conditions for a symmetric kernel, and predicts what NCCL runs.
  *
  * A gate is one condition. A gate function looks at the call and returns pass, fail, unknown or
- * idle. Idle means that the condition has no meaning for this release or call. All gates are
- * evaluated, so that a report can show every obstacle. The first failing gate in NCCL's order
+ * idle. Idle means that the condition does not concern this release or call. All gates are
+ * evaluated, so that a report can show all that fail. The first failing gate in NCCL's order
  * decides the verdict.
  */
 #include <string.h>
@@ -26,7 +26,7 @@ struct look {
     bool has_pick;
     struct st_sym_pick pick;
     int algo, proto; /* NCCL takes this entry from the cost table; -1: no entry, or no table   */
-    bool nothing;    /* there is a cost table, and NCCL can take no entry of it                */
+    bool nothing;    /* there is a cost table, but NCCL can take none of its entries           */
 };
 
 static const struct {
@@ -299,12 +299,12 @@ static enum symtuner_kind kind_behind(const struct look *look, enum symtuner_gat
         return SYMTUNER_KIND_ERROR; /* the communicator cannot be created */
     if (list && look->env == ST_ENV_LIMITS && !look->call->algo)
         return SYMTUNER_KIND_ERROR; /* NCCL_SYM_KERNEL excludes general kernels, too */
-    /* NCCL 2.28 removes the call from the queue of general kernels, and only then finds that no
-     * symmetric kernel can run the call. So nothing runs. */
+    /* NCCL 2.28 first removes the call from the queue of general kernels, and then finds that no
+     * symmetric kernel can run the call either. So nothing runs. */
     if (gate == SYMTUNER_GATE_GROUP && era->symmetric_groups && !era->symmetric_one_sided)
         return SYMTUNER_KIND_ERROR;
     if (look->nothing && gate != SYMTUNER_GATE_RANKS)
-        return SYMTUNER_KIND_ERROR; /* as with NCCL_ALGO=nvls and NCCL_PROTO=ll: NVLS has no LL */
+        return SYMTUNER_KIND_ERROR; /* no entry is left: NVLS has no LL, for example */
     return SYMTUNER_KIND_GENERAL;
 }
 

@@ -82,7 +82,8 @@ static const float step_us[2][2][3] = {
 };
 static const float nvls_us = 25.0f;
 
-/* tree_share[protocol][log2(bytes / 64)] is the share of its bandwidth that a tree reaches. */
+/* tree_share[protocol][log2(bytes / 64)] is the fraction of the bandwidth that a tree reaches with
+ * messages of this size. */
 static const float tree_share[3][23] = {
     {1, 1, 1, 1, .9f, .8f, .7f, .7f, .7f, .7f, .6f, .5f, .4f, .4f, .5f, .6f, .7f, .8f, .9f, 1, 1, 1,
      1},

@@ -13,8 +13,8 @@
 
 #include "symtuner_why.h"
 
-/* Return the machine family for the name of a machine or a GPU. The functions below take it as
- * ${family}. Returns NULL if the bandwidths of the machine or GPU are not known. */
+/* Return the family of the machine or GPU with this name, for the parameter ${family} of the
+ * functions below. Returns NULL if we do not know the machine's bandwidths. */
 const char *st_general_family(const char *machine_or_gpu);
 
 /*

@@ -67,7 +67,7 @@ static void set_ctas(struct symtuner_call *call, size_t at, long long value)
 }
 
 /* Read a policy by name, such as "ZERO" or "EFFICIENCY|ZERO". NCCL knows these names from 2.29 on.
- * Returns 0 if a word is no name of a policy. */
+ * Returns 0 if a word is not the name of a policy. */
 static int read_policy(const char *text, int *policy_out)
 {
     static const char *const word[] = {"DEFAULT", "EFFICIENCY", "ZERO"};
@@ -85,7 +85,7 @@ static int read_policy(const char *text, int *policy_out)
     return 1;
 }
 
-/* Find the first wrong word in a list of NCCL_ALGO or NCCL_PROTO, which has the form
+/* Find the first wrong word in a value of NCCL_ALGO or NCCL_PROTO, a list of the form
  * "[func:][^]word,word;func:...". Return the word, and its length in ${*len_out}; NULL if no word
  * is wrong. With a wrong word NCCL creates no communicator. */
 static const char *wrong_in_list(const char *list, const struct st_words *words, size_t *len_out)
@@ -163,7 +163,7 @@ int st_setting_apply(struct symtuner_call *call, const char *setting, char *erro
     case OFF_MULTICAST:
         call->multicast = call->multicast && number != 0;
         break;
-    case OFF_PEER: /* from 2.29 on, if P2P is off, NCCL finds no NVLink, either */
+    case OFF_PEER: /* from 2.29 on NCCL finds no NVLink if P2P is off */
         if (number)
             call->peer_nccl = call->nvlink = 0;
         break;

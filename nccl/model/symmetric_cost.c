@@ -3,11 +3,11 @@
  * symmetric_cost.c - the prices of symmetric kernels, and the choice among the kernels.
  *
  * The results must equal NCCL's to the last bit, so the order of operations below matters. The time
- * of one kernel is computed in double; from there on all is float. Byte counts are truncated to
+ * of one kernel is computed in double; all later steps use float. Byte counts are truncated to
  * integers where NCCL truncates them. The compiler must not contract operations into fused
- * multiply-adds, which would break ties. gcc -std=c11 does not contract, and the pragma below stops
- * clang. Some compilers contract by default, for example on AArch64. If NCCL was built by such a
- * compiler, exact ties can go the other way.
+ * multiply-adds: prices that are equal in NCCL would then differ here. gcc -std=c11 does not
+ * contract, and the pragma below stops clang. Some compilers contract by default, for example on
+ * AArch64. If NCCL was built by such a compiler, exact ties can go the other way.
  */
 #include "nccl/model/symmetric_cost.h"
 
@@ -271,8 +271,8 @@ bool st_sym_price(const struct st_sym_query *query, enum st_kernel kernel,
     return true;
 }
 
-/* Return how many of ${ctas} CTAs NCCL launches. NCCL gives each CTA the same number of cells, and
- * launches no CTA for which no cell is left. */
+/* Return how many of ${ctas} CTAs NCCL launches. NCCL gives each CTA the same number of cells,
+ * rounded up, and launches only the CTAs that get cells. */
 static int launched(const struct st_sym_query *query, int ctas)
 {
     uint64_t cells = round_up(query->bytes) / ST_CELL_SIZE * (uint64_t)query->works;

@@ -4,13 +4,14 @@
  *
  * NCCL computes a price for each of its symmetric kernels with a formula, and takes the cheapest
  * kernel. No tuner sees these prices. The functions below do the same arithmetic as each release of
- * NCCL, and round to single precision at the same places. The reason: with many CTAs two kernels
- * can both reach the peak bandwidth and have the same price to the last bit. Then their order in
- * the list below decides.
+ * NCCL, and round to single precision at the same places. This is necessary because two kernels can
+ * have the same price to the last bit, if both reach the peak bandwidth with many CTAs. Then their
+ * order in the list below decides.
  *
  * Pure: no I/O, no allocation, no globals. The same inputs give the same kernel on every rank.
  * Units      bytes of one call per rank (count x element size), microseconds, CTAs.
- * Ownership  no pointer is kept. Threads: any. Errors: none; false means that no kernel fits.
+ * Ownership  no pointer is kept. Threads: any. Errors: none; false means that no kernel can run the
+ *            call.
  */
 #ifndef ST_SYMMODEL_H_
 #define ST_SYMMODEL_H_

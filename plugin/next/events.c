@@ -87,7 +87,7 @@ void st_event_write(int version, int abi, int type, const struct nccl_abi_event_
         .type = (uint8_t)type, .parent = event->parent, .rank = event->rank};
     switch (type) {
     case NCCL_ABI_EV_COLL:
-        if (abi >= 5) /* ${event}'s parent is then the API call; up to v4 it was the group */
+        if (abi >= 5) /* from v5 on the parent is the API call; up to v4 it was the group */
             old->parent = body->coll.parent_group;
         write_coll(version, &body->coll.head, old);
         break;

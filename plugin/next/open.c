@@ -30,9 +30,9 @@ static const struct {
 static struct search {
     struct st_next_library library;
     int spoken;       /* interface version that NCCL speaks         */
-    bool named;       /* steps 1 to 3 of open.h are done            */
-    bool over;        /* one of steps 1 to 3 has ended the search   */
-    bool net;         /* step 4 of open.h is done                   */
+    bool named;       /* steps 1 to 3 of open.h were tried          */
+    bool over;        /* one of them ended the search, so no step 4 */
+    bool net;         /* step 4 of open.h was tried                 */
 } searches[ST_NEXT_KINDS];
 
 bool st_next_file(const char *prefix, const char *name, int index, char *file)
@@ -85,8 +85,8 @@ static enum found look(enum st_next_kind kind, void *library, const char *name, 
     int first = kinds[kind].first, last = kinds[kind].last, unfit = 0;
     const void *base;
 
-    /* As NCCL does, try the version that NCCL speaks and then older versions. After these, try
-     * newer versions: NCCL does not know them, but we can call them. */
+    /* As NCCL does, try the version that NCCL speaks, then older versions. Unlike NCCL, then try
+     * newer versions: NCCL cannot call these, but we can. */
     for (int i = 0; i <= last - first; i++) {
         int version = i <= spoken - first ? spoken - i : first + i;
         const void *const *table;

@@ -18,17 +18,17 @@ static struct {
     _Atomic(int *) nccl; /* NCCL's mask; NULL if the other profiler writes to it directly  */
 } masks;
 
-/* The address of this variable is our handle for Group events to which the other profiler gave no
- * handle. */
+/* If the other profiler gives a Group event no handle, NCCL gets the address of this variable as
+ * the event's handle. */
 static char own_group;
 
 /* known[v] has the bits of the events that version v of the interface knows. */
 static const int known[] = {
     [1] = 0x3f, [2] = 0x3f, [3] = 0xff, [4] = 0xff, [5] = 0xfff, [6] = 0x7fff, [7] = 0xffff};
 
-/* Which bits of the mask make NCCL send an event? The event's own bit, and the bits of all events
- * that lie within that event. wanted_by[b] has these bits for the event with bit number b. The bits
- * are the same in NCCL 2.27 to 2.31.2, but the older of these releases lack some events. */
+/* wanted_by[b] has the bits of the mask that make NCCL send the event with bit number b: the
+ * event's own bit, and the bits of all events inside that event. The bits are the same in NCCL 2.27
+ * to 2.31.2, but the older of these releases lack some events. */
 enum {
     PHASE = NCCL_ABI_EV_KERNEL_PHASE,
     KERNEL = NCCL_ABI_EV_KERNEL_CH | PHASE,

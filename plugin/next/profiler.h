@@ -3,14 +3,14 @@
  * profiler.h - one communicator in the profiler behind ours (plugin/next/open.h), here called the
  * other profiler. We call it in the version of the interface that it speaks.
  *
- * The other profiler gets the events that NCCL would give it without us. NCCL gets the handles of
- * that profiler, so the handles and parents that NCCL passes later are that profiler's own. We give
- * NCCL only one handle of ours (see st_next_profiler_start).
+ * The other profiler gets the events that NCCL would give it without us. We pass that profiler's
+ * handles to NCCL. So the handles and parents that NCCL passes later are that profiler's own, with
+ * one exception (see st_next_profiler_start).
  *
  * NCCL has one activation mask for the whole process: the events that profilers want. A profiler
- * may write the mask at any time. If we want events, too, the other profiler gets a mask of its
- * own. At every event we set NCCL's mask to our events and those that the other profiler wrote to
- * its own mask.
+ * may write the mask at any time. If we want events, too, the other profiler gets a separate mask
+ * to write to. At every event we set NCCL's mask to our events and those in the other profiler's
+ * mask.
  *
  * Errors     if the other profiler's init fails, we warn, and the communicator goes on without that
  *            profiler. NCCL ignores what the other functions return.
@@ -40,10 +40,11 @@ void st_next_profiler_open(struct st_next_profiler *next, const struct st_profil
                            int own, const char *chosen, bool quiet);
 
 /*
- * Pass ${event} of type ${type} to the other profiler, which sets ${*handle}. NCCL speaks version
- * ${abi}. If the other profiler does not get the event, ${*handle} stays as it is. NCCL 2.27 sends
- * no Coll event if the Group event around the Coll event got no handle. So if we want Coll events
- * and the other profiler gave the Group event no handle, the Group event gets our handle.
+ * Pass ${event} of type ${type} to the other profiler, which sets ${*handle}. ${abi} is NCCL's
+ * version of the interface. If the other profiler does not get the event, ${*handle} does not
+ * change. NCCL 2.27 sends no Coll event if the Group event around the Coll event got no handle. So
+ * if we want Coll events and the other profiler gave the Group event no handle, the Group event
+ * gets our handle.
  */
 void st_next_profiler_start(const struct st_next_profiler *next, int abi, uint64_t type,
                             const void *event, void **handle);

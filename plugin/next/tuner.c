@@ -31,7 +31,7 @@ bool st_next_tuner_there(const char *chosen)
 }
 
 /* Copy cost constants from the layout of one version to the layout of another. The five bandwidth
- * arrays come last. Each has four rows of 3 numbers, and from v7 on a fifth row, which is not
+ * arrays come last. Each has four rows of 3 numbers. From v7 on there is a fifth row; it is not
  * copied. */
 static void copy_constants(double *to, int to_rows, const double *from, int from_rows)
 {

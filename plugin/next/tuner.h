@@ -3,8 +3,8 @@
  * tuner.h - one communicator in the tuner behind ours (plugin/next/open.h). We call that tuner in
  * the version of the interface that it speaks.
  *
- * We ask that tuner first, with NCCL's own arguments; our rules then change the cost table that it
- * returns. If no rule covers the call, that tuner's answer reaches NCCL bit for bit.
+ * We call that tuner first, with NCCL's own arguments; our rules then change the cost table that it
+ * has written. If no rule covers the call, NCCL gets that tuner's answer bit for bit.
  *
  * Errors     if that tuner's init fails, we warn, and the communicator goes on without that tuner.
  *            If a later call fails, NCCL gets the error, as it would without us. If we hid the

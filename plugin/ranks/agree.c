@@ -32,9 +32,9 @@ static _Atomic(struct st_roll *) first_roll;
 
 enum cause { RULES_DIFFER, RANKS_MISSING, MIN_DIFFERS, NO_SYM_CTAS, CAUSES };
 
-/* Should ${cause} be logged now? The first communicator of the process that has the cause gets a
- * warning. Each later communicator that has it gets one line at level INFO. ${*warn_out}: log the
- * cause as a warning. */
+/* Should ${cause} be logged now? It is logged once for each communicator: as a warning for the
+ * first communicator of the process that has it, at level INFO for later ones. ${*warn_out} says
+ * whether it is a warning. */
 static bool new_cause(const struct st_agree *agree, enum cause cause, bool *warn_out)
 {
     static atomic_bool said[CAUSES];
@@ -142,8 +142,8 @@ static bool is_first(uint64_t comm_id)
 }
 
 /* For the process's first communicator: return the reason why NCCL cannot get the count of
- * [process] rules. Uses only what this rank knows without asking the others. NULL: this rank knows
- * no reason. */
+ * [process] rules, or NULL if there is none. Finds only reasons that this rank knows without the
+ * roll call. */
 static const char *no_sym_ctas(const struct st_process *process, const struct st_agree *agree,
                                int ranks, int nodes)
 {
@@ -189,7 +189,7 @@ struct st_agree *st_agree_open(const struct st_process *process, int nccl, uint6
     bool first;
 
     if (ranks < 2)
-        return NULL; /* one rank has nobody to agree with */
+        return NULL; /* a single rank has no other ranks to differ from */
     if (st_process_call_rules() && process->options.mode != ST_MODE_OFF &&
         (!comm_id || nodes > 1) && !atomic_exchange(&said_unchecked, true))
         st_info("%s: ranks are not compared, give all of them the same rules; `symtuner agree` "

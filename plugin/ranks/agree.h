@@ -9,8 +9,8 @@
  *
  * NCCL reads NCCL_SYM_CTAS once per process, when it first picks a symmetric kernel. So the count
  * of [process] rules is given only if the first communicator of every process spans all GPUs of
- * this box and all its ranks want the same count. Otherwise ranks with different counts could meet
- * in a later communicator.
+ * this box and all its ranks want the same count. Otherwise a later communicator could have ranks
+ * with different counts.
  */
 #ifndef ST_AGREE_H_
 #define ST_AGREE_H_
@@ -19,9 +19,9 @@
 
 struct st_agree;
 
-/* Add this rank to the roll call of its communicator, of the NCCL release ${nccl}. Returns NULL if
- * the communicator is not checked. Logs if ranks are not compared, or if [process] sym-ctas cannot
- * be applied. */
+/* Add this rank to the roll call of its communicator, which NCCL release ${nccl} has made. Returns
+ * NULL if there is no roll call for the communicator. Logs if ranks are not compared, or if
+ * [process] sym-ctas cannot be applied. */
 struct st_agree *st_agree_open(const struct st_process *process, int nccl, uint64_t comm_id,
                                int ranks, int nodes);
 

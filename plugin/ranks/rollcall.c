@@ -28,10 +28,10 @@ static bool all_min_equal(const struct st_roll_entry *entry, int count)
     return true;
 }
 
-/* NCCL reads NCCL_SYM_CTAS once per process, for all communicators of the process. So NCCL gets a
- * count only if this communicator is the first of each of its processes. NCCL gets the count of
- * rules only if the communicator also spans the whole box: then no other rank on this host can get
- * a different count. */
+/* NCCL reads NCCL_SYM_CTAS once per process, for all communicators of the process. So we give a
+ * count only if this communicator is the first one of all its processes. We give the count of rules
+ * only if the communicator also has all GPUs of the box: then no other rank on this host can get a
+ * different count. */
 int st_roll_judge_ctas(const struct st_roll_entry *entry, int count, int ranks)
 {
     bool wished = ranks > 0 && entry[0].sym_ctas > 0;
