@@ -109,6 +109,93 @@ static const char *judge_reduction(const struct hlo_module *module,
                                  : "it does not name its reduction";
 }
 
+/* ---- all-reduces that XLA makes cheaper ----------------------------------------------------- */
+/* XLA rewrites some all-reduces after it has shown us the program. It would not know our call, so
+ * our call would cost more than what XLA makes of the all-reduce. */
+
+/* Return the only instruction that uses the result of ${in}, behind instructions that just change
+ * its type or its shape. *before becomes the last of these instructions, or ${in}. Returns NULL if
+ * there is no such instruction. */
+static const struct hlo_instruction *find_user(const struct hlo_module *module,
+                                               const struct hlo_computation *computation,
+                                               const struct hlo_instruction *in,
+                                               const struct hlo_instruction **before)
+{
+    static const char *const same[] = {"reshape", "bitcast", "convert", "copy", "transpose"};
+    const struct hlo_instruction *user;
+
+    for (size_t steps = 0; steps < computation->count; steps++) {
+        int found = 0;
+
+        *before = in;
+        user = hlo_user_find(module, computation, in);
+        for (size_t i = 0; user != NULL && i < sizeof same / sizeof same[0]; i++)
+            found |= hlo_is(user->opcode, same[i]);
+        if (!found)
+            return user;
+        in = user;
+    }
+    return NULL; /* a circle, which a valid module does not have */
+}
+
+/* Does the program use only one part of the result? Then XLA makes a reduce-scatter of the
+ * all-reduce if each rank uses its own part, as for the gradients of sharded weights. */
+static int is_cut(const struct hlo_module *module, const struct hlo_computation *computation,
+                  const struct hlo_instruction *in)
+{
+    const struct hlo_instruction *before;
+    const struct hlo_instruction *user = find_user(module, computation, in, &before);
+
+    return user != NULL && hlo_is(user->opcode, "dynamic-slice") &&
+           (uint32_t)user->operands[0] == (uint32_t)before->id;
+}
+
+static int is_body_of_loop(const struct hlo_module *module,
+                           const struct hlo_computation *computation)
+{
+    for (size_t i = 0; i < module->instruction_count; i++)
+        if (module->instructions[i].called == computation->id &&
+            module->instructions[i].called_count > 0 &&
+            hlo_is(module->instructions[i].opcode, "while"))
+            return 1;
+    return 0;
+}
+
+/* Does each iteration of a loop just add the result to a value that the loop carries along, as when
+ * gradients are accumulated? Then XLA adds up what the iterations of each rank give, and moves the
+ * all-reduce behind the loop. */
+static int is_accumulated(const struct hlo_module *module,
+                          const struct hlo_computation *computation,
+                          const struct hlo_instruction *in)
+{
+    const struct hlo_instruction *before, *sum, *tuple, *carried, *loop;
+
+    sum = find_user(module, computation, in, &before);
+    if (sum == NULL || !hlo_is(sum->opcode, "add") || sum->operand_count != 2)
+        return 0;
+    tuple = hlo_user_find(module, computation, sum);
+    if (tuple == NULL || !hlo_is(tuple->opcode, "tuple") ||
+        (uint32_t)tuple->id != (uint32_t)computation->root)
+        return 0;
+    carried = hlo_instruction_find(
+        module, computation, sum->operands[(uint32_t)sum->operands[0] == (uint32_t)before->id]);
+    if (carried == NULL || !hlo_is(carried->opcode, "get-tuple-element") ||
+        hlo_user_find(module, computation, carried) != sum)
+        return 0;
+    loop = hlo_instruction_find(module, computation, carried->operands[0]);
+    return loop != NULL && hlo_is(loop->opcode, "parameter") &&
+           is_body_of_loop(module, computation);
+}
+
+static const char *judge_rewrites(const struct hlo_module *module,
+                                  const struct hlo_computation *computation,
+                                  const struct hlo_instruction *in)
+{
+    if (is_cut(module, computation, in))
+        return "XLA may make a reduce-scatter of it";
+    return is_accumulated(module, computation, in) ? "XLA may move it out of its loop" : NULL;
+}
+
 static const char *judge_all_reduce(const struct hlo_module *module,
                                     const struct hlo_computation *computation,
                                     const struct hlo_instruction *in, struct hlo_call *call)
@@ -118,9 +205,12 @@ static const char *judge_all_reduce(const struct hlo_module *module,
 
     if (why == NULL && !hlo_shape_same(&result, &input))
         why = "its operand has another shape";
+    if (why == NULL)
+        why = judge_rewrites(module, computation, in);
     return why != NULL ? why : judge_reduction(module, in, result.type, &call->op);
 }
 
+/* ---- reduce-scatters and all-gathers --------------------------------------------------------- */
 /* Our kernels need each rank's part to be contiguous. A part is contiguous only if the collective
  * cuts the first dimension, not counting dimensions of size 1. If it cuts another dimension, we
  * leave the call to XLA, which copies the data to make the parts contiguous. */

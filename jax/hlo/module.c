@@ -39,6 +39,32 @@ static int read_ids(const struct hlo_field *field, int64_t *ids, size_t room, si
     return result;
 }
 
+/* Add the operands in ${field} to the uses of the module. Their user is its last instruction. */
+static int read_uses(const struct hlo_field *field, struct hlo_module *module)
+{
+    struct hlo_numbers ids = {0};
+    int result = hlo_numbers_read(&ids, field);
+
+    for (size_t i = 0; result == 0 && i < ids.count; i++) {
+        struct hlo_use *use =
+            grow(&module->uses, &module->use_count, &module->use_room, sizeof *use);
+
+        if (use == NULL)
+            result = -1;
+        else
+            *use = (struct hlo_use){(uint32_t)ids.at[i], module->instruction_count - 1};
+    }
+    free(ids.at);
+    return result;
+}
+
+static int compare_uses(const void *a, const void *b)
+{
+    const struct hlo_use *x = a, *y = b;
+
+    return (x->id > y->id) - (x->id < y->id);
+}
+
 static int read_instruction_field(const struct hlo_field *field, struct hlo_instruction *in)
 {
     switch (field->number) {
@@ -99,7 +125,8 @@ static const char *read_instruction(struct hlo_bytes body, struct hlo_module *mo
         return no_memory;
     in->body = body;
     while ((more = hlo_next(&rest, &field)) != 0)
-        if (more < 0 || read_instruction_field(&field, in) != 0)
+        if (more < 0 || read_instruction_field(&field, in) != 0 ||
+            (field.number == HLO_INSTRUCTION_OPERAND_IDS && read_uses(&field, module) != 0))
             return no_message;
     return NULL;
 }
@@ -115,6 +142,7 @@ static const char *read_computation(struct hlo_bytes rest, struct hlo_module *mo
     if (computation == NULL)
         return no_memory;
     computation->first = module->instruction_count;
+    computation->first_use = module->use_count;
     while (why == NULL && (more = hlo_next(&rest, &field)) != 0) {
         if (more < 0)
             why = no_message;
@@ -130,6 +158,10 @@ static const char *read_computation(struct hlo_bytes rest, struct hlo_module *mo
             computation->has_thread = field.bytes.size > 0 && !hlo_is(field.bytes, "main");
     }
     computation->count = module->instruction_count - computation->first;
+    computation->use_count = module->use_count - computation->first_use;
+    if (computation->use_count > 0)
+        qsort(module->uses + computation->first_use, computation->use_count, sizeof *module->uses,
+              compare_uses);
     return why;
 }
 
@@ -161,6 +193,7 @@ void hlo_module_free(struct hlo_module *module)
 {
     free(module->computations);
     free(module->instructions);
+    free(module->uses);
     memset(module, 0, sizeof *module);
 }
 
@@ -183,4 +216,21 @@ const struct hlo_instruction *hlo_instruction_find(const struct hlo_module *modu
         if ((uint32_t)module->instructions[computation->first + i].id == (uint32_t)id)
             return &module->instructions[computation->first + i];
     return NULL;
+}
+
+const struct hlo_instruction *hlo_user_find(const struct hlo_module *module,
+                                            const struct hlo_computation *computation,
+                                            const struct hlo_instruction *in)
+{
+    struct hlo_use key = {.id = (uint32_t)in->id};
+    const struct hlo_use *first = module->uses + computation->first_use, *found;
+    const struct hlo_use *end = first + computation->use_count;
+
+    if (computation->use_count == 0)
+        return NULL;
+    found = bsearch(&key, first, computation->use_count, sizeof key, compare_uses);
+    if (found == NULL || (found > first && found[-1].id == key.id) ||
+        (found + 1 < end && found[1].id == key.id))
+        return NULL;
+    return &module->instructions[found->user];
 }

@@ -20,10 +20,17 @@ struct hlo_instruction {
     int newer; /* 1: the instruction has a field that we do not know */
 };
 
+/* One operand of an instruction. */
+struct hlo_use {
+    uint32_t id; /* the lower half of the operand's id */
+    size_t user; /* place of the instruction that has this operand, in hlo_module.instructions */
+};
+
 struct hlo_computation {
     int64_t id, root;
-    int is_fusion, has_thread; /* ${has_thread}: it does not run on the main thread */
-    size_t first, count;       /* where its instructions are in hlo_module.instructions */
+    int is_fusion, has_thread;   /* ${has_thread}: it does not run on the main thread */
+    size_t first, count;         /* where its instructions are in hlo_module.instructions */
+    size_t first_use, use_count; /* where its operands are in hlo_module.uses */
 };
 
 struct hlo_module {
@@ -32,6 +39,8 @@ struct hlo_module {
     size_t computation_count, computation_room;
     struct hlo_instruction *instructions;
     size_t instruction_count, instruction_room;
+    struct hlo_use *uses; /* those of one computation after those of another; sorted by id */
+    size_t use_count, use_room;
 };
 
 /* Returns NULL, or why ${bytes} cannot be read. In both cases call hlo_module_free() later. */
@@ -43,5 +52,11 @@ const struct hlo_computation *hlo_computation_find(const struct hlo_module *modu
 const struct hlo_instruction *hlo_instruction_find(const struct hlo_module *module,
                                                    const struct hlo_computation *computation,
                                                    int64_t id);
+
+/* Return the instruction that uses the result of ${in} as an operand. Returns NULL if no instruction
+ * does, or if the result is used more than once. */
+const struct hlo_instruction *hlo_user_find(const struct hlo_module *module,
+                                            const struct hlo_computation *computation,
+                                            const struct hlo_instruction *in);
 
 #endif

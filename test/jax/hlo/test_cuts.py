@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""All-gathers and reduce-scatters in the editor of jax/hlo/: modules, and programs that run."""
+"""All-gathers and reduce-scatters in the editor of jax/hlo/: modules, and programs that run. And
+all-reduces that XLA turns into something cheaper."""
 
 import sys
 
@@ -29,6 +30,34 @@ ENTRY %main (p: f32[{operand}]) -> f32[{result}] {{
 }}
 """
 GATHER, SCATTER = "all-gather", "reduce-scatter"
+LOOP = """HloModule made
+
+%sum (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %r = f32[] add(%a, %b)
+}}
+
+%body (t: (f32[8,4], f32[8,4])) -> (f32[8,4], f32[8,4]) {{
+  %t = (f32[8,4]{{1,0}}, f32[8,4]{{1,0}}) parameter(0)
+  %x = f32[8,4]{{1,0}} get-tuple-element(%t), index=0
+  %y = f32[8,4]{{1,0}} get-tuple-element(%t), index=1
+  %c = f32[8,4]{{1,0}} all-reduce(%y), channel_id=1, replica_groups={{{{0,1,2,3}}}}, \
+use_global_device_ids=true, to_apply=%sum
+  {rest}
+}}
+
+%more (u: (f32[8,4], f32[8,4])) -> pred[] {{
+  %u = (f32[8,4]{{1,0}}, f32[8,4]{{1,0}}) parameter(0)
+  ROOT %no = pred[] constant(false)
+}}
+
+ENTRY %main (p: (f32[8,4], f32[8,4])) -> (f32[8,4], f32[8,4]) {{
+  %p = (f32[8,4]{{1,0}}, f32[8,4]{{1,0}}) parameter(0)
+  ROOT %w = (f32[8,4]{{1,0}}, f32[8,4]{{1,0}}) {call}
+}}
+""".replace("\\\n", "")
+WHILE = "while(%p), condition=%more, body=%body"
 SHAPES = {0: ("8,5", "2,5"), 1: ("2,20", "2,5"), 2: ("1,1,12,3", "1,1,3,3")}
 LINE = ((0, 1, 2, 3),)
 
@@ -144,6 +173,53 @@ def test_values():
     for number, (count, (f, args)) in enumerate(programs):
         rows = compare(f, args)
         assert sum(row[2] for row in rows) == count, (number, rows)
+
+
+# ---- all-reduces that XLA makes cheaper ----------------------------------------------------------
+WHOLE = "f32[8,4]{1,0} "
+ZERO, PART = "%z = s32[] constant(0)", "f32[2,4]{1,0} dynamic-slice(%d, %z, %z), "
+PART += "dynamic_slice_sizes={2,4}"
+JOIN = f"ROOT %m = (f32[2,4]{{1,0}}, {WHOLE}) tuple(%s, %y)"
+SUM = f"%s = {WHOLE} add(%x, %c)"
+END = f"ROOT %m = ({WHOLE}, {WHOLE}) tuple(%s, %y)"
+
+
+def loop(*rest, call=WHILE):
+    """A module with an all-reduce %c in the body of a loop, which carries %x and %y along."""
+    made_ = made(LINE, LOOP, rest="\n  ".join(rest), call=call)
+    ((*_, done, why, _),) = edit(made_)[1]
+    assert done != bool(why)
+    return why
+
+
+def test_what_becomes_a_reduce_scatter():
+    """Only a part is used, as for the gradients of sharded weights."""
+    scatter = "XLA may make a reduce-scatter of it"
+    part, out = PART.replace("%d", "%c"), "f32[8,4]{1,0} concatenate(%s, %s, %s, %s), dimensions={0}"
+    end = f"ROOT %m = ({WHOLE}, {WHOLE}) tuple(%o, %y)"
+    assert loop(ZERO, f"%s = {part}", f"%o = {out}", end) == scatter
+    turned = ["%h = f16[8,4]{1,0} convert(%c)", f"%d = {WHOLE} convert(%h)"]
+    assert loop(ZERO, *turned, f"%s = {PART}", f"%o = {out}", end) == scatter
+    both = f"ROOT %m = ({WHOLE}, {WHOLE}) tuple(%o, %c)"
+    assert loop(ZERO, f"%s = {part}", f"%o = {out}", both) == "", "all of it is used, too"
+    other = f"%s = {PART.replace('%d', '%y')}"
+    assert loop(ZERO, other, f"%o = {out}", both) == "", "a part of something else is used"
+
+
+def test_what_leaves_its_loop():
+    """Each iteration just adds the sum to what it carries along, as gradients are accumulated."""
+    move = "XLA may move it out of its loop"
+    assert loop(SUM, END) == move and loop(SUM.replace("%x, %c", "%c, %x"), END) == move
+    assert loop("%h = f16[8,4]{1,0} convert(%c)", f"%d = {WHOLE} convert(%h)",
+                SUM.replace("%c", "%d"), END) == move
+    assert loop(SUM, END, call="call(%p), to_apply=%body") == "", "no loop"
+    for used in ("%s, %s", "%s, %x", "%s, %c"):
+        assert loop(SUM, END.replace("%s, %y", used)) == "", "used twice: " + used
+    assert loop(SUM.replace("add", "multiply"), END) == ""
+    assert loop(f"%d = {WHOLE} negate(%x)", SUM.replace("%x", "%d"), END) == ""
+    assert loop(SUM.replace("%x", "%c"), END) == ""
+    negated = f"%d = {WHOLE} negate(%s)"
+    assert loop(SUM, negated, END.replace("%s", "%d")) == ""
 
 
 if __name__ == "__main__":
