@@ -9,11 +9,18 @@
 #include "plugin/ranks/agree.h"
 #include "plugin/process.h"
 
+enum { NAME_MAX_NCCL = 254 };
+
+/* Return a name by which NCCL can open this library. NCCL cuts names at NAME_MAX_NCCL bytes. If our
+ * path is longer, the name alone is enough, because the loader finds a library that is already loaded
+ * by its SONAME. */
 static const char *own_path(void)
 {
     Dl_info info;
 
-    return dladdr((void *)(uintptr_t)own_path, &info) ? info.dli_fname : NULL;
+    if (!dladdr((void *)(uintptr_t)own_path, &info))
+        return NULL;
+    return strlen(info.dli_fname) <= NAME_MAX_NCCL ? info.dli_fname : "libsymtuner.so";
 }
 
 static const char *tuner(void)

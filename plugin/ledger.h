@@ -57,8 +57,8 @@ struct st_ledger {
 };
 
 /* Find or make the ledger of a communicator of the NCCL release ${nccl}. If ${comm_id} is 0, always
- * make one: version 4 of the tuner interface has no ids. Returns NULL if out of memory; then nothing
- * is counted. */
+ * make one: version 4 of the tuner interface has no ids. Returns NULL if out of memory; then
+ * nothing is counted. */
 struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes, int nccl);
 void st_ledger_close(struct st_ledger *ledger);
 

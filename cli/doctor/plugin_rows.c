@@ -97,11 +97,17 @@ static bool tuner_none_old(const struct st_doctor *d, char *evidence)
     return asked(&d->tuner) && strcmp(d->tuner.asked->value, "none") == 0;
 }
 
-static bool tuner_long(const struct st_doctor *d, char *evidence)
+static bool name_long(const struct st_doctor *d, char *evidence)
 {
-    size_t length = asked(&d->tuner) ? strlen(d->tuner.asked->value) : 0;
+    const struct st_plugin *const plugin[] = {&d->tuner, &d->env, &d->profiler};
 
-    return length > 254 && st_found(evidence, "NCCL_TUNER_PLUGIN has %zu bytes", length);
+    for (int i = 0; i < 3; i++) {
+        size_t length = asked(plugin[i]) ? strlen(plugin[i]->asked->value) : 0;
+
+        if (length > 254 && plugin[i]->newest > 0)
+            return st_found(evidence, "%s has %zu bytes", plugin[i]->variable, length);
+    }
+    return false;
 }
 
 static bool tuner_other(const struct st_doctor *d, char *evidence)
@@ -261,7 +267,8 @@ const struct st_finding st_findings_plugin[] = {
         "NCCL_TUNER_PLUGIN=libsymtuner.so"),
     ST_ROW_OF("tuner-none-means-file", ST_WARNING, 0, 22799, tuner_none_old,
         "before 2.28 \"none\" is a file name: libnccl-tuner-none.so", "unset NCCL_TUNER_PLUGIN"),
-    ST_ROW("tuner-name-long", ST_ERROR, tuner_long, "NCCL cuts names at 254 bytes",
+    ST_ROW("tuner-name-long", ST_ERROR, name_long,
+        "NCCL cuts the names of tuners, profilers and env plugins at 254 bytes",
         "use a shorter path"),
     ST_ROW("tuner-other", ST_WARNING, tuner_other,
         "another tuner is loaded instead of symtuner: NCCL takes only one",

@@ -257,7 +257,10 @@ plant tuner-path-mangled -n 2.27.3 NCCL_TUNER_PLUGIN=/usr/local/lib/libsymtuner.
 plant tuner-static-name NCCL_TUNER_PLUGIN=s
 plant tuner-disabled -n 2.28.9 NCCL_TUNER_PLUGIN=none
 plant tuner-none-means-file NCCL_TUNER_PLUGIN=none
-plant tuner-name-long NCCL_TUNER_PLUGIN=/$(printf '%0300d' 0)
+for variable in TUNER PROFILER ENV; do
+    evidence tuner-name-long "NCCL_${variable}_PLUGIN has 301" -n 2.28.9 NCCL_${variable}_PLUGIN=/$(printf '%0300d' 0)
+done
+spare tuner-name-long NCCL_ENV_PLUGIN=/$(printf '%0300d' 0)
 plant tuner-other -s "lib usr/lib64/libother.so 'int ncclTunerPlugin_v4;'" NCCL_TUNER_PLUGIN=libother.so
 spare tuner-other -n 2.28.9 -s "lib usr/lib64/libother.so 'int ncclTunerPlugin_v4;'" NCCL_TUNER_PLUGIN=libother.so NCCL_ENV_PLUGIN=libsymtuner.so
 plant tuner-old-abi -s "lib usr/lib64/libold.so 'int ncclTunerPlugin_v2;'" NCCL_TUNER_PLUGIN=libold.so

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_variables.c - NCCL_* variables: the plugin answers only for those that the user has not
  * set, and says the same each time. */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "test/host/nccl.h"
 
@@ -73,6 +75,38 @@ START_TEST(test_the_env_interface_never_replaces_what_the_user_set)
     ck_assert_int_eq(nccl_comm(&comm, 1, 4, 1), 0);
     check_answer("NCCL_SYM_CTAS", kept[_i].after);
     nccl_comm_end(&comm);
+}
+END_TEST
+
+/* NCCL cuts the name of a plugin at 254 bytes. So the name that it gets for the tuner and the
+ * profiler is shorter, and stands for the library that answers. */
+START_TEST(test_an_installed_path_of_any_length_is_a_name_that_nccl_can_open)
+{
+    const int depth[] = {0, 1, 30}; /* folders of 10 characters */
+    char path[1024], command[4096];
+    const char *name;
+    void *opened;
+    int at = snprintf(path, sizeof path, "/tmp/symtuner-host-%d", (int)getpid());
+
+    for (int i = 0; i < depth[_i]; i++)
+        at += snprintf(path + at, sizeof path - (size_t)at, "/long%05d", i);
+    snprintf(command, sizeof command, "mkdir -p %s && cp %s %s/libsymtuner.so", path,
+             getenv("SO_UNDER_TEST"), path);
+    ck_assert_int_eq(system(command), 0);
+    snprintf(path + at, sizeof path - (size_t)at, "/libsymtuner.so");
+    setenv("SO_UNDER_TEST", path, 1);
+    setenv("SYMTUNER_LEDGER", "/dev/null", 1);
+    set_box("allreduce prefer=general:ring/ll");
+    nccl_load(r228, ENV_PLUGIN);
+    snprintf(command, sizeof command, "rm -r /tmp/symtuner-host-%d", (int)getpid());
+    for (int i = 0; i < 2; i++) {
+        name = plugin.get_env(i ? "NCCL_TUNER_PLUGIN" : "NCCL_PROFILER_PLUGIN");
+        ck_assert_msg(name && strlen(name) <= 254, "%s", name);
+        opened = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+        ck_assert_msg(opened, "%s", dlerror());
+        ck_assert_ptr_eq(dlsym(opened, "ncclTunerPlugin_v5"), plugin.tuner);
+    }
+    ck_assert_int_eq(system(command), 0);
 }
 END_TEST
 
@@ -371,6 +405,8 @@ Suite *variables_suite(void)
 
     tcase_add_loop_test(ctas, test_nothing_of_ours_writes_the_environment, 0, 2 * RELEASES);
     t_rows(ctas, test_the_env_interface_never_replaces_what_the_user_set, kept);
+    tcase_add_loop_test(ctas, test_an_installed_path_of_any_length_is_a_name_that_nccl_can_open, 0,
+                        3);
     t_each_release(ctas, test_env_alone_answers_for_the_process);
     t_each_release(ctas, test_without_the_env_interface_the_rules_count_is_a_warning);
     t_rows(ctas, test_the_built_in_count_gives_way_to_the_user_and_to_no_file, held);
