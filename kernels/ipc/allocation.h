@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 struct ar_allocation {
-    unsigned long long id; /* from CUDA; unlike an address, never given twice in a process */
+    unsigned long long id; /* CUDA's id; unlike an address, used only once in a process */
     char *base;
     size_t bytes;
 };

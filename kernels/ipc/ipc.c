@@ -21,7 +21,7 @@ struct shown {
     int device;
     uint32_t count; /* entries of ${allocation} that are set */
     struct {
-        char *base; /* address in ${process} */
+        char *base; /* its address in the process ${process} */
         cudaIpcMemHandle_t handle;
     } allocation[AR_IPC_ALLOCATIONS];
 };
@@ -99,7 +99,7 @@ int ar_ipc_open(symtuner_ar *h, const char *name, bool create)
         error = cudaMemsetAsync(ipc->map, 0, sizeof *ipc->map, ipc->stream);
     if (error == cudaSuccess)
         error =
-            cudaStreamSynchronize(ipc->stream); /* no other stream waits for the cudaMemsetAsync */
+            cudaStreamSynchronize(ipc->stream); /* kernels on other streams must find zeros */
     cudaGetLastError();
     return error == cudaSuccess ? 0 : ENOMEM;
 }
@@ -143,7 +143,7 @@ static int show(symtuner_ar *h, const struct ar_allocation *a)
     if (a->id == h->ipc->refused || n == AR_IPC_ALLOCATIONS)
         return 0;
     if (others && cudaIpcGetMemHandle(&s->allocation[n].handle, a->base) != cudaSuccess) {
-        /* For example, memory of a pool or of torch's expandable segments has no such handle. */
+        /* For example, memory of a pool or of torch's expandable segments has no IPC handle. */
         cudaGetLastError();
         h->ipc->refused = a->id;
         return 0;
@@ -198,8 +198,8 @@ static char *map_one(symtuner_ar *h, int r, int i)
     return NULL;
 }
 
-/* Map the allocations that the peers have shown since the last call. An allocation that cannot be
- * mapped gets NULL, for example if it was freed meanwhile. Later allocations may still work. */
+/* Map the allocations that the peers have shown since the last call. If one cannot be mapped, for
+ * example because it was freed meanwhile, its address is NULL, and the next one is tried. */
 static void map_new(symtuner_ar *h)
 {
     struct ar_ipc *ipc = h->ipc;

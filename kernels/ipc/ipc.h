@@ -23,15 +23,15 @@
 
 #include "kernels/group/handle.h"
 
-/* Return whether this process wants to map its peers' buffers. ${asked} says whether
- * SYMTUNER_AR_IPC=1. The function returns false, with a warning, if the environment tells torch to
- * allocate memory that other processes cannot map. */
+/* Return whether this process wants to map its peers' buffers. ${asked} is 1 with
+ * SYMTUNER_AR_IPC=1. Returns false, with a warning, if the environment tells torch to allocate
+ * memory that other processes cannot map. */
 bool ar_ipc_wanted(int asked);
 
 /*
  * ar_ipc_open(h, name, create):
- * Give ${h} the board of its group, the shared memory object ${name}. One rank of the group creates
- * the board before the others open it. Returns 0, or an errno number.
+ * Map the board of the group of ${h}, which is the shared memory object ${name}. One rank of the
+ * group creates the board before the others open it. Returns 0, or an errno number.
  * ar_ipc_end ends all mappings and frees h->ipc.
  */
 int ar_ipc_open(symtuner_ar *h, const char *name, bool create);

@@ -36,7 +36,7 @@ ncclResult_t ar_nodes_deregister(symtuner_ar *h, void *buffer)
     ncclResult_t result;
 
     if (ar_window_find(h->nodes->box, buffer, 1) == NULL)
-        return ncclSuccess; /* a window of the program, which was registered without effect */
+        return ncclSuccess; /* the program registered a window of its own, which had no effect */
     result = symtuner_ar_deregister(&h->nodes->box, &buffer, 1);
     return result == ncclSuccess ? result
                                  : ar_handles_fail(&h, 1, result, "in the box: %.200s",

@@ -98,8 +98,8 @@ static ncclResult_t in_box(const struct job *j, ncclResult_t result)
                : ar_fail(j->h, result, "in the box: %.200s", symtuner_ar_error(j->nodes->box));
 }
 
-/* Record ${event} behind all work that is on the stream ${from} now, and let the stream ${to} wait
- * for it. If ${to} is NULL, only record the event. */
+/* Record ${event} after all work that was submitted to the stream ${from} so far, and make the
+ * stream ${to} wait for the event. If ${to} is NULL, only record the event. */
 static ncclResult_t follow(const struct job *j, cudaStream_t to, cudaStream_t from,
                            cudaEvent_t event)
 {
@@ -167,7 +167,7 @@ ncclResult_t ar_nodes_run(symtuner_ar *h, int pieces, const char *send, char *re
     for (int p = 0; p <= j.cut.pieces && result == ncclSuccess; p++) {
         if (p < j.cut.pieces)
             result = reduce(&j, p);
-        if (p == j.cut.pieces && held < bytes) { /* the end of the message, which no piece holds */
+        if (p == j.cut.pieces && held < bytes) { /* the end of the message, which is in no piece */
             result = add_up(&j, &h->endpoint, send + held, recv + held, bytes - held);
             if (result == ncclSuccess)
                 result = follow(&j, NULL, h->nodes->network, h->nodes->rested);

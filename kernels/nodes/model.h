@@ -10,8 +10,8 @@
  *     the network stream           AR 0 | AR 1      | AR 2
  *
  * RS is the reduce-scatter of a piece in the box. AR is the all-reduce of that piece over the
- * boxes. AG is the all-gather of the piece in the box. The model ignores that kernels of both
- * streams share the GPU, so the times that it computes are too short. Therefore it chooses box by
+ * boxes. AG is the all-gather of the piece in the box. Kernels of both streams share the GPU. The
+ * model ignores this, so the times that it computes are too short. That is why it chooses box by
  * box only if that saves at least a tenth of NCCL's time.
  *
  * Units      times are microseconds.
@@ -39,12 +39,12 @@ struct ar_nodes_figures {
     float us[AR_WAYS][AR_NODES_SIZES];
 };
 
-/* Copy to ${f} each time of ${other} that is longer than the corresponding time of ${f}. */
+/* In ${f}, keep the longer of the two values that ${f} and ${other} have for a time. */
 void ar_nodes_slower(struct ar_nodes_figures *f, const struct ar_nodes_figures *other);
 
-/* Return the time of ${way} for a message of ${bytes}, on straight lines through the measured
- * times. A message shorter than all that were measured takes as long as the shortest measured
- * message. */
+/* Return the time of ${way} for a message of ${bytes}. The times between and above the measured
+ * lengths lie on straight lines through the measured times. Below the shortest measured length, the
+ * time of that length counts. */
 double ar_nodes_step(const struct ar_nodes_figures *f, enum ar_way way, double bytes);
 
 /* Return the time of an all-reduce of ${bytes}: box by box in ${pieces} pieces, or if ${pieces} is
@@ -57,7 +57,7 @@ int ar_nodes_pieces(const struct ar_nodes_figures *f, uint64_t bytes);
 
 /*
  * Where the pieces of a message lie. A piece has one part for each rank of a box, and that rank
- * adds up the part. Every part is a number of whole 16-byte words. What remains behind the last
+ * adds up the part. Every part is a number of whole 16-byte words. What remains after the last
  * piece is less than a word per rank, and NCCL reduces it over all ranks.
  */
 struct ar_cut {

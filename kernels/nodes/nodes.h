@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * nodes.h - all-reduce over several boxes: reduce-scatter in the box, ncclAllReduce between the
- * ranks at the same place of each box, all-gather in the box.
+ * ranks that have the same number in their boxes, all-gather in the box.
  *
  * The ranks of a box are a group with handles like any other. The public functions of symtuner_ar.h
  * make these handles from a communicator of the box. So this folder needs nothing of kernels/host.
@@ -24,12 +24,12 @@ struct ar_nodes {
     struct ar_boxes boxes;
     bool asked;                /* SYMTUNER_AR_NODES=1: calls without a rule follow ${figures} */
     symtuner_ar *box;          /* this rank's handle in the group of its box */
-    ncclComm_t box_comm;       /* the ranks of this box; ${box} was made from it */
-    struct ar_endpoint across; /* across.comm: the ranks at the same place of all boxes */
+    ncclComm_t box_comm;       /* of the ranks of this box; ${box} was made from it */
+    struct ar_endpoint across; /* across.comm: the ranks with this rank's number in their boxes */
     cudaStream_t network;      /* where NCCL adds up over the boxes, beside the caller's stream */
     cudaEvent_t reduced;       /* on the caller's stream: a piece is reduced in the box */
     cudaEvent_t added[2];      /* [p % 2], on ${network}: piece p is added up over the boxes */
-    cudaEvent_t rested;        /* on ${network}: NCCL has reduced what no piece holds */
+    cudaEvent_t rested;        /* on ${network}: NCCL has reduced what is in no piece */
     struct ar_nodes_figures figures;
 };
 
@@ -43,15 +43,15 @@ struct ar_nodes {
 ncclResult_t ar_nodes_span(symtuner_ar *h, const struct ar_box_card *cards,
                            const struct symtuner_ar_config *config, char *gate, char *why);
 
-/* ar_nodes_close destroys h->nodes->box. It must be called when the GPU is idle.
- * ar_nodes_free frees the rest of h->nodes. It must be called when the last graph that holds a call
- * of ${h} is gone: NCCL would wait for that graph. */
+/* ar_nodes_close destroys h->nodes->box. Call it only when the GPU is idle.
+ * ar_nodes_free frees the rest of h->nodes. Call it only when no graph with a call of ${h} exists
+ * any more, because NCCL would wait for such a graph. */
 void ar_nodes_close(symtuner_ar *h);
 void ar_nodes_free(symtuner_ar *h);
 
-/* Measure the figures of ${h}, which are then the same on all ranks. Collective. Fails on all ranks
- * or on none, with one exception: if the ranks cannot reach each other any more, it may fail on
- * some ranks only. It then sets *lost on those ranks. */
+/* Collective: measure the figures of ${h}, which are then the same on all ranks. If this fails, it
+ * fails on all ranks, with one exception: if the ranks cannot reach each other any more, it may
+ * fail on some ranks only, and sets *lost on those ranks. */
 ncclResult_t ar_nodes_measure(symtuner_ar *h, char *why, bool *lost);
 
 /* Agree with the other ranks of ${h} on the outcome of a step (kernels/group/bootstrap.h). */

@@ -7,7 +7,7 @@
 static symtuner_ar *oldest; /* head of the list of all handles, oldest first; see h->younger */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Let the oldest handle on ${device} be its first handle; first.h says what that is for. */
+/* Mark the oldest handle on ${device} as the first handle; first.h says what that is for. */
 static void mark(int device)
 {
     symtuner_ar *h = oldest;

@@ -75,13 +75,13 @@ void ar_follower_window(int nccl)
 
 /* ---- separate -------------------------------------------------------------------------------- */
 
-/* To separate a stream, we put an operation behind our last kernel. The operation keeps later
- * kernels from starting early. This table has the streams that are separated, by CUDA's number of
- * the stream. Each number has one place in the table. Two streams may have the same place. Then the
- * place holds the stream that was separated last, and symtuner_ar_separate() separates the other
- * stream once more when it is called for that stream. */
+/* To separate a stream, we put an operation after our last kernel. The operation keeps later
+ * kernels from starting early. This table says which streams are separated. The index of a stream's
+ * entry is CUDA's number of the stream, modulo PLACES. If two streams share an entry, the entry
+ * holds the stream that was separated last. Then the next symtuner_ar_separate() for the other
+ * stream separates it again, which does no harm. */
 enum { PLACES = 256 };
-static atomic_ullong separated[PLACES]; /* a stream's number + 1; 0: the place is free */
+static atomic_ullong separated[PLACES]; /* a stream's number + 1; 0: the entry is free */
 
 static void CUDART_CB nothing(void *unused)
 {
@@ -89,7 +89,7 @@ static void CUDART_CB nothing(void *unused)
 }
 
 /* In a graph, a programmatic edge lets a kernel start early. CUDA allows such an edge between two
- * kernels only. So a kernel behind an empty node waits until the kernels in front of that node have
+ * kernels only. So if an empty node lies between them, the second kernel waits until the first has
  * ended. */
 static cudaError_t separate_capture(cudaStream_t stream, const struct ar_capture *c)
 {
@@ -99,12 +99,12 @@ static cudaError_t separate_capture(cudaStream_t stream, const struct ar_capture
     return error == cudaSuccess ? ar_capture_after(stream, node) : error;
 }
 
-/* A kernel with PDL may overlap the operation in front of it only if that is a kernel, too. So a
- * kernel behind a host function cannot start early. One host function is enough for a stream,
- * unless a graph holds a kernel of ours that lets the next kernel start early. Such a graph may be
- * launched on the stream at any time, and CUDA's manual does not say that a kernel with PDL behind
- * a graph waits for the graph's last kernel. So with such a graph, each call of this function adds
- * a host function. */
+/* A kernel with PDL may overlap the previous operation of its stream only if that operation is a
+ * kernel, too. So a kernel after a host function cannot start early. One host function is enough
+ * for a stream, unless a graph contains a kernel of ours that lets the next kernel start early.
+ * Such a graph may be launched on the stream at any time, and CUDA's manual does not say that a
+ * kernel with PDL after a graph waits for the graph's last kernel. So if there may be such a graph,
+ * each call of this function adds a host function. */
 static cudaError_t separate_stream(cudaStream_t stream)
 {
     unsigned long long number = 0;
@@ -117,7 +117,7 @@ static cudaError_t separate_stream(cudaStream_t stream)
         return cudaSuccess;
     error = cudaLaunchHostFunc(stream, nothing, NULL);
     if (error == cudaSuccess)
-        atomic_store(place, number + 1); /* not earlier: a thread that sees it adds no function */
+        atomic_store(place, number + 1); /* last: a thread that sees it adds no host function */
     return error;
 }
 

@@ -3,11 +3,11 @@
  * follower.h - may our kernel let its follower start early? The follower is the kernel that comes
  * next on the same stream.
  *
- * Our kernel may if the follower waits for it, or if the follower is launched without PDL
- * (programmatic dependent launch) and so cannot start early. The library does not see the kernels
- * of others. The program promises that they wait (symtuner_ar_followers_wait). The promise holds
- * for the whole process. The promise decides only how a kernel is launched, never its grid, so it
- * may differ from rank to rank.
+ * Our kernel may do so if the follower waits for it. It also may if the follower is launched
+ * without PDL (programmatic dependent launch), because such a kernel cannot start early. The
+ * library cannot see which kernels others launch: the program promises that they wait
+ * (symtuner_ar_followers_wait). The promise holds for the whole process. It decides only how a
+ * kernel is launched, never its grid, so the ranks may make different promises.
  */
 #ifndef AR_FOLLOWER_H_
 #define AR_FOLLOWER_H_
@@ -26,7 +26,7 @@ enum ar_start ar_start_of(const symtuner_ar *h);
 /* Called before each launch of a kernel of ${h}. ${start} is how that kernel starts. If it lets its
  * follower start early, symtuner_ar_separate has work to do from then on. */
 void ar_follower_note(const symtuner_ar *h, enum ar_start start);
-/* Called when a call of ours is captured. symtuner_ar_separate needs to know. */
+/* Called when a call of ours is captured, because symtuner_ar_separate needs to know that. */
 void ar_follower_captured(void);
 
 /* Called before a buffer is registered with NCCL release ${nccl}. From then on the symmetric

@@ -35,9 +35,9 @@ ncclResult_t ar_stream_enter(symtuner_ar *h, cudaStream_t stream, struct ar_orde
                              struct ar_graph **graph_out);
 ncclResult_t ar_stream_leave(symtuner_ar *h, cudaStream_t stream, struct ar_order *order);
 
-/* Return whether a graph lives that uses one of ${windows} (bit w: h->windows[w]; ~0: any graph).
- * Free the records of graphs that are gone. CUDA releases a graph only some time after its last
- * executable is destroyed. So wait up to ${wait_ms} until no graph lives that uses ${windows}. */
+/* Return whether a graph still exists that uses one of ${windows} (bit w: h->windows[w]; ~0: any
+ * graph). Free the records of graphs that are gone. CUDA releases a graph only some time after its
+ * last executable is destroyed, so this waits up to ${wait_ms} for the graph to go. */
 bool ar_graphs_live(symtuner_ar *h, uint64_t windows, int wait_ms);
 
 #endif

@@ -116,7 +116,7 @@ ncclResult_t ar_arena_host(symtuner_ar **handles, int n, const char *shared_name
         munmap(map, bytes);
         return ar_fail_cuda(h, error, "pin host scratch");
     }
-    h->host_map = map; /* in a local group only the first handle has it and unmaps it */
+    h->host_map = map; /* in a local group only the first handle has the mapping, and unmaps it */
     h->host_map_bytes = bytes;
     for (int i = 0; i < n; i++) {
         h = handles[i];

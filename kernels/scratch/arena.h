@@ -23,9 +23,9 @@ void ar_arena_map(symtuner_ar *h, int r, char *memory, int first, int last);
  * this thread. ${shared_name} names the POSIX shared memory object that holds the block, or is NULL
  * in a local group. If ${create}, the object is created. handles[0] owns the mapping. */
 ncclResult_t ar_arena_host(symtuner_ar **handles, int n, const char *shared_name, bool create);
-/* ar_arena_free frees one arena in GPU memory. ar_arenas_free frees all scratch of ${h}, also host
- * memory. After a call of NCCL has timed out, both free nothing, because NCCL may still use the
- * memory. */
+/* ar_arena_free frees one arena in GPU memory. ar_arenas_free frees all scratch of ${h}, including
+ * host memory. After a call of NCCL has timed out, neither function frees anything, because NCCL
+ * may still use the memory. */
 void ar_arena_free(symtuner_ar *h, int arena);
 void ar_arenas_free(symtuner_ar *h);
 

@@ -78,9 +78,9 @@ static void say_refused(const symtuner_ar *h, const char *why)
     ar_rules_warn(text);
 }
 
-/* Make ${arena} together with the other ranks. If the mapping fails, the memory is freed only with
- * the handle. The reason: the caller may be between ncclGroupStart and ncclGroupEnd. Then NCCL has
- * only noted the mapping, and will map the memory at the end of the group. */
+/* Make ${arena} together with the other ranks. If the mapping fails, the memory is not freed before
+ * the handle: the caller may be between ncclGroupStart and ncclGroupEnd. Then NCCL has only noted
+ * the mapping, and will map the memory at the end of the group. */
 static void make_in_comm(symtuner_ar *h, int arena)
 {
     const struct ar_patience patience = {h->timeout_ns, &h->mailbox->abort};
@@ -130,8 +130,9 @@ ncclResult_t ar_grow_in_comm(struct ar_members *m)
 /* ---- a local group --------------------------------------------------------------------------- */
 
 /* Check that all GPUs have room before anything is allocated. After a failure in the middle, memory
- * would have to be freed, and cudaFree waits for kernels. These kernels may wait for kernels of
- * peers. But the peers' thread cannot launch its kernels while cudaFree holds CUDA's lock. */
+ * would have to be freed, and cudaFree waits for running kernels. These kernels may wait for
+ * kernels that other threads have yet to launch. But while cudaFree holds CUDA's lock, no thread
+ * can launch kernels. */
 static ncclResult_t check_room(const struct ar_local *l, int arena, char *why)
 {
     for (int i = 0; i < l->n; i++) {

@@ -6,9 +6,9 @@
  * makes that arena, on all ranks in the same call. The ranks of a communicator meet before they
  * make an arena (meeting.h): each waits on the host for the others, but only AR_GROW_WAIT_MS. If
  * not all ranks come in time, the call runs without the arena on all ranks. Of the calls that need
- * the arena, numbers 2, 4, 8, ... try again. The short limit matters if ranks call two handles in
- * different order, or if one thread makes the calls of all ranks: without it they would hang. In a
- * local group the first rank makes the arena for all, and waits for nobody.
+ * the arena, numbers 2, 4, 8, ... try again. Without the short limit, the ranks would hang if they
+ * called two handles in different order, or if one thread made the calls of all ranks. In a local
+ * group the first rank makes the arena for all, and waits for nobody.
  *
  * If a graph captures a call that needs an arena, and the arena is not there yet, the arena is
  * refused for good. Suppose that the arena were made later. Then another rank could replay the old
@@ -39,9 +39,9 @@ enum ar_phase ar_grow_phase(const symtuner_ar *h, int arena);
  * not count. */
 void ar_grow_halves(const symtuner_ar *h, struct ar_ask *ask);
 
-/* Return whether a call may use ${arena}. If the arena is not there yet, first try to make it; but
- * if the call goes into a graph (${captured}), refuse the arena for good. ${forced}: no other
- * kernel can run the call, so wait for the peers up to the handle's time limit. */
+/* Return whether a call may use ${arena}. If the arena is not there yet, first try to make it. But
+ * if ${captured}, the call goes into a graph: then refuse the arena for good. If ${forced}, no
+ * other kernel can run the call: then wait for the peers up to the handle's time limit. */
 bool ar_grow_use(symtuner_ar *h, int arena, bool captured, bool forced);
 
 /* Try once to make ${arena}. In a communicator this is collective, and waits up to ${limit_ns} for

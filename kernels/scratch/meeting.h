@@ -2,9 +2,9 @@
 /*
  * meeting.h - memory in which the ranks of a group agree, during calls, to make an arena.
  *
- * A meeting calls neither NCCL nor CUDA. The reason is that a rank may be between ncclGroupStart
- * and ncclGroupEnd, or in a stream capture, and that a rank may give up waiting. Each arena has one
- * 64-bit word, which changes atomically:
+ * A meeting calls neither NCCL nor CUDA, because a rank may be between ncclGroupStart and
+ * ncclGroupEnd, or in a stream capture, and because a rank must be able to give up waiting. Each
+ * arena has one 64-bit word, which changes atomically:
  *
  *   OPEN ---all ranks came---> MET ---all have memory---> MADE ---all have mapped it---> HERE
  *    |  \                       |                           |

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* members.h - while a group is created: those ranks of the group that one thread creates. */
+/* members.h - the ranks of a group that one thread creates. Used only during the creation. */
 #ifndef AR_MEMBERS_H_
 #define AR_MEMBERS_H_
 

@@ -20,15 +20,15 @@ static unsigned arena_of_call(const symtuner_ar *h, int coll, uint64_t bytes, in
     return 1u << ar_grow_arena_of(h, &ask, &choice);
 }
 
-/* Return whether reserve must try calls of this type and operator. Without rules, a sum of a type
- * with Lamport words and one of a type without (bf16, f64) are enough. */
+/* Return whether reserve must try calls of this type and operator. Without rules it is enough to
+ * try two sums: of bf16, which can be sent as Lamport words, and of f64, which cannot. */
 static bool is_tried(const symtuner_ar *h, int dtype, int op)
 {
     return h->rules != NULL || (op == AR_SUM && (dtype == AR_BF16 || dtype == AR_F64));
 }
 
-/* Return the arenas that calls of ${bytes} need, as bits. This tries all collectives, and buffers
- * that are registered or not. */
+/* Return the arenas that calls of ${bytes} need, as bits. This tries all collectives, with
+ * registered and with unregistered buffers. */
 static unsigned arenas_at(const symtuner_ar *h, uint64_t bytes)
 {
     unsigned arenas = 0;
@@ -49,8 +49,8 @@ static unsigned arenas_up_to(const symtuner_ar *h, uint64_t bytes)
     return arenas;
 }
 
-/* Return the arenas that calls of up to ${bytes} need because of a rule. The rule may be for few
- * lengths only. Its longest call needs the most. */
+/* Return the arenas that calls of up to ${bytes} need because of a rule. A rule may be for few
+ * lengths only, so this tries the longest call of each rule, which needs the most scratch. */
 static unsigned arenas_of_rules(const symtuner_ar *h, uint64_t bytes)
 {
     unsigned arenas = 0;

@@ -44,14 +44,14 @@ enum ar_start { AR_SERIAL, AR_EARLY, AR_EARLY_BOTH, AR_STARTS };
  * DESTROYED: the handle is gone, only its struct ar_state is left. */
 enum ar_verdict { AR_ALIVE, AR_TIMEOUT, AR_ABORTED, AR_OVERLAP, AR_DESTROYED };
 
-/* Fields that kernels read first come first: at launch the constant cache is cold. */
+/* The fields that kernels read first come first, because the constant cache is cold at launch. */
 struct ar_args {
     const char *in;
     char *out;
     struct ar_state *state;
     uint64_t bytes;
     uint64_t region; /* offset of half 0 of the region that the call uses      */
-    uint64_t half;   /* kernels of words: bytes of one half; others: offset of the gather slots */
+    uint64_t half;   /* if words are sent: bytes of one half; else: offset of the gather slots */
     uint64_t words;  /* one-shot: words of the message; two-shot: words of one slot */
     uint64_t shard;  /* bytes from shard to shard; reduce-scatter, all-gather: from slot to slot */
     int ranks;
@@ -80,8 +80,8 @@ struct ar_args {
                                   cannot or need not map this buffer */
 };
 
-/* Instances of a kernel. AR_NX takes any number of ranks; AR_N2 and AR_N4 are for 2 and 4 ranks.
- * AR_N*_WHOLE have less code, but take only messages of whole words (kernels/host/table.c). */
+/* Instances of a kernel. AR_NX is for any number of ranks; AR_N2 and AR_N4 are for 2 and 4 ranks.
+ * AR_N*_WHOLE have less code, but are only for messages of whole words (kernels/host/table.c). */
 enum ar_class { AR_NX, AR_N2, AR_N4, AR_N2_WHOLE, AR_N4_WHOLE, AR_N8_WHOLE, AR_CLASSES };
 
 struct ar_kernel_row {

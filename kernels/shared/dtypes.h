@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dtypes.h - data types and operators, and which reducer adds them up.
+ * dtypes.h - data types and operators, and which reducer a type and an operator need.
  *
  * One X-macro row per data type, in NCCL's numbering. The three float types that carry almost all
  * traffic have reducers of their own; all other types share two slower reducers. Types differ in
@@ -33,9 +33,10 @@ enum ar_dtype {
         AR_DTYPES
 };
 
-/* Operators, in NCCL's numbering. The last two stand for operators that programs create. NCCL makes
- * up their numbers, which may differ from rank to rank. PREMUL: each rank multiplies its numbers by
- * a scalar of its own, and the products are added up. FOREIGN: an operator that only NCCL knows. */
+/* Operators, in NCCL's numbering. The last two stand for operators that programs create; NCCL gives
+ * each of these a number, which may differ from rank to rank. PREMUL: each rank multiplies its data
+ * by a scalar of its own, and the products are added up. FOREIGN: an operator that only NCCL knows.
+ */
 enum ar_op { AR_SUM, AR_PROD, AR_MAX, AR_MIN, AR_AVG, AR_OPS, AR_PREMUL = AR_OPS, AR_FOREIGN };
 
 /* The reducers. F32, F16, BF16: sum and avg of that type. NATIVE: integers and f64, and min and max
@@ -88,7 +89,7 @@ static inline int ar_reducer_of(int dtype, int op)
                                                                                      : AR_R_NATIVE;
 }
 
-/* One number for data type and operator, which kernels switch on. */
+/* The data type and the operator in one number. Kernels get both of them from it. */
 #define AR_KIND(dtype, op) ((dtype)*8 + (op))
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ipc.h - how ranks tell each other where buffers lie that nobody registered.
+ * ipc.h - how ranks tell each other where their unregistered buffers lie.
  *
  * Each rank numbers the allocations that hold its buffers, from 1 on, and its peers map them
  * (kernels/ipc/ipc.h). A place names a byte of one rank's memory: it has the number of the
@@ -16,8 +16,8 @@
 #include "kernels/shared/layout.h"
 
 enum {
-    AR_IPC_RANKS = 8,         /* largest number of ranks of a group */
-    AR_IPC_ALLOCATIONS = 255, /* limit of the allocations to which a rank gives numbers */
+    AR_IPC_RANKS = 8,         /* largest number of ranks of a group that exchanges places */
+    AR_IPC_ALLOCATIONS = 255, /* largest number of allocations that a rank numbers */
 };
 
 /* Where a rank has mapped the allocations of its peers. This struct lies in the rank's GPU memory.
@@ -29,7 +29,7 @@ struct ar_ipc_map {
                                                      sets each address once */
 };
 
-/* Return the place ${at} bytes into allocation ${number}; 0 is no place. */
+/* Return the place of byte ${at} of allocation ${number}. It is never 0. */
 AR_HD uint64_t ar_ipc_place(int number, uint64_t at)
 {
     return (uint64_t)number << 56 | at;
@@ -53,8 +53,8 @@ enum ar_ipc_row {
     AR_IPC_ROWS
 };
 
-/* The most blocks of a call. With more, a slot in the 4 MiB of AR_REGION_IPC would be too short for
- * a tile of an all-gather over 8 ranks. */
+/* The largest number of blocks of a call. With more blocks, a slot in the 4 MiB of AR_REGION_IPC
+ * would be too short for a tile of an all-gather over 8 ranks. */
 #define AR_IPC_CTAS 32
 
 /* Return how many slots of scratch each block has per rank: one for what the rank sends, and in an

@@ -99,8 +99,8 @@ AR_HD uint64_t ar_words(int form, uint64_t bytes)
                             : ar_div_up(bytes, form == AR_LL8 ? AR_UNIT : AR_WORD);
 }
 
-/* Return whether word ${w} belongs to a message of ${bytes}. The result is that of
- * w < ar_words(form, bytes), but ${bytes} need not be divided. */
+/* Return whether word ${w} belongs to a message of ${bytes}. The result is the same as that of
+ * w < ar_words(form, bytes), but this needs no division of ${bytes}. */
 AR_HD bool ar_word_wanted(int form, uint32_t w, uint32_t bytes)
 {
     return form == AR_LL128 ? w / AR_LINE * 120 < bytes
@@ -109,10 +109,10 @@ AR_HD bool ar_word_wanted(int form, uint32_t w, uint32_t bytes)
 
 /*
  * How two-shot kernels divide a message into shards. All shards have the same length, but the last
- * shard that has data may be shorter, and the shards behind it are empty. Every rank computes the
- * same bounds from bytes and ranks. The length is a multiple of the grain: a whole number of lines,
- * and a multiple of 16 bytes, so that wide loads are aligned. A line of LL128 carries 120 bytes, so
- * the grain of LL128 is two lines.
+ * shard that has data may be shorter, and the shards after it are empty. Every rank computes the
+ * same bounds from bytes and ranks. The length is a multiple of the grain, which is a whole number
+ * of lines, and a multiple of 16 bytes so that wide loads are aligned. A line of LL128 carries 120
+ * bytes, so the grain of LL128 is two lines.
  */
 AR_HD uint64_t ar_shard_grain(int form)
 {
@@ -150,15 +150,14 @@ AR_HD uint64_t ar_tiles_per_cta(uint64_t stride, uint64_t tile, int ctas)
 }
 
 /*
- * Return the most blocks that a handle may run at once on a GPU with ${sms} multiprocessors, one
- * block on each. That is ${asked}, but no more than the GPU allows; ${asked} is 0 to get as many as
- * the GPU allows.
+ * Return how many blocks a handle may run at once on a GPU with ${sms} multiprocessors, one block
+ * on each. That is ${asked}, but at most the limit of the GPU. If ${asked} is 0, it is that limit.
  *
- * A few multiprocessors always stay free. The reason is that a waiting block keeps its
- * multiprocessor. If two ranks start calls of two handles in different order, the second call of
- * each rank must still find room. Otherwise the ranks would wait for each other for ever. A little
- * room is enough: a block exchanges data only with the same block of its peers, so the blocks of
- * one call may run one after the other.
+ * The limit leaves a few multiprocessors free, because a waiting block keeps its multiprocessor. If
+ * two ranks start calls of two handles in different order, the second call of each rank must still
+ * find room. Otherwise the ranks would wait for each other for ever. A little room is enough: a
+ * block exchanges data only with the same block of its peers, so the blocks of one call may run one
+ * after the other.
  */
 AR_HD int ar_budget(int sms, int asked)
 {
@@ -168,8 +167,8 @@ AR_HD int ar_budget(int sms, int asked)
     return budget > 1 ? budget : 1;
 }
 
-/* Return the most blocks for ranks that share a GPU: ${budget}, but at most half of the
- * multiprocessors. Such ranks wait for each other, so all blocks of a call must be resident at
+/* Return the largest number of blocks for ranks that share a GPU: ${budget}, but at most half of
+ * the multiprocessors. Such ranks wait for each other, so all blocks of a call must be resident at
  * once, and the blocks of two handles must fit side by side. */
 AR_HD int ar_budget_together(int sms, int budget)
 {
@@ -210,7 +209,7 @@ AR_HD uint64_t ar_flag_step(uint64_t e, uint64_t step)
 
 #define AR_MAX_STEPS ((1u << 24) - 2)
 
-/* Return whether the counter ${a} has reached ${b}, also if one of them has wrapped around. */
+/* Return whether the counter ${a} has reached ${b}, even if one of them has wrapped around. */
 AR_HD bool ar_reached(uint64_t a, uint64_t b)
 {
     return (int64_t)(a - b) >= 0;
@@ -220,10 +219,9 @@ AR_HD bool ar_reached(uint64_t a, uint64_t b)
 
 /*
  * LL8, LL128 and LAMPORT are the regions for words of these forms; they have two halves. BULK (the
- * reduce slots) and GATHER (sums on their way to a recv that is not mapped) have only one half.
- * BULK and GATHER must not share memory, because a rank that is one call ahead writes BULK while
- * this rank still reads GATHER. IPC, with the slots of kernels/device/tma/tma_ipc.cuh, has one
- * half, too.
+ * reduce slots), GATHER (sums on their way to a recv that is not mapped) and IPC (the slots of
+ * kernels/device/tma/tma_ipc.cuh) have only one half. BULK and GATHER must not share memory,
+ * because a rank that is one call ahead writes BULK while this rank still reads GATHER.
  */
 enum ar_region {
     AR_REGION_LL8,
