@@ -3,6 +3,7 @@
  * run.c - symtuner run: starts a program with plugin, drop-in and JAX route. When the program has
  * ended, says what they did.
  */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -166,6 +167,19 @@ static bool ignores_preload(const char *program)
     }
 }
 
+/* If our caller has closed stdin, stdout or stderr, take its number, so that no file of ours gets it:
+ * what we print would go into that file. The program finds it closed (O_CLOEXEC). */
+static void take_closed(void)
+{
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        close(fd);
+}
+
 int st_cmd_run(int argc, char **argv)
 {
     static struct st_run_plan plan; /* too large for the stack */
@@ -186,6 +200,7 @@ int st_cmd_run(int argc, char **argv)
     if (request.print)
         return print_plan(&plan);
 
+    take_closed();
     outermost = !getenv(ST_TALLY_VARIABLE);
     if (plan.counts) {
         outermost = st_run_job_begin(&job, error) || error[0];

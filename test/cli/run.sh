@@ -372,6 +372,9 @@ ok "the next run removes the file of a run that was killed" $?
 run "$symtuner" run --quiet -- sh -c 'test -f "$SYMTUNER_RUN_FILE" && echo "$SYMTUNER_RUN_FILE"' > name
 [ -s name ] && [ ! -e "$(cat name)" ]
 ok "the file is removed: $(cat name)" $?
+run "$symtuner" run -- sh -c 'head -c 8 "$SYMTUNER_RUN_FILE"; ls /proc/$$/fd | grep -qx 2 && echo open' > out 2>&-
+[ "$(cat out)" = syttally ]
+ok "a closed stderr: the file begins with $(cat out)" $?
 run SYMTUNER_RUN_FILE=/none/file "$symtuner" run -- "$program" count 1 2> err
 once "the file of another box" err
 
