@@ -354,22 +354,25 @@ void st_made_drop(struct st_made *made, int n)
         st_meet_leave(made[i].meet);
 }
 
-void st_made(struct st_real *real, struct st_made made)
+void st_made(struct st_real *real, struct st_made *made, int n)
 {
     struct st_group *g = st_group_of(real);
-    struct st_made *waiting;
 
     if (g->depth == 0) {
-        st_made_settle(real, &made, 1);
+        st_made_settle(real, made, n);
         return;
     }
-    waiting = st_group_more((void **)&g->made, g->mades, &g->mades_room, sizeof *g->made);
-    if (!waiting) {
-        st_made_drop(&made, 1);
-        return;
+    for (int i = 0; i < n; i++) {
+        struct st_made *waiting =
+            st_group_more((void **)&g->made, g->mades, &g->mades_room, sizeof *g->made);
+
+        if (!waiting) {
+            st_made_drop(made + i, n - i);
+            return;
+        }
+        *waiting = made[i];
+        g->mades++;
     }
-    *waiting = made;
-    g->mades++;
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */

@@ -155,7 +155,7 @@ static nccl_abi_result made(struct st_from from, struct st_real *real, nccl_abi_
      * notice that because NCCL returns ncclInProgress. */
     made.blocking &= result == NCCL_ABI_SUCCESS;
     if (!st_passes(from, real) && (result == NCCL_ABI_SUCCESS || result == NCCL_ABI_IN_PROGRESS))
-        st_made(real, made);
+        st_made(real, &made, 1);
     else
         st_made_drop(&made, 1);
     return result;
@@ -212,7 +212,7 @@ static nccl_abi_result in_CommInitAll(struct st_from from, void **comms, int n, 
         all[i] = (struct st_made){.comm = &comms[i], .key = key, .blocking = true};
     if (n > 0 && n <= 16) {
         all[0].meet = st_made_enter(real, &all[0], n, n);
-        st_made_settle(real, all, n);
+        st_made(real, all, n);
     }
     return result;
 }

@@ -242,6 +242,13 @@ static void life(void)
     MUST(n.f.GroupEnd() == 0);
     SAID(kernels(), "create:2 ");
     SAID(n.record, "GroupStart GroupEnd " MADE);
+    n.f.GroupStart(); /* NCCL makes them at the end of the group */
+    MUST(n.f.CommInitAll(child, 2, NULL) == 0);
+    MUST(n.f.GroupEnd() == 0);
+    SAID(kernels(), "create:2 ");
+    SAID(n.record, "GroupStart GroupEnd " MADE);
+    MUST(n.f.CommDestroy(child[0]) == 0 && n.f.CommDestroy(child[1]) == 0);
+    said(kernels());
     n.f.GroupStart();
     for (int i = 0; i < 2; i++)
         MUST(n.f.CommSplit(comm[i], i ? -1 : 0, 0, &child[i], NULL) == 0);
