@@ -17,7 +17,7 @@
 #include <time.h>
 
 struct st_quiet {
-    sigset_t masked, pending; /* as they were before */
+    sigset_t masked, pending; /* the thread's blocked and pending signals before st_quiet_begin */
 };
 
 static inline void st_quiet_begin(struct st_quiet *quiet)

@@ -48,7 +48,7 @@ static unsigned ask(struct st_comm *c, const struct st_call *call)
     st_life_release(c);
     if (result != NCCL_ABI_SUCCESS)
         return ST_PLAN_NCCL;
-    if (plan.boxes > 0) { /* box by box, even if NCCL's own kernels add up inside each box */
+    if (plan.boxes > 0) { /* runs box by box, even if NCCL's kernels add up in each box */
         c->by_boxes = true;
         return plan.pieces < ST_PLANS - ST_PLAN_BOXES ? ST_PLAN_BOXES + (unsigned)plan.pieces
                                                       : ST_PLANS - 1;
@@ -86,7 +86,7 @@ static unsigned answer(struct st_comm *c, const struct st_call *call)
                                      place(c, call->recv, out) << 2);
     uint64_t *set;
 
-    key = mix(key, UINT64_C(0x5bd1e995)) | ST_PLANS; /* never 0: that is an empty entry */
+    key = mix(key, UINT64_C(0x5bd1e995)) | ST_PLANS; /* never 0, which marks an empty entry */
     key -= key % ST_PLANS;
     set = c->answers[key >> 32 & (ST_SETS - 1)];
     for (int i = 0; i < ST_WAYS; i++)
@@ -134,7 +134,7 @@ static nccl_abi_result by_kernels(struct st_comm *c, const struct st_call *call)
         return NCCL_ABI_INVALID_USAGE; /* another thread has aborted the communicator */
     if (atomic_load(&c->comm) != call->comm) {
         st_life_release(c);
-        return NCCL_ABI_INVALID_USAGE; /* aborted; ${c} is now another's record */
+        return NCCL_ABI_INVALID_USAGE; /* aborted, and the record ${c} was used again */
     }
     st_inside++;
     switch (call->coll) {

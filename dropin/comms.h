@@ -31,12 +31,12 @@ struct st_comm {
     /* An aborted handle is in ${aborted} until the communicator ends, and then in ${orphan} until
      * no thread uses the handle. */
     _Atomic(struct symtuner_ar *) aborted, orphan;
-    _Atomic int users; /* threads that use the handle (st_life_hold); above 0, the record is not
-                        * used again */
+    _Atomic int users; /* number of threads that use the handle (st_life_hold); while it is above 0,
+                        * the record is not used again */
     _Atomic int why;   /* enum st_tally_why: why all calls go to NCCL          */
     int rank, ranks;
-    int device;  /* its CUDA device number, modulo ST_DEVICES                     */
-    bool placed; /* it counts in st_comm_handles[device]                          */
+    int device;  /* CUDA device number of the communicator, modulo ST_DEVICES     */
+    bool placed; /* its handle is counted in st_comm_handles[device]              */
     bool blocking;
     uint64_t key; /* identifies the communicator, the same on all its ranks; 0: unknown */
     /* The meeting (meet.h) in which the ranks vote on verified calls. NULL: no call is verified.
@@ -44,7 +44,7 @@ struct st_comm {
     struct st_meet *meet;
     uint32_t verified[ST_TALLY_ALL_GATHER + 1]; /* verified calls of each collective */
     bool distrusted;   /* our result of a verified call differed from NCCL's   */
-    uint32_t children; /* how many communicators were made from this one       */
+    uint32_t children; /* how many communicators NCCL made from this one       */
     /* The application's windows that our kernels know. ${window} is NCCL's handle. */
     struct {
         void *window, *base;
@@ -54,7 +54,7 @@ struct st_comm {
     /* What the kernels' library answered about earlier calls. Each element is a hash of a call,
      * whose lowest byte is replaced by the answer, an enum st_plan. */
     uint64_t answers[ST_SETS][ST_WAYS];
-    bool by_boxes; /* one of these answers was ST_PLAN_BOXES or more */
+    bool by_boxes; /* some element of ${answers} is ST_PLAN_BOXES or more */
     /* ${group} and ${group_number} say which group of calls the two counts are for: collectives of
      * this communicator that our kernels could run (${group_ours}),
      * and others (${group_others}). */

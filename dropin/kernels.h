@@ -69,12 +69,14 @@ bool st_kernels_loaded(void);
  * Therefore the drop-in then calls symtuner_ar_separate before each later call that goes to an NCCL
  * with such kernels. */
 
-/* Take the promise back if necessary. Called when NCCL ${real} has made a communicator. */
+/* Withdraw the promise if NCCL ${real} has a kernel that breaks it with any communicator. Called
+ * when NCCL ${real} has made a communicator. */
 void st_followers_comm(const struct st_real *real);
-/* Take the promise back if necessary. Called when NCCL ${real} will make a symmetric window. */
+/* Withdraw the promise if NCCL ${real} has a kernel that breaks it with a symmetric window. Called
+ * when NCCL ${real} will make one. */
 void st_followers_window(const struct st_real *real);
 
-extern atomic_bool st_promise_gone; /* the drop-in has given the promise and taken it back */
+extern atomic_bool st_promise_gone; /* the drop-in gave the promise, and then withdrew it */
 void st_separate_now(const struct st_real *real, void *stream);
 
 /* Call this before each call on ${stream} that goes to NCCL ${real}. */

@@ -97,7 +97,7 @@ static struct st_comm *record(struct st_real *real, const struct st_made *made)
         return NULL;
     c->key = made->key;
     c->blocking = made->blocking;
-    if (!made->blocking) /* NCCL may still be making it, and its size is unknown until then */
+    if (!made->blocking) /* while NCCL may still be making the communicator, its size is unknown */
         c->ranks = 1;
     else if (!real->comm_count || real->comm_count(*made->comm, &c->ranks) != NCCL_ABI_SUCCESS ||
              !real->comm_rank || real->comm_rank(*made->comm, &c->rank) != NCCL_ABI_SUCCESS)
@@ -202,7 +202,7 @@ static void make_handles(struct party *p)
     result = kernels->create_(handle, comm, p->n, NULL);
     made = result == NCCL_ABI_SUCCESS;
     if (p->meet && !st_meet_done(p->meet, p->n, made, DONE_MS) && made) {
-        for (int i = 0; i < p->n; i++) /* so destroy_ ends soon even if another rank has died */
+        for (int i = 0; i < p->n; i++) /* if another rank is dead, destroy_ would wait long */
             kernels->abort_(handle[i]);
         kernels->destroy_(handle, p->n);
         made = false;
@@ -332,7 +332,7 @@ void st_made_settle(struct st_real *real, struct st_made *made, int n)
             decide(c, (enum st_tally_why)c->why);
         }
     }
-    for (int i = 0; i < parties; i++) { /* come to all meetings before waiting in any */
+    for (int i = 0; i < parties; i++) { /* call st_meet_come for all before waiting in one */
         struct party *p = &party[i];
         struct st_meet_entry entry = {.settings = st_settings()->hash};
 

@@ -21,7 +21,7 @@ struct st_made {
     enum st_tally_why why; /* why NCCL runs its calls; ST_WHY_OURS: no reason is known yet */
     bool blocking;
     struct st_meet *meet; /* the meeting that this rank has entered; NULL: none */
-    struct st_boxes_mark mark; /* what st_boxes_read found in its ncclUniqueId */
+    struct st_boxes_mark mark; /* the mark that st_boxes_read found in the ncclUniqueId */
 };
 
 /* Enter the meeting (meet.h) of a communicator that NCCL is about to make. Returns NULL if there is

@@ -31,9 +31,9 @@ struct board {
     _Atomic uint32_t gone;    /* ranks that have left without coming                */
     _Atomic uint32_t joined;  /* elements of ${entry} that ranks have claimed       */
     _Atomic uint32_t whole;   /* elements of ${entry} that are written              */
-    _Atomic uint32_t answer;  /* enum st_meet_answer                                */
+    _Atomic uint32_t answer;  /* the answer, an enum st_meet_answer                 */
     _Atomic uint32_t done;    /* ranks that have a handle                           */
-    _Atomic uint32_t undone;  /* ranks that have none                               */
+    _Atomic uint32_t undone;  /* ranks that have no handle                          */
     _Atomic uint32_t both;    /* do all have a handle? 0: open, 1: yes, 2: no       */
     struct st_meet_entry entry[RANKS_MAX];
     struct {

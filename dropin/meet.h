@@ -56,10 +56,9 @@ bool st_meet_done(struct st_meet *meet, int ranks, bool done, int ms);
 
 /*
  * st_meet_vote(meet, yes, most, ms):
- * Vote, and wait for the votes of all ranks. Each rank votes by a call of its own, and all ranks
- * vote equally often, at most ST_MEET_VOTES times. Returns true on all ranks if all said yes within
- * ${ms}, else false on all ranks. *most must not be negative. Sets *most to the largest value
- * that a rank has brought to this vote.
+ * Vote, and wait for the votes of all ranks. Each rank calls this itself, all ranks equally often,
+ * at most ST_MEET_VOTES times. Returns true on all ranks if all said yes within ${ms}, else false
+ * on all ranks. *most must not be negative. Sets *most to the largest *most of all ranks.
  */
 bool st_meet_vote(struct st_meet *meet, bool yes, double *most, int ms);
 
@@ -69,8 +68,8 @@ bool st_meet_first(const struct st_meet *meet);
 /* Does each rank have a thread of its own? Call this only after the answer ST_MEET_ALL. */
 bool st_meet_single(const struct st_meet *meet);
 
-/* Let a thread that waits in a vote give up. That vote and every later vote then returns false.
- * Threads: any. */
+/* Let a thread that waits in a vote give up. From then on every vote returns false. Threads:
+ * any. */
 void st_meet_give_up(struct st_meet *meet);
 
 /* Leave the meeting. If this rank has not called st_meet_come, the others learn that it never will.

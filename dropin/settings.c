@@ -134,7 +134,7 @@ static void read_all(void)
 {
     uint64_t hash = st_hash(ST_HASH_START, SYMTUNER_VERSION, sizeof SYMTUNER_VERSION);
 
-    word_of("SYMTUNER_LOG"); /* only to warn if the value is wrong */
+    word_of("SYMTUNER_LOG"); /* warn if the value is wrong; st_warn_once reads it again */
     settings.observe = strcmp(word_of("SYMTUNER_MODE"), "observe") == 0;
     settings.only = colls_of(getenv("SYMTUNER_ONLY"));
     settings.verify = (uint32_t)number_of("SYMTUNER_VERIFY", 0, 500);

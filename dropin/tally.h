@@ -90,11 +90,11 @@ struct st_tally_cell {
 /* The counters of one process. A slot whose ${pid} is 0 belongs to no process yet. */
 struct st_tally_slot {
     _Atomic int32_t pid;
-    _Atomic int32_t nccl;        /* version of the first communicator's NCCL: 22809   */
+    _Atomic int32_t nccl;        /* release of the first communicator's NCCL: 22809   */
     char program[64];            /* name of the program, without its folder           */
     char library[192];           /* path of the library file of that NCCL             */
     char note[256];              /* the first warning of the drop-in; empty: none     */
-    _Atomic uint32_t noted;      /* 1: being written, 2: ${note} is complete          */
+    _Atomic uint32_t noted;      /* ${note} is 0: empty, 1: being written, 2: written */
     _Atomic int32_t rank, ranks; /* our rank in the first communicator, and its size  */
     _Atomic uint32_t unused;
     /* comms[ST_WHY_OURS]: how many communicators have a handle of our kernels. comms[why]: how many

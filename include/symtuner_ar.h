@@ -241,8 +241,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
  * Give up handles whose communicators ncclCommAbort has ended, and set the handles to NULL. This is
  * for programs that cannot wait in symtuner_ar_destroy before they abort, such as a watchdog. The
  * function does not wait, and frees nothing. A later create or destroy of this process frees the
- * handles, once the GPU is idle and no graph holds their calls. No other thread may be in a call on
- * the handles. They must not be of a local group. Two kinds of handles are never freed: a handle
+ * handles, once the GPU is idle and no graph contains their calls. No other thread may be in a call
+ * on the handles. They must not be of a local group. Two kinds of handles are never freed: a handle
  * over several boxes, and a handle on which NCCL has timed out (see Progress above). Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n);

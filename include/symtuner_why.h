@@ -106,20 +106,20 @@ struct symtuner_call {
                                   more than peer access                                         */
     int multicast;             /* 1: GPUs have NVLink multicast, and NCCL_NVLS_ENABLE is not 0  */
 
-    /* NCCL's settings; symtuner_call_init sets the default in brackets */
-    int win_enable;            /* NCCL_WIN_ENABLE (1)                                           */
-    int cumem_enable;          /* NCCL_CUMEM_ENABLE (1; NCCL's "automatic" counts as 1)         */
-    int cta_policy;            /* NCCL_CTA_POLICY (0)                                           */
-    int min_ctas, max_ctas;    /* NCCL_MIN_CTAS (1) and NCCL_MAX_CTAS (64), or the limits that
-                                  the communicator was made with                                */
-    int sym_ctas;              /* NCCL_SYM_CTAS (0: NCCL chooses)                               */
-    int sym_nowin;             /* NCCL_SYM_NOWIN_ENABLE (0)                                     */
-    int sym_tma;               /* NCCL_SYM_TMA_ENABLE (-1: the release's default)               */
-    int proc_reg;              /* NCCL_SINGLE_PROC_MEM_REG_ENABLE (0)                           */
-    int64_t ce_threshold;      /* NCCL_SYM_CE_THRESHOLD in elements (-1: NCCL's default)        */
-    const char *sym_kernel;    /* NCCL_SYM_KERNEL (NULL: not set)                               */
-    const char *algo;          /* NCCL_ALGO (NULL: not set)                                     */
-    const char *proto;         /* NCCL_PROTO (NULL: not set)                                    */
+    /* NCCL's settings, with the value that symtuner_call_init sets */
+    int win_enable;            /* NCCL_WIN_ENABLE; default 1                                    */
+    int cumem_enable;          /* NCCL_CUMEM_ENABLE; default 1 ("automatic" counts as 1)        */
+    int cta_policy;            /* NCCL_CTA_POLICY; default 0                                    */
+    int min_ctas, max_ctas;    /* NCCL_MIN_CTAS (default 1) and NCCL_MAX_CTAS (default 64), or
+                                  the limits that the communicator was made with                */
+    int sym_ctas;              /* NCCL_SYM_CTAS; default 0: NCCL chooses                        */
+    int sym_nowin;             /* NCCL_SYM_NOWIN_ENABLE; default 0                              */
+    int sym_tma;               /* NCCL_SYM_TMA_ENABLE; default -1: the release's own default    */
+    int proc_reg;              /* NCCL_SINGLE_PROC_MEM_REG_ENABLE; default 0                    */
+    int64_t ce_threshold;      /* NCCL_SYM_CE_THRESHOLD in elements; default -1: NCCL's own     */
+    const char *sym_kernel;    /* NCCL_SYM_KERNEL; default NULL: not set                        */
+    const char *algo;          /* NCCL_ALGO; default NULL: not set                              */
+    const char *proto;         /* NCCL_PROTO; default NULL: not set                             */
     int tuner_ll;              /* 1: a tuner plugin answers LL if NCCL asks whether to keep an
                                   LL symmetric kernel. symtuner does so for calls of a rule with
                                   prefer = symmetric                                            */
@@ -219,7 +219,7 @@ struct symtuner_verdict {
                                   ${kind} is SYMMETRIC or OPEN; otherwise NULL                */
     int ctas;                  /* CTAs that ${kernel} runs on; nchannels in NCCL's log        */
     float time_us;             /* time of ${kernel} as NCCL predicts it                       */
-    int algo, proto;           /* the general kernel's, if the call has a table; else -1      */
+    int algo, proto;           /* of the general kernel; -1 if the call has no cost table     */
     int tuner_calls;           /* how often NCCL calls getCollInfo; -1: not known             */
     int broken;                /* 1: NCCL launches a kernel that does not exist (an AllReduce
                                   with avg)                                                   */

@@ -399,7 +399,7 @@ static void listen_start(void)
     action.sa_sigaction = on_signal;
     action.sa_flags |= SA_SIGINFO;
     sem_init(&asked_for, 0, 0);
-    sigfillset(&all); /* the new thread blocks signals, so others get them */
+    sigfillset(&all); /* threads inherit this: our thread gets no signals */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     if (pthread_create(&thread, NULL, listen_thread, NULL) == 0) {
         pthread_detach(thread);

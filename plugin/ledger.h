@@ -40,13 +40,13 @@ struct st_counter {
 struct st_ledger {
     _Atomic uintptr_t owner; /* thread that may write the halves ${owned}; 0: none yet */
     struct st_ledger *next;
-    int users;                    /* st_ledger_open without st_ledger_close */
+    int users;                    /* calls of st_ledger_open minus st_ledger_close */
     uint64_t comm_id;
-    uint64_t opened;              /* when it was opened, in ns since 1970 */
-    pid_t pid;                    /* the process that opened it           */
+    uint64_t opened;              /* when the ledger was opened, in ns since 1970 */
+    pid_t pid;                    /* the process that opened the ledger   */
     int ranks, nodes;
     int nccl;                     /* the release of the NCCL that has the communicator */
-    int local;                    /* tuners opened in this process so far   */
+    int local;                    /* tuners that this process has opened so far */
     int tuners;                   /* tuners that are open now               */
     /* asked[collective][bucket][1: registered buffers][enum st_verdict]: what our tuner answered.
      * picked[collective][bucket][algo * SYMTUNER_PROTOS + proto]: what NCCL takes from the table.

@@ -63,7 +63,7 @@ static void say(int level, const char *format, va_list args)
     if (level > atomic_load(&most))
         return;
     vsnprintf(text, sizeof text, format, args);
-    if (logger) /* mark the warning as one of all subsystems, as NCCL does with its own */
+    if (logger) /* NCCL's own warnings belong to all subsystems, so ours do, too */
         logger(level,
                level == NCCL_ABI_LOG_WARN ? ~0ul : NCCL_ABI_SUB_INIT | NCCL_ABI_SUB_TUNING,
                "symtuner", 0, "symtuner: %s", text);

@@ -98,7 +98,7 @@ static void decide(void)
     if (process.rules && symtuner_rules_fit(process.rules, process.nccl, &process.machine,
                                             rules_error, sizeof rules_error) != SYMTUNER_OK) {
         process.rules_wrong = true;
-        process.unfit = process.rules; /* not freed: another thread may be reading them */
+        process.unfit = process.rules; /* do not free them: another thread may be reading them */
         process.rules = NULL;
     }
     process.rules_hash = symtuner_rules_hash(process.rules);
@@ -133,7 +133,7 @@ void st_process_env(int nccl)
 {
     st_process();
     process.env_interface = true;
-    if (process.nccl == 0) /* of several copies of NCCL the first one counts */
+    if (process.nccl == 0) /* the first copy of NCCL that calls us sets the release */
         set_release(nccl);
 }
 

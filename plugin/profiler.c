@@ -66,7 +66,7 @@ nccl_abi_result st_profiler_open(const struct st_profiler_init *init, void **ctx
 
         profiler->era = st_era_of(nccl);
         profiler->ledger = st_ledger_open(init->comm_id, init->ranks, init->nodes, nccl);
-        st_ledger_listen(&process->options); /* the tuner does this too, but NCCL may have none */
+        st_ledger_listen(&process->options); /* needed if NCCL loads no tuner */
     }
     st_next_profiler_open(&profiler->next, init, count ? mask : 0,
                           process->options.next_profiler, off);
@@ -131,8 +131,8 @@ static bool is_symmetric(const struct st_profiler *profiler, int version,
                         : st_era_shows_symmetric(profiler->era) && proto && !proto[0];
 }
 
-/* Pass the event to the profiler behind ours, whose handle NCCL gets. Returns our own profiler of
- * this communicator, or NULL if we have none. */
+/* Pass the event to the profiler behind ours, and that profiler's handle to NCCL. Returns our own
+ * profiler of this communicator, or NULL if we have none. */
 static struct st_profiler *pass_on(void *ctx, int abi, uint64_t type, void *event, void **handle)
 {
     struct st_profiler *profiler = find(ctx);

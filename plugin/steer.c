@@ -179,7 +179,7 @@ static INLINE void make_cheapest(struct st_table table, float limit, int cell)
 
     if (__builtin_expect(own >= bits_of(limit), 0))
         own = bits_of(limit) - twice;
-    raised = least_of(own + twice, infinite); /* twice a large price may overflow */
+    raised = least_of(own + twice, infinite); /* twice a large price could overflow */
     raised = raised < picosecond ? picosecond : raised;
     raise_rivals(table, own, raised);
     table.cost[cell] = cost_of(own);

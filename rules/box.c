@@ -142,7 +142,7 @@ bool st_machine_read(const char *text, struct symtuner_machine *machine, char *e
             *c = '\n';
     if (symtuner_rules_parse(lines, "SYMTUNER_MACHINE", &rules, wrong, sizeof wrong) !=
         SYMTUNER_OK) {
-        what = strstr(wrong, ": "); /* skip line and column, which a variable does not have */
+        what = strstr(wrong, ": "); /* drop "LINE:COLUMN" from the error: a variable has no lines */
         snprintf(error, size, "SYMTUNER_MACHINE%s", what ? what : "");
         return false;
     }

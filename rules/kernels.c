@@ -36,7 +36,7 @@ enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
         q.op >= st_op_words.count || q.beside < 0 || q.beside >= st_beside_words.count ||
         q.boxes < 0)
         return SYMTUNER_EINVAL;
-    if (q.boxes > 1) /* ranks may differ in these; all must take the same rule */
+    if (q.boxes > 1) /* ranks may differ in these; all must find the same rule */
         q.registered = q.beside = 0;
     for (int i = 0; rules && i < rules->count && d.rule < 0; i++) {
         const struct st_rule *rule = &rules->rule[i];

@@ -18,7 +18,7 @@ struct st_reader {
     const char *name;        /* name of the file, for errors          */
     int line;                /* number of the current line, from 1    */
     const char *line_start;  /* first character of the current line   */
-    char *error;             /* gets the error's text                 */
+    char *error;             /* buffer for the error's text           */
     size_t error_size;
     symtuner_rules *rules;   /* the rules that were read so far       */
 };
@@ -71,7 +71,7 @@ enum st_key_type {
     ST_KEY_GONE,     /* a removed key: hashed as 0, so that old hashes stay the same */
     ST_KEY_BOOL,
     ST_KEY_BITS,     /* an unsigned that holds a set of bits                         */
-    ST_KEY_INTS,     /* one int or several                                           */
+    ST_KEY_INTS,     /* one int, or an array of ints                                 */
     ST_KEY_SPAN,
     ST_KEY_SET_INT,  /* an int that is hashed only if it is not -1                   */
     ST_KEY_SET_SPAN, /* a span that is hashed only if it does not cover everything   */

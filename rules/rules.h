@@ -60,8 +60,8 @@ struct st_rule {
     bool per_rank;         /* ${bytes} is the size of one rank's part                     */
     struct st_span ranks, nodes, pipe_ops, nccl;
     unsigned reg;          /* ST_REG_*: are the buffers registered?                       */
-    int links;             /* 1: nvlink, 0: pcie, -1: any                                 */
-    int multicast;         /* 1: yes, 0: no, -1: any                                      */
+    int links;             /* links between GPUs: 1: nvlink, 0: pcie, -1: any             */
+    int multicast;         /* multicast: 1: yes, 0: no, -1: any                           */
     char gpu[SYMTUNER_GPU_MAX + 1]; /* pattern with * for the GPU's name; "": any GPU     */
     struct st_span gpus;   /* number of GPUs in the box                                   */
     unsigned dtypes, ops;  /* [kernels] only: bit n is for NCCL's type n or operator n    */

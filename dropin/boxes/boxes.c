@@ -51,7 +51,7 @@ static bool wanted(const struct st_real *real)
     if (nodes && strcmp(nodes, "1") == 0)
         return true;
     if (!is_set("SYMTUNER_RULE") && !is_set("SYMTUNER_RULES"))
-        return false; /* without rules the answer is no; do not load the kernels for it */
+        return false; /* without rules boxes_asked_ returns 0, so do not load the kernels */
     kernels = st_kernels_for(real);
     return kernels && kernels->boxes_asked_ && kernels->boxes_asked_();
 }
@@ -70,7 +70,7 @@ void st_boxes_mark(const struct st_real *real, struct nccl_abi_id *id)
     if (!wanted(real) || !is_zero(id->bytes + OWN, sizeof *id - OWN) ||
         real->call.GetUniqueId(&other) != NCCL_ABI_SUCCESS ||
         !is_zero(other.bytes + OWN, sizeof other - OWN) || memcmp(&other, id, sizeof other) == 0)
-        return; /* if NCCL_COMM_ID is set, both ids are the same */
+        return; /* with NCCL_COMM_ID, NCCL returns the same id each time */
     memcpy(all.magic, magic, sizeof magic);
     all.settings = st_settings()->hash;
     memcpy(all.other, other.bytes, OWN);

@@ -39,7 +39,7 @@
 struct st_boxes_mark {
     bool there;            /* the drop-in has written the other members */
     uint64_t settings;     /* st_settings()->hash of the process that made the id */
-    struct nccl_abi_id id; /* the second id */
+    struct nccl_abi_id id; /* the ncclUniqueId of the second communicator */
 };
 
 /* Write the mark into ${id}, which NCCL ${real} has just made for the program. Does nothing if this

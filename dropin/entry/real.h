@@ -25,8 +25,8 @@ struct st_real {
     void *library; /* handle of dlopen */
     const void *base;
     const char *path;
-    int version;              /* such as 22809; 0: unknown */
-    uintptr_t text, text_end; /* its code begins and ends here */
+    int version;              /* NCCL release, such as 22809; 0: unknown */
+    uintptr_t text, text_end; /* where the code of this NCCL begins and ends */
     nccl_abi_result (*comm_count)(void *comm, int *ranks);
     nccl_abi_result (*comm_rank)(void *comm, int *rank);
     nccl_abi_result (*comm_device)(void *comm, int *device);

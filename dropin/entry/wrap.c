@@ -124,9 +124,8 @@ static nccl_abi_result in_GetUniqueId(struct st_from from, struct nccl_abi_id *i
     return result;
 }
 
-/* Will the new communicator be blocking? If there is a ${config} that does not say, it will. If
- * ${config} is NULL, a child is like its ${parent}, and a communicator without a parent is
- * blocking. */
+/* Will the new communicator be blocking? A ${config} can say so; the default is yes. If ${config}
+ * is NULL, a child is like its ${parent}, and a communicator without a parent is blocking. */
 static bool is_blocking(const void *config, const struct st_comm *parent)
 {
     const struct nccl_abi_config *c = config;

@@ -70,7 +70,7 @@ static nccl_abi_result both(struct st_comm *c, const struct st_call *call, struc
     size_t where = 0;
 
     if (!st_meet_vote(c->meet, ready, &most, PATIENCE_MS)) {
-        c->verified[call->coll] = UINT32_MAX; /* a rank lacks memory or is late: verify no more */
+        c->verified[call->coll] = UINT32_MAX; /* a rank lacks memory or is late: stop verifying */
         return ours(c, call);
     }
     /* If our kernels fail, NCCL still runs the call, because the other ranks wait in NCCL's call

@@ -95,7 +95,7 @@ struct nccl_abi_ev_coll_full { /* in v5 and v6 parent_group is the last member *
     uint64_t tag;
 };
 
-/* An event of v7, which is the longest. Events of v5 and v6 begin with the same members. */
+/* An event of v7. Events of v5 and v6 have only the first members of it. */
 struct nccl_abi_event_v7 {
     uint64_t type;
     void *parent;

@@ -69,7 +69,7 @@ struct st_sym_query {
     int ranks;
     int arch;             /* 10 x compute capability: 90, 100, 120                         */
     bool store_mc;        /* kernels may store through multicast                           */
-    bool load_mc;         /* kernels may load through multicast: the switch can sum the type */
+    bool load_mc;         /* kernels may load by multicast: the switch can sum the type    */
     bool send_window, recv_window; /* the buffer is in a symmetric window                  */
     bool tma;             /* TMA kernels may be used                                       */
     int min_ctas, max_ctas; /* NCCL_MIN_CTAS and NCCL_MAX_CTAS, or the communicator's own  */

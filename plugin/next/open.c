@@ -31,7 +31,7 @@ static struct search {
     struct st_next_library library;
     int spoken;       /* interface version that NCCL speaks         */
     bool named;       /* steps 1 to 3 of open.h were tried          */
-    bool over;        /* one of them ended the search, so no step 4 */
+    bool over;        /* one of steps 1 to 3 ended the search    */
     bool net;         /* step 4 of open.h was tried                 */
 } searches[ST_NEXT_KINDS];
 

@@ -52,7 +52,7 @@ static void *lend_constants(struct st_next_tuner *next, const struct st_tuner_in
     if (!init->constants || ours_7 == theirs_7)
         return init->constants;
     for (size_t i = 0; i < sizeof next->constants.v7 / sizeof(double); i++)
-        ((double *)&next->constants)[i] = -1.0; /* NCCL's value for rows that do not apply */
+        ((double *)&next->constants)[i] = -1.0; /* NCCL's value for what does not apply */
     copy_constants((double *)&next->constants, theirs_7 ? 5 : 4, init->constants, ours_7 ? 5 : 4);
     return &next->constants;
 }
@@ -137,7 +137,7 @@ nccl_abi_result st_next_tuner_ask(const struct st_next_tuner *next, int func, si
     if (next->version == 3)
         return ((const struct nccl_abi_tuner_v3 *)next->table)
             ->get_coll_info(next->ctx, func, bytes, pipe_ops, table, n_algo, n_proto, n_channels);
-    /* From v4 on get_coll_info has the same place and signature. */
+    /* From v4 on get_coll_info has the same signature, and the same place in the table. */
     return ((const struct nccl_abi_tuner_v4 *)next->table)
         ->get_coll_info(next->ctx, func, bytes, pipe_ops, table, n_algo, n_proto, reg_buff,
                         n_channels);

@@ -17,8 +17,8 @@ struct st_agree {
     struct st_roll_entry own;
 };
 
-/* st_agree_open returns the address of this if memory runs out. Then this rank cannot know whether
- * the other ranks agree with it, so it applies no rules. */
+/* st_agree_open returns the address of this object if memory runs out. Then this rank cannot know
+ * whether the other ranks agree with it, so it applies no rules. */
 static struct st_agree nobody;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -39,7 +39,7 @@ struct st_roll_entry {
 };
 
 enum st_roll_verdict {
-    ST_ROLL_OPEN,    /* nobody has asked yet                                                  */
+    ST_ROLL_OPEN,    /* no rank has asked for the verdict yet                                 */
     ST_ROLL_ALIKE,   /* all ranks have joined, and all have the same ${rules}                 */
     ST_ROLL_DIFFER,  /* all ranks have joined, and some have different ${rules}               */
     ST_ROLL_MISSING, /* ranks are missing, or there are too many                              */
