@@ -30,9 +30,9 @@ symtuner_ffi_all_reduce_recordable(struct XLA_FFI_CallFrame *frame);
 /* Load libsymtuner_ar.so from ${path}. */
 SYMTUNER_FFI_API int symtuner_ffi_load(const char *path, char *why, size_t why_size);
 
-/* Let the ranks of a local group meet before a run (jax/exchange.h) for calls of at least ${bytes},
- * so that the kernels can access XLA's buffers of other ranks. SIZE_MAX: they never meet. Call this
- * before the first run. */
+/* Let the ranks of a local group exchange addresses before a run (jax/exchange.h), for calls of at
+ * least ${bytes}. Then the kernels can access XLA's buffers of other ranks. SIZE_MAX: the ranks
+ * never exchange addresses. Call this before the first run. */
 SYMTUNER_FFI_API void symtuner_ffi_zero_copy_from(size_t bytes);
 
 /* Open a group whose devices are all in this process: ${ids}[i] is CUDA device ${ordinals}[i]. */
@@ -45,15 +45,15 @@ SYMTUNER_FFI_API int symtuner_ffi_unique_id(void *id, char *why, size_t why_size
 
 /* Prepare a group with one rank in this process, on an NCCL communicator of its own. All ranks must
  * call this; there is no time limit. The group is not open yet. If all ranks have got a ${ticket},
- * pass it to symtuner_ffi_admit(), else to symtuner_ffi_give_up(). On failure ${ticket} is not
- * written. */
+ * pass it to symtuner_ffi_admit(), otherwise to symtuner_ffi_give_up(). On failure *ticket is
+ * unchanged. */
 SYMTUNER_FFI_API int symtuner_ffi_open_comm(const int64_t *ids, int ranks, int me, int ordinal,
                                             const void *unique_id, uint32_t timeout_ms,
                                             void **ticket, char *why, size_t why_size);
 
-/* Prepare a group as symtuner_ffi_open_comm() does, but on XLA's communicator, which it gets in the
- * first run of a program. Programs with the attribute "flat" (int64 array: the groups as places in
- * the program's list of devices) use such groups. */
+/* Prepare a group as symtuner_ffi_open_comm() does, but on XLA's communicator, which the group gets
+ * in the first run of a program. The calls that use such a group have the attribute "flat" (int64
+ * array: the groups, with each device as its position in the program's list of devices). */
 SYMTUNER_FFI_API int symtuner_ffi_open_xla(const int64_t *ids, int ranks, int me, int ordinal,
                                            uint32_t timeout_ms, void **ticket, char *why,
                                            size_t why_size);
@@ -62,11 +62,12 @@ SYMTUNER_FFI_API int symtuner_ffi_open_xla(const int64_t *ids, int ranks, int me
  * unchanged; pass it to symtuner_ffi_give_up(). */
 SYMTUNER_FFI_API int symtuner_ffi_admit(void **ticket, char *why, size_t why_size);
 
-/* Free a prepared group that is not opened. NULL: does nothing. It may wait for other ranks that do
- * the same (symtuner_ar_destroy), so call it from a thread that nothing else waits for. */
+/* Free a prepared group that is not opened. NULL: does nothing. This function may wait for other
+ * ranks that do the same (symtuner_ar_destroy), so call it from a thread for which nothing
+ * waits. */
 SYMTUNER_FFI_API int symtuner_ffi_give_up(void *ticket, char *why, size_t why_size);
 
-/* A handler for the stages prepare and execute that only checks whether the runtime offers its
+/* A handler for the stages prepare and execute. It only checks whether the runtime offers its
  * communicators. symtuner_ffi_probed() returns the result: 1 if it does, 0 if not, -1 before the
  * handler ran. */
 SYMTUNER_FFI_API struct XLA_FFI_Error *symtuner_ffi_probe(struct XLA_FFI_CallFrame *frame);
@@ -96,7 +97,7 @@ SYMTUNER_FFI_API int symtuner_ffi_goodbye(const int64_t *ids, int ranks, int ran
                                           size_t why_size);
 
 /* Tell the library that it knows all goodbyes up to ${until_ms} (ms of CLOCK_MONOTONIC) in the
- * groups of these ids, and will not be told of later ones. So if a rank dies after that time, the
+ * groups of these ids, and will not learn of later ones. So if a rank dies after that time, the
  * library assumes that the rank has said goodbye. */
 SYMTUNER_FFI_API int symtuner_ffi_told(const int64_t *ids, int ranks, int64_t until_ms, char *why,
                                        size_t why_size);
@@ -106,8 +107,8 @@ SYMTUNER_FFI_API int symtuner_ffi_told(const int64_t *ids, int ranks, int64_t un
  * process ended before that time, even if that rank said goodbye. */
 SYMTUNER_FFI_API int symtuner_ffi_waiting(int64_t at_ms, char *why, size_t why_size);
 
-/* Destroy all open groups, after waiting for running calls (at most their time limit). A group that
- * is opened while this runs stays open. Two threads must not call this at the same time. */
+/* Wait for running calls, at most as long as their time limit, and then destroy all open groups. A
+ * group that is opened meanwhile stays open. Two threads must not call this at the same time. */
 SYMTUNER_FFI_API int symtuner_ffi_close(char *why, size_t why_size);
 
 /* Make running and later calls of all groups end with an error. Any thread may call it. */

@@ -53,8 +53,9 @@ static XLA_FFI_Error *missing(const XLA_FFI_CallFrame *frame)
     return frame->api->XLA_FFI_Error_Create(&args);
 }
 
-/* Return the members that the arguments of request() and get() have in common. ${size}: the size of
- * the arguments. ${rows}: memory for the list of groups, which is made from ${flat}. */
+/* Return the members that the argument structs of request() and get() have in common. ${size}: the
+ * size of the whole struct. Fills ${rows}, which the members point to, with the groups of
+ * ${flat}. */
 static struct ffi_request_args head_of(const struct ffi_flat *flat, struct ffi_replica_group *rows,
                                        size_t size)
 {

@@ -3,8 +3,9 @@
  * xla.h - get XLA's own communicator of a group, through its FFI extension "collectives".
  *
  * jaxlib 0.11.2 attaches the extension to custom calls on GPUs. A call requests the communicator in
- * its prepare stage. XLA then makes it, or takes an existing one. From the initialize stage on, the
- * call can get it as an ncclComm_t. It belongs to XLA, so we neither abort nor destroy it.
+ * its prepare stage. XLA then makes a communicator, or uses an existing one. From the initialize
+ * stage on, the call can get it as an ncclComm_t. The communicator belongs to XLA, so we neither
+ * abort nor destroy it.
  */
 #ifndef FFI_XLA_H_
 #define FFI_XLA_H_

@@ -18,7 +18,7 @@
 #define FFI_COLLECTIVES       129
 #define FFI_MAJOR_KNOWN       0
 #define FFI_MINOR_KNOWN       1
-#define FFI_FLATTENED_ID      3   /* the ids are places in the program's list of devices */
+#define FFI_FLATTENED_ID      3   /* ids are positions in the program's list of devices */
 #define FFI_FIND_EXTENSION_AT 192 /* offset of the first member of XLA_FFI_Api that FFI 0.3 lacks */
 
 struct ffi_find_extension_args {

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Build the wheel's binaries with make, and put what `make install` installs into the wheel.
+"""Build the wheel's binaries with make, and put the files that `make install` installs into the
+wheel.
 
 `make wheel` sets two variables: SYMTUNER_WHEEL_TREE names a folder with these files, and
 SYMTUNER_WHEEL_PLATFORM the platform that they are for. Without these variables this hook calls
-`make wheel-tree`, and the wheel is for this box. Kernels are built if nvcc and the headers are
-there; AR_ARCHS="" in the environment leaves the kernels out.
+`make wheel-tree`, and the wheel is for this box. Kernels are built if nvcc and the headers of CUDA
+and NCCL are there, unless AR_ARCHS is set to "" in the environment.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class BuildHook(BuildHookInterface):
         return ["jaxlib>=0.9.2"] if with_kernels() and not built else []
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        if version == "editable":  # such an install uses build/ of the source tree
+        if version == "editable":  # an editable install uses build/ of the source tree
             return
         tree = os.environ.get("SYMTUNER_WHEEL_TREE")
         if not tree:
@@ -50,7 +51,7 @@ class BuildHook(BuildHookInterface):
         platform = os.environ.get("SYMTUNER_WHEEL_PLATFORM")
         build_data["tag"] = "py3-none-" + (platform or sysconfig.get_platform().replace("-", "_"))
         build_data["pure_python"] = False
-        # a wheel cannot have links: take each library once, under the name that programs open
+        # a wheel cannot have links: it gets each library once, under the name that programs open
         for file in [*pathlib.Path(tree).glob("bin/*"), *pathlib.Path(tree).glob("lib/libsym*.so")]:
             place = f"symtuner/{file.parent.name}/{file.name}"
             build_data["force_include"][str(file.resolve())] = place

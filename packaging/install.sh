@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# install.sh install|uninstall|list BUILD - put the files of the folder BUILD, and the docs, where a
-# system looks for them; or remove exactly these files again; or list them. make calls this with
-# PREFIX, LIBDIR, DESTDIR and VERSION.
+# install.sh install|uninstall|list BUILD - copy the files of the folder BUILD, and the docs, to where
+# a system looks for them; or remove exactly these files again; or list them. make calls this script
+# with PREFIX, LIBDIR, DESTDIR and VERSION.
 #
 # files() is the only list of what is installed. A file of BUILD that was not built is left out.
-# Uninstalling also removes the folders that only symtuner has.
+# uninstall also removes the folders that only symtuner uses.
 set -u
 build=$2
 : "${PREFIX:=/usr/local}" "${DESTDIR:=}" "${VERSION:?}"
@@ -43,8 +43,8 @@ END
     done
 }
 
-# Is FILE installed? A file of BUILD: if it was built. The header, the .pc file and the links of
-# libsymtuner_ar.so: if that library was built. Any other file: always.
+# Is FILE to be installed? A file of BUILD is if it was built. The header, the .pc file and the links
+# of libsymtuner_ar.so are if that library was built. All other files are.
 wanted() # FILE
 {
     case $1 in
@@ -54,7 +54,7 @@ wanted() # FILE
     esac
 }
 
-# Call the function $1 with MODE FILE PLACE for each file. PLACE is then the path of a file, with DESTDIR.
+# For each file call the function $1 with MODE FILE PATH. PATH is where the file goes, with DESTDIR.
 each()
 {
     files | while read -r mode file place; do

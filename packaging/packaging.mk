@@ -9,7 +9,7 @@ $(OUT)/symtuner.pc $(OUT)/symtuner_ar.pc: $(OUT)/%.pc: packaging/%.pc.in FORCE
 	$(Q)sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR:$(PREFIX)/%=$${prefix}/%)|; s|@VERSION@|$(VERSION)|' $< > $@
 .PHONY: FORCE install uninstall
 
-# ldconfig: so that the loader finds libsymtuner.so by its name without a path
+# calls ldconfig, so that the loader finds libsymtuner.so by its name without a path
 LDCONFIG = $(if $(DESTDIR),,$(Q)ldconfig 2> /dev/null || true)
 install: all $(OUT)/symtuner.pc $(OUT)/symtuner_ar.pc
 	$(Q)$(PUT) install $(OUT)
@@ -74,7 +74,8 @@ deb: all
 sdist: $(WHEEL_PYTHON)
 	$(Q)$< -m hatchling build -t sdist -d $(B)/dist
 
-# test-packages: make all of these packages, and use them. Exit status 77: no wheel could be made here.
+# test-packages: make tarball, Debian package, wheel and sdist, and use them. Exit status 77: no wheel can
+# be made here.
 .PHONY: test-packages
 test-packages: all
 	$(Q)sh test/cli/packages.sh $(B)

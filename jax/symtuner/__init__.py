@@ -6,8 +6,8 @@
     symtuner.check()                         # does it work on this machine with this jaxlib?
 
 The package loads libsymtuner_ar.so and libsymtuner_ffi.so from the folder that SYMTUNER_LIB_DIR
-names. Without SYMTUNER_LIB_DIR it looks in lib/ of its own folder, and then in build/ of the source
-tree that it is part of.
+names. Without SYMTUNER_LIB_DIR it looks in lib/ of its own folder. If the package is part of a
+source tree, it then looks in build/ of this source tree.
 
 Importing symtuner does not import jax: a wheel starts the command symtuner through this package
 (_command.py), and that command must work on machines without jax.

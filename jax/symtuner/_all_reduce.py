@@ -2,8 +2,8 @@
 """all_reduce: psum, pmean, pmax and pmin of jax.lax, and a product, run by our kernels on GPUs.
 
 We trace the jax.lax function that the call replaces (psum for op="sum"). In that trace we put a
-primitive of our own in place of the reduction. So jax.lax handles types, varying axes, constants,
-bools and vmapped axis names, as it does in each release of JAX, and only the lowering is ours.
+primitive of our own in place of the reduction. So jax.lax still handles types, varying axes,
+constants, bools and vmapped axis names, as in each release of JAX. Only the lowering is ours.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _DTYPES = frozenset(
     "float8_e4m3fn float8_e5m2 complex64 complex128".split()
 )
 _REDUCTIONS = ("psum", "psum2", "psum_invariant", "unreduced_psum", "pmax", "pmin")
-Axes = tuple[Any, ...]  # as in jax.lax.psum: names, and numbers of the array's own axes
+Axes = tuple[Any, ...]  # as in jax.lax.psum: names of axes, and numbers of the array's own axes
 
 
 # ---- by jax.lax ----------------------------------------------------------------------------------
 def _lax_prod(x: Any, axes: Axes, *, axis_index_groups: Groups) -> Any:
-    """Return the product over the ranks, for which jax.lax has no function. The last step is a psum
-    in which only one rank's term is not zero. This psum tells JAX that the result is the same
-    on all ranks."""
+    """Return the product over the ranks, for which jax.lax has no function. The last step is a
+    psum, because its result counts in JAX as the same on all ranks. All of its terms but one are
+    zero."""
     firsts = [0] if axis_index_groups is None else [group[0] for group in axis_index_groups]
     product = lax.all_gather(x, axes, axis_index_groups=axis_index_groups)
     product = product.prod(axis=0, dtype=x.dtype)
@@ -99,24 +99,24 @@ batching.primitive_batchers[all_reduce_p] = _batch
 
 # ---- lowering ------------------------------------------------------------------------------------
 def _open_groups(ctx: Any, axes: tuple[str, ...], groups: Groups) -> tuple[dict[str, Any], bool]:
-    """Open the groups that have a device of this process. Returns the attributes that describe all
-    groups to the handler, and whether any group spans processes."""
+    """Open the groups that have a device of this process. Returns the attributes of the custom call
+    that describe all groups, and whether any group spans processes."""
     try:
         rows, places = _lowering.rows(ctx, axes, groups)
-    except (AttributeError, TypeError, ValueError) as e:  # internals of this JAX release differ
+    except (AttributeError, TypeError, ValueError) as e:  # JAX's internals differ in this release
         raise SymtunerError(f"the devices of the groups cannot be found out: {e!r}") from e
     said = {
         "ranks": np.int32(len(rows[0])),
         "groups": np.array([[d.id for d in row] for row in rows], dtype=np.int64).reshape(-1),
     }
     across = any(spans_processes(row) for row in rows)
-    if rows[0][0].platform != "gpu":  # lowered for CUDA elsewhere (jax.export)
+    if rows[0][0].platform != "gpu":  # jax.export, for CUDA on another machine
         return said, across
     # call use() on every process, also on one without a device of these groups, because all
     # processes must lower the same program
     xla = all(spans_processes(row) for row in rows) and _xla.use()
     open_rows(rows, xla)
-    if xla:  # XLA's communicators name devices by their places in the program's list
+    if xla:  # for XLA's communicators a device is its position in the program's list
         said["flat"] = np.array(places, dtype=np.int64)
     return said, across
 
@@ -134,8 +134,8 @@ def custom_call(
     """Lower one collective to our custom call. ``layouts`` go to jax.ffi.ffi_lowering. Returns the
     result and the name of the call's target. Raises SymtunerError if the groups cannot be opened or
     the library cannot be loaded."""
-    # call load() only after the groups are opened: opening them tells the other processes if this
-    # one has no library. If load() raised its error first, the others would wait for this process
+    # open the groups before load(), which raises an error if there is no library. Opening the
+    # groups tells this error to the other processes, which would otherwise wait for this process
     said, across = _open_groups(ctx, axes, groups)
     aval = ctx.avals_in[0]
     size = aval.size * aval.dtype.itemsize
@@ -219,8 +219,8 @@ def _replace(leaf: Any, axes: Axes, op: str, groups: Groups) -> Any:
 
 
 def _within(leaf: Any, axes: Axes, op: str) -> Any:
-    """Reduce over the axes that lie within each device: the array's own and those of jax.vmap. For
-    an average this only adds up, and the caller divides."""
+    """Reduce over the axes that need no other device: those of the array itself and those of
+    jax.vmap. For an average this only adds up, and the caller divides."""
     own = tuple(a for a in axes if isinstance(a, int))
     vmapped = tuple(a for a in axes if not isinstance(a, int))
     by = {"sum": jnp.sum, "avg": jnp.sum, "max": jnp.max, "min": jnp.min, "prod": jnp.prod}
@@ -239,7 +239,7 @@ def _one(leaf: Any, axes: Axes, op: str, groups: Groups) -> Any:
     if not isinstance(leaf, jax.core.Tracer) or asks_lax:
         return _lax_all_reduce(leaf, axes, op, groups)  # constants need no communication
     if leaf.dtype == np.bool_ and op in ("sum", "avg", "prod"):
-        leaf = leaf.astype(np.int32)  # as psum does
+        leaf = leaf.astype(np.int32)  # lax.psum does this, too
     if within:
         leaf = _within(leaf, within, op)
     if not between:
@@ -250,13 +250,13 @@ def _one(leaf: Any, axes: Axes, op: str, groups: Groups) -> Any:
     integers = not np.issubdtype(leaf.dtype, np.inexact) and leaf.dtype.kind in "iu"
     reduce = _replace if why is None else _lax_all_reduce
     if op == "avg" and (within or (integers and why is None)):
-        return reduce(leaf, between, "sum", groups) / _size_of(axes, groups)  # as pmean does
+        return reduce(leaf, between, "sum", groups) / _size_of(axes, groups)  # like lax.pmean
     return reduce(leaf, between, op, groups)
 
 
 def _may_join(leaf: Any, axes: Axes, op: str, groups: Groups) -> bool:
-    """May the leaf be reshaped and share a call? It may if our kernels reduce it, if all axes lie
-    between devices, and if XLA does not partition the program over other axes."""
+    """May the leaf be reshaped and share a call with others? It may if our kernels reduce it, if
+    all axes are axes of the mesh, and if XLA does not partition the program over other axes."""
     mesh = jax.sharding.get_abstract_mesh()
     if not isinstance(leaf, jax.core.Tracer) or leaf.dtype == np.bool_:
         return False
@@ -282,8 +282,8 @@ def all_reduce(
     mesh, and jax.lax reduces over all other axes. A sum of float32 is rounded once, however many
     devices there are. Smaller floats are added in float32, and the sum is rounded to their type
     once. Every result has the same bits on every device. Derivatives and vmap behave as for the
-    jax.lax function. Small leaves of one type share calls, which changes no bit. Where our kernels
-    cannot run, the jax.lax function runs instead, and one warning says why.
+    jax.lax function. Small leaves of one type share calls, which changes no bit of the results.
+    Where our kernels cannot run, the jax.lax function runs instead, and one warning says why.
     """
     if op not in OPS:
         raise ValueError(f"op={op!r} is unknown; write one of {', '.join(OPS)}")

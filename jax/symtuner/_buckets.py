@@ -2,8 +2,8 @@
 """Put small leaves of a pytree into few calls. Leaves that share a call are a bucket.
 
 Every call takes at least a few microseconds, however few bytes it has. XLA's combiner joins the
-psums of several leaves, but it does not see our calls, so we join the leaves here. The kernels give
-an element the same bits wherever it stands in a message. So a leaf has the same result in a bucket
+psums of several leaves, but it does not see our calls, so we join the leaves here. The result for
+an element does not depend on its position in a message. So a leaf has the same result in a bucket
 as in a call of its own.
 """
 
@@ -14,23 +14,23 @@ from typing import Any
 
 import jax.numpy as jnp
 
-# Leaves of up to SMALL bytes share calls of up to MOST bytes. XLA copies leaves to join them, and
-# copies the result to cut it; fewer than LEAST leaves are not worth these copies. The three values
-# were chosen without a measurement.
+# Leaves of up to SMALL bytes share calls of up to MOST bytes. XLA copies the leaves to join them,
+# and copies the result to split it. Fewer than LEAST leaves are not joined, because these copies
+# take time. The three values were chosen without a measurement.
 SMALL = 64 << 10
 MOST = 1 << 20
 LEAST = 3
 
 
 def _kind(leaf: Any) -> tuple[str, str, str]:
-    """Return the leaf's kind. Leaves of different kinds cannot be in one array: they differ in
-    type, or in the axes over which they vary, which JAX tracks."""
+    """Return the leaf's kind: its type, and the axes over which it varies, as JAX tracks them.
+    Leaves of different kinds cannot be in one array."""
     aval = leaf.aval
     return str(leaf.dtype), repr(getattr(aval, "vma", None)), repr(getattr(aval, "mat", None))
 
 
 def _fill(leaves: Sequence[Any], may_join: Callable[[Any], bool]) -> list[list[int]]:
-    """Return the buckets, each a list of places in ``leaves``. A leaf that joins no others has a
+    """Return the buckets, each a list of indices into ``leaves``. A leaf that joins no others has a
     bucket of its own."""
     full: list[list[int]] = []
     open_now: dict[Any, tuple[list[int], int]] = {}
@@ -51,8 +51,9 @@ def _fill(leaves: Sequence[Any], may_join: Callable[[Any], bool]) -> list[list[i
 def reduce_all(
     leaves: Sequence[Any], reduce: Callable[[Any], Any], may_join: Callable[[Any], bool]
 ) -> list[Any]:
-    """Return ``reduce(leaf)`` of each leaf, with few calls of ``reduce``. ``reduce`` must work on
-    each element by itself. ``may_join``: may this leaf be reshaped and share a call?"""
+    """Return ``reduce(leaf)`` of each leaf, with few calls of ``reduce``. ``reduce`` must compute
+    each element from the same element of its argument. ``may_join(leaf)`` returns whether a leaf
+    may be reshaped and share a call."""
     out: list[Any] = [None] * len(leaves)
     for bucket in _fill(leaves, may_join):
         if len(bucket) < LEAST:

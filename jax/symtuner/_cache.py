@@ -2,9 +2,9 @@
 """JAX's persistent compile cache, while install() is in force.
 
 JAX computes the key of an entry before XLA partitions the program and _hlo.py inserts our calls. So
-we add to each key that install() is in force, and which devices the program is for, since our calls
-name devices. A program from the cache was not compiled in this process, so we open its groups
-before it runs.
+we add to each key that install() is in force. We also add the devices that the program is for,
+since our calls name devices. When a program comes from the cache, this process did not compile it
+and so did not open its groups. We open them before the program runs.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def is_off(metadata: Any) -> bool:
 
 
 def is_shared() -> bool:
-    """May JAX compile a program in one process and give the others the result? Then those do not
-    open the groups that XLA's partitioner makes, and must not be waited for."""
+    """May JAX compile a program in one process and send the result to the others? If so, the others
+    do not open the groups that XLA's partitioner makes, and this process must not wait for them."""
     return bool(getattr(jax.config, "jax_share_binary_between_hosts", False))
 
 
@@ -62,8 +62,8 @@ def _in_key() -> str:
 
 
 def groups_in(text: str) -> list[tuple[bool, list[list[int]]]]:
-    """Return what our calls in a compiled program need: whether they use XLA's communicator, and
-    the device ids of their groups."""
+    """Return, for each kind of call of ours in the text of a compiled program, whether it uses
+    XLA's communicator, and the device ids of its groups."""
     found = []
     for call in _CALL.finditer(text):
         ids, ranks = _GROUPS.search(call[0]), _RANKS.search(call[0])
@@ -85,14 +85,14 @@ def _open_groups_of(executable: Any) -> None:
     texts = [module.to_string() for module in executable.hlo_modules()]
     found = sum(map(groups_in, texts), [])
     devices = {d.id: d for d in jax.devices("cuda")} if found else {}
-    # in the order in which _hlo.py opens them in processes that compile the program
+    # open them in the same order as _hlo.py does in processes that compile the program
     for xla, rows in sorted(found, key=lambda call: (len(call[1][0]), call[1])):
         _groups.open_rows([[devices[i] for i in row] for row in rows], xla)
 
 
 def _read(*args: Any, **more: Any) -> Any:
-    """Read an entry. If its groups cannot be opened, report a miss, so that XLA compiles the
-    program."""
+    """Read an entry of the cache. If the groups of its program cannot be opened, report that there
+    is no entry, so that XLA compiles the program."""
     executable, seconds = _saved["get_executable_and_time"](*args, **more)
     if executable is not None:
         try:
@@ -104,9 +104,9 @@ def _read(*args: Any, **more: Any) -> Any:
 
 
 def keep_out(program: str) -> None:
-    """Let JAX write no entry for programs of this name. A call of the program is left to XLA
-    because its groups could not be opened this time. Later starts would read that entry. If only
-    some processes had it, the others would try to open the groups, and wait for these processes."""
+    """Let JAX write no entry for programs of this name, because a call of the program is left to
+    XLA: its groups could not be opened this time. A later start would read the entry. If only some
+    processes had it, the others would try to open the groups, and wait for those that had it."""
     _kept_out.add(program)
 
 
@@ -134,13 +134,13 @@ def _guard_files() -> None:
 
         _saved["persistent_load"] = _JaxPjrtUnpickler.persistent_load
         _JaxPjrtUnpickler.persistent_load = _unpickle
-    except (ImportError, AttributeError):  # programs with our calls need symtuner.open_group()
+    except (ImportError, AttributeError):  # then programs with our calls need symtuner.open_group()
         pass
 
 
 def guard() -> None:
-    """Put our own functions into JAX's cache. If this JAX has no place for them, turn its cache
-    off."""
+    """Replace functions of JAX's cache by our own. If this release of JAX lacks those functions,
+    turn its cache off."""
     from jax._src import cache_key, compilation_cache
 
     if _saved:

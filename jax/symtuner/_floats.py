@@ -17,7 +17,7 @@ from jax.interpreters import mlir
 
 from jax import lax
 
-# Type -> bits of the integers that stand for its numbers. NCCL has no 16-bit integers, so 16-bit
+# Type -> bits of the integers that its numbers become. NCCL has no 16-bit integers, so 16-bit
 # floats become 32-bit integers.
 TYPES = {"float16": 32, "bfloat16": 32, "float32": 32, "float64": 64}
 
@@ -27,7 +27,8 @@ mlir.register_lowering(_between_p, lambda ctx, x, *, emit: emit(ctx, x))
 
 
 def _flip(bits: Any) -> Any:
-    """Turn the bits of floats into integers that have the same order, or back."""
+    """Turn the bits of floats into integers that have the same order, or such integers into
+    bits."""
     return jnp.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 
 

@@ -24,12 +24,12 @@ from ._library import SymtunerError, load
 MAX_RANKS = 16
 CLOSE_S = 20  # seconds; longest time that each step of close() waits
 # A kernel gives up if a peer does not answer for this long (ms). Within one process the kernels of
-# all devices start together, so only a failed kernel does not answer for long. Between processes a
-# kernel may start later than the others by as much as a compilation takes.
+# all devices start together, so a kernel that does not answer for long has failed. With several
+# processes, one may compile while the kernels of the others already wait for it.
 _TIMEOUT_MS = {"local": 20_000, "processes": 600_000}
-# If memory is too short to open a group, all its processes try again after these pauses (seconds),
-# since other programs may free memory. If one process has all ranks of the group, it tries yet
-# again when it lowers a program LATER_S seconds or more after the last attempt.
+# If there is too little memory to open a group, all its processes try again after these pauses
+# (seconds), since other programs may free memory. A process that has all ranks of the group also
+# tries when it lowers a program, if its last attempt is at least LATER_S seconds ago.
 PAUSES_S = (1, 4)
 LATER_S = 30
 _FULL = re.compile("out of memory", re.IGNORECASE)
@@ -37,7 +37,7 @@ _FULL = re.compile("out of memory", re.IGNORECASE)
 _Ids = tuple[int, ...]
 _lock = threading.RLock()
 _open: set[tuple[_Ids, bool]] = set()
-# the groups of a call -> (what is wrong with them or "", time of that verdict)
+# the groups of a call -> (what is wrong with them or "", time of the last attempt to open them)
 _settled: dict[tuple[_Ids, ...], tuple[str, float]] = {}
 _closer: _processes.Standby | None = None
 _late: _processes.Standby
@@ -64,8 +64,8 @@ def spans_processes(devices: Sequence[Any]) -> bool:
 
 
 def _box(device: Any) -> int | None:
-    """Return XLA's number of the device's box; boxes that NVLink joins have one number. None if
-    this JAX does not say, or if the user has made up the numbers."""
+    """Return XLA's number of the device's box; boxes that NVLink joins have one number. Return None
+    if this release of JAX does not have it, or if the user has set the numbers."""
     given = jax._src.distributed.global_state
     names = ("partition_index", "slice_index")
     if any(getattr(given, name, None) is not None for name in names):
@@ -74,8 +74,9 @@ def _box(device: Any) -> int | None:
 
 
 def _over_boxes(devices: Sequence[Any]) -> bool:
-    """Would NCCL run every call of this group, because it spans boxes and the user has not asked
-    for box by box? The user must ask on all processes or on none. NCCL_HOSTID can make boxes one."""
+    """Would NCCL run every call of this group? It would if the group spans boxes, and the user has
+    not asked for box by box. The user must ask on all processes or on none. With NCCL_HOSTID set we
+    cannot tell, because NCCL may then count several boxes as one."""
     if len({_box(d) for d in devices}) < 2 or os.environ.get("NCCL_HOSTID"):
         return False
     try:
@@ -85,7 +86,8 @@ def _over_boxes(devices: Sequence[Any]) -> bool:
 
 
 def _why_never(devices: Sequence[Any]) -> str:
-    """Return why such a group can never be opened, or "". All processes get the same answer."""
+    """Return why a group of these devices can never be opened, or "". All processes get the same
+    answer."""
     if len(devices) < 2:
         return "there is one GPU in the group" if devices else "the list of devices is empty"
     if len(devices) > MAX_RANKS:
@@ -112,9 +114,9 @@ def _open_one(devices: Sequence[Any], xla: bool) -> None:
 def open_group(devices: Sequence[Any]) -> None:
     """Open the group of these JAX devices. Its ranks are in the order of the devices' ids.
 
-    all_reduce does this by itself while a program is lowered. Only a program that was lowered in
-    another process (jax.export) needs open_group(). Then every process with a device of the group
-    must call it.
+    all_reduce does this by itself while a program is lowered. Only for a program that was lowered
+    in another process (jax.export), every process with a device of the group must call
+    open_group().
     """
     open_for(devices, xla=False)
 
@@ -146,7 +148,7 @@ def _try_rows(rows: list[list[Any]], xla: bool) -> str:
     for row in rows:
         try:
             open_for(row, xla)
-        except Exception as e:  # whatever it is, the other processes must be told
+        except Exception as e:  # the other processes must learn of any error
             problem = problem or str(e) or repr(e)
     try:
         settings = f"{load().settings()}, communicator: {'xla' if xla else 'own'}"
@@ -162,16 +164,16 @@ def open_rows(rows: list[list[Any]], xla: bool) -> None:
     """Open the groups that one call of a program needs. If one group cannot be opened in one
     process, all processes lower the call to jax.lax, since all must run the same program.
 
-    The result is kept, since all processes must try again together, and no process knows which
-    program the others lower next. So groups that failed are tried again only at moments that
-    all processes share: after PAUSES_S if memory was short, and after retry() or close(). If one
-    process has all ranks and memory was short, it also tries again after LATER_S.
+    The result is kept, because processes can only try again together, and no process knows which
+    program the others lower next. So groups that failed are tried again only at times that are the
+    same for all processes: after PAUSES_S if there was too little memory, and after retry() or
+    close(). A process that has all ranks and had too little memory also tries again after LATER_S.
     """
-    # Do not ask the other processes about groups that can never be opened. They may have read the
-    # program from the compile cache, where it has no calls with such groups, and would not answer.
+    # If groups can never be opened, do not ask the other processes: they would not answer if they
+    # read the program from the compile cache, where it has no calls with such groups.
     if never := next(filter(None, map(_why_never, rows)), ""):
         raise SymtunerError(never)
-    if any(map(_over_boxes, rows)):  # XLA runs such calls beside others, and joins small ones
+    if any(map(_over_boxes, rows)):  # XLA runs its own calls beside others, and joins small ones
         raise SymtunerError(
             "the group spans several boxes, where NCCL runs every call (docs/nodes.md)"
         )
@@ -198,9 +200,9 @@ def open_rows(rows: list[list[Any]], xla: bool) -> None:
 
 def retry() -> None:
     """Let programs that are lowered from now on try again to open groups that could not be opened.
-    Every process must call this at the same place of its program; if one does not, jax.lax runs on
-    all. jax.clear_caches() makes JAX lower programs again."""
-    from . import _cache  # imports this module
+    Every process must call this at the same point of its program. If one process does not call it,
+    jax.lax runs on all. jax.clear_caches() makes JAX lower programs again."""
+    from . import _cache  # not at the top: _cache imports this module
 
     _cache.let_in()
     with _lock:
@@ -217,15 +219,16 @@ def groups() -> list[str]:
 
 
 def describe(seat: int = 0) -> str | None:
-    """Return what libsymtuner_ar.so knows about the group in line ``seat`` of groups(): transport,
-    limits, selection table. Return None if groups() has no such line, or if the group uses XLA's
-    communicator and has not run yet."""
+    """Return what libsymtuner_ar.so knows about a group: transport, limits, selection table.
+    ``seat`` is the number of a line of groups(), from 0 on. Return None if groups() has no such
+    line, or if the group uses XLA's communicator and has not run yet."""
     return load().text("describe", ctypes.c_int(seat), size=1 << 16)
 
 
 def plan(count: int, nccl_dtype: int, nccl_op: int, seat: int = 0) -> str | None:
-    """Return a line that says which kernel runs an all-reduce of ``count`` elements in the group in
-    line ``seat`` of groups(); symtuner_ffi_plan() writes that line. Return None if it fails."""
+    """Return the line of symtuner_ffi_plan(), which says which kernel runs an all-reduce of
+    ``count`` elements in a group. ``seat`` is the number of a line of groups(), from 0 on. Return
+    None if symtuner_ffi_plan() fails."""
     return load().text(
         "plan",
         ctypes.c_int(seat),
@@ -245,11 +248,11 @@ def _at_exit() -> None:
 
 
 def close() -> None:
-    """Close all groups. All processes that have a group together must call this. It runs by itself
-    when the process ends. Each step takes at most CLOSE_S seconds."""
+    """Close all groups. All processes that have a group together must call close(). It also runs by
+    itself when the process ends. Each step takes at most CLOSE_S seconds."""
     locked = _lock.acquire(timeout=CLOSE_S)
     try:
-        if not locked:  # another thread opens a group, and may wait for other processes for minutes
+        if not locked:  # another thread is opening a group, which may take minutes
             print(
                 "symtuner: a group is still being opened; it is not closed with the others",
                 file=sys.stderr,
@@ -264,9 +267,9 @@ def _close_open() -> None:
     known, settled = set(_open), list(_settled)
     closer = _closer if known else None
     if closer is not None:
-        load().settle(CLOSE_S)  # wait, since a goodbye means that all our calls are done
+        load().settle(CLOSE_S)  # a goodbye means that all our calls are done, so wait for them
         _processes.say_goodbye()
-    try:  # a Ctrl-C before this line leaves the groups open, and close() can be called again
+    try:  # after a Ctrl-C before this line the groups are open, and close() can be called again
         if closer is not None:
             closer.bounded(CLOSE_S, lambda: load().call("close"), "closing the groups")
     except SymtunerError as e:

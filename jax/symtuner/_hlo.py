@@ -23,7 +23,7 @@ from ._groups import open_rows, spans_processes
 from ._library import COLLS, SymtunerError, load
 from ._say import Line
 
-# arguments: program, instruction, whether it was replaced, why not, line of the user's program
+# arguments: program, instruction, was it replaced, if not the reason, line of the user's program
 Say = Callable[[str, str, bool, str, Line | None], None]
 _Row = tuple[str, str, bool, str, Line | None]
 
@@ -89,8 +89,8 @@ def _open(module: bytes) -> Iterator[_Module]:
 
 # ---- groups --------------------------------------------------------------------------------------
 def _open_groups(platform: str, ids: list[int], ranks: int) -> tuple[bool, bool]:
-    """Open the groups of a call. Returns whether one spans processes, and whether all use XLA's
-    communicator."""
+    """Open the groups of a call. Returns whether any group spans processes, and whether all groups
+    use XLA's communicator."""
     devices = {d.id: d for d in jax.devices(platform)}
     missing = [i for i in ids if i not in devices]
     if missing:
@@ -116,7 +116,8 @@ def _compiler_options() -> dict[str, Any]:
                 found.update({f"{thread}_{name}": value for name, value in options.items()})
                 found[f"{thread}_"] = ""
             frame = frame.f_back
-    # if we see no thread that compiles, assume that two calls of a program may run at the same time
+    # if no thread compiles, we do not know the options: return one with which two calls of a
+    # program may run at the same time
     return found or {"unknown_command_buffer_scheduling_mode": "unknown"}
 
 
@@ -132,11 +133,11 @@ def _ids(call: _Call) -> list[int]:
 
 def _open_all(platform: str, module: _Module) -> None:
     """Open the groups of all calls that can be replaced, in the order of their sizes and ids.
-    Another process may have the program in its compile cache. There the calls have another order,
-    and _cache.py opens their groups in the order of sizes and ids, too."""
+    Another process may have the program in its compile cache, where the calls have a different
+    order. In that process _cache.py opens the groups in the order of sizes and ids, too."""
     able = [c for _, c in module.calls() if not c.why and list(COLLS)[c.coll] in load().only]
     for ranks, ids in sorted({(c.ranks, tuple(_ids(c))) for c in able}):
-        with contextlib.suppress(SymtunerError):  # _replace() gets the error again
+        with contextlib.suppress(SymtunerError):  # _replace() meets the same error and reports it
             _open_groups(platform, list(ids), ranks)
 
 
@@ -170,8 +171,8 @@ def _edit(platform: str, proto: bytes) -> tuple[bytes | None, list[_Row]]:
 
 
 def _transform(platform: str, proto: bytes) -> bytes | None:
-    """XLA calls this. An exception would end the compilation, so we raise none, unless ``say``
-    does."""
+    """Edit a program; XLA calls this function. An exception would end the compilation, so only
+    ``say`` may raise one."""
     say = _say
     if say is None or not (b"all-" in proto or b"reduce-scatter" in proto):
         return None
@@ -207,7 +208,7 @@ def install(say: Say, platform: str = "cuda") -> None:
         _register(platform)
     except ImportError:
         say("", "", False, f"jax {jax.__version__} has no jax.extend.xla; 0.10.2 has", None)
-    except Exception as e:  # no such plugin, or jaxlib is older than jax
+    except Exception as e:  # this platform is not there, or jaxlib is older than jax
         say("", "", False, f"XLA takes no transformation: {(str(e) or repr(e))[:200]}", None)
 
 

@@ -24,10 +24,9 @@ from jax.interpreters import mlir
 from . import _all_reduce, _cache, _floats, _lowering, _report, _say
 from ._library import COLLS, STRICT, SymtunerError, only, word
 
-# JAX's primitives, by their names in jax._src.lax.parallel. For each we say which collective it is,
-# and which operator it applies (without meaning in an all-gather). A release of JAX may lack some
-# of them. Those with "invariant" in their names come from shard_map(check_vma=True), and from its
-# backward pass.
+# JAX's primitives, by their names in jax._src.lax.parallel: (collective, operator). The operator of
+# an all-gather means nothing. A release of JAX may lack some of the primitives. Those with
+# "invariant" in their names come from shard_map(check_vma=True), and from its backward pass.
 PRIMITIVES = {
     "psum_p": ("all_reduce", "sum"),
     "psum_invariant_p": ("all_reduce", "sum"),
@@ -60,7 +59,7 @@ _listening = False
 
 # ---- one call ------------------------------------------------------------------------------------
 class _Left(Exception):
-    """The call stays with XLA. ``fine``: it should stay there, so strict mode raises no error."""
+    """Raised if the call is left to XLA. ``fine``: it should be, so strict mode raises no error."""
 
     def __init__(self, why: str, fine: bool = False) -> None:
         super().__init__(why)
@@ -115,8 +114,8 @@ def _refuse_type(aval: Any, op: str) -> None:
 
 
 def _refuse_devices(rows: list[list[Any]]) -> None:
-    """Refuse devices of another machine. JAX can lower a program for such devices from a mere
-    description of them."""
+    """Refuse devices of another machine. JAX can lower a program for a machine of which it has only
+    a description."""
     if not {d for row in rows for d in row} <= set(jax.devices(rows[0][0].platform)):
         raise _Left("it is lowered for devices of another machine")
 
@@ -135,17 +134,16 @@ def _what(name: str, aval: Any, axes: tuple[Any, ...], groups: Any) -> str:
 
 
 def _refuse_order(rows: list[list[Any]], made: list[list[Any]]) -> None:
-    """Refuse a call whose ranks are not in the order that we use, that of the devices' ids. The
-    order matters in a reduce-scatter and an all-gather, because each rank has a place in the longer
-    array."""
+    """Refuse a call whose ranks are not in the order of their devices' ids, which is the order of
+    our groups. The order matters in a reduce-scatter and an all-gather, because it determines which
+    part of the longer array belongs to which rank."""
     if sorted(made, key=lambda row: [d.id for d in row]) != rows:
         raise _Left("its ranks are not in the order of the devices' ids")
 
 
 def _layouts(coll: str, ctx: Any, params: dict[str, Any]) -> dict[str, Any]:
-    """Return layouts of operand and result in which each rank's part is one piece of memory. In
-    these layouts the dimension that is cut is the outermost one. XLA chooses the same layouts for
-    its own collectives."""
+    """Return layouts of operand and result in which each rank's part is contiguous: the collective
+    cuts the outermost dimension. XLA chooses the same layouts for its own collectives."""
     cut = params[_DIMENSION[coll]]
 
     def layout(aval: Any, is_longer: bool) -> list[int]:
@@ -191,7 +189,7 @@ def _rule(name: str, coll: str, op: str, own: Any) -> Any:
     def rule(ctx: Any, *args: Any, **params: Any) -> Any:
         axes, groups = _axes_of(params), params.get("axis_index_groups")
         if all(isinstance(axis, int) for axis in axes):
-            return own(ctx, *args, **params)  # reduces within the array only
+            return own(ctx, *args, **params)  # reduces only axes of the array
         where, fine = _say.line_of(ctx), False
         try:
             if set(params) - _PARAMETERS[coll] or len(args) != 1:
@@ -201,7 +199,7 @@ def _rule(name: str, coll: str, op: str, own: Any) -> Any:
             why, fine = str(e), e.fine
         except SymtunerError as e:
             why = str(e)
-        except Exception as e:  # internals of this JAX release differ
+        except Exception as e:  # JAX's internals differ in this release
             why = f"{type(e).__name__}: {e}"
         _report.say(_program(ctx), _what(name, ctx.avals_in[0], axes, groups), not why, why, where)
         if not why:
@@ -252,7 +250,7 @@ def _rules_of_jax() -> dict[str, tuple[Any, Any]]:
     """Return the primitives of PRIMITIVES that this JAX has, by name, with JAX's own rules."""
     try:
         from jax._src.interpreters.mlir import _lowerings
-        from jax._src.lax import parallel  # has primitives that jax.lax does not name
+        from jax._src.lax import parallel  # not jax.lax, which lacks some of these primitives
 
         found = {n: getattr(parallel, n) for n in PRIMITIVES if hasattr(parallel, n)}
         return {name: (p, _lowerings[p].rule) for name, p in found.items()}
@@ -321,7 +319,7 @@ def _forget_programs() -> None:
 
 @contextlib.contextmanager
 def disabled() -> Iterator[None]:
-    """Return a context. The collectives that are traced within it stay with XLA. The context may
+    """Return a context in which XLA runs the collectives. A "with" statement of this context may
     enclose the collectives themselves, or the call of the jitted function."""
     with _cache.off():
         yield

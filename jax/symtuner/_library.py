@@ -23,11 +23,11 @@ COLLS = {
     "reduce_scatter": "reducescatter",
     "all_gather": "allgather",
 }
-# Custom call -> (may XLA record it into a CUDA graph, stages in which XLA calls its handler). XLA
-# calls the handler in each of these stages for each call of a program, on each device and in each
-# run. So a target names only the stages that it needs. The names in _STAGES are those of an
-# all-reduce. TARGETS adds names for the other collectives, but none for MEETING, because only the
-# ranks of an all-reduce meet (jax/exchange.h).
+# Name of a custom call -> (may XLA record it into a CUDA graph, stages in which XLA calls its
+# handler). XLA calls the handler in each of these stages for each call of a program, on each device
+# and in each run. So we list only the stages that a custom call needs. The names in _STAGES are
+# those of an all-reduce. TARGETS also has names for the other collectives, but none for MEETING,
+# because only the ranks of an all-reduce exchange addresses (jax/exchange.h).
 _STAGES = {
     TARGET: (False, ("execute",)),
     MEETING: (False, ("initialize", "execute")),
@@ -41,9 +41,9 @@ TARGETS = {
     for name, kind in _STAGES.items()
     if name != MEETING or coll == "all_reduce"
 }
-# Bytes from which on the ranks meet before a run (jax/exchange.h). With 2 to 4 ranks on NVLink a
-# shorter call needs no meeting: no kernel that the selection table (kernels/choose/rows.c) names
-# for it accesses the peers' buffers.
+# For calls of this many bytes or more the ranks exchange addresses before a run (jax/exchange.h).
+# With 2 to 4 ranks on NVLink, the kernels that the selection table (kernels/choose/rows.c) names
+# for shorter calls do not access the peers' buffers, and so need no addresses.
 _ZERO_COPY_FROM = (12 << 20) + 1
 _MODE = "command_buffer_scheduling_mode"
 _CONCURRENT = re.compile(_MODE + r"=[\"']?CONCURRENT", re.IGNORECASE)
@@ -53,7 +53,7 @@ _FFI, _AR = "libsymtuner_ffi.so", "libsymtuner_ar.so"
 
 
 class SymtunerError(RuntimeError):
-    """Something is wrong with a library, a group or a setting of symtuner."""
+    """An error in a library, a group or a setting of symtuner."""
 
     may_pass = False  # True: a later start of the program may succeed
 
@@ -99,7 +99,7 @@ def _record() -> str:
     """Which calls may XLA record into CUDA graphs? "0": none. "auto": small ones within one
     process. "1": those, and calls of any size across processes."""
     record = word("SYMTUNER_JAX_COMMAND_BUFFERS", ("auto", "0", "1"), "auto")
-    # XLA's CONCURRENT modes may run two calls of one group at the same time, which must not happen
+    # two calls of one group must not run at the same time, but in XLA's CONCURRENT modes they may
     if record == "auto" and _CONCURRENT.search(os.environ.get("XLA_FLAGS", "")):
         return "0"
     return record
@@ -112,7 +112,7 @@ def _concurrent(options: dict[str, Any]) -> bool:
 
 
 class Library:
-    """The functions of jax/symtuner_ffi.h. An error of one is raised as a SymtunerError."""
+    """The functions of jax/symtuner_ffi.h. If one of them fails, a SymtunerError is raised."""
 
     def __init__(self) -> None:
         self.path = _find(_FFI)
@@ -121,7 +121,8 @@ class Library:
             self._c = ctypes.CDLL(str(self.path))
         except OSError as e:
             raise SymtunerError(f"{self.path}: {e}") from None
-        self._c.symtuner_ffi_admit.restype = ctypes.c_int  # AttributeError in an older library
+        # raises AttributeError if the library is too old
+        self._c.symtuner_ffi_admit.restype = ctypes.c_int
         self.call("load", str(self.ar_path).encode())
 
     def call(self, name: str, *args: object) -> None:
@@ -136,11 +137,11 @@ class Library:
         return None if bad else out.value.decode(errors="replace")
 
     def boxes_asked(self) -> bool:
-        """Return what symtuner_ar_boxes_asked() says: may ranks on several boxes add up box by
-        box?"""
+        """Return whether ranks on several boxes may add up box by box
+        (symtuner_ar_boxes_asked())."""
         try:
             return bool(ctypes.CDLL(str(self.ar_path)).symtuner_ar_boxes_asked())
-        except AttributeError:  # a library from before that function
+        except AttributeError:  # an older library lacks this function
             return False
 
     def abort(self) -> None:
@@ -159,8 +160,8 @@ class Library:
         self.zero_copy_from = _ZERO_COPY_FROM if direct else 2**64 - 1
         self._c.symtuner_ffi_zero_copy_from(ctypes.c_size_t(self.zero_copy_from))
         self.record, self.only = _record(), only()
-        # no traits here, since jaxlib refuses them; each handler itself reports whether it may be
-        # recorded
+        # pass no traits, since jaxlib refuses them here; each handler itself reports whether XLA
+        # may record it
         plain = jax.ffi.pycapsule(self._c.symtuner_ffi_all_reduce)
         recordable = jax.ffi.pycapsule(self._c.symtuner_ffi_all_reduce_recordable)
         for target, (recorded, stages) in TARGETS.items():
@@ -174,9 +175,10 @@ class Library:
         all processes. ``across``: the ranks are in several processes. ``xla``: they use XLA's
         communicator. ``options``: the compiler options.
 
-        XLA must not record calls whose ranks meet, because a recording would keep other ranks'
-        addresses. It records calls across processes only if the user asks for it, because in a
-        replay we cannot tell a kernel that waits for a dead rank from one that has not started.
+        XLA must not record calls whose ranks exchange addresses, because a recording would keep
+        other ranks' addresses. XLA may record calls across processes only if the user asks for it,
+        because in a replay we cannot tell a kernel that waits for a dead rank from a kernel that
+        has not started.
         """
         meets = coll == "all_reduce" and not across and size >= self.zero_copy_from
         recorded = self.record == "1" or (self.record == "auto" and not across)
@@ -189,7 +191,7 @@ class Library:
         return name.replace("all_reduce", coll)
 
     def settings(self) -> str:
-        """Describe the settings that a lowering depends on; they must be the same on all
+        """Describe the settings on which a lowering depends. These settings must be the same on all
         processes."""
         strict = os.environ.get(STRICT, "0")
         return (
@@ -225,8 +227,8 @@ def _load() -> Library | SymtunerError:
 
 
 def load() -> Library:
-    """Return the libraries, which are loaded and registered once per process. If that failed,
-    each call raises SymtunerError."""
+    """Return the libraries. The first call loads and registers them. If that fails, this call and
+    all later ones raise SymtunerError."""
     result = _load()
     if isinstance(result, SymtunerError):
         raise result

@@ -2,8 +2,8 @@
 """Find the devices of each group while JAX lowers a program.
 
 JAX does not pass all that we need to a lowering rule. We look for the rest among the local
-variables of JAX's functions on the stack. If a release of JAX has other names there, or the devices
-are not known yet, jax.lax runs instead.
+variables of JAX's functions on the stack. If a release of JAX gives these variables other names, or
+if the devices are not known yet, jax.lax runs instead.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def _mesh_and_devices(ctx: Any) -> tuple[Any, Any]:
     """Return the mesh and its devices.
 
     A shard_map without a mesh of its own is lowered with an abstract mesh, which has no devices. We
-    take the devices from a jax.shard_map around it, whose lowering has not ended yet. We cannot
-    take the devices of the arguments: with an abstract mesh JAX may use the same lowering for other
-    devices, too.
+    use the devices of a jax.shard_map around it, which is still being lowered. We cannot use the
+    devices of the arguments: with an abstract mesh JAX may use the same lowering for other devices,
+    too.
     """
     mesh = _mesh_of(ctx)
     if (devices := _devices_of(mesh)) is not None:
@@ -66,8 +66,8 @@ def _mesh_and_devices(ctx: Any) -> tuple[Any, Any]:
 def _places(
     mesh: Any, devices: Any, axes: tuple[str, ...], groups: Groups
 ) -> list[list[int]]:
-    """Return, for each group, the places of its devices in the flattened mesh. They are in the
-    order of ``axes``, or of ``groups`` if that is not None."""
+    """Return, for each group, the positions of its devices in the flattened mesh, in the order of
+    ``axes``, or of ``groups`` if that is not None."""
     order = [mesh.axis_names.index(a) for a in axes]
     rest = [i for i in range(devices.ndim) if i not in order]
     ranks = int(np.prod([devices.shape[i] for i in order]))
@@ -84,8 +84,8 @@ def listed(ctx: Any, axes: tuple[str, ...], groups: Groups) -> list[list[Any]]:
 
 
 def rows(ctx: Any, axes: tuple[str, ...], groups: Groups) -> tuple[list[list[Any]], list[int]]:
-    """Return two lists. The first has the devices of each group. The second has the places of all
-    these devices, group after group, in the program's list of devices.
+    """Return two lists. The first has the devices of each group. The second has, for all these
+    devices, group after group, their positions in the program's list of devices.
 
     Ranks are in the order of the devices' ids. So two calls over the same devices use the same
     group and give the same bits, whatever the order of the axes or of the mesh.

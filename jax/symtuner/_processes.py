@@ -23,11 +23,12 @@ from . import _xla
 from ._library import SymtunerError, load
 
 WAIT_S = 120  # seconds; longest wait for the slowest rank to lower the same program
-# a group is opened in three steps of up to WAIT_S each: the ranks come, make the group, and agree
+# number of steps, of up to WAIT_S each, in which a group is opened: all ranks answer, all make the
+# group, all agree
 OPEN_WAITS = 3
-# seconds; a process that ends waits this long to hear the goodbyes (_Talk) sent before its own
+# seconds; before a process ends, it waits this long for the goodbyes (_Talk) sent before its own
 LISTEN_S = 2
-# seconds from the beginning of this process's end until watch_end() acts; the same time as
+# seconds from the time at which this process begins to end until watch_end() acts; the same time as
 # FFI_LIVENESS_END_MS of jax/liveness.h
 END_S = 15
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -38,7 +39,7 @@ _agreed: dict[str, int] = {}
 
 
 def _client() -> Any:
-    from jax._src import distributed  # no public name for the key-value store
+    from jax._src import distributed  # the key-value store has no public name
 
     client = getattr(distributed.global_state, "client", None)
     if client is None:
@@ -89,8 +90,8 @@ class _Talk:
         return _first_to_say(self.client, f"{self.key}/{key}", word)
 
     def _hear_all(self, step: str, words: list[str]) -> str:
-        """Append to ``words`` the answers of the ranks from number len(words) on. Returns what is
-        wrong with one of them, or ""."""
+        """Append to ``words`` the answers of rank len(words) and of all later ranks. Returns what
+        is wrong with one of the answers, or ""."""
         try:
             for r in range(len(words), self.ranks):
                 key = f"{self.key}/{step}/{r}"
@@ -104,16 +105,16 @@ class _Talk:
         return bad[0] if bad else ""
 
     def _decide(self, step: str, problem: str) -> str:
-        """Agree on the outcome of a step: the verdict that is set first holds for all ranks. So if
-        one rank timed out just before another's answer came, both ranks go on or neither does."""
+        """Agree on the outcome of a step: the verdict that is set first holds for all ranks. So all
+        ranks go on or none does, even if one rank timed out just before the last answer came."""
         key = f"{step}/verdict"
         if self._say(key, "-" + problem if problem else "+"):
             return problem
         return self.client.blocking_key_value_get(f"{self.key}/{key}", WAIT_S * 1000)[1:]
 
-    # Goodbyes are numbered: left/0, left/1, ... A rank takes the next free number and listens only
-    # until it hears its own goodbye. To listen longer is not safe: Python up to 3.13 ends a process
-    # with SIGABRT if a thread returns from self.client after the interpreter has ended.
+    # Goodbyes are numbered: left/0, left/1, ... A rank uses the next free number and listens only
+    # until it hears its own goodbye. It would not be safe to listen longer: Python up to 3.13 ends
+    # a process with SIGABRT if a thread returns from self.client after the interpreter has ended.
     def say_goodbye(self) -> None:
         self.asked = time.monotonic()
         for number in range(self.heard, self.ranks):
@@ -174,8 +175,8 @@ def agree(ids: Sequence[int], processes: Sequence[int], problem: str, settings: 
     processes get the same answer.
 
     Each process says whether it could open its groups, and processes[0] decides for all. If
-    processes[0] does not decide in time, the others time out, and whichever times out first decides
-    against the groups, also for all. Only one verdict can be set.
+    processes[0] does not decide in time, the first process that times out decides for all that the
+    groups are not used. Only one verdict can be set.
     """
     import jax
 
@@ -228,7 +229,7 @@ def _hear_verdict(client: Any, key: str, judge: int) -> str:
 def say_goodbye() -> None:
     """Tell the other ranks that this process makes no more calls, so that they do not wait for
     it."""
-    talks = list(_talks)  # a copy: another thread may open a group meanwhile
+    talks = list(_talks)  # a copy, because another thread may open a group meanwhile
     for talk in talks:
         talk.say_goodbye()
     deadline = time.monotonic() + LISTEN_S
@@ -240,8 +241,8 @@ def say_goodbye() -> None:
 def watch_end() -> None:
     """Run this in a process that has begun to end. After END_S, tell the library each second that
     this process still waits in jax.distributed's shutdown. All processes leave that shutdown at the
-    same moment. So if another process has ended while this one still waits, it never reached the
-    shutdown, even if it said goodbye, and this process waits for it in vain."""
+    same moment. So if another process has ended while this one still waits, the other one never
+    reached the shutdown, even if it said goodbye, and this process waits for it in vain."""
     from jax._src.distributed import global_state
 
     time.sleep(END_S)
@@ -253,8 +254,8 @@ def watch_end() -> None:
 
 
 class Standby:
-    """A thread that runs actions one after another. It is started before it is needed, since from
-    Python 3.12 on a process that has begun to end cannot start a thread."""
+    """A thread that runs actions one after another. Start it early, because from Python 3.12 on a
+    process that has begun to end cannot start a thread."""
 
     def __init__(self) -> None:
         self._todo: queue.SimpleQueue[tuple[Callable[[], None], _Result] | None]
@@ -279,7 +280,7 @@ class Standby:
         self._todo.put(None)
 
     def bounded(self, seconds: float, action: Callable[[], None], what: str) -> None:
-        """Run ``action`` and wait for it at most ``seconds``, because NCCL has no time limit."""
+        """Run ``action`` and wait for it at most ``seconds``. NCCL itself has no time limit."""
         result = self.begin(action)
         try:
             problem = result.get(timeout=seconds)
@@ -303,10 +304,10 @@ def _place(me: int) -> str:
 
 
 def _facts(me: int, xla: bool) -> str:
-    """Return three words for the other ranks. The first one is "xla" if the group uses XLA's
-    communicator; else it is the ncclUniqueId on rank 0, and empty on all other ranks. The second
-    one is the pid of this process and the third one its pid name space. With these two, other
-    processes can watch this one."""
+    """Return three words for the other ranks. The first is "xla" if the group uses XLA's
+    communicator; otherwise it is the ncclUniqueId on rank 0, and empty on all other ranks. The
+    second and third are the pid and the pid name space of this process, with which other processes
+    can watch it."""
     load()  # an error here becomes an error on all ranks
     _xla.check(xla)
     unique = "xla" if xla else ""
@@ -358,7 +359,8 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
         talk.share("made", make)
         load().call("admit", ctypes.byref(ticket))
     except BaseException:
-        # do not wait: the opener's thread frees the ticket when the opening has ended, perhaps late
+        # do not wait: the thread of opener frees the ticket when it has finished opening, which may
+        # take long
         opener.begin(lambda: load().call("give_up", ticket))
         raise
     finally:
@@ -375,7 +377,7 @@ def open_across(devices: Sequence[Any], timeout_ms: int, xla: bool) -> None:
     except SymtunerError as e:
         print(f"symtuner: {e}", file=sys.stderr)
     finally:
-        # listen only now: a watch does not learn of goodbyes that this process heard before the
-        # watch began. If we heard a rank's goodbye too early, the watch would take the end of that
-        # rank's process for a death without a goodbye.
+        # listen only now, because a watch does not learn of goodbyes that this process heard before
+        # the watch began. Without a rank's goodbye, the watch would take the end of that rank's
+        # process for a death.
         talk.listener.start()

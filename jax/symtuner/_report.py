@@ -18,7 +18,7 @@ class Call:
     program: str
     what: str  # such as "psum float32[8,4096] over i"
     replaced: bool
-    why: str  # why not, if it was not replaced
+    why: str  # why it was not replaced; "" if it was
     where: Line | None
 
     def __str__(self) -> str:
@@ -28,7 +28,7 @@ class Call:
 
 
 class Replaced(list[Call]):
-    """The calls, in the order in which JAX lowered them. When printed, each call is one line."""
+    """A list of calls, in the order in which JAX lowered them. Printed, each call is one line."""
 
     def __str__(self) -> str:
         done = sum(call.replaced for call in self)

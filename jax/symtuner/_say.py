@@ -18,8 +18,8 @@ _UNKNOWN = ("<unknown>", 0)
 _LINE = re.compile(r"(.+?):(\d+)(:\d+)? \(")  # file:line:column (function)
 _said: set[tuple[str, Line]] = set()
 
-# When JAX looks for the line of a call, let it skip the files of this package. So it finds the line
-# that calls this package, also for JAX's own messages.
+# Let JAX skip the files of this package when it looks for the line of a call. So our messages and
+# JAX's own name the line that calls this package.
 source_info_util.register_exclusion(os.path.dirname(os.path.abspath(__file__)) + os.sep)
 
 
@@ -40,7 +40,7 @@ def _warn(text: str, line: Line) -> None:
 
 
 def once(text: str) -> None:
-    """Print once a message that belongs to no line of the user's program."""
+    """Print a message that belongs to no line of the user's program, but only once."""
     if (text, _UNKNOWN) not in _said:
         _said.add((text, _UNKNOWN))
         print(f"symtuner: {text}", file=sys.stderr)
@@ -58,8 +58,8 @@ def falls_back(why: str, line: Line | None = None) -> None:
 
 
 def exported(target: str, line: Line) -> None:
-    """Warn that jax.export will refuse the program, and say what to do, because the error of
-    jax.export does not."""
+    """Warn that jax.export will refuse the program, and say what to do: jax.export's error does not
+    say it."""
     _warn(
         "symtuner.all_reduce is a custom call, which jax.export refuses unless it is told "
         f"disabled_checks=[jax.export.DisabledSafetyCheck.custom_call({target!r})]; a process "

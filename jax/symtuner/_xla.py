@@ -34,9 +34,9 @@ def _run_probe(said: list[str]) -> None:
 
 @functools.cache
 def why_not() -> str:
-    """Return why groups across processes cannot use XLA's communicator; "" if they can. The probe
-    runs in a thread of its own: the calling thread is lowering another program, and waits at most
-    PROBE_S for the probe."""
+    """Return why groups across processes cannot use XLA's communicator, or "" if they can. Runs the
+    small program in a thread of its own, because the calling thread is lowering another program.
+    The calling thread waits at most PROBE_S."""
     said: list[str] = []
     thread = threading.Thread(target=_run_probe, args=(said,), daemon=True)
     thread.start()
@@ -46,7 +46,7 @@ def why_not() -> str:
 
 # If use() raised an error in one process, the other processes would wait for that process. So use()
 # raises none, and all processes begin to open the group. If check() then raises an error in one
-# process, _processes.py makes it an error of all.
+# process, _processes.py raises this error in all of them.
 def use() -> bool:
     """Does this process want XLA's communicator for its groups?"""
     choice = os.environ.get(_NAME, "own")
