@@ -12,8 +12,8 @@
 enum { NAME_MAX_NCCL = 254 };
 
 /* Return a name by which NCCL can open this library. NCCL cuts names at NAME_MAX_NCCL bytes. If our
- * path is longer, the name alone is enough, because the loader finds a library that is already loaded
- * by its SONAME. */
+ * path is longer, the name alone is enough, because the loader finds a library that is already
+ * loaded by its SONAME. */
 static const char *own_path(void)
 {
     Dl_info info;

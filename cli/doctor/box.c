@@ -86,9 +86,12 @@ static bool uvm_missing(const struct st_doctor *d, char *evidence)
            st_found(evidence, "driver %s is loaded, /dev/nvidia-uvm is not there", d->driver_text);
 }
 
+/* A container sees the host's NVSwitches in /proc, but not the host's /run, where the pid file is.
+ * It has no systemd either. */
 static bool fabric_manager(const struct st_doctor *d, char *evidence)
 {
     return st_doctor_exists(d, "/proc/driver/nvidia-nvswitch/devices") &&
+           st_doctor_exists(d, "/run/systemd/system") &&
            !st_doctor_exists(d, "/run/nvidia-fabricmanager/nv-fabricmanager.pid") &&
            !st_doctor_exists(d, "/var/run/nvidia-fabricmanager/nv-fabricmanager.pid") &&
            st_found(evidence, "NVSwitches are here (/proc/driver/nvidia-nvswitch), the fabric "

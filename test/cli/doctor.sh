@@ -377,8 +377,10 @@ spare driver-mismatch -s "$compat/libcuda.so.590.44.01"
 plant driver-mismatch -s "$compat/libcuda.so.570.86.15"
 plant driver-mismatch -s ': > usr/lib64/libcuda.so.590.44.01'
 plant uvm-missing -s 'rm dev/nvidia-uvm'
-plant fabric-manager -s 'mkdir -p proc/driver/nvidia-nvswitch/devices'
-spare fabric-manager -s 'mkdir -p proc/driver/nvidia-nvswitch/devices run/nvidia-fabricmanager; : > run/nvidia-fabricmanager/nv-fabricmanager.pid'
+plant fabric-manager -s 'mkdir -p proc/driver/nvidia-nvswitch/devices run/systemd/system'
+spare fabric-manager -s 'mkdir -p proc/driver/nvidia-nvswitch/devices run' # a container has no systemd
+spare fabric-manager -s 'mkdir -p run/systemd/system'
+spare fabric-manager -s 'mkdir -p proc/driver/nvidia-nvswitch/devices run/systemd/system run/nvidia-fabricmanager; : > run/nvidia-fabricmanager/nv-fabricmanager.pid'
 plant iommu-translates -s 'echo DMA-FQ > sys/bus/pci/devices/0000:02:00.0/iommu_group/type'
 plant acs-on -s '{ head -c 256 /dev/zero; printf "\015\000\001\000\000\000\035\000"; head -c 64 /dev/zero; } > sys/bus/pci/devices/0000:00:01.0/config'
 plant shm-small -s 'echo "shm /dev/shm tmpfs rw,nosuid,size=65536k 0 0" > proc/mounts'
