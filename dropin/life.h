@@ -33,8 +33,8 @@ struct st_meet *st_made_enter(const struct st_real *real, const struct st_made *
 /* Call st_made_settle for ${n} communicators that one call of NCCL has made: at once, or at the end
  * of the group if one is open. */
 void st_made(struct st_real *real, struct st_made *made, int n);
-/* For ${n} communicators that NCCL has made, decide whether our kernels can run their calls, and if
- * so, make the handles. Waits for the other ranks. */
+/* Decide for each of ${n} communicators that NCCL has made whether our kernels can run its calls.
+ * If so, make its handle. Waits for the other ranks. */
 void st_made_settle(struct st_real *real, struct st_made *made, int n);
 /* Leave the meetings of these ${n} communicators, for example because NCCL could not make them. */
 void st_made_drop(struct st_made *made, int n);

@@ -68,11 +68,26 @@ static void settle(struct st_seen *seen, int n)
         st_life_release(c[i]);
 }
 
+/* All ranks take the windows of a group in the order of their communicators' keys, because to
+ * register a window they wait for each other. */
 void st_seen_settle(struct st_seen *seen, int n)
 {
-    for (int i = 0; i < n; i++)
-        if (seen[i].comm)
-            settle(seen + i, n - i);
+    for (;;) {
+        uint64_t lowest = 0;
+        int next = n;
+
+        for (int i = 0; i < n; i++) {
+            const struct st_comm *c = seen[i].comm ? st_comm_find(seen[i].comm) : NULL;
+
+            if (!c || (next < n && c->key >= lowest))
+                continue;
+            lowest = c->key;
+            next = i;
+        }
+        if (next == n)
+            return;
+        settle(seen + next, n - next);
+    }
 }
 
 void st_seen(struct st_comm *c, struct st_seen seen)

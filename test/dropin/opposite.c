@@ -3,7 +3,8 @@
  * opposite.c - two ranks make calls on two communicators in opposite order, each communicator on a
  * stream of its own. The GPU is a fake: a stream is a thread that runs one kernel after the other,
  * and a kernel waits for the same kernel of the other rank. If the drop-in let a call wait on the
- * host for the other rank, this program would never end.
+ * host for the other rank, this program would never end. The ranks also register windows of both
+ * communicators in one group, in opposite order; there each rank must wait for the other.
  *
  * usage: opposite ROUNDS
  */
@@ -53,10 +54,35 @@ static void *stream(void *self)
     return NULL;
 }
 
+/* The fake kernels call this to register a window. */
+static void registers(void *which)
+{
+    static atomic_int come[COMMS];
+
+    for (int c = 0; c < COMMS; c++)
+        if (comm[c][0] == which || comm[c][1] == which) {
+            int number = atomic_fetch_add(&come[c], 1); /* wait for the other rank */
+
+            while (atomic_load(&come[c]) < number / RANKS * RANKS + RANKS)
+                sched_yield();
+        }
+}
+
 static void *host(void *self)
 {
     int rank = (int)(uintptr_t)self;
+    void *window[COMMS];
 
+    for (int group = 0; group < 2; group++) {
+        MUST(n.f.GroupStart() == 0);
+        for (int k = 0; k < COMMS; k++) {
+            int c = rank == group ? k : COMMS - 1 - k;
+
+            MUST(n.f.CommWindowRegister(comm[c][rank], group ? a : b, sizeof a, &window[c], 1) ==
+                 0);
+        }
+        MUST(n.f.GroupEnd() == 0);
+    }
     for (long i = 0; i < rounds; i++) {
         bool grouped = i % 3 == 0;
 
@@ -86,6 +112,7 @@ int main(int argc, char **argv)
         MUST(n.f.CommInitAll(comm[c], RANKS, NULL) == 0);
     n.record->quiet = kernels()->quiet = true;
     kernels()->launch = launch;
+    kernels()->registers = registers;
     for (uintptr_t i = 0; i < RANKS * COMMS; i++)
         MUST(pthread_create(&thread[threads++], NULL, stream, (void *)i) == 0);
     for (uintptr_t i = 0; i < RANKS; i++)

@@ -122,8 +122,10 @@ int symtuner_ar_discard(struct symtuner_ar **handles, int n)
 int symtuner_ar_register(struct symtuner_ar **handles, void *const *buffers, void *const *windows,
                          int n, size_t bytes)
 {
-    (void)handles, (void)buffers, (void)windows;
+    (void)buffers, (void)windows;
     record_add(&record, "register:%dx%zu ", n, bytes);
+    if (record.registers)
+        record.registers(handles[0]->comm);
     return 0;
 }
 

@@ -35,6 +35,7 @@ struct record {
     void (*wait)(void); /* ncclCommInitRank calls it to wait for the other ranks */
     void (*launch)(void *comm, void *stream); /* called to launch a kernel of ours */
     void (*window)(void);                     /* called in ncclCommWindowRegister */
+    void (*registers)(void *comm);            /* called in symtuner_ar_register */
     /* what the fake library has seen */
     void *nccl;          /* what symtuner_ar_use_nccl was given */
     long handles;        /* handles that were not destroyed */
