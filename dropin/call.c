@@ -252,8 +252,8 @@ nccl_abi_result st_call(struct st_from from, const struct st_call *call)
 /* ---- groups ---------------------------------------------------------------------------------- */
 
 /* Hand waiting calls to NCCL, in their order. If ${all}, hand over every call. Otherwise hand over
- * a communicator's calls only in two cases: it has more than ST_GROUP_MOST collectives in this
- * group, or one of its collectives cannot run on our kernels. The other calls stay in the queue. */
+ * a communicator's calls only if it has more than ST_GROUP_MOST collectives in this group, or a
+ * collective that our kernels cannot run. The other calls stay in the queue. */
 static nccl_abi_result give_back(struct st_real *real, struct st_group *g, bool all)
 {
     nccl_abi_result result = NCCL_ABI_SUCCESS;

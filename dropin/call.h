@@ -2,14 +2,14 @@
 /*
  * call.h - the three collectives that may run on our kernels, and NCCL's groups.
  *
- * Whether NCCL or our kernels run a call depends only on what is the same on all ranks:
- * communicator, collective, count, type, operator, whether the buffers lie in windows, and the
- * collectives of the same communicator in the same group. The group's sends and receives must not
- * matter, because another rank may have none.
+ * All ranks must decide alike whether NCCL or our kernels run a call. So the decision depends only
+ * on what all ranks have in common: communicator, collective, count, type, operator, whether the
+ * buffers lie in windows, and the communicator's collectives in the same group. The group's sends
+ * and receives must not matter, because another rank may have none.
  *
  * In a group, calls for our kernels wait until the outermost ncclGroupEnd, and run after the
- * group's calls that go to NCCL: our library may ask NCCL for more scratch memory, which is
- * possible only when no group is open.
+ * group's calls that go to NCCL. The reason: our library may ask NCCL for more scratch memory,
+ * which is possible only when no group is open.
  *
  * Threads    each thread has its own groups, as in NCCL.
  */

@@ -92,8 +92,8 @@ static long number_of(const char *name, long fallback, long most)
 }
 
 /*
- * Return the default of SYMTUNER_MAX_COMMS. It is the number of communicators that cannot hang each
- * other. Ranks may start the calls of k communicators in different orders. They cannot hang if the
+ * Return the default of SYMTUNER_MAX_COMMS: the number of communicators that cannot make each other
+ * hang. Ranks may start the calls of k communicators in different orders. They cannot hang if the
  * CTAs of k - 1 waiting calls leave a multiprocessor free (include/symtuner_ar.h, Blocks). By
  * default a call leaves four multiprocessors free, so two communicators are safe. If
  * SYMTUNER_AR_MAX_CTAS limits a call to n CTAs, 1 + 100 / n communicators are safe, because every

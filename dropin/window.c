@@ -19,8 +19,8 @@ bool st_window_holds(const struct st_comm *c, const void *buffer, size_t bytes)
 }
 
 /* Register the window of seen[0] with our kernels. If this thread drives several ranks of the
- * communicator, one call must register the window for all of them: each rank's part is that rank's
- * first element in ${seen}. Sets ${comm} of the registered elements to NULL. */
+ * communicator, one call must register the window for all of them. The buffer of each rank is in
+ * that rank's first element of ${seen}. Sets ${comm} of the registered elements to NULL. */
 static void settle(struct st_seen *seen, int n)
 {
     struct symtuner_ar *handle[MOST];

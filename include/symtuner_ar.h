@@ -16,11 +16,11 @@
  * Threads    only one thread at a time may use a handle. Different handles are independent.
  * Streams    the calls on a handle run one after the other. For this the library records an event
  *            after every call, and a call on another stream first waits for that event.
- *            Set config.one_stream to do without these events, if three things hold: all eager
- *            calls of a handle are on one stream, no call is captured on that stream, and each GPU
- *            has a thread of its own. The library then records events in captures only. If an eager
- *            call comes on another stream all the same, the call waits on the host until the GPU is
- *            idle, and from then on events are recorded.
+ *            config.one_stream = 1 does without these events; the library then records events in
+ *            captures only. Set it only if all eager calls of a handle are on one stream, no call
+ *            is captured on that stream, and each GPU has a thread of its own. If an eager call
+ *            still comes on another stream, the call waits on the host until the GPU is idle. From
+ *            then on events are recorded.
  *            Graphs with calls of the same handle must not run at the same time. If the library
  *            sees two kernels of a handle run at once, that is an error. But the library may not
  *            see the overlap if the second graph starts while the last blocks of the first graph
@@ -28,8 +28,8 @@
  * Blocks     while the blocks of a call wait for the peers, they occupy multiprocessors. A call
  *            never occupies all of them: by default the limit is all but four, rounded down to a
  *            multiple of 4 (128 of 132). So two ranks may start the calls of two handles in
- *            different order, each call on its own stream: the blocks of the second call still find
- *            multiprocessors.
+ *            different order, if each call has its own stream: the blocks of the second call still
+ *            find multiprocessors.
  *            If k handles may all wait at the same time, set config.max_ctas of each to at most
  *            (multiprocessors - 1) / (k - 1). If ranks of a local group share a GPU, all of them
  *            together use at most half of its multiprocessors.
@@ -45,17 +45,18 @@
  *            that the caller has registered, must outlive the graphs.
  * Scratch    a handle begins with 14 MiB on its GPU. That is enough for messages of 1 MiB, for sums
  *            of f32, f16 and bf16 of 2 MiB, and for zero-copy kernels. The first eager call that
- *            needs more allocates it: 96 MiB for messages of several MiB, and 5/4 of
- *            config.bulk_bytes for longer messages that go through scratch, wholly or in part.
- *            Scratch is not moved, and is freed with the handle. All ranks allocate in the same
- *            call. To do so, the ranks of a communicator first wait for each other on the host, for
- *            up to 0.2 s. If a rank has not come by then, this call runs without the new scratch,
- *            and later calls try again. If memory is short on a rank, there is one warning, and all
- *            ranks cut long messages into short pieces, which is slower. All ranks also cut long
- *            messages, from then on, if a graph captures a call whose scratch is not yet allocated.
- *            So call symtuner_ar_reserve before the capture. In three cases all scratch is
- *            allocated at creation: one thread drives several handles of a communicator, the ranks
- *            share no /dev/shm, or there is a start-up probe (SYMTUNER_AR_PROBE).
+ *            needs more scratch allocates it. That is 96 MiB for messages of several MiB. For
+ *            longer messages that go through scratch, wholly or in part, it is 5/4 of
+ *            config.bulk_bytes. Scratch is not moved, and is freed with the handle. All ranks
+ *            allocate in the same call. To do so, the ranks of a communicator first wait for each
+ *            other on the host, for up to 0.2 s. If a rank has not come by then, this call runs
+ *            without the new scratch, and later calls try again. If memory is short on a rank,
+ *            there is one warning, and all ranks cut long messages into short pieces, which is
+ *            slower. All ranks also cut long messages, from then on, if a graph captures a call
+ *            whose scratch is not yet allocated. So call symtuner_ar_reserve before the capture. In
+ *            three cases all scratch is allocated at creation: one thread drives several handles of
+ *            a communicator, the ranks share no /dev/shm, or there is a start-up probe
+ *            (SYMTUNER_AR_PROBE).
  * Errors     functions return ncclResult_t, so that check macros for NCCL work. symtuner_ar_error()
  *            says in a sentence what went wrong. Functions write their outputs on success only.
  * Rules      SYMTUNER_RULES may name the kernel of a call (docs/rules.md; symtuner tune writes such
@@ -75,10 +76,11 @@
  *            frees nothing, because NCCL may still use the memory. Destroy first, then call
  *            ncclCommAbort (or see symtuner_ar_discard). An error that ncclCommGetAsyncError
  *            reports becomes the function's result.
- * Promise    the same numbers give the same bits: on all ranks and in every run, whatever the
- *            kernel, the length, the alignment and the position in the message, in place or not,
- *            registered or not. There is one order of addition: ranks in groups of four,
- *            (r0 + r1) + (r2 + r3), and the groups' sums one after the other:
+ * Promise    the same numbers give the same bits, on all ranks and in every run. The bits do not
+ *            depend on the kernel, the length, the alignment or the position in the message, nor on
+ *            whether the buffers are in place or registered. There is one order of addition. It
+ *            adds ranks in groups of four, (r0 + r1) + (r2 + r3), and then the groups' sums one
+ *            after the other:
  *              3  (r0 + r1) + r2                      6  ((r0 + r1) + (r2 + r3)) + (r4 + r5)
  *              4  (r0 + r1) + (r2 + r3)               7  ((r0 + r1) + (r2 + r3)) + ((r4 + r5) + r6)
  *              5  ((r0 + r1) + (r2 + r3)) + r4        8  ((r0 + r1) + (r2 + r3)) +
@@ -99,16 +101,17 @@
  *            that hold the buffers of its peers, by CUDA IPC. These mappings last until the handle
  *            is freed. Until then cudaFree does not free memory that was in such a call. Since 0.1.
  * Boxes      with SYMTUNER_AR_NODES=1, or with rules that have network-pieces, ranks on several
- *            boxes may add up box by box (docs/nodes.md): a reduce-scatter in each box, then
- *            ncclAllReduce between the ranks with the same number within their boxes, then an
- *            all-gather in each box. A box is what NCCL considers a host: it compares NCCL_HOSTID,
- *            or host name and boot id. All ranks make the same choice and get the same bits. Within
- *            a box, an element is added up in the order above, where r0, r1 ... are the ranks of
- *            the box, and rounded to its type once. NCCL then adds the boxes' results as it does
- *            with one rank per box, and rounds to the type each time. So the bits differ from those
- *            of one box with as many ranks, and from those of NCCL over all ranks. An average is
- *            the average of the boxes' averages. If fewer than 16 bytes per rank of a box remain at
- *            the end of a message, NCCL reduces this rest over all ranks.
+ *            boxes may add up box by box (docs/nodes.md). First each box runs a reduce-scatter.
+ *            Then ncclAllReduce adds up between the ranks that have the same number within their
+ *            boxes. Then each box runs an all-gather. A box is what NCCL considers a host: it
+ *            compares NCCL_HOSTID, or host name and boot id. All ranks make the same choice and get
+ *            the same bits. Within a box, an element is added up in the order above, in which r0,
+ *            r1 ... then are the ranks of the box. The sum is rounded to its type once. NCCL then
+ *            adds the boxes' results as it does with one rank per box, and rounds to the type each
+ *            time. So the bits differ from those of one box with as many ranks, and from those of
+ *            NCCL over all ranks. An average is the average of the boxes' averages. If fewer than
+ *            16 bytes per rank of a box remain at the end of a message, NCCL reduces this rest over
+ *            all ranks.
  *            NCCL chooses its algorithm by the length. So if a message has another length, or is
  *            cut into another number of pieces, its elements may be added in another order. With
  *            rules the number of pieces can be the same in every run. Do not make such calls
@@ -226,9 +229,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out,
  * are skipped. Collective for handles made from a communicator. Pass all handles of a local group
  * in one call; if some are missing, that is an error and nothing is freed.
  * Our kernels give up on a dead peer by themselves, but NCCL's kernels do not. So if NCCL ran a
- * call of a rank, and the rank's GPU is not idle after the timeout (2 s at least), the result is
- * ncclRemoteError, and nothing of that rank is freed. The caller can end NCCL's kernel by
- * ncclCommAbort.
+ * call of a rank, the function waits for that rank's GPU only up to the timeout (2 s at least). If
+ * the GPU is not idle then, the result is ncclRemoteError, and nothing of that rank is freed. The
+ * caller can end NCCL's kernel by ncclCommAbort.
  * If symtuner_ar_status() reports an error, such as a kernel that gave up on a peer, the handles
  * are still freed, but the result is that error. So a caller that never asks for the status still
  * learns of a call that failed. After symtuner_ar_abort the result is ncclSuccess.
@@ -297,9 +300,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_reserve(symtuner_ar **handles, int n, s
  * saturates). Then the products are added up and rounded as in any sum (see Promise above). NCCL
  * rounds products in the same way, but first rounds products of fp8 to f16. NCCL's sums have
  * another order, and may be rounded more often. On a handle made from a communicator, ${*op_out} is
- * an operator that NCCL has made: NCCL's functions take it, too, and calls that go to NCCL use it.
- * Only kernels one_ll8, one_lamport, two_ll8, two_lamport and chunked can multiply by scalars; no
- * zero-copy kernel can. A local group of one rank has no kernel for such operators. The speed of
+ * an operator that NCCL has made. NCCL's functions accept it, too, and calls that go to NCCL use
+ * it. Only kernels one_ll8, one_lamport, two_ll8, two_lamport and chunked can multiply by scalars;
+ * no zero-copy kernel can. A local group of one rank has no kernel for such operators. The speed of
  * calls with such operators was not measured. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_op_create_premul_sum(ncclRedOp_t *op_out, void *scalar,
@@ -405,8 +408,8 @@ struct symtuner_ar_plan {
     int pieces;         /* number of launches: each runs one piece of the message             */
     char why[192];      /* what chose the kernel: a row and column (enum symtuner_ar_beside) of
                            the table, with the row's source; "rules: FILE:LINE"; what was forced;
-                           the start-up probe; or why the call goes to NCCL. Also whose order of
-                           addition the call has, if not ours                                 */
+                           or the start-up probe. For NCCL, why it runs the call. If the order of
+                           addition is not ours, whose it is                                  */
     int boxes;          /* number of boxes that add up box by box, each with ${kernel}; 0: the
                            call does not run box by box                                       */
 };
@@ -442,9 +445,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_force(symtuner_ar *handle, const char *
  * if there is no such number. */
 SYMTUNER_AR_API const char *symtuner_ar_kernel_name(int i);
 
-/* symtuner_ar_describe(handle, text, length): write transport, limits, rules and the selection
- * table in force as text, as much as fits; returns the length of the whole text, without the final
- * zero. */
+/* symtuner_ar_describe(handle, text, length): write a text about the transport, the limits, the
+ * rules and the selection table that the handle uses, as much as fits. Returns the length of the
+ * whole text, without the final zero. */
 SYMTUNER_AR_API size_t symtuner_ar_describe(symtuner_ar *handle, char *text, size_t length);
 
 /* symtuner_ar_boxes_asked(): return 1 if SYMTUNER_AR_NODES=1 or a rule with network-pieces allows
@@ -462,9 +465,9 @@ SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
  * If the lost rank had already sent its whole part of a call, that call is complete and right, and
  * the next call fails.
  * After a call that failed, recv is undefined, and peers may still use the buffers. A peer that
- * waits for a third rank may still write to a registered recv, or read send and recv, until the
- * peer's own call ends, at the latest at its time limit. Until all ranks have an error or are gone,
- * keep these buffers and write nothing to them.
+ * waits for a third rank may still write to a registered recv, or read send and recv. It may do so
+ * until its own call ends, at the latest at its time limit. Until all ranks have an error or are
+ * gone, keep these buffers and write nothing to them.
  * Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);

@@ -5,8 +5,8 @@
  * NCCL 2.27 and later have two families of kernels. The prices of general kernels (ring, tree,
  * NVLS) are in a cost table that a tuner plugin sees. Symmetric kernels work on windows that every
  * GPU can address. Whether a symmetric kernel runs depends on about twenty conditions besides that
- * table, and these conditions differ from release to release. symtuner_predict checks these
- * conditions for a described call and machine, and returns the verdict and the first condition that
+ * table. The conditions differ from release to release. symtuner_predict checks them for the call
+ * and the machine that its argument describes. It returns the verdict and the first condition that
  * fails. It needs no GPU and no NCCL.
  *
  * symtuner_predict is right for every recorded decision in test/data (releases 2.27.7 to 2.30.7).

@@ -15,9 +15,9 @@ typedef const char *st_get(const void *from, const char *name);
  * Otherwise return NULL. */
 const char *st_held_by_user(st_get *get, const void *from);
 
-/* Return the name of a variable because of which we must not give NCCL the built-in CTA count of
- * plugin/defaults.c: a variable that st_held_by_user returns, NCCL_CTA_POLICY, or
- * NCCL_ENQUEUE_REARCH_ENABLE. Returns NULL if none of them forbids it. */
+/* May we give NCCL the built-in CTA count of plugin/defaults.c? Returns NULL if we may, and
+ * otherwise the name of the variable that forbids it: a variable that st_held_by_user returns,
+ * NCCL_CTA_POLICY, or NCCL_ENQUEUE_REARCH_ENABLE. */
 const char *st_held_default(st_get *get, const void *from);
 
 #endif

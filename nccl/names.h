@@ -18,8 +18,8 @@ struct st_words {
 extern const struct st_words st_colls, st_algos, st_protos;
 
 /* st_dtype_words are NCCL's data types. st_op_words are the operators that rules may name.
- * st_all_op_words has one word more, premulsum, which stands for every operator that an application
- * creates. */
+ * st_all_op_words are the same operators and premulsum, which stands for every operator that an
+ * application creates. */
 extern const struct st_words st_dtype_words, st_op_words, st_all_op_words;
 
 /* How a buffer is registered with NCCL: the words of enum symtuner_reg. */

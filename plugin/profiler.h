@@ -4,8 +4,8 @@
  *
  * If the user wants a ledger, we ask NCCL for at most three kinds of events. Otherwise we ask for
  * none. A profiler behind ours (plugin/next/profiler.h) asks for events of its own. The context
- * that we give NCCL is a number, not an address, because NCCL's proxy threads may pass us a context
- * that our library made in another process.
+ * that we give NCCL is a number, not an address: NCCL's proxy threads may pass us a context that
+ * another process has made, and an address of that process would mean nothing here.
  */
 #ifndef ST_PROFILER_H_
 #define ST_PROFILER_H_

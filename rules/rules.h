@@ -43,8 +43,8 @@ struct st_launch {
     int ctas, threads; /* most blocks, and threads per block; 0: the library's table decides */
     int beside;        /* index in st_beside_words: what runs beside the kernels, whatever the
                           program says; -1: what the program says                              */
-    /* For calls over several boxes: add up box by box, in this many pieces. 0: NCCL runs the whole
-     * call. -1: this rule is for calls within a box. */
+    /* Above 0: add up calls over several boxes box by box, in this many pieces. 0: NCCL runs these
+     * calls. -1: this rule is for calls within a box. */
     int network_pieces;
 };
 

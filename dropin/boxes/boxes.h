@@ -6,14 +6,14 @@
  * Ranks of several boxes share no memory. They must not ask each other on the program's
  * communicator: a rank without the drop-in would take the question for its own first call. So they
  * make a second communicator. When the program asks NCCL for an ncclUniqueId, the drop-in asks NCCL
- * for a second id, and writes the second id into the free bytes of the first. An id has 128 bytes,
+ * for a second id. It writes the second id into the free bytes of the first. An id has 128 bytes,
  * and NCCL leaves the last 88 empty (in 2.28.3 to 2.32.3 an id is the address of a socket). The
  * program sends the first id to all ranks, and the second id travels inside it. NCCL ignores those
  * bytes.
  *
  * Once NCCL has made the program's communicator, each rank that is asked to add up box by box makes
- * the second one with non-blocking calls, in two steps. A rank that cannot use our kernels gives up
- * after step 1.
+ * the second one. It does so with non-blocking calls, in two steps. A rank that cannot use our
+ * kernels gives up after step 1.
  *
  *     1 ncclCommInitRankConfig   ends if all ranks call it, else we give up after COME_MS
  *     2 ncclCommSplit            makes no communicator; ends if all ranks have passed step 1

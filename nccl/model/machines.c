@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-/* The columns are the members of struct st_machine. One row has peer access between all pairs of
- * GPUs, but not NCCL's P2P transport: on the machine with four L40S under two switches, NCCL does
- * not use P2P for every pair, although the driver allows it. */
+/* The columns are the members of struct st_machine. On l40sx4 ${peer_raw} and ${peer_nccl} differ:
+ * the driver allows peer access between all pairs of GPUs, but NCCL does not use its P2P transport
+ * between all pairs. */
 static const struct st_machine machines[] = {
     {"h200x2", "2 x H200, NVLink", "NVIDIA H200", 90, 2, 1, 1, 1, 1},
     {"h200x4", "4 x H200, NVSwitch", "NVIDIA H200", 90, 4, 1, 1, 1, 1},

@@ -29,8 +29,8 @@ static const struct word types[] = {{"ncclInt8", 0},    {"ncclInt32", 2},    {"n
                                     {"ncclInt64", 4},   {"ncclUint64", 5},   {"ncclFloat16", 6},
                                     {"ncclFloat32", 7}, {"ncclBfloat16", 9}, {NULL, 8}};
 
-/* The members that are alike in versions 1 to 3 (COLL_NUMBERS), and the members that are words in
- * versions 2 and 3 but numbers in version 1 (COLL_WORDS). */
+/* COLL_NUMBERS has the members that are equal in versions 1 to 3. COLL_WORDS has the members that
+ * are words in versions 2 and 3, but numbers in version 1. */
 #define COLL_NUMBERS(coll)                                                                         \
     .seq = (coll)->seq, .send = (coll)->send, .recv = (coll)->recv, .count = (coll)->count,        \
     .root = (coll)->root, .channels = (coll)->channels, .warps = (coll)->warps

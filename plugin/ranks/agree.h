@@ -7,10 +7,10 @@
  * v5 of the interface on (NCCL 2.28). On NCCL 2.27, and for a communicator over several nodes,
  * rules apply unchecked.
  *
- * NCCL reads NCCL_SYM_CTAS once per process, when it first picks a symmetric kernel. So the count
- * of [process] rules is given only if the first communicator of every process spans all GPUs of
- * this box and all its ranks want the same count. Otherwise a later communicator could have ranks
- * with different counts.
+ * NCCL reads NCCL_SYM_CTAS once per process, when it first picks a symmetric kernel. So NCCL gets
+ * the count of [process] rules only on two conditions. The first communicator of every process must
+ * span all GPUs of this box, and all its ranks must want the same count. Otherwise a later
+ * communicator could have ranks with different counts.
  */
 #ifndef ST_AGREE_H_
 #define ST_AGREE_H_

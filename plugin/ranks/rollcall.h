@@ -7,7 +7,7 @@
  * communicator and number of ranks.
  *
  * No rank waits for another. NCCL has a barrier between the tuner inits and the first call (2.28.3
- * to 2.30.7, init.cc, bootstrapIntraNodeBarrier), so a rank that asks for the verdict at the first
+ * to 2.30.7, init.cc, bootstrapIntraNodeBarrier). So a rank that asks for the verdict at the first
  * call sees the entries of all ranks. Even in a release without the barrier all ranks get the same
  * verdict: the first rank that asks stores the verdict, and the others read it. If entries are
  * missing at that time, the ranks do not agree.
