@@ -20,27 +20,27 @@
 /* What must be true of a call, or of the GPUs, so that a family can run the call. */
 enum ar_need {
     AR_NEEDS_NVLINK = 1 << 0,
-    AR_NEEDS_PEERS = 1 << 1,     /* scratch in peer memory, not in host memory */
-    AR_NEEDS_NAN_TYPE = 1 << 2,  /* f32, f16 or bf16, in which a word of all ones is a NaN */
-    AR_NEEDS_SUM_AVG = 1 << 3,   /* operator sum, avg or AR_PREMUL */
-    AR_NEEDS_SUM = 1 << 4,       /* operator sum */
+    AR_NEEDS_PEERS = 1 << 1,     /* scratch is in peer memory, not in host memory */
+    AR_NEEDS_NAN_TYPE = 1 << 2,  /* the type is f32, f16 or bf16, in which all ones is a NaN */
+    AR_NEEDS_SUM_AVG = 1 << 3,   /* the operator is sum, avg or AR_PREMUL */
+    AR_NEEDS_SUM = 1 << 4,       /* the operator is sum */
     AR_NEEDS_RECV = 1 << 5,      /* peers can write recv */
     AR_NEEDS_SEND = 1 << 6,      /* peers can read send */
-    AR_NEEDS_TWO_BUFS = 1 << 7,  /* a call that is not in place */
-    AR_NEEDS_COPY = 1 << 8,      /* copy engines */
-    AR_NEEDS_MULTICAST = 1 << 9, /* multicast addresses of both buffers */
-    AR_NEEDS_WORDS = 1 << 10,    /* whole 16-byte words in the message, or in each of its parts */
-    AR_NEEDS_TMA = 1 << 11,      /* sm_90 or later, and shared memory for the stages of TMA */
-    AR_NEEDS_UNSCALED = 1 << 12, /* an operator other than AR_PREMUL */
-    AR_RUNS = 1 << 13,           /* nothing; the bit only says that the family has kernels */
+    AR_NEEDS_TWO_BUFS = 1 << 7,  /* the call is not in place */
+    AR_NEEDS_COPY = 1 << 8,      /* copy engines can move the data */
+    AR_NEEDS_MULTICAST = 1 << 9, /* both buffers have multicast addresses */
+    AR_NEEDS_WORDS = 1 << 10,    /* each part of the message is whole 16-byte words */
+    AR_NEEDS_TMA = 1 << 11,      /* sm_90 or later, with shared memory for the stages of TMA */
+    AR_NEEDS_UNSCALED = 1 << 12, /* the operator is not AR_PREMUL */
+    AR_RUNS = 1 << 13,           /* no need: the bit only says that the family has kernels */
     AR_NEVER = 1 << 14,          /* the family has no kernels for all-reduce */
-    AR_NEEDS_IPC = 1 << 15,      /* ranks that map each other's memory (kernels/ipc) */
+    AR_NEEDS_IPC = 1 << 15,      /* the ranks map each other's memory (kernels/ipc) */
 };
 
 /* Words, forms, regions and slots are explained in kernels/shared/layout.h. */
 struct ar_family_row {
     const char *name;
-    int shots;         /* 1: each rank adds up the whole message; 2: only one shard; 0: NCCL */
+    int shots;         /* a rank adds up: 1: the whole message; 2: one shard; 0: NCCL does it */
     enum ar_form form; /* form of the words that are sent; AR_LAMPORT if plain data is sent */
     int region;        /* region of scratch; AR_REGION_BULK and later regions hold plain data */
     int slots;         /* slots of scratch for each rank; 0: the kernel needs no slots */
@@ -54,7 +54,7 @@ struct ar_family_row {
     int movers;        /* warps of a block that only move data; at least one more warp adds up */
     int shared;        /* bytes of dynamic shared memory per block */
     int ctas;          /* blocks of a call whose row names another family; 0: as that row says */
-    int max_ctas;      /* limit of a call's blocks; 0: AR_MAX_CTAS */
+    int max_ctas;      /* largest number of blocks of a call; 0: AR_MAX_CTAS */
     /* For ar_probe_cost (probe.h), which predicts the time of a message of S bytes on n ranks. push
      * is how much data a rank stores at its peers, pull is how much it loads from them, and copy is
      * how much its copy engines move. Their unit is S (n-1) bytes if shots is 1, and S (n-1)/n
@@ -74,7 +74,7 @@ struct ar_family_row {
 #define AR_TMA_PARTS (AR_TMA_NEEDS | AR_NEEDS_WORDS)
 #define AR_BY_SWITCH "; the switch adds, in an order of its own"
 
-/* X(family, name, fields of struct ar_family_row) */
+/* Each row is X(family, name, fields of struct ar_family_row). */
 #define AR_FAMILY_MAP(X)                                                                           \
     X(AR_NCCL, nccl, .fallback = -1, .scatter = AR_RUNS, .gather = AR_RUNS,                        \
       .order = "; NCCL adds in an order of its own")                                               \
@@ -162,8 +162,8 @@ enum ar_family {
 
 extern const struct ar_family_row ar_families[AR_FAMILIES];
 
-const char *ar_family_name(int family);  /* NULL if there is no such family */
-int ar_family_by_name(const char *name); /* -1 if the name is unknown */
+const char *ar_family_name(int family);  /* returns NULL if there is no such family */
+int ar_family_by_name(const char *name); /* returns -1 if the name is unknown */
 
 /* Return what ${family} needs for ${coll} (bits of enum ar_need), or 0 if the family has no kernels
  * for this collective. */

@@ -37,10 +37,10 @@ const struct ar_row ar_rows[] = {
     {AR_LINKS_NVLINK, 2, 2, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, GEMMS},
     {AR_LINKS_NVLINK, 3, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     {AR_LINKS_PCIE, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
-    /* NVLink, two ranks. With two ranks, one-shot moves no more data than two-shot. No row has more
-     * than 128 blocks, so a few multiprocessors stay free for other kernels. If all multiprocessors
-     * were needed, one that is busy would keep a block of ours from starting, and every rank would
-     * wait for that block. */
+    /* Rows for NVLink and two ranks. With two ranks, one-shot moves no more data than two-shot. No
+     * row has more than 128 blocks, so a few multiprocessors stay free for other kernels. If all
+     * multiprocessors were needed, one that is busy would keep a block of ours from starting, and
+     * every rank would wait for that block. */
     {AR_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, AR_ONE_LL8, 16, 128, 0, SWEEP},
     {AR_LINKS_NVLINK, 2, 2, GENERIC, 64 * KiB, AR_ONE_LL128, 64, 128, 0, SHAPE},
     {AR_LINKS_NVLINK, 2, 2, GENERIC, 128 * KiB, AR_ONE_LL128, 96, 128, 0, SHAPE},
@@ -57,7 +57,7 @@ const struct ar_row ar_rows[] = {
     {AR_LINKS_NVLINK, 2, 2, ANY, 160 * MiB, AR_CHUNKED, 128, 512, 1, SWEEP},
     {AR_LINKS_NVLINK, 2, 2, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, STAGED},
     {AR_LINKS_NVLINK, 2, 2, ANY, NO_END, AR_COPY, 64, 512, 0, SWEEP},
-    /* NVLink, three and four ranks */
+    /* Rows for NVLink and three or four ranks. */
     {AR_LINKS_NVLINK, 3, 4, GENERIC, 8 * KiB, AR_ONE_LL8, 16, 128, 0, SHAPE},
     {AR_LINKS_NVLINK, 3, 4, GENERIC, 32 * KiB, AR_ONE_LL128, 64, 64, 0, SHAPE},
     {AR_LINKS_NVLINK, 3, 4, GENERIC, 128 * KiB, AR_ONE_LL128, 96, 128, 0, SHAPE},
@@ -77,7 +77,7 @@ const struct ar_row ar_rows[] = {
     {AR_LINKS_NVLINK, 3, 4, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, STAGED},
     {AR_LINKS_NVLINK, 3, 4, ANY, 256 * MiB - 1, AR_CHUNKED, 128, 512, 1, SWEEP},
     {AR_LINKS_NVLINK, 3, 4, ANY, NO_END, AR_COPY, 64, 512, 0, SWEEP},
-    /* NVLink, five to sixteen ranks */
+    /* Rows for NVLink and five to sixteen ranks. */
     {AR_LINKS_NVLINK, 5, 16, GENERIC, 8 * KiB, AR_ONE_LL8, 16, 128, 0, RULE},
     {AR_LINKS_NVLINK, 5, 16, ANY, 48 * KiB, AR_ONE_LAMPORT, 64, 64, 0, RULE},
     {AR_LINKS_NVLINK, 5, 16, ANY, 512 * KiB, AR_TWO_LAMPORT, 64, 128, 0, RULE},
@@ -87,7 +87,8 @@ const struct ar_row ar_rows[] = {
     {AR_LINKS_NVLINK, 5, 16, ANY, 64 * MiB, AR_CHUNKED, 128, 512, 1, RULE},
     {AR_LINKS_NVLINK, 5, 16, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, STAGED},
     {AR_LINKS_NVLINK, 5, 16, ANY, NO_END, AR_COPY, 64, 512, 0, RULE},
-    /* PCIe peer access: few blocks. No LL128, because over PCIe a line may arrive in parts. */
+    /* Rows for PCIe peer access. They have few blocks. None of them names LL128, because over
+     * PCIe a line may arrive in parts. */
     {AR_LINKS_PCIE, 2, 2, ANY, 4 * KiB, AR_ONE_LL8, 4, 128, 0, PCIE},
     {AR_LINKS_PCIE, 2, 2, ANY, 4 * MiB, AR_ONE_LAMPORT, 16, 128, 0, PCIE},
     {AR_LINKS_PCIE, 3, 16, ANY, 4 * KiB, AR_ONE_LL8, 4, 128, 0, PCIE},
@@ -95,12 +96,12 @@ const struct ar_row ar_rows[] = {
     {AR_LINKS_PCIE, 3, 16, ANY, 4 * MiB, AR_TWO_LAMPORT, 16, 256, 0, PCIE},
     {AR_LINKS_PCIE, 2, 16, ANY, 16 * MiB, AR_CHUNKED, 16, 512, 1, PCIE},
     {AR_LINKS_PCIE, 2, 16, ANY, NO_END, AR_COPY, 32, 512, 0, PCIE},
-    /* pinned host memory */
+    /* Rows for scratch in pinned host memory. */
     {AR_LINKS_HOST, 2, 16, ANY, 4 * KiB, AR_ONE_LL8, 8, 128, 0, HOSTSEEN},
     {AR_LINKS_HOST, 2, 2, ANY, 2 * MiB, AR_ONE_LAMPORT, 32, 256, 0, HOSTSEEN},
     {AR_LINKS_HOST, 3, 16, ANY, 16 * KiB, AR_ONE_LAMPORT, 16, 256, 0, HOSTSEEN},
     {AR_LINKS_HOST, 3, 16, ANY, 2 * MiB, AR_TWO_LAMPORT, 32, 256, 0, HOSTSEEN},
-    {AR_LINKS_HOST, 2, 16, ANY, NO_END, AR_NCCL, 0, 0, 0, HOSTSEEN}, /* needs a communicator */
+    {AR_LINKS_HOST, 2, 16, ANY, NO_END, AR_NCCL, 0, 0, 0, HOSTSEEN}, /* with a communicator */
     {AR_LINKS_HOST, 2, 2, ANY, NO_END, AR_ONE_LAMPORT, 32, 256, 0, HOSTMEM},
     {AR_LINKS_HOST, 3, 16, ANY, NO_END, AR_TWO_LAMPORT, 32, 256, 0, HOSTMEM},
 };
@@ -138,7 +139,7 @@ const struct ar_row ar_rows_of_halves[] = {
     {AR_LINKS_HOST, 2, 16, ANY, 4 * KiB, AR_ONE_LL8, 8, 128, 0, HALVES},
     {AR_LINKS_HOST, 2, 16, GATHERS, 32 * KiB, AR_ONE_LL8, 32, 128, 0, HALVES},
     {AR_LINKS_HOST, 2, 16, ANY, 1 * MiB, AR_ONE_LAMPORT, 32, 256, 0, HALVES},
-    {AR_LINKS_HOST, 2, 16, ANY, NO_END, AR_NCCL, 0, 0, 0, HOSTSEEN}, /* needs a communicator */
+    {AR_LINKS_HOST, 2, 16, ANY, NO_END, AR_NCCL, 0, 0, 0, HOSTSEEN}, /* with a communicator */
     {AR_LINKS_HOST, 2, 16, ANY, NO_END, AR_ONE_LAMPORT, 32, 256, 0, HOSTMEM},
 };
 

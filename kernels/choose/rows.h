@@ -10,12 +10,12 @@ enum ar_links { AR_LINKS_NVLINK, AR_LINKS_PCIE, AR_LINKS_HOST, AR_LINKS };
 
 /* The condition that a call must meet so that the row applies to it. */
 enum ar_row_need {
-    ANY,             /* every call */
+    ANY,             /* the row is for every call */
     UNMAPPED,        /* recv is not registered; in a reduce-scatter: send is not registered */
-    GENERIC,         /* an all-gather, or anything but a sum or avg of f32, f16 or bf16 */
+    GENERIC,         /* the call is an all-gather, or not a sum or avg of f32, f16 or bf16 */
     MULTICAST,       /* NCCL may use NVLink multicast */
-    GATHERS,         /* an all-gather */
-    LONG_IN_COMPANY, /* longer than ST_BESIDE_LIMIT, and other kernels may run beside ours */
+    GATHERS,         /* the call is an all-gather */
+    LONG_IN_COMPANY, /* longer than ST_BESIDE_LIMIT, while other kernels may run beside ours */
     LONG_BY_TMA,     /* as LONG_IN_COMPANY; also, kernel tma can run the call, NCCL may not use
                         NVLink multicast, and the call is an all-gather, or a sum or avg of f32,
                         f16 or bf16 */
@@ -30,7 +30,7 @@ struct ar_row {
     enum ar_row_need need;
     uint64_t max_bytes; /* length of the message; in ar_rows_of_halves: of one part of it */
     int family, ctas, threads, lag;
-    const char *source; /* where the row comes from */
+    const char *source; /* where the row's numbers come from */
 };
 
 /* The rows of all-reduce, and the rows of its halves: reduce-scatter and all-gather. */

@@ -255,7 +255,7 @@ bool ar_rules_ask_boxes(void)
         (mode && (strcmp(mode, "observe") == 0 || strcmp(mode, "off") == 0)) ||
         st_rules_sources(getenv("SYMTUNER_RULE"), getenv("SYMTUNER_RULES"), NULL, &rules, error,
                          sizeof error) != SYMTUNER_OK)
-        return false; /* ar_rules_read says what is wrong */
+        return false; /* ar_rules_read warns about what is wrong */
     any = ar_rules_network_any(rules);
     symtuner_rules_free(rules);
     return any;

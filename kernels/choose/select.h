@@ -27,19 +27,19 @@ struct ar_ask {
     int links;                 /* enum ar_links */
     int dtype, op;             /* NCCL's numbers; op may also be AR_PREMUL */
     int beside;                /* enum ar_beside */
-    int dst_mapped;            /* 1: peers can write recv: it is registered, and 16-byte aligned */
-    int src_mapped;            /* 1: peers can read send: it is registered, and 16-byte aligned */
-    int in_place;              /* 1: send and recv share memory, as in NCCL's in-place calls */
-    int has_nccl;              /* 1: there is a communicator, so NCCL can run the call */
-    int has_copy;              /* 1: copy engines can run (one rank on each GPU, peer memory) */
-    int has_nvls;              /* 1: both buffers have multicast addresses */
-    int has_multicast;         /* 1: NCCL may use NVLink multicast */
-    int has_tma;               /* 1: AR_NEEDS_TMA is met */
-    int has_ipc;               /* 1: AR_NEEDS_IPC is met */
+    int dst_mapped;            /* whether peers can write recv: registered and 16-byte aligned */
+    int src_mapped;            /* whether peers can read send: registered and 16-byte aligned */
+    int in_place;              /* whether send and recv share memory, as in NCCL's in-place calls */
+    int has_nccl;              /* whether there is a communicator, so that NCCL can run the call */
+    int has_copy;              /* whether copy engines can run: one rank per GPU, peer memory */
+    int has_nvls;              /* whether both buffers have multicast addresses */
+    int has_multicast;         /* whether NCCL may use NVLink multicast */
+    int has_tma;               /* whether AR_NEEDS_TMA is met */
+    int has_ipc;               /* whether AR_NEEDS_IPC is met */
     int max_ctas;              /* limit of this call's blocks on each rank (ar_most_ctas) */
     uint64_t half[AR_REGIONS]; /* [r]: bytes of the longest half of region r in any usable arena */
     unsigned without;          /* bit a: the call must not use arena a */
-    struct ar_probe probe;     /* all 0: no probe ran */
+    struct ar_probe probe;     /* all fields are 0 if no probe ran */
 };
 
 /* What decided which kernel runs. The value is AR_TABLE_SAYS even if the table's kernel cannot run

@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
     constexpr int peers = N ? N - 1 : AR_MAX_RANKS - 1;
     const int ranks = N ? N : args.ranks;
     const uint32_t bytes = (uint32_t)args.bytes, words = (uint32_t)args.words;
-    const uint32_t rounded = ar_round_up32(words, 32); /* so that whole warps run the loop */
+    const uint32_t rounded = ar_round_up32(words, 32); /* all lanes of a warp loop equally often */
     const uint32_t stride = ar_round_up32(words, AR_LINE) * AR_WORD;
     const uint32_t step = gridDim.x * blockDim.x;
     const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
 
     if constexpr (multiplies<R>)
         first = multiplied(args, first);
-    first = F::canonical(first); /* not earlier: canonical() waits for the load */
+    first = F::canonical(first); /* only now, because canonical() waits for the load */
 
 #pragma unroll
     for (int i = 0; i < peers; i++) {
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
     oneshot_whole(const __grid_constant__ ar_args args)
 {
     const uint32_t bytes = (uint32_t)args.bytes, words = (uint32_t)args.words;
-    const uint32_t rounded = ar_round_up32(words, 32); /* so that whole warps run the loop */
+    const uint32_t rounded = ar_round_up32(words, 32); /* all lanes of a warp loop equally often */
     const uint32_t stride = ar_round_up32(words, AR_LINE) * AR_WORD;
     const uint32_t step = gridDim.x * blockDim.x;
     const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
         peer_slot[i] = args.peer[args.me ^ i] + (region + args.me * stride);
     /* Slot 0 of this rank, in the half of even epochs, at first_word. */
     char *const here = args.peer[args.me] + region;
-    first = F::canonical(first); /* not earlier: canonical() waits for the load */
+    first = F::canonical(first); /* only now, because canonical() waits for the load */
 
     const uint32_t half = ar_half(counters.epoch) * (uint32_t)args.half;
 

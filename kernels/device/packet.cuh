@@ -70,7 +70,7 @@ struct form_ll128 {
     static __device__ __forceinline__ bool arrived(uint4 w, uint64_t epoch)
     {
 #ifdef ST_BREAK_LINE
-        return ((uint64_t)w.w << 32 | w.z) != ~epoch; /* any line counts as arrived */
+        return ((uint64_t)w.w << 32 | w.z) != ~epoch; /* every line counts as arrived */
 #else
         return !flag_lane() || ((uint64_t)w.w << 32 | w.z) == epoch;
 #endif
@@ -115,7 +115,7 @@ struct form_lamport {
     }
     static __device__ __forceinline__ uint4 encode(payload p, uint64_t)
     {
-        return make_uint4(p.lo.x, p.lo.y, p.hi.x, p.hi.y); /* p comes from canonical() */
+        return make_uint4(p.lo.x, p.lo.y, p.hi.x, p.hi.y); /* p is what canonical() returned */
     }
     static __device__ __forceinline__ bool arrived(uint4 w, uint64_t)
     {
@@ -308,7 +308,7 @@ __device__ __forceinline__ bool gather_word(const ar_args &args, const char *slo
 {
     constexpr int batch = N ? N : 4;
     const int ranks = N ? N : args.ranks;
-    const uint4 mine = F::encode(own, epoch); /* F::arrived() is true for it */
+    const uint4 mine = F::encode(own, epoch); /* F::arrived() accepts this word */
     uint32_t polls = 0;
     rank_sum<R, F::units, N> sum;
 

@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(256, 1) probe(const __grid_constant__ ar_args 
         over = __syncthreads_or(args.lag == AR_PROBE_CHECK ||
                                 (threadIdx.x == 0 && now_ns() - begin > args.timeout_ns));
     }
-    fence_sys(); /* after this, the stores have arrived */
+    fence_sys(); /* when this fence ends, the stores have arrived */
     wrong = __syncthreads_or(wrong);
     if (threadIdx.x == 0) {
         ar_probe_seen *seen = (ar_probe_seen *)args.out + blockIdx.x;

@@ -155,7 +155,7 @@ __device__ __forceinline__ void store_unit(char *p, uint2 u)
 #define AR_SAME_IN_WARP(value) (value)
 #endif
 
-#ifndef AR_POLLS_TO_LOOK /* a power of two */
+#ifndef AR_POLLS_TO_LOOK /* must be a power of two */
 #define AR_POLLS_TO_LOOK 1024
 #endif
 

@@ -32,7 +32,7 @@ template <class F, class R, int N> struct row {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
     char *peer_slot[width]; /* my slot at the owner, in the half of even epochs */
-    bool want[width];       /* whether the owner's shard has that word */
+    bool want[width];       /* whether the owner's shard has word w */
 
     __device__ __forceinline__ void fetch(const ar_args &args, uint32_t w, int first)
     {

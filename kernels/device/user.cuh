@@ -62,7 +62,7 @@ static __device__ __noinline__ uint4 load_slow(const char *p, int n, bool inner)
         uint4 v = load_local(p - by), w = load_local(p - by + AR_WORD);
 
         v = across(v, w, by);
-        return n == AR_WORD ? v : make_uint4(v.x, v.y, 0, 0); /* n is 16 or 8 */
+        return n == AR_WORD ? v : make_uint4(v.x, v.y, 0, 0); /* here n is 16 or 8 */
     }
     for (int i = 0, step; i < n; i += step) {
         step = widest(p + i, n - i);

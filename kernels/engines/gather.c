@@ -44,7 +44,7 @@
 #include "kernels/order/capture.h"
 
 struct ar_engines {
-    cudaStream_t stream[AR_MAX_RANKS]; /* one for each peer; watch runs on stream[me] */
+    cudaStream_t stream[AR_MAX_RANKS]; /* one stream for each peer; watch runs on stream[me] */
     cudaEvent_t begin, end[AR_MAX_RANKS];
     struct ar_memops ops;
     bool has_ops;

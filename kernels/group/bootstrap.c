@@ -50,7 +50,7 @@ ncclResult_t ar_endpoint_open(struct ar_endpoint *endpoint, const struct ar_nccl
     }
     if (cudaStreamCreateWithFlags(&endpoint->stream, cudaStreamNonBlocking) != cudaSuccess) {
         cudaGetLastError();
-        endpoint->stream = NULL; /* the default stream works, but waits for the caller's work */
+        endpoint->stream = NULL; /* the default stream, which waits for the caller's work */
     }
     return ncclSuccess;
 }
@@ -142,7 +142,7 @@ ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoin
     for (int i = 0; i < n; i++) /* after a timeout say() would wait for a gather that never ends */
         if (endpoints[i]->timed_out[0] != 0)
             return ar_comms_timed_out(endpoints, n, endpoints[i], why);
-    for (int i = 0; i < n; i++) { /* even after an error: the other ranks wait for us */
+    for (int i = 0; i < n; i++) { /* even after an error, because the other ranks wait for us */
         latest = say(endpoints[i], (const char *)mine + bytes * (size_t)i, bytes);
         error = error == cudaSuccess ? latest : error;
     }

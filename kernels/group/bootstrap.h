@@ -12,7 +12,7 @@
 #include "kernels/group/endpoint.h"
 #include "kernels/group/nccl.h"
 
-#define AR_INFO_BYTES 512 /* limit of the bytes that a rank sends */
+#define AR_INFO_BYTES 512 /* largest number of bytes that a rank sends in an exchange */
 
 /* Fill ${endpoint} for ${comm}. ${limit_ns} is the time limit of each wait for other ranks. After
  * an error ${why} (AR_WHY bytes) says why, and the other ranks do not learn of the error. */

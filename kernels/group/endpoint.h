@@ -31,10 +31,10 @@ struct ar_endpoint {
     cudaStream_t stream;
     char *memory;      /* first what this rank sends, then what all ranks sent; NULL: none yet */
     void *heard;       /* host memory for what all ranks sent, AR_INFO_BYTES for each rank */
-    bool on_host;      /* ${memory} is pinned host memory, because the GPU had none left */
+    bool on_host;      /* whether ${memory} is pinned host memory, because the GPU had none left */
     uint64_t limit_ns; /* time limit of waits for other ranks (nccl_wait.h) */
-    /* for a communicator that may be nonblocking */
-    bool threaded;          /* the communicator is nonblocking: after an error it refuses calls */
+    /* The other fields are for communicators that may be nonblocking. */
+    bool threaded;          /* the communicator is nonblocking, and refuses calls after an error */
     const uint32_t *abort;  /* symtuner_ar_abort sets this word; NULL: there is none yet */
     ncclWindow_t window;    /* NCCL's thread writes a new window here */
     char timed_out[AR_WHY]; /* error message about the NCCL call that timed out; empty: none did */

@@ -40,12 +40,12 @@ struct ar_arena {
 
 /* A registered buffer. */
 struct ar_window {
-    char *base; /* NULL: this entry is free */
+    char *base; /* start of the buffer; NULL: this entry is free */
     size_t bytes;
     char *peer[AR_MAX_RANKS]; /* [r]: the address at which this rank maps the buffer of rank r */
     char *multicast;          /* multicast address of the buffers of all ranks; NULL: none */
-    ncclWindow_t handle;      /* NULL in local groups */
-    bool ours;                /* this library registered the window, not the application */
+    ncclWindow_t handle;      /* NCCL's window of the buffer; NULL in local groups */
+    bool ours;                /* whether this library registered the window, not the application */
 };
 
 /* What the program has told us by symtuner_ar_followers_wait about the kernels that follow ours on
@@ -64,7 +64,7 @@ enum ar_follower {
  * each thread. In a capture ${stream} is the stream's handle (kernels/order/graph.c says why). */
 struct ar_order {
     unsigned long long capture; /* id of the capture that the calls are in; 0: no capture */
-    bool used;                  /* there was at least one call */
+    bool used;                  /* whether there was a call */
     unsigned long long stream;
     cudaEvent_t done; /* recorded after the latest call */
     int let_go;       /* blocks of the latest kernel if the next kernel may start early, else 0 */
@@ -86,13 +86,13 @@ struct symtuner_ar {
     int links;           /* enum ar_links */
     int beside;          /* enum ar_beside; the same on all ranks */
     bool beside_differs; /* the ranks were told different values, so ${beside} is unknown on all */
-    bool tma;            /* the kernels that move data by TMA can run */
-    bool multicast;      /* NCCL may use NVLink multicast on all ranks */
+    bool tma;            /* whether the kernels that move data by TMA can run */
+    bool multicast;      /* whether NCCL may use NVLink multicast on all ranks */
     const char *gate;    /* why all calls go to NCCL; NULL: our kernels can run */
     char gate_text[2 * AR_WHY + 64];
     char no_peer[AR_WHY];   /* why peer memory failed; empty: it did not fail, or was not tried */
-    ncclComm_t comm;        /* NULL in local groups */
-    bool comm_gone;         /* ncclCommAbort has ended ${comm} and its windows */
+    ncclComm_t comm;        /* this rank's communicator; NULL in local groups */
+    bool comm_gone;         /* whether ncclCommAbort has ended ${comm} and its windows */
     struct ar_nodes *nodes; /* for ranks that may add up box by box (kernels/nodes), else NULL */
     struct ar_endpoint endpoint;
     const struct ar_nccl *nccl;
@@ -101,9 +101,9 @@ struct symtuner_ar {
     struct ar_local *local;     /* shared by the ranks of a local group that makes arenas later */
     uint32_t wanted[AR_ARENAS]; /* [a]: how many calls needed arena a before it was there */
     uint32_t tries[AR_ARENAS];  /* [a]: attempts to allocate arena a; the same on all ranks */
-    bool wants_ipc;             /* SYMTUNER_AR_IPC=1 on all ranks */
+    bool wants_ipc;             /* whether all ranks have SYMTUNER_AR_IPC=1 */
     struct ar_ipc *ipc;         /* NULL: the peers cannot map unregistered buffers (kernels/ipc) */
-    bool nan_scratch;           /* for tests: scratch whose contents do not matter is full of NaN */
+    bool nan_scratch;           /* for tests: fill scratch whose contents do not matter with NaN */
     void *host_map;             /* pinned host memory to unmap; NULL: this handle has none */
     size_t host_map_bytes;
     struct ar_state *state;
@@ -117,19 +117,19 @@ struct symtuner_ar {
     struct ar_force force;
     symtuner_rules *rules; /* NULL: only the built-in table decides */
     char rules_note[AR_RULES_NOTE];
-    struct ar_probe probe;          /* the same on all ranks */
+    struct ar_probe probe;          /* the probe's figures, the same on all ranks */
     char probe_from[AR_PROBE_FROM]; /* where these figures come from; empty: no probe ran */
     bool stuck;        /* a kernel of the probe or of NCCL does not end, so free nothing */
-    bool gave_nccl;    /* at least one call went to NCCL */
+    bool gave_nccl;    /* whether a call went to NCCL */
     uint32_t stall_ns; /* for tests: longest pause in kernels */
     int lag;           /* SYMTUNER_AR_LAG, in tiles; 0: as rows.c says */
     enum ar_start overlap[AR_FOLLOWERS]; /* how kernels start, for each enum ar_follower */
-    atomic_bool first;    /* this is the oldest handle of this process on its GPU (order/first.h) */
+    atomic_bool first;    /* whether this handle is the first on its GPU (order/first.h) */
     symtuner_ar *younger; /* the handle that was made after this one */
     struct ar_order eager;   /* the order of the calls outside of captures */
     struct ar_graph *graphs; /* one record for each capture with calls of this handle */
     bool one_stream;         /* the caller promised one stream, so ${eager} needs no event */
-    /* copy engines */
+    /* The next fields are for the copy engines. */
     cudaStream_t copy_stream;
     cudaEvent_t copy_event[2];  /* [0]: copy_stream may begin; [1]: copy_stream has ended */
     struct ar_engines *engines; /* streams of kernels/engines; NULL: no call yet */

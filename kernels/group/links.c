@@ -40,6 +40,6 @@ int ar_links_between(const char *a, const char *b)
             cudaSuccess)
             return atomics ? AR_LINKS_NVLINK : AR_LINKS_PCIE;
     }
-    cudaGetLastError(); /* clear the error: this process need not see both GPUs */
+    cudaGetLastError(); /* clear the error, which is normal if the process does not see both GPUs */
     return ask_nvml(a, b);
 }

@@ -24,7 +24,8 @@ static void *ask(void *p)
     pthread_mutex_unlock(&r->all->lock);
     if (word < 0)
         return NULL;
-    cudaThreadExchangeStreamCaptureMode(&mode); /* another thread may capture */
+    /* While another thread captures, this thread may map memory only in mode relaxed. */
+    cudaThreadExchangeStreamCaptureMode(&mode);
     cudaSetDevice(r->device);
     if (r->nccl->ncclGetLsaMultimemDevicePointer(r->window, 0, &found) == ncclSuccess)
         r->found = found;

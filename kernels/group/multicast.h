@@ -26,7 +26,7 @@ struct ar_multicast {
         const struct ar_nccl *nccl;
         int device;
         ncclWindow_t window;
-        void *found; /* the address; NULL: none */
+        void *found; /* the multicast address; NULL: none */
     } rank[AR_MAX_RANKS];
 };
 

@@ -42,10 +42,11 @@ ncclResult_t ar_window_drop(symtuner_ar *h, ncclWindow_t window)
     result = ar_comm_wait(h->nccl, &h->endpoint, ncclInProgress, call, why);
     cudaGetDevice(&device);
     cudaSetDevice(h->device);
-    if (h->endpoint.timed_out[0] == 0) /* even after an error: nothing uses the window now */
+    /* Deregister even if the wait failed, because nothing uses the window any more. */
+    if (h->endpoint.timed_out[0] == 0)
         result = ar_comm_wait(h->nccl, &h->endpoint,
                               h->nccl->ncclCommWindowDeregister(h->comm, window), call, why);
     if (device >= 0)
-        cudaSetDevice(device); /* the GPU that was current before */
+        cudaSetDevice(device); /* back to the GPU that was current before */
     return result == ncclSuccess ? result : ar_fail(h, result, "%s", why);
 }

@@ -27,8 +27,8 @@ struct peer_info {
     int sms, budget, beside, ipc, multicast, major, minor, links, transport, probe_mode, kernel,
         ctas;
     struct ar_probe probe;
-    uint64_t group;                /* proposed number of the group; all ranks take that of rank 0 */
-    uint64_t bulk_bytes, bulk_own; /* config.bulk_bytes; ar_scratch_bulk() of the rank's GPU */
+    uint64_t group;                /* proposed number of the group; all ranks use that of rank 0 */
+    uint64_t bulk_bytes, bulk_own; /* config.bulk_bytes, and what ar_scratch_bulk() returned */
     uint64_t first_epoch, rules_hash;
 };
 
@@ -38,7 +38,7 @@ struct group {
     struct ar_members m;
     struct ar_endpoint endpoint[AR_MAX_RANKS];
     struct peer_info mine[AR_MAX_RANKS], *all; /* mine: of this thread's ranks; all: of all ranks */
-    struct ar_box_card *cards;                 /* of all ranks */
+    struct ar_box_card *cards;                 /* the cards of all ranks */
 };
 
 /* Send g->mine to all ranks, and receive g->all. The exchange is also a barrier. */
@@ -231,7 +231,7 @@ static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *giv
     if (!probes || host)
         return ncclSuccess;
     result = probe(g, options);
-    if (result == ncclSuccess || g->m.lost) /* if lost, g->m.why already says why */
+    if (result == ncclSuccess || g->m.lost) /* if ranks are lost, g->m.why already says why */
         return result;
     return ar_members_fail(&g->m, result, "%.*s", AR_WHY - 1, g->m.handles[0]->error);
 }
@@ -358,7 +358,8 @@ ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *com
     if (g.m.nccl == NULL)
         return ar_fail(NULL, ncclInvalidUsage, "%s", why);
     cudaGetDevice(&device);
-    mode = ar_capture_mode(cudaStreamCaptureModeRelaxed); /* another thread may capture */
+    /* While another thread captures, this thread may allocate and map only in mode relaxed. */
+    mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
     result = create(&g, comms, given);
     for (int i = 0; i < n; i++) {
         const symtuner_ar *h = g.m.handles[i];

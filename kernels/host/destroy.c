@@ -105,7 +105,7 @@ void ar_deferred_free(void)
         free(g);
     }
     if (device >= 0)
-        cudaSetDevice(device); /* the GPU that was current before */
+        cudaSetDevice(device); /* back to the GPU that was current before */
     pthread_mutex_unlock(&lock);
 }
 
@@ -192,7 +192,8 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
     if (result != ncclSuccess)
         return result;
     cudaGetDevice(&device);
-    mode = ar_capture_mode(cudaStreamCaptureModeRelaxed); /* another thread may capture */
+    /* While another thread captures, this thread may free and unmap only in mode relaxed. */
+    mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
     ar_deferred_free();
     /* Wait for our own calls. Once they have ended, no peer writes to our scratch any more. */
     for (int i = 0; i < n; i++) {
@@ -245,7 +246,8 @@ ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n)
         symtuner_ar_abort(h);
         ar_first_leave(h);
         h->comm_gone = true;
-        if (h->nodes == NULL && h->endpoint.timed_out[0] == 0) /* else NCCL may still use ${h} */
+        /* A handle with h->nodes is never freed, nor one that timed out: NCCL may still use it. */
+        if (h->nodes == NULL && h->endpoint.timed_out[0] == 0)
             list(&h, 1, true);
         handles[i] = NULL;
     }

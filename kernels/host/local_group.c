@@ -225,20 +225,20 @@ static ncclResult_t create(symtuner_ar **handles_out, const int *devices, int nr
     if (result != ncclSuccess && failed != NULL)
         ar_fail(NULL, result, "%s", failed->error);
     if (result == ncclSuccess && nranks == 1)
-        ar_first_leave(handles[0]); /* it never launches a kernel */
+        ar_first_leave(handles[0]); /* a handle of a single rank never launches a kernel */
     for (i = 0; i < nranks; i++)
         if (result == ncclSuccess)
             handles_out[i] = handles[i];
         else if (handles[i] != NULL)
             ar_rank_free(handles[i]);
-    cudaSetDevice(device); /* the GPU that was current before */
+    cudaSetDevice(device); /* back to the GPU that was current before */
     return result;
 }
 
 ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devices, int nranks,
                                       const struct symtuner_ar_config *given)
 {
-    /* another thread may capture */
+    /* While another thread captures, this thread may allocate and map only in mode relaxed. */
     enum cudaStreamCaptureMode mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
     ncclResult_t result = create(handles_out, devices, nranks, given);
 

@@ -30,7 +30,7 @@ static void map_parts(const symtuner_ar *h, const struct ar_buffers *b, struct a
 {
     const uint64_t mine = (uint64_t)h->me * b->part;
     const bool fetches = b->coll == AR_ALL_GATHER;
-    const bool inside = fetches && args->in == args->out + mine; /* send lies in recv */
+    const bool inside = fetches && args->in == args->out + mine; /* whether send lies in recv */
 
     for (int r = 0; r < h->ranks; r++) {
         if (inside && b->to != NULL)
@@ -70,7 +70,7 @@ static void lay_out_piece(const symtuner_ar *h, int coll, const struct ar_choice
 {
     const struct ar_family_row *f = &ar_families[choice->family];
     const bool bulk = ar_is_bulk(choice->family);
-    const bool whole = args->stride != 0 || f->shots == 1; /* not cut into shards */
+    const bool whole = args->stride != 0 || f->shots == 1; /* whether there are no shards */
     uint64_t tile = (uint64_t)choice->threads * AR_WORD * (uint64_t)f->unroll;
 
     args->region = l->first[f->region];

@@ -16,13 +16,13 @@
 #include "kernels/host/launch.h"
 
 enum {
-    BLOCKS = 16, /* limit of the blocks of a kernel of the probe */
+    BLOCKS = 16, /* largest number of blocks of the probe's kernel */
     THREADS = 256,
-    STEP_NS = 10000000, /* how long a kernel of the probe runs */
-    COPIES = 4,         /* copies to each peer */
+    STEP_NS = 10000000, /* how long the probe's kernel runs */
+    COPIES = 4,         /* how many copies a rank makes to each peer */
     WAIT_MS = 5000,     /* time limit of a step, because on some hosts loads never return */
 };
-#define MOST_SLOT (16ull << 20) /* limit of the bytes of a slot */
+#define MOST_SLOT (16ull << 20) /* largest number of bytes of a slot */
 #define TILE      ((uint64_t)THREADS * AR_WORD * AR_PROBE_UNROLL)
 
 /* Return the arena that holds the slots of the probe. It is the bulk arena, so a group that probes

@@ -250,7 +250,8 @@ ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
         return ar_nodes_deregister(handles[0], buffers[0]);
     if (result != ncclSuccess || needs_none(handles[0]))
         return result;
-    mode = ar_capture_mode(cudaStreamCaptureModeRelaxed); /* a thread may capture */
+    /* While a thread captures, this thread may unmap only in mode relaxed. */
+    mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
     result = deregister(handles, buffers, n);
     ar_capture_mode(mode);
     return result;

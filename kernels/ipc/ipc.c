@@ -17,7 +17,7 @@
 /* What a rank shows to its peers. Only that rank writes here. It sets an entry of ${allocation}
  * before it counts the entry in ${count}. */
 struct shown {
-    uint64_t process; /* see this_process() */
+    uint64_t process; /* the number of the rank's process, from this_process() */
     int device;
     uint32_t count; /* entries of ${allocation} that are set */
     struct {

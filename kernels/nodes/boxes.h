@@ -15,9 +15,9 @@
 /* What each rank tells all others. There is no padding between the fields, so all bytes are set. */
 struct ar_box_card {
     uint64_t host;    /* hash of the name by which NCCL tells boxes apart (host_id.h) */
-    uint32_t asked;   /* 1: SYMTUNER_AR_NODES=1 */
-    uint32_t ruled;   /* 1: a rule for this communicator has the key network-pieces */
-    uint32_t handles; /* handles that the rank's thread makes in one call */
+    uint32_t asked;   /* 1 with SYMTUNER_AR_NODES=1, else 0 */
+    uint32_t ruled;   /* 1 if a rule for this communicator has the key network-pieces, else 0 */
+    uint32_t handles; /* how many handles the rank's thread makes in one call */
     uint32_t unable;  /* bits of enum ar_box_unable */
 };
 

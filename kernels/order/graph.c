@@ -44,7 +44,7 @@ static ncclResult_t make(symtuner_ar *h, unsigned long long id, cudaGraph_t grap
         *out = g;
         return ncclSuccess;
     }
-    cudaUserObjectRelease(held, 1); /* calls let_go, now or soon */
+    cudaUserObjectRelease(held, 1); /* makes CUDA call let_go, now or soon */
     return ar_fail_cuda(h, error, "let the graph hold what its call needs");
 }
 

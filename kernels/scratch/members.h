@@ -8,11 +8,11 @@
 struct ar_members {
     symtuner_ar *handles[AR_MAX_RANKS];
     int n;                      /* number of handles */
-    bool single;                /* every thread of the group creates one rank */
+    bool single;                /* whether every thread of the group creates only one rank */
     const struct ar_nccl *nccl; /* NULL: a local group; handles has all its ranks */
     struct ar_endpoint *endpoints[AR_MAX_RANKS];
     char why[AR_WHY]; /* why the last step failed, here or on another rank */
-    bool lost;        /* the other ranks cannot be reached any more */
+    bool lost;        /* whether the other ranks cannot be reached any more */
 };
 
 /* Write the reason why a step failed on this rank to m->why, and return ${result}. */

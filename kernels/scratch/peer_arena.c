@@ -13,7 +13,7 @@ static ncclResult_t filled(symtuner_ar *h, int first, int last, char *why)
 
     if (error == cudaSuccess)
         return ncclSuccess;
-    cudaGetLastError(); /* so that the application does not find this error */
+    cudaGetLastError(); /* clear the error, so that the application does not find it */
     snprintf(why, AR_WHY, "fill scratch: %s", cudaGetErrorString(error));
     return ncclUnhandledCudaError;
 }

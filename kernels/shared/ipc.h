@@ -23,7 +23,7 @@ enum {
 /* Where a rank has mapped the allocations of its peers. This struct lies in the rank's GPU memory.
  */
 struct ar_ipc_map {
-    uint32_t calls[2];                            /* calls through scratch, calls without it */
+    uint32_t calls[2];                            /* [0]: calls through scratch; [1]: the others */
     char *base[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* [r][n - 1]: address of allocation n of
                                                      rank r; NULL if it is not mapped. The host
                                                      sets each address once */

@@ -35,7 +35,7 @@
 #define AR_WORD      16 /* bytes */
 #define AR_LINE      8  /* words in a 128-byte line */
 #define AR_MAX_RANKS 16
-#define AR_MAX_CTAS  512 /* rows of flags that each kind of flag has */
+#define AR_MAX_CTAS  512 /* largest number of blocks of a call; each block has rows of flags */
 
 /*
  * LL8      A word has 4 bytes of data, 4 of flag, 4 of data and 4 of flag. It carries any data type

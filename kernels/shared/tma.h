@@ -13,8 +13,8 @@
 #include "kernels/shared/coll.h"
 #include "kernels/shared/layout.h"
 
-#ifdef ST_EMULATE         /* small, so that short messages go around the rings several times */
-#define AR_TMA_TILES  256 /* bytes of a stage: a tile of each rank */
+#ifdef ST_EMULATE         /* small stages: short messages then go around the rings several times */
+#define AR_TMA_TILES  256 /* bytes of a stage, which holds a tile of each rank */
 #define AR_TMA_STAGES 6
 #else
 #define AR_TMA_TILES  16384
@@ -26,7 +26,7 @@
  * from scratch. A stage of these two rings holds one chunk. */
 #define AR_TMA_SUMS  (AR_TMA_STAGES / 2)
 #define AR_TMA_MOVES (AR_TMA_STAGES / 2)
-#define AR_TMA_CHUNK (AR_TMA_TILES / 2) /* bytes; a whole number of tiles */
+#define AR_TMA_CHUNK (AR_TMA_TILES / 2) /* bytes of a chunk, which is a whole number of tiles */
 
 #define AR_TMA_MOVERS        2 /* warps that move data in the kernels tma and tma_ipc */
 #define AR_TMA_STAGED_MOVERS 4 /* warps that move data in the kernel tma_staged */

@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
 {
     const int ranks = N ? N : args.ranks;
     const uint32_t bytes = (uint32_t)args.bytes, words = (uint32_t)args.words;
-    const uint32_t rounded = ar_round_up32(words, 32); /* so that whole warps run the loop */
+    const uint32_t rounded = ar_round_up32(words, 32); /* all lanes of a warp loop equally often */
     const uint32_t slot = ar_round_up32(words, AR_LINE) * AR_WORD;
     const uint32_t step = gridDim.x * blockDim.x;
     const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     constexpr int peers = N ? N - 1 : AR_MAX_RANKS - 1;
     const int ranks = N ? N : args.ranks;
     const uint32_t bytes = (uint32_t)args.bytes, words = (uint32_t)args.words;
-    const uint32_t rounded = ar_round_up32(words, 32); /* so that whole warps run the loop */
+    const uint32_t rounded = ar_round_up32(words, 32); /* all lanes of a warp loop equally often */
     const uint32_t stride = ar_round_up32(words, AR_LINE) * AR_WORD;
     const uint32_t step = gridDim.x * blockDim.x;
     const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;

@@ -31,7 +31,7 @@ template <int Coll> struct staged_call {
     uint64_t epoch,
         step;        /* ${step}: bytes of a shard from one of this block's chunks to the next */
     uint32_t chunks; /* how many chunks of the longest shard this block moves */
-    uint32_t batch;  /* how many chunks a thread moves from one flag to the next */
+    uint32_t batch;  /* how many chunks a thread moves before it raises the next flag */
 
     __device__ __forceinline__ staged_call(const ar_args &args, uint64_t epoch)
         : args(args), epoch(epoch)

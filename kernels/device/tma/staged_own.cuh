@@ -26,7 +26,7 @@ template <int Coll> struct my_tile {
     {
         return chunk_at + part * tile;
     }
-    __device__ __forceinline__ uint32_t bytes() const /* 0 past the end of the shard */
+    __device__ __forceinline__ uint32_t bytes() const /* returns 0 past the end of the shard */
     {
         return c.length(c.args.me, at(), tile);
     }

@@ -120,7 +120,7 @@ __device__ __forceinline__ void load_tile(const add_ring &ring, const tma_tile<C
     char *const stage = ring.stage(t.place);
 
     if (Coll == AR_ALL_GATHER) {
-        barrier_expect(full, all.moves_alone() ? n : 0); /* 0: threads fill the stage */
+        barrier_expect(full, all.moves_alone() ? n : 0); /* no bytes if threads fill the stage */
         if (all.moves_alone())
             bulk_load(stage, args.in + t.at, n, full);
         return;
@@ -143,14 +143,14 @@ __device__ __forceinline__ void store_tile(const add_ring &ring, const tma_tile<
     const int ranks = N ? N : args.ranks;
 
     if constexpr (Coll == AR_REDUCE_SCATTER) {
-        if (args.out_align == AR_WORD) /* otherwise add_tiles() has stored the sum */
+        if (args.out_align == AR_WORD) /* if out is not aligned, add_tiles() has stored the sum */
             bulk_store(args.out + t.at, ring.stage(t.place), t.length());
     } else {
 #pragma unroll
         for (int i = 1; i <= ranks; i++) {
             char *to = buffers.dst(i, all.peer(i));
 
-            if (Coll != AR_ALL_GATHER || to != args.in) /* in place, the data is there already */
+            if (Coll != AR_ALL_GATHER || to != args.in) /* if in place, the data is there already */
                 bulk_store(to + all.first + t.at, ring.stage(t.place), t.length());
         }
     }
@@ -225,7 +225,7 @@ struct adders {
     {
         return warp % teams;
     }
-    __device__ __forceinline__ int size(int team) const /* warps of a team */
+    __device__ __forceinline__ int size(int team) const /* returns how many warps a team has */
     {
         return (warps - team + teams - 1) / teams;
     }
@@ -280,7 +280,7 @@ __device__ __forceinline__ void add_tiles(const tma_tiles<Coll> &tiles, const ad
     }
 }
 
-/* The ring in a block's shared memory. */
+/* Return the ring that begins at ${shared} in the block's shared memory. */
 __device__ __forceinline__ add_ring ring_of(char *shared)
 {
     uint64_t *const barriers = (uint64_t *)(shared + AR_TMA_STAGES * AR_TMA_TILES);

@@ -59,7 +59,7 @@ __device__ __forceinline__ char *ipc_look_up(const ar_args &args, int row, int r
  * if a buffer that the call needs is not mapped here. */
 template <int Coll> __device__ __forceinline__ bool ipc_find(ar_args &found, int r)
 {
-    const uint64_t mine = found.stride * (uint64_t)found.me; /* 0 in an all-reduce */
+    const uint64_t mine = found.stride * (uint64_t)found.me; /* mine is 0 in an all-reduce */
     const bool own = r == found.me;
     const bool reads = Coll != AR_ALL_GATHER, writes = Coll != AR_REDUCE_SCATTER;
     const char *send = own ? found.in : reads ? ipc_look_up(found, AR_IPC_SEND, r) : NULL;
@@ -87,7 +87,7 @@ __device__ __forceinline__ bool ipc_agree(const ar_args &args, uint64_t epoch, b
         stop = !await_flag(args, flag, no, wait);
         told = load_relaxed(flag);
     }
-#ifdef ST_BREAK_MAPPED /* act as if all ranks had found all buffers */
+#ifdef ST_BREAK_MAPPED /* ignore what the peers have found */
     told = no + all;
 #endif
     *alive = !__syncthreads_or(stop);
