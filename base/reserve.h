@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reserve.h - give a new file its size and all its memory. */
+/* reserve.h - set the size of a new file, and reserve memory or disk space for all of it. */
 #ifndef ST_RESERVE_H_
 #define ST_RESERVE_H_
 

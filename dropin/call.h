@@ -2,10 +2,10 @@
 /*
  * call.h - the three collectives that may run on our kernels, and NCCL's groups.
  *
- * All ranks must decide alike whether NCCL or our kernels run a call. So the decision depends only
- * on what all ranks have in common: communicator, collective, count, type, operator, whether the
- * buffers lie in windows, and the communicator's collectives in the same group. The group's sends
- * and receives must not matter, because another rank may have none.
+ * All ranks must make the same decision whether NCCL or our kernels run a call. So the decision
+ * depends only on what is the same on all ranks: communicator, collective, count, type, operator,
+ * whether the buffers lie in windows, and the communicator's collectives in the same group. The
+ * group's sends and receives must not matter, because another rank may have none.
  *
  * In a group, calls for our kernels wait until the outermost ncclGroupEnd, and run after the
  * group's calls that go to NCCL. The reason: our library may ask NCCL for more scratch memory,

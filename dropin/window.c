@@ -68,8 +68,8 @@ static void settle(struct st_seen *seen, int n)
         st_life_release(c[i]);
 }
 
-/* All ranks take the windows of a group in the order of their communicators' keys, because to
- * register a window they wait for each other. */
+/* The ranks wait for each other when they register a window. So all ranks register the windows of a
+ * group in the same order, that of their communicators' keys. */
 void st_seen_settle(struct st_seen *seen, int n)
 {
     for (;;) {

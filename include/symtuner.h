@@ -142,8 +142,8 @@ typedef struct symtuner_rules symtuner_rules;
  * Read rules from a file: symtuner's own format (docs/rules.md), or the CSV of NCCL's example tuner
  * if the file's name ends in .csv. The file has at most SYMTUNER_TEXT_MAX bytes. For a pipe or a
  * device the result is SYMTUNER_EIO, so that loading never waits; /dev/null is an empty text.
- * symtuner_rules_load_csv reads that CSV whatever the file is called.
- * symtuner_rules_parse reads symtuner's format from memory; ${name} stands for the file in errors.
+ * symtuner_rules_load_csv reads that CSV from a file of any name.
+ * symtuner_rules_parse reads symtuner's format from memory; ${name} is the file's name in errors.
  * symtuner_rules_inline reads the one-line form of SYMTUNER_RULE.
  * On failure ${error} holds "name:line:column: what is wrong; the cure".
  * Since 0.1.
@@ -255,7 +255,7 @@ SYMTUNER_API int symtuner_table_apply(const struct symtuner_decision *decision,
 
 /*
  * symtuner_table_pick(nccl, table, n_algo, n_proto, algo_out, proto_out):
- * Find the entry that NCCL would take from the table: the smallest of the entries that can be
+ * Find the entry that NCCL would choose from the table: the smallest of the entries that can be
  * selected. Release ${nccl} decides how ties and negative entries are treated. Returns 1, or 0 if
  * no entry can be selected.
  */

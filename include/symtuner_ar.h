@@ -157,12 +157,12 @@ enum symtuner_ar_transport {
     SYMTUNER_AR_HOST = 2,
 };
 
-/* What other work the GPU does while the kernels of a handle run. The library takes the kernel of a
- * call from a selection table, and this chooses the table's column. If the kernels run alone, many
- * blocks are fastest. If they run beside compute kernels, their blocks occupy multiprocessors that
- * the compute kernels need. So longer messages then get kernels with few blocks, or go to NCCL
- * (docs/kernels.md says which, and from which length on). UNKNOWN, the default, is treated as
- * BESIDE_COMPUTE wherever ALONE could lose to NCCL. */
+/* What other work the GPU does while the kernels of a handle run. The library looks up the kernel
+ * of a call in a selection table; this setting selects the table's column. If the kernels run
+ * alone, many blocks are fastest. If they run beside compute kernels, their blocks occupy
+ * multiprocessors that the compute kernels need. So longer messages then get kernels with few
+ * blocks, or go to NCCL (docs/kernels.md says which, and from which length on). UNKNOWN, the
+ * default, is treated as BESIDE_COMPUTE wherever ALONE could lose to NCCL. */
 enum symtuner_ar_beside {
     SYMTUNER_AR_UNKNOWN = 0,
     SYMTUNER_AR_ALONE = 1,
@@ -376,7 +376,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_gather(const void *send, void *recv
  * let them run on other buffers, too.
  * ${wait} 0: withdraw the promise, for good. Later calls do not let the next kernel start early;
  * for earlier calls see symtuner_ar_separate. With NCCL 2.28.3 to 2.30.6 symtuner_ar_register
- * withdraws the promise by itself.
+ * itself withdraws the promise.
  * Without a promise our kernels let the next kernel start early only with NCCL 2.30.7 and later.
  * SYMTUNER_AR_OVERLAP overrides all this. The promise is for all handles of the process, also for
  * later handles, and may differ between ranks. Threads: any. Since 0.1.
@@ -456,9 +456,9 @@ SYMTUNER_AR_API size_t symtuner_ar_describe(symtuner_ar *handle, char *text, siz
 SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
 
 /*
- * symtuner_ar_status(handle): return ncclSuccess while the group is usable. Three things end this
- * for good: a kernel gives up on a peer (ncclRemoteError), the handle is aborted, or a kernel finds
- * a misuse. From then on return the error. The handle then refuses further calls and must be
+ * symtuner_ar_status(handle): return ncclSuccess while the group is usable. Three things make the
+ * group unusable: a kernel gives up on a peer (ncclRemoteError), the handle is aborted, or a kernel
+ * finds a misuse. From then on return the error. The handle then refuses further calls and must be
  * destroyed on all ranks. Does not synchronise.
  * If a rank dies, is aborted or stops calling, the current or next call of each other rank waits
  * for the lost rank. This call ends in ncclRemoteError, timeout_ms after its kernel began to wait.

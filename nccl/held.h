@@ -3,7 +3,7 @@
  * held.h - finds the user's setting because of which we must not set NCCL's CTA count.
  *
  * The plugin and `symtuner why` use this. The functions call ${get}(${from}, name) to read a
- * variable; ${get} returns NULL if the variable is not set. Pure apart from ${get}. Threads: any.
+ * variable; ${get} returns NULL if the variable is not set. Pure, if ${get} is. Threads: any.
  * Errors: none.
  */
 #ifndef ST_HELD_H_

@@ -33,9 +33,9 @@ extern const struct st_words st_kernel_words;
  * symtuner_ar_beside. */
 extern const struct st_words st_beside_words;
 
-/* A message size in bytes. The table of libsymtuner_ar.so gives longer messages to a kernel with
- * few blocks, or to NCCL, because kernels that run beside it may need the multiprocessors. The
- * limit has no effect if the application says that no other kernels run. */
+/* A message size in bytes. For longer messages the table of libsymtuner_ar.so chooses a kernel with
+ * few blocks, or NCCL, because kernels that run beside it may need the multiprocessors. The limit
+ * has no effect if the application says that no other kernels run. */
 enum { ST_BESIDE_LIMIT = 4 << 20 };
 
 /* The full names of the environment variables of libsymtuner_ar.so. Case matters. */

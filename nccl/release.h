@@ -6,7 +6,7 @@
  * release reads a row of this table instead of comparing version numbers.
  * docs/reference/steering.md says where each fact comes from.
  *
- * Units      a release is the number that ncclGetVersion gives: 22809 is 2.28.9.
+ * Units      a release is the number that ncclGetVersion returns: 22809 is 2.28.9.
  * Ownership  rows are constants. Threads: any. Errors: each function says what it returns.
  */
 #ifndef ST_NCCL_RELEASE_H_
@@ -18,7 +18,7 @@
 /* Symmetric memory needs peer access between all GPUs of a box. Which kind of peer access? */
 enum st_peer_rule {
     ST_PEER_TRANSPORT, /* NCCL's own P2P transport: NCCL_P2P_LEVEL and _DISABLE limit it */
-    ST_PEER_RAW,       /* the driver's peer capability, whatever the distance            */
+    ST_PEER_RAW,       /* what the driver says about peer access, at any distance        */
 };
 
 /* If NCCL has picked a low-latency (LL) symmetric kernel: does it keep that kernel? */
@@ -71,7 +71,7 @@ enum st_unsure_rule {
     ST_UNSURE_MORE,   /* all calls on sm_100 and later, and all calls that may use multicast */
 };
 
-/* One row of the table: what holds from release ${first} on, until the next row. */
+/* One row of the table: what is true from release ${first} on, until the next row's. */
 struct st_era {
     int first;
     const char *name;
@@ -103,10 +103,10 @@ struct st_era {
 
     /* cost table */
     bool negative_wins;       /* a negative entry wins; false: it means "not available"         */
-    bool tie_takes_last;      /* of equal entries NCCL takes the last; false: the first         */
+    bool tie_takes_last;      /* of equal entries NCCL chooses the last; false: the first       */
     bool gather_unclamped;    /* a tuner's channel count for AllGather may exceed NCCL's own    */
     bool channels_cap;        /* a tuner's channel count only limits NCCL's; false: replaces it */
-    float table_limit;        /* microseconds; NCCL never takes an entry of this or above       */
+    float table_limit;        /* microseconds; NCCL never chooses an entry this high or higher  */
     signed char general;      /* the row in nccl/model/general_cost.c; 0: there is none         */
 };
 
@@ -132,11 +132,11 @@ int st_release_newest(void);
 
 /*
  * st_table_pick(era, table, shown, algos, protos, algo_out, proto_out):
- * Find the entry that NCCL takes from a cost table of ${algos} x ${protos} floats (microseconds).
+ * Find the entry that NCCL chooses from a cost table of ${algos} x ${protos} floats (microseconds).
  * ${era} says how NCCL treats negative entries and ties. ${shown} is the table as NCCL gave it to
  * the tuner; NULL if no tuner changed it. An entry that is negative in ${shown} is for an algorithm
  * that cannot run the call. If a tuner changes such an entry to 0 or more, NCCL before 2.31 may
- * take it and hang; later releases ignore the change. Returns false if NCCL can take no entry.
+ * choose it and hang; later releases ignore the change. Returns false if NCCL can choose no entry.
  */
 bool st_table_pick(const struct st_era *era, const float *table, const float *shown, int algos,
                    int protos, int *algo_out, int *proto_out);

@@ -49,7 +49,7 @@ struct st_ledger {
     int local;                    /* tuners that this process has opened so far */
     int tuners;                   /* tuners that are open now               */
     /* asked[collective][bucket][1: registered buffers][enum st_verdict]: what our tuner answered.
-     * picked[collective][bucket][algo * SYMTUNER_PROTOS + proto]: what NCCL takes from the table.
+     * picked[collective][bucket][algo * SYMTUNER_PROTOS + proto]: the entry that NCCL chooses.
      * ran[collective][bucket][enum st_ran]: what our profiler saw. */
     struct st_counter asked[SYMTUNER_COLLS][ST_BUCKETS][2][ST_VERDICTS_ROOM];
     struct st_counter picked[SYMTUNER_COLLS][ST_BUCKETS][ST_CELLS];

@@ -22,8 +22,8 @@ static const float mixed_factor = 8.0f;
 
 /* The price of an entry is its value in the cost table. We compare the bits of prices as unsigned
  * integers, which takes half as long as comparing floats. For floats >= 0 the order is the same.
- * NCCL never takes a dead entry (negative, NaN, infinite or FLT_MAX). The bits of dead entries are
- * larger than the bits of all live entries. -0.0 counts as negative; NCCL writes no -0.0. */
+ * NCCL never chooses a dead entry (negative, NaN, infinite or FLT_MAX). The bits of dead entries
+ * are larger than the bits of all live entries. -0.0 counts as negative; NCCL writes no -0.0. */
 static const uint32_t dead = 0x7f7fffff; /* the bits of FLT_MAX; a live entry has smaller bits */
 
 static inline uint32_t bits_of(float cost)
@@ -169,9 +169,10 @@ static INLINE void raise_rivals(struct st_table table, uint32_t own, uint32_t ra
             table.cost[i] = cost_of(raised);
 }
 
-/* Make NCCL take the live entry ${cell}. The entry keeps its price p, because ncclGroupSimulateEnd
- * reports it. All other entries that are not above p are set to 2 p. But if p is ${limit} or above,
- * NCCL would never take ${cell}, so ${cell} is first set to half of ${limit}. */
+/* Make NCCL choose the live entry ${cell}. The entry keeps its price p, because
+ * ncclGroupSimulateEnd reports it. All other entries that are not above p are set to 2 p. But if p
+ * is ${limit} or above, NCCL would never choose ${cell}, so ${cell} is first set to half of
+ * ${limit}. */
 static INLINE void make_cheapest(struct st_table table, float limit, int cell)
 {
     const uint32_t picosecond = bits_of(1e-6f), infinite = bits_of(INFINITY);
@@ -185,7 +186,7 @@ static INLINE void make_cheapest(struct st_table table, float limit, int cell)
     table.cost[cell] = cost_of(own);
 }
 
-/* Make NCCL take entry ${cell} where symmetric kernels compete with it. The prices of symmetric
+/* Make NCCL choose entry ${cell} where symmetric kernels compete with it. The prices of symmetric
  * kernels are not in the table and cannot be raised, so the entry gets an eighth of the least price
  * in the table. Prices below a picosecond are first raised to a picosecond. Otherwise the least
  * price could be 0, and an eighth of it would not be less. */

@@ -24,7 +24,7 @@ struct st_tuner {
     uint64_t comm_id;
     int ranks;
     bool write;                 /* may change the table; false: only observe                */
-    bool pick;                  /* a ledger is wanted: also count which entries NCCL takes  */
+    bool pick;                  /* a ledger is wanted: also count what NCCL chooses         */
     atomic_bool slow;           /* calls go through decide_slowly()                         */
     bool settled;               /* settle() has compared the ranks; the lock in settle()
                                    guards this                                             */

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* Do all conditions of ${rule} hold, apart from those on bytes and pipe_ops? */
+/* Are all conditions of ${rule} true? Ignores the conditions on bytes and pipe_ops. */
 static bool concerns(const struct st_rule *rule, const struct st_group *group, int coll, bool reg)
 {
     return !rule->process && !rule->kernels && rule->colls >> coll & 1 &&

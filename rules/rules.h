@@ -10,7 +10,7 @@
  * Units      bytes; spans are inclusive on both ends.
  * Ownership  one allocation per symtuner_rules; freed with symtuner_rules_free.
  * Threads    rules never change after they have been read, so any thread may read them.
- * Errors     the reader writes "name:line:column: what; cure" and gives no rules.
+ * Errors     the reader writes "name:line:column: what; cure" and returns no rules.
  */
 #ifndef ST_RULES_H_
 #define ST_RULES_H_

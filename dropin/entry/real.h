@@ -50,7 +50,8 @@ struct st_from {
 /* Return the copy of NCCL that a call is for; NULL if there is none. */
 struct st_real *st_real_of(struct st_from from);
 
-/* Return the NCCL that ${symbol} lies in; NULL if it lies in none, or in a copy past the fourth. */
+/* Return the copy of NCCL that contains ${symbol}; NULL if none does, or if it is a copy past the
+ * fourth. */
 struct st_real *st_real_at(const void *symbol);
 
 /* Did NCCL ${real} itself make this call? */

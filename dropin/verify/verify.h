@@ -3,9 +3,9 @@
  * verify.h - SYMTUNER_VERIFY=N: run the first N calls of each collective of a communicator by our
  * kernels and by NCCL, and compare the results.
  *
- * The program gets NCCL's result. If the two results differ on one rank, all ranks leave every
- * later call of the communicator to NCCL. A verified call waits for the GPU and, in shared memory,
- * for the other ranks. Two kinds of calls are not verified: captured calls, and calls of a
+ * The program gets NCCL's result. If the two results differ on one rank, NCCL alone runs every
+ * later call of the communicator on all ranks. A verified call waits for the GPU and, in shared
+ * memory, for the other ranks. Two kinds of calls are not verified: captured calls, and calls of a
  * communicator that has several ranks in one thread.
  */
 #ifndef ST_VERIFY_H_

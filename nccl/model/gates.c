@@ -25,8 +25,8 @@ struct look {
     enum st_sym_kernel_env env;
     bool has_pick;
     struct st_sym_pick pick;
-    int algo, proto; /* NCCL takes this entry from the cost table; -1: no entry, or no table   */
-    bool nothing;    /* there is a cost table, but NCCL can take none of its entries           */
+    int algo, proto; /* the entry of the cost table that NCCL chooses; -1: none, or no table   */
+    bool nothing;    /* there is a cost table, but NCCL can choose none of its entries         */
 };
 
 static const struct {
@@ -182,9 +182,8 @@ static enum st_says says(const struct look *look, const char *list, const char *
     return st_list_says(list, symtuner_coll_name((int)look->call->coll), word);
 }
 
-/* From 2.31 on NCCL_ALGO also excludes symmetric kernels. If NCCL_ALGO names collectives, this
- * holds for these collectives only. NCCL_SYM_KERNEL can allow some of the excluded kernels
- * again. */
+/* From 2.31 on NCCL_ALGO also excludes symmetric kernels. If NCCL_ALGO names collectives, it does
+ * so only for these collectives. NCCL_SYM_KERNEL can allow some of the excluded kernels again. */
 static enum symtuner_gate_state gate_algo_env(const struct look *look)
 {
     if (!look->era->algo_env_excludes)

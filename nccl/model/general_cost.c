@@ -4,8 +4,8 @@
  * number of channels. The cost is latency plus bytes divided by bandwidth.
  *
  * The bandwidths and channels of each machine are from the recordings in test/data. The formulas
- * are NCCL's and hold for one node. build/check-corpus compares the results with every recorded
- * cost table and channel count.
+ * are NCCL's for one node. build/check-corpus compares the results with every recorded cost table
+ * and channel count.
  */
 #include "nccl/model/general_cost.h"
 

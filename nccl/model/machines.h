@@ -12,7 +12,7 @@
 struct st_machine {
     const char *name; /* such as "h200x8"                                           */
     const char *text; /* a description such as "8 x H200, NVSwitch"                 */
-    const char *gpu;  /* the GPU's name as NVML gives it; rules use this name, too  */
+    const char *gpu;  /* the GPU's name as NVML reports it; rules use the name      */
     int arch;         /* 10 x compute capability: 90 is sm_90                       */
     int gpus;
     int nvlink;       /* 1: all pairs of GPUs have NVLink                           */

@@ -2,7 +2,7 @@
 /*
  * symmetric_cost.h - predicts which symmetric-memory kernel NCCL runs, and on how many CTAs.
  *
- * NCCL computes a price for each of its symmetric kernels with a formula, and takes the cheapest
+ * NCCL computes a price for each of its symmetric kernels with a formula, and chooses the cheapest
  * kernel. No tuner sees these prices. The functions below do the same arithmetic as each release of
  * NCCL, and round to single precision at the same places. This is necessary because two kernels can
  * have the same price to the last bit, if both reach the peak bandwidth with many CTAs. Then their

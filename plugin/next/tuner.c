@@ -107,8 +107,8 @@ struct st_next_tuner *st_next_tuner_open(const struct st_tuner_init *init, const
 }
 
 /* Ask a v2 tuner. A v2 tuner does not see the cost table; it learns only whether CollNet and NVLS
- * are available. It names one entry. As NCCL does, we then give that entry the price 0. But an
- * entry with a negative price is not available, and keeps its price. */
+ * are available. It names one entry. As NCCL does, we then set the price of that entry to 0. But a
+ * negative price means that the entry is not available, so we do not change it. */
 static nccl_abi_result ask_v2(const struct st_next_tuner *next, int func, size_t bytes,
                               int pipe_ops, float *table, int n_algo, int n_proto, int *n_channels)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rollcall.h - do all ranks of a communicator on this host decide alike?
+ * rollcall.h - do all ranks of a communicator on this host make the same decisions?
  *
  * The roll call finds this out. In its tuner init every rank opens a small shared-memory object and
  * writes an entry, which says what the rank's decisions depend on. The object is named after user,
