@@ -18,10 +18,10 @@ The last three may end with :KERNEL or :KERNEL:CTAS, which forces a kernel and a
 
 The program measures four durations, each on the slowest rank:
 
-alone    us per call, from a CUDA graph of 20 calls that is replayed
-beside   ms until 24 GEMMs of 8192^3 bf16 on one stream and a number of collectives on a second
-         stream of higher priority are both done
-comm     ms until these collectives are done, from the same run
+alone    us per call, in replays of a CUDA graph of 20 calls
+beside   ms for 24 GEMMs of 8192^3 bf16 on one stream and, at the same time, a number of collectives
+         on a second stream of higher priority
+comm     ms until the collectives of "beside" are done
 behind   ms that collectives of 25 MiB add to 192 GEMMs of 4096^3 bf16. A collective follows every
          second GEMM, or in other runs every fourth or eighth, as the buckets of a backward pass
          follow its layers. The ms without collectives are measured before each run
@@ -57,7 +57,7 @@ RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 0
 COLLS = ["allreduce", "allgather", "reducescatter"]
 AR_COLLS = ["allreduce", "reducescatter", "allgather"]    # enum symtuner_ar_coll
 BF16, SUM, SYMMETRIC, UNDEFINED = 9, 0, 1, -(1 << 31)
-# Bytes of a call: number of calls. So many calls take a third of the GEMMs' time.
+# {bytes of a call: number of calls that together take a third of the GEMMs' time}
 CALLS = {16 << 20: 200, 64 << 20: 60, 256 << 20: 16}
 GEMMS, GRAPH, MOST = 24, 20, 256 << 20
 BEHIND, BUCKET, EVERY = 192, 25 << 20, (2, 4, 8)    # number of GEMMs; bytes of a call; a call after how many GEMMs

@@ -12,8 +12,8 @@ all-reduces.
 
 There are two results: ``best`` is the median of the rounds' best timings, ``all`` is the median of
 all timings. We look at the best timing because XLA launches every iteration from the host, and
-jitter of the host only adds time. CHAIN and the number of timings depend only on the size. So each
-mode's best timing is the best of equally many.
+jitter of the host only adds time. CHAIN and the number of timings depend only on the size. So for
+every mode the best timing is chosen from the same number of timings.
 """
 
 from __future__ import annotations

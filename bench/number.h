@@ -51,8 +51,8 @@ static inline int number_must(const char *program, const char *name, const char 
     return (int)value;
 }
 
-/* Return the index of ${text} in ${words}, which are ${n}. If ${text} is not there, end the
- * program. */
+/* Return the index of ${text} in ${words}, an array of ${n} words. If no word equals ${text}, end
+ * the program. */
 static inline int word_must(const char *program, const char *name, const char *text,
                             const char *const *words, int n)
 {

@@ -1,7 +1,7 @@
 # jax.mk - build and test libsymtuner_ffi.so, the kernels as an XLA custom call.
 #
-# JAX_PYTHON is a Python that has jax, with which the C header of XLA's FFI comes. The build needs
-# nothing else of jax, and neither CUDA nor NCCL.
+# JAX_PYTHON is a Python that has jax. The build needs the C header of XLA's FFI, which comes with
+# jax, and nothing else of jax. It needs neither CUDA nor NCCL.
 JAX_PYTHON ?= $(firstword $(wildcard $(B)/jax-venv/bin/python) python3)
 FFI_INC     = $(shell $(JAX_PYTHON) -c 'import jax; print(jax.ffi.include_dir())' 2>/dev/null)
 

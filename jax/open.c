@@ -128,7 +128,7 @@ static int set_device(int ordinal, char *why, size_t why_size)
 
 /* Is this result of NCCL an error? ncclInProgress (7), which NCCL returns with
  * NCCL_COMM_BLOCKING=0, is none. After a communicator was made, libsymtuner_ar.so waits until it is
- * ready. When one is destroyed, nobody needs to wait. */
+ * ready. When a communicator is destroyed, nobody needs to wait. */
 static int is_error(int result)
 {
     return result != 0 && result != 7;
@@ -300,9 +300,9 @@ void symtuner_ffi_abort(void)
     }
 }
 
-/* Destroy the handle and the communicator of a group across processes. If a rank is dead, abort the
- * communicator, because it cannot be destroyed, and leave the handle's memory to the end of the
- * process. */
+/* Destroy the handle and the communicator of a group across processes. If a rank is dead, the
+ * communicator cannot be destroyed: abort it, and keep the handle, whose memory is freed when the
+ * process ends. */
 static int close_comm(struct ffi_member *member, char *why, size_t why_size)
 {
     int lost = __atomic_load_n(&member->lost, __ATOMIC_ACQUIRE), bad = 0;

@@ -43,8 +43,8 @@ END
     done
 }
 
-# Is FILE to be installed? A file of BUILD is if it was built. The header, the .pc file and the links
-# of libsymtuner_ar.so are if that library was built. All other files are.
+# Is FILE to be installed? If FILE is in BUILD, it must have been built. If it is the header, the .pc
+# file or a link of libsymtuner_ar.so, that library must have been built. Other files always are.
 wanted() # FILE
 {
     case $1 in

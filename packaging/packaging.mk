@@ -19,8 +19,8 @@ uninstall:
 	$(LDCONFIG)
 
 # ---- wheel ---------------------------------------------------------------------------------------
-# wheel-tree: make install what a wheel contains into the folder TREE. If nvcc is there, it contains
-# kernels for all GPU generations; AR_ARCHS=90 takes only one generation, AR_ARCHS= takes no kernels.
+# wheel-tree: install what a wheel contains into the folder TREE. If nvcc is there, that includes
+# kernels for all GPU generations; with AR_ARCHS=90 only for one generation, with AR_ARCHS= none.
 # WHEEL_LINK links the ordinary build's objects once more, into WHEEL_OUT.
 WHEEL_ARCHS := $(if $(filter file,$(origin AR_ARCHS)),80 90 100 120,$(AR_ARCHS))
 WHEEL_LINK  := $(CC)

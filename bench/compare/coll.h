@@ -15,7 +15,7 @@
 enum { OPS = 5 };
 
 struct compare_op {
-    const char *name; /* the word OP of the protocol */
+    const char *name; /* OP in protocol.h */
     int coll;         /* enum symtuner_ar_coll */
     ncclRedOp_t op;
 };

@@ -78,9 +78,9 @@ static struct crew_kind kinds[CREWS] = {
 };
 
 static const struct {
-    const char *name, *what; /* what: its name in the protocol */
+    const char *name, *what; /* what: WHAT in protocol.h */
     enum crew_id crew;
-    int slot, column, anything; /* anything: 1: all calls; 0: no i32, f64, max or min */
+    int slot, column, anything; /* anything: 1 if it runs i32, f64, max and min, too */
 } contenders[] = {
     {"ours", "zero-copy", FULL, 0, OURS, 1},      {"staged", "staged", FULL, 1, STAGED, 1},
     {"general", "general", FULL, 2, GENERAL, 1},  {"sym", "sym", FULL, 3, SYM, 0},
@@ -96,7 +96,7 @@ enum { CONTENDERS = sizeof contenders / sizeof contenders[0] };
 
 static const char *const mode_name[MODES] = {"threads", "procs"};
 
-static int peers, has_torch; /* how many peers were found; whether there is torch_worker.py */
+static int peers, has_torch; /* peers: how many were found; has_torch: 0 or 1 */
 static struct crew crews[MODES][CREWS];
 static FILE *csv;
 static time_t started;

@@ -62,7 +62,7 @@ struct rank {
     ncclComm_t comm;
     symtuner_ar *handle;
     void *peer;
-    struct peer_rank view; /* what the peer was told of this rank; valid as long as the peer */
+    struct peer_rank view; /* what the peer knows of this rank; valid as long as the peer */
     cudaStream_t stream;
     cudaEvent_t mark[2 * MOST_SAMPLES];
     char *buffer[2][2]; /* [window, plain][send, recv] */
@@ -81,7 +81,7 @@ static size_t arena_bytes(void)
 {
     size_t least = (size_t)256 << 20;
 
-    return (job.most > least ? job.most : least) + 4096; /* 4096: for a call in time_it() */
+    return (job.most > least ? job.most : least) + 4096; /* time_it() needs 4096 more */
 }
 
 static struct compare_call call_of(int op, int type, size_t bytes)

@@ -82,8 +82,8 @@ class Run:
         self.rows, self.wrong, self.refused, self.began = [], [], set(), time.monotonic()
 
     def ask(self, contender, **question):
-        """Ask the crew of a contender. Returns the answers, or None if the crew is lost. Prints why a crew
-        was lost, once."""
+        """Ask the crew of a contender. Returns the answers, or None if the crew is lost. When a crew
+        is lost, prints the reason."""
         one = self.crews.get(contender.crew)
         answers = one.ask(**question) if one else None
         if one and one.lost is not None:

@@ -40,7 +40,7 @@ struct st_plugin {
     /* the setting of ${variable}, or NULL if it is not set */
     const struct st_setting *asked;
     char tried[ST_EVIDENCE];       /* the file names that NCCL tries, in order               */
-    char path[ST_PATH];            /* the file that the loader takes; "": none               */
+    char path[ST_PATH];            /* the file that the loader loads; "": none               */
     /* disabled       the variable is "none"
      * is_static      the variable names the program itself
      * mangled        the variable has a slash, and this NCCL turns its value into another name

@@ -59,7 +59,7 @@ void st_doctor_dirs(struct st_doctor *doctor)
         "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
 #endif
         "/lib64", "/usr/lib64", "/lib", "/usr/lib"};
-    /* not what a conf file says: the loader reads the variable when the program starts */
+    /* the environment's value, not a conf file's: the loader reads it when the program starts */
     const char *path = getenv("LD_LIBRARY_PATH"), *at = path ? path : "";
 
     while (*at) {

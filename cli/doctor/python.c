@@ -147,8 +147,8 @@ static int preloaded(struct st_doctor *doctor)
     return copy;
 }
 
-/* Find the NCCL that the framework ${one} loads, and set its members copy and how. ${package} is
- * the file that the framework loads by its path, or NULL if it loads no file in this way. */
+/* Find the NCCL that the framework ${one} loads, and set its members ${copy} and ${how}. ${package}
+ * is the file that the framework loads by its path, or NULL if it loads no file in this way. */
 static void resolve(struct st_doctor *doctor, struct st_framework *one, const char *package)
 {
     struct st_elf_search search;

@@ -3,9 +3,10 @@
  * settings.c - collects the variables that NCCL sees, from the environment and from its conf files.
  *
  * NCCL first reads the file that NCCL_CONF_FILE names or, if that variable is not set,
- * ~/.nccl.conf. Then it reads /etc/nccl.conf. It never replaces a variable that is already set. From
- * release HOME_AND_CR on, NCCL looks for ~/.nccl.conf in the folder HOME, and drops a carriage return
- * at the end of a line. Older releases look in the home folder of the password database.
+ * ~/.nccl.conf. Then it reads /etc/nccl.conf. It never replaces a variable that is already set.
+ * From release HOME_AND_CR on, NCCL looks for ~/.nccl.conf in the folder that the variable HOME
+ * names, and drops a carriage return at the end of a line. Older releases look in the home folder
+ * of the password database, and keep the carriage return.
  */
 #include <pwd.h>
 #include <stdlib.h>
@@ -18,8 +19,8 @@ extern char **environ;
 
 enum { HOME_AND_CR = 23003 };
 
-/* Does the NCCL that is checked read conf files in the newer way? If no release is known yet,
- * assume that it does. */
+/* Is the NCCL that is checked of release HOME_AND_CR or later? If its release is not known yet,
+ * assume that it is. */
 static bool newer(const struct st_doctor *doctor)
 {
     return doctor->nccl == 0 || doctor->nccl >= HOME_AND_CR;

@@ -36,7 +36,7 @@ static const double hopeless = 1.25;
 struct way {
     char name[ST_WAY_SIZE];
     double us;
-    bool base; /* with the CTAs and threads that the library chooses for this kernel */
+    bool base; /* CTAs and threads are those that the library chooses for this kernel */
 };
 
 bool st_worker_plan(struct st_rank *r, uint64_t bytes, struct symtuner_ar_plan *plan,
@@ -67,8 +67,8 @@ static void force_way(struct st_rank *r, const char *way)
 }
 
 /* Time a way briefly and add it to ${ways}, unless it is there already or cuts the message into too
- * many pieces. Its name has the CTAs and threads that the library runs, which may be fewer than
- * ${ctas} and ${threads}. */
+ * many pieces. The name in ${ways} has the CTAs and threads that the library runs, which may be
+ * fewer than ${ctas} and ${threads}. */
 static void look(struct st_rank *r, uint64_t bytes, const char *kernel, int ctas, int threads,
                  struct way *ways, int *n)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agree.c - symtuner agree LEDGER...: prints where the ranks of a communicator differ first. */
+/* agree.c - symtuner agree LEDGER...: prints the first difference between a communicator's
+ * ranks. */
 #include <inttypes.h>
 #include <string.h>
 

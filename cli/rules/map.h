@@ -74,7 +74,7 @@ extern const struct st_option st_map_options[ST_MAP_OPTIONS];
 int st_map_started(void *self);
 
 /* Read the command line. If it names no collectives, request_out->colls becomes 0. Returns -1 if
- * the command goes on, else its exit status. */
+ * the command continues, else its exit status. */
 int st_map_read(const struct st_command_line *line, int argc, char **argv,
                 struct st_map_request *request_out);
 

@@ -14,16 +14,16 @@ struct st_run_end {
     int signal; /* the signal that killed it, or 0                        */
 };
 
-/* Run ${argv}, looked up in PATH, and wait for its end. If the program cannot be started, prints the
- * reason, sets ${status} of ${end_out} to ST_RUN_NOT_FOUND or ST_RUN_NOT_EXECUTABLE, and returns
- * false. All signals stay blocked, so that the caller can finish its work even while somebody ends
- * the job. */
+/* Run ${argv}, looked up in PATH, and wait for its end. If the program cannot be started, prints
+ * the reason, sets ${status} of ${end_out} to ST_RUN_NOT_FOUND or ST_RUN_NOT_EXECUTABLE, and
+ * returns false. All signals stay blocked, so that the caller can finish its work even while
+ * somebody ends the job. */
 bool st_run_program(char *const argv[], struct st_run_end *end_out);
 
 /* Let this process die by ${number}, the signal that killed the program, but without a core file of
- * its own. Shells and launchers look at this: after Ctrl-C a script of bash goes on with its next
- * command, unless a signal has killed the command before. Returns only if the signal kills nobody:
- * the first process of a container lives on. */
+ * its own. Shells and launchers check how a command has ended: after Ctrl-C a bash script continues
+ * with its next command, unless a signal has killed the last one. Returns only if the signal does
+ * not kill this process, as in the first process of a container. */
 void st_run_die(int number);
 
 #endif

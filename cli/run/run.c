@@ -167,8 +167,9 @@ static bool ignores_preload(const char *program)
     }
 }
 
-/* If our caller has closed stdin, stdout or stderr, take its number, so that no file of ours gets it:
- * what we print would go into that file. The program finds it closed (O_CLOEXEC). */
+/* If our caller has closed stdin, stdout or stderr, open /dev/null in its place. Otherwise a file
+ * of ours could get its number, and what we print would go into that file. The program still finds
+ * it closed (O_CLOEXEC). */
 static void take_closed(void)
 {
     int fd;

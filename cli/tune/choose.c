@@ -128,7 +128,7 @@ static void choose_ctas(struct st_tune *tune)
                  "being counted slower at some size");
 }
 
-/* Pick the best way at each size. Its times become those of candidate ST_OWN. */
+/* Pick the best way at each size. The times of that way become those of candidate ST_OWN. */
 static void choose_ways(struct st_tune *tune)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++) {

@@ -97,7 +97,7 @@ static bool read_nccl(const char *value, void *file, char error[ST_OPTION_ERROR]
                            value);
 }
 
-/* Set the collectives and sizes to measure to those in the ledger of a program. */
+/* Plan to measure the collectives and sizes that are in the ledger of a program. */
 static bool read_ledger(const char *path, void *self, char error[ST_OPTION_ERROR])
 {
     struct st_tune *tune = self;

@@ -63,8 +63,8 @@ static int finish(void)
     return ST_EXIT_FINE;
 }
 
-/* Add an argument to the command that rules and report quote. The folders of an absolute path are
- * left out, because they are private. Returns the new length. */
+/* Add an argument to the command line that is printed in the rules and the report. The folders of
+ * an absolute path are left out, because they are private. Returns the new length. */
 static size_t add_argument(size_t at, const char *argument)
 {
     const char *equals = argument[0] == '-' ? strchr(argument, '=') : NULL;

@@ -162,7 +162,8 @@ int st_tune_measure(struct st_tune *tune, const char *command);
 /* Return the number of units of the plan. If ${only_open} is set, count only those not done. */
 int st_tune_units(const struct st_tune *tune, bool only_open);
 
-/* kernels.c: write the [kernels] rules. Neighbouring sizes that get the same way share a rule. */
+/* kernels.c: write the [kernels] rules. Neighbouring sizes with the same chosen way share a
+ * rule. */
 void st_tune_write_kernels(const struct st_tune *tune, FILE *out);
 /* Does the kernel of ${way} always copy the caller's buffers? If not, tune's times and rule for it
  * hold only for registered buffers, because tune measures with registered buffers. */

@@ -110,12 +110,12 @@ static const char *judge_reduction(const struct hlo_module *module,
 }
 
 /* ---- all-reduces that XLA makes cheaper ----------------------------------------------------- */
-/* XLA rewrites some all-reduces after it has shown us the program. It would not know our call, so
- * our call would cost more than what XLA makes of the all-reduce. */
+/* After XLA has shown us the program, it replaces some all-reduces by something cheaper. It cannot
+ * do that with our calls, so we leave these all-reduces to XLA. */
 
-/* Return the only instruction that uses the result of ${in}, behind instructions that just change
- * its type or its shape. *before becomes the last of these instructions, or ${in}. Returns NULL if
- * there is no such instruction. */
+/* Return the only instruction that uses the result of ${in}, and skip instructions that just change
+ * the result's type, shape or layout. *before becomes the last skipped instruction, or ${in} if
+ * none was skipped. Returns NULL if there is no such instruction. */
 static const struct hlo_instruction *find_user(const struct hlo_module *module,
                                                const struct hlo_computation *computation,
                                                const struct hlo_instruction *in,
@@ -135,11 +135,11 @@ static const struct hlo_instruction *find_user(const struct hlo_module *module,
             return user;
         in = user;
     }
-    return NULL; /* a circle, which a valid module does not have */
+    return NULL; /* a cycle, which a valid module does not have */
 }
 
-/* Does the program use only one part of the result? Then XLA makes a reduce-scatter of the
- * all-reduce if each rank uses its own part, as for the gradients of sharded weights. */
+/* Does the program use only one part of the result? If each rank uses its own part, as for the
+ * gradients of sharded weights, XLA turns the all-reduce into a reduce-scatter. */
 static int is_cut(const struct hlo_module *module, const struct hlo_computation *computation,
                   const struct hlo_instruction *in)
 {
@@ -161,9 +161,9 @@ static int is_body_of_loop(const struct hlo_module *module,
     return 0;
 }
 
-/* Does each iteration of a loop just add the result to a value that the loop carries along, as when
- * gradients are accumulated? Then XLA adds up what the iterations of each rank give, and moves the
- * all-reduce behind the loop. */
+/* Does each iteration of a loop just add the result to a loop-carried value, as when gradients are
+ * accumulated? Then XLA lets each rank add up its own values in the loop, and makes one all-reduce
+ * after the loop. */
 static int is_accumulated(const struct hlo_module *module,
                           const struct hlo_computation *computation,
                           const struct hlo_instruction *in)

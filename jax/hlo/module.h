@@ -23,7 +23,7 @@ struct hlo_instruction {
 /* One operand of an instruction. */
 struct hlo_use {
     uint32_t id; /* the lower half of the operand's id */
-    size_t user; /* place of the instruction that has this operand, in hlo_module.instructions */
+    size_t user; /* index in hlo_module.instructions of the instruction with this operand */
 };
 
 struct hlo_computation {
@@ -39,7 +39,7 @@ struct hlo_module {
     size_t computation_count, computation_room;
     struct hlo_instruction *instructions;
     size_t instruction_count, instruction_room;
-    struct hlo_use *uses; /* those of one computation after those of another; sorted by id */
+    struct hlo_use *uses; /* one computation after the other; in each sorted by id */
     size_t use_count, use_room;
 };
 
@@ -53,8 +53,8 @@ const struct hlo_instruction *hlo_instruction_find(const struct hlo_module *modu
                                                    const struct hlo_computation *computation,
                                                    int64_t id);
 
-/* Return the instruction that uses the result of ${in} as an operand. Returns NULL if no instruction
- * does, or if the result is used more than once. */
+/* Return the instruction that uses the result of ${in} as an operand. Returns NULL if no
+ * instruction does, or if the result is used more than once. */
 const struct hlo_instruction *hlo_user_find(const struct hlo_module *module,
                                             const struct hlo_computation *computation,
                                             const struct hlo_instruction *in);

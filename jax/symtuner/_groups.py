@@ -114,9 +114,8 @@ def _open_one(devices: Sequence[Any], xla: bool) -> None:
 def open_group(devices: Sequence[Any]) -> None:
     """Open the group of these JAX devices. Its ranks are in the order of the devices' ids.
 
-    all_reduce does this by itself while a program is lowered. Only for a program that was lowered
-    in another process (jax.export), every process with a device of the group must call
-    open_group().
+    all_reduce does this by itself while a program is lowered. If a program was lowered in another
+    process (jax.export), every process with a device of the group must call open_group().
     """
     open_for(devices, xla=False)
 
