@@ -4,13 +4,15 @@
  * make random calls on three communicators, one by one and in groups. Some buffers are registered.
  * Each rank checks every byte of its results.
  *
- * usage: calls RANKS ROUNDS SEED. Prints how many calls were made, counted once for each rank. With
- * BOXES=N in the environment the ranks are on N boxes (boxes.c). The values are small whole
- * numbers, so that every order of addition gives the same sum.
+ * usage: calls RANKS ROUNDS SEED. Before the random rounds each collective is called once, in a way
+ * that all kernels can run. Prints how many calls were made, counted once for each rank. With
+ * BOXES=N in the environment the ranks are on N boxes (boxes.c). The values are small whole numbers,
+ * so that every order of addition gives the same sum.
  */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,6 +98,11 @@ static struct call drawn(struct rank *k, int slot)
     if (!c.registered && c.shift != 0)
         c.shift = draw(&k->own, 9);
     return c;
+}
+
+static struct call plain(enum coll coll)
+{
+    return (struct call){.coll = coll, .op = ncclSum, .registered = 1, .count = 256};
 }
 
 /* Find the addresses that this rank passes to NCCL. */
@@ -236,12 +243,13 @@ static void *body(void *p)
 
     boxes_sit(k->rank, ranks);
     open_rank(k);
-    for (int round = 0; round < rounds; round++) {
-        int calls = draw(&k->common, 3) == 0 ? 1 + (int)draw(&k->common, SLOTS) : 1;
+    for (int round = -COLLS; round < rounds; round++) {
+        bool random = round >= 0;
+        int calls = random && draw(&k->common, 3) == 0 ? 1 + (int)draw(&k->common, SLOTS) : 1;
         struct call call[SLOTS];
 
         for (int i = 0; i < calls; i++) {
-            call[i] = drawn(k, i);
+            call[i] = random ? drawn(k, i) : plain((enum coll)(round + COLLS));
             fill(k, &call[i]);
         }
         if (calls > 1)
