@@ -50,7 +50,7 @@ import time
 try:
     import torch
     import torch.distributed as dist
-except ImportError:    # --help works without it
+except ImportError:    # --help works without torch
     torch = dist = None
 
 RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 0))

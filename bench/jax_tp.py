@@ -139,7 +139,7 @@ class Bench:
         self.a, self.jax, self.jnp, self.np, self.P = a, jax, jnp, np, P
         self.mesh = Mesh(np.array(jax.devices()[: a.ranks]), ("tp",))
         d, h = a.hidden // a.heads, a.hidden
-        across, down = P(None, "tp"), P("tp", None)  # split by columns; split by rows
+        across, down = P(None, "tp"), P("tp", None)  # weights split by columns; by rows
         self.weights = {
             "norm1": ((h,), P()),
             "wq": ((h, h), across),

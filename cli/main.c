@@ -84,7 +84,7 @@ int main(int argc, char **argv)
     st_command *run;
 
     st_terminal_guard();
-    if (strcmp(name, "help") == 0 && argc > 2) { /* help COMMAND */
+    if (strcmp(name, "help") == 0 && argc > 2) { /* symtuner help COMMAND */
         static char help[] = "--help";
         char *with[] = {argv[2], help, NULL};
 

@@ -61,7 +61,7 @@ struct ffi_member *ffi_member_find(const int64_t *groups, int rows, int ranks, i
 /* Hold and return the i-th open member, or NULL if there are not so many. */
 struct ffi_member *ffi_member_hold(int i);
 
-void ffi_member_release(struct ffi_member *member); /* NULL: does nothing */
+void ffi_member_release(struct ffi_member *member); /* does nothing if ${member} is NULL */
 
 /* Return the i-th open member without holding it, or NULL. The pointer is valid only as long as
  * nobody closes the group. */

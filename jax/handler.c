@@ -25,7 +25,7 @@ static XLA_FFI_Error *fail(const XLA_FFI_Api *api, XLA_FFI_Error_Code code, cons
     struct XLA_FFI_Error_Create_Args args = {.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE};
 
     snprintf(message, sizeof message, "symtuner: %s", text);
-    args.message = message; /* XLA copies it */
+    args.message = message; /* XLA copies the message */
     args.errc = code;
     return api->XLA_FFI_Error_Create(&args);
 }

@@ -169,7 +169,7 @@ static void notice(struct watch *w)
                 continue;
         } else {
             close(w->peer[i].fd);
-            w->peer[i].fd = -1; /* poll() skips it */
+            w->peer[i].fd = -1; /* poll() skips descriptors below 0 */
             w->lost |= 1u << w->rank[i];
             w->lost_at[w->rank[i]] = now_ms();
             if (is_mine(w))

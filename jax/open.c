@@ -254,7 +254,7 @@ int symtuner_ffi_give_up(void *ticket, char *why, size_t why_size)
     int bad = 0;
 
     if (member == NULL)
-        return 0; /* nothing was made */
+        return 0; /* there is nothing to free */
     if (member->handle != NULL)
         bad = end_handles(&member->handle, 1, why, why_size);
     if (member->comm != NULL) /* our own: XLA's is set later, in a run */

@@ -370,7 +370,7 @@ int main(int argc, char **argv)
     }
     if (!check_contenders())
         return 2;
-    setenv("NCCL_NVLS_ENABLE", "0", 1); /* no multicast, ever */
+    setenv("NCCL_NVLS_ENABLE", "0", 1); /* never use multicast */
     setenv("TORCH_SYMM_MEM_DISABLE_MULTICAST", "1", 1);
     signal(SIGPIPE, SIG_IGN);
     signal(SIGINT, interrupted);

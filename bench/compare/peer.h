@@ -25,7 +25,7 @@ struct peer_rank {
     cudaStream_t stream;
     char *buffer[2]; /* [send, recv], from ncclMemAlloc, registered as windows on all ranks */
     ncclWindow_t window[2];
-    size_t bytes; /* of each buffer */
+    size_t bytes; /* size of each buffer */
 };
 
 struct peer_api {
@@ -53,7 +53,7 @@ struct peer_api {
 #ifdef __cplusplus
 extern "C" {
 #endif
-const struct peer_api *ar_compare_peer(void); /* exported by the peer */
+const struct peer_api *ar_compare_peer(void); /* the peer exports this function */
 #ifdef __cplusplus
 }
 #endif

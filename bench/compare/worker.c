@@ -360,7 +360,7 @@ static void *run_rank(void *arg)
 static void say(const char *text)
 {
     if (write(REPLY_FD, text, strlen(text)) < 0 || write(REPLY_FD, "\n", 1) < 0)
-        exit(1); /* ar_compare has ended */
+        exit(1); /* the write fails if ar_compare has ended */
 }
 
 static void say_times(void)

@@ -253,7 +253,7 @@ class Flashinfer:
             whole = Shared(self.bench, 2 * RANKS * self.most)
             flags, lamport = Shared(self.bench, RANKS * self.FLAGS * 4), Shared(self.bench, 3 * room)
             lamport.mine.view(torch.int16 if width == 2 else torch.int32).fill_(
-                -0x8000 if width == 2 else -0x80000000)    # -0.0 means: not written yet
+                -0x8000 if width == 2 else -0x80000000)    # -0.0 marks elements that are not written yet
             state = torch.tensor([0, 0, 0, room, 0], dtype=torch.int32, device="cuda")
             pointers = whole.pointers + flags.pointers + lamport.pointers + [state.data_ptr()]
             return torch.tensor(pointers, dtype=torch.int64, device="cuda"), whole, flags, lamport, state
@@ -276,7 +276,7 @@ class Flashinfer:
         shard = min(send.numel(), recv.numel())
         if RANKS not in (2, 4, 8):
             return "it takes 2, 4 or 8 ranks"
-        extra = (False,) if coll == "allgather" else ()    # False: no copy engine
+        extra = (False,) if coll == "allgather" else ()    # False: do not use the copy engine
 
         # The layout of a workspace depends on the size of its largest call, so each size has its own workspace.
         def make():

@@ -18,7 +18,7 @@ GREATEST = 512 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    name: str         # in rows and tables
+    name: str         # what rows and tables call it
     group: str        # the project; a table shows the best contender of each group
     crew: str
     how: str          # tells the worker which kernel to run

@@ -23,7 +23,7 @@ static bool is_rank(void)
                                            "MV2_COMM_WORLD_LOCAL_RANK",
                                            "SLURM_PROCID",
                                            "PALS_LOCAL_RANKID",
-                                           "LOCAL_RANK"}; /* torchrun */
+                                           "LOCAL_RANK"}; /* set by torchrun */
 
     for (size_t i = 0; i < sizeof variable / sizeof *variable; i++)
         if (getenv(variable[i]))

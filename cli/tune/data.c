@@ -202,7 +202,7 @@ bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const 
             if (!st_tune_put(tune, round, coll, candidate, bytes, us))
                 return st_tune_wrong(error, size, "a size or time that was not asked for", line);
             rows++;
-        } /* other lines come from NCCL */
+        } /* ignore other lines: NCCL printed them */
     }
     for (int z = 0; z < st_tune_sizes(tune); z++)
         ways += setting == tune->n_ctas ? tune->ways[z] ? tune->ways[z] : 1 : (int)strlen(modes);

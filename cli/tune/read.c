@@ -131,11 +131,11 @@ static bool read_ledger(const char *path, void *self, char error[ST_OPTION_ERROR
 
 #define AT(member) offsetof(struct st_tune, member)
 const struct st_option st_tune_options[ST_TUNE_OPTIONS] = {
-    /* only bench has these */
+    /* options of bench */
     {"rules", "FILE", "rules for the plugin and symtuner's kernels (built-in defaults)",
      ST_OPTION_TEXT, .at = AT(rules)},
     {"csv", "FILE", "also write the raw data", ST_OPTION_READ, .read = read_csv},
-    /* bench and tune have these */
+    /* options of bench and tune */
     {"ranks", "N", "GPUs to use (all)", ST_OPTION_NUMBER, .at = AT(ranks), .least = 2, .most = 16},
     {"coll", "C,C,...", "allreduce, allgather, reducescatter, or all (allreduce)", ST_OPTION_READ,
      .read = read_colls, .at = AT(colls)},
@@ -157,7 +157,7 @@ const struct st_option st_tune_options[ST_TUNE_OPTIONS] = {
     {"force", NULL, "overwrite files that symtuner did not write", ST_OPTION_FLAG, .at = AT(force)},
     {"nccl", "FILE", NULL, ST_OPTION_READ, .read = read_nccl, .at = AT(nccl_file),
      .instead = "--library FILE"},
-    /* only tune has these */
+    /* options of tune */
     {"out", "FILE", "the rules to write (symtuner.rules)", ST_OPTION_TEXT, .at = AT(out)},
     {"ctas", "N,N,...", "CTA counts besides NCCL's own (8,16,32,64)", ST_OPTION_READ,
      .read = read_ctas},

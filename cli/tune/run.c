@@ -101,7 +101,8 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
         const char *library = st_beside_command("libsymtuner.so", path, sizeof path);
 
         snprintf(tuner, sizeof tuner, "NCCL_TUNER_PLUGIN=%s", library);
-        snprintf(env, sizeof env, "NCCL_ENV_PLUGIN=%s", library); /* it sets CTA counts */
+        /* our env plugin sets CTA counts */
+        snprintf(env, sizeof env, "NCCL_ENV_PLUGIN=%s", library);
     }
     end = st_child_run(&child);
     free(ways);

@@ -53,7 +53,7 @@ def work(gpus, process=None):
         )
     print(f"[rank {jax.process_index()}] {symtuner.groups()[0]}", flush=True)
     ways = [w for w in symtuner.describe().splitlines() if w.startswith("transport: ")]
-    if not ways:  # the warning says why
+    if not ways:  # symtuner's warning, printed before, says why
         print(f"FAILED: not this library's kernels: {symtuner.describe()}", flush=True)
         return 1
     print(f"[rank {jax.process_index()}] {ways[0]}", flush=True)

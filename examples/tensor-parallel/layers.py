@@ -19,7 +19,7 @@ ranks = int(sys.argv[1]) if len(sys.argv) > 1 else 2
 mesh = Mesh(np.array(jax.devices()[:ranks]), ("tp",))
 keys = jax.random.split(jax.random.key(0), 3)
 x = jax.random.normal(keys[0], (32, 512), jnp.bfloat16)
-specs = {"up": P(None, "tp"), "down": P("tp", None)}  # split by columns, by rows
+specs = {"up": P(None, "tp"), "down": P("tp", None)}  # weights split by columns; by rows
 weights = {n: jax.random.normal(k, (512, 512), jnp.bfloat16) / 32 for n, k in zip(specs, keys[1:])}
 weights = {n: jax.device_put(w, NamedSharding(mesh, specs[n])) for n, w in weights.items()}
 

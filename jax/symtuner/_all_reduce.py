@@ -239,7 +239,7 @@ def _one(leaf: Any, axes: Axes, op: str, groups: Groups) -> Any:
     if not isinstance(leaf, jax.core.Tracer) or asks_lax:
         return _lax_all_reduce(leaf, axes, op, groups)  # constants need no communication
     if leaf.dtype == np.bool_ and op in ("sum", "avg", "prod"):
-        leaf = leaf.astype(np.int32)  # lax.psum does this, too
+        leaf = leaf.astype(np.int32)  # lax.psum also converts bools
     if within:
         leaf = _within(leaf, within, op)
     if not between:
@@ -250,7 +250,7 @@ def _one(leaf: Any, axes: Axes, op: str, groups: Groups) -> Any:
     integers = not np.issubdtype(leaf.dtype, np.inexact) and leaf.dtype.kind in "iu"
     reduce = _replace if why is None else _lax_all_reduce
     if op == "avg" and (within or (integers and why is None)):
-        return reduce(leaf, between, "sum", groups) / _size_of(axes, groups)  # like lax.pmean
+        return reduce(leaf, between, "sum", groups) / _size_of(axes, groups)  # as lax.pmean does
     return reduce(leaf, between, op, groups)
 
 

@@ -104,7 +104,7 @@ def _open_one(devices: Sequence[Any], xla: bool) -> None:
     if never := _why_never(devices):
         raise SymtunerError(never)
     if all(d.process_index != jax.process_index() for d in devices):
-        return  # a group of other processes
+        return  # this process has no device of the group
     if spans_processes(devices):
         _processes.open_across(devices, timeout_ms("processes"), xla)
     else:

@@ -182,7 +182,7 @@ def agree(ids: Sequence[int], processes: Sequence[int], problem: str, settings: 
 
     me, judge = jax.process_index(), processes[0]
     if me not in processes:
-        return problem  # the program runs in other processes
+        return problem  # this process does not run the program
     name = hashlib.sha256(repr(list(ids)).encode()).hexdigest()[:32]
     _agreed[name] = _agreed.get(name, 0) + 1
     key = f"symtuner/rows/{name}/{_agreed[name]}"
