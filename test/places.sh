@@ -154,7 +154,7 @@ check_test()
 check_family()
 {
     sed -n '/kernel_word\[\] = {/,/};/p' nccl/names.c | grep -oE '"[a-z0-9_]+"' | tr -d '"' | sort > "$work/words"
-    sed -n '/Kernels: /,/kernels\.md/p' docs/reference/rules-language.md | sed 's/.*Kernels: //' | grep -oE '`[a-z0-9_]+`' | tr -d '`' | sort > "$work/page"
+    sed -n '/Kernels are /,/kernels\.md/p' docs/reference/rules-language.md | sed 's/.*Kernels are //' | grep -oE '`[a-z0-9_]+`' | tr -d '`' | sort > "$work/page"
     same "the kernels of nccl/names.c are not those of docs/reference/rules-language.md" "$work/words" "$work/page"
     sed -nE 's/^    X\(AR_[A-Z0-9_]+, ([a-z0-9_]+),.*/\1/p' kernels/choose/families.h | sort > "$work/rows"
     same "the rows of AR_FAMILY_MAP are not the kernels of nccl/names.c" "$work/rows" "$work/words"
