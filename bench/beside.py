@@ -60,7 +60,8 @@ BF16, SUM, SYMMETRIC, UNDEFINED = 9, 0, 1, -(1 << 31)
 # {bytes of a call: number of calls that together take a third of the GEMMs' time}
 CALLS = {16 << 20: 200, 64 << 20: 60, 256 << 20: 16}
 GEMMS, GRAPH, MOST = 24, 20, 256 << 20
-BEHIND, BUCKET, EVERY = 192, 25 << 20, (2, 4, 8)    # number of GEMMs; bytes of a call; a call after how many GEMMs
+# for "behind": number of GEMMs; bytes of a call; numbers of GEMMs from one call to the next
+BEHIND, BUCKET, EVERY = 192, 25 << 20, (2, 4, 8)
 WORD = re.compile(r"(?P<way>[1-9]\d*|own|general|default|ours|staged)"
                   r"(:(?P<kernel>[a-z0-9_]+)(:(?P<ctas>[1-9]\d*))?)?")
 

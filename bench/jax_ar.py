@@ -15,7 +15,7 @@ Modes  ar       symtuner.all_reduce, no flags
        staged   as ar, with SYMTUNER_JAX_ZERO_COPY=0
        xla      lax.psum, no flags: XLA's own kernels up to 4 MiB, and above that NCCL without
                 registration
-       xlarec   as xla, but recorded: the flag of rec, and XLA is told to record collectives, too
+       xlarec   as xla, but recorded: the flag of rec, and one to record collectives, too
        nccl     lax.psum with XLA's own kernels off: NCCL without registration
        sym      lax.psum with XLA's own kernels off: NCCL with XLA's symmetric buffers
        plugin   as sym, with NCCL_ENV_PLUGIN=libsymtuner.so

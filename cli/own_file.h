@@ -15,9 +15,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Return whether ${path} may be written, and print why if not. It may be written if ${force} is
- * set, if there is no such file, if the file is empty or not a regular file, or if the file ends
- * with the right hash line. tune and bench call this function before they measure, so that no
+/* Return whether ${path} may be written, and print why if not. It may be written if one of these
+ * holds: ${force} is set; there is no such file; the file is empty; it is not a regular file; it
+ * ends with the right hash line. tune and bench call this function before they measure, so that no
  * measurement is lost. */
 bool st_own_file_free(const char *command, const char *path, bool force);
 

@@ -22,9 +22,13 @@
 
 enum { REPLY_FD = 3, MOST_RANKS = 16, MOST_SLOTS = 4, MOST_SAMPLES = 8 };
 
-/* Run a worker. In ${argv} these follow "--worker": number of ranks, first rank of this process,
- * number of ranks in this process, bytes of the largest call, 1 to use no peer memory (otherwise
- * 0), and for a peer the path of its library (peer.h). */
+/* Run a worker. These words follow "--worker" in ${argv}:
+ *   number of ranks
+ *   first rank of this process
+ *   number of ranks in this process
+ *   bytes of the largest call
+ *   1: use no peer memory, or 0
+ *   for a peer: the path of its library (peer.h) */
 int worker_main(int argc, char **argv);
 
 /* Write "GBPS US" to REPLY_FD. GBPS is the GB/s of the slowest GPU while the copy engines of all

@@ -321,7 +321,7 @@ static void start(struct rank *r)
         return start_peer(r);
     if (symtuner_ar_create(&r->handle, &r->comm, 1, &config) != ncclSuccess)
         stop(r, "create", symtuner_ar_error(NULL));
-    /* now, because captured calls cannot reserve scratch */
+    /* reserve scratch now, because captured calls cannot reserve it */
     if (symtuner_ar_reserve(&r->handle, 1, SIZE_MAX) != ncclSuccess)
         stop(r, "reserve", symtuner_ar_error(r->handle));
     for (int b = 0; b < 2 && !job.host; b++) {

@@ -478,7 +478,7 @@ int st_cmd_doctor(int argc, char **argv)
     st_doctor_dirs(&doctor);
     st_doctor_preloads(&doctor);
     st_doctor_copies(&doctor, ask.release, ask.library);
-    st_doctor_settings(&doctor); /* again, because the release is known now */
+    st_doctor_settings(&doctor); /* again, now that the release is known */
     st_doctor_plugins(&doctor);
     st_doctor_box(&doctor);
     st_doctor_rules(&doctor);

@@ -79,8 +79,8 @@ static bool kernel_alone(const struct st_doctor *doctor, char *evidence)
            !wrong_kernel(doctor, setting->value, &length) && st_found_setting(evidence, setting);
 }
 
-/* NCCL's variables that matter here. A name that is close to one of them, but equal to none of
- * them, counts as a typo. */
+/* NCCL's variables that matter here. A name that is none of these, but similar to one of them,
+ * counts as a typo. */
 static const char *const known[] = {
     "NCCL_ALGO", "NCCL_PROTO", "NCCL_SYM_KERNEL", "NCCL_SYM_CTAS", "NCCL_SYM_NOWIN_ENABLE",
     "NCCL_SYM_TMA_ENABLE", "NCCL_SYM_CE_THRESHOLD", "NCCL_WIN_ENABLE", "NCCL_WIN_STRIDE",

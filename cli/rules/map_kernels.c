@@ -100,10 +100,10 @@ const char *st_map_kernel(const struct symtuner_kernel_decision *decision, char 
     return text;
 }
 
-/* Can print_run print both runs on one line, for buffers of the kind ${registered}? It can if the
- * runs have the same sizes, the same rule and the same decision, and if print_run prints the kind
- * of buffers for both runs or for neither. It prints the kind for a run in which plain and
- * registered buffers have different rules. */
+/* Can print_run print both runs on one line, for buffers of the kind ${registered}? The runs must
+ * have the same sizes, the same rule and the same decision. Also, print_run must print the kind of
+ * buffers for both runs or for neither. It prints the kind for a run in which plain and registered
+ * buffers have different rules. */
 static bool runs_alike(const struct st_kernel_run *a, const struct st_kernel_run *b, int registered)
 {
     const struct symtuner_kernel_decision *x = &a->decision[registered],

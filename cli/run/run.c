@@ -98,8 +98,8 @@ static const struct st_command_line line = {
 
 /* ---- environment and files ------------------------------------------------------------------- */
 
-/* Return the value that the program would see without us. It comes from the environment. Variables
- * of NCCL that are not set there come from NCCL's conf files. */
+/* Return the value that the program would see without us: the value in the environment. If a
+ * variable of NCCL is not set there, return its value in NCCL's conf files. */
 static const char *value_of(const void *doctor, const char *name)
 {
     const char *value = getenv(name);

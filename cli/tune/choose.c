@@ -14,8 +14,8 @@
  * is to be within 3 % of the best. The library's own choice stays unless another way is faster.
  *
  * The result also names the fastest kind of kernel at each size. From one size to the next we
- * change the kind only if the new kind is 3 % faster, or 2 % faster and at the size after that not
- * slower.
+ * change the kind only if the new kind is 3 % faster. If the new kind is also not slower at the
+ * size after that, 2 % are enough.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -88,7 +88,7 @@ struct st_tune {
     int chosen;                                /* the CTA count, as an index into ctas[]   */
     int policy[SYMTUNER_COLLS][ST_TUNE_SIZES]; /* the fastest candidate; -1: none measured */
     int pick[ST_TUNE_SIZES];                   /* the best way; ST_OWN gets its times      */
-    int say[ST_TUNE_SIZES];                    /* the rules choose: ST_SAY_..., or a way   */
+    int say[ST_TUNE_SIZES];                    /* the rules' choice: ST_SAY_... or a way   */
     char why[300];                             /* why this CTA count was chosen            */
     /* files */
     const char *out;                   /* rules file to write              */
@@ -116,7 +116,7 @@ const char *st_tune_name(const struct st_tune *tune, int candidate, char text[48
 double st_tune_busbw(const struct st_tune *tune, int coll, uint64_t bytes, double us);
 /* st_tune_settings returns the number of settings. st_tune_has returns whether ${coll} is measured
  * with ${setting}. The first n_ctas settings are the CTA counts. If ways are compared, the next
- * setting is the ways. Then come the rules to verify. */
+ * setting is for the ways. The last settings are the rules to verify. */
 int st_tune_settings(const struct st_tune *tune);
 bool st_tune_has(const struct st_tune *tune, int coll, int setting);
 /* Return the modes (cli/gpu/worker.c) in which the worker measures ${setting}. Setting 0 also

@@ -87,7 +87,7 @@ static void make_plan(struct st_tune *tune)
     tune->raw[0] = '\0'; /* the measurements are not kept in a file */
 }
 
-/* Add the ways of ${other}, the run that wrote the rules B, as far as there is room. */
+/* Add the ways of ${other}, the run that wrote the second rules file, as far as there is room. */
 static void add_ways(struct st_tune *tune, const struct st_tune *other)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++)

@@ -176,7 +176,7 @@ static bool use_found(struct st_why *why, bool described)
 }
 
 /* Use the machine of --machine, or this box. If nothing is known about this box, assume h200x8.
- * Returns -1 if the command goes on, else its exit status. */
+ * Returns -1 if the command continues, else its exit status. */
 static int use_machine(struct st_why *why)
 {
     const char *name = why->machine_name;
@@ -212,7 +212,7 @@ static void use_environment(struct st_why *why)
 }
 
 /* Set the release, the machine and the settings of the environment, before st_line_read reads the
- * options that change them. Returns -1 if the command goes on, else its exit status. */
+ * options that change them. Returns -1 if the command continues, else its exit status. */
 static int started(void *self)
 {
     struct st_why *why = self;
@@ -326,7 +326,7 @@ static void limit_ctas(struct st_why *why)
         why->call.min_ctas = why->call.max_ctas;
 }
 
-/* Check and set what depends on several options. Returns -1 if the command goes on, else the exit
+/* Check and set what depends on several options. Returns -1 if the command continues, else the exit
  * status, with the reason on stderr. */
 static int complete(struct st_why *why)
 {

@@ -37,8 +37,8 @@ struct st_why {
     bool brief; /* print only the verdict and the cure         */
 };
 
-/* Read the command line into ${why}. Returns -1 if the command goes on, else the exit status, with
- * the reason on stderr. */
+/* Read the command line into ${why}. Returns -1 if the command continues, else the exit status,
+ * with the reason on stderr. */
 int st_why_read(int argc, char **argv, struct st_why *why);
 
 /* Return the value that --set gives the variable ${name}. If no --set names the variable, return

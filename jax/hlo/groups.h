@@ -38,8 +38,8 @@ void hlo_groups_free(struct hlo_groups *groups);
 
 /* In forms.c. For each id from 0 to ${count} - 1, set ${group}[id] to a number that identifies its
  * group. Set ${order}[id] so that within a group it grows in the order in which the instruction
- * lists the ids, or to 0 for all ids if we do not understand that order. Returns NULL, or why the
- * groups cannot be read or do not have each id once. */
+ * lists the ids. If we do not understand that order, set it to 0 for all ids. Returns NULL, or why
+ * the groups cannot be read or do not have each id once. */
 const char *hlo_forms_read(const struct hlo_instruction *in, int64_t *group, int64_t *order,
                            int64_t count);
 

@@ -62,8 +62,8 @@ def _in_key() -> str:
 
 
 def groups_in(text: str) -> list[tuple[bool, list[list[int]]]]:
-    """Return, for each kind of call of ours in the text of a compiled program, whether it uses
-    XLA's communicator, and the device ids of its groups."""
+    """Find our calls in the text of a compiled program. Return for each kind of call whether it
+    uses XLA's communicator, and the device ids of its groups."""
     found = []
     for call in _CALL.finditer(text):
         ids, ranks = _GROUPS.search(call[0]), _RANKS.search(call[0])

@@ -176,9 +176,8 @@ class Library:
         communicator. ``options``: the compiler options.
 
         XLA must not record calls whose ranks exchange addresses, because a recording would keep
-        other ranks' addresses. XLA may record calls across processes only if the user asks for it,
-        because in a replay we cannot tell a kernel that waits for a dead rank from a kernel that
-        has not started.
+        other ranks' addresses. XLA may record calls across processes only if the user asks for it:
+        in a replay we cannot tell whether a kernel waits for a dead rank or has not started.
         """
         meets = coll == "all_reduce" and not across and size >= self.zero_copy_from
         recorded = self.record == "1" or (self.record == "auto" and not across)

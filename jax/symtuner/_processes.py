@@ -242,7 +242,7 @@ def watch_end() -> None:
     """Run this in a process that has begun to end. After END_S, tell the library each second that
     this process still waits in jax.distributed's shutdown. All processes leave that shutdown at the
     same moment. So if another process has ended while this one still waits, the other one never
-    reached the shutdown, even if it said goodbye, and this process waits for it in vain."""
+    reached the shutdown, even if it said goodbye. Then this process waits for it in vain."""
     from jax._src.distributed import global_state
 
     time.sleep(END_S)
