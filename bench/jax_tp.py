@@ -401,7 +401,7 @@ def main():
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     seen = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(a.ranks)))).split(",")
-    for number in (signal.SIGTERM, signal.SIGHUP):  # so that "finally" ends the children, too
+    for number in (signal.SIGTERM, signal.SIGHUP):  # exit, so that "finally" ends the children
         signal.signal(number, lambda n, _: sys.exit(128 + n))
     children = []
     try:

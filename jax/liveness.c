@@ -291,7 +291,7 @@ static void *keep_watch(void *arg)
         rank = overdue(w);
         if (rank >= 0)
             end_process(rank);
-    } while (is_mine(w)); /* otherwise another watch has the member now */
+    } while (is_mine(w)); /* until another watch has the member */
     forget(w);
     return NULL;
 }

@@ -140,7 +140,7 @@ class Run:
             if what == "alone":
                 self.turns(what, coll, kind, size, ready,
                            {"do": "alone", "replays": plan.replays(us * calls), "samples": 3})
-            else:    # so many calls that they take a third of the GEMMs' time; a GEMM takes about 1.4 ms
+            else:    # the calls take a third of the GEMMs' time; a GEMM takes about 1.4 ms
                 many = max(1, int(self.args.gemms * 1400 / 3 / (us * calls)))
                 self.turns(what, coll, kind, size, ready,
                            {"do": "beside", "replays": many, "gemms": self.args.gemms})

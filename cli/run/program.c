@@ -30,7 +30,7 @@ static void become(char *const argv[], const struct inherited *inherited, pid_t 
 {
     int reason;
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* SIGKILL for us must end the program, too */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* if SIGKILL ends us, it must end the program, too */
     if (getppid() != parent)
         _exit(ST_RUN_NOT_EXECUTABLE);
     sigaction(SIGCHLD, &inherited->child, NULL);

@@ -19,7 +19,7 @@
 #include "cli/text.h"
 #include "nccl/names.h"
 
-enum { VERIFY_MAX = 500, CTAS_MAX = 512 }; /* the largest values that the libraries take */
+enum { VERIFY_MAX = 500, CTAS_MAX = 512 }; /* the largest values that the libraries accept */
 
 struct request {
     struct st_run_ask ask;

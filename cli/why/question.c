@@ -221,7 +221,7 @@ static int started(void *self)
     why->release_assumed = release <= 0;
     symtuner_call_init(&why->call, release > 0 ? release : 22809);
     status = use_machine(why);
-    why->call.ranks = 0; /* until --ranks or complete() sets it */
+    why->call.ranks = 0; /* --ranks or complete() will set it */
     why->links = why->call.nvlink;
     if (status < 0 && !why->no_env)
         use_environment(why);

@@ -22,7 +22,7 @@ struct hlo_field {
     uint32_t number;
     enum hlo_wire type;
     uint64_t value;         /* the integer, if the type is HLO_VARINT */
-    struct hlo_bytes bytes; /* the content, if the type is another one */
+    struct hlo_bytes bytes; /* the content, if the type is not HLO_VARINT */
     struct hlo_bytes whole; /* tag and content, to copy the field */
 };
 
