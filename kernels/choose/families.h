@@ -3,9 +3,9 @@
  * families.h - the families of kernels.
  *
  * The kernels of a family use one algorithm, for different data types and numbers of ranks. Each
- * family has one row in AR_FAMILY_MAP. A new family is one row there and one .cu file that defines
- * ar_kernels_NAME. Also add its name to nccl/names.c, where the rules language finds it. A test
- * compares the two lists.
+ * family has one row in AR_FAMILY_MAP. To add a family, add a row, and a .cu file that defines
+ * ar_kernels_NAME. Also add the name to nccl/names.c, where the rules language finds it. A test
+ * compares the names there with the rows here.
  */
 #ifndef AR_FAMILIES_H_
 #define AR_FAMILIES_H_
@@ -130,9 +130,9 @@ struct ar_family_row {
       .gather = AR_TMA_PARTS | AR_NEEDS_IPC, .fallback = AR_CHUNKED, .unroll = AR_PULL_UNROLL,     \
       .movers = AR_TMA_MOVERS, .shared = AR_TMA_IPC_SHARED, .ctas = 8, .max_ctas = AR_IPC_CTAS)
 
-/* The families that have kernels for reduce-scatter (ar_scatter_NAME) and for all-gather
- * (ar_gather_NAME), in kernels/device/halves. The fields scatter and gather of their rows say what
- * these kernels need. */
+/* AR_SCATTER_MAP lists the families that have kernels for reduce-scatter (ar_scatter_NAME), and
+ * AR_GATHER_MAP lists those that have kernels for all-gather (ar_gather_NAME). The kernels are in
+ * kernels/device/halves. The fields scatter and gather of a row say what the kernels need. */
 #define AR_SCATTER_MAP(X)                                                                          \
     X(AR_ONE_LL8, one_ll8)                                                                         \
     X(AR_ONE_LL128, one_ll128)                                                                     \

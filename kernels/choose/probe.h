@@ -72,7 +72,7 @@ int ar_probe_read(const char *path, uint64_t key, struct ar_probe *p, char *why,
 int ar_probe_write(const char *path, uint64_t key, const struct ar_probe *p, char *why,
                    size_t why_size);
 
-/* Return the FNV-1a hash of ${text}, continued from the hash ${key}. A ${key} of 0 starts anew. */
+/* Return the FNV-1a hash of ${text}, continued from the hash ${key}; 0: start a new hash. */
 uint64_t ar_probe_key(uint64_t key, const char *text);
 
 #endif

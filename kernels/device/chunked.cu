@@ -2,7 +2,7 @@
 /*
  * chunked.cu - two-shot with plain stores and flags, tile by tile, for messages of several MiB.
  *
- *   tile k      push in[shard o] to owner o's slot, raise REDUCE flag k
+ *   tile k      push in[shard o] to my slot at owner o, raise REDUCE flag k
  *   tile k-lag  await the peers' REDUCE flag, add up, push the sum to every rank's recv
  *   end         raise GATHER, await the peers' GATHER: their sums are in my recv
  *

@@ -3,9 +3,9 @@
  * oneshot.cuh - each rank sends its whole message to all ranks, and each rank adds up all messages.
  *
  *      rank 0            rank 1            rank 2
- *      in --+--> slot 0 of 1, slot 0 of 2
- *               in --+--> slot 1 of 0, slot 1 of 2
- *                        in --+--> slot 2 of 0, slot 2 of 1
+ *      in --+--> slot 0 of rank 1 and of rank 2
+ *               in --+--> slot 1 of rank 0 and of rank 2
+ *                        in --+--> slot 2 of rank 0 and of rank 1
  *      out = in0 + slot 1 + slot 2         (order: reduce.cuh)
  *
  * This takes one hop and no barrier. A thread first sends all its words, and then waits for the

@@ -35,8 +35,8 @@ __device__ __forceinline__ uint4 across(uint4 v, uint4 w, int by)
     return make_uint4((uint32_t)lo, (uint32_t)(lo >> 32), (uint32_t)hi, (uint32_t)(hi >> 32));
 }
 
-/* Return the width of the widest access at ${p} that its alignment allows and that has at most ${n}
- * bytes: 1, 2, 4 or 8. ${n} is above 0. */
+/* Return how wide an access at ${p} can be: 1, 2, 4 or 8 bytes. The alignment of ${p} must allow
+ * the access, and it must not be longer than ${n} bytes. ${n} is above 0. */
 __device__ __forceinline__ int widest(const char *p, int n)
 {
     int by = (int)((uintptr_t)p % AR_UNIT) | AR_UNIT;

@@ -112,7 +112,7 @@ static cudaError_t make_streams(struct ar_engines *e, int ranks)
     return error;
 }
 
-/* Make the streams in the first call. During a capture, only the relaxed mode allows that. */
+/* Make the streams in the first call. During a capture, CUDA allows that only in mode relaxed. */
 static ncclResult_t prepare(symtuner_ar *h)
 {
     enum cudaStreamCaptureMode mode;

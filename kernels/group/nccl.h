@@ -43,11 +43,12 @@ struct ar_nccl {
 #define X(result, name, args) result(*name) args;
     AR_NCCL_MAP(X)
 #undef X
-    /* Both are NULL if NCCL is older than 2.29. The second may wait for all ranks (multicast.h). */
+    /* The next two functions are NULL if NCCL is older than 2.29. The second one may wait for all
+     * ranks (multicast.h). */
     ncclResult_t (*ncclGetLsaDevicePointer)(ncclWindow_t, size_t, int, void **);
     ncclResult_t (*ncclGetLsaMultimemDevicePointer)(ncclWindow_t, size_t, void **);
-    /* For ranks on several boxes (kernels/nodes). If NCCL lacks one of the two, ncclCommSplit is
-     * NULL. */
+    /* For ranks on several boxes (kernels/nodes). ncclCommSplit is NULL if NCCL lacks it, or if
+     * NCCL lacks ncclCommDestroy. */
     ncclResult_t (*ncclCommSplit)(ncclComm_t, int, int, ncclComm_t *, ncclConfig_t *);
     ncclResult_t (*ncclCommDestroy)(ncclComm_t);
 };

@@ -65,9 +65,9 @@ static ncclResult_t peer_arenas(symtuner_ar **handles, int n,
     return result == ncclSuccess ? result : ar_fail(handles[0], result, "%s", why);
 }
 
-/* Give all handles the same values. on_device is the number of ranks on the GPU that has most of
- * them, because all their blocks must be resident there at once. sms and budget are the lowest
- * values of any rank. tma says whether all GPUs can run the kernels with TMA. */
+/* Give all handles the same values. on_device is the number of ranks on the GPU that has the most
+ * ranks, because the blocks of all these ranks must be resident there at once. sms and budget are
+ * the lowest values of any rank. tma says whether all GPUs can run the kernels with TMA. */
 static void count_neighbours(symtuner_ar **handles, int n)
 {
     int most = 1, sms = handles[0]->sms, budget = handles[0]->budget;

@@ -217,8 +217,8 @@ static ncclResult_t deregister(symtuner_ar **handles, void *const *buffers, int 
         symtuner_ar *h = handles[i];
         struct ar_window *w = find_base(h, buffers[i]);
 
-        /* Only our own windows are a danger to graphs: plain pointers and the caller's windows stay
-         * valid after this function. */
+        /* Graphs must be gone only if the window is ours: plain pointers and the caller's windows
+         * stay valid after this function. */
         if (w->ours && ar_graphs_live(h, bit(h, w), GRAPH_MS))
             return ar_handles_fail(handles, n, ncclInvalidUsage,
                                    "buffers[%d]: a graph holds calls that use %p; destroy it, and "

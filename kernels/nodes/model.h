@@ -39,7 +39,7 @@ struct ar_nodes_figures {
     float us[AR_WAYS][AR_NODES_SIZES];
 };
 
-/* In ${f}, keep the longer of the two values that ${f} and ${other} have for a time. */
+/* Set each time in ${f} to the longer one of its values in ${f} and ${other}. */
 void ar_nodes_slower(struct ar_nodes_figures *f, const struct ar_nodes_figures *other);
 
 /* Return the time of ${way} for a message of ${bytes}. The times between and above the measured

@@ -3,14 +3,14 @@
  * dtypes.h - data types and operators, and which reducer a type and an operator need.
  *
  * One X-macro row per data type, in NCCL's numbering. The three float types that carry almost all
- * traffic have reducers of their own; all other types share two slower reducers. Types differ in
- * arithmetic only; data moves the same way for all.
+ * traffic have reducers of their own; all other types share two slower reducers. The types differ
+ * only in arithmetic, and in whether their sums may be sent as Lamport words.
  */
 #ifndef AR_DTYPES_H_
 #define AR_DTYPES_H_
 
-/* Name, NCCL's number, bytes, and whether sums may travel as Lamport words. They may if 32 bits of
- * all ones can only be NaNs of the type, and still are NaNs after the last bit has been cleared.
+/* Name, NCCL's number, bytes, and whether sums may be sent as Lamport words. They may if 32 bits of
+ * all ones can only be NaNs of the type, and are still NaNs after the last bit has been cleared.
  * (This holds for F8E5M2, too, but there are no Lamport kernels for F8E5M2.) */
 #define AR_DTYPE_MAP(X)                                                                            \
     X(I8, 0, 1, 0)                                                                                 \

@@ -69,7 +69,7 @@ AR_HD uint64_t ar_tma_count(uint64_t bytes, uint32_t tile, int cta, int ctas)
     return tiles <= (uint64_t)cta ? 0 : (tiles - (uint64_t)cta - 1) / (uint64_t)ctas + 1;
 }
 
-/* Bytes of shared memory that a block needs. tma_ipc keeps the call's arguments there, too. */
+/* Bytes of shared memory that a block needs. tma_ipc also keeps the call's arguments in it. */
 #define AR_TMA_SHARED     (AR_TMA_STAGES * AR_TMA_TILES + AR_TMA_BARRIERS)
 #define AR_TMA_IPC_MORE   1024
 #define AR_TMA_IPC_SHARED (AR_TMA_SHARED + AR_TMA_IPC_MORE)

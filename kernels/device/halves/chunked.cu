@@ -3,8 +3,8 @@
  * chunked.cu - reduce-scatter and all-gather, the two halves of the all-reduce in ../chunked.cu,
  * for long messages in buffers that are not registered.
  *
- *   tile k      reduce-scatter: push in[part o] to owner o's slot; all-gather: push "in" to my
- *               slot at every rank; raise REDUCE flag k
+ *   tile k      reduce-scatter: push in[part o] to my slot at owner o; all-gather: push "in" to
+ *               my slot at every rank; raise REDUCE flag k
  *   tile k-lag  await the peers' REDUCE flag, then add up my part, or copy each part to recv
  *   end         raise GATHER, await the peers' GATHER: they have read their slots
  *

@@ -12,10 +12,11 @@
  * of all collectives may follow each other in any order.
  *
  * Fields of args:
- *   bytes                the length of one part
- *   stride               the bytes from part to part in the user's buffer
- *   words                how many words a slot has
- *   in_align, out_align  an alignment that all parts in "in" have, and all parts in "out"
+ *   bytes      the length of one part
+ *   stride     the bytes from part to part in the user's buffer
+ *   words      how many words a slot has
+ *   in_align   an alignment that all parts of "in" have
+ *   out_align  an alignment that all parts of "out" have
  */
 #ifndef AR_WORDS_CUH_
 #define AR_WORDS_CUH_

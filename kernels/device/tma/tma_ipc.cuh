@@ -22,8 +22,8 @@ namespace ar
 
 static_assert(sizeof(ar_args) <= AR_TMA_IPC_MORE, "the host asks for too little shared memory");
 
-/* Return the address of a word in the memory of rank ${at}. Rank ${writer} stores this word; its
- * block with the number of this block does so, for the same block of rank ${at}. ${row} is an enum
+/* Return the address of a word in the memory of rank ${at}. The block of rank ${writer} that has
+ * this block's number stores the word there, for the same block of rank ${at}. ${row} is an enum
  * ar_ipc_row. */
 __device__ __forceinline__ uint64_t *ipc_word(const ar_args &args, int at, int row, int writer)
 {
@@ -71,8 +71,8 @@ template <int Coll> __device__ __forceinline__ bool ipc_find(ar_args &found, int
 }
 
 /* Called by all threads of the block. ${all} says whether this block has found the buffers of all
- * ranks. Tell the peers so, and return whether the same block of every rank has found all. *alive
- * becomes false if the rank gave up. */
+ * ranks. Tell this to the peers, and return whether the same block of every rank has found all.
+ * *alive becomes false if the rank gave up. */
 __device__ __forceinline__ bool ipc_agree(const ar_args &args, uint64_t epoch, bool all,
                                           bool *alive, spin_limit &wait)
 {
