@@ -124,7 +124,7 @@ static uint64_t useful_ctas(const struct ar_ask *ask, int family, uint64_t bytes
 }
 
 /* Return whether the call needs one of the two slower reducers (kernels/shared/dtypes.h). A reducer
- * is the code that adds up. An all-gather needs no reducer, and copies all types alike. */
+ * is the code that adds up. An all-gather needs no reducer: it copies all types in the same way. */
 static bool is_generic(const struct ar_ask *ask)
 {
     return ask->coll != AR_ALL_GATHER &&

@@ -16,9 +16,9 @@
  * One set of slots is enough for all calls, but the reduce slots and the gather slots must not
  * share memory. A rank that has finished the call has the GATHER flag of each owner. The owner
  * raised this flag after reading its reduce slots, so the reduce slots may be written again. But a
- * rank A may still be reading its gather slots. They are safe all the same: another rank writes
- * them only after it has received A's words of the next call, and A sends these words only after it
- * has read its gather slots.
+ * rank A may still be reading its gather slots. These are safe for another reason: another rank
+ * writes them only after it has received A's words of the next call, and A sends these words only
+ * after it has read its gather slots.
  */
 #include "kernels/device/bulk.cuh"
 

@@ -106,8 +106,8 @@ extern "C" const struct ar_kernel_row ar_kernels_copy = {{
     AR_LOCAL(ar::wide),
 }};
 
-/* An all-gather by copies adds nothing up. Its row must name a kernel all the same, because NULL
- * would mean that there is no kernel for it (kernels/shared/args.h). */
+/* An all-gather by copies adds nothing up, but its row must name some kernel: NULL would mean that
+ * there is no kernel for it (kernels/shared/args.h). */
 extern "C" const struct ar_kernel_row ar_gather_copy = {{{(const void *)&ar::signal}}};
 
 extern "C" const void *const ar_kernel_signal = (const void *)&ar::signal;

@@ -274,7 +274,7 @@ template <class R, int Units, int N> struct rank_sum {
 };
 
 /* Return the sum of one word of every rank; load(r) returns the word of rank r. ${N} is the number
- * of ranks. If ${N} is 0, there are args.ranks ranks, and they are taken four at a time. */
+ * of ranks. If ${N} is 0, there are args.ranks ranks, and they are added four at a time. */
 template <class R, int N, class Load>
 __device__ __forceinline__ payload sum_of_ranks(const ar_args &args, Load load)
 {
@@ -295,11 +295,11 @@ __device__ __forceinline__ payload sum_of_ranks(const ar_args &args, Load load)
 }
 
 /*
- * Wait for the words of all other ranks; the word of rank r comes to slot + r * stride. Add them up
- * with ${own}, this rank's word, in the order of reduce.cuh. Returns false if the rank gave up.
- * ${N} is the number of ranks. If ${N} is 0, there are args.ranks ranks, and they are taken four at
+ * Wait for the words of all other ranks; the word of rank r arrives at slot + r * stride. Add them
+ * up with ${own}, this rank's word, in the order of reduce.cuh. Returns false if the rank gave up.
+ * ${N} is the number of ranks. If ${N} is 0, there are args.ranks ranks, and they are added four at
  * a time. For warp-wide forms the whole warp must call this; ${valid} is false in lanes past the
- * end of the message. The slots are not cleared, so that the caller can send the sum first.
+ * end of the message. This does not clear the slots, so that the caller can send the sum first.
  */
 template <class F, class R, int N>
 __device__ __forceinline__ bool gather_word(const ar_args &args, const char *slot, uint32_t stride,

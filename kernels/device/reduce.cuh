@@ -103,8 +103,9 @@ struct pair_f32 {
  * floats: the rounded sum, and what the roundings dropped. Dekker's Fast2Sum (Numer. Math. 18,
  * 1971) finds exactly what one addition drops if the larger operand comes first. The code below
  * puts the larger operand first, so both orders of the operands give the same result. Knuth's
- * TwoSum takes the operands in any order, but near FLT_MAX one of its steps may overflow in one
- * order only, although the sum does not overflow (Boldo, Graillat and Muller, ACM TOMS 44, 2017).
+ * TwoSum needs no comparison, but near FLT_MAX one of its steps may overflow in one order of the
+ * operands only, although the sum does not overflow (Boldo, Graillat and Muller, ACM TOMS 44,
+ * 2017).
  * f64 would be simpler, but sm_86, 89, 103 and 120 have one f64 unit for every 64 of f32.
  */
 struct sum_f32 {

@@ -19,7 +19,7 @@ struct ar_multicast {
     int n; /* number of threads */
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    int word; /* what the threads shall do: 0: wait; 1: ask NCCL; -1: end without asking */
+    int word; /* tells the threads what to do: 0: wait; 1: ask NCCL; -1: end without asking */
     struct ar_multicast_rank {
         struct ar_multicast *all;
         pthread_t thread;

@@ -266,7 +266,7 @@ static uint64_t window_bit(const symtuner_ar *h, const struct ar_window *w)
 }
 
 /* Choose how to run the call ${ask} and with which arena, and make the arena if it is not there
- * yet. If the arena cannot be made, choose again without it. All ranks choose alike. */
+ * yet. If the arena cannot be made, choose again without it. All ranks make the same choice. */
 static ncclResult_t choose_arena(symtuner_ar *h, struct ar_ask *ask, cudaStream_t stream,
                                  struct ar_choice *choice, int *arena)
 {

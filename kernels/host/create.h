@@ -6,7 +6,7 @@
 #include "kernels/host/options.h"
 #include "kernels/scratch/members.h"
 
-/* Check ${given} and copy it to ${config}. If ${given} is NULL, take all defaults. Read the
+/* Check ${given} and copy it to ${config}. If ${given} is NULL, copy the defaults. Read the
  * environment into ${options}. After an error symtuner_ar_error(NULL) says what is wrong. */
 ncclResult_t ar_config_check(const struct symtuner_ar_config *given,
                              struct symtuner_ar_config *config, struct ar_options *options);

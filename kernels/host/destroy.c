@@ -112,7 +112,8 @@ void ar_deferred_free(void)
 /* Wait until this rank's calls have ended. If NCCL ran one of them, wait no longer than the time
  * limit: our kernels give up on a dead peer by themselves, but NCCL's kernels do not. A time limit
  * below 2 s counts as 2 s, because other work may be queued on the GPU. If ${another_is_stuck},
- * this function has already waited in vain for another handle. Then it waits no longer than 2 s. */
+ * this function has already waited for another handle without success. Then it waits no longer than
+ * 2 s. */
 static ncclResult_t await_calls(symtuner_ar *h, bool another_is_stuck)
 {
     const uint64_t least = 2000000000;

@@ -35,8 +35,8 @@ struct ar_boxes {
 /*
  * ar_boxes_find(cards, ranks, me, boxes_out, why):
  * Set *boxes_out for rank ${me} of ${ranks} ranks. Returns false if the ranks span several boxes
- * but cannot or shall not add up box by box. Then ${why} (AR_WHY bytes) is the end of a sentence
- * that begins with "the ranks span several nodes". The text is the same on all ranks.
+ * but cannot add up box by box, or were not asked to. Then ${why} (AR_WHY bytes) is the end of a
+ * sentence that begins with "the ranks span several nodes". The text is the same on all ranks.
  */
 bool ar_boxes_find(const struct ar_box_card *cards, int ranks, int me, struct ar_boxes *boxes_out,
                    char *why);

@@ -9,7 +9,7 @@
 #include "kernels/nodes/nodes.h"
 
 /* Multiprocessors that our kernels in the box leave free, so that NCCL's kernels between the boxes
- * run beside them. The number was not measured. NCCL takes one block per channel, and over most
+ * run beside them. The number was not measured. NCCL runs one block per channel, and over most
  * networks it has up to 16 channels. */
 enum { LEFT_TO_NCCL = 20 };
 

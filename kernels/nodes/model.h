@@ -4,7 +4,8 @@
  * many pieces should its message be cut?
  *
  * The functions are pure. Their inputs are times that were measured when the handle was made. The
- * times are the same on all ranks, so all ranks choose alike. Box by box, a call uses two streams:
+ * times are the same on all ranks, so all ranks make the same choice. If a call runs box by box, it
+ * uses two streams:
  *
  *     the caller's stream   RS 0 | RS 1 |      AG 0 | RS 2 | AG 1 |      AG 2
  *     the network stream           AR 0 | AR 1      | AR 2

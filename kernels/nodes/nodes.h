@@ -36,9 +36,9 @@ struct ar_nodes {
 /*
  * ar_nodes_span(h, cards, config, gate, why):
  * If the ranks of ${cards} span several boxes, write to ${gate} (2 * AR_WHY bytes) why NCCL runs
- * their calls. If these ranks can and shall add up box by box, also make h->nodes. Collective over
- * the communicator of ${h}: all ranks get h->nodes, or no rank does. Returns an error only if the
- * ranks cannot reach each other any more. Then ${why} (AR_WHY bytes) says why.
+ * their calls. If these ranks can add up box by box, and were asked to, also make h->nodes.
+ * Collective over the communicator of ${h}: all ranks get h->nodes, or no rank does. Returns an
+ * error only if the ranks cannot reach each other any more. Then ${why} (AR_WHY bytes) says why.
  */
 ncclResult_t ar_nodes_span(symtuner_ar *h, const struct ar_box_card *cards,
                            const struct symtuner_ar_config *config, char *gate, char *why);

@@ -5,11 +5,11 @@
  * Only the first handle lets other kernels start early after its own kernels. A kernel that starts
  * early takes all multiprocessors that our kernel leaves free, and keeps them while it waits for
  * our kernel. Suppose that two ranks start the calls of two handles in different order, and that a
- * kernel starts early after each of these calls. Then neither rank has room for its second call.
- * But each rank's first call waits for the other rank's second call, so both ranks wait for ever.
- * If only one handle lets kernels start early, a rank that starts the call of the other handle
- * first has room for its second call. All ranks must choose the same handle as the first. They do,
- * because they make their handles in the same order.
+ * kernel starts early after each of these calls. Then no multiprocessor is free for the second call
+ * of either rank. But each rank's first call waits for the other rank's second call, so both ranks
+ * wait for ever. If only one handle lets kernels start early, a rank that starts the call of the
+ * other handle first has free multiprocessors for its second call. All ranks must choose the same
+ * handle as the first. They do, because they make their handles in the same order.
  *
  * Threads    any.
  */

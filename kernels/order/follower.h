@@ -18,9 +18,9 @@
 enum ar_follower ar_follower_said(void);
 
 /* Return how the kernels of ${h} start. They start serially if ranks share the GPU, because blocks
- * that start early and wait would take the room that another rank's blocks need. Only the first
- * handle of a GPU lets followers start early (first.h says why), but with SYMTUNER_AR_OVERLAP=2
- * every handle does. */
+ * that start early and wait would occupy multiprocessors that another rank's blocks need. Only the
+ * first handle of a GPU lets followers start early (first.h says why), but with
+ * SYMTUNER_AR_OVERLAP=2 every handle does. */
 enum ar_start ar_start_of(const symtuner_ar *h);
 
 /* Called before each launch of a kernel of ${h}. ${start} is how that kernel starts. If it lets its
@@ -30,8 +30,8 @@ void ar_follower_note(const symtuner_ar *h, enum ar_start start);
 void ar_follower_captured(void);
 
 /* Called before a buffer is registered with NCCL release ${nccl}. From then on the symmetric
- * kernels of this release may run. If they do not wait for the kernel in front of them, this
- * function takes the program's promise back. */
+ * kernels of this release may run. If such kernels do not wait for the previous kernel of their
+ * stream, this function takes the program's promise back. */
 void ar_follower_window(int nccl);
 
 #endif

@@ -129,10 +129,10 @@ ncclResult_t ar_grow_in_comm(struct ar_members *m)
 
 /* ---- a local group --------------------------------------------------------------------------- */
 
-/* Check that all GPUs have room before anything is allocated. After a failure in the middle, memory
- * would have to be freed, and cudaFree waits for running kernels. These kernels may wait for
- * kernels that other threads have yet to launch. But while cudaFree holds CUDA's lock, no thread
- * can launch kernels. */
+/* Check that all GPUs have enough free memory before anything is allocated. After a failure in the
+ * middle, memory would have to be freed, and cudaFree waits for running kernels. These kernels may
+ * wait for kernels that other threads have yet to launch. But while cudaFree holds CUDA's lock, no
+ * thread can launch kernels. */
 static ncclResult_t check_room(const struct ar_local *l, int arena, char *why)
 {
     for (int i = 0; i < l->n; i++) {

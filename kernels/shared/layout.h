@@ -155,9 +155,9 @@ AR_HD uint64_t ar_tiles_per_cta(uint64_t stride, uint64_t tile, int ctas)
  *
  * The limit leaves a few multiprocessors free, because a waiting block keeps its multiprocessor. If
  * two ranks start calls of two handles in different order, the second call of each rank must still
- * find room. Otherwise the ranks would wait for each other for ever. A little room is enough: a
- * block exchanges data only with the same block of its peers, so the blocks of one call may run one
- * after the other.
+ * find free multiprocessors. Otherwise the ranks would wait for each other for ever. A few are
+ * enough: a block exchanges data only with the same block of its peers, so the blocks of one call
+ * may run one after the other.
  */
 AR_HD int ar_budget(int sms, int asked)
 {

@@ -37,7 +37,7 @@
 
 #define AR_TMA_THREADS 384 /* threads of a block; with more, a kernel would lack registers */
 
-/* Bytes of shared memory behind the stages: the barriers, 8 bytes each, and at the end the word by
+/* Bytes of shared memory after the stages: the barriers, 8 bytes each, and at the end the word by
  * which the warps of a block tell each other to stop. */
 #define AR_TMA_BARRIERS 512
 

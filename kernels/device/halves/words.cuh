@@ -124,9 +124,9 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     counters.publish(args);
 }
 
-/* Wait for word w of every other rank; the word of rank r comes to here + r * slot. Store the word
- * of rank r in part r of args.out. Returns false if the rank gave up. For warp-wide forms the whole
- * warp must call this; ${valid} is false in lanes past the end of the message. */
+/* Wait for word w of every other rank; the word of rank r arrives at here + r * slot. Store it in
+ * part r of args.out. Returns false if this rank gave up. For warp-wide forms the whole warp must
+ * call this; ${valid} is false in lanes past the end of the message. */
 template <class F, int N>
 __device__ __forceinline__ bool store_words(const ar_args &args, char *here, uint32_t slot,
                                             bool valid, uint32_t w, uint64_t epoch,
