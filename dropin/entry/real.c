@@ -5,6 +5,7 @@
 #include <link.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- entries --------------------------------------------------------------------------------- */
@@ -81,28 +82,36 @@ static struct st_real *known(const void *base)
  * copy through the global scope, where other libraries may define some of its functions first. */
 static struct st_real *entry_at(const void *landmark, bool next)
 {
-    struct st_real *real;
+    struct st_real made = {0}, *real;
     Dl_info info;
 
     if (!landmark || !dladdr(landmark, &info))
         return NULL;
     real = known(info.dli_fbase);
-    if (real)
+    if (real || atomic_load(&real_count) == ST_REALS)
         return real;
+    /* Fill the entry before we take the lock. The loader has a lock, too, and another thread may hold
+     * that one while it runs a constructor that calls us. */
+    made.base = info.dli_fbase;
+    made.library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    made.path = strdup(info.dli_fname);
+    if (!made.library) /* NCCL is linked into the program itself */
+        made.library = dlopen(NULL, RTLD_LAZY);
+    fill(&made, next ? RTLD_NEXT : made.library);
     pthread_mutex_lock(&lock);
-    real = known(info.dli_fbase);
+    real = known(made.base);
     if (!real && real_count < ST_REALS) {
-        real = &st_reals[real_count];
-        real->index = real_count;
-        real->base = info.dli_fbase;
-        real->library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-        real->path = strdup(info.dli_fname);
-        if (!real->library) /* NCCL is linked into the program itself */
-            real->library = dlopen(NULL, RTLD_LAZY);
-        fill(real, next ? RTLD_NEXT : real->library);
+        made.index = real_count;
+        real = &st_reals[made.index];
+        *real = made;
+        made.library = NULL;
         atomic_fetch_add_explicit(&real_count, 1, memory_order_release);
     }
     pthread_mutex_unlock(&lock);
+    if (made.library) { /* another thread was faster */
+        free((void *)made.path);
+        dlclose(made.library);
+    }
     return real;
 }
 

@@ -23,7 +23,7 @@ $(DI)/libsymtuner_ar.so: test/dropin/fake/kernels.c test/dropin/fake/record.h dr
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(DI_CC) -shared -Wl,-soname,libsymtuner_ar.so -o $@ $<
-$(DI)/preload.so $(DI)/gpus.so $(DI)/box.so: $(DI)/%.so: test/dropin/fake/%.c
+$(patsubst %,$(DI)/%.so,preload gpus box constructor): $(DI)/%.so: test/dropin/fake/%.c
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(DI_CC) -shared -o $@ $< -ldl
@@ -35,7 +35,8 @@ $(DI)/first/libcuda.so.1: test/dropin/fake/cuda.c dropin/verify/cuda.h
 $(DI)/libsymtuner_nccl.so: $(B)/libsymtuner_nccl.so
 	@mkdir -p $(@D)
 	$(Q)ln -sf ../$(<F) $@
-DI_PROGRAMS := $(patsubst %,$(DI)/%,cases followers places ranks threads cost random opposite memory)
+DI_PROGRAMS := $(patsubst %,$(DI)/%,cases followers places ranks threads cost random opposite memory loading)
+$(DI)/loading: override LDFLAGS += -rdynamic
 $(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play.c test/dropin/play.h $(TALLY) dropin/tally.h \
                 $(DI)/first/libnccl.so.2
 	$(call say,CC)
@@ -43,6 +44,6 @@ $(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play.c test/dropin/play.h $
 	    $(DI)/first/libnccl.so.2 -ldl -lpthread
 
 TEST_ALSO += test-dropin
-test-dropin: $(DI_NCCL) $(patsubst %,$(DI)/%.so,libsymtuner_ar libsymtuner_nccl preload gpus box) \
+test-dropin: $(DI_NCCL) $(patsubst %,$(DI)/%.so,libsymtuner_ar libsymtuner_nccl preload gpus box constructor) \
              $(DI)/first/libcuda.so.1 $(DI_PROGRAMS) $(B)/symtuner
 	$(Q)sh test/dropin/run.sh $(B)

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * loading.c - a library whose constructor calls NCCL is loaded while another thread makes its first
+ * call. The loader holds a lock of its own while it runs constructors. If the drop-in held a lock
+ * while it called the loader, the two threads would wait for each other, and this program would
+ * never end.
+ *
+ * usage: loading LIBRARY    LIBRARY is constructor.so. The program is linked with -rdynamic, so that
+ *                           the drop-in calls the dlopen of this file.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "test/dropin/play.h"
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { HANG = 60 /* seconds */ };
+
+int ncclGetUniqueId(struct nccl_abi_id *id);
+
+static _Thread_local bool first;  /* this thread makes the first call */
+static atomic_bool begun, inside; /* the first call has begun; the constructor runs */
+
+EXPORT void *dlopen(const char *name, int flags)
+{
+    void *(*real)(const char *, int);
+
+    *(void **)&real = dlsym(RTLD_NEXT, "dlopen");
+    if (first) {
+        first = false;
+        atomic_store(&begun, true);
+        while (!atomic_load(&inside))
+            usleep(1000);
+        usleep(200000); /* until the constructor waits, if it does */
+    }
+    return real(name, flags);
+}
+
+/* The constructor calls this. */
+EXPORT void constructed(void);
+void constructed(void)
+{
+    struct nccl_abi_id id;
+
+    atomic_store(&inside, true);
+    MUST(ncclGetUniqueId(&id) == 0);
+}
+
+static void *call(void *unused)
+{
+    struct nccl_abi_id id;
+
+    (void)unused;
+    first = true;
+    MUST(ncclGetUniqueId(&id) == 0);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    pthread_t thread;
+
+    MUST(argc == 2);
+    alarm(HANG);
+    MUST(pthread_create(&thread, NULL, call, NULL) == 0);
+    while (!atomic_load(&begun))
+        usleep(1000);
+    MUST(dlopen(argv[1], RTLD_NOW) != NULL);
+    MUST(pthread_join(thread, NULL) == 0);
+    return 0;
+}
