@@ -65,12 +65,14 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
                                word[HIGH], word[SEED],  word[DTYPE], given, NULL};
     /* The variables that load plugins or rules, change the CTA count or force a kernel. A name
      * without "=" is removed from the environment. The plugins' variables are set to "none": if
-     * they were removed, a file nccl.conf could set them. */
+     * they were removed, a file nccl.conf could set them. If the drop-in is preloaded,
+     * SYMTUNER_MAX_COMMS=0 makes it leave all calls to NCCL. */
     const char *set[] = {tuner,
                          rules,
                          ctas,
                          env,
                          "NCCL_PROFILER_PLUGIN=none",
+                         "SYMTUNER_MAX_COMMS=0",
                          "NCCL_SYM_KERNEL",
                          "NCCL_ALGO",
                          "NCCL_PROTO",

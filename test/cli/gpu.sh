@@ -104,6 +104,23 @@ done
 [ -s "$work/one" ] && cmp -s "$work/one" "$work/two"
 ok "tune: NCCL is measured without the plugin that an nccl.conf names" $?
 
+# A user may have the drop-in preloaded everywhere. It must not run our kernels where NCCL's are timed.
+$cc -shared -fPIC -x c -o "$work/see.so" - << 'X' || exit 1
+#include <stdio.h>
+#include <stdlib.h>
+__attribute__((constructor)) static void see(void)
+{
+    const char *comms = getenv("SYMTUNER_MAX_COMMS");
+    FILE *file = fopen(getenv("SEEN"), "a");
+    fprintf(file, "%s\n", comms ? comms : "unset");
+    fclose(file);
+}
+X
+run LD_PRELOAD="$work/see.so" SEEN="$work/seen" ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0 \
+    "$symtuner" tune --bytes 1KiB..2KiB --out "$work/seen.rules" > /dev/null 2>&1
+[ "$(grep -c '^0$' "$work/seen")" = 18 ]
+ok "tune: the drop-in has no communicator in any of 18 processes: $(sort "$work/seen" | uniq -c)" $?
+
 # another kernel is faster: tune writes rules for the library, and they hold in a fresh run
 run FAKE_GPUS=4 FAKE_BEST=two_ll128 "$symtuner" tune --bytes 1KiB..4MiB --out "$work/k.rules" > "$work/k.out" 2>&1
 ok "tune: other kernels: exit status: $(tail -2 "$work/k.out")" $?
