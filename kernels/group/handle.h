@@ -65,6 +65,7 @@ enum ar_follower {
 struct ar_order {
     unsigned long long capture; /* id of the capture that the calls are in; 0: no capture */
     bool used;                  /* whether there was a call */
+    bool open;                  /* the latest call did not record ${done} */
     unsigned long long stream;
     cudaEvent_t done; /* recorded after the latest call */
     int let_go;       /* blocks of the latest kernel if the next kernel may start early, else 0 */

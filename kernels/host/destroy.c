@@ -109,6 +109,19 @@ void ar_deferred_free(void)
     pthread_mutex_unlock(&lock);
 }
 
+/* Return whether all work of this handle has ended once the event h->eager.done has. */
+static bool is_marked(symtuner_ar *h)
+{
+    return !h->gave_nccl && !h->eager.open && !ar_graphs_live(h, ~0ull, 0);
+}
+
+/* Wait for the latest call. CUDA allows this while a stream of the GPU is captured. It refuses to
+ * wait for the whole GPU then, and ends the capture. */
+static cudaError_t await_mark(const symtuner_ar *h)
+{
+    return h->eager.used ? cudaEventSynchronize(h->eager.done) : cudaSuccess;
+}
+
 /* Wait until this rank's calls have ended. If NCCL ran one of them, wait no longer than the time
  * limit: our kernels give up on a dead peer by themselves, but NCCL's kernels do not. A time limit
  * below 2 s counts as 2 s, because other work may be queued on the GPU. If ${another_is_stuck},
@@ -121,11 +134,12 @@ static ncclResult_t await_calls(symtuner_ar *h, bool another_is_stuck)
     cudaError_t error = cudaSetDevice(h->device);
 
     if (error == cudaSuccess)
-        error = h->gave_nccl ? ar_gpu_wait(h->device, limit) : cudaDeviceSynchronize();
+        error = is_marked(h)   ? await_mark(h)
+                : h->gave_nccl ? ar_gpu_wait(h->device, limit)
+                               : cudaDeviceSynchronize();
     if (error == cudaSuccess)
         return ncclSuccess;
-    /* CUDA does not wait for a GPU while one of its streams is captured: then free nothing */
-    h->stuck = error == cudaErrorStreamCaptureUnsupported;
+    h->stuck = error == cudaErrorStreamCaptureUnsupported; /* nobody knows whether work runs */
     if (error != cudaErrorNotReady)
         return ar_fail_cuda(NULL, error, "what ran before symtuner_ar_destroy");
     h->stuck = true;

@@ -123,8 +123,10 @@ ncclResult_t ar_stream_enter(symtuner_ar *h, cudaStream_t stream, struct ar_orde
     *graph_out = NULL;
     if (error != cudaSuccess)
         return ar_fail_cuda(h, error, "look at the stream");
-    if (capture.id == 0 && h->one_stream && order->used && order->stream == number)
+    if (capture.id == 0 && h->one_stream && order->used && order->stream == number) {
+        order->open = true;
         return ncclSuccess;
+    }
     if (capture.id != 0) {
         ncclResult_t result = find(h, capture.id, capture.graph, graph_out);
 
@@ -142,6 +144,7 @@ ncclResult_t ar_stream_enter(symtuner_ar *h, cudaStream_t stream, struct ar_orde
         h->one_stream = h->one_stream && capture.id != 0;
     }
     order->stream = number;
+    order->open = true;
     return ncclSuccess;
 }
 
@@ -151,5 +154,6 @@ ncclResult_t ar_stream_leave(symtuner_ar *h, cudaStream_t stream, struct ar_orde
     cudaError_t error = silent ? cudaSuccess : cudaEventRecord(order->done, stream);
 
     order->used = true;
+    order->open = silent || error != cudaSuccess;
     return error == cudaSuccess ? ncclSuccess : ar_fail_cuda(h, error, "mark the end of the call");
 }

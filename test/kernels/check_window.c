@@ -180,6 +180,55 @@ START_TEST(test_a_capture_of_the_thread_goes_on)
 }
 END_TEST
 
+/* CUDA refuses to wait for a GPU while one of its streams is captured, and then also ends the
+ * capture. So destroy waits for the event of the latest call, unless that call left none. */
+START_TEST(test_destroy_waits_for_the_latest_call)
+{
+    static const int pair[] = {0, 1};
+    symtuner_ar *h[2];
+
+    for (int silent = 0; silent < 2; silent++) {
+        struct symtuner_ar_config config = small();
+        int idles = fake.idles;
+        void *done;
+
+        config.one_stream = silent;
+        ck_assert_int_eq(symtuner_ar_create_local(h, pair, 2, &config), ncclSuccess);
+        ck_assert_int_eq(
+            symtuner_ar_all_reduce(memory[1], memory[1], 8, ncclFloat, ncclSum, h[1], NULL),
+            ncclSuccess);
+        done = h[1]->eager.done;
+        fake.global_capture = !silent;
+        ck_assert_int_eq(symtuner_ar_destroy(h, 2), ncclSuccess);
+        fake.global_capture = 0;
+        ck_assert_int_eq(fake.prohibited, 0);
+        ck_assert(silent || fake.synchronized == done);
+        ck_assert_int_eq(fake.idles - idles, silent);
+    }
+}
+END_TEST
+
+/* If the event of the latest call could not be recorded, destroy waits for the GPU. */
+START_TEST(test_destroy_waits_for_a_call_that_failed)
+{
+    static const int pair[] = {0, 1};
+    struct symtuner_ar_config config = small();
+    symtuner_ar *h[2];
+
+    ck_assert_int_eq(symtuner_ar_create_local(h, pair, 2, &config), ncclSuccess);
+    for (int fails = 0; fails < 2; fails++) {
+        fake.fails = fails ? "cudaEventRecord" : NULL;
+        ck_assert_int_eq(
+            symtuner_ar_all_reduce(memory[1], memory[1], 8, ncclFloat, ncclSum, h[1], NULL),
+            fails ? ncclUnhandledCudaError : ncclSuccess);
+    }
+    fake.fails = NULL;
+    fake.idles = 0;
+    ck_assert_int_eq(symtuner_ar_destroy(h, 2), ncclSuccess);
+    ck_assert_int_eq(fake.idles, 1);
+}
+END_TEST
+
 /* While a kernel may run on the handle's GPU, or a graph holds a call, nothing is freed. After that
  * all is freed except the windows, which NCCL has freed with the communicator. */
 START_TEST(test_a_discarded_handle_is_freed_later)
@@ -241,6 +290,8 @@ Suite *st_suite_window(void)
     tcase_add_test(made, test_lists_that_are_none_are_named);
     tcase_add_loop_test(made, test_destroy_returns_the_error_of_a_kernel_and_frees, 0,
                         (int)(sizeof ends / sizeof *ends));
+    tcase_add_test(made, test_destroy_waits_for_the_latest_call);
+    tcase_add_test(made, test_destroy_waits_for_a_call_that_failed);
     tcase_add_test(made, test_a_discarded_handle_is_freed_later);
     tcase_add_test(made, test_only_handles_of_communicators_are_discarded);
     tcase_add_test(made, test_a_capture_of_the_thread_goes_on);

@@ -345,6 +345,18 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return cudaSuccess;
 }
 
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    bool captured;
+
+    pthread_mutex_lock(&whole_lock);
+    captured = event->graph != NULL;
+    while (!captured && event->latest != NULL && !event->latest->reached)
+        pthread_cond_wait(&whole_changed, &whole_lock);
+    pthread_mutex_unlock(&whole_lock);
+    return whole_error(captured ? cudaErrorCapturedEvent : cudaSuccess);
+}
+
 /* A stream that waits for an event of a capture joins the capture. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* capture.c - more of the fake CUDA (cuda.h): captures apart from graphs, and calls that end at
- * once. */
+/* capture.c - more of the fake CUDA (cuda.h): captures apart from graphs, the driver, and calls
+ * that end at once. */
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 #include <string.h>
@@ -14,6 +14,12 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
 {
     (void)stream;
     *status = fake.capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = fake.driver != 0 ? fake.driver : 13000;
     return cudaSuccess;
 }
 

@@ -127,12 +127,6 @@ cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, 
                : ends(cudaErrorInvalidValue);
 }
 
-cudaError_t cudaDriverGetVersion(int *version)
-{
-    *version = fake.driver != 0 ? fake.driver : 13000;
-    return cudaSuccess;
-}
-
 bool fake_prohibited(void)
 {
     if ((!fake.global_capture && fake.capture == 0) || fake_capture_relaxed())
@@ -215,13 +209,29 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
     return cudaSuccess;
 }
 
-cudaError_t cudaDeviceSynchronize(void)
+static cudaError_t await_gpu(bool refused)
 {
+    if (refused)
+        return ends(cudaErrorStreamCaptureUnsupported);
     must_end(true);
     while (__atomic_load_n(&fake.busy, __ATOMIC_ACQUIRE) == current + 1)
         usleep(1000);
-    count(&fake.idles, 1);
     return cudaSuccess;
+}
+
+/* CUDA refuses this in mode relaxed, too, and then also ends the captures on the GPU. */
+cudaError_t cudaDeviceSynchronize(void)
+{
+    bool refused = fake.global_capture || fake.capture != 0;
+
+    count(refused ? &fake.prohibited : &fake.idles, 1);
+    return await_gpu(refused);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    __atomic_store_n(&fake.synchronized, event, __ATOMIC_RELAXED);
+    return await_gpu(fake_prohibited());
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)

@@ -59,6 +59,7 @@ struct fake_cuda {
     int host_functions;         /* calls of cudaLaunchHostFunc */
     int empty_nodes;            /* empty nodes that were added to captures */
     void *waited;               /* the event of the latest cudaStreamWaitEvent                 */
+    void *synchronized;         /* the event of the latest cudaEventSynchronize                */
     int copies_before_launch;   /* cudaMemcpyAsync to or from peers before the first launch */
     int launches;
     struct fake_launch launch[FAKE_LAUNCHES];
