@@ -72,11 +72,12 @@ static cudaError_t fill(symtuner_ar *h)
     uint64_t slot = slot_of(h);
     const struct ar_arena *a = arena_of(h);
     char *first = a->peer[h->me] + a->layout.first[AR_REGION_BULK];
-    cudaError_t error = cudaMemset(first, 0, slot * (uint64_t)h->ranks);
+    cudaError_t error = cudaMemsetAsync(first, 0, slot * (uint64_t)h->ranks, h->copy_stream);
 
     if (error == cudaSuccess)
-        error = cudaMemset(first + slot * (uint64_t)h->me, AR_PROBE_MARK + h->me, slot);
-    return error == cudaSuccess ? cudaDeviceSynchronize() : error;
+        error = cudaMemsetAsync(first + slot * (uint64_t)h->me, AR_PROBE_MARK + h->me, slot,
+                                h->copy_stream);
+    return error == cudaSuccess ? cudaStreamSynchronize(h->copy_stream) : error;
 }
 
 static cudaError_t start(symtuner_ar *h, int step, void *seen)

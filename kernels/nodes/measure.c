@@ -100,8 +100,9 @@ ncclResult_t ar_nodes_measure(symtuner_ar *h, char *why, bool *lost)
 
     cudaSetDevice(h->device);
     if (cudaMalloc((void **)&buffer, ar_nodes_size[AR_NODES_SIZES - 1]) != cudaSuccess ||
-        cudaMemset(buffer, 0, ar_nodes_size[AR_NODES_SIZES - 1]) != cudaSuccess ||
-        cudaDeviceSynchronize() != cudaSuccess) {
+        cudaMemsetAsync(buffer, 0, ar_nodes_size[AR_NODES_SIZES - 1], h->nodes->network) !=
+            cudaSuccess ||
+        cudaStreamSynchronize(h->nodes->network) != cudaSuccess) {
         cudaGetLastError();
         snprintf(why, AR_WHY, "no memory to measure with");
         result = ncclUnhandledCudaError;

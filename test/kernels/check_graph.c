@@ -263,13 +263,18 @@ START_TEST(test_a_capture_of_another_thread_stops_no_creation)
     fake.global_capture = 1;
     ck_assert_msg(symtuner_ar_create(h, comms, RANKS, &config) == ncclSuccess, "%s",
                   symtuner_ar_error(NULL));
-    ck_assert_int_eq(symtuner_ar_create_local(local, pair, 2, &config), ncclSuccess);
+    for (int probes = 0; probes < 2; probes++) {
+        setenv("SYMTUNER_AR_PROBE", probes ? "1" : "0", 1);
+        ck_assert_int_eq(symtuner_ar_create_local(local, pair, 2, &config), ncclSuccess);
+        ck_assert_int_eq(symtuner_ar_destroy(local, 2), ncclSuccess);
+    }
+    unsetenv("SYMTUNER_AR_PROBE");
     fake.global_capture = 0;
+    ck_assert_int_eq(fake.prohibited, 0);
     mode = cudaStreamCaptureModeGlobal;
     cudaThreadExchangeStreamCaptureMode(&mode);
     ck_assert_int_eq(mode, cudaStreamCaptureModeThreadLocal); /* as before the calls */
     symtuner_ar_destroy(h, RANKS);
-    symtuner_ar_destroy(local, 2);
     free_buffers();
 }
 END_TEST

@@ -45,6 +45,20 @@ START_TEST(test_equal_boxes_add_up_box_by_box)
 }
 END_TEST
 
+/* Neither making nor measuring the group ends a capture of another thread. */
+START_TEST(test_a_capture_goes_on)
+{
+    group_reset(4, 2, NULL);
+    setenv("SYMTUNER_AR_NODES", "1", 1);
+    fake.global_capture = 1;
+    group_create();
+    fake.global_capture = 0;
+    must_be_box_by_box(2, 2);
+    ck_assert_int_eq(fake.prohibited, 0);
+    group_destroy();
+}
+END_TEST
+
 /* Ranks 0 and 2 are on one box, ranks 1 and 3 on the other. */
 START_TEST(test_ranks_need_not_be_numbered_box_by_box)
 {
@@ -360,6 +374,7 @@ Suite *nodes_suite_create(void)
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, test_equal_boxes_add_up_box_by_box, 0,
                         (int)(sizeof sizes / sizeof *sizes));
+    tcase_add_test(t, test_a_capture_goes_on);
     tcase_add_test(t, test_ranks_need_not_be_numbered_box_by_box);
     tcase_add_test(t, test_nobody_asked);
     tcase_add_loop_test(t, test_other_layouts_are_nccls, 0, 3);
