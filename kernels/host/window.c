@@ -205,26 +205,49 @@ ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
     return result;
 }
 
+static bool has_ours(const symtuner_ar *h)
+{
+    bool ours = false;
+
+    for (int i = 0; i < h->windows_top; i++)
+        ours |= h->windows[i].base != NULL && h->windows[i].ours;
+    return ours;
+}
+
+/* Return whether buffers[i] may be deregistered. Graphs must be gone only if the window is ours:
+ * plain pointers and the caller's windows stay valid. *ours becomes true if the window is our own, or may
+ * be our own on another rank. */
+static ncclResult_t may_drop(symtuner_ar *h, const void *buffer, int i, bool *ours, char *why)
+{
+    const struct ar_window *w = buffer == NULL ? NULL : find_base(h, buffer);
+
+    *ours |= w != NULL ? w->ours : has_ours(h);
+    if (w == NULL)
+        return ar_why(why, AR_WHY, ncclInvalidUsage, "buffers[%d]: %p is not registered", i,
+                      buffer);
+    if (w->ours && ar_graphs_live(h, bit(h, w), GRAPH_MS))
+        return ar_why(why, AR_WHY, ncclInvalidUsage,
+                      "buffers[%d]: a graph holds calls that use %p; destroy it, and its "
+                      "executables, before",
+                      i, buffer);
+    return ncclSuccess;
+}
+
+/* If one rank may not deregister our window, no rank does. Otherwise later calls would be zero-copy
+ * on some ranks only. Ranks do not wait for each other because of the caller's windows: NCCL's own
+ * function need not be called on all ranks at the same time. */
 static ncclResult_t deregister(symtuner_ar **handles, void *const *buffers, int n)
 {
     ncclResult_t result = ncclSuccess, latest;
+    bool ours = false;
+    char why[AR_WHY];
 
-    for (int i = 0; i < n; i++)
-        if (buffers[i] == NULL || find_base(handles[i], buffers[i]) == NULL)
-            return ar_handles_fail(handles, n, ncclInvalidUsage,
-                                   "buffers[%d]: %p is not registered", i, buffers[i]);
-    for (int i = 0; i < n; i++) {
-        symtuner_ar *h = handles[i];
-        struct ar_window *w = find_base(h, buffers[i]);
-
-        /* Graphs must be gone only if the window is ours: plain pointers and the caller's windows
-         * stay valid after this function. */
-        if (w->ours && ar_graphs_live(h, bit(h, w), GRAPH_MS))
-            return ar_handles_fail(handles, n, ncclInvalidUsage,
-                                   "buffers[%d]: a graph holds calls that use %p; destroy it, and "
-                                   "its executables, before",
-                                   i, buffers[i]);
-    }
+    for (int i = 0; i < n && result == ncclSuccess; i++)
+        result = may_drop(handles[i], buffers[i], i, &ours, why);
+    if (ours)
+        result = agree(handles, n, result, 0, why);
+    if (result != ncclSuccess)
+        return ar_handles_fail(handles, n, result, "%s", why);
     for (int i = 0; i < n; i++) {
         symtuner_ar *h = handles[i];
         struct ar_window *w = find_base(h, buffers[i]);
@@ -245,14 +268,18 @@ ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
 {
     ncclResult_t result = check(handles, buffers, n);
     enum cudaStreamCaptureMode mode;
+    int device = -1;
 
     if (result == ncclSuccess && handles[0]->nodes != NULL)
         return ar_nodes_deregister(handles[0], buffers[0]);
     if (result != ncclSuccess || needs_none(handles[0]))
         return result;
+    cudaGetDevice(&device);
     /* While a thread captures, this thread may unmap only in mode relaxed. */
     mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
     result = deregister(handles, buffers, n);
     ar_capture_mode(mode);
+    if (device >= 0)
+        cudaSetDevice(device);
     return result;
 }

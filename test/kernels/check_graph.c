@@ -219,6 +219,62 @@ START_TEST(test_a_buffer_in_a_graph_stays_registered)
 }
 END_TEST
 
+static symtuner_ar *of_rank[RANKS];
+static ncclResult_t dropped[RANKS];
+
+static void make_one(int rank)
+{
+    const ncclComm_t comm = (ncclComm_t)(uintptr_t)(rank + 1);
+    void *own = buffer[rank][0] = aligned_alloc(4096, 4096);
+    struct symtuner_ar_config config = small();
+
+    must(symtuner_ar_create(&of_rank[rank], &comm, 1, &config) == ncclSuccess);
+    must(symtuner_ar_register(&of_rank[rank], &own, NULL, 1, 4096) == ncclSuccess);
+}
+
+static void drop_one(int rank)
+{
+    void *own = buffer[rank][0];
+
+    dropped[rank] = symtuner_ar_deregister(&of_rank[rank], &own, 1);
+}
+
+static void end_one(int rank)
+{
+    must(symtuner_ar_destroy(&of_rank[rank], 1) == ncclSuccess);
+    free(buffer[rank][0]);
+}
+
+/* If only rank 0 has a graph that uses the buffer, or if the buffer is unknown to rank 0 only, the
+ * buffer stays registered on all ranks. Otherwise the next call would be zero-copy on one rank. */
+START_TEST(test_all_ranks_deregister_or_none)
+{
+    memset(&fake, 0, sizeof fake);
+    fake_nccl_reset(RANKS);
+    fake.devices = RANKS;
+    fake.peers = 1;
+    fake_nccl_threads(make_one);
+    for (int unknown = 0; unknown < 2; unknown++) {
+        fake.capture = unknown ? 0 : 61;
+        must(symtuner_ar_all_reduce(buffer[0][0], buffer[0][0], 8, ncclFloat, ncclSum, of_rank[0],
+                                    NULL) == ncclSuccess);
+        fake.capture = 0;
+        buffer[0][0] += unknown;
+        fake_nccl_threads(drop_one);
+        buffer[0][0] -= unknown;
+        want_error(dropped[0], ncclInvalidUsage, of_rank[0], unknown ? "not reg" : "a graph holds");
+        want_error(dropped[1], ncclRemoteError, of_rank[1], "rank 0: buffers[0]: ");
+        for (int r = 0; r < RANKS; r++)
+            ck_assert_ptr_nonnull(ar_window_find(of_rank[r], buffer[r][0], 8));
+        fake_graph_gone(61);
+    }
+    fake_nccl_threads(drop_one);
+    ck_assert(dropped[0] == ncclSuccess && dropped[1] == ncclSuccess);
+    fake_nccl_threads(end_one);
+    ck_assert_int_eq(fake.live + fake_nccl.live, 0);
+}
+END_TEST
+
 /* The application may deregister its window while a graph that used the window lives. If another
  * buffer is registered in its place, the graph must not hold that buffer. */
 START_TEST(test_a_graph_does_not_hold_who_comes_after)
@@ -294,6 +350,7 @@ Suite *st_suite_graph(void)
     tcase_add_test(bare, test_of_a_communicators_handle_a_graph_keeps_the_counters);
     tcase_add_test(bare, test_a_graph_does_not_hold_who_comes_after);
     tcase_add_test(bare, test_a_buffer_in_a_graph_stays_registered);
+    tcase_add_test(bare, test_all_ranks_deregister_or_none);
     tcase_add_test(bare, test_a_capture_of_another_thread_stops_no_creation);
     suite_add_tcase(s, bare);
     return s;

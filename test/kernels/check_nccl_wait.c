@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * check_nccl_wait.c - communicators with blocking = 0, on test/kernels/fake/nccl.c. The library
+/* check_nccl_wait.c - communicators with blocking = 0, on test/kernels/fake/nccl.c. The library
  * must wait until NCCL has finished an operation, but not for ever, and must call nothing on a
- * communicator that is in progress.
- */
+ * communicator that is in progress. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -153,7 +151,8 @@ static void names_the_call(const char *step, const char *error)
         {"create", "not a usable communicator"},        {"create", "ncclAllGather"},
         {"create", "ncclCommWindowRegister"},           {"register", "ncclAllGather"},
         {"register", "ncclCommWindowRegister of 8192"}, {"all_reduce", "ncclAllReduce"},
-        {"deregister", "ncclCommWindowDeregister"},     {"destroy", "ncclCommWindowDeregister"},
+        {"deregister", "ncclAllGather"},                {"deregister", "ncclCommWindowDeregister"},
+        {"destroy", "ncclCommWindowDeregister"},
     };
     bool named = false;
 
