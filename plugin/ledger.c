@@ -85,13 +85,15 @@ static void write_ran(FILE *out, const struct st_ledger *ledger, int coll, int b
 static void write_text(FILE *out, const struct st_ledger *ledger, const char *host)
 {
     const struct st_process *process = st_process();
+    /* each rank opens one tuner, or none if the user has excluded ours, and one profiler */
+    int local = ledger->local ? ledger->local : ledger->profilers;
     char release[16];
 
     fprintf(out,
             "# symtuner ledger 1\n"
             "comm id=0x%016llx ranks=%d nodes=%d local=%d nccl=%s rules=0x%016llx mode=%s "
             "sym-ctas=%d from=%s host=%s pid=%d opened=%llu\n",
-            (unsigned long long)ledger->comm_id, ledger->ranks, ledger->nodes, ledger->local,
+            (unsigned long long)ledger->comm_id, ledger->ranks, ledger->nodes, local,
             st_release_print(ledger->nccl, release, sizeof release),
             (unsigned long long)process->rules_hash, st_mode_word[process->options.mode],
             st_agree_sym_ctas_given() ? st_agree_sym_ctas_given() : process->min_ctas,
@@ -285,6 +287,15 @@ bool st_ledger_tuner_opens(struct st_ledger *ledger)
     ledger->tuners++;
     pthread_mutex_unlock(&lock);
     return first;
+}
+
+void st_ledger_profiler_opens(struct st_ledger *ledger)
+{
+    if (!ledger)
+        return;
+    pthread_mutex_lock(&lock);
+    ledger->profilers++;
+    pthread_mutex_unlock(&lock);
 }
 
 bool st_ledger_tuner_closes(struct st_ledger *ledger)

@@ -48,6 +48,7 @@ struct st_ledger {
     int nccl;                     /* the release of the NCCL that has the communicator */
     int local;                    /* tuners that this process has opened so far */
     int tuners;                   /* tuners that are open now               */
+    int profilers;                /* profilers opened in this process so far */
     /* asked[collective][bucket][1: registered buffers][enum st_verdict]: what our tuner answered.
      * picked[collective][bucket][algo * SYMTUNER_PROTOS + proto]: the entry that NCCL chooses.
      * ran[collective][bucket][enum st_ran]: what our profiler saw. */
@@ -67,6 +68,9 @@ void st_ledger_close(struct st_ledger *ledger);
  * every tuner should. */
 bool st_ledger_tuner_opens(struct st_ledger *ledger);
 bool st_ledger_tuner_closes(struct st_ledger *ledger);
+
+/* Record that a profiler of this communicator opens. */
+void st_ledger_profiler_opens(struct st_ledger *ledger);
 
 static inline int st_ledger_bucket(uint64_t bytes)
 {

@@ -181,22 +181,28 @@ END_TEST
 START_TEST(test_the_ledger_of_a_profiler_alone_has_the_release)
 {
     const struct release *release = &releases[_i];
-    struct comm comm = {.ranks = 8, .nodes = 1};
+    struct comm comm = {.ranks = 8, .nodes = 1}, other = comm;
     const char *text;
 
     setenv("SYMTUNER_MACHINE", "gpu=test box", 1);
     setenv("SYMTUNER_LEDGER", nccl_temp(), 1);
     nccl_load(release, 0);
-    if (release->profiler == 4)
-        ((const struct nccl_abi_profiler_v4 *)plugin.profiler)
-            ->init(&comm.profiler, &comm.mask, "", 1, 1, 8, 0, nccl_logger);
-    else
-        ((const struct nccl_abi_profiler_v5 *)plugin.profiler)
-            ->init(&comm.profiler, 1, &comm.mask, NULL, 1, 8, 0, nccl_logger);
+    for (int rank = 0; rank < 2; rank++) { /* two ranks in one process */
+        struct comm *at = rank ? &other : &comm;
+
+        if (release->profiler == 4)
+            ((const struct nccl_abi_profiler_v4 *)plugin.profiler)
+                ->init(&at->profiler, &at->mask, "", 1, 1, 8, rank, nccl_logger);
+        else
+            ((const struct nccl_abi_profiler_v5 *)plugin.profiler)
+                ->init(&at->profiler, 1, &at->mask, NULL, 1, 8, rank, nccl_logger);
+    }
     nccl_event(&comm, NCCL_ABI_EV_COLL_API, SYMTUNER_ALLGATHER, 1024, 0);
     nccl_comm_end(&comm);
+    nccl_comm_end(&other);
     text = nccl_read(getenv("SYMTUNER_LEDGER"));
     has_release(text, release);
+    has(text, " ranks=8 nodes=1 local=2 ", 1);
     has(text, " rules=0xcbf29ce484222325 mode=steer sym-ctas=0 from=NCCL host=", 1);
     has(text, "symmetric=1", release->profiler >= 5 && release->profiler < 7);
 }
