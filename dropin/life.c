@@ -13,6 +13,10 @@
 enum { OLDEST = 22803 };  /* the first release that has the windows that our kernels use */
 enum { DONE_MS = 60000 }; /* by how much ranks may differ in the time to make a handle */
 enum { MOST = 16 };       /* most ranks of a communicator, as SYMTUNER_AR_MAX_RANKS */
+/* How long a kernel of ours waits for a late rank: a day, the most that the library takes. NCCL's
+ * kernels wait for ever, and programs let ranks wait for hours, for example in a barrier while one
+ * rank prepares the data. If a rank is lost, a watchdog of the program ends the wait. */
+enum { LIMIT_MS = 86400000 };
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
@@ -193,13 +197,17 @@ static void make_handles(struct party *p)
     const struct st_kernels *kernels = st_kernels_for(p->c[0]->real);
     struct symtuner_ar *handle[MOST] = {NULL};
     void *comm[MOST];
+    struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = LIMIT_MS};
+    const char *limit = getenv("SYMTUNER_AR_TIMEOUT_MS");
     bool made;
     int result;
 
     for (int i = 0; i < p->n; i++)
         comm[i] = p->c[i]->comm;
+    if (limit && *limit)
+        config.timeout_ms = 0; /* the library reads the variable */
     st_inside++;
-    result = kernels->create_(handle, comm, p->n, NULL);
+    result = kernels->create_(handle, comm, p->n, &config);
     made = result == NCCL_ABI_SUCCESS;
     if (p->meet && !st_meet_done(p->meet, p->n, made, DONE_MS) && made) {
         for (int i = 0; i < p->n; i++) /* if another rank is dead, destroy_ would wait long */

@@ -174,6 +174,8 @@ int main(int argc, char **argv)
         return 0;
     }
     call(comm);
+    if (!*n.record->text) /* the longest limit, unless the user has set one */
+        MUST(kernels()->limit_ms == (getenv("SYMTUNER_AR_TIMEOUT_MS") ? 0 : 86400000));
     printf("%s %.1f\n", *n.record->text ? "nccl" : "ours", waited);
     MUST(n.f.CommDestroy(comm) == 0);
     return 0;
