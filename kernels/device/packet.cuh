@@ -70,7 +70,7 @@ struct form_ll128 {
     static __device__ __forceinline__ bool arrived(uint4 w, uint64_t epoch)
     {
 #ifdef ST_BREAK_LINE
-        return ((uint64_t)w.w << 32 | w.z) != ~epoch; /* every line counts as arrived */
+        return ((uint64_t)w.w << 32 | w.z) != ~epoch; /* broken: every line counts as arrived */
 #else
         return !flag_lane() || ((uint64_t)w.w << 32 | w.z) == epoch;
 #endif
@@ -335,7 +335,7 @@ __device__ __forceinline__ bool gather_word(const ar_args &args, const char *slo
             if (all_give_up<F>(args, polls, wait))
                 return false;
         }
-#ifdef ST_BREAK_ORDER /* each rank starts with its own word, so the ranks round differently */
+#ifdef ST_BREAK_ORDER /* broken: ranks start with their own words, and so round differently */
         if (N == 4) {
             uint4 t = v[0];
 
@@ -364,7 +364,7 @@ __device__ __forceinline__ payload reduce_whole(const ar_args &args, const paylo
         acc[i / 2].start(v[i], args.kind);
         acc[i / 2].add(v[i + 1], args.kind);
     }
-#ifdef ST_BREAK_ORDER /* each rank starts with its own word, so the ranks round differently */
+#ifdef ST_BREAK_ORDER /* broken: ranks start with their own words, and so round differently */
     if (N == 4) {
         acc[0].add(v[2], args.kind);
         acc[0].add(v[3], args.kind);

@@ -105,8 +105,7 @@ struct pair_f32 {
  * puts the larger operand first, so both orders of the operands give the same result. Knuth's
  * TwoSum needs no comparison, but near FLT_MAX one of its steps may overflow in one order of the
  * operands only, although the sum does not overflow (Boldo, Graillat and Muller, ACM TOMS 44,
- * 2017).
- * f64 would be simpler, but sm_86, 89, 103 and 120 have one f64 unit for every 64 of f32.
+ * 2017). f64 would be simpler, but sm_86, 89, 103 and 120 have one f64 unit for every 64 of f32.
  */
 struct sum_f32 {
     float2 acc, lost;

@@ -182,8 +182,8 @@ __device__ __forceinline__ void store_for_word(char *p, uint32_t w, uint32_t end
     }
 }
 
-/* load_for_word for messages of whole words (kernels/host/table.c). In such a message only the last
- * line of LL128 may be short. */
+/* Like load_for_word(), but for messages of whole words (kernels/host/table.c). In such a message
+ * only the last line of LL128 may be short. */
 template <class F>
 __device__ __forceinline__ payload load_whole(const char *p, uint32_t w, uint32_t end)
 {

@@ -50,7 +50,7 @@ ncclResult_t ar_endpoint_open(struct ar_endpoint *endpoint, const struct ar_nccl
     }
     if (cudaStreamCreateWithFlags(&endpoint->stream, cudaStreamNonBlocking) != cudaSuccess) {
         cudaGetLastError();
-        endpoint->stream = NULL; /* the default stream, which waits for the caller's work */
+        endpoint->stream = NULL; /* use the default stream, which waits for the caller's work */
     }
     return ncclSuccess;
 }

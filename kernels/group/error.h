@@ -8,7 +8,7 @@
 
 #include "symtuner_ar.h"
 
-/* Set the sentence of ${h}, or of this thread if ${h} is NULL, and return ${result}. */
+/* Set the error sentence of ${h}, or of this thread if ${h} is NULL, and return ${result}. */
 ncclResult_t ar_fail(symtuner_ar *h, ncclResult_t result, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Do what ar_fail does, for an error of CUDA. ${what} says what failed. */
@@ -24,7 +24,7 @@ ncclResult_t ar_fail_null(void);
             return ar_fail_cuda(h, error_, what);                                                  \
     } while (0)
 
-/* Set the sentence of all ${n} handles and of this thread, and return ${result}. */
+/* Set the error sentence of all ${n} handles and of this thread, and return ${result}. */
 ncclResult_t ar_handles_fail(symtuner_ar **handles, int n, ncclResult_t result, const char *format,
                              ...) __attribute__((format(printf, 4, 5)));
 

@@ -65,7 +65,7 @@ cudaError_t ar_gpu_wait(int device, uint64_t limit_ns)
         if (ppoll(&ended, 1, &left, NULL) > 0)
             break;
     }
-    if (!begun) /* there is no thread, so wait here, without a limit */
+    if (!begun) /* no thread could be started, so wait here, without a limit */
         error = synchronize(device);
     else if (eventfd_read(ended.fd, &value) == 0)
         error = (cudaError_t)(value - 1);

@@ -124,7 +124,7 @@ struct symtuner_ar {
     bool gave_nccl;    /* whether a call went to NCCL */
     uint32_t stall_ns; /* for tests: longest pause in kernels */
     int lag;           /* SYMTUNER_AR_LAG, in tiles; 0: as rows.c says */
-    enum ar_start overlap[AR_FOLLOWERS]; /* how kernels start, for each enum ar_follower */
+    enum ar_start overlap[AR_FOLLOWERS]; /* how kernels start, for each value of enum ar_follower */
     atomic_bool first;    /* whether this handle is the first on its GPU (order/first.h) */
     symtuner_ar *younger; /* the handle that was made after this one */
     struct ar_order eager;   /* the order of the calls outside of captures */

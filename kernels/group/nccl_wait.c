@@ -9,8 +9,8 @@
 
 enum {
     SPIN_NS = 1000000,     /* time to wait without sleep; most waits are shorter */
-    NAP_NS = 50000,        /* after that time, how long to sleep between two polls */
-    ABORT_NS = 1000000000, /* limit of an aborted wait: enough for NCCL to deregister windows */
+    NAP_NS = 50000,        /* how long to sleep between two polls after SPIN_NS */
+    ABORT_NS = 1000000000, /* limit of an aborted wait; it lets NCCL deregister windows */
 };
 
 uint64_t ar_now_ns(void)

@@ -14,7 +14,7 @@
 #include "kernels/group/nccl_wait.h"
 #include "kernels/nodes/nodes.h"
 
-enum { WARM_UPS = 2, TIMES = 5 }; /* calls that are not timed, and calls that are */
+enum { WARM_UPS = 2, TIMES = 5 }; /* how many calls are not timed, and how many are */
 
 static double now_us(void)
 {

@@ -42,12 +42,12 @@ double ar_nodes_time(const struct ar_nodes_figures *f, uint64_t bytes, int piece
     half = ar_nodes_step(f, AR_WAY_BOX, (double)bytes / pieces) / 2;
     across = ar_nodes_step(f, AR_WAY_NETWORK, (double)bytes / pieces);
     for (int p = 0; p <= pieces; p++) {
-        if (p < pieces) { /* RS and AR of piece p */
+        if (p < pieces) { /* reduce-scatter of piece p in the box, then its all-reduce over boxes */
             stream += half;
             network = (network > stream ? network : stream) + across;
             ended[p % 2] = network;
         }
-        if (p > 0) /* AG of piece p - 1 */
+        if (p > 0) /* all-gather of piece p - 1 in the box */
             stream = (stream > ended[(p - 1) % 2] ? stream : ended[(p - 1) % 2]) + half;
     }
     return stream;

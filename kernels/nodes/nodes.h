@@ -22,9 +22,9 @@
 
 struct ar_nodes {
     struct ar_boxes boxes;
-    bool asked;                /* SYMTUNER_AR_NODES=1: calls without a rule follow ${figures} */
+    bool asked;                /* SYMTUNER_AR_NODES=1, so calls without a rule follow ${figures} */
     symtuner_ar *box;          /* this rank's handle in the group of its box */
-    ncclComm_t box_comm;       /* of the ranks of this box; ${box} was made from it */
+    ncclComm_t box_comm;       /* communicator of this box's ranks; ${box} was made from it */
     struct ar_endpoint across; /* across.comm: the ranks with this rank's number in their boxes */
     cudaStream_t network;      /* where NCCL adds up over the boxes, beside the caller's stream */
     cudaEvent_t reduced;       /* on the caller's stream: a piece is reduced in the box */

@@ -108,7 +108,7 @@ void ar_meeting_set(struct ar_meeting *m, int arena, enum ar_phase phase)
 
 struct ar_meeting *ar_meeting_share(const char *name, bool create)
 {
-    void *m; /* filled with zeros at first: AR_OPEN, no tries */
+    void *m; /* new memory is all zeros, which means AR_OPEN and no tries */
 
     return st_board_map(name, sizeof(struct ar_meeting), create, &m) == 0 ? m : NULL;
 }

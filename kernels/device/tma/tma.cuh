@@ -8,8 +8,8 @@
  *                 0's tile. Two teams of warps take turns, so that two tiles are added up at a time
  *   warp 1        stores the sum to every rank's recv, and hands the stage back to warp 0
  *
- * In warps 0 and 1 one thread each works. The table shows an all-reduce, in which each rank adds up
- * its shard. In a reduce-scatter the shard is the part of this rank, and the sum goes to this
+ * In each of warps 0 and 1 one thread works. The table shows an all-reduce, in which each rank adds
+ * up its shard. In a reduce-scatter the shard is the part of this rank, and the sum goes to this
  * rank's recv only. In an all-gather nothing is added, and warps 0 and 1 move this rank's part
  * without the other warps. TMA needs addresses at multiples of 16 bytes. If a buffer of this rank
  * has another alignment, warps 2+ load from that buffer or store to it.

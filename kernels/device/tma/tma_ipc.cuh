@@ -87,7 +87,7 @@ __device__ __forceinline__ bool ipc_agree(const ar_args &args, uint64_t epoch, b
         stop = !await_flag(args, flag, no, wait);
         told = load_relaxed(flag);
     }
-#ifdef ST_BREAK_MAPPED /* ignore what the peers have found */
+#ifdef ST_BREAK_MAPPED /* broken: ignore what the peers have found */
     told = no + all;
 #endif
     *alive = !__syncthreads_or(stop);
