@@ -125,8 +125,8 @@ struct symtuner_ar {
     uint32_t stall_ns; /* for tests: longest pause in kernels */
     int lag;           /* SYMTUNER_AR_LAG, in tiles; 0: as rows.c says */
     enum ar_start overlap[AR_FOLLOWERS]; /* how kernels start, for each value of enum ar_follower */
-    atomic_bool first;    /* whether this handle is the first on its GPU (order/first.h) */
-    symtuner_ar *younger; /* the handle that was made after this one */
+    atomic_bool first;       /* whether this handle is the first on its GPU (order/first.h) */
+    symtuner_ar *younger;    /* the handle that was made after this one */
     struct ar_order eager;   /* the order of the calls outside of captures */
     struct ar_graph *graphs; /* one record for each capture with calls of this handle */
     bool one_stream;         /* the caller promised one stream, so ${eager} needs no event */

@@ -98,8 +98,7 @@ int ar_ipc_open(symtuner_ar *h, const char *name, bool create)
     if (error == cudaSuccess)
         error = cudaMemsetAsync(ipc->map, 0, sizeof *ipc->map, ipc->stream);
     if (error == cudaSuccess)
-        error =
-            cudaStreamSynchronize(ipc->stream); /* kernels on other streams must find zeros */
+        error = cudaStreamSynchronize(ipc->stream); /* kernels on other streams must find zeros */
     cudaGetLastError();
     return error == cudaSuccess ? 0 : ENOMEM;
 }
