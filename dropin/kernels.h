@@ -70,7 +70,7 @@ bool st_kernels_loaded(void);
  * with such kernels. */
 
 /* Withdraw the promise if NCCL ${real} has a kernel that breaks it with any communicator. Called
- * when NCCL ${real} has made a communicator. */
+ * when NCCL ${real} is about to make a communicator, or has made one. */
 void st_followers_comm(const struct st_real *real);
 /* Withdraw the promise if NCCL ${real} has a kernel that breaks it with a symmetric window. Called
  * when NCCL ${real} will make one. */

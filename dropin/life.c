@@ -85,7 +85,16 @@ static enum st_tally_why shared_reason(const struct st_real *real, const struct 
 struct st_meet *st_made_enter(const struct st_real *real, const struct st_made *made, int ranks,
                               int count)
 {
-    return shared_reason(real, made, ranks) == ST_WHY_OURS ? st_meet_enter(made->key, count) : NULL;
+    const struct st_settings *settings = st_settings();
+
+    if (shared_reason(real, made, ranks) != ST_WHY_OURS)
+        return NULL;
+    /* Load the kernels now. On some ranks this may take seconds longer than on others. NCCL lets the
+     * ranks wait for each other after that, but a meeting would end without the late ranks. */
+    st_followers_comm(real);
+    if (!settings->wrong && !settings->observe && settings->max_comms > 0)
+        st_kernels_for(real);
+    return st_meet_enter(made->key, count);
 }
 
 static struct st_comm *record(struct st_real *real, const struct st_made *made)

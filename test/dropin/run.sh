@@ -94,6 +94,7 @@ objects > "$work/before"
 ranks 2 ours 0
 ranks 4 ours 0
 ranks 2 ours 0 0:SYMTUNER_AR_TIMEOUT_MS=5 1:SYMTUNER_AR_TIMEOUT_MS=5
+ranks 2 ours 0 1:SLOW=6 # NCCL's ranks wait for each other after that
 ranks 2 nccl 1 bare:0
 ranks 4 nccl 1 bare:2
 ranks 2 nccl 1 1:SYMTUNER_MODE=off

@@ -8,6 +8,7 @@
  */
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "dropin/kernels.h"
 #include "test/dropin/fake/record.h"
@@ -25,6 +26,14 @@ EXPORT struct record *fake_kernels(void);
 EXPORT struct record *fake_kernels(void)
 {
     return &record;
+}
+
+/* SLOW=N: to load this library takes N seconds, as from a slow file system. */
+__attribute__((constructor)) static void load(void)
+{
+    const char *slow = getenv("SLOW");
+
+    sleep(slow ? (unsigned)atoi(slow) : 0);
 }
 
 int symtuner_ar_use_nccl(void *library)
