@@ -88,6 +88,18 @@ static bool read_csv(const char *value, void *self, char error[ST_OPTION_ERROR])
            st_option_wrong(error, "--csv wants a shorter name", value);
 }
 
+/* Read the name of a file. For --verify, read two names with a comma between them. Buffers for names
+ * have 500 bytes or more, and some names get an end such as ".html". */
+static bool read_file(const char *value, void *to, char error[ST_OPTION_ERROR])
+{
+    enum { MOST = 490 };
+    size_t first = strcspn(value, ",");
+
+    *(const char **)to = value;
+    return strlen(value) <= MOST || (first <= MOST && strlen(value + first) <= MOST + 1) ||
+           st_option_wrong(error, "a file name has at most 490 bytes here", value);
+}
+
 /* Read --nccl, the earlier name of --library. */
 static bool read_nccl(const char *value, void *file, char error[ST_OPTION_ERROR])
 {
@@ -133,7 +145,7 @@ static bool read_ledger(const char *path, void *self, char error[ST_OPTION_ERROR
 const struct st_option st_tune_options[ST_TUNE_OPTIONS] = {
     /* options of bench */
     {"rules", "FILE", "rules for the plugin and symtuner's kernels (built-in defaults)",
-     ST_OPTION_TEXT, .at = AT(rules)},
+     ST_OPTION_READ, .read = read_file, .at = AT(rules)},
     {"csv", "FILE", "also write the raw data", ST_OPTION_READ, .read = read_csv},
     /* options of bench and tune */
     {"ranks", "N", "GPUs to use (all)", ST_OPTION_NUMBER, .at = AT(ranks), .least = 2, .most = 16},
@@ -158,15 +170,16 @@ const struct st_option st_tune_options[ST_TUNE_OPTIONS] = {
     {"nccl", "FILE", NULL, ST_OPTION_READ, .read = read_nccl, .at = AT(nccl_file),
      .instead = "--library FILE"},
     /* options of tune */
-    {"out", "FILE", "the rules to write (symtuner.rules)", ST_OPTION_TEXT, .at = AT(out)},
+    {"out", "FILE", "the rules to write (symtuner.rules)", ST_OPTION_READ, .read = read_file,
+     .at = AT(out)},
     {"ctas", "N,N,...", "CTA counts besides NCCL's own (8,16,32,64)", ST_OPTION_READ,
      .read = read_ctas},
     {"fresh", NULL, "forget an earlier run into the same files", ST_OPTION_FLAG, .at = AT(fresh)},
-    {"from", "FILE.csv", "measure nothing: rules and report from raw data", ST_OPTION_TEXT,
-     .at = AT(from)},
+    {"from", "FILE.csv", "measure nothing: rules and report from raw data", ST_OPTION_READ,
+     .read = read_file, .at = AT(from)},
     {"verify", "A[,B]",
      "measure the rules A of an earlier run again, beside all that the earlier run "
      "compared: are they at most 3 % slower? With rules B of another run: do A and B differ by "
      "at most 5 %?",
-     ST_OPTION_TEXT, .at = AT(verify_files)},
+     ST_OPTION_READ, .read = read_file, .at = AT(verify_files)},
 };

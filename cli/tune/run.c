@@ -171,13 +171,27 @@ int st_tune_measure(struct st_tune *tune, const char *command)
     return ST_EXIT_FINE;
 }
 
+/* Does a setting of the plan load the plugin? */
+static bool loads_plugin(const struct st_tune *tune)
+{
+    for (int s = 0; s < tune->n_ctas; s++)
+        if (tune->ctas[s] == ST_TUNE_PLUGIN)
+            return true;
+    return tune->verify[0] != NULL;
+}
+
 int st_tune_find_gpus(struct st_tune *tune, const char *command, bool kernels)
 {
     struct st_cuda cuda;
     struct st_ar ar;
-    char error[400];
+    char error[400], path[600];
+    const char *plugin = st_beside_command("libsymtuner.so", path, sizeof path);
     int gpus = 0;
 
+    if (loads_plugin(tune) && strlen(plugin) > 254)
+        return st_fail(ST_EXIT_CANNOT,
+                       "symtuner %s: cannot measure here: NCCL cuts the name %s at 254 bytes\n",
+                       command, plugin);
     if (!st_cuda_load(&cuda, &gpus, error, sizeof error))
         return st_fail(ST_EXIT_CANNOT, "symtuner %s: cannot measure here: %s\n", command, error);
     if (tune->ranks == 0)

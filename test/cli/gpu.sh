@@ -228,6 +228,15 @@ grep -q '^allreduce  *general  *symmetric/NCCL  *with plugin  *symtuner' "$work/
 ok "bench: four columns, and the raw data" $?
 run "$symtuner" bench --bytes 1KiB..2KiB --json 2> /dev/null > "$work/b.json"
 json "bench --json is JSON" "$work/b.json"
+# NCCL cuts the names of plugins at 254 bytes
+deep=$work/$(printf '%0250d' 0) && mkdir "$deep" && cp "$work"/bin/* "$deep"
+run "$deep/symtuner" bench --bytes 1KiB..2KiB > /dev/null 2> "$work/deep.err"
+[ $? = 77 ] && grep -q 'NCCL cuts the name .*/libsymtuner.so at 254 bytes' "$work/deep.err"
+ok "bench: a plugin that NCCL would not find is named: $(cat "$work/deep.err")" $?
+run "$deep/symtuner" tune --bytes 1KiB..2KiB --out "$work/deep.rules" > /dev/null 2>&1
+ok "tune: it needs no plugin" $?
+run "$symtuner" tune --out "/tmp/$(printf '%0600d' 0)" 2>&1 | grep -q 'a file name has at most 490 bytes here'
+ok "tune: a file name that does not fit is refused" $?
 run FAKE_GPUS=1 "$symtuner" bench > /dev/null 2>&1
 [ $? = 77 ]
 ok "bench: one GPU is exit status 77" $?
