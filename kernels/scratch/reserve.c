@@ -50,7 +50,8 @@ static unsigned arenas_up_to(const symtuner_ar *h, uint64_t bytes)
 }
 
 /* Return the arenas that calls of up to ${bytes} need because of a rule. A rule may be for few
- * lengths only, so this tries the longest call of each rule, which needs the most scratch. */
+ * lengths only, so this tries the longest call of each rule, which needs the most scratch. Its
+ * longest calls may be those of a rule before it. Then it ends where that rule begins. */
 static unsigned arenas_of_rules(const symtuner_ar *h, uint64_t bytes)
 {
     unsigned arenas = 0;
@@ -61,6 +62,8 @@ static unsigned arenas_of_rules(const symtuner_ar *h, uint64_t bytes)
 
         if (span->lo <= most && most != 0)
             arenas |= arenas_at(h, most);
+        if (span->lo <= bytes && span->lo > 1)
+            arenas |= arenas_at(h, span->lo - 1);
     }
     return arenas;
 }

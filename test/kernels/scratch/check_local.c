@@ -64,6 +64,10 @@ START_TEST(test_reserve_makes_what_calls_of_that_length_need)
                {1 << 20, AR_OPEN, AR_HERE, "kernels dtype=f32 kernel=chunked"},
                {1 << 20, AR_OPEN, AR_HERE, "kernels op=max kernel=chunked"},
                {1 << 20, AR_OPEN, AR_HERE, "kernels bytes=300000..300000 kernel=chunked"},
+               /* the first rule decides the longest calls of the second */
+               {1 << 20, AR_OPEN, AR_HERE,
+                "kernels bytes=300100..300200 kernel=one_ll8;"
+                "kernels bytes=300000..300200 kernel=chunked"},
                {299999, AR_OPEN, AR_OPEN, "kernels bytes=300000..300200 kernel=chunked"}};
     const int gpus[] = {0, 1, 2};
     struct symtuner_ar_config config = small();
