@@ -88,7 +88,7 @@ static const struct st_command_line line = {
              "our kernels. Variables that\nare set stay: other plugins go behind ours, other "
              "preloaded libraries behind the drop-in.\n",
     .after = "Exit: the program's status; if a signal killed the program, run dies by the same "
-             "signal. 126: it cannot\nbe executed; 127: it is not found; 2: wrong usage. "
+             "signal. 126: it\ncannot be executed; 127: it is not found; 2: wrong usage. "
              "docs/run.md says more.\n"
              "examples: symtuner run -- torchrun --nproc-per-node 8 train.py\n"
              "          symtuner run --print >> job.sh\n",
