@@ -66,11 +66,24 @@ static bool prepare(int fd, size_t size)
     return lock(fd, LOCK_SH) && judge(fd, size) == 0;
 }
 
+/* Return ${fd} with a number above that of stderr. If the program has closed stdin, stdout or stderr,
+ * its number is free, and what the program prints there would get into the object. */
+static int above_stderr(int fd)
+{
+    int higher = fd;
+
+    if (fd >= 0 && fd <= STDERR_FILENO) {
+        higher = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        close(fd);
+    }
+    return higher;
+}
+
 bool st_board_join(struct st_board *board, const char *name, size_t size)
 {
     *board = (struct st_board){.size = size};
     snprintf(board->name, sizeof board->name, "%s", name);
-    board->fd = shm_open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    board->fd = above_stderr(shm_open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
     if (board->fd < 0)
         return false;
     if (prepare(board->fd, size) && map(board->fd, size, &board->at) == 0)

@@ -42,6 +42,27 @@ static void make(int mode, off_t size)
     close(fd);
 }
 
+/* If the program has closed stderr, its number is free. What the program prints there must not get
+ * into the board. */
+START_TEST(test_a_closed_stderr_is_no_board)
+{
+    int saved = dup(STDERR_FILENO);
+    struct st_board board;
+    ssize_t written;
+    bool joined;
+
+    close(STDERR_FILENO);
+    joined = st_board_join(&board, name, SIZE);
+    written = write(STDERR_FILENO, "x", 1);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    ck_assert(joined);
+    ck_assert_int_eq(written, -1);
+    ck_assert_int_eq(*(char *)board.at, 0);
+    st_board_leave(&board);
+}
+END_TEST
+
 /* The system then also sends SIGXFSZ, which would end the program. */
 START_TEST(test_a_limit_of_file_sizes_is_a_failure)
 {
@@ -220,6 +241,7 @@ Suite *board_suite(void)
     tcase_add_test(tcase, test_one_makes_a_board_and_others_find_it);
     tcase_add_test(tcase, test_the_hash_is_fnv_1a);
     tcase_add_test(tcase, test_a_limit_of_file_sizes_is_a_failure);
+    tcase_add_test(tcase, test_a_closed_stderr_is_no_board);
     suite_add_tcase(suite, tcase);
     return suite;
 }
