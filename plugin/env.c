@@ -2,6 +2,7 @@
 #include "plugin/env.h"
 
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -23,13 +24,53 @@ static const char *own_path(void)
     return strlen(info.dli_fname) <= NAME_MAX_NCCL ? info.dli_fname : "libsymtuner.so";
 }
 
-static const char *tuner(void)
+/* The copies of NCCL in this process that ask us, by the address at which each is loaded. */
+enum { COPIES = 16 };
+static struct {
+    _Atomic(void *) base;
+    atomic_int nccl;
+} copies[COPIES];
+
+static void *base_of(const void *code)
 {
-    return st_process_wants_tuner() ? own_path() : NULL;
+    Dl_info info;
+
+    return dladdr(code, &info) ? info.dli_fbase : NULL;
 }
 
-static const char *profiler(void)
+void st_env_copy(const void *code, int nccl)
 {
+    void *base = base_of(code);
+
+    for (int i = 0; i < COPIES && base; i++) {
+        void *there = NULL;
+
+        if (!atomic_compare_exchange_strong(&copies[i].base, &there, base) && there != base)
+            continue;
+        atomic_store(&copies[i].nccl, nccl);
+        return;
+    }
+}
+
+/* Return the release of the NCCL that has the machine code ${code}. */
+static int release_of(const void *code)
+{
+    void *base = base_of(code);
+
+    for (int i = 0; i < COPIES && base; i++)
+        if (atomic_load(&copies[i].base) == base && atomic_load(&copies[i].nccl))
+            return atomic_load(&copies[i].nccl);
+    return st_process()->nccl;
+}
+
+static const char *tuner(int nccl)
+{
+    return st_process_wants_tuner(nccl) ? own_path() : NULL;
+}
+
+static const char *profiler(int nccl)
+{
+    (void)nccl;
     return st_process_wants_profiler() ? own_path() : NULL;
 }
 
@@ -38,13 +79,14 @@ static const char *count(int ctas)
     return ctas ? st_ctas_text(ctas) : NULL;
 }
 
-static const char *min_ctas(void)
+static const char *min_ctas(int nccl)
 {
-    return count(st_process()->min_ctas);
+    return count(st_process_min_ctas(nccl));
 }
 
-static const char *sym_ctas(void)
+static const char *sym_ctas(int nccl)
 {
+    (void)nccl;
     return count(st_agree_sym_ctas());
 }
 
@@ -53,7 +95,7 @@ static const char *sym_ctas(void)
  * has set the variable to "none", NCCL gets "none". */
 static const struct {
     const char *name;
-    const char *(*answer)(void);
+    const char *(*answer)(int nccl);
     bool chains;
 } answers[] = {
     {"NCCL_TUNER_PLUGIN", tuner, true},
@@ -70,7 +112,7 @@ const char *st_env_get(const char *name)
         if (strcmp(answers[i].name, name) == 0 &&
             (!value || (answers[i].chains && strcasecmp(value, "none") != 0))) {
             st_process_asked();
-            answer = answers[i].answer();
+            answer = answers[i].answer(release_of(__builtin_return_address(0)));
         }
     return answer ? answer : value;
 }

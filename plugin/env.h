@@ -11,6 +11,9 @@
 #ifndef ST_ENV_H_
 #define ST_ENV_H_
 
+/* Store that the library which contains the machine code ${code} is an NCCL of release ${nccl}. */
+void st_env_copy(const void *code, int nccl);
+
 /* Return the value that NCCL gets for variable ${name}, or NULL if NCCL finds the variable unset.
  * The string is static or belongs to the environment. */
 const char *st_env_get(const char *name);

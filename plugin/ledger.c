@@ -87,6 +87,7 @@ static void write_text(FILE *out, const struct st_ledger *ledger, const char *ho
     const struct st_process *process = st_process();
     /* each rank opens one tuner, or none if the user has excluded ours, and one profiler */
     int local = ledger->local ? ledger->local : ledger->profilers;
+    int given = st_agree_sym_ctas_given();
     char release[16];
 
     fprintf(out,
@@ -96,8 +97,9 @@ static void write_text(FILE *out, const struct st_ledger *ledger, const char *ho
             (unsigned long long)ledger->comm_id, ledger->ranks, ledger->nodes, local,
             st_release_print(ledger->nccl, release, sizeof release),
             (unsigned long long)process->rules_hash, st_mode_word[process->options.mode],
-            st_agree_sym_ctas_given() ? st_agree_sym_ctas_given() : process->min_ctas,
-            process->ctas_from, host, (int)getpid(), (unsigned long long)ledger->opened);
+            given ? given : st_process_min_ctas(ledger->nccl),
+            given ? process->ctas_from : st_process_ctas_from(ledger->nccl), host, (int)getpid(),
+            (unsigned long long)ledger->opened);
     for (int c = 0; c < SYMTUNER_COLLS; c++)
         for (int b = 0; b < ST_BUCKETS; b++) {
             for (int reg = 0; reg < 2; reg++)

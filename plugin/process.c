@@ -18,6 +18,8 @@
 static struct st_process process = {.ctas_from = "NCCL"};
 static pthread_once_t read_once = PTHREAD_ONCE_INIT, decide_once = PTHREAD_ONCE_INIT,
                       start_once = PTHREAD_ONCE_INIT;
+/* Does an NCCL whose release was measured get the built-in CTA count? */
+static bool gives_default;
 /* Errors from reading options and rules. They are kept here until there is a logger. */
 static char option_error[SYMTUNER_ERROR_MAX], machine_error[SYMTUNER_ERROR_MAX],
     rules_error[SYMTUNER_ERROR_MAX];
@@ -85,6 +87,20 @@ static const char *holds_default(void)
     return st_held_default(environment, NULL);
 }
 
+int st_process_min_ctas(int nccl)
+{
+    return gives_default ? st_default_ctas(nccl, &process.machine) : 0;
+}
+
+const char *st_process_ctas_from(int nccl)
+{
+    const char *from = process.ctas_from;
+
+    if (strcmp(from, "built-in") != 0 && strcmp(from, "NCCL") != 0)
+        return from;
+    return st_process_min_ctas(nccl) ? "built-in" : "NCCL";
+}
+
 /* Decide which counts NCCL gets for NCCL_MIN_CTAS (the built-in count) and NCCL_SYM_CTAS (the count
  * of [process] rules). NCCL reads each once per process, and all ranks must have the same counts,
  * whichever communicator a rank creates first. So both counts depend only on machine and release.
@@ -106,10 +122,10 @@ static void decide(void)
     holds = holds_default();
     if (process.default_ctas && holds)
         process.ctas_from = holds;
-    if (process.default_ctas && !holds && process.env_interface) {
-        process.min_ctas = process.default_ctas;
+    gives_default = !holds && process.env_interface;
+    process.min_ctas = st_process_min_ctas(process.nccl);
+    if (process.min_ctas)
         process.ctas_from = "built-in";
-    }
     rule = st_rules_process(process.rules, process.nccl, &process.machine);
     if (!rule || !rule->act.sym_ctas || process.options.mode != ST_MODE_STEER ||
         !process.era->symmetric)
@@ -156,15 +172,15 @@ int st_process_call_rules(void)
 /* Can another rank of this box get the built-in count? In two cases this rank cannot tell, so it
  * says yes. First, if SYMTUNER_MACHINE describes the box, it may be set on this rank only. Second,
  * if this rank sees one GPU, it may be in a container, and the box may have more. */
-static bool box_may_have_default(void)
+static bool box_may_have_default(int nccl)
 {
-    return process.default_ctas || process.options.machine[0] ||
-           (process.machine.gpus == 1 && st_default_gpu(process.nccl, &process.machine));
+    return st_default_ctas(nccl, &process.machine) || process.options.machine[0] ||
+           (process.machine.gpus == 1 && st_default_gpu(nccl, &process.machine));
 }
 
-bool st_process_wants_tuner(void)
+bool st_process_wants_tuner(int nccl)
 {
-    if (process.env_interface && box_may_have_default())
+    if (process.env_interface && box_may_have_default(nccl))
         return true; /* our tuner checks whether all ranks got the same CTA count */
     if (process.options.mode == ST_MODE_OFF)
         return false;

@@ -27,7 +27,7 @@ struct st_process {
     const struct st_era *era;
     struct symtuner_machine machine;
     int default_ctas;       /* CTA count built in for this box and release; 0: none */
-    int min_ctas;           /* CTA count that NCCL gets as NCCL_MIN_CTAS; 0: none */
+    int min_ctas;           /* st_process_min_ctas(nccl) */
     int sym_ctas;           /* CTA count that the [process] rules want; 0: none */
     const char *ctas_from;  /* where the CTA count is from: "rules", "built-in" or "NCCL"; or the
                                name of the variable that keeps us from giving a count             */
@@ -50,6 +50,12 @@ const struct st_process *st_process(void);
  * nothing else tells NCCL's release, we assume the oldest release that has this version. */
 const struct st_process *st_process_start(nccl_abi_logger logger, int abi);
 
+/* Return the CTA count that an NCCL of release ${nccl} gets as NCCL_MIN_CTAS; 0: none. If a process
+ * has several copies of NCCL, each gets the count of its own release. st_process_ctas_from is like
+ * the member ctas_from, but for that copy. Call st_process_asked first. */
+int st_process_min_ctas(int nccl);
+const char *st_process_ctas_from(int nccl);
+
 /* Return the release of the NCCL that has the logger ${logger}. If a process has several copies of
  * NCCL, this may differ from the member nccl, which has the release of the first of them. */
 int st_process_caller(nccl_abi_logger logger);
@@ -65,10 +71,10 @@ const struct st_process *st_process_asked(void);
 /* Return the number of rules that are for calls, not for [process] or [kernels]. */
 int st_process_call_rules(void);
 
-/* Does our tuner have anything to do? If not, NCCL loads the tuner that it would have loaded
- * without us. st_process_wants_profiler answers the same question for our profiler. Call
- * st_process_asked first. */
-bool st_process_wants_tuner(void);
+/* Does our tuner have anything to do for an NCCL of release ${nccl}? If not, NCCL loads the tuner
+ * that it would have loaded without us. st_process_wants_profiler answers the same question for our
+ * profiler. Call st_process_asked first. */
+bool st_process_wants_tuner(int nccl);
 bool st_process_wants_profiler(void);
 
 /* Return ${ctas}, 1 to 64, as a static string. */

@@ -38,7 +38,8 @@ nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
                              process->machine};
     int rules = process->rules ? process->rules->count : 0;
     struct st_tuner *tuner;
-    bool told = process->min_ctas || (process->sym_ctas && process->env_interface);
+    int min_ctas = st_process_min_ctas(group.nccl);
+    bool told = min_ctas || (process->sym_ctas && process->env_interface);
     char release[16], ctas[16];
 
     *ctx_out = NULL;
@@ -72,7 +73,7 @@ nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
     st_ledger_listen(&process->options);
     if (!st_ledger_tuner_opens(tuner->ledger))
         return NCCL_ABI_SUCCESS;
-    snprintf(ctas, sizeof ctas, "%d", process->sym_ctas ? process->sym_ctas : process->min_ctas);
+    snprintf(ctas, sizeof ctas, "%d", process->sym_ctas ? process->sym_ctas : min_ctas);
     st_info("%s on NCCL %s, comm 0x%llx, %zu rank%s, tuner v%d: %d rule%s (0x%016llx), %s%s "
             "symmetric CTAs%s (%s)",
             SYMTUNER_VERSION, st_release_print(group.nccl, release, sizeof release),
@@ -81,7 +82,7 @@ nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
             (unsigned long long)process->rules_hash,
             told && !process->sym_ctas ? "at least " : "", told ? ctas : "NCCL's",
             process->options.mode == ST_MODE_OBSERVE ? ", observing only" : "",
-            process->ctas_from);
+            st_process_ctas_from(group.nccl));
     return NCCL_ABI_SUCCESS;
 }
 

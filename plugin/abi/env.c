@@ -10,18 +10,26 @@
 #include "plugin/log.h"
 #include "plugin/process.h"
 
+/* ${caller} is an address in the NCCL that calls. */
+static inline nccl_abi_result init(const void *caller, int nccl)
+{
+    st_env_copy(caller, nccl);
+    st_process_env(nccl);
+    return NCCL_ABI_SUCCESS;
+}
+
 static nccl_abi_result init_v1(uint8_t major, uint8_t minor, uint8_t patch, const char *suffix)
 {
     (void)suffix;
-    st_process_env(major * 10000 + minor * 100 + patch);
-    return NCCL_ABI_SUCCESS;
+    return init(__builtin_return_address(0), major * 10000 + minor * 100 + patch);
 }
 
 static nccl_abi_result init_v2(uint8_t major, uint8_t minor, uint8_t patch, const char *suffix,
                                nccl_abi_logger logger)
 {
+    (void)suffix;
     st_log_use(logger);
-    return init_v1(major, minor, patch, suffix);
+    return init(__builtin_return_address(0), major * 10000 + minor * 100 + patch);
 }
 
 static nccl_abi_result finalize(void)

@@ -13,6 +13,7 @@ struct st_agree {
     struct st_roll *roll; /* NULL: there is no shared memory, so ranks cannot agree */
     uint64_t comm_id;
     int ranks;
+    bool told_min;        /* this rank's NCCL got our NCCL_MIN_CTAS */
     bool first;           /* this is the process's first communicator */
     struct st_roll_entry own;
 };
@@ -71,13 +72,13 @@ static void say_verdict(const struct st_agree *agree, enum st_roll_verdict verdi
             "the same files and SYMTUNER_ variables",
             (unsigned long long)agree->comm_id, source_of(process),
             (unsigned long long)process->rules_hash, st_mode_word[process->options.mode]);
-    else if (verdict == ST_ROLL_MISSING && (agree->own.rules || process->min_ctas))
+    else if (verdict == ST_ROLL_MISSING && (agree->own.rules || agree->told_min))
         SAY(agree, RANKS_MISSING,
             "comm 0x%llx: %d of %d ranks answered symtuner's roll call, so no rule is applied to "
             "it on any rank%s; this rank: rules %s (0x%016llx); load symtuner on all ranks, with "
             "one user and one /dev/shm",
             (unsigned long long)agree->comm_id, agree->roll ? present : 0, agree->ranks,
-            process->min_ctas ? ", and symmetric kernels may hang, because other ranks may lack "
+            agree->told_min ? ", and symmetric kernels may hang, because other ranks may lack "
                                 "our NCCL_MIN_CTAS" : "",
             source_of(process), (unsigned long long)process->rules_hash);
 }
@@ -166,10 +167,11 @@ static struct st_agree *join(const struct st_process *process, int nccl, uint64_
     agree->process = process;
     agree->comm_id = comm_id;
     agree->ranks = ranks;
+    agree->told_min = st_process_min_ctas(nccl) != 0;
     agree->first = first;
     agree->own = (struct st_roll_entry){
         .rules = decides(process, nccl),
-        .min_ctas = min_ctas ? (int)strtol(min_ctas, NULL, 0) : process->min_ctas,
+        .min_ctas = min_ctas ? (int)strtol(min_ctas, NULL, 0) : st_process_min_ctas(nccl),
         .sym_ctas = process->sym_ctas,
         .gpus = process->machine.gpus,
         .asked = process->env_interface && !getenv("NCCL_SYM_CTAS"),
