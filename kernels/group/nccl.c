@@ -127,6 +127,26 @@ _Static_assert(offsetof(struct window_head, flat) == 8, "window head: flat");
 _Static_assert(offsetof(struct window_head, lsa_rank) == 16, "window head: rank");
 _Static_assert(offsetof(struct window_head, stride_4g) == 24, "window head: stride");
 
+/* Copy the record of ${window} to ${head}. A thread may be capturing. Then CUDA allows the copy only
+ * in mode relaxed, and not on the legacy stream. */
+static cudaError_t read_head(struct window_head *head, ncclWindow_t window)
+{
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    cudaStream_t stream;
+    cudaError_t error;
+
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    if (error == cudaSuccess) {
+        error = cudaMemcpyAsync(head, window, sizeof *head, cudaMemcpyDeviceToHost, stream);
+        if (error == cudaSuccess)
+            error = cudaStreamSynchronize(stream);
+        cudaStreamDestroy(stream);
+    }
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    return error;
+}
+
 ncclResult_t ar_nccl_window_peers(const struct ar_nccl *api, ncclWindow_t window, int ranks, int me,
                                   char **peers_out, char *why, size_t why_size)
 {
@@ -143,14 +163,9 @@ ncclResult_t ar_nccl_window_peers(const struct ar_nccl *api, ncclWindow_t window
             peers_out[r] = p;
         }
     } else {
-        enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
         struct window_head head;
-        cudaError_t error;
+        cudaError_t error = read_head(&head, window);
 
-        /* another thread may be capturing; then this thread may copy only in mode relaxed */
-        cudaThreadExchangeStreamCaptureMode(&mode);
-        error = cudaMemcpy(&head, window, sizeof head, cudaMemcpyDefault);
-        cudaThreadExchangeStreamCaptureMode(&mode);
         if (error != cudaSuccess || head.flat == NULL || head.lsa_rank != me) {
             cudaGetLastError(); /* clear the error, or the application would find it later */
             return ar_why(why, why_size, ncclInternalError,

@@ -187,7 +187,9 @@ static bool defer_group(symtuner_ar **handles, int n, int i)
         return false;
     if (h->comm != NULL) { /* the program may end h->comm now, which unmaps the peers' memory */
         cudaSetDevice(h->device);
-        cudaMemcpy(&h->state->dead, &destroyed, sizeof destroyed, cudaMemcpyHostToDevice);
+        cudaMemcpyAsync(&h->state->dead, &destroyed, sizeof destroyed, cudaMemcpyHostToDevice,
+                        h->copy_stream);
+        cudaStreamSynchronize(h->copy_stream);
         drop_windows(h);
     }
     for (int k = 0; k < n; k++)

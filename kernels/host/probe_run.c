@@ -182,7 +182,10 @@ static ncclResult_t run_step(symtuner_ar **handles, int n, int step)
         if (error == cudaSuccess)
             error = ended;
         if (error == cudaSuccess)
-            error = cudaMemcpy(seen, there[i], sizeof seen, cudaMemcpyDeviceToHost);
+            error = cudaMemcpyAsync(seen, there[i], sizeof seen, cudaMemcpyDeviceToHost,
+                                    handles[i]->copy_stream);
+        if (error == cudaSuccess)
+            error = cudaStreamSynchronize(handles[i]->copy_stream);
         if (error == cudaSuccess)
             note(handles[i], step, seen, us);
     }

@@ -102,7 +102,11 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
         h->overlap[said] =
             overlap_choose(options->overlap, arch, driver, nccl, (enum ar_follower)said);
     AR_TRY(h, cudaMalloc((void **)&h->state, sizeof *h->state), counters);
-    AR_TRY(h, cudaMemcpy(h->state, &state, sizeof state, cudaMemcpyHostToDevice), counters);
+    AR_TRY(h, cudaStreamCreateWithFlags(&h->copy_stream, cudaStreamNonBlocking), order);
+    AR_TRY(h,
+           cudaMemcpyAsync(h->state, &state, sizeof state, cudaMemcpyHostToDevice, h->copy_stream),
+           counters);
+    AR_TRY(h, cudaStreamSynchronize(h->copy_stream), counters);
     AR_TRY(h,
            cudaHostAlloc((void **)&h->mailbox, sizeof *h->mailbox,
                          cudaHostAllocMapped | cudaHostAllocPortable),
@@ -113,7 +117,6 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     AR_TRY(h, cudaEventCreateWithFlags(&h->eager.done, cudaEventDisableTiming), order);
     for (int i = 0; i < 2; i++)
         AR_TRY(h, cudaEventCreateWithFlags(&h->copy_event[i], cudaEventDisableTiming), order);
-    AR_TRY(h, cudaStreamCreateWithFlags(&h->copy_stream, cudaStreamNonBlocking), order);
     return ncclSuccess;
 }
 

@@ -17,6 +17,11 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
     return cudaSuccess;
 }
 
+const char *cudaGetErrorString(cudaError_t error)
+{
+    return error == cudaErrorMemoryAllocation ? "out of memory" : "some error";
+}
+
 cudaError_t cudaDriverGetVersion(int *version)
 {
     *version = fake.driver != 0 ? fake.driver : 13000;

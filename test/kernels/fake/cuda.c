@@ -127,12 +127,20 @@ cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, 
                : ends(cudaErrorInvalidValue);
 }
 
-bool fake_prohibited(void)
+/* Is it prohibited to wait for the GPU, or to use the legacy stream? CUDA refuses both in mode
+ * relaxed, too, and then ends the captures on the GPU. It refuses the legacy stream only while a
+ * blocking stream is captured, but here every stream is one. */
+static bool strictly_prohibited(void)
 {
-    if ((!fake.global_capture && fake.capture == 0) || fake_capture_relaxed())
+    if (!fake.global_capture && fake.capture == 0)
         return false;
     count(&fake.prohibited, 1);
     return true;
+}
+
+bool fake_prohibited(void)
+{
+    return !fake_capture_relaxed() && strictly_prohibited();
 }
 
 cudaError_t cudaMalloc(void **p, size_t bytes)
@@ -184,7 +192,7 @@ cudaError_t cudaHostUnregister(void *p)
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
     (void)kind;
-    if (fake_prohibited())
+    if (strictly_prohibited())
         return ends(cudaErrorStreamCaptureUnsupported);
     memcpy(to, from, bytes);
     return may_fail();
@@ -219,12 +227,11 @@ static cudaError_t await_gpu(bool refused)
     return cudaSuccess;
 }
 
-/* CUDA refuses this in mode relaxed, too, and then also ends the captures on the GPU. */
 cudaError_t cudaDeviceSynchronize(void)
 {
-    bool refused = fake.global_capture || fake.capture != 0;
+    bool refused = strictly_prohibited();
 
-    count(refused ? &fake.prohibited : &fake.idles, 1);
+    count(&fake.idles, !refused);
     return await_gpu(refused);
 }
 
@@ -255,11 +262,6 @@ cudaError_t cudaGetLastError(void)
 
     last = cudaSuccess;
     return error;
-}
-
-const char *cudaGetErrorString(cudaError_t error)
-{
-    return error == cudaErrorMemoryAllocation ? "out of memory" : "some error";
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
