@@ -61,7 +61,8 @@ enum ar_follower {
  * capture have a struct ar_order, and all calls outside of captures have one together. Outside of
  * captures ${stream} is the id that CUDA gives to each stream. The stream's handle would not do: a
  * new stream may get the handle of a destroyed one, and cudaStreamPerThread is another stream in
- * each thread. In a capture ${stream} is the stream's handle (kernels/order/graph.c says why). */
+ * each thread. In a capture ${stream} is mostly the stream's handle (kernels/order/graph.c says
+ * why). */
 struct ar_order {
     unsigned long long capture; /* id of the capture that the calls are in; 0: no capture */
     bool used;                  /* whether there was a call */

@@ -100,14 +100,16 @@ bool ar_graphs_live(symtuner_ar *h, uint64_t windows, int wait_ms)
  * stream. That number is CUDA's stream id, which tells apart streams that have the same handle (see
  * struct ar_order in kernels/group/handle.h). But asking for the id of a capturing stream would
  * break the capture. So during a capture *number is the handle; the handle stays valid as long as
- * the capture.
+ * the capture. Instead of cudaStreamPerThread, which is one handle for the streams of all threads,
+ * *number is an address that only this thread has.
  */
 static cudaError_t look_at(cudaStream_t stream, struct ar_capture *capture,
                            unsigned long long *number)
 {
+    static _Thread_local char own;
     cudaError_t error = ar_capture_look(stream, capture);
 
-    *number = (unsigned long long)(uintptr_t)stream;
+    *number = stream == cudaStreamPerThread ? (uintptr_t)&own : (uintptr_t)stream;
     return error == cudaSuccess && capture->id == 0 ? cudaStreamGetId(stream, number) : error;
 }
 

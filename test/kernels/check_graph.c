@@ -5,6 +5,7 @@
  * test/kernels/fake/cuda.c, where every stream belongs to the capture with the id fake.capture.
  */
 #include <check.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -57,6 +58,29 @@ START_TEST(test_streams_are_told_apart_by_number)
     fake.idles = 0;
     call_on(handles[0], memory[1]);
     ck_assert_int_eq(fake.idles, 1);
+}
+END_TEST
+
+static void *call_on_its_own(void *h)
+{
+    call_on(h, (const char *)cudaStreamPerThread);
+    return NULL;
+}
+
+/* Also in a capture, cudaStreamPerThread is another stream in each thread. */
+START_TEST(test_streams_of_threads_are_told_apart_in_a_capture)
+{
+    pthread_t thread;
+
+    fake.capture = 5;
+    for (int k = 0; k < 2; k++)
+        call_on_its_own(handles[0]);
+    ck_assert_int_eq(fake.waits, 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, call_on_its_own, handles[0]), 0);
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(fake.waits, 1);
+    fake.capture = 0;
+    fake_graph_gone(5);
 }
 END_TEST
 
@@ -343,6 +367,7 @@ Suite *st_suite_graph(void)
     tcase_add_checked_fixture(made, set_up, tear_down);
     tcase_add_test(made, test_captures_by_turns_keep_their_order);
     tcase_add_test(made, test_streams_are_told_apart_by_number);
+    tcase_add_test(made, test_streams_of_threads_are_told_apart_in_a_capture);
     tcase_add_test(made, test_a_graph_keeps_a_local_group_alive);
     tcase_add_test(made, test_a_graph_that_is_gone_keeps_nothing);
     tcase_add_test(made, test_a_capture_that_cannot_be_held_is_an_error);
