@@ -268,11 +268,10 @@ static void announce_ctas(const char *release)
                         : "set NCCL_SYM_CTAS yourself, on all ranks");
 }
 
-/* Log wrong settings, the faults of this NCCL release, and the CTA count. Hold no lock when you
- * call this: NCCL's logger takes a lock. */
+/* Log wrong settings and the CTA count. Hold no lock when you call this or announce_faults: NCCL's
+ * logger takes a lock. */
 static void announce(void)
 {
-    const struct st_hazard *hazard;
     char release[16];
 
     st_release_print(process.nccl, release, sizeof release);
@@ -285,9 +284,28 @@ static void announce(void)
     else if (process.options.rules[0] && process.options.rules[0] != '/')
         st_warn("SYMTUNER_RULES=%s is relative: a rank with another working directory reads "
                 "another file or none; write the whole path", process.options.rules);
-    for (int i = 0; (hazard = st_hazard_get(process.nccl, i)); i++)
-        st_info("NCCL %s: %s", release, hazard->text);
     announce_ctas(release);
+}
+
+/* Log the faults of NCCL release ${nccl}, once for each release: a process can have several copies
+ * of NCCL. */
+static void announce_faults(int nccl)
+{
+    enum { RELEASES = 8 };
+    static atomic_int said[RELEASES];
+    const struct st_hazard *hazard;
+    char release[16];
+    int i = 0, there = 0;
+
+    while (i < RELEASES && !atomic_compare_exchange_strong(&said[i], &there, nccl)) {
+        if (there == nccl)
+            return;
+        there = 0;
+        i++;
+    }
+    st_release_print(nccl, release, sizeof release);
+    for (int n = 0; i < RELEASES && (hazard = st_hazard_get(nccl, n)); n++)
+        st_info("NCCL %s: %s", release, hazard->text);
 }
 
 const struct st_process *st_process_start(nccl_abi_logger logger, int abi)
@@ -302,7 +320,10 @@ const struct st_process *st_process_start(nccl_abi_logger logger, int abi)
     start_abi = abi;
     pthread_once(&start_once, start);
     pthread_mutex_unlock(&lock);
-    if (process.options.mode != ST_MODE_OFF && !atomic_exchange(&said, true))
-        announce();
+    if (process.options.mode != ST_MODE_OFF) {
+        if (!atomic_exchange(&said, true))
+            announce();
+        announce_faults(st_process_caller(logger));
+    }
     return &process;
 }

@@ -227,6 +227,9 @@ START_TEST(test_each_nccl_of_a_process_gets_the_count_of_its_release)
                  release == both[0] ? "at least 16" : "NCCL's",
                  release == both[0] ? "built-in" : "NCCL");
         ck_assert_msg(strstr(nccl_log.text, line), "%s", nccl_log.text);
+        snprintf(line, sizeof line, "NCCL %s: symmetric kernels do not wait",
+                 release == both[0] ? "2.28.9" : "2.29.2"); /* the faults of this release */
+        ck_assert_msg(strstr(nccl_log.text, line), "%s", nccl_log.text);
         snprintf(line, sizeof line, "nccl=%s rules=0xcbf29ce484222325 mode=steer sym-ctas=%s ",
                  release == both[0] ? "2.28.9" : "2.29.2",
                  release == both[0] ? "16 from=built-in" : "0 from=NCCL");
