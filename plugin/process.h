@@ -45,9 +45,9 @@ bool st_default_gpu(int nccl, const struct symtuner_machine *machine);
 const struct st_process *st_process(void);
 
 /* Return the same struct as st_process, with release and machine filled in. Log once per process
- * wrong settings and the CTA count, and once for each release the faults of NCCL. Call this only in an init
- * that NCCL calls after it has set up CUDA. ${abi} is the version of the tuner interface. If
- * nothing else tells NCCL's release, we assume the oldest release that has this version. */
+ * wrong settings and the CTA count, and once for each release the faults of NCCL. Call this only in
+ * an init that NCCL calls after it has set up CUDA. ${abi} is the version of the tuner interface.
+ * If nothing else tells NCCL's release, we assume the oldest release that has this version. */
 const struct st_process *st_process_start(nccl_abi_logger logger, int abi);
 
 /* Return the CTA count that an NCCL of release ${nccl} gets as NCCL_MIN_CTAS; 0: none. If a process
