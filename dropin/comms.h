@@ -43,8 +43,8 @@ struct st_comm {
      * After an abort we leave the meeting only when the record is used again. */
     struct st_meet *meet;
     uint32_t verified[ST_TALLY_ALL_GATHER + 1]; /* verified calls of each collective */
-    bool distrusted;   /* our result of a verified call differed from NCCL's   */
-    uint32_t children; /* how many communicators NCCL made from this one       */
+    bool distrusted;          /* our result of a verified call differed from NCCL's       */
+    uint32_t splits, shrinks; /* how often NCCL has split or shrunk this one        */
     /* The application's windows that our kernels know. ${window} is NCCL's handle. */
     struct {
         void *window, *base;

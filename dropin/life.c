@@ -27,7 +27,8 @@ uint64_t st_life_key(const struct nccl_abi_id *id, int ids)
 
 uint64_t st_life_child(struct st_comm *parent, int color)
 {
-    uint32_t number = parent->children++;
+    /* two counters, because ranks that are left out do not call ncclCommShrink */
+    uint32_t number = color == ST_SHRUNK ? parent->shrinks++ : parent->splits++;
     uint64_t h = st_hash(parent->key, &number, sizeof number);
 
     return parent->key ? st_hash(h, &color, sizeof color) | 1 : 0;

@@ -74,6 +74,8 @@ static inline struct symtuner_ar *st_life_hold(struct st_comm *c)
     return handle;
 }
 
+enum { ST_SHRUNK = -2 }; /* the color of all communicators that ncclCommShrink makes */
+
 /* Return the key of the next communicator that NCCL makes from ${parent}, 0 if ${parent} has no
  * key. */
 uint64_t st_life_child(struct st_comm *parent, int color);

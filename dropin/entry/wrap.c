@@ -217,8 +217,8 @@ static nccl_abi_result in_CommInitAll(struct st_from from, void **comms, int n, 
 }
 
 /* Return the st_made of a communicator that NCCL makes from ${c}; ${c} may be NULL. The key
- * contains how many communicators were made from ${c} before. Every rank of ${c} counts all of
- * them, even if it is not their member, so all ranks work out the same key. */
+ * contains how often ${c} was split (or shrunk) before. Every rank of ${c} counts all splits, even
+ * if it gets no communicator from them, so all ranks work out the same key. */
 static struct st_made child_of(struct st_from from, struct st_real *real, struct st_comm *c,
                                int color, void **child, const void *config)
 {
@@ -251,7 +251,7 @@ static nccl_abi_result in_CommShrink(struct st_from from, void *comm, int *witho
     REAL(CommShrink, c);
     if (c && flags & NCCL_ABI_SHRINK_ABORT && !st_passes(from, real))
         st_life_abort(c);
-    m = child_of(from, real, c, -2, child, config);
+    m = child_of(from, real, c, ST_SHRUNK, child, config);
     return made(from, real, real->call.CommShrink(comm, without, n, child, config, flags), m);
 }
 

@@ -3,7 +3,7 @@
  * memory.c - makes communicators of two ranks, which are threads, and ends them in many ways. The
  * heap and the number of mappings must not grow, and no handle may be left.
  *
- * usage: memory ROUNDS    ROUNDS is a multiple of 7. With SYMTUNER_VERIFY=1 each communicator also
+ * usage: memory ROUNDS    ROUNDS is a multiple of 8. With SYMTUNER_VERIFY=1 each communicator also
  *                         keeps votes
  */
 #include <malloc.h>
@@ -12,9 +12,9 @@
 
 #include "test/dropin/play.h"
 
-enum { WARM = 203 };
+enum { WARM = 208 };
 
-enum how { DESTROY, FINALIZE, NO_HANDLE, REVOKE, ABORT, SPLIT, GROUP, HOWS };
+enum how { DESTROY, FINALIZE, NO_HANDLE, REVOKE, ABORT, SPLIT, SHRINK, GROUP, HOWS };
 
 static struct nccl n;
 static struct nccl_abi_id id;
@@ -41,8 +41,15 @@ static void *round_of(int rank, enum how how)
     wait_for_both();
     if (rank == 0 && how == NO_HANDLE)
         atomic_fetch_add(&lost, kernels()->handles == 0);
-    if (how == SPLIT) {
+    if (how == SHRINK && rank == 0) { /* rank 1 is left out, and calls nothing */
+        MUST(n.f.CommShrink(comm, NULL, 1, &child, NULL, 0) == 0);
+        end(child);
+    }
+    if (how == SPLIT || how == SHRINK) {
         MUST(n.f.CommSplit(comm, 1, rank, &child, NULL) == 0);
+        wait_for_both();
+        MUST(kernels()->handles == 4);
+        wait_for_both();
         end(child);
     }
     if (how == FINALIZE)
