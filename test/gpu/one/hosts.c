@@ -7,11 +7,17 @@
  * for this variable, it gets the value of RANK, which differs between the processes. All other code
  * finds no NCCL_HOSTID, and so sees one host. Therefore NCCL sends data over sockets, while
  * symtuner's kernels share memory.
+ *
+ * With ONE_GPU_BOX=N there are boxes of N ranks. Then all other code finds the name of its box in
+ * NCCL_HOSTID, and the names of symtuner's shared memory begin with that of the box, so symtuner's
+ * ranks of different boxes share none.
  */
 #include <dirent.h>
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define EXPORT __attribute__((visibility("default"))) /* instead of the C library's functions */
 
@@ -23,6 +29,18 @@ static int is_nccl(void *address)
     return dladdr(address, &info) && info.dli_fname && strstr(info.dli_fname, "/libnccl.so");
 }
 
+/* The name of this process's box, or NULL if there are no boxes. */
+static char *box(void)
+{
+    static _Thread_local char name[16];
+    const char *ranks = getenv("ONE_GPU_BOX"), *rank = getenv("RANK");
+
+    if (!ranks || !rank)
+        return NULL;
+    snprintf(name, sizeof name, "box%d", atoi(rank) / atoi(ranks));
+    return name;
+}
+
 EXPORT char *getenv(const char *name)
 {
     static char *(*next)(const char *);
@@ -31,9 +49,35 @@ EXPORT char *getenv(const char *name)
         *(void **)&next = dlsym(RTLD_NEXT, "getenv");
     if (strcmp(name, "NCCL_HOSTID") != 0)
         return next(name);
-    if (!is_nccl(__builtin_return_address(0)))
-        return NULL;
-    return next("RANK");
+    return is_nccl(__builtin_return_address(0)) ? next("RANK") : box();
+}
+
+/* Write the name under which this process's box knows ${name}: "/symtuner-x" becomes
+ * "/box0-symtuner-x". */
+static const char *in_box(const char *name, char *text, size_t size)
+{
+    if (!box() || strncmp(name, "/symtuner-", 10) != 0)
+        return name;
+    snprintf(text, size, "/%s-%s", box(), name + 1);
+    return text;
+}
+
+EXPORT int shm_open(const char *name, int flags, mode_t mode)
+{
+    int (*next)(const char *, int, mode_t);
+    char text[256];
+
+    *(void **)&next = dlsym(RTLD_NEXT, "shm_open");
+    return next(in_box(name, text, sizeof text), flags, mode);
+}
+
+EXPORT int shm_unlink(const char *name)
+{
+    int (*next)(const char *);
+    char text[256];
+
+    *(void **)&next = dlsym(RTLD_NEXT, "shm_unlink");
+    return next(in_box(name, text, sizeof text));
 }
 
 /* The drop-in counts the entries of /proc/driver/nvidia/gpus, which are the GPUs of the box. Let it

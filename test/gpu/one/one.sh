@@ -9,14 +9,15 @@
 #
 #   ONE_GPU_CALLS   how many random calls each run makes (20000; without MPS 1000)
 #   ONE_GPU_COMMS   how many communicators the part comms makes (50)
-#   ONE_GPU_ONLY    parts to run, of "calls opposite comms aborts nccl-tests python torch jax" (all)
+#   ONE_GPU_ONLY    parts to run, of "calls opposite comms aborts boxes nccl-tests python torch
+#                    jax" (all)
 #   ONE_GPU_LIMIT   seconds that a run may take (300)
 #   NCCL_TESTS      as for test/gpu/nccl_tests/dropin.sh, which says how to build them
 # Exit 77 with the reason if this box cannot run it.
 . test/gpu/common.sh
 need_gpus 1
 need_built nccl_calls one/symtuner
-one=$build/one parts=${ONE_GPU_ONLY:-calls opposite comms aborts nccl-tests python torch jax}
+one=$build/one parts=${ONE_GPU_ONLY:-calls opposite comms aborts boxes nccl-tests python torch jax}
 limit=${ONE_GPU_LIMIT:-300}
 mkdir "$work/gpus" "$work/mps" && for gpu in 0 1 2 3 4 5 6 7; do : > "$work/gpus/$gpu"; done
 export ONE_GPU_FOLDER="$work/gpus" CUDA_VISIBLE_DEVICES=0 CUDA_DEVICE_MAX_CONNECTIONS=32
@@ -24,7 +25,7 @@ export ONE_GPU_FOLDER="$work/gpus" CUDA_VISIBLE_DEVICES=0 CUDA_DEVICE_MAX_CONNEC
 export CUDA_MODULE_LOADING=EAGER NCCL_NVLS_ENABLE=0 SYMTUNER_MAX_COMMS=8 SYMTUNER_AR_LINKS=nvlink
 export OMP_NUM_THREADS=2 PATH="$PATH:/usr/local/nvidia/bin"
 export CUDA_MPS_PIPE_DIRECTORY="$work/mps" CUDA_MPS_LOG_DIRECTORY="$work/mps"
-leave() { rm -rf "$work" /dev/shm/symtuner-one-gpu-*; }
+leave() { rm -rf "$work" /dev/shm/*symtuner-one-gpu-*; }
 if nvidia-cuda-mps-control -d 2> /dev/null; then
     trap 'echo quit | nvidia-cuda-mps-control; leave' EXIT
     calls=${ONE_GPU_CALLS:-20000}
@@ -47,7 +48,7 @@ job() {
     status=$?
     ok "$name: status $status, $(grep -hv '^ \|Warning' "$work/$name.log" "$work/$name.err" | tail -3 | tr '\n' ' ')" $status
     echo "$name ($(($(date +%s) - before)) s): $(grep -h '^random\|^opposite\|^aborts\|^communicators\|^python' "$work/$name.log" | tr '\n' ';')"
-    grep -h 'by our kernels\|NCCL ran' "$work/$name.err"
+    grep -h 'by our kernels\|NCCL ran\|symtuner' "$work/$name.err"
 }
 # ran NAME COLLECTIVE...: our kernels must have run some calls of each
 ran() {
@@ -91,6 +92,22 @@ if wanted aborts; then
     job aborts-nccl nccl -- "$build/nccl_calls" --aborts 10
     job aborts -- "$build/nccl_calls" --aborts 50
     ran aborts allreduce
+fi
+
+# Four ranks in two boxes, which add up box by box: always in one piece or in three, or where the
+# measured times say so. The times of this machine say nothing about a network.
+if wanted boxes; then
+    for pieces in 1 3 measured; do
+        name=boxes-$pieces setting="SYMTUNER_RULE=kernels network-pieces=$pieces"
+        [ $pieces != measured ] || setting=SYMTUNER_AR_NODES=1
+        (
+            failed=0
+            export ONE_GPU_BOX=2 CUDA_DEVICE_MAX_CONNECTIONS=16 SYMTUNER_AR_MAX_CTAS=16 "${setting?}"
+            job "$name" -- "$build/nccl_calls" --ranks 4 --most 1048576 --calls "$calls" --seed 4
+            [ $failed = 0 ] && { [ $pieces = measured ] || grep -q 'ran box by box, in' "$work/$name.err"; }
+        )
+        ok "$name: wrong, or not box by box" $?
+    done
 fi
 
 # nccl_tests OURS PROGRAM OPTIONS...: two processes; our kernels must run the collective OURS, "-": none
