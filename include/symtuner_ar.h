@@ -117,8 +117,8 @@
  *            rules the number of pieces can be the same in every run. Do not make such calls
  *            between ncclGroupStart and ncclGroupEnd. All ranks must make the calls of the handle,
  *            and their own NCCL calls on its communicator, in the same order. If a rank is lost,
- *            NCCL's kernels wait for it until the program calls ncclCommAbort on its communicator.
- *            This also ends the kernels of the communicators that the library has split from it.
+ *            NCCL's kernels wait for it until the program calls symtuner_ar_abort and, on its own
+ *            communicator, ncclCommAbort. One alone does not end the kernels of the other.
  */
 #ifndef SYMTUNER_AR_H_
 #define SYMTUNER_AR_H_
@@ -202,10 +202,10 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_use_nccl(void *library);
 
 /*
  * symtuner_ar_create(handles_out, comms, n, config):
- * Make one handle for each of the ${n} ranks of one group that this thread drives; ${comms} are
- * the communicators of these ranks. With one process or one thread per GPU, n is 1. If a single
- * thread drives several GPUs, n is the number of local ranks. Collective over the group. Needs NCCL
- * 2.28.3 or later, already loaded or found as libnccl.so.2. In these cases the handle works, but every call goes to NCCL: the ranks span
+ * Make one handle for each of the ${n} communicators that this thread drives. With one process or
+ * one thread per GPU, n is 1. If a single thread drives several GPUs, n is the number of local
+ * ranks. Collective over the communicator. Needs NCCL 2.28.3 or later, already loaded or found as
+ * libnccl.so.2. In these cases the handle works, but every call goes to NCCL: the ranks span
  * several nodes (but see Boxes above) or GPU models, there are more than 16 ranks, or the ranks
  * cannot share memory. symtuner_ar_query() says which case it is. Since 0.1.
  */
@@ -249,8 +249,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
  * for programs that cannot wait in symtuner_ar_destroy before they abort, such as a watchdog. The
  * function does not wait, and frees nothing. A later create or destroy of this process frees the
  * handles, once the GPU is idle and no graph contains their calls. No other thread may be in a call
- * on the handles. They must not be of a local group. Two kinds of handles are never freed: a handle
- * over several boxes, and a handle on which NCCL has timed out (see Progress above). Since 0.1.
+ * on the handles. They must not be of a local group. A handle on which NCCL has timed out (see
+ * Progress above) is never freed. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n);
 
@@ -472,16 +472,16 @@ SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
  * After a call that failed, recv is undefined, and peers may still use the buffers. A peer that
  * waits for a third rank may still write to a registered recv, or read send and recv. It may do so
  * until its own call ends, at the latest at its time limit. Until all ranks have an error or are
- * gone, keep these buffers and write nothing to them.
- * Since 0.1.
+ * gone, keep these buffers and write nothing to them. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
 
 /*
  * symtuner_ar_abort(handle): refuse further calls. A kernel of this rank that has waited for a peer
  * for 10 ms gives up within a few ms. A kernel that does not wait runs to its end. May be called on
- * any thread. The peers are not told: abort them, too, or they wait until their time limit.
- * Since 0.1.
+ * any thread. The peers are not told: abort them, too, or they wait until their time limit. A handle
+ * over several boxes also aborts the communicators that the library split from the program's; NCCL
+ * then aborts the program's, too, if it was made with ncclConfig_t.splitShare = 1. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);
 

@@ -80,7 +80,8 @@ static void load(void)
         find(library, "ncclGetLsaMultimemDevicePointer");
     *(void **)&nccl.ncclCommSplit = find(library, "ncclCommSplit");
     *(void **)&nccl.ncclCommDestroy = find(library, "ncclCommDestroy");
-    if (nccl.ncclCommDestroy == NULL)
+    *(void **)&nccl.ncclCommAbort = find(library, "ncclCommAbort");
+    if (nccl.ncclCommDestroy == NULL || nccl.ncclCommAbort == NULL)
         nccl.ncclCommSplit = NULL;
 }
 

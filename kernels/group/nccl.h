@@ -47,10 +47,11 @@ struct ar_nccl {
      * ranks (multicast.h). */
     ncclResult_t (*ncclGetLsaDevicePointer)(ncclWindow_t, size_t, int, void **);
     ncclResult_t (*ncclGetLsaMultimemDevicePointer)(ncclWindow_t, size_t, void **);
-    /* For ranks on several boxes (kernels/nodes). ncclCommSplit is NULL if NCCL lacks it, or if
-     * NCCL lacks ncclCommDestroy. */
+    /* For ranks on several boxes (kernels/nodes). ncclCommSplit is NULL if NCCL lacks one of the
+     * three. */
     ncclResult_t (*ncclCommSplit)(ncclComm_t, int, int, ncclComm_t *, ncclConfig_t *);
     ncclResult_t (*ncclCommDestroy)(ncclComm_t);
+    ncclResult_t (*ncclCommAbort)(ncclComm_t);
 };
 
 /* Return NCCL's functions, or NULL with the reason in ${why}. Finds them once per process. */

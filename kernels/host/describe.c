@@ -42,8 +42,9 @@ ncclResult_t symtuner_ar_abort(symtuner_ar *h)
     if (h == NULL)
         return ar_fail_null();
     __atomic_store_n(&h->mailbox->abort, AR_ABORTED, __ATOMIC_RELAXED);
-    return h->nodes != NULL && h->nodes->box != NULL ? symtuner_ar_abort(h->nodes->box)
-                                                     : ncclSuccess;
+    if (h->nodes != NULL && h->nodes->box != NULL)
+        ar_nodes_abort(h);
+    return ncclSuccess;
 }
 
 ncclResult_t symtuner_ar_force(symtuner_ar *h, const char *kernel, int ctas, int threads)

@@ -143,6 +143,8 @@ static ncclResult_t await_calls(symtuner_ar *h, bool another_is_stuck)
     if (error != cudaErrorNotReady)
         return ar_fail_cuda(NULL, error, "what ran before symtuner_ar_destroy");
     h->stuck = true;
+    if (h->nodes != NULL)
+        ar_nodes_abort(h); /* the caller cannot abort the communicators of ${h} */
     return ar_fail(NULL, ncclRemoteError,
                    "rank %d frees nothing: GPU %d is not idle after %llu ms, and NCCL had calls of "
                    "this handle; is a rank missing? ncclCommAbort ends them",
@@ -256,16 +258,23 @@ ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n)
             result = ar_fail(NULL, ncclInvalidUsage,
                              "handles[%d] is of a local group; symtuner_ar_destroy frees it", i);
     for (int i = 0; i < n && result == ncclSuccess; i++) {
-        symtuner_ar *h = handles[i];
+        symtuner_ar *h = handles[i], *all[2];
+        int many = 1;
 
         if (h == NULL)
             continue;
         symtuner_ar_abort(h);
         ar_first_leave(h);
         h->comm_gone = true;
-        /* A handle with h->nodes is never freed, nor one that timed out: NCCL may still use it. */
-        if (h->nodes == NULL && h->endpoint.timed_out[0] == 0)
-            list(&h, 1, true);
+        all[0] = h;
+        if (h->nodes != NULL && h->nodes->box != NULL) { /* to be freed after ${h} */
+            all[many++] = h->nodes->box;
+            ar_first_leave(h->nodes->box);
+            h->nodes->box = NULL;
+        }
+        /* A handle that timed out is never freed, because NCCL may still use it. */
+        if (h->endpoint.timed_out[0] == 0)
+            list(all, many, true);
         handles[i] = NULL;
     }
     return result;

@@ -116,9 +116,12 @@ static ncclResult_t add_up(const struct job *j, struct ar_endpoint *ranks, const
 {
     static const char call[] = "ncclAllReduce between the boxes";
     char why[AR_WHY];
-    ncclResult_t result = j->h->nccl->ncclAllReduce(from, to, bytes / j->size, j->dtype, j->op,
-                                                    ranks->comm, j->nodes->network);
+    ncclResult_t result;
 
+    if (__atomic_load_n(&j->nodes->aborted, __ATOMIC_ACQUIRE))
+        return ar_fail(j->h, ncclInvalidUsage, "the handle was aborted during the call");
+    result = j->h->nccl->ncclAllReduce(from, to, bytes / j->size, j->dtype, j->op, ranks->comm,
+                                       j->nodes->network);
     j->h->gave_nccl = true;
     result = ar_comm_wait(j->h->nccl, ranks, result, call, why);
     return result == ncclSuccess ? result : ar_fail(j->h, result, "%s", why);

@@ -31,7 +31,6 @@ static ncclResult_t split(symtuner_ar *h, int color, int key, ncclComm_t *out, c
     ncclResult_t result;
 
     config.blocking = 1;
-    config.splitShare = 1;
     *out = NULL;
     result = h->nccl->ncclCommSplit(h->comm, color, key, out, &config);
     if (result == ncclSuccess && *out != NULL)
@@ -144,8 +143,43 @@ ncclResult_t ar_nodes_span(symtuner_ar *h, const struct ar_box_card *cards,
     return lost ? result : ncclSuccess;
 }
 
+/* Abort both communicators at once: if one is aborted first, NCCL waits for the other's kernels. */
+static void *abort_comms(void *handle)
+{
+    symtuner_ar *h = handle;
+
+    h->nccl->ncclGroupStart();
+    h->nccl->ncclCommAbort(h->nodes->across.comm);
+    h->nccl->ncclCommAbort(h->nodes->box_comm);
+    h->nccl->ncclGroupEnd();
+    return NULL;
+}
+
+void ar_nodes_abort(symtuner_ar *h)
+{
+    struct ar_nodes *nodes = h->nodes;
+
+    if (__atomic_exchange_n(&nodes->aborted, true, __ATOMIC_ACQ_REL))
+        return;
+    symtuner_ar_abort(nodes->box);
+    nodes->box->comm_gone = true;
+    nodes->has_aborter = pthread_create(&nodes->aborter, NULL, abort_comms, h) == 0;
+    if (!nodes->has_aborter)
+        abort_comms(h);
+}
+
+/* Wait until ar_nodes_abort has done its work. */
+static void await_abort(struct ar_nodes *nodes)
+{
+    if (nodes->has_aborter)
+        pthread_join(nodes->aborter, NULL);
+    nodes->has_aborter = false;
+}
+
 void ar_nodes_close(symtuner_ar *h)
 {
+    if (h->nodes != NULL)
+        await_abort(h->nodes); /* before the memory of the windows is freed */
     if (h->nodes != NULL && h->nodes->box != NULL)
         symtuner_ar_destroy(&h->nodes->box, 1);
 }
@@ -158,9 +192,10 @@ void ar_nodes_free(symtuner_ar *h)
         return;
     h->nodes = NULL;
     cudaSetDevice(h->device);
-    if (nodes->across.comm != NULL)
+    await_abort(nodes);
+    if (nodes->across.comm != NULL && !nodes->aborted)
         h->nccl->ncclCommDestroy(nodes->across.comm);
-    if (nodes->box_comm != NULL)
+    if (nodes->box_comm != NULL && !nodes->aborted)
         h->nccl->ncclCommDestroy(nodes->box_comm);
     if (nodes->network != NULL)
         cudaStreamDestroy(nodes->network);

@@ -9,12 +9,14 @@
  *
  * Threads    one at a time, as for the handle.
  * Ownership  the handle owns its struct ar_nodes. ncclCommSplit makes two communicators: one of the
- *            box, and one across the boxes. Both share the abort flag of the caller's communicator
- *            (ncclConfig_t.splitShare), so ncclCommAbort of the caller's communicator ends the
- *            kernels of all three.
+ *            box, and one across the boxes. If the caller aborts its own communicator, NCCL's
+ *            kernels on these two go on, unless the caller made it with ncclConfig_t.splitShare = 1.
+ *            So symtuner_ar_abort aborts these two.
  */
 #ifndef AR_NODES_H_
 #define AR_NODES_H_
+
+#include <pthread.h>
 
 #include "kernels/group/handle.h"
 #include "kernels/nodes/boxes.h"
@@ -31,6 +33,9 @@ struct ar_nodes {
     cudaEvent_t added[2];      /* [p % 2], on ${network}: piece p is added up over the boxes */
     cudaEvent_t rested;        /* on ${network}: NCCL has reduced what is in no piece */
     struct ar_nodes_figures figures;
+    bool aborted;      /* whether ar_nodes_abort was called; atomic */
+    bool has_aborter;  /* whether there is a thread ${aborter} */
+    pthread_t aborter; /* aborts both communicators */
 };
 
 /*
@@ -42,6 +47,11 @@ struct ar_nodes {
  */
 ncclResult_t ar_nodes_span(symtuner_ar *h, const struct ar_box_card *cards,
                            const struct symtuner_ar_config *config, char *gate, char *why);
+
+/* Begin to abort h->nodes->box and both communicators, which ends NCCL's kernels. May be called on
+ * any thread, and more than once. Does not wait: NCCL frees the communicators only when all its
+ * kernels on this GPU have ended, also those of the caller's communicators. */
+void ar_nodes_abort(symtuner_ar *h);
 
 /* ar_nodes_close destroys h->nodes->box. Call it only when the GPU is idle.
  * ar_nodes_free frees the rest of h->nodes. Call it only when no graph with a call of ${h} exists

@@ -160,12 +160,8 @@ EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_
                                   ncclConfig_t *config)
 {
     const int number = ++comm->splits;
-    const bool shared = config != NULL && config->splitShare == 1;
-    ncclResult_t result =
-        submit(comm,
-               (struct op){
-                   .kind = WHOLE_SPLIT, .recv = made, .color = color, .key = key, .shared = shared},
-               NULL);
+    ncclResult_t result = submit(
+        comm, (struct op){.kind = WHOLE_SPLIT, .recv = made, .color = color, .key = key}, NULL);
 
     if (result == ncclSuccess && whole_nccl.split != NULL)
         result = whole_nccl.split(comm->world, number, config);
@@ -186,6 +182,7 @@ EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm)
 EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     team_abort(comm->team);
+    team_windows_free(comm->team, comm->rank, NULL);
     return ncclCommDestroy(comm);
 }
 
@@ -247,9 +244,7 @@ EXPORT ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void *buffer, size_t
 
 EXPORT ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t made)
 {
-    (void)comm;
-    team_live(-1);
-    free(made);
+    team_windows_free(comm->team, comm->rank, made);
     return ncclSuccess;
 }
 

@@ -89,19 +89,48 @@ static void all_gather(struct team *t)
             memmove((char *)t->op[r]->recv + (size_t)s * bytes, t->op[s]->send, bytes);
 }
 
+/* What a ncclWindow_t points to. */
+struct window {
+    const void *peer[WHOLE_RANKS];
+    const struct team *team;
+    int rank;
+    struct window *next;
+};
+
+static struct window *windows; /* all that are registered */
+
 static void window(struct team *t)
 {
     for (int r = 0; r < t->ranks; r++) {
-        const void **base = NULL;
+        struct window *w = NULL;
 
         if (whole_nccl.window == NULL || whole_nccl.window(t->op[r]->world)) {
-            base = calloc((size_t)t->ranks, sizeof *base);
+            w = calloc(1, sizeof *w);
+            *w = (struct window){.team = t, .rank = r, .next = windows};
+            windows = w;
             team_live(1);
         }
-        for (int s = 0; s < t->ranks && base != NULL; s++)
-            base[s] = t->op[s]->send;
-        *(const void ***)t->op[r]->recv = base;
+        for (int s = 0; s < t->ranks && w != NULL; s++)
+            w->peer[s] = t->op[s]->send;
+        *(struct window **)t->op[r]->recv = w;
     }
+}
+
+void team_windows_free(const struct team *t, int rank, const void *only)
+{
+    pthread_mutex_lock(&lock);
+    for (struct window **at = &windows; *at != NULL;) {
+        struct window *w = *at;
+
+        if (w->team != t || w->rank != rank || (only != NULL && w != only)) {
+            at = &w->next;
+            continue;
+        }
+        *at = w->next;
+        free(w);
+        team_live(-1);
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 ncclComm_t team_comm(struct team *team, int rank, int device, int world)
@@ -140,7 +169,6 @@ static void split(struct team *t)
         }
         if (part == NULL)
             part = new_team();
-        part->whole = op->shared ? t : NULL;
         part->ranks = (int)++part->joined;
         *(ncclComm_t *)op->recv = team_comm(part, before, op->device, op->world);
     }
@@ -177,7 +205,7 @@ static void run_together(struct team *t)
 
 static bool over(const struct team *t)
 {
-    return whole_nccl.hung || t->aborted || (t->whole != NULL && over(t->whole));
+    return whole_nccl.hung || t->aborted;
 }
 
 /* Wait until ${*count} is at least ${number}, or never will be. Returns whether it is. */

@@ -23,7 +23,6 @@ struct op {
     void *recv; /* of a window or a split: where its handle goes */
     size_t count;
     int type, reduction, color, key, device, world;
-    bool shared; /* of a split: an abort of the parent also ends the child's calls */
     struct scalar scalar;
 };
 
@@ -33,8 +32,7 @@ struct team {
     unsigned long joined, done;       /* ranks that have come; calls that have run */
     const struct op *op[WHOLE_RANKS]; /* the call with which each rank waits */
     long turns[WHOLE_RANKS];          /* calls that each rank has launched */
-    bool aborted;
-    struct team *whole; /* the parent, if its abort also ends this team's calls; else NULL */
+    bool aborted; /* an abort ends the calls of this team only, and not those of split teams */
 };
 
 struct ncclComm {
@@ -66,6 +64,9 @@ long team_turn(struct team *t, int rank);
 /* Wait until all earlier calls of the team have run, and all ranks have come to this call. Then run
  * it. Returns false if it cannot run, for example after an abort. */
 bool team_run(struct turn *turn);
+
+/* Free the windows of ${rank}; if ${only} is not NULL, only that window. */
+void team_windows_free(const struct team *t, int rank, const void *only);
 
 /* End all calls of the team that wait for other ranks, on all ranks. */
 void team_abort(struct team *t);

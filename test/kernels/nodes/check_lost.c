@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * check_lost.c - ranks on several boxes, some of which are lost. Every other rank must get an
- * error, from symtuner_ar_status or symtuner_ar_destroy, and ncclCommAbort must end what still runs
- * on its GPU.
+ * error, from symtuner_ar_status or symtuner_ar_destroy. symtuner_ar_abort and ncclCommAbort must end
+ * what still runs on its GPU.
  *
  * If a rank is in the box of a lost rank, it has an error after one time limit. Its sums then go to
  * the other boxes, whose ranks wait for one more time limit. If a call waits in NCCL,
@@ -96,6 +96,8 @@ static void call_alone(int r)
 
 static void abort_one(int r)
 {
+    if (!cases[now].lost[r] && handle[r] != NULL)
+        symtuner_ar_abort(handle[r]);
     if (!cases[now].lost[r])
         group_abort(r);
     cudaStreamSynchronize(stream[r]);
@@ -135,6 +137,49 @@ START_TEST(test_survivors_get_an_error)
 }
 END_TEST
 
+static void call_in_the_first_box(int r)
+{
+    if (r >= 2)
+        return;
+    result[r] = call(r);
+    usleep(100000);
+    ck_assert_int_eq(cudaStreamQuery(stream[r]), cudaErrorNotReady);
+}
+
+/* A call of one box waits in NCCL for the other box. ncclCommAbort of the program's communicator
+ * alone would not end it, because the call is on another communicator. */
+static void abort_and_discard(int r)
+{
+    symtuner_ar_abort(handle[r]);
+    symtuner_ar_abort(handle[r]); /* again: that must do nothing */
+    group_abort(r);
+    cudaStreamSynchronize(stream[r]);
+    cudaStreamDestroy(stream[r]);
+    symtuner_ar_discard(&handle[r], 1);
+}
+
+START_TEST(test_an_abort_ends_calls_that_wait_for_a_box)
+{
+    const double start = time_s();
+    symtuner_ar *none = NULL;
+
+    group_reset(RANKS, 2, "kernels kernel=one_ll8 ctas=2 threads=64; kernels network-pieces=2");
+    fake.arch = 90;
+    whole_nccl.limit_s = 60;
+    group_create();
+    net_threads(good_call);
+    net_threads(call_in_the_first_box);
+    for (int r = 0; r < RANKS; r++)
+        ck_assert_int_eq(result[r], ncclSuccess);
+    net_threads(abort_and_discard);
+    ck_assert(!whole_nccl.hung);
+    ck_assert_double_lt(time_s() - start, 30);
+    ck_assert_int_eq(symtuner_ar_destroy(&none, 1), ncclSuccess); /* frees what was discarded */
+    ck_assert_int_eq(fake.live, 0);
+    ck_assert_int_eq(whole_nccl.live, 0);
+}
+END_TEST
+
 Suite *nodes_suite_lost(void)
 {
     Suite *s = suite_create("nodes_lost");
@@ -142,6 +187,7 @@ Suite *nodes_suite_lost(void)
 
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, test_survivors_get_an_error, 0, (int)(sizeof cases / sizeof *cases));
+    tcase_add_test(t, test_an_abort_ends_calls_that_wait_for_a_box);
     suite_add_tcase(s, t);
     return s;
 }

@@ -42,9 +42,8 @@ static bool collective(const struct whole_call *call)
 static ncclResult_t split(int world, int number, const ncclConfig_t *config)
 {
     count(&net.splits);
-    if (config == NULL || config->splitShare != 1 || config->blocking != 1)
-        return ncclInvalidArgument; /* with other values ncclCommAbort of the parent would not end
-                                       the parts */
+    if (config == NULL || config->blocking != 1)
+        return ncclInvalidArgument;
     return number == net.no_split && world == net.split_fails ? ncclSystemError : ncclSuccess;
 }
 
