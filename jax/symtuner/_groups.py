@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import jax._src.distributed
 
-from . import _processes
+from . import _presence, _processes
 from ._library import SymtunerError, load
 
 MAX_RANKS = 16
@@ -143,6 +143,10 @@ def _try_rows(rows: list[list[Any]], xla: bool) -> str:
     If one group fails, we still open the others, because other processes wait for this process to
     open them.
     """
+    processes = sorted({d.process_index for row in rows for d in row})
+    among = len(processes) > 1 and jax.process_index() in processes
+    if among and (problem := _presence.missing(processes)):
+        return problem
     problem, settings = "", ""
     for row in rows:
         try:
@@ -153,7 +157,6 @@ def _try_rows(rows: list[list[Any]], xla: bool) -> str:
         settings = f"{load().settings()}, communicator: {'xla' if xla else 'own'}"
     except SymtunerError as e:
         problem = problem or str(e)
-    processes = sorted({d.process_index for row in rows for d in row})
     if len(processes) == 1:
         return problem
     return _processes.agree([d.id for row in rows for d in row], processes, problem, settings)
@@ -204,6 +207,7 @@ def retry() -> None:
     from . import _cache  # not at the top: _cache imports this module
 
     _cache.let_in()
+    _presence.again()
     with _lock:
         for key in [key for key, (problem, _) in _settled.items() if problem]:
             del _settled[key]

@@ -21,7 +21,7 @@ from typing import Any
 import jax
 from jax.interpreters import mlir
 
-from . import _all_reduce, _cache, _floats, _lowering, _report, _say
+from . import _all_reduce, _cache, _floats, _lowering, _presence, _report, _say
 from ._library import COLLS, STRICT, SymtunerError, only, word
 
 # JAX's primitives, by their names in jax._src.lax.parallel: (collective, operator). The operator of
@@ -243,6 +243,7 @@ def _on_event(event: str, *_: Any, **__: Any) -> None:
             return
         _hlo = importlib.import_module("symtuner._hlo")
         _hlo.install(_report.say)
+        _presence.say()
 
 
 # ---- the functions -------------------------------------------------------------------------------
@@ -272,6 +273,11 @@ def install(*, strict: bool | None = None) -> None:
     this call are lowered again when they run next. Programs that ``jit(f).lower().compile()``
     returned before this call stay as they are.
     """
+    _presence.called()
+    _install(strict)
+
+
+def _install(strict: bool | None) -> None:
     global _installed, _strict, _only, _listening
     with _lock:
         _only = only()
@@ -330,7 +336,8 @@ def install_as_asked() -> None:
     try:
         asked = word("SYMTUNER_JAX", ("0", "1", "report"), "0")
         if asked != "0":
-            install()
+            _install(None)
+            _presence.asked()
         if asked == "report":
             atexit.register(lambda: print(_report.report(), file=sys.stderr))
     except SymtunerError as e:

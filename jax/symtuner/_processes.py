@@ -38,7 +38,7 @@ _talks: list["_Talk"] = []
 _agreed: dict[str, int] = {}
 
 
-def _client() -> Any:
+def coordinator() -> Any:
     from jax._src import distributed  # the key-value store has no public name
 
     client = getattr(distributed.global_state, "client", None)
@@ -55,7 +55,7 @@ class _Talk:
 
     def __init__(self, ids: tuple[int, ...], me: int) -> None:
         self.ids, self.me, self.ranks = ids, me, len(ids)
-        self.client = _client()
+        self.client = coordinator()
         _opened[ids] = _opened.get(ids, 0) + 1
         self.key = f"symtuner/{'.'.join(map(str, ids))}/{_opened[ids]}"
         self.heard = 0  # how many goodbyes we have heard, our own included
@@ -87,7 +87,7 @@ class _Talk:
         return [word[1:] for word in words]
 
     def _say(self, key: str, word: str) -> bool:
-        return _first_to_say(self.client, f"{self.key}/{key}", word)
+        return first_to_say(self.client, f"{self.key}/{key}", word)
 
     def _hear_all(self, step: str, words: list[str]) -> str:
         """Append to ``words`` the answers of rank len(words) and of all later ranks. Returns what
@@ -143,7 +143,7 @@ class _Talk:
 
 
 # ---- all processes of a program ------------------------------------------------------------------
-def _first_to_say(client: Any, key: str, word: str) -> bool:
+def first_to_say(client: Any, key: str, word: str) -> bool:
     """Set ``key`` to ``word`` unless it is set. Returns whether we set it."""
     try:
         client.key_value_set(key, word)
@@ -187,12 +187,12 @@ def agree(ids: Sequence[int], processes: Sequence[int], problem: str, settings: 
     _agreed[name] = _agreed.get(name, 0) + 1
     key = f"symtuner/rows/{name}/{_agreed[name]}"
     try:
-        client = _client()
-        if not _first_to_say(client, f"{key}/{me}", "-" + problem if problem else "+" + settings):
+        client = coordinator()
+        if not first_to_say(client, f"{key}/{me}", "-" + problem if problem else "+" + settings):
             return f"another process was process {me} of this program before; restart all processes"
         if me == judge:
             verdict = problem or _hear_and_judge(client, key, processes)
-            if _first_to_say(client, f"{key}/verdict", "+" + verdict):
+            if first_to_say(client, f"{key}/verdict", "+" + verdict):
                 return verdict
         return _hear_verdict(client, f"{key}/verdict", judge)
     except Exception as e:  # jaxlib's own error type differs between releases
@@ -220,7 +220,7 @@ def _hear_verdict(client: Any, key: str, judge: int) -> str:
         return client.blocking_key_value_get(key, limit * 1000)[1:]
     except Exception as e:
         verdict = f"process {judge} did not decide within {limit} s: {e}"
-    if _first_to_say(client, key, "-" + verdict):
+    if first_to_say(client, key, "-" + verdict):
         return verdict
     return client.blocking_key_value_get(key, WAIT_S * 1000)[1:]
 

@@ -432,12 +432,12 @@ def test_verdicts():
             return self.words[key]
 
     def talk(store, me):
-        _processes._client = lambda: store
+        _processes.coordinator = lambda: store
         made = _processes._Talk((7, 8), me)
         made.key = "k"
         return made
 
-    saved = _processes._client
+    saved = _processes.coordinator
     try:
         store = Store("k/s/1")  # rank 1's answer comes after rank 0 has timed out
         store.words = {"k/s/1": "+b", "k/s/verdict": "+"}
@@ -453,8 +453,8 @@ def test_verdicts():
         store.key_value_set = lambda *_: (_ for _ in ()).throw(RuntimeError("no words"))
         raises(symtuner.SymtunerError, gone, talk(store, 0).share, "s", lambda: "a")
     finally:
-        _processes._client = saved
-    raises(symtuner.SymtunerError, "call jax.distributed.initialize() first", _processes._client)
+        _processes.coordinator = saved
+    raises(symtuner.SymtunerError, "call jax.distributed.initialize() first", _processes.coordinator)
 
 
 def test_groups_and_close():

@@ -22,7 +22,8 @@ def compile_program(devices, rank):
 
     _hlo.open_rows, jax.devices = _groups.open_rows, lambda *_: devices
     edited, rows = _hlo._edit("cuda", test_hlo.made([[10, 11]], more=GROUPS))
-    assert _cache._kept_out == ({"made"} if "error" in rows[0][3] else set()), _cache._kept_out
+    may_pass = "error" in rows[0][3] or "does not run" in rows[0][3]
+    assert _cache._kept_out == ({"made"} if may_pass else set()), _cache._kept_out
     print(b"symtuner_all_reduce" in (edited or b""), *rows[0][2:4], flush=True)
 
 
@@ -89,10 +90,27 @@ def compile_without_group(devices, rank):
     compile_program(devices, rank)
 
 
+def compile_without_library(devices, rank):
+    """Rank 1 has no library. It says so when it lowers its first program, so rank 0 does not wait
+    for it."""
+    from symtuner import _install, _library
+
+    if rank == 1:
+        os.environ["SYMTUNER_LIB_DIR"] = os.path.dirname(__file__)
+        _library._load.cache_clear()
+    _install._has_gpus, _install._installed = lambda: True, True
+    _install._on_event(_install._LOWERED)
+    try:
+        compile_program(devices, rank)
+    except _library.SymtunerError as e:
+        assert rank == 1 and "libsymtuner_ffi.so is not in" in str(e), e
+
+
 base.LATE.update(
     {
         "opens": compile_program,
         "fails": compile_without_group,
+        "no library": compile_without_library,
         "cached": read_or_compile,
         "shared": compile_for_all,
     }
@@ -101,6 +119,10 @@ base.CASES = {
     "opens": ((0, 0), "True True \n"),
     "cached": ((0, 0), "opened 4\n"),
     "shared": ((0, 0), "False False jax_share_binary_between_hosts makes one process compile for"),
+    "no library": (
+        (0, 0),
+        "False False process 1 does not run symtuner (libsymtuner_ffi.so is not in ",
+    ),
     "fails": ((0, 0), f"False False {base.NO_COMM}\n"),
 }
 base.EVERYWHERE = ("opens", "cached", "fails")

@@ -131,9 +131,65 @@ def short(devices, rank):
 
 def alone(devices, rank):
     """Rank 1 does not lower the program in time. Later it gets the others' verdict."""
-    from symtuner import _processes
+    from symtuner import _presence, _processes
 
+    _presence.say()
     _processes.WAIT_S = 1
     time.sleep(3 * rank)
     print(*lower(devices, axes=("tp",), shape=(2, 1), names=("tp", "dp")), flush=True)
     time.sleep(0 if rank else 8)  # the coordinator is in rank 0
+
+
+def start(devices, variable):
+    """What JAX does when its backends start, with SYMTUNER_JAX set or not; on GPUs that ends after
+    all processes have begun it."""
+    import os
+
+    from symtuner import _entry, _processes
+
+    os.environ["SYMTUNER_JAX"] = variable
+    _entry.initialize()
+    _processes.coordinator().wait_at_barrier("started", 60000)
+
+
+def unset(devices, rank):
+    """SYMTUNER_JAX is not set in process 0. The others know that at once."""
+    import symtuner
+
+    start(devices, "1" if rank else "0")
+    if rank:
+        print(*lower(devices), flush=True)
+        more = [*devices, Device(0, 20), Device(1, 21)]
+        print(*lower(more, axes=("tp",), **SQUARE), flush=True)
+        symtuner.retry()
+        print(*lower(devices), flush=True)
+    else:
+        time.sleep(10)  # the coordinator is in rank 0
+
+
+def called(devices, rank):
+    """SYMTUNER_JAX is set in process 1 only, but the program calls install(), here once before the
+    start and once after it."""
+    import symtuner
+
+    if rank:
+        symtuner.install()
+    start(devices, "1" if rank else "0")
+    if not rank:
+        time.sleep(2)
+        symtuner.install()
+    print(*lower(devices), flush=True)
+
+
+def silent(devices, rank):
+    """Process 1 does not say in time that it runs symtuner. When it comes, it hears that it is out,
+    until both processes call retry()."""
+    import symtuner
+    from symtuner import _processes
+
+    _processes.WAIT_S = 1
+    time.sleep(2 * rank)
+    print(*lower(devices), flush=True)
+    _processes.WAIT_S = 30
+    symtuner.retry()
+    print(*lower(devices), flush=True)

@@ -202,6 +202,9 @@ LATE = {
     "otherwise": lower_cases.otherwise,
     "short": lower_cases.short,
     "alone": lower_cases.alone,
+    "unset": lower_cases.unset,
+    "called": lower_cases.called,
+    "silent": lower_cases.silent,
 }
 
 
@@ -263,7 +266,7 @@ def child(case, rank, ranks, port):
             os._exit(0)
         time.sleep(30)
     if case == "idle":  # only jax.distributed waits for the dead rank
-        one_dies(_processes._client(), rank == 1)
+        one_dies(_processes.coordinator(), rank == 1)
     if case == "second":  # one rank leaves in order, another is killed
         if rank == 1:
             symtuner.close()
@@ -292,8 +295,14 @@ COMM = {
 }
 
 LAX = "symtuner.all_reduce uses jax.lax instead:"
+UNSET = (
+    "process 0 does not run symtuner (SYMTUNER_JAX is not set there, or the package is not installed)"
+)
 NO_COMM = "rank 1: ncclCommInitRank: error 1; NCCL_DEBUG=WARN says more"
-EVERYWHERE = ("square", "local", "two each", "over boxes", "short", "alone", "missing")  # all ranks say this
+EVERYWHERE = (  # all ranks say this
+    *("square", "local", "two each", "over boxes", "short", "alone", "missing"),
+    *("called", "silent"),
+)
 
 # case: exit status of each rank, words of rank 0. None: the coordinator, in rank 0, went first, and
 # JAX ends the rank in its own way.
@@ -312,7 +321,7 @@ CASES = {
     ),
     "refused": ((3, None), "error: rank 1: SYMTUNER_JAX_COMM=xla, but this jaxlib offers"),
     "misspelt": ((3, None), "error: rank 1: SYMTUNER_JAX_COMM='mine' is unknown; write one of own"),
-    "missing": ((0, 0), "uses jax.lax instead: rank 1: libsymtuner_ffi.so is not in "),
+    "missing": ((0, 0), f"{LAX} process 1 does not run symtuner (libsymtuner_ffi.so is not in "),
     "again": ((0, 0), "opened again"),
     "fail": ((3, None), "error: rank 1: ncclCommInitRank: error 1"),
     "slow": (
@@ -355,6 +364,17 @@ CASES = {
     ),
     "short": ((0, 0), "symtuner_all_reduce \n"),
     "alone": ((0, 0), f"lax {LAX} rank 1 did not answer within 1 s"),
+    "unset": (
+        (0, 0),  # lower() lets us say each line again
+        f"symtuner: {UNSET}, so XLA runs all collectives of programs with that process\n"
+        f"lax {LAX} {UNSET}\n" * 3,
+    ),
+    "called": ((0, 0), "symtuner_all_reduce \n"),
+    "silent": (
+        (0, 0),
+        f"lax {LAX} process 1 does not run symtuner (it has lowered no program with symtuner "
+        "within 1 s)\nsymtuner_all_reduce \n",
+    ),
     "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
     "hosts": ((0, -9), "not ended"),  # rank 1's pid means nothing on rank 0's host
     "apart": ((0, 0, 0, 0), "rank=0 ranks=4 gpu=0 comm=own-nccl"),
@@ -394,9 +414,10 @@ def run(case):
             c.kill()
             outs.append(c.communicate()[0] + "\n(killed: too late)")
     got = tuple(c.returncode for c in children)
-    right = all(words in out for out in (outs if case in EVERYWHERE else outs[:1]))
+    heard = outs if case in EVERYWHERE else outs[1:] if case == "unset" else outs[:1]
+    right = all(words in out for out in heard)
     right &= all(want in (None, code) for want, code in zip(codes, got))
-    if not any(codes):
+    if not any(codes) and case != "unset":
         right &= not any(bad in "".join(outs) for bad in ("symtuner: ", "Traceback"))
     if not right:
         lines = [f"FAILED: {case}: exit {got}, {time.time() - start:.1f} s"]
