@@ -94,7 +94,7 @@ struct st_tally_slot {
     char program[64];            /* name of the program, without its folder           */
     char library[192];           /* path of the library file of that NCCL             */
     char note[256];              /* the first warning of the drop-in; empty: none     */
-    _Atomic uint32_t noted;      /* ${note} is 0: empty, 1: being written, 2: written */
+    _Atomic uint32_t noted;      /* 0: ${note} is empty; 1: it is being written; 2: it is written */
     _Atomic int32_t rank, ranks; /* our rank in the first communicator, and its size  */
     _Atomic uint32_t unused;
     /* comms[ST_WHY_OURS]: how many communicators have a handle of our kernels. comms[why]: how many

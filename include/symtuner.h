@@ -50,7 +50,7 @@ extern "C" {
 
 /* Limits of a rules text. */
 enum {
-    SYMTUNER_RULES_MAX = 256,  /* rules in one object                      */
+    SYMTUNER_RULES_MAX = 256,  /* rules in one symtuner_rules              */
     SYMTUNER_LINE_MAX  = 4096, /* bytes in a line, newline not counted     */
     SYMTUNER_NAME_MAX  = 63,   /* bytes in a rule's name                   */
     SYMTUNER_GPU_MAX   = 95,   /* bytes in a GPU pattern                   */

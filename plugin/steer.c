@@ -147,8 +147,8 @@ static inline four four_from(uint32_t bits)
     return (four){(int32_t)bits, (int32_t)bits, (int32_t)bits, (int32_t)bits};
 }
 
-/* Set every entry whose bits are not above ${own} to ${raised}. Dead entries do not change, because
- * their bits are above ${own}. */
+/* Set every entry whose bits, as an unsigned integer, are at most ${own} to ${raised}. Dead entries
+ * do not change: their bits are greater. */
 static INLINE void raise_rivals(struct st_table table, uint32_t own, uint32_t raised)
 {
     enum { USUAL = SYMTUNER_ALGOS * SYMTUNER_PROTOS };

@@ -96,7 +96,7 @@ enum { CONTENDERS = sizeof contenders / sizeof contenders[0] };
 
 static const char *const mode_name[MODES] = {"threads", "procs"};
 
-static int peers, has_torch; /* peers: how many were found; has_torch: 0 or 1 */
+static int peers, has_torch; /* peers: how many rival libraries were found; has_torch: 0 or 1 */
 static struct crew crews[MODES][CREWS];
 static FILE *csv;
 static time_t started;

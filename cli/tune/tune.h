@@ -147,8 +147,8 @@ bool st_tune_wrong(char *error, size_t size, const char *what, const char *line)
 bool st_tune_save(const struct st_tune *tune);
 bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size);
 
-/* read.c: the options. bench takes the first ST_BENCH_OPTIONS of them; tune takes all but the first
- * ST_BENCH_ALONE. */
+/* read.c: the options. The first ST_BENCH_ALONE are for bench only, the next ones, up to number
+ * ST_BENCH_OPTIONS, are for bench and tune, and the rest is for tune only. */
 enum { ST_TUNE_OPTIONS = 19, ST_BENCH_OPTIONS = 14, ST_BENCH_ALONE = 2 };
 extern const struct st_option st_tune_options[ST_TUNE_OPTIONS];
 /* Set the defaults that both commands share, and today's date. */

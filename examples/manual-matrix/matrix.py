@@ -130,8 +130,8 @@ def cell(way, how, gpus, process=None):
 
 
 def end_together():
-    """Shut down a job of several processes in this order: the groups, this process's client, which
-    watches the coordinator, and the coordinator."""
+    """Shut down a job of several processes in this order: first the groups, then this process's client
+    (it watches the coordinator), and last the coordinator."""
     import jax
     from jax.extend.backend import clear_backends
 

@@ -69,7 +69,8 @@ def _key(process: int) -> str:
 
 
 def _set(process: int, word: str) -> str:
-    """Set the word about a process unless there is one. Returns the one that counts."""
+    """Say ``word`` about a process, unless a word about it was said before. Returns the first word that
+    was said."""
     client, key = _processes.coordinator(), _key(process)
     if _processes.first_to_say(client, key, word):
         return word

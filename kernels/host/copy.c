@@ -72,7 +72,8 @@ static cudaError_t scatter(const struct ar_args *a, int q, int pieces, cudaStrea
     return error;
 }
 
-/* Copy piece ${q} of every other owner's sums from that owner's recv to the recv of this rank. */
+/* Every rank has added up its own shard in its recv. Copy piece ${q} of the other ranks' shards
+ * from there to the recv of this rank. */
 static cudaError_t gather(const struct ar_args *a, int q, int pieces, cudaStream_t stream)
 {
     cudaError_t error = cudaSuccess;

@@ -132,7 +132,7 @@ ncclResult_t ar_grow_in_comm(struct ar_members *m)
 /* Check that all GPUs have enough free memory before anything is allocated. After a failure in the
  * middle, memory would have to be freed, and cudaFree waits for running kernels. These kernels may
  * wait for kernels that other threads have yet to launch. But while cudaFree holds CUDA's lock, no
- * thread can launch kernels. */
+ * thread can launch kernels, so cudaFree would never return. */
 static ncclResult_t check_room(const struct ar_local *l, int arena, char *why)
 {
     for (int i = 0; i < l->n; i++) {

@@ -67,8 +67,8 @@ struct ar_args {
     uint64_t overlap;         /* how the kernel starts: enum ar_start                   */
     uint64_t timeout_ns;
     struct ar_mailbox *mailbox;
-    char *dst[AR_MAX_RANKS];       /* kernels that store directly: every rank's recv */
-    const char *src[AR_MAX_RANKS]; /* kernels that load directly: every rank's send */
+    char *dst[AR_MAX_RANKS];       /* kernels that store directly: the recv buffer of every rank */
+    const char *src[AR_MAX_RANKS]; /* kernels that load directly: the send buffer of every rank */
     char *multi_dst;               /* NVLS: multicast address of recv             */
     const char *multi_src;         /* NVLS: multicast address of send             */
     uint32_t stall_ns;             /* test builds: a pause in stall() is shorter than this */
