@@ -202,12 +202,12 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_use_nccl(void *library);
 
 /*
  * symtuner_ar_create(handles_out, comms, n, config):
- * Make one handle for each of the ${n} communicators that this thread drives. With one process or
- * one thread per GPU, n is 1. If a single thread drives several GPUs, n is the number of local
- * ranks. Collective over the communicator. Needs NCCL 2.28.3 or later, already loaded or found as
- * libnccl.so.2. In these cases the handle works, but every call goes to NCCL: the ranks span
- * several nodes (but see Boxes above) or GPU models, there are more than 16 ranks, or the ranks
- * cannot share memory. symtuner_ar_query() says which case it is. Since 0.1.
+ * Make one handle for each of the ${n} ranks of one group that this thread drives; ${comms} are the
+ * communicators of these ranks. With one process or one thread per GPU, n is 1. If a single thread
+ * drives several GPUs, n is the number of local ranks. Collective over the group. Needs NCCL 2.28.3
+ * or later, already loaded or found as libnccl.so.2. In these cases the handle works, but every call
+ * goes to NCCL: the ranks span several nodes (but see Boxes above) or GPU models, there are more than
+ * 16 ranks, or the ranks cannot share memory. symtuner_ar_query() says which case it is. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *comms,
                                                 int n, const struct symtuner_ar_config *config);

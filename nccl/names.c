@@ -2,7 +2,6 @@
 #include "nccl/names.h"
 
 #include <string.h>
-#include <strings.h>
 
 #include "symtuner.h"
 #include "symtuner_why.h"
@@ -53,11 +52,24 @@ const struct st_words st_kernel_variables = WORDS(kernel_variable);
 const struct st_words st_beside_words = WORDS(beside_word);
 static const struct st_words statuses = WORDS(status_word);
 
+static int small(char c)
+{
+    return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c;
+}
+
+bool st_word_equal(const char *a, const char *b, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (small(a[i]) != small(b[i]))
+            return false;
+    return true;
+}
+
 int st_word_find(const struct st_words *words, const char *text, size_t len)
 {
     for (int i = 0; i < words->count; i++)
         if (words->word[i] && strlen(words->word[i]) == len &&
-            strncasecmp(words->word[i], text, len) == 0)
+            st_word_equal(words->word[i], text, len))
             return i;
     return -1;
 }

@@ -41,6 +41,11 @@ enum { ST_BESIDE_LIMIT = 4 << 20 };
 /* The full names of the environment variables of libsymtuner_ar.so. Case matters. */
 extern const struct st_words st_kernel_variables;
 
+/* Are the ${len} bytes at ${a} and ${b} equal, without regard to case? Only the letters A to Z have
+ * case. strncasecmp depends on the locale of the program: in Turkish I and i are different
+ * letters. */
+bool st_word_equal(const char *a, const char *b, size_t len);
+
 /* Find the ${len} bytes at ${text} in ${words}, without regard to case. Returns the index, or -1 if
  * they are not one of the words. */
 int st_word_find(const struct st_words *words, const char *text, size_t len);

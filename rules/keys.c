@@ -4,7 +4,6 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "rules/reader.h"
 #include "rules/sizes.h"
@@ -13,7 +12,7 @@
 
 bool st_text_is(struct st_text text, const char *word)
 {
-    return strlen(word) == text.len && strncasecmp(text.at, word, text.len) == 0;
+    return strlen(word) == text.len && st_word_equal(text.at, word, text.len);
 }
 
 static bool read_number(struct st_reader *reader, struct st_text text, uint64_t lo, uint64_t hi,

@@ -309,6 +309,11 @@ static ncclResult_t open_endpoints(struct group *g, const ncclComm_t *comms, uin
         g->m.endpoints[i] = &g->endpoint[i];
         if (result != ncclSuccess)
             return ar_members_fail(&g->m, result, "comms[%d]: %.*s", i, AR_WHY - 20, why);
+        if (g->endpoint[i].ranks != g->endpoint[0].ranks)
+            return ar_members_fail(&g->m, ncclInvalidArgument,
+                                   "comms[%d] has %d ranks, and comms[0] has %d; make the handles "
+                                   "of each communicator in a call of its own",
+                                   i, g->endpoint[i].ranks, g->endpoint[0].ranks);
     }
     return ncclSuccess;
 }

@@ -286,6 +286,18 @@ ok "characters of several bytes stay whole" $?
 [ "$(env -i SYMTUNER_RULES="$(printf 'a\303b\302\303\251')" "$symtuner" env | grep -c 'SYMTUNER_RULES=a?b?é')" = 1 ]
 ok "half a character becomes one question mark" $?
 
+# ---- rules in a Turkish program -------------------------------------------------------------------
+# Python takes the locale of the environment. In Turkish the small letter of I is not i.
+mkdir locale
+if localedef -i tr_TR -f UTF-8 locale/tr_TR.UTF-8 2> /dev/null &&
+    printf '#include <locale.h>\n__attribute__((constructor)) static void as_python(void) { setlocale(LC_ALL, ""); }\n' |
+    ${CC:-cc} -shared -fPIC -x c -o python.so - 2> /dev/null; then
+    printf '[RULE small]\nCOLL = AllReduce\nLINKS = NVLink\nPrefer = General:Ring/SIMPLE\n' > upper.rules
+    env -i ASAN_OPTIONS=verify_asan_link_order=0 LOCPATH="$PWD/locale" LC_ALL=tr_TR.UTF-8 LD_PRELOAD="$PWD/python.so" \
+        "$symtuner" check upper.rules > turkish.txt 2>&1
+    ok "upper and lower case are the same in Turkish: $(cat turkish.txt)" $?
+fi
+
 [ "$failed" = 0 ] || exit 1
 command -v node > /dev/null || { echo "files: $checked checks fine; skipped: what the pages draw, no node here"; exit 77; }
 echo "files: $checked checks, all fine"

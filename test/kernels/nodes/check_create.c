@@ -366,6 +366,35 @@ START_TEST(test_more_ranks_in_a_box_than_kernels_take_are_nccls)
 }
 END_TEST
 
+static void create_for_both(int r)
+{
+    ncclComm_t both[2] = {NULL, net_comm(r)};
+    ncclConfig_t blocking = NCCL_CONFIG_INITIALIZER;
+    symtuner_ar *made[2] = {NULL, NULL};
+
+    blocking.blocking = blocking.splitShare = 1;
+    ncclCommSplit(both[1], r / 2, r, &both[0], &blocking);
+    created[r] = symtuner_ar_create(made, both, 2, NULL);
+    strcpy(created_error[r], symtuner_ar_error(NULL));
+    ncclCommDestroy(both[0]);
+    ncclCommDestroy(both[1]);
+}
+
+/* The communicators of one call must be those of one group. Buffers have room for its ranks. */
+START_TEST(test_communicators_of_two_groups_are_refused)
+{
+    group_reset(4, 4, NULL);
+    net_threads(create_for_both);
+    for (int r = 0; r < 4; r++) {
+        ck_assert_int_eq(created[r], ncclInvalidArgument);
+        ck_assert_ptr_nonnull(
+            strstr(created_error[r], "comms[1] has 4 ranks, and comms[0] has 2; make the handles"));
+    }
+    ck_assert_int_eq(fake.live, 0);
+    ck_assert_int_eq(whole_nccl.live, 0);
+}
+END_TEST
+
 Suite *nodes_suite_create(void)
 {
     Suite *s = suite_create("nodes_create");
@@ -390,6 +419,7 @@ Suite *nodes_suite_create(void)
     tcase_add_test(t, test_the_slower_network_decides);
     tcase_add_test(t, test_the_described_rules_keep_the_choice);
     tcase_add_test(t, test_more_ranks_in_a_box_than_kernels_take_are_nccls);
+    tcase_add_test(t, test_communicators_of_two_groups_are_refused);
     suite_add_tcase(s, t);
     return s;
 }
