@@ -205,9 +205,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_use_nccl(void *library);
  * Make one handle for each of the ${n} ranks of one group that this thread drives; ${comms} are the
  * communicators of these ranks. With one process or one thread per GPU, n is 1. If a single thread
  * drives several GPUs, n is the number of local ranks. Collective over the group. Needs NCCL 2.28.3
- * or later, already loaded or found as libnccl.so.2. In these cases the handle works, but every call
- * goes to NCCL: the ranks span several nodes (but see Boxes above) or GPU models, there are more than
- * 16 ranks, or the ranks cannot share memory. symtuner_ar_query() says which case it is. Since 0.1.
+ * or later, already loaded or found as libnccl.so.2. In these cases the handle works, but NCCL runs
+ * every call: the ranks span several nodes (but see Boxes above) or GPU models, there are more than
+ * 16 ranks, or the ranks cannot share memory. symtuner_ar_query() says which it is. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *comms,
                                                 int n, const struct symtuner_ar_config *config);
@@ -277,8 +277,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *c
 
 /* symtuner_ar_deregister(handles, buffers, n): undo symtuner_ar_register; collective. If the
  * library itself has registered the memory, first destroy all graphs with calls on that memory, on
- * all ranks. If such a graph still exists on a rank, the function fails on all ranks and undoes
- * nothing. Since 0.1. */
+ * all ranks. If such a graph still exists on a rank, the function fails on all ranks (of a box, if
+ * there are several) and undoes nothing. Since 0.1. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
                                                     int n);
 
@@ -479,9 +479,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
 /*
  * symtuner_ar_abort(handle): refuse further calls. A kernel of this rank that has waited for a peer
  * for 10 ms gives up within a few ms. A kernel that does not wait runs to its end. May be called on
- * any thread. The peers are not told: abort them, too, or they wait until their time limit. A handle
- * over several boxes also aborts the communicators that the library split from the program's; NCCL
- * then aborts the program's, too, if it was made with ncclConfig_t.splitShare = 1. Since 0.1.
+ * any thread. The peers are not told: abort them, too, or they wait until their time limit. Over
+ * several boxes the function also aborts the communicators that the library split from the
+ * program's; if that was made with ncclConfig_t.splitShare = 1, NCCL aborts it, too. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);
 

@@ -215,8 +215,8 @@ static bool has_ours(const symtuner_ar *h)
 }
 
 /* Return whether buffers[i] may be deregistered. Graphs must be gone only if the window is ours:
- * plain pointers and the caller's windows stay valid. *ours becomes true if the window is our own, or may
- * be our own on another rank. */
+ * plain pointers and the caller's windows stay valid. *ours becomes true if the window is our own,
+ * or may be our own on another rank. */
 static ncclResult_t may_drop(symtuner_ar *h, const void *buffer, int i, bool *ours, char *why)
 {
     const struct ar_window *w = buffer == NULL ? NULL : find_base(h, buffer);
@@ -239,12 +239,15 @@ static ncclResult_t may_drop(symtuner_ar *h, const void *buffer, int i, bool *ou
 static ncclResult_t deregister(symtuner_ar **handles, void *const *buffers, int n)
 {
     ncclResult_t result = ncclSuccess, latest;
-    bool ours = false;
-    char why[AR_WHY];
+    bool ours = false, usable = true;
+    char why[AR_WHY], other[AR_WHY];
 
-    for (int i = 0; i < n && result == ncclSuccess; i++)
-        result = may_drop(handles[i], buffers[i], i, &ours, why);
-    if (ours)
+    for (int i = 0; i < n; i++) {
+        latest = may_drop(handles[i], buffers[i], i, &ours, result == ncclSuccess ? why : other);
+        result = result == ncclSuccess ? latest : result;
+        usable = usable && symtuner_ar_status(handles[i]) == ncclSuccess;
+    }
+    if (ours && usable) /* after an error there are no later calls, and ranks may be lost */
         result = agree(handles, n, result, 0, why);
     if (result != ncclSuccess)
         return ar_handles_fail(handles, n, result, "%s", why);
