@@ -34,6 +34,10 @@ struct peer_info {
 
 _Static_assert(sizeof(struct peer_info) <= AR_INFO_BYTES, "one rank may send a whole peer_info");
 
+/* The longest wait for another rank while handles are made. A longer limit of the handle holds only
+ * afterwards: before, the program has nothing that it could abort. */
+#define CREATE_NS 600000000000ull
+
 struct group {
     struct ar_members m;
     struct ar_endpoint endpoint[AR_MAX_RANKS];
@@ -335,7 +339,8 @@ static ncclResult_t create(struct group *g, const ncclComm_t *comms,
     struct symtuner_ar_config config;
     struct ar_options options;
     ncclResult_t checked = ar_config_check(given, &config, &options);
-    ncclResult_t result = open_endpoints(g, comms, ar_timeout_ns(&config, &options));
+    const uint64_t limit = ar_timeout_ns(&config, &options);
+    ncclResult_t result = open_endpoints(g, comms, limit < CREATE_NS ? limit : CREATE_NS);
 
     if (result != ncclSuccess)
         return result;
@@ -344,7 +349,11 @@ static ncclResult_t create(struct group *g, const ncclComm_t *comms,
     result = ar_members_agree(&g->m, start(g, checked, &config, &options));
     if (result == ncclSuccess)
         result = settle(g, &config, &options);
-    return result == ncclSuccess ? insist(g, config.transport) : result;
+    if (result == ncclSuccess)
+        result = insist(g, config.transport);
+    for (int i = 0; i < g->m.n && result == ncclSuccess; i++)
+        g->m.handles[i]->endpoint.limit_ns = limit;
+    return result;
 }
 
 ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *comms, int n,
