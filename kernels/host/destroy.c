@@ -205,7 +205,7 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
 {
     ncclResult_t result = ar_handles_check(handles, n);
     enum cudaStreamCaptureMode mode;
-    bool stuck = false;
+    bool stuck = false, discarded = false;
     int device = -1;
 
     if (result != ncclSuccess)
@@ -231,6 +231,11 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
 
         if (h == NULL)
             continue;
+        if (!h->stuck && h->endpoint.timed_out[0] == 0 && h->nodes != NULL && h->nodes->aborted) {
+            symtuner_ar_discard(&handles[i], 1); /* NCCL's abort waits for graphs with calls */
+            discarded = true;
+            continue;
+        }
         if (!h->stuck && h->endpoint.timed_out[0] == 0)
             ar_nodes_close(h);
         if (!h->stuck && h->endpoint.timed_out[0] == 0 && defer_group(handles, n, i))
@@ -243,6 +248,8 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
         ar_rank_free(h);
         handles[i] = NULL;
     }
+    if (discarded)
+        ar_deferred_free();
     ar_capture_mode(mode);
     if (device >= 0)
         cudaSetDevice(device);

@@ -20,24 +20,36 @@ static ncclResult_t agree(symtuner_ar *h, ncclResult_t result)
     return result == ncclSuccess ? result : ar_handles_fail(&h, 1, result, "in a box: %s", why);
 }
 
+static ncclResult_t refuse(symtuner_ar *h)
+{
+    return ar_handles_fail(&h, 1, ncclInvalidUsage, "the handle was aborted");
+}
+
 ncclResult_t ar_nodes_register(symtuner_ar *h, void *buffer, size_t bytes)
 {
     symtuner_ar **box = &h->nodes->box;
-    ncclResult_t mine = symtuner_ar_register(box, &buffer, NULL, 1, bytes);
-    ncclResult_t result = agree(h, mine);
+    ncclResult_t mine, result;
 
+    if (!ar_nodes_enter(h->nodes))
+        return refuse(h);
+    mine = symtuner_ar_register(box, &buffer, NULL, 1, bytes);
+    result = agree(h, mine);
     if (result != ncclSuccess && mine == ncclSuccess)
         symtuner_ar_deregister(box, &buffer, 1);
+    ar_nodes_leave(h->nodes);
     return result;
 }
 
 ncclResult_t ar_nodes_deregister(symtuner_ar *h, void *buffer)
 {
-    ncclResult_t result;
+    ncclResult_t result = ncclSuccess;
 
-    if (ar_window_find(h->nodes->box, buffer, 1) == NULL)
-        return ncclSuccess; /* the program registered a window of its own, which had no effect */
-    result = symtuner_ar_deregister(&h->nodes->box, &buffer, 1);
+    if (!ar_nodes_enter(h->nodes))
+        return ncclSuccess; /* the windows are gone with the communicator */
+    /* if it is not there, the program registered a window of its own, which had no effect */
+    if (ar_window_find(h->nodes->box, buffer, 1) != NULL)
+        result = symtuner_ar_deregister(&h->nodes->box, &buffer, 1);
+    ar_nodes_leave(h->nodes);
     return result == ncclSuccess ? result
                                  : ar_handles_fail(&h, 1, result, "in the box: %.200s",
                                                    symtuner_ar_error(h->nodes->box));
@@ -45,5 +57,11 @@ ncclResult_t ar_nodes_deregister(symtuner_ar *h, void *buffer)
 
 ncclResult_t ar_nodes_reserve(symtuner_ar *h, size_t bytes)
 {
-    return agree(h, symtuner_ar_reserve(&h->nodes->box, 1, bytes));
+    ncclResult_t result;
+
+    if (!ar_nodes_enter(h->nodes))
+        return refuse(h);
+    result = agree(h, symtuner_ar_reserve(&h->nodes->box, 1, bytes));
+    ar_nodes_leave(h->nodes);
+    return result;
 }

@@ -116,12 +116,9 @@ static ncclResult_t add_up(const struct job *j, struct ar_endpoint *ranks, const
 {
     static const char call[] = "ncclAllReduce between the boxes";
     char why[AR_WHY];
-    ncclResult_t result;
+    ncclResult_t result = j->h->nccl->ncclAllReduce(from, to, bytes / j->size, j->dtype, j->op,
+                                                    ranks->comm, j->nodes->network);
 
-    if (__atomic_load_n(&j->nodes->aborted, __ATOMIC_ACQUIRE))
-        return ar_fail(j->h, ncclInvalidUsage, "the handle was aborted during the call");
-    result = j->h->nccl->ncclAllReduce(from, to, bytes / j->size, j->dtype, j->op, ranks->comm,
-                                       j->nodes->network);
     j->h->gave_nccl = true;
     result = ar_comm_wait(j->h->nccl, ranks, result, call, why);
     return result == ncclSuccess ? result : ar_fail(j->h, result, "%s", why);
@@ -158,12 +155,10 @@ static ncclResult_t gather(const struct job *j, int piece)
                                             j->stream));
 }
 
-ncclResult_t ar_nodes_run(symtuner_ar *h, int pieces, const char *send, char *recv, uint64_t bytes,
-                          ncclDataType_t dtype, ncclRedOp_t op, cudaStream_t stream)
+static ncclResult_t run(const struct job *job, uint64_t bytes)
 {
-    const struct job j = {h,    h->nodes, ar_cut(bytes, h->nodes->boxes.ranks, pieces),
-                          send, recv,     dtype,
-                          op,   stream,   (uint64_t)ar_dtype_bytes((int)dtype)};
+    const struct job j = *job;
+    symtuner_ar *h = j.h;
     const uint64_t held = ar_cut_start(&j.cut, j.cut.pieces);
     ncclResult_t result = ncclSuccess;
 
@@ -171,7 +166,7 @@ ncclResult_t ar_nodes_run(symtuner_ar *h, int pieces, const char *send, char *re
         if (p < j.cut.pieces)
             result = reduce(&j, p);
         if (p == j.cut.pieces && held < bytes) { /* the end of the message, which is in no piece */
-            result = add_up(&j, &h->endpoint, send + held, recv + held, bytes - held);
+            result = add_up(&j, &h->endpoint, j.send + held, j.recv + held, bytes - held);
             if (result == ncclSuccess)
                 result = follow(&j, NULL, h->nodes->network, h->nodes->rested);
         }
@@ -179,9 +174,24 @@ ncclResult_t ar_nodes_run(symtuner_ar *h, int pieces, const char *send, char *re
             result = gather(&j, p - 1);
     }
     if (result == ncclSuccess && held < bytes) {
-        cudaError_t error = cudaStreamWaitEvent(stream, h->nodes->rested, 0);
+        cudaError_t error = cudaStreamWaitEvent(j.stream, h->nodes->rested, 0);
 
         result = error == cudaSuccess ? result : ar_fail_cuda(h, error, "wait for the network");
     }
+    return result;
+}
+
+ncclResult_t ar_nodes_run(symtuner_ar *h, int pieces, const char *send, char *recv, uint64_t bytes,
+                          ncclDataType_t dtype, ncclRedOp_t op, cudaStream_t stream)
+{
+    const struct job job = {h,    h->nodes, ar_cut(bytes, h->nodes->boxes.ranks, pieces),
+                            send, recv,     dtype,
+                            op,   stream,   (uint64_t)ar_dtype_bytes((int)dtype)};
+    ncclResult_t result;
+
+    if (!ar_nodes_enter(h->nodes))
+        return ar_fail(h, ncclInvalidUsage, "the handle was aborted");
+    result = run(&job, bytes);
+    ar_nodes_leave(h->nodes);
     return result;
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* create.c - make and free h->nodes: split the communicator, make a group in the box, measure. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/group/bootstrap.h"
 #include "kernels/group/nccl_wait.h"
@@ -12,6 +14,8 @@
  * run beside them. The number was not measured. NCCL runs one block per channel, and over most
  * networks it has up to 16 channels. */
 enum { LEFT_TO_NCCL = 20 };
+
+enum { LEAVE_MS = 1000 }; /* how long an abort waits for calls of other threads */
 
 ncclResult_t ar_nodes_agree(symtuner_ar *h, ncclResult_t result, char *why, bool *lost)
 {
@@ -51,6 +55,7 @@ static ncclResult_t start(symtuner_ar *h, const struct ar_boxes *boxes, char *wh
     }
     h->nodes = nodes;
     nodes->boxes = *boxes;
+    nodes->nccl = h->nccl;
     cudaSetDevice(h->device);
     error = cudaStreamCreateWithFlags(&nodes->network, cudaStreamNonBlocking);
     if (error == cudaSuccess)
@@ -143,43 +148,63 @@ ncclResult_t ar_nodes_span(symtuner_ar *h, const struct ar_box_card *cards,
     return lost ? result : ncclSuccess;
 }
 
-/* Abort both communicators at once: if one is aborted first, NCCL waits for the other's kernels. */
-static void *abort_comms(void *handle)
+/* Let calls of other threads end first, because NCCL frees the communicators. A call that waits in
+ * NCCL for a lost rank does not end. Then abort both communicators at once: if one is aborted
+ * first, NCCL waits for the other's kernels. */
+static void abort_both(struct ar_nodes *nodes)
 {
-    symtuner_ar *h = handle;
+    for (int ms = 0; ms < LEAVE_MS && __atomic_load_n(&nodes->inside, __ATOMIC_SEQ_CST) > 0; ms++)
+        usleep(1000);
+    nodes->nccl->ncclGroupStart();
+    nodes->nccl->ncclCommAbort(nodes->across.comm);
+    nodes->nccl->ncclCommAbort(nodes->box_comm);
+    nodes->nccl->ncclGroupEnd();
+}
 
-    h->nccl->ncclGroupStart();
-    h->nccl->ncclCommAbort(h->nodes->across.comm);
-    h->nccl->ncclCommAbort(h->nodes->box_comm);
-    h->nccl->ncclGroupEnd();
+/* This thread may free and unmap while another captures, so it is in mode relaxed. */
+static void *abort_thread(void *nodes)
+{
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    cudaSetDevice(((struct ar_nodes *)nodes)->across.device);
+    abort_both(nodes);
     return NULL;
 }
 
 void ar_nodes_abort(symtuner_ar *h)
 {
     struct ar_nodes *nodes = h->nodes;
+    sigset_t all, before;
 
-    if (__atomic_exchange_n(&nodes->aborted, true, __ATOMIC_ACQ_REL))
+    if (__atomic_exchange_n(&nodes->aborted, true, __ATOMIC_SEQ_CST))
         return;
     symtuner_ar_abort(nodes->box);
-    nodes->box->comm_gone = true;
-    nodes->has_aborter = pthread_create(&nodes->aborter, NULL, abort_comms, h) == 0;
+    __atomic_store_n(&nodes->box->comm_gone, true, __ATOMIC_RELAXED);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's signals are for its own threads */
+    nodes->has_aborter = pthread_create(&nodes->aborter, NULL, abort_thread, nodes) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!nodes->has_aborter)
-        abort_comms(h);
+        abort_both(nodes);
 }
 
-/* Wait until ar_nodes_abort has done its work. */
-static void await_abort(struct ar_nodes *nodes)
+bool ar_nodes_enter(struct ar_nodes *nodes)
 {
-    if (nodes->has_aborter)
-        pthread_join(nodes->aborter, NULL);
-    nodes->has_aborter = false;
+    __atomic_add_fetch(&nodes->inside, 1, __ATOMIC_SEQ_CST);
+    if (!__atomic_load_n(&nodes->aborted, __ATOMIC_SEQ_CST))
+        return true;
+    ar_nodes_leave(nodes);
+    return false;
+}
+
+void ar_nodes_leave(struct ar_nodes *nodes)
+{
+    __atomic_sub_fetch(&nodes->inside, 1, __ATOMIC_SEQ_CST);
 }
 
 void ar_nodes_close(symtuner_ar *h)
 {
-    if (h->nodes != NULL)
-        await_abort(h->nodes); /* before the memory of the windows is freed */
     if (h->nodes != NULL && h->nodes->box != NULL)
         symtuner_ar_destroy(&h->nodes->box, 1);
 }
@@ -192,7 +217,8 @@ void ar_nodes_free(symtuner_ar *h)
         return;
     h->nodes = NULL;
     cudaSetDevice(h->device);
-    await_abort(nodes);
+    if (nodes->has_aborter)
+        pthread_join(nodes->aborter, NULL);
     if (nodes->across.comm != NULL && !nodes->aborted)
         h->nccl->ncclCommDestroy(nodes->across.comm);
     if (nodes->box_comm != NULL && !nodes->aborted)

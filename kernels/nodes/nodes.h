@@ -10,8 +10,8 @@
  * Threads    one at a time, as for the handle.
  * Ownership  the handle owns its struct ar_nodes. ncclCommSplit makes two communicators: one of the
  *            box, and one across the boxes. If the caller aborts its own communicator, NCCL's
- *            kernels on these two go on, unless the caller made it with ncclConfig_t.splitShare = 1.
- *            So symtuner_ar_abort aborts these two.
+ *            kernels on these two go on, unless the caller made it with splitShare = 1 in its
+ *            ncclConfig_t. So symtuner_ar_abort aborts these two.
  */
 #ifndef AR_NODES_H_
 #define AR_NODES_H_
@@ -33,6 +33,8 @@ struct ar_nodes {
     cudaEvent_t added[2];      /* [p % 2], on ${network}: piece p is added up over the boxes */
     cudaEvent_t rested;        /* on ${network}: NCCL has reduced what is in no piece */
     struct ar_nodes_figures figures;
+    const struct ar_nccl *nccl;
+    int inside;        /* calls that may use the communicators now (ar_nodes_enter); atomic */
     bool aborted;      /* whether ar_nodes_abort was called; atomic */
     bool has_aborter;  /* whether there is a thread ${aborter} */
     pthread_t aborter; /* aborts both communicators */
@@ -47,6 +49,11 @@ struct ar_nodes {
  */
 ncclResult_t ar_nodes_span(symtuner_ar *h, const struct ar_box_card *cards,
                            const struct symtuner_ar_config *config, char *gate, char *why);
+
+/* Begin to use the communicators. Returns false if they are aborted; then the caller may not use
+ * them. Otherwise the caller must call ar_nodes_leave. */
+bool ar_nodes_enter(struct ar_nodes *nodes);
+void ar_nodes_leave(struct ar_nodes *nodes);
 
 /* Begin to abort h->nodes->box and both communicators, which ends NCCL's kernels. May be called on
  * any thread, and more than once. Does not wait: NCCL frees the communicators only when all its

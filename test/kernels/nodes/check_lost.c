@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * check_lost.c - ranks on several boxes, some of which are lost. Every other rank must get an
- * error, from symtuner_ar_status or symtuner_ar_destroy. symtuner_ar_abort and ncclCommAbort must end
- * what still runs on its GPU.
+ * error, from symtuner_ar_status or symtuner_ar_destroy. symtuner_ar_abort and ncclCommAbort must
+ * end what still runs on its GPU.
  *
  * If a rank is in the box of a lost rank, it has an error after one time limit. Its sums then go to
  * the other boxes, whose ranks wait for one more time limit. If a call waits in NCCL,
@@ -152,10 +152,16 @@ static void abort_and_discard(int r)
 {
     symtuner_ar_abort(handle[r]);
     symtuner_ar_abort(handle[r]); /* again: that must do nothing */
+    ck_assert_int_eq(symtuner_ar_reserve(&handle[r], 1, COUNT), ncclInvalidUsage);
+    ck_assert_int_eq(call(r), ncclInvalidUsage);
     group_abort(r);
     cudaStreamSynchronize(stream[r]);
     cudaStreamDestroy(stream[r]);
-    symtuner_ar_discard(&handle[r], 1);
+    if (r % 2)
+        symtuner_ar_discard(&handle[r], 1);
+    else
+        symtuner_ar_destroy(&handle[r], 1);
+    ck_assert_ptr_null(handle[r]);
 }
 
 START_TEST(test_an_abort_ends_calls_that_wait_for_a_box)
