@@ -219,6 +219,8 @@ def _load() -> Library | SymtunerError:
         return library
     except SymtunerError as e:
         return e
+    except OSError as e:  # a folder that this user cannot read
+        return SymtunerError(f"the libraries cannot be read: {e}")
     except AttributeError as e:  # ctypes: the library lacks a function
         return SymtunerError(
             f"{_find(_FFI)} is of another version of symtuner; build it again: {e}"

@@ -106,11 +106,37 @@ def compile_without_library(devices, rank):
         assert rank == 1 and "libsymtuner_ffi.so is not in" in str(e), e
 
 
+def raise_denied(*_):
+    raise PermissionError(13, "Permission denied")
+
+
+def cannot_read(devices, rank):
+    """Rank 1 may not read the folder of the library. Its programs run all the same."""
+    from symtuner import _install, _library, _presence, _processes
+
+    _install._has_gpus, _install._installed = lambda: True, True
+    if rank == 1:
+        _presence.load = raise_denied
+    _install._on_event(_install._LOWERED)
+    if rank == 0:
+        print(_presence.missing([0, 1]), flush=True)
+    _processes.coordinator().wait_at_barrier("asked", 30000)
+    if rank == 1:
+        _library._find = raise_denied
+        _library._load.cache_clear()
+        try:
+            _library.load()
+        except _library.SymtunerError as e:
+            return print(e, flush=True)
+        raise AssertionError("the library was read")
+
+
 base.LATE.update(
     {
         "opens": compile_program,
         "fails": compile_without_group,
         "no library": compile_without_library,
+        "cannot read": cannot_read,
         "cached": read_or_compile,
         "shared": compile_for_all,
     }
@@ -123,6 +149,7 @@ base.CASES = {
         (0, 0),
         "False False process 1 does not run symtuner (libsymtuner_ffi.so is not in ",
     ),
+    "cannot read": ((0, 0), "process 1 does not run symtuner ([Errno 13] Permission denied)\n"),
     "fails": ((0, 0), f"False False {base.NO_COMM}\n"),
 }
 base.EVERYWHERE = ("opens", "cached", "fails")
