@@ -207,8 +207,8 @@ def retry() -> None:
     from . import _cache  # not at the top: _cache imports this module
 
     _cache.let_in()
-    _presence.again()
     with _lock:
+        _presence.again()
         for key in [key for key, (problem, _) in _settled.items() if problem]:
             del _settled[key]
 
@@ -247,12 +247,16 @@ def _at_exit() -> None:
     except SymtunerError:  # no library, so no group was opened
         return
     _late.begin(_processes.watch_end)
-    close()
+    _close(at_exit=True)
 
 
 def close() -> None:
     """Close all groups. All processes that have a group together must call close(). It also runs by
     itself when the process ends. Each step takes at most CLOSE_S seconds."""
+    _close(at_exit=False)
+
+
+def _close(at_exit: bool) -> None:
     locked = _lock.acquire(timeout=CLOSE_S)
     try:
         if not locked:  # another thread is opening a group, which may take minutes
@@ -261,6 +265,7 @@ def close() -> None:
                 file=sys.stderr,
             )
         _close_open()
+        _presence.again(speak=not at_exit)
     finally:
         if locked:
             _lock.release()

@@ -3,8 +3,8 @@
 they open a group, and these would wait for minutes. So they ask here first.
 
 Each process says that it runs symtuner, or why it cannot, when it lowers its first program. Others
-may say of it that it does not. Only the first word about a process counts, and it holds until
-symtuner.retry(). So all processes get the same answer.
+may say of it that it does not. Only the first word about a process counts, and it holds until all
+processes call symtuner.retry() or symtuner.close(). So all processes get the same answer.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import Any
 from . import _processes, _say
 from ._library import SymtunerError, load
 
-_round = 0  # how many times symtuner.retry() was called; each round has words of its own
-_words: dict[int, str] = {}  # process -> "+", or "-" and why it does not run symtuner
+_round = 0  # how many times retry() and close() were called; each round has words of its own
+# key of a round and process -> "+", or "-" and why that process does not run symtuner
+_words: dict[str, str] = {}
 _asked = False  # SYMTUNER_JAX is set, and the other processes can know it
 _called = False  # the program itself called symtuner.install()
 
@@ -50,8 +51,8 @@ def called() -> None:
 def say() -> None:
     """Tell the other processes that this one runs symtuner, or why it cannot. Raises no error: if
     the coordinator does not answer, missing() says so."""
-    me = getattr(_state(), "process_id", 0)
-    if me in _words or getattr(_state(), "client", None) is None:
+    key = _my_key()
+    if key in _words or getattr(_state(), "client", None) is None:
         return
     try:
         load()
@@ -59,7 +60,7 @@ def say() -> None:
     except Exception as e:  # JAX runs say() while it lowers a program, which must not fail
         word = f"-{e}"
     try:
-        _words[me] = _set(me, word)
+        _words[key] = _set(key, word)
     except Exception:
         pass
 
@@ -68,39 +69,52 @@ def _key(process: int) -> str:
     return f"symtuner/runs/{_round}/{process}"
 
 
-def _set(process: int, word: str) -> str:
-    """Say ``word`` about a process, unless a word about it was said before. Returns the first word that
-    was said."""
-    client, key = _processes.coordinator(), _key(process)
+def _my_key() -> str:
+    return _key(getattr(_state(), "process_id", 0))
+
+
+def _set(key: str, word: str) -> str:
+    """Say ``word`` about a process, unless a word about it was said before. Returns the first word
+    that was said."""
+    client = _processes.coordinator()
     if _processes.first_to_say(client, key, word):
         return word
     return client.blocking_key_value_get(key, _processes.WAIT_S * 1000)
 
 
-def _ask_about(process: int) -> str:
+def _ask_about(process: int, key: str) -> str:
     client, seconds = _processes.coordinator(), _processes.WAIT_S
     has_asked = {key for key, _ in client.key_value_dir_get("symtuner/asked/")}
     if _asked and not _called and f"symtuner/asked/{process}" not in has_asked:
-        return _set(process, "-SYMTUNER_JAX is not set there, or the package is not installed")
+        return _set(key, "-SYMTUNER_JAX is not set there, or the package is not installed")
     try:
-        return client.blocking_key_value_get(_key(process), seconds * 1000)
+        return client.blocking_key_value_get(key, seconds * 1000)
     except Exception:
-        return _set(process, f"-it has lowered no program with symtuner within {seconds} s")
+        return _set(key, f"-it has lowered no program with symtuner within {seconds} s")
+
+
+def _heard(keys: dict[int, str]) -> dict[str, str]:
+    """Return what was said so far. A process that said in another round that it runs symtuner still
+    runs it: it need not have called close() if it has no groups."""
+    said = dict(_processes.coordinator().key_value_dir_get("symtuner/runs/"))
+    runs = {key.rpartition("/")[2] for key, word in said.items() if word == "+"}
+    every = {key: said.get(key, "+" if str(p) in runs else "") for p, key in keys.items()}
+    return {key: word for key, word in every.items() if word}
 
 
 def missing(processes: Sequence[int]) -> str:
     """Return which of these processes does not run symtuner, and why, or "". Also say so, once, on
     stderr."""
     say()
+    words, keys = _words, {p: _key(p) for p in processes}  # again() may begin another round
     try:
-        if not set(processes) <= _words.keys():
-            heard = dict(_processes.coordinator().key_value_dir_get(f"symtuner/runs/{_round}/"))
-            _words.update({p: heard[_key(p)] for p in processes if _key(p) in heard})
-        for process in processes:
-            if process not in _words:
-                _words[process] = _ask_about(process)
-            if _words[process].startswith("-"):
-                why = f"process {process} does not run symtuner ({_words[process][1:]})"
+        if not set(keys.values()) <= words.keys():
+            words.update(_heard(keys))
+        for process, key in keys.items():
+            if key not in words:
+                words[key] = _ask_about(process, key)
+            if words[key].startswith("-"):
+                why = f"process {process} does not run symtuner ({words[key][1:]})"
                 if _asked or _called:  # symtuner.all_reduce warns by itself
                     _say.once(f"{why}, so XLA runs all collectives of programs with that process")
                 return why
@@ -111,8 +125,11 @@ def missing(processes: Sequence[int]) -> str:
     return ""
 
 
-def again() -> None:
-    """Let all processes say again whether they run symtuner."""
-    global _round
-    _round += 1
-    _words.clear()
+def again(speak: bool = True) -> None:
+    """Let all processes say again whether they run symtuner. If this one was said not to run it, it
+    speaks at once, because it may never ask the others."""
+    global _round, _words
+    was_out = _words.get(_my_key(), "").startswith("-")
+    _round, _words = _round + 1, {}
+    if was_out and speak:
+        say()

@@ -2,6 +2,7 @@
 """Cases of test_processes.py in which each process lowers a call to our kernel or to jax.lax."""
 
 import ctypes
+import threading
 import time
 import warnings
 from types import SimpleNamespace
@@ -134,8 +135,9 @@ def alone(devices, rank):
     from symtuner import _presence, _processes
 
     _presence.say()
+    _processes.coordinator().wait_at_barrier("said", 60000)
     _processes.WAIT_S = 1
-    time.sleep(3 * rank)
+    time.sleep(4 * rank)
     print(*lower(devices, axes=("tp",), shape=(2, 1), names=("tp", "dp")), flush=True)
     time.sleep(0 if rank else 8)  # the coordinator is in rank 0
 
@@ -183,13 +185,37 @@ def called(devices, rank):
 
 def silent(devices, rank):
     """Process 1 does not say in time that it runs symtuner. When it comes, it hears that it is out,
-    until both processes call retry()."""
+    until both processes call retry() or close()."""
     import symtuner
-    from symtuner import _processes
+    from symtuner import _presence, _processes
 
+    meet = _processes.coordinator().wait_at_barrier
     _processes.WAIT_S = 1
-    time.sleep(2 * rank)
+    if rank:
+        meet("gave up", 60000)
     print(*lower(devices), flush=True)
+    if not rank:
+        meet("gave up", 60000)
     _processes.WAIT_S = 30
-    symtuner.retry()
+    symtuner.close()
     print(*lower(devices), flush=True)
+    _presence.again()  # as if only rank 0 had closed its groups, and rank 1 had none
+    assert rank or _presence.missing([0, 1]) == ""
+    meet("asked", 30000)
+
+
+def retry_meanwhile(devices, rank):
+    """While rank 0 waits for rank 1, it begins another round. What it says about rank 1 then still
+    belongs to the first round."""
+    from symtuner import _presence, _processes
+
+    client = _processes.coordinator()
+    if rank == 0:
+        _processes.WAIT_S = 1
+        asks = threading.Thread(target=_presence.missing, args=([0, 1],))
+        asks.start()
+        time.sleep(0.5)
+        _presence.again()
+        asks.join()
+        print(sorted(key for key, _ in client.key_value_dir_get("symtuner/runs/")), flush=True)
+    client.wait_at_barrier("asked", 60000)

@@ -205,6 +205,7 @@ LATE = {
     "unset": lower_cases.unset,
     "called": lower_cases.called,
     "silent": lower_cases.silent,
+    "retry meanwhile": lower_cases.retry_meanwhile,
 }
 
 
@@ -375,6 +376,7 @@ CASES = {
         f"lax {LAX} process 1 does not run symtuner (it has lowered no program with symtuner "
         "within 1 s)\nsymtuner_all_reduce \n",
     ),
+    "retry meanwhile": ((0, 0), "['symtuner/runs/0/0', 'symtuner/runs/0/1']"),
     "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
     "hosts": ((0, -9), "not ended"),  # rank 1's pid means nothing on rank 0's host
     "apart": ((0, 0, 0, 0), "rank=0 ranks=4 gpu=0 comm=own-nccl"),
