@@ -83,7 +83,7 @@ def _set(key: str, word: str) -> str:
 
 
 def _ask_about(process: int, key: str) -> str:
-    client, seconds = _processes.coordinator(), _processes.WAIT_S
+    client, seconds = _processes.coordinator(), _processes.OPEN_WAITS * _processes.WAIT_S
     has_asked = {key for key, _ in client.key_value_dir_get("symtuner/asked/")}
     if _asked and not _called and f"symtuner/asked/{process}" not in has_asked:
         return _set(key, "-SYMTUNER_JAX is not set there, or the package is not installed")
