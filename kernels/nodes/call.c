@@ -155,26 +155,26 @@ static ncclResult_t gather(const struct job *j, int piece)
                                             j->stream));
 }
 
-static ncclResult_t run(const struct job *job, uint64_t bytes)
+/* Run all pieces of the message of ${bytes}. */
+static ncclResult_t run(const struct job *j, uint64_t bytes)
 {
-    const struct job j = *job;
-    symtuner_ar *h = j.h;
-    const uint64_t held = ar_cut_start(&j.cut, j.cut.pieces);
+    symtuner_ar *h = j->h;
+    const uint64_t held = ar_cut_start(&j->cut, j->cut.pieces);
     ncclResult_t result = ncclSuccess;
 
-    for (int p = 0; p <= j.cut.pieces && result == ncclSuccess; p++) {
-        if (p < j.cut.pieces)
-            result = reduce(&j, p);
-        if (p == j.cut.pieces && held < bytes) { /* the end of the message, which is in no piece */
-            result = add_up(&j, &h->endpoint, j.send + held, j.recv + held, bytes - held);
+    for (int p = 0; p <= j->cut.pieces && result == ncclSuccess; p++) {
+        if (p < j->cut.pieces)
+            result = reduce(j, p);
+        if (p == j->cut.pieces && held < bytes) { /* the end of the message, which is in no piece */
+            result = add_up(j, &h->endpoint, j->send + held, j->recv + held, bytes - held);
             if (result == ncclSuccess)
-                result = follow(&j, NULL, h->nodes->network, h->nodes->rested);
+                result = follow(j, NULL, h->nodes->network, h->nodes->rested);
         }
         if (p > 0 && result == ncclSuccess)
-            result = gather(&j, p - 1);
+            result = gather(j, p - 1);
     }
     if (result == ncclSuccess && held < bytes) {
-        cudaError_t error = cudaStreamWaitEvent(j.stream, h->nodes->rested, 0);
+        cudaError_t error = cudaStreamWaitEvent(j->stream, h->nodes->rested, 0);
 
         result = error == cudaSuccess ? result : ar_fail_cuda(h, error, "wait for the network");
     }
