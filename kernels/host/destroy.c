@@ -228,17 +228,19 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
     }
     for (int i = 0; i < n; i++) {
         symtuner_ar *h = handles[i];
+        bool over; /* the calls have ended, and NCCL answers */
 
         if (h == NULL)
             continue;
-        if (!h->stuck && h->endpoint.timed_out[0] == 0 && h->nodes != NULL && h->nodes->aborted) {
+        over = !h->stuck && h->endpoint.timed_out[0] == 0;
+        if (over && h->nodes != NULL && h->nodes->aborted) {
             symtuner_ar_discard(&handles[i], 1); /* NCCL's abort waits for graphs with calls */
             discarded = true;
             continue;
         }
-        if (!h->stuck && h->endpoint.timed_out[0] == 0)
+        if (over)
             ar_nodes_close(h);
-        if (!h->stuck && h->endpoint.timed_out[0] == 0 && defer_group(handles, n, i))
+        if (over && defer_group(handles, n, i))
             continue;
         if (!h->stuck)
             drop_windows(h);
