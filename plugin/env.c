@@ -7,13 +7,12 @@
 #include <string.h>
 #include <strings.h>
 
+#include "nccl/names.h"
 #include "plugin/ranks/agree.h"
 #include "plugin/process.h"
 
-enum { NAME_MAX_NCCL = 254 };
-
-/* Return a name by which NCCL can open this library. NCCL cuts names at NAME_MAX_NCCL bytes. If our
- * path is longer, the name alone is enough, because the loader finds a library that is already
+/* Return a name by which NCCL can open this library. NCCL cuts long names (ST_NCCL_NAME_MAX). If
+ * our path is longer, the name alone is enough, because the loader finds a library that is already
  * loaded by its SONAME. */
 static const char *own_path(void)
 {
@@ -21,7 +20,7 @@ static const char *own_path(void)
 
     if (!dladdr((void *)(uintptr_t)own_path, &info))
         return NULL;
-    return strlen(info.dli_fname) <= NAME_MAX_NCCL ? info.dli_fname : "libsymtuner.so";
+    return strlen(info.dli_fname) <= ST_NCCL_NAME_MAX ? info.dli_fname : "libsymtuner.so";
 }
 
 /* The copies of NCCL in this process that ask us, by the address at which each is loaded. */

@@ -5,6 +5,7 @@
 #include "cli/doctor/doctor.h"
 #include "cli/text.h"
 #include "nccl/hazards.h"
+#include "nccl/names.h"
 #include "nccl/release.h"
 
 /* ---- plugins --------------------------------------------------------------------------------- */
@@ -104,7 +105,7 @@ static bool name_long(const struct st_doctor *d, char *evidence)
     for (int i = 0; i < 3; i++) {
         size_t length = asked(plugin[i]) ? strlen(plugin[i]->asked->value) : 0;
 
-        if (length > 254 && plugin[i]->newest > 0)
+        if (length > ST_NCCL_NAME_MAX && plugin[i]->newest > 0)
             return st_found(evidence, "%s has %zu bytes", plugin[i]->variable, length);
     }
     return false;

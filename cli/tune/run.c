@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/gpu/cuda.h"
 #include "cli/tune/tune.h"
+#include "nccl/names.h"
 
 int st_tune_units(const struct st_tune *tune, bool only_open)
 {
@@ -188,10 +189,10 @@ int st_tune_find_gpus(struct st_tune *tune, const char *command, bool kernels)
     const char *plugin = st_beside_command("libsymtuner.so", path, sizeof path);
     int gpus = 0;
 
-    if (loads_plugin(tune) && strlen(plugin) > 254)
+    if (loads_plugin(tune) && strlen(plugin) > ST_NCCL_NAME_MAX)
         return st_fail(ST_EXIT_CANNOT,
-                       "symtuner %s: cannot measure here: NCCL cuts the name %s at 254 bytes\n",
-                       command, plugin);
+                       "symtuner %s: cannot measure here: NCCL cuts the name %s at %d bytes\n",
+                       command, plugin, ST_NCCL_NAME_MAX);
     if (!st_cuda_load(&cuda, &gpus, error, sizeof error))
         return st_fail(ST_EXIT_CANNOT, "symtuner %s: cannot measure here: %s\n", command, error);
     if (tune->ranks == 0)

@@ -10,9 +10,10 @@
 #include <string.h>
 #include <strings.h>
 
+#include "nccl/names.h"
 #include "plugin/log.h"
 
-enum { FILE_MAX = 256, NAME_MAX_NCCL = 254 };
+enum { FILE_MAX = 256 };
 
 static const struct {
     const char *what, *variable, *next, *prefix, *symbol;
@@ -45,10 +46,10 @@ bool st_next_file(const char *prefix, const char *name, int index, char *file)
         return index == 0;
     }
     if (index == 0) /* as in NCCL, "S", "static" ... are short for STATIC_PLUGIN */
-        snprintf(file, FILE_MAX, "%.*s", NAME_MAX_NCCL,
+        snprintf(file, FILE_MAX, "%.*s", ST_NCCL_NAME_MAX,
                  strncasecmp(name, "STATIC_PLUGIN", n) == 0 ? "" : name);
     else
-        snprintf(file, FILE_MAX, "%.*s-%.*s.so", 32, prefix, NAME_MAX_NCCL - 36, name);
+        snprintf(file, FILE_MAX, "%.*s-%.*s.so", 32, prefix, ST_NCCL_NAME_MAX - 36, name);
     return index == 0 || (index == 1 && !library && !strchr(name, '/'));
 }
 
@@ -205,7 +206,7 @@ static void search_net(enum st_next_kind kind, int spoken, struct search *search
         size_t n = strcspn(name, ",");
         void *library;
 
-        snprintf(one, sizeof one, "%.*s", (int)(n < NAME_MAX_NCCL ? n : NAME_MAX_NCCL), name);
+        snprintf(one, sizeof one, "%.*s", (int)(n < ST_NCCL_NAME_MAX ? n : ST_NCCL_NAME_MAX), name);
         library =
             n ? load("libnccl-net", one, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD, note, sizeof note)
               : NULL;
