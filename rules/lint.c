@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lint.c - finds rules that are legal but cannot do what they say, or that lead calls into a fault of
- * NCCL. */
+/* lint.c - finds rules that are legal but cannot do what they say, or that lead calls into a fault
+ * of NCCL. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "nccl/hazards.h"
+#include "nccl/release.h"
 #include "rules/rules.h"
 
 static bool covers(struct st_span outer, struct st_span inner)
@@ -160,11 +161,14 @@ static bool finding(const symtuner_rules *rules, int r, int n, char *text, size_
         return true;
     }
     if (meets_pat_avg(rules, rule) && n-- == 0) {
+        char first[16];
+
         snprintf(text, size,
-                 "%s:%d: rule \"%s\" prefers pat for reducescatter: in NCCL 2.31.2 and later pat "
+                 "%s:%d: rule \"%s\" prefers pat for reducescatter: in NCCL %s and later pat "
                  "gives the sum of small floats where ncclAvg is asked for; prefer another "
                  "algorithm, or add nccl = ..2.30",
-                 at, rule->line, rule->name);
+                 at, rule->line, rule->name,
+                 st_release_print(ST_PAT_AVG_FIRST, first, sizeof first));
         return true;
     }
     return false;
