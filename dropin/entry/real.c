@@ -15,8 +15,8 @@ static atomic_int real_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Four functions that every NCCL has. We look up the first one to find a copy of NCCL, because no
- * wrapper library defines it. The others tell a copy of NCCL from a wrapper library, which lacks at
- * least one of the four. */
+ * wrapper library defines it. A library that has all four is a copy of NCCL: a wrapper library
+ * lacks at least one of them. */
 #define LANDMARK "ncclGetErrorString"
 static const char *const others_of_nccl[] = {"ncclGetUniqueId", "ncclCommInitRank",
                                              "ncclGroupStart"};
@@ -90,8 +90,8 @@ static struct st_real *entry_at(const void *landmark, bool next)
     real = known(info.dli_fbase);
     if (real || atomic_load(&real_count) == ST_REALS)
         return real;
-    /* Fill the entry before we take the lock. The loader has a lock, too, and another thread may hold
-     * that one while it runs a constructor that calls us. */
+    /* Fill the entry before we take the lock. The loader has a lock, too, and another thread may
+     * hold that one while it runs a constructor that calls us. */
     made.base = info.dli_fbase;
     made.library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     made.path = strdup(info.dli_fname);

@@ -20,7 +20,7 @@
 struct st_agree;
 
 /* Add this rank to the roll call of its communicator, which NCCL release ${nccl} has made. Returns
- * NULL if there is no roll call for the communicator. Logs if ranks are not compared, or if
+ * NULL if the communicator has no roll call. Writes to the log if its ranks are not compared, or if
  * [process] sym-ctas cannot be applied. */
 struct st_agree *st_agree_open(const struct st_process *process, int nccl, uint64_t comm_id,
                                int ranks, int nodes);
