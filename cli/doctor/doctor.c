@@ -388,6 +388,7 @@ struct ask {
     struct st_doctor *doctor;
     const char *library;
     int release;
+    int limit_s; /* how long driver and GPUs may take for an answer */
     bool no_gpu, json, list;
     bool file_by_nccl; /* the user wrote --nccl FILE, the earlier spelling of --library */
 };
@@ -438,6 +439,8 @@ static const struct st_option rows[] = {
     {"list", NULL, "all findings, as a table in Markdown", ST_OPTION_FLAG, .at = AT(list)},
     /* for tests: read another box's files, which lie in FOLDER */
     {"root", "FOLDER", NULL, ST_OPTION_READ, .read = read_root, .early = true},
+    /* for tests, which cannot wait for 60 s */
+    {"gpu-limit", "SECONDS", NULL, ST_OPTION_NUMBER, .at = AT(limit_s), .least = 1, .most = 60},
 };
 static const struct st_command_line line = {
     .command = "doctor",
@@ -457,7 +460,7 @@ int st_cmd_doctor(int argc, char **argv)
 {
     static struct st_doctor doctor = {.root = ""}; /* too large for the stack */
     static struct found found[FOUND_MAX];
-    struct ask ask = {.doctor = &doctor};
+    struct ask ask = {.doctor = &doctor, .limit_s = 60};
     int status = st_line_read(&line, argc, argv, &ask), n, bad = 0;
     char error[ST_OPTION_ERROR];
 
@@ -482,14 +485,12 @@ int st_cmd_doctor(int argc, char **argv)
     st_doctor_plugins(&doctor);
     st_doctor_box(&doctor);
     st_doctor_rules(&doctor);
-    if (doctor.root[0] == '\0' || getenv("SYMTUNER_MACHINE"))
-        symtuner_machine_find(&doctor.machine);
-    else
+    if (doctor.root[0] == '\0' || getenv("SYMTUNER_MACHINE")) {
+        st_doctor_gpu(&doctor, !ask.no_gpu, ask.limit_s);
+    } else {
         doctor.machine = (struct symtuner_machine){.nvlink = -1, .multicast = -1};
-    if (!ask.no_gpu)
-        st_doctor_gpu(&doctor);
-    else
         st_doctor_unchecked(&doctor, "GPUs");
+    }
     n = collect(&doctor, found);
     (ask.json ? print_json : print_text)(&doctor, found, n, stdout);
     for (int i = 0; i < n; i++)

@@ -254,9 +254,10 @@ void st_doctor_plugins(struct st_doctor *doctor);
 /* box.c: read the driver's version and count the GPUs. */
 void st_doctor_box(struct st_doctor *doctor);
 
-/* gpu.c: measure on the GPUs and set doctor->gpus. If there are no GPUs, list "GPUs" as not
- * checked. */
-void st_doctor_gpu(struct st_doctor *doctor);
+/* gpu.c: find doctor->machine and, with ${gpus}, measure on the GPUs and set doctor->gpus. Give up
+ * if driver or GPUs do not answer within ${limit_s} seconds. If there are no GPUs, or without
+ * ${gpus}, list "GPUs" as not checked. */
+void st_doctor_gpu(struct st_doctor *doctor, bool gpus, int limit_s);
 void st_doctor_gpu_print(const struct st_doctor *doctor, FILE *out);
 
 #endif

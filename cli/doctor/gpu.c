@@ -4,12 +4,22 @@
  * fast do kernels and the copy engine move them?
  *
  * Whether a GPU supports multicast is read from its attribute; no multicast object is created.
+ * A GPU or its driver may hang, so a child process measures. The doctor itself never calls CUDA.
  */
 #include "cli/doctor/gpu.h"
 
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "cli/child.h"
 #include "cli/text.h"
 
 enum { BLOCKS = 64, THREADS = 512, PROBE = 64 << 20, VERIFY = 1 << 20, CHASES = 2000 };
@@ -46,7 +56,7 @@ static const char ptx[] =
     "add.u32 %n, %n, -1; setp.ne.u32 %p, %n, 0; @%p bra L;\n"
     "st.global.u64 [%d], %v; ret;\n}\n";
 
-static struct st_gpu_report report; /* too large for the stack */
+static struct st_gpu_report *report; /* in memory that the measuring process shares */
 
 struct gpu {
     void *context, *stream, *start, *stop, *copy, *write, *chase;
@@ -171,7 +181,7 @@ static double latency(struct bench *b, int i, int j)
 static void probe_pair(struct bench *b, int i, int j)
 {
     struct st_cuda *c = &b->cuda;
-    struct st_pair *pair = &report.pair[i][j];
+    struct st_pair *pair = &report->pair[i][j];
     enum { ALREADY_ENABLED = 704 }; /* CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED */
     int can = 0, enabled;
 
@@ -206,7 +216,7 @@ static void probe_together(struct bench *b)
                 void *arguments[] = {&to, &from, &words};
                 float ms = 0;
 
-                if (!report.pair[i][j].peer)
+                if (!report->pair[i][j].peer)
                     continue;
                 c->context_set(b->gpu[i].context);
                 if (step == 0) {
@@ -215,50 +225,145 @@ static void probe_together(struct bench *b)
                     c->event_record(b->gpu[i].stop, b->gpu[i].stream);
                 } else if (c->stream_wait(b->gpu[i].stream) == 0 &&
                            c->event_elapsed(&ms, b->gpu[i].start, b->gpu[i].stop) == 0 &&
-                           gbps((double)ms) > report.together[i]) {
-                    report.together[i] = gbps((double)ms);
+                           gbps((double)ms) > report->together[i]) {
+                    report->together[i] = gbps((double)ms);
                 }
             }
 }
 
-void st_doctor_gpu(struct st_doctor *doctor)
+/* ---- the measuring process ------------------------------------------------------------------- */
+
+/* What the measuring process fills in, and the doctor reads. */
+static struct shared {
+    struct st_gpu_report report;
+    struct symtuner_machine machine;
+    bool found, loaded;  /* ${machine} is filled in; the CUDA driver has started      */
+    char error[400];     /* why the CUDA driver did not start                         */
+    char doing[80];      /* what the process does now, for messages                   */
+    int gpu;             /* the GPU that does it                                      */
+    atomic_int steps;    /* grows as soon as the process does something else          */
+} *shared;
+
+static void step(int gpu, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(shared->doing, sizeof shared->doing, format, arguments);
+    va_end(arguments);
+    shared->gpu = gpu;
+    atomic_fetch_add(&shared->steps, 1);
+}
+
+static void measure(bool gpus)
 {
     static struct bench bench;
     enum { MULTICAST_SUPPORTED = 132 };
-    char error[400], text[500];
 
-    if (!st_cuda_load(&bench.cuda, &bench.n, error, sizeof error)) {
-        snprintf(text, sizeof text, "GPUs: %s", error);
-        st_doctor_unchecked(doctor, text);
+    report = &shared->report;
+    step(0, "the driver");
+    symtuner_machine_find(&shared->machine);
+    shared->found = true;
+    step(0, "the driver");
+    if (!gpus || !st_cuda_load(&bench.cuda, &bench.n, shared->error, sizeof shared->error))
         return;
-    }
     if (bench.n > ST_GPUS_MAX)
         bench.n = ST_GPUS_MAX;
-    doctor->gpus = &report;
-    report.gpus = bench.n;
+    shared->loaded = true;
     for (int i = 0; i < bench.n; i++) {
         int device = 0;
 
+        step(i, "GPU %d", i);
+        report->gpus = i + 1;
         bench.cuda.device_get(&device, i);
-        bench.cuda.device_name(report.name[i], sizeof report.name[i], device);
-        report.multicast[i] = -1;
-        bench.cuda.device_attribute(&report.multicast[i], MULTICAST_SUPPORTED, device);
+        bench.cuda.device_name(report->name[i], sizeof report->name[i], device);
+        report->multicast[i] = -1;
+        bench.cuda.device_attribute(&report->multicast[i], MULTICAST_SUPPORTED, device);
         if (!start_gpu(&bench, i)) {
-            report.failed = i + 1;
+            report->failed = i + 1;
             return;
         }
     }
     for (int i = 0; i < bench.n; i++)
         for (int j = 0; j < bench.n; j++)
-            if (i != j)
+            if (i != j) {
+                step(i, "GPU %d to %d", i, j);
                 probe_pair(&bench, i, j);
+            }
+    step(0, "all GPUs at once");
     if (bench.n > 1)
         probe_together(&bench);
-    for (int i = 0; i < bench.n; i++) {
-        bench.cuda.context_set(bench.gpu[i].context);
-        bench.cuda.free(bench.gpu[i].here);
-        bench.cuda.free(bench.gpu[i].there);
+}
+
+/* Wait until process ${pid} ends, or has made no step for ${limit_s} seconds. Then kill it. Fills
+ * ${why} with what happened, "" if the process ended by itself. */
+static void watch(pid_t pid, int limit_s, char *why, size_t size)
+{
+    static const struct timespec nap = {.tv_nsec = 2000000};
+    enum { KILLED_S = 3 }; /* a process that waits inside the driver may not die at once */
+    double since = st_child_now();
+    int steps = 0, status = 0;
+    bool late = false;
+
+    why[0] = '\0';
+    while (waitpid(pid, &status, WNOHANG) == 0) {
+        double now = st_child_now();
+
+        if (atomic_load(&shared->steps) != steps && !late) {
+            steps = atomic_load(&shared->steps);
+            since = now;
+        }
+        if (now - since > (late ? KILLED_S : limit_s)) {
+            if (late)
+                return;
+            late = true;
+            since = now;
+            kill(pid, SIGKILL);
+            snprintf(why, size, "no answer within %d s", limit_s);
+        }
+        nanosleep(&nap, NULL);
     }
-    if (bench.n > 1)
-        st_doctor_windows(doctor, &report);
+    if (!late && WIFSIGNALED(status))
+        snprintf(why, size, "the measuring process ended by signal %d", WTERMSIG(status));
+}
+
+void st_doctor_gpu(struct st_doctor *doctor, bool gpus, int limit_s)
+{
+    char why[80], text[500];
+    pid_t parent = getpid(), pid;
+
+    doctor->machine = (struct symtuner_machine){.nvlink = -1, .multicast = -1};
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) {
+        st_doctor_unchecked(doctor, "GPUs: out of memory");
+        return;
+    }
+    fflush(NULL);
+    pid = fork();
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() == parent)
+            measure(gpus);
+        _exit(0);
+    }
+    if (pid < 0) {
+        st_doctor_unchecked(doctor, "GPUs: no process to measure with");
+        return;
+    }
+    watch(pid, limit_s, why, sizeof why);
+    report = &shared->report;
+    if (shared->found)
+        doctor->machine = shared->machine;
+    if (gpus && why[0]) {
+        report->failed = shared->gpu + 1;
+        snprintf(report->failed_text, sizeof report->failed_text, "%s: %s", shared->doing, why);
+    } else if (!gpus || !shared->loaded) {
+        snprintf(text, sizeof text, "GPUs%s%s", gpus || why[0] ? ": " : "",
+                 gpus ? shared->error : why);
+        st_doctor_unchecked(doctor, text);
+        return;
+    }
+    doctor->gpus = report;
+    if (report->gpus > 1 && !report->failed)
+        st_doctor_windows(doctor, report);
 }

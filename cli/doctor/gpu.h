@@ -25,6 +25,7 @@ enum st_windows { ST_WINDOWS_UNKNOWN, ST_WINDOWS_REAL, ST_WINDOWS_NULL, ST_WINDO
 
 struct st_gpu_report {
     int gpus, failed; /* ${failed}: 1 + the index of the first GPU that does not start; 0: none */
+    char failed_text[160]; /* why the measurement ended early; "": that GPU did not start */
     char name[ST_GPUS_MAX][96];
     int multicast[ST_GPUS_MAX];                    /* [i]: 1 supported, 0 unsupported, -1 unknown */
     struct st_pair pair[ST_GPUS_MAX][ST_GPUS_MAX]; /* [i][j]: GPU i uses the memory of GPU j      */

@@ -20,8 +20,11 @@ static int measured(const struct st_doctor *d)
 
 static bool gpu_fails(const struct st_doctor *d, char *evidence)
 {
-    return d->gpus && d->gpus->failed &&
-           st_found(evidence, "GPU %d: no context, memory or kernel", d->gpus->failed - 1);
+    if (!d->gpus || !d->gpus->failed)
+        return false;
+    if (d->gpus->failed_text[0])
+        return st_found(evidence, "%s", d->gpus->failed_text);
+    return st_found(evidence, "GPU %d: no context, memory or kernel", d->gpus->failed - 1);
 }
 
 static bool gpus_differ(const struct st_doctor *d, char *evidence)

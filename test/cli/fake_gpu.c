@@ -93,7 +93,8 @@ static struct context *context_of(int device)
     return &contexts[device];
 }
 
-EXPORT int cuInit(unsigned f) { (void)f; return fault("init") ? 999 : 0; }
+static void hang_if(int hangs) { while (hangs) pause(); }
+EXPORT int cuInit(unsigned f) { (void)f; hang_if(fault("driver-hangs")); return fault("init") ? 999 : 0; }
 EXPORT int cuDeviceGetCount(int *n) { *n = number("FAKE_GPUS", 2); return 0; }
 EXPORT int cuDeviceGet(int *d, int i) { *d = i; return 0; }
 EXPORT int cuDeviceGetName(char *s, int n, int d)
@@ -147,7 +148,13 @@ EXPORT int cuMemcpyPeerAsync(uint64_t d, void *dc, uint64_t s, void *sc, size_t 
     return 0;
 }
 EXPORT int cuStreamCreate(void **s, unsigned f) { (void)f; *s = calloc(1, sizeof(struct stream)); return 0; }
-EXPORT int cuStreamSynchronize(void *s) { (void)s; return 0; }
+EXPORT int cuStreamSynchronize(void *s)
+{
+    (void)s, hang_if(fault("gpu-hangs") && current->device == 1);
+    if (fault("driver-crashes"))
+        abort();
+    return 0;
+}
 EXPORT int cuEventCreate(void **e, unsigned f) { (void)f; *e = calloc(1, sizeof(double)); return 0; }
 EXPORT int cuEventRecord(void *e, void *s) { *(double *)e = ((struct stream *)s)->clock_us; return 0; }
 EXPORT int cuEventElapsedTime(float *ms, void *a, void *b)

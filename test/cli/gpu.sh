@@ -73,6 +73,17 @@ doctor NCCL_NVLS_ENABLE=0 | ids | grep -qx multicast-unused
 ok "doctor: multicast-unused is found" $?
 doctor FAKE_FAULT=init | grep -q '"not_checked": \["GPUs: the CUDA driver does not start'
 ok "doctor: a driver that does not start is named, not a finding" $?
+# a GPU or a driver that hangs must not hang the doctor
+for fault in gpu-hangs driver-hangs driver-crashes; do
+    run FAKE_GPUS=3 FAKE_FAULT=$fault timeout 60 "$symtuner" doctor --gpu-limit 2 > "$work/hang" 2> /dev/null
+    [ $? = 1 ] && sed -n '/^error    gpu-fails/{n;s/^ */'$fault': /p;}' "$work/hang"
+done > "$work/evidence"
+diff -u - "$work/evidence" << 'X'
+gpu-hangs: GPU 1 to 0: no answer within 2 s
+driver-hangs: the driver: no answer within 2 s
+driver-crashes: GPU 0 to 1: the measuring process ended by signal 6
+X
+ok "doctor: it ends although a GPU or the driver hangs, and says which" $?
 
 # ---- tune ----------------------------------------------------------------------------------------
 tune() { run "$@" "$symtuner" tune --bytes 1KiB..4MiB --out "$work/a.rules"; }
