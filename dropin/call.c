@@ -119,7 +119,9 @@ static enum st_tally_why judge(struct st_comm *c, const struct st_call *call)
         return ST_WHY_EMPTY;
     if (!call->send || !call->recv || st_call_bytes(c, call) == 0)
         return ST_WHY_ARGUMENTS;
-    return answer(c, call) != ST_PLAN_NCCL ? ST_WHY_OURS : ST_WHY_SLOWER;
+    if (answer(c, call) != ST_PLAN_NCCL)
+        return ST_WHY_OURS;
+    return c->spans ? ST_WHY_BOXES : ST_WHY_SLOWER;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */

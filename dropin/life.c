@@ -272,6 +272,7 @@ static void span(struct party *p)
     p->meet = NULL;
     all = st_boxes_meet(c->real, &p->mark, c->ranks, c->rank, p->own == ST_WHY_OURS);
     if (all) {
+        c->spans = true;
         make_handles(p);
         st_boxes_leave(c->real, all);
         return;

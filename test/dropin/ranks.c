@@ -5,7 +5,8 @@
  * usage: ranks SEED RANKS RANK    SEED names the communicator. With BOX set, its id is the one that
  *                                 rank 0 gets from NCCL. Prints "ours" or "nccl", and the seconds
  *                                 that the drop-in needed for the communicator; prints "failed" if
- *                                 NCCL could not make it. With VERIFY=1 it makes four calls in
+ *                                 NCCL could not make it. With GATHER set, it also makes an
+ *                                 all-gather. With VERIFY=1 it makes four calls in
  *                                 place, the third in a capture, and prints who ran each. With
  *                                 VERIFY=wrong the kernels of this rank also compute wrong results
  *        ranks none               makes no communicator and starts sh
@@ -177,6 +178,8 @@ int main(int argc, char **argv)
     if (!*n.record->text) /* the longest limit, unless the user has set one */
         MUST(kernels()->limit_ms == (getenv("SYMTUNER_AR_TIMEOUT_MS") ? 0 : 86400000));
     printf("%s %.1f\n", *n.record->text ? "nccl" : "ours", waited);
+    if (getenv("GATHER"))
+        MUST(n.f.AllGather(a, b, 4, F32, comm, NULL) == 0);
     MUST(n.f.CommDestroy(comm) == 0);
     return 0;
 }

@@ -232,6 +232,19 @@ symtuner run: 2 processes called NCCL 2.28.9
   2 calls by our kernels ran box by box, in 6 pieces
 X
 BOX=0 job 'two boxes' 0 -- sh "$work/two" "$here/ranks" "$$-r6"
+cat > "$work/apart" <<'X'
+for rank in 0 1; do BOX=$rank LD_PRELOAD="$LD_PRELOAD $3" "$1" "$2" 2 $rank & done
+wait
+X
+cat > "$work/want" <<'X'
+symtuner run: drop-in
+symtuner run: 2 processes called NCCL 2.28.9
+  allreduce            2 calls    128 B   all by our kernels
+  allgather            2 calls     64 B   none by our kernels
+  NCCL ran 2 calls: the communicator spans several boxes, where NCCL alone runs such calls
+  2 calls by our kernels ran box by box, in 6 pieces
+X
+GATHER=1 SYMTUNER_AR_NODES=1 job 'an all-gather over two boxes' 0 -- sh "$work/apart" "$here/ranks" "$$-r7" "$here/box.so"
 cat > "$work/want" <<'X'
 symtuner run: drop-in
 symtuner run: 1 process called NCCL 2.28.9

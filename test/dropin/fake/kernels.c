@@ -194,8 +194,9 @@ int symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t 
                        ? "nccl"
                        : "two_lamport";
     plan->boxes = 0;
-    if (getenv("BOX") && coll == SYMTUNER_AR_ALL_REDUCE) { /* NCCL's kernels run, too */
+    if (getenv("BOX"))
         plan->kernel = "nccl";
+    if (getenv("BOX") && coll == SYMTUNER_AR_ALL_REDUCE) { /* our kernels run, too */
         plan->boxes = 2;
         plan->pieces = 3;
     }
