@@ -15,7 +15,7 @@
 #include "dropin/kernels.h"
 #include "dropin/tally.h"
 
-enum { ST_WINDOWS = 64, ST_SETS = 64, ST_WAYS = 4 };
+enum { ST_WINDOWS = 64, ST_SETS = 64, ST_WAYS = 4, ST_SHRINKS = 16 };
 
 /* Who runs a call: NCCL, our kernels, or both, box by box. In this last case the value is
  * ST_PLAN_BOXES + the number of pieces that the call is cut into. */
@@ -44,8 +44,14 @@ struct st_comm {
      * After an abort we leave the meeting only when the record is used again. */
     struct st_meet *meet;
     uint32_t verified[ST_TALLY_ALL_GATHER + 1]; /* verified calls of each collective */
-    bool distrusted;          /* our result of a verified call differed from NCCL's       */
-    uint32_t splits, shrinks; /* how often NCCL has split or shrunk this one        */
+    bool distrusted; /* our result of a verified call differed from NCCL's       */
+    uint32_t splits; /* how often NCCL has split this one                  */
+    /* How often NCCL has shrunk this one, for each list of ranks to leave out. ${list} is a hash of
+     * the list. */
+    struct {
+        uint64_t list;
+        uint32_t times; /* 0: the element is free */
+    } shrinks[ST_SHRINKS];
     /* The application's windows that our kernels know. ${window} is NCCL's handle. */
     struct {
         void *window, *base;

@@ -216,42 +216,33 @@ static nccl_abi_result in_CommInitAll(struct st_from from, void **comms, int n, 
     return result;
 }
 
-/* Return the st_made of a communicator that NCCL makes from ${c}; ${c} may be NULL. The key
- * contains how often ${c} was split (or shrunk) before. Every rank of ${c} counts all splits, even
- * if it gets no communicator from them, so all ranks work out the same key. */
-static struct st_made child_of(struct st_from from, struct st_real *real, struct st_comm *c,
-                               int color, void **child, const void *config)
-{
-    struct st_made m = {.comm = child, .blocking = is_blocking(config, c)};
-
-    if (c && !st_passes(from, real))
-        m.key = st_life_child(c, color);
-    return color == NCCL_ABI_NO_COLOR ? m : making(from, real, 0, m, NULL);
-}
-
 static nccl_abi_result in_CommSplit(struct st_from from, void *comm, int color, int key,
                                     void **child, void *config)
 {
     struct st_comm *c = st_comm_find(comm);
-    nccl_abi_result result;
-    struct st_made m;
+    struct st_made m = {.comm = child, .blocking = is_blocking(config, c)};
 
     REAL(CommSplit, c);
-    m = child_of(from, real, c, color, child, config);
-    result = real->call.CommSplit(comm, color, key, child, config);
-    return color == NCCL_ABI_NO_COLOR ? result : made(from, real, result, m);
+    if (c && !st_passes(from, real))
+        m.key = st_life_split(c, color);
+    if (color == NCCL_ABI_NO_COLOR)
+        return real->call.CommSplit(comm, color, key, child, config);
+    m = making(from, real, 0, m, NULL);
+    return made(from, real, real->call.CommSplit(comm, color, key, child, config), m);
 }
 
 static nccl_abi_result in_CommShrink(struct st_from from, void *comm, int *without, int n,
                                      void **child, void *config, int flags)
 {
     struct st_comm *c = st_comm_find(comm);
-    struct st_made m;
+    struct st_made m = {.comm = child, .blocking = is_blocking(config, c)};
 
     REAL(CommShrink, c);
     if (c && flags & NCCL_ABI_SHRINK_ABORT && !st_passes(from, real))
         st_life_abort(c);
-    m = child_of(from, real, c, ST_SHRUNK, child, config);
+    if (c && !st_passes(from, real))
+        m.key = st_life_shrink(c, without, n);
+    m = making(from, real, 0, m, NULL);
     return made(from, real, real->call.CommShrink(comm, without, n, child, config, flags), m);
 }
 

@@ -33,6 +33,10 @@ for how in linked "$here/first/libnccl.so.2"; do
     (unset SYMTUNER_ONLY && under "$here/cases" defaults "$how") || fail "case defaults $how"
 done
 
+for what in shrinks; do
+    SYMTUNER_MAX_COMMS=8 under "$here/newer" $what || fail "newer functions, $what"
+done
+
 under "$here/cases" lacking linked 2> "$work/err" || fail "case lacking"
 grep -q 'warning: the program calls an NCCL function' "$work/err" || fail "no warning: $(cat "$work/err")"
 SYMTUNER_LOG=off under "$here/cases" lacking linked 2> "$work/err"

@@ -35,7 +35,7 @@ $(DI)/first/libcuda.so.1: test/dropin/fake/cuda.c dropin/verify/cuda.h
 $(DI)/libsymtuner_nccl.so: $(B)/libsymtuner_nccl.so
 	@mkdir -p $(@D)
 	$(Q)ln -sf ../$(<F) $@
-DI_PROGRAMS := $(patsubst %,$(DI)/%,cases followers places ranks threads cost random opposite memory loading)
+DI_PROGRAMS := $(patsubst %,$(DI)/%,cases followers places ranks threads cost random opposite memory loading newer)
 $(DI)/loading: override LDFLAGS += -rdynamic
 $(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play.c test/dropin/play.h $(TALLY) dropin/tally.h \
                 $(DI)/first/libnccl.so.2

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * newer.c - a program that uses functions and flags which NCCL has since 2.27, and checks what the
+ * drop-in makes of them. One thread drives all ranks of a communicator.
+ *
+ * usage: newer CASE    under the drop-in, on the fake NCCL and the fake kernels. Exit 1: stderr says
+ *                      which line failed.
+ */
+#include "test/dropin/play.h"
+
+static struct nccl n;
+
+static void make(void **comm, int ranks)
+{
+    MUST(n.f.CommInitAll(comm, ranks, NULL) == 0);
+    MUST(kernels() != NULL);
+    said(n.record);
+    said(kernels());
+}
+
+/* Shrink comm[i] and comm[k], both without ${others}, and check that both ranks get a handle. */
+static void shrink(void **comm, int i, int k, int *others, void **child)
+{
+    n.f.GroupStart();
+    MUST(n.f.CommShrink(comm[i], others, 2, &child[i], NULL, 0) == 0);
+    MUST(n.f.CommShrink(comm[k], others, 2, &child[k], NULL, 0) == 0);
+    MUST(n.f.GroupEnd() == 0);
+    SAID(kernels(), "create:2 ");
+}
+
+/* The ranks of a child meet only each other, whatever other children its parent has. */
+static void shrinks(void)
+{
+    int first[2] = {0, 1}, last[2] = {2, 3}, tsal[2] = {3, 2}, outer[2] = {0, 3};
+    void *comm[4], *child[4];
+
+    make(comm, 4);
+    n.f.GroupStart(); /* two halves at the same time; ranks may give a list in different orders */
+    MUST(n.f.CommShrink(comm[0], last, 2, &child[0], NULL, 0) == 0);
+    MUST(n.f.CommShrink(comm[1], tsal, 2, &child[1], NULL, 0) == 0);
+    MUST(n.f.CommShrink(comm[2], first, 2, &child[2], NULL, 0) == 0);
+    MUST(n.f.CommShrink(comm[3], first, 2, &child[3], NULL, 0) == 0);
+    MUST(n.f.GroupEnd() == 0);
+    SAID(kernels(), "create:2 create:2 ");
+    shrink(comm, 0, 1, last, child); /* ranks 2 and 3 do not see this call */
+    shrink(comm, 1, 2, outer, child);
+    shrink(comm, 2, 3, first, child);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct play_case cases[] = {{"shrinks", shrinks}};
+
+    MUST(argc == 2);
+    nccl_linked(&n);
+    return play_case(cases, sizeof cases / sizeof *cases, argv[1]);
+}
