@@ -42,9 +42,11 @@
 #include "kernels/engines/memops.h"
 #include "kernels/group/error.h"
 #include "kernels/order/capture.h"
+#include "kernels/order/side.h"
 
 struct ar_engines {
-    cudaStream_t stream[AR_MAX_RANKS]; /* one stream for each peer; watch runs on stream[me] */
+    struct ar_side *sides[AR_MAX_RANKS]; /* streams for each peer; watch runs on one of sides[me] */
+    cudaStream_t stream[AR_MAX_RANKS];   /* [r]: the stream of sides[r] that this call uses */
     cudaEvent_t begin, end[AR_MAX_RANKS];
     struct ar_memops ops;
     bool has_ops;
@@ -100,20 +102,17 @@ static cudaError_t start_watch(const struct ar_args *call, const void *kernel, i
 
 /* ---- streams --------------------------------------------------------------------------------- */
 
-static cudaError_t make_streams(struct ar_engines *e, int ranks)
+static cudaError_t make_events(struct ar_engines *e, int ranks)
 {
     cudaError_t error = cudaEventCreateWithFlags(&e->begin, cudaEventDisableTiming);
 
-    for (int r = 0; r < ranks && error == cudaSuccess; r++) {
-        error = cudaStreamCreateWithFlags(&e->stream[r], cudaStreamNonBlocking);
-        if (error == cudaSuccess)
-            error = cudaEventCreateWithFlags(&e->end[r], cudaEventDisableTiming);
-    }
+    for (int r = 0; r < ranks && error == cudaSuccess; r++)
+        error = cudaEventCreateWithFlags(&e->end[r], cudaEventDisableTiming);
     return error;
 }
 
-/* Make the streams in the first call. During a capture, CUDA allows that only in mode relaxed. */
-static ncclResult_t prepare(symtuner_ar *h)
+/* Make the events in the first call. During a capture, CUDA allows that only in mode relaxed. */
+static ncclResult_t make(symtuner_ar *h)
 {
     enum cudaStreamCaptureMode mode;
     cudaError_t error;
@@ -124,13 +123,23 @@ static ncclResult_t prepare(symtuner_ar *h)
     if (h->engines == NULL)
         return ar_fail(h, ncclSystemError, "out of memory");
     mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
-    error = make_streams(h->engines, h->ranks);
+    error = make_events(h->engines, h->ranks);
     h->engines->has_ops = ar_memops_find(&h->engines->ops, h->device);
     ar_capture_mode(mode);
     if (error == cudaSuccess)
         return ncclSuccess;
     ar_engines_free(h);
-    return ar_fail_cuda(h, error, "make the streams of the copy engines");
+    return ar_fail_cuda(h, error, "make the events of the copy engines");
+}
+
+/* Find the streams for a call in the capture ${capture}; 0: outside of captures. */
+static ncclResult_t prepare(symtuner_ar *h, unsigned long long capture)
+{
+    ncclResult_t result = make(h);
+
+    for (int r = 0; r < h->ranks && result == ncclSuccess; r++)
+        result = ar_side_find(h, &h->engines->sides[r], capture, &h->engines->stream[r]);
+    return result;
 }
 
 void ar_engines_free(symtuner_ar *h)
@@ -138,8 +147,7 @@ void ar_engines_free(symtuner_ar *h)
     struct ar_engines *e = h->engines;
 
     for (int r = 0; e != NULL && r < h->ranks; r++) {
-        if (e->stream[r] != NULL)
-            cudaStreamDestroy(e->stream[r]);
+        ar_side_free(&e->sides[r]);
         if (e->end[r] != NULL)
             cudaEventDestroy(e->end[r]);
     }
@@ -213,17 +221,19 @@ static ncclResult_t gather(symtuner_ar *h, const struct ar_args *a, const void *
 ncclResult_t ar_engines_gather(symtuner_ar *h, const struct ar_args *args, const void *kernel,
                                bool mapped, cudaStream_t stream)
 {
-    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    ncclResult_t result = prepare(h);
-    struct ar_engines *e = h->engines;
+    struct ar_capture capture = {0};
+    struct ar_engines *e;
     cudaStream_t watch;
+    ncclResult_t result;
 
+    TRY(ar_capture_look(stream, &capture));
+    result = prepare(h, capture.id);
     if (result != ncclSuccess)
         return result;
-    TRY(cudaStreamIsCapturing(stream, &status));
+    e = h->engines;
     /* A graph may outlive the communicator, which maps the peers' memory. So check before any copy
      * that the handle still exists. */
-    if (status != cudaStreamCaptureStatusNone && h->comm != NULL)
+    if (capture.id != 0 && h->comm != NULL)
         TRY(start_watch(args, kernel, 0, AR_ENGINES_ENTERED, stream));
     watch = e->stream[h->me];
     if (e->has_ops) {

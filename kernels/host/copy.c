@@ -26,6 +26,8 @@
  */
 #include "kernels/group/error.h"
 #include "kernels/host/launch.h"
+#include "kernels/order/capture.h"
+#include "kernels/order/side.h"
 
 struct piece {
     uint64_t at, bytes; /* offset from the start of its shard, and length */
@@ -121,14 +123,30 @@ ncclResult_t ar_copy_guard(symtuner_ar *h, cudaStream_t stream)
     return ncclSuccess;
 }
 
+/* Set *side to a stream that follows the work of ${stream}. */
+static ncclResult_t fork(symtuner_ar *h, cudaStream_t stream, cudaStream_t *side)
+{
+    struct ar_capture capture = {0};
+    ncclResult_t result;
+
+    TRY(ar_capture_look(stream, &capture));
+    result = ar_side_find(h, &h->sides, capture.id, side);
+    if (result != ncclSuccess)
+        return result;
+    TRY(cudaEventRecord(h->copy_event[0], stream));
+    TRY(cudaStreamWaitEvent(*side, h->copy_event[0], 0));
+    return ncclSuccess;
+}
+
 ncclResult_t ar_copy_run(symtuner_ar *h, const struct ar_args *args, const void *kernel, int ctas,
                          int threads, cudaStream_t stream)
 {
     enum { PIECES = 2 };
-    cudaStream_t side = h->copy_stream;
+    cudaStream_t side;
+    ncclResult_t result = fork(h, stream, &side);
 
-    TRY(cudaEventRecord(h->copy_event[0], stream));
-    TRY(cudaStreamWaitEvent(side, h->copy_event[0], 0));
+    if (result != ncclSuccess)
+        return result;
     for (int q = 0; q < PIECES; q++) {
         TRY(scatter(args, q, PIECES, side));
         TRY(run_helper(ar_kernel_signal, args, AR_FLAG_REDUCE, (uint64_t)q + 1, 0, side));
@@ -152,12 +170,14 @@ ncclResult_t ar_copy_run(symtuner_ar *h, const struct ar_args *args, const void 
 ncclResult_t ar_copy_gather(symtuner_ar *h, const struct ar_args *a, cudaStream_t stream)
 {
     char *own = a->out + (uint64_t)a->me * a->stride;
+    cudaStream_t side;
+    ncclResult_t result = fork(h, stream, &side);
 
-    TRY(cudaEventRecord(h->copy_event[0], stream));
-    TRY(cudaStreamWaitEvent(h->copy_stream, h->copy_event[0], 0));
+    if (result != ncclSuccess)
+        return result;
     if (own != a->in)
-        TRY(cudaMemcpyAsync(own, a->in, a->bytes, cudaMemcpyDefault, h->copy_stream));
-    TRY(cudaEventRecord(h->copy_event[1], h->copy_stream));
+        TRY(cudaMemcpyAsync(own, a->in, a->bytes, cudaMemcpyDefault, side));
+    TRY(cudaEventRecord(h->copy_event[1], side));
     TRY(run_helper(ar_kernel_signal, a, AR_FLAG_ENTER, 1, 0, stream));
     TRY(run_helper(ar_kernel_await, a, AR_FLAG_ENTER, 1, 0, stream));
     for (int i = 1; i < a->ranks; i++) {

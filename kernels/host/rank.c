@@ -16,6 +16,7 @@
 #include "kernels/ipc/ipc.h"
 #include "kernels/nodes/nodes.h"
 #include "kernels/order/first.h"
+#include "kernels/order/side.h"
 #include "kernels/scratch/arena.h"
 #include "kernels/scratch/grow.h"
 #include "nccl/release.h"
@@ -141,6 +142,7 @@ static void free_gpu(symtuner_ar *h)
     for (int i = 0; i < 2; i++)
         if (h->copy_event[i] != NULL)
             cudaEventDestroy(h->copy_event[i]);
+    ar_side_free(&h->sides);
     ar_engines_free(h);
     ar_ipc_end(h);
     if (h->eager.done != NULL)

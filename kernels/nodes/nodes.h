@@ -28,7 +28,8 @@ struct ar_nodes {
     symtuner_ar *box;          /* this rank's handle in the group of its box */
     ncclComm_t box_comm;       /* communicator of this box's ranks; ${box} was made from it */
     struct ar_endpoint across; /* across.comm: the ranks with this rank's number in their boxes */
-    cudaStream_t network;      /* where NCCL adds up over the boxes, beside the caller's stream */
+    struct ar_side *networks;  /* streams on which NCCL adds up over the boxes (order/side.h) */
+    cudaStream_t network;      /* the one of ${networks} that this call uses */
     cudaEvent_t reduced;       /* on the caller's stream: a piece is reduced in the box */
     cudaEvent_t added[2];      /* [p % 2], on ${network}: piece p is added up over the boxes */
     cudaEvent_t rested;        /* on ${network}: NCCL has reduced what is in no piece */

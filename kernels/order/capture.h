@@ -4,10 +4,12 @@
 #define AR_CAPTURE_H_
 
 #include <cuda_runtime_api.h>
+#include <stdbool.h>
 
 /* The capture that a stream is in. */
 struct ar_capture {
     unsigned long long id; /* 0: the stream is not captured */
+    bool broken;           /* the stream is in a capture that has failed and has not ended */
     cudaGraph_t graph;
     const cudaGraphNode_t *front; /* the nodes that the next node must follow */
     size_t fronts;                /* how many nodes front has */
@@ -27,7 +29,7 @@ static inline cudaError_t ar_capture_look(cudaStream_t stream, struct ar_capture
 #endif
 
     if (status != cudaStreamCaptureStatusActive)
-        *c = (struct ar_capture){0};
+        *c = (struct ar_capture){.broken = status == cudaStreamCaptureStatusInvalidated};
     return error;
 }
 

@@ -83,11 +83,11 @@ WH_CUDA := $(patsubst %,test/whole/%.c,cuda graph gpu memops) \
            $(patsubst %,test/kernels/emulated/%.c,emulate emulate_tma)
 WH_NCCL := $(patsubst %,test/whole/%.c,nccl team values)
 NODES_TEST := $(wildcard test/kernels/nodes/*.c)
-NODES_OBJ  := $(patsubst %,$(B)/check-ar-obj/%.o,$(filter-out %_values.c %_lost.c,$(NODES_TEST)) \
+NODES_OBJ  := $(patsubst %,$(B)/check-ar-obj/%.o,$(filter-out %_values.c %_lost.c %_turns.c,$(NODES_TEST)) \
               $(patsubst %,test/kernels/fake/%.c,$(AR_FAKE) capture_stderr) \
               $(WH_NCCL) $(AR_C))
 NODES_EMU  := $(patsubst %,$(B)/check-ar-emu/%.o,$(patsubst %,test/kernels/nodes/%.c,net group \
-              check_values check_lost) test/kernels/fake/steps.c $(WH_CUDA) $(WH_NCCL) $(AR_C) $(AR_CU))
+              check_values check_lost check_turns) test/kernels/fake/steps.c $(WH_CUDA) $(WH_NCCL) $(AR_C) $(AR_CU))
 $(NODES_OBJ) $(NODES_EMU): | need-check
 $(B)/check-nodes: $(NODES_OBJ)
 	$(call say,LD)

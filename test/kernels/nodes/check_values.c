@@ -261,6 +261,7 @@ int main(void)
     suite_add_tcase(s, t);
     runner = srunner_create(s);
     srunner_add_suite(runner, nodes_suite_lost());
+    srunner_add_suite(runner, nodes_suite_turns());
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);
     srunner_free(runner);
