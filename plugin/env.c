@@ -80,13 +80,12 @@ static const char *count(int ctas)
 
 static const char *min_ctas(int nccl)
 {
-    return count(st_process_min_ctas(nccl));
+    return count(st_process_for(nccl).min_ctas);
 }
 
 static const char *sym_ctas(int nccl)
 {
-    (void)nccl;
-    return count(st_agree_sym_ctas());
+    return count(st_agree_sym_ctas(nccl));
 }
 
 /* The variables whose values we may choose. ${chains}: we choose the value even if the user has set

@@ -87,7 +87,8 @@ static void write_text(FILE *out, const struct st_ledger *ledger, const char *ho
     const struct st_process *process = st_process();
     /* each rank opens one tuner, or none if the user has excluded ours, and one profiler */
     int local = ledger->local ? ledger->local : ledger->profilers;
-    int given = st_agree_sym_ctas_given();
+    const struct st_for_nccl here = st_process_for(ledger->nccl);
+    int given = st_agree_sym_ctas_given(ledger->nccl);
     char release[16];
 
     fprintf(out,
@@ -96,9 +97,8 @@ static void write_text(FILE *out, const struct st_ledger *ledger, const char *ho
             "sym-ctas=%d from=%s host=%s pid=%d opened=%llu\n",
             (unsigned long long)ledger->comm_id, ledger->ranks, ledger->nodes, local,
             st_release_print(ledger->nccl, release, sizeof release),
-            (unsigned long long)process->rules_hash, st_mode_word[process->options.mode],
-            given ? given : st_process_min_ctas(ledger->nccl),
-            given ? process->ctas_from : st_process_ctas_from(ledger->nccl), host, (int)getpid(),
+            (unsigned long long)here.rules_hash, st_mode_word[process->options.mode],
+            given ? given : here.min_ctas, here.ctas_from, host, (int)getpid(),
             (unsigned long long)ledger->opened);
     for (int c = 0; c < SYMTUNER_COLLS; c++)
         for (int b = 0; b < ST_BUCKETS; b++) {

@@ -15,11 +15,16 @@
 #include "rules/box.h"
 #include "rules/sources.h"
 
-static struct st_process process = {.ctas_from = "NCCL"};
+static struct st_process process;
 static pthread_once_t read_once = PTHREAD_ONCE_INIT, decide_once = PTHREAD_ONCE_INIT,
                       start_once = PTHREAD_ONCE_INIT;
-/* Does an NCCL whose release was measured get the built-in CTA count? */
-static bool gives_default;
+/* The setting that keeps us from giving the built-in count, and the one that keeps us from giving
+ * the count of [process] rules. NULL: none does. */
+static const char *default_held, *sym_held;
+/* The releases of the copies of NCCL that ask us for their variables; 0: a free place. */
+enum { RELEASES = 8 };
+static atomic_int asking[RELEASES];
+static atomic_bool decided; /* decide() has run */
 /* Errors from reading options and rules. They are kept here until there is a logger. */
 static char option_error[SYMTUNER_ERROR_MAX], machine_error[SYMTUNER_ERROR_MAX],
     rules_error[SYMTUNER_ERROR_MAX];
@@ -43,8 +48,6 @@ static void read_all(void)
         st_machine_read(process.options.machine, &described, machine_error, sizeof machine_error);
     st_log_level(process.options.log);
     process.mixed = mixed && strtol(mixed, NULL, 0) != 0;
-    process.era = st_era_of(0);
-    process.rules_hash = symtuner_rules_hash(NULL);
     if (process.options.mode == ST_MODE_OFF)
         return;
     process.rules_wrong =
@@ -87,70 +90,68 @@ static const char *holds_default(void)
     return st_held_default(environment, NULL);
 }
 
-int st_process_min_ctas(int nccl)
+static bool asks(int nccl)
 {
-    return gives_default ? st_default_ctas(nccl, &process.machine) : 0;
+    for (int i = 0; i < RELEASES && nccl; i++)
+        if (atomic_load(&asking[i]) == nccl)
+            return true;
+    return false;
 }
 
-const char *st_process_ctas_from(int nccl)
+/* NCCL reads NCCL_MIN_CTAS (the built-in count) and NCCL_SYM_CTAS (the count of [process] rules)
+ * once per process, and all ranks must have the same counts, whichever communicator, and whichever
+ * copy of NCCL, a rank starts first. So both counts depend only on machine and release. The
+ * built-in count depends on no file, because one rank might fail to read the file. */
+struct st_for_nccl st_process_for(int nccl)
 {
-    const char *from = process.ctas_from;
+    const struct symtuner_machine *machine = &process.machine;
+    struct st_for_nccl here = {.nccl = nccl, .era = st_era_of(nccl), .asks = asks(nccl),
+                               .rules = atomic_load(&decided) ? process.rules : NULL,
+                               .rules_wrong = process.rules_wrong, .ctas_from = "NCCL"};
+    const struct st_rule *rule;
 
-    if (strcmp(from, "built-in") != 0 && strcmp(from, "NCCL") != 0)
-        return from;
-    return st_process_min_ctas(nccl) ? "built-in" : "NCCL";
+    if (here.rules && symtuner_rules_fit(here.rules, nccl, machine, NULL, 0) != SYMTUNER_OK) {
+        here.rules = NULL;
+        here.rules_wrong = true;
+    }
+    here.rules_hash = symtuner_rules_hash(here.rules);
+    here.default_ctas = st_default_ctas(nccl, machine);
+    if (here.default_ctas && default_held)
+        here.ctas_from = default_held;
+    if (here.asks && !default_held)
+        here.min_ctas = here.default_ctas;
+    if (here.min_ctas)
+        here.ctas_from = "built-in";
+    rule = st_rules_process(here.rules, nccl, machine);
+    if (!rule || !rule->act.sym_ctas || process.options.mode != ST_MODE_STEER ||
+        !here.era->symmetric)
+        return here;
+    if (sym_held) {
+        here.ctas_from = sym_held;
+        return here;
+    }
+    here.sym_ctas = rule->act.sym_ctas;
+    here.ctas_from = here.asks ? "rules" : "NCCL";
+    return here;
 }
 
-/* Decide which counts NCCL gets for NCCL_MIN_CTAS (the built-in count) and NCCL_SYM_CTAS (the count
- * of [process] rules). NCCL reads each once per process, and all ranks must have the same counts,
- * whichever communicator a rank creates first. So both counts depend only on machine and release.
- * The built-in count depends on no file, because one rank might fail to read the file. */
+/* Find the machine, and which settings of the user keep us from giving CTA counts. */
 static void decide(void)
 {
-    const struct st_rule *rule;
-    const char *holds;
-
     symtuner_machine_find(&process.machine);
-    if (process.rules && symtuner_rules_fit(process.rules, process.nccl, &process.machine,
-                                            rules_error, sizeof rules_error) != SYMTUNER_OK) {
-        process.rules_wrong = true;
-        process.unfit = process.rules; /* do not free them: another thread may be reading them */
-        process.rules = NULL;
-    }
-    process.rules_hash = symtuner_rules_hash(process.rules);
-    process.default_ctas = st_default_ctas(process.nccl, &process.machine);
-    holds = holds_default();
-    if (process.default_ctas && holds)
-        process.ctas_from = holds;
-    gives_default = !holds && process.env_interface;
-    process.min_ctas = st_process_min_ctas(process.nccl);
-    if (process.min_ctas)
-        process.ctas_from = "built-in";
-    rule = st_rules_process(process.rules, process.nccl, &process.machine);
-    if (!rule || !rule->act.sym_ctas || process.options.mode != ST_MODE_STEER ||
-        !process.era->symmetric)
-        return;
-    holds = st_held_by_user(environment, NULL);
-    if (holds) {
-        process.ctas_from = holds;
-        return;
-    }
-    process.sym_ctas = rule->act.sym_ctas;
-    process.ctas_from = process.env_interface ? "rules" : "NCCL";
-}
-
-static void set_release(int nccl)
-{
-    process.nccl = nccl;
-    process.era = st_era_of(nccl);
+    default_held = holds_default();
+    sym_held = st_held_by_user(environment, NULL);
+    atomic_store(&decided, true);
 }
 
 void st_process_env(int nccl)
 {
     st_process();
-    process.env_interface = true;
+    for (int i = 0, there = 0; i < RELEASES; i++, there = 0)
+        if (atomic_compare_exchange_strong(&asking[i], &there, nccl) || there == nccl)
+            break;
     if (process.nccl == 0) /* the first copy of NCCL that calls us sets the release */
-        set_release(nccl);
+        process.nccl = nccl;
 }
 
 const struct st_process *st_process_asked(void)
@@ -160,12 +161,12 @@ const struct st_process *st_process_asked(void)
     return &process;
 }
 
-int st_process_call_rules(void)
+int st_process_call_rules(const struct st_for_nccl *here)
 {
     int count = 0;
 
-    for (int i = 0; process.rules && i < process.rules->count; i++)
-        count += !process.rules->rule[i].kernels && !process.rules->rule[i].process;
+    for (int i = 0; here->rules && i < here->rules->count; i++)
+        count += !here->rules->rule[i].kernels && !here->rules->rule[i].process;
     return count;
 }
 
@@ -180,12 +181,14 @@ static bool box_may_have_default(int nccl)
 
 bool st_process_wants_tuner(int nccl)
 {
-    if (process.env_interface && box_may_have_default(nccl))
+    struct st_for_nccl here = st_process_for(nccl);
+
+    if (here.asks && box_may_have_default(nccl))
         return true; /* our tuner checks whether all ranks got the same CTA count */
     if (process.options.mode == ST_MODE_OFF)
         return false;
     /* Only the tuner's init can log that a setting is wrong. */
-    return st_process_call_rules() || process.sym_ctas || process.rules_wrong || option_error[0] ||
+    return st_process_call_rules(&here) || here.sym_ctas || here.rules_wrong || option_error[0] ||
            machine_error[0] || st_process_wants_profiler();
 }
 
@@ -233,68 +236,62 @@ static void start(void)
     static const int oldest_of_abi[] = {[4] = 22703, [5] = 22803, [6] = 23003, [7] = 23206};
 
     if (process.nccl == 0)
-        set_release(ask_version(start_logger));
+        process.nccl = ask_version(start_logger);
     if (process.nccl == 0 && start_abi >= 4 && start_abi <= 7)
-        set_release(oldest_of_abi[start_abi]);
+        process.nccl = oldest_of_abi[start_abi];
     pthread_once(&decide_once, decide);
 }
 
 /* Log which CTA count symmetric kernels get, and why. If the count is that of a rule, this logs it
  * only if it has no effect. */
-static void announce_ctas(const char *release)
+static void announce_ctas(const struct st_for_nccl *here, const char *release)
 {
     const char *gpu = process.machine.gpu[0] ? process.machine.gpu : "this GPU";
-    bool can_ask = process.era->env_abi > 0;
+    bool can_ask = here->era->env_abi > 0;
 
-    if (process.min_ctas)
+    if (here->min_ctas)
         st_info("NCCL_MIN_CTAS=%d (built-in, measured on %d x %s with NCCL %s); "
                 "SYMTUNER_DEFAULTS=0 keeps NCCL's own",
-                process.min_ctas, process.machine.gpus, gpu, release);
-    else if (process.default_ctas && !process.env_interface)
+                here->min_ctas, process.machine.gpus, gpu, release);
+    else if (here->default_ctas && !here->asks)
         st_info("NCCL's own CTA count is kept: NCCL does not ask symtuner for NCCL_MIN_CTAS=%d "
                 "(built-in); set NCCL_ENV_PLUGIN=libsymtuner.so on all ranks",
-                process.default_ctas);
-    else if (process.default_ctas)
+                here->default_ctas);
+    else if (here->default_ctas)
         st_info("NCCL's own CTA count is kept: %s holds NCCL_MIN_CTAS=%d (built-in) back",
-                process.ctas_from, process.default_ctas);
-    else if (!process.sym_ctas && process.options.mode == ST_MODE_STEER &&
-             process.era->symmetric && strcmp(process.ctas_from, "NCCL") == 0)
+                here->ctas_from, here->default_ctas);
+    else if (!here->sym_ctas && process.options.mode == ST_MODE_STEER && here->era->symmetric &&
+             strcmp(here->ctas_from, "NCCL") == 0)
         st_info("no CTA count is known for \"%s\" with NCCL %s: NCCL's own is kept; measure one "
                 "with NCCL_SYM_CTAS, then write [process] sym-ctas", gpu, release);
-    if (process.sym_ctas && !process.env_interface)
-        st_warn("[process] sym-ctas = %d has no effect: NCCL %s; %s", process.sym_ctas,
+    if (here->sym_ctas && !here->asks)
+        st_warn("[process] sym-ctas = %d has no effect: NCCL %s; %s", here->sym_ctas,
                 can_ask ? "does not ask symtuner for variables" : "has no env interface",
                 can_ask ? "set NCCL_ENV_PLUGIN=libsymtuner.so on all ranks"
                         : "set NCCL_SYM_CTAS yourself, on all ranks");
 }
 
-/* Log wrong settings and the CTA count. Hold no lock when you call this or announce_faults: NCCL's
- * logger takes a lock. */
+/* Log wrong settings. Hold no lock when you call this or announce_release: NCCL's logger takes a
+ * lock. */
 static void announce(void)
 {
-    char release[16];
-
-    st_release_print(process.nccl, release, sizeof release);
     if (option_error[0])
         st_warn("%s", option_error);
     if (machine_error[0])
         st_warn("%s", machine_error);
     if (rules_error[0])
         st_warn("%s; no rule is applied, NCCL decides everything", rules_error);
-    else if (process.options.rules[0] && process.options.rules[0] != '/')
-        st_warn("SYMTUNER_RULES=%s is relative: a rank with another working directory reads "
-                "another file or none; write the whole path", process.options.rules);
-    announce_ctas(release);
 }
 
-/* Log the faults of NCCL release ${nccl}, once for each release: a process can have several copies
- * of NCCL. */
-static void announce_faults(int nccl)
+/* Log whether rules, CTA count and faults of NCCL release ${nccl}, once for each release: a process
+ * can have several copies of NCCL. */
+static void announce_release(int nccl)
 {
-    enum { RELEASES = 8 };
     static atomic_int said[RELEASES];
+    static atomic_bool said_relative;
+    const struct st_for_nccl here = st_process_for(nccl);
     const struct st_hazard *hazard;
-    char release[16];
+    char release[16], error[SYMTUNER_ERROR_MAX];
     int i = 0, there = 0;
 
     while (i < RELEASES && !atomic_compare_exchange_strong(&said[i], &there, nccl)) {
@@ -303,8 +300,18 @@ static void announce_faults(int nccl)
         there = 0;
         i++;
     }
+    if (i == RELEASES)
+        return;
+    if (symtuner_rules_fit(process.rules, nccl, &process.machine, error, sizeof error) !=
+        SYMTUNER_OK)
+        st_warn("%s; no rule is applied, NCCL decides everything", error);
+    else if (!rules_error[0] && process.options.rules[0] && process.options.rules[0] != '/' &&
+             !atomic_exchange(&said_relative, true))
+        st_warn("SYMTUNER_RULES=%s is relative: a rank with another working directory reads "
+                "another file or none; write the whole path", process.options.rules);
     st_release_print(nccl, release, sizeof release);
-    for (int n = 0; i < RELEASES && (hazard = st_hazard_get(nccl, n)); n++)
+    announce_ctas(&here, release);
+    for (int n = 0; (hazard = st_hazard_get(nccl, n)); n++)
         st_info("NCCL %s: %s", release, hazard->text);
 }
 
@@ -323,7 +330,7 @@ const struct st_process *st_process_start(nccl_abi_logger logger, int abi)
     if (process.options.mode != ST_MODE_OFF) {
         if (!atomic_exchange(&said, true))
             announce();
-        announce_faults(st_process_caller(logger));
+        announce_release(st_process_caller(logger));
     }
     return &process;
 }

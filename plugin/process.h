@@ -18,16 +18,24 @@
 struct st_process {
     struct st_options options;
     symtuner_rules *rules;  /* the user's rules; NULL if there are none, or they are wrong */
-    symtuner_rules *unfit;  /* the user's rules if [provenance] does not fit; otherwise NULL */
     bool rules_wrong;       /* the user's rules have an error, so no rule applies */
-    uint64_t rules_hash;    /* hash of ${rules} */
-    bool env_interface;     /* NCCL asks us for its variables */
     bool mixed;             /* NCCL_ENQUEUE_REARCH_ENABLE=1 is set */
-    int nccl;               /* NCCL's release; 0 until we know it */
-    const struct st_era *era;
+    int nccl;               /* release of the process's first NCCL; 0 until we know it */
     struct symtuner_machine machine;
+};
+
+/* What holds for the NCCL of one release. A process can have several copies of NCCL, for example
+ * torch's and jax's. What one of them gets never depends on the others, because ranks may start
+ * them in different orders. */
+struct st_for_nccl {
+    int nccl;
+    const struct st_era *era;
+    bool asks;              /* this NCCL asks us for its variables */
+    symtuner_rules *rules;  /* like st_process.rules; NULL also if [provenance] does not fit */
+    bool rules_wrong;       /* there are rules, but none applies: an error, or [provenance] */
+    uint64_t rules_hash;    /* hash of ${rules} */
     int default_ctas;       /* CTA count built in for this box and release; 0: none */
-    int min_ctas;           /* st_process_min_ctas(nccl) */
+    int min_ctas;           /* CTA count that this NCCL gets as NCCL_MIN_CTAS; 0: none */
     int sym_ctas;           /* CTA count that the [process] rules want; 0: none */
     const char *ctas_from;  /* where the CTA count is from: "rules", "built-in" or "NCCL"; or the
                                name of the variable that keeps us from giving a count             */
@@ -44,24 +52,23 @@ bool st_default_gpu(int nccl, const struct symtuner_machine *machine);
 /* Return the process's options and rules. The first call reads them. Never returns NULL. */
 const struct st_process *st_process(void);
 
-/* Return the same struct as st_process, with release and machine filled in. Log once per process
- * wrong settings and the CTA count, and once for each release the faults of NCCL. Call this only in
- * an init that NCCL calls after it has set up CUDA. ${abi} is the version of the tuner interface.
+/* Return the same struct as st_process, with release and machine filled in. Log wrong settings once
+ * per process, and once for each release whether the rules are for it, the CTA count and the faults
+ * of NCCL. Call this only in an init that NCCL calls after it has set up CUDA. ${abi} is the version
+ * of the tuner interface.
  * If nothing else tells NCCL's release, we assume the oldest release that has this version. */
 const struct st_process *st_process_start(nccl_abi_logger logger, int abi);
 
-/* Return the CTA count that an NCCL of release ${nccl} gets as NCCL_MIN_CTAS; 0: none. If a process
- * has several copies of NCCL, each gets the count of its own release. st_process_ctas_from is like
- * the member ctas_from, but for that copy. Call st_process_asked first. */
-int st_process_min_ctas(int nccl);
-const char *st_process_ctas_from(int nccl);
+/* Return what holds for an NCCL of release ${nccl}. Before st_process_start or st_process_asked has
+ * been called, no rules hold. */
+struct st_for_nccl st_process_for(int nccl);
 
 /* Return the release of the NCCL that has the logger ${logger}. If a process has several copies of
  * NCCL, this may differ from the member nccl, which has the release of the first of them. */
 int st_process_caller(nccl_abi_logger logger);
 
-/* Store NCCL's release, and the fact that NCCL asks us for variables. The init of the env interface
- * calls this. */
+/* Store that an NCCL of release ${nccl} asks us for variables. The init of the env interface calls
+ * this. */
 void st_process_env(int nccl);
 
 /* Return the same struct as st_process_start, but log nothing. The env interface calls this after
@@ -69,7 +76,7 @@ void st_process_env(int nccl);
 const struct st_process *st_process_asked(void);
 
 /* Return the number of rules that are for calls, not for [process] or [kernels]. */
-int st_process_call_rules(void);
+int st_process_call_rules(const struct st_for_nccl *here);
 
 /* Does our tuner have anything to do for an NCCL of release ${nccl}? If not, NCCL loads the tuner
  * that it would have loaded without us. st_process_wants_profiler answers the same question for our

@@ -36,35 +36,32 @@ nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
     size_t ranks = init->ranks, nodes = init->nodes;
     struct st_group group = {st_process_caller(init->logger), (int)ranks, (int)nodes,
                              process->machine};
-    int rules = process->rules ? process->rules->count : 0;
+    struct st_for_nccl here = st_process_for(group.nccl);
+    int rules = here.rules ? here.rules->count : 0;
     struct st_tuner *tuner;
-    int min_ctas = st_process_min_ctas(group.nccl);
-    bool told = min_ctas || (process->sym_ctas && process->env_interface);
+    bool told = here.min_ctas || (here.sym_ctas && here.asks);
     char release[16], ctas[16];
 
     *ctx_out = NULL;
-    if (process->rules_wrong && process->options.strict)
+    if (here.rules_wrong && process->options.strict)
         return NCCL_ABI_INVALID_USAGE;
     if (!(tuner = calloc(1, sizeof *tuner)))
         return NCCL_ABI_SUCCESS;
     tuner->process = process;
-    tuner->era = st_era_of(group.nccl);
+    tuner->era = here.era;
     tuner->mixed = process->mixed;
     tuner->comm_id = init->comm_id;
     tuner->ranks = (int)ranks;
     tuner->write = process->options.mode == ST_MODE_STEER;
     tuner->pick = process->options.ledger[0] != '\0';
-    tuner->agree = st_agree_open(process, group.nccl, init->comm_id, (int)ranks,
-                                 (int)nodes);
+    tuner->agree = st_agree_open(process, &here, init->comm_id, (int)ranks, (int)nodes);
     tuner->next = st_next_tuner_open(init, process->options.next_tuner,
                                      process->options.mode == ST_MODE_OFF);
     *ctx_out = tuner;
     if (process->options.mode == ST_MODE_OFF)
         return NCCL_ABI_SUCCESS; /* off: only the roll call and the tuner behind ours run */
-    if (rules && symtuner_rules_fit(process->rules, group.nccl, &group.machine, NULL, 0))
-        rules = 0; /* [provenance] names the release of another NCCL in this process */
     if (rules)
-        tuner->wished = st_index_build(process->rules, &group);
+        tuner->wished = st_index_build(here.rules, &group);
     if (!tuner->agree)
         tuner->index = tuner->wished;
     tuner->settled = !tuner->agree;
@@ -73,16 +70,16 @@ nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
     st_ledger_listen(&process->options);
     if (!st_ledger_tuner_opens(tuner->ledger))
         return NCCL_ABI_SUCCESS;
-    snprintf(ctas, sizeof ctas, "%d", process->sym_ctas ? process->sym_ctas : min_ctas);
+    snprintf(ctas, sizeof ctas, "%d", here.sym_ctas ? here.sym_ctas : here.min_ctas);
     st_info("%s on NCCL %s, comm 0x%llx, %zu rank%s, tuner v%d: %d rule%s (0x%016llx), %s%s "
             "symmetric CTAs%s (%s)",
             SYMTUNER_VERSION, st_release_print(group.nccl, release, sizeof release),
             (unsigned long long)init->comm_id, ranks, ranks == 1 ? "" : "s", init->abi, rules,
             rules == 1 ? "" : "s",
-            (unsigned long long)process->rules_hash,
-            told && !process->sym_ctas ? "at least " : "", told ? ctas : "NCCL's",
+            (unsigned long long)here.rules_hash,
+            told && !here.sym_ctas ? "at least " : "", told ? ctas : "NCCL's",
             process->options.mode == ST_MODE_OBSERVE ? ", observing only" : "",
-            st_process_ctas_from(group.nccl));
+            here.ctas_from);
     return NCCL_ABI_SUCCESS;
 }
 

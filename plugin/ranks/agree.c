@@ -10,11 +10,11 @@
 
 struct st_agree {
     const struct st_process *process;
+    struct st_for_nccl here;
     struct st_roll *roll; /* NULL: there is no shared memory, so ranks cannot agree */
     uint64_t comm_id;
     int ranks;
-    bool told_min;        /* this rank's NCCL got our NCCL_MIN_CTAS */
-    bool first;           /* this is the process's first communicator */
+    bool first;           /* this is the first communicator of this NCCL in the process */
     struct st_roll_entry own;
 };
 
@@ -22,12 +22,31 @@ struct st_agree {
  * whether the other ranks agree with it, so it applies no rules. */
 static struct st_agree nobody;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool first_known;
-static uint64_t first_id;
-/* The roll call (plugin/ranks/rollcall.h) of the process's first communicator. It decides our
- * answer for NCCL_SYM_CTAS, and is never freed, because NCCL may ask at any time. */
-static _Atomic(struct st_roll *) first_roll;
+/* The first communicator that the NCCL of each release has made in this process. Its roll call
+ * (plugin/ranks/rollcall.h) decides our answer for NCCL_SYM_CTAS, and is never freed, because NCCL
+ * may ask at any time. */
+enum { RELEASES = 8 };
+static struct first {
+    atomic_int nccl; /* 0: a free place */
+    uint64_t id;
+    _Atomic(struct st_roll *) roll;
+} firsts[RELEASES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the id, and taking a place */
+
+static struct first *first_of(int nccl)
+{
+    for (int i = 0; i < RELEASES; i++)
+        if (atomic_load(&firsts[i].nccl) == nccl)
+            return &firsts[i];
+    return NULL;
+}
+
+static struct st_roll *first_roll(int nccl)
+{
+    struct first *first = first_of(nccl);
+
+    return first ? atomic_load(&first->roll) : NULL;
+}
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
@@ -53,12 +72,14 @@ static bool new_cause(const struct st_agree *agree, enum cause cause, bool *warn
             (warn_ ? st_warn : st_info)(__VA_ARGS__);                                              \
     } while (0)
 
-static const char *source_of(const struct st_process *process)
+static const char *source_of(const struct st_agree *agree)
 {
-    return process->options.rules[0]  ? process->options.rules
-           : process->options.rule[0] ? "SYMTUNER_RULE"
-           : process->rules           ? "NCCL_TUNER_CONFIG_FILE"
-                                      : "none";
+    const struct st_options *options = &agree->process->options;
+
+    return options->rules[0]   ? options->rules
+           : options->rule[0]  ? "SYMTUNER_RULE"
+           : agree->here.rules ? "NCCL_TUNER_CONFIG_FILE"
+                               : "none";
 }
 
 static void say_verdict(const struct st_agree *agree, enum st_roll_verdict verdict, int present)
@@ -70,17 +91,17 @@ static void say_verdict(const struct st_agree *agree, enum st_roll_verdict verdi
             "comm 0x%llx: its ranks differ in rules, mode, release or machine, so no rule is "
             "applied to it on any rank; this rank: rules %s (0x%016llx), mode %s; give all ranks "
             "the same files and SYMTUNER_ variables",
-            (unsigned long long)agree->comm_id, source_of(process),
-            (unsigned long long)process->rules_hash, st_mode_word[process->options.mode]);
-    else if (verdict == ST_ROLL_MISSING && (agree->own.rules || agree->told_min))
+            (unsigned long long)agree->comm_id, source_of(agree),
+            (unsigned long long)agree->here.rules_hash, st_mode_word[process->options.mode]);
+    else if (verdict == ST_ROLL_MISSING && (agree->own.rules || agree->here.min_ctas))
         SAY(agree, RANKS_MISSING,
             "comm 0x%llx: %d of %d ranks answered symtuner's roll call, so no rule is applied to "
             "it on any rank%s; this rank: rules %s (0x%016llx); load symtuner on all ranks, with "
             "one user and one /dev/shm",
             (unsigned long long)agree->comm_id, agree->roll ? present : 0, agree->ranks,
-            agree->told_min ? ", and symmetric kernels may hang, because other ranks may lack "
+            agree->here.min_ctas ? ", and symmetric kernels may hang, because other ranks may lack "
                                 "our NCCL_MIN_CTAS" : "",
-            source_of(process), (unsigned long long)process->rules_hash);
+            source_of(agree), (unsigned long long)agree->here.rules_hash);
 }
 
 static void say_sym_ctas(const struct st_agree *agree, const char *why)
@@ -89,13 +110,14 @@ static void say_sym_ctas(const struct st_agree *agree, const char *why)
         "[process] sym-ctas = %d is not applied: %s. NCCL reads the count once per process, so "
         "NCCL gets it only if the first communicator of every rank spans all GPUs of one box and "
         "all ranks want the same count; otherwise set NCCL_SYM_CTAS yourself, on all ranks",
-        agree->process->sym_ctas, why);
+        agree->here.sym_ctas, why);
 }
 
 static void say_ctas(const struct st_agree *agree)
 {
     const struct st_process *process = agree->process;
-    int told = agree->first ? st_roll_ctas(agree->roll) : st_agree_sym_ctas_given();
+    int told = agree->first ? st_roll_ctas(agree->roll)
+                            : st_agree_sym_ctas_given(agree->here.nccl);
 
     if (st_roll_min_differs(agree->roll))
         SAY(agree, MIN_DIFFERS,
@@ -113,14 +135,14 @@ static void say_ctas(const struct st_agree *agree)
 
 /* Return a hash of everything that decisions about calls depend on. Returns 0 if there are no rules
  * for calls, or if SYMTUNER_MODE keeps them from acting. */
-static uint64_t decides(const struct st_process *process, int nccl)
+static uint64_t decides(const struct st_process *process, const struct st_for_nccl *here)
 {
     const struct symtuner_machine *machine = &process->machine;
-    uint64_t hash = process->rules_hash;
+    uint64_t hash = here->rules_hash;
 
-    if (process->options.mode != ST_MODE_STEER || !st_process_call_rules())
+    if (process->options.mode != ST_MODE_STEER || !st_process_call_rules(here))
         return 0;
-    hash = st_hash_value(hash, (uint64_t)nccl);
+    hash = st_hash_value(hash, (uint64_t)here->nccl);
     hash = st_hash_value(hash, process->mixed);
     hash = st_hash_value(hash, (uint64_t)machine->nvlink);
     hash = st_hash_value(hash, (uint64_t)machine->multicast);
@@ -129,20 +151,21 @@ static uint64_t decides(const struct st_process *process, int nccl)
     return st_hash_text(hash, SYMTUNER_VERSION) | 1;
 }
 
-static bool is_first(uint64_t comm_id)
+static bool is_first(int nccl, uint64_t comm_id)
 {
-    bool first;
+    struct first *first;
 
     pthread_mutex_lock(&lock);
-    if (!first_known)
-        first_id = comm_id;
-    first = first_id == comm_id;
-    first_known = true;
+    if (!first_of(nccl) && (first = first_of(0))) {
+        first->id = comm_id;
+        atomic_store(&first->nccl, nccl);
+    }
+    first = first_of(nccl);
     pthread_mutex_unlock(&lock);
-    return first;
+    return first && first->id == comm_id;
 }
 
-/* For the process's first communicator: return the reason why NCCL cannot get the count of
+/* For the first communicator of an NCCL: return the reason why NCCL cannot get the count of
  * [process] rules, or NULL if there is none. Finds only reasons that this rank knows without the
  * roll call. */
 static const char *no_sym_ctas(const struct st_process *process, const struct st_agree *agree,
@@ -155,8 +178,8 @@ static const char *no_sym_ctas(const struct st_process *process, const struct st
     return agree && agree->roll ? NULL : "there is no shared memory (/dev/shm) to compare ranks in";
 }
 
-static struct st_agree *join(const struct st_process *process, int nccl, uint64_t comm_id,
-                             int ranks, bool first)
+static struct st_agree *join(const struct st_process *process, const struct st_for_nccl *here,
+                             uint64_t comm_id, int ranks, bool first)
 {
     const char *min_ctas = getenv("NCCL_MIN_CTAS");
     struct st_agree *agree = calloc(1, sizeof *agree);
@@ -167,23 +190,23 @@ static struct st_agree *join(const struct st_process *process, int nccl, uint64_
     agree->process = process;
     agree->comm_id = comm_id;
     agree->ranks = ranks;
-    agree->told_min = st_process_min_ctas(nccl) != 0;
+    agree->here = *here;
     agree->first = first;
     agree->own = (struct st_roll_entry){
-        .rules = decides(process, nccl),
-        .min_ctas = min_ctas ? (int)strtol(min_ctas, NULL, 0) : st_process_min_ctas(nccl),
-        .sym_ctas = process->sym_ctas,
+        .rules = decides(process, here),
+        .min_ctas = min_ctas ? (int)strtol(min_ctas, NULL, 0) : here->min_ctas,
+        .sym_ctas = here->sym_ctas,
         .gpus = process->machine.gpus,
-        .asked = process->env_interface && !getenv("NCCL_SYM_CTAS"),
+        .asked = here->asks && !getenv("NCCL_SYM_CTAS"),
         .first = first};
     agree->roll = st_roll_join(comm_id, ranks, &agree->own);
     if (first && agree->roll)
-        atomic_compare_exchange_strong(&first_roll, &none, agree->roll);
+        atomic_compare_exchange_strong(&first_of(here->nccl)->roll, &none, agree->roll);
     return agree;
 }
 
-struct st_agree *st_agree_open(const struct st_process *process, int nccl, uint64_t comm_id,
-                               int ranks, int nodes)
+struct st_agree *st_agree_open(const struct st_process *process, const struct st_for_nccl *here,
+                               uint64_t comm_id, int ranks, int nodes)
 {
     struct st_agree *agree = NULL;
     static atomic_bool said_unchecked;
@@ -192,20 +215,20 @@ struct st_agree *st_agree_open(const struct st_process *process, int nccl, uint6
 
     if (ranks < 2)
         return NULL; /* a single rank has no other ranks to differ from */
-    if (st_process_call_rules() && process->options.mode != ST_MODE_OFF &&
+    if (st_process_call_rules(here) && process->options.mode != ST_MODE_OFF &&
         (!comm_id || nodes > 1) && !atomic_exchange(&said_unchecked, true))
         st_info("%s: ranks are not compared, give all of them the same rules; `symtuner agree` "
                 "compares their ledgers",
                 comm_id ? "a communicator over several nodes"
                         : "this NCCL gives a tuner no communicator id");
-    first = is_first(comm_id);
+    first = is_first(here->nccl, comm_id);
     if (comm_id && nodes == 1)
-        agree = join(process, nccl, comm_id, ranks, first);
+        agree = join(process, here, comm_id, ranks, first);
     why = no_sym_ctas(process, agree, ranks, nodes);
-    if (first && why && process->sym_ctas && process->env_interface && agree != &nobody) {
-        struct st_agree here = {.process = process, .comm_id = comm_id};
+    if (first && why && here->sym_ctas && here->asks && agree != &nobody) {
+        struct st_agree unheard = {.process = process, .here = *here, .comm_id = comm_id};
 
-        say_sym_ctas(&here, why);
+        say_sym_ctas(&unheard, why);
     }
     return agree;
 }
@@ -232,23 +255,23 @@ void st_agree_close(struct st_agree *agree)
 {
     if (!agree || agree == &nobody)
         return;
-    if (agree->roll && agree->roll == atomic_load(&first_roll))
+    if (agree->roll && agree->roll == first_roll(agree->here.nccl))
         st_roll_hide(agree->roll);
     else
         st_roll_leave(agree->roll);
     free(agree);
 }
 
-int st_agree_sym_ctas(void)
+int st_agree_sym_ctas(int nccl)
 {
-    struct st_roll *roll = atomic_load(&first_roll);
+    struct st_roll *roll = first_roll(nccl);
 
     return roll ? st_roll_ctas(roll) : 0;
 }
 
-int st_agree_sym_ctas_given(void)
+int st_agree_sym_ctas_given(int nccl)
 {
-    struct st_roll *roll = atomic_load(&first_roll);
+    struct st_roll *roll = first_roll(nccl);
 
     return roll ? st_roll_ctas_given(roll) : 0;
 }

@@ -10,7 +10,8 @@
  * NCCL reads NCCL_SYM_CTAS once per process, when it first picks a symmetric kernel. So NCCL gets
  * the count of [process] rules only on two conditions. The first communicator of every process must
  * span all GPUs of this box, and all its ranks must want the same count. Otherwise a later
- * communicator could have ranks with different counts.
+ * communicator could have ranks with different counts. If a process has copies of NCCL of several
+ * releases, each release has a first communicator and a count of its own.
  */
 #ifndef ST_AGREE_H_
 #define ST_AGREE_H_
@@ -19,11 +20,11 @@
 
 struct st_agree;
 
-/* Add this rank to the roll call of its communicator, which NCCL release ${nccl} has made. Returns
+/* Add this rank to the roll call of its communicator, which the NCCL of ${here} has made. Returns
  * NULL if the communicator has no roll call. Writes to the log if its ranks are not compared, or if
  * [process] sym-ctas cannot be applied. */
-struct st_agree *st_agree_open(const struct st_process *process, int nccl, uint64_t comm_id,
-                               int ranks, int nodes);
+struct st_agree *st_agree_open(const struct st_process *process, const struct st_for_nccl *here,
+                               uint64_t comm_id, int ranks, int nodes);
 
 /* Do the rules apply to the communicator? Ask this at the communicator's first call, not earlier:
  * only then have all its ranks answered the roll call. If the rules do not apply, the reason is
@@ -32,11 +33,11 @@ bool st_agree_rules(struct st_agree *agree);
 
 void st_agree_close(struct st_agree *agree);
 
-/* Return the count that NCCL gets for NCCL_SYM_CTAS; 0: none. NCCL asks while it holds mutexes, so
- * this takes no lock. The first answer is final. */
-int st_agree_sym_ctas(void);
+/* Return the count that an NCCL of release ${nccl} gets for NCCL_SYM_CTAS; 0: none. NCCL asks while
+ * it holds mutexes, so this takes no lock. The first answer is final. */
+int st_agree_sym_ctas(int nccl);
 
 /* Return the count that was decided for NCCL_SYM_CTAS; 0: none, or nobody has asked yet. */
-int st_agree_sym_ctas_given(void);
+int st_agree_sym_ctas_given(int nccl);
 
 #endif

@@ -38,6 +38,7 @@ int main(int argc, char **argv)
     setenv("NCCL_DEBUG", "WARN", 1); /* without it warnings also go to stderr */
     srunner_add_suite(runner, rules_host_suite());
     srunner_add_suite(runner, variables_suite());
+    srunner_add_suite(runner, copies_suite());
     srunner_add_suite(runner, threads_suite());
     srunner_add_suite(runner, life_suite());
     srunner_add_suite(runner, agree_suite());

@@ -205,40 +205,6 @@ START_TEST(test_the_built_in_count_gives_way_to_the_user_and_to_no_file)
 }
 END_TEST
 
-/* A process can have two copies of NCCL, for example torch's and jax's. Only the copy whose release
- * was measured gets the count, whichever comes first. */
-START_TEST(test_each_nccl_of_a_process_gets_the_count_of_its_release)
-{
-    const struct release *const both[] = {&releases[3], &releases[4]}; /* measured; not measured */
-
-    setenv("SYMTUNER_MACHINE", measured_box, 1);
-    setenv("SYMTUNER_LEDGER", nccl_temp(), 1);
-    for (int i = 0; i < 2; i++) {
-        const struct release *release = both[i ^ _i];
-        char line[80];
-        struct comm comm;
-
-        nccl_load(release, ENV_PLUGIN);
-        check_answer("NCCL_MIN_CTAS", release == both[0] ? "16" : NULL);
-        ck_assert_ptr_nonnull(plugin.get_env("NCCL_TUNER_PLUGIN"));
-        ck_assert_int_eq(nccl_comm(&comm, 1 + (uint64_t)i, 2, 1), 0);
-        nccl_comm_end(&comm);
-        snprintf(line, sizeof line, "%s symmetric CTAs (%s)",
-                 release == both[0] ? "at least 16" : "NCCL's",
-                 release == both[0] ? "built-in" : "NCCL");
-        ck_assert_msg(strstr(nccl_log.text, line), "%s", nccl_log.text);
-        snprintf(line, sizeof line, "NCCL %s: symmetric kernels do not wait",
-                 release == both[0] ? "2.28.9" : "2.29.2"); /* the faults of this release */
-        ck_assert_msg(strstr(nccl_log.text, line), "%s", nccl_log.text);
-        snprintf(line, sizeof line, "nccl=%s rules=0xcbf29ce484222325 mode=steer sym-ctas=%s ",
-                 release == both[0] ? "2.28.9" : "2.29.2",
-                 release == both[0] ? "16 from=built-in" : "0 from=NCCL");
-        ck_assert_msg(strstr(nccl_read(getenv("SYMTUNER_LEDGER")), line), "%s",
-                      nccl_read(getenv("SYMTUNER_LEDGER")));
-    }
-}
-END_TEST
-
 START_TEST(test_without_the_env_interface_the_built_in_count_is_one_line)
 {
     struct comm comm;
@@ -445,7 +411,6 @@ Suite *variables_suite(void)
     t_each_release(ctas, test_without_the_env_interface_the_rules_count_is_a_warning);
     t_rows(ctas, test_the_built_in_count_gives_way_to_the_user_and_to_no_file, held);
     t_rows(ctas, test_what_becomes_of_the_count_is_said_once, announced);
-    tcase_add_loop_test(ctas, test_each_nccl_of_a_process_gets_the_count_of_its_release, 0, 2);
     tcase_add_test(ctas, test_without_the_env_interface_the_built_in_count_is_one_line);
     tcase_add_loop_test(ctas, test_nccl_is_sent_to_us_only_where_there_is_something_to_do, 0,
                         2 * (int)(sizeof places / sizeof *places));

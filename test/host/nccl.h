@@ -131,6 +131,7 @@ void nccl_event(const struct comm *comm, int kind, int func, size_t count, int s
 Suite *order_suite(void);
 Suite *rules_host_suite(void);
 Suite *variables_suite(void);
+Suite *copies_suite(void);
 Suite *threads_suite(void);
 Suite *life_suite(void);
 Suite *agree_suite(void);
