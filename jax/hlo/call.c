@@ -109,93 +109,6 @@ static const char *judge_reduction(const struct hlo_module *module,
                                  : "it does not name its reduction";
 }
 
-/* ---- all-reduces that XLA makes cheaper ----------------------------------------------------- */
-/* After XLA has shown us the program, it replaces some all-reduces by something cheaper. It cannot
- * do that with our calls, so we leave these all-reduces to XLA. */
-
-/* Return the only instruction that uses the result of ${in}, and skip instructions that just change
- * the result's type, shape or layout. *before becomes the last skipped instruction, or ${in} if
- * none was skipped. Returns NULL if there is no such instruction. */
-static const struct hlo_instruction *find_user(const struct hlo_module *module,
-                                               const struct hlo_computation *computation,
-                                               const struct hlo_instruction *in,
-                                               const struct hlo_instruction **before)
-{
-    static const char *const same[] = {"reshape", "bitcast", "convert", "copy", "transpose"};
-    const struct hlo_instruction *user;
-
-    for (size_t steps = 0; steps < computation->count; steps++) {
-        int found = 0;
-
-        *before = in;
-        user = hlo_user_find(module, computation, in);
-        for (size_t i = 0; user != NULL && i < sizeof same / sizeof same[0]; i++)
-            found |= hlo_is(user->opcode, same[i]);
-        if (!found)
-            return user;
-        in = user;
-    }
-    return NULL; /* a cycle, which a valid module does not have */
-}
-
-/* Does the program use only one part of the result? If each rank uses its own part, as for the
- * gradients of sharded weights, XLA turns the all-reduce into a reduce-scatter. */
-static int is_cut(const struct hlo_module *module, const struct hlo_computation *computation,
-                  const struct hlo_instruction *in)
-{
-    const struct hlo_instruction *before;
-    const struct hlo_instruction *user = find_user(module, computation, in, &before);
-
-    return user != NULL && hlo_is(user->opcode, "dynamic-slice") &&
-           (uint32_t)user->operands[0] == (uint32_t)before->id;
-}
-
-static int is_body_of_loop(const struct hlo_module *module,
-                           const struct hlo_computation *computation)
-{
-    for (size_t i = 0; i < module->instruction_count; i++)
-        if (module->instructions[i].called == computation->id &&
-            module->instructions[i].called_count > 0 &&
-            hlo_is(module->instructions[i].opcode, "while"))
-            return 1;
-    return 0;
-}
-
-/* Does each iteration of a loop just add the result to a loop-carried value, as when gradients are
- * accumulated? Then XLA lets each rank add up its own values in the loop, and makes one all-reduce
- * after the loop. */
-static int is_accumulated(const struct hlo_module *module,
-                          const struct hlo_computation *computation,
-                          const struct hlo_instruction *in)
-{
-    const struct hlo_instruction *before, *sum, *tuple, *carried, *loop;
-
-    sum = find_user(module, computation, in, &before);
-    if (sum == NULL || !hlo_is(sum->opcode, "add") || sum->operand_count != 2)
-        return 0;
-    tuple = hlo_user_find(module, computation, sum);
-    if (tuple == NULL || !hlo_is(tuple->opcode, "tuple") ||
-        (uint32_t)tuple->id != (uint32_t)computation->root)
-        return 0;
-    carried = hlo_instruction_find(
-        module, computation, sum->operands[(uint32_t)sum->operands[0] == (uint32_t)before->id]);
-    if (carried == NULL || !hlo_is(carried->opcode, "get-tuple-element") ||
-        hlo_user_find(module, computation, carried) != sum)
-        return 0;
-    loop = hlo_instruction_find(module, computation, carried->operands[0]);
-    return loop != NULL && hlo_is(loop->opcode, "parameter") &&
-           is_body_of_loop(module, computation);
-}
-
-static const char *judge_rewrites(const struct hlo_module *module,
-                                  const struct hlo_computation *computation,
-                                  const struct hlo_instruction *in)
-{
-    if (is_cut(module, computation, in))
-        return "XLA may make a reduce-scatter of it";
-    return is_accumulated(module, computation, in) ? "XLA may move it out of its loop" : NULL;
-}
-
 static const char *judge_all_reduce(const struct hlo_module *module,
                                     const struct hlo_computation *computation,
                                     const struct hlo_instruction *in, struct hlo_call *call)
@@ -205,8 +118,6 @@ static const char *judge_all_reduce(const struct hlo_module *module,
 
     if (why == NULL && !hlo_shape_same(&result, &input))
         why = "its operand has another shape";
-    if (why == NULL)
-        why = judge_rewrites(module, computation, in);
     return why != NULL ? why : judge_reduction(module, in, result.type, &call->op);
 }
 
@@ -265,6 +176,161 @@ static const char *judge_places(const struct hlo_call *call)
                                  : "the ranks of its groups are not in the order of device ids";
 }
 
+/* ---- all-reduces that XLA makes cheaper ----------------------------------------------------- */
+/* After XLA has shown us the program, its passes ReduceScatterCreator and
+ * WhileLoopAllReduceCodeMotion replace some all-reduces by something cheaper. They cannot do that
+ * with our calls, so we leave these all-reduces to XLA. What the passes replace was read in XLA's
+ * source, and seen in programs for an H100 (test/jax/install/test_compiled.py). */
+
+#define STEPS 64 /* how many instructions we look at to learn how an offset is computed */
+
+static int is_one_of(const struct hlo_instruction *in, const char *const *opcodes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (hlo_is(in->opcode, opcodes[i]))
+            return 1;
+    return 0;
+}
+
+#define IS_ONE_OF(in, opcodes) is_one_of(in, opcodes, sizeof(opcodes) / sizeof(opcodes)[0])
+
+/* Return the only instruction that uses the result of ${in}, and skip instructions that just change
+ * the result's type, shape or layout. *before becomes the last skipped instruction, or ${in} if
+ * none was skipped. Returns NULL if there is no such instruction. */
+static const struct hlo_instruction *find_user(const struct hlo_module *module,
+                                               const struct hlo_computation *computation,
+                                               const struct hlo_instruction *in,
+                                               const struct hlo_instruction **before)
+{
+    static const char *const same[] = {"reshape", "bitcast", "convert", "copy", "transpose"};
+    const struct hlo_instruction *user;
+
+    for (size_t steps = 0; steps < computation->count; steps++) {
+        *before = in;
+        user = hlo_user_find(module, computation, in);
+        if (user == NULL || !IS_ONE_OF(user, same))
+            return user;
+        in = user;
+    }
+    return NULL; /* a cycle, which a valid module does not have */
+}
+
+static int is_of_rank(const struct hlo_module *module, const struct hlo_computation *computation,
+                      const struct hlo_instruction *in, int *steps);
+
+/* Does an operand of ${in}, from the ${first}-th on, depend on the rank's number? */
+static int has_operand_of_rank(const struct hlo_module *module,
+                               const struct hlo_computation *computation,
+                               const struct hlo_instruction *in, size_t first, int *steps)
+{
+    struct hlo_numbers ids = {0};
+    struct hlo_bytes rest = in->body;
+    struct hlo_field field;
+    int found = 0;
+
+    while (hlo_next(&rest, &field) == 1)
+        if (field.number == HLO_INSTRUCTION_OPERAND_IDS && hlo_numbers_read(&ids, &field) != 0)
+            break;
+    for (size_t i = first; !found && i < ids.count; i++) {
+        in = hlo_instruction_find(module, computation, ids.at[i]);
+        found = in != NULL && is_of_rank(module, computation, in, steps);
+    }
+    free(ids.at);
+    return found;
+}
+
+/* Does ${in} compute an offset from the number of the rank that runs the program? We follow the
+ * opcodes that XLA follows. A dynamic-slice looks the offset up in a table. */
+static int is_of_rank(const struct hlo_module *module, const struct hlo_computation *computation,
+                      const struct hlo_instruction *in, int *steps)
+{
+    static const char *const numbers[] = {"partition-id", "replica-id"};
+    static const char *const followed[] = {"add",  "bitcast",       "clamp",    "convert",
+                                           "copy", "dynamic-slice", "multiply", "reshape"};
+
+    if (IS_ONE_OF(in, numbers))
+        return 1;
+    return (*steps)-- > 0 && IS_ONE_OF(in, followed) &&
+           has_operand_of_rank(module, computation, in, hlo_is(in->opcode, "dynamic-slice"), steps);
+}
+
+/* Does each rank use only its own part of the result, as for the gradients of sharded weights? Then
+ * XLA turns the all-reduce into a reduce-scatter. There must be one part for each rank of a group.
+ * If we cannot read a shape, we assume that there is. */
+static int is_cut(const struct hlo_module *module, const struct hlo_computation *computation,
+                  const struct hlo_call *call)
+{
+    const struct hlo_instruction *before;
+    const struct hlo_instruction *user = find_user(module, computation, call->in, &before);
+    struct hlo_shape whole, part;
+    int steps = STEPS;
+
+    if (user == NULL || !hlo_is(user->opcode, "dynamic-slice") ||
+        (uint32_t)user->operands[0] != (uint32_t)before->id ||
+        !has_operand_of_rank(module, computation, user, 1, &steps))
+        return 0;
+    return hlo_shape_read(before->shape, &whole) != NULL ||
+           hlo_shape_read(user->shape, &part) != NULL ||
+           whole.bytes == part.bytes * call->groups.ranks;
+}
+
+static int is_body_of_loop(const struct hlo_module *module,
+                           const struct hlo_computation *computation)
+{
+    for (size_t i = 0; i < module->instruction_count; i++)
+        if (module->instructions[i].called == computation->id &&
+            module->instructions[i].called_count > 0 &&
+            hlo_is(module->instructions[i].opcode, "while"))
+            return 1;
+    return 0;
+}
+
+/* Does each iteration of a loop just add the result to a loop-carried value, as when gradients are
+ * accumulated? Then XLA lets each rank add up its own values in the loop, and makes one all-reduce
+ * after the loop. */
+static int is_accumulated(const struct hlo_module *module,
+                          const struct hlo_computation *computation,
+                          const struct hlo_instruction *in)
+{
+    const struct hlo_instruction *before, *sum, *tuple, *carried, *loop;
+
+    sum = find_user(module, computation, in, &before);
+    if (sum == NULL || !hlo_is(sum->opcode, "add") || sum->operand_count != 2)
+        return 0;
+    tuple = hlo_user_find(module, computation, sum);
+    if (tuple == NULL || !hlo_is(tuple->opcode, "tuple") ||
+        (uint32_t)tuple->id != (uint32_t)computation->root)
+        return 0;
+    carried = hlo_instruction_find(
+        module, computation, sum->operands[(uint32_t)sum->operands[0] == (uint32_t)before->id]);
+    if (carried == NULL || !hlo_is(carried->opcode, "get-tuple-element") ||
+        hlo_user_find(module, computation, carried) != sum)
+        return 0;
+    loop = hlo_instruction_find(module, computation, carried->operands[0]);
+    return loop != NULL && hlo_is(loop->opcode, "parameter") &&
+           is_body_of_loop(module, computation);
+}
+
+/* XLA moves sums of these types only. */
+static int may_leave_loop(const struct hlo_call *call)
+{
+    struct hlo_shape shape;
+
+    return call->op == 0 && hlo_shape_read(call->in->shape, &shape) == NULL &&
+           shape.type->parts == 1 && !(shape.type->is_float && shape.type->size == 1);
+}
+
+static const char *judge_rewrites(const struct hlo_module *module,
+                                  const struct hlo_computation *computation,
+                                  const struct hlo_call *call)
+{
+    if (is_cut(module, computation, call))
+        return "XLA may make a reduce-scatter of it";
+    if (may_leave_loop(call) && is_accumulated(module, computation, call->in))
+        return "XLA may move it out of its loop";
+    return NULL;
+}
+
 void hlo_call_judge(const struct hlo_module *module, const struct hlo_computation *computation,
                     const struct hlo_instruction *in, const struct hlo_devices *devices,
                     const char *no_devices, struct hlo_call *call)
@@ -279,8 +345,9 @@ void hlo_call_judge(const struct hlo_module *module, const struct hlo_computatio
         call->why = no_devices;
     if (call->why == NULL)
         call->why = hlo_groups_read(in, devices, &call->groups);
-    if (call->why == NULL && call->coll != ALL_REDUCE)
-        call->why = judge_places(call);
+    if (call->why == NULL)
+        call->why = call->coll == ALL_REDUCE ? judge_rewrites(module, computation, call)
+                                             : judge_places(call);
 }
 
 /* ---- the call ------------------------------------------------------------------------------- */

@@ -35,7 +35,7 @@ LOOP = """HloModule made
 %sum (a: f32[], b: f32[]) -> f32[] {{
   %a = f32[] parameter(0)
   %b = f32[] parameter(1)
-  ROOT %r = f32[] add(%a, %b)
+  ROOT %r = f32[] {op}(%a, %b)
 }}
 
 %body (t: (f32[8,4], f32[8,4])) -> (f32[8,4], f32[8,4]) {{
@@ -177,33 +177,68 @@ def test_values():
 
 # ---- all-reduces that XLA makes cheaper ----------------------------------------------------------
 WHOLE = "f32[8,4]{1,0} "
-ZERO, PART = "%z = s32[] constant(0)", "f32[2,4]{1,0} dynamic-slice(%d, %z, %z), "
+ZERO, PART = "%z = s32[] constant(0)", "f32[2,4]{1,0} dynamic-slice(%d, %at, %z), "
 PART += "dynamic_slice_sizes={2,4}"
+OWN = """%p = u32[] partition-id()
+  %i = s32[] convert(%p)
+  %n = s32[] constant(2)
+  %at = s32[] multiply(%i, %n)"""  # where the rank's own part begins, as XLA's partitioner writes it
+TABLE = """%p = u32[] partition-id()
+  %t1 = s32[4]{0} constant({0, 2, 4, 6})
+  %t2 = s32[1]{0} dynamic-slice(%t1, %p), dynamic_slice_sizes={1}
+  %at = s32[] reshape(%t2)"""
+JOINED = "f32[8,4]{1,0} concatenate(%s, %s, %s, %s), dimensions={0}"
 JOIN = f"ROOT %m = (f32[2,4]{{1,0}}, {WHOLE}) tuple(%s, %y)"
 SUM = f"%s = {WHOLE} add(%x, %c)"
 END = f"ROOT %m = ({WHOLE}, {WHOLE}) tuple(%s, %y)"
 
 
-def loop(*rest, call=WHILE):
+def loop(*rest, call=WHILE, op="add", kind="f32"):
     """A module with an all-reduce %c in the body of a loop, which carries %x and %y along."""
-    made_ = made(LINE, LOOP, rest="\n  ".join(rest), call=call)
+    kinds = lambda text: text.replace("f32[", kind + "[")
+    made_ = made(LINE, kinds(LOOP), rest=kinds("\n  ".join(rest)), call=kinds(call), op=op)
     ((*_, done, why, _),) = edit(made_)[1]
     assert done != bool(why)
     return why
 
 
 def test_what_becomes_a_reduce_scatter():
-    """Only a part is used, as for the gradients of sharded weights."""
+    """Each rank uses only its own part, as for the gradients of sharded weights."""
     scatter = "XLA may make a reduce-scatter of it"
-    part, out = PART.replace("%d", "%c"), "f32[8,4]{1,0} concatenate(%s, %s, %s, %s), dimensions={0}"
+    part, out = PART.replace("%d", "%c"), JOINED
     end = f"ROOT %m = ({WHOLE}, {WHOLE}) tuple(%o, %y)"
-    assert loop(ZERO, f"%s = {part}", f"%o = {out}", end) == scatter
+    cut = (f"%s = {part}", f"%o = {out}", end)
+    assert loop(ZERO, OWN, *cut) == scatter and loop(ZERO, TABLE, *cut) == scatter
+    assert loop(ZERO, OWN, *cut, op="multiply") == scatter
+    assert loop(ZERO, OWN.replace("partition", "replica"), *cut) == scatter
     turned = ["%h = f16[8,4]{1,0} convert(%c)", f"%d = {WHOLE} convert(%h)"]
-    assert loop(ZERO, *turned, f"%s = {PART}", f"%o = {out}", end) == scatter
+    assert loop(ZERO, OWN, *turned, f"%s = {PART}", f"%o = {out}", end) == scatter
     both = f"ROOT %m = ({WHOLE}, {WHOLE}) tuple(%o, %c)"
-    assert loop(ZERO, f"%s = {part}", f"%o = {out}", both) == "", "all of it is used, too"
+    assert loop(ZERO, OWN, *cut[:2], both) == "", "all of it is used, too"
     other = f"%s = {PART.replace('%d', '%y')}"
-    assert loop(ZERO, other, f"%o = {out}", both) == "", "a part of something else is used"
+    assert loop(ZERO, OWN, other, f"%o = {out}", both) == "", "a part of something else is used"
+
+
+def test_what_stays_an_all_reduce():
+    """Only a part is used, but it is not the rank's own part, so XLA makes no reduce-scatter."""
+    part, out = PART.replace("%d", "%c"), JOINED
+    end = f"ROOT %m = ({WHOLE}, {WHOLE}) tuple(%o, %y)"
+    cut = (f"%s = {part}", f"%o = {out}", end)
+    assert loop(ZERO, "%at = s32[] constant(2)", *cut) == "", "the same part on all ranks"
+    data = OWN.replace("constant(2)", "constant(2)\n  %k = s32[1]{0} reshape(%i)")
+    data = data.replace("%at = s32[] multiply(%i, %n)", "%l = s32[1]{0} dynamic-slice(%k, %z), "
+                        "dynamic_slice_sizes={1}\n  %at = s32[] reshape(%l)")
+    assert loop(ZERO, data, *cut) == "", "an offset that XLA does not understand"
+    halves = out.replace("%s, %s, %s, %s", "%s, %s")
+    half = part.replace("f32[2,4]", "f32[4,4]").replace("{2,4}", "{4,4}")
+    assert loop(ZERO, OWN, f"%s = {half}", f"%o = {halves}", end) == "", "more ranks than parts"
+    twice = OWN + "".join(f"\n  %a{i} = s32[] add(%a{i - 1}, %a{i - 1})" for i in range(1, 40))
+    twice = twice.replace("%at =", "%a0 =") + "\n  %at = s32[] add(%a39, %a39)"
+    assert loop(ZERO, twice, *cut) != ""
+    twice = twice.replace("partition-id()", "constant(1)")
+    assert loop(ZERO, twice, *cut) == "", "and not after 2^40 steps"
+    refused = "its reduction is not a sum, product, maximum or minimum of two numbers of its type"
+    assert loop(ZERO, OWN, *cut, op="subtract") == refused, "no reason that XLA could not have"
 
 
 def test_what_leaves_its_loop():
@@ -213,6 +248,8 @@ def test_what_leaves_its_loop():
     assert loop("%h = f16[8,4]{1,0} convert(%c)", f"%d = {WHOLE} convert(%h)",
                 SUM.replace("%c", "%d"), END) == move
     assert loop(SUM, END, call="call(%p), to_apply=%body") == "", "no loop"
+    assert loop(SUM, END, op="multiply") == "", "XLA moves sums only"
+    assert loop(SUM, END, kind="c64") == "", "XLA moves no complex numbers"
     for used in ("%s, %s", "%s, %x", "%s, %c"):
         assert loop(SUM, END.replace("%s, %y", used)) == "", "used twice: " + used
     assert loop(SUM.replace("add", "multiply"), END) == ""

@@ -141,6 +141,36 @@ def test_overlap():
     assert ours[-2:] == ["call-start", "call-done"], ours
 
 
+def test_what_xla_makes_cheaper():
+    """What becomes a reduce-scatter, and what leaves its loop: jax/hlo/call.c has the same."""
+    square = Mesh(np.array(TOPOLOGY.devices).reshape(2, 2), ("i", "j"))
+    at = lambda mesh, *spec: NamedSharding(mesh, P(*spec))
+    cut = lambda to: lambda x, w: lax.with_sharding_constraint(x @ w, to)
+    part = lambda x, w, n: lax.dynamic_slice_in_dim(cut(WHOLE)(x, w), n, 16)
+    args = shape(at(MESH, None, "i"), 64, 64), shape(SPLIT, 64, 64)
+    n = jax.ShapeDtypeStruct((), jnp.int32, sharding=WHOLE)
+    assert "reduce-scatter-start" in compiled(jax.jit(cut(SPLIT)), args)
+    product = jax.jit(lambda x, _: lax.with_sharding_constraint(x.prod(1), SPLIT))
+    assert "reduce-scatter-start" in compiled(product, args), "not only of sums"
+    assert "all-reduce-start" in compiled(jax.jit(part), (*args, n)), "one part for all ranks"
+    args = shape(at(square, None, "j"), 64, 64), shape(at(square, "j"), 64, 64)
+    both = jax.jit(cut(at(square, ("i", "j"))))
+    assert "all-reduce-start" in compiled(both, args), "more parts than ranks"
+
+    def loop(reduce, add=jnp.add):
+        def total(x):
+            body = lambda sum, n: (add(sum, reduce(jnp.sin(x + n))), None)
+            return lax.scan(body, jnp.zeros_like(x), jnp.arange(5.0))[0]
+
+        return mapped(total, P())
+
+    args = (shape(WHOLE, 64, 64),)
+    moved = lambda f: "all-reduce-start" in compiled(f, args)
+    assert moved(loop(lambda v: lax.psum(v, "i")))
+    assert not moved(loop(lambda v: lax.pmean(v, "i"))), "it divides the sum in the loop"
+    assert not moved(loop(lambda v: lax.pmax(v, "i"), jnp.maximum)), "not a sum"
+
+
 def data_parallel():
     """Three weights, whose gradients XLA's partitioner sums: compile, and XLA shows the stage."""
     loss = lambda ws, x: (jnp.tanh(x @ ws[0]) @ ws[1] @ ws[2]).mean()
