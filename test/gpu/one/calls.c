@@ -3,7 +3,7 @@
  * calls.c - calls of NCCL's collectives, one process per rank, for the drop-in on real GPUs.
  *
  * usage: nccl_calls [--ranks N] [--calls N] [--most BYTES] [--opposite ROUNDS] [--aborts N]
- *                   [--comms N] [--seed N]
+ *                   [--comms N] [--kills N] [--seed N] [--split COLOURS] [--only COLLECTIVE]
  *
  * Knows nothing of symtuner. Ranks share GPUs if there are fewer GPUs than ranks; NCCL allows that
  * only with hosts.c preloaded. Exit 0: all was right. 1: it was not. 77: no GPU.
@@ -12,6 +12,7 @@
 
 #include <limits.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -54,6 +55,10 @@ static int run(int rank)
         printf("nccl_calls: no GPU\n");
         return 77;
     }
+    if (job->victim >= 0) {
+        killed_call(&r);
+        return 0;
+    }
     if (job->calls)
         random_calls(&r);
     if (job->rounds)
@@ -75,6 +80,7 @@ static void set(const char *name, const char *text)
                   {"--opposite", &job->rounds},
                   {"--aborts", &job->aborts},
                   {"--comms", &job->comms},
+                  {"--kills", &job->kills},
                   {"--seed", &job->seed}};
 
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
@@ -84,6 +90,13 @@ static void set(const char *name, const char *text)
         }
     if (strcmp(name, "--ranks") == 0) {
         job->ranks = number_must("nccl_calls", name, text, 2, MAX_RANKS);
+    } else if (strcmp(name, "--split") == 0) {
+        job->colours = number_must("nccl_calls", name, text, 1, MAX_RANKS);
+    } else if (strcmp(name, "--only") == 0 && kind_named(text) >= 0) {
+        job->only = kind_named(text);
+    } else if (strcmp(name, "--only") == 0) {
+        fprintf(stderr, "nccl_calls: --only %s: no such collective; one is all-reduce\n", text);
+        exit(2);
     } else if (strcmp(name, "--most") == 0) {
         job->most = (size_t)number_must("nccl_calls", name, text, 1, 32 << 20);
     } else {
@@ -92,23 +105,13 @@ static void set(const char *name, const char *text)
     }
 }
 
-int main(int argc, char **argv)
+/* Fork the ranks and wait for them. Return 0, or the exit status of the first that failed. */
+static int all_ranks(void)
 {
     pthread_barrierattr_t shared;
     pid_t child[MAX_RANKS];
     int worst = 0;
 
-    job = mmap(NULL, sizeof *job, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (job == MAP_FAILED)
-        return 1;
-    *job = (struct job){.ranks = 2, .seed = 1, .most = 64 << 10};
-    for (int i = 1; i < argc; i += 2)
-        set(argv[i], i + 1 < argc ? argv[i + 1] : "");
-    if (!job->calls && !job->rounds && !job->aborts && !job->comms) {
-        fprintf(stderr,
-                "nccl_calls: nothing to do; give --calls, --opposite, --aborts or --comms\n");
-        return 2;
-    }
     pthread_barrierattr_init(&shared);
     pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
     pthread_barrier_init(&job->all, &shared, (unsigned)job->ranks);
@@ -117,12 +120,62 @@ int main(int argc, char **argv)
         if (child[r] == 0)
             exit(run(r));
     }
-    for (int n = 0, status; n < job->ranks && wait(&status) > 0; n++) {
+    for (int n = 0, status; n < job->ranks; n++) {
+        pid_t pid = wait(&status);
+        int victim = job->victim >= 0 && pid == child[job->victim];
         int code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 
+        if (victim)
+            code = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? 0 : 1;
         for (int r = 0; r < job->ranks && code != 0; r++)
             kill(child[r], SIGKILL); /* the others would wait for it */
         worst = worst == 0 ? code : worst;
     }
     return worst;
+}
+
+/* Kill a rank in each of job->kills rounds, each with new processes. */
+static int kill_ranks(void)
+{
+    double slowest = 0;
+
+    for (long i = 0; i < job->kills; i++, job->seed++) {
+        int worst;
+
+        job->victim = (int)(job->seed % job->ranks);
+        atomic_store(&job->died, 0);
+        memset(job->ended, 0, sizeof job->ended);
+        if ((worst = all_ranks()) != 0) {
+            if (worst != 77)
+                fprintf(stderr, "nccl_calls: rank %d was to be killed, seed %ld: status %d\n",
+                        job->victim, job->seed, worst);
+            return worst;
+        }
+        for (int r = 0; r < job->ranks; r++)
+            slowest = job->ended[r] > slowest ? job->ended[r] : slowest;
+    }
+    printf("kills: %ld, the slowest of the other ranks ended %.0f ms after the abort\n", job->kills,
+           slowest * 1e3);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    int worst = 0;
+
+    job = mmap(NULL, sizeof *job, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (job == MAP_FAILED)
+        return 1;
+    *job = (struct job){.ranks = 2, .seed = 1, .most = 64 << 10, .only = -1, .victim = -1};
+    for (int i = 1; i < argc; i += 2)
+        set(argv[i], i + 1 < argc ? argv[i + 1] : "");
+    if (!job->calls && !job->rounds && !job->aborts && !job->comms && !job->kills) {
+        fprintf(stderr,
+                "nccl_calls: nothing to do; give --calls, --opposite, --aborts, --comms or "
+                "--kills\n");
+        return 2;
+    }
+    if (job->calls || job->rounds || job->aborts || job->comms)
+        worst = all_ranks();
+    return worst || !job->kills ? worst : kill_ranks();
 }

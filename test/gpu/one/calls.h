@@ -14,8 +14,13 @@ enum { MAX_RANKS = 8 };
 /* In memory that all ranks share. */
 struct job {
     int ranks;
-    long seed, calls, rounds, aborts, comms;
+    int colours; /* 0: no communicator is split */
+    int only;    /* the kind_named() collective, or -1: all */
+    long seed, calls, rounds, aborts, comms, kills;
     size_t most; /* bytes of the longest message */
+    int victim;  /* the rank that is killed, or -1 */
+    _Atomic int died;
+    double ended[MAX_RANKS]; /* seconds that the abort took, by rank */
     pthread_barrier_t all;
     ncclUniqueId id;
 };
@@ -37,5 +42,9 @@ void opposite_calls(
     struct rank *r);                /* job->rounds calls of two communicators, in opposite order  */
 void aborted_calls(struct rank *r); /* job->aborts calls that only rank 0 makes                   */
 void many_comms(struct rank *r);    /* job->comms communicators, one after the other              */
+void killed_call(struct rank *r);   /* job->victim is killed, and the others abort                */
+
+/* Return the number of the collective ${name}, as "all-reduce", or -1. */
+int kind_named(const char *name);
 
 #endif

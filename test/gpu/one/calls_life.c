@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * calls_life.c - calls on two communicators in opposite order, calls that only rank 0 makes until
- * the communicator is aborted, and many communicators one after the other.
+ * the communicator is aborted, calls during which a rank is killed, and many communicators one
+ * after the other.
  */
+#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
@@ -155,6 +157,56 @@ void aborted_calls(struct rank *r)
     if (r->rank == 0)
         printf("aborts: %ld, the slowest ended %.0f ms after the abort\n", job->aborts,
                slowest * 1e3);
+}
+
+/* ---- a rank that is killed ------------------------------------------------------------------- */
+
+static void *abort_after_death(void *at)
+{
+    struct late *late = at;
+
+    while (!atomic_load(&job->died))
+        usleep(100);
+    return abort_later(late);
+}
+
+/* All ranks make calls without waiting for them, and one of them is killed. A program such as
+ * PyTorch then aborts the communicators of the others. Their calls must end. */
+void killed_call(struct rank *r)
+{
+    struct t_random random = {job->seed * 2 + 1};
+    const long calls = 1 + t_below(&random, 50);
+    struct late late = {join(r), 1 + t_below(&random, 50)};
+    cudaStream_t stream;
+    pthread_t thread;
+    double start;
+    float *p;
+
+    alarm(2 * GIVE_UP_S);
+    CUDA(cudaMalloc((void **)&p, LONGEST * sizeof *p));
+    CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    fill(p, 1, LONGEST, stream);
+    NCCL(ncclAllReduce(p, p, LONGEST, ncclFloat32, ncclMax, late.comm, stream));
+    wait(r, stream, "the first call hangs", 0);
+    pthread_barrier_wait(&job->all);
+    for (long i = 0; i < 2 * calls; i++) {
+        size_t count = 1 + (size_t)(t_next(&random) >> 32) % LONGEST;
+
+        if (r->rank == job->victim && i == calls) {
+            atomic_store(&job->died, 1);
+            raise(SIGKILL);
+        }
+        if (ncclAllReduce(p, p, count, ncclFloat32, ncclMax, late.comm, stream) != ncclSuccess)
+            break; /* NCCL has noticed the death */
+    }
+    if (pthread_create(&thread, NULL, abort_after_death, &late) != 0)
+        fail(r, "no thread", 0);
+    while (!atomic_load(&job->died))
+        usleep(100);
+    start = seconds();
+    wait(r, stream, "a call whose rank was killed hangs", 0);
+    pthread_join(thread, NULL);
+    job->ended[r->rank] = seconds() - start - late.ms * 1e-3;
 }
 
 /* ---- many communicators ---------------------------------------------------------------------- */

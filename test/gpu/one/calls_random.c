@@ -20,6 +20,15 @@ enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, REDUCE, KINDS };
 static const char *const kind_name[KINDS] = {"all-reduce", "reduce-scatter", "all-gather",
                                              "broadcast", "reduce"};
 
+int kind_named(const char *name)
+{
+    int kind = KINDS - 1;
+
+    while (kind >= 0 && strcmp(kind_name[kind], name) != 0)
+        kind--;
+    return kind;
+}
+
 enum { TYPES = ncclBfloat16 + 1 }; /* all types before those of 8 bits */
 
 struct call {
@@ -32,8 +41,13 @@ struct call {
     size_t at; /* offset of the output */
 };
 
+struct group {
+    ncclComm_t comm;
+    int size, rank, member[MAX_RANKS]; /* member: the ranks' numbers in the first communicator */
+};
+
 struct place {
-    ncclComm_t comm[COMMS];
+    struct group group[COMMS];
     cudaStream_t stream[STREAMS];
     char *data[TYPES]; /* on the GPU: this rank's values in each type */
     char *out;         /* on the GPU: ${room} bytes */
@@ -50,33 +64,33 @@ static int value(int rank, size_t i)
 
 /* ---- what a call computes --------------------------------------------------------------------- */
 
-static double reduced(ncclRedOp_t op, int type, size_t i)
+static double reduced(const struct group *g, ncclRedOp_t op, int type, size_t i)
 {
-    double result = value(0, i);
+    double result = value(g->member[0], i);
 
-    for (int r = 1; r < job->ranks; r++)
-        result = whole_both(result, value(r, i), op, type);
-    return op == ncclAvg ? result / job->ranks : result;
+    for (int r = 1; r < g->size; r++)
+        result = whole_both(result, value(g->member[r], i), op, type);
+    return op == ncclAvg ? result / g->size : result;
 }
 
-static size_t parts_out(const struct call *c)
+static size_t parts_out(const struct call *c, const struct group *g)
 {
-    return c->kind == ALL_GATHER ? (size_t)job->ranks : 1;
+    return c->kind == ALL_GATHER ? (size_t)g->size : 1;
 }
 
-static int has_output(const struct call *c, int rank)
+static int has_output(const struct call *c, const struct group *g)
 {
-    return c->kind != REDUCE || rank == c->root;
+    return c->kind != REDUCE || g->rank == c->root;
 }
 
-static double expected(const struct call *c, int rank, size_t i)
+static double expected(const struct call *c, const struct group *g, size_t i)
 {
     if (c->kind == ALL_GATHER)
-        return value((int)(i / c->count), c->shift + i % c->count);
+        return value(g->member[i / c->count], c->shift + i % c->count);
     if (c->kind == BROADCAST)
-        return value(c->root, c->shift + i);
-    return reduced(c->op, c->type,
-                   c->shift + i + (c->kind == REDUCE_SCATTER ? (size_t)rank * c->count : 0));
+        return value(g->member[c->root], c->shift + i);
+    return reduced(g, c->op, c->type,
+                   c->shift + i + (c->kind == REDUCE_SCATTER ? (size_t)g->rank * c->count : 0));
 }
 
 static void wrong(const struct call *c, const struct rank *r, const char *what)
@@ -92,22 +106,23 @@ static void wrong(const struct call *c, const struct rank *r, const char *what)
 
 static void check(const struct rank *r, const struct place *p, const struct call *c)
 {
-    const size_t size = whole_size(c->type), count = c->count * parts_out(c);
+    const struct group *g = &p->group[c->comm];
+    const size_t size = whole_size(c->type), count = c->count * parts_out(c, g);
     const size_t whole =
-        c->in_place && c->kind == REDUCE_SCATTER ? c->count * (size_t)job->ranks : count;
-    const char *from = p->host + c->at + (whole > count ? (size_t)r->rank * c->count * size : 0);
+        c->in_place && c->kind == REDUCE_SCATTER ? c->count * (size_t)g->size : count;
+    const char *from = p->host + c->at + (whole > count ? (size_t)g->rank * c->count * size : 0);
     const char *guard = p->host + c->at + whole * size;
     size_t first = count, differ = 0;
     _Alignas(8) char want[8];
-    char what[80];
+    char what[120];
 
-    for (size_t i = 0; has_output(c, r->rank) && i < count; i++) {
-        whole_put(want, 0, c->type, expected(c, r->rank, i));
+    for (size_t i = 0; has_output(c, g) && i < count; i++) {
+        whole_put(want, 0, c->type, expected(c, g, i));
         if (memcmp(want, from + i * size, size) != 0 && differ++ == 0)
             first = i;
     }
     if (differ) {
-        whole_put(want, 0, c->type, expected(c, r->rank, first));
+        whole_put(want, 0, c->type, expected(c, g, first));
         snprintf(what, sizeof what, "%zu elements are wrong, of them %zu first: %g, not %g", differ,
                  first, whole_get(from, first, c->type), whole_get(want, 0, c->type));
         wrong(c, r, what);
@@ -119,17 +134,17 @@ static void check(const struct rank *r, const struct place *p, const struct call
 
 /* ---- drawing and making calls ----------------------------------------------------------------- */
 
-static ncclRedOp_t draw_op(struct t_random *random, int type)
+static ncclRedOp_t draw_op(struct t_random *random, int type, int ranks)
 {
     static const ncclRedOp_t ops[] = {ncclSum, ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg};
     ncclRedOp_t op = ops[t_below(random, 6)];
 
-    if (op == ncclProd && whole_size(type) < 4 && job->ranks > 4)
+    if (op == ncclProd && whole_size(type) < 4 && ranks > 4)
         return ncclMax; /* bfloat16 has no 3 * 3 * 3 * 3 * 3 * 3, and int8 no 3 * 3 * 3 * 3 * 3 */
-    return op == ncclAvg && (type < ncclFloat16 || (job->ranks & (job->ranks - 1))) ? ncclSum : op;
+    return op == ncclAvg && (type < ncclFloat16 || (ranks & (ranks - 1))) ? ncclSum : op;
 }
 
-static struct call draw(struct t_random *random, size_t at, int stream)
+static struct call draw(struct t_random *random, const struct place *p, size_t at, int stream)
 {
     struct call c = {.kind = (enum kind)t_below(random, KINDS),
                      .comm = t_below(random, COMMS),
@@ -141,7 +156,10 @@ static struct call draw(struct t_random *random, size_t at, int stream)
 
     if (t_below(random, 3) == 0 && c.kind >= BROADCAST) /* those are NCCL's, and slow */
         c.kind = ALL_REDUCE;
-    c.op = draw_op(random, c.type);
+    if (job->only >= 0)
+        c.kind = (enum kind)job->only;
+    c.root %= p->group[c.comm].size;
+    c.op = draw_op(random, c.type, p->group[c.comm].size);
     c.count = (size_t)(t_next(random) >> 1) % ((most >> t_below(random, 12)) + 1);
     if (c.kind == REDUCE_SCATTER || c.kind == ALL_GATHER)
         c.count /= (size_t)job->ranks;
@@ -150,24 +168,25 @@ static struct call draw(struct t_random *random, size_t at, int stream)
     return c;
 }
 
-static void make(const struct rank *r, const struct place *p, const struct call *c)
+static void make(const struct place *p, const struct call *c)
 {
+    const struct group *g = &p->group[c->comm];
     const ncclDataType_t type = (ncclDataType_t)c->type;
     const size_t size = whole_size(c->type);
     const size_t part = c->count * size;
     const char *send = p->data[c->type] + c->shift * size;
     char *recv = p->out + c->at;
-    ncclComm_t comm = p->comm[c->comm];
+    ncclComm_t comm = g->comm;
     cudaStream_t stream = p->stream[c->stream];
 
     if (c->in_place) { /* the input comes from ${data}, also when a graph runs again */
-        char *to = recv + (c->kind == ALL_GATHER ? (size_t)r->rank * part : 0);
+        char *to = recv + (c->kind == ALL_GATHER ? (size_t)g->rank * part : 0);
 
-        CUDA(cudaMemcpyAsync(to, send, part * (c->kind == REDUCE_SCATTER ? (size_t)job->ranks : 1),
+        CUDA(cudaMemcpyAsync(to, send, part * (c->kind == REDUCE_SCATTER ? (size_t)g->size : 1),
                              cudaMemcpyDeviceToDevice, stream));
         send = to;
         if (c->kind == REDUCE_SCATTER)
-            recv += (size_t)r->rank * part;
+            recv += (size_t)g->rank * part;
     }
     switch (c->kind) {
     case ALL_REDUCE:
@@ -188,13 +207,12 @@ static void make(const struct rank *r, const struct place *p, const struct call 
 }
 
 /* Make the calls, in a group or not. */
-static void make_all(const struct rank *r, const struct place *p, const struct call *c, int n,
-                     int group)
+static void make_all(const struct place *p, const struct call *c, int n, int group)
 {
     if (group)
         NCCL(ncclGroupStart());
     for (int i = 0; i < n; i++)
-        make(r, p, &c[i]);
+        make(p, &c[i]);
     if (group)
         NCCL(ncclGroupEnd());
 }
@@ -208,7 +226,7 @@ static void batch(struct rank *r, const struct place *p, struct t_random *random
     size_t end = 0;
 
     for (int i = 0; i < n; i++) {
-        call[i] = draw(random, end, launches ? 0 : t_below(random, STREAMS));
+        call[i] = draw(random, p, end, launches ? 0 : t_below(random, STREAMS));
         call[i].in_place &= !group; /* the copy before it may not be in the group */
         call[i].grouped = group;
         call[i].captured = launches > 0;
@@ -223,7 +241,7 @@ static void batch(struct rank *r, const struct place *p, struct t_random *random
         cudaGraphExec_t exec;
 
         CUDA(cudaStreamBeginCapture(p->stream[0], cudaStreamCaptureModeThreadLocal));
-        make_all(r, p, call, n, group);
+        make_all(p, call, n, group);
         CUDA(cudaStreamEndCapture(p->stream[0], &graph));
         CUDA(cudaGraphInstantiate(&exec, graph, 0));
         for (int i = 0; i < launches; i++)
@@ -232,7 +250,7 @@ static void batch(struct rank *r, const struct place *p, struct t_random *random
         CUDA(cudaGraphExecDestroy(exec));
         CUDA(cudaGraphDestroy(graph));
     } else {
-        make_all(r, p, call, n, group);
+        make_all(p, call, n, group);
         for (int s = 0; s < STREAMS; s++)
             CUDA(cudaStreamSynchronize(p->stream[s]));
     }
@@ -241,14 +259,38 @@ static void batch(struct rank *r, const struct place *p, struct t_random *random
         check(r, p, &call[i]);
 }
 
+/* Make the communicators. With job->colours the last one is split from the first: rank r goes into
+ * the group r % job->colours, and each group has its ranks in reversed order. */
+static void make_comms(const struct rank *r, struct place *p)
+{
+    for (int c = 0; c < COMMS; c++) {
+        struct group *g = &p->group[c];
+        int colours = c == COMMS - 1 && job->colours ? job->colours : 0;
+
+        if (colours)
+            NCCL(ncclCommSplit(p->group[0].comm, r->rank % colours, job->ranks - r->rank, &g->comm,
+                               NULL));
+        else
+            g->comm = join(r);
+        for (int k = 0; k < job->ranks; k++) {
+            int rank = colours ? job->ranks - 1 - k : k;
+
+            if (colours && rank % colours != r->rank % colours)
+                continue;
+            if (rank == r->rank)
+                g->rank = g->size;
+            g->member[g->size++] = rank;
+        }
+    }
+}
+
 void random_calls(struct rank *r)
 {
     struct t_random random = {job->seed * 2 + 1},
                     own = {job->seed * 2 + 1 + 1000u * (unsigned)r->rank};
     struct place p = {.room = BATCH * (job->most * (size_t)job->ranks + 2 * GUARD + 64)};
 
-    for (int c = 0; c < COMMS; c++)
-        p.comm[c] = join(r);
+    make_comms(r, &p);
     for (int s = 0; s < STREAMS; s++)
         CUDA(cudaStreamCreateWithFlags(&p.stream[s], cudaStreamNonBlocking));
     CUDA(cudaMalloc((void **)&p.out, p.room));
@@ -275,7 +317,7 @@ void random_calls(struct rank *r)
     for (int s = 0; s < STREAMS; s++)
         CUDA(cudaStreamDestroy(p.stream[s]));
     for (int c = 0; c < COMMS; c++)
-        NCCL(ncclCommDestroy(p.comm[c]));
+        NCCL(ncclCommDestroy(p.group[c].comm));
     pthread_barrier_wait(&job->all);
     if (r->rank == 0)
         printf("random: %ld calls right on %d ranks, seed %ld\n", r->made, job->ranks, job->seed);

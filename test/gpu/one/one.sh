@@ -9,7 +9,8 @@
 #
 #   ONE_GPU_CALLS   how many random calls each run makes (20000; without MPS 1000)
 #   ONE_GPU_COMMS   how many communicators the part comms makes (50)
-#   ONE_GPU_ONLY    parts to run, of "calls opposite comms aborts boxes nccl-tests python torch
+#   ONE_GPU_KILLS   how many ranks the part kills kills (20), a rank in each run
+#   ONE_GPU_ONLY    parts to run, of "calls opposite comms aborts kills boxes nccl-tests python torch
 #                    jax" (all)
 #   ONE_GPU_LIMIT   seconds that a run may take (300)
 #   NCCL_TESTS      as for test/gpu/nccl_tests/dropin.sh, which says how to build them
@@ -17,7 +18,7 @@
 . test/gpu/common.sh
 need_gpus 1
 need_built nccl_calls one/symtuner
-one=$build/one parts=${ONE_GPU_ONLY:-calls opposite comms aborts boxes nccl-tests python torch jax}
+one=$build/one parts=${ONE_GPU_ONLY:-calls opposite comms aborts kills boxes nccl-tests python torch jax}
 limit=${ONE_GPU_LIMIT:-300}
 mkdir "$work/gpus" "$work/mps" && for gpu in 0 1 2 3 4 5 6 7; do : > "$work/gpus/$gpu"; done
 export ONE_GPU_FOLDER="$work/gpus" CUDA_VISIBLE_DEVICES=0 CUDA_DEVICE_MAX_CONNECTIONS=32
@@ -47,7 +48,7 @@ job() {
     LD_PRELOAD=$one/hosts.so timeout "$limit" "$@" > "$work/$name.log" 2> "$work/$name.err"
     status=$?
     ok "$name: status $status, $(grep -hv '^ \|Warning' "$work/$name.log" "$work/$name.err" | tail -3 | tr '\n' ' ')" $status
-    echo "$name ($(($(date +%s) - before)) s): $(grep -h '^random\|^opposite\|^aborts\|^communicators\|^python' "$work/$name.log" | tr '\n' ';')"
+    echo "$name ($(($(date +%s) - before)) s): $(grep -h '^random\|^opposite\|^aborts\|^kills\|^communicators\|^python' "$work/$name.log" | tr '\n' ';')"
     grep -h 'by our kernels\|NCCL ran\|symtuner' "$work/$name.err"
 }
 # ran NAME COLLECTIVE...: our kernels must have run some calls of each
@@ -68,7 +69,7 @@ if wanted calls; then
     # MPS limits the connections of all its clients together. All ranks' kernels must fit the GPU at once.
     for ranks in 2 3 4 8; do
         CUDA_DEVICE_MAX_CONNECTIONS=$((64 / ranks)) SYMTUNER_AR_MAX_CTAS=$((64 / ranks)) \
-            job calls$ranks -- "$build/nccl_calls" --ranks $ranks --calls "$calls" --seed $ranks
+            job calls$ranks -- "$build/nccl_calls" --ranks $ranks --calls "$calls" --seed $ranks --split 2
         ran calls$ranks allreduce reducescatter allgather
     done
     job verify --verify 100 -- "$build/nccl_calls" --calls 2000 --seed 7
@@ -92,18 +93,44 @@ if wanted aborts; then
     job aborts-nccl nccl -- "$build/nccl_calls" --aborts 10
     job aborts -- "$build/nccl_calls" --aborts 50
     ran aborts allreduce
+    (
+        failed=0
+        export ONE_GPU_BOX=2 CUDA_DEVICE_MAX_CONNECTIONS=16 SYMTUNER_AR_MAX_CTAS=16
+        SYMTUNER_RULE="kernels network-pieces=2" job aborts-boxes -- "$build/nccl_calls" --ranks 4 --aborts 20
+        grep -q 'ran box by box, in' "$work/aborts-boxes.err" && [ $failed = 0 ]
+    )
+    ok "aborts over boxes" $?
+fi
+
+# Without MPS, under which a kill would end the other processes, too. One communicator, and so one
+# box or two boxes of two ranks.
+if wanted kills; then
+    for box in 0 2; do
+        (
+            failed=0
+            [ $box = 0 ] || export ONE_GPU_BOX=$box SYMTUNER_RULE="kernels network-pieces=2"
+            export CUDA_MPS_PIPE_DIRECTORY="$work/none" CUDA_DEVICE_MAX_CONNECTIONS=8 SYMTUNER_AR_MAX_CTAS=16
+            job kills$box-nccl nccl -- "$build/nccl_calls" --ranks 4 --kills 5
+            job kills$box -- "$build/nccl_calls" --ranks 4 --kills "${ONE_GPU_KILLS:-20}"
+            ran kills$box allreduce
+            [ $failed = 0 ]
+        )
+        ok "kills of a rank in boxes of $box" $?
+    done
 fi
 
 # Four ranks in two boxes, which add up box by box: always in one piece or in three, or where the
 # measured times say so. The times of this machine say nothing about a network.
 if wanted boxes; then
     for pieces in 1 3 measured; do
-        name=boxes-$pieces setting="SYMTUNER_RULE=kernels network-pieces=$pieces"
+        name=boxes-$pieces setting="SYMTUNER_RULE=kernels network-pieces=$pieces" colours=1
+        [ $pieces != 3 ] || colours=2
         [ $pieces != measured ] || setting=SYMTUNER_AR_NODES=1
         (
             failed=0
             export ONE_GPU_BOX=2 CUDA_DEVICE_MAX_CONNECTIONS=16 SYMTUNER_AR_MAX_CTAS=16 "${setting?}"
-            job "$name" -- "$build/nccl_calls" --ranks 4 --most 1048576 --calls "$calls" --seed 4
+            job "$name" -- "$build/nccl_calls" --ranks 4 --most 1048576 --calls "$calls" --seed 4 \
+                --split $colours
             [ $failed = 0 ] && { [ $pieces = measured ] || grep -q 'ran box by box, in' "$work/$name.err"; }
         )
         ok "$name: wrong, or not box by box" $?
