@@ -133,8 +133,8 @@ struct symtuner_ar {
     struct ar_graph *graphs; /* one record for each capture with calls of this handle */
     bool one_stream;         /* the caller promised one stream, so ${eager} needs no event */
     /* The next fields are for the copy engines. */
-    cudaStream_t copy_stream;   /* for copies by the host; no call runs on it */
-    struct ar_side *sides;      /* streams for kernel copy (order/side.h); NULL: no call yet */
+    cudaStream_t copy_stream;   /* for copies by the host and for measuring; no call runs on it */
+    struct ar_side *sides;      /* streams beside the caller's (order/side.h); NULL: none yet */
     cudaEvent_t copy_event[2];  /* [0]: the stream of ${sides} may begin; [1]: it has ended */
     struct ar_engines *engines; /* streams of kernels/engines; NULL: no call yet */
     char error[256];            /* what symtuner_ar_error() returns */

@@ -8,6 +8,7 @@
 #include "kernels/host/launch.h"
 #include "kernels/nodes/nodes.h"
 #include "kernels/order/graph.h"
+#include "kernels/order/side.h"
 #include "kernels/scratch/grow.h"
 
 /* ---- choose ---------------------------------------------------------------------------------- */
@@ -305,6 +306,8 @@ static ncclResult_t run_box_by_box(symtuner_ar *h, int pieces, const struct ar_a
     struct ar_graph *graph = NULL;
     ncclResult_t result = ar_stream_enter(h, stream, &order, &graph);
 
+    if (result == ncclSuccess)
+        result = ar_side_find(h, &h->sides, order->capture, &h->nodes->network);
     if (result == ncclSuccess)
         result = ar_nodes_run(h, pieces, b->send, b->recv, b->part, (ncclDataType_t)ask->dtype,
                               (ncclRedOp_t)ask->op, stream);

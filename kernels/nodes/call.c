@@ -5,8 +5,6 @@
 #include "kernels/group/error.h"
 #include "kernels/group/nccl_wait.h"
 #include "kernels/nodes/nodes.h"
-#include "kernels/order/capture.h"
-#include "kernels/order/side.h"
 #include "kernels/shared/dtypes.h"
 
 /* ---- choose ---------------------------------------------------------------------------------- */
@@ -189,17 +187,11 @@ ncclResult_t ar_nodes_run(symtuner_ar *h, int pieces, const char *send, char *re
     const struct job job = {h,    h->nodes, ar_cut(bytes, h->nodes->boxes.ranks, pieces),
                             send, recv,     dtype,
                             op,   stream,   (uint64_t)ar_dtype_bytes((int)dtype)};
-    struct ar_capture capture = {0};
-    cudaError_t error = ar_capture_look(stream, &capture);
     ncclResult_t result;
 
-    if (error != cudaSuccess)
-        return ar_fail_cuda(h, error, "look at the stream");
     if (!ar_nodes_enter(h->nodes))
         return ar_fail(h, ncclInvalidUsage, "the handle was aborted");
-    result = ar_side_find(h, &h->nodes->networks, capture.id, &h->nodes->network);
-    if (result == ncclSuccess)
-        result = run(&job, bytes);
+    result = run(&job, bytes);
     ar_nodes_leave(h->nodes);
     return result;
 }

@@ -9,7 +9,6 @@
 #include "kernels/group/bootstrap.h"
 #include "kernels/group/nccl_wait.h"
 #include "kernels/nodes/nodes.h"
-#include "kernels/order/side.h"
 
 /* Multiprocessors that our kernels in the box leave free, so that NCCL's kernels between the boxes
  * run beside them. The number was not measured. NCCL runs one block per channel, and over most
@@ -58,10 +57,7 @@ static ncclResult_t start(symtuner_ar *h, const struct ar_boxes *boxes, char *wh
     nodes->boxes = *boxes;
     nodes->nccl = h->nccl;
     cudaSetDevice(h->device);
-    if (ar_side_find(h, &nodes->networks, 0, &nodes->network) != ncclSuccess) {
-        snprintf(why, AR_WHY, "%.*s", AR_WHY - 1, h->error);
-        return ncclUnhandledCudaError;
-    }
+    nodes->network = h->copy_stream; /* until the first call */
     error = cudaEventCreateWithFlags(&nodes->reduced, cudaEventDisableTiming);
     if (error == cudaSuccess)
         error = cudaEventCreateWithFlags(&nodes->rested, cudaEventDisableTiming);
@@ -226,7 +222,6 @@ void ar_nodes_free(symtuner_ar *h)
         h->nccl->ncclCommDestroy(nodes->across.comm);
     if (nodes->box_comm != NULL && !nodes->aborted)
         h->nccl->ncclCommDestroy(nodes->box_comm);
-    ar_side_free(&nodes->networks);
     for (int i = 0; i < 2; i++)
         if (nodes->added[i] != NULL)
             cudaEventDestroy(nodes->added[i]);

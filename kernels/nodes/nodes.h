@@ -28,8 +28,8 @@ struct ar_nodes {
     symtuner_ar *box;          /* this rank's handle in the group of its box */
     ncclComm_t box_comm;       /* communicator of this box's ranks; ${box} was made from it */
     struct ar_endpoint across; /* across.comm: the ranks with this rank's number in their boxes */
-    struct ar_side *networks;  /* streams on which NCCL adds up over the boxes (order/side.h) */
-    cudaStream_t network;      /* the one of ${networks} that this call uses */
+    cudaStream_t network;      /* where NCCL adds up over the boxes, beside the caller's stream; it
+                                  is one of h->sides, and before the first call h->copy_stream */
     cudaEvent_t reduced;       /* on the caller's stream: a piece is reduced in the box */
     cudaEvent_t added[2];      /* [p % 2], on ${network}: piece p is added up over the boxes */
     cudaEvent_t rested;        /* on ${network}: NCCL has reduced what is in no piece */
@@ -81,7 +81,8 @@ ncclResult_t ar_nodes_agree(symtuner_ar *h, ncclResult_t result, char *why, bool
 int ar_nodes_choose(const symtuner_ar *h, uint64_t bytes, int dtype, int op, char *why,
                     size_t size);
 
-/* Run an all-reduce of ${bytes} box by box, in ${pieces} pieces. */
+/* Run an all-reduce of ${bytes} box by box, in ${pieces} pieces. Before that, the caller sets
+ * h->nodes->network to a stream that this call can use (kernels/order/side.h). */
 ncclResult_t ar_nodes_run(symtuner_ar *h, int pieces, const char *send, char *recv, uint64_t bytes,
                           ncclDataType_t dtype, ncclRedOp_t op, cudaStream_t stream);
 
