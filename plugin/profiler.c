@@ -182,15 +182,15 @@ EVENT(5)
 EVENT(6)
 EVENT(7)
 
-nccl_abi_result st_profiler_stop(void *handle)
+nccl_abi_result st_profiler_stop(int abi, void *handle)
 {
-    st_next_profiler_stop(handle);
+    st_next_profiler_stop(abi, handle);
     return NCCL_ABI_SUCCESS;
 }
 
-nccl_abi_result st_profiler_state(void *handle, int state, void *args)
+nccl_abi_result st_profiler_state(int abi, void *handle, int state, void *args)
 {
-    st_next_profiler_state(handle, state, args);
+    st_next_profiler_state(abi, handle, state, args);
     return NCCL_ABI_SUCCESS;
 }
 

@@ -17,8 +17,8 @@ nccl_abi_result st_profiler_event_v4(void *ctx, void **handle, struct nccl_abi_e
 nccl_abi_result st_profiler_event_v5(void *ctx, void **handle, struct nccl_abi_event_v5 *event);
 nccl_abi_result st_profiler_event_v6(void *ctx, void **handle, struct nccl_abi_event_v5 *event);
 nccl_abi_result st_profiler_event_v7(void *ctx, void **handle, struct nccl_abi_event_v5 *event);
-nccl_abi_result st_profiler_stop(void *handle);
-nccl_abi_result st_profiler_state(void *handle, int state, void *args);
+nccl_abi_result st_profiler_stop(int abi, void *handle);
+nccl_abi_result st_profiler_state(int abi, void *handle, int state, void *args);
 nccl_abi_result st_profiler_close(void *ctx);
 
 #endif

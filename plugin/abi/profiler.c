@@ -28,10 +28,18 @@ INIT(6)
 INIT(7)
 
 #define EXPORT(version, type, event)                                                               \
+    static nccl_abi_result stop_v##version(void *handle)                                           \
+    {                                                                                              \
+        return st_profiler_stop(version, handle);                                                  \
+    }                                                                                              \
+    static nccl_abi_result state_v##version(void *handle, int state, void *args)                   \
+    {                                                                                              \
+        return st_profiler_state(version, handle, state, args);                                    \
+    }                                                                                              \
     extern const struct type ncclProfiler_v##version;                                              \
     __attribute__((visibility("default"))) const struct type ncclProfiler_v##version =             \
-        {"symtuner",       init_v##version,   event,                                               \
-         st_profiler_stop, st_profiler_state, st_profiler_close};
+        {"symtuner",     init_v##version, event,                                                   \
+         stop_v##version, state_v##version, st_profiler_close};
 EXPORT(4, nccl_abi_profiler_v4, st_profiler_event_v4)
 EXPORT(5, nccl_abi_profiler_v5, st_profiler_event_v5)
 EXPORT(6, nccl_abi_profiler_v5, st_profiler_event_v6)

@@ -13,7 +13,7 @@
 #include "nccl/names.h"
 #include "plugin/log.h"
 
-enum { FILE_MAX = 256 };
+enum { FILE_MAX = 256, SPOKEN_MAX = 7 };
 
 static const struct {
     const char *what, *variable, *next, *prefix, *symbol;
@@ -28,13 +28,13 @@ static const struct {
                           "libnccl-profiler", "ncclProfiler", 1, 7, 5, 2},
 };
 
+/* One search for each interface version that a copy of NCCL in this process speaks. */
 static struct search {
     struct st_next_library library;
-    int spoken;       /* interface version that NCCL speaks         */
     bool named;       /* steps 1 to 3 of open.h were tried          */
     bool over;        /* one of steps 1 to 3 ended the search    */
     bool net;         /* step 4 of open.h was tried                 */
-} searches[ST_NEXT_KINDS];
+} searches[ST_NEXT_KINDS][SPOKEN_MAX + 1];
 
 bool st_next_file(const char *prefix, const char *name, int index, char *file)
 {
@@ -227,11 +227,9 @@ const struct st_next_library *st_next_find(enum st_next_kind kind, const char *c
                                            bool net)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    struct search *search = &searches[kind];
+    struct search *search = &searches[kind][spoken];
 
     pthread_mutex_lock(&lock);
-    if (search->spoken != spoken) /* an earlier search had to guess the version that NCCL speaks */
-        *search = (struct search){.spoken = spoken};
     if (!search->named)
         search_names(kind, chosen, spoken, search);
     search->named = true;

@@ -37,10 +37,10 @@ struct st_next_library {
 /*
  * Find the library to chain. ${chosen} is the value of SYMTUNER_NEXT_TUNER or
  * SYMTUNER_NEXT_PROFILER. ${spoken} is the version of the plugin interface that NCCL uses to call
- * us. ${net}: also look into NCCL's NET library (step 4), which NCCL loads only when a communicator
- * is made. Later calls return the same result, with two exceptions. A call with another ${spoken}
- * searches again. If a search without ${net} found nothing, the first call with ${net} continues
- * with step 4. Never returns NULL.
+ * us, at most 7. ${net}: also look into NCCL's NET library (step 4), which NCCL loads only when a
+ * communicator is made. Later calls with the same ${spoken} return the same result, with one
+ * exception: if a search without ${net} found nothing, the first call with ${net} continues with
+ * step 4. Never returns NULL.
  */
 const struct st_next_library *st_next_find(enum st_next_kind kind, const char *chosen, int spoken,
                                            bool net);

@@ -8,15 +8,16 @@
 #include "plugin/next/events.h"
 #include "plugin/next/open.h"
 
-/* The profiler behind ours. There is one for all communicators: when NCCL stops an event, it does
- * not say to which communicator the event belongs. */
-static _Atomic(const struct st_next_library *) other;
-
-static struct {
+/* The profiler behind ours, for each interface version that a copy of NCCL in this process speaks.
+ * When NCCL stops an event, it does not say to which communicator the event belongs, but we know
+ * the version. */
+enum { ABIS = 8 };
+static struct side {
+    _Atomic(const struct st_next_library *) other; /* NULL: none */
     atomic_int own;      /* the events that we want                                        */
     int theirs;          /* the other profiler's own mask; used only if we want events, too */
     _Atomic(int *) nccl; /* NCCL's mask; NULL if the other profiler writes to it directly  */
-} masks;
+} sides[ABIS];
 
 /* If the other profiler gives a Group event no handle, NCCL gets the address of this variable as
  * the event's handle. */
@@ -51,17 +52,17 @@ enum { EVENTS = sizeof wanted_by / sizeof *wanted_by };
 
 /* ---- the mask ------------------------------------------------------------------------------- */
 
-static int theirs(const struct st_next_library *library)
+static int theirs(const struct side *side, const struct st_next_library *library)
 {
-    return __atomic_load_n(&masks.theirs, __ATOMIC_RELAXED) & known[library->version];
+    return __atomic_load_n(&side->theirs, __ATOMIC_RELAXED) & known[library->version];
 }
 
-/* Set NCCL's mask to the events that we or the other profiler want. Other communicators read the
- * mask at the same time. So we write the mask only if it changes, and in one store of all bits. */
-static void carry_mask(const struct st_next_library *library)
+/* Set ${*nccl}, the mask of NCCL, to the events that we or the other profiler want. Other
+ * communicators read the mask at the same time. So we write the mask only if it changes, and in one
+ * store of all bits. */
+static void carry_mask(const struct side *side, const struct st_next_library *library, int *nccl)
 {
-    int *nccl = atomic_load(&masks.nccl);
-    int all = atomic_load(&masks.own) | (library ? theirs(library) : 0);
+    int all = atomic_load(&side->own) | (library ? theirs(side, library) : 0);
 
     if (nccl && __atomic_load_n(nccl, __ATOMIC_RELAXED) != all)
         __atomic_store_n(nccl, all, __ATOMIC_RELAXED);
@@ -90,20 +91,21 @@ void st_next_profiler_open(struct st_next_profiler *next, const struct st_profil
     /* NCCL 2.27 does not look for a profiler in the NET library */
     const struct st_next_library *library =
         st_next_find(ST_NEXT_PROFILER, chosen, init->abi, init->abi >= 5);
+    struct side *side = &sides[init->abi];
     int *mask = init->mask;
     nccl_abi_result result;
 
-    *next = (struct st_next_profiler){0};
+    *next = (struct st_next_profiler){.mask = own ? init->mask : NULL};
     st_log_use(init->logger);
     if (own) {
-        atomic_fetch_or(&masks.own, own);
-        atomic_store(&masks.nccl, init->mask);
-        mask = &masks.theirs;
+        atomic_fetch_or(&side->own, own);
+        atomic_store(&side->nccl, init->mask);
+        mask = &side->theirs;
     }
     if (!quiet)
         st_next_say(ST_NEXT_PROFILER, library);
     if (library->table) {
-        atomic_store(&other, library);
+        atomic_store(&side->other, library);
         result = start(library, init, mask, &next->ctx);
         if (result == NCCL_ABI_SUCCESS)
             next->table = library->table;
@@ -115,7 +117,7 @@ void st_next_profiler_open(struct st_next_profiler *next, const struct st_profil
             __atomic_fetch_and(mask, known[library->version], __ATOMIC_RELAXED);
     }
     if (own || library->table)
-        carry_mask(library->table ? library : NULL);
+        carry_mask(side, library->table ? library : NULL, next->mask);
     else
         __atomic_store_n(init->mask, 0, __ATOMIC_RELAXED);
 }
@@ -132,14 +134,14 @@ void st_next_profiler_close(struct st_next_profiler *next)
 
 /* ---- events --------------------------------------------------------------------------------- */
 
-static bool wants(const struct st_next_library *library, uint64_t type)
+static bool wants(const struct side *side, const struct st_next_library *library, uint64_t type)
 {
     int bit = type ? __builtin_ctzll(type) : EVENTS;
 
     if (bit >= EVENTS || !(known[library->version] & type))
         return false;
     /* If we want no events, NCCL sends only the events that the other profiler asked for. */
-    return !atomic_load(&masks.nccl) || (theirs(library) & wanted_by[bit]);
+    return !atomic_load(&side->nccl) || (theirs(side, library) & wanted_by[bit]);
 }
 
 static void pass_on(const struct st_next_profiler *next, int version, int abi, uint64_t type,
@@ -166,7 +168,8 @@ void st_next_profiler_start(const struct st_next_profiler *next, int abi, uint64
                             const void *event, void **handle)
 {
     static const int proxy = NCCL_ABI_EV_PROXY_OP | NCCL_ABI_EV_PROXY_STEP | NCCL_ABI_EV_NET_PLUGIN;
-    const struct st_next_library *library = atomic_load(&other);
+    const struct side *side = &sides[abi];
+    const struct st_next_library *library = atomic_load(&side->other);
     const struct nccl_abi_event_v7 *head = event;
     struct st_next_profiler stray = {0};
     bool ours_around = abi == 4 && (type == NCCL_ABI_EV_COLL || type == NCCL_ABI_EV_P2P) &&
@@ -176,29 +179,31 @@ void st_next_profiler_start(const struct st_next_profiler *next, int abi, uint64
         /* NCCL's proxy thread works for another process (PXN) and passed a context of that process,
          * which means nothing here. So the other profiler gets NULL as its context. */
         stray.table = library->table;
+        stray.mask = atomic_load(&side->nccl);
         next = &stray;
     }
     if (library) {
-        carry_mask(library);
-        if (next && next->table && !ours_around && wants(library, type))
+        if (next)
+            carry_mask(side, library, next->mask);
+        if (next && next->table && !ours_around && wants(side, library, type))
             pass_on(next, library->version, abi, type, event, handle);
     }
-    if (abi == 4 && type == NCCL_ABI_EV_GROUP && !*handle && atomic_load(&masks.own))
+    if (abi == 4 && type == NCCL_ABI_EV_GROUP && !*handle && atomic_load(&side->own))
         *handle = &own_group;
 }
 
-void st_next_profiler_stop(void *handle)
+void st_next_profiler_stop(int abi, void *handle)
 {
-    const struct st_next_library *library = atomic_load(&other);
+    const struct st_next_library *library = atomic_load(&sides[abi].other);
     const struct nccl_abi_profiler_v5 *table = library ? library->table : NULL;
 
     if (table && table->stop_event && handle != &own_group)
         table->stop_event(handle);
 }
 
-void st_next_profiler_state(void *handle, int state, void *args)
+void st_next_profiler_state(int abi, void *handle, int state, void *args)
 {
-    const struct st_next_library *library = atomic_load(&other);
+    const struct st_next_library *library = atomic_load(&sides[abi].other);
     const struct nccl_abi_profiler_v5 *table = library ? library->table : NULL;
     struct nccl_abi_state_old old;
 

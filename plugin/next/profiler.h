@@ -10,7 +10,7 @@
  * NCCL has one activation mask for the whole process: the events that profilers want. A profiler
  * may write the mask at any time. If we want events, too, the other profiler gets a separate mask
  * to write to. At every event we set NCCL's mask to our events and those in the other profiler's
- * mask.
+ * mask. If a process has several copies of NCCL, each copy has a mask of its own.
  *
  * Errors     if the other profiler's init fails, we warn, and the communicator goes on without that
  *            profiler. NCCL ignores what the other functions return.
@@ -32,6 +32,7 @@ struct st_profiler_init {
 struct st_next_profiler {
     const void *table; /* functions of the other profiler; NULL: there is no other profiler */
     void *ctx;         /* the other profiler's context of this communicator */
+    int *mask;         /* NCCL's mask if we want events, otherwise NULL */
 };
 
 /* Open a communicator in the other profiler and set NCCL's mask. ${own} has the bits of the events
@@ -48,8 +49,8 @@ void st_next_profiler_open(struct st_next_profiler *next, const struct st_profil
  */
 void st_next_profiler_start(const struct st_next_profiler *next, int abi, uint64_t type,
                             const void *event, void **handle);
-void st_next_profiler_stop(void *handle);
-void st_next_profiler_state(void *handle, int state, void *args);
+void st_next_profiler_stop(int abi, void *handle);
+void st_next_profiler_state(int abi, void *handle, int state, void *args);
 void st_next_profiler_close(struct st_next_profiler *next);
 
 #endif

@@ -180,6 +180,66 @@ START_TEST(test_states_that_the_version_knows)
 }
 END_TEST
 
+/* A process can have two copies of NCCL. A profiler that only one of them can be given must keep
+ * that copy's events, whichever copy comes first. */
+START_TEST(test_a_second_nccl_does_not_take_the_profiler_away)
+{
+    const struct release *served_by = &releases[3], *not_served = &releases[1];
+    struct nccl_abi_event_v7 e;
+    void *ctx, *other = NULL, *handle[2];
+
+    chain_behind(5, 0xffff, _i / 2);
+    if (_i % 2) {
+        nccl_load(not_served, 0);
+        other = chain_open();
+    }
+    nccl_load(served_by, 0);
+    ctx = chain_open();
+    e = chain_make(NCCL_ABI_EV_COLL, NULL, NULL);
+    handle[0] = chain_start(ctx, &e);
+    if (_i % 2 == 0) {
+        nccl_load(not_served, 0);
+        other = chain_open();
+        nccl_load(served_by, 0);
+    }
+    handle[1] = chain_start(ctx, &e);
+    ck_assert_int_eq(chain_next->inits, 1);
+    ck_assert_int_eq(chain_next->events, 2);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(chain_profiler()->stop_event(handle[i]), 0);
+        ck_assert_int_eq(chain_next->event[i].stops, 1);
+    }
+    ck_assert_int_eq(chain_profiler()->finalize(ctx), 0);
+    nccl_load(not_served, 0);
+    ck_assert_int_eq(chain_profiler()->finalize(other), 0);
+    ck_assert_int_eq(chain_next->ends, 1);
+    ck_assert_int_eq(chain_next->wrong_handles, 0);
+}
+END_TEST
+
+START_TEST(test_each_nccl_has_a_mask_of_its_own)
+{
+    int second = 0, *first_at;
+    struct nccl_abi_event_v7 e;
+    void *ctx[2];
+
+    chain_behind(5, 0, 1);
+    nccl_load(&releases[3], 0);
+    ctx[0] = chain_open();
+    first_at = chain_next->mask_at;
+    nccl_load(&releases[4], 0); /* v6 */
+    ck_assert_int_eq(chain_profiler()->init(&ctx[1], 0xbeef, &second, "name", 2, 8, 5, nccl_logger),
+                     0);
+    ck_assert_ptr_ne(chain_next->mask_at, first_at);
+    *first_at = NCCL_ABI_EV_PROXY_STEP;
+    nccl_load(&releases[3], 0);
+    e = chain_make(NCCL_ABI_EV_COLL, NULL, NULL);
+    chain_start(ctx[0], &e);
+    ck_assert_int_ne(chain_mask & NCCL_ABI_EV_PROXY_STEP, 0);
+    ck_assert_int_eq(second & NCCL_ABI_EV_PROXY_STEP, 0);
+}
+END_TEST
+
 Suite *chain_profiler_suite(void)
 {
     Suite *suite = suite_create("chain profiler");
@@ -188,6 +248,8 @@ Suite *chain_profiler_suite(void)
     tcase_add_loop_test(events, test_every_event_in_the_words_of_every_version, 0,
                         RELEASES * VERSIONS * 2);
     tcase_add_loop_test(events, test_states_that_the_version_knows, 0, VERSIONS);
+    tcase_add_loop_test(events, test_a_second_nccl_does_not_take_the_profiler_away, 0, 4);
+    tcase_add_test(events, test_each_nccl_has_a_mask_of_its_own);
     suite_add_tcase(suite, events);
     return suite;
 }

@@ -129,8 +129,8 @@ START_TEST(test_without_a_ledger_nothing_is_asked_for)
     ck_assert_int_eq(mask, 0);
     ck_assert_ptr_null(profiler);
     ck_assert_int_eq(st_profiler_close(NULL), 0);
-    ck_assert_int_eq(st_profiler_stop(NULL), 0);
-    ck_assert_int_eq(st_profiler_state(NULL, 0, NULL), 0);
+    ck_assert_int_eq(st_profiler_stop(5, NULL), 0);
+    ck_assert_int_eq(st_profiler_state(5, NULL, 0, NULL), 0);
 }
 END_TEST
 
