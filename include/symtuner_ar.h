@@ -277,8 +277,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *c
 
 /* symtuner_ar_deregister(handles, buffers, n): undo symtuner_ar_register; collective. If the
  * library itself has registered the memory, first destroy all graphs with calls on that memory, on
- * all ranks. If such a graph still exists on a rank, the function fails on all ranks (of a box, if
- * there are several) and undoes nothing. Since 0.1. */
+ * all ranks. If such a graph still exists on a rank, the function fails on all ranks and undoes
+ * nothing. Since 0.1. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
                                                     int n);
 

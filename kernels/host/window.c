@@ -267,6 +267,15 @@ static ncclResult_t deregister(symtuner_ar **handles, void *const *buffers, int 
     return result;
 }
 
+static ncclResult_t deregister_in_boxes(symtuner_ar *h, void *buffer)
+{
+    char why[AR_WHY] = "";
+    bool ours = false;
+    ncclResult_t allowed = may_drop(h->nodes->box, buffer, 0, &ours, why);
+
+    return ar_nodes_deregister(h, buffer, allowed, why);
+}
+
 ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers, int n)
 {
     ncclResult_t result = check(handles, buffers, n);
@@ -274,7 +283,7 @@ ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
     int device = -1;
 
     if (result == ncclSuccess && handles[0]->nodes != NULL)
-        return ar_nodes_deregister(handles[0], buffers[0]);
+        return deregister_in_boxes(handles[0], buffers[0]);
     if (result != ncclSuccess || needs_none(handles[0]))
         return result;
     cudaGetDevice(&device);

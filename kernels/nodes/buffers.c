@@ -40,19 +40,24 @@ ncclResult_t ar_nodes_register(symtuner_ar *h, void *buffer, size_t bytes)
     return result;
 }
 
-ncclResult_t ar_nodes_deregister(symtuner_ar *h, void *buffer)
+ncclResult_t ar_nodes_deregister(symtuner_ar *h, void *buffer, ncclResult_t allowed, char *why)
 {
     ncclResult_t result = ncclSuccess;
+    bool lost = false;
 
     if (!ar_nodes_enter(h->nodes))
         return ncclSuccess; /* the windows are gone with the communicator */
     /* if it is not there, the program registered a window of its own, which had no effect */
-    if (ar_window_find(h->nodes->box, buffer, 1) != NULL)
-        result = symtuner_ar_deregister(&h->nodes->box, &buffer, 1);
+    if (ar_window_find(h->nodes->box, buffer, 1) != NULL) {
+        if (symtuner_ar_status(h) == ncclSuccess) /* after an error, ranks may be lost */
+            result = ar_nodes_agree(h, allowed, why, &lost);
+        if (result != ncclSuccess)
+            ar_handles_fail(&h, 1, result, "in a box: %s", why);
+        else if ((result = symtuner_ar_deregister(&h->nodes->box, &buffer, 1)) != ncclSuccess)
+            ar_handles_fail(&h, 1, result, "in the box: %.200s", symtuner_ar_error(h->nodes->box));
+    }
     ar_nodes_leave(h->nodes);
-    return result == ncclSuccess ? result
-                                 : ar_handles_fail(&h, 1, result, "in the box: %.200s",
-                                                   symtuner_ar_error(h->nodes->box));
+    return result;
 }
 
 ncclResult_t ar_nodes_reserve(symtuner_ar *h, size_t bytes)

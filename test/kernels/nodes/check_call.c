@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/order/graph.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/fake/steps.h"
 #include "test/kernels/nodes/group.h"
@@ -378,6 +379,35 @@ START_TEST(test_buffers_are_registered_in_every_box_or_in_none)
 }
 END_TEST
 
+/* If a graph of one rank uses the buffer, it stays registered in all boxes. */
+START_TEST(test_buffers_are_deregistered_in_every_box_or_in_none)
+{
+    open_group(4, 2, "kernels network-pieces=1");
+    for (int r = 0; r < 4; r++)
+        buffer[r] = recv[r];
+    net_threads(register_one);
+    fake.capture = 7;
+    call_all(4096, ncclFloat, ncclSum);
+    fake.capture = 0;
+    for (int r = 1; r < 4; r++)
+        handle[r]->nodes->box->graphs->windows = 0;
+    net_threads(deregister_one);
+    for (int r = 0; r < 4; r++) {
+        ck_assert_int_eq(registered[r], r == 0 ? ncclInvalidUsage : ncclRemoteError);
+        ck_assert_msg(strstr(symtuner_ar_error(handle[r]), "in a box: rank 0: buffers[0]: a graph"),
+                      "%s", symtuner_ar_error(handle[r]));
+        ck_assert_ptr_nonnull(ar_window_find(handle[r]->nodes->box, recv[r], 1 << 16));
+    }
+    fake_graph_gone(7);
+    net_threads(deregister_one);
+    for (int r = 0; r < 4; r++) {
+        ck_assert_int_eq(registered[r], ncclSuccess);
+        ck_assert_ptr_null(ar_window_find(handle[r]->nodes->box, recv[r], 1 << 16));
+    }
+    close_group();
+}
+END_TEST
+
 /* No kernel can use windows of the communicator over all boxes, so nothing happens. */
 START_TEST(test_windows_of_the_program_have_no_effect)
 {
@@ -453,6 +483,7 @@ Suite *nodes_suite_call(void)
     tcase_add_test(t, test_a_graph_keeps_the_communicators);
     tcase_add_test(t, test_an_error_in_the_box_is_the_handles);
     tcase_add_test(t, test_buffers_are_registered_in_every_box_or_in_none);
+    tcase_add_test(t, test_buffers_are_deregistered_in_every_box_or_in_none);
     tcase_add_test(t, test_windows_of_the_program_have_no_effect);
     tcase_add_test(t, test_scratch_is_reserved_in_the_box);
     tcase_add_test(t, test_one_stream_is_still_one_after_measuring);
