@@ -33,7 +33,7 @@ static bool beside(char *path, size_t size)
            (int)size;
 }
 
-static bool load(void)
+static bool load(struct st_kernels *k)
 {
     st_dlsym *find = st_real_dlsym();
     const char *missing = NULL;
@@ -47,12 +47,12 @@ static bool load(void)
         st_warn_once("no kernels, so NCCL runs all calls: %s", dlerror());
         return false;
     }
-#define X(name) *(void **)&kernels.name##_ = find(library, "symtuner_ar_" #name);
+#define X(name) *(void **)&k->name##_ = find(library, "symtuner_ar_" #name);
     ST_KERNELS_LATER_MAP(X)
 #undef X
 #define X(name)                                                                                    \
-    *(void **)&kernels.name##_ = find(library, "symtuner_ar_" #name);                              \
-    if (!kernels.name##_)                                                                          \
+    *(void **)&k->name##_ = find(library, "symtuner_ar_" #name);                                   \
+    if (!k->name##_)                                                                               \
         missing = "symtuner_ar_" #name;
     ST_KERNELS_MAP(X)
 #undef X
@@ -62,23 +62,40 @@ static bool load(void)
     return !missing;
 }
 
+/* Take over the functions that load() has found, and give the kernels to the copy of NCCL ${real}.
+ * Called with the lock. */
+static void take(const struct st_kernels *found, bool ok, const struct st_real *real)
+{
+    kernels = *found;
+    loaded = ok;
+    if (loaded && kernels.use_nccl_(real->library) == NCCL_ABI_SUCCESS)
+        user = real;
+    else if (loaded)
+        st_warn_once("NCCL runs all calls: %s", kernels.error_(NULL));
+    if (user && !may_not_wait && kernels.followers_wait_ && kernels.separate_)
+        promised = kernels.followers_wait_(1) == NCCL_ABI_SUCCESS;
+}
+
 const struct st_kernels *st_kernels_for(const struct st_real *real)
 {
     static bool tried;
+    struct st_kernels found = {0};
+    bool ok = false, first, used;
 
     pthread_mutex_lock(&lock);
-    if (!tried) {
-        tried = true;
-        loaded = load();
-        if (loaded && kernels.use_nccl_(real->library) == NCCL_ABI_SUCCESS)
-            user = real;
-        else if (loaded)
-            st_warn_once("NCCL runs all calls: %s", kernels.error_(NULL));
-        if (user && !may_not_wait && kernels.followers_wait_ && kernels.separate_)
-            promised = kernels.followers_wait_(1) == NCCL_ABI_SUCCESS;
-    }
+    first = !tried;
     pthread_mutex_unlock(&lock);
-    return loaded && user == real ? &kernels : NULL;
+    /* Load without our lock. The loader has a lock, too, and another thread may hold that one while
+     * it runs a constructor that calls us. Two threads may load at once: they find the same. */
+    if (first)
+        ok = load(&found);
+    pthread_mutex_lock(&lock);
+    if (!tried)
+        take(&found, ok, real);
+    tried = true;
+    used = loaded && user == real;
+    pthread_mutex_unlock(&lock);
+    return used ? &kernels : NULL;
 }
 
 bool st_kernels_loaded(void)

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * loading.c - a library whose constructor calls NCCL is loaded while another thread makes its first
- * call. The loader holds a lock of its own while it runs constructors. If the drop-in held a lock
- * while it called the loader, the two threads would wait for each other, and this program would
- * never end.
+ * loading.c - a library whose constructor calls NCCL is loaded while another thread is in the
+ * drop-in, which is about to load a library, too. The loader holds a lock of its own while it runs
+ * constructors. If the drop-in held a lock while it called the loader, the two threads would wait
+ * for each other, and this program would never end.
  *
- * usage: loading LIBRARY    LIBRARY is constructor.so. The program is linked with -rdynamic, so that
- *                           the drop-in calls the dlopen of this file.
+ * usage: loading LIBRARY id      the drop-in opens NCCL for the first call
+ *        loading LIBRARY comm    the drop-in opens the kernels for the first communicator
+ *
+ * LIBRARY is constructor.so. The program is linked with -rdynamic, so that the drop-in calls the
+ * dlopen of this file.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -19,16 +22,26 @@
 enum { HANG = 60 /* seconds */ };
 
 int ncclGetUniqueId(struct nccl_abi_id *id);
+int ncclCommInitAll(void **comms, int n, const int *devices);
 
+static bool comms;                /* the calls make communicators */
 static _Thread_local bool first;  /* this thread makes the first call */
 static atomic_bool begun, inside; /* the first call has begun; the constructor runs */
+
+static void call(void)
+{
+    struct nccl_abi_id id;
+    void *comm[2];
+
+    MUST(comms ? ncclCommInitAll(comm, 2, NULL) == 0 : ncclGetUniqueId(&id) == 0);
+}
 
 EXPORT void *dlopen(const char *name, int flags)
 {
     void *(*real)(const char *, int);
 
     *(void **)&real = dlsym(RTLD_NEXT, "dlopen");
-    if (first) {
+    if (first && strstr(name, comms ? "libsymtuner_ar.so" : "libnccl.so.2")) {
         first = false;
         atomic_store(&begun, true);
         while (!atomic_load(&inside))
@@ -42,19 +55,15 @@ EXPORT void *dlopen(const char *name, int flags)
 EXPORT void constructed(void);
 void constructed(void)
 {
-    struct nccl_abi_id id;
-
     atomic_store(&inside, true);
-    MUST(ncclGetUniqueId(&id) == 0);
+    call();
 }
 
-static void *call(void *unused)
+static void *call_first(void *unused)
 {
-    struct nccl_abi_id id;
-
     (void)unused;
     first = true;
-    MUST(ncclGetUniqueId(&id) == 0);
+    call();
     return NULL;
 }
 
@@ -62,9 +71,10 @@ int main(int argc, char **argv)
 {
     pthread_t thread;
 
-    MUST(argc == 2);
+    MUST(argc == 3);
+    comms = strcmp(argv[2], "comm") == 0;
     alarm(HANG);
-    MUST(pthread_create(&thread, NULL, call, NULL) == 0);
+    MUST(pthread_create(&thread, NULL, call_first, NULL) == 0);
     while (!atomic_load(&begun))
         usleep(1000);
     MUST(dlopen(argv[1], RTLD_NOW) != NULL);
