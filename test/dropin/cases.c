@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "test/dropin/play.h"
+#include "test/dropin/play/play.h"
 
 static struct nccl n;
 static float a[64], b[64];

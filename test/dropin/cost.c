@@ -10,7 +10,7 @@
  */
 #include <time.h>
 
-#include "test/dropin/play.h"
+#include "test/dropin/play/play.h"
 
 enum { ROUNDS = 21, CALLS = 20000, MOST = 100 /* most ns per call */ };
 

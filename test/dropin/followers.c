@@ -11,7 +11,7 @@
  */
 #include <string.h>
 
-#include "test/dropin/play.h"
+#include "test/dropin/play/play.h"
 
 enum { SYMMETRIC = 1, STREAM = 0x50 };
 

@@ -15,7 +15,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "test/dropin/play.h"
+#include "test/dropin/play/play.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "test/dropin/play.h"
+#include "test/dropin/play/play.h"
 
 enum { WARM = 208 };
 

@@ -6,7 +6,7 @@
  * usage: newer CASE    under the drop-in, on the fake NCCL and the fake kernels. Exit 1: stderr says
  *                      which line failed.
  */
-#include "test/dropin/play.h"
+#include "test/dropin/play/play.h"
 
 static struct nccl n;
 

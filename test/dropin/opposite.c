@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include "test/dropin/play.h"
+#include "test/dropin/play/play.h"
 
 enum { RANKS = 2, COMMS = 2, QUEUE = 1024, HANG = 300 /* seconds */ };
 

@@ -6,7 +6,7 @@
  */
 #include <pthread.h>
 
-#include "test/dropin/play.h"
+#include "test/dropin/play/play.h"
 
 enum { GPUS = 4 };
 

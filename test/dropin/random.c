@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "dropin/tally.h"
-#include "test/dropin/play.h"
+#include "test/dropin/play/play.h"
 
 enum { PAIRS = 3, MOST = 64, LONGEST = 40 /* elements; longer calls go to NCCL */, GROUP = 7 };
 

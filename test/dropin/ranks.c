@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "dropin/tally.h"
-#include "test/dropin/play.h"
+#include "test/dropin/play/play.h"
 
 static struct nccl n;
 static float a[16], b[16];

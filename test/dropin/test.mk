@@ -37,10 +37,10 @@ $(DI)/libsymtuner_nccl.so: $(B)/libsymtuner_nccl.so
 	$(Q)ln -sf ../$(<F) $@
 DI_PROGRAMS := $(patsubst %,$(DI)/%,cases followers places ranks threads cost random opposite memory loading newer)
 $(DI)/loading: override LDFLAGS += -rdynamic
-$(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play.c test/dropin/play.h $(TALLY) dropin/tally.h \
+$(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play/play.c test/dropin/play/play.h $(TALLY) dropin/tally.h \
                 $(DI)/first/libnccl.so.2
 	$(call say,CC)
-	$(Q)$(DI_CC) -o $@ test/dropin/$*.c test/dropin/play.c $(TALLY) \
+	$(Q)$(DI_CC) -o $@ test/dropin/$*.c test/dropin/play/play.c $(TALLY) \
 	    $(DI)/first/libnccl.so.2 -ldl -lpthread
 
 TEST_ALSO += test-dropin

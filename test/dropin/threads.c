@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "test/dropin/play.h"
+#include "test/dropin/play/play.h"
 
 enum { THREADS = 64 };
 

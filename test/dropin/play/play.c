@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "test/dropin/play.h"
+#include "test/dropin/play/play.h"
 
 #include <string.h>
 
