@@ -112,7 +112,7 @@ struct st_meet *st_made_enter(const struct st_real *real, const struct st_made *
     /* Load the kernels now. On some ranks this may take seconds longer than on others. NCCL lets the
      * ranks wait for each other after that, but a meeting would end without the late ranks. */
     st_followers_comm(real);
-    if (!settings->wrong && !settings->observe && settings->max_comms > 0)
+    if (!settings->wrong && !settings->observe && settings->max_comms != 0)
         st_kernels_for(real);
     return st_meet_enter(made->key, count);
 }
@@ -177,7 +177,6 @@ struct party {
  * may be about to make handles, too. */
 static bool take_places(struct party *p)
 {
-    const int most = st_settings()->max_comms;
     bool room = true;
 
     for (int i = 0; i < p->n && room; i++) {
@@ -189,7 +188,7 @@ static bool take_places(struct party *p)
         if (shared)
             continue;
         c->placed = true;
-        room = atomic_fetch_add(&st_comm_handles[c->device], 1) < most;
+        room = atomic_fetch_add(&st_comm_handles[c->device], 1) < st_settings_comms(c->device);
     }
     for (int i = 0; i < p->n && !room; i++)
         give_place(p->c[i]);
@@ -272,7 +271,7 @@ static void warn(const struct party *p, enum st_tally_why why, enum st_meet_answ
         st_warn_once("NCCL runs all calls of a further communicator of %d ranks: our kernels serve "
                      "%d of a GPU at a time; set a lower SYMTUNER_AR_MAX_CTAS or raise "
                      "SYMTUNER_MAX_COMMS",
-                     p->c[0]->ranks, st_settings()->max_comms);
+                     p->c[0]->ranks, st_settings_comms(p->c[0]->device));
     else if (why == ST_WHY_MISSING)
         st_warn_once("NCCL runs all calls of a communicator of %d ranks: %s", p->c[0]->ranks,
                      text[answer]);

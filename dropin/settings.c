@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "dropin/verify/cuda.h"
 #include "nccl/names.h"
 #include "symtuner.h"
 
@@ -91,22 +92,6 @@ static long number_of(const char *name, long fallback, long most)
     return fallback;
 }
 
-/*
- * Return the default of SYMTUNER_MAX_COMMS: the number of communicators that cannot make each other
- * hang. Ranks may start the calls of k communicators in different orders. They cannot hang if the
- * CTAs of k - 1 waiting calls leave a multiprocessor free (include/symtuner_ar.h, Blocks). By
- * default a call leaves four multiprocessors free, so two communicators are safe. If
- * SYMTUNER_AR_MAX_CTAS limits a call to n CTAs, 1 + 100 / n communicators are safe, because every
- * GPU that we know has more than 100 multiprocessors.
- */
-static long comms_that_fit(void)
-{
-    const char *text = getenv("SYMTUNER_AR_MAX_CTAS");
-    int ctas = text ? atoi(text) : 0;
-
-    return ctas > 0 && ctas < 100 ? 1 + 100 / ctas : 2;
-}
-
 static unsigned colls_of(const char *list)
 {
     unsigned colls = 0;
@@ -138,7 +123,7 @@ static void read_all(void)
     settings.observe = strcmp(word_of("SYMTUNER_MODE"), "observe") == 0;
     settings.only = colls_of(getenv("SYMTUNER_ONLY"));
     settings.verify = (uint32_t)number_of("SYMTUNER_VERIFY", 0, 500);
-    settings.max_comms = (int)number_of("SYMTUNER_MAX_COMMS", comms_that_fit(), 4096);
+    settings.max_comms = (int)number_of("SYMTUNER_MAX_COMMS", -1, 4096);
     hash = st_hash(hash, &settings.only, sizeof settings.only);
     settings.hash = st_hash(hash, &settings.verify, sizeof settings.verify);
 }
@@ -147,6 +132,35 @@ const struct st_settings *st_settings(void)
 {
     pthread_once(&once, read_all);
     return &settings;
+}
+
+/*
+ * Return how many communicators cannot make each other hang. Ranks may start the calls of k
+ * communicators in different orders. They cannot hang if the CTAs of k - 1 waiting calls leave a
+ * multiprocessor free (include/symtuner_ar.h, Blocks). By default a call leaves four
+ * multiprocessors free, so two communicators are safe. If SYMTUNER_AR_MAX_CTAS limits a call to n
+ * CTAs, 1 + 100 / n communicators are safe on a GPU with more than 100 multiprocessors. If the
+ * driver does not tell how many the GPU has, take it that these are more than 100.
+ */
+static int comms_that_fit(int device)
+{
+    const char *text = getenv("SYMTUNER_AR_MAX_CTAS");
+    int ctas = text ? atoi(text) : 0, usable, fit;
+
+    if (ctas <= 0 || ctas >= 100)
+        return 2;
+    usable = st_cuda_multiprocessors(st_cuda(), device) - 1;
+    if (usable < 0 || usable > 100)
+        usable = 100;
+    fit = 1 + usable / ctas;
+    return fit > 2 ? fit : 2;
+}
+
+int st_settings_comms(int device)
+{
+    int most = st_settings()->max_comms;
+
+    return most >= 0 ? most : comms_that_fit(device);
 }
 
 /* ---- counters -------------------------------------------------------------------------------- */

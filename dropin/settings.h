@@ -16,7 +16,7 @@ struct st_settings {
     bool wrong;      /* a variable has a wrong value: every call goes to NCCL */
     unsigned only;   /* bit c: collective c may run on our kernels            */
     uint32_t verify; /* SYMTUNER_VERIFY: calls of each collective to verify   */
-    int max_comms;   /* SYMTUNER_MAX_COMMS: how many handles a GPU may have   */
+    int max_comms;   /* SYMTUNER_MAX_COMMS; -1: not set                       */
     uint64_t hash;   /* hash of what must be the same on all ranks            */
 };
 
@@ -26,6 +26,9 @@ extern bool st_off;
 
 /* Return the settings. The first call reads the variables, and warns if a value is wrong. */
 const struct st_settings *st_settings(void);
+
+/* Return how many handles the GPU number ${device} may have at a time. */
+int st_settings_comms(int device);
 
 /* Print "symtuner: warning: ..." on stderr, unless this process has warned before. Also keep the
  * text for the summary of symtuner run. */

@@ -19,7 +19,9 @@ enum { ST_CUDA_RELAXED = 2 }; /* CU_STREAM_CAPTURE_MODE_RELAXED */
     X(alloc, "cuMemAlloc_v2", (uint64_t * pointer, size_t bytes))                                  \
     X(free, "cuMemFree_v2", (uint64_t pointer))                                                    \
     X(copy, "cuMemcpyAsync", (uint64_t to, uint64_t from, size_t bytes, void *stream))             \
-    X(wait, "cuStreamSynchronize", (void *stream))
+    X(wait, "cuStreamSynchronize", (void *stream))                                                 \
+    X(device, "cuDeviceGet", (int *device, int ordinal))                                           \
+    X(attribute, "cuDeviceGetAttribute", (int *value, int attribute, int device))
 
 struct st_cuda {
 #define X(name, symbol, params) int(*name) params;
@@ -36,6 +38,19 @@ static inline bool st_cuda_captures(const struct st_cuda *cuda, void *stream)
     int status = 0;
 
     return cuda && cuda->capturing(stream, &status) == 0 && status != 0;
+}
+
+/* Return how many multiprocessors this process can use of GPU number ${ordinal}, 0 if the driver
+ * does not tell. ${cuda} may be NULL. */
+static inline int st_cuda_multiprocessors(const struct st_cuda *cuda, int ordinal)
+{
+    enum { MULTIPROCESSORS = 16 }; /* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT */
+    int device, count;
+
+    return cuda && cuda->device(&device, ordinal) == 0 &&
+                   cuda->attribute(&count, MULTIPROCESSORS, device) == 0
+               ? count
+               : 0;
 }
 
 #endif

@@ -2,7 +2,8 @@
 /*
  * places.c - how many communicators of each GPU get handles, whoever makes them.
  *
- * usage: places      with the default of SYMTUNER_MAX_COMMS, which is 2
+ * usage: places            with the default of SYMTUNER_MAX_COMMS, which is 2
+ *        places MOST       checks that a GPU gives handles to MOST communicators at a time
  */
 #include <pthread.h>
 
@@ -104,9 +105,23 @@ static void group(void)
     MUST(kernels()->handles == 0);
 }
 
-int main(void)
+/* Make two communicators more than a GPU has room for. */
+static void fill(int most)
+{
+    void *comm[2];
+
+    dlopen("libcuda.so.1", RTLD_NOW);
+    for (int i = 1; i <= most + 2; i++)
+        make(comm, 2, NULL, 2 * (i < most ? i : most));
+}
+
+int main(int argc, char **argv)
 {
     nccl_linked(&n);
+    if (argc == 2) {
+        fill(atoi(argv[1]));
+        return 0;
+    }
     group();
     sizes();
     a_thread_for_each_gpu();

@@ -44,6 +44,14 @@ SYMTUNER_LOG=off under "$here/cases" lacking linked 2> "$work/err"
 
 under "$here/places" 2> "$work/err" || { fail "places of communicators"; cat "$work/err"; }
 
+# room MULTIPROCESSORS CTAS MOST: on a GPU with so many multiprocessors, if a call has at most CTAS CTAs
+room() { MULTIPROCESSORS=$1 SYMTUNER_AR_MAX_CTAS=$2 under "$here/places" "$3" 2> "$work/err" || { fail "room for $3 communicators"; cat "$work/err"; }; }
+room 132 8 13
+room 0 8 13 # not known
+room 46 8 6
+room 14 8 2
+room 46 120 2
+
 # --- the kernels that follow ours --------------------------------------------------------------------
 for case in until_a_window window_first; do
     under "$here/followers" $case || fail "followers, $case"

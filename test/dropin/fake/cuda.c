@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuda.c - the few functions of the CUDA driver that the drop-in uses, on host memory. Stream 2 is
- * always being captured. With NO_MEMORY in the environment allocations fail. */
+ * always being captured. With NO_MEMORY in the environment allocations fail. Each GPU has as many
+ * multiprocessors as MULTIPROCESSORS says, 132 if it is not set. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,8 @@ EXPORT int cuMemAlloc_v2(uint64_t *pointer, size_t bytes);
 EXPORT int cuMemFree_v2(uint64_t pointer);
 EXPORT int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void *stream);
 EXPORT int cuStreamSynchronize(void *stream);
+EXPORT int cuDeviceGet(int *device, int ordinal);
+EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device);
 
 static _Thread_local int mode_now;
 
@@ -76,4 +79,19 @@ int cuStreamSynchronize(void *stream)
 {
     (void)stream;
     return 0;
+}
+
+/* The driver's number of a GPU need not be the ordinal. */
+int cuDeviceGet(int *device, int ordinal)
+{
+    *device = ordinal + 100;
+    return 0;
+}
+
+int cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+    const char *count = getenv("MULTIPROCESSORS");
+
+    *value = count ? atoi(count) : 132;
+    return attribute != 16 || device < 100;
 }
