@@ -66,8 +66,8 @@ static bool prepare(int fd, size_t size)
     return lock(fd, LOCK_SH) && judge(fd, size) == 0;
 }
 
-/* Return ${fd} with a number above that of stderr. If the program has closed stdin, stdout or stderr,
- * its number is free, and what the program prints there would get into the object. */
+/* Return ${fd} with a number above that of stderr. If the program has closed stdin, stdout or
+ * stderr, its number is free, and what the program prints there would get into the object. */
 static int above_stderr(int fd)
 {
     int higher = fd;

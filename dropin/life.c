@@ -109,8 +109,8 @@ struct st_meet *st_made_enter(const struct st_real *real, const struct st_made *
 
     if (shared_reason(real, made, ranks) != ST_WHY_OURS)
         return NULL;
-    /* Load the kernels now. On some ranks this may take seconds longer than on others. NCCL lets the
-     * ranks wait for each other after that, but a meeting would end without the late ranks. */
+    /* Load the kernels now. On some ranks this may take seconds longer than on others. NCCL lets
+     * the ranks wait for each other after that, but a meeting would end without the late ranks. */
     st_followers_comm(real);
     if (!settings->wrong && !settings->observe && settings->max_comms != 0)
         st_kernels_for(real);

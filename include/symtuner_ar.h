@@ -170,8 +170,7 @@ enum symtuner_ar_beside {
 };
 
 /* For the defaults, set ${size} to sizeof(struct symtuner_ar_config) and the rest to 0, or pass
- * NULL as config. Every rank must pass the same values; only ${max_ctas} and ${beside} may
- * differ. */
+ * NULL as config. Every rank must pass the same values, except of ${max_ctas} and ${beside}. */
 struct symtuner_ar_config {
     size_t size;
     int transport;        /* enum symtuner_ar_transport                                           */
@@ -269,8 +268,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n);
  * lies within one registration, and recv within another or the same one. Each lies at the same
  * offset on all ranks. So a call with registered memory is in place on all ranks or on none. (A
  * call without registered memory may be in place on some ranks only.) In place, the shorter buffer
- * of a reduce-scatter or an all-gather lies where this rank's part of the longer buffer is. Since
- * 0.1.
+ * of a reduce-scatter or all-gather lies where this rank's part of the longer one is. Since 0.1.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
                                                   const ncclWindow_t *windows, int n, size_t bytes);
@@ -456,8 +454,7 @@ SYMTUNER_AR_API const char *symtuner_ar_kernel_name(int i);
 SYMTUNER_AR_API size_t symtuner_ar_describe(symtuner_ar *handle, char *text, size_t length);
 
 /* symtuner_ar_boxes_asked(): return 1 if SYMTUNER_AR_NODES=1 or a rule with network-pieces allows
- * handles over several boxes to add up box by box. Otherwise return 0. Reads the rules each
- * time. */
+ * handles over several boxes to add up box by box, else 0. Reads the rules each time. */
 SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
 
 /*

@@ -54,8 +54,8 @@ const struct st_process *st_process(void);
 
 /* Return the same struct as st_process, with release and machine filled in. Log wrong settings once
  * per process, and once for each release whether the rules are for it, the CTA count and the faults
- * of NCCL. Call this only in an init that NCCL calls after it has set up CUDA. ${abi} is the version
- * of the tuner interface.
+ * of NCCL. Call this only in an init that NCCL calls after it has set up CUDA. ${abi} is the
+ * version of the tuner interface.
  * If nothing else tells NCCL's release, we assume the oldest release that has this version. */
 const struct st_process *st_process_start(nccl_abi_logger logger, int abi);
 

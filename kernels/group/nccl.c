@@ -128,8 +128,8 @@ _Static_assert(offsetof(struct window_head, flat) == 8, "window head: flat");
 _Static_assert(offsetof(struct window_head, lsa_rank) == 16, "window head: rank");
 _Static_assert(offsetof(struct window_head, stride_4g) == 24, "window head: stride");
 
-/* Copy the record of ${window} to ${head}. A thread may be capturing. Then CUDA allows the copy only
- * in mode relaxed, and not on the legacy stream. */
+/* Copy the record of ${window} to ${head}. A thread may be capturing. Then CUDA allows the copy
+ * only in mode relaxed, and not on the legacy stream. */
 static cudaError_t read_head(struct window_head *head, ncclWindow_t window)
 {
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;

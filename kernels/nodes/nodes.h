@@ -92,8 +92,8 @@ ncclResult_t ar_nodes_query(symtuner_ar *h, int pieces, const char *send, char *
                             struct symtuner_ar_plan *plan);
 
 /* Do what symtuner_ar_register (without windows), symtuner_ar_deregister and symtuner_ar_reserve
- * do, for h->nodes->box. ${allowed} says whether this rank may deregister the buffer; if not, ${why}
- * (AR_WHY bytes) says why, and no rank of any box deregisters it. */
+ * do, for h->nodes->box. ${allowed} says whether this rank may deregister the buffer; if not,
+ * ${why} (AR_WHY bytes) says why, and no rank of any box deregisters it. */
 ncclResult_t ar_nodes_register(symtuner_ar *h, void *buffer, size_t bytes);
 ncclResult_t ar_nodes_deregister(symtuner_ar *h, void *buffer, ncclResult_t allowed, char *why);
 ncclResult_t ar_nodes_reserve(symtuner_ar *h, size_t bytes);
