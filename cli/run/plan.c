@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "cli/text.h"
+#include "nccl/names.h"
 
 const char *const st_run_part_word[ST_RUN_PARTS] = {"plugin", "dropin", "jax"};
 
@@ -103,6 +104,10 @@ static void plan_plugin(struct making *making, const char *plugin)
 {
     const char *env = now(making, "NCCL_ENV_PLUGIN");
 
+    if (strlen(plugin) > ST_NCCL_NAME_MAX) {
+        note(making, "no plugin, since NCCL would cut its path, which is too long: ", "", plugin);
+        return;
+    }
     part(making, "plugin");
     if (!env[0])
         set(making, "NCCL_ENV_PLUGIN", plugin);

@@ -76,6 +76,17 @@ has NCCL_ENV_PLUGIN /opt/libother.so
 has SYMTUNER_JAX 0
 grep -q 'kept: NCCL_ENV_PLUGIN=/opt/libother.so; kept: NCCL_TUNER_PLUGIN=none' err
 ok "the line says what is kept: $(cat err)" $?
+deep=$work/$(printf '%0200d/%0200d' 0 0) # NCCL cuts longer names than 254 bytes
+mkdir -p "$deep/bin" "$deep/lib" && cp "$build/symtuner" "$deep/bin/" && cp "$work"/lib/*.so "$deep/lib/"
+symtuner=$deep/bin/symtuner
+sets deep NCCL_TUNER_PLUGIN=libfoo.so
+none NCCL_ENV_PLUGIN
+has NCCL_TUNER_PLUGIN libfoo.so
+none SYMTUNER_NEXT_TUNER
+has LD_PRELOAD "$deep/lib/libsymtuner_nccl.so"
+grep -q '^symtuner run: drop-in, JAX route; no plugin, since NCCL would cut its path, .*: /' err
+ok "the line says why there is no plugin: $(cat err)" $?
+symtuner=$work/bin/symtuner
 sets policy NCCL_CTA_POLICY=1
 none NCCL_TUNER_PLUGIN
 has NCCL_ENV_PLUGIN "$plugin"
@@ -372,7 +383,7 @@ ok "the next run removes the file of a run that was killed" $?
 run "$symtuner" run --quiet -- sh -c 'test -f "$SYMTUNER_RUN_FILE" && echo "$SYMTUNER_RUN_FILE"' > name
 [ -s name ] && [ ! -e "$(cat name)" ]
 ok "the file is removed: $(cat name)" $?
-run "$symtuner" run -- sh -c 'head -c 8 "$SYMTUNER_RUN_FILE"; ls /proc/$$/fd | grep -qx 2 && echo open' > out 2>&-
+run "$symtuner" run -- sh -c 'head -c 8 "$SYMTUNER_RUN_FILE"; test -e /proc/$$/fd/2 && echo open' > out 2>&-
 [ "$(cat out)" = syttally ]
 ok "a closed stderr: the file begins with $(cat out)" $?
 run SYMTUNER_RUN_FILE=/none/file "$symtuner" run -- "$program" count 1 2> err
