@@ -341,6 +341,13 @@ static nccl_abi_result in_CommGetAsyncError(struct st_from from, void *comm, int
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
+/* May our kernels use a window with these flags? With flags of later releases NCCL may leave out
+ * the mapping into the other ranks: in 2.32 NCCL_WIN_GIN_ONLY is such a flag. */
+static bool suits_us(int flags)
+{
+    return (flags & ~NCCL_ABI_WINDOW_ORDERED) == NCCL_ABI_WINDOW_SYMMETRIC;
+}
+
 static nccl_abi_result in_CommWindowRegister(struct st_from from, void *comm, void *buffer,
                                              size_t bytes, void **window, int flags)
 {
@@ -351,8 +358,8 @@ static nccl_abi_result in_CommWindowRegister(struct st_from from, void *comm, vo
     if (flags & NCCL_ABI_WINDOW_SYMMETRIC && !st_passes(from, real))
         st_followers_window(real);
     result = real->call.CommWindowRegister(comm, buffer, bytes, window, flags);
-    if (result == NCCL_ABI_SUCCESS && c && !st_passes(from, real) &&
-        flags & NCCL_ABI_WINDOW_SYMMETRIC && atomic_load(&c->handle))
+    if (result == NCCL_ABI_SUCCESS && c && !st_passes(from, real) && suits_us(flags) &&
+        atomic_load(&c->handle))
         st_seen(c, (struct st_seen){comm, buffer, bytes, window});
     return result;
 }

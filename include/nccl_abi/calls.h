@@ -29,6 +29,7 @@ enum {
     NCCL_ABI_NO_COLOR = -1,           /* ncclCommSplit: this rank gets no communicator     */
     NCCL_ABI_SHRINK_ABORT = 1,        /* ncclCommShrink: end the parent's work first       */
     NCCL_ABI_WINDOW_SYMMETRIC = 1,    /* ncclCommWindowRegister: same offsets on all ranks */
+    NCCL_ABI_WINDOW_ORDERED = 2,      /* ncclCommWindowRegister: for one-sided calls only  */
     NCCL_ABI_BUILT_IN_OPS = 5,        /* ncclSum .. ncclAvg; users' operators have numbers from
                                          this one on                                        */
 };

@@ -47,9 +47,34 @@ static void shrinks(void)
     shrink(comm, 2, 3, first, child);
 }
 
+/* Our kernels do not touch windows that NCCL may not map into the other ranks. */
+static void restricted(void)
+{
+    enum { SYMMETRIC = 1, STRICT_ORDERING = 2, GIN_ONLY = 4, CFT_COUNTED = 8 };
+    static const int alone[] = {0,
+                                STRICT_ORDERING,
+                                SYMMETRIC | GIN_ONLY,
+                                SYMMETRIC | CFT_COUNTED,
+                                SYMMETRIC | STRICT_ORDERING | GIN_ONLY,
+                                SYMMETRIC | 0x100};
+    static float buffer[64];
+    void *comm[2], *window;
+
+    make(comm, 2);
+    for (size_t i = 0; i < sizeof alone / sizeof *alone; i++) {
+        MUST(n.f.CommWindowRegister(comm[0], buffer, sizeof buffer, &window, alone[i]) == 0);
+        MUST(n.f.CommWindowDeregister(comm[0], window) == 0);
+        SAID(n.record, "WindowRegister:256 WindowDeregister ");
+        SAID(kernels(), "");
+    }
+    MUST(n.f.CommWindowRegister(comm[0], buffer, sizeof buffer, &window,
+                                SYMMETRIC | STRICT_ORDERING) == 0);
+    SAID(kernels(), "register:1x256 ");
+}
+
 int main(int argc, char **argv)
 {
-    static const struct play_case cases[] = {{"shrinks", shrinks}};
+    static const struct play_case cases[] = {{"shrinks", shrinks}, {"restricted", restricted}};
 
     MUST(argc == 2);
     nccl_linked(&n);
