@@ -62,9 +62,8 @@ typedef const char *st_text_option;
       "NCCL, and compare the results")                                                             \
     X(st_text_option, max_comms, "SYMTUNER_MAX_COMMS", "", "text",                                 \
       "drop-in: how many communicators of a GPU may use our kernels at a time, so that their "     \
-      "calls fit on the GPU side by side; unset: 2, or, if SYMTUNER_AR_MAX_CTAS is a number n "    \
-      "from 1 to 99, the whole part of 1 + 100 / n, or, on a GPU with m multiprocessors, if m "    \
-      "is at most 100, of 1 + (m - 1) / n, but never less than 2")                                 \
+      "calls fit on the GPU side by side; unset: 2, or more if SYMTUNER_AR_MAX_CTAS limits the "   \
+      "CTAs of a call to less than 100")                                                           \
     X(st_text_option, run_file, "SYMTUNER_RUN_FILE", "", "text",                                   \
       "drop-in: file of a job's counters; `symtuner run` creates it and sets this variable")       \
     X(st_text_option, run_only, "SYMTUNER_RUN_ONLY", "", "text",                                   \
