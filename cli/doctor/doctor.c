@@ -6,7 +6,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "cli/commands.h"
 #include "cli/doctor/doctor.h"
@@ -53,12 +52,18 @@ bool st_found(char *evidence, const char *format, ...)
 
 bool st_found_setting(char *evidence, const struct st_setting *setting)
 {
-    return st_found(evidence, "%s=%s (%s)", setting->name, setting->value, setting->origin);
+    long long number;
+    char reads[60] = "";
+    bool whole;
+
+    if (st_setting_number(setting, &number, &whole) && !whole)
+        snprintf(reads, sizeof reads, "; NCCL reads it as %lld", number);
+    return st_found(evidence, "%s=%s (%s)%s", setting->name, setting->value, setting->origin,
+                    reads);
 }
 
 static bool holds(const struct st_doctor *doctor, const struct st_finding *row, char *evidence)
 {
-    int (*compare)(const char *, const char *, size_t) = strncasecmp;
     const struct st_setting *setting;
 
     if (doctor->nccl < row->first || (row->last && doctor->nccl > row->last))
@@ -68,17 +73,8 @@ static bool holds(const struct st_doctor *doctor, const struct st_finding *row, 
     if (row->when == ST_WHEN_TEXT)
         return st_found(evidence, "%s", (const char *)doctor + row->at) && evidence[0];
     setting = st_doctor_get(doctor, row->variable);
-    if (!setting)
-        return false;
-    st_found_setting(evidence, setting);
-    if (strncmp(setting->name, "SYMTUNER_", 9) == 0)
-        compare = strncmp; /* case matters in SYMTUNER_* variables, not in NCCL_* */
-    switch (row->when) {
-    case ST_WHEN_SET: return setting->value[0] != '\0';
-    case ST_WHEN_IS: return st_word_listed(row->operand, setting->value, compare);
-    case ST_WHEN_IS_NOT: return !st_word_listed(row->operand, setting->value, compare);
-    default: return setting->value[0] && atoi(setting->value) < atoi(row->operand);
-    }
+    return setting && st_setting_holds(setting, row->when, row->operand) &&
+           st_found_setting(evidence, setting);
 }
 
 /* Return the finding of ${found} that has the row and the evidence of ${one}, but was made for

@@ -170,7 +170,8 @@ extern const struct st_finding st_findings_settings[], st_findings_plugin[], st_
 /* Print the evidence of a finding into ${evidence}. Returns true, so that a check can end with
  * "return condition && st_found(...)". */
 bool st_found(char *evidence, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Print the evidence "NAME=VALUE (ORIGIN)" of ${setting} into ${evidence}. Returns true. */
+/* Print the evidence "NAME=VALUE (ORIGIN)" of ${setting} into ${evidence}, and what NCCL reads if it
+ * reads another number. Returns true. */
 bool st_found_setting(char *evidence, const struct st_setting *setting);
 
 /* doctor.c: return row ${index}, counted from 0 through all five parts, or NULL if there is
@@ -203,6 +204,17 @@ void st_doctor_unchecked(struct st_doctor *doctor, const char *what);
  * NULL if it is not set. */
 void st_doctor_settings(struct st_doctor *doctor);
 const struct st_setting *st_doctor_get(const struct st_doctor *doctor, const char *name);
+
+/* setting_values.c: how NCCL reads values. */
+/* Return the name of variable ${index}, counted from 0, of those of NCCL that matter here, or NULL
+ * if there are no more. */
+const char *st_setting_known(int index);
+/* Does NCCL read the setting as a number? Sets ${*number_out} to this number, and ${*whole_out} to
+ * whether the value is nothing but a number. Returns false if the setting is no number for NCCL, or
+ * if NCCL ignores the value. */
+bool st_setting_number(const struct st_setting *setting, long long *number_out, bool *whole_out);
+/* Is the condition SET, IS, IS_NOT or BELOW of a finding true? */
+bool st_setting_holds(const struct st_setting *setting, enum st_when when, const char *operand);
 
 /* rules.c: load the rules of SYMTUNER_RULES, SYMTUNER_RULE and NCCL_TUNER_CONFIG_FILE. */
 void st_doctor_rules(struct st_doctor *doctor);

@@ -3,12 +3,14 @@
  * setting_rows.c - findings about settings: what each variable does to symmetric kernels and to
  * rules.
  */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "cli/doctor/doctor.h"
 #include "nccl/model/setting_list.h"
+#include "nccl/model/settings.h"
 #include "nccl/model/symmetric_cost.h"
 #include "cli/text.h"
 #include "nccl/release.h"
@@ -79,45 +81,56 @@ static bool kernel_alone(const struct st_doctor *doctor, char *evidence)
            !wrong_kernel(doctor, setting->value, &length) && st_found_setting(evidence, setting);
 }
 
-/* NCCL's variables that matter here. A name that is none of these, but similar to one of them,
- * counts as a typo. */
-static const char *const known[] = {
-    "NCCL_ALGO", "NCCL_PROTO", "NCCL_SYM_KERNEL", "NCCL_SYM_CTAS", "NCCL_SYM_NOWIN_ENABLE",
-    "NCCL_SYM_TMA_ENABLE", "NCCL_SYM_CE_THRESHOLD", "NCCL_WIN_ENABLE", "NCCL_WIN_STRIDE",
-    "NCCL_CUMEM_ENABLE", "NCCL_CUMEM_HOST_ENABLE", "NCCL_LOCAL_REGISTER", "NCCL_GRAPH_REGISTER",
-    "NCCL_NVLS_ENABLE", "NCCL_CTA_POLICY", "NCCL_MIN_CTAS", "NCCL_MAX_CTAS", "NCCL_MIN_NCHANNELS",
-    "NCCL_MAX_NCHANNELS", "NCCL_P2P_LEVEL", "NCCL_P2P_DISABLE", "NCCL_P2P_USE_CUDA_MEMCPY",
-    "NCCL_TUNER_PLUGIN", "NCCL_PROFILER_PLUGIN", "NCCL_ENV_PLUGIN", "NCCL_NET_PLUGIN",
-    "NCCL_TUNER_CONFIG_FILE", "NCCL_CONF_FILE", "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS",
-    "NCCL_DEBUG_FILE", "NCCL_NO_CACHE", "NCCL_LSA_TEAM_SIZE", "NCCL_BUFFSIZE", "NCCL_IB_HCA",
-    "NCCL_SINGLE_PROC_MEM_REG_ENABLE", "NCCL_ENQUEUE_REARCH_ENABLE", "NCCL_NTHREADS",
-    "NCCL_MIN_NRINGS", "NCCL_MAX_NRINGS", "NCCL_NVB_DISABLE", "NCCL_PXN_DISABLE",
-    "NCCL_SHM_DISABLE", "NCCL_NET", "NCCL_IB_DISABLE", "NCCL_SOCKET_IFNAME"};
-
+/* Is there a variable whose name NCCL does not know, but which is similar to a known name? */
 static bool variable_typo(const struct st_doctor *doctor, char *evidence)
 {
     for (int i = 0; i < doctor->settings; i++) {
         const struct st_setting *setting = &doctor->setting[i];
-        const char *near = NULL;
+        const char *near = NULL, *known;
 
         if (strncmp(setting->name, "NCCL_", 5) != 0)
             continue;
-        for (size_t k = 0; k < sizeof known / sizeof *known; k++) {
-            size_t length = strlen(known[k]);
-            int edits = st_word_distance(setting->name, strlen(setting->name), known[k], length);
+        for (int k = 0; (known = st_setting_known(k)); k++) {
+            size_t length = strlen(known);
+            int edits = st_word_distance(setting->name, strlen(setting->name), known, length);
 
-            if (strcmp(setting->name, known[k]) == 0) {
+            if (strcmp(setting->name, known) == 0) {
                 near = NULL;
                 break;
             }
             if (edits <= (length > 12 ? 2 : 1))
-                near = known[k];
+                near = known;
         }
         if (near)
             return st_found(evidence, "%s=%s (%s): did you mean %s?", setting->name, setting->value,
                             setting->origin, near);
     }
     return false;
+}
+
+/* Has a variable a value in which NCCL finds another number than its writer meant? Leaves out
+ * NCCL_SYM_CTAS, which sym-ctas-range reports. */
+static bool number_expected(const struct st_doctor *doctor, char *evidence)
+{
+    size_t at = 0;
+
+    for (int i = 0; i < doctor->settings; i++) {
+        const struct st_setting *setting = &doctor->setting[i];
+        long long number;
+        bool whole = true;
+
+        if (st_setting_number(setting, &number, &whole) && !whole &&
+            strcmp(setting->name, "NCCL_SYM_CTAS") != 0)
+            at = st_text_add(evidence, ST_EVIDENCE, at, "%s%s=%.100s (%s): NCCL reads %lld",
+                             at ? "; " : "", setting->name, setting->value, setting->origin,
+                             number);
+        /* up to 2.28 NCCL knows no words there */
+        if (strcmp(setting->name, "NCCL_CTA_POLICY") == 0 && doctor->nccl < 22900 &&
+            isalpha((unsigned char)setting->value[0]))
+            at = st_text_add(evidence, ST_EVIDENCE, at, "%s%s=%.100s (%s): NCCL reads 0",
+                             at ? "; " : "", setting->name, setting->value, setting->origin);
+    }
+    return at > 0;
 }
 
 static bool symtuner_variable(const struct st_doctor *doctor, char *evidence)
@@ -167,6 +180,38 @@ static bool symtuner_value(const struct st_doctor *doctor, char *evidence)
     return at > 0;
 }
 
+/* Return the policy that NCCL reads from NCCL_CTA_POLICY; 0 is the default. From 2.29 on policies can
+ * be combined. */
+static int cta_policy(const struct st_doctor *doctor)
+{
+    const struct st_setting *setting = st_doctor_get(doctor, "NCCL_CTA_POLICY");
+    char text[100], error[SYMTUNER_ERROR_MAX];
+    struct symtuner_call call;
+
+    if (!setting || (size_t)snprintf(text, sizeof text, "%s=%s", setting->name, setting->value) >=
+                        sizeof text)
+        return 0;
+    symtuner_call_init(&call, doctor->nccl);
+    st_setting_apply(&call, text, error, sizeof error);
+    return call.cta_policy;
+}
+
+static bool policy_zero(const struct st_doctor *doctor, char *evidence)
+{
+    int policy = cta_policy(doctor);
+
+    return (doctor->nccl < 22900 ? policy == 2 : policy & 2) &&
+           st_found_setting(evidence, st_doctor_get(doctor, "NCCL_CTA_POLICY"));
+}
+
+static bool policy_efficiency(const struct st_doctor *doctor, char *evidence)
+{
+    int policy = cta_policy(doctor);
+
+    return (doctor->nccl < 22900 ? policy == 1 : policy & 1) &&
+           st_found_setting(evidence, st_doctor_get(doctor, "NCCL_CTA_POLICY"));
+}
+
 /* Does NCCL_PROTO allow LL128? If so, NCCL uses LL128 even on machines on which NCCL itself would
  * not allow it. */
 static bool proto_ll128(const struct st_doctor *doctor, char *evidence)
@@ -198,7 +243,7 @@ static bool sym_ctas_range(const struct st_doctor *doctor, char *evidence)
 
     if (!setting)
         return false;
-    n = strtol(setting->value, &end, 10);
+    n = strtol(setting->value, &end, 0);
     return (*end || end == setting->value || n < 0 || n > 64) &&
            st_found_setting(evidence, setting);
 }
@@ -283,15 +328,13 @@ const struct st_finding st_findings_settings[] = {
             "unset NCCL_LOCAL_REGISTER"),
     SETTING("graph-register-off", ST_NOTE, 0, 0, "NCCL_GRAPH_REGISTER", ST_WHEN_IS, "0",
             "captured calls do not count as registered for rules", "unset NCCL_GRAPH_REGISTER"),
-    SETTING(
-        "copy-engine-policy", ST_WARNING, 22800, 0, "NCCL_CTA_POLICY", ST_WHEN_IS, "2|3|ZERO",
+    ST_ROW_OF("copy-engine-policy", ST_WARNING, 22800, 0, policy_zero,
         "AllGather of registered buffers goes to the copy engine and sees neither a kernel nor a "
         "rule",
         "unset NCCL_CTA_POLICY unless the SMs must stay free"),
-    SETTING("efficiency-policy", ST_NOTE, 0, 0, "NCCL_CTA_POLICY", ST_WHEN_IS, "1|EFFICIENCY",
-            "NCCL skips this policy's preference for NVLS as soon as any tuner plugin is loaded",
-            "write a rule with prefer = general:nvls/simple for registered AllGather and "
-            "ReduceScatter"),
+    ST_ROW("efficiency-policy", ST_NOTE, policy_efficiency,
+        "NCCL skips this policy's preference for NVLS as soon as any tuner plugin is loaded",
+        "write a rule with prefer = general:nvls/simple for registered AllGather and ReduceScatter"),
     ST_ROW("sym-ctas-range", ST_ERROR, sym_ctas_range,
         "NCCL takes 1 to 64 CTAs; 0 leaves the number to its model",
         "NCCL_SYM_CTAS=32, or unset it"),
@@ -323,6 +366,10 @@ const struct st_finding st_findings_settings[] = {
             "prints several lines per call; timings are not reliable", "NCCL_DEBUG=WARN"),
     ST_ROW("variable-typo", ST_WARNING, variable_typo,
         "NCCL reads no such variable and does not say so", "correct the name"),
+    ST_ROW("number-expected", ST_WARNING, number_expected,
+        "NCCL reads the number at the beginning of the value, or 0 if there is none, and does not "
+        "say so; so true and yes are 0",
+        "write a number, for example 1 for yes and 0 for no"),
     ST_ROW_TEXT("conf-file-missing", ST_WARNING, conf_missing,
         "NCCL goes on without the file, and does not say so",
         "correct NCCL_CONF_FILE, or unset it"),

@@ -199,14 +199,17 @@ static void use_environment(struct st_why *why)
     for (int i = 0; (name = st_setting_name(i)) != NULL; i++) {
         const char *value = getenv(name);
         char *text = why->set_text[i], error[SYMTUNER_ERROR_MAX] = "its value is too long";
+        int wrong = -1;
 
         if (!value || !*value)
             continue;
         snprintf(text, sizeof why->set_text[i], "%s=%s", name, value);
-        if (strlen(name) + strlen(value) + 1 >= sizeof why->set_text[i] ||
-            st_setting_apply(&why->call, text, error, sizeof error))
-            fprintf(stderr, "symtuner why: %s of the environment is ignored: %s\n", name, error);
-        else
+        if (strlen(name) + strlen(value) + 1 < sizeof why->set_text[i])
+            wrong = st_setting_apply(&why->call, text, error, sizeof error);
+        if (wrong)
+            fprintf(stderr, "symtuner why: %s of the environment%s: %s\n", name,
+                    wrong < 0 ? " is ignored" : "", error);
+        if (wrong >= 0)
             why->set[why->sets++] = text;
     }
 }

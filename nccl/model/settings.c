@@ -34,6 +34,7 @@ static const struct {
     {"NCCL_WIN_ENABLE", NUMBER, AT(win_enable)},
 };
 enum { SETTINGS = sizeof settings / sizeof *settings };
+enum { POLICY_WORDS = 22900 }; /* up to 2.28 NCCL_CTA_POLICY is a number */
 
 const char *st_setting_name(int index)
 {
@@ -66,13 +67,17 @@ static void set_ctas(struct symtuner_call *call, size_t at, long long value)
         call->min_ctas = call->max_ctas;
 }
 
-/* Read a policy by name, such as "ZERO" or "EFFICIENCY|ZERO". NCCL knows these names from 2.29 on.
- * Returns 0 if a word is not the name of a policy. */
+/* Read a policy as NCCL does from 2.29 on: by name, such as "ZERO" or "EFFICIENCY|ZERO", or by its
+ * first digit. Returns 0 if a word or the digit is no policy. */
 static int read_policy(const char *text, int *policy_out)
 {
     static const char *const word[] = {"DEFAULT", "EFFICIENCY", "ZERO"};
     const struct st_words words = {word, 3};
 
+    if (isdigit((unsigned char)*text)) {
+        *policy_out = *text - '0';
+        return *policy_out <= 2;
+    }
     for (*policy_out = 0; *text; text += *text == '|') {
         size_t len = strcspn(text, "|");
         int found = st_word_find(&words, text, len);
@@ -117,7 +122,7 @@ int st_setting_apply(struct symtuner_call *call, const char *setting, char *erro
     const char *value = setting[len] ? setting + len + 1 : NULL;
     long long number;
     char *end;
-    int i = 0;
+    int i = 0, odd = 0;
 
     while (i < SETTINGS &&
            (strlen(settings[i].name) != len || memcmp(settings[i].name, setting, len) != 0))
@@ -142,16 +147,26 @@ int st_setting_apply(struct symtuner_call *call, const char *setting, char *erro
         *(const char **)((char *)call + settings[i].at) = *value ? value : NULL;
         return 0;
     }
-    if (settings[i].how == POLICY && !isdigit((unsigned char)*value)) {
-        if (read_policy(value, &call->cta_policy))
+    if (settings[i].how == POLICY && call->nccl >= POLICY_WORDS) {
+        int policy;
+
+        if (read_policy(value, &policy)) {
+            call->cta_policy = policy;
             return 0;
+        }
         snprintf(error, size, "\"%s\" is no policy; write DEFAULT, EFFICIENCY or ZERO", value);
         return -1;
     }
+    /* NCCL reads the digits at the beginning, and 0 if there are none */
     number = strtoll(value, &end, 0);
-    if (end == value || *end || number < -1000000000000ll || number > 1000000000000ll) {
-        snprintf(error, size, "\"%s\" is no number in %s", value, setting);
+    if (number < -1000000000000ll || number > 1000000000000ll) {
+        snprintf(error, size, "\"%s\" is too large in %s", value, setting);
         return -1;
+    }
+    if (end == value || *end) {
+        snprintf(error, size, "\"%s\" is no number in %s; NCCL reads it as %lld", value, setting,
+                 number);
+        odd = 1;
     }
     switch (settings[i].how) {
     case COUNT64:
@@ -163,8 +178,8 @@ int st_setting_apply(struct symtuner_call *call, const char *setting, char *erro
     case OFF_MULTICAST:
         call->multicast = call->multicast && number != 0;
         break;
-    case OFF_PEER: /* from 2.29 on NCCL finds no NVLink if P2P is off */
-        if (number)
+    case OFF_PEER: /* only 1 is on for NCCL; from 2.29 on it finds no NVLink if P2P is off */
+        if (number == 1)
             call->peer_nccl = call->nvlink = 0;
         break;
     case CUMEM: /* NCCL's own default is -2, "automatic", which counts as on here */
@@ -174,5 +189,5 @@ int st_setting_apply(struct symtuner_call *call, const char *setting, char *erro
         *(int *)((char *)call + settings[i].at) =
             number > 1000000 ? 1000000 : number < -1000000 ? -1000000 : (int)number;
     }
-    return 0;
+    return odd;
 }

@@ -144,6 +144,17 @@ spare proto-forced NCCL_PROTO=simple,ll128
 spare proto-forced NCCL_PROTO=^LL128
 plant proto-forced NCCL_PROTO=Simple
 plant win-disabled NCCL_WIN_ENABLE=0
+# numbers, as NCCL reads them
+for off in 00 0x0 false true no ' 0'; do plant win-disabled "NCCL_WIN_ENABLE=$off"; done
+for on in 1 0x1 '' 99999999999999999999; do spare win-disabled "NCCL_WIN_ENABLE=$on"; done
+evidence cumem-disabled 'NCCL_CUMEM_ENABLE=true (environment); NCCL reads it as 0' NCCL_CUMEM_ENABLE=true
+plant p2p-disabled NCCL_P2P_DISABLE=0x1
+spare p2p-disabled NCCL_P2P_DISABLE=2
+spare max-ctas-low NCCL_MAX_CTAS=0x20
+spare sym-ctas-range NCCL_SYM_CTAS=0x10
+evidence number-expected 'NCCL_P2P_DISABLE=yes (environment): NCCL reads 0' NCCL_P2P_DISABLE=yes
+evidence number-expected 'NCCL_BUFFSIZE=4M (/etc/nccl.conf:1): NCCL reads 4"' -s 'echo NCCL_BUFFSIZE=4M > etc/nccl.conf'
+spare number-expected NCCL_BUFFSIZE=4194304 NCCL_ALGO=Ring NCCL_NTHREADS=0x100 NCCL_MAX_CTAS=
 plant cumem-disabled -s 'echo NCCL_CUMEM_ENABLE=0 > home/.nccl.conf'
 plant tuner-not-found -s 'mkdir opt; mv usr/local/lib/libsymtuner.so opt; echo LD_LIBRARY_PATH=/opt > etc/nccl.conf'
 # up to NCCL 2.29 the home folder is the one of the password file, from 2.30.3 on the one of HOME
@@ -163,6 +174,13 @@ plant local-register-off NCCL_LOCAL_REGISTER=0
 plant graph-register-off NCCL_GRAPH_REGISTER=0
 plant copy-engine-policy -n 2.30.7 NCCL_CTA_POLICY=zero
 plant efficiency-policy NCCL_CTA_POLICY=1
+# words and their combinations are known from 2.29 on; no release knows 3
+plant copy-engine-policy -n 2.29.7 'NCCL_CTA_POLICY=EFFICIENCY|zero'
+plant efficiency-policy -n 2.29.7 'NCCL_CTA_POLICY=EFFICIENCY|zero'
+plant copy-engine-policy -n 2.28.9 NCCL_CTA_POLICY=2
+spare copy-engine-policy -n 2.28.9 NCCL_CTA_POLICY=ZERO
+evidence number-expected 'NCCL_CTA_POLICY=ZERO (environment): NCCL reads 0' -n 2.28.9 NCCL_CTA_POLICY=ZERO
+for release in 2.28.9 2.29.7; do spare copy-engine-policy -n $release NCCL_CTA_POLICY=3; done
 plant sym-ctas-range NCCL_SYM_CTAS=128
 plant sym-ctas-user NCCL_SYM_CTAS=16
 plant max-ctas-low NCCL_MAX_CTAS=4
@@ -203,7 +221,7 @@ env -i SYMTUNER_AR_NODES=1 "$symtuner" why allreduce 64KiB --machine h200x8 --no
     grep -q '^  with libsymtuner_ar.so: box by box or NCCL alone, by times that are measured' ||
     { echo "FAIL symtuner why does not say who decides with SYMTUNER_AR_NODES=1"; failed=1; }
 env -i NCCL_SYM_CTAS=8x "$symtuner" why allreduce 4KiB --machine h200x8 2>&1 > /dev/null |
-    grep -q 'NCCL_SYM_CTAS of the environment is ignored: .*8x' ||
+    grep -q 'NCCL_SYM_CTAS of the environment: "8x" is no number .*; NCCL reads it as 8$' ||
     { echo "FAIL symtuner why does not say what is wrong with NCCL_SYM_CTAS=8x"; failed=1; }
 cp "$plugin" "$work/libhere.so"
 here() { # here [NAME=VALUE]: the line of symtuner why that says whether symtuner is loaded
