@@ -5,7 +5,7 @@
  * In kernels/host, rank.c fills a new handle, window.c adds registered buffers to it, call.c runs
  * calls with it, and destroy.c frees it. Only the thread that uses the handle writes its fields.
  * There are three exceptions. Kernels and threads that abort the handle write the mailbox. A thread
- * that makes or frees another handle may write ${first} and ${younger} (kernels/order/first.c). In
+ * that makes or frees another handle may write ${first} and ${next} (kernels/order/first.c). In
  * a local group, the thread of any rank may write the arenas of all ranks (kernels/scratch/grow.c).
  */
 #ifndef AR_HANDLE_H_
@@ -128,7 +128,9 @@ struct symtuner_ar {
     int lag;           /* SYMTUNER_AR_LAG, in tiles; 0: as rows.c says */
     enum ar_start overlap[AR_FOLLOWERS]; /* how kernels start, for each value of enum ar_follower */
     atomic_bool first;       /* whether this handle is the first on its GPU (order/first.h) */
-    symtuner_ar *younger;    /* the handle that was made after this one */
+    uint64_t place;          /* this handle's place among those of its GPU (order/first.h) */
+    bool placed;             /* whether the ranks have agreed on ${place} */
+    symtuner_ar *next;       /* another handle of this process; order/first.c has the list */
     struct ar_order eager;   /* the order of the calls outside of captures */
     struct ar_graph *graphs; /* one record for each capture with calls of this handle */
     bool one_stream;         /* the caller promised one stream, so ${eager} needs no event */

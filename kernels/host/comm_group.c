@@ -30,6 +30,7 @@ struct peer_info {
     uint64_t group;                /* proposed number of the group; all ranks use that of rank 0 */
     uint64_t bulk_bytes, bulk_own; /* config.bulk_bytes, and what ar_scratch_bulk() returned */
     uint64_t first_epoch, rules_hash;
+    uint64_t place; /* what this rank proposes as the handle's place (order/first.h) */
 };
 
 _Static_assert(sizeof(struct peer_info) <= AR_INFO_BYTES, "one rank may send a whole peer_info");
@@ -85,6 +86,7 @@ static const char *unlike(const struct peer_info *a, const struct peer_info *b)
 static ncclResult_t compare(struct group *g)
 {
     int ranks = g->endpoint[0].ranks;
+    uint64_t place = 0;
 
     for (int r = 0; r < ranks; r++) {
         const struct peer_info *a = &g->all[0], *b = &g->all[r];
@@ -94,13 +96,16 @@ static ncclResult_t compare(struct group *g)
                                    unlike(a, b));
         if (a->major != b->major || a->minor != b->minor)
             ar_members_gate(&g->m, "the ranks run on different GPU models");
+        place = b->place > place ? b->place : place;
     }
     g->m.single = true;
     for (int r = 0; r < ranks; r++)
         g->m.single = g->m.single && g->all[r].box.handles == 1;
     compare_rules(g);
-    for (int i = 0; i < g->m.n; i++)
+    for (int i = 0; i < g->m.n; i++) {
         g->m.handles[i]->group = g->all[0].group;
+        ar_first_place(g->m.handles[i], place);
+    }
     if (ranks > AR_MAX_RANKS)
         ar_members_gate(&g->m, "more than 16 ranks");
     for (int i = 0; i < g->m.n && ranks <= AR_MAX_RANKS; i++) {
@@ -287,6 +292,7 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
     info->first_epoch = config->first_epoch;
     info->rules_hash = ar_rules_hash(h);
     info->group = ar_group_number(h);
+    info->place = h->place;
     return ncclSuccess;
 }
 

@@ -154,6 +154,7 @@ static ncclResult_t settle(symtuner_ar **handles, int n, struct symtuner_ar_conf
 {
     struct ar_members m = {.n = n};
     char why[160] = "";
+    uint64_t place = 0;
     int links;
     bool peer;
     ncclResult_t result;
@@ -165,6 +166,10 @@ static ncclResult_t settle(symtuner_ar **handles, int n, struct symtuner_ar_conf
             break;
         }
     count_neighbours(handles, n);
+    for (int i = 0; i < n; i++)
+        place = handles[i]->place > place ? handles[i]->place : place;
+    for (int i = 0; i < n; i++)
+        ar_first_place(handles[i], place);
     if (config->bulk_bytes == 0)
         config->bulk_bytes = least_bulk(handles, n);
     peer = config->transport != SYMTUNER_AR_HOST && open_peers(handles, n, &links, why, sizeof why);

@@ -4,42 +4,59 @@
 
 #include <pthread.h>
 
-static symtuner_ar *oldest; /* head of the list of all handles, oldest first; see h->younger */
+static symtuner_ar *list; /* all handles, linked by h->next */
+static uint64_t latest;   /* the largest place of any handle so far */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Mark the oldest handle on ${device} as the first handle; first.h says what that is for. */
+/* Return whether ${other} comes before ${h}, or may come before it once it has a place. */
+static bool may_precede(const symtuner_ar *other, const symtuner_ar *h)
+{
+    if (other->place != h->place)
+        return other->place < h->place;
+    return !other->placed || other->group < h->group;
+}
+
+/* Set ${first} of the handle on ${device} that comes before all others, if there is one. */
 static void mark(int device)
 {
-    symtuner_ar *h = oldest;
+    for (symtuner_ar *h = list; h != NULL; h = h->next) {
+        bool first = h->placed && h->device == device;
 
-    while (h != NULL && h->device != device)
-        h = h->younger;
-    if (h != NULL)
-        atomic_store(&h->first, true);
+        for (const symtuner_ar *o = list; o != NULL && first; o = o->next)
+            first = o == h || o->device != device || !may_precede(o, h);
+        if (first)
+            atomic_store(&h->first, true);
+    }
 }
 
 void ar_first_join(symtuner_ar *h)
 {
-    symtuner_ar **end = &oldest;
-    bool other = false;
-
     pthread_mutex_lock(&lock);
-    for (; *end != NULL; end = &(*end)->younger)
-        other |= (*end)->device == h->device;
-    *end = h;
-    atomic_store(&h->first, !other);
+    h->place = latest + 1;
+    h->next = list;
+    list = h;
+    pthread_mutex_unlock(&lock);
+}
+
+void ar_first_place(symtuner_ar *h, uint64_t place)
+{
+    pthread_mutex_lock(&lock);
+    h->place = place;
+    h->placed = true;
+    latest = place > latest ? place : latest;
+    mark(h->device);
     pthread_mutex_unlock(&lock);
 }
 
 void ar_first_leave(symtuner_ar *h)
 {
-    symtuner_ar **at = &oldest;
+    symtuner_ar **at = &list;
 
     pthread_mutex_lock(&lock);
     while (*at != NULL && *at != h)
-        at = &(*at)->younger;
+        at = &(*at)->next;
     if (*at == h) {
-        *at = h->younger;
+        *at = h->next;
         mark(h->device);
     }
     pthread_mutex_unlock(&lock);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/order/first.h"
 #include "kernels/order/follower.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/fake/local_group.h"
@@ -155,6 +156,102 @@ START_TEST(test_only_the_first_handle_of_a_gpu_lets_followers_start_early)
 }
 END_TEST
 
+enum { GPUS = 4, GROUPS = 12, STEPS = 400 };
+
+/* What each GPU knows of each group. Each GPU stands for the process of one rank. */
+static struct {
+    symtuner_ar *rank[GPUS]; /* NULL: not made, or freed */
+    bool member[GPUS];
+    uint64_t place; /* 0: not all ranks have begun */
+} groups[GROUPS];
+
+static bool is_first(int g, int gpu)
+{
+    return groups[g].rank[gpu] != NULL && groups[g].rank[gpu]->first;
+}
+
+/* No two groups may have two ranks in common of which each takes another group for the first: these
+ * ranks could wait for each other for ever. */
+static void must_agree(void)
+{
+    for (int a = 0; a < GROUPS; a++)
+        for (int b = 0; b < GROUPS; b++)
+            for (int x = 0; x < GPUS && a != b; x++)
+                for (int y = 0; y < GPUS; y++)
+                    ck_assert(!(is_first(a, x) && is_first(b, y) && groups[b].rank[x] != NULL &&
+                                groups[a].rank[y] != NULL));
+}
+
+/* Let rank ${gpu} of group ${g} take its next step: begin to make its handle, then learn the place
+ * when all ranks have begun, then leave when all have learnt it. Ranks do so in any order. */
+static void step(int g, int gpu, bool may_leave)
+{
+    symtuner_ar *h = groups[g].rank[gpu];
+    uint64_t place = 0;
+    bool all = true;
+
+    if (h == NULL && groups[g].place == 0) {
+        h = groups[g].rank[gpu] = calloc(1, sizeof *h);
+        h->device = gpu;
+        h->group = (uint64_t)(g * 7 % GROUPS);
+        ar_first_join(h);
+    } else if (h != NULL && !h->placed) {
+        for (int r = 0; r < GPUS; r++) {
+            all = all && (!groups[g].member[r] || groups[g].rank[r] != NULL);
+            if (groups[g].rank[r] != NULL && groups[g].rank[r]->place > place)
+                place = groups[g].rank[r]->place;
+        }
+        if (all && groups[g].place == 0)
+            groups[g].place = place + (g % 4 == 3); /* as if a rank on another box had more */
+        if (all)
+            ar_first_place(h, groups[g].place);
+    } else if (h != NULL && may_leave) {
+        for (int r = 0; r < GPUS; r++)
+            all = all && (groups[g].rank[r] == NULL || groups[g].rank[r]->placed);
+        if (all) {
+            ar_first_leave(h);
+            free(h);
+            groups[g].rank[gpu] = NULL;
+        }
+    }
+}
+
+/* Threads of each process make handles at the same time, so the ranks get them in another order. */
+START_TEST(test_ranks_agree_on_the_first_handle)
+{
+    unsigned state = 20261124u + (unsigned)_i;
+    bool had[GROUPS][GPUS];
+
+    symtuner_ar_destroy(handles, N);
+    memset(groups, 0, sizeof groups);
+    for (int g = 0; g < GROUPS; g++)
+        for (int r = 0; r < GPUS; r++)
+            groups[g].member[r] = g < 3 || r == g % GPUS || r == (g * 5 + 1) % GPUS;
+    for (int k = 0; k < STEPS; k++) {
+        int g, gpu;
+
+        state = state * 1664525u + 1013904223u;
+        g = (int)(state >> 8) % GROUPS;
+        gpu = (int)(state >> 20) % GPUS;
+        for (int a = 0; a < GROUPS; a++)
+            for (int r = 0; r < GPUS; r++)
+                had[a][r] = is_first(a, r) && !(a == g && r == gpu);
+        if (groups[g].member[gpu])
+            step(g, gpu, (state >> 28) % 4 == 0);
+        must_agree();
+        for (int a = 0; a < GROUPS; a++)
+            for (int r = 0; r < GPUS; r++)
+                ck_assert(!had[a][r] || is_first(a, r)); /* its calls may be running */
+    }
+    for (int g = 0; g < GROUPS; g++)
+        for (int r = 0; r < GPUS; r++)
+            if (groups[g].rank[r] != NULL) {
+                ar_first_leave(groups[g].rank[r]);
+                free(groups[g].rank[r]);
+            }
+}
+END_TEST
+
 enum { RANKS = 2 };
 
 static bool no_memory; /* the ranks of the next pair can share no memory */
@@ -265,6 +362,7 @@ Suite *st_suite_follower(void)
     suite_add_tcase(suite, local);
     tcase_add_test(nccl, test_what_goes_to_nccl_is_separated);
     tcase_add_test(nccl, test_a_handle_without_kernels_is_not_the_first);
+    tcase_add_loop_test(local, test_ranks_agree_on_the_first_handle, 0, 40);
     tcase_add_loop_test(nccl, test_registering_takes_the_promise_back, 0,
                         sizeof windows / sizeof *windows);
     suite_add_tcase(suite, nccl);
