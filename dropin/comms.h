@@ -28,9 +28,10 @@ struct st_comm {
     struct st_real *real; /* the copy of NCCL that made it                       */
     const struct st_kernels *kernels;
     _Atomic(struct symtuner_ar *) handle; /* NULL: all calls go to NCCL         */
-    /* An aborted handle is in ${aborted} until the communicator ends, and then in ${orphan} until
-     * no thread uses the handle. */
-    _Atomic(struct symtuner_ar *) aborted, orphan;
+    /* A handle that runs no more calls is in ${kept} until the communicator ends: it is aborted, or
+     * NCCL has suspended the communicator. After ncclCommAbort it is in ${orphan} until no thread
+     * uses it. */
+    _Atomic(struct symtuner_ar *) kept, orphan;
     _Atomic int users; /* number of threads that use the handle (st_life_hold); while it is above 0,
                         * the record is not used again */
     _Atomic int why;   /* enum st_tally_why: why all calls go to NCCL          */

@@ -431,7 +431,7 @@ void st_life_end(struct st_comm *c)
     struct symtuner_ar *handle = take(c);
 
     if (!handle)
-        handle = atomic_exchange(&c->aborted, NULL);
+        handle = atomic_exchange(&c->kept, NULL);
     if (!handle)
         return;
     while (atomic_load(&c->users) > 0)
@@ -443,13 +443,23 @@ void st_life_end(struct st_comm *c)
     c->meet = NULL;
 }
 
+void st_life_suspend(struct st_comm *c)
+{
+    struct symtuner_ar *handle = take(c);
+
+    if (handle)
+        atomic_store(&c->kept, handle);
+}
+
 /* To free the handle here, we would have to wait for the GPU, but NCCL's abort does not wait. So
- * the handle stays in ${aborted} until st_life_end or st_life_aborted, when the communicator ends.
+ * the handle stays in ${kept} until st_life_end or st_life_aborted, when the communicator ends.
  * Another thread may still be in a vote, so ${meet} is freed only when the record is used again. */
 void st_life_abort(struct st_comm *c)
 {
     struct symtuner_ar *handle = take(c);
 
+    if (!handle) /* a graph may run calls of a handle that is kept */
+        handle = atomic_exchange(&c->kept, NULL);
     if (!handle)
         return;
     if (c->meet)
@@ -457,7 +467,7 @@ void st_life_abort(struct st_comm *c)
     st_inside++;
     c->kernels->abort_(handle);
     st_inside--;
-    atomic_store(&c->aborted, handle);
+    atomic_store(&c->kept, handle);
 }
 
 void st_life_leave(struct st_comm *c)
@@ -470,7 +480,7 @@ void st_life_leave(struct st_comm *c)
 void st_life_aborted(struct st_comm *c, bool ended)
 {
     if (ended)
-        atomic_store(&c->orphan, atomic_exchange(&c->aborted, NULL));
+        atomic_store(&c->orphan, atomic_exchange(&c->kept, NULL));
     st_life_release(c);
 }
 

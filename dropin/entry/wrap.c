@@ -307,15 +307,15 @@ static nccl_abi_result in_CommRevoke(struct st_from from, void *comm, int flags)
     return real->call.CommRevoke(comm, flags);
 }
 
-/* NCCL may release memory that our kernels use. So NCCL runs all later calls of this
- * communicator. */
+/* NCCL runs all later calls of this communicator. It releases only memory of its own (mem_manager.cc
+ * of 2.30.7), not that of windows, so graphs with calls of ours still work afterwards. */
 static nccl_abi_result in_CommSuspend(struct st_from from, void *comm, int flags)
 {
     struct st_comm *c = st_comm_find(comm);
 
     REAL(CommSuspend, c);
     if (c && !st_passes(from, real))
-        st_life_end(c);
+        st_life_suspend(c);
     return real->call.CommSuspend(comm, flags);
 }
 

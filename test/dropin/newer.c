@@ -72,9 +72,31 @@ static void restricted(void)
     SAID(kernels(), "register:1x256 ");
 }
 
+/* A suspended communicator keeps its handle, because a graph may hold calls of it. It is aborted or
+ * freed like others. */
+static void suspends(void)
+{
+    static float a[16], b[16];
+    void *comm[2];
+
+    make(comm, 2);
+    for (int i = 0; i < 2; i++) {
+        MUST(n.f.CommSuspend(comm[i], 1) == 0);
+        MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[i], NULL) == 0);
+    }
+    SAID(n.record, "Suspend AllReduce:16 Suspend AllReduce:16 ");
+    SAID(kernels(), "");
+    MUST(n.f.CommDestroy(comm[0]) == 0);
+    SAID(kernels(), "destroy:1 ");
+    MUST(n.f.CommAbort(comm[1]) == 0);
+    SAID(kernels(), "abort discard:1 ");
+    MUST(kernels()->handles == 0);
+}
+
 int main(int argc, char **argv)
 {
-    static const struct play_case cases[] = {{"shrinks", shrinks}, {"restricted", restricted}};
+    static const struct play_case cases[] = {
+        {"shrinks", shrinks}, {"restricted", restricted}, {"suspends", suspends}};
 
     MUST(argc == 2);
     nccl_linked(&n);

@@ -218,8 +218,8 @@ int symtuner_ar_status(struct symtuner_ar *handle)
 int symtuner_ar_abort(struct symtuner_ar *handle)
 {
     record_add(&record, "abort ");
-    __atomic_store_n(&handle->aborted, 1, __ATOMIC_RELAXED);
-    __atomic_add_fetch(&record.aborted, 1, __ATOMIC_RELAXED);
+    if (__atomic_exchange_n(&handle->aborted, 1, __ATOMIC_RELAXED) == 0)
+        __atomic_add_fetch(&record.aborted, 1, __ATOMIC_RELAXED);
     return 0;
 }
 
