@@ -56,9 +56,10 @@ bool st_own_file_free(const char *command, const char *path, bool force)
 }
 
 /* Open a new file in the folder of ${path}. put() renames the complete file to ${path}, so that
- * nobody reads half a file. Sets *beside to the new file's name, which the caller frees. If ${path}
- * is not a regular file, or if no file can be made in its folder, opens ${path} itself and sets
- * *beside to NULL. Returns the file descriptor, or -1. */
+ * nobody reads half a file, and the old file stays if the disk is full. Sets *beside to the new
+ * file's name, which the caller frees. If ${path} is not a regular file, or if no file can be made
+ * in its folder, opens ${path} itself and sets *beside to NULL. Returns the file descriptor, or
+ * -1. */
 static int open_out(const char *path, char **beside)
 {
     struct stat is;
@@ -87,17 +88,19 @@ static int open_out(const char *path, char **beside)
 /* Write ${size} bytes of ${text} as the file ${path}. Returns false, with errno set, on failure. */
 static bool put(const char *path, const char *text, size_t size)
 {
-    char *beside;
-    int fd = open_out(path, &beside), why;
+    char *beside, *real = realpath(path, NULL);
+    const char *out = real ? real : path; /* a link stays, and the file that it names changes */
+    int fd = open_out(out, &beside), why;
     FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
     bool good = file && fwrite(text, 1, size, file) == size;
 
     good = file && fclose(file) == 0 && good;
-    good = good && (!beside || rename(beside, path) == 0);
+    good = good && (!beside || rename(beside, out) == 0);
     why = errno;
     if (beside && !good)
         unlink(beside);
     free(beside);
+    free(real);
     errno = why;
     return good;
 }

@@ -203,6 +203,17 @@ ok "tune keeps a file that somebody wrote while it worked: $(cat err)" $?
 ln -s plain.rules link.rules
 "$symtuner" tune --from "$sample" --out link.rules > /dev/null 2>&1 && [ -L link.rules ]
 ok "a link stays one" $?
+"$symtuner" table odd.rules --html page.html > /dev/null && ln -s page.html linked.html && cp page.html before.html
+for page in page.html linked.html; do
+    (trap '' XFSZ; ulimit -f 2; exec "$symtuner" table odd.rules --ranks 2 --html $page) 2>&1 > /dev/null | grep -q "$page: File too large"
+    ok "table says that $page cannot be written" $?
+    cmp -s page.html before.html && ! ls page.html.?????? 2> /dev/null
+    ok "the old page stays if $page cannot be written" $?
+done
+"$symtuner" table odd.rules --ranks 2 --html linked.html > /dev/null && [ -L linked.html ] && ! cmp -s page.html before.html
+ok "a page is written where a link leads" $?
+ln -s new.page dangling.html && "$symtuner" table odd.rules --html dangling.html > /dev/null && [ -L dangling.html ] && [ -s new.page ]
+ok "a page is written where a link leads that leads nowhere yet" $?
 chmod 640 plain.rules && "$symtuner" tune --from "$sample" --out plain.rules > /dev/null 2>&1 &&
     [ "$(stat -c %a plain.rules)" = 640 ] && ! ls -- *.rules.?????? 2> /dev/null
 ok "a file that is written again keeps its mode, and nothing lies beside it" $?
