@@ -172,6 +172,8 @@ def _replace(ctx: Any, x: Any, coll: str, op: str, params: dict[str, Any]) -> An
     _refuse_type(aval, op)
     rows, _ = _lowering.rows(ctx, axes, groups)
     _refuse_devices(rows)
+    if (coll, op) == ("all_reduce", "sum") and _lowering.leaves_loop(aval.dtype):
+        raise _Left("XLA may move it out of its loop", fine=True)
     if coll != "all_reduce":
         _refuse_order(rows, _lowering.listed(ctx, axes, groups))
         layouts = _layouts(coll, ctx, params)
@@ -262,6 +264,14 @@ def _rules_of_jax() -> dict[str, tuple[Any, Any]]:
         ) from e
 
 
+def _uncached() -> set[Any]:
+    """Return JAX's set of primitives whose lowerings it does not cache. Otherwise two sums of equal
+    arrays in one program are lowered once, and we cannot leave to XLA only the one in a loop."""
+    from jax._src.interpreters import mlir as own
+
+    return getattr(own, "_uncacheable_primitives", set())
+
+
 def install(*, strict: bool | None = None) -> None:
     """From now on psum, pmean, pmax and pmin run on our kernels, in every program that JAX lowers
     for CUDA. So do the all-reduces that XLA's partitioner makes. SYMTUNER_ONLY can add psum_scatter
@@ -288,6 +298,8 @@ def _install(strict: bool | None) -> None:
             rule = _rule(name.removesuffix("_p"), *PRIMITIVES[name], own)
             mlir.register_lowering(primitive, rule, platform=_PLATFORM)
             _own_rules[primitive] = own
+            if PRIMITIVES[name] == ("all_reduce", "sum"):
+                _uncached().add(primitive)
         _installed = True
         _cache.guard()
         if not _listening:
@@ -306,6 +318,7 @@ def uninstall() -> None:
         _installed = False
         for primitive, rule in _own_rules.items():
             mlir.register_lowering(primitive, rule, platform=_PLATFORM)
+            _uncached().discard(primitive)
         _own_rules.clear()
         _cache.release()
         if _hlo:

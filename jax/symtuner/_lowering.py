@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from ._library import SymtunerError
@@ -19,13 +20,19 @@ from ._library import SymtunerError
 Groups = tuple[tuple[int, ...], ...] | None  # axis_index_groups of jax.lax.psum
 
 
-def _local(name: str) -> Iterator[Any]:
-    """Yield the values of all local variables ``name`` on the stack, innermost function first."""
+def _locals(*names: str) -> Iterator[tuple[Any, ...]]:
+    """For each function on the stack that has local variables of all these names, yield their
+    values, innermost function first."""
     frame = sys._getframe(1)
     while frame is not None:
-        if name in frame.f_code.co_varnames:
-            yield frame.f_locals.get(name)
+        if set(names) <= set(frame.f_code.co_varnames):
+            yield tuple(frame.f_locals.get(name) for name in names)
         frame = frame.f_back
+
+
+def _local(name: str) -> Iterator[Any]:
+    """Yield the values of all local variables ``name`` on the stack, innermost function first."""
+    return (value for (value,) in _locals(name))
 
 
 def _mesh_of(ctx: Any) -> Any:
@@ -106,3 +113,59 @@ def compiler_options() -> dict[str, Any]:
     for options in _local("compiler_options_kvs"):
         found.update(options or ())
     return found
+
+
+# ---- sums that XLA moves out of a loop -----------------------------------------------------------
+# operations that XLA allows between an all-reduce and the addition
+_SAME = ("convert_element_type", "reshape", "transpose", "copy")
+
+
+def _loop(outer: list[Any]) -> tuple[int, int] | None:
+    """Return the numbers of constants and of carried values of the loop whose body is lowered, or
+    None if it is no body of a loop. ``outer``: the equations around the body, innermost first. JAX
+    lowers a scan by a while loop that calls the scan's body."""
+    names = [eqn.primitive.name for eqn in outer]
+    if names[:3] == ["closed_call", "while", "scan"]:
+        return outer[2].params["num_consts"], outer[2].params["num_carry"]
+    if names[:1] == ["while"]:
+        return outer[0].params["body_nconsts"], len(outer[0].params["body_jaxpr"].out_avals)
+    return None
+
+
+def leaves_loop(dtype: Any) -> bool:
+    """Does the loop just add the sum that is lowered now to a value that it carries along, as when
+    gradients are accumulated? Then XLA can move the sum behind the loop, but not our call. XLA
+    moves neither complex numbers nor float8."""
+    if dtype.kind not in "iuf" and dtype != jnp.bfloat16:
+        return False
+    found = [(e, j) for e, j in _locals("eqn", "jaxpr") if e is not None and hasattr(j, "eqns")]
+    if not found:
+        return False
+    (eqn, jaxpr), *outer = found
+    loop = _loop([e for e, _ in outer])
+    if loop is None or not any(e is eqn for e in jaxpr.eqns):
+        return False
+    uses: dict[Any, list[Any]] = {}
+    for user in [*jaxpr.eqns, None]:
+        for var in user.invars if user is not None else jaxpr.outvars:
+            if not hasattr(var, "val"):  # a literal has no users
+                uses.setdefault(var, []).append(user)
+    (var,) = eqn.outvars
+    while len(users := uses.get(var, ())) == 1 and users[0] is not None:
+        user = users[0]
+        if user.primitive.name in _SAME:
+            (var,) = user.outvars
+            continue
+        others = [v for v in user.invars if v is not var]
+        if user.primitive.name not in ("add", "add_any") or len(others) != 1:
+            return False
+        (carried,), (total,), (constants, count) = others, user.outvars, loop
+        carries = list(jaxpr.invars)[constants : constants + count]
+        places = [i for i, v in enumerate(carries) if v is carried]
+        return (
+            len(places) == 1
+            and len(uses[carried]) == 1
+            and uses.get(total) == [None]
+            and jaxpr.outvars[places[0]] is total
+        )
+    return False

@@ -202,6 +202,66 @@ def test_where():
     assert fate(smap(psum()), x) == (0, 1, [])
 
 
+def loops():
+    """Loops with a psum: does each just add it to what it carries along?"""
+    psum, zeros = (lambda v: lax.psum(v, "i")), jnp.zeros_like
+    steps = jnp.arange(3, dtype=jnp.float32)
+
+    def scan(add, **more):
+        return lambda x: lax.scan(lambda c, n: (add(c, x * n), None), zeros(x), steps, **more)[0]
+
+    def pair(x):  # the first value is counted, the second one carried
+        step = lambda c, n: ((c[0] + 1, c[1] + psum(x * n)), c[0] * 2)
+        return lax.scan(step, (0, zeros(x)), steps)[0][1]
+
+    def gradients(x):
+        loss = lambda w, n: {"l": (w["a"] * x * n).sum() + (w["b"] * n).sum()}["l"]
+        w = {"a": x, "b": x * 2}
+        step = lambda c, n: (jax.tree.map(jnp.add, c, psum(jax.grad(loss)(w, n))), None)
+        total = lax.scan(step, jax.tree.map(zeros, w), steps)[0]
+        return total["a"] + total["b"]
+
+    def swap(x):
+        step = lambda c, n: ((c[1] + psum(x * n), c[0]), None)
+        return lax.scan(step, (zeros(x), zeros(x)), steps)[0][1]
+
+    times = lambda x: lax.fori_loop(0, 3, lambda n, c: c + psum(x * n), zeros(x))
+    last = lambda x: (x[0, 0] * 0 + 3).astype(jnp.int32)
+    until = lambda x: lax.fori_loop(0, last(x), lambda n, c: c + psum(x * n), zeros(x))
+    narrow = lambda v: psum(v.astype(jnp.bfloat16)).astype(v.dtype).T.reshape(v.shape)
+    return {
+        "scan": (True, scan(lambda c, v: c + psum(v))),
+        "turned": (True, scan(lambda c, v: psum(v) + c)),
+        "converted": (True, scan(lambda c, v: c + narrow(v))),
+        "pair": (True, pair),
+        "gradients": (True, gradients),
+        "fori_loop": (True, times),
+        "while": (True, until),
+        "both": (True, lambda x: times(x) + psum(x)),
+        "mean": (False, scan(lambda c, v: c + lax.pmean(v, "i"))),
+        "used": (False, scan(lambda c, v: c + psum(v * c))),
+        "subtracted": (False, scan(lambda c, v: c - psum(v))),
+        "of the total": (False, scan(lambda c, v: psum(c + v))),
+        "swapped": (False, swap),
+        "no loop": (False, lambda x: x + psum(x)),
+    }
+
+
+def test_sums_that_leave_a_loop():
+    """XLA moves them behind the loop if they are its own: jax/hlo/call.c tells of the rest."""
+    x = np.arange(16, dtype=np.float32).reshape(4, 4)
+    for name, (leaves, f) in loops().items():
+        want = smap(f)(x)
+        with OnCpu() as cpu:
+            cpu.mesh = LINE
+            assert same(smap(f)(x), want, 0.02), name
+            whys = {call.why for call in symtuner.report()}
+        assert ("XLA may move it out of its loop" in whys) == leaves, (name, whys)
+        assert cpu.ran == (name == "both" or not leaves), (name, cpu.ran)
+    with Installed(strict=True):
+        assert fate(smap(loops()["scan"][1]), x)[1] == 1, "no error, since XLA's is cheaper"
+
+
 def test_only_what_was_asked_for():
     """All-gathers and reduce-scatters are XLA's unless SYMTUNER_ONLY names them, and where the
     ranks are not in the order of the devices' ids."""
