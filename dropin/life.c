@@ -414,11 +414,13 @@ void st_made(struct st_real *real, struct st_made *made, int n)
 
 /* ---- ending ---------------------------------------------------------------------------------- */
 
-/* Take the handle from the record, so that NCCL runs all later calls. */
+/* Take the handle from the record for good, so that NCCL runs all later calls. */
 static struct symtuner_ar *take(struct st_comm *c)
 {
     struct symtuner_ar *handle = atomic_exchange(&c->handle, NULL);
 
+    if (!handle)
+        handle = atomic_exchange(&c->kept, NULL);
     if (!handle)
         return NULL;
     c->why = ST_WHY_FAILED;
@@ -430,8 +432,6 @@ void st_life_end(struct st_comm *c)
 {
     struct symtuner_ar *handle = take(c);
 
-    if (!handle)
-        handle = atomic_exchange(&c->kept, NULL);
     if (!handle)
         return;
     while (atomic_load(&c->users) > 0)
@@ -445,10 +445,12 @@ void st_life_end(struct st_comm *c)
 
 void st_life_suspend(struct st_comm *c)
 {
-    struct symtuner_ar *handle = take(c);
+    struct symtuner_ar *handle = atomic_exchange(&c->handle, NULL);
 
-    if (handle)
-        atomic_store(&c->kept, handle);
+    if (!handle)
+        return;
+    c->why = ST_WHY_FAILED;
+    atomic_store(&c->kept, handle); /* it keeps its place, because graphs may run its calls */
 }
 
 /* To free the handle here, we would have to wait for the GPU, but NCCL's abort does not wait. So
@@ -458,8 +460,6 @@ void st_life_abort(struct st_comm *c)
 {
     struct symtuner_ar *handle = take(c);
 
-    if (!handle) /* a graph may run calls of a handle that is kept */
-        handle = atomic_exchange(&c->kept, NULL);
     if (!handle)
         return;
     if (c->meet)

@@ -72,12 +72,12 @@ static void restricted(void)
     SAID(kernels(), "register:1x256 ");
 }
 
-/* A suspended communicator keeps its handle, because a graph may hold calls of it. It is aborted or
- * freed like others. */
+/* A suspended communicator keeps its handle, and its place on the GPU, because a graph may hold calls
+ * of it. It is aborted or freed like others. The limit is 8 communicators. */
 static void suspends(void)
 {
     static float a[16], b[16];
-    void *comm[2];
+    void *comm[2], *other[9][2];
 
     make(comm, 2);
     for (int i = 0; i < 2; i++) {
@@ -86,11 +86,16 @@ static void suspends(void)
     }
     SAID(n.record, "Suspend AllReduce:16 Suspend AllReduce:16 ");
     SAID(kernels(), "");
+    for (int i = 0; i < 8; i++)
+        make(other[i], 2);
+    MUST(kernels()->handles == 16);
     MUST(n.f.CommDestroy(comm[0]) == 0);
     SAID(kernels(), "destroy:1 ");
     MUST(n.f.CommAbort(comm[1]) == 0);
     SAID(kernels(), "abort discard:1 ");
-    MUST(kernels()->handles == 0);
+    MUST(kernels()->handles == 14);
+    make(other[8], 2);
+    MUST(kernels()->handles == 16);
 }
 
 int main(int argc, char **argv)
