@@ -235,7 +235,8 @@ def closest_first(file, steps, seconds):
 
 def limits():
     os.setsid()
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it, and test/cli/run.sh sends it
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)  # nohup and background jobs ignore them; tests send them
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # an error above that, as on a full disk
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
