@@ -5,12 +5,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/group/nccl_wait.h"
 #include "kernels/shared/layout.h"
 
 struct verdict {
-    uint64_t failed, alike;
+    uint64_t failed, alike, number;
     char why[AR_WHY];
 };
 
@@ -26,6 +27,7 @@ ncclResult_t ar_endpoint_open(struct ar_endpoint *endpoint, const struct ar_nccl
     memset(endpoint, 0, sizeof *endpoint);
     endpoint->comm = comm;
     endpoint->limit_ns = limit_ns;
+    endpoint->number = (uint64_t)getpid() << 42 ^ ar_now_ns() ^ (uintptr_t)comm;
     result = ar_comm_wait(nccl, endpoint, ncclInProgress, "not a usable communicator", why);
     if (result != ncclSuccess)
         return result;
@@ -154,8 +156,10 @@ ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoin
         result = ar_comms_end(nccl, endpoints, n, result, call, why);
     }
     for (int i = 0; i < n && result == ncclSuccess; i++) {
-        latest = hear(nccl, endpoints[i], all, bytes, call);
+        latest = hear(nccl, endpoints[i], i == 0 ? all : endpoints[i]->heard, bytes, call);
         error = error == cudaSuccess ? latest : error;
+        endpoints[i]->stranger |=
+            i > 0 && memcmp(all, endpoints[i]->heard, bytes * (size_t)endpoints[i]->ranks) != 0;
         if (endpoints[i]->timed_out[0] != 0)
             result = ar_comms_timed_out(endpoints, n, endpoints[i], why);
     }
@@ -178,6 +182,7 @@ ncclResult_t ar_bootstrap_agree(const struct ar_nccl *nccl, struct ar_endpoint *
     for (int i = 0; i < n; i++) {
         mine[i].failed = result != ncclSuccess;
         mine[i].alike = alike;
+        mine[i].number = endpoints[i]->number;
         if (result != ncclSuccess)
             memcpy(mine[i].why, why, AR_WHY);
     }

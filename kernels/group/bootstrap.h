@@ -30,7 +30,8 @@ ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoin
  * Collective: agree on the outcome of a step. ${result} and ${why} are the outcome on this rank. If
  * any rank failed, all ranks return an error (their own, or ncclRemoteError), and ${why} names the
  * lowest rank that failed and its reason. ${alike} is a number that must be the same on all ranks;
- * if ranks differ in it, all ranks fail. *met is false if the exchange itself failed.
+ * if ranks differ in it, all ranks fail. *met is false if the exchange itself failed. If a rank of
+ * ${endpoints} is of another group than the first one, its endpoint's ${stranger} becomes true.
  */
 ncclResult_t ar_bootstrap_agree(const struct ar_nccl *nccl, struct ar_endpoint *const *endpoints,
                                 int n, ncclResult_t result, uint64_t alike, char *why, bool *met);

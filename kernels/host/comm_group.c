@@ -31,6 +31,7 @@ struct peer_info {
     uint64_t bulk_bytes, bulk_own; /* config.bulk_bytes, and what ar_scratch_bulk() returned */
     uint64_t first_epoch, rules_hash;
     uint64_t place; /* what this rank proposes as the handle's place (order/first.h) */
+    uint64_t mixed; /* 1: the thread of this rank passes communicators of several groups */
 };
 
 _Static_assert(sizeof(struct peer_info) <= AR_INFO_BYTES, "one rank may send a whole peer_info");
@@ -91,6 +92,11 @@ static ncclResult_t compare(struct group *g)
     for (int r = 0; r < ranks; r++) {
         const struct peer_info *a = &g->all[0], *b = &g->all[r];
 
+        if (b->mixed)
+            return ar_members_fail(&g->m, ncclInvalidUsage,
+                                   "the thread of rank %d passes communicators of several groups; "
+                                   "make the handles of each group in a call of its own",
+                                   r);
         if (unlike(a, b) != NULL)
             return ar_members_fail(&g->m, ncclInvalidUsage, "ranks 0 and %d differ in %s", r,
                                    unlike(a, b));
@@ -211,9 +217,13 @@ static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *giv
     bool host, probes;
     ncclResult_t result;
 
-    /* The exchange in ar_members_agree has shown which communicators are nonblocking. */
-    for (int i = 0; i < g->m.n; i++)
+    /* The exchange in ar_members_agree has shown which communicators are nonblocking, and which are
+     * of other groups. */
+    for (int i = 0; i < g->m.n; i++) {
         g->mine[i].box.unable |= g->m.endpoints[i]->threaded ? AR_BOX_UNBLOCKED : 0u;
+        for (int k = 1; k < g->m.n; k++)
+            g->mine[i].mixed |= g->m.endpoints[k]->stranger;
+    }
     result = exchange(g);
     if (result == ncclSuccess)
         result = compare(g);
@@ -374,6 +384,11 @@ ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *com
     if (handles_out == NULL || comms == NULL || n < 1 || n > AR_MAX_RANKS)
         return ar_fail(NULL, ncclInvalidArgument, "one thread drives 1 to %d communicators, not %d",
                        AR_MAX_RANKS, n);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < i; k++)
+            if (comms[i] == comms[k])
+                return ar_fail(NULL, ncclInvalidArgument, "comms[%d] and comms[%d] are the same", k,
+                               i);
     g.m.nccl = ar_nccl_get(why, sizeof why);
     if (g.m.nccl == NULL)
         return ar_fail(NULL, ncclInvalidUsage, "%s", why);

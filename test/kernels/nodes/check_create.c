@@ -45,6 +45,58 @@ START_TEST(test_equal_boxes_add_up_box_by_box)
 }
 END_TEST
 
+/* ---- threads that drive several ranks -------------------------------------------------------- */
+
+static ncclUniqueId ids[2];
+static ncclComm_t pair[2][2]; /* [g][r]: rank r of group g */
+static ncclResult_t mixed[3];
+static char mixed_error[3][256];
+
+/* Thread 0 drives rank 0 of both groups, and the other threads drive rank 1 of one group each. */
+static void open_mixed(int thread)
+{
+    for (int g = 0; g < 2; g++)
+        if (thread == 0 || thread == g + 1) {
+            cudaSetDevice(2 * g + (thread > 0));
+            ncclCommInitRank(&pair[g][thread > 0], 2, ids[g], thread > 0);
+        }
+}
+
+static void create_mixed(int thread)
+{
+    const ncclComm_t comms[2] = {pair[thread == 2][thread > 0], pair[1][0]};
+    symtuner_ar *h[2] = {NULL};
+
+    mixed[thread] = symtuner_ar_create(h, comms, thread == 0 ? 2 : 1, &group_config);
+    strcpy(mixed_error[thread], symtuner_ar_error(NULL));
+}
+
+START_TEST(test_groups_in_one_call_are_an_error_on_all_ranks)
+{
+    group_reset(3, 3, NULL);
+    for (int g = 0; g < 2; g++)
+        ncclGetUniqueId(&ids[g]);
+    net_threads(open_mixed);
+    net_threads(create_mixed);
+    for (int thread = 0; thread < 3; thread++) {
+        ck_assert_msg(mixed[thread] == ncclInvalidUsage, "thread %d: %s", thread,
+                      mixed_error[thread]);
+        ck_assert_msg(strstr(mixed_error[thread],
+                             "the thread of rank 0 passes communicators of several groups") != NULL,
+                      "%s", mixed_error[thread]);
+    }
+    for (int g = 0; g < 2; g++)
+        for (int r = 0; r < 2; r++)
+            ncclCommDestroy(pair[g][r]);
+    pair[1][0] = pair[0][0]; /* the same communicator twice */
+    create_mixed(0);
+    ck_assert_int_eq(mixed[0], ncclInvalidArgument);
+    ck_assert_str_eq(mixed_error[0], "comms[0] and comms[1] are the same");
+    ck_assert(!whole_nccl.hung);
+    ck_assert_int_eq(fake.live, 0);
+}
+END_TEST
+
 /* Neither making nor measuring the group ends a capture of another thread. */
 START_TEST(test_a_capture_goes_on)
 {
@@ -404,6 +456,7 @@ Suite *nodes_suite_create(void)
     tcase_add_loop_test(t, test_equal_boxes_add_up_box_by_box, 0,
                         (int)(sizeof sizes / sizeof *sizes));
     tcase_add_test(t, test_a_capture_goes_on);
+    tcase_add_test(t, test_groups_in_one_call_are_an_error_on_all_ranks);
     tcase_add_test(t, test_ranks_need_not_be_numbered_box_by_box);
     tcase_add_test(t, test_nobody_asked);
     tcase_add_loop_test(t, test_other_layouts_are_nccls, 0, 3);
