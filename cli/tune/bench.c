@@ -31,6 +31,8 @@ int st_cmd_bench(int argc, char **argv)
         return status;
     if (tune.raw[0] && !st_own_file_free("bench", tune.raw, tune.force))
         return ST_EXIT_USAGE;
+    if (tune.rules && !st_tune_usable(&tune, tune.rules, 0))
+        return ST_EXIT_FINDINGS;
     status = st_tune_find_gpus(&tune, "bench", !tune.no_kernels);
     if (status < 0)
         status = st_tune_measure(&tune, "bench");
@@ -38,5 +40,7 @@ int st_cmd_bench(int argc, char **argv)
         return status;
     st_tune_choose(&tune);
     (tune.json ? st_tune_print_json : st_tune_print)(&tune, stdout);
+    if (tune.rules && !st_tune_usable(&tune, tune.rules, tune.nccl))
+        return st_fail(ST_EXIT_FINDINGS, "symtuner bench: these times are without the rules\n");
     return ST_EXIT_FINE;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run.c - measures the units of tune and bench one after another, each in a process of its own. */
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -193,6 +194,10 @@ int st_tune_find_gpus(struct st_tune *tune, const char *command, bool kernels)
         return st_fail(ST_EXIT_CANNOT,
                        "symtuner %s: cannot measure here: NCCL cuts the name %s at %d bytes\n",
                        command, plugin, ST_NCCL_NAME_MAX);
+    /* NCCL goes on without a plugin that it cannot load, and says so at level INFO only */
+    if (loads_plugin(tune) && !dlopen(plugin, RTLD_LAZY | RTLD_LOCAL))
+        return st_fail(ST_EXIT_CANNOT, "symtuner %s: cannot measure here: no plugin: %s\n",
+                       command, dlerror());
     if (!st_cuda_load(&cuda, &gpus, error, sizeof error))
         return st_fail(ST_EXIT_CANNOT, "symtuner %s: cannot measure here: %s\n", command, error);
     if (tune->ranks == 0)

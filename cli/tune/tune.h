@@ -169,6 +169,10 @@ void st_tune_write_kernels(const struct st_tune *tune, FILE *out);
  * hold only for registered buffers, because tune measures with registered buffers. */
 bool st_tune_copies(const char *way);
 
+/* Would the plugin and the library accept the rules in ${file} on this box with NCCL release
+ * ${nccl}? 0: any release and any box. If not, print why. */
+bool st_tune_usable(const struct st_tune *tune, const char *file, int nccl);
+
 /* verify.c: measure the rules in ${files}, "A" or "A,B", beside the candidates that the earlier run
  * of tune compared, and print whether they are still good. Returns the exit status. */
 int st_tune_verify(struct st_tune *tune, const char *files, bool json);

@@ -156,15 +156,15 @@ static int report(struct st_tune *tune, bool json)
     return status;
 }
 
-/* Would the plugin and the library accept the rules in ${file} on this box? If not, print why. */
-static bool usable(const struct st_tune *tune, const char *file, int nccl)
+bool st_tune_usable(const struct st_tune *tune, const char *file, int nccl)
 {
     char error[SYMTUNER_ERROR_MAX];
     symtuner_rules *rules;
     bool good = symtuner_rules_load(file, &rules, error, sizeof error) == SYMTUNER_OK;
 
     if (good) {
-        good = symtuner_rules_fit(rules, nccl, &tune->machine, error, sizeof error) == SYMTUNER_OK;
+        good = nccl == 0 || symtuner_rules_fit(rules, nccl, &tune->machine, error,
+                                               sizeof error) == SYMTUNER_OK;
         symtuner_rules_free(rules);
     }
     return good || st_fail(false, "%s\n", error);
@@ -197,7 +197,7 @@ int st_tune_verify(struct st_tune *tune, const char *files, bool json)
     if (status < 0 && !tune->own)
         status = ST_EXIT_CANNOT;
     for (int i = 0; i < ST_TUNE_RULES && tune->verify[i] && status < 0; i++)
-        if (!usable(tune, tune->verify[i], nccl))
+        if (!st_tune_usable(tune, tune->verify[i], nccl))
             status = ST_EXIT_FINDINGS;
     if (status < 0)
         status = st_tune_measure(tune, "tune");

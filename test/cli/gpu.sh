@@ -239,6 +239,22 @@ grep -q '^allreduce  *general  *symmetric/NCCL  *with plugin  *symtuner' "$work/
 ok "bench: four columns, and the raw data" $?
 run "$symtuner" bench --bytes 1KiB..2KiB --json 2> /dev/null > "$work/b.json"
 json "bench --json is JSON" "$work/b.json"
+printf '[provenance]\ngpu = NVIDIA Other\n[process]\nsym-ctas = 16\n' > "$work/other.rules"
+printf '[process]\nsym-ctas = many\n' > "$work/wrong.rules"
+bench_rules() { # bench_rules RULES WORDS: bench must fail and print WORDS
+    run "$symtuner" bench --bytes 1KiB..1KiB --rules "$work/$1" > "$work/rules.out" 2>&1
+    [ $? = 1 ] && grep -q "$2" "$work/rules.out"
+    ok "bench: rules that do not act are named: $1: $(tail -2 "$work/rules.out")" $?
+}
+bench_rules none.rules 'none.rules: No such file'
+bench_rules wrong.rules 'wrong.rules:2:.*many'
+bench_rules other.rules 'measured on another machine'
+grep -q '^1 KiB ' "$work/rules.out" && grep -q 'these times are without the rules' "$work/rules.out"
+ok "bench: the times are printed all the same" $?
+mkdir "$work/bare" && cp "$work"/bin/symtuner "$work"/bin/libcuda.so.1 "$work"/bin/libnccl.so.2 "$work/bare"
+run LD_LIBRARY_PATH="$work/bare" "$work/bare/symtuner" bench --bytes 1KiB..1KiB > /dev/null 2> "$work/bare.err"
+[ $? = 77 ] && grep -q 'no plugin: .*libsymtuner.so' "$work/bare.err"
+ok "bench: a plugin that is missing is named: $(tail -1 "$work/bare.err")" $?
 # NCCL cuts the names of plugins at 254 bytes
 deep=$work/$(printf '%0250d' 0) && mkdir "$deep" && cp "$work"/bin/* "$deep"
 run "$deep/symtuner" bench --bytes 1KiB..2KiB > /dev/null 2> "$work/deep.err"
