@@ -198,8 +198,24 @@ static void note(struct st_group *g, struct st_comm *c, bool by_us)
         c->group_others++;
 }
 
+/* Count a call of a communicator that has no record. For example, we do not see the pointer of a
+ * non-blocking child: NCCL writes it when ncclCommSplit has long returned. */
+static void count_unknown(const struct st_real *real, enum st_tally_coll coll, void *comm,
+                          size_t count, int dtype, bool per_rank)
+{
+    struct st_tally_slot *slot = st_slot();
+    int ranks = 1;
+
+    if (!slot || !comm)
+        return;
+    if (per_rank && (!real->comm_count || real->comm_count(comm, &ranks) != NCCL_ABI_SUCCESS))
+        ranks = 1;
+    st_tally_count(slot, coll, ST_WHY_UNFOLLOWED,
+                   st_bytes(NULL, count, dtype, false) * (size_t)ranks);
+}
+
 void st_call_forwarded(struct st_comm *c, struct st_real *real, enum st_tally_coll coll,
-                       bool collective, size_t count, int dtype, bool per_rank)
+                       bool collective, void *comm, size_t count, int dtype, bool per_rank)
 {
     struct st_group *g = st_group_of(real);
 
@@ -207,6 +223,8 @@ void st_call_forwarded(struct st_comm *c, struct st_real *real, enum st_tally_co
         note(g, c, false);
     if (c)
         st_tally_count(st_slot(), coll, ST_WHY_COLLECTIVE, st_bytes(c, count, dtype, per_rank));
+    else
+        count_unknown(real, coll, comm, count, dtype, per_rank);
 }
 
 void st_call_failed(struct st_real *real)
@@ -227,6 +245,9 @@ nccl_abi_result st_call(struct st_from from, const struct st_call *call)
 
     if (!real)
         return st_no_nccl();
+    if (!c && !st_passes(from, real))
+        count_unknown(real, call->coll, call->comm, call->count, call->dtype,
+                      call->coll != ST_TALLY_ALL_REDUCE);
     if (!c || st_passes(from, real))
         return run_nccl(real, call);
     g = st_group_of(real);

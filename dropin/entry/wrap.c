@@ -57,7 +57,8 @@ enum { TIMES_1 = 0, TIMES_ranks = 1 };
         if (!real || !real->call.name)                                                             \
             return st_no_nccl();                                                                   \
         if (!st_passes(from, real)) {                                                              \
-            st_call_forwarded(c, real, ST_TALLY_##coll, collective, count, dtype, TIMES_##factor); \
+            st_call_forwarded(c, real, ST_TALLY_##coll, collective, comm, count, dtype,            \
+                              TIMES_##factor);                                                     \
             st_separate(real, stream);                                                             \
         }                                                                                          \
         result = real->call.name args;                                                             \

@@ -42,12 +42,13 @@ static void call(void *comm)
 }
 
 /* Make a communicator, and fork a child that uses it, as data loaders do. Make another one that is
- * non-blocking. */
+ * non-blocking, and split it. */
 static void load(void)
 {
     struct nccl_abi_config fast = {.size = sizeof fast, .blocking = 0};
     struct nccl_abi_id id = {{0}};
-    void *comm[2], *later;
+    void *comm[2], *later, *child;
+    int error;
 
     MUST(n.f.CommInitAll(comm, 2, NULL) == 0);
     call(comm[0]);
@@ -61,6 +62,10 @@ static void load(void)
     MUST(n.f.AllReduce(NULL, b, 2, F32, SUM, comm[0], NULL) == 0);
     MUST(n.f.CommInitRankConfig(&later, 2, id, 0, &fast) == NCCL_ABI_IN_PROGRESS);
     call(later);
+    MUST(n.f.CommSplit(later, 0, 0, &child, &fast) == NCCL_ABI_IN_PROGRESS && !child);
+    MUST(n.f.CommGetAsyncError(later, &error) == 0 && child);
+    MUST(n.f.AllGather(a, b, 4, F32, child, NULL) == 0);
+    MUST(n.f.Reduce(a, b, 4, F32, SUM, 0, child, NULL) == 0);
     raise(SIGKILL);
 }
 
@@ -91,6 +96,10 @@ static void count(const char *program, const char *path)
     MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_EMPTY].calls == 1);
     MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_ARGUMENTS].calls == 1);
     MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_NONBLOCKING].calls == 1);
+    MUST(slot->call[ST_TALLY_ALL_GATHER][ST_WHY_UNFOLLOWED].calls == 1);
+    MUST(slot->call[ST_TALLY_ALL_GATHER][ST_WHY_UNFOLLOWED].bytes == 32);
+    MUST(slot->call[ST_TALLY_REDUCE][ST_WHY_UNFOLLOWED].calls == 1);
+    MUST(slot->call[ST_TALLY_REDUCE][ST_WHY_UNFOLLOWED].bytes == 16);
     MUST(unlink(path) == 0);
 }
 

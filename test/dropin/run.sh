@@ -213,11 +213,14 @@ cat > "$work/want" <<'X'
 symtuner run: drop-in
 symtuner run: 1 process called NCCL 2.28.9
   allreduce            4 calls    136 B   1 by our kernels (25 %), 64 B
+  allgather             1 call     32 B   none by our kernels
   broadcast             1 call     32 B   none by our kernels
+  reduce                1 call     16 B   none by our kernels
+  NCCL ran 2 calls: the communicator was made by a call that the drop-in does not follow
   NCCL ran 1 call: the communicator is non-blocking
   NCCL ran 1 call: there is no kernel for this collective
   NCCL ran 1 call: an argument is wrong or unusual
-  NCCL ran 1 call: the call has no elements
+  NCCL ran 1 call for other reasons
 X
 job 'a loader, and SIGKILL' 137 -- "$here/ranks" loader ''
 cat > "$work/want" <<'X'

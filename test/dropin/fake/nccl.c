@@ -256,13 +256,25 @@ int ncclCommInitAll(void **comms, int n, const int *devices)
     return 0;
 }
 
+/* A child that does not block; ncclCommGetAsyncError of its parent hands it out. */
+static struct {
+    void *parent, **where, *what;
+} child;
+
 /* Each color gets half of the ranks. */
 int ncclCommSplit(void *comm, int color, int key, void **made, void *config)
 {
+    const struct nccl_abi_config *how = config;
     struct fake_comm *c = comm;
 
-    (void)key, (void)config;
+    (void)key;
     *made = NULL;
+    if (how && how->blocking == 0) {
+        child.parent = comm;
+        child.where = made;
+        give(&child.what, c->ranks, c->rank);
+        return NCCL_ABI_IN_PROGRESS;
+    }
     if (c->key)
         return begin_step(c);
     if (record.wait && depth == 0)
@@ -332,6 +344,10 @@ int ncclCommGetAsyncError(void *comm, int *error)
     struct fake_comm *c = comm;
 
     *error = getenv("BOX") && c->key ? state_of(c) : record.async;
+    if (child.what && child.parent == comm) {
+        *child.where = child.what;
+        child.what = NULL;
+    }
     return 0;
 }
 
