@@ -141,7 +141,7 @@ static bool read_row(struct reader *reader, const char *line)
     char coll[32], word[48];
     unsigned long long bytes;
     double us;
-    int r, s, c;
+    int r, s, c, end = 0;
 
     if (sscanf(line, "done,%d,%d,%31[a-z]", &r, &s, coll) == 3) {
         c = symtuner_coll_parse(coll);
@@ -150,8 +150,8 @@ static bool read_row(struct reader *reader, const char *line)
         tune->done[r][c][s] = true;
         return true;
     }
-    if (sscanf(line, "%d,%d,%31[a-z],%47[a-zA-Z0-9_/],%llu,%lf", &r, &s, coll, word, &bytes, &us) !=
-        6)
+    if (sscanf(line, "%d,%d,%31[a-z],%47[a-zA-Z0-9_/],%llu,%lf%n", &r, &s, coll, word, &bytes, &us,
+               &end) != 6 || line[end])
         return wrong(reader, "not a measurement", line);
     if (!(us > 0 && us < 1e12)) /* NaN fails this test, too */
         return wrong(reader, "not a time", line);
@@ -244,8 +244,7 @@ bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size
 {
     struct reader reader = {.tune = tune, .take_plan = take_plan};
     FILE *file = fopen(tune->raw, "r");
-    char *line = NULL;
-    size_t room = 0;
+    char line[1024]; /* getline would fill the memory from a file without lines */
     int number = 0;
     bool good = file != NULL;
 
@@ -253,10 +252,13 @@ bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size
         snprintf(error, size, "%s: %s", tune->raw, strerror(errno));
         return false;
     }
-    while (good && getline(&line, &room, file) >= 0) {
+    while (good && fgets(line, sizeof line, file)) {
+        bool whole = strchr(line, '\n') || feof(file);
+
         line[strcspn(line, "\r\n")] = '\0';
         if (number++ > 0)
-            good = read_line(&reader, line);
+            good = whole ? read_line(&reader, line)
+                         : wrong(&reader, "a line that is too long or has a NUL byte", line);
         else if (strcmp(line, first_line) != 0)
             good = wrong(&reader, "not the raw data of symtuner tune", line);
     }
@@ -271,7 +273,6 @@ bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size
         snprintf(error, size, "%.400s:%d: %s", tune->raw, number, reader.why);
     else
         snprintf(error, size, "%.400s: %s", tune->raw, reader.why);
-    free(line);
     fclose(file);
     return good;
 }

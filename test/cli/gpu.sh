@@ -210,6 +210,12 @@ ok "tune: another plan is not mixed in" $?
 sed 's/^\(0,0,allreduce,general,1024,\).*/\1-3/' "$work/whole.csv" > "$work/bad.csv"
 run "$symtuner" tune --from "$work/bad.csv" --out "$work/x.rules" 2>&1 | grep -q 'bad.csv:[0-9]*: not a time'
 ok "tune --from: a wrong number is named with its line" $?
+sed 's/^0,0,allreduce,general,1024,.*/&x/' "$work/whole.csv" > "$work/bad.csv"
+run "$symtuner" tune --from "$work/bad.csv" --out "$work/x.rules" 2>&1 | grep -q 'bad.csv:[0-9]*: not a measurement'
+ok "tune --from: what follows a number is named" $?
+sed 's/^0,0,allreduce,general,1024,.*/&'"$(printf '%01100d' 0)/" "$work/whole.csv" > "$work/bad.csv"
+run "$symtuner" tune --from "$work/bad.csv" --out "$work/x.rules" 2>&1 | grep -q 'bad.csv:[0-9]*: a line that is too long'
+ok "tune --from: a long line is named" $?
 head -40 "$work/whole.csv" > "$work/cut.csv"
 run "$symtuner" tune --from "$work/cut.csv" --out "$work/x.rules" 2>&1 | grep -q 'measurements are missing'
 ok "tune --from: half a run is refused" $?
