@@ -124,6 +124,8 @@ class Library:
         # raises AttributeError if the library is too old
         self._c.symtuner_ffi_admit.restype = ctypes.c_int
         self.call("load", str(self.ar_path).encode())
+        ar = ctypes.CDLL(str(self.ar_path))
+        self._boxes_asked = getattr(ar, "symtuner_ar_boxes_asked", lambda: 0)  # an older one: no
 
     def call(self, name: str, *args: object) -> None:
         why = ctypes.create_string_buffer(512)
@@ -139,10 +141,7 @@ class Library:
     def boxes_asked(self) -> bool:
         """Return whether ranks on several boxes may add up box by box
         (symtuner_ar_boxes_asked())."""
-        try:
-            return bool(ctypes.CDLL(str(self.ar_path)).symtuner_ar_boxes_asked())
-        except AttributeError:  # an older library lacks this function
-            return False
+        return bool(self._boxes_asked())
 
     def abort(self) -> None:
         self._c.symtuner_ffi_abort()

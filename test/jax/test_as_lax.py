@@ -7,6 +7,7 @@ run.
 Four CPU devices stand for GPUs, as in test_all_reduce.py.
 """
 
+import ctypes
 import inspect
 import sys
 import warnings
@@ -358,6 +359,20 @@ def test_memory_that_is_short():
     finally:
         _groups._open_one, _groups.PAUSES_S, _groups.LATER_S = saved
         _groups._open.clear(), _groups._settled.clear()
+
+
+def test_settings_load_no_library():
+    """settings() is part of the key of each program in JAX's compile cache, so it is asked often."""
+    library, cdll = _library.load(), ctypes.CDLL
+
+    def refuse(*_):
+        raise AssertionError("a library was loaded again")
+
+    ctypes.CDLL = refuse
+    try:
+        assert "box by box: 0" in library.settings()
+    finally:
+        ctypes.CDLL = cdll
 
 
 if __name__ == "__main__":
