@@ -98,7 +98,9 @@ batching.primitive_batchers[all_reduce_p] = _batch
 
 
 # ---- lowering ------------------------------------------------------------------------------------
-def _open_groups(ctx: Any, axes: tuple[str, ...], groups: Groups) -> tuple[dict[str, Any], bool]:
+def _open_groups(
+    ctx: Any, axes: tuple[str, ...], groups: Groups, by_name: bool
+) -> tuple[dict[str, Any], bool]:
     """Open the groups that have a device of this process. Returns the attributes of the custom call
     that describe all groups, and whether any group spans processes."""
     try:
@@ -115,7 +117,7 @@ def _open_groups(ctx: Any, axes: tuple[str, ...], groups: Groups) -> tuple[dict[
     # call use() on every process, also on one without a device of these groups, because all
     # processes must lower the same program
     xla = all(spans_processes(row) for row in rows) and _xla.use()
-    open_rows(rows, xla)
+    open_rows(rows, xla, by_name)
     if xla:  # for XLA's communicators a device is its position in the program's list
         said["flat"] = np.array(places, dtype=np.int64)
     return said, across
@@ -129,14 +131,21 @@ def _lower_lax(ctx: Any, x: Any, *, op: str, axes: Axes, groups: Groups, **_: An
 
 
 def custom_call(
-    ctx: Any, x: Any, op: str, axes: Axes, groups: Groups, coll: str = "all_reduce", **layouts: Any
+    ctx: Any,
+    x: Any,
+    op: str,
+    axes: Axes,
+    groups: Groups,
+    coll: str = "all_reduce",
+    by_name: bool = False,
+    **layouts: Any,
 ) -> tuple[Any, str]:
-    """Lower one collective to our custom call. ``layouts`` go to jax.ffi.ffi_lowering. Returns the
-    result and the name of the call's target. Raises SymtunerError if the groups cannot be opened or
+    """Lower one collective to our custom call. ``by_name``: the program calls all_reduce().
+    ``layouts`` go to jax.ffi.ffi_lowering. Returns the result and the name of the call's target. Raises SymtunerError if the groups cannot be opened or
     the library cannot be loaded."""
     # open the groups before load(), which raises an error if there is no library. Opening the
     # groups tells this error to the other processes, which would otherwise wait for this process
-    said, across = _open_groups(ctx, axes, groups)
+    said, across = _open_groups(ctx, axes, groups, by_name)
     aval = ctx.avals_in[0]
     size = aval.size * aval.dtype.itemsize
     target = load().target(size, across, "flat" in said, _lowering.compiler_options(), coll)
@@ -149,7 +158,7 @@ def custom_call(
 def _lower_cuda(ctx: Any, x: Any, *, op: str, axes: Axes, groups: Groups, **_: Any) -> Any:
     where = _say.line_of(ctx)
     try:
-        out, target = custom_call(ctx, x, op, axes, groups)
+        out, target = custom_call(ctx, x, op, axes, groups, by_name=True)
     except SymtunerError as e:
         _say.falls_back(str(e), where)
         return _lower_lax(ctx, x, op=op, axes=axes, groups=groups)

@@ -136,6 +136,14 @@ def open_for(devices: Sequence[Any], xla: bool) -> None:
         _open.add(key)
 
 
+def _missing(rows: list[list[Any]], question: str) -> str:
+    """Return which other process with a device of these groups does not run symtuner, and why, or
+    "" (_presence.missing())."""
+    processes = sorted({d.process_index for row in rows for d in row})
+    among = len(processes) > 1 and jax.process_index() in processes
+    return _presence.missing(processes, question) if among else ""
+
+
 def _try_rows(rows: list[list[Any]], xla: bool) -> str:
     """Open the groups of ``rows`` that have a device of this process. Returns what is wrong with
     one of the groups, in this process or in another one, or "".
@@ -144,8 +152,7 @@ def _try_rows(rows: list[list[Any]], xla: bool) -> str:
     open them.
     """
     processes = sorted({d.process_index for row in rows for d in row})
-    among = len(processes) > 1 and jax.process_index() in processes
-    if among and (problem := _presence.missing(processes)):
+    if problem := _missing(rows, _presence.RUNS):
         return problem
     problem, settings = "", ""
     for row in rows:
@@ -162,9 +169,17 @@ def _try_rows(rows: list[list[Any]], xla: bool) -> str:
     return _processes.agree([d.id for row in rows for d in row], processes, problem, settings)
 
 
-def open_rows(rows: list[list[Any]], xla: bool) -> None:
+def _passing(problem: str) -> SymtunerError:
+    """Return an error that a later start of the program may not have."""
+    error = SymtunerError(problem)
+    error.may_pass = True
+    return error
+
+
+def open_rows(rows: list[list[Any]], xla: bool, by_name: bool = False) -> None:
     """Open the groups that one call of a program needs. If one group cannot be opened in one
     process, all processes lower the call to jax.lax, since all must run the same program.
+    ``by_name``: the program calls symtuner.all_reduce(), so no process needs install().
 
     The result is kept, because processes can only try again together, and no process knows which
     program the others lower next. So groups that failed are tried again only at times that are the
@@ -179,6 +194,8 @@ def open_rows(rows: list[list[Any]], xla: bool) -> None:
         raise SymtunerError(
             "the group spans several boxes, where NCCL runs every call (docs/nodes.md)"
         )
+    if not by_name and (problem := _missing(rows, _presence.INSTALLED)):
+        raise _passing(problem)
     key = tuple(tuple(d.id for d in row) for row in rows)
     alone = len({d.process_index for row in rows for d in row}) == 1
     with _lock:
@@ -195,9 +212,7 @@ def open_rows(rows: list[list[Any]], xla: bool) -> None:
                 problem = _try_rows(rows, xla)
             _settled[key] = problem, time.monotonic()
     if problem:
-        error = SymtunerError(problem)
-        error.may_pass = not alone or bool(_FULL.search(problem))
-        raise error
+        raise SymtunerError(problem) if alone and not _FULL.search(problem) else _passing(problem)
 
 
 def retry() -> None:

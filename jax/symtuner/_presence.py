@@ -2,22 +2,30 @@
 """Which processes run symtuner? A process that does not run it would never answer the others when
 they open a group, and these would wait for minutes. So they ask here first.
 
-Each process says that it runs symtuner, or why it cannot, when it lowers its first program. Others
-may say of it that it does not. Only the first word about a process counts, and it holds until all
-processes call symtuner.retry() or symtuner.close(). So all processes get the same answer.
+There are two questions (_QUESTIONS), because a program can call symtuner.all_reduce() without
+install(). Each process says "yes" to a question, or why not, when it lowers its first program to
+which the question applies. Others may say of it that it does not. Only the first word about a
+process counts, and it holds until all processes call symtuner.retry() or symtuner.close(). So all
+processes get the same answer.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
 from . import _processes, _say
 from ._library import SymtunerError, load
 
+RUNS = "runs"  # does the process lower calls of symtuner.all_reduce() to our kernels?
+INSTALLED = "installed"  # does it replace psum and other collectives, as install() does?
+_QUESTIONS = (RUNS, INSTALLED)
+
 _round = 0  # how many times retry() and close() were called; each round has words of its own
-# key of a round and process -> "+", or "-" and why that process does not run symtuner
+# key of a question, round and process -> "+", or "-" and why that process does not run symtuner
 _words: dict[str, str] = {}
+_client: Any = None  # the client of jax.distributed to which _round and _words belong
 _asked = False  # SYMTUNER_JAX is set, and the other processes can know it
 _called = False  # the program itself called symtuner.install()
 
@@ -26,6 +34,18 @@ def _state() -> Any:
     from jax._src import distributed  # jax.process_index() would start JAX's backends
 
     return distributed.global_state
+
+
+def _renew() -> None:
+    """Begin anew if jax.distributed was initialized again: its new coordinator has heard nothing."""
+    global _client, _round, _words
+    client = getattr(_state(), "client", None)
+    if client is None or client is _client:
+        return
+    again = _client is not None
+    _client, _round, _words = client, 0, {}
+    if again and _asked:
+        asked()
 
 
 def asked() -> None:
@@ -48,29 +68,30 @@ def called() -> None:
     _called = True
 
 
-def say() -> None:
+def say(*questions: str) -> None:
     """Tell the other processes that this one runs symtuner, or why it cannot. Raises no error: if
     the coordinator does not answer, missing() says so."""
-    key = _my_key()
-    if key in _words or getattr(_state(), "client", None) is None:
-        return
-    try:
-        load()
-        word = "+"
-    except Exception as e:  # JAX runs say() while it lowers a program, which must not fail
-        word = f"-{e}"
-    try:
-        _words[key] = _set(key, word)
-    except Exception:
-        pass
+    _renew()
+    for key in map(_my_key, questions or _QUESTIONS):
+        if key in _words or getattr(_state(), "client", None) is None:
+            continue
+        try:
+            load()
+            word = "+"
+        except Exception as e:  # JAX runs say() while it lowers a program, which must not fail
+            word = f"-{e}"
+        try:
+            _words[key] = _set(key, word)
+        except Exception:
+            pass
 
 
-def _key(process: int) -> str:
-    return f"symtuner/runs/{_round}/{process}"
+def _key(question: str, process: int) -> str:
+    return f"symtuner/{question}/{_round}/{process}"
 
 
-def _my_key() -> str:
-    return _key(getattr(_state(), "process_id", 0))
+def _my_key(question: str) -> str:
+    return _key(question, getattr(_state(), "process_id", 0))
 
 
 def _set(key: str, word: str) -> str:
@@ -82,54 +103,63 @@ def _set(key: str, word: str) -> str:
     return client.blocking_key_value_get(key, _processes.WAIT_S * 1000)
 
 
-def _ask_about(process: int, key: str) -> str:
-    client, seconds = _processes.coordinator(), _processes.OPEN_WAITS * _processes.WAIT_S
+def _ask_about(question: str, process: int, key: str, seconds: float) -> str:
+    client = _processes.coordinator()
     has_asked = {key for key, _ in client.key_value_dir_get("symtuner/asked/")}
-    if _asked and not _called and f"symtuner/asked/{process}" not in has_asked:
+    may_know = question == INSTALLED and _asked and not _called
+    if may_know and f"symtuner/asked/{process}" not in has_asked:
         return _set(key, "-SYMTUNER_JAX is not set there, or the package is not installed")
     try:
-        return client.blocking_key_value_get(key, seconds * 1000)
+        return client.blocking_key_value_get(key, max(1, int(seconds * 1000)))
     except Exception:
-        return _set(key, f"-it has lowered no program with symtuner within {seconds} s")
+        limit = _processes.OPEN_WAITS * _processes.WAIT_S
+        return _set(key, f"-it has lowered no program with symtuner within {limit} s")
 
 
-def _heard(keys: dict[int, str]) -> dict[str, str]:
+def _heard(question: str, keys: dict[int, str]) -> dict[str, str]:
     """Return what was said so far. A process that said in another round that it runs symtuner still
     runs it: it need not have called close() if it has no groups."""
-    said = dict(_processes.coordinator().key_value_dir_get("symtuner/runs/"))
+    said = dict(_processes.coordinator().key_value_dir_get(f"symtuner/{question}/"))
     runs = {key.rpartition("/")[2] for key, word in said.items() if word == "+"}
     every = {key: said.get(key, "+" if str(p) in runs else "") for p, key in keys.items()}
     return {key: word for key, word in every.items() if word}
 
 
-def missing(processes: Sequence[int]) -> str:
+def missing(processes: Sequence[int], question: str = RUNS) -> str:
     """Return which of these processes does not run symtuner, and why, or "". Also say so, once, on
-    stderr."""
-    say()
-    words, keys = _words, {p: _key(p) for p in processes}  # again() may begin another round
+    stderr. All processes together have as long as a group may take to open."""
+    say(question)
+    # again() may begin another round
+    words, keys = _words, {p: _key(question, p) for p in processes}
+    until = time.monotonic() + _processes.OPEN_WAITS * _processes.WAIT_S
+    out = {}
     try:
         if not set(keys.values()) <= words.keys():
-            words.update(_heard(keys))
+            words.update(_heard(question, keys))
         for process, key in keys.items():
             if key not in words:
-                words[key] = _ask_about(process, key)
+                words[key] = _ask_about(question, process, key, until - time.monotonic())
             if words[key].startswith("-"):
-                why = f"process {process} does not run symtuner ({words[key][1:]})"
-                if _asked or _called:  # symtuner.all_reduce warns by itself
-                    _say.once(f"{why}, so XLA runs all collectives of programs with that process")
-                return why
+                out[process] = words[key][1:]
     except SymtunerError as e:
         return str(e)
     except Exception as e:  # jaxlib's own error type differs between releases
         return f"the coordinator of jax.distributed does not answer: {e}"
-    return ""
+    if not out:
+        return ""
+    process, reason = next(iter(out.items()))
+    why = f"process {process} does not run symtuner ({reason})"
+    if question == INSTALLED:  # symtuner.all_reduce warns by itself
+        _say.once(f"{why}, so XLA runs all collectives of programs with that process")
+    return why
 
 
 def again(speak: bool = True) -> None:
     """Let all processes say again whether they run symtuner. If this one was said not to run it, it
     speaks at once, because it may never ask the others."""
     global _round, _words
-    was_out = _words.get(_my_key(), "").startswith("-")
+    _renew()
+    out = [q for q in _QUESTIONS if _words.get(_my_key(q), "").startswith("-")]
     _round, _words = _round + 1, {}
-    if was_out and speak:
-        say()
+    if out and speak:
+        say(*out)

@@ -36,9 +36,11 @@ _Result = queue.SimpleQueue[BaseException | None]
 _opened: dict[tuple[int, ...], int] = {}
 _talks: list["_Talk"] = []
 _agreed: dict[str, int] = {}
+_client: Any = None  # the client of jax.distributed to which _opened and _agreed belong
 
 
 def coordinator() -> Any:
+    global _client
     from jax._src import distributed  # the key-value store has no public name
 
     client = getattr(distributed.global_state, "client", None)
@@ -47,6 +49,10 @@ def coordinator() -> Any:
             "the group spans processes, but jax.distributed is not initialized; call "
             "jax.distributed.initialize() first"
         )
+    if client is not _client:  # after a second initialize() another process may count from 0
+        _opened.clear()
+        _agreed.clear()
+        _client = client
     return client
 
 

@@ -375,12 +375,12 @@ def test_xla_communicator():
         mesh.devices, mesh.axis_names = np.array(devices).reshape(shape), names
         opened = []
         saved = _all_reduce.open_rows, _xla.use
-        _all_reduce.open_rows = lambda rows, xla: opened.extend(
+        _all_reduce.open_rows = lambda rows, xla, by_name: opened.extend(
             ([d.id for d in row], xla) for row in rows
         )
         _xla.use = use
         try:
-            return _all_reduce._open_groups(ctx, axes, None), opened
+            return _all_reduce._open_groups(ctx, axes, None, True), opened
         finally:
             _all_reduce.open_rows, _xla.use = saved
 

@@ -159,6 +159,7 @@ base.CASES = {
     ),
     "fails": ((0, 0), f"False False {base.NO_COMM}\n"),
 }
+base.SAYS.add("no library")
 base.EVERYWHERE = ("opens", "cached", "fails")
 base.__file__ = __file__  # the children run this file
 

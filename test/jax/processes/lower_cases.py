@@ -2,6 +2,7 @@
 """Cases of test_processes.py in which each process lowers a call to our kernel or to jax.lax."""
 
 import ctypes
+import socket
 import threading
 import time
 import warnings
@@ -29,12 +30,13 @@ class Device:  # what _groups reads of a JAX device
         return 0 if self.process_index == jax.process_index() else None
 
 
-def lower(devices, shape=None, names=("i",), axes=("i",)):
-    """Return what a call over these axes of these devices is lowered to, and its warning."""
+def lower(devices, shape=None, names=("i",), axes=("i",), by_name=True):
+    """Return what a call over these axes of these devices is lowered to, and its warning. Without
+    ``by_name`` the call is a psum that install() replaces."""
     import jax
     import numpy as np
 
-    from symtuner import _all_reduce, _say
+    from symtuner import _all_reduce, _groups, _say
 
     mesh = SimpleNamespace(devices=np.array(devices).reshape(shape or -1), axis_names=names)
     module = SimpleNamespace(
@@ -43,6 +45,7 @@ def lower(devices, shape=None, names=("i",), axes=("i",)):
     aval = SimpleNamespace(size=4, dtype=np.dtype("float32"))
     ctx = SimpleNamespace(module_context=module, avals_in=[aval])
     _all_reduce._lower_lax = lambda *_, **__: "lax"
+    _all_reduce.open_rows = lambda rows, xla, _: _groups.open_rows(rows, xla, by_name)
     jax.ffi.ffi_lowering = lambda target: lambda *_, **__: target
     _say._said.clear()
     with warnings.catch_warnings(record=True) as said:
@@ -160,11 +163,11 @@ def unset(devices, rank):
 
     start(devices, "1" if rank else "0")
     if rank:
-        print(*lower(devices), flush=True)
+        print(*lower(devices, by_name=False), flush=True)
         more = [*devices, Device(0, 20), Device(1, 21)]
-        print(*lower(more, axes=("tp",), **SQUARE), flush=True)
+        print(*lower(more, axes=("tp",), by_name=False, **SQUARE), flush=True)
         symtuner.retry()
-        print(*lower(devices), flush=True)
+        print(*lower(devices, by_name=False), flush=True)
     else:
         time.sleep(10)  # the coordinator is in rank 0
 
@@ -180,7 +183,75 @@ def called(devices, rank):
     if not rank:
         time.sleep(2)
         symtuner.install()
+    print(*lower(devices, by_name=False), flush=True)
+
+
+def by_name(devices, rank):
+    """SYMTUNER_JAX is set in process 1 only, but the program calls symtuner.all_reduce(): these
+    calls run our kernels, whoever is first. Process 1's psums do not, since process 0's are XLA's,
+    even if the group is open."""
+    start(devices, "1" if rank else "0")
+    more = [Device(0, 20), Device(1, 21)]
+    if rank:
+        call, why = lower(devices, by_name=False)
+        assert call == "lax" and "SYMTUNER_JAX is not set there" in why, (call, why)
+    time.sleep(0 if rank else 2)
     print(*lower(devices), flush=True)
+    time.sleep(2 if rank else 0)
+    print(*lower(more), flush=True)
+    if rank:
+        call, why = lower(more, by_name=False)
+        assert call == "lax" and "SYMTUNER_JAX is not set there" in why, (call, why)
+
+
+def two_late(devices, rank):
+    """Rank 0 does not wait for one late process after the other."""
+    from symtuner import _presence, _processes
+
+    meet = _processes.coordinator().wait_at_barrier
+    if rank == 0:
+        _processes.WAIT_S = 1
+        began = time.monotonic()
+        print(_presence.missing([0, 1, 2]), flush=True)
+        print(_presence.missing([0, 2]), flush=True)
+        took = time.monotonic() - began
+        assert 2.5 < took < 5, took
+    meet("asked", 60000)
+
+
+def initialized_again(devices, rank):
+    """The new coordinator has heard nothing of what the old one has."""
+    import os
+
+    import symtuner
+    from jax._src.distributed import global_state
+    from symtuner import _presence, _processes
+
+    start(devices, "1")
+    print(*lower(devices, by_name=False), flush=True)
+    symtuner.close()
+    if rank:
+        _processes._agreed.clear()  # as in a process that was started anew
+    address = f"127.0.0.1:{free_port()}" if rank == 0 else ""
+    client = _processes.coordinator()
+    if rank == 0:
+        client.key_value_set("address", address)
+    address = client.blocking_key_value_get("address", 60000)
+    global_state.shutdown()
+    os.environ.pop("SYMTUNER_JAX")
+    global_state.initialize(address, 2, rank)
+    _presence._renew()
+    _processes.coordinator().wait_at_barrier("started again", 60000)
+    began = time.monotonic()
+    print(*lower(devices, by_name=False), flush=True)
+    assert time.monotonic() - began < 20
+    assert _processes.coordinator().key_value_dir_get("symtuner/asked/")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
 
 
 def silent(devices, rank):
