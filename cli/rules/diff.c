@@ -132,7 +132,7 @@ static const struct st_command_line line = {
         ST_TYPES_HELP "Exit 0: no decision differs. 1: some do. 2: a file cannot be read.\n"
                       "example: symtuner diff old.rules new.rules --ranks 8 --machine h200x8\n",
     .row = st_map_options,
-    .rows = ST_MAP_OPTIONS - 2,
+    .rows = ST_MAP_OPTIONS - ST_MAP_PAGE_OPTIONS,
     .least_words = 2,
     .most_words = 2,
     .started = st_map_started};

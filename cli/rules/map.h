@@ -65,8 +65,9 @@ struct st_map {
     uint64_t hash;
 };
 
-/* The options of symtuner table. symtuner diff has all but the last two, --html and --force. */
-enum { ST_MAP_OPTIONS = 15 };
+/* The options of symtuner table. symtuner diff has all but the last ${ST_MAP_PAGE_OPTIONS},
+ * which are about the page that symtuner table writes. */
+enum { ST_MAP_OPTIONS = 16, ST_MAP_PAGE_OPTIONS = 3 };
 extern const struct st_option st_map_options[ST_MAP_OPTIONS];
 
 /* Find the machine of ${self}, a struct st_map_request. symtuner table and symtuner diff name this

@@ -79,6 +79,7 @@ const struct st_option st_map_options[ST_MAP_OPTIONS] = {
     {"html", "FILE", "also draw the map, as a page for a browser", ST_OPTION_TEXT, .at = AT(html)},
     {"force", NULL, "overwrite a FILE that symtuner did not write", ST_OPTION_FLAG,
      .at = AT(force)},
+    {"svg", "FILE", NULL, ST_OPTION_TEXT, .at = AT(html), .instead = "--html FILE"},
 };
 
 int st_map_started(void *self)

@@ -118,6 +118,17 @@ static bool read_setting(const char *value, void *self, char error[ST_OPTION_ERR
     return true;
 }
 
+/* For --corpus and --show, which earlier versions had: say what replaces them. */
+static bool read_corpus(const char *value, void *self, char error[ST_OPTION_ERROR])
+{
+    (void)value;
+    (void)self;
+    snprintf(error, ST_OPTION_ERROR,
+             "--corpus is a program of its own now: in symtuner's source write make "
+             "build/check-corpus, then build/check-corpus FILE");
+    return false;
+}
+
 const char *st_why_get(const void *from, const char *name)
 {
     const struct st_why *why = from;
@@ -283,6 +294,8 @@ static const struct st_option rows[] = {
     {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(json)},
     {"reg", "R|S/R", NULL, ST_OPTION_READ, .read = read_buffers, .at = AT(call),
      .instead = "--buffers"},
+    {"corpus", "FILE", NULL, ST_OPTION_READ, .read = read_corpus},
+    {"show", "N", NULL, ST_OPTION_READ, .read = read_corpus},
 };
 static const struct st_command_line line = {
     .command = "why",

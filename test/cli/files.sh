@@ -61,6 +61,10 @@ for rules in "$root/docs/example.rules" "$root/test/data/kernels.rules" "$root/t
 done
 draw map*.html
 ok "every page holds JSON, and its script draws it as XML" $?
+"$symtuner" table "$root/docs/example.rules" --html new.html > /dev/null &&
+    "$symtuner" table "$root/docs/example.rules" --svg old.html > /dev/null 2> err &&
+    grep -q 'write --html FILE instead of --svg' err && cmp new.html old.html
+ok "table --svg, the earlier spelling of --html, with a hint: $(cat err)" $?
 long=$(printf '%0250d' 0).html
 "$symtuner" table "$root/docs/example.rules" --html "$long" > /dev/null 2> err && parse "$long" && [ "$(ls ./*"$long"*)" = "./$long" ]
 ok "a name of 255 characters, which leaves no room for that of a temporary file: $(cat err)" $?
