@@ -106,10 +106,13 @@ struct st_for_nccl st_process_for(int nccl)
 {
     const struct symtuner_machine *machine = &process.machine;
     struct st_for_nccl here = {.nccl = nccl, .era = st_era_of(nccl), .asks = asks(nccl),
-                               .rules = atomic_load(&decided) ? process.rules : NULL,
-                               .rules_wrong = process.rules_wrong, .ctas_from = "NCCL"};
+                               .rules_wrong = process.rules_wrong, .ctas_from = "NCCL",
+                               .rules_hash = symtuner_rules_hash(NULL)};
     const struct st_rule *rule;
 
+    if (!atomic_load(&decided)) /* another thread may be finding the machine */
+        return here;
+    here.rules = process.rules;
     if (here.rules && symtuner_rules_fit(here.rules, nccl, machine, NULL, 0) != SYMTUNER_OK) {
         here.rules = NULL;
         here.rules_wrong = true;
