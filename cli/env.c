@@ -7,7 +7,10 @@
 #include "cli/commands.h"
 #include "cli/json.h"
 #include "cli/options.h"
+#include "nccl/names.h"
 #include "symtuner.h"
+
+extern char **environ;
 
 /* Return "unset" if the list of legal values begins with an empty value, as in "|steer|off".
  * Otherwise return "". */
@@ -64,6 +67,37 @@ static void print_text(void)
     }
 }
 
+/* Print the values that are not legal, and variables that do not exist. */
+static void print_wrong(void)
+{
+    enum { MOST = 64 };
+    const char *word[MOST];
+    struct st_words words = {word, 0};
+    struct symtuner_option row;
+
+    for (int i = 0; i < MOST && symtuner_option_get(i, &row); i++) {
+        const char *value = getenv(row.name);
+
+        word[words.count++] = row.name;
+        if (value && strcmp(row.values, "text") != 0 &&
+            !st_word_listed(row.values, value, strncmp))
+            fprintf(stderr, "symtuner env: %s=%s: write one of %s%s; %s\"%s\"\n", row.name, value,
+                    empty(&row), row.values,
+                    strncmp(row.help, "JAX package", 11) == 0 ? "JAX stops here, default "
+                                                              : "symtuner uses ",
+                    row.fallback[0] ? row.fallback : "unset");
+    }
+    for (char **entry = environ; *entry; entry++) {
+        size_t length = strcspn(*entry, "=");
+        const char *near = st_word_nearest(&words, *entry, length);
+
+        if (strncmp(*entry, "SYMTUNER_", 9) == 0 && strncmp(*entry, "SYMTUNER_AR_", 12) != 0 &&
+            st_word_find(&words, *entry, length) < 0)
+            fprintf(stderr, "symtuner env: %.*s: no such variable%s%s%s\n", (int)length, *entry,
+                    near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+    }
+}
+
 struct request {
     bool json, markdown, defaults;
 };
@@ -94,9 +128,9 @@ int st_cmd_env(int argc, char **argv)
         print_markdown();
     else if (request.defaults)
         fputs(symtuner_defaults_text(), stdout);
-    else if (request.json)
-        print_json();
     else
-        print_text();
+        (request.json ? print_json : print_text)();
+    if (!request.markdown && !request.defaults)
+        print_wrong();
     return ST_EXIT_FINE;
 }

@@ -143,8 +143,10 @@ bool st_options_read(struct st_options *options, char *error, size_t error_size)
 
         if (value && strcmp(row->values, "text") != 0 &&
             !st_word_listed(row->values, value, strncmp)) {
-            add_error(error, error_size, "%s=%.60s: write one of %s; using \"%s\"", row->name,
-                      value, row->values, row->fallback);
+            bool jax = strncmp(row->help, "JAX package", 11) == 0; /* it takes no wrong value */
+
+            add_error(error, error_size, "%s=%.60s: write one of %s; %s\"%s\"", row->name, value,
+                      row->values, jax ? "JAX stops here, default " : "using ", row->fallback);
             fine = false;
             value = NULL;
         }

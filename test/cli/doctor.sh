@@ -217,6 +217,18 @@ for command in 'decide allreduce 1' 'why allreduce 4' 'table docs/example.rules'
         grep -q 'SYMTUNER_MACHINE=h200 is not understood' ||
         { echo "FAIL symtuner $command says nothing about SYMTUNER_MACHINE=h200"; failed=1; }
 done
+for option in '' --json; do
+    env -i SYMTUNER_MODE=stear SYMTUNER_RULS=x SYMTUNER_JAX=yes SYMTUNER_LEDGER_SIGNAL=9 SYMTUNER_AR_LAG=1 "$symtuner" env $option \
+        2> "$work/env.err" > /dev/null
+    diff -u - "$work/env.err" << 'X' || failed=1
+symtuner env: SYMTUNER_MODE=stear: write one of steer|observe|off; symtuner uses "steer"
+symtuner env: SYMTUNER_LEDGER_SIGNAL=9: write one of unset|USR1|USR2; symtuner uses "unset"
+symtuner env: SYMTUNER_JAX=yes: write one of 0|1|report; JAX stops here, default "0"
+symtuner env: SYMTUNER_RULS: no such variable; did you mean SYMTUNER_RULES?
+X
+done
+[ -z "$(env -i SYMTUNER_MODE=off "$symtuner" env 2>&1 > /dev/null)" ] ||
+    { echo "FAIL symtuner env complains about legal values"; failed=1; }
 env -i SYMTUNER_AR_NODES=1 "$symtuner" why allreduce 64KiB --machine h200x8 --nodes 2 --brief |
     grep -q '^  with libsymtuner_ar.so: box by box or NCCL alone, by times that are measured' ||
     { echo "FAIL symtuner why does not say who decides with SYMTUNER_AR_NODES=1"; failed=1; }

@@ -64,6 +64,8 @@ static const struct {
     {"SYMTUNER_LEDGER_SIGNAL", "USR2", NULL},
     {"SYMTUNER_LEDGER_SIGNAL", "9", "SYMTUNER_LEDGER_SIGNAL=9: write one of |USR1|USR2; using "
                                     "\"\""},
+    {"SYMTUNER_JAX", "yes", "SYMTUNER_JAX=yes: write one of 0|1|report; JAX stops here, default "
+                            "\"0\""},
     {"SYMTUNER_RULES", "any text at all", NULL},
     {"SYMTUNER_AR_ANYTHING", "1", NULL}, /* a variable of the kernel library */
     {"SYMTUNER_LIB_DIR", "build", NULL}, /* a variable of the JAX package */
