@@ -15,7 +15,8 @@
  *            handle was made from must outlive the handle.
  * Threads    only one thread at a time may use a handle. Different handles are independent.
  * Streams    the calls on a handle run one after the other. For this the library records an event
- *            after every call, and a call on another stream first waits for that event.
+ *            after every call, and a call on another stream first waits for that event. But if NCCL
+ *            runs a call between ncclGroupStart and ncclGroupEnd, later calls do not wait for it.
  *            config.one_stream = 1 does without these events; the library then records events in
  *            captures only. Set it only if all eager calls of a handle are on one stream, no call
  *            is captured on that stream, and each GPU has a thread of its own. If an eager call

@@ -314,6 +314,31 @@ static ncclResult_t run_box_by_box(symtuner_ar *h, int pieces, const struct ar_a
     return result == ncclSuccess ? ar_stream_leave(h, stream, order) : result;
 }
 
+/* Run the call without our kernels: by NCCL, or by a copy if there is only one rank. */
+static ncclResult_t run_without_kernel(symtuner_ar *h, const struct ar_ask *ask, bool nccl,
+                                       const struct ar_buffers *b, size_t count,
+                                       cudaStream_t stream)
+{
+    struct ar_order *order = NULL;
+    struct ar_graph *graph = NULL;
+    ncclResult_t result;
+
+    if (nccl && h->gate != NULL && h->nodes == NULL)
+        return call_nccl(h, ask, b, count, stream); /* NCCL orders its own calls */
+    result = ar_stream_enter(h, stream, &order, &graph);
+    if (result != ncclSuccess)
+        return result;
+    if (nccl) {
+        result = call_nccl(h, ask, b, count, stream);
+    } else if (!ask->in_place) {
+        cudaError_t error =
+            cudaMemcpyAsync(b->recv, b->send, ask->bytes, cudaMemcpyDeviceToDevice, stream);
+
+        result = error == cudaSuccess ? result : ar_fail_cuda(h, error, "copy send to recv");
+    }
+    return result == ncclSuccess ? ar_stream_leave(h, stream, order) : result;
+}
+
 static ncclResult_t run(symtuner_ar *h, struct ar_ask *ask, const struct ar_buffers *b,
                         size_t count, cudaStream_t stream)
 {
@@ -328,15 +353,8 @@ static ncclResult_t run(symtuner_ar *h, struct ar_ask *ask, const struct ar_buff
     result = choose_arena(h, ask, stream, &choice, &arena);
     if (result != ncclSuccess)
         return result;
-    if (choice.family == AR_NCCL)
-        return call_nccl(h, ask, b, count, stream);
-    if (h->ranks == 1) {
-        cudaError_t error = ask->in_place ? cudaSuccess
-                                          : cudaMemcpyAsync(b->recv, b->send, ask->bytes,
-                                                            cudaMemcpyDeviceToDevice, stream);
-
-        return error == cudaSuccess ? ncclSuccess : ar_fail_cuda(h, error, "copy send to recv");
-    }
+    if (choice.family == AR_NCCL || h->ranks == 1)
+        return run_without_kernel(h, ask, choice.family == AR_NCCL, b, count, stream);
     result = ar_stream_enter(h, stream, &order, &graph);
     if (result == ncclSuccess && graph != NULL)
         graph->windows |= window_bit(h, b->from) | window_bit(h, b->to);

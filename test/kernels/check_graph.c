@@ -299,6 +299,45 @@ START_TEST(test_all_ranks_deregister_or_none)
 }
 END_TEST
 
+/* Calls on a handle run one after the other, also if NCCL runs some of them, or if the handle has
+ * one rank only, so that its calls are copies. */
+START_TEST(test_calls_without_our_kernels_keep_the_order)
+{
+    static const char *const names[] = {"two_ll8", "nccl", "two_ll8"};
+    static const int one[] = {0};
+    struct symtuner_ar_config config = small();
+    symtuner_ar *h[RANKS], *lone;
+
+    make_pair(h);
+    ck_assert_int_eq(symtuner_ar_create_local(&lone, one, 1, &config), ncclSuccess);
+    for (unsigned capture = 0; capture <= 71; capture += 71) {
+        fake.capture = capture;
+        for (int k = 0; k < 3; k++) { /* each call is on another stream than the one before */
+            symtuner_ar_force(h[0], names[k], 0, 0);
+            fake.waits = 0;
+            ck_assert_int_eq(symtuner_ar_all_reduce(buffer[0][0], buffer[0][0], 8, ncclFloat,
+                                                    ncclSum, h[0],
+                                                    (cudaStream_t)(buffer[1][0] + 64 * k)),
+                             ncclSuccess);
+            ck_assert_int_eq(fake.waits, k != 0);
+            ck_assert(k == 0 || fake.waited == (capture ? h[0]->graphs->order : h[0]->eager).done);
+            fake.waits = 0;
+            ck_assert_int_eq(symtuner_ar_all_reduce(buffer[0][0], buffer[0][1], 8, ncclFloat,
+                                                    ncclSum, lone,
+                                                    (cudaStream_t)(buffer[1][0] + 64 * k)),
+                             ncclSuccess);
+            ck_assert_int_eq(fake.waits, k != 0);
+        }
+    }
+    fake.capture = 0;
+    ck_assert_int_eq(fake_nccl.reduces, 2);
+    fake_graph_gone(71);
+    ck_assert_int_eq(symtuner_ar_destroy(&lone, 1), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_destroy(h, RANKS), ncclSuccess);
+    free_buffers();
+}
+END_TEST
+
 /* The application may deregister its window while a graph that used the window lives. If another
  * buffer is registered in its place, the graph must not hold that buffer. */
 START_TEST(test_a_graph_does_not_hold_who_comes_after)
@@ -373,6 +412,7 @@ Suite *st_suite_graph(void)
     tcase_add_test(made, test_a_capture_that_cannot_be_held_is_an_error);
     suite_add_tcase(s, made);
     tcase_add_test(bare, test_of_a_communicators_handle_a_graph_keeps_the_counters);
+    tcase_add_test(bare, test_calls_without_our_kernels_keep_the_order);
     tcase_add_test(bare, test_a_graph_does_not_hold_who_comes_after);
     tcase_add_test(bare, test_a_buffer_in_a_graph_stays_registered);
     tcase_add_test(bare, test_all_ranks_deregister_or_none);

@@ -50,7 +50,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
 {
     (void)stream, (void)function, (void)what;
     __atomic_add_fetch(&fake.host_functions, 1, __ATOMIC_RELAXED);
-    return cudaSuccess;
+    return fake.fails != NULL && strcmp(fake.fails, "cudaLaunchHostFunc") == 0 ? cudaErrorUnknown
+                                                                               : cudaSuccess;
 }
 
 cudaError_t fake_capture_after(cudaStream_t stream, cudaGraphNode_t node)
