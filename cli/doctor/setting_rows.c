@@ -212,6 +212,37 @@ static bool policy_efficiency(const struct st_doctor *doctor, char *evidence)
            st_found_setting(evidence, st_doctor_get(doctor, "NCCL_CTA_POLICY"));
 }
 
+/* Return how NCCL reads NCCL_P2P_LEVEL: 1 if the level takes peer access from some pairs of GPUs, 0
+ * if it takes it from none, -1 if NCCL ignores the value or if there is none. Case matters. An
+ * earlier form is a number (S, in paths.cc, 2.27.3 to 2.30.7). */
+static int read_p2p_level(const struct st_setting *setting)
+{
+    enum { OLD_SYS = 4 };
+
+    if (!setting || !setting->value[0])
+        return -1;
+    if (isdigit((unsigned char)setting->value[0]))
+        return strtol(setting->value, NULL, 0) < OLD_SYS;
+    if (st_word_listed("LOC|NVL|NVB|C2C|PIX|PXB|P2C|PXN|PHB", setting->value, strncmp))
+        return 1;
+    return strcmp(setting->value, "SYS") == 0 ? 0 : -1;
+}
+
+static bool p2p_level(const struct st_doctor *doctor, char *evidence)
+{
+    const struct st_setting *setting = st_doctor_get(doctor, "NCCL_P2P_LEVEL");
+
+    return read_p2p_level(setting) > 0 && st_found_setting(evidence, setting);
+}
+
+static bool p2p_level_unknown(const struct st_doctor *doctor, char *evidence)
+{
+    const struct st_setting *setting = st_doctor_get(doctor, "NCCL_P2P_LEVEL");
+
+    return setting && setting->value[0] && read_p2p_level(setting) < 0 &&
+           st_found_setting(evidence, setting);
+}
+
 /* Does NCCL_PROTO allow LL128? If so, NCCL uses LL128 even on machines on which NCCL itself would
  * not allow it. */
 static bool proto_ll128(const struct st_doctor *doctor, char *evidence)
@@ -315,12 +346,13 @@ const struct st_finding st_findings_settings[] = {
     SETTING("p2p-disabled", ST_ERROR, 0, 0, "NCCL_P2P_DISABLE", ST_WHEN_IS, "1",
             "no peer access: data goes through host memory, and NVLink paths count as absent",
             "unset NCCL_P2P_DISABLE"),
-    SETTING(
-        "p2p-level", ST_WARNING, 0, 0, "NCCL_P2P_LEVEL", ST_WHEN_IS,
-        "LOC|0|NVL|1|PIX|2|PXB|3|PHB|4|PXN",
+    ST_ROW("p2p-level", ST_WARNING, p2p_level,
         "pairs of GPUs that are further apart lose peer access; this overrules what the machine "
         "can do",
         "unset NCCL_P2P_LEVEL, or set it to SYS"),
+    ST_ROW("p2p-level-unknown", ST_WARNING, p2p_level_unknown,
+        "NCCL knows no such level, ignores it, and does not say so",
+        "write LOC, NVL, PIX, PXB, PHB or SYS, in capital letters"),
     SETTING("p2p-memcpy", ST_WARNING, 22807, 0, "NCCL_P2P_USE_CUDA_MEMCPY", ST_WHEN_IS, "1",
             "also stops local registration of windows", "unset NCCL_P2P_USE_CUDA_MEMCPY"),
     SETTING("local-register-off", ST_WARNING, 0, 0, "NCCL_LOCAL_REGISTER", ST_WHEN_IS, "0",

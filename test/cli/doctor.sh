@@ -167,8 +167,10 @@ for folder in home other; do
 done
 spare cumem-disabled -n 2.29.7 -s 'rm etc/passwd; echo NCCL_CUMEM_ENABLE=0 > home/.nccl.conf'
 plant p2p-disabled -s 'echo NCCL_P2P_DISABLE=1 > etc/nccl.conf'
-plant p2p-level NCCL_P2P_LEVEL=nvl
-spare p2p-level NCCL_P2P_LEVEL=SYS
+for level in NVL C2C 0 3 0x1; do plant p2p-level NCCL_P2P_LEVEL=$level; done
+for level in SYS 4 5 nvl ''; do spare p2p-level NCCL_P2P_LEVEL=$level; done
+for level in nvl 'PIX '; do plant p2p-level-unknown "NCCL_P2P_LEVEL=$level"; done
+for level in SYS 9 PXN ''; do spare p2p-level-unknown NCCL_P2P_LEVEL=$level; done
 plant p2p-memcpy -n 2.30.7 NCCL_P2P_USE_CUDA_MEMCPY=1
 plant local-register-off NCCL_LOCAL_REGISTER=0
 plant graph-register-off NCCL_GRAPH_REGISTER=0
