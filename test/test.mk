@@ -36,12 +36,13 @@ test-cli-fuzz: $(B)/symtuner $(B)/check-corpus $(B)/test/fuzz/cli_fuzz.c.o
 	$(Q)$(B)/cli_fuzz $(B)/symtuner test/fuzz/why.words docs/example.rules $(or $(ROUNDS),300)
 	$(Q)$(B)/cli_fuzz $(B)/check-corpus test/fuzz/corpus.words test/corpus/sample.csv $(or $(ROUNDS),300)
 
-# bench/scoreboard on workers with known times (test/bench/fake_worker.py), and bench/beside.py on a
-# torch that computes nothing.
+# bench/scoreboard on workers with known times (test/bench/fake_worker.py), bench/beside.py on a torch
+# that computes nothing, and bench/torch_steps.py on jobs with invented times.
 TEST_ALSO += test-scoreboard
 test-scoreboard:
 	$(Q)! command -v python3 > /dev/null || python3 test/bench/test_scoreboard.py
 	$(Q)! command -v python3 > /dev/null || python3 test/bench/test_beside.py
+	$(Q)! command -v python3 > /dev/null || python3 test/bench/test_steps.py
 
 # The commands on made-up boxes (files, settings, libraries) and on fake GPUs in host memory. Then all
 # commands but why (test-cli-fuzz) with random words and damaged files. Scripts exit 77 where a tool for a
