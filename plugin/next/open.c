@@ -34,6 +34,7 @@ static struct search {
     bool named;       /* steps 1 to 3 of open.h were tried          */
     bool over;        /* one of steps 1 to 3 ended the search    */
     bool net;         /* step 4 of open.h was tried                 */
+    atomic_bool said; /* st_next_say has logged the result          */
 } searches[ST_NEXT_KINDS][SPOKEN_MAX + 1];
 
 bool st_next_file(const char *prefix, const char *name, int index, char *file)
@@ -250,9 +251,9 @@ const char *st_next_name(const struct st_next_library *library)
 
 void st_next_say(enum st_next_kind kind, const struct st_next_library *library)
 {
-    static atomic_bool said[ST_NEXT_KINDS];
+    struct search *search = (struct search *)(uintptr_t)library; /* its first member */
 
-    if ((!library->table && !library->note[0]) || atomic_exchange(&said[kind], true))
+    if ((!library->table && !library->note[0]) || atomic_exchange(&search->said, true))
         return;
     if (library->table)
         st_info("behind this %s: \"%s\" (v%d) of %s", kinds[kind].what, st_next_name(library),

@@ -204,6 +204,8 @@ START_TEST(test_a_second_nccl_does_not_take_the_profiler_away)
     }
     handle[1] = chain_start(ctx, &e);
     ck_assert_int_eq(chain_next->inits, 1);
+    chain_said("which cannot be served by this NCCL's v4; not chained");
+    chain_said("behind this profiler: \"fake\" (v5)");
     ck_assert_int_eq(chain_next->events, 2);
     for (int i = 0; i < 2; i++) {
         ck_assert_int_eq(chain_profiler()->stop_event(handle[i]), 0);
