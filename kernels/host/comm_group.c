@@ -381,7 +381,10 @@ ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *com
     int device = -1;
     ncclResult_t result;
 
-    if (handles_out == NULL || comms == NULL || n < 1 || n > AR_MAX_RANKS)
+    if (handles_out == NULL || comms == NULL)
+        return ar_fail(NULL, ncclInvalidArgument, "%s is NULL",
+                       handles_out == NULL ? "handles_out" : "comms");
+    if (n < 1 || n > AR_MAX_RANKS)
         return ar_fail(NULL, ncclInvalidArgument, "one thread drives 1 to %d communicators, not %d",
                        AR_MAX_RANKS, n);
     for (int i = 0; i < n; i++)

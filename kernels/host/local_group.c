@@ -206,7 +206,10 @@ static ncclResult_t create(symtuner_ar **handles_out, const int *devices, int nr
     int device = 0, visible = 0, i;
     ncclResult_t result;
 
-    if (handles_out == NULL || devices == NULL || nranks < 1 || nranks > AR_MAX_RANKS)
+    if (handles_out == NULL || devices == NULL)
+        return ar_fail(NULL, ncclInvalidArgument, "%s is NULL",
+                       handles_out == NULL ? "handles_out" : "devices");
+    if (nranks < 1 || nranks > AR_MAX_RANKS)
         return ar_fail(NULL, ncclInvalidArgument, "a local group has 1 to %d ranks, not %d",
                        AR_MAX_RANKS, nranks);
     result = ar_config_check(given, &config, &options);

@@ -26,6 +26,13 @@ START_TEST(test_create_refuses_bad_arguments_by_name)
                "no usable");
     ck_assert_int_eq(cudaGetLastError(), cudaSuccess);
     fake.devices = N;
+    want_error(symtuner_ar_create_local(NULL, devices, 2, NULL), ncclInvalidArgument, NULL,
+               "handles_out is NULL");
+    want_error(symtuner_ar_create_local(h, NULL, 2, NULL), ncclInvalidArgument, NULL,
+               "devices is NULL");
+    want_error(symtuner_ar_create(NULL, &(ncclComm_t){NULL}, 1, NULL), ncclInvalidArgument, NULL,
+               "handles_out is NULL");
+    want_error(symtuner_ar_create(h, NULL, 1, NULL), ncclInvalidArgument, NULL, "comms is NULL");
     want_error(symtuner_ar_create_local(h, devices, 0, NULL), ncclInvalidArgument, NULL, "not 0");
     want_error(symtuner_ar_create_local(h, devices, 17, NULL), ncclInvalidArgument, NULL, "not 17");
     want_error(symtuner_ar_create_local(h, bad, 2, NULL), ncclInvalidArgument, NULL,
