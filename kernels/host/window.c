@@ -282,14 +282,13 @@ ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
     enum cudaStreamCaptureMode mode;
     int device = -1;
 
-    if (result == ncclSuccess && handles[0]->nodes != NULL)
-        return deregister_in_boxes(handles[0], buffers[0]);
-    if (result != ncclSuccess || needs_none(handles[0]))
+    if (result != ncclSuccess || (needs_none(handles[0]) && handles[0]->nodes == NULL))
         return result;
     cudaGetDevice(&device);
     /* While a thread captures, this thread may unmap only in mode relaxed. */
     mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
-    result = deregister(handles, buffers, n);
+    result = handles[0]->nodes != NULL ? deregister_in_boxes(handles[0], buffers[0])
+                                       : deregister(handles, buffers, n);
     ar_capture_mode(mode);
     if (device >= 0)
         cudaSetDevice(device);

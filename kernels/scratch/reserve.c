@@ -2,6 +2,7 @@
 /* reserve.c - symtuner_ar_reserve: make scratch before a call needs it. */
 #include "kernels/group/error.h"
 #include "kernels/nodes/nodes.h"
+#include "kernels/order/capture.h"
 #include "kernels/scratch/grow.h"
 
 /* Return the arena that the call needs, as a bit; 0 if no kernel of ours runs the call. */
@@ -95,16 +96,20 @@ ncclResult_t symtuner_ar_reserve(symtuner_ar **handles, int n, size_t bytes)
 {
     const uint64_t longest = 1ull << 40;
     ncclResult_t result = ar_handles_of_group(handles, n);
+    enum cudaStreamCaptureMode mode;
     int device = -1;
 
     if (result != ncclSuccess)
         return result;
     cudaGetDevice(&device);
+    /* While another thread captures, this thread may allocate and copy only in mode relaxed. */
+    mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
     for (int i = 0; i < n && result == ncclSuccess; i++)
         if (handles[i]->nodes != NULL)
             result = ar_nodes_reserve(handles[i], bytes);
         else if (handles[i]->gate == NULL && handles[i]->ranks > 1)
             result = reserve(handles[i], bytes < longest ? bytes : longest);
+    ar_capture_mode(mode);
     if (device >= 0)
         cudaSetDevice(device);
     return result;

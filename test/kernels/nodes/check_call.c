@@ -350,7 +350,9 @@ static void register_one(int r)
 
 static void deregister_one(int r)
 {
+    cudaSetDevice((r + 1) % NET_RANKS);
     registered[r] = symtuner_ar_deregister(&handle[r], &buffer[r], 1);
+    cudaGetDevice(&current[r]);
 }
 
 START_TEST(test_buffers_are_registered_in_every_box_or_in_none)
@@ -394,6 +396,7 @@ START_TEST(test_buffers_are_deregistered_in_every_box_or_in_none)
     net_threads(deregister_one);
     for (int r = 0; r < 4; r++) {
         ck_assert_int_eq(registered[r], r == 0 ? ncclInvalidUsage : ncclRemoteError);
+        ck_assert_int_eq(current[r], (r + 1) % NET_RANKS);
         ck_assert_msg(strstr(symtuner_ar_error(handle[r]), "in a box: rank 0: buffers[0]: a graph"),
                       "%s", symtuner_ar_error(handle[r]));
         ck_assert_ptr_nonnull(ar_window_find(handle[r]->nodes->box, recv[r], 1 << 16));
@@ -436,7 +439,10 @@ static void reserve_one(int r)
 START_TEST(test_scratch_is_reserved_in_the_box)
 {
     open_group(4, 2, "kernels network-pieces=1");
+    fake.global_capture = 1; /* another thread captures */
     net_threads(reserve_one);
+    fake.global_capture = 0;
+    ck_assert_int_eq(fake.prohibited, 0);
     for (int r = 0; r < 4; r++) {
         ck_assert_int_eq(registered[r], ncclSuccess);
         ck_assert_ptr_nonnull(handle[r]->nodes->box->arena[AR_ARENA_WORDS].peer[0]);
