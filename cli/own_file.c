@@ -32,6 +32,29 @@ static bool is_ours(const char *text, size_t size)
            st_hash(ST_HASH_START, text, (size_t)(line - text)) == hash;
 }
 
+/* Return 0, or the error because of which no file can be made in the folder of ${path}. */
+static int folder_error(const char *path)
+{
+    char *name = strdup(path), *slash = name ? strrchr(name, '/') : NULL;
+    int error = 0;
+
+    if (slash)
+        slash[slash == name] = '\0'; /* keep the "/" of the root folder */
+    if (access(slash ? name : ".", W_OK | X_OK) != 0)
+        error = errno;
+    free(name);
+    return error;
+}
+
+bool st_own_file_possible(const char *command, const char *path)
+{
+    struct stat is;
+    bool there = stat(path, &is) == 0;
+    int error = !there ? folder_error(path) : S_ISDIR(is.st_mode) ? EISDIR : 0;
+
+    return !error || st_fail(false, "symtuner %s: %s: %s\n", command, path, strerror(error));
+}
+
 bool st_own_file_free(const char *command, const char *path, bool force)
 {
     struct stat is;

@@ -21,6 +21,10 @@
  * measurement is lost. */
 bool st_own_file_free(const char *command, const char *path, bool force);
 
+/* Return false, and print why, if ${path} is a folder, or if there is no such file and none can be
+ * made in its folder. tune and bench call this function before they measure, too. */
+bool st_own_file_possible(const char *command, const char *path);
+
 /* Write to ${path} what ${write} prints, and then the line with the hash. With ${markup} this line
  * is "<!-- ... -->", otherwise "# ...". ${self} is passed to ${write}. A regular file is replaced
  * in one step. Calls st_own_file_free() first, even if the caller has called it before, because the

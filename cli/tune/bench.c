@@ -29,7 +29,8 @@ int st_cmd_bench(int argc, char **argv)
     status = st_line_read(&line, argc, argv, &tune);
     if (status >= 0)
         return status;
-    if (tune.raw[0] && !st_own_file_free("bench", tune.raw, tune.force))
+    if (tune.raw[0] && !(st_own_file_possible("bench", tune.raw) &&
+                         st_own_file_free("bench", tune.raw, tune.force)))
         return ST_EXIT_USAGE;
     if (tune.rules && !st_tune_usable(&tune, tune.rules, 0))
         return ST_EXIT_FINDINGS;

@@ -96,6 +96,8 @@ static bool read_file(const char *value, void *to, char error[ST_OPTION_ERROR])
     size_t first = strcspn(value, ",");
 
     *(const char **)to = value;
+    if (!value[0])
+        return st_option_wrong(error, "a file name has at least one byte", value);
     return strlen(value) <= MOST || (first <= MOST && strlen(value + first) <= MOST + 1) ||
            st_option_wrong(error, "a file name has at most 490 bytes here", value);
 }

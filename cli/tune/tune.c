@@ -33,7 +33,8 @@ static const struct st_command_line line = {
  * them. */
 static bool may_write(void)
 {
-    return st_own_file_free("tune", tune.out, tune.force) &&
+    return st_own_file_possible("tune", tune.out) &&
+           st_own_file_free("tune", tune.out, tune.force) &&
            st_own_file_free("tune", tune.html, tune.force) &&
            (tune.from || st_own_file_free("tune", tune.raw, tune.force));
 }

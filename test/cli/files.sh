@@ -232,6 +232,19 @@ ok "an empty file is nobody's" $?
 "$symtuner" table odd.rules --html /dev/null > /dev/null
 ok "a device is nobody's" $?
 
+mkdir folder
+for out in folder none/new.rules folder/none/new.rules; do
+    "$symtuner" tune --from "$sample" --out $out > /dev/null 2> err
+    [ $? = 2 ] && grep -q "symtuner tune: $out: " err && [ ! -e $out.html ]
+    ok "tune says at once that it cannot write $out: $(cat err)" $?
+done
+"$symtuner" bench --csv none/new.csv > /dev/null 2> err
+[ $? = 2 ] && grep -q 'symtuner bench: none/new.csv: No such file or directory' err
+ok "bench says at once that it cannot write: $(cat err)" $?
+"$symtuner" tune --from "$sample" --out '' > /dev/null 2> err
+[ $? = 2 ] && grep -q 'a file name has at least one byte' err
+ok "tune wants a name: $(cat err)" $?
+
 # ---- JSON ----------------------------------------------------------------------------------------
 i=0
 json() { # json STATUS ARGUMENTS
