@@ -44,6 +44,9 @@ ncclResult_t ar_handles_fail(symtuner_ar **handles, int n, ncclResult_t result, 
 ncclResult_t ar_fail_cuda(symtuner_ar *h, cudaError_t error, const char *what)
 {
     cudaGetLastError(); /* clear the error, or the application's next check would find it */
+    if (h != NULL && error == cudaErrorInvalidResourceHandle)
+        return ar_fail(h, ncclUnhandledCudaError, "%s: %s; does the stream belong to GPU %d?", what,
+                       cudaGetErrorString(error), h->device);
     return ar_fail(h, ncclUnhandledCudaError, "%s: %s", what, cudaGetErrorString(error));
 }
 

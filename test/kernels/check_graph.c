@@ -61,6 +61,18 @@ START_TEST(test_streams_are_told_apart_by_number)
 }
 END_TEST
 
+/* A stream of another GPU is a mistake of the caller. CUDA calls it an invalid resource handle. */
+START_TEST(test_a_stream_of_another_gpu_is_named)
+{
+    fake.foreign = memory[1];
+    want_error(symtuner_ar_all_reduce(memory[0], memory[0], 8, ncclFloat, ncclSum, handles[2],
+                                      (cudaStream_t)memory[1]),
+               ncclUnhandledCudaError, handles[2], "does the stream belong to GPU 2?");
+    fake.foreign = NULL;
+    call_on(handles[2], memory[1]);
+}
+END_TEST
+
 static void *call_on_its_own(void *h)
 {
     call_on(h, (const char *)cudaStreamPerThread);
@@ -406,6 +418,7 @@ Suite *st_suite_graph(void)
     tcase_add_checked_fixture(made, set_up, tear_down);
     tcase_add_test(made, test_captures_by_turns_keep_their_order);
     tcase_add_test(made, test_streams_are_told_apart_by_number);
+    tcase_add_test(made, test_a_stream_of_another_gpu_is_named);
     tcase_add_test(made, test_streams_of_threads_are_told_apart_in_a_capture);
     tcase_add_test(made, test_a_graph_keeps_a_local_group_alive);
     tcase_add_test(made, test_a_graph_that_is_gone_keeps_nothing);

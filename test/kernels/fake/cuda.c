@@ -166,8 +166,7 @@ cudaError_t cudaFreeHost(void *p)
 
 cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned flags)
 {
-    (void)flags;
-    *device = host;
+    (void)flags, *device = host;
     return may_fail();
 }
 
@@ -314,7 +313,6 @@ cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id)
 /* ---- graphs: the graph of capture N has the address N ---------------------------------------- */
 
 enum { OBJECTS = 64 };
-
 static struct CUuserObject_st {
     void *what;
     cudaHostFn_t drop;
@@ -428,6 +426,8 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *ke
 
     if (config->gridDim.y * config->gridDim.z * config->blockDim.y * config->blockDim.z != 1)
         return ends(cudaErrorInvalidConfiguration);
+    if (fake.foreign != NULL && config->stream == fake.foreign)
+        return ends(cudaErrorInvalidResourceHandle);
     for (unsigned i = 0; i < config->numAttrs; i++)
         early |= config->attrs[i].id == cudaLaunchAttributeProgrammaticStreamSerialization &&
                  config->attrs[i].val.programmaticStreamSerializationAllowed;

@@ -50,6 +50,7 @@ struct fake_cuda {
     int records, idles;         /* calls of cudaEventRecord; of cudaDeviceSynchronize */
     int endless_at;             /* the n-th launch never ends; 0: all launches end */
     void *endless;              /* the stream of that launch */
+    void *foreign;              /* a stream of another GPU, on which no kernel can be launched */
     int busy;                   /* GPU busy - 1 has work until this is 0 */
     unsigned long long capture; /* id of the capture in which every stream is; 0: none */
     unsigned long long others;  /* added to every stream's id, so all count as new streams */
