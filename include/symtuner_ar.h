@@ -33,7 +33,7 @@
  *            find multiprocessors.
  *            If k handles may all wait at the same time, set config.max_ctas of each to at most
  *            (multiprocessors - 1) / (k - 1). If ranks of a local group share a GPU, all of them
- *            together use at most half of its multiprocessors.
+ *            together use at most half of its multiprocessors, but each uses at least one.
  * Devices    a stream must belong to the handle's GPU. The current GPU need not be the handle's,
  *            and no function changes the current GPU.
  * Graphs     every call may be captured. The library's counters are in device memory, so graphs may
