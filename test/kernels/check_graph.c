@@ -410,6 +410,48 @@ START_TEST(test_a_capture_of_another_thread_stops_no_creation)
 }
 END_TEST
 
+/* Nor does any other function, or a first call with any kernel, end a capture of another thread. */
+START_TEST(test_a_capture_of_another_thread_goes_on_during_calls)
+{
+    const float scalar = 2;
+    static char more[RANKS][4096] __attribute__((aligned(4096)));
+    void *const list[RANKS] = {more[0], more[1]};
+    struct symtuner_ar_plan plan = {.size = sizeof plan};
+    symtuner_ar *h[RANKS];
+    const char *name;
+    ncclRedOp_t op;
+    char text[4096];
+
+    make_pair(h);
+    fake.global_capture = 1;
+    ck_assert_int_eq(symtuner_ar_register(h, list, NULL, RANKS, sizeof more[0]), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_reserve(h, RANKS, SIZE_MAX), ncclSuccess);
+    for (int i = 0; (name = symtuner_ar_kernel_name(i)) != NULL; i++) {
+        ck_assert_int_eq(symtuner_ar_force(h[0], name, 0, 0), ncclSuccess);
+        symtuner_ar_all_reduce(more[0], more[0], 8, ncclFloat, ncclSum, h[0], NULL);
+        symtuner_ar_reduce_scatter(more[0], buffer[0][0], 8, ncclFloat, ncclSum, h[0], NULL);
+        if (strcmp(name, "nccl") != 0) /* NCCL's gather would wait for rank 1 */
+            symtuner_ar_all_gather(more[0], buffer[0][0], 8, ncclFloat, h[0], NULL);
+    }
+    ck_assert_int_gt(fake.launches, AR_FAMILIES);
+    symtuner_ar_force(h[0], NULL, 0, 0);
+    ck_assert_int_eq(symtuner_ar_op_create_premul_sum(&op, (void *)(uintptr_t)&scalar, ncclFloat,
+                                                      ncclScalarHostImmediate, h[0]),
+                     ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_op_destroy(op, h[0]), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_query(more[0], more[0], 8, ncclFloat, ncclSum, h[0], &plan),
+                     ncclSuccess);
+    symtuner_ar_describe(h[0], text, sizeof text);
+    ck_assert_int_eq(symtuner_ar_status(h[0]), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_separate(NULL), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_deregister(h, list, RANKS), ncclSuccess);
+    fake.global_capture = 0;
+    ck_assert_int_eq(fake.prohibited, 0);
+    symtuner_ar_destroy(h, RANKS);
+    free_buffers();
+}
+END_TEST
+
 Suite *st_suite_graph(void)
 {
     Suite *s = suite_create("ar_graph");
@@ -430,6 +472,7 @@ Suite *st_suite_graph(void)
     tcase_add_test(bare, test_a_buffer_in_a_graph_stays_registered);
     tcase_add_test(bare, test_all_ranks_deregister_or_none);
     tcase_add_test(bare, test_a_capture_of_another_thread_stops_no_creation);
+    tcase_add_test(bare, test_a_capture_of_another_thread_goes_on_during_calls);
     suite_add_tcase(s, bare);
     return s;
 }
