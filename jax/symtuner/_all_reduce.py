@@ -19,9 +19,9 @@ from jax.interpreters import ad, batching, mlir
 import jax
 from jax import lax
 
-from . import _buckets, _lowering, _say, _xla
+from . import _buckets, _lowering, _presence, _say, _xla
 from ._groups import open_rows, spans_processes
-from ._library import COLLS, SymtunerError, load
+from ._library import COLLS, SymtunerError, idle, load
 from ._lowering import Groups
 
 OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}  # ncclRedOp_t
@@ -158,6 +158,9 @@ def custom_call(
 def _lower_cuda(ctx: Any, x: Any, *, op: str, axes: Axes, groups: Groups, **_: Any) -> Any:
     where = _say.line_of(ctx)
     try:
+        if why := idle():
+            _presence.say()
+            raise SymtunerError(why)
         out, target = custom_call(ctx, x, op, axes, groups, by_name=True)
     except SymtunerError as e:
         _say.falls_back(str(e), where)
@@ -267,7 +270,7 @@ def _may_join(leaf: Any, axes: Axes, op: str, groups: Groups) -> bool:
     """May the leaf be reshaped and share a call with others? It may if our kernels reduce it, if
     all axes are axes of the mesh, and if XLA does not partition the program over other axes."""
     mesh = jax.sharding.get_abstract_mesh()
-    if not isinstance(leaf, jax.core.Tracer) or leaf.dtype == np.bool_:
+    if not isinstance(leaf, jax.core.Tracer) or leaf.dtype == np.bool_ or idle():
         return False
     if set(mesh.axis_names) != set(getattr(mesh, "manual_axes", ())) or not set(axes) <= set(
         mesh.axis_names

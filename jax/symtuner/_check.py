@@ -200,8 +200,11 @@ def _look_at_all_reduce(report: Report) -> None:
 
     from . import _groups, _xla
     from ._all_reduce import all_reduce
-    from ._library import RECORDABLE, SymtunerError, load
+    from ._library import RECORDABLE, SymtunerError, idle, load
 
+    if why := idle():
+        report.problems.append(f"{why}, so symtuner changes nothing")
+        return
     try:
         report.command_buffers = load().target(_REDUCE_BYTES[0], False, False, {}) == RECORDABLE
     except SymtunerError as e:

@@ -19,7 +19,7 @@ import jax
 import jax._src.distributed
 
 from . import _presence, _processes
-from ._library import SymtunerError, load
+from ._library import SymtunerError, idle, load
 
 MAX_RANKS = 16
 CLOSE_S = 20  # seconds; longest time that each step of close() waits
@@ -48,6 +48,8 @@ def timeout_ms(kind: str) -> int:
 
 
 def _open_local(devices: Sequence[Any]) -> None:
+    if why := idle():
+        raise SymtunerError(why)
     ids = (ctypes.c_int64 * len(devices))(*[d.id for d in devices])
     ordinals = (ctypes.c_int * len(devices))(*[d.local_hardware_id for d in devices])
     load().call(
@@ -115,9 +117,14 @@ def open_group(devices: Sequence[Any]) -> None:
     """Open the group of these JAX devices. Its ranks are in the order of the devices' ids.
 
     all_reduce does this by itself while a program is lowered. If a program was lowered in another
-    process (jax.export), every process with a device of the group must call open_group().
+    process (jax.export), every process with a device of the group must call open_group(). If
+    SYMTUNER_MODE is observe or off, this opens nothing.
     """
-    open_for(devices, xla=False)
+    try:
+        open_for(devices, xla=False)
+    except SymtunerError:
+        if not idle():
+            raise
 
 
 def open_for(devices: Sequence[Any], xla: bool) -> None:

@@ -20,7 +20,7 @@ import jax
 
 from . import _cache, _xla
 from ._groups import open_rows, spans_processes
-from ._library import COLLS, SymtunerError, load
+from ._library import COLLS, SymtunerError, idle, load
 from ._say import Line
 
 # arguments: program, instruction, was it replaced, if not the reason, line of the user's program
@@ -147,6 +147,8 @@ def _replace(platform: str, module: _Module, number: int, call: _Call) -> str:
     try:
         if coll not in load().only:
             return f"SYMTUNER_ONLY does not name {COLLS[coll]}"
+        if why := idle():
+            return why
         across, xla = _open_groups(platform, _ids(call), call.ranks)
         target = load().target(call.bytes, across, xla, _compiler_options(), coll)
     except SymtunerError as e:
@@ -161,7 +163,7 @@ def _edit(platform: str, proto: bytes) -> tuple[bytes | None, list[_Row]]:
     rows: list[_Row] = []
     off = "symtuner.disabled() is in force in the program" if _OFF in proto else ""
     with _open(proto) as module:
-        if not off:
+        if not (off or idle()):
             _open_all(platform, module)
         for number, call in module.calls():
             why = off or call.why.decode() or _replace(platform, module, number, call)

@@ -22,7 +22,7 @@ import jax
 from jax.interpreters import mlir
 
 from . import _all_reduce, _cache, _floats, _lowering, _presence, _report, _say
-from ._library import COLLS, STRICT, SymtunerError, only, word
+from ._library import COLLS, MODE, MODES, STRICT, SymtunerError, idle, only, word
 
 # JAX's primitives, by their names in jax._src.lax.parallel: (collective, operator). The operator of
 # an all-gather means nothing. A release of JAX may lack some of the primitives. Those with
@@ -53,6 +53,7 @@ _lock = threading.RLock()
 _installed = False
 _own_rules: dict[Any, Any] = {}  # primitive -> JAX's own rule, while we are installed
 _strict = False
+_off = False  # install() was called, but SYMTUNER_MODE is off
 _only: frozenset[str] = frozenset()
 _listening = False
 
@@ -176,6 +177,9 @@ def _replace(ctx: Any, x: Any, coll: str, op: str, params: dict[str, Any]) -> An
         raise _Left("XLA may move it out of its loop", fine=True)
     if coll != "all_reduce":
         _refuse_order(rows, _lowering.listed(ctx, axes, groups))
+    if why := idle():
+        raise _Left(why)
+    if coll != "all_reduce":
         layouts = _layouts(coll, ctx, params)
         return _all_reduce.custom_call(ctx, x, op, axes, groups, coll, **layouts)[0]
 
@@ -235,6 +239,8 @@ def _has_gpus() -> bool:
 
 def _on_event(event: str, *_: Any, **__: Any) -> None:
     global _hlo
+    if event == _LOWERED and _off:
+        _presence.say()
     if event != _LOWERED or not _installed or _hlo is not None:
         return
     with _lock:
@@ -246,6 +252,13 @@ def _on_event(event: str, *_: Any, **__: Any) -> None:
         _hlo = importlib.import_module("symtuner._hlo")
         _hlo.install(_report.say)
         _presence.say()
+
+
+def _listen() -> None:
+    global _listening
+    if not _listening:
+        jax.monitoring.register_event_duration_secs_listener(_on_event)
+        _listening = True
 
 
 # ---- the functions -------------------------------------------------------------------------------
@@ -288,11 +301,19 @@ def install(*, strict: bool | None = None) -> None:
 
 
 def _install(strict: bool | None) -> None:
-    global _installed, _strict, _only, _listening
+    global _installed, _strict, _off, _only
     with _lock:
+        mode = word(MODE, MODES, "steer")
         _only = only()
         _strict = word(STRICT, ("0", "1"), "0") == "1" if strict is None else strict
+        _strict &= mode == "steer"
         if _installed:
+            return
+        _listen()
+        _off = mode == "off"
+        if _off:
+            _report.forget()
+            _report.say("", "", False, idle())
             return
         for name, (primitive, own) in _rules_of_jax().items():
             rule = _rule(name.removesuffix("_p"), *PRIMITIVES[name], own)
@@ -301,18 +322,17 @@ def _install(strict: bool | None) -> None:
             if PRIMITIVES[name] == ("all_reduce", "sum"):
                 _uncached().add(primitive)
         _installed = True
-        _cache.guard()
-        if not _listening:
-            jax.monitoring.register_event_duration_secs_listener(_on_event)
-            _listening = True
+        if mode == "steer":  # otherwise all programs are XLA's own
+            _cache.guard()
         _forget_programs()
         _report.forget()
 
 
 def uninstall() -> None:
     """Undo install(), for programs that JAX lowers from now on."""
-    global _installed, _hlo
+    global _installed, _off, _hlo
     with _lock:
+        _off = False
         if not _installed:
             return
         _installed = False

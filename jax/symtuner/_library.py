@@ -49,6 +49,8 @@ _MODE = "command_buffer_scheduling_mode"
 _CONCURRENT = re.compile(_MODE + r"=[\"']?CONCURRENT", re.IGNORECASE)
 _IN_ORDER = ("LHS", "SERIALIZE")
 STRICT = "SYMTUNER_JAX_STRICT"
+MODE = "SYMTUNER_MODE"
+MODES = ("steer", "observe", "off")
 _FFI, _AR = "libsymtuner_ffi.so", "libsymtuner_ar.so"
 
 
@@ -80,6 +82,20 @@ def word(name: str, allowed: tuple[str, ...], default: str) -> str:
     if value not in allowed:
         raise SymtunerError(f"{name}={value!r} is unknown; write one of {', '.join(allowed)}")
     return value
+
+
+def idle() -> str:
+    """Return why this process leaves every collective to XLA, or "" if SYMTUNER_MODE is steer."""
+    try:
+        mode = word(MODE, MODES, "steer")
+    except SymtunerError as e:
+        return str(e)
+    return "" if mode == "steer" else f"{MODE} is {mode}"
+
+
+def is_off() -> bool:
+    """Is SYMTUNER_MODE off? Then symtuner also prints no warnings."""
+    return os.environ.get(MODE) == "off"
 
 
 def only() -> frozenset[str]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which processes run symtuner? A process that does not run it would never answer the others when
-they open a group, and these would wait for minutes. So they ask here first.
+they open a group, and these would wait for minutes. So they ask here first. A process with
+SYMTUNER_MODE=observe or off counts as one that does not run it.
 
 There are two questions (_QUESTIONS), because a program can call symtuner.all_reduce() without
 install(). Each process says "yes" to a question, or why not, when it lowers its first program to
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _processes, _say
-from ._library import SymtunerError, load
+from ._library import SymtunerError, idle, load
 
 RUNS = "runs"  # does the process lower calls of symtuner.all_reduce() to our kernels?
 INSTALLED = "installed"  # does it replace psum and other collectives, as install() does?
@@ -59,7 +60,9 @@ def asked() -> None:
         _processes.first_to_say(_processes.coordinator(), key, "1")
         _asked = True
     except Exception:  # there is only one process
-        pass
+        return
+    if idle():
+        say()  # now, so that the others need not wait until this process lowers a program
 
 
 def called() -> None:
@@ -77,7 +80,7 @@ def say(*questions: str) -> None:
             continue
         try:
             load()
-            word = "+"
+            word = f"-{why}" if (why := idle()) else "+"
         except Exception as e:  # JAX runs say() while it lowers a program, which must not fail
             word = f"-{e}"
         try:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import _xla
-from ._library import SymtunerError, load
+from ._library import SymtunerError, idle, load
 
 WAIT_S = 120  # seconds; longest wait for the slowest rank to lower the same program
 # number of steps, of up to WAIT_S each, in which a group is opened: all ranks answer, all make the
@@ -314,7 +314,9 @@ def _facts(me: int, xla: bool) -> str:
     communicator; otherwise it is the ncclUniqueId on rank 0, and empty on all other ranks. The
     second and third are the pid and the pid name space of this process, with which other processes
     can watch it."""
-    load()  # an error here becomes an error on all ranks
+    if why := idle():  # an error here becomes an error on all ranks
+        raise SymtunerError(why)
+    load()
     _xla.check(xla)
     unique = "xla" if xla else ""
     if me == 0 and not xla:

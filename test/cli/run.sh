@@ -121,6 +121,9 @@ for name in $(sed -n 's/^export \(SYMTUNER_[A-Z_]*\)=.*/\1/p' print); do
     "$symtuner" env --json | grep -q "\"$name\"" || grep -q "\"$name\"" "$root"/nccl/names.c "$root"/kernels/host/options.c
     ok "$name is a variable" $?
 done
+sets off --off --only=jax # the JAX package reads SYMTUNER_MODE: test/jax/install/test_mode.py
+has SYMTUNER_JAX 1
+has SYMTUNER_MODE off
 sets collectives --only=allreduce
 has SYMTUNER_JAX 1
 sets plugin --only=plugin

@@ -450,6 +450,7 @@ def test_entry_point():
 
         assert run() == (["False"], "") and run(SYMTUNER_JAX="0")[0] == ["False"]
         assert run(SYMTUNER_JAX="1") == (["True", "True"], "")
+        assert run(SYMTUNER_JAX="1", SYMTUNER_MODE="off") == (["True", "False"], "")
         said = run(SYMTUNER_JAX="report")[1].splitlines()
         assert "replaced, 0 left" in said[0] and len(said) == 2, said
         words, said = run(SYMTUNER_JAX="yes")

@@ -290,3 +290,33 @@ def retry_meanwhile(devices, rank):
         asks.join()
         print(sorted(key for key, _ in client.key_value_dir_get("symtuner/runs/")), flush=True)
     client.wait_at_barrier("asked", 60000)
+
+
+def off(devices, rank):
+    """SYMTUNER_MODE is off in process 1. Both know that at once, also after retry(), and both lower
+    jax.lax. open_group() does nothing in process 1, and fails in process 0."""
+    import os
+
+    import symtuner
+    from symtuner import _all_reduce, _presence
+
+    if rank:
+        os.environ["SYMTUNER_MODE"] = "off"
+    began = time.monotonic()
+    start(devices, "1")
+    if not rank:
+        assert _presence.missing([0, 1], _presence.INSTALLED)
+    for _ in range(2):
+        if rank:
+            _all_reduce._lower_lax = lambda *_, **__: "lax"
+            ctx = SimpleNamespace(module_context=None)
+            print(_all_reduce._lower_cuda(ctx, None, op="sum", axes=(), groups=None), flush=True)
+        else:
+            print(*lower(devices), flush=True)
+        symtuner.retry()
+    try:
+        symtuner.open_group(devices)
+        assert rank, "opened"
+    except symtuner.SymtunerError as e:
+        print(e, flush=True)
+    assert time.monotonic() - began < 20 and symtuner.groups() == [], "waited"

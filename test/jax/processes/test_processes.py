@@ -207,6 +207,7 @@ LATE = {
     "two late": lower_cases.two_late,
     "initialized again": lower_cases.initialized_again,
     "silent": lower_cases.silent,
+    "off": lower_cases.off,
     "retry meanwhile": lower_cases.retry_meanwhile,
 }
 
@@ -302,13 +303,14 @@ UNSET = (
     "process 0 does not run symtuner (SYMTUNER_JAX is not set there, or the package is not installed)"
 )
 LATE_BY = "it has lowered no program with symtuner within 3 s"
+OFF = "process 1 does not run symtuner (SYMTUNER_MODE is off)"
 NO_COMM = "rank 1: ncclCommInitRank: error 1; NCCL_DEBUG=WARN says more"
 EVERYWHERE = (  # all ranks say this
     *("square", "local", "two each", "over boxes", "short", "alone", "missing"),
     *("called", "silent", "initialized again"),
 )
 
-SAYS = {"unset", "by name"}  # a line on stderr belongs to these cases
+SAYS = {"unset", "by name", "off"}  # a line on stderr belongs to these cases
 
 # case: exit status of each rank, words of rank 0. None: the coordinator, in rank 0, went first, and
 # JAX ends the rank in its own way.
@@ -385,6 +387,11 @@ CASES = {
     "silent": (
         (0, 0),
         f"lax {LAX} process 1 does not run symtuner ({LATE_BY})\nsymtuner_all_reduce \n",
+    ),
+    "off": (
+        (0, 0),
+        f"symtuner: {OFF}, so XLA runs all collectives of programs with that process\n"
+        f"lax {LAX} {OFF}\nlax {LAX} {OFF}\nrank 1: SYMTUNER_MODE is off\n",
     ),
     "retry meanwhile": ((0, 0), "['symtuner/runs/0/0', 'symtuner/runs/0/1']"),
     "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""SYMTUNER_MODE and SYMTUNER_JAX_STRICT, without a GPU.
+
+Off and observe change no program. Strict raises an error where XLA would run a call, also if only
+XLA's partitioner decides that. on_cpu.py says how programs of ours run on CPU devices.
+"""
+
+import os
+import sys
+import warnings
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import test_all_reduce as base  # must be first: it sets up jax
+from on_cpu import OnCpu
+from programs import reductions, same
+from test_all_reduce import LINE, for_cuda, raises, smap
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+from jax import lax  # noqa: E402
+from jax.sharding import PartitionSpec as P  # noqa: E402
+
+import symtuner  # noqa: E402
+from symtuner import _cache, _install, _presence, _say  # noqa: E402
+
+X = np.ones((4, 4), np.float32)
+
+
+class Set:
+    """Set environment variables; None: unset."""
+
+    def __init__(self, **env):
+        self.env = env
+
+    def __enter__(self):
+        self.saved = {name: os.environ.get(name) for name in self.env}
+        self.put(self.env)
+
+    def __exit__(self, *_):
+        self.put(self.saved)
+
+    def put(self, env):
+        for name, value in env.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+def psum():
+    return smap(lambda v: lax.psum(v, "i"))
+
+
+def text_of(f, *args):
+    return f.trace(*args).lower(lowering_platforms=("cuda",)).as_text()
+
+
+# ---- off and observe -----------------------------------------------------------------------------
+def test_off():
+    """No rule is registered, so JAX lowers every program as it does without us."""
+    want = text_of(psum(), X)
+    for strict in (None, True):
+        with Set(SYMTUNER_MODE="off", SYMTUNER_JAX_STRICT="1"):
+            symtuner.install(strict=strict)
+            try:
+                assert not _install._installed and not _install._own_rules and not _cache._saved
+                assert text_of(psum(), X) == want
+                said = [(call.replaced, call.why) for call in symtuner.report()]
+                assert said == [(False, "SYMTUNER_MODE is off")], said
+            finally:
+                symtuner.uninstall()
+    symtuner.install()
+    try:
+        assert reductions(psum(), (X,)) == ([], 1), "off does not last"
+    finally:
+        symtuner.uninstall()
+
+
+def test_off_tells_the_others():
+    """After install(), when JAX has lowered the first program."""
+    told, say = [], _presence.say
+    _presence.say = lambda *_: told.append(1)
+    try:
+        with Set(SYMTUNER_MODE="off"):
+            symtuner.install()
+            assert not told, "JAX's backends may not have started"
+            reductions(psum(), (X,))
+            assert told
+            symtuner.uninstall()
+            told.clear()
+            reductions(psum(), (X,))
+            assert not told
+    finally:
+        _presence.say = say
+
+
+def test_observe():
+    """The report says what would be replaced, and why the rest would not. Programs do not change,
+    strict raises no error, and the compile cache is the one of programs without us."""
+    both = lambda: smap(lambda v: lax.psum(v, "i") + lax.psum(v.astype("int16"), "i"))
+    want = text_of(both(), X)
+    with Set(SYMTUNER_MODE="observe"):
+        with OnCpu() as cpu:
+            cpu.mesh = LINE
+            assert same(both()(X), X * 8) and cpu.ran == 0
+            assert not _cache._saved
+            whys = [(call.replaced, call.why) for call in symtuner.report()]
+            assert whys == [
+                (False, "SYMTUNER_MODE is observe"),
+                (False, "NCCL has no data type int16"),
+            ], whys
+        symtuner.install(strict=True)
+        try:
+            assert text_of(both(), X) == want
+        finally:
+            symtuner.uninstall()
+
+
+def test_by_name():
+    """symtuner.all_reduce lowers to what jax.lax lowers to, leaf by leaf."""
+    leaves = [X[:, i] for i in range(4)]
+    ours = lambda: smap(lambda v: symtuner.all_reduce(v, "i"), outs=P("i"))
+    # the same all-reduces as without us; JAX numbers their functions otherwise
+    count = lambda f: text_of(f, leaves).count("stablehlo.all_reduce")
+    assert count(ours()) == 0 and for_cuda(ours(), leaves)
+    for mode, said in (("off", 0), ("observe", 4)):
+        with Set(SYMTUNER_MODE=mode, SYMTUNER_JAX_STRICT="1"):
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                _say._said.clear()
+                f = smap(lambda v: [symtuner.all_reduce(u, "i") for u in v], outs=P("i"))
+                assert count(f) == 4 and not for_cuda(f, leaves), mode
+                assert same(f(leaves), X * 4)
+                assert count(ours()) == 4, (mode, "leaves share no calls")
+            texts = {str(w.message) for w in caught}
+            assert bool(texts) == (mode == "observe"), texts
+            assert all("jax.lax instead: " in text for text in texts), texts
+
+
+def test_open_group():
+    """A program may open groups itself. It still runs if SYMTUNER_MODE is off."""
+    with Set(SYMTUNER_MODE="off"):
+        symtuner.open_group(jax.devices())
+        assert symtuner.groups() == []
+
+
+def test_unknown_mode():
+    with Set(SYMTUNER_MODE="on"):
+        wrong = "SYMTUNER_MODE='on' is unknown; write one of steer, observe, off"
+        raises(symtuner.SymtunerError, wrong, symtuner.install)
+        assert not for_cuda(smap(lambda v: symtuner.all_reduce(v, "i")), X)
+
+
+if __name__ == "__main__":
+    sys.exit(base.main(globals()))
