@@ -53,7 +53,12 @@ static unsigned ask(struct st_comm *c, const struct st_call *call)
         return plan.pieces < ST_PLANS - ST_PLAN_BOXES ? ST_PLAN_BOXES + (unsigned)plan.pieces
                                                       : ST_PLANS - 1;
     }
-    return strcmp(plan.kernel, "nccl") != 0 ? ST_PLAN_OURS : ST_PLAN_NCCL;
+    if (strcmp(plan.kernel, "nccl") != 0)
+        return ST_PLAN_OURS;
+    /* if the kernel that a rule names cannot run the call, the table has decided */
+    return strncmp(plan.why, "rules: ", 7) == 0 && !strstr(plan.why, " cannot run this call; ")
+               ? ST_PLAN_RULE
+               : ST_PLAN_NCCL;
 }
 
 static uint64_t mix(uint64_t h, uint64_t v)
@@ -105,6 +110,8 @@ static bool knows_operators(const struct st_comm *c)
 
 static enum st_tally_why judge(struct st_comm *c, const struct st_call *call)
 {
+    unsigned plan;
+
     if (!atomic_load_explicit(&c->handle, memory_order_acquire) || c->distrusted)
         return (enum st_tally_why)atomic_load_explicit(&c->why, memory_order_relaxed);
     if (!(st_settings()->only >> call->coll & 1))
@@ -119,9 +126,11 @@ static enum st_tally_why judge(struct st_comm *c, const struct st_call *call)
         return ST_WHY_EMPTY;
     if (!call->send || !call->recv || st_call_bytes(c, call) == 0)
         return ST_WHY_ARGUMENTS;
-    if (answer(c, call) != ST_PLAN_NCCL)
-        return ST_WHY_OURS;
-    return c->spans ? ST_WHY_BOXES : ST_WHY_SLOWER;
+    plan = answer(c, call);
+    return plan >= ST_PLAN_OURS   ? ST_WHY_OURS
+           : c->spans             ? ST_WHY_BOXES
+           : plan == ST_PLAN_RULE ? ST_WHY_RULE
+                                  : ST_WHY_SLOWER;
 }
 
 /* ---- running --------------------------------------------------------------------------------- */

@@ -230,6 +230,19 @@ symtuner run: 2 processes called NCCL 2.28.9
   NCCL ran 2 calls: SYMTUNER_ONLY leaves this collective out
 X
 job 'other collectives only' 0 --only dropin,allgather -- sh "$work/two" "$here/ranks" "$$-r2"
+# by_nccl WHY TEXT: the kernels leave the calls to NCCL for the reason WHY; the summary must say TEXT
+by_nccl()
+{
+    cat > "$work/want" <<X
+symtuner run: drop-in
+symtuner run: 2 processes called NCCL 2.28.9
+  allreduce            2 calls    128 B   none by our kernels
+  NCCL ran 2 calls: $2
+X
+    WHY=$1 job "$1" 0 -- sh "$work/two" "$here/ranks" "$$-$1"
+}
+by_nccl 'rules: a.rules:3 "long"' 'a rule gives the call to NCCL'
+by_nccl 'rules: a.rules:3: tma cannot run this call; row 7' "the kernels' table gives the call to NCCL (SYMTUNER_AR_BESIDE)"
 echo 'symtuner run: drop-in; all of it off: SYMTUNER_MODE=off' > "$work/want"
 job 'off' 0 --off -- sh "$work/two" "$here/ranks" "$$-r3"
 cat > "$work/want" <<'X'

@@ -4,7 +4,8 @@
  *
  * Like the real library it calls NCCL while it makes and frees handles. It looks for NCCL's
  * functions in the library that symtuner_ar_use_nccl was given, with the drop-in's dlsym. Messages
- * of record.nccl_from bytes or more go to NCCL.
+ * of record.nccl_from bytes or more go to NCCL. With WHY in the environment all messages go there, for
+ * that reason.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -194,8 +195,10 @@ int symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t 
                        ? "nccl"
                        : "two_lamport";
     plan->boxes = 0;
-    if (getenv("BOX"))
+    if (getenv("BOX") || getenv("WHY"))
         plan->kernel = "nccl";
+    if (getenv("WHY"))
+        snprintf(plan->why, sizeof plan->why, "%s", getenv("WHY"));
     if (getenv("BOX") && coll == SYMTUNER_AR_ALL_REDUCE) { /* our kernels run, too */
         plan->boxes = 2;
         plan->pieces = 3;
