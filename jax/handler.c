@@ -212,7 +212,7 @@ static XLA_FFI_Error *initialize(const struct job *j, const XLA_FFI_CallFrame *f
 }
 
 /* Count a call of the member. The stores are atomic because other threads, the member's watch and
- * symtuner_ffi_seat(), read these fields at any time. */
+ * symtuner_ffi_member(), read these fields at any time. */
 static void count(struct ffi_member *member, const struct ffi_call *call, int zero_copy, int minor)
 {
     uintptr_t bits = member->address_bits | (uintptr_t)call->send | (uintptr_t)call->recv;

@@ -400,7 +400,7 @@ int symtuner_ffi_describe(int i, char *text, size_t size)
     return result;
 }
 
-int symtuner_ffi_seat(int i, char *text, size_t size)
+int symtuner_ffi_member(int i, char *text, size_t size)
 {
     struct ffi_member *member = ffi_member_hold(i);
     struct ffi_exchange_state met = {0};

@@ -126,6 +126,6 @@ SYMTUNER_FFI_API int symtuner_ffi_plan(int i, size_t count, int dtype, int op, c
 SYMTUNER_FFI_API int symtuner_ffi_describe(int i, char *text, size_t size);
 
 /* Write one line about the i-th open member to ${text}. Returns -1 if there is no such member. */
-SYMTUNER_FFI_API int symtuner_ffi_seat(int i, char *text, size_t size);
+SYMTUNER_FFI_API int symtuner_ffi_member(int i, char *text, size_t size);
 
 #endif

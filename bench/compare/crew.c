@@ -51,7 +51,7 @@ static int spawn(struct crew *c, char *const *argv, const char *const *env)
 }
 
 /* Read one line from process ${k}, without the newline, within ${seconds}. */
-static int hear(struct crew *c, int k, char *line, size_t size, int seconds)
+static int receive(struct crew *c, int k, char *line, size_t size, int seconds)
 {
     for (size_t at = 0; at + 1 < size;) {
         struct pollfd p = {.fd = c->from[k], .events = POLLIN};
@@ -73,7 +73,7 @@ static int hear(struct crew *c, int k, char *line, size_t size, int seconds)
     return failed(c, "an answer is too long");
 }
 
-static int tell(struct crew *c, int k, const char *line)
+static int send_line(struct crew *c, int k, const char *line)
 {
     size_t n = strlen(line);
 
@@ -98,7 +98,7 @@ int crew_start(struct crew *c, const struct crew_kind *kind, const struct crew_s
         char *torch[] = {(char *)(size_t) "python3", shape->script, numbers[0], numbers[1],
                          numbers[2], numbers[3], NULL};
 
-        c->patience = kind->peer != NULL ? 8 : 40;
+        c->timeout_s = kind->peer != NULL ? 8 : 40;
         snprintf(numbers[0], sizeof numbers[0], "%d", shape->ranks);
         snprintf(numbers[1], sizeof numbers[1], "%d", k);
         snprintf(numbers[2], sizeof numbers[2], "%d",
@@ -119,15 +119,15 @@ int crew_ready(struct crew *c)
     if (c->n == 0)
         return 0;
     if (!c->torch) {
-        if (!hear(c, 0, line, sizeof line - 1, 2 * c->patience + 10))
+        if (!receive(c, 0, line, sizeof line - 1, 2 * c->timeout_s + 10))
             return 0;
         strcat(line, "\n");
         for (int k = 1; k < c->n; k++)
-            if (!tell(c, k, line))
+            if (!send_line(c, k, line))
                 return 0;
     }
     for (int k = 0; k < c->n; k++) {
-        if (!hear(c, k, line, sizeof line, 2 * c->patience + 10))
+        if (!receive(c, k, line, sizeof line, 2 * c->timeout_s + 10))
             return 0;
         if (strcmp(line, "ready") != 0)
             return failed(c, line);
@@ -144,10 +144,10 @@ int crew_ask(struct crew *c, char *answer, size_t size, const char *format, ...)
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     for (int k = 0; k < c->n; k++)
-        if (!tell(c, k, line))
+        if (!send_line(c, k, line))
             return 0;
     for (int k = 0; k < c->n; k++) {
-        if (!hear(c, k, k == 0 ? answer : other, k == 0 ? size : sizeof other, c->patience))
+        if (!receive(c, k, k == 0 ? answer : other, k == 0 ? size : sizeof other, c->timeout_s))
             return 0;
         if (k > 0 && strncmp(answer, "ok", 2) == 0 && strncmp(other, "no", 2) == 0)
             snprintf(answer, size, "%s", other);
@@ -161,7 +161,7 @@ int crew_time(struct crew *c, int slot, int launches, int samples, int warmup, d
 
     for (int k = 0; k < c->n; k++) {
         snprintf(line, sizeof line, "time %d %d %d %d\n", slot, launches, samples, warmup);
-        if (!tell(c, k, line))
+        if (!send_line(c, k, line))
             return 0;
     }
     for (int i = 0; i < samples; i++)
@@ -169,7 +169,7 @@ int crew_time(struct crew *c, int slot, int launches, int samples, int warmup, d
     for (int k = 0; k < c->n; k++) {
         char *at = line + 2;
 
-        if (!hear(c, k, line, sizeof line, c->patience))
+        if (!receive(c, k, line, sizeof line, c->timeout_s))
             return 0;
         if (strncmp(line, "us", 2) != 0)
             return failed(c, line);
@@ -202,7 +202,7 @@ int crew_floor(const struct crew_shape *shape, double *gbps, double *us)
     int good;
 
     snprintf(ranks, sizeof ranks, "%d", shape->ranks);
-    good = spawn(&c, argv, NULL) && hear(&c, 0, line, sizeof line, 60) &&
+    good = spawn(&c, argv, NULL) && receive(&c, 0, line, sizeof line, 60) &&
            sscanf(line, "%lf %lf", gbps, us) == 2;
     crew_end(&c);
     return good;

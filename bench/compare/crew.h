@@ -22,8 +22,8 @@ struct crew_shape {
 
 struct crew {
     char name[48];
-    int n, torch; /* n: number of processes; 0: the crew does not run */
-    int patience; /* longest wait for an answer, in seconds */
+    int n, torch;  /* n: number of processes; 0: the crew does not run */
+    int timeout_s; /* longest wait for an answer, in seconds */
     pid_t pid[MOST_RANKS];
     int to[MOST_RANKS], from[MOST_RANKS]; /* pipes to and from the processes */
 };

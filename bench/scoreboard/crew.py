@@ -25,15 +25,15 @@ class Crew:
     def __init__(self, name, worker, ranks, env, most, port):
         self.name, self.lost, self.processes, self.pipes, self.left = name, None, [], [], {}
         for rank in range(ranks):
-            ear, mouth = os.pipe()
+            reader, writer = os.pipe()
             self.processes.append(subprocess.Popen(
                 [sys.executable, worker, name, str(most)], stdin=subprocess.PIPE, stdout=sys.stderr,
-                pass_fds=[mouth], text=True, bufsize=1,
+                pass_fds=[writer], text=True, bufsize=1,
                 env={**os.environ, **env, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks),
-                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "SCOREBOARD_REPLY": str(mouth)}))
-            os.close(mouth)
-            self.pipes.append(ear)
-            self.left[ear] = b""
+                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "SCOREBOARD_REPLY": str(writer)}))
+            os.close(writer)
+            self.pipes.append(reader)
+            self.left[reader] = b""
 
     def end(self, why):
         """End the crew. Its workers have nothing to clean up."""
@@ -45,16 +45,16 @@ class Crew:
                 process.wait()
                 os.close(pipe)
 
-    def hear(self, patience):
+    def receive(self, seconds):
         """Return one answer of each process, or None if the crew has ended."""
-        answers, until = {}, time.monotonic() + patience
+        answers, until = {}, time.monotonic() + seconds
         with selectors.DefaultSelector() as wait:
             for pipe in self.pipes:
                 wait.register(pipe, selectors.EVENT_READ)
             while len(answers) < len(self.pipes):
                 ready = wait.select(max(0, until - time.monotonic()))
                 if not ready:
-                    return self.end(f"no answer for {patience} s")
+                    return self.end(f"no answer for {seconds} s")
                 for key, _ in ready:
                     data = os.read(key.fd, 1 << 16)
                     if not data:
@@ -66,7 +66,7 @@ class Crew:
                         wait.unregister(key.fd)
         return [answers[pipe] for pipe in self.pipes]
 
-    def ask(self, patience=40, **question):
+    def ask(self, seconds=40, **question):
         """Ask all processes. Returns their answers, or None if the crew is lost."""
         if self.lost is not None:
             return None
@@ -76,12 +76,12 @@ class Crew:
                 process.stdin.flush()
         except OSError:
             return self.end("a process does not listen")
-        return self.hear(patience)
+        return self.receive(seconds)
 
     def ready(self):
         """Wait until all processes have started. Returns what the first process says of its project, or
         None if the crew is lost."""
-        answers = self.hear(180) if self.lost is None else None
+        answers = self.receive(180) if self.lost is None else None
         refused = [a["no"] for a in answers or [] if "no" in a]
         if refused:
             return self.end(refused[0])

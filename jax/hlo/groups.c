@@ -92,13 +92,13 @@ void hlo_devices_free(struct hlo_devices *devices)
 }
 
 /* ---- groups --------------------------------------------------------------------------------- */
-struct seat {
+struct member {
     int64_t group, device, place, order;
 };
 
-static int compare_seats(const void *a, const void *b)
+static int compare_members(const void *a, const void *b)
 {
-    const struct seat *x = a, *y = b;
+    const struct member *x = a, *y = b;
 
     return x->group != y->group ? (x->group > y->group) - (x->group < y->group)
                                 : (x->device > y->device) - (x->device < y->device);
@@ -106,13 +106,13 @@ static int compare_seats(const void *a, const void *b)
 
 /* Sort each group by the ids, and the groups by their first ids. Returns NULL, or why groups of
  * these sizes cannot be used. */
-static const char *arrange(struct seat *seats, int64_t count, struct hlo_groups *groups)
+static const char *arrange(struct member *members, int64_t count, struct hlo_groups *groups)
 {
     int64_t ranks = 0, first = 0;
 
-    qsort(seats, (size_t)count, sizeof *seats, compare_seats);
+    qsort(members, (size_t)count, sizeof *members, compare_members);
     for (int64_t i = 1; i <= count; i++) {
-        if (i < count && seats[i].group == seats[first].group)
+        if (i < count && members[i].group == members[first].group)
             continue;
         if (ranks != 0 && i - first != ranks)
             return "its groups have different sizes";
@@ -124,39 +124,39 @@ static const char *arrange(struct seat *seats, int64_t count, struct hlo_groups 
     if (ranks > HLO_MAX_RANKS)
         return "its groups have more than 16 devices";
     for (int64_t i = 0; i < count; i++)
-        seats[i].group = seats[i - i % ranks].device;
-    qsort(seats, (size_t)count, sizeof *seats, compare_seats);
+        members[i].group = members[i - i % ranks].device;
+    qsort(members, (size_t)count, sizeof *members, compare_members);
     groups->ranks = (int)ranks;
     groups->rows = (int)(count / ranks);
     groups->in_order = 1;
     for (int64_t i = 0; i < count; i++)
-        if (i % ranks != 0 && seats[i].order <= seats[i - 1].order)
+        if (i % ranks != 0 && members[i].order <= members[i - 1].order)
             groups->in_order = 0;
     return NULL;
 }
 
-static const char *seat_all(const int64_t *group, const int64_t *order, int by_place,
-                            const struct hlo_devices *devices, struct hlo_groups *groups)
+static const char *list_members(const int64_t *group, const int64_t *order, int by_place,
+                                const struct hlo_devices *devices, struct hlo_groups *groups)
 {
     int64_t count = devices->replicas * devices->partitions;
-    struct seat *seats = malloc((size_t)count * sizeof *seats);
+    struct member *members = malloc((size_t)count * sizeof *members);
     const char *why = no_memory;
 
     groups->ids = malloc((size_t)count * sizeof *groups->ids);
     groups->places = malloc((size_t)count * sizeof *groups->places);
-    if (seats != NULL && groups->ids != NULL && groups->places != NULL) {
+    if (members != NULL && groups->ids != NULL && groups->places != NULL) {
         for (int64_t i = 0; i < count; i++) {
             int64_t id = by_place ? i : i / devices->partitions;
 
-            seats[i] = (struct seat){group[id], devices->ids[i], i, by_place ? order[id] : 0};
+            members[i] = (struct member){group[id], devices->ids[i], i, by_place ? order[id] : 0};
         }
-        why = arrange(seats, count, groups);
+        why = arrange(members, count, groups);
         for (int64_t i = 0; why == NULL && i < count; i++) {
-            groups->ids[i] = seats[i].device;
-            groups->places[i] = seats[i].place;
+            groups->ids[i] = members[i].device;
+            groups->places[i] = members[i].place;
         }
     }
-    free(seats);
+    free(members);
     return why;
 }
 
@@ -180,7 +180,7 @@ const char *hlo_groups_read(const struct hlo_instruction *in, const struct hlo_d
     if (group != NULL && order != NULL)
         why = hlo_forms_read(in, group, order, count);
     if (why == NULL)
-        why = seat_all(group, order, by_place, devices, groups);
+        why = list_members(group, order, by_place, devices, groups);
     free(group);
     free(order);
     return why;

@@ -238,7 +238,7 @@ def retry() -> None:
 def groups() -> list[str]:
     """Return one line for each rank that this process has in an open group."""
     library, lines = load(), list[str]()
-    while (line := library.text("seat", ctypes.c_int(len(lines)))) is not None:
+    while (line := library.text("member", ctypes.c_int(len(lines)))) is not None:
         lines.append(line)
     return lines
 

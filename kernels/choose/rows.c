@@ -34,9 +34,9 @@
 const struct ar_row ar_rows[] = {
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_TMA, NO_END, AR_TMA, 8, AR_TMA_THREADS, 0, FEW},
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_IPC, NO_END, AR_TMA_IPC, 8, AR_TMA_THREADS, 0, IPC},
-    {AR_LINKS_NVLINK, 2, 2, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, GEMMS},
-    {AR_LINKS_NVLINK, 3, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
-    {AR_LINKS_PCIE, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
+    {AR_LINKS_NVLINK, 2, 2, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, GEMMS},
+    {AR_LINKS_NVLINK, 3, 16, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
+    {AR_LINKS_PCIE, 2, 16, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     /* Rows for NVLink and two ranks. With two ranks, one-shot moves no more data than two-shot. No
      * row has more than 128 blocks, so a few multiprocessors stay free for other kernels. If all
      * multiprocessors were needed, one that is busy would keep a block of ours from starting, and
@@ -114,9 +114,9 @@ const struct ar_row ar_rows[] = {
 const struct ar_row ar_rows_of_halves[] = {
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_TMA, 64 * MiB, AR_TMA, 16, AR_TMA_THREADS, 0, FEW},
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_IPC, 64 * MiB, AR_TMA_IPC, 16, AR_TMA_THREADS, 0, IPC},
-    {AR_LINKS_NVLINK, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
-    {AR_LINKS_PCIE, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
-    {AR_LINKS_HOST, 2, 16, LONG_IN_COMPANY, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
+    {AR_LINKS_NVLINK, 2, 16, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
+    {AR_LINKS_PCIE, 2, 16, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
+    {AR_LINKS_HOST, 2, 16, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     {AR_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, AR_ONE_LL8, 16, 128, 0, HALVES},
     {AR_LINKS_NVLINK, 3, 16, ANY, 8 * KiB, AR_ONE_LL8, 16, 128, 0, HALVES},
     {AR_LINKS_NVLINK, 2, 16, GENERIC, 64 * KiB, AR_ONE_LL128, 64, 128, 0, HALVES},

@@ -165,15 +165,15 @@ static uint64_t max_ctas(int family)
 static const struct ar_row *find_row(const struct ar_ask *ask)
 {
     const bool half = ask->coll != AR_ALL_REDUCE, gathers = ask->coll == AR_ALL_GATHER;
-    const bool in_company = ask->beside != AR_BESIDE_NOTHING && ask->bytes > ST_BESIDE_LIMIT;
-    const bool for_tma = in_company && !ask->has_multicast && !is_generic(ask);
+    const bool long_beside = ask->beside != AR_BESIDE_NOTHING && ask->bytes > ST_BESIDE_LIMIT;
+    const bool for_tma = long_beside && !ask->has_multicast && !is_generic(ask);
     const bool met[] = {
         [ANY] = true,
         [UNMAPPED] = ask->coll == AR_REDUCE_SCATTER ? !ask->src_mapped : !ask->dst_mapped,
         [GENERIC] = gathers || is_generic(ask),
         [MULTICAST] = ask->has_multicast,
         [GATHERS] = gathers,
-        [LONG_IN_COMPANY] = in_company,
+        [LONG_BESIDE] = long_beside,
         [LONG_BY_TMA] = for_tma && ar_capacity(ask, AR_TMA) != 0,
         [LONG_BY_IPC] =
             for_tma && !ask->src_mapped && !ask->dst_mapped && ar_capacity(ask, AR_TMA_IPC) != 0,
@@ -307,13 +307,13 @@ size_t ar_select_print(const struct ar_ask *ask, char *text, size_t length)
     static const char *const notes[2][NEEDS] = {
         {[UNMAPPED] = ", recv unregistered",
          [GENERIC] = ", other types and operators",
-         [LONG_IN_COMPANY] = ", unless alone",
+         [LONG_BESIDE] = ", unless alone",
          [LONG_BY_TMA] = ", registered, unless alone",
          [LONG_BY_IPC] = ", not registered, unless alone"},
         {[UNMAPPED] = ", not registered",
          [GENERIC] = ", all-gather, and other types and operators",
          [GATHERS] = ", all-gather",
-         [LONG_IN_COMPANY] = ", all parts together, unless alone",
+         [LONG_BESIDE] = ", all parts together, unless alone",
          [LONG_BY_TMA] = ", all parts together, to 64 MiB each, registered, unless alone",
          [LONG_BY_IPC] = ", all parts together, to 64 MiB each, not registered, unless alone"}};
     static const char head[] = "reduce-scatter and all-gather, by the bytes of one part:\n";
@@ -330,7 +330,7 @@ size_t ar_select_print(const struct ar_ask *ask, char *text, size_t length)
             memcpy(text + need, head, sizeof head);
         need += i == ar_rows_count ? sizeof head - 1 : 0;
         const bool by_tma = r->need == LONG_BY_TMA || r->need == LONG_BY_IPC;
-        const bool lengthy = r->need == LONG_IN_COMPANY || by_tma;
+        const bool lengthy = r->need == LONG_BESIDE || by_tma;
 
         if (!row_is_for(r, ask) || (lengthy && ask->beside == AR_BESIDE_NOTHING) ||
             (by_tma && (!ask->has_tma || ask->has_multicast)) ||

@@ -35,8 +35,8 @@ ncclResult_t ar_endpoint_open(struct ar_endpoint *endpoint, const struct ar_nccl
         nccl->ncclCommCuDevice(comm, &endpoint->device) != ncclSuccess)
         return ar_why(why, AR_WHY, ncclInvalidArgument, "not a usable communicator");
     bytes = AR_INFO_BYTES * (size_t)(endpoint->ranks + 1);
-    endpoint->heard = malloc(bytes);
-    if (endpoint->heard == NULL)
+    endpoint->received = malloc(bytes);
+    if (endpoint->received == NULL)
         return ar_why(why, AR_WHY, ncclSystemError, "no memory to talk to the other ranks");
     error = cudaSetDevice(endpoint->device);
     if (error == cudaSuccess && cudaMalloc((void **)&endpoint->memory, bytes) != cudaSuccess) {
@@ -61,8 +61,8 @@ void ar_endpoint_close(struct ar_endpoint *endpoint)
 {
     if (endpoint->timed_out[0] != 0)
         return;
-    free(endpoint->heard);
-    endpoint->heard = NULL;
+    free(endpoint->received);
+    endpoint->received = NULL;
     if (endpoint->memory == NULL)
         return;
     cudaSetDevice(endpoint->device);
@@ -117,8 +117,8 @@ static bool await(const struct ar_nccl *nccl, struct ar_endpoint *endpoint, cons
     return true;
 }
 
-static cudaError_t hear(const struct ar_nccl *nccl, struct ar_endpoint *endpoint, void *all,
-                        size_t bytes, const char *call)
+static cudaError_t receive(const struct ar_nccl *nccl, struct ar_endpoint *endpoint, void *all,
+                           size_t bytes, const char *call)
 {
     cudaError_t error = cudaSetDevice(endpoint->device);
 
@@ -156,10 +156,10 @@ ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoin
         result = ar_comms_end(nccl, endpoints, n, result, call, why);
     }
     for (int i = 0; i < n && result == ncclSuccess; i++) {
-        latest = hear(nccl, endpoints[i], i == 0 ? all : endpoints[i]->heard, bytes, call);
+        latest = receive(nccl, endpoints[i], i == 0 ? all : endpoints[i]->received, bytes, call);
         error = error == cudaSuccess ? latest : error;
         endpoints[i]->stranger |=
-            i > 0 && memcmp(all, endpoints[i]->heard, bytes * (size_t)endpoints[i]->ranks) != 0;
+            i > 0 && memcmp(all, endpoints[i]->received, bytes * (size_t)endpoints[i]->ranks) != 0;
         if (endpoints[i]->timed_out[0] != 0)
             result = ar_comms_timed_out(endpoints, n, endpoints[i], why);
     }
@@ -174,7 +174,7 @@ ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoin
 ncclResult_t ar_bootstrap_agree(const struct ar_nccl *nccl, struct ar_endpoint *const *endpoints,
                                 int n, ncclResult_t result, uint64_t alike, char *why, bool *met)
 {
-    struct verdict mine[AR_MAX_RANKS], *all = endpoints[0]->heard;
+    struct verdict mine[AR_MAX_RANKS], *all = endpoints[0]->received;
     char trouble[AR_WHY];
     ncclResult_t meeting;
 

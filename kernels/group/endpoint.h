@@ -30,7 +30,7 @@ struct ar_endpoint {
     int device, ranks;
     cudaStream_t stream;
     char *memory;      /* what this rank sends, then what all ranks sent; NULL: not there yet */
-    void *heard;       /* host memory for what all ranks sent, AR_INFO_BYTES for each rank */
+    void *received;    /* host memory for what all ranks sent, AR_INFO_BYTES for each rank */
     bool on_host;      /* whether ${memory} is pinned host memory, because the GPU had none left */
     uint64_t limit_ns; /* time limit of waits for other ranks (nccl_wait.h) */
     uint64_t number;   /* a number that hardly any other endpoint has */

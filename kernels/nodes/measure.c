@@ -94,7 +94,7 @@ ncclResult_t ar_nodes_measure(symtuner_ar *h, char *why, bool *lost)
 {
     struct ar_endpoint *endpoint = &h->endpoint;
     struct ar_nodes_figures *figures = &h->nodes->figures;
-    const struct ar_nodes_figures *all = (const struct ar_nodes_figures *)endpoint->heard;
+    const struct ar_nodes_figures *all = (const struct ar_nodes_figures *)endpoint->received;
     char *buffer = NULL;
     ncclResult_t result = ncclSuccess;
 
@@ -111,7 +111,7 @@ ncclResult_t ar_nodes_measure(symtuner_ar *h, char *why, bool *lost)
     if (result == ncclSuccess)
         result = ar_nodes_agree(h, measure(h, buffer, why), why, lost);
     if (result == ncclSuccess) {
-        result = ar_bootstrap_exchange(h->nccl, &endpoint, 1, figures, endpoint->heard,
+        result = ar_bootstrap_exchange(h->nccl, &endpoint, 1, figures, endpoint->received,
                                        sizeof *figures, why);
         *lost = *lost || result != ncclSuccess;
     }

@@ -83,19 +83,19 @@ static void say_refused(const symtuner_ar *h, const char *why)
  * the mapping, and will map the memory at the end of the group. */
 static void make_in_comm(symtuner_ar *h, int arena)
 {
-    const struct ar_patience patience = {h->timeout_ns, &h->mailbox->abort};
+    const struct ar_spin_limit limit = {h->timeout_ns, &h->mailbox->abort};
     char why[AR_WHY] = "the other ranks did not follow in time";
     ncclResult_t result = ar_comm_arena_make(h, arena, arena + 1, why);
     bool broke;
-    enum ar_phase phase = ar_meeting_step(h->meeting, arena, h->ranks, AR_MET,
-                                          result == ncclSuccess, &patience, &broke);
+    enum ar_phase phase =
+        ar_meeting_step(h->meeting, arena, h->ranks, AR_MET, result == ncclSuccess, &limit, &broke);
 
     if (phase == AR_REFUSED) {
         ar_arena_free(h, arena);
     } else {
         result = ar_comm_arena_link(&h, 1, arena, arena + 1, why);
-        phase = ar_meeting_step(h->meeting, arena, h->ranks, AR_MADE, result == ncclSuccess,
-                                &patience, &broke);
+        phase = ar_meeting_step(h->meeting, arena, h->ranks, AR_MADE, result == ncclSuccess, &limit,
+                                &broke);
     }
     if (broke)
         say_refused(h, why);
@@ -103,8 +103,8 @@ static void make_in_comm(symtuner_ar *h, int arena)
 
 static void grow_comm(symtuner_ar *h, int arena, uint64_t limit_ns)
 {
-    const struct ar_patience patience = {limit_ns, &h->mailbox->abort};
-    enum ar_phase phase = ar_meeting_come(h->meeting, arena, h->ranks, h->tries[arena], &patience);
+    const struct ar_spin_limit limit = {limit_ns, &h->mailbox->abort};
+    enum ar_phase phase = ar_meeting_come(h->meeting, arena, h->ranks, h->tries[arena], &limit);
 
     h->tries[arena]++;
     if (phase == AR_MET)

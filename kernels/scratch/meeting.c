@@ -43,17 +43,17 @@ static bool join(struct ar_meeting *m, int arena, int ranks, uint64_t now, uint6
     return false;
 }
 
-/* Wait until the number of tries or the phase in the word differs from that in ${now}. When
- * ${patience} ends, set the word to ${next}. Returns whether this rank has set the word. */
+/* Wait until the number of tries or the phase in the word differs from that in ${now}. At the
+ * ${limit} set the word to ${next}. Returns whether this rank has set the word. */
 static bool outwait(struct ar_meeting *m, int arena, uint64_t now, uint64_t next,
-                    const struct ar_patience *patience)
+                    const struct ar_spin_limit *limit)
 {
     uint64_t start = ar_now_ns(), seen;
 
     while ((seen = load(m, arena)) >> 16 == now >> 16) {
         uint64_t waited = ar_now_ns() - start;
 
-        if (waited >= patience->limit_ns || __atomic_load_n(patience->abort, __ATOMIC_RELAXED)) {
+        if (waited >= limit->limit_ns || __atomic_load_n(limit->abort, __ATOMIC_RELAXED)) {
             if (swap(m, arena, &seen, next))
                 return true;
         } else {
@@ -64,19 +64,19 @@ static bool outwait(struct ar_meeting *m, int arena, uint64_t now, uint64_t next
 }
 
 enum ar_phase ar_meeting_come(struct ar_meeting *m, int arena, int ranks, uint32_t number,
-                              const struct ar_patience *patience)
+                              const struct ar_spin_limit *limit)
 {
     const uint64_t now = word_of(number, AR_OPEN);
     uint64_t seen;
 
     if (join(m, arena, ranks, now, word_of(number, AR_MET)))
-        outwait(m, arena, now, word_of(number + 1ull, AR_OPEN), patience);
+        outwait(m, arena, now, word_of(number + 1ull, AR_OPEN), limit);
     seen = load(m, arena);
     return seen >> 32 == number ? phase_of(seen) : AR_OPEN;
 }
 
 enum ar_phase ar_meeting_step(struct ar_meeting *m, int arena, int ranks, enum ar_phase phase,
-                              bool well, const struct ar_patience *patience, bool *broke)
+                              bool well, const struct ar_spin_limit *limit, bool *broke)
 {
     const uint64_t now = word_of(load(m, arena) >> 32, phase);
     const uint64_t next = word_of(now >> 32, phase + 1);
@@ -85,7 +85,7 @@ enum ar_phase ar_meeting_step(struct ar_meeting *m, int arena, int ranks, enum a
 
     *broke = false;
     if (well && join(m, arena, ranks, now, next))
-        *broke = outwait(m, arena, now, end, patience);
+        *broke = outwait(m, arena, now, end, limit);
     while (!well && !*broke && (seen = load(m, arena)) >> 16 == now >> 16)
         *broke = swap(m, arena, &seen, end);
     return ar_meeting_phase(m, arena);

@@ -35,7 +35,7 @@ struct ar_meeting {
 };
 
 /* How long a rank waits for the others, and the host's abort word, which ends its wait. */
-struct ar_patience {
+struct ar_spin_limit {
     uint64_t limit_ns;
     const uint32_t *abort;
 };
@@ -48,13 +48,13 @@ static inline enum ar_phase ar_meeting_phase(const struct ar_meeting *m, int are
 /* Wait for all ${ranks} in try ${number}, which counts from 0 and is the same on all ranks. Returns
  * AR_OPEN if a rank gave up the try, else the phase that the arena has now. */
 enum ar_phase ar_meeting_come(struct ar_meeting *m, int arena, int ranks, uint32_t number,
-                              const struct ar_patience *patience);
+                              const struct ar_spin_limit *limit);
 
 /* Report whether this rank's step of ${phase}, AR_MET or AR_MADE, went ${well}. Wait until all
  * ranks have reported success, or one has failed or given up. Returns the phase that follows.
  * *broke says whether this rank ended the attempt, because it failed or waited too long. */
 enum ar_phase ar_meeting_step(struct ar_meeting *m, int arena, int ranks, enum ar_phase phase,
-                              bool well, const struct ar_patience *patience, bool *broke);
+                              bool well, const struct ar_spin_limit *limit, bool *broke);
 
 /* Refuse the arena if its phase is AR_OPEN. Returns whether this call refused it. */
 bool ar_meeting_refuse(struct ar_meeting *m, int arena);

@@ -145,7 +145,7 @@ def test_silence():
     one = crew.Crew("sglang", FAKE, 2, {"FAKE_TROUBLE": "sglang:hang"}, 4096, 0)
     assert one.ready() == "fake"
     assert one.ask(do="prepare", slot=0, how="x", bytes=1024) == [{"ok": "x"}] * 2
-    assert one.ask(patience=1, do="alone", slot=0, samples=1) is None and one.lost == "no answer for 1 s"
+    assert one.ask(seconds=1, do="alone", slot=0, samples=1) is None and one.lost == "no answer for 1 s"
     assert all(process.returncode is not None for process in one.processes)
     assert one.ask(do="drop") is None
 

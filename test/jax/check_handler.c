@@ -422,7 +422,7 @@ static void check_xla(void)
     f.frame.attrs.size = 3;
     expect(run_stage(&f, XLA_FFI_ExecutionStage_EXECUTE) == NULL && last->device == 1,
            "programs without places use the other group of the same devices");
-    expect(ffi_member_at(6) != NULL && symtuner_ffi_seat(6, why, sizeof why) == 0 &&
+    expect(ffi_member_at(6) != NULL && symtuner_ffi_member(6, why, sizeof why) == 0 &&
                strstr(why, "comm=xla-nccl") != NULL,
            "its member says so");
 }
@@ -440,9 +440,9 @@ static void check_full(void)
     expect(opened == (FFI_GROUP_MEMBERS - 7) / 2 &&
                strstr(why, "places in groups; symtuner.close() frees"),
            "a full table says so");
-    expect(symtuner_ffi_seat(0, why, sizeof why) == 0 && strstr(why, "rank=0 ranks=4 gpu=0"),
+    expect(symtuner_ffi_member(0, why, sizeof why) == 0 && strstr(why, "rank=0 ranks=4 gpu=0"),
            "member 0");
-    expect(symtuner_ffi_seat(FFI_GROUP_MEMBERS, why, sizeof why) != 0, "past the last member");
+    expect(symtuner_ffi_member(FFI_GROUP_MEMBERS, why, sizeof why) != 0, "past the last member");
     expect(symtuner_ffi_plan(0, 7, 7, 0, why, sizeof why) == 0 &&
                strcmp(why, "fake 7 1 0 1 a test") == 0,
            "plan");

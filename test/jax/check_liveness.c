@@ -68,7 +68,7 @@ static void lose(int rank)
     sleep_ms(200);
 }
 
-static void hear(int rank)
+static void say_goodbye(int rank)
 {
     char why[256];
 
@@ -116,7 +116,7 @@ static void ask_late(void)
 static void left_then_lost(void)
 {
     open_group();
-    hear(1);
+    say_goodbye(1);
     lose(1);
     lose(2);
     symtuner_ffi_ending();
@@ -127,7 +127,7 @@ static void lost_then_left(void)
 {
     open_group();
     lose(2);
-    hear(1);
+    say_goodbye(1);
     lose(1);
     symtuner_ffi_ending();
     take_long();
@@ -147,7 +147,7 @@ static void all_leave(void)
     struct ffi_member *member = open_group();
 
     for (int rank = 1; rank < RANKS; rank++)
-        hear(rank);
+        say_goodbye(rank);
     for (int rank = RANKS - 1; rank > 0; rank--)
         lose(rank);
     if (member->left != 2 || member->lost != 4)
@@ -210,7 +210,7 @@ static void lost_after_close(void)
 static void left_and_lost(void)
 {
     open_group();
-    hear(2);
+    say_goodbye(2);
     close_group();
     lose(2);
     ask_late();
@@ -221,7 +221,7 @@ static void left_and_lost(void)
 static void one_left_another_lost_late(void)
 {
     open_group();
-    hear(1);
+    say_goodbye(1);
     lose(1);
     close_group();
     lose(2);
@@ -234,7 +234,7 @@ static void lost_after_the_wait(void)
     char why[256];
 
     open_group();
-    hear(2);
+    say_goodbye(2);
     close_group();
     symtuner_ffi_waiting(now_ms(), why, sizeof why);
     lose(2);
@@ -247,7 +247,7 @@ static void slow_goodbye(void)
     lose(2);
     symtuner_ffi_ending();
     sleep_ms(FFI_LIVENESS_END_MS / 2);
-    hear(2);
+    say_goodbye(2);
     close_group();
     take_long();
 }
@@ -281,7 +281,7 @@ static void waits_after_one_left(void)
 {
     struct ffi_member *member = open_group();
 
-    hear(1);
+    say_goodbye(1);
     lose(1);
     sleep_ms(2 * FFI_LIVENESS_STUCK_MS);
     call(member); /* this call was running when rank 1 left */
@@ -311,7 +311,7 @@ static void place_of_another(void)
     close_all();
     ffi_members_add(&next, 1);
     call(member);
-    hear(3);
+    say_goodbye(3);
     lose(1);
     if (ffi_member_at(0) != member || member->lost != 0 || member->left != 0)
         say("the next group lost a rank that it has not");
@@ -328,7 +328,7 @@ static void opened_again(void)
     close(first);
     for (int turn = 0; turn < 3; turn++) {
         for (int rank = 1; rank < RANKS; rank++)
-            hear(rank);
+            say_goodbye(rank);
         close_all();
         open_group();
         sleep_ms(300);
@@ -365,7 +365,7 @@ static void nobody_watches(void)
 
     memcpy(member.ids, ids, sizeof ids);
     ffi_members_add(&member, 1);
-    hear(2);
+    say_goodbye(2);
     if (ffi_member_at(0)->left != 3)
         say("a goodbye to a group that nobody watches is lost");
 }

@@ -195,8 +195,8 @@ static void check_late_close(void)
         usleep(1000);
     expect(refused(0), "a group that is being closed is not called");
     expect(admit(open_comm(ids)) && call(0) && holds(3, 3), "one is opened meanwhile");
-    expect(symtuner_ffi_seat(0, line, sizeof line) == 0 && strstr(line, "calls=1") != NULL &&
-               symtuner_ffi_seat(1, line, sizeof line) != 0,
+    expect(symtuner_ffi_member(0, line, sizeof line) == 0 && strstr(line, "calls=1") != NULL &&
+               symtuner_ffi_member(1, line, sizeof line) != 0,
            "it is the only one in the list");
     __atomic_store_n(wait, 0, __ATOMIC_RELEASE);
     pthread_join(closer, &bad);
@@ -229,7 +229,7 @@ static void *keep_asking(void *arg)
     (void)arg;
     while (!__atomic_load_n(&over, __ATOMIC_ACQUIRE)) {
         symtuner_ffi_describe(0, text, sizeof text);
-        symtuner_ffi_seat(1, text, sizeof text);
+        symtuner_ffi_member(1, text, sizeof text);
         symtuner_ffi_abort();
     }
     return NULL;

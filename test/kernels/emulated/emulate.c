@@ -18,7 +18,7 @@ struct team {
     unsigned generation, value, result[2];
 };
 
-struct seat {
+struct member {
     void (*kernel)(struct ar_args);
     const struct ar_args *args;
     int thread, block, threads, ctas, device;
@@ -83,9 +83,9 @@ uint64_t emulate_now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void *sit(void *p)
+static void *run_member(void *p)
 {
-    const struct seat *s = p;
+    const struct member *s = p;
 
     threadIdx.x = (unsigned)s->thread;
     blockIdx.x = (unsigned)s->block;
@@ -107,7 +107,7 @@ void emulate_launch(const void *kernel, const struct ar_args *args, int ctas, in
                     int device)
 {
     int all = ctas * threads;
-    struct seat *seats = calloc((size_t)all, sizeof *seats);
+    struct member *members = calloc((size_t)all, sizeof *members);
     struct team *lines = calloc((size_t)all / 8, sizeof *lines);
     struct team *warps = calloc((size_t)all / 32, sizeof *warps);
     struct team *blocks = calloc((size_t)ctas, sizeof *blocks);
@@ -129,19 +129,19 @@ void emulate_launch(const void *kernel, const struct ar_args *args, int ctas, in
     for (int i = 0; i < all; i++) {
         if (i % threads == 0)
             emulate_take_room(device);
-        seats[i] = (struct seat){.args = args,
-                                 .thread = i % threads,
-                                 .block = i / threads,
-                                 .threads = threads,
-                                 .ctas = ctas,
-                                 .device = device,
-                                 .left = &left[i / threads],
-                                 .line = &lines[i / 8],
-                                 .warp = &warps[i / 32],
-                                 .whole = &blocks[i / threads],
-                                 .memory = memory[i / threads]};
-        *(const void **)&seats[i].kernel = kernel;
-        if (pthread_create(&people[i], &small, sit, &seats[i]) != 0)
+        members[i] = (struct member){.args = args,
+                                     .thread = i % threads,
+                                     .block = i / threads,
+                                     .threads = threads,
+                                     .ctas = ctas,
+                                     .device = device,
+                                     .left = &left[i / threads],
+                                     .line = &lines[i / 8],
+                                     .warp = &warps[i / 32],
+                                     .whole = &blocks[i / threads],
+                                     .memory = memory[i / threads]};
+        *(const void **)&members[i].kernel = kernel;
+        if (pthread_create(&people[i], &small, run_member, &members[i]) != 0)
             abort(); /* the threads that were started would wait for ever */
     }
     for (int i = 0; i < all; i++)
@@ -155,5 +155,5 @@ void emulate_launch(const void *kernel, const struct ar_args *args, int ctas, in
     free(blocks);
     free(warps);
     free(lines);
-    free(seats);
+    free(members);
 }

@@ -7,15 +7,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static FILE *ear;
-static int mouth;
+static FILE *captured;
+static int saved_stderr;
 
 void capture_stderr(void)
 {
-    ear = tmpfile();
-    ck_assert_ptr_nonnull(ear);
-    mouth = dup(STDERR_FILENO);
-    dup2(fileno(ear), STDERR_FILENO);
+    captured = tmpfile();
+    ck_assert_ptr_nonnull(captured);
+    saved_stderr = dup(STDERR_FILENO);
+    dup2(fileno(captured), STDERR_FILENO);
     unsetenv("SYMTUNER_LOG");
 }
 
@@ -23,10 +23,10 @@ const char *captured_stderr(void)
 {
     static char text[2048];
 
-    dup2(mouth, STDERR_FILENO);
-    close(mouth);
-    rewind(ear);
-    text[fread(text, 1, sizeof text - 1, ear)] = '\0';
-    fclose(ear);
+    dup2(saved_stderr, STDERR_FILENO);
+    close(saved_stderr);
+    rewind(captured);
+    text[fread(text, 1, sizeof text - 1, captured)] = '\0';
+    fclose(captured);
     return text;
 }

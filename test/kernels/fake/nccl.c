@@ -290,19 +290,19 @@ static ncclResult_t submit(ncclComm_t comm, struct op op)
     return join();
 }
 
-struct seat {
+struct member {
     pthread_t thread;
     int rank;
     void (*body)(int rank);
 };
 
-static void *sit(void *at)
+static void *run_member(void *at)
 {
-    const struct seat *seat = at;
+    const struct member *member = at;
 
-    seat->body(seat->rank);
+    member->body(member->rank);
     pthread_mutex_lock(&lock);
-    gone[seat->rank] = true;
+    gone[member->rank] = true;
     look();
     pthread_mutex_unlock(&lock);
     return NULL;
@@ -310,15 +310,15 @@ static void *sit(void *at)
 
 void fake_nccl_threads(void (*body)(int rank))
 {
-    struct seat seat[FAKE_RANKS];
+    struct member member[FAKE_RANKS];
 
     memset(gone, 0, sizeof gone);
     for (int r = 0; r < fake_nccl.ranks; r++) {
-        seat[r] = (struct seat){.rank = r, .body = body};
-        ck_assert_int_eq(pthread_create(&seat[r].thread, NULL, sit, &seat[r]), 0);
+        member[r] = (struct member){.rank = r, .body = body};
+        ck_assert_int_eq(pthread_create(&member[r].thread, NULL, run_member, &member[r]), 0);
     }
     for (int r = 0; r < fake_nccl.ranks; r++)
-        pthread_join(seat[r].thread, NULL);
+        pthread_join(member[r].thread, NULL);
 }
 
 /* ---- NCCL ------------------------------------------------------------------------------------ */

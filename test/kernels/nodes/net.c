@@ -73,31 +73,31 @@ ncclComm_t net_comm(int rank)
 
 /* ---- ranks and their environment ------------------------------------------------------------- */
 
-struct seat {
+struct member {
     pthread_t thread;
     int rank;
     void (*body)(int rank);
 };
 
-static void *sit(void *at)
+static void *run_member(void *at)
 {
-    const struct seat *seat = at;
+    const struct member *member = at;
 
-    self = seat->rank;
-    seat->body(seat->rank);
+    self = member->rank;
+    member->body(member->rank);
     return NULL;
 }
 
 void net_threads(void (*body)(int rank))
 {
-    struct seat seat[NET_RANKS];
+    struct member member[NET_RANKS];
 
     for (int r = 0; r < net.ranks; r++) {
-        seat[r] = (struct seat){.rank = r, .body = body};
-        pthread_create(&seat[r].thread, NULL, sit, &seat[r]);
+        member[r] = (struct member){.rank = r, .body = body};
+        pthread_create(&member[r].thread, NULL, run_member, &member[r]);
     }
     for (int r = 0; r < net.ranks; r++)
-        pthread_join(seat[r].thread, NULL);
+        pthread_join(member[r].thread, NULL);
 }
 
 char *__real_getenv(const char *name);
