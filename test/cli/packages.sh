@@ -6,18 +6,21 @@
 #   tarball   the same bytes twice; it has every file of the commit
 #   Debian    has all that make install installs; its command runs; lintian finds no error
 #   wheel     runs from glibc 2.28 on; in a new venv its command, module and libraries are found with no
-#             variable set; the check of the wheel notices one that was linked for a newer glibc
+#             variable set; symtuner run starts programs with them, also a JAX program on CPU devices;
+#             the check of the wheel notices one that was linked for a newer glibc
 #   Dockerfile  is read by hadolint (test/release.sh builds it where docker runs)
 #   sdist     in it, README.md's commands run as printed, without nvcc
 #   pages     the commands of README.md and of pages run as printed, in a clean clone (printed.sh)
 #
 # The wheel has the kernels that BUILD has. Wheels need tools from PyPI, which are kept in
-# BUILD/wheel-tools. Exit 0: all right. 1: something is not. 77: no tools, so no wheel was made.
+# BUILD/wheel-tools. jax comes from JAX_PYTHON, else from BUILD/jax-venv (test/jax/run.sh makes it), else
+# from python3. Exit 0: all right. 1: something is not. 77: no tools, so no wheel was made; or no jax, so
+# the wheel did not run with it (the rest was run).
 set -u
 built=$1 build=$(cd "$1" && pwd) || exit 2
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
-failed=0 bad=0
+failed=0 bad=0 skipped=0
 fail() { echo "FAIL $*"; failed=1 bad=1; }
 fine() { [ $bad = 1 ] || echo "ok   $*"; bad=0; }
 unset MAKEFLAGS MAKELEVEL MFLAGS PYTHONPATH SYMTUNER_LIB_DIR
@@ -60,6 +63,57 @@ debian()
     fine "the Debian package has what make install installs"
 }
 
+# Run a program with the wheel's symtuner run, from $work, with no variable set.
+run_program()
+{
+    (
+        cd "$work" || exit 1
+        $alone symtuner run -- python3 -c '
+import os, sys
+maps = open("/proc/self/maps").read()
+print(os.environ["LD_PRELOAD"], os.environ["NCCL_ENV_PLUGIN"], os.environ["SYMTUNER_JAX"])
+sys.exit(3 if os.environ["LD_PRELOAD"] in maps else 4)' > out 2> err
+        [ $? = 3 ] || fail "symtuner run: python3 ended otherwise: $(cat err)"
+        [ "$(cat out)" = "$libraries/libsymtuner_nccl.so $libraries/libsymtuner.so 1" ] || fail "symtuner run sets $(cat out)"
+        [ "$(head -1 err)" = "symtuner run: plugin, drop-in, JAX route" ] || fail "symtuner run says $(cat err)"
+        exit $bad
+    ) || failed=1 bad=1
+}
+
+# Run a JAX program on two CPU devices with the wheel's symtuner run. JAX must find the package by its
+# entry point and call it; without symtuner run it must not. On the CPU XLA adds up in both cases.
+run_jax()
+{
+    here=$("$work/venv/bin/python3" -c 'import sys; print(sys.version_info[:2])')
+    place=$(echo "$work/venv"/lib/python3*/site-packages)/jax.pth # names the folders of jax's packages
+    for other in ${JAX_PYTHON:-"$build/jax-venv/bin/python" python3}; do
+        "$other" -c 'import jax, sys; jax.__version_info__ >= (0, 9, 2) or sys.exit(1); print(sys.version_info[:2], *[p for p in sys.path if p.endswith("-packages")], sep="\n")' \
+            > "$work/paths" 2> /dev/null && break
+    done
+    if [ "$(head -1 "$work/paths")" != "$here" ]; then
+        echo "skip JAX with the wheel: ${JAX_PYTHON:-neither $build/jax-venv/bin/python nor python3} has jax for python $here"
+        skipped=77
+        return
+    fi
+    sed 1d "$work/paths" > "$place"
+    cat > "$work/sum.py" <<'X'
+import jax, numpy, sys
+from jax.sharding import PartitionSpec as P
+mesh = jax.sharding.Mesh(jax.devices(), ("i",))
+add = jax.shard_map(lambda x: jax.lax.psum(x, "i"), mesh=mesh, in_specs=P("i"), out_specs=P())
+assert (numpy.asarray(jax.jit(add)(numpy.arange(8.0))) == [4, 6, 8, 10]).all()
+own = sys.modules.get("symtuner._install")
+print(bool(own and own._installed), own.__file__ if own else "")
+X
+    cpu="$alone JAX_PLATFORMS=cpu XLA_FLAGS=--xla_force_host_platform_device_count=2"
+    (
+        cd "$work" || exit 1
+        [ "$($cpu python3 sum.py 2> err)" = "False " ] || fail "JAX without symtuner run: $(tail -3 err)"
+        [ "$($cpu symtuner run -- python3 sum.py 2> err)" = "True ${libraries%/lib}/_install.py" ] || fail "JAX with symtuner run: $(tail -3 err)"
+        exit $bad
+    ) || failed=1 bad=1
+}
+
 wheel()
 {
     # the kernels that BUILD has, in the folder ar-80-90-100-120 for example
@@ -92,6 +146,7 @@ wheel()
         [ ! -x /usr/bin/man ] || [ "$man" = "$work/venv/share/man/man1/symtuner.1" ] || fail "man symtuner: $man"
         exit $bad
     ) || failed=1 bad=1
+    run_program
     sh test/shared-object.sh "$libraries/libsymtuner.so" > "$work/wheel.log" || fail "the wheel's plugin: $(cat "$work/wheel.log")"
     make -s "$built/check-host" B="$built" > "$work/wheel.log" 2>&1
     mkdir "$work/host" && cp "$libraries/libsymtuner.so" "$libraries/../bin/symtuner" "$work/host" &&
@@ -105,6 +160,7 @@ wheel()
     if objdump -T "$work/tree/lib/libsymtuner.so" | grep -qE 'GLIBC_2\.(29|[3-9][0-9])'; then
         sh packaging/look.sh "$python" "$work"/dist/*.whl > "$work/wheel.log" && fail "a wheel for a newer glibc passes"
     fi
+    run_jax
     fine "the wheel runs in a new venv: $(basename "$wheel")"
 }
 
@@ -138,12 +194,15 @@ debian
 python=$build/wheel-tools/bin/python
 if make -s "$built/wheel-tools/bin/python" B="$built" > "$work/log" 2>&1; then
     dockerfile
-    (wheel; exit $failed) & # beside the other, which mostly compiles
+    (wheel; [ $failed = 0 ] || exit 1; exit $skipped) & # beside the other, which mostly compiles
     sdist
     pages
-    wait $! || failed=1
-    [ $failed = 0 ] && echo "packages: fine"
-    exit $failed
+    wait $!
+    status=$?
+    [ $status = 77 ] || [ $status = 0 ] || failed=1
+    [ $failed = 0 ] || exit 1
+    echo "packages: fine"
+    exit $status
 fi
 [ $failed = 0 ] || exit 1
 echo "packages.sh: no wheel was made, no tools from PyPI: $(tail -1 "$work/log")"
