@@ -65,6 +65,12 @@ __device__ __forceinline__ bool await_flags(const ar_args &args, int kind, uint6
 }
 
 /* ---- tiles: each thread has ${Unroll} words of a tile, blockDim.x words apart ---------------- */
+/* Return where this thread's first word of the ${k}-th tile of this block begins. ${tile}: the
+ * bytes of a tile. */
+__device__ __forceinline__ uint64_t tile_start(uint64_t k, uint64_t tile)
+{
+    return (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;
+}
 
 template <int Unroll>
 __device__ __forceinline__ void load_tile(payload (&v)[Unroll], const char *p, uint64_t at,

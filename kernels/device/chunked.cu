@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ ar_arg
     alive = !__syncthreads_or(counters.dead);
     for (uint64_t k = 0; alive && k < args.tiles + args.lag; k++) {
         if (k < args.tiles) {
-            uint64_t at = (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;
+            uint64_t at = tile_start(k, tile);
 
             stall(args, counters.epoch, (int)k);
             for (int i = 1; i < ranks; i++) {
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ ar_arg
             continue;
 
         uint64_t done = k - args.lag;
-        uint64_t at = (done * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;
+        uint64_t at = tile_start(done, tile);
 
 #ifndef ST_BREAK_REDUCE
         alive = await_flags(args, AR_FLAG_REDUCE, ar_flag_step(counters.epoch, done + 1), wait);
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ ar_arg
     }
 #endif
     for (uint64_t k = 0; alive && args.staged && k < args.tiles; k++) {
-        uint64_t at = (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;
+        uint64_t at = tile_start(k, tile);
 
         for (int i = 1; i < ranks; i++) {
             int from = args.me + i < ranks ? args.me + i : args.me + i - ranks;

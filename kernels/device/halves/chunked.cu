@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(512, 1) scatter_tiles(const __grid_constant__ 
 
     for (uint64_t k = 0; alive && k < args.tiles + args.lag; k++) {
         if (k < args.tiles) {
-            const uint64_t at = (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;
+            const uint64_t at = tile_start(k, tile);
 
             stall(args, counters.epoch, (int)k);
             for (int i = 1; i < ranks; i++) {
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(512, 1) scatter_tiles(const __grid_constant__ 
             continue;
 
         const uint64_t done = k - args.lag;
-        const uint64_t at = (done * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;
+        const uint64_t at = tile_start(done, tile);
         payload sum[Unroll];
 
 #ifndef ST_BREAK_PARTS
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(512, 1) gather_tiles(const __grid_constant__ a
 
     for (uint64_t k = 0; alive && k < args.tiles + args.lag; k++) {
         if (k < args.tiles) {
-            const uint64_t at = (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;
+            const uint64_t at = tile_start(k, tile);
             payload v[Unroll];
 
             stall(args, counters.epoch, (int)k);
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(512, 1) gather_tiles(const __grid_constant__ a
             continue;
 
         const uint64_t done = k - args.lag;
-        const uint64_t at = (done * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;
+        const uint64_t at = tile_start(done, tile);
 
 #ifndef ST_BREAK_PARTS
         alive = await_flags(args, AR_FLAG_REDUCE, ar_flag_step(counters.epoch, done + 1), wait);
