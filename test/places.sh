@@ -179,7 +179,7 @@ done < "$work/lines"
 topic="size" # no file over 500 lines, no folder over 20 files, but for data
 git ls-files | grep -vE '^(bench/results|test/data|test/golden|test/fuzz)/' > "$work/files" 2> /dev/null
 if [ -s "$work/files" ]; then
-    grep -E '\.(c|h|cu|cuh|py|sh|js|html|mk|md)$' "$work/files" | grep -v '^CHANGELOG' | xargs wc -l |
+    grep -E '\.(c|h|cu|cuh|py|sh|js|html|mk|md|1|5)$' "$work/files" | grep -v '^CHANGELOG' | xargs wc -l |
         awk '$1 > 500 && $2 != "total" { print $2 " has " $1 " lines" }' > "$work/large"
     sed -n 's|/[^/]*$||p' "$work/files" | sort | uniq -c | awk '$1 > 20 { print $2 "/ has " $1 " files" }' >> "$work/large"
     [ ! -s "$work/large" ] || wrong "$(cat "$work/large")"
