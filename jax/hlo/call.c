@@ -433,3 +433,32 @@ void hlo_call_put(const struct hlo_call *call, const char *target, int flat, str
     out->failed |= attributes.failed;
     free(attributes.at);
 }
+
+/* ---- calls in place ------------------------------------------------------------------------- */
+int hlo_call_is_ours(const struct hlo_instruction *in)
+{
+    static const char ours[] = "symtuner_all_reduce";
+
+    return hlo_is(in->opcode, "custom-call") && in->target.size >= sizeof ours - 1 &&
+           memcmp(in->target.at, ours, sizeof ours - 1) == 0;
+}
+
+int hlo_call_may_share(const struct hlo_module *module, const struct hlo_computation *computation,
+                       const struct hlo_instruction *in)
+{
+    const struct hlo_instruction *operand;
+    struct hlo_shape result, input;
+
+    if (!(hlo_is(in->opcode, "all-reduce") || hlo_call_is_ours(in)) || in->shares ||
+        !hlo_ends_operand(module, computation, in))
+        return 0;
+    operand = hlo_instruction_find(module, computation, in->operands[0]);
+    return hlo_shape_read(in->shape, &result) == NULL &&
+           hlo_shape_read(operand->shape, &input) == NULL && hlo_shape_same(&result, &input);
+}
+
+/* An empty message means: the result and operand 0. */
+void hlo_call_share(struct hlo_out *out)
+{
+    hlo_put_bytes_field(out, HLO_INSTRUCTION_OUTPUT_OPERAND_ALIASING, text_bytes(""));
+}

@@ -24,6 +24,17 @@ void hlo_call_judge(const struct hlo_module *module, const struct hlo_computatio
                     const struct hlo_instruction *in, const struct hlo_devices *devices,
                     const char *no_devices, struct hlo_call *call);
 
+/* Is this instruction one of our all-reduces, as jax.ffi writes them? */
+int hlo_call_is_ours(const struct hlo_instruction *in);
+
+/* May our call put its result into the buffer of its operand? It may if ${in} is an all-reduce,
+ * XLA's or ours, and if XLA need not copy the operand for it. */
+int hlo_call_may_share(const struct hlo_module *module, const struct hlo_computation *computation,
+                       const struct hlo_instruction *in);
+
+/* Let the custom call of which ${out} has the fields share memory with its operand. */
+void hlo_call_share(struct hlo_out *out);
+
 /* Write the instruction as a custom call of ${target}. If ${flat} is set, the call also has the
  * attribute "flat": its groups as positions in the program's list of devices. */
 void hlo_call_put(const struct hlo_call *call, const char *target, int flat, struct hlo_out *out);

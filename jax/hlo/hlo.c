@@ -11,8 +11,10 @@
 
 struct edit {
     struct hlo_call call;
-    char target[64]; /* "": the instruction stays as it is */
+    char target[64]; /* "": the collective stays XLA's */
     int flat;
+    int ours;   /* 1: JAX wrote this call of ours, so it is not shown to the caller */
+    int shares; /* 1: our call puts its result into the buffer of its operand */
 };
 
 struct symtuner_hlo {
@@ -29,19 +31,34 @@ static int fail(const char *reason, char *why, size_t why_size)
     return -1;
 }
 
-static int count_collectives(const struct hlo_module *module)
+static int count_calls(const struct hlo_module *module)
 {
     int count = 0;
 
     for (size_t i = 0; i < module->instruction_count; i++)
-        count += hlo_call_is(&module->instructions[i]);
+        count +=
+            hlo_call_is(&module->instructions[i]) || hlo_call_is_ours(&module->instructions[i]);
     return count;
+}
+
+static void judge(struct symtuner_hlo *hlo, const struct hlo_computation *computation,
+                  const struct hlo_instruction *in, const char *no_devices)
+{
+    struct edit *edit = &hlo->edits[hlo->count];
+
+    edit->ours = hlo_call_is_ours(in);
+    if (edit->ours)
+        edit->call.in = in;
+    else
+        hlo_call_judge(&hlo->module, computation, in, &hlo->devices, no_devices, &edit->call);
+    edit->shares = hlo_call_may_share(&hlo->module, computation, in);
+    hlo->count++;
 }
 
 static const char *judge_all(struct symtuner_hlo *hlo)
 {
     const struct hlo_module *module = &hlo->module;
-    int count = count_collectives(module);
+    int count = count_calls(module);
     const char *no_devices;
 
     if (count == 0)
@@ -56,9 +73,8 @@ static const char *judge_all(struct symtuner_hlo *hlo)
         for (size_t i = 0; i < computation->count; i++) {
             const struct hlo_instruction *in = &module->instructions[computation->first + i];
 
-            if (hlo_call_is(in))
-                hlo_call_judge(module, computation, in, &hlo->devices, no_devices,
-                               &hlo->edits[hlo->count++].call);
+            if (hlo_call_is(in) || hlo_call_is_ours(in))
+                judge(hlo, computation, in, no_devices);
         }
     }
     return NULL;
@@ -89,13 +105,23 @@ int symtuner_ffi_hlo_name(const struct symtuner_hlo *hlo, char *text, size_t siz
     return 0;
 }
 
+/* Return the i-th collective that is XLA's, or NULL. */
+static struct edit *find_collective(const struct symtuner_hlo *hlo, int i)
+{
+    for (int e = 0; i >= 0 && e < hlo->count; e++)
+        if (!hlo->edits[e].ours && i-- == 0)
+            return &hlo->edits[e];
+    return NULL;
+}
+
 int symtuner_ffi_hlo_call(const struct symtuner_hlo *hlo, int i, struct symtuner_hlo_call *call)
 {
+    const struct edit *edit = find_collective(hlo, i);
     const struct hlo_call *from;
 
-    if (i < 0 || i >= hlo->count)
+    if (edit == NULL)
         return -1;
-    from = &hlo->edits[i].call;
+    from = &edit->call;
     memset(call, 0, sizeof *call);
     hlo_text(from->in->name, call->name, sizeof call->name);
     hlo_source_line(&hlo->module, from->in, call->where, sizeof call->where);
@@ -112,15 +138,31 @@ int symtuner_ffi_hlo_call(const struct symtuner_hlo *hlo, int i, struct symtuner
 
 int symtuner_ffi_hlo_replace(struct symtuner_hlo *hlo, int i, const char *target, int flat)
 {
-    if (i < 0 || i >= hlo->count || hlo->edits[i].call.why != NULL || target[0] == '\0' ||
-        strlen(target) >= sizeof hlo->edits[i].target)
+    struct edit *edit = find_collective(hlo, i);
+
+    if (edit == NULL || edit->call.why != NULL || target[0] == '\0' ||
+        strlen(target) >= sizeof edit->target)
         return -1;
-    strcpy(hlo->edits[i].target, target);
-    hlo->edits[i].flat = flat;
+    strcpy(edit->target, target);
+    edit->flat = flat;
     return 0;
 }
 
+int symtuner_ffi_hlo_in_place(const struct symtuner_hlo *hlo)
+{
+    int count = 0;
+
+    for (int i = 0; i < hlo->count; i++)
+        count += hlo->edits[i].ours && hlo->edits[i].shares;
+    return count;
+}
+
 /* ---- writing -------------------------------------------------------------------------------- */
+static int is_changed(const struct edit *edit)
+{
+    return edit->ours ? edit->shares : edit->target[0] != '\0';
+}
+
 /* Return the edit of the instruction in ${field}, or NULL if the field is not changed. Edits have
  * the order of their instructions. *next is the number of the next edit. */
 static const struct edit *find_edit(const struct symtuner_hlo *hlo, const struct hlo_field *field,
@@ -132,19 +174,19 @@ static const struct edit *find_edit(const struct symtuner_hlo *hlo, const struct
         hlo->edits[*next].call.in->body.at != field->bytes.at)
         return NULL;
     edit = &hlo->edits[(*next)++];
-    return edit->target[0] != '\0' ? edit : NULL;
+    return is_changed(edit) ? edit : NULL;
 }
 
-/* Is an instruction in these bytes replaced? If not, set *next to the first edit after them. */
+/* Is an instruction in these bytes changed? If not, set *next to the first edit after them. */
 static int has_edits(const struct symtuner_hlo *hlo, struct hlo_bytes bytes, int *next)
 {
-    int last = *next, replaced = 0;
+    int last = *next, changed = 0;
 
     for (; last < hlo->count && hlo->edits[last].call.in->body.at < bytes.at + bytes.size; last++)
-        replaced |= hlo->edits[last].target[0] != '\0';
-    if (!replaced)
+        changed |= is_changed(&hlo->edits[last]);
+    if (!changed)
         *next = last;
-    return replaced;
+    return changed;
 }
 
 static void put_computation(const struct symtuner_hlo *hlo, struct hlo_bytes rest, int *next,
@@ -161,7 +203,12 @@ static void put_computation(const struct symtuner_hlo *hlo, struct hlo_bytes res
             continue;
         }
         instruction.size = 0;
-        hlo_call_put(&edit->call, edit->target, edit->flat, &instruction);
+        if (edit->ours)
+            hlo_put(&instruction, edit->call.in->body);
+        else
+            hlo_call_put(&edit->call, edit->target, edit->flat, &instruction);
+        if (edit->shares)
+            hlo_call_share(&instruction);
         hlo_put_bytes_field(out, field.number,
                             (struct hlo_bytes){instruction.at, instruction.size});
     }

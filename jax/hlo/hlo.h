@@ -51,6 +51,10 @@ SYMTUNER_HLO_API int symtuner_ffi_hlo_call(const struct symtuner_hlo *module, in
 SYMTUNER_HLO_API int symtuner_ffi_hlo_replace(struct symtuner_hlo *module, int i,
                                               const char *target, int flat);
 
+/* Return how many custom calls of ours the module has that symtuner_ffi_hlo_write() lets work in
+ * place: JAX has written them, and nothing else needs their operands. */
+SYMTUNER_HLO_API int symtuner_ffi_hlo_in_place(const struct symtuner_hlo *module);
+
 /* Set *bytes and *size to the edited module. The bytes are valid until the module is closed.
  * Returns like symtuner_ffi_hlo_open(). */
 SYMTUNER_HLO_API int symtuner_ffi_hlo_write(struct symtuner_hlo *module, const void **bytes,

@@ -102,6 +102,9 @@ static int read_instruction_field(const struct hlo_field *field, struct hlo_inst
     case HLO_INSTRUCTION_CONSTRAIN_LAYOUT:
         in->constrains_layout = field->value != 0;
         break;
+    case HLO_INSTRUCTION_OUTPUT_OPERAND_ALIASING:
+        in->shares = 1;
+        break;
     case HLO_INSTRUCTION_OPERAND_IDS:
         return read_ids(field, in->operands, 2, &in->operand_count);
     case HLO_INSTRUCTION_DIMENSIONS:
@@ -234,4 +237,29 @@ const struct hlo_instruction *hlo_user_find(const struct hlo_module *module,
         (found + 1 < end && found[1].id == key.id))
         return NULL;
     return &module->instructions[found->user];
+}
+
+int hlo_ends_operand(const struct hlo_module *module, const struct hlo_computation *computation,
+                     const struct hlo_instruction *in)
+{
+    /* The results of these may be memory that something else needs, such as an argument. */
+    static const char *const borrowed[] = {
+        "bitcast",           "constant",  "copy",  "copy-done", "domain",
+        "get-tuple-element", "parameter", "tuple", "transpose", "optimization-barrier",
+    };
+    const struct hlo_instruction *operand = in;
+
+    do { /* a reshape has the memory of its operand */
+        if (operand->operand_count != 1)
+            return 0;
+        in = operand;
+        operand = hlo_instruction_find(module, computation, in->operands[0]);
+        if (operand == NULL || hlo_user_find(module, computation, operand) != in ||
+            (uint32_t)operand->id == (uint32_t)computation->root)
+            return 0;
+    } while (hlo_is(operand->opcode, "reshape"));
+    for (size_t i = 0; i < sizeof borrowed / sizeof borrowed[0]; i++)
+        if (hlo_is(operand->opcode, borrowed[i]))
+            return 0;
+    return 1;
 }

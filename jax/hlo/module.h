@@ -17,7 +17,8 @@ struct hlo_instruction {
     int64_t called, dimension; /* the first called computation, the first dimension */
     size_t operand_count, called_count, dimension_count;
     int global_ids, constrains_layout;
-    int newer; /* 1: the instruction has a field that we do not know */
+    int shares; /* 1: an operand and the result share memory */
+    int newer;  /* 1: the instruction has a field that we do not know */
 };
 
 /* One operand of an instruction. */
@@ -58,5 +59,10 @@ const struct hlo_instruction *hlo_instruction_find(const struct hlo_module *modu
 const struct hlo_instruction *hlo_user_find(const struct hlo_module *module,
                                             const struct hlo_computation *computation,
                                             const struct hlo_instruction *in);
+
+/* Does ${in} have one operand, which is a new buffer that nothing else needs? Then XLA can put the
+ * result of ${in} into the buffer of the operand, and need not copy the operand. */
+int hlo_ends_operand(const struct hlo_module *module, const struct hlo_computation *computation,
+                     const struct hlo_instruction *in);
 
 #endif

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replace the collectives of compiled programs, also those that XLA's partitioner inserted.
+"""Replace the collectives of compiled programs, also those that XLA's partitioner inserted. And let
+our calls work in place where nothing else needs their operands.
 
 jax.extend.xla.register_hlo_module_transformation lets us see each program after partitioning, in
 the middle of XLA's compilation, as a serialized HloModuleProto. jax/hlo/ edits it. A collective
@@ -20,7 +21,7 @@ import jax
 
 from . import _cache, _xla
 from ._groups import open_rows, spans_processes
-from ._library import COLLS, SymtunerError, idle, load
+from ._library import COLLS, TARGET, SymtunerError, idle, load
 from ._say import Line
 
 # arguments: program, instruction, was it replaced, if not the reason, line of the user's program
@@ -30,6 +31,7 @@ _Row = tuple[str, str, bool, str, Line | None]
 _say: Say | None = None
 _platforms: set[str] = set()
 _lock = threading.Lock()
+_WORDS = b"all-", b"reduce-scatter", TARGET.encode()  # a program without them stays as it is
 # the bytes that symtuner.disabled() leaves in a serialized program: one map entry, key and value
 _OFF = b"".join(
     b"\n%c%s\x12%c%s" % (len(k), k.encode(), len(v), v.encode()) for k, v in _cache.MARK.items()
@@ -70,6 +72,10 @@ class _Module:
         """Mark a call to be replaced. Returns whether it can be."""
         arguments = self._handle, ctypes.c_int(number), target.encode(), ctypes.c_int(flat)
         return self._c.symtuner_ffi_hlo_replace(*arguments) == 0
+
+    def in_place(self) -> bool:
+        """Can calls of ours that are in the module already work in place?"""
+        return self._c.symtuner_ffi_hlo_in_place(self._handle) > 0
 
     def write(self) -> bytes:
         at, size = ctypes.c_void_p(), ctypes.c_size_t()
@@ -169,14 +175,15 @@ def _edit(platform: str, proto: bytes) -> tuple[bytes | None, list[_Row]]:
             why = off or call.why.decode() or _replace(platform, module, number, call)
             name, where = (text.decode(errors="replace") for text in (call.name, call.where))
             rows.append((module.name, name, not why, why, _line(where)))
-        return module.write() if any(row[2] for row in rows) else None, rows
+        changed = any(row[2] for row in rows) or (not off and module.in_place())
+        return module.write() if changed else None, rows
 
 
 def _transform(platform: str, proto: bytes) -> bytes | None:
     """Edit a program; XLA calls this function. An exception would end the compilation, so only
     ``say`` may raise one."""
     say = _say
-    if say is None or not (b"all-" in proto or b"reduce-scatter" in proto):
+    if say is None or not any(word in proto for word in _WORDS):
         return None
     try:
         edited, rows = _edit(platform, proto)

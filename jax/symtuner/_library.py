@@ -138,7 +138,7 @@ class Library:
         except OSError as e:
             raise SymtunerError(f"{self.path}: {e}") from None
         # raises AttributeError if the library is too old
-        self._c.symtuner_ffi_admit.restype = ctypes.c_int
+        self._c.symtuner_ffi_hlo_in_place.restype = ctypes.c_int
         self.call("load", str(self.ar_path).encode())
         ar = ctypes.CDLL(str(self.ar_path))
         self._boxes_asked = getattr(ar, "symtuner_ar_boxes_asked", lambda: 0)  # an older one: no

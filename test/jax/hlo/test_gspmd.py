@@ -199,6 +199,85 @@ def test_values_of_random_programs():
     assert done > 15, done
 
 
+PLACE = """HloModule made
+
+%sum (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %r = f32[] add(%a, %b)
+}}
+
+ENTRY %main (p: f32[6,4]) -> f32[6,4] {{
+  %p = f32[6,4]{{1,0}} parameter(0)
+  %n = f32[6,4]{{1,0}} negate(%p)
+  {rest}
+}}
+"""
+ALL_REDUCE = "%c = f32[6,4]{1,0} all-reduce(%n), channel_id=1, replica_groups={{0,1,2,3}}, \
+use_global_device_ids=true, to_apply=%sum".replace("\\\n", "")
+CALL = """%c = f32[6,4]{1,0} custom-call(%n), custom_call_target="symtuner_all_reduce", \
+operand_layout_constraints={f32[6,4]{1,0}}, api_version=API_VERSION_TYPED_FFI, \
+backend_config={groups = dense<[0, 1, 2, 3]> : tensor<4xi64>, op = 0 : i32, ranks = 4 : i32}""".replace(
+    "\\\n", ""
+)
+FLAT6, BACK = "f32[24]{0} reshape(%n)", "ROOT %e = f32[6,4]{1,0} reshape(%c)"
+
+
+def in_place(*rest, root=False, text=PLACE):
+    """Does our call put its result into its operand's buffer? ``rest`` has one collective, which is
+    XLA's, and becomes ours, or is ours."""
+    answers = set()
+    for call in (ALL_REDUCE, CALL):
+        lines = [("ROOT " * root + call) if line == "CALL" else line for line in rest]
+        if "flat" in lines:
+            at = lines.index("flat")
+            lines[at : at + 1] = [call.replace("f32[6,4]{1,0}", "f32[24]{0}").replace("%n", "%f")]
+        edited, rows = edit(made(text=text, rest="\n  ".join(lines)))
+        assert len(rows) == (call == ALL_REDUCE) and all(row[2] for row in rows), rows
+        assert edited or call == CALL
+        shown = show(edited) if edited else ""
+        assert ("output_to_operand_aliasing={{}: (0, {})}" in shown) == ("aliasing" in shown), shown
+        assert edited is None or shown.count("custom-call(") == 1, shown
+        answers.add("aliasing" in shown)
+    assert len(answers) == 1, (rest, answers)
+    return answers.pop()
+
+
+def test_in_place():
+    """A call has its operand's buffer only if XLA need not copy the operand for it."""
+    use = "ROOT %e = f32[6,4]{1,0} add(%c, %n)"
+    assert in_place("CALL", root=True) and in_place("CALL", use.replace("%n", "%p"))
+    assert in_place("%f = " + FLAT6, "flat", BACK)
+    assert not in_place("CALL", use), "the operand is used later"
+    assert not in_place("CALL", "ROOT %n2 = f32[6,4]{1,0} negate(%n)"), "and so it is here"
+    result = PLACE.replace("%n = ", "ROOT %n = ")
+    assert not in_place("CALL", text=result), "the program returns the operand"
+    assert not in_place("%f = " + FLAT6, "flat", "%g = f32[6,4]{1,0} reshape(%c)",
+                        "ROOT %e = f32[6,4]{1,0} add(%g, %n)"), "in its other shape"
+    assert not in_place("%f = " + FLAT6.replace("%n", "%p"), "flat", BACK), "an argument"
+    twice = CALL + ", output_to_operand_aliasing={{}: (0, {})}"
+    assert edit(made(text=PLACE, rest="ROOT " + twice))[0] is None, "it is already in place"
+    other = "ROOT " + CALL.replace("symtuner", "another")
+    assert edit(made(text=PLACE, rest=other))[0] is None, "a call that is not ours"
+
+
+def test_memory():
+    """In place, our all-reduce takes no memory but its operand's. test_compiled.py asks XLA's
+    compiler for GPUs."""
+    mesh = Mesh(np.array(DEVICES), ("a",))
+    x = place(mesh, integers((512, 1024), np.float32), None, "a")
+    w = place(mesh, integers((1024, 512), np.float32, 1), "a", None)
+    f = jax.jit(lambda x, w: x @ w, out_shardings=NamedSharding(mesh, P()))
+    _hlo.install(lambda *_: None, "cpu")
+    try:
+        jax.clear_caches()
+        memory = f.lower(x, w).compile().memory_analysis()
+    finally:
+        _hlo.uninstall()
+    assert memory.temp_size_in_bytes < 512 * 512 * 4 == memory.output_size_in_bytes, memory
+    compare(f, (x, w))
+
+
 def test_uninstalled():
     f, args = PROGRAMS["mlp"]
     _hlo.install(print, "cpu")

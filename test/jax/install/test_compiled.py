@@ -12,6 +12,7 @@ Exits with 77 if the plugin is not there. docs/design/how-jax-works.md says what
 """
 
 import collections
+import functools
 import importlib.util
 import os
 import re
@@ -170,6 +171,34 @@ def test_what_xla_makes_cheaper():
     assert moved(loop(lambda v: lax.psum(v, "i")), True), "install() leaves it to XLA"
     assert not moved(loop(lambda v: lax.pmean(v, "i"))), "it divides the sum in the loop"
     assert not moved(loop(lambda v: lax.pmax(v, "i"), jnp.maximum)), "not a sum"
+
+
+def test_in_place():
+    """If nothing else needs the operand, a call in place takes no memory but the operand's, as XLA's
+    all-reduce. Otherwise XLA would copy the operand, as it does for its own."""
+    args = (shape(SPLIT, 4096, 1024),)
+    one, again = lambda v: lax.psum(jnp.cos(v), "i"), lambda v: lax.psum(v @ v, "i") + 1
+    live = lambda v: (lambda y: lax.psum(y, "i") @ y)(jnp.cos(v) @ v)
+
+    def cost(f, installed, **place):
+        lower = jax.ffi.ffi_lowering
+        jax.ffi.ffi_lowering = functools.partial(lower, **place)
+        jax.clear_caches()
+        if installed:
+            symtuner.install()
+        try:
+            c = mapped(f).trace(*args).lower(lowering_platforms=("cuda",)).compile()
+        finally:
+            symtuner.uninstall()
+            jax.ffi.ffi_lowering = lower
+        return c.memory_analysis().temp_size_in_bytes, c.as_text().count(" copy(")
+
+    place = {"operand_output_aliases": {0: 0}}
+    for f in (one, again):
+        theirs, apart, ours = cost(f, False), cost(f, True), cost(f, True, **place)
+        assert ours <= theirs and ours[0] < apart[0] and ours[1] == apart[1], (theirs, apart, ours)
+    theirs, apart, ours = cost(live, False), cost(live, True), cost(live, True, **place)
+    assert ours[0] >= apart[0] and ours[1] == theirs[1] == apart[1] + 1, (theirs, apart, ours)
 
 
 def data_parallel():
