@@ -56,6 +56,7 @@ def _lax_all_reduce(x: Any, axes: Axes, op: str, groups: Groups) -> Any:
 # The parameter inner of our primitive is the jax.lax primitive that ours replaces. The parameter
 # inner_params has the parameters of that jax.lax primitive.
 all_reduce_p = Primitive("symtuner_all_reduce")
+_lowering.NEEDS_DEVICES.add(all_reduce_p)
 
 
 def _params_of(inner_params: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
@@ -141,8 +142,8 @@ def custom_call(
     **layouts: Any,
 ) -> tuple[Any, str]:
     """Lower one collective to our custom call. ``by_name``: the program calls all_reduce().
-    ``layouts`` go to jax.ffi.ffi_lowering. Returns the result and the name of the call's target. Raises SymtunerError if the groups cannot be opened or
-    the library cannot be loaded."""
+    ``layouts`` go to jax.ffi.ffi_lowering. Returns the result and the name of the call's target.
+    Raises SymtunerError if the groups cannot be opened or the library cannot be loaded."""
     # open the groups before load(), which raises an error if there is no library. Opening the
     # groups tells this error to the other processes, which would otherwise wait for this process
     said, across = _open_groups(ctx, axes, groups, by_name)

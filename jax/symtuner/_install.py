@@ -319,6 +319,7 @@ def _install(strict: bool | None) -> None:
             rule = _rule(name.removesuffix("_p"), *PRIMITIVES[name], own)
             mlir.register_lowering(primitive, rule, platform=_PLATFORM)
             _own_rules[primitive] = own
+            _lowering.NEEDS_DEVICES.add(primitive)
             if PRIMITIVES[name] == ("all_reduce", "sum"):
                 _uncached().add(primitive)
         _installed = True
@@ -338,6 +339,7 @@ def uninstall() -> None:
         _installed = False
         for primitive, rule in _own_rules.items():
             mlir.register_lowering(primitive, rule, platform=_PLATFORM)
+            _lowering.NEEDS_DEVICES.discard(primitive)
             _uncached().discard(primitive)
         _own_rules.clear()
         _cache.release()

@@ -35,6 +35,57 @@ def _local(name: str) -> Iterator[Any]:
     return (value for (value,) in _locals(name))
 
 
+# JAX lowers a function once for all meshes of one shape, since its lowerings name no devices. Ours
+# do. So JAX must know which primitives we lower, and lower functions that contain them once for
+# each list of devices.
+NEEDS_DEVICES: set[Any] = set()
+
+
+def _has_any(jaxpr: Any, primitives: set[Any]) -> bool:
+    from jax._src import core
+
+    todo, seen = [jaxpr], set()
+    while todo:
+        jaxpr = todo.pop()
+        if id(jaxpr) in seen:  # a function that is called twice
+            continue
+        seen.add(id(jaxpr))
+        if any(eqn.primitive in primitives for eqn in jaxpr.eqns):
+            return True
+        todo.extend(core.subjaxprs(jaxpr))
+    return False
+
+
+def _is_possible() -> bool:
+    """Can the function that is lowered now be lowered for its own list of devices? JAX raises an
+    error if the list is not known, or if the function has several meshes."""
+    names = "device_assignment", "unique_in_shardings", "unique_out_shardings"
+    for devices, *found in _locals(*names, "unique_intermediate_shardings"):
+        shardings = [s[0] if isinstance(s, tuple) else s for known in found for s in known]
+        meshes = {s.mesh.abstract_mesh for s in shardings if hasattr(s, "mesh")}
+        return devices is not None and len(meshes) <= 1
+    return False
+
+
+def _ask_for_devices() -> None:
+    """Replace JAX's function that answers whether a function needs its devices. We do not call it,
+    because it calls itself, which would be our function, and keeps the answers."""
+    from jax._src import dispatch
+
+    names = "prim_requires_devices_during_lowering", "jaxpr_has_prim_requiring_devices"
+    if not all(hasattr(dispatch, name) for name in names):
+        return  # another release: _mesh_and_devices() then trusts fewer meshes
+    theirs = dispatch.prim_requires_devices_during_lowering
+
+    def needs_devices(jaxpr: Any) -> bool:
+        return _has_any(jaxpr, theirs) or (_has_any(jaxpr, NEEDS_DEVICES) and _is_possible())
+
+    dispatch.jaxpr_has_prim_requiring_devices = needs_devices
+
+
+_ask_for_devices()
+
+
 def _mesh_of(ctx: Any) -> Any:
     module = getattr(ctx, "module_context", None)
     return getattr(getattr(module, "axis_context", None), "mesh", None)
@@ -48,18 +99,39 @@ def _devices_of(mesh: Any) -> Any:
         return None
 
 
+def _given_devices(mesh: Any) -> Any:
+    """Return the devices for which JAX lowers the function, as an array of the mesh's shape, or
+    None if JAX lowers it for all devices."""
+    for (ctx,) in _locals("ctx"):
+        context = getattr(getattr(ctx, "module_context", ctx), "axis_context", None)
+        devices = getattr(context, "device_assignment", None)
+        if devices is not None and len(devices) == mesh.size:
+            shape = tuple(dict(mesh.shape).values())
+            return np.array(devices, dtype=object).reshape(shape)
+    return None
+
+
+def _is_in_mesh() -> bool:
+    """Is jax.set_mesh() in force? A shard_map without a mesh then has the mesh with which JAX
+    traced the function first. Today's mesh may have other devices."""
+    from jax._src import mesh  # jax.sharding.get_mesh() refuses to answer within jit
+
+    get = getattr(mesh, "get_concrete_mesh", None)
+    return get is not None and not getattr(get(), "empty", True)
+
+
 def _mesh_and_devices(ctx: Any) -> tuple[Any, Any]:
     """Return the mesh and its devices.
 
-    A shard_map without a mesh of its own is lowered with an abstract mesh, which has no devices. We
-    use the devices of a jax.shard_map around it, which is still being lowered. We cannot use the
-    devices of the arguments: with an abstract mesh JAX may use the same lowering for other devices,
-    too.
+    A shard_map without a mesh of its own is lowered with an abstract mesh, which has no devices, or
+    with an older mesh of the same shape. We use the devices for which JAX lowers the function, or
+    those of a jax.shard_map around it, which is still being lowered. We cannot use the devices of
+    the arguments: with an abstract mesh JAX may use the same lowering for other devices, too.
     """
     mesh = _mesh_of(ctx)
-    if (devices := _devices_of(mesh)) is not None:
+    if mesh is not None and (devices := _given_devices(mesh)) is not None:
         return mesh, devices
-    for outer in _local("ctx"):
+    for outer in () if _is_in_mesh() else _local("ctx"):
         around = _mesh_of(outer)
         devices = _devices_of(around)
         if devices is not None and mesh is not None and around.axis_names == mesh.axis_names:

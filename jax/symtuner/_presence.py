@@ -38,7 +38,7 @@ def _state() -> Any:
 
 
 def _renew() -> None:
-    """Begin anew if jax.distributed was initialized again: its new coordinator has heard nothing."""
+    """Begin anew if jax.distributed was initialized again: the new coordinator knows nothing."""
     global _client, _round, _words
     client = getattr(_state(), "client", None)
     if client is None or client is _client:

@@ -19,6 +19,7 @@ import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from jax import lax  # noqa: E402
+from jax._src import dispatch  # noqa: E402
 from jax.sharding import AxisType, Mesh, NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
@@ -70,18 +71,44 @@ def test_nested_shard_map():
 
 
 def test_abstract_mesh():
-    x = jax.device_put(jnp.arange(8.0), NamedSharding(SQUARE, P("i")))
+    """The devices are those of the arguments, if these are on devices."""
+    abstract = SQUARE.abstract_mesh
 
     def over(reduce):
         specs = dict(in_specs=P("i"), out_specs=P(), check_vma=False)
-        return jax.jit(jax.shard_map(reduce, mesh=SQUARE.abstract_mesh, **specs))
+        return jax.jit(jax.shard_map(reduce, mesh=abstract, **specs))
 
     at = line()
     ours = over(lambda v: symtuner.all_reduce(v, "i"))
-    lines, said = warned(for_cuda, ours, x)
+    other = Mesh(np.array(jax.devices())[[3, 0, 2, 1]].reshape(2, 2), ("i", "j"))
+    for mesh, ids in ((SQUARE, "[0, 2, 1, 3]"), (other, "[0, 1, 2, 3]"), (SQUARE, "[0, 2, 1, 3]")):
+        x = jax.device_put(jnp.arange(8.0), NamedSharding(mesh, P("i")))
+        lines = for_cuda(ours, x)
+        assert len(lines) == 1 and ids in lines[0], lines
+        assert (ours(x) == over(lambda v: lax.psum(v, "i"))(x)).all()
+    nowhere = jax.ShapeDtypeStruct((8,), np.float64, sharding=NamedSharding(abstract, P("i")))
+    lines, said = warned(for_cuda, ours, nowhere)
     assert lines == [] and len(said) == 1 and is_here(said[0], at), [str(w) for w in said]
     assert "give jax.shard_map a jax.sharding.Mesh" in str(said[0].message)
-    assert (ours(x) == over(lambda v: lax.psum(v, "i"))(x)).all()
+
+
+def test_jax_that_asks_for_no_devices():
+    """If JAX may use a lowering for other devices, we trust no mesh within jax.set_mesh()."""
+    saved = dispatch.jaxpr_has_prim_requiring_devices
+    dispatch.jaxpr_has_prim_requiring_devices = lambda jaxpr: False
+    specs = dict(in_specs=P("i"), out_specs=P(), check_vma=False)
+    reduce = lambda v: symtuner.all_reduce(v, "i")
+    x = jnp.arange(8.0)
+    try:
+        assert len(for_cuda(jax.jit(jax.shard_map(reduce, mesh=SQUARE, **specs)), x)) == 1
+        assert len(for_cuda(jax.jit(nested(symtuner.all_reduce, SQUARE)), x)) == 1
+        with jax.set_mesh(SQUARE):
+            lines, said = warned(for_cuda, jax.jit(jax.shard_map(reduce, **specs)), x)
+        assert lines == [] and "the devices are not known" in str(said[0].message), (lines, said)
+    finally:
+        dispatch.jaxpr_has_prim_requiring_devices = saved
+    with jax.set_mesh(SQUARE):
+        assert len(for_cuda(jax.jit(jax.shard_map(reduce, **specs)), x)) == 1
 
 
 # ---- axes, groups --------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ custom call reduces on the CPU. All sums are exact, so the results must be equal
 """
 
 import collections
+import contextlib
 import ctypes
 import os
 import re
@@ -19,10 +20,11 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from jax.experimental.xla_metadata import set_xla_metadata  # noqa: E402
 from jax.extend import xla  # noqa: E402
+from jax.interpreters import mlir  # noqa: E402
 from jax.sharding import Mesh, NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
-from symtuner import _hlo, _library  # noqa: E402
+from symtuner import _all_reduce, _hlo, _install, _library  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 DEVICES = jax.devices()
@@ -105,6 +107,7 @@ def compiled(name):
 
 
 COLLECTIVE = " all-reduce("
+ORDERS = [0, 1, 2, 3], [2, 0, 3, 1], [0, 3, 1, 2]
 
 
 def key(line):
@@ -276,6 +279,41 @@ def test_memory():
         _hlo.uninstall()
     assert memory.temp_size_in_bytes < 512 * 512 * 4 == memory.output_size_in_bytes, memory
     compare(f, (x, w))
+
+
+def test_meshes_of_one_shape():
+    """JAX keeps one lowering for all meshes of one shape. Our calls name devices, so each mesh needs
+    a lowering of its own, whether the function names a mesh or takes that of jax.set_mesh()."""
+    x = integers((8, 3), np.float32)
+    spec = P(("a", "b"))
+    meshes = [Mesh(np.array(DEVICES)[ids].reshape(2, 2), ("a", "b")) for ids in ORDERS]
+
+    def run(reduce, **more):
+        more.update(in_specs=spec, out_specs=spec, check_vma=False)
+        f = jax.jit(jax.shard_map(lambda v: reduce(v, "a"), **more))
+        out = []
+        for now in meshes:
+            y = jax.device_put(x, NamedSharding(now, spec))
+            with contextlib.nullcontext() if more.get("mesh") else jax.set_mesh(now):
+                out.append(np.asarray(f(y)))
+        return out
+
+    def by_name(v, axis):
+        return _all_reduce.all_reduce(v, axis)
+
+    want = run(jax.lax.psum)
+    mlir.register_lowering(_all_reduce.all_reduce_p, _all_reduce._lower_cuda, platform="cpu")
+    _install._PLATFORM, before = "cpu", fake.fake_reduce_calls()
+    for reduce in (by_name, jax.lax.psum):
+        if reduce is not by_name:
+            _install.install()
+        try:
+            for more in ({}, {"mesh": meshes[0].abstract_mesh}):
+                for ours, theirs in zip(run(reduce, **more), want, strict=True):
+                    assert ours.tobytes() == theirs.tobytes(), (reduce, more, ours, theirs)
+        finally:
+            _install.uninstall()
+    assert fake.fake_reduce_calls() == before + 2 * 2 * len(meshes) * 4, "our calls ran"
 
 
 def test_uninstalled():
