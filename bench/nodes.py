@@ -2,16 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """nodes.py - a simulation: from which length on is an all-reduce faster box by box (docs/nodes.md)?
 
-usage: bench/nodes.py [--boxes 2,4,16,128,1024] [--gbps 50] [--cards 8]      (needs xz)
+usage: bench/nodes.py [--boxes 2,4,16,128,1024] [--per-box 8] [--gbps 50] [--cards 8]      (needs xz)
+       bench/nodes.py --measured FILE
 
-For boxes of 8 GPUs it prints NCCL's time, our time with the best number of pieces, and the ratio of
-the two. Nothing here was measured on a network. The inputs:
+It prints NCCL's time, our time with the best number of pieces, and the ratio of the two. With --measured
+the inputs are the start-up figures that symtuner_ar_describe printed on a bed of several boxes, and FILE is
+its output. Without --measured nothing was measured on a network. The inputs are then:
 
 - In the box: all-reduces of bf16 by our kernels ("staged", unregistered buffers) on 4 H200, medians of
   bench/results/2026-11-22-h200x4b/ar-compare.csv.xz (2026-11-22, five rounds). Reduce-scatter and
   all-gather were not measured; for each we take half of the all-reduce's time plus 2 us for a launch.
   For 8 GPUs, the part of a time that exceeds the shortest time is multiplied by the ratio of the bytes
-  per link, (7/8) / (3/4).
+  per link, (7/8) / (3/4), and for other numbers accordingly. For boxes of 2 we take the rows of 2 ranks.
 - NCCL: the latencies and efficiencies of NCCL 2.30.7's own cost model (src/graph/tuning.cc, the tables
   for Hopper). NCCL's time is the shortest among ring and tree with each of the three protocols; NVLS,
   CollNet and PAT are left out. The same model, with one rank per box, gives the time of the steps
@@ -22,20 +24,23 @@ the two. Nothing here was measured on a network. The inputs:
 
 Limits: the model has no congestion, no jitter, no kernels that share a GPU and no NVLS. In boxes with
 NVSwitch NCCL would use NVLS and be faster than the model says. 8 GPUs are extrapolated from 4. So a
-ratio says only where measuring is worthwhile. --check tests pieces_time() with the numbers with which
-test/kernels/nodes/check_model.c tests kernels/nodes/model.c.
+ratio says only where measuring is worthwhile. --check tests the functions that do what
+kernels/nodes/model.c does, with the numbers of test/kernels/nodes/check_model.c.
 """
 import argparse
 import csv
+import functools
 import io
 import math
 import pathlib
+import re
 import statistics
 import subprocess
 
 RESULTS = pathlib.Path(__file__).parent / "results/2026-11-22-h200x4b/ar-compare.csv.xz"
-PER_BOX = 8
 LAUNCH = 2.0
+PIECES = (1, 2, 4, 8, 16)
+NAMES = ("NCCL over all ranks", "in the box", "between the boxes")    # as in kernels/nodes/describe.c
 NVLINK = 346e3  # bytes per us of a ring in a box: nccl-tests 2.19.6, 8 H200, bf16, 256 MiB, one run
 # Each tuple has a number for LL, LL128 and Simple. BASE, INSIDE and BETWEEN are latencies in us: of a call, of
 # a step inside a box, and of a step between boxes. SHARE is the fraction of the rate that carries data.
@@ -64,15 +69,16 @@ def nccl(size, boxes, each, network):
     return best
 
 
-def measured():
+def in_box(per_box):
+    """Return [(bytes, us)] of a reduce-scatter and an all-gather in a box of ``per_box`` GPUs."""
     text = subprocess.run(["xz", "-dc", str(RESULTS)], check=True, capture_output=True, text=True).stdout
-    times = {}
+    times, ranks = {}, 2 if per_box == 2 else 4
     for row in csv.DictReader(io.StringIO(text)):
         if (row["ranks"], row["mode"], row["contender"], row["type"], row["op"], row["cache"]) == \
-                ("4", "threads", "staged", "bf16", "sum", "warm"):
+                (str(ranks), "threads", "staged", "bf16", "sum", "warm"):
             times.setdefault(int(row["bytes"]), []).append(float(row["us"]))
     least = min(statistics.median(t) for t in times.values())
-    scale = (PER_BOX - 1) / PER_BOX / (3 / 4)
+    scale = (per_box - 1) / per_box / ((ranks - 1) / ranks)
     return sorted((size, least + (statistics.median(t) - least) * scale + 2 * LAUNCH)
                   for size, t in times.items())
 
@@ -104,36 +110,101 @@ def pieces_time(half, across, pieces):
     return stream
 
 
+class Ways:
+    """The times in us of a message of some bytes: by NCCL over all ranks; by reduce-scatter and all-gather in
+    the box; and of one rank's part between the boxes."""
+
+    def __init__(self, whole, box, between):
+        self.whole, self.box, self.between = whole, box, between
+
+    def us(self, size, pieces):
+        """Return the time box by box in ``pieces`` pieces, or for 0 that of NCCL over all ranks."""
+        if pieces == 0:
+            return self.whole(size)
+        return pieces_time(self.box(size / pieces) / 2, self.between(size / pieces), pieces)
+
+    def best(self, size):
+        """Return the number of pieces with which box by box takes the least time."""
+        return min((k for k in PIECES if k == 1 or size // k >= 1 << 18), key=lambda k: self.us(size, k))
+
+    def chosen(self, size):
+        """Return what ar_nodes_pieces() in kernels/nodes/model.c returns: 0 where NCCL runs the message."""
+        pieces = self.best(size)
+        return pieces if self.us(size, pieces) < 0.9 * self.us(size, 0) else 0
+
+
+def simulated(boxes, per_box, rate, box):
+    """``rate``: bytes per us of a rank's share of the network cards. ``box``: see in_box()."""
+    return Ways(lambda size: nccl(size, boxes, per_box, rate * per_box), lambda size: line(box, size),
+                lambda size: nccl(size / per_box, boxes, 1, rate))
+
+
+def measured(text):
+    """Return the Ways of the start-up figures in what symtuner_ar_describe printed."""
+    head = re.search(r"start-up figures, us for messages of((?: \d+)+) bytes:\n", text)
+    if not head:
+        raise ValueError("no start-up figures, which symtuner_ar_describe prints for a group over several boxes "
+                         "with SYMTUNER_AR_NODES=1")
+    sizes, found = [int(word) for word in head[1].split()], []
+    for name in NAMES:
+        row = re.search(rf"^  {name} +([\d. ]+)$", text[head.end():], re.M)
+        times = [float(word) for word in row[1].split()] if row else []
+        if len(times) != len(sizes):
+            raise ValueError(f"the start-up figures of \"{name}\" are not {len(sizes)} numbers")
+        found.append(functools.partial(line, list(zip(sizes, times))))
+    return Ways(*found)
+
+
 def check():
     got = [pieces_time(5, 20, 1), pieces_time(5, 20, 2), pieces_time(5, 20, 4), pieces_time(5, 1, 2)]
     assert got == [30, 50, 90, 20], got
-    print("the pieces are those of kernels/nodes/model.c")
+    steps = functools.partial(line, [(1 << 16, 10), (1 << 20, 26), (1 << 24, 266)])
+    got = [steps(size) for size in (1, 1 << 16, (1 << 19) + (1 << 15), 1 << 20, 2 << 20, 1 << 24, 1 << 25)]
+    assert got == [10, 10, 18, 26, 42, 266, 522], got
+    ways = Ways(*(lambda size, least=least, per_mib=per_mib: least + per_mib * max(size, 1 << 16) / (1 << 20)
+                  for least, per_mib in ((50, 100), (40, 5), (30, 40))))
+    got = [ways.chosen(1 << power) for power in range(16, 31, 2)]
+    assert got == [0, 0, 1, 1, 2, 4, 8, 16], got
+    print("steps, pieces and choices are those of kernels/nodes/model.c")
+
+
+def show(name, ways):
+    first = None
+    for power in range(16, 31, 2):
+        size = 1 << power
+        pieces = ways.best(size)
+        alone, best = ways.us(size, 0), ways.us(size, pieces)
+        print(f"{name:>5} {size:10} {alone:9.0f} {best:11.0f} {pieces:7} {alone / best:18.2f}")
+        first = size if first is None and ways.chosen(size) else first
+    print(f"{name:>5} boxes: chosen from {first} bytes on" if first else f"{name:>5} boxes: never")
 
 
 def main():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--boxes", default="2,4,16,128,1024")
+    parser.add_argument("--per-box", type=int, default=8)
     parser.add_argument("--gbps", type=float, default=50.0)
-    parser.add_argument("--cards", type=int, default=PER_BOX)
+    parser.add_argument("--cards", type=int, help="network cards of a box (one for each GPU)")
+    parser.add_argument("--measured", metavar="FILE")
     parser.add_argument("--check", action="store_true")
     given = parser.parse_args()
     if given.check:
         return check()
-    box = measured()
-    card = given.gbps * 1e3 * given.cards / PER_BOX  # bytes per us for each rank
-    print(f"boxes of {PER_BOX}, {given.cards} cards of {given.gbps:g} GB/s each; us; a model, not measured")
-    print("boxes      bytes      NCCL  box by box  pieces  NCCL / box by box")
+    head = "boxes      bytes      NCCL  box by box  pieces  NCCL / box by box"
+    if given.measured:
+        try:
+            ways = measured(pathlib.Path(given.measured).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            parser.error(f"--measured {given.measured}: {error}")
+        print(f"by the start-up figures of {given.measured}; us; above the last figure a straight line\n{head}")
+        return show("these", ways)
+    if not 2 <= given.per_box <= 16:
+        parser.error("--per-box: our kernels take 2 to 16 ranks of a box")
+    each, cards = given.per_box, given.cards or given.per_box
+    box = in_box(each)
+    print(f"boxes of {each}, {cards} cards of {given.gbps:g} GB/s each; us; a model, not measured\n{head}")
     for boxes in map(int, given.boxes.split(",")):
-        first = None
-        for power in range(16, 31, 2):
-            size = 1 << power
-            alone = nccl(size, boxes, PER_BOX, card * PER_BOX)
-            best, pieces = min((pieces_time(line(box, size / k) / 2,
-                                            nccl(size / k / PER_BOX, boxes, 1, card), k), k)
-                               for k in (1, 2, 4, 8, 16) if k == 1 or size / k >= 1 << 18)
-            print(f"{boxes:5} {size:10} {alone:9.0f} {best:11.0f} {pieces:7} {alone / best:18.2f}")
-            first = size if first is None and best < 0.9 * alone else first
-        print(f"{boxes:5} boxes: chosen from {first} bytes on" if first else f"{boxes:5} boxes: never")
+        show(boxes, simulated(boxes, each, given.gbps * 1e3 * cards / each, box))
 
 
 if __name__ == "__main__":

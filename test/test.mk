@@ -37,12 +37,14 @@ test-cli-fuzz: $(B)/symtuner $(B)/check-corpus $(B)/test/fuzz/cli_fuzz.c.o
 	$(Q)$(B)/cli_fuzz $(B)/check-corpus test/fuzz/corpus.words test/corpus/sample.csv $(or $(ROUNDS),300)
 
 # bench/scoreboard on workers with known times (test/bench/fake_worker.py), bench/beside.py on a torch
-# that computes nothing, and bench/torch_steps.py on jobs with invented times.
+# that computes nothing, bench/torch_steps.py on jobs with invented times, and bench/nodes.py on
+# invented figures.
 TEST_ALSO += test-scoreboard
 test-scoreboard:
 	$(Q)! command -v python3 > /dev/null || python3 test/bench/test_scoreboard.py
 	$(Q)! command -v python3 > /dev/null || python3 test/bench/test_beside.py
 	$(Q)! command -v python3 > /dev/null || python3 test/bench/test_steps.py
+	$(Q)! command -v python3 > /dev/null || python3 test/bench/test_nodes.py
 
 # The commands on made-up boxes (files, settings, libraries) and on fake GPUs in host memory. Then all
 # commands but why (test-cli-fuzz) with random words and damaged files. Scripts exit 77 where a tool for a
