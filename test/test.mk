@@ -37,8 +37,8 @@ test-cli-fuzz: $(B)/symtuner $(B)/check-corpus $(B)/test/fuzz/cli_fuzz.c.o
 	$(Q)$(B)/cli_fuzz $(B)/check-corpus test/fuzz/corpus.words test/corpus/sample.csv $(or $(ROUNDS),300)
 
 # bench/scoreboard on workers with known times (test/bench/fake_worker.py), bench/beside.py on a torch
-# that computes nothing, bench/torch_steps.py on jobs with invented times, and bench/nodes.py on
-# invented figures.
+# that computes nothing, bench/torch_steps.py on jobs with invented times, and bench/nodes.py and
+# bench/nodes_time.py on invented figures.
 TEST_ALSO += test-scoreboard
 test-scoreboard:
 	$(Q)! command -v python3 > /dev/null || python3 test/bench/test_scoreboard.py

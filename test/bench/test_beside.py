@@ -130,6 +130,7 @@ def test_a_run():
     assert len(rows) == 2 * 7 * 3 * (4 + 3 + 3 + 3), len(rows)    # rounds, contenders, colls, sizes
 
 
-test_arguments()
-test_a_run()
-print("test_beside: all as expected")
+if __name__ == "__main__":    # test_nodes.py uses the fakes
+    test_arguments()
+    test_a_run()
+    print("test_beside: all as expected")

@@ -1,21 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench/nodes.py: does it compute what kernels/nodes/model.c does, and read what describe.c writes?"""
+"""bench/nodes.py: does it compute what kernels/nodes/model.c does, and read what describe.c writes? And
+bench/nodes_time.py: its arguments, a run with invented times, and one on a torch, an NCCL and kernels that
+compute nothing."""
+import contextlib
+import io
+import json
+import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import types
+
+import test_beside as fakes
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
+os.environ.update(RANK="0", WORLD_SIZE="4", LOCAL_RANK="0")    # for the run on fakes
 
 import nodes  # noqa: E402
+import nodes_time  # noqa: E402
 
 
 def bench(program, *words):
     return subprocess.run([sys.executable, str(ROOT / "bench" / program), *words], capture_output=True,
-                          text=True, timeout=120, check=False)
+                          text=True, timeout=120, check=False,
+                          env={k: v for k, v in os.environ.items() if k != "WORLD_SIZE"})
 
 
 def expect(done, status, says):
@@ -58,9 +70,91 @@ def test_nodes(folder):
         assert nodes.in_box(2) != nodes.in_box(4) and len(nodes.in_box(2)) == len(nodes.in_box(4))
 
 
+def test_dry_run(folder):
+    out = ("--dry-run", "--out", f"{folder}/nodes.json")
+    expect(bench("nodes_time.py", *out), 0, "5 of 6 sizes ran box by box; 0 bars do not hold; 0 predictions")
+    result = json.loads(pathlib.Path(folder, "nodes.json").read_text())
+    assert [r["pieces"] for r in result["rows"]] == [0, 1, 1, 1, 1, 2], result["rows"]
+    assert [r["bar"] for r in result["rows"]] == [1.02] + [1.0] * 5, result["rows"]
+    assert all(len(r["symtuner"]) == 5 and r["predicted NCCL"]["us"] for r in result["rows"])
+    expect(bench("nodes.py", "--measured", f"{folder}/nodes.json.figures"), 0, "chosen from 262144 bytes on")
+    expect(bench("nodes_time.py", *out, "--slower", "-0.5"), 1, "1 bars do not hold")
+    expect(bench("nodes_time.py", *out, "--predicts", "0"), 1, "12 predictions are off by more than 0 %")
+    done = bench("nodes_time.py", *out, "--most", "65536")
+    expect(done, 1, "0 of 1 sizes ran box by box: this run does not count")
+
+
+def test_arguments():
+    expect(bench("nodes_time.py", "--per-box", "1"), 2, "1: at least 2")
+    expect(bench("nodes_time.py", "--least", "66"), 2, "--least is a multiple of 4")
+    expect(bench("nodes_time.py"), 77, "skipped: it needs")
+
+
+class Library(fakes.Library):
+    def __getattr__(self, name):
+        function = super().__getattr__(name)
+
+        def mine(*arguments):
+            if name == "symtuner_ar_describe":
+                arguments[1].value = described(FIGURES).encode()
+            if name == "symtuner_ar_query_coll":
+                arguments[-1]._obj.boxes, arguments[-1]._obj.pieces = 2, 4
+            return function(*arguments)
+        setattr(self, name, mine)
+        return mine
+
+
+class Torch(types.SimpleNamespace):
+    """The torch of test_beside.py, with what nodes_time.py needs beyond it."""
+
+    def __init__(self):
+        torch, dist = fakes.fake_torch()
+        thing = lambda *_, **__: Number()
+        super().__init__(**{**vars(torch), "float32": 0, "Generator": thing, "randint": thing,
+                            "as_tensor": thing, "tensor": lambda value, **_: Number(value),
+                            "__version__": "fake"})
+        self.dist = dist
+
+
+class Number(fakes.Thing):
+    """A number, or a tensor that is equal to every other."""
+
+    def __add__(self, _):
+        return self
+
+    __radd__ = __iadd__ = __add__
+
+    def __ne__(self, _):
+        return Number(0)
+
+    def __hash__(self):
+        return 0
+
+
+def test_a_run(folder):
+    ended, torch = [], Torch()
+    nodes_time.beside.torch = nodes_time.torch = torch
+    nodes_time.beside.dist = nodes_time.dist = torch.dist
+    nodes_time.beside.load = Library
+    nodes_time.beside.ctypes.CDLL = lambda _: Library()
+    nodes_time.beside.ctypes.string_at = lambda *_: bytes(128)
+    nodes_time.os = types.SimpleNamespace(environ=os.environ, path=os.path, _exit=ended.append)
+    for words in ([], ["--graphs"]):
+        out = ["--out", f"{folder}/run.json"]
+        sys.argv = ["nodes_time.py", "--library", __file__, "--rounds", "2", *out, *words]
+        with contextlib.redirect_stdout(io.StringIO()) as text:
+            nodes_time.main()
+        assert "6 of 6 sizes ran box by box; 0 bars do not hold" in text.getvalue(), text.getvalue()
+    assert ended == [1, 1], ended    # every time is the same, so predictions are off
+    assert os.environ["NCCL_HOSTID"] == "box0" and os.environ["SYMTUNER_AR_NODES"] == "1"
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         test_nodes(folder)
+        test_dry_run(folder)
+        test_arguments()
+        test_a_run(folder)
     print("test_nodes: all as expected")
 
 
