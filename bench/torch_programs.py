@@ -47,6 +47,11 @@ TRAIN = {"layers": 16, "hidden": 2048, "heads": 16, "tokens": 1024}
 GUARD = 1024    # elements of NaN before and behind an all-reduce
 
 
+def gpus_needed(ranks):
+    """Return how many GPUs ``ranks`` ranks need: one for all in the setting of test/gpu/one/one.sh."""
+    return 1 if "ONE_GPU_FOLDER" in os.environ else ranks
+
+
 def tell(**line):
     if RANK == 0:
         print(json.dumps(line), flush=True)
@@ -331,11 +336,11 @@ def main():
         parser.error(f"--programs {given.programs}: write some of {', '.join(SIZES)}")
     if given.pretend:
         return pretend(programs)
-    if torch is None or RANKS not in (2, 4, 8, 16) or torch.cuda.device_count() < RANKS:
+    if torch is None or RANKS not in (2, 4, 8, 16) or torch.cuda.device_count() < gpus_needed(RANKS):
         print("torch_programs.py: skipped: it needs torch, 2, 4, 8 or 16 ranks, and a GPU for each",
               file=sys.stderr)
         return 77
-    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     torch.cuda.set_device(device)
     dist.init_process_group("nccl", device_id=device)
     ranks = Ranks()

@@ -23,6 +23,9 @@ It has not run on GPUs yet. We expect 20 to 30 s for a job on two H200s, so 5 to
 2 to 3 minutes with --programs decode,calls. After each round the result is written; when the next round would
 not end within --seconds, the run ends with fewer rounds, and says so.
 
+To try it on one GPU, set what test/gpu/one/one.sh sets, among it LD_PRELOAD=build/one/hosts.so, and name
+--symtuner build/one/symtuner. The times then mean nothing.
+
 All jobs inherit the environment (NCCL_NVLS_ENABLE and others), and the JSON has it. --set NAME=VALUE sets a
 variable for symtuner's jobs only, --run gives options to `symtuner run`.
 
@@ -37,6 +40,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -93,9 +97,9 @@ def arguments():
         p.error(f"{loaded[0]} loads symtuner into NCCL's jobs, too")
     if a.dry_run or a.launcher is not None:
         return a
-    gpus = turns.output("nvidia-smi", "-L")
+    gpus = turns.output("nvidia-smi", "-L")    # empty also where nvidia-smi is not on the PATH
     missing = ("torch" if importlib.util.find_spec("torch") is None else
-               f"{a.ranks} GPUs" if len(gpus) < a.ranks else
+               f"{a.ranks} GPUs" if 0 < len(gpus) < torch_programs.gpus_needed(a.ranks) else
                f"{a.symtuner} (make, make kernels)" if not os.access(a.symtuner, os.X_OK) else None)
     if missing:
         print(f"torch_steps.py: skipped: it needs {missing}", file=sys.stderr)
@@ -105,7 +109,11 @@ def arguments():
 
 def words(a, contender):
     """Return the command of a contender's job."""
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(a.ranks)]
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(a.ranks),
+                "--master_addr", "127.0.0.1", "--master_port", str(port)]
     if a.dry_run:
         launcher = [sys.executable]
     if a.launcher is not None:
@@ -135,8 +143,9 @@ def end(child):
 
 def job(a, contender, log):
     """Run a job. Return its lines of JSON, and what it wrote on stderr."""
+    command = words(a, contender)
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+", errors="replace") as errors:
-        child = subprocess.Popen(words(a, contender), stdout=out, stderr=errors, start_new_session=True,
+        child = subprocess.Popen(command, stdout=out, stderr=errors, start_new_session=True,
                                  env={**os.environ, **variables(a, contender)})
         try:
             status = child.wait(a.job_seconds)
@@ -147,15 +156,19 @@ def job(a, contender, log):
         out.seek(0)
         errors.seek(0)
         said, complaints = out.read(), errors.read()
-    log.write(f"==== {contender}: {shlex.join(words(a, contender))}\n{said}{complaints}")
+    log.write(f"==== {contender}: {shlex.join(command)}\n{said}{complaints}")
     log.flush()
     lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     wrong = [line["wrong"] for line in lines if "wrong" in line]
     if wrong:
         raise SystemExit(f"{contender}: a wrong result: {wrong[0]}")
     if status:
-        tail = "\n".join(complaints.splitlines()[-8:])
-        raise SystemExit(f"{contender}: exit status {status}; {log.name} has its output, which ends with\n{tail}")
+        lines = complaints.splitlines()
+        told = [x for x in lines if re.search(r"Error: |skipped: ", x) and "ChildFailed" not in x] or lines[-8:]
+        if told and "skipped: it needs" in told[0]:    # torchrun does not pass 77 on
+            print(told[0], file=sys.stderr)
+            raise SystemExit(77)
+        raise SystemExit("\n".join([f"{contender}: exit status {status}; {log.name} has its output", *told[:8]]))
     if contender == turns.OURS and not a.dry_run and not re.search(
             r"\b(all|[1-9]\d*) by our kernels$|\b[1-9]\d* by our kernels \(", complaints, re.M):
         raise SystemExit(f"{contender}: no call ran by our kernels, so this run does not count; see {log.name}")
@@ -235,7 +248,8 @@ def main():
     few = "" if result["rounds"] == a.rounds else f" of {a.rounds}: the time was up"
     failed = turns.failed(result["rows"])
     print(f"{result['rounds']} rounds{few}, {a.ranks} ranks, {result['seconds']} s; {a.out}"
-          + ("; INVENTED TIMES" if a.dry_run else ""))
+          + ("; INVENTED TIMES" if a.dry_run else "")
+          + ("; RANKS SHARE A GPU, so these times mean nothing" if torch_programs.gpus_needed(2) == 1 else ""))
     print(f"{len(failed)} bars do not hold" if failed else "all bars hold")
     return 1 if failed else 0
 

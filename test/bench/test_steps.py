@@ -93,6 +93,8 @@ def test_jobs(folder):
     wrong = "sh -c 'echo \"{\\\"wrong\\\": \\\"64 KiB\\\"}\"; exit 1'"
     expect(bench(folder, *some, "--launcher", wrong), 1, "NCCL: a wrong result: 64 KiB")
     expect(bench(folder, *some, "--launcher", "sh -c 'echo no GPU >&2; exit 3'"), 1, "no GPU")
+    lacks = "sh -c 'echo x: skipped: it needs y >&2; exit 1'"
+    expect(bench(folder, *some, "--launcher", lacks), 77, "x: skipped: it needs y")
 
 
 def gone(pid):
@@ -126,6 +128,8 @@ def test_arguments(folder):
     expect(bench(folder, "--programs", "decode,sing"), 2, "write some of decode, ddp, fsdp, calls")
     expect(bench(folder, "--ranks", "3"), 2, "--ranks is 2, 4, 8 or 16")
     expect(bench(folder, "--dry-run", NCCL_TUNER_PLUGIN="/x/libsymtuner.so"), 2, "loads symtuner into NCCL's jobs")
+    done = bench(folder, "--dry-run", "--rounds", "1", ONE_GPU_FOLDER="/tmp")
+    expect(done, 0, "RANKS SHARE A GPU, so these times mean nothing")
     expect(bench(folder, "--symtuner", "/nowhere"), 77, "skipped: it needs")
     program = [sys.executable, str(ROOT / "bench/torch_programs.py")]
     done = subprocess.run([*program, "--programs", "x"], capture_output=True, text=True, check=False)
