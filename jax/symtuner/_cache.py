@@ -27,6 +27,7 @@ _GROUPS = re.compile(r'groups = (?:dense<"0x([\dA-F]+)"|(?:dense<\[?|array<i64: 
 _RANKS = re.compile(r"ranks = (\d+)")
 _saved: dict[str, Any] = {}
 _kept_out: set[str] = set()
+strict = False  # is install(strict=True) in force? Then read no program that was compiled without
 
 
 def off() -> Any:
@@ -58,7 +59,8 @@ def _in_key() -> str:
         settings = load().settings()
     except SymtunerError:
         settings = "no library"
-    return f"{before} symtuner: {settings}; devices {ids}{'; shared' * is_shared()}"
+    more = "; shared" * is_shared() + "; strict" * strict
+    return f"{before} symtuner: {settings}; devices {ids}{more}"
 
 
 def groups_in(text: str) -> list[tuple[bool, list[list[int]]]]:

@@ -137,11 +137,16 @@ def _ids(call: _Call) -> list[int]:
     return call.groups[: call.rows * call.ranks]
 
 
+def _unasked(call: _Call) -> str:
+    coll = list(COLLS)[call.coll]
+    return "" if coll in load().only else f"SYMTUNER_ONLY does not name {COLLS[coll]}"
+
+
 def _open_all(platform: str, module: _Module) -> None:
     """Open the groups of all calls that can be replaced, in the order of their sizes and ids.
     Another process may have the program in its compile cache, where the calls have a different
     order. In that process _cache.py opens the groups in the order of sizes and ids, too."""
-    able = [c for _, c in module.calls() if not c.why and list(COLLS)[c.coll] in load().only]
+    able = [c for _, c in module.calls() if not (c.why or _unasked(c))]
     for ranks, ids in sorted({(c.ranks, tuple(_ids(c))) for c in able}):
         with contextlib.suppress(SymtunerError):  # _replace() meets the same error and reports it
             _open_groups(platform, list(ids), ranks)
@@ -151,8 +156,6 @@ def _replace(platform: str, module: _Module, number: int, call: _Call) -> str:
     """Replace a call if possible. Returns "", or why the call is left to XLA."""
     coll = list(COLLS)[call.coll]
     try:
-        if coll not in load().only:
-            return f"SYMTUNER_ONLY does not name {COLLS[coll]}"
         if why := idle():
             return why
         across, xla = _open_groups(platform, _ids(call), call.ranks)
@@ -172,7 +175,8 @@ def _edit(platform: str, proto: bytes) -> tuple[bytes | None, list[_Row]]:
         if not (off or idle()):
             _open_all(platform, module)
         for number, call in module.calls():
-            why = off or call.why.decode() or _replace(platform, module, number, call)
+            why = off or _unasked(call) or call.why.decode()
+            why = why or _replace(platform, module, number, call)
             name, where = (text.decode(errors="replace") for text in (call.name, call.where))
             rows.append((module.name, name, not why, why, _line(where)))
         changed = any(row[2] for row in rows) or (not off and module.in_place())
@@ -189,8 +193,14 @@ def _transform(platform: str, proto: bytes) -> bytes | None:
         edited, rows = _edit(platform, proto)
     except Exception as e:
         edited, rows = None, [("", "", False, f"a program stays as it is: {e}", None)]
+    problems: list[Exception] = []
     for row in rows:
-        say(*row)
+        try:
+            say(*row)
+        except Exception as e:
+            problems.append(e)
+    if problems:
+        raise problems[0]
     return edited
 
 
@@ -207,18 +217,21 @@ def _register(platform: str) -> None:
             _platforms.add(platform)
 
 
-def install(say: Say, platform: str = "cuda") -> None:
+def install(say: Say, platform: str = "cuda") -> bool:
     """Replace the collectives that SYMTUNER_ONLY names (by default all-reduces) in programs that
-    are compiled from now on, and tell ``say`` about each. Call this only after JAX's backends
-    have started: with jax 0.11.0 to 0.12.0 it would itself start them."""
+    are compiled from now on, and tell ``say`` about each. Returns whether XLA lets us do so. Call
+    this only after JAX's backends have started: with jax 0.11.0 to 0.12.0 it would itself start
+    them."""
     global _say
     _say = say
     try:
         _register(platform)
+        return True
     except ImportError:
         say("", "", False, f"jax {jax.__version__} has no jax.extend.xla; 0.10.2 has", None)
     except Exception as e:  # this platform is not there, or jaxlib is older than jax
         say("", "", False, f"XLA takes no transformation: {(str(e) or repr(e))[:200]}", None)
+    return False
 
 
 def uninstall() -> None:

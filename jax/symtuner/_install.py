@@ -60,11 +60,12 @@ _listening = False
 
 # ---- one call ------------------------------------------------------------------------------------
 class _Left(Exception):
-    """Raised if the call is left to XLA. ``fine``: it should be, so strict mode raises no error."""
+    """Raised if the rule leaves the call to XLA. ``fine``: XLA should run it, so strict mode raises
+    no error. ``later``: _hlo.py, which sees the compiled program, may still replace the call."""
 
-    def __init__(self, why: str, fine: bool = False) -> None:
+    def __init__(self, why: str, fine: bool = False, later: bool = False) -> None:
         super().__init__(why)
-        self.fine = fine
+        self.fine, self.later = fine, later
 
 
 def _refuse_context(ctx: Any) -> None:
@@ -79,16 +80,17 @@ def _refuse_context(ctx: Any) -> None:
 
 def _refuse_axes(ctx: Any, axes: tuple[Any, ...], groups: Any) -> None:
     if any(isinstance(axis, int) for axis in axes):
-        raise _Left("it reduces axes of the array, too")
+        raise _Left("it reduces axes of the array, too", later=True)
     context = ctx.module_context.axis_context
     mesh = getattr(context, "mesh", None)
     if mesh is None:
-        raise _Left("its axes are not those of a mesh")
+        raise _Left("its axes are not those of a mesh", later=True)
     sizes = dict(mesh.shape)
     auto = [a for a in sizes if a not in context.manual_axes and sizes[a] > 1]
     if context.manual_axes and auto:
         # XLA's partitioner would gather the operand of a custom call from all devices of these axes
-        raise _Left(f"XLA partitions the program over {', '.join(map(str, auto))}")
+        why = f"XLA partitions the program over {', '.join(map(str, auto))}"
+        raise _Left(why, later=True)
     ranks = 1
     for axis in axes:
         ranks *= sizes[axis]
@@ -171,7 +173,10 @@ def _replace(ctx: Any, x: Any, coll: str, op: str, params: dict[str, Any]) -> An
     _refuse_context(ctx)
     _refuse_axes(ctx, axes, groups)
     _refuse_type(aval, op)
-    rows, _ = _lowering.rows(ctx, axes, groups)
+    try:
+        rows, _ = _lowering.rows(ctx, axes, groups)
+    except SymtunerError as e:
+        raise _Left(str(e), later=True) from None
     _refuse_devices(rows)
     if (coll, op) == ("all_reduce", "sum") and _lowering.leaves_loop(aval.dtype):
         raise _Left("XLA may move it out of its loop", fine=True)
@@ -191,30 +196,35 @@ def _replace(ctx: Any, x: Any, coll: str, op: str, params: dict[str, Any]) -> An
     return _floats.lower(ctx, x, op, emit)
 
 
+def _forbid(what: str, why: str) -> None:
+    if _strict:
+        raise SymtunerError(f"{what}, and strict forbids to leave it to XLA: {why}")
+
+
 def _rule(name: str, coll: str, op: str, own: Any) -> Any:
     def rule(ctx: Any, *args: Any, **params: Any) -> Any:
         axes, groups = _axes_of(params), params.get("axis_index_groups")
         if all(isinstance(axis, int) for axis in axes):
             return own(ctx, *args, **params)  # reduces only axes of the array
-        where, fine = _say.line_of(ctx), False
+        where, fine, later = _say.line_of(ctx), False, False
         try:
             if set(params) - _PARAMETERS[coll] or len(args) != 1:
-                raise _Left(f"this jax gives {name} parameters that are not known here")
+                why = f"this jax gives {name} parameters that are not known here"
+                raise _Left(why, later=True)
             out, why = _replace(ctx, args[0], coll, op, params), ""
         except _Left as e:
-            why, fine = str(e), e.fine
+            why, fine, later = str(e), e.fine, e.later
         except SymtunerError as e:
             why = str(e)
         except Exception as e:  # JAX's internals differ in this release
-            why = f"{type(e).__name__}: {e}"
+            why, later = f"{type(e).__name__}: {e}", True
+        if later and _edits():
+            return own(ctx, *args, **params)
         _report.say(_program(ctx), _what(name, ctx.avals_in[0], axes, groups), not why, why, where)
         if not why:
             return out
-        if _strict and not fine:
-            raise SymtunerError(
-                f"{where[0]}:{where[1]}: {name} cannot be replaced here, and strict forbids to "
-                f"leave it to XLA: {why}"
-            )
+        if not fine:
+            _forbid(f"{where[0]}:{where[1]}: {name} cannot be replaced here", why)
         return own(ctx, *args, **params)
 
     return rule
@@ -225,8 +235,16 @@ def _rule(name: str, coll: str, op: str, own: Any) -> Any:
 # have started. We must not start them: jax.distributed.initialize() must come before they start,
 # and may come after install(). JAX reports each program between lowering and compiling it. So we
 # register when JAX reports the first program.
+# reasons of _hlo.py and jax/hlo/ for which XLA should run a collective, as in _Left.fine
+_FINE = (
+    "symtuner.disabled() ",
+    "SYMTUNER_ONLY does not name ",
+    "XLA may ",
+    "each of its groups has one device",
+)
 _LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
-_hlo: Any = None
+_hlo: Any = None  # False: there is nothing to register
+_registered = False
 
 
 def _has_gpus() -> bool:
@@ -238,20 +256,38 @@ def _has_gpus() -> bool:
 
 
 def _on_event(event: str, *_: Any, **__: Any) -> None:
-    global _hlo
-    if event == _LOWERED and _off:
-        _presence.say()
-    if event != _LOWERED or not _installed or _hlo is not None:
+    if event != _LOWERED:
         return
-    with _lock:
-        if _hlo is not None or not _installed:
-            return
-        if not _has_gpus() or importlib.util.find_spec("symtuner._hlo") is None:
-            _hlo = False
-            return
-        _hlo = importlib.import_module("symtuner._hlo")
-        _hlo.install(_report.say)
+    if _off:
         _presence.say()
+    elif _hlo is None:
+        _edits()
+
+
+def _edits() -> bool:
+    """Does _hlo.py edit the programs that are compiled from now on? The first call registers it."""
+    global _hlo, _registered
+    with _lock:
+        if _hlo is None and _installed:
+            _hlo = _registered = False
+            if _has_gpus() and importlib.util.find_spec("symtuner._hlo") is not None:
+                _hlo = importlib.import_module("symtuner._hlo")
+                _registered = bool(_hlo.install(_of_compiled))
+                _presence.say()
+        return bool(_hlo) and _registered
+
+
+def _of_compiled(
+    program: str, what: str, replaced: bool, why: str, where: _say.Line | None
+) -> None:
+    """Record what _hlo.py says about a collective of a compiled program. A collective that our rule
+    left to XLA is in the report already."""
+    if not replaced and _report.has_left(program, where):
+        return
+    _report.say(program, what, replaced, why, where)
+    if _registered and not replaced and not why.startswith(_FINE):
+        place = f"{where[0]}:{where[1]}: " if where else ""
+        _forbid(f"{place}{what or 'a collective'} cannot be replaced here", why)
 
 
 def _listen() -> None:
@@ -289,8 +325,8 @@ def install(*, strict: bool | None = None) -> None:
     """From now on psum, pmean, pmax and pmin run on our kernels, in every program that JAX lowers
     for CUDA. So do the all-reduces that XLA's partitioner makes. SYMTUNER_ONLY can add psum_scatter
     and all_gather. Where our kernels cannot run a call, XLA runs it, and report() says why. With
-    ``strict`` there is an error at the line of the call instead; if ``strict`` is not given,
-    SYMTUNER_JAX_STRICT decides.
+    ``strict`` there is an error instead, which names the line of the call, unless XLA should run
+    the call (docs/reference/jax-calls.md); if ``strict`` is not given, SYMTUNER_JAX_STRICT decides.
 
     Every process of a program must call this at the same place. Programs that JAX lowered before
     this call are lowered again when they run next. Programs that ``jit(f).lower().compile()``
@@ -306,7 +342,7 @@ def _install(strict: bool | None) -> None:
         mode = word(MODE, MODES, "steer")
         _only = only()
         _strict = word(STRICT, ("0", "1"), "0") == "1" if strict is None else strict
-        _strict &= mode == "steer"
+        _cache.strict = _strict = _strict and mode == "steer"
         if _installed:
             return
         _listen()

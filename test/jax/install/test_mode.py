@@ -6,6 +6,7 @@ Off and observe change no program. Strict raises an error where XLA would run a 
 XLA's partitioner decides that. on_cpu.py says how programs of ours run on CPU devices.
 """
 
+import ctypes
 import os
 import sys
 import warnings
@@ -14,16 +15,16 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import test_all_reduce as base  # must be first: it sets up jax
 from on_cpu import OnCpu
 from programs import reductions, same
-from test_all_reduce import LINE, for_cuda, raises, smap
+from test_all_reduce import LINE, SQUARE, for_cuda, raises, smap
 
 import jax  # noqa: E402
-import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from jax import lax  # noqa: E402
+from jax.sharding import NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import symtuner  # noqa: E402
-from symtuner import _cache, _install, _presence, _say  # noqa: E402
+from symtuner import _cache, _hlo, _install, _library, _presence, _say  # noqa: E402
 
 X = np.ones((4, 4), np.float32)
 
@@ -150,6 +151,101 @@ def test_unknown_mode():
         wrong = "SYMTUNER_MODE='on' is unknown; write one of steer, observe, off"
         raises(symtuner.SymtunerError, wrong, symtuner.install)
         assert not for_cuda(smap(lambda v: symtuner.all_reduce(v, "i")), X)
+
+
+# ---- strict ------------------------------------------------------------------------------------
+class Compiled(OnCpu):
+    """Also edit the programs that XLA compiles for the CPU; a fake of our calls reduces there."""
+
+    mesh = SQUARE
+
+    def __init__(self, strict):
+        self.strict = strict
+        fake = ctypes.CDLL(os.path.join(os.environ["SYMTUNER_LIB_DIR"], "libfake_reduce.so"))
+        for target in _library.TARGETS:
+            jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(fake.fake_reduce), platform="cpu")
+
+    def __enter__(self):
+        self.before = _hlo.install, _install._has_gpus
+        _hlo.install = lambda say: self.before[0](say, "cpu")
+        _install._has_gpus = lambda: True
+        super().__enter__()
+        symtuner.install(strict=self.strict)
+        return self
+
+    def __exit__(self, *_):
+        super().__exit__()
+        _hlo.install, _install._has_gpus = self.before
+
+
+def rows(f, strict, x=X):
+    """Return for each row of the report its name and reason, and the error of the program."""
+    error = ""
+    x = jax.device_put(x, NamedSharding(SQUARE, P("i", "j")))
+    with Compiled(strict):
+        try:
+            np.asarray(f(x))
+        except Exception as e:
+            error = str(e)
+        return [(c.what.partition(".")[0], c.why) for c in symtuner.report()], error
+
+
+def partly(by):
+    """A reduction over i in a program that XLA partitions over j."""
+    f = jax.shard_map(
+        lambda v: by(v, "i"), mesh=SQUARE, in_specs=P("i"), out_specs=P(), axis_names={"i"}
+    )
+    return jax.jit(f)
+
+
+NAN = "the kernels' maximum and minimum of floats lose a NaN"
+
+
+def test_partly_manual():
+    """XLA's partitioner has the last word, so the report has one row, and strict one verdict."""
+    for strict in (False, True):
+        said, error = rows(partly(lax.psum), strict)
+        assert [why for _, why in said] == [""] and not error, (strict, said, error)
+        said, error = rows(partly(lax.pmax), strict)
+        assert [why for _, why in said] == [NAN], (strict, said)
+        assert bool(error) == strict and (not strict or NAN in error), (strict, error)
+
+
+def test_strict_and_the_partitioner():
+    """Its all-reduces are an error if XLA would run them, but not what nobody asked to replace."""
+    total, greatest = (jax.jit(lambda x: x.sum(0))), (jax.jit(lambda x: x.max(0)))
+    gather = jax.jit(lambda x: x * 1, out_shardings=NamedSharding(SQUARE, P()))
+    for strict in (False, True):
+        assert rows(total, strict) == ([("all-reduce", "")], "")
+        said, error = rows(greatest, strict)
+        assert said == [("all-reduce", NAN)], said
+        assert bool(error) == strict and (not strict or "strict forbids to" in error), error
+        said, error = rows(gather, strict)
+        assert said and not error, (strict, said, error)
+        assert all(why == "SYMTUNER_ONLY does not name allgather" for _, why in said), said
+
+
+def test_strict_by_variable():
+    with Set(SYMTUNER_JAX_STRICT="1"):
+        assert "strict forbids" in rows(jax.jit(lambda x: x.min(0)), None)[1]
+
+
+def test_one_row():
+    """What the rule leaves to XLA for good is not named again when XLA compiles the program."""
+    f = smap(lambda v: lax.psum(v, "i"), SQUARE, P("i", "j"), P("i", "j"))
+    assert rows(f, False, X.astype(np.int16)) == (
+        [("psum int16[2,2] over i", "NCCL has no data type int16")], ""
+    )
+
+
+def test_cache_of_strict_programs():
+    """Strict does not read programs that were compiled without it."""
+    keys = set()
+    for strict in (False, True):
+        symtuner.install(strict=strict)
+        keys.add(_cache._in_key())
+        symtuner.uninstall()
+    assert len(keys) == 2, keys
 
 
 if __name__ == "__main__":
