@@ -474,14 +474,16 @@ SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
 
-/*
- * symtuner_ar_abort(handle): refuse further calls. A kernel of this rank that has waited for a peer
+/* symtuner_ar_abort(handle): refuse further calls. A kernel of this rank that has waited for a peer
  * for 10 ms gives up within a few ms. A kernel that does not wait runs to its end. May be called on
  * any thread. The peers are not told: abort them, too, or they wait until their time limit. Over
  * several boxes the function also aborts the communicators that the library split from the
- * program's; if that was made with ncclConfig_t.splitShare = 1, NCCL aborts it, too. Since 0.1.
- */
+ * program's; if that was made with ncclConfig_t.splitShare = 1, NCCL aborts it, too. Since 0.1. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);
+
+/* symtuner_ar_waits(handle): return a number that changes every few ms while a kernel (other than
+ * that of engines) waits that has waited for a peer for 10 ms. Any thread. Since 0.1. */
+SYMTUNER_AR_API uint32_t symtuner_ar_waits(const symtuner_ar *handle);
 
 /* symtuner_ar_error(handle): return the last error of the handle as one sentence. If ${handle} is
  * NULL, return this thread's last error of a create, destroy or register, or of a call to which no

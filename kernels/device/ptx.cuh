@@ -191,8 +191,11 @@ static __device__ __noinline__ bool past_spin_limit(const ar_args *args, spin_li
         return true;
     if (now - p->since > args->timeout_ns)
         verdict = AR_TIMEOUT;
-    else if (turn_to_look(args, p->since, now) && load_relaxed(&args->mailbox->abort) != 0)
-        verdict = AR_ABORTED;
+    else if (turn_to_look(args, p->since, now)) {
+        store_relaxed(&args->mailbox->waits, (uint32_t)now_ns()); /* ${now} would cost registers */
+        if (load_relaxed(&args->mailbox->abort) != 0)
+            verdict = AR_ABORTED;
+    }
     if (verdict == AR_ALIVE)
         return false;
     store_relaxed(&args->mailbox->error, verdict);

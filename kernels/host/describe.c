@@ -47,6 +47,13 @@ ncclResult_t symtuner_ar_abort(symtuner_ar *h)
     return ncclSuccess;
 }
 
+uint32_t symtuner_ar_waits(const symtuner_ar *h)
+{
+    uint32_t box = h != NULL && h->nodes != NULL ? symtuner_ar_waits(h->nodes->box) : 0;
+
+    return h != NULL ? __atomic_load_n(&h->mailbox->waits, __ATOMIC_RELAXED) + box : 0;
+}
+
 ncclResult_t symtuner_ar_force(symtuner_ar *h, const char *kernel, int ctas, int threads)
 {
     int family = -1;

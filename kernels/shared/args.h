@@ -29,6 +29,7 @@ struct ar_mailbox {
     uint32_t abort;  /* the host writes AR_ABORTED, waiting kernels read it */
     uint32_t error;  /* enum ar_verdict; kernels write it */
     uint32_t ipc[2]; /* [0]: calls of tma_ipc through scratch; [1]: its calls without scratch */
+    uint32_t waits;  /* a kernel that has waited for 10 ms changes it about once per millisecond */
 };
 
 /* How many 16-byte words of a tile each thread handles. Host and kernels must agree on the length

@@ -243,6 +243,9 @@ static void call_without_it(struct absence *a, int coll, const char *kernel, boo
         pthread_join(thread[r], NULL);
         ck_assert_msg(a->k[r].wrong[0] == 0 || abort, "%s: %s", kernel, a->k[r].wrong);
         ck_assert_int_ne(symtuner_ar_status(a->handles[r]), ncclSuccess);
+        if (abort && a->k[r].wrong[0] == 0 && strcmp(kernel, "engines") != 0)
+            ck_assert_msg(symtuner_ar_waits(a->handles[r]) != 0, "%s: did not say that it waits",
+                          kernel);
     }
     for (size_t i = 0; i < a->bytes; i++)
         ck_assert_msg(a->k[a->absent].send[i] == POISON && a->k[a->absent].recv[i] == POISON,
