@@ -261,7 +261,7 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
     result = launch(j, site);
     if (result == 0)
         count(member, &j->call, site != NULL, api->api_version.minor_version);
-    if (result == 0 && member->across && !j->recordable)
+    if (result == 0 && member->across)
         ffi_liveness_mark(member, j->stream);
     if (result != 0)
         snprintf(why, sizeof why, "rank %d of %d on GPU %d: %s", member->me, member->ranks,

@@ -36,6 +36,7 @@ enum { FFI_BESIDE = SYMTUNER_AR_ALONE };
     X(describe)                                                                                    \
     X(status)                                                                                      \
     X(abort)                                                                                       \
+    X(waits)                                                                                       \
     X(error)                                                                                       \
     X(version)
 

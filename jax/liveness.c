@@ -7,7 +7,9 @@
  *
  * A process may end after its last all-reduce. So the death of a rank alone does not end this
  * process: only later calls of the group fail, with an error message. But if a call stays pending,
- * because its kernel waits for the dead rank, we tell that kernel to give up.
+ * because its kernel waits for the dead rank, we tell that kernel to give up. We see a pending call
+ * by an event that was recorded after it, and a call that XLA replays in a CUDA graph by
+ * symtuner_ar_waits().
  *
  * In that case we also end this process, with status 71. A library should not do that, and
  * libsymtuner_ar.so never does: its C callers get an error. In JAX nobody can get the error: the
@@ -28,6 +30,8 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +63,8 @@ struct watch {
     const char *how; /* what happened to the first rank that went, as text; NULL: none has gone */
     int first;       /* the first rank that went; valid if ${how} is not NULL */
     uint64_t calls;  /* how many calls the member had made when we last saw progress */
+    uint32_t waits;  /* what symtuner_ar_waits() returned last */
+    int64_t pending_at; /* ms; when a call was last seen to be pending; 0: never */
     int64_t since;   /* ms; when we last saw progress */
 };
 
@@ -86,6 +92,7 @@ static struct {
     int (*create)(void **, unsigned);
     int (*record)(void *, void *);
     int (*query)(void *);
+    int (*capturing)(void *, int *);
 } event;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -95,14 +102,17 @@ static void load(void)
     *(void **)&event.create = ffi_driver("cuEventCreate");
     *(void **)&event.record = ffi_driver("cuEventRecord");
     *(void **)&event.query = ffi_driver("cuEventQuery");
+    *(void **)&event.capturing = ffi_driver("cuStreamIsCapturing");
 }
 
 void ffi_liveness_mark(struct ffi_member *member, void *stream)
 {
     void *made = member->done;
+    int capturing = 0;
 
     pthread_once(&once, load);
-    if (event.create == NULL || event.record == NULL)
+    if (event.create == NULL || event.record == NULL || event.capturing == NULL ||
+        event.capturing(stream, &capturing) != 0 || capturing != 0)
         return;
     if (made == NULL) {
         if (event.create(&made, EVENT_NO_TIMING) != 0)
@@ -120,17 +130,68 @@ int ffi_liveness_pending(struct ffi_member *member)
     return done != NULL && event.query != NULL && event.query(done) == CUDA_NOT_READY;
 }
 
+/* A wait for all work on some GPUs. No event marks a replay of a CUDA graph, so nothing less than
+ * this is sure to include the replays. */
+struct settling {
+    int gpus[FFI_GROUP_RANKS], n;
+    atomic_bool done;
+    atomic_int users; /* threads that still use this struct; the last one frees it */
+};
+
+static void let_go(struct settling *s)
+{
+    if (atomic_fetch_sub(&s->users, 1) == 1)
+        free(s);
+}
+
+static void synchronize(int gpu)
+{
+    int (*retain)(void **, int), (*current)(void *), (*wait)(void);
+    void *context = NULL;
+
+    *(void **)&retain = ffi_driver("cuDevicePrimaryCtxRetain");
+    *(void **)&current = ffi_driver("cuCtxSetCurrent");
+    *(void **)&wait = ffi_driver("cuCtxSynchronize");
+    if (retain != NULL && current != NULL && wait != NULL && retain(&context, gpu) == 0 &&
+        current(context) == 0)
+        wait();
+}
+
+static void *wait_for_gpus(void *arg)
+{
+    struct settling *s = arg;
+
+    for (int i = 0; i < s->n; i++)
+        synchronize(s->gpus[i]);
+    atomic_store(&s->done, true);
+    let_go(s);
+    return NULL;
+}
+
 int symtuner_ffi_settle(int limit_ms)
 {
+    struct settling *s = calloc(1, sizeof *s);
     struct ffi_member *member;
+    pthread_t thread;
+    bool done;
 
-    for (int i = 0; (member = ffi_member_at(i)) != NULL; i++)
-        for (; ffi_liveness_pending(member); limit_ms -= 10) {
-            if (limit_ms <= 0)
-                return -1;
-            sleep_ms(10);
-        }
-    return 0;
+    if (s == NULL)
+        return -1;
+    for (int i = 0; (member = ffi_member_hold(i)) != NULL && s->n < FFI_GROUP_RANKS; i++) {
+        if (member->across)
+            s->gpus[s->n++] = member->ordinal;
+        ffi_member_release(member);
+    }
+    atomic_init(&s->users, 2);
+    done = s->n == 0 || pthread_create(&thread, NULL, wait_for_gpus, s) != 0;
+    if (done)
+        let_go(s);
+    else
+        pthread_detach(thread);
+    for (; !done && !(done = atomic_load(&s->done)) && limit_ms > 0; limit_ms -= 10)
+        sleep_ms(10);
+    let_go(s);
+    return done ? 0 : -1;
 }
 
 /* ---- what a watch sees ----------------------------------------------------------------------- */
@@ -184,6 +245,28 @@ static void notice(struct watch *w)
     w->since = now_ms();
 }
 
+/* Is a call of this watch's member pending, or was one within the last second? Processes that share
+ * a GPU take turns on it, so a kernel that waits cannot say so all the time. The member may have
+ * been closed, and its handle destroyed. */
+static bool is_pending(struct watch *w)
+{
+    struct ffi_member *member;
+    bool pending = ffi_liveness_pending(w->member);
+
+    for (int i = 0; (member = ffi_member_hold(i)) != NULL; i++) {
+        uint32_t waits = member == w->member && member->handle != NULL
+                             ? ffi_ar_get()->waits(member->handle)
+                             : w->waits;
+
+        pending |= waits != w->waits;
+        w->waits = waits;
+        ffi_member_release(member);
+    }
+    if (pending)
+        w->pending_at = now_ms();
+    return now_ms() - w->pending_at < 1000;
+}
+
 /* A rank has gone. Has a call been pending for FFI_LIVENESS_STUCK_MS, without a new call in that
  * time? A rank that says goodbye has finished its own calls. So if a call still waits now, the
  * first rank that went never made that call, or died in it. Ranks that went later do not matter. */
@@ -191,7 +274,7 @@ static int stuck(struct watch *w)
 {
     uint64_t calls = __atomic_load_n(&w->member->calls, __ATOMIC_RELAXED);
 
-    if (!ffi_liveness_pending(w->member) || calls != w->calls) {
+    if (!is_pending(w) || calls != w->calls) {
         w->calls = calls;
         w->since = now_ms();
     }

@@ -5,8 +5,8 @@
  *
  * Each case runs in a process of its own, which is rank 0 of a group of four. The other ranks are
  * processes that only sleep. Compile this program with time limits of seconds, and put the
- * libcuda.so.1 of fake_driver.c into the library path. WORD: run only the cases with this word in
- * their names.
+ * libcuda.so.1 of fake_driver.c into the library path. FAKE_AR_PATH: the library of fake_ar.c.
+ * WORD: run only the cases with this word in their names.
  */
 #include <dlfcn.h>
 #include <signal.h>
@@ -277,6 +277,26 @@ static void waits_for_the_lost(void)
     take_long();
 }
 
+/* XLA replays a call in a CUDA graph: no event marks it, but its kernel says that it waits. */
+static void replay_waits_for_the_lost(void)
+{
+    const struct symtuner_ar_config config = {.size = sizeof config, .beside = FFI_BESIDE};
+    struct ffi_member *member = open_group();
+    char why[256];
+
+    if (ffi_ar_load(getenv("FAKE_AR_PATH"), why, sizeof why) != 0)
+        say(why);
+    else if (ffi_ar_get()->create(&member->handle, &member->comm, 1, &config) != 0)
+        say("no handle");
+    if (symtuner_ffi_settle(100) != 0)
+        say("an idle group does not settle");
+    setenv("FAKE_AR_WAITS", "1", 1);
+    if (symtuner_ffi_settle(100) != -1)
+        say("a replay that waits is not seen");
+    lose(2);
+    take_long();
+}
+
 static void waits_after_one_left(void)
 {
     struct ffi_member *member = open_group();
@@ -358,6 +378,21 @@ static void cannot_mark(void)
         say("not one event for all calls");
 }
 
+/* An event that is recorded during a capture would become a node of the graph. */
+static void captured(void)
+{
+    struct ffi_member *member = open_group();
+
+    setenv("FAKE_CAPTURING", "1", 1);
+    call(member);
+    if (ffi_liveness_pending(member))
+        say("a captured call is marked");
+    unsetenv("FAKE_CAPTURING");
+    call(member);
+    if (!ffi_liveness_pending(member))
+        say("a call is not marked");
+}
+
 /* A group without a watch: its calls must fail nevertheless. */
 static void nobody_watches(void)
 {
@@ -408,12 +443,15 @@ static const struct {
     {"nobody waits", lives_on, 0, ""},
     {"waits for the lost", waits_for_the_lost, FFI_LIVENESS_EXIT,
      "rank 2 is gone while rank 0 waits for it on GPU 0"},
+    {"a replay waits for the lost", replay_waits_for_the_lost, FFI_LIVENESS_EXIT,
+     "rank 2 is gone while rank 0 waits for it on GPU 0"},
     {"waits after one left", waits_after_one_left, FFI_LIVENESS_EXIT,
      "rank 1 has closed the group or raised an exception while rank 0 waits for it"},
     {"calls go on", calls_go_on, 0, ""},
     {"the place of another group", place_of_another, 0, ""},
     {"opened again", opened_again, FFI_LIVENESS_EXIT, GONE(2)},
     {"cannot mark a call", cannot_mark, 0, ""},
+    {"captured", captured, 0, ""},
     {"nobody watches", nobody_watches, 0, ""},
     {"no such rank", no_such_rank, 0, ""},
 };

@@ -3,7 +3,7 @@
  * fake_ar.c - a libsymtuner_ar.so without GPUs, which counts calls and fails on request.
  *
  * FAKE_AR_FAIL=create, destroy, all_reduce or status makes that function fail. FAKE_AR_SHORT=N
- * makes the first N calls of create fail for lack of memory.
+ * makes the first N calls of create fail for lack of memory. FAKE_AR_WAITS=1: a kernel waits.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -176,6 +176,15 @@ int symtuner_ar_abort(ffi_handle *handle)
         return 1;
     __atomic_fetch_add(&fake_aborted, 1, __ATOMIC_RELAXED);
     return 0;
+}
+
+uint32_t symtuner_ar_waits(const ffi_handle *handle)
+{
+    static uint32_t now;
+
+    return handle != NULL && getenv("FAKE_AR_WAITS") != NULL
+               ? __atomic_add_fetch(&now, 1, __ATOMIC_RELAXED)
+               : 0;
 }
 
 const char *symtuner_ar_error(const ffi_handle *handle)

@@ -4,7 +4,9 @@
  * processes.
  *
  * FAKE_EVENT_PENDING=1: every event stays pending, as if its kernel waited for a dead rank.
- * FAKE_RECORD_FAIL=1: no event can be recorded. FAKE_NCCL_FAIL=1: no communicator can be made.
+ * FAKE_AR_WAITS=1 (see fake_ar.c): the GPU does not become idle.
+ * FAKE_RECORD_FAIL=1: no event can be recorded. FAKE_CAPTURING=1: every stream is captured.
+ * FAKE_NCCL_FAIL=1: no communicator can be made.
  * FAKE_NCCL_SLOW=N: to make one takes N s. FAKE_CUDA_FAIL=N: no GPU can be used, and the driver
  * returns error N.
  */
@@ -26,6 +28,8 @@ EXPORT int cuCtxSetCurrent(void *context);
 EXPORT int cuEventCreate(void **event, unsigned flags);
 EXPORT int cuEventRecord(void *event, void *stream);
 EXPORT int cuEventQuery(void *event);
+EXPORT int cuStreamIsCapturing(void *stream, int *status);
+EXPORT int cuCtxSynchronize(void);
 EXPORT int ncclGetUniqueId(struct id *id);
 EXPORT int ncclCommInitRank(void **comm, int ranks, struct id id, int rank);
 EXPORT int ncclCommDestroy(void *comm);
@@ -54,6 +58,20 @@ int cuEventRecord(void *event, void *stream)
 {
     (void)stream;
     return event == NULL || getenv("FAKE_RECORD_FAIL") != NULL;
+}
+
+int cuStreamIsCapturing(void *stream, int *status)
+{
+    (void)stream;
+    *status = getenv("FAKE_CAPTURING") != NULL;
+    return 0;
+}
+
+int cuCtxSynchronize(void)
+{
+    while (getenv("FAKE_EVENT_PENDING") != NULL || getenv("FAKE_AR_WAITS") != NULL)
+        usleep(1000);
+    return 0;
 }
 
 int cuEventQuery(void *event)
