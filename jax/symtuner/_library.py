@@ -112,8 +112,8 @@ def only() -> frozenset[str]:
 
 
 def _record() -> str:
-    """Which calls may XLA record into CUDA graphs? "0": none. "auto": small ones within one
-    process. "1": those, and calls of any size across processes."""
+    """Which calls may XLA record into CUDA graphs? "0": none. "auto": all whose ranks exchange no
+    addresses, unless the program's calls may run at the same time. "1": then, too."""
     record = word("SYMTUNER_JAX_COMMAND_BUFFERS", ("auto", "0", "1"), "auto")
     # two calls of one group must not run at the same time, but in XLA's CONCURRENT modes they may
     if record == "auto" and _CONCURRENT.search(os.environ.get("XLA_FLAGS", "")):
@@ -191,12 +191,13 @@ class Library:
         communicator. ``options``: the compiler options.
 
         XLA must not record calls whose ranks exchange addresses, because a recording would keep
-        other ranks' addresses. XLA may record calls across processes only if the user asks for it:
-        in a replay we cannot tell whether a kernel waits for a dead rank or has not started.
+        other ranks' addresses. Calls over several boxes are recorded only if the user asks for it:
+        they contain calls of NCCL, and in a replay nobody sees whether these wait for a dead rank.
         """
         meets = coll == "all_reduce" and not across and size >= self.zero_copy_from
-        recorded = self.record == "1" or (self.record == "auto" and not across)
-        if meets or (self.record == "auto" and _concurrent(options)):
+        unseen = across and self.boxes_asked()
+        recorded = self.record != "0" and not meets
+        if self.record == "auto" and (unseen or _concurrent(options)):
             recorded = False
         if xla:
             name = XLA_RECORDABLE if recorded else XLA

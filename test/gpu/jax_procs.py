@@ -6,6 +6,7 @@
     jax_procs.py --ranks 2 --times 50       kill, exit and raise 50 times, 10 groups at a time on
                                             each 2 of the GPUs that CUDA_VISIBLE_DEVICES names
     jax_procs.py --ranks 4 --case values,apart --comm own,xla --side 4      over both communicators
+    jax_procs.py --ranks 2 --recorded       XLA records the calls into CUDA graphs and replays them
 
 Cases: values (right sums, orderly end), kill, raise, exit (rank 1 goes while the others call), two
 (rank 1 leaves and then rank 2 is killed; 3 ranks or more), apart (all leave, seconds apart);
@@ -90,6 +91,7 @@ class Group:
         for rank, gpu in enumerate(self.gpus):
             words = [sys.executable, args.child, "--case", self.case, "--ranks", len(self.gpus)]
             words += ["--rank", rank, "--port", port, "--seed", self.number, "--calls", args.calls]
+            words += ["--recorded"] if args.recorded else []
             share = str(0.2 / args.side)
             env = dict(
                 os.environ,
@@ -97,6 +99,9 @@ class Group:
                 RANK=str(rank),  # test/gpu/one/hosts.c reads it
                 XLA_PYTHON_CLIENT_MEM_FRACTION=share,
                 SYMTUNER_JAX_COMM=self.comm,
+                # otherwise XLA records at least five kernels, and the loop of jax_rank.py has two
+                XLA_FLAGS=f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_graph_min_graph_size="
+                + ("1" if args.recorded else "5"),
             )
             with open(self.path(rank), "w") as out:
                 self.children.append(
@@ -274,7 +279,8 @@ def report(case, comm, done, args):
     """Print one line for the case, and details of the wrong groups and of the first right one."""
     groups = [g for g in done if (g.case, g.comm) == (case, comm)]
     right = [g for g in groups if not g.why]
-    line = f"{case}, {args.ranks} processes, communicator {comm}: "
+    line = f"{case}, {args.ranks} processes, communicator {comm}"
+    line += ", recorded: " if args.recorded else ": "
     line += f"{len(right)} of {args.times} right"
     if right:
         times = [g.took() for g in right]
@@ -308,6 +314,7 @@ def main():
     p.add_argument("--times", type=int, default=1, help="how often each case")
     p.add_argument("--side", type=int, help="groups at a time on the same GPUs")
     p.add_argument("--calls", type=int, help="calls in one program (300; 20 side by side)")
+    p.add_argument("--recorded", action="store_true", help="XLA records the calls")
     p.add_argument("--limit", type=int, default=280, help="seconds for all of it")
     p.add_argument("--child", default=os.path.join(HERE, "jax_rank.py"), help=argparse.SUPPRESS)
     args = p.parse_args()

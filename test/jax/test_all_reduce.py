@@ -307,10 +307,10 @@ def test_command_buffers():
         assert p.returncode == 0, p.stderr
         return p.stdout.split()
 
-    assert which() == "1 1 0 0 0 0 1".split()
+    assert which() == "1 1 0 1 1 1 1".split()
     assert which(SYMTUNER_JAX_COMMAND_BUFFERS="0") == "0 0 0 0 0 0 0".split()
     assert which(SYMTUNER_JAX_COMMAND_BUFFERS="1") == "1 1 0 1 1 1 1".split()
-    assert which(SYMTUNER_JAX_ZERO_COPY="0") == "1 1 1 0 0 0 1".split()
+    assert which(SYMTUNER_JAX_ZERO_COPY="0") == "1 1 1 1 1 1 1".split()
     saved = os.environ["XLA_FLAGS"]  # jax has read it already
     try:
         for mode, record in ("CONCURRENT", "0"), ('"CONCURRENT_REGIONS"', "0"), ("LHS", "auto"):

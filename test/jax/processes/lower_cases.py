@@ -119,7 +119,7 @@ def over_boxes(devices, rank):
 
 
 def otherwise(devices, rank):
-    """Rank 1 alone is set to let XLA record calls across processes."""
+    """Rank 1 alone is set to let XLA record no calls."""
     print(*lower(devices), flush=True)
 
 

@@ -232,7 +232,7 @@ def child(case, rank, ranks, port):
             os.environ["SYMTUNER_LIB_DIR"] = os.path.dirname(__file__)
         return lower_cases.twice(devices)
     if case == "otherwise" and rank == 1:
-        os.environ["SYMTUNER_JAX_COMMAND_BUFFERS"] = "1"
+        os.environ["SYMTUNER_JAX_COMMAND_BUFFERS"] = "0"
     if case == "second" and rank == 0:  # rank 1 has left before rank 0 watches it
         slow = _library.load()
         slow.call = lambda name, *a: (time.sleep(name == "watch"), type(slow).call(slow, name, *a))
@@ -346,10 +346,10 @@ CASES = {
     "square": (
         (0, 0, 0, 0),
         f"lax {LAX} {NO_COMM}\n" * 2
-        + "symtuner_all_reduce \n"
+        + "symtuner_all_reduce_recordable \n"
         + f"lax {LAX} {NO_COMM}\n"
-        + "symtuner_all_reduce \n" * 2
-        + "symtuner_all_reduce  3\n",
+        + "symtuner_all_reduce_recordable \n" * 2
+        + "symtuner_all_reduce_recordable  3\n",
     ),
     "local": (
         (0, 0),
@@ -370,23 +370,23 @@ CASES = {
         (0, 0),
         f"lax {LAX} process 0 would lower another program than process 1 (XLA may record: auto, ",
     ),
-    "short": ((0, 0), "symtuner_all_reduce \n"),
+    "short": ((0, 0), "symtuner_all_reduce_recordable \n"),
     "alone": ((0, 0), f"lax {LAX} rank 1 did not answer within 1 s"),
     "unset": (
         (0, 0),  # lower() lets us say each line again
         f"symtuner: {UNSET}, so XLA runs all collectives of programs with that process\n"
         f"lax {LAX} {UNSET}\n" * 3,
     ),
-    "called": ((0, 0), "symtuner_all_reduce \n"),
-    "by name": ((0, 0), "symtuner_all_reduce \n" * 2),
+    "called": ((0, 0), "symtuner_all_reduce_recordable \n"),
+    "by name": ((0, 0), "symtuner_all_reduce_recordable \n" * 2),
     "two late": (
         (0, 0, 0),
         "".join(f"process {p} does not run symtuner ({LATE_BY})\n" for p in (1, 2)),
     ),
-    "initialized again": ((0, 0), "symtuner_all_reduce \n" * 2),
+    "initialized again": ((0, 0), "symtuner_all_reduce_recordable \n" * 2),
     "silent": (
         (0, 0),
-        f"lax {LAX} process 1 does not run symtuner ({LATE_BY})\nsymtuner_all_reduce \n",
+        f"lax {LAX} process 1 does not run symtuner ({LATE_BY})\nsymtuner_all_reduce_recordable \n",
     ),
     "off": (
         (0, 0),
