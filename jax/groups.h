@@ -46,7 +46,7 @@ struct ffi_member {
     int lost;                  /* 1 + first rank whose process has ended; 0: none has */
     int left;                  /* 1 + first rank that has closed the group; 0: none has */
     int wake;                  /* eventfd of its watch (liveness.c); 0: not watched */
-    void *done;                /* CUDA event of ffi_liveness_mark(); groups across processes only */
+    void *done;                /* CUDA event of ffi_pending_mark(); groups across processes only */
     int minor;                 /* minor version of XLA's FFI API; 0: no call yet */
     uintptr_t address_bits;    /* OR of all buffers' addresses; the lowest 1 bit is the alignment */
     uint64_t calls, zero_copy; /* zero_copy: calls that got all ranks' buffers */

@@ -262,7 +262,7 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
     if (result == 0)
         count(member, &j->call, site != NULL, api->api_version.minor_version);
     if (result == 0 && member->across)
-        ffi_liveness_mark(member, j->stream);
+        ffi_pending_mark(member, j->stream);
     if (result != 0)
         snprintf(why, sizeof why, "rank %d of %d on GPU %d: %s", member->me, member->ranks,
                  j->ordinal, ffi_ar_get()->error(member->handle));

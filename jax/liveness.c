@@ -26,11 +26,11 @@
  * rank may die later.
  */
 #include "jax/liveness.h"
+#include "jax/pending.h"
 #include "jax/symtuner_ffi.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,9 +39,6 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
-
-#define CUDA_NOT_READY  600 /* CUDA_ERROR_NOT_READY */
-#define EVENT_NO_TIMING 2   /* CU_EVENT_DISABLE_TIMING */
 
 #define TICK_MS 100 /* ms between two checks, once a rank has gone */
 
@@ -86,112 +83,6 @@ static void sleep_ms(long ms)
     struct timespec t = {ms / 1000, ms % 1000 * 1000000};
 
     nanosleep(&t, NULL);
-}
-
-static struct {
-    int (*create)(void **, unsigned);
-    int (*record)(void *, void *);
-    int (*query)(void *);
-    int (*capturing)(void *, int *);
-} event;
-
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void load(void)
-{
-    *(void **)&event.create = ffi_driver("cuEventCreate");
-    *(void **)&event.record = ffi_driver("cuEventRecord");
-    *(void **)&event.query = ffi_driver("cuEventQuery");
-    *(void **)&event.capturing = ffi_driver("cuStreamIsCapturing");
-}
-
-void ffi_liveness_mark(struct ffi_member *member, void *stream)
-{
-    void *made = member->done;
-    int capturing = 0;
-
-    pthread_once(&once, load);
-    if (event.create == NULL || event.record == NULL || event.capturing == NULL ||
-        event.capturing(stream, &capturing) != 0 || capturing != 0)
-        return;
-    if (made == NULL) {
-        if (event.create(&made, EVENT_NO_TIMING) != 0)
-            return;
-        /* ffi_liveness_pending() may query the event before it is recorded, and then returns 0 */
-        __atomic_store_n(&member->done, made, __ATOMIC_RELEASE);
-    }
-    event.record(made, stream); /* if this fails, the event marks the previous call */
-}
-
-int ffi_liveness_pending(struct ffi_member *member)
-{
-    void *done = __atomic_load_n(&member->done, __ATOMIC_ACQUIRE);
-
-    return done != NULL && event.query != NULL && event.query(done) == CUDA_NOT_READY;
-}
-
-/* A wait for all work on some GPUs. No event marks a replay of a CUDA graph, so nothing less than
- * this is sure to include the replays. */
-struct settling {
-    int gpus[FFI_GROUP_RANKS], n;
-    atomic_bool done;
-    atomic_int users; /* threads that still use this struct; the last one frees it */
-};
-
-static void let_go(struct settling *s)
-{
-    if (atomic_fetch_sub(&s->users, 1) == 1)
-        free(s);
-}
-
-static void synchronize(int gpu)
-{
-    int (*retain)(void **, int), (*current)(void *), (*wait)(void);
-    void *context = NULL;
-
-    *(void **)&retain = ffi_driver("cuDevicePrimaryCtxRetain");
-    *(void **)&current = ffi_driver("cuCtxSetCurrent");
-    *(void **)&wait = ffi_driver("cuCtxSynchronize");
-    if (retain != NULL && current != NULL && wait != NULL && retain(&context, gpu) == 0 &&
-        current(context) == 0)
-        wait();
-}
-
-static void *wait_for_gpus(void *arg)
-{
-    struct settling *s = arg;
-
-    for (int i = 0; i < s->n; i++)
-        synchronize(s->gpus[i]);
-    atomic_store(&s->done, true);
-    let_go(s);
-    return NULL;
-}
-
-int symtuner_ffi_settle(int limit_ms)
-{
-    struct settling *s = calloc(1, sizeof *s);
-    struct ffi_member *member;
-    pthread_t thread;
-    bool done;
-
-    if (s == NULL)
-        return -1;
-    for (int i = 0; (member = ffi_member_hold(i)) != NULL && s->n < FFI_GROUP_RANKS; i++) {
-        if (member->across)
-            s->gpus[s->n++] = member->ordinal;
-        ffi_member_release(member);
-    }
-    atomic_init(&s->users, 2);
-    done = s->n == 0 || pthread_create(&thread, NULL, wait_for_gpus, s) != 0;
-    if (done)
-        let_go(s);
-    else
-        pthread_detach(thread);
-    for (; !done && !(done = atomic_load(&s->done)) && limit_ms > 0; limit_ms -= 10)
-        sleep_ms(10);
-    let_go(s);
-    return done ? 0 : -1;
 }
 
 /* ---- what a watch sees ----------------------------------------------------------------------- */
@@ -251,7 +142,7 @@ static void notice(struct watch *w)
 static bool is_pending(struct watch *w)
 {
     struct ffi_member *member;
-    bool pending = ffi_liveness_pending(w->member);
+    bool pending = ffi_pending(w->member);
 
     for (int i = 0; (member = ffi_member_hold(i)) != NULL; i++) {
         uint32_t waits = member == w->member && member->handle != NULL

@@ -20,11 +20,4 @@
  * ends. ${pids}[i] is rank i's process. Returns 0, or -1 with a sentence in ${why}. */
 int ffi_liveness_watch(struct ffi_member *member, const int *pids, char *why, size_t why_size);
 
-/* Record an event on ${stream} after a call of ${member}, for ffi_liveness_pending(). Does nothing if
- * the stream is captured. */
-void ffi_liveness_mark(struct ffi_member *member, void *stream);
-
-/* Is the last call that was marked, or a call before it, still running on the GPU? */
-int ffi_liveness_pending(struct ffi_member *member);
-
 #endif

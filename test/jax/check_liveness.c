@@ -8,7 +8,6 @@
  * libcuda.so.1 of fake_driver.c into the library path. FAKE_AR_PATH: the library of fake_ar.c.
  * WORD: run only the cases with this word in their names.
  */
-#include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +18,7 @@
 #include <unistd.h>
 
 #include "jax/liveness.h"
+#include "jax/pending.h"
 
 #define RANKS   4
 #define LATE_MS (FFI_LIVENESS_END_MS + FFI_LIVENESS_LEAVE_MS + 1500) /* no case may take longer */
@@ -89,7 +89,7 @@ static int64_t now_ms(void)
 static void call(struct ffi_member *member)
 {
     setenv("FAKE_EVENT_PENDING", "1", 1);
-    ffi_liveness_mark(member, NULL);
+    ffi_pending_mark(member, NULL);
 }
 
 /* Do something that takes long, like jax.distributed's shutdown. */
@@ -288,11 +288,7 @@ static void replay_waits_for_the_lost(void)
         say(why);
     else if (ffi_ar_get()->create(&member->handle, &member->comm, 1, &config) != 0)
         say("no handle");
-    if (symtuner_ffi_settle(100) != 0)
-        say("an idle group does not settle");
     setenv("FAKE_AR_WAITS", "1", 1);
-    if (symtuner_ffi_settle(100) != -1)
-        say("a replay that waits is not seen");
     lose(2);
     take_long();
 }
@@ -363,36 +359,6 @@ static void opened_again(void)
     take_long();
 }
 
-/* An event that cannot be recorded is kept for the next call. */
-static void cannot_mark(void)
-{
-    struct ffi_member *member = open_group();
-    int *made = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "fake_events");
-
-    setenv("FAKE_RECORD_FAIL", "1", 1);
-    for (int i = 0; i < 3; i++)
-        ffi_liveness_mark(member, NULL);
-    unsetenv("FAKE_RECORD_FAIL");
-    call(member);
-    if (*made != 1 || !ffi_liveness_pending(member))
-        say("not one event for all calls");
-}
-
-/* An event that is recorded during a capture would become a node of the graph. */
-static void captured(void)
-{
-    struct ffi_member *member = open_group();
-
-    setenv("FAKE_CAPTURING", "1", 1);
-    call(member);
-    if (ffi_liveness_pending(member))
-        say("a captured call is marked");
-    unsetenv("FAKE_CAPTURING");
-    call(member);
-    if (!ffi_liveness_pending(member))
-        say("a call is not marked");
-}
-
 /* A group without a watch: its calls must fail nevertheless. */
 static void nobody_watches(void)
 {
@@ -450,8 +416,6 @@ static const struct {
     {"calls go on", calls_go_on, 0, ""},
     {"the place of another group", place_of_another, 0, ""},
     {"opened again", opened_again, FFI_LIVENESS_EXIT, GONE(2)},
-    {"cannot mark a call", cannot_mark, 0, ""},
-    {"captured", captured, 0, ""},
     {"nobody watches", nobody_watches, 0, ""},
     {"no such rank", no_such_rank, 0, ""},
 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* touch.c - part of the test's libsymtuner_ffi.so: mark a call on the first member, as the handler
  * does. */
-#include "jax/liveness.h"
+#include "jax/pending.h"
 
 __attribute__((visibility("default"))) void test_touch(void);
 void test_touch(void)
 {
-    ffi_liveness_mark(ffi_member_at(0), NULL);
+    ffi_pending_mark(ffi_member_at(0), NULL);
 }

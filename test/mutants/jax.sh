@@ -35,7 +35,7 @@ if [ "$part" = c ]; then
     $cc $asan -o "$out/open" test/jax/check_open.c test/jax/frames.c jax/*.c jax/hlo/*.c -ldl \
         -lpthread && LD_LIBRARY_PATH=$out "$out/open" "$out/libsymtuner_ar.so" || exit
     # shellcheck disable=SC2086
-    $cc $asan $quick -o "$out/liveness" test/jax/check_liveness.c jax/liveness.c jax/groups.c \
+    $cc $asan $quick -o "$out/liveness" test/jax/check_liveness.c jax/liveness.c jax/pending.c jax/groups.c \
         jax/library.c -ldl -lpthread && LD_LIBRARY_PATH=$out "$out/liveness"
     exit
 fi

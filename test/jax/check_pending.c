@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check_pending.c - are calls that have not ended noticed, and waited for? Put the libcuda.so.1 of
+ * fake_driver.c into the library path.
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "jax/pending.h"
+#include "jax/symtuner_ffi.h"
+
+static int passed, failed;
+
+static void expect(int fine, const char *what)
+{
+    passed += fine != 0;
+    failed += fine == 0;
+    if (!fine)
+        printf("FAILED: %s\n", what);
+}
+
+int main(void)
+{
+    struct ffi_member group = {.ranks = 2, .across = 1}, *member;
+    int *made = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "fake_events");
+
+    expect(symtuner_ffi_settle(100) == 0, "without a group there is nothing to wait for");
+    ffi_members_add(&group, 1);
+    member = ffi_member_at(0);
+    setenv("FAKE_EVENT_PENDING", "1", 1);
+    expect(!ffi_pending(member), "no call yet");
+
+    setenv("FAKE_CAPTURING", "1", 1);
+    ffi_pending_mark(member, NULL);
+    expect(!ffi_pending(member), "a captured call has no event, which would be in the graph");
+    unsetenv("FAKE_CAPTURING");
+
+    setenv("FAKE_RECORD_FAIL", "1", 1);
+    for (int i = 0; i < 3; i++)
+        ffi_pending_mark(member, NULL);
+    unsetenv("FAKE_RECORD_FAIL");
+    ffi_pending_mark(member, NULL);
+    expect(made != NULL && *made == 1, "an event that was not recorded is kept for the next call");
+    expect(ffi_pending(member), "a call that runs");
+    expect(symtuner_ffi_settle(100) == -1, "the GPU does not become idle");
+    unsetenv("FAKE_EVENT_PENDING");
+    expect(!ffi_pending(member), "the call has ended");
+    expect(symtuner_ffi_settle(5000) == 0, "the GPU is idle");
+
+    setenv("FAKE_AR_WAITS", "1", 1);
+    expect(!ffi_pending(member), "a replay has no event");
+    expect(symtuner_ffi_settle(100) == -1, "but it is waited for");
+    printf("jax pending: %d passed, %d failed\n", passed, failed);
+    return failed != 0;
+}
