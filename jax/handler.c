@@ -9,7 +9,7 @@
 #include "jax/frame.h"
 #include "jax/groups.h"
 #include "jax/peer_access.h"
-#include "jax/pending.h"
+#include "jax/liveness.h"
 #include "jax/xla.h"
 
 static size_t zero_copy_from = SIZE_MAX; /* bytes; set before the first run */

@@ -26,7 +26,6 @@
  * rank may die later.
  */
 #include "jax/liveness.h"
-#include "jax/pending.h"
 #include "jax/symtuner_ffi.h"
 
 #include <errno.h>

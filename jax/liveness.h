@@ -20,4 +20,14 @@
  * ends. ${pids}[i] is rank i's process. Returns 0, or -1 with a sentence in ${why}. */
 int ffi_liveness_watch(struct ffi_member *member, const int *pids, char *why, size_t why_size);
 
+/* pending.c: calls of groups across processes that have not ended on the GPU. An event is recorded
+ * after each call that is launched. A replay of a CUDA graph has no such event. */
+
+/* Record an event on ${stream} after a call of ${member}, for ffi_pending(). Does nothing if the
+ * stream is captured. */
+void ffi_pending_mark(struct ffi_member *member, void *stream);
+
+/* Is the last call that was marked, or a call before it, still running on the GPU? */
+int ffi_pending(struct ffi_member *member);
+
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pending.c - see pending.h. */
-#include "jax/pending.h"
+/* pending.c - see liveness.h. */
+#include "jax/liveness.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

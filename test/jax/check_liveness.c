@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "jax/liveness.h"
-#include "jax/pending.h"
 
 #define RANKS   4
 #define LATE_MS (FFI_LIVENESS_END_MS + FFI_LIVENESS_LEAVE_MS + 1500) /* no case may take longer */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "jax/pending.h"
+#include "jax/liveness.h"
 #include "jax/symtuner_ffi.h"
 
 static int passed, failed;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* touch.c - part of the test's libsymtuner_ffi.so: mark a call on the first member, as the handler
  * does. */
-#include "jax/pending.h"
+#include "jax/liveness.h"
 
 __attribute__((visibility("default"))) void test_touch(void);
 void test_touch(void)
