@@ -46,9 +46,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct op waiting[FAKE_RANKS];
 static bool gone[FAKE_RANKS];
-static int rounds;
 static void *memory[FAKE_WINDOWS][FAKE_RANKS];
-static int windows;
+static int rounds, windows;
 static int team; /* bit r: rank r has asked for the multicast team */
 
 static _Thread_local struct op mine[FAKE_RANKS]; /* the calls of the open group, by rank */
@@ -404,6 +403,7 @@ EXPORT ncclResult_t ncclMemAlloc(void **p, size_t bytes)
     if (device == fake_nccl.no_memory)
         return ncclUnhandledCudaError;
     *p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
+    fake_nccl.allocated[device] += bytes; /* each GPU has a thread of its own, or all have one */
     __atomic_add_fetch(&fake_nccl.live, 1, __ATOMIC_RELAXED);
     return ncclSuccess;
 }

@@ -33,6 +33,7 @@ struct fake_nccl {
     bool hung;
     int depth;                       /* groups that are open now, in all threads */
     int live;                        /* memory and windows that were not given back */
+    size_t allocated[FAKE_RANKS];    /* bytes that ncclMemAlloc gave each GPU so far */
     int gathers;                     /* calls of ncclAllGather that have run */
     int reduces;                     /* calls of ncclAllReduce and ncclReduceScatter so far */
     int scatters;                    /* calls of ncclReduceScatter so far */

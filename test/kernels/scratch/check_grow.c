@@ -60,6 +60,14 @@ static void start_ranks(void (*body)(int r))
     fake_nccl_threads(body);
 }
 
+static void create_as_by_default(int r)
+{
+    const ncclComm_t comm = (ncclComm_t)(uintptr_t)(r + 1);
+    const struct symtuner_ar_config config = {.size = sizeof config, .beside = SYMTUNER_AR_ALONE};
+
+    at[r].result = symtuner_ar_create(&at[r].handle, &comm, 1, &config);
+}
+
 static void make_group(void)
 {
     start_ranks(create);
@@ -99,6 +107,45 @@ START_TEST(test_all_ranks_grow_in_the_same_call)
     calls((int[]){LONG, MIDDLE, LONG, 0});
     ck_assert_int_eq(last_arena(), AR_ARENA_BULK);
     phases(AR_HERE, AR_HERE);
+    end_group();
+}
+END_TEST
+
+/* Make many calls of up to 1 MiB on rank ${r}, with elements of 1 to 8 bytes. Buffers are never
+ * read. */
+static void make_small_calls(int r)
+{
+    static const ncclDataType_t types[] = {ncclInt8, ncclBfloat16, ncclFloat, ncclDouble};
+    char *const p = (char *)((uintptr_t)1 << 42) + ((uintptr_t)r << 36);
+    char *const q = p + (1ull << 33);
+    symtuner_ar *const h = at[r].handle;
+
+    cudaSetDevice(r);
+    for (size_t i = 0; i < 21 * 40 && at[r].result == ncclSuccess; i++) {
+        const size_t count = ((size_t)1 << i % 21) >> i % 4, part = count / RANKS;
+
+        at[r].result = symtuner_ar_all_reduce(p, q, count, types[i % 4], ncclSum, h, NULL);
+        if (at[r].result == ncclSuccess)
+            at[r].result = symtuner_ar_reduce_scatter(p, q, part, types[i % 4], ncclMax, h, NULL);
+        if (at[r].result == ncclSuccess)
+            at[r].result = symtuner_ar_all_gather(p, q, part, types[i % 4], h, NULL);
+    }
+}
+
+/* A rank whose calls are all small has at most 32 MiB of scratch, with the default configuration. */
+START_TEST(test_small_calls_take_little_scratch)
+{
+    start_ranks(create_as_by_default);
+    fake_nccl_threads(make_small_calls);
+    for (int r = 0; r < RANKS; r++) {
+        ck_assert_int_eq(at[r].result, ncclSuccess);
+        ck_assert_uint_gt(fake_nccl.allocated[r], 0);
+        ck_assert_uint_le(fake_nccl.allocated[r], 32 << 20);
+    }
+    phases(AR_OPEN, AR_OPEN);
+    calls((int[]){MIDDLE, 0});
+    for (int r = 0; r < RANKS; r++) /* so the fake also counts what is allocated later */
+        ck_assert_uint_gt(fake_nccl.allocated[r], 32 << 20);
     end_group();
 }
 END_TEST
@@ -369,6 +416,7 @@ Suite *st_suite_grow(void)
 
     tcase_set_timeout(t, 60);
     tcase_add_test(t, test_all_ranks_grow_in_the_same_call);
+    tcase_add_test(t, test_small_calls_take_little_scratch);
     tcase_add_test(t, test_a_late_rank_does_as_the_others);
     tcase_add_test(t, test_one_thread_for_all_ranks_does_not_hang);
     tcase_add_test(t, test_a_capture_before_the_scratch_refuses_it);
