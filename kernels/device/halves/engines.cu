@@ -2,8 +2,8 @@
 /*
  * engines.cu - the kernel that waits for flags beside the copies of kernels/engines/gather.c.
  *
- * The kernel is one warp with at most 8 registers per thread, as
- * test/kernels/compiled/resources.txt records. With so few registers it fits on a multiprocessor
+ * The kernel is one warp with at most 8 registers per thread on sm_90; make test-kernels checks
+ * this (test/kernels/compiled/resources.sh). With so few registers it fits on a multiprocessor
  * beside a GEMM of cuBLAS that leaves hardly any registers free. It needs so few because it counts
  * milliseconds in 32 bits, and because the host computes the addresses to which it stores.
  */
