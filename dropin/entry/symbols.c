@@ -4,7 +4,8 @@
  *
  * XLA, cupy, nccl4py and vLLM's pynccl ask dlsym for NCCL's functions. If they ask for a function
  * that we intercept (known.h), and dlsym finds it in a copy of NCCL, they get our function for that
- * copy.
+ * copy. Our own libraries get NCCL's function: they have no calls that our kernels could run, and
+ * libsymtuner_ffi.so makes its handles itself.
  *
  * The C library's dlsym uses its return address to find out which library asks for RTLD_NEXT or
  * RTLD_DEFAULT. So for other names our dlsym jumps to the C library's dlsym, which sees the
@@ -38,6 +39,21 @@ int st_known_find(const char *name)
         if (strcmp(name + 4, st_known_name[i] + 4) == 0)
             return i;
     return -1;
+}
+
+/* Is ${caller} in one of our own libraries? */
+static bool is_ours(const void *caller)
+{
+    static const char *const name[] = {"libsymtuner_ar.so", "libsymtuner_ffi.so"};
+    const char *slash;
+    Dl_info info;
+
+    if (!dladdr(caller, &info) || !(slash = strrchr(info.dli_fname, '/')))
+        return false;
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+        if (strcmp(slash + 1, name[i]) == 0)
+            return true;
+    return false;
 }
 
 st_dlsym *st_real_dlsym(void)
@@ -86,9 +102,11 @@ struct st_answer st_symbol(void *library, const char *name, const void *caller)
         real = st_real_of((struct st_from){NULL, caller});
         if (!real || !real->function[known])
             answer.value = find(RTLD_NEXT, name); /* on failure dlerror tells the program so */
+        else if (is_ours(caller))
+            answer.value = real->function[known];
         return answer;
     }
-    real = st_real_at(answer.value);
+    real = is_ours(caller) ? NULL : st_real_at(answer.value);
     if (real)
         answer.value = st_wrapper(real, known);
     dlerror(); /* clear errors of our own look-ups: programs ask dlerror whether theirs failed */

@@ -18,21 +18,32 @@ static struct ar_nccl nccl;
 static char failure[160];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+static void load(void);
+
 /* The library that was given to symtuner_ar_use_nccl; NULL: search for NCCL. */
 static void *chosen;
 static bool loaded;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* Is ${library} the NCCL that load() has found? */
+static bool is_found(void *library)
+{
+    pthread_once(&once, load); /* wait until another thread has found all functions */
+    return nccl.ncclGroupStart != NULL &&
+           dlsym(library, "ncclGroupStart") == *(void **)&nccl.ncclGroupStart;
+}
+
 bool ar_nccl_choose(void *library)
 {
-    bool late;
+    bool late, found;
 
     pthread_mutex_lock(&lock);
     late = library != chosen && (loaded || chosen != NULL);
+    found = late && chosen == NULL;
     if (!late)
         chosen = library;
     pthread_mutex_unlock(&lock);
-    return !late;
+    return !late || (found && is_found(library));
 }
 
 static void *find(void *library, const char *name)

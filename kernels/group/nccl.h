@@ -58,7 +58,8 @@ struct ar_nccl {
 const struct ar_nccl *ar_nccl_get(char *why, size_t why_size);
 
 /* Make ar_nccl_get look for NCCL's functions in ${library}, a handle from dlopen. Returns false if
- * ar_nccl_get has already found them elsewhere, or if an earlier call has named another library. */
+ * ar_nccl_get has already found them elsewhere, or if an earlier call has named another library. If
+ * ar_nccl_get has found them in this very NCCL, returns true. */
 bool ar_nccl_choose(void *library);
 
 /* Warn once if NCCL ${version} has a fault (nccl/hazards.h) that an all-reduce of this type and

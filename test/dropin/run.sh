@@ -52,6 +52,11 @@ room 46 8 6
 room 14 8 2
 room 46 120 2
 
+# --- groups of JAX beside communicators --------------------------------------------------------------
+# jax CASE: with the kernels that the drop-in has, too
+jax() { under "$here/jax" "$1" "$here/libsymtuner_ffi.so" "$here/libsymtuner_ar.so" 2> "$work/err" || { fail "groups of JAX, $1"; cat "$work/err"; }; }
+jax once
+
 # --- the kernels that follow ours --------------------------------------------------------------------
 for case in until_a_window window_first; do
     under "$here/followers" $case || fail "followers, $case"

@@ -31,11 +31,19 @@ $(DI)/first/libcuda.so.1: test/dropin/fake/cuda.c dropin/verify/cuda.h
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(DI_CC) -shared -Wl,-soname,libcuda.so.1 -o $@ $<
+# The part of libsymtuner_ffi.so that can be built without jax: all but what XLA calls.
+$(DI)/libsymtuner_ffi.so: $(filter-out jax/frame.c jax/handler.c jax/xla.c,$(wildcard jax/*.c)) \
+                          $(wildcard jax/*.h)
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(DI_CC) -shared -Wl,-soname,$(@F) $(if $(SAN),,-Wl,-z,defs) -o $@ $(filter %.c,$^) \
+	    -ldl -lpthread
 # The drop-in looks for the kernels in the folder from which it is loaded.
 $(DI)/libsymtuner_nccl.so: $(B)/libsymtuner_nccl.so
 	@mkdir -p $(@D)
 	$(Q)ln -sf ../$(<F) $@
-DI_PROGRAMS := $(patsubst %,$(DI)/%,cases followers places ranks threads cost random opposite memory loading newer)
+DI_PROGRAMS := $(patsubst %,$(DI)/%,cases followers places ranks threads cost random opposite memory loading \
+               newer jax)
 $(DI)/loading: override LDFLAGS += -rdynamic
 $(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play/play.c test/dropin/play/play.h $(TALLY) dropin/tally.h \
                 $(DI)/first/libnccl.so.2
@@ -44,6 +52,7 @@ $(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play/play.c test/dropin/pla
 	    $(DI)/first/libnccl.so.2 -ldl -lpthread
 
 TEST_ALSO += test-dropin
-test-dropin: $(DI_NCCL) $(patsubst %,$(DI)/%.so,libsymtuner_ar libsymtuner_nccl preload gpus box constructor) \
+test-dropin: $(DI_NCCL) $(patsubst %,$(DI)/%.so,libsymtuner_ar libsymtuner_nccl \
+             libsymtuner_ffi preload gpus box constructor) \
              $(DI)/first/libcuda.so.1 $(DI_PROGRAMS) $(B)/symtuner
 	$(Q)sh test/dropin/run.sh $(B)

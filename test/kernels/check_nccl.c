@@ -220,14 +220,16 @@ START_TEST(test_a_chosen_nccl_is_used)
 }
 END_TEST
 
-START_TEST(test_it_is_too_late_to_choose)
+START_TEST(test_it_is_too_late_to_choose_another)
 {
     char why[160] = "";
 
     fake_nccl_reset(2);
     fake_nccl.version = 22809;
     ck_assert_ptr_nonnull(ar_nccl_get(why, sizeof why));
-    ck_assert_int_eq(symtuner_ar_use_nccl(dlopen(NULL, RTLD_NOW)), ncclInvalidUsage);
+    ck_assert_int_eq(symtuner_ar_use_nccl(&handle), ncclInvalidUsage);
+    ck_assert_int_eq(symtuner_ar_use_nccl(dlopen(NULL, RTLD_NOW)), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_use_nccl(&handle), ncclInvalidUsage);
 }
 END_TEST
 
@@ -348,7 +350,7 @@ Suite *st_suite_nccl(void)
     tcase_add_loop_test(nccl, test_an_nccl_is_good_enough_or_says_why_not, 0,
                         (int)(sizeof found / sizeof *found));
     tcase_add_test(nccl, test_a_chosen_nccl_is_used);
-    tcase_add_test(nccl, test_it_is_too_late_to_choose);
+    tcase_add_test(nccl, test_it_is_too_late_to_choose_another);
     tcase_add_test(nccl, test_a_window_is_asked_of_nccl_where_nccl_can_say);
     tcase_add_test(nccl, test_before_that_its_record_is_read);
     tcase_add_loop_test(nccl, test_a_fault_of_nccl_is_told_where_it_is_met, 0,

@@ -19,6 +19,8 @@ EXPORT int cuMemAlloc_v2(uint64_t *pointer, size_t bytes);
 EXPORT int cuMemFree_v2(uint64_t pointer);
 EXPORT int cuMemcpyAsync(uint64_t to, uint64_t from, size_t bytes, void *stream);
 EXPORT int cuStreamSynchronize(void *stream);
+EXPORT int cuDevicePrimaryCtxRetain(void **context, int device);
+EXPORT int cuCtxSetCurrent(void *context);
 EXPORT int cuDeviceGet(int *device, int ordinal);
 EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device);
 
@@ -94,4 +96,15 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
 
     *value = count ? atoi(count) : 132;
     return attribute != 16 || device < 100;
+}
+
+int cuDevicePrimaryCtxRetain(void **context, int device)
+{
+    *context = (void *)(1 + (intptr_t)device);
+    return 0;
+}
+
+int cuCtxSetCurrent(void *context)
+{
+    return context == NULL;
 }

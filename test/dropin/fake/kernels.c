@@ -3,9 +3,9 @@
  * kernels.c - a libsymtuner_ar.so that only writes down its calls.
  *
  * Like the real library it calls NCCL while it makes and frees handles. It looks for NCCL's
- * functions in the library that symtuner_ar_use_nccl was given, with the drop-in's dlsym. Messages
- * of record.nccl_from bytes or more go to NCCL. With WHY in the environment all messages go there, for
- * that reason.
+ * functions in the library that symtuner_ar_use_nccl was given, or else in all libraries, with the
+ * drop-in's dlsym. Messages of record.nccl_from bytes or more go to NCCL. With WHY in the
+ * environment all messages go there, for that reason. JAX sets one_stream, and the drop-in does not.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -52,8 +52,8 @@ static void call_nccl(void *comm)
     int (*window)(void *, void *, size_t, void **, int);
     void *made;
 
-    *(void **)&gather = dlsym(record.nccl, "ncclAllGather");
-    *(void **)&window = dlsym(record.nccl, "ncclCommWindowRegister");
+    *(void **)&gather = dlsym(record.nccl ? record.nccl : RTLD_DEFAULT, "ncclAllGather");
+    *(void **)&window = dlsym(record.nccl ? record.nccl : RTLD_DEFAULT, "ncclCommWindowRegister");
     gather(&record, &record, 1, 0, comm, NULL);
     window(comm, &record, 4096, &made, 1);
 }
@@ -62,7 +62,7 @@ int symtuner_ar_create(struct symtuner_ar **handles, void *const *comms, int n,
                        const struct symtuner_ar_config *config)
 {
     record_add(&record, "create:%d ", n);
-    if (config && config->beside != SYMTUNER_AR_UNKNOWN)
+    if (config && !config->one_stream && config->beside != SYMTUNER_AR_UNKNOWN)
         return 5; /* the drop-in does not see what runs beside the calls, so it must not set this */
     __atomic_store_n(&record.limit_ms, config ? config->timeout_ms : 0, __ATOMIC_RELAXED);
     for (int i = 0; i < n; i++)
@@ -74,6 +74,23 @@ int symtuner_ar_create(struct symtuner_ar **handles, void *const *comms, int n,
         handles[i]->comm = comms[i];
         __atomic_add_fetch(&record.handles, 1, __ATOMIC_RELAXED);
     }
+    return 0;
+}
+
+int symtuner_ar_create_local(struct symtuner_ar **handles, const int *devices, int n,
+                             const struct symtuner_ar_config *config)
+{
+    (void)devices, (void)config;
+    record_add(&record, "create_local:%d ", n);
+    for (int i = 0; i < n; i++)
+        handles[i] = calloc(1, sizeof **handles);
+    __atomic_add_fetch(&record.handles, n, __ATOMIC_RELAXED);
+    return 0;
+}
+
+int symtuner_ar_reserve(struct symtuner_ar **handles, int n, size_t bytes)
+{
+    (void)handles, (void)n, (void)bytes;
     return 0;
 }
 
@@ -170,6 +187,25 @@ int symtuner_ar_all_reduce(const void *send, void *recv, size_t count, int dtype
     if (record.wrong)
         *(float *)recv += 0.5f;
     return run("all_reduce", count, handle, stream);
+}
+
+int symtuner_ar_all_reduce_at(const void *const *sends, void *const *recvs, size_t count, int dtype,
+                              int op, struct symtuner_ar *handle, void *stream)
+{
+    (void)sends, (void)recvs, (void)dtype, (void)op;
+    return run("all_reduce_at", count, handle, stream);
+}
+
+uint32_t symtuner_ar_waits(const struct symtuner_ar *handle)
+{
+    (void)handle;
+    return 0;
+}
+
+size_t symtuner_ar_describe(struct symtuner_ar *handle, char *text, size_t size)
+{
+    (void)handle;
+    return (size_t)snprintf(text, size, "the fake kernels");
 }
 
 int symtuner_ar_reduce_scatter(const void *send, void *recv, size_t count, int dtype, int op,
