@@ -172,9 +172,8 @@ struct party {
 };
 
 /* Count one handle more on each GPU of ${p}. If a GPU has the most handles already, count none and
- * return false. If no handle is made later, decide() takes it out of the count. A handle must be
- * counted before the ranks meet: other threads, or further communicators of this thread's group,
- * may be about to make handles, too. */
+ * return false. If no handle is made later, decide() takes it out of the count. Count before the
+ * ranks meet, because other threads, or this thread's group, may be about to make handles, too. */
 static bool take_places(struct party *p)
 {
     bool room = true;
@@ -269,9 +268,10 @@ static void warn(const struct party *p, enum st_tally_why why, enum st_meet_answ
 
     if (why == ST_WHY_COMMS)
         st_warn_once("NCCL runs all calls of a further communicator of %d ranks: our kernels serve "
-                     "%d of a GPU at a time; set a lower SYMTUNER_AR_MAX_CTAS or raise "
+                     "%d of a GPU at a time%s; set a lower SYMTUNER_AR_MAX_CTAS or raise "
                      "SYMTUNER_MAX_COMMS",
-                     p->c[0]->ranks, st_settings_comms(p->c[0]->device));
+                     p->c[0]->ranks, st_settings_comms(p->c[0]->device),
+                     st_settings_kept() ? ", beside the groups of JAX" : "");
     else if (why == ST_WHY_MISSING)
         st_warn_once("NCCL runs all calls of a communicator of %d ranks: %s", p->c[0]->ranks,
                      text[answer]);

@@ -20,6 +20,7 @@ bool st_off;
 static struct st_settings settings;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic(struct st_tally_slot *) slot;
+static atomic_bool kept;
 
 __attribute__((constructor)) static void load(void)
 {
@@ -160,7 +161,18 @@ int st_settings_comms(int device)
 {
     int most = st_settings()->max_comms;
 
-    return most >= 0 ? most : comms_that_fit(device);
+    most = most >= 0 ? most : comms_that_fit(device);
+    return most > 0 && st_settings_kept() ? most - 1 : most;
+}
+
+void st_settings_keep(void)
+{
+    atomic_store(&kept, true);
+}
+
+bool st_settings_kept(void)
+{
+    return atomic_load(&kept);
 }
 
 /* ---- counters -------------------------------------------------------------------------------- */

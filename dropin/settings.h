@@ -27,8 +27,12 @@ extern bool st_off;
 /* Return the settings. The first call reads the variables, and warns if a value is wrong. */
 const struct st_settings *st_settings(void);
 
-/* Return how many handles the GPU number ${device} may have at a time. */
+/* Return how many handles the communicators of the GPU number ${device} may have at a time. This is
+ * one less after st_settings_keep(). */
 int st_settings_comms(int device);
+/* From now on keep a place on each GPU for the groups of JAX (entry/jax.h). */
+void st_settings_keep(void);
+bool st_settings_kept(void);
 
 /* Print "symtuner: warning: ..." on stderr, unless this process has warned before. Also keep the
  * text for the summary of symtuner run. */

@@ -59,6 +59,7 @@ int ffi_ar_load(const char *path, char *why, size_t why_size)
     pthread_mutex_lock(&lock);
     if (library == NULL) {
         result = open_library(path, why, why_size);
+        ffi_keep_place(-1); /* keep it early, before a communicator takes it */
     } else if (strcmp(path, loaded_path) != 0) {
         result = ffi_fail(why, why_size, "%s is loaded already, not %s", loaded_path, path);
     }
@@ -76,4 +77,12 @@ void *ffi_driver(const char *name)
     void *cuda = dlopen("libcuda.so.1", RTLD_NOW);
 
     return cuda != NULL ? dlsym(cuda, name) : NULL;
+}
+
+int ffi_keep_place(int device)
+{
+    int (*keep)(int);
+
+    *(void **)&keep = dlsym(RTLD_DEFAULT, "symtuner_nccl_keep_place");
+    return keep == NULL || keep(device);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * library.h - libsymtuner_ar.so and NVIDIA's driver, loaded at run time and called by function
- * pointers.
+ * library.h - libsymtuner_ar.so, NVIDIA's driver and the drop-in, found at run time and called by
+ * function pointers.
  *
  * The XLA handler is built with XLA's header only. In place of the types of CUDA and NCCL it
  * declares plain integers and pointers. test/jax/same_types.c checks that these are passed to
@@ -67,6 +67,11 @@ const struct ffi_ar *ffi_ar_get(void);
 /* Return a function of libcuda.so.1, or NULL. We use the driver's library, because it is always
  * there. libsymtuner_ar.so contains a static CUDA runtime, which we cannot call. */
 void *ffi_driver(const char *name);
+
+/* Keep a place for our groups beside the program's communicators, whose calls the drop-in sends to
+ * our kernels (dropin/entry/jax.h). Returns whether the GPU ${device} has that place free, or
+ * whether there is no drop-in. If ${device} is below 0, looks at no GPU. */
+int ffi_keep_place(int device);
 
 /* Write a reason to ${why}, with a format as for printf, and return -1. */
 static inline int __attribute__((format(printf, 3, 4)))

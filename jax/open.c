@@ -39,6 +39,16 @@ static int check_ids(const int64_t *ids, int ranks, char *why, size_t why_size)
     return 0;
 }
 
+static int check_place(int ordinal, char *why, size_t why_size)
+{
+    if (ffi_keep_place(ordinal))
+        return 0;
+    return ffi_fail(why, why_size,
+                    "communicators of the program have all places of GPU %d; load symtuner before "
+                    "they are made, set a lower SYMTUNER_AR_MAX_CTAS or raise SYMTUNER_MAX_COMMS",
+                    ordinal);
+}
+
 int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, uint32_t timeout_ms,
                             char *why, size_t why_size)
 {
@@ -51,6 +61,9 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
 
     if (ar == NULL || check_ids(ids, ranks, why, why_size) != 0)
         return -1;
+    for (int i = 0; i < ranks; i++)
+        if (check_place(ordinals[i], why, why_size) != 0)
+            return -1;
     if (ar->create_local(handles, ordinals, ranks, &config) != 0)
         return ffi_fail(why, why_size, "%s", ar->error(NULL));
     ffi_ar_reserve(ar, handles, ranks);
@@ -160,7 +173,8 @@ static struct ffi_member *new_member(const int64_t *ids, int ranks, int me, int 
 {
     struct ffi_member *member = NULL;
 
-    if (need_ar(why, why_size) == NULL || check_ids(ids, ranks, why, why_size) != 0)
+    if (need_ar(why, why_size) == NULL || check_ids(ids, ranks, why, why_size) != 0 ||
+        check_place(ordinal, why, why_size) != 0)
         return NULL;
     /* check for room now, while an error still reaches all ranks. An error of symtuner_ffi_admit()
      * would reach this rank only */

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dropin/entry/jax.h"
+
+#include "dropin/comms.h"
+#include "dropin/settings.h"
+
+/* The place is kept before the handles are counted, and take_places() (life.c) counts a handle
+ * before it asks how many there may be. So if another thread makes a communicator meanwhile, that
+ * thread sees that the place is kept, or this one sees the handle. */
+int symtuner_nccl_keep_place(int device)
+{
+    int handles;
+
+    st_settings_keep();
+    if (device < 0)
+        return 1;
+    handles = atomic_load(&st_comm_handles[device % ST_DEVICES]);
+    return handles == 0 || handles <= st_settings_comms(device);
+}

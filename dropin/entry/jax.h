@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * jax.h - what the drop-in does for libsymtuner_ffi.so, if both are in one process.
+ *
+ * libsymtuner_ffi.so finds these functions by dlsym. It makes the handles of JAX's groups itself,
+ * and calls NCCL past the drop-in (symbols.c).
+ */
+#ifndef ST_ENTRY_JAX_H_
+#define ST_ENTRY_JAX_H_
+
+/*
+ * Kernels of JAX's groups and of the program's communicators must fit on a GPU side by side
+ * (settings.c). XLA runs the calls of all groups of a GPU one after another, so all of them together
+ * take the place of one communicator.
+ *
+ * symtuner_nccl_keep_place(device):
+ * From now on, and on all GPUs, keep one of the places of SYMTUNER_MAX_COMMS for JAX. Returns 1 if
+ * the GPU ${device} has that place free. Returns 0 if communicators had taken all places before; it
+ * may return 1 once one of them has ended. If ${device} is below 0, looks at no GPU and returns 1.
+ */
+__attribute__((visibility("default"))) int symtuner_nccl_keep_place(int device);
+
+#endif
