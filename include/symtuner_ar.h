@@ -481,8 +481,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
  * program's; if that was made with ncclConfig_t.splitShare = 1, NCCL aborts it, too. Since 0.1. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);
 
-/* symtuner_ar_waits(handle): return a number that changes every few ms while a kernel (other than
- * that of engines) waits that has waited for a peer for 10 ms. Any thread. Since 0.1. */
+/* symtuner_ar_waits(handle): return a number that changes every few ms while a kernel of this
+ * library (but not that of engines) has waited for a peer for 10 ms. Any thread. Since 0.1. */
 SYMTUNER_AR_API uint32_t symtuner_ar_waits(const symtuner_ar *handle);
 
 /* symtuner_ar_error(handle): return the last error of the handle as one sentence. If ${handle} is

@@ -12,6 +12,7 @@
 
 #define CUDA_NOT_READY  600 /* CUDA_ERROR_NOT_READY */
 #define EVENT_NO_TIMING 2   /* CU_EVENT_DISABLE_TIMING */
+#define CAPTURE_RELAXED 2   /* CU_STREAM_CAPTURE_MODE_RELAXED */
 
 /* ---- the event after the last call ---------------------------------------------------------- */
 
@@ -59,11 +60,13 @@ int ffi_pending(struct ffi_member *member)
 
 /* ---- the wait for all calls ----------------------------------------------------------------- */
 
+enum { WAITING, IDLE, FAILED };
+
 /* A wait for all work on some GPUs. No event marks a replay of a CUDA graph, so nothing less than
  * this is sure to include the replays. */
 struct settling {
     int gpus[FFI_GROUP_RANKS], n;
-    atomic_bool done;
+    atomic_int state; /* WAITING, IDLE or FAILED */
     atomic_int users; /* threads that still use this struct; the last one frees it */
 };
 
@@ -73,52 +76,74 @@ static void let_go(struct settling *s)
         free(s);
 }
 
-static void synchronize(int gpu)
+/* Wait until ${gpu} is idle. Relaxed: another thread may capture. */
+static bool synchronize(int gpu)
 {
-    int (*retain)(void **, int), (*current)(void *), (*wait)(void);
+    int (*retain)(void **, int), (*release)(int), (*current)(void *), (*wait)(void), (*mode)(int *);
+    int relaxed = CAPTURE_RELAXED;
     void *context = NULL;
+    bool fine;
 
     *(void **)&retain = ffi_driver("cuDevicePrimaryCtxRetain");
+    *(void **)&release = ffi_driver("cuDevicePrimaryCtxRelease");
     *(void **)&current = ffi_driver("cuCtxSetCurrent");
     *(void **)&wait = ffi_driver("cuCtxSynchronize");
-    if (retain != NULL && current != NULL && wait != NULL && retain(&context, gpu) == 0 &&
-        current(context) == 0)
-        wait();
+    *(void **)&mode = ffi_driver("cuThreadExchangeStreamCaptureMode");
+    if (retain == NULL || release == NULL || current == NULL || wait == NULL || mode == NULL ||
+        mode(&relaxed) != 0 || retain(&context, gpu) != 0)
+        return false;
+    fine = current(context) == 0 && wait() == 0;
+    release(gpu);
+    return fine;
 }
 
 static void *wait_for_gpus(void *arg)
 {
     struct settling *s = arg;
+    bool fine = true;
 
     for (int i = 0; i < s->n; i++)
-        synchronize(s->gpus[i]);
-    atomic_store(&s->done, true);
+        fine &= synchronize(s->gpus[i]);
+    atomic_store(&s->state, fine ? IDLE : FAILED);
     let_go(s);
     return NULL;
+}
+
+/* List the GPUs of all groups across processes. */
+static void find_gpus(struct settling *s)
+{
+    struct ffi_member *member;
+
+    for (int i = 0; s->n < FFI_GROUP_RANKS && (member = ffi_member_hold(i)) != NULL; i++) {
+        bool known = !member->across;
+
+        for (int k = 0; k < s->n; k++)
+            known |= s->gpus[k] == member->ordinal;
+        if (!known)
+            s->gpus[s->n++] = member->ordinal;
+        ffi_member_release(member);
+    }
 }
 
 int symtuner_ffi_settle(int limit_ms)
 {
     struct settling *s = calloc(1, sizeof *s);
-    struct ffi_member *member;
     pthread_t thread;
-    bool done;
+    int state;
 
     if (s == NULL)
         return -1;
-    for (int i = 0; (member = ffi_member_hold(i)) != NULL && s->n < FFI_GROUP_RANKS; i++) {
-        if (member->across)
-            s->gpus[s->n++] = member->ordinal;
-        ffi_member_release(member);
+    find_gpus(s);
+    atomic_init(&s->users, s->n > 0 ? 2 : 1);
+    atomic_init(&s->state, s->n > 0 ? WAITING : IDLE);
+    if (s->n > 0 && pthread_create(&thread, NULL, wait_for_gpus, s) != 0) {
+        free(s);
+        return -1;
     }
-    atomic_init(&s->users, 2);
-    done = s->n == 0 || pthread_create(&thread, NULL, wait_for_gpus, s) != 0;
-    if (done)
-        let_go(s);
-    else
+    if (s->n > 0)
         pthread_detach(thread);
-    for (; !done && !(done = atomic_load(&s->done)) && limit_ms > 0; limit_ms -= 10)
+    for (; (state = atomic_load(&s->state)) == WAITING && limit_ms > 0; limit_ms -= 10)
         nanosleep(&(struct timespec){0, 10000000}, NULL);
     let_go(s);
-    return done ? 0 : -1;
+    return state == IDLE ? 0 : -1;
 }

@@ -82,9 +82,8 @@ typedef const char *st_text_option;
       "JAX package, several processes: own: our calls use an NCCL communicator of their own; "     \
       "xla: they use XLA's; auto: XLA's if XLA offers it (docs/jax.md)")                           \
     X(st_text_option, jax_command_buffers, "SYMTUNER_JAX_COMMAND_BUFFERS", "auto", "auto|1|0",     \
-      "JAX package: which calls XLA may record into CUDA graphs: auto: all but those above 12 "    \
-      "MiB within one process and those over several boxes; 0: none; 1: over boxes, too "          \
-      "(docs/jax.md)")                                                                             \
+      "JAX package: which calls XLA may record into CUDA graphs: auto: those of up to 12 MiB "     \
+      "within one process, and of up to 1 MiB across processes; 0: none; 1: more (docs/jax.md)")   \
     X(bool, jax_strict, "SYMTUNER_JAX_STRICT", "0", "1|0",                                         \
       "JAX package: 1: fail where jax.lax would run instead of our kernels (docs/jax.md)")
 

@@ -45,6 +45,10 @@ TARGETS = {
 # With 2 to 4 ranks on NVLink, the kernels that the selection table (kernels/choose/rows.c) names
 # for shorter calls do not access the peers' buffers, and so need no addresses.
 _ZERO_COPY_FROM = (12 << 20) + 1
+# All-reduces across processes that XLA may record. Without a rule our kernels run them on any links
+# (kernels/choose/rows.c), and say so if they wait for another rank (symtuner_ar_waits). In a replay
+# of NCCL's kernels nobody sees whether these wait for a dead rank.
+_RECORD_ACROSS = 1 << 20
 _MODE = "command_buffer_scheduling_mode"
 _CONCURRENT = re.compile(_MODE + r"=[\"']?CONCURRENT", re.IGNORECASE)
 _IN_ORDER = ("LHS", "SERIALIZE")
@@ -112,8 +116,8 @@ def only() -> frozenset[str]:
 
 
 def _record() -> str:
-    """Which calls may XLA record into CUDA graphs? "0": none. "auto": all whose ranks exchange no
-    addresses, unless the program's calls may run at the same time. "1": then, too."""
+    """Which calls may XLA record into CUDA graphs? "0": none. "auto": small ones. "1": all whose
+    ranks exchange no addresses."""
     record = word("SYMTUNER_JAX_COMMAND_BUFFERS", ("auto", "0", "1"), "auto")
     # two calls of one group must not run at the same time, but in XLA's CONCURRENT modes they may
     if record == "auto" and _CONCURRENT.search(os.environ.get("XLA_FLAGS", "")):
@@ -191,13 +195,13 @@ class Library:
         communicator. ``options``: the compiler options.
 
         XLA must not record calls whose ranks exchange addresses, because a recording would keep
-        other ranks' addresses. Calls over several boxes are recorded only if the user asks for it:
-        they contain calls of NCCL, and in a replay nobody sees whether these wait for a dead rank.
+        other ranks' addresses.
         """
         meets = coll == "all_reduce" and not across and size >= self.zero_copy_from
-        unseen = across and self.boxes_asked()
+        small = coll == "all_reduce" and size <= _RECORD_ACROSS and not xla
+        seen = not across or (small and not self.boxes_asked())
         recorded = self.record != "0" and not meets
-        if self.record == "auto" and (unseen or _concurrent(options)):
+        if self.record == "auto" and (not seen or _concurrent(options)):
             recorded = False
         if xla:
             name = XLA_RECORDABLE if recorded else XLA

@@ -48,8 +48,17 @@ int main(void)
     expect(!ffi_pending(member), "the call has ended");
     expect(symtuner_ffi_settle(5000) == 0, "the GPU is idle");
 
+    setenv("FAKE_CUDA_FAIL", "1", 1);
+    expect(symtuner_ffi_settle(5000) == -1, "a GPU that cannot be used");
+    unsetenv("FAKE_CUDA_FAIL");
+    for (int i = 0; i < 2 * FFI_GROUP_RANKS; i++)
+        ffi_members_add(&group, 1);
+    expect(symtuner_ffi_settle(5000) == 0, "many groups on one GPU");
+    for (int i = 0; (member = ffi_member_at(i)) != NULL; i++)
+        if (member->held != 0)
+            expect(0, "a member is still held");
     setenv("FAKE_AR_WAITS", "1", 1);
-    expect(!ffi_pending(member), "a replay has no event");
+    expect(!ffi_pending(ffi_member_at(0)), "a replay has no event");
     expect(symtuner_ffi_settle(100) == -1, "but it is waited for");
     printf("jax pending: %d passed, %d failed\n", passed, failed);
     return failed != 0;

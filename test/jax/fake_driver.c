@@ -30,6 +30,8 @@ EXPORT int cuEventRecord(void *event, void *stream);
 EXPORT int cuEventQuery(void *event);
 EXPORT int cuStreamIsCapturing(void *stream, int *status);
 EXPORT int cuCtxSynchronize(void);
+EXPORT int cuDevicePrimaryCtxRelease(int device);
+EXPORT int cuThreadExchangeStreamCaptureMode(int *mode);
 EXPORT int ncclGetUniqueId(struct id *id);
 EXPORT int ncclCommInitRank(void **comm, int ranks, struct id id, int rank);
 EXPORT int ncclCommDestroy(void *comm);
@@ -64,6 +66,17 @@ int cuStreamIsCapturing(void *stream, int *status)
 {
     (void)stream;
     *status = getenv("FAKE_CAPTURING") != NULL;
+    return 0;
+}
+
+int cuDevicePrimaryCtxRelease(int device)
+{
+    return device < 0;
+}
+
+int cuThreadExchangeStreamCaptureMode(int *mode)
+{
+    *mode = *mode == 2 ? 0 : *mode;
     return 0;
 }
 
