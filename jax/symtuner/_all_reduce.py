@@ -269,9 +269,14 @@ def _one(leaf: Any, axes: Axes, op: str, groups: Groups) -> Any:
 
 def _may_join(leaf: Any, axes: Axes, op: str, groups: Groups) -> bool:
     """May the leaf be reshaped and share a call with others? It may if our kernels reduce it, if
-    all axes are axes of the mesh, and if XLA does not partition the program over other axes."""
+    all axes are axes of the mesh, and if XLA does not partition the program over other axes.
+
+    With a SYMTUNER_MODE other than steer, a process that is alone joins no leaves. Processes that
+    have others do, because these may steer, and all must trace the same program."""
     mesh = jax.sharding.get_abstract_mesh()
-    if not isinstance(leaf, jax.core.Tracer) or leaf.dtype == np.bool_ or idle():
+    if not isinstance(leaf, jax.core.Tracer) or leaf.dtype == np.bool_:
+        return False
+    if idle() and not _presence.has_others():
         return False
     if set(mesh.axis_names) != set(getattr(mesh, "manual_axes", ())) or not set(axes) <= set(
         mesh.axis_names

@@ -9,6 +9,9 @@ and so did not open its groups. We open them before the program runs.
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import pathlib
 import re
 from typing import Any
 
@@ -47,6 +50,13 @@ def is_shared() -> bool:
     return bool(getattr(jax.config, "jax_share_binary_between_hosts", False))
 
 
+@functools.cache
+def _build() -> str:
+    """Identify this build of symtuner. Another build may put other calls into a program."""
+    files = [*sorted(pathlib.Path(__file__).parent.glob("*.py")), pathlib.Path(load().path)]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+
+
 def _in_key() -> str:
     from jax._src import xla_metadata_lib
 
@@ -56,8 +66,8 @@ def _in_key() -> str:
     devices = next((d.flat for d in _lowering._local("devices") if hasattr(d, "flat")), ())
     ids = ",".join(str(d.id) for d in devices)
     try:
-        settings = load().settings()
-    except SymtunerError:
+        settings = f"{load().settings()}; build {_build()}"
+    except (SymtunerError, OSError):
         settings = "no library"
     more = "; shared" * is_shared() + "; strict" * strict
     return f"{before} symtuner: {settings}; devices {ids}{more}"

@@ -56,6 +56,7 @@ _strict = False
 _off = False  # install() was called, but SYMTUNER_MODE is off
 _only: frozenset[str] = frozenset()
 _listening = False
+_judged: set[tuple[str, _say.Line | None]] = set()  # programs and lines of which a rule left a call
 
 
 # ---- one call ------------------------------------------------------------------------------------
@@ -220,9 +221,11 @@ def _rule(name: str, coll: str, op: str, own: Any) -> Any:
             why, later = f"{type(e).__name__}: {e}", True
         if later and _edits():
             return own(ctx, *args, **params)
-        _report.say(_program(ctx), _what(name, ctx.avals_in[0], axes, groups), not why, why, where)
+        program = _program(ctx)
+        _report.say(program, _what(name, ctx.avals_in[0], axes, groups), not why, why, where)
         if not why:
             return out
+        _judged.add((program, where))
         if not fine:
             _forbid(f"{where[0]}:{where[1]}: {name} cannot be replaced here", why)
         return own(ctx, *args, **params)
@@ -282,7 +285,7 @@ def _of_compiled(
 ) -> None:
     """Record what _hlo.py says about a collective of a compiled program. A collective that our rule
     left to XLA is in the report already."""
-    if not replaced and _report.has_left(program, where):
+    if not replaced and (program, where) in _judged:
         return
     _report.say(program, what, replaced, why, where)
     if _registered and not replaced and not why.startswith(_FINE):
@@ -363,6 +366,7 @@ def _install(strict: bool | None) -> None:
             _cache.guard()
         _forget_programs()
         _report.forget()
+        _judged.clear()
 
 
 def uninstall() -> None:

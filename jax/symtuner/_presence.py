@@ -37,6 +37,11 @@ def _state() -> Any:
     return distributed.global_state
 
 
+def has_others() -> bool:
+    """Return whether this process is one of several (jax.distributed is initialized)."""
+    return getattr(_state(), "client", None) is not None
+
+
 def _renew() -> None:
     """Begin anew if jax.distributed was initialized again: the new coordinator knows nothing."""
     global _client, _round, _words

@@ -51,14 +51,6 @@ def say(
         _calls[Call(program, instruction, replaced, why, where)] = None
 
 
-def has_left(program: str, where: Line | None) -> bool:
-    """Does the report have a reduction at this line of the program that is left to XLA?"""
-    with _lock:
-        return where is not None and any(
-            (call.program, call.where, call.replaced) == (program, where, False) for call in _calls
-        )
-
-
 def report() -> Replaced:
     """Return what became of the reductions in the programs that were lowered or compiled since
     install(): one Call for each kind of reduction in a program. ``print(symtuner.report())`` shows
