@@ -53,6 +53,7 @@ static void load_jax(void)
 
 static char id[128];
 static pthread_barrier_t all;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of ${why} while ranks open a group */
 
 static void meet(void)
 {
@@ -68,7 +69,9 @@ static void *open_rank(void *rank)
     char wrong[256];
 
     if (open_comm(ids, GPUS, me, me, id, 1000, &ticket, wrong, sizeof wrong) != 0) {
+        pthread_mutex_lock(&lock);
         snprintf(why, sizeof why, "%s", wrong);
+        pthread_mutex_unlock(&lock);
         return (void *)1;
     }
     MUST(admit(&ticket, wrong, sizeof wrong) == 0);
