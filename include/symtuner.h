@@ -201,22 +201,23 @@ SYMTUNER_API enum symtuner_status symtuner_decide(const symtuner_rules *rules,
                                                   const struct symtuner_query *query,
                                                   struct symtuner_decision *decision_out);
 
-/* One all-reduce of libsymtuner_ar.so, as [kernels] rules see it. */
+/* One call of libsymtuner_ar.so, as [kernels] rules see it. */
 struct symtuner_kernel_query {
     size_t struct_size; /* set by the caller; see Sizes above                             */
     int nccl;           /* release; 0: a group without NCCL, which fits any release       */
-    uint64_t bytes;
+    uint64_t bytes;     /* of the whole call, as in struct symtuner_query                 */
     int ranks;
     int registered;     /* 1: both buffers are registered with the library                */
-    int dtype, op;      /* NCCL's numbers                                                 */
+    int dtype, op;      /* NCCL's numbers; ${op} is ignored for an all-gather             */
     struct symtuner_machine machine;
     int beside;         /* enum symtuner_ar_beside: what the kernels run beside           */
     /* Number of boxes that the ranks are on; 0 counts as 1. With several boxes, only rules with
      * network-pieces can apply; for them ${registered} counts as 0 and ${beside} as unknown. */
     int boxes;
+    int coll;           /* enum symtuner_ar_coll; 0: all-reduce                           */
 };
 
-/* What the [kernels] rules decide about an all-reduce of libsymtuner_ar.so. */
+/* What the [kernels] rules decide about a call of libsymtuner_ar.so. */
 struct symtuner_kernel_decision {
     size_t struct_size; /* set by the caller; see Sizes above                             */
     int rule;           /* index of the rule; -1: none, the library's own table decides   */

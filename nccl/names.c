@@ -26,6 +26,7 @@ static const char *const kernel_word[] = {
     "nccl",        "one_ll8", "one_ll128",  "one_lamport", "two_ll8", "two_ll128",
     "two_lamport", "chunked", "pull",       "copy",        "nvls",    "pull_one",
     "nvls_one",    "tma",     "tma_staged", "engines",     "tma_ipc"};
+static const char *const kernel_coll_word[] = {"allreduce", "reducescatter", "allgather"};
 static const char *const kernel_variable[] = {
     "SYMTUNER_AR_KERNEL",   "SYMTUNER_AR_CTAS",         "SYMTUNER_AR_TRANSPORT",
     "SYMTUNER_AR_LINKS",    "SYMTUNER_AR_LAG",          "SYMTUNER_AR_TIMEOUT_MS",
@@ -48,6 +49,7 @@ const struct st_words st_op_words = {op_word, SYMTUNER_PREMULSUM};
 const struct st_words st_all_op_words = WORDS(op_word);
 const struct st_words st_reg_words = WORDS(reg_word);
 const struct st_words st_kernel_words = WORDS(kernel_word);
+const struct st_words st_kernel_coll_words = WORDS(kernel_coll_word);
 const struct st_words st_kernel_variables = WORDS(kernel_variable);
 const struct st_words st_beside_words = WORDS(beside_word);
 static const struct st_words statuses = WORDS(status_word);

@@ -19,6 +19,7 @@ static uint64_t hash_key(uint64_t hash, const struct st_key *key, const struct s
 {
     const void *member = (const char *)rule + key->offset;
     const struct st_span *span = member;
+    const unsigned *bits = member;
     const int *number = member;
 
     switch (key->type) {
@@ -29,11 +30,13 @@ static uint64_t hash_key(uint64_t hash, const struct st_key *key, const struct s
     case ST_KEY_BOOL:
         return st_hash_value(hash, *(const bool *)member);
     case ST_KEY_BITS:
-        return st_hash_value(hash, *(const unsigned *)member);
+        return st_hash_value(hash, *bits);
     case ST_KEY_INTS:
         for (size_t i = 0; i < key->size / sizeof *number; i++)
             hash = st_hash_value(hash, (uint64_t)number[i]);
         break;
+    case ST_KEY_SET_BITS:
+        return *bits == 0 ? hash : st_hash_value(st_hash_text(hash, key->word), *bits);
     case ST_KEY_SET_INT:
         return *number < 0 ? hash : st_hash_value(hash, (uint64_t)*number);
     case ST_KEY_SET_SPAN:

@@ -1,11 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernels.c - finds the [kernels] rule that covers an all-reduce of libsymtuner_ar.so, and reasons
- * why such a rule cannot do what it says. */
+/* kernels.c - finds the [kernels] rule that covers a call of libsymtuner_ar.so, and reasons why
+ * such a rule cannot do what it says. */
 #include <string.h>
 
 #include "nccl/names.h"
 #include "rules/rules.h"
 #include "symtuner_why.h"
+
+/* ---- what kernels need ----------------------------------------------------------------------- */
+
+#define BIT(number) (1u << (number))
+#define REDUCE  BIT(ST_KERNEL_ALL_REDUCE)
+#define SCATTER BIT(ST_KERNEL_REDUCE_SCATTER)
+#define GATHER  BIT(ST_KERNEL_ALL_GATHER)
+
+/* What each kernel needs (docs/kernels.md says why). If ${colls}, ${dtypes} or ${ops} is 0, the
+ * kernel runs all collectives, types or operators. ${buffers}: all-reduces need registered
+ * buffers. */
+static const struct {
+    const char *kernel;
+    bool nvlink, buffers, multicast;
+    unsigned colls, dtypes, ops;
+} wants[] = {
+    {"one_ll128", .nvlink = true},
+    {"two_ll8", .colls = REDUCE},
+    {"two_ll128", .nvlink = true, .colls = REDUCE},
+    {"one_lamport", .colls = REDUCE | SCATTER,
+     .dtypes = BIT(SYMTUNER_FLOAT16) | BIT(SYMTUNER_FLOAT32) | BIT(SYMTUNER_BFLOAT16),
+     .ops = BIT(SYMTUNER_SUM) | BIT(SYMTUNER_AVG)},
+    {"two_lamport", .colls = REDUCE,
+     .dtypes = BIT(SYMTUNER_FLOAT16) | BIT(SYMTUNER_FLOAT32) | BIT(SYMTUNER_BFLOAT16),
+     .ops = BIT(SYMTUNER_SUM) | BIT(SYMTUNER_AVG)},
+    {"pull", .buffers = true},
+    {"pull_one", .buffers = true, .colls = REDUCE},
+    {"copy", .buffers = true, .colls = REDUCE | GATHER},
+    {"tma", .buffers = true},
+    {"engines", .colls = GATHER},
+    {"nvls", .buffers = true, .multicast = true, .colls = REDUCE, .ops = BIT(SYMTUNER_SUM),
+     .dtypes = BIT(SYMTUNER_FLOAT16) | BIT(SYMTUNER_FLOAT32) | BIT(SYMTUNER_BFLOAT16)},
+    {"nvls_one", .buffers = true, .multicast = true, .colls = REDUCE, .ops = BIT(SYMTUNER_SUM),
+     .dtypes = BIT(SYMTUNER_FLOAT16) | BIT(SYMTUNER_FLOAT32) | BIT(SYMTUNER_BFLOAT16)},
+};
+
+unsigned st_kernel_runs(int kernel)
+{
+    for (size_t i = 0; kernel >= 0 && i < sizeof wants / sizeof *wants; i++)
+        if (wants[i].colls && strcmp(wants[i].kernel, st_kernel_words.word[kernel]) == 0)
+            return wants[i].colls;
+    return REDUCE | SCATTER | GATHER;
+}
+
+/* ---- find ------------------------------------------------------------------------------------ */
+
+/* A rule without the key coll is for all-reduces, because most rules were found by timing
+ * all-reduces. If its kernel cannot run all-reduces, the rule is for the collectives that the
+ * kernel can run. */
+unsigned st_kernels_colls(const struct st_rule *rule)
+{
+    unsigned runs;
+
+    if (rule->kernel_colls)
+        return rule->kernel_colls;
+    runs = rule->launch.network_pieces >= 0 ? REDUCE : st_kernel_runs(rule->launch.kernel);
+    return runs & REDUCE ? REDUCE : runs;
+}
 
 bool st_kernels_concern(const struct st_rule *rule, int nccl, int ranks,
                         const struct symtuner_machine *machine)
@@ -14,11 +72,12 @@ bool st_kernels_concern(const struct st_rule *rule, int nccl, int ranks,
            st_rule_fits(rule, nccl ? nccl : (int)rule->nccl.lo, machine);
 }
 
-bool st_kernels_cover(const struct st_rule *rule, uint64_t bytes, int dtype, int op,
+bool st_kernels_cover(const struct st_rule *rule, int coll, uint64_t bytes, int dtype, int op,
                       bool registered, int beside)
 {
     return st_span_has(rule->bytes, bytes) && rule->dtypes >> dtype & 1 && rule->ops >> op & 1 &&
-           rule->reg & (registered ? ST_REG_YES : ST_REG_NO) && rule->besides >> beside & 1;
+           rule->reg & (registered ? ST_REG_YES : ST_REG_NO) && rule->besides >> beside & 1 &&
+           st_kernels_colls(rule) >> coll & 1;
 }
 
 enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
@@ -34,16 +93,19 @@ enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
     memcpy(&q, query, query->struct_size);
     if (q.ranks < 1 || q.dtype < 0 || q.dtype >= st_dtype_words.count || q.op < 0 ||
         q.op >= st_op_words.count || q.beside < 0 || q.beside >= st_beside_words.count ||
-        q.boxes < 0)
+        q.boxes < 0 || q.coll < 0 || q.coll >= st_kernel_coll_words.count)
         return SYMTUNER_EINVAL;
+    if (q.coll == ST_KERNEL_ALL_GATHER)
+        q.op = SYMTUNER_SUM; /* as the library does: an all-gather has no operator */
     if (q.boxes > 1) /* ranks may differ in these; all must find the same rule */
         q.registered = q.beside = 0;
     for (int i = 0; rules && i < rules->count && d.rule < 0; i++) {
         const struct st_rule *rule = &rules->rule[i];
 
         if ((rule->launch.network_pieces >= 0) != (q.boxes > 1) ||
+            (q.boxes > 1 && q.coll != ST_KERNEL_ALL_REDUCE) ||
             !st_kernels_concern(rule, q.nccl, q.ranks, &q.machine) ||
-            !st_kernels_cover(rule, q.bytes, q.dtype, q.op, q.registered != 0, q.beside))
+            !st_kernels_cover(rule, q.coll, q.bytes, q.dtype, q.op, q.registered != 0, q.beside))
             continue;
         d.rule = i;
         d.line = rule->line;
@@ -61,39 +123,15 @@ enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
 
 /* ---- lint ------------------------------------------------------------------------------------ */
 
-#define BIT(number) (1u << (number))
-
-/* What each kernel needs (docs/kernels.md says why). If ${dtypes} or ${ops} is 0, the kernel runs
- * all types or operators. */
-static const struct {
-    const char *kernel;
-    bool nvlink, buffers, multicast;
-    unsigned dtypes, ops;
-} wants[] = {
-    {"one_ll128", .nvlink = true},
-    {"two_ll128", .nvlink = true},
-    {"one_lamport",
-     .dtypes = BIT(SYMTUNER_FLOAT16) | BIT(SYMTUNER_FLOAT32) | BIT(SYMTUNER_BFLOAT16),
-     .ops = BIT(SYMTUNER_SUM) | BIT(SYMTUNER_AVG)},
-    {"two_lamport",
-     .dtypes = BIT(SYMTUNER_FLOAT16) | BIT(SYMTUNER_FLOAT32) | BIT(SYMTUNER_BFLOAT16),
-     .ops = BIT(SYMTUNER_SUM) | BIT(SYMTUNER_AVG)},
-    {"pull", .buffers = true},
-    {"pull_one", .buffers = true},
-    {"copy", .buffers = true},
-    {"tma", .buffers = true},
-    {"nvls", .buffers = true, .multicast = true, .ops = BIT(SYMTUNER_SUM),
-     .dtypes = BIT(SYMTUNER_FLOAT16) | BIT(SYMTUNER_FLOAT32) | BIT(SYMTUNER_BFLOAT16)},
-    {"nvls_one", .buffers = true, .multicast = true, .ops = BIT(SYMTUNER_SUM),
-     .dtypes = BIT(SYMTUNER_FLOAT16) | BIT(SYMTUNER_FLOAT32) | BIT(SYMTUNER_BFLOAT16)},
-};
-
 const char *st_kernels_lint(const struct st_rule *rule, int n)
 {
     const struct st_launch *launch = &rule->launch;
     const char *kernel = launch->kernel < 0 ? "" : st_kernel_words.word[launch->kernel];
+    const unsigned colls = st_kernels_colls(rule);
 
     if (launch->network_pieces >= 0) {
+        if (!(colls & REDUCE) && n-- == 0)
+            return "never applies: only all-reduces are added up box by box";
         if ((*kernel || launch->ctas || launch->threads || launch->beside >= 0) && n-- == 0)
             return "sets kernel, ctas, threads or beside next to network-pieces: a section with "
                    "network-pieces is only for calls over several boxes; write two sections";
@@ -116,13 +154,15 @@ const char *st_kernels_lint(const struct st_rule *rule, int n)
         if (wants[i].multicast && rule->multicast == 0 && n-- == 0)
             return "asks for a multicast kernel where multicast is off: the library's table "
                    "decides";
-        if (wants[i].buffers && rule->reg == ST_REG_NO && n-- == 0)
+        if (wants[i].buffers && colls == REDUCE && rule->reg == ST_REG_NO && n-- == 0)
             return "asks for a kernel that needs registered buffers, but covers only calls without";
         if (wants[i].dtypes && !(wants[i].dtypes & rule->dtypes) && n-- == 0)
             return "asks for a kernel that knows only f16, f32 and bf16, but covers only other "
                    "types";
         if (wants[i].ops && !(wants[i].ops & rule->ops) && n-- == 0)
             return "asks for a kernel that cannot do any of the rule's operators";
+        if (!(st_kernel_runs(launch->kernel) & colls) && n-- == 0)
+            return "asks for a kernel that runs none of the rule's collectives";
     }
     return NULL;
 }

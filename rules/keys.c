@@ -156,6 +156,13 @@ static bool key_coll(struct st_reader *reader, struct st_rule *rule, struct st_t
     return read_set(reader, "collective", value, key->words, &rule->colls);
 }
 
+static bool key_kernel_colls(struct st_reader *reader, struct st_rule *rule, struct st_text value,
+                             const struct st_key *key)
+{
+    rule->kernel_colls = (1u << key->words->count) - 1;
+    return read_set(reader, "collective", value, key->words, &rule->kernel_colls);
+}
+
 /* Return the address of the rule's member that this key sets. */
 static void *member(struct st_rule *rule, const struct st_key *key)
 {
@@ -353,6 +360,7 @@ static const struct st_words yes = {yes_word, 3}, link = {link_word, 3}, beside 
     _Generic(MEMBER(name), bool: ST_KEY_BOOL, unsigned: ST_KEY_BITS, int: ST_KEY_INTS,             \
              struct st_span: ST_KEY_SPAN, default: ST_KEY_TEXT), PLACE(name)
 #define IF_SET(name) ST_KEY_SET_SPAN, PLACE(name)
+#define BITS_SET(name) ST_KEY_SET_BITS, PLACE(name)
 #define INT_SET(name) ST_KEY_SET_INT, PLACE(name)
 #define PREFER       ST_KEY_INTS, offsetof(struct st_rule, act.prefer), 3 * sizeof(int)
 _Static_assert(offsetof(struct st_action, proto) == offsetof(struct st_action, prefer) + 8,
@@ -389,6 +397,7 @@ const struct st_key st_keys[] = {
     KEY("threads", ST_IN_KERNELS, key_threads, AT(launch.threads), NULL),
     KEY("beside", ST_IN_KERNELS, key_word, AT(launch.beside), &beside),
     KEY("when-beside", ST_IN_KERNELS, key_set, AT(besides), &st_beside_words),
+    KEY("coll", ST_IN_KERNELS, key_kernel_colls, BITS_SET(kernel_colls), &st_kernel_coll_words),
     KEY("network-pieces", ST_IN_KERNELS, key_pieces, INT_SET(launch.network_pieces), NULL),
     {"made-by", ST_IN_PROVENANCE, key_made_by, ST_KEY_COMMENT, 0, 0, NULL, 0, NULL},
     {NULL, 0, NULL, ST_KEY_COMMENT, 0, 0, NULL, 0, NULL},

@@ -26,7 +26,9 @@ static bool alike(const struct st_rule *a, const struct st_rule *b)
 static bool hides(const struct st_rule *first, const struct st_rule *later)
 {
     return alike(first, later) &&
-           (later->colls & ~first->colls) == 0 && (later->dtypes & ~first->dtypes) == 0 &&
+           (later->colls & ~first->colls) == 0 &&
+           (st_kernels_colls(later) & ~st_kernels_colls(first)) == 0 &&
+           (later->dtypes & ~first->dtypes) == 0 &&
            (later->ops & ~first->ops) == 0 && (later->reg & ~first->reg) == 0 &&
            (later->besides & ~first->besides) == 0 &&
            first->per_rank == later->per_rank &&
@@ -50,6 +52,7 @@ static bool overlaps(const struct st_rule *first, const struct st_rule *later)
            (first->dtypes & later->dtypes) && (first->ops & later->ops) &&
            (first->besides & later->besides) &&
            first->per_rank == later->per_rank && (first->colls & later->colls) &&
+           (st_kernels_colls(first) & st_kernels_colls(later)) &&
            (first->reg & later->reg) &&
            meet(first->bytes, later->bytes) && !covers(first->bytes, later->bytes) &&
            !covers(later->bytes, first->bytes) && meet(first->ranks, later->ranks) &&

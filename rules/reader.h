@@ -73,6 +73,9 @@ enum st_key_type {
     ST_KEY_BITS,     /* an unsigned that holds a set of bits                         */
     ST_KEY_INTS,     /* one int, or an array of ints                                 */
     ST_KEY_SPAN,
+    ST_KEY_SET_BITS, /* a set of bits that is hashed only if it is not empty. The
+                        key's word is hashed with it, because the value alone could
+                        be that of another ST_KEY_SET_*                          */
     ST_KEY_SET_INT,  /* an int that is hashed only if it is not -1                   */
     ST_KEY_SET_SPAN, /* a span that is hashed only if it does not cover everything   */
     ST_KEY_TEXT,

@@ -37,7 +37,7 @@ struct st_action {
     int channels;    /* channels of general kernels, 1..64; 0: NCCL decides                    */
 };
 
-/* What a [kernels] rule does to an all-reduce of libsymtuner_ar.so. */
+/* What a [kernels] rule does to a call of libsymtuner_ar.so. */
 struct st_launch {
     int kernel;        /* index in st_kernel_words; -1: the library's own table decides        */
     int ctas, threads; /* most blocks, and threads per block; 0: the library's table decides */
@@ -64,6 +64,8 @@ struct st_rule {
     int multicast;         /* multicast: 1: yes, 0: no, -1: any                           */
     char gpu[SYMTUNER_GPU_MAX + 1]; /* pattern with * for the GPU's name; "": any GPU     */
     struct st_span gpus;   /* number of GPUs in the box                                   */
+    unsigned kernel_colls; /* [kernels] only: bit n is for word n of st_kernel_coll_words;
+                              0: the rule has no key coll (st_kernels_colls)              */
     unsigned dtypes, ops;  /* [kernels] only: bit n is for NCCL's type n or operator n    */
     unsigned besides;      /* [kernels] only: one bit per word of st_beside_words         */
     struct st_action act;
@@ -101,12 +103,20 @@ bool st_rule_fits(const struct st_rule *rule, int nccl, const struct symtuner_ma
  * span in bytes of one rank, convert it. */
 struct st_span st_rule_total_bytes(const struct st_rule *rule, int coll, int ranks);
 
+/* Return the collectives that kernel number ${kernel} of st_kernel_words can run: one bit per word
+ * of st_kernel_coll_words. -1 stands for any kernel. */
+unsigned st_kernel_runs(int kernel);
+
+/* Return the collectives that a [kernels] rule is for: one bit per word of st_kernel_coll_words. */
+unsigned st_kernels_colls(const struct st_rule *rule);
+
 /* st_kernels_concern: are the conditions of a [kernels] rule on ranks, machine and release true?
  * ${nccl} is 0 if the ranks do not use NCCL; then every condition on the release is true.
- * st_kernels_cover: are the rule's conditions on the call true? */
+ * st_kernels_cover: are the rule's conditions on the call true? ${coll} is an enum
+ * st_kernel_coll. */
 bool st_kernels_concern(const struct st_rule *rule, int nccl, int ranks,
                         const struct symtuner_machine *machine);
-bool st_kernels_cover(const struct st_rule *rule, uint64_t bytes, int dtype, int op,
+bool st_kernels_cover(const struct st_rule *rule, int coll, uint64_t bytes, int dtype, int op,
                       bool registered, int beside);
 
 /* Return reason number ${n} (from 0) why a [kernels] rule cannot do what it says, whatever the

@@ -7,10 +7,11 @@
 #include "cli/values.h"
 
 /* Two maps, and the part of them that is compared now: one column, or what [kernels] rules decide
- * for one number of ranks and one kind of buffers. */
+ * for one collective, one number of ranks and one kind of buffers. */
 struct report {
     const struct st_map *map[2]; /* [0] of the old rules, [1] of the new rules          */
     int column;                  /* index of the column in both maps; -1: [kernels]     */
+    enum symtuner_coll coll;
     int ranks, registered;
     bool as_json;
     struct st_json json;
@@ -43,7 +44,8 @@ static const void *decision_at(const struct report *report, int side, uint64_t b
         *hi_out = run->hi;
         return &run->decision;
     } else {
-        const struct st_kernel_run *run = st_map_kernels_at(map, report->ranks, bytes);
+        const struct st_kernel_run *run =
+            st_map_kernels_at(map, report->coll, report->ranks, bytes);
 
         *hi_out = run ? run->hi : UINT64_MAX;
         return run ? &run->decision[report->registered] : &none;
@@ -67,9 +69,9 @@ static void put_into_words(const struct report *report, const void *decision, ch
 /* Print a range of sizes for which the decisions differ. */
 static void tell(struct report *report, uint64_t lo, uint64_t hi, const void *old, const void *new)
 {
-    const char *coll = report->column < 0
-                           ? NULL
-                           : symtuner_coll_name((int)report->map[0]->column[report->column].coll);
+    const char *coll = symtuner_coll_name((int)report->coll);
+    const bool kernels = report->column < 0;
+    const bool names_coll = kernels && report->coll != SYMTUNER_ALLREDUCE;
     char range[64], before[480], after[480], line[1200];
     struct st_json *json = &report->json;
 
@@ -78,10 +80,9 @@ static void tell(struct report *report, uint64_t lo, uint64_t hi, const void *ol
     put_into_words(report, new, after, sizeof after);
     if (report->as_json) {
         st_json_open(json, NULL, "\n {");
-        if (coll)
-            st_json_text(json, "coll", coll);
-        else
+        if (kernels)
             st_json_bool(json, "kernels", true);
+        st_json_text(json, "coll", coll);
         st_json_int(json, "ranks", report->ranks);
         st_json_bool(json, "registered", report->registered);
         st_map_json_range(json, lo, hi);
@@ -90,10 +91,11 @@ static void tell(struct report *report, uint64_t lo, uint64_t hi, const void *ol
         st_json_close(json);
         return;
     }
-    printf("%-13s %2d rank%s %-10s %-21s ", coll ? coll : "kernels", report->ranks,
+    printf("%-13s %2d rank%s %-10s %-21s ", kernels ? "kernels" : coll, report->ranks,
            report->ranks == 1 ? " " : "s", report->registered ? "registered" : "plain",
            st_map_range(lo, hi, range, sizeof range));
-    snprintf(line, sizeof line, "%s -> %s", before, after);
+    snprintf(line, sizeof line, "%s%s%s -> %s", names_coll ? coll : "",
+             names_coll ? ": " : "", before, after);
     st_text_wrap(stdout, 56, line);
 }
 
@@ -161,16 +163,19 @@ int st_cmd_diff(int argc, char **argv)
         st_json_open(json, "changes", "[");
     }
     for (report.column = 0; report.column < one.columns; report.column++) {
+        report.coll = one.column[report.column].coll;
         report.ranks = one.column[report.column].ranks;
         report.registered = one.column[report.column].registered;
         compare(&report, request.lo);
     }
     report.column = -1;
-    for (int r = 0; r < 2 * request.n_ranks; r++) {
-        report.ranks = request.ranks[r / 2];
-        report.registered = r % 2;
-        compare(&report, request.lo);
-    }
+    for (int c = SYMTUNER_COLLS - 1; c >= 0; c--)
+        for (int r = 0; r < 2 * request.n_ranks; r++) {
+            report.coll = (enum symtuner_coll)c;
+            report.ranks = request.ranks[r / 2];
+            report.registered = r % 2;
+            compare(&report, request.lo);
+        }
     if (request.json) {
         st_json_close(json);
         st_json_open(json, "process_ctas", "\n {");

@@ -34,8 +34,9 @@ struct st_column {
     int runs;
 };
 
-/* A range of all-reduce sizes, lo to hi, for which the same [kernels] rules decide. */
+/* A range of sizes, lo to hi, for which the same [kernels] rules decide. */
 struct st_kernel_run {
+    enum symtuner_coll coll;
     int ranks;
     uint64_t lo, hi;
     struct symtuner_kernel_decision decision[2]; /* [0] plain buffers, [1] registered */
@@ -46,8 +47,8 @@ struct st_map_request {
     int nccl, nodes;
     struct symtuner_machine machine;
     unsigned colls; /* bit c is set: show collective c */
-    int dtype, op;  /* type and operator of the all-reduces that [kernels] rules decide */
-    int beside;     /* what runs beside these all-reduces: an index into st_beside_words */
+    int dtype, op;  /* type and operator of the calls that [kernels] rules decide */
+    int beside;     /* what runs beside these calls: an index into st_beside_words */
     int ranks[16], n_ranks;
     uint64_t lo, hi; /* sizes from lo to hi bytes */
     const char *command, *file[2], *html, *machine_word;
@@ -89,8 +90,9 @@ void st_map_free(struct st_map *map);
 uint64_t st_map_edge(uint64_t at, uint64_t end, bool (*alike)(void *, uint64_t, uint64_t),
                      void *with);
 
-/* map_kernels.c: fill map->kernel with what [kernels] rules decide. If no rule applies to any size
- * or number of ranks, map->kernel stays empty. Runs beyond ST_MAP_KERNELS are left out. */
+/* map_kernels.c: fill map->kernel with what [kernels] rules decide. A collective stays out of
+ * map->kernel if no rule applies to any of its sizes and numbers of ranks. Runs beyond
+ * ST_MAP_KERNELS are left out. */
 void st_map_kernels(const struct st_map_request *request, const symtuner_rules *rules,
                     struct st_map *map);
 /* Put a decision into words: "one_lamport, 64 CTAs of 128 threads", or "own table" if no rule
@@ -99,9 +101,10 @@ const char *st_map_kernel(const struct symtuner_kernel_decision *decision, char 
 void st_map_kernels_print(const struct st_map_request *request, const struct st_map *map,
                           FILE *out);
 void st_map_kernels_json(const struct st_map *map, struct st_json *json);
-/* Return the run for ${ranks} that ${bytes} falls into. Returns NULL if there is none; the
- * library's own table then decides. */
-const struct st_kernel_run *st_map_kernels_at(const struct st_map *map, int ranks, uint64_t bytes);
+/* Return the run for ${coll} and ${ranks} that ${bytes} falls into. Returns NULL if there is none;
+ * the library's own table then decides. */
+const struct st_kernel_run *st_map_kernels_at(const struct st_map *map, enum symtuner_coll coll,
+                                              int ranks, uint64_t bytes);
 
 /* Do both decisions have the same effect, even if they come from different rules? st_map_alike
  * compares the effects on NCCL, and st_map_kernels_alike those on libsymtuner_ar.so. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * map_kernels.c - the part of a decision map for libsymtuner_ar.so: what [kernels] rules decide for
- * all-reduces of one type and operator, with plain or registered buffers. Where no rule applies,
+ * calls of one type and operator, with plain or registered buffers. Where no rule applies,
  * the library's own table decides; the map does not show what that table says.
  */
 #include <string.h>
@@ -47,12 +47,15 @@ static bool alike(void *with, uint64_t a, uint64_t b)
     return true;
 }
 
-void st_map_kernels(const struct st_map_request *request, const symtuner_rules *rules,
-                    struct st_map *map)
+/* Append the runs of ${coll} to map->kernel, unless no rule applies to any of them. ${number} is
+ * the index of ${coll} in st_kernel_coll_words. */
+static void add_runs(const struct st_map_request *request, const symtuner_rules *rules,
+                     enum symtuner_coll coll, int number, struct st_map *map)
 {
+    const int before = map->kernels;
     bool any = false;
 
-    for (int r = 0; r < request->n_ranks && request->colls >> SYMTUNER_ALLREDUCE & 1; r++) {
+    for (int r = 0; r < request->n_ranks && map->kernels < ST_MAP_KERNELS; r++) {
         struct asker asker = {rules,
                               {.struct_size = sizeof asker.query,
                                .nccl = request->nccl,
@@ -60,13 +63,15 @@ void st_map_kernels(const struct st_map_request *request, const symtuner_rules *
                                .dtype = request->dtype,
                                .op = request->op,
                                .beside = request->beside,
-                               .machine = request->machine}};
+                               .machine = request->machine,
+                               .coll = number}};
         uint64_t at = request->lo;
 
         do {
             struct st_kernel_run *run = &map->kernel[map->kernels++];
 
-            *run = (struct st_kernel_run){.ranks = request->ranks[r], .lo = at, .hi = UINT64_MAX};
+            *run = (struct st_kernel_run){
+                .coll = coll, .ranks = request->ranks[r], .lo = at, .hi = UINT64_MAX};
             for (int registered = 0; registered < 2; registered++)
                 run->decision[registered] = ask(&asker, at, registered);
             any |= run->decision[0].rule >= 0 || run->decision[1].rule >= 0;
@@ -74,11 +79,21 @@ void st_map_kernels(const struct st_map_request *request, const symtuner_rules *
             if (at)
                 run->hi = at - 1;
         } while (at && map->kernels < ST_MAP_KERNELS);
-        if (map->kernels == ST_MAP_KERNELS)
-            break;
     }
     if (!any)
-        map->kernels = 0;
+        map->kernels = before;
+}
+
+void st_map_kernels(const struct st_map_request *request, const symtuner_rules *rules,
+                    struct st_map *map)
+{
+    for (int c = SYMTUNER_COLLS - 1; c >= 0; c--) {
+        const char *word = symtuner_coll_name(c);
+        int number = st_word_find(&st_kernel_coll_words, word, strlen(word));
+
+        if (request->colls >> c & 1 && number >= 0)
+            add_runs(request, rules, (enum symtuner_coll)c, number, map);
+    }
 }
 
 const char *st_map_kernel(const struct symtuner_kernel_decision *decision, char *text, size_t size)
@@ -101,15 +116,16 @@ const char *st_map_kernel(const struct symtuner_kernel_decision *decision, char 
 }
 
 /* Can print_run print both runs on one line, for buffers of the kind ${registered}? The runs must
- * have the same sizes, the same rule and the same decision. Also, print_run must print the kind of
- * buffers for both runs or for neither. It prints the kind for a run in which plain and registered
- * buffers have different rules. */
+ * have the same collective, the same sizes, the same rule and the same decision. Also, print_run
+ * must print the kind of buffers for both runs or for neither. It prints the kind for a run in
+ * which plain and registered buffers have different rules. */
 static bool runs_alike(const struct st_kernel_run *a, const struct st_kernel_run *b, int registered)
 {
     const struct symtuner_kernel_decision *x = &a->decision[registered],
                                           *y = &b->decision[registered];
 
-    return a->lo == b->lo && a->hi == b->hi && x->rule == y->rule && st_map_kernels_alike(x, y) &&
+    return a->coll == b->coll && a->lo == b->lo && a->hi == b->hi && x->rule == y->rule &&
+           st_map_kernels_alike(x, y) &&
            (a->decision[0].rule == a->decision[1].rule) ==
                (b->decision[0].rule == b->decision[1].rule);
 }
@@ -139,17 +155,24 @@ static void print_run(const struct st_map *map, int i, int registered, FILE *out
             run->decision[registered].line, run->decision[registered].name);
 }
 
-void st_map_kernels_print(const struct st_map_request *request, const struct st_map *map, FILE *out)
+/* Print the line above the runs of ${coll}. An all-gather has no operator. */
+static void print_head(const struct st_map_request *request, enum symtuner_coll coll, FILE *out)
 {
-    if (map->kernels == 0)
-        return;
-    fprintf(out, "\nkernels of libsymtuner_ar.so, %s %s%s%s; elsewhere its own table decides:\n",
-            symtuner_dtype_name(request->dtype), symtuner_op_name(request->op),
+    fprintf(out, "\n%s of libsymtuner_ar.so, %s%s%s%s%s; elsewhere its own table decides:\n",
+            coll == SYMTUNER_ALLREDUCE ? "kernels" : symtuner_coll_name((int)coll),
+            symtuner_dtype_name(request->dtype), coll == SYMTUNER_ALLGATHER ? "" : " ",
+            coll == SYMTUNER_ALLGATHER ? "" : symtuner_op_name(request->op),
             request->beside != 0 ? ", beside: " : "",
             request->beside != 0 ? st_beside_words.word[request->beside] : "");
+}
+
+void st_map_kernels_print(const struct st_map_request *request, const struct st_map *map, FILE *out)
+{
     for (int i = 0; i < map->kernels; i++) {
         const struct st_kernel_run *run = &map->kernel[i];
 
+        if (i == 0 || run->coll != run[-1].coll)
+            print_head(request, run->coll, out);
         for (int registered = run->decision[0].rule == run->decision[1].rule; registered < 2;
              registered++)
             if (run->decision[registered].rule >= 0)
@@ -167,6 +190,7 @@ void st_map_kernels_json(const struct st_map *map, struct st_json *json)
             if (d->rule < 0)
                 continue;
             st_json_open(json, NULL, "\n {");
+            st_json_text(json, "coll", symtuner_coll_name((int)run->coll));
             st_json_int(json, "ranks", run->ranks);
             st_json_bool(json, "registered", registered);
             st_map_json_range(json, run->lo, run->hi);
@@ -181,11 +205,12 @@ void st_map_kernels_json(const struct st_map *map, struct st_json *json)
         }
 }
 
-const struct st_kernel_run *st_map_kernels_at(const struct st_map *map, int ranks, uint64_t bytes)
+const struct st_kernel_run *st_map_kernels_at(const struct st_map *map, enum symtuner_coll coll,
+                                              int ranks, uint64_t bytes)
 {
     for (int i = 0; i < map->kernels; i++)
-        if (map->kernel[i].ranks == ranks && map->kernel[i].lo <= bytes &&
-            bytes <= map->kernel[i].hi)
+        if (map->kernel[i].coll == coll && map->kernel[i].ranks == ranks &&
+            map->kernel[i].lo <= bytes && bytes <= map->kernel[i].hi)
             return &map->kernel[i];
     return NULL;
 }

@@ -133,22 +133,11 @@ symtuner_rules *ar_rules_read(int nccl, int ranks, char note[AR_RULES_NOTE])
 
 /* ---- use ------------------------------------------------------------------------------------- */
 
-/* Return whether ${rule} is for calls of ${coll}. Most rules were found by timing all-reduces. So a
- * rule is for all-reduces only, unless its kernel cannot run all-reduces. Then the rule is for the
- * collectives that the kernel can run. */
-static bool is_for(const struct st_rule *rule, int coll)
-{
-    const int family = rule->launch.kernel;
-    const bool other = family >= 0 && ar_family_needs(family, AR_ALL_REDUCE) == 0;
-
-    return other ? ar_family_needs(family, coll) != 0 : coll == AR_ALL_REDUCE;
-}
-
 static const struct st_rule *find(const symtuner_rules *rules, const struct ar_ask *ask)
 {
     for (int i = 0; rules && i < rules->count; i++)
-        if (rules->rule[i].launch.network_pieces < 0 && is_for(&rules->rule[i], ask->coll) &&
-            st_kernels_cover(&rules->rule[i], ask->bytes, ask->dtype, ask->op,
+        if (rules->rule[i].launch.network_pieces < 0 &&
+            st_kernels_cover(&rules->rule[i], ask->coll, ask->bytes, ask->dtype, ask->op,
                              ask->dst_mapped && ask->src_mapped, ask->beside))
             return &rules->rule[i];
     return NULL;
@@ -236,7 +225,7 @@ int ar_rules_network(const symtuner_rules *rules, uint64_t bytes, int dtype, int
         const struct st_rule *rule = &rules->rule[i];
 
         if (rule->launch.network_pieces < 0 ||
-            !st_kernels_cover(rule, bytes, dtype, op, false, AR_BESIDE_UNKNOWN))
+            !st_kernels_cover(rule, AR_ALL_REDUCE, bytes, dtype, op, false, AR_BESIDE_UNKNOWN))
             continue; /* the last two arguments are constants, so all ranks find the same rule */
         place_of(rules, rule, place);
         return rule->launch.network_pieces;
@@ -288,7 +277,7 @@ static void add_words(char *text, size_t size, const char *key, const struct st_
 size_t ar_rules_print(const symtuner_rules *rules, const char *note, char *text, size_t length)
 {
     size_t need = 0;
-    char line[400], where[64], low[32], high[32], more[160];
+    char line[440], where[64], low[32], high[32], more[208];
 
     for (int i = -1; i < (rules ? rules->count : 0); i++) {
         const struct st_rule *rule = i < 0 ? NULL : &rules->rule[i];
@@ -308,6 +297,7 @@ size_t ar_rules_print(const symtuner_rules *rules, const char *note, char *text,
                          place_of(rules, rule, where));
         } else {
             more[0] = '\0';
+            add_words(more, sizeof more, ", coll ", &st_kernel_coll_words, rule->kernel_colls);
             add_words(more, sizeof more, ", dtype ", &st_dtype_words, rule->dtypes);
             add_words(more, sizeof more, ", op ", &st_op_words, rule->ops);
             add_words(more, sizeof more, ", when beside ", &st_beside_words, rule->besides);

@@ -125,6 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     kernels.ranks = 2 + (int)(size & 7);
     kernels.dtype = (int)(size % 12);
     kernels.op = (int)(size % 5);
+    kernels.coll = (int)(size % 3);
     demand(symtuner_kernel_decide(rules, &kernels, &launch) == SYMTUNER_OK, "a kernel is decided");
     demand(launch.rule < 0 || rules->rule[launch.rule].kernels,
            "only [kernels] rules choose kernels");

@@ -29,6 +29,7 @@ int main(void)
     srunner_add_suite(runner, st_suite_choices());
     srunner_add_suite(runner, st_suite_options());
     srunner_add_suite(runner, st_suite_rules());
+    srunner_add_suite(runner, st_suite_rules_coll());
     srunner_add_suite(runner, st_suite_probe());
 #ifdef ST_AR_API
     srunner_add_suite(runner, st_suite_api());

@@ -18,6 +18,7 @@ Suite *st_suite_select(void);
 Suite *st_suite_choices(void);
 Suite *st_suite_options(void);
 Suite *st_suite_rules(void);
+Suite *st_suite_rules_coll(void);
 Suite *st_suite_probe(void);
 Suite *st_suite_api(void); /* only if CUDA's headers are installed */
 Suite *st_suite_comm(void);

@@ -112,8 +112,11 @@ static void print_rule(FILE *out, const char *kind, const struct st_rule *rule)
 
     fprintf(out, "%s \"%s\" line %d:", kind, rule->name, rule->line);
     for (int c = 0; c < SYMTUNER_COLLS && rule->colls != (1u << SYMTUNER_COLLS) - 1; c++)
-        if (rule->colls >> c & 1)
+        if (!rule->kernels && rule->colls >> c & 1)
             fprintf(out, " %s", symtuner_coll_name(c));
+    for (int c = 0; rule->kernels && c < st_kernel_coll_words.count; c++)
+        if (st_kernels_colls(rule) >> c & 1)
+            fprintf(out, " %s", st_kernel_coll_words.word[c]);
     print_span(out, rule->per_rank ? "bytes-per-rank" : "bytes", rule->bytes);
     print_span(out, "ranks", rule->ranks);
     print_span(out, "nodes", rule->nodes);

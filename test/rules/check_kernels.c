@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "nccl/names.h"
 #include "rules/rules.h"
 #include "test/suites.h"
 
@@ -114,13 +115,97 @@ START_TEST(test_network_pieces_are_for_several_boxes)
 }
 END_TEST
 
+/* Return the name of the rule that covers a call of ${coll} on ${boxes} boxes, or "" if there is
+ * none. */
+static const char *covers(const symtuner_rules *rules, int coll, int op, int boxes)
+{
+    static struct symtuner_kernel_decision decision;
+    const struct symtuner_kernel_query query = {.struct_size = sizeof query,
+                                                .bytes = 4096,
+                                                .ranks = 4,
+                                                .op = op,
+                                                .boxes = boxes,
+                                                .coll = coll};
+
+    decision = (struct symtuner_kernel_decision){.struct_size = sizeof decision};
+    ck_assert_int_eq(symtuner_kernel_decide(rules, &query, &decision), SYMTUNER_OK);
+    return decision.rule < 0 ? "" : decision.name;
+}
+
+/* A rule with the key coll is for the collectives that the key names. A rule without it is for
+ * all-reduces, unless its kernel cannot run them. */
+START_TEST(test_coll_says_which_collectives_a_rule_is_for)
+{
+    enum { REDUCE = ST_KERNEL_ALL_REDUCE, SCATTER = ST_KERNEL_REDUCE_SCATTER };
+    enum { GATHER = ST_KERNEL_ALL_GATHER };
+    symtuner_rules *rules =
+        parsed("[kernels engines]\nkernel = engines\nranks = 4\nbytes = 4KiB\nop = sum\n"
+               "[kernels old]\nkernel = one_ll8\n"
+               "[kernels halves]\ncoll = allgather, reducescatter\nkernel = one_ll128\n");
+    symtuner_rules *any = parsed("[kernels a]\ncoll = any\nkernel = two_ll8\n");
+    symtuner_rules *one = parsed("[kernels a]\ncoll = reducescatter\nop = max\nctas = 4\n"
+                                 "[kernels b]\ncoll = allreduce\nkernel = engines\n");
+
+    ck_assert_str_eq(covers(rules, REDUCE, 0, 0), "old");
+    ck_assert_str_eq(covers(rules, SCATTER, 0, 0), "halves");
+    ck_assert_str_eq(covers(rules, GATHER, 0, 0), "engines");
+    ck_assert_str_eq(covers(rules, GATHER, 2, 0), "engines"); /* an all-gather has no operator */
+    for (int coll = 0; coll < 3; coll++)
+        ck_assert_str_eq(covers(any, coll, 0, 0), "a");
+    ck_assert_str_eq(covers(one, REDUCE, 2, 0), "b");
+    ck_assert_str_eq(covers(one, SCATTER, 2, 0), "a");
+    ck_assert_str_eq(covers(one, SCATTER, 0, 0), "");
+    ck_assert_str_eq(covers(one, GATHER, 2, 0), "");
+    symtuner_rules_free(rules);
+    symtuner_rules_free(any);
+    symtuner_rules_free(one);
+}
+END_TEST
+
+/* Only all-reduces are added up box by box, so a rule for other collectives does not decide it. */
+START_TEST(test_network_pieces_are_for_all_reduces)
+{
+    symtuner_rules *rules = parsed("[kernels gather]\ncoll = allgather\nnetwork-pieces = 0\n"
+                                   "[kernels odd]\nkernel = engines\nnetwork-pieces = 2\n"
+                                   "[kernels any]\ncoll = any\nnetwork-pieces = 3\n");
+
+    ck_assert_str_eq(covers(rules, ST_KERNEL_ALL_REDUCE, 0, 2), "odd");
+    ck_assert_str_eq(covers(rules, ST_KERNEL_ALL_GATHER, 0, 2), "");
+    ck_assert_str_eq(covers(rules, ST_KERNEL_REDUCE_SCATTER, 0, 2), "");
+    symtuner_rules_free(rules);
+}
+END_TEST
+
+/* The hashes are those of 0.1.0 before [kernels] had the key coll. */
+START_TEST(test_rules_without_coll_keep_their_hash)
+{
+    static const struct {
+        const char *text;
+        uint64_t hash;
+    } rows[] = {
+        {"[kernels a]\nkernel = engines\n", UINT64_C(0x96142e9fa6cd3cff)},
+        {"[kernels a]\nkernel = one_ll8\n", UINT64_C(0x0e41b92167b89139)},
+        {"[rule a]\ncoll = allgather\nprefer = general:ring/ll\n", UINT64_C(0xb0169abfaf18be09)},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        symtuner_rules *rules = parsed(rows[i].text);
+
+        ck_assert_msg(symtuner_rules_hash(rules) == rows[i].hash, "%s: 0x%016llx", rows[i].text,
+                      (unsigned long long)symtuner_rules_hash(rules));
+        symtuner_rules_free(rules);
+    }
+}
+END_TEST
+
 START_TEST(test_every_key_of_kernels_changes_the_hash)
 {
     static const char *const keys[] = {"", "bytes = 1KiB..", "ranks = 2", "dtype = f32",
                                        "op = max", "nccl = 2.28", "gpu = a", "links = pcie",
                                        "ctas = 2", "threads = 64", "registered = no",
                                        "multicast = no", "network-pieces = 0",
-                                       "network-pieces = 1"};
+                                       "network-pieces = 1", "coll = allreduce",
+                                       "coll = allgather", "coll = any"};
     enum { KEYS = sizeof keys / sizeof *keys };
     uint64_t hash[KEYS + 2];
     char text[200];
@@ -142,10 +227,10 @@ END_TEST
 START_TEST(test_a_kernel_query_out_of_range_is_refused)
 {
     const struct symtuner_kernel_query good = {.struct_size = sizeof good, .ranks = 2};
-    struct symtuner_kernel_query bad[9];
+    struct symtuner_kernel_query bad[11];
     struct symtuner_kernel_decision decision = {.struct_size = sizeof decision, .rule = 77};
 
-    for (int i = 0; i < 9; i++)
+    for (int i = 0; i < 11; i++)
         bad[i] = good;
     bad[0].struct_size++;
     bad[1].ranks = 0;
@@ -156,7 +241,9 @@ START_TEST(test_a_kernel_query_out_of_range_is_refused)
     bad[6].beside = -1;
     bad[7].beside = 3;
     bad[8].boxes = -1;
-    for (int i = 0; i < 9; i++) {
+    bad[9].coll = -1;
+    bad[10].coll = 3;
+    for (int i = 0; i < 11; i++) {
         ck_assert_int_eq(symtuner_kernel_decide(NULL, &bad[i], &decision), SYMTUNER_EINVAL);
         ck_assert_int_eq(decision.rule, 77);
     }
@@ -211,6 +298,9 @@ Suite *kernels_suite(void)
     tcase_add_test(kernels, test_the_two_lists_do_not_see_each_other);
     tcase_add_test(kernels, test_rules_know_what_runs_beside);
     tcase_add_test(kernels, test_network_pieces_are_for_several_boxes);
+    tcase_add_test(kernels, test_coll_says_which_collectives_a_rule_is_for);
+    tcase_add_test(kernels, test_network_pieces_are_for_all_reduces);
+    tcase_add_test(kernels, test_rules_without_coll_keep_their_hash);
     tcase_add_test(kernels, test_every_key_of_kernels_changes_the_hash);
     tcase_add_test(kernels, test_an_older_caller_s_smaller_kernel_query_is_answered);
     tcase_add_test(kernels, test_an_older_caller_s_smaller_kernel_decision_is_not_overrun);

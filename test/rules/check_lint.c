@@ -37,6 +37,7 @@ static void findings_are(const char *text, const char *const *want)
 #define HIGH    "bytes=64KiB.."
 #define ALL     "kernels kernel=one_ll8"
 #define KERNELS "kernels kernel=two_ll8"
+#define EITHER  "kernels kernel=chunked"
 
 static const struct {
     const char *first, *later, *finding; /* NULL: no finding */
@@ -73,6 +74,16 @@ static const struct {
     {"allreduce bytes-per-rank=0.. prefer=symmetric", LATER " bytes=1KiB", NULL},
     {ALL " dtype=f32", KERNELS, NULL},
     {ALL " op=max", KERNELS, NULL},
+    {ALL " coll=any", EITHER " coll=allgather", HIDDEN},
+    {ALL " coll=any", KERNELS, HIDDEN},
+    {ALL " coll=allreduce", KERNELS, HIDDEN},
+    {ALL, EITHER " coll=allreduce", HIDDEN},
+    {ALL, EITHER " coll=any", NULL},
+    {ALL, EITHER " coll=allgather", NULL},
+    {ALL " coll=allgather", KERNELS, NULL},
+    {ALL " coll=allgather", EITHER " coll=allgather,reducescatter", NULL},
+    {"kernels kernel=engines", KERNELS, NULL}, /* engines is for all-gathers */
+    {"kernels kernel=engines", EITHER " coll=allgather", HIDDEN},
     {ALL, LATER, NULL},
     {RULE, KERNELS, NULL},
     {RULE, "process sym-ctas=8", NULL},
@@ -118,6 +129,9 @@ static const struct {
     {ALL " " LOW " dtype=f32", KERNELS " " HIGH " dtype=f32", SHARES(65536, 65536)},
     {ALL " " LOW " op=sum", KERNELS " " HIGH " op=max", NULL},
     {ALL " " LOW " op=sum", KERNELS " " HIGH " op=sum", SHARES(65536, 65536)},
+    {ALL " " LOW " coll=allgather", EITHER " " HIGH, NULL},
+    {ALL " " LOW " coll=allgather", EITHER " " HIGH " coll=reducescatter", NULL},
+    {ALL " " LOW " coll=allgather", EITHER " " HIGH " coll=any", SHARES(65536, 65536)},
 };
 
 START_TEST(test_two_rules_meet_as_their_conditions_say)
@@ -153,6 +167,8 @@ END_TEST
 #define NO_LINE "asks for LL128 on PCIe, where a line may arrive in parts"
 #define NO_RANK "never applies: the library's kernels take 2 to 16 ranks"
 #define PAT     "prefers pat for reducescatter: in NCCL 2.31.2 and later"
+#define NO_COLL "asks for a kernel that runs none of the rule's collectives"
+#define NO_BOX  "never applies: only all-reduces are added up box by box"
 #define NCCL_S  "gives the call to NCCL, whose blocks and threads it cannot set"
 
 static const struct {
@@ -224,6 +240,24 @@ static const struct {
     {"kernels kernel=nvls multicast=yes registered=yes dtype=f16 op=sum", {NULL}},
     {"kernels kernel=nvls_one dtype=bf16,f64 op=sum,max", {NULL}},
     {"kernels kernel=nvls dtype=f32", {NULL}},
+    {"kernels coll=allgather", {"sets nothing; give it a kernel"}},
+    {"kernels coll=allgather ctas=4", {NULL}},
+    {"kernels coll=allgather kernel=two_ll8", {NO_COLL}},
+    {"kernels coll=allgather,reducescatter kernel=nvls multicast=no", {NO_MC, NO_COLL}},
+    {"kernels coll=allgather kernel=one_lamport", {NO_COLL}},
+    {"kernels coll=reducescatter kernel=one_lamport", {NULL}},
+    {"kernels coll=reducescatter kernel=copy", {NO_COLL}},
+    {"kernels coll=allreduce kernel=engines", {NO_COLL}},
+    {"kernels kernel=engines", {NULL}},
+    {"kernels coll=any kernel=engines", {NULL}},
+    {"kernels coll=any kernel=two_ll8", {NULL}},
+    {"kernels coll=allgather kernel=nccl", {NULL}},
+    /* a reduce-scatter with pull needs only send registered */
+    {"kernels coll=reducescatter kernel=pull registered=no", {NULL}},
+    {"kernels coll=any kernel=pull registered=no", {NULL}},
+    {"kernels coll=allreduce kernel=pull registered=no", {NO_REG}},
+    {"kernels coll=allgather network-pieces=2", {NO_BOX}},
+    {"kernels coll=allgather,allreduce network-pieces=2", {NULL}},
 };
 
 START_TEST(test_a_rule_that_cannot_do_what_it_says_is_named)

@@ -263,7 +263,7 @@ END_TEST
 static const struct {
     const char *key, *value[2];
 } values[] = {
-    {"coll", {"reduce", "allgather"}},
+    {"coll", {"allreduce", "allgather"}},
     {"bytes", {"1KiB..", "..1KiB"}},
     {"bytes-per-rank", {"1KiB..", "..1KiB"}},
     {"ranks", {"2", "4"}},

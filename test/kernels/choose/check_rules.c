@@ -92,31 +92,6 @@ START_TEST(test_the_first_rule_that_covers_a_call_acts)
 }
 END_TEST
 
-/* engines runs all-gathers only, so a rule that names it decides for all-gathers only. Other rules
- * decide for all-reduces only. */
-START_TEST(test_a_kernel_without_all_reduce_is_for_its_own_collective)
-{
-    symtuner_rules *rules = rules_of("kernels kernel=engines; kernels kernel=two_ll128");
-    struct ar_ask ask = ask_for(64 << 20);
-    struct ar_choice c;
-
-    for (int coll = 0; coll < AR_COLLS; coll++)
-        for (int mapped = 0; mapped < 2; mapped++) {
-            ask.coll = coll;
-            ask.src_mapped = ask.dst_mapped = mapped;
-            ck_assert_int_eq(ar_rules_select(rules, &ask, &free_choice, &c), 0);
-            ck_assert_int_eq(c.family == AR_ENGINES, coll == AR_ALL_GATHER);
-            ck_assert_int_eq(c.family == AR_TWO_LL128, coll == AR_ALL_REDUCE);
-        }
-    ask.coll = AR_ALL_GATHER;
-    ask.has_copy = 0;
-    ck_assert_int_eq(ar_rules_select(rules, &ask, &free_choice, &c), 0);
-    ck_assert_int_ne(c.family, AR_ENGINES);
-    ck_assert_ptr_nonnull(strstr(why_of(rules, &ask, &c), "engines cannot run this call"));
-    symtuner_rules_free(rules);
-}
-END_TEST
-
 /* Ranks may learn at different times that an arena was refused (kernels/scratch), and the drop-in
  * asks at other times than the library. So the arenas may change which kernel of ours runs, but not
  * whether NCCL runs the call. */
@@ -474,7 +449,6 @@ Suite *st_suite_rules(void)
 
     tcase_add_checked_fixture(t, clean, clean);
     tcase_set_timeout(t, 120);
-    tcase_add_test(t, test_a_kernel_without_all_reduce_is_for_its_own_collective);
     tcase_add_test(t, test_arenas_do_not_change_who_runs_a_call);
     tcase_add_test(t, test_the_language_knows_the_kernels_by_the_same_numbers);
     tcase_add_test(t, test_the_first_rule_that_covers_a_call_acts);
