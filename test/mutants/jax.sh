@@ -36,7 +36,8 @@ if [ "$part" = c ]; then
         -lpthread && LD_LIBRARY_PATH=$out "$out/open" "$out/libsymtuner_ar.so" || exit
     # shellcheck disable=SC2086
     $cc $asan $quick -o "$out/liveness" test/jax/check_liveness.c jax/liveness.c jax/pending.c jax/groups.c \
-        jax/library.c -ldl -lpthread && LD_LIBRARY_PATH=$out "$out/liveness"
+        jax/library.c -ldl -lpthread &&
+        LD_LIBRARY_PATH=$out FAKE_AR_PATH=$out/libsymtuner_ar.so "$out/liveness"
     exit
 fi
 # shellcheck disable=SC2086
