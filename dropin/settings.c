@@ -198,7 +198,7 @@ void st_slot_claim(int rank, int ranks, int nccl, const char *library)
     struct st_tally_slot *mine;
     char error[256];
 
-    if (!path || !*path || st_slot())
+    if (!path || !*path || (st_slot() && (!nccl || st_slot()->nccl)))
         return;
     pthread_mutex_lock(&lock);
     if (!tally && !failed) {
@@ -210,11 +210,14 @@ void st_slot_claim(int rank, int ranks, int nccl, const char *library)
     if (tally && !st_slot() && (mine = st_tally_claim(tally, program_invocation_short_name))) {
         mine->rank = rank;
         mine->ranks = ranks;
-        snprintf(mine->library, sizeof mine->library, "%s", library);
-        mine->nccl = nccl;
         if (!watches_fork)
             watches_fork = pthread_atfork(NULL, NULL, forget) == 0;
         atomic_store_explicit(&slot, mine, memory_order_release);
+    }
+    mine = st_slot();
+    if (mine && nccl && !mine->nccl) {
+        snprintf(mine->library, sizeof mine->library, "%s", library);
+        mine->nccl = nccl;
     }
     pthread_mutex_unlock(&lock);
 }

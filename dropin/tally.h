@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tally.h - a file in which the processes of one job count their NCCL calls.
+ * tally.h - a file in which the processes of one job count their NCCL calls, and those of the JAX
+ * route.
  *
  * `symtuner run` creates the file and names it in SYMTUNER_RUN_FILE. Each process that makes an
  * NCCL communicator under libsymtuner_nccl.so claims a slot of its own and adds to the counters
- * there. Every process maps the file, so the counts are in the file even after SIGKILL. A forked
- * child has no slot until it makes a communicator itself.
+ * there. A process that opens a group of the JAX route does so, too (jax/library.c). If a process
+ * does both, it has one slot for both. Every process maps the file, so the counts are in the file
+ * even after SIGKILL. A forked child has no slot until it makes a communicator or opens a group
+ * itself.
  *
  * Units      bytes are the size of the larger buffer of a call: count x element size, and for
  *            reduce-scatter and all-gather this times the number of ranks. A process that drives
@@ -27,7 +30,7 @@
 #define ST_TALLY_VARIABLE "SYMTUNER_RUN_FILE"
 #define ST_TALLY_MAGIC    UINT64_C(0x796c6c6174747973) /* the bytes "syttally" */
 
-enum { ST_TALLY_VERSION = 6, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
+enum { ST_TALLY_VERSION = 7, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
 
 /* The NCCL functions that are counted: X(NAME in ST_TALLY_NAME, name in SYMTUNER_ONLY and in rules,
  * NCCL's name). The last row stands for all further functions of known.h. */
@@ -92,12 +95,12 @@ struct st_tally_cell {
 /* The counters of one process. A slot whose ${pid} is 0 belongs to no process yet. */
 struct st_tally_slot {
     _Atomic int32_t pid;
-    _Atomic int32_t nccl;        /* release of the first communicator's NCCL: 22809   */
+    _Atomic int32_t nccl;        /* release of the first communicator's NCCL: 22809; 0: none  */
     char program[64];            /* name of the program, without its folder           */
     char library[192];           /* path of the library file of that NCCL             */
     char note[256];              /* the first warning of the drop-in; empty: none     */
     _Atomic uint32_t noted;      /* 0: ${note} is empty; 1: it is being written; 2: it is written */
-    _Atomic int32_t rank, ranks; /* our rank in the first communicator, and its size  */
+    _Atomic int32_t rank, ranks; /* our rank in the first communicator or group, and its size */
     _Atomic uint32_t unused;
     /* comms[ST_WHY_OURS]: how many communicators have a handle of our kernels. comms[why]: how many
      * have none for this reason, so that NCCL runs all their calls. */
@@ -107,6 +110,12 @@ struct st_tally_slot {
     _Atomic uint64_t captured; /* calls by our kernels that went into a CUDA graph       */
     _Atomic uint64_t by_boxes; /* calls by our kernels that were added up box by box     */
     _Atomic uint64_t pieces;   /* the pieces of all calls in ${by_boxes}                 */
+    /* Calls of the JAX route: those that our kernels ran (${jax}), and those that libsymtuner_ar.so
+     * gave to NCCL (${jax_nccl}). ${call} has neither, unless NCCL's function there was the
+     * drop-in's. A call that goes into a CUDA graph counts each time XLA records it. */
+    struct st_tally_cell jax, jax_nccl;
+    _Atomic uint64_t jax_captured; /* calls in ${jax} that went into a CUDA graph         */
+    _Atomic uint64_t jax_groups;   /* how often the process has opened a group            */
     struct st_tally_cell call[ST_TALLY_COLLS][ST_WHYS];
     /* [coll][b]: calls by our kernels with 2^b to 2^(b+1) - 1 bytes */
     _Atomic uint64_t ours[ST_TALLY_COLLS][ST_TALLY_SIZES];
@@ -152,14 +161,20 @@ const char *st_tally_coll_word(int coll); /* "allreduce"     */
 const char *st_tally_coll_name(int coll); /* "ncclAllReduce" */
 const char *st_tally_why_text(int why);
 
+/* Count a call in one cell. */
+static inline void st_tally_put(struct st_tally_cell *cell, uint64_t bytes)
+{
+    atomic_fetch_add_explicit(&cell->calls, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&cell->bytes, bytes, memory_order_relaxed);
+}
+
 /* Count a call; a NULL ${slot} is fine. */
 static inline void st_tally_count(struct st_tally_slot *slot, enum st_tally_coll coll,
                                   enum st_tally_why why, uint64_t bytes)
 {
     if (!slot)
         return;
-    atomic_fetch_add_explicit(&slot->call[coll][why].calls, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&slot->call[coll][why].bytes, bytes, memory_order_relaxed);
+    st_tally_put(&slot->call[coll][why], bytes);
     if (why == ST_WHY_OURS) {
         int size = 63 - __builtin_clzll(bytes | 1);
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "dropin/tally.h"
 #include "jax/frame.h"
 #include "jax/groups.h"
 #include "jax/peer_access.h"
@@ -223,6 +224,33 @@ static void count(struct ffi_member *member, const struct ffi_call *call, int ze
     __atomic_store_n(&member->minor, minor, __ATOMIC_RELAXED);
 }
 
+/* Do our kernels run this call, or has libsymtuner_ar.so given it to NCCL? */
+static int is_ours(const struct job *j)
+{
+    const struct ffi_call *call = &j->call;
+    struct symtuner_ar_plan plan = {.size = sizeof plan};
+
+    if (!j->member->across)
+        return 1; /* a local group has no NCCL */
+    return ffi_ar_get()->query_coll(call->coll, call->send, call->recv, call->count, call->dtype,
+                                    call->op, j->member->handle, &plan) == 0 &&
+           (plan.boxes > 0 || strcmp(plan.kernel, "nccl") != 0);
+}
+
+/* Count a call for the summary of `symtuner run`. */
+static void count_for_summary(const struct job *j)
+{
+    struct st_tally_slot *slot = ffi_slot();
+    int ours;
+
+    if (slot == NULL)
+        return;
+    ours = is_ours(j);
+    st_tally_put(ours ? &slot->jax : &slot->jax_nccl, j->call.bytes);
+    if (ours && j->recordable && ffi_is_captured(j->stream) == 1)
+        st_tally_add(slot, &slot->jax_captured);
+}
+
 /* Start the kernels. ${site}: all ranks' buffers, or NULL if they are not known. */
 static int launch(const struct job *j, const struct ffi_site *site)
 {
@@ -259,8 +287,10 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
     if (may_exchange(j))
         site = ffi_exchange_look(member->exchange, j->run, member->me, &j->offer, &member->found);
     result = launch(j, site);
-    if (result == 0)
+    if (result == 0) {
         count(member, &j->call, site != NULL, api->api_version.minor_version);
+        count_for_summary(j);
+    }
     if (result == 0 && member->across)
         ffi_pending_mark(member, j->stream);
     if (result != 0)

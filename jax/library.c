@@ -3,9 +3,13 @@
 #include "jax/library.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "dropin/tally.h"
 
 #define VERSION_MAJOR(v) ((v) / 10000)
 #define VERSION_NEEDED   100 /* 0.1.0 */
@@ -85,4 +89,66 @@ int ffi_keep_place(int device)
 
     *(void **)&keep = dlsym(RTLD_DEFAULT, "symtuner_nccl_keep_place");
     return keep == NULL || keep(device);
+}
+
+/* ---- counters -------------------------------------------------------------------------------- */
+
+static struct st_tally_slot *slot;
+static int tried; /* to claim a slot without the drop-in */
+
+struct st_tally_slot *ffi_slot(void)
+{
+    return __atomic_load_n(&slot, __ATOMIC_ACQUIRE);
+}
+
+/* Called in a forked child, which must not count in its parent's slot. */
+static void forget(void)
+{
+    __atomic_store_n(&slot, NULL, __ATOMIC_RELEASE);
+    tried = 0;
+}
+
+/* Claim a slot in a process without the drop-in. Tries once. */
+static struct st_tally_slot *claim(int rank, int ranks)
+{
+    const char *path = getenv(ST_TALLY_VARIABLE);
+    struct st_tally_slot *mine;
+    struct st_tally *tally;
+    char error[256];
+
+    if (tried || path == NULL || *path == '\0')
+        return NULL;
+    tried = 1;
+    tally = st_tally_open(path, error, sizeof error);
+    if (tally == NULL) {
+        fprintf(stderr, "symtuner: %s: nothing is counted\n", error);
+        return NULL;
+    }
+    mine = st_tally_claim(tally, program_invocation_short_name);
+    if (mine == NULL) { /* all slots are taken */
+        st_tally_close(tally);
+        return NULL;
+    }
+    mine->rank = rank;
+    mine->ranks = ranks;
+    return mine;
+}
+
+void ffi_slot_claim(int rank, int ranks)
+{
+    static int watches_fork;
+    struct st_tally_slot *(*ask)(int, int, int), *mine;
+
+    *(void **)&ask = dlsym(RTLD_DEFAULT, "symtuner_nccl_slot");
+    pthread_mutex_lock(&lock);
+    if (!watches_fork)
+        watches_fork = pthread_atfork(NULL, NULL, forget) == 0;
+    mine = ffi_slot();
+    if (mine == NULL && watches_fork) {
+        mine = ask != NULL ? ask(ST_TALLY_VERSION, rank, ranks) : claim(rank, ranks);
+        __atomic_store_n(&slot, mine, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&lock);
+    if (mine != NULL)
+        st_tally_add(mine, &mine->jax_groups);
 }

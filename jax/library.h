@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * library.h - libsymtuner_ar.so, NVIDIA's driver and the drop-in, found at run time and called by
- * function pointers.
+ * function pointers; and the slot in which this process counts its calls.
  *
  * The XLA handler is built with XLA's header only. In place of the types of CUDA and NCCL it
  * declares plain integers and pointers. test/jax/same_types.c checks that these are passed to
@@ -33,6 +33,7 @@ enum { FFI_BESIDE = SYMTUNER_AR_ALONE };
     X(reduce_scatter)                                                                              \
     X(all_gather)                                                                                  \
     X(query)                                                                                       \
+    X(query_coll)                                                                                  \
     X(describe)                                                                                    \
     X(status)                                                                                      \
     X(abort)                                                                                       \
@@ -72,6 +73,16 @@ void *ffi_driver(const char *name);
  * our kernels (dropin/entry/jax.h). Returns whether the GPU ${device} has that place free, or
  * whether there is no drop-in. If ${device} is below 0, looks at no GPU. */
 int ffi_keep_place(int device);
+
+/* Return this process's slot in the file in which a job under `symtuner run` counts its calls
+ * (dropin/tally.h), or NULL if this process has none. A forked child has none until it opens a
+ * group itself. */
+struct st_tally_slot *ffi_slot(void);
+
+/* Count in the slot that a group of ${ranks} was opened, in which this process has rank ${rank}. If
+ * this process has no slot, claim one first. If the drop-in is loaded, ask the drop-in for it, so
+ * that both count in the same slot. If there is no file to count in, nothing is counted. */
+void ffi_slot_claim(int rank, int ranks);
 
 /* Write a reason to ${why}, with a format as for printf, and return -1. */
 static inline int __attribute__((format(printf, 3, 4)))

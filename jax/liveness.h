@@ -23,8 +23,12 @@ int ffi_liveness_watch(struct ffi_member *member, const int *pids, char *why, si
 /* pending.c: calls of groups across processes that have not ended on the GPU. An event is recorded
  * after each call that is launched. A replay of a CUDA graph has no such event. */
 
+/* Does ${stream} capture, that is, does XLA record the calls on it into a CUDA graph? Returns -1 if
+ * the driver does not tell. */
+int ffi_is_captured(void *stream);
+
 /* Record an event on ${stream} after a call of ${member}, for ffi_pending(). Does nothing if the
- * stream is captured. */
+ * stream captures, or may capture. */
 void ffi_pending_mark(struct ffi_member *member, void *stream);
 
 /* Is the last call that was marked, or a call before it, still running on the GPU? */

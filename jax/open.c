@@ -83,6 +83,7 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
         ffi_exchange_free(exchange);
         return ffi_fail(why, why_size, "%s", FULL);
     }
+    ffi_slot_claim(0, ranks);
     return 0;
 }
 
@@ -255,6 +256,7 @@ int symtuner_ffi_admit(void **ticket, char *why, size_t why_size)
 {
     if (*ticket == NULL || ffi_members_add(*ticket, 1) != 0)
         return ffi_fail(why, why_size, "%s", *ticket == NULL ? "the group was not opened" : FULL);
+    ffi_slot_claim(((struct ffi_member *)*ticket)->me, ((struct ffi_member *)*ticket)->ranks);
     free(*ticket);
     /* Clear the ticket here, and not in Python: after a Ctrl-C between this call and that line,
      * Python would give up a group that is open. */

@@ -33,14 +33,21 @@ static void load(void)
     *(void **)&event.capturing = ffi_driver("cuStreamIsCapturing");
 }
 
+int ffi_is_captured(void *stream)
+{
+    int status = 0;
+
+    pthread_once(&once, load);
+    if (event.capturing == NULL || event.capturing(stream, &status) != 0)
+        return -1;
+    return status != 0;
+}
+
 void ffi_pending_mark(struct ffi_member *member, void *stream)
 {
     void *made = member->done;
-    int capturing = 0;
 
-    pthread_once(&once, load);
-    if (event.create == NULL || event.record == NULL || event.capturing == NULL ||
-        event.capturing(stream, &capturing) != 0 || capturing != 0)
+    if (ffi_is_captured(stream) != 0 || event.create == NULL || event.record == NULL)
         return;
     if (made == NULL) {
         if (event.create(&made, EVENT_NO_TIMING) != 0)

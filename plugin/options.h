@@ -65,7 +65,8 @@ typedef const char *st_text_option;
       "calls fit on the GPU side by side; unset: 2, or more if SYMTUNER_AR_MAX_CTAS limits the "   \
       "CTAs of a call to less than 100")                                                           \
     X(st_text_option, run_file, "SYMTUNER_RUN_FILE", "", "text",                                   \
-      "drop-in: file of a job's counters; `symtuner run` creates it and sets this variable")       \
+      "drop-in, JAX package: file of a job's counters; `symtuner run` creates it and sets this "   \
+      "variable")                                                                                  \
     X(st_text_option, run_only, "SYMTUNER_RUN_ONLY", "", "text",                                   \
       "symtuner run --only sets it to its list of parts; a symtuner run inside the program then "  \
       "adds no part that is not in this list")                                                     \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job.h - the file in which a job counts its NCCL calls. On each box one `symtuner run` of the job
+ * job.h - the file in which a job counts its calls. On each box one `symtuner run` of the job
  * prints the sums.
  *
  * A `symtuner run` inside another one uses the file of the outer one, and the outer one prints. If

@@ -159,7 +159,7 @@ static void plan_dropin(struct making *making, const char *dropin)
         part(making, "drop-in");
         set(making, "LD_PRELOAD", value);
     }
-    making->plan->counts = true;
+    making->plan->counts = making->plan->preloads = true;
     if (making->ask->colls[0])
         set(making, "SYMTUNER_ONLY", making->ask->colls);
     set_number(making, "SYMTUNER_VERIFY", making->ask->verify);
@@ -211,6 +211,7 @@ void st_run_plan(const struct st_run_ask *ask, const struct st_run_libraries *li
         plan_dropin(&making, libraries->dropin);
     if (wanted(&making, ST_RUN_JAX)) {
         part(&making, "JAX route");
+        plan->counts = true;
         if (!now(&making, "SYMTUNER_JAX")[0])
             set(&making, "SYMTUNER_JAX", "1");
     }

@@ -43,7 +43,8 @@ struct st_run_setting {
 struct st_run_plan {
     struct st_run_setting set[ST_RUN_SETTINGS]; /* only what differs from the environment */
     int sets;
-    bool counts; /* the drop-in is loaded and counts calls */
+    bool counts;   /* the drop-in or the JAX route counts calls */
+    bool preloads; /* the drop-in is loaded */
     /* one line for the user: "plugin, drop-in, JAX route; kept: NCCL_ENV_PLUGIN=libx.so" */
     char said[1200];
 };

@@ -213,7 +213,7 @@ int st_cmd_run(int argc, char **argv)
     if (!request.quiet && outermost && (job.first || !job.tally))
         fprintf(stderr, "symtuner run: %s%s%s%s\n", plan.said, error[0] ? "; no summary: " : "",
                 error,
-                plan.counts && ignores_preload(program[0])
+                plan.counts && plan.preloads && ignores_preload(program[0])
                     ? "; the program is setuid or setgid, and so runs without the drop-in"
                     : "");
     ran = st_run_program(program, &end);

@@ -17,18 +17,28 @@ struct count {
 struct sums {
     struct count call[ST_TALLY_COLLS][ST_WHYS];
     uint64_t comms[ST_WHYS];
-    uint64_t verified, differed, captured, by_boxes, pieces;
-    int processes;
+    struct count jax, jax_nccl;
+    uint64_t verified, differed, captured, by_boxes, pieces, jax_captured, jax_groups;
+    int processes, jax_only; /* jax_only: processes of the JAX route without NCCL's release */
 };
+
+static void add_cell(struct count *count, const struct st_tally_cell *cell)
+{
+    count->calls += cell->calls;
+    count->bytes += cell->bytes;
+}
 
 static void add(struct sums *sums, const struct st_tally_slot *slot)
 {
     sums->processes++;
     for (int c = 0; c < ST_TALLY_COLLS; c++)
-        for (int w = 0; w < ST_WHYS; w++) {
-            sums->call[c][w].calls += slot->call[c][w].calls;
-            sums->call[c][w].bytes += slot->call[c][w].bytes;
-        }
+        for (int w = 0; w < ST_WHYS; w++)
+            add_cell(&sums->call[c][w], &slot->call[c][w]);
+    add_cell(&sums->jax, &slot->jax);
+    add_cell(&sums->jax_nccl, &slot->jax_nccl);
+    sums->jax_captured += slot->jax_captured;
+    sums->jax_groups += slot->jax_groups;
+    sums->jax_only += slot->jax_groups && slot->nccl <= 0;
     for (int w = 0; w < ST_WHYS; w++)
         sums->comms[w] += slot->comms[w];
     sums->verified += slot->verified;
@@ -82,6 +92,8 @@ static void print_head(const struct st_tally *tally, const struct sums *sums, FI
         fprintf(out, "%s%s", releases > 1 ? ", " : " called NCCL ",
                 st_release_print(nccl, text, sizeof text));
     }
+    if (sums->jax_only)
+        fprintf(out, "%s used the JAX route", releases ? " or" : "");
     if (tally->claimed > (uint32_t)ST_TALLY_SLOTS)
         fprintf(out, " (more are not counted)");
     fputc('\n', out);
@@ -96,27 +108,43 @@ static int percent(uint64_t part, uint64_t all)
     return rounded < 1 ? 1 : rounded > 99 ? 99 : rounded;
 }
 
+/* Print how many calls there were, and how many of them our kernels ran. */
+static void print_calls(const char *what, struct count all, struct count ours, FILE *out)
+{
+    char calls[WORD * 2], bytes[WORD];
+
+    fprintf(out, "  %-13s %14s %8s", what, number(all.calls, "call", calls),
+            size(all.bytes, bytes));
+    if (ours.calls == 0)
+        fprintf(out, "   none by our kernels\n");
+    else if (ours.calls == all.calls)
+        fprintf(out, "   all by our kernels\n");
+    else
+        fprintf(out, "   %" PRIu64 " by our kernels (%d %%), %s\n", ours.calls,
+                percent(ours.calls, all.calls), size(ours.bytes, bytes));
+}
+
 static void print_coll(const struct sums *sums, int coll, FILE *out)
 {
-    const struct count *ours = &sums->call[coll][ST_WHY_OURS];
     struct count all = {0, 0};
-    char calls[WORD * 2], bytes[WORD];
 
     for (int w = 0; w < ST_WHYS; w++) {
         all.calls += sums->call[coll][w].calls;
         all.bytes += sums->call[coll][w].bytes;
     }
-    if (all.calls == 0)
-        return;
-    fprintf(out, "  %-13s %14s %8s", st_tally_coll_word(coll), number(all.calls, "call", calls),
-            size(all.bytes, bytes));
-    if (ours->calls == 0)
-        fprintf(out, "   none by our kernels\n");
-    else if (ours->calls == all.calls)
-        fprintf(out, "   all by our kernels\n");
-    else
-        fprintf(out, "   %" PRIu64 " by our kernels (%d %%), %s\n", ours->calls,
-                percent(ours->calls, all.calls), size(ours->bytes, bytes));
+    if (all.calls)
+        print_calls(st_tally_coll_word(coll), all, sums->call[coll][ST_WHY_OURS], out);
+}
+
+static void print_jax(const struct sums *sums, FILE *out)
+{
+    struct count all = {sums->jax.calls + sums->jax_nccl.calls,
+                        sums->jax.bytes + sums->jax_nccl.bytes};
+
+    if (all.calls)
+        print_calls("JAX route", all, sums->jax, out);
+    else if (sums->jax_groups)
+        fprintf(out, "  JAX route      no calls\n");
 }
 
 /* A reason why NCCL ran calls, and how many calls it ran for this reason. */
@@ -183,6 +211,12 @@ static void print_notes(const struct st_tally *tally, const struct sums *sums, F
                 "  %s by our kernels went into CUDA graphs, and count once however often these "
                 "run\n",
                 number(sums->captured, "call", text));
+    if (sums->jax_captured)
+        fprintf(out,
+                "  %s of the JAX route went into CUDA graphs, and count%s once each time XLA "
+                "records %s\n",
+                number(sums->jax_captured, "call", text), sums->jax_captured == 1 ? "s" : "",
+                sums->jax_captured == 1 ? "it" : "them");
     if (sums->verified)
         fprintf(out, "  %s ran by our kernels and by NCCL, and %" PRIu64 " differed\n",
                 number(sums->verified, "call", text), sums->differed);
@@ -206,12 +240,14 @@ void st_run_summary(const struct st_tally *tally, FILE *out)
         if (tally->slot[i].pid)
             add(&sums, &tally->slot[i]);
     if (sums.processes == 0) {
-        fprintf(out, "symtuner run: no process made an NCCL communicator under the drop-in\n");
+        fprintf(out, "symtuner run: no process made an NCCL communicator under the drop-in, and "
+                     "none used the JAX route\n");
         return;
     }
     print_head(tally, &sums, out);
     for (int c = 0; c < ST_TALLY_COLLS; c++)
         print_coll(&sums, c, out);
+    print_jax(&sums, out);
     print_whys(&sums, out);
     print_notes(tally, &sums, out);
 }

@@ -17,3 +17,11 @@ int symtuner_nccl_keep_place(int device)
     handles = atomic_load(&st_comm_handles[device % ST_DEVICES]);
     return handles == 0 || handles <= st_settings_comms(device);
 }
+
+struct st_tally_slot *symtuner_nccl_slot(int version, int rank, int ranks)
+{
+    if (version != ST_TALLY_VERSION)
+        return NULL;
+    st_slot_claim(rank, ranks, 0, "");
+    return st_slot();
+}

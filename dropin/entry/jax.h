@@ -8,6 +8,8 @@
 #ifndef ST_ENTRY_JAX_H_
 #define ST_ENTRY_JAX_H_
 
+struct st_tally_slot;
+
 /*
  * Kernels of JAX's groups and of the program's communicators must fit on a GPU side by side
  * (settings.c). XLA runs the calls of all groups of a GPU one after another, so all of them together
@@ -19,5 +21,11 @@
  * may return 1 once one of them has ended. If ${device} is below 0, looks at no GPU and returns 1.
  */
 __attribute__((visibility("default"))) int symtuner_nccl_keep_place(int device);
+
+/* Return this process's slot in the file that SYMTUNER_RUN_FILE names (dropin/tally.h). If it has
+ * none, claim one for rank ${rank} of a group of ${ranks}. Returns NULL if there is no such file or
+ * no free slot, or if ${version} is not our ST_TALLY_VERSION. */
+__attribute__((visibility("default"))) struct st_tally_slot *
+symtuner_nccl_slot(int version, int rank, int ranks);
 
 #endif

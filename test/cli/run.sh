@@ -135,7 +135,7 @@ run "$work/empty/bin/symtuner" run -- env > env 2> err
 what=missing
 none LD_PRELOAD
 none NCCL_ENV_PLUGIN
-[ "$(cat err)" = "symtuner run: JAX route; no plugin: libsymtuner.so is not beside symtuner; no drop-in: libsymtuner_nccl.so is not beside symtuner" ]
+[ "$(head -1 err)" = "symtuner run: JAX route; no plugin: libsymtuner.so is not beside symtuner; no drop-in: libsymtuner_nccl.so is not beside symtuner" ]
 ok "libraries that are missing: $(cat err)" $?
 mkdir lib64 && mv lib/*.so lib64/ && run "$symtuner" run -- env > env 2> err
 what=lib64
@@ -350,8 +350,41 @@ summary err | sed 's/([0-9]*)/(N)/' > got
 { cat want; echo '  run_program (N): rank 1 has no drop-in'; } | diff - got > difference
 ok "a communicator that stays with NCCL: $(cat difference)" $?
 run "$symtuner" run -- true 2> err
-[ "$(summary err)" = "symtuner run: no process made an NCCL communicator under the drop-in" ]
+[ "$(summary err)" = "symtuner run: no process made an NCCL communicator under the drop-in, and none used the JAX route" ]
 ok "no call: $(cat err)" $?
+run "$symtuner" run --only jax -- "$program" jax 0 2> err
+printf '%s\n' 'symtuner run: JAX route' 'symtuner run: 1 process used the JAX route' '  JAX route      no calls' > want
+summary err | diff want - > difference
+ok "the JAX route without a call: $(cat difference)" $?
+run "$symtuner" run --only jax -- "$program" jax 3 2> err
+cat > want <<X
+symtuner run: JAX route
+symtuner run: 1 process used the JAX route
+  JAX route            3 calls  3.0 KiB   all by our kernels
+X
+summary err | diff want - > difference
+ok "the JAX route alone: $(cat difference)" $?
+run "$symtuner" run -- sh -c "'$program' jax 1; '$program' sent 7" 2> err
+cat > want <<X
+symtuner run: 2 processes called NCCL 2.28.9 or used the JAX route
+  send                  1 call      7 B   all by our kernels
+  JAX route             1 call  1.0 KiB   all by our kernels
+X
+summary err | diff want - > difference
+ok "a process of JAX beside one with NCCL: $(cat difference)" $?
+run "$symtuner" run -- "$program" jax 3 left 1 count 1 nccl 22809 2> err
+cat > want <<X
+symtuner run: 1 process called NCCL 2.28.9
+  allreduce            2 calls  2.0 MiB   1 by our kernels (50 %), 1.0 MiB
+  allgather             1 call  1.5 KiB   all by our kernels
+  broadcast             1 call      7 B   none by our kernels
+  JAX route            4 calls  4.0 KiB   3 by our kernels (75 %), 3.0 KiB
+  NCCL ran 1 call: $(why COLLECTIVE)
+  NCCL ran 1 call: $(why GROUP)
+  1 call of the JAX route went into CUDA graphs, and counts once each time XLA records it
+X
+summary err | diff want - > difference
+ok "the JAX route beside the drop-in: $(cat difference)" $?
 run "$symtuner" run -- sh -c "'$program' count 1 kill 9; '$symtuner' run -- '$program' count 1; '$program' count 1 & wait" 2> err
 once nested err
 grep -q '^symtuner run: 3 processes called NCCL 2.28.9$' err && grep -q ' 6 calls .* 3 by our kernels (50 %)' err

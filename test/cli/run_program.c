@@ -8,6 +8,9 @@
  *   nccl N     claim a slot, with NCCL release N
  *   sent N     claim a slot; count a send of N bytes by our kernels
  *   whys N     claim a slot; count N reduces that NCCL runs for one reason, N + 1 for the next, to N + 5
+ *   jax N      claim a slot without NCCL, open a group of the JAX route, and count N of its calls of
+ *              1 KiB by our kernels
+ *   left N     count N calls of the JAX route that NCCL runs, and one recorded call
  *   comm       count a communicator that stays with NCCL, and keep a note
  *   fork       a data loader: a child that only ends
  *   wait FILE  wait until there is such a file, 20 s at most
@@ -80,6 +83,17 @@ int main(int argc, char **argv)
             claim();
             st_tally_count(slot, ST_TALLY_SEND, ST_WHY_OURS, strtoull(value, NULL, 10));
         }
+        if (strcmp(step, "jax") == 0) {
+            claim();
+            slot->nccl = 0;
+            st_tally_add(slot, &slot->jax_groups);
+            for (int n = atoi(value); n > 0; n--)
+                st_tally_put(&slot->jax, 1 << 10);
+        }
+        for (int n = strcmp(step, "left") == 0 ? atoi(value) : 0; n > 0; n--)
+            st_tally_put(&slot->jax_nccl, 1 << 10);
+        if (strcmp(step, "left") == 0)
+            st_tally_add(slot, &slot->jax_captured);
         if (strcmp(step, "whys") == 0)
             whys((uint32_t)atoi(value));
         for (int n = strcmp(step, "more") == 0 ? atoi(value) : 0; n > 0; n--)

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
+#include "dropin/tally.h"
 #include "jax/symtuner_ffi.h"
 #include "test/dropin/play/play.h"
 
@@ -139,6 +140,16 @@ static void once(void)
     SAID(n.record, "Destroy Destroy ");
 }
 
+/* JAX's library and the drop-in count in one slot, if both have the same version of its layout. */
+static void check_slot(void)
+{
+    void *(*slot)(int, int, int);
+
+    *(void **)&slot = dlsym(RTLD_DEFAULT, "symtuner_nccl_slot");
+    MUST(slot && !slot(ST_TALLY_VERSION + 1, 0, GPUS) && !slot(ST_TALLY_VERSION - 1, 0, GPUS));
+    MUST(!slot(ST_TALLY_VERSION, 0, GPUS) == !getenv(ST_TALLY_VARIABLE));
+}
+
 /* JAX's groups take one of the two places of each GPU. */
 static void first(void)
 {
@@ -165,6 +176,7 @@ static void kept(void)
     MUST(make(two) == 0);
     MUST(opens_local(10));
     MUST(opens_across());
+    check_slot();
 }
 
 /* If communicators have all places of a GPU, JAX opens no group there. */

@@ -288,9 +288,20 @@ X
 job 'one rank' 0 -- "$here/ranks" "$$-r5" 1 0
 cat > "$work/want" <<'X'
 symtuner run: drop-in
-symtuner run: no process made an NCCL communicator under the drop-in
+symtuner run: no process made an NCCL communicator under the drop-in, and none used the JAX route
 X
 job 'no NCCL' 0 -- "$here/ranks" none
+# JAX opens its group before or after the program makes a communicator: a process has one slot
+cat > "$work/want" <<X
+symtuner run: drop-in
+symtuner run: 1 process called NCCL 2.28.9
+  JAX route      no calls
+  NCCL ran 2 communicators: the GPU has too many communicators
+  jax (N): NCCL runs all calls of a further communicator of 2 ranks: our kernels serve 1 of a GPU at a time, beside the groups of JAX; set a lower SYMTUNER_AR_MAX_CTAS or raise SYMTUNER_MAX_COMMS
+X
+for case in first kept; do
+    SYMTUNER_LOG=off job "JAX beside NCCL, $case" 0 -- "$here/jax" $case "$here/libsymtuner_ffi.so" "$work/lib/libsymtuner_ar.so"
+done
 
 # --- beside another preload ------------------------------------------------------------------------
 # A preloaded library in front of the drop-in sees every call. Behind the drop-in it sees only the calls

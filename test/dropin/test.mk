@@ -33,7 +33,7 @@ $(DI)/first/libcuda.so.1: test/dropin/fake/cuda.c dropin/verify/cuda.h
 	$(Q)$(DI_CC) -shared -Wl,-soname,libcuda.so.1 -o $@ $<
 # The part of libsymtuner_ffi.so that can be built without jax: all but what XLA calls.
 $(DI)/libsymtuner_ffi.so: $(filter-out jax/frame.c jax/handler.c jax/xla.c,$(wildcard jax/*.c)) \
-                          $(wildcard jax/*.h)
+                          $(TALLY) $(wildcard jax/*.h) dropin/tally.h
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(DI_CC) -shared -Wl,-soname,$(@F) $(if $(SAN),,-Wl,-z,defs) -o $@ $(filter %.c,$^) \

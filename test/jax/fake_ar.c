@@ -4,6 +4,7 @@
  *
  * FAKE_AR_FAIL=create, destroy, all_reduce or status makes that function fail. FAKE_AR_SHORT=N
  * makes the first N calls of create fail for lack of memory. FAKE_AR_WAITS=1: a kernel waits.
+ * FAKE_AR_KERNEL: the kernel of all plans.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,13 +140,20 @@ int symtuner_ar_all_gather(const void *send, void *recv, size_t count, int dtype
     return result;
 }
 
+int symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t count, int dtype,
+                           int op, ffi_handle *handle, struct symtuner_ar_plan *plan)
+{
+    (void)coll;
+    return symtuner_ar_query(send, recv, count, dtype, op, handle, plan);
+}
+
 int symtuner_ar_query(const void *send, const void *recv, size_t count, int dtype, int op,
                       ffi_handle *handle, struct symtuner_ar_plan *plan)
 {
     (void)send, (void)recv, (void)dtype, (void)op, (void)handle;
     if (plan->size != sizeof *plan)
         return 4;
-    plan->kernel = "fake";
+    plan->kernel = getenv("FAKE_AR_KERNEL") != NULL ? getenv("FAKE_AR_KERNEL") : "fake";
     plan->ctas = (int)count;
     plan->threads = 1;
     plan->zero_copy = 0;

@@ -46,10 +46,10 @@ lib=$out/lib # what the package loads here: the real handler, and fake kernels t
 mkdir -p "$lib"
 # shellcheck disable=SC2086
 $cc $asan -isystem "$include" -o "$out/check_handler" test/jax/check_handler.c test/jax/hostile.c \
-    test/jax/frames.c jax/*.c jax/hlo/*.c -ldl -lpthread &&
+    test/jax/frames.c jax/*.c jax/hlo/*.c dropin/tally.c -ldl -lpthread &&
     $cc -fPIC -shared -fvisibility=hidden -o "$lib/libsymtuner_ar.so" test/jax/fake_ar.c &&
     $cc -fPIC -shared -fvisibility=hidden -isystem "$include" -o "$lib/libsymtuner_ffi.so" \
-        jax/*.c jax/hlo/*.c test/jax/touch.c -ldl -lpthread &&
+        jax/*.c jax/hlo/*.c dropin/tally.c test/jax/touch.c -ldl -lpthread &&
     $cc -fPIC -shared -fvisibility=hidden -isystem "$include" -o "$lib/libfake_reduce.so" \
         test/jax/hlo/fake_reduce.c jax/frame.c jax/hlo/types.c -lpthread &&
     mkdir -p "$out/fake" &&
@@ -61,15 +61,20 @@ $cc $asan -isystem "$include" -o "$out/check_handler" test/jax/check_handler.c t
 for san in "$asan" -fsanitize=thread; do
     # shellcheck disable=SC2086
     $cc $san -isystem "$include" -o "$out/check_open" test/jax/check_open.c test/jax/frames.c \
-        jax/*.c jax/hlo/*.c -ldl -lpthread &&
+        jax/*.c jax/hlo/*.c dropin/tally.c -ldl -lpthread &&
         LD_LIBRARY_PATH=$out/fake "$out/check_open" "$lib/libsymtuner_ar.so" || failed=1
 done
+rm -f "$out/tally"
+# shellcheck disable=SC2086
+$cc $asan -isystem "$include" -o "$out/check_tally" test/jax/check_tally.c test/jax/frames.c \
+    jax/*.c jax/hlo/*.c dropin/tally.c -ldl -lpthread &&
+    LD_LIBRARY_PATH=$out/fake "$out/check_tally" "$lib/libsymtuner_ar.so" "$out/tally" || failed=1
 # shellcheck disable=SC2086
 $cc $asan -DFFI_LIVENESS_STUCK_MS=1500 -DFFI_LIVENESS_LEAVE_MS=500 -DFFI_LIVENESS_END_MS=2000 \
-    -o "$out/check_liveness" test/jax/check_liveness.c jax/liveness.c jax/pending.c jax/groups.c jax/library.c \
+    -o "$out/check_liveness" test/jax/check_liveness.c jax/liveness.c jax/pending.c jax/groups.c jax/library.c dropin/tally.c \
     -ldl -lpthread && LD_LIBRARY_PATH=$out/fake FAKE_AR_PATH=$lib/libsymtuner_ar.so "$out/check_liveness" || failed=1
 # shellcheck disable=SC2086
-$cc $asan -o "$out/check_pending" test/jax/check_pending.c jax/pending.c jax/groups.c jax/library.c \
+$cc $asan -o "$out/check_pending" test/jax/check_pending.c jax/pending.c jax/groups.c jax/library.c dropin/tally.c \
     -ldl -lpthread && LD_LIBRARY_PATH=$out/fake "$out/check_pending" || failed=1
 $cc -isystem "$include" -c -o "$out/same_abi.o" test/jax/same_abi.c ||
     { echo "FAILED: jax/xla_abi.h is not what XLA's headers are"; failed=1; }
