@@ -40,7 +40,7 @@
 extern "C" {
 #endif
 
-#define SYMTUNER_VERSION "0.1.0"
+#define SYMTUNER_VERSION "0.2.0"
 
 #if defined(__GNUC__)
 #define SYMTUNER_API __attribute__((visibility("default")))

@@ -143,7 +143,7 @@ extern "C" {
 
 #define SYMTUNER_AR_API __attribute__((visibility("default")))
 
-#define SYMTUNER_AR_VERSION   100 /* major * 10000 + minor * 100 + patch */
+#define SYMTUNER_AR_VERSION   200 /* major * 10000 + minor * 100 + patch */
 #define SYMTUNER_AR_MAX_RANKS 16
 
 typedef struct symtuner_ar symtuner_ar; /* one rank of one group; opaque */

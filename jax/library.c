@@ -12,7 +12,7 @@
 #include "dropin/tally.h"
 
 #define VERSION_MAJOR(v) ((v) / 10000)
-#define VERSION_NEEDED   100 /* 0.1.0 */
+#define VERSION_NEEDED   200 /* 0.2.0 */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ffi_ar table;

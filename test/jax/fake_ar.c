@@ -204,5 +204,5 @@ const char *symtuner_ar_error(const ffi_handle *handle)
 
 int symtuner_ar_version(void)
 {
-    return 100;
+    return SYMTUNER_AR_VERSION;
 }

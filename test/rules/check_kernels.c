@@ -176,7 +176,7 @@ START_TEST(test_network_pieces_are_for_all_reduces)
 }
 END_TEST
 
-/* The hashes are those of 0.1.0 before [kernels] had the key coll. */
+/* The hashes are those from before [kernels] had the key coll. */
 START_TEST(test_rules_without_coll_keep_their_hash)
 {
     static const struct {

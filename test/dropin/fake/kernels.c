@@ -288,5 +288,5 @@ int symtuner_ar_separate(void *stream)
 
 int symtuner_ar_version(void)
 {
-    return 100;
+    return SYMTUNER_AR_VERSION;
 }

@@ -433,10 +433,10 @@ def test_entry_point():
     with open("pyproject.toml", encoding="utf-8") as f:
         said = f.read().split("[project.entry-points.jax_plugins]\n")[1].splitlines()[0]
     with tempfile.TemporaryDirectory() as folder:
-        info = os.path.join(folder, "symtuner-0.1.0.dist-info")
+        info = os.path.join(folder, "symtuner-0.2.0.dist-info")
         os.mkdir(info)
         with open(os.path.join(info, "METADATA"), "w", encoding="utf-8") as f:
-            f.write("Metadata-Version: 2.1\nName: symtuner\nVersion: 0.1.0\n")
+            f.write("Metadata-Version: 2.1\nName: symtuner\nVersion: 0.2.0\n")
         with open(os.path.join(info, "entry_points.txt"), "w", encoding="utf-8") as f:
             f.write(f"[jax_plugins]\n{said.replace(chr(34), '')}\n")
 
