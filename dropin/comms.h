@@ -106,6 +106,16 @@ struct st_comm *st_comm_add(void *comm, struct st_real *real);
 /* Remove a record from the table. Does nothing if another thread has already removed it. */
 void st_comm_remove(struct st_comm *c);
 
+/* Return the key of the communicator that this call of ncclCommSplit makes from ${parent}, 0 if
+ * ${parent} has no key. Every rank must call it for each split, even a rank that gets no
+ * communicator from it. */
+uint64_t st_comm_split_key(struct st_comm *parent, int color);
+/* Return the key of the communicator that this call of ncclCommShrink makes from ${parent}. Returns
+ * 0 if ${parent} has no key, or was shrunk with more than ST_SHRINKS different lists ${without}. */
+uint64_t st_comm_shrink_key(struct st_comm *parent, const int *without, int n);
+/* Return the key of the communicator that NCCL makes with these ${ids} ids. */
+uint64_t st_comm_key(const struct nccl_abi_id *id, int ids);
+
 /* How many communicators have a handle, or are about to make one, on each GPU. */
 enum { ST_DEVICES = 64 };
 extern atomic_int st_comm_handles[ST_DEVICES];

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "dropin/meet.h"
 #include "dropin/settings.h"
 
@@ -17,41 +16,6 @@ enum { MOST = 16 };       /* most ranks of a communicator, as SYMTUNER_AR_MAX_RA
  * kernels wait for ever, and programs let ranks wait for hours, for example in a barrier while one
  * rank prepares the data. If a rank is lost, a watchdog of the program ends the wait. */
 enum { LIMIT_MS = 86400000 };
-
-/* ---- keys ------------------------------------------------------------------------------------ */
-
-uint64_t st_life_key(const struct nccl_abi_id *id, int ids)
-{
-    return st_hash(ST_HASH_START, id, (size_t)ids * sizeof *id) | 1;
-}
-
-uint64_t st_life_split(struct st_comm *parent, int color)
-{
-    uint32_t number = parent->splits++;
-    uint64_t h = st_hash(parent->key, &number, sizeof number);
-
-    return parent->key ? st_hash(h, &color, sizeof color) | 1 : 0;
-}
-
-/* Ranks that are left out do not call ncclCommShrink. So the number of calls with this list is the
- * same on all ranks that call it, but the number of calls with any list is not. Ranks may give the
- * list in different orders. */
-uint64_t st_life_shrink(struct st_comm *parent, const int *without, int n)
-{
-    uint64_t list = 0;
-    uint32_t number;
-    int i = 0;
-
-    for (int k = 0; k < n && without; k++)
-        list += st_hash(ST_HASH_START, &without[k], sizeof without[k]);
-    while (i < ST_SHRINKS && parent->shrinks[i].times && parent->shrinks[i].list != list)
-        i++;
-    if (i == ST_SHRINKS || !parent->key)
-        return 0;
-    parent->shrinks[i].list = list;
-    number = parent->shrinks[i].times++;
-    return st_hash(st_hash(~parent->key, &list, sizeof list), &number, sizeof number) | 1;
-}
 
 nccl_abi_result st_no_nccl(void)
 {

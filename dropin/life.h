@@ -77,16 +77,6 @@ static inline struct symtuner_ar *st_life_hold(struct st_comm *c)
     return handle;
 }
 
-/* Return the key of the communicator that this call of ncclCommSplit makes from ${parent}, 0 if
- * ${parent} has no key. Every rank must call it for each split, even a rank that gets no
- * communicator from it. */
-uint64_t st_life_split(struct st_comm *parent, int color);
-/* Return the key of the communicator that this call of ncclCommShrink makes from ${parent}. Returns
- * 0 if ${parent} has no key, or was shrunk with more than ST_SHRINKS different lists ${without}. */
-uint64_t st_life_shrink(struct st_comm *parent, const int *without, int n);
-/* Return the key of the communicator that NCCL makes with these ${ids} ids. */
-uint64_t st_life_key(const struct nccl_abi_id *id, int ids);
-
 /* Warn that no loaded copy of NCCL has the function that the program calls. Returns
  * ncclInvalidUsage. */
 nccl_abi_result st_no_nccl(void);

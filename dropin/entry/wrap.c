@@ -164,7 +164,7 @@ static nccl_abi_result made(struct st_from from, struct st_real *real, nccl_abi_
 static nccl_abi_result in_CommInitRank(struct st_from from, void **comm, int ranks,
                                        struct nccl_abi_id id, int rank)
 {
-    struct st_made m = {.comm = comm, .key = st_life_key(&id, 1), .blocking = true};
+    struct st_made m = {.comm = comm, .key = st_comm_key(&id, 1), .blocking = true};
 
     REAL(CommInitRank, NULL);
     m = making(from, real, ranks, m, &id);
@@ -175,7 +175,7 @@ static nccl_abi_result in_CommInitRankConfig(struct st_from from, void **comm, i
                                              struct nccl_abi_id id, int rank, void *config)
 {
     struct st_made m = {
-        .comm = comm, .key = st_life_key(&id, 1), .blocking = is_blocking(config, NULL)};
+        .comm = comm, .key = st_comm_key(&id, 1), .blocking = is_blocking(config, NULL)};
 
     REAL(CommInitRankConfig, NULL);
     m = making(from, real, ranks, m, &id);
@@ -187,7 +187,7 @@ static nccl_abi_result in_CommInitRankScalable(struct st_from from, void **comm,
                                                void *config)
 {
     struct st_made m = {.comm = comm,
-                        .key = id && ids > 0 ? st_life_key(id, ids) : 0,
+                        .key = id && ids > 0 ? st_comm_key(id, ids) : 0,
                         .blocking = is_blocking(config, NULL)};
 
     REAL(CommInitRankScalable, NULL);
@@ -225,7 +225,7 @@ static nccl_abi_result in_CommSplit(struct st_from from, void *comm, int color, 
 
     REAL(CommSplit, c);
     if (c && !st_passes(from, real))
-        m.key = st_life_split(c, color);
+        m.key = st_comm_split_key(c, color);
     if (color == NCCL_ABI_NO_COLOR)
         return real->call.CommSplit(comm, color, key, child, config);
     m = making(from, real, 0, m, NULL);
@@ -242,7 +242,7 @@ static nccl_abi_result in_CommShrink(struct st_from from, void *comm, int *witho
     if (c && flags & NCCL_ABI_SHRINK_ABORT && !st_passes(from, real))
         st_life_abort(c);
     if (c && !st_passes(from, real))
-        m.key = st_life_shrink(c, without, n);
+        m.key = st_comm_shrink_key(c, without, n);
     m = making(from, real, 0, m, NULL);
     return made(from, real, real->call.CommShrink(comm, without, n, child, config, flags), m);
 }
