@@ -38,7 +38,7 @@ struct st_comm {
     int rank, ranks;
     int device;  /* CUDA device number of the communicator, modulo ST_DEVICES     */
     bool placed; /* its handle is counted in st_comm_handles[device]              */
-    bool spans;  /* its ranks met through NCCL, because they are on several boxes  */
+    bool spans;  /* its ranks are on several boxes, and all could make a handle   */
     bool blocking;
     uint64_t key; /* identifies the communicator, the same on all its ranks; 0: unknown */
     /* The meeting (meet.h) in which the ranks vote on verified calls. NULL: no call is verified.

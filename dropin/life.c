@@ -133,6 +133,7 @@ struct party {
     enum st_tally_why own;    /* what own_reason() returned */
     struct st_meet *meet;
     struct st_boxes_mark mark;
+    bool parent_spans; /* as in struct st_made */
 };
 
 /* Count one handle more on each GPU of ${p}. If a GPU has the most handles already, count none and
@@ -179,45 +180,8 @@ static enum st_tally_why own_reason(const struct st_real *real, struct party *p)
 static bool may_span(const struct st_real *real, const struct st_made *made,
                      enum st_tally_why shared)
 {
-    return made->mark.there && made->key && real->version >= OLDEST &&
+    return (made->mark.there || made->parent_spans) && made->key && real->version >= OLDEST &&
            (shared == ST_WHY_OURS || shared == ST_WHY_NOT_ONE_BOX);
-}
-
-static void make_handles(struct party *p)
-{
-    const struct st_kernels *kernels = st_kernels_for(p->c[0]->real);
-    struct symtuner_ar *handle[MOST] = {NULL};
-    void *comm[MOST];
-    struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = LIMIT_MS};
-    const char *limit = getenv("SYMTUNER_AR_TIMEOUT_MS");
-    bool made;
-    int result;
-
-    for (int i = 0; i < p->n; i++)
-        comm[i] = p->c[i]->comm;
-    if (limit && *limit)
-        config.timeout_ms = 0; /* the library reads the variable */
-    st_inside++;
-    result = kernels->create_(handle, comm, p->n, &config);
-    made = result == NCCL_ABI_SUCCESS;
-    if (p->meet && !st_meet_done(p->meet, p->n, made, DONE_MS) && made) {
-        for (int i = 0; i < p->n; i++) /* if another rank is dead, destroy_ would wait long */
-            kernels->abort_(handle[i]);
-        kernels->destroy_(handle, p->n);
-        made = false;
-    }
-    st_inside--;
-    if (!made && (p->meet ? st_meet_first(p->meet) : p->c[0]->rank == 0))
-        st_warn_once("NCCL runs all calls of a communicator of %d ranks: %s", p->c[0]->ranks,
-                     result == NCCL_ABI_SUCCESS ? "another rank has got no handle"
-                                                : kernels->error_(NULL));
-    for (int i = 0; i < p->n; i++) {
-        p->c[i]->kernels = kernels;
-        decide(p->c[i], made ? ST_WHY_OURS : ST_WHY_CREATE);
-        if (!made)
-            continue;
-        atomic_store_explicit(&p->c[i]->handle, handle[i], memory_order_release);
-    }
 }
 
 /* Warn that NCCL runs all calls of the communicator, and say why. If the ranks met in shared
@@ -241,9 +205,72 @@ static void warn(const struct party *p, enum st_tally_why why, enum st_meet_answ
                      text[answer]);
 }
 
+/* Does NCCL run every call of this handle, because the library cannot add up box by box? For
+ * example, each box has one rank. All ranks get the same answer. Asks about a sum of one int8. */
+static bool in_vain(const struct st_kernels *kernels, struct symtuner_ar *handle)
+{
+    static const char no_boxes[] = "the ranks span several nodes";
+    struct symtuner_ar_plan plan = {.size = sizeof plan};
+    char byte;
+
+    return kernels->query_(&byte, &byte, 1, 0, 0, handle, &plan) == NCCL_ABI_SUCCESS &&
+           plan.boxes == 0 && strncmp(plan.why, no_boxes, sizeof no_boxes - 1) == 0;
+}
+
+/* Make the handles of ${p}. A rank that cannot use our kernels calls this only if it is on several
+ * boxes; it makes create_ fail on all ranks. Returns whether all ranks could make a handle, even if
+ * it was of no use and is freed again. */
+static bool make_handles(struct party *p)
+{
+    const struct st_kernels *kernels = st_kernels_for(p->c[0]->real);
+    struct symtuner_ar *handle[MOST] = {NULL};
+    void *comm[MOST];
+    struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = LIMIT_MS};
+    const char *limit = getenv("SYMTUNER_AR_TIMEOUT_MS");
+    bool made, warns;
+    int result;
+
+    for (int i = 0; i < p->n; i++)
+        comm[i] = p->c[i]->comm;
+    if (limit && *limit)
+        config.timeout_ms = 0; /* the library reads the variable */
+    if (p->own != ST_WHY_OURS)
+        config.max_ctas = -1; /* invalid */
+    st_inside++;
+    result = kernels->create_(handle, comm, p->n, &config);
+    made = result == NCCL_ABI_SUCCESS;
+    if (p->meet && !st_meet_done(p->meet, p->n, made, DONE_MS) && made) {
+        for (int i = 0; i < p->n; i++) /* if another rank is dead, destroy_ would wait long */
+            kernels->abort_(handle[i]);
+        kernels->destroy_(handle, p->n);
+        made = false;
+    }
+    if (made && !p->meet && in_vain(kernels, handle[0])) {
+        kernels->destroy_(handle, p->n);
+        made = false;
+        p->own = ST_WHY_BOXES;
+    }
+    st_inside--;
+    warns = !made && (p->meet ? st_meet_first(p->meet) : p->c[0]->rank == 0);
+    if (warns && p->own != ST_WHY_OURS)
+        warn(p, p->own, ST_MEET_UNABLE);
+    else if (warns)
+        st_warn_once("NCCL runs all calls of a communicator of %d ranks: %s", p->c[0]->ranks,
+                     result == NCCL_ABI_SUCCESS ? "another rank has got no handle"
+                                                : kernels->error_(NULL));
+    for (int i = 0; i < p->n; i++) {
+        p->c[i]->kernels = kernels;
+        decide(p->c[i], made ? ST_WHY_OURS : p->own != ST_WHY_OURS ? p->own : ST_WHY_CREATE);
+        if (!made)
+            continue;
+        atomic_store_explicit(&p->c[i]->handle, handle[i], memory_order_release);
+    }
+    return made || p->own == ST_WHY_BOXES;
+}
+
 /* Meet the other ranks through NCCL, and make a handle that adds up box by box. Called if the
  * meeting on this box has not found all ranks. create_ itself ensures that either all ranks get a
- * handle or none does. */
+ * handle or none does. If a parent spans boxes, all ranks call create_, so they need no meeting. */
 static void span(struct party *p)
 {
     struct st_comm *c = p->c[0];
@@ -252,10 +279,13 @@ static void span(struct party *p)
 
     st_meet_leave(p->meet);
     p->meet = NULL;
+    if (p->parent_spans) {
+        c->spans = make_handles(p);
+        return;
+    }
     all = st_boxes_meet(c->real, &p->mark, c->ranks, c->rank, p->own == ST_WHY_OURS);
     if (all) {
-        c->spans = true;
-        make_handles(p);
+        c->spans = make_handles(p);
         st_boxes_leave(c->real, all);
         return;
     }
@@ -275,7 +305,7 @@ static void meet(struct party *p)
 
     if (answer == ST_MEET_ALL) {
         make_handles(p);
-    } else if (p->mark.there && p->n == 1 &&
+    } else if ((p->mark.there || p->parent_spans) && p->n == 1 &&
                (answer == ST_MEET_OPEN || answer == ST_MEET_MISSING)) {
         span(p);
     } else {
@@ -319,8 +349,10 @@ void st_made_settle(struct st_real *real, struct st_made *made, int n)
             if (!last || last->c[0]->key != c->key || last->n == MOST)
                 last = &party[parties++];
             last->shared = shared;
-            if (spans)
+            if (spans) {
                 last->mark = made[i].mark;
+                last->parent_spans = made[i].parent_spans;
+            }
             if (last->n == 0)
                 last->meet = made[i].meet;
             else if (made[i].meet) /* last->c[0] answers for all ranks of this thread */

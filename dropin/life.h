@@ -22,6 +22,9 @@ struct st_made {
     bool blocking;
     struct st_meet *meet; /* the meeting that this rank has entered; NULL: none */
     struct st_boxes_mark mark; /* the mark that st_boxes_read found in the ncclUniqueId */
+    /* It is split or shrunk from a communicator that spans boxes and has got a handle on all ranks.
+     * So all its ranks have the drop-in, and settings for several boxes. */
+    bool parent_spans;
 };
 
 /* Enter the meeting (meet.h) of a communicator that NCCL is about to make. Returns NULL if there is

@@ -225,7 +225,7 @@ static nccl_abi_result in_CommSplit(struct st_from from, void *comm, int color, 
 
     REAL(CommSplit, c);
     if (c && !st_passes(from, real))
-        m.key = st_comm_split_key(c, color);
+        m.key = st_comm_split_key(c, color), m.parent_spans = c->spans;
     if (color == NCCL_ABI_NO_COLOR)
         return real->call.CommSplit(comm, color, key, child, config);
     m = making(from, real, 0, m, NULL);
@@ -242,7 +242,7 @@ static nccl_abi_result in_CommShrink(struct st_from from, void *comm, int *witho
     if (c && flags & NCCL_ABI_SHRINK_ABORT && !st_passes(from, real))
         st_life_abort(c);
     if (c && !st_passes(from, real))
-        m.key = st_comm_shrink_key(c, without, n);
+        m.key = st_comm_shrink_key(c, without, n), m.parent_spans = c->spans;
     m = making(from, real, 0, m, NULL);
     return made(from, real, real->call.CommShrink(comm, without, n, child, config, flags), m);
 }

@@ -6,7 +6,11 @@
  *                                 rank 0 gets from NCCL. Prints "ours" or "nccl", and the seconds
  *                                 that the drop-in needed for the communicator; prints "failed" if
  *                                 NCCL could not make it. With GATHER set, it also makes an
- *                                 all-gather. With VERIFY=1 it makes four calls in
+ *                                 all-gather. With SPLIT set, it splits the communicator without
+ *                                 leaving out a rank, makes an all-reduce on the new one, and
+ *                                 checks how the drop-in has asked the kernels for a handle: as
+ *                                 always ("create"), or so that all ranks get none ("refuse").
+ *                                 With VERIFY=1 it makes four calls in
  *                                 place, the third in a capture, and prints who ran each. With
  *                                 VERIFY=wrong the kernels of this rank also compute wrong results
  *        ranks none               makes no communicator and starts sh
@@ -128,6 +132,18 @@ static int init(void **comm, int ranks, struct nccl_abi_id id, int rank)
                          : n.f.CommInitRankConfig(comm, ranks, id, rank, NULL);
 }
 
+/* Split the communicator and use the new one. The drop-in must have made this ${request} for it. */
+static void split(void *comm, const char *request)
+{
+    void *child;
+
+    said(kernels());
+    MUST(n.f.CommSplit(comm, 0, 0, &child, NULL) == 0);
+    MUST(strstr(kernels()->text, request) != NULL);
+    call(child);
+    MUST(n.f.CommDestroy(child) == 0);
+}
+
 /* Rank 0 asks NCCL for an id, and the others read it from a file. */
 static struct nccl_abi_id shared_id(const char *seed, int rank)
 {
@@ -189,6 +205,8 @@ int main(int argc, char **argv)
     printf("%s %.1f\n", *n.record->text ? "nccl" : "ours", waited);
     if (getenv("GATHER"))
         MUST(n.f.AllGather(a, b, 4, F32, comm, NULL) == 0);
+    if (getenv("SPLIT"))
+        split(comm, getenv("SPLIT"));
     MUST(n.f.CommDestroy(comm) == 0);
     return 0;
 }

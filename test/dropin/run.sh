@@ -279,6 +279,33 @@ symtuner run: 2 processes called NCCL 2.28.9
   2 calls by our kernels ran box by box, in 6 pieces
 X
 GATHER=1 SYMTUNER_AR_NODES=1 job 'an all-gather over two boxes' 0 -- sh "$work/apart" "$here/ranks" "$$-r7" "$here/box.so"
+# A split of a communicator over boxes: all its ranks have the drop-in, so they need not meet through NCCL.
+# If a rank has no room for the handle, all ranks must still ask the kernels for one, or they would hang.
+cat > "$work/want" <<'X'
+symtuner run: drop-in
+symtuner run: 2 processes called NCCL 2.28.9
+  allreduce            4 calls    256 B   all by our kernels
+  4 calls by our kernels ran box by box, in 12 pieces
+X
+SPLIT=create SYMTUNER_AR_NODES=1 job 'a split over two boxes' 0 -- sh "$work/apart" "$here/ranks" "$$-r8" "$here/box.so"
+cat > "$work/want" <<'X'
+symtuner run: drop-in
+symtuner: warning: NCCL runs all calls of a further communicator of 2 ranks: our kernels serve 1 of a GPU at a time; set a lower SYMTUNER_AR_MAX_CTAS or raise SYMTUNER_MAX_COMMS
+symtuner: warning: NCCL runs all calls of a further communicator of 2 ranks: our kernels serve 1 of a GPU at a time; set a lower SYMTUNER_AR_MAX_CTAS or raise SYMTUNER_MAX_COMMS
+symtuner run: 2 processes called NCCL 2.28.9
+  allreduce            4 calls    256 B   2 by our kernels (50 %), 128 B
+  NCCL ran 2 calls: the GPU has too many communicators
+  2 calls by our kernels ran box by box, in 6 pieces
+  ranks (N): NCCL runs all calls of a further communicator of 2 ranks: our kernels serve 1 of a GPU at a time; set a lower SYMTUNER_AR_MAX_CTAS or raise SYMTUNER_MAX_COMMS
+X
+SPLIT=refuse SYMTUNER_MAX_COMMS=1 SYMTUNER_AR_NODES=1 job 'no room for a split' 0 -- sh "$work/apart" "$here/ranks" "$$-r9" "$here/box.so"
+cat > "$work/want" <<'X'
+symtuner run: drop-in
+symtuner run: 2 processes called NCCL 2.28.9
+  allreduce            4 calls    256 B   none by our kernels
+  NCCL ran 4 calls: the communicator spans several boxes, where NCCL alone runs such calls
+X
+APART=1 SPLIT=create SYMTUNER_AR_NODES=1 job 'a rank in each box' 0 -- sh "$work/apart" "$here/ranks" "$$-r10" "$here/box.so"
 cat > "$work/want" <<'X'
 symtuner run: drop-in
 symtuner run: 1 process called NCCL 2.28.9

@@ -61,7 +61,9 @@ static void call_nccl(void *comm)
 int symtuner_ar_create(struct symtuner_ar **handles, void *const *comms, int n,
                        const struct symtuner_ar_config *config)
 {
-    record_add(&record, "create:%d ", n);
+    record_add(&record, config && config->max_ctas < 0 ? "refuse:%d " : "create:%d ", n);
+    if (config && config->max_ctas < 0) /* the library fails on all ranks then */
+        return 4;
     if (config && !config->one_stream && config->beside != SYMTUNER_AR_UNKNOWN)
         return 5; /* the drop-in does not see what runs beside the calls, so it must not set this */
     __atomic_store_n(&record.limit_ms, config ? config->timeout_ms : 0, __ATOMIC_RELAXED);
@@ -235,7 +237,9 @@ int symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t 
         plan->kernel = "nccl";
     if (getenv("WHY"))
         snprintf(plan->why, sizeof plan->why, "%s", getenv("WHY"));
-    if (getenv("BOX") && coll == SYMTUNER_AR_ALL_REDUCE) { /* our kernels run, too */
+    if (getenv("APART")) /* each box has one rank */
+        snprintf(plan->why, sizeof plan->why, "the ranks span several nodes");
+    else if (getenv("BOX") && coll == SYMTUNER_AR_ALL_REDUCE) { /* our kernels run, too */
         plan->boxes = 2;
         plan->pieces = 3;
     }

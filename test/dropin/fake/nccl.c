@@ -279,7 +279,12 @@ int ncclCommSplit(void *comm, int color, int key, void **made, void *config)
         return begin_step(c);
     if (record.wait && depth == 0)
         record.wait();
-    return color < 0 ? 0 : give(made, c->ranks > 2 ? c->ranks / 2 : c->ranks, c->rank / 2);
+    if (color < 0)
+        return 0;
+    give(made, c->ranks > 2 ? c->ranks / 2 : c->ranks, c->rank / 2);
+    if (depth == 0)
+        ((struct fake_comm *)*made)->device = c->device;
+    return 0;
 }
 
 int ncclCommShrink(void *comm, int *without, int n, void **made, void *config, int flags)
