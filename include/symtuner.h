@@ -28,7 +28,7 @@
  *            struct_size is larger than the library's own, the result is SYMTUNER_EINVAL.
  * Needs      no other software. A query must be about NCCL 2.27 or later; for an older release the
  *            result is SYMTUNER_EINVAL.
- * Since      0.1, everything.
+ * Since      0.2, everything.
  */
 #ifndef SYMTUNER_H_
 #define SYMTUNER_H_
@@ -146,7 +146,7 @@ typedef struct symtuner_rules symtuner_rules;
  * symtuner_rules_parse reads symtuner's format from memory; ${name} is the file's name in errors.
  * symtuner_rules_inline reads the one-line form of SYMTUNER_RULE.
  * On failure ${error} holds "name:line:column: what is wrong; the cure".
- * Since 0.1.
+ * Since 0.2.
  */
 SYMTUNER_API enum symtuner_status symtuner_rules_load(const char *path, symtuner_rules **rules_out,
                                                       char *error, size_t error_size);
@@ -162,7 +162,7 @@ SYMTUNER_API enum symtuner_status symtuner_rules_inline(const char *text,
 SYMTUNER_API void symtuner_rules_free(symtuner_rules *rules);
 
 /* Return a text to show to people. It states the built-in CTA count, and for which boxes and
- * releases it is used. Since 0.1. */
+ * releases it is used. Since 0.2. */
 SYMTUNER_API const char *symtuner_defaults_text(void);
 
 /* symtuner_rules_count returns the number of rules. symtuner_rules_hash returns a 64-bit hash of
@@ -237,7 +237,7 @@ struct symtuner_kernel_decision {
  * Decide by the first [kernels] rule, in file order, that covers ${query}. libsymtuner_ar.so
  * follows that decision if it can, and else its own table. Returns SYMTUNER_EINVAL if the query is
  * out of range.
- * Since 0.1.
+ * Since 0.2.
  */
 SYMTUNER_API enum symtuner_status symtuner_kernel_decide(
     const symtuner_rules *rules, const struct symtuner_kernel_query *query,

@@ -100,7 +100,7 @@
  * Mapping    with SYMTUNER_AR_IPC=1 on all ranks, kernel "tma_ipc" may run calls on buffers that
  *            are not registered (docs/reference/unregistered.md). Each rank maps the allocations
  *            that hold the buffers of its peers, by CUDA IPC. These mappings last until the handle
- *            is freed. Until then cudaFree does not free memory that was in such a call. Since 0.1.
+ *            is freed. Until then cudaFree does not free memory that was in such a call. Since 0.2.
  * Boxes      with SYMTUNER_AR_NODES=1, or with rules that have network-pieces, ranks on several
  *            boxes may add up box by box (docs/nodes.md). First each box runs a reduce-scatter.
  *            Then ncclAllReduce adds up between the ranks that have the same number within their
@@ -183,12 +183,12 @@ struct symtuner_ar_config {
                              24 GiB. See Scratch above                                         */
     uint64_t first_epoch; /* for tests only: the library's counters start here (below 2^38), and
                              scratch is full of NaN. 0: the counters start at 1               */
-    int one_stream;       /* 1: record no event after a call; see Streams above. Since 0.1        */
+    int one_stream;       /* 1: record no event after a call; see Streams above. Since 0.2        */
     int max_ctas;         /* most thread blocks of a call, each on a multiprocessor of its own. If
                              ranks differ, all take the smallest value. 0: SYMTUNER_AR_MAX_CTAS,
-                             or if that is not set the default (see Blocks above). Since 0.1    */
+                             or if that is not set the default (see Blocks above). Since 0.2    */
     int beside;           /* enum symtuner_ar_beside. SYMTUNER_AR_BESIDE overrides this. If ranks
-                             differ, all take UNKNOWN. Since 0.1                                */
+                             differ, all take UNKNOWN. Since 0.2                                */
 };
 
 /*
@@ -196,7 +196,7 @@ struct symtuner_ar_config {
  * Use the NCCL of ${library}, a handle from dlopen, for all communicators of this process. You need
  * this if NCCL's function names resolve to another library: to another copy of NCCL, or to a
  * library that is preloaded in front of NCCL. Call it before the first symtuner_ar_create. It fails
- * if this library already uses another NCCL in the process. Since 0.1.
+ * if this library already uses another NCCL in the process. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_use_nccl(void *library);
 
@@ -207,7 +207,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_use_nccl(void *library);
  * drives several GPUs, n is the number of local ranks. Collective over the group. Needs NCCL 2.28.3
  * or later, already loaded or found as libnccl.so.2. In these cases the handle works, but NCCL runs
  * every call: the ranks span several nodes (but see Boxes above) or GPU models, there are more than
- * 16 ranks, or the ranks cannot share memory. symtuner_ar_query() says which it is. Since 0.1.
+ * 16 ranks, or the ranks cannot share memory. symtuner_ar_query() says which it is. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *comms,
                                                 int n, const struct symtuner_ar_config *config);
@@ -217,7 +217,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const
  * Make all ${nranks} (1..16) handles of a group within this process, without NCCL. Rank i runs on
  * CUDA device devices[i]. A device may appear several times. The kernels of those ranks then share
  * its multiprocessors, and each rank needs a stream of its own. CUDA_DEVICE_MAX_CONNECTIONS=32
- * keeps these streams from waiting for each other. Peer access is enabled where needed. Since 0.1.
+ * keeps these streams from waiting for each other. Peer access is enabled where needed. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devices,
                                                       int nranks,
@@ -239,7 +239,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out,
  * If symtuner_ar_status() reports an error, such as a kernel that gave up on a peer, the handles
  * are still freed, but the result is that error. So a caller that never asks for the status still
  * learns of a call that failed. After symtuner_ar_abort the result is ncclSuccess.
- * What graphs still need (see Graphs above) is freed by a later create or destroy. Since 0.1.
+ * What graphs still need (see Graphs above) is freed by a later create or destroy. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
 
@@ -250,7 +250,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
  * function does not wait, and frees nothing. A later create or destroy of this process frees the
  * handles, once the GPU is idle and no graph contains their calls. No other thread may be in a call
  * on the handles. They must not be of a local group. A handle on which NCCL has timed out (see
- * Progress above) is never freed. Since 0.1.
+ * Progress above) is never freed. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n);
 
@@ -269,7 +269,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n);
  * lies within one registration, and recv within another or the same one. Each lies at the same
  * offset on all ranks. So a call with registered memory is in place on all ranks or on none. (A
  * call without registered memory may be in place on some ranks only.) In place, the shorter buffer
- * of a reduce-scatter or all-gather lies where this rank's part of the longer one is. Since 0.1.
+ * of a reduce-scatter or all-gather lies where this rank's part of the longer one is. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
                                                   const ncclWindow_t *windows, int n, size_t bytes);
@@ -277,7 +277,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *c
 /* symtuner_ar_deregister(handles, buffers, n): undo symtuner_ar_register; collective. If the
  * library itself has registered the memory, first destroy all graphs with calls on that memory, on
  * all ranks. If such a graph still exists on a rank, the function fails on all ranks and undoes
- * nothing. Since 0.1. */
+ * nothing. Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
                                                     int n);
 
@@ -288,7 +288,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void 
  * Collective, same ${bytes} on all ranks; SIZE_MAX means all messages. Pass all handles of a local
  * group in one call, while no other thread makes calls. Do not call it while a stream of the handle
  * is captured, nor between ncclGroupStart and ncclGroupEnd. If a rank lacks the memory, the
- * function fails on all ranks, and the handles stay usable. Since 0.1.
+ * function fails on all ranks, and the handles stay usable. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_reserve(symtuner_ar **handles, int n, size_t bytes);
 
@@ -307,7 +307,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_reserve(symtuner_ar **handles, int n, s
  * an operator that NCCL has made. NCCL's functions accept it, too, and calls that go to NCCL use
  * it. Only kernels one_ll8, one_lamport, two_ll8, two_lamport and chunked can multiply by scalars;
  * no zero-copy kernel can. A local group of one rank has no kernel for such operators. The speed of
- * calls with such operators was not measured. Since 0.1.
+ * calls with such operators was not measured. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_op_create_premul_sum(ncclRedOp_t *op_out, void *scalar,
                                                               ncclDataType_t dtype,
@@ -315,7 +315,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_op_create_premul_sum(ncclRedOp_t *op_ou
                                                               symtuner_ar *handle);
 
 /* symtuner_ar_op_destroy(op, handle): as ncclRedOpDestroy, for an operator of the function above.
- * The operator may be destroyed as soon as the last call with it has returned. Since 0.1. */
+ * The operator may be destroyed as soon as the last call with it has returned. Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_op_destroy(ncclRedOp_t op, symtuner_ar *handle);
 
 /*
@@ -325,7 +325,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_op_destroy(ncclRedOp_t op, symtuner_ar 
  * alignment may differ between ranks. ${dtype} is any NCCL data type. ${op} is ncclSum, ncclProd,
  * ncclMax, ncclMin, ncclAvg, or an operator of symtuner_ar_op_create_premul_sum. On a handle made
  * from a communicator, ${op} may also be an operator made with NCCL; such calls go to
- * ncclAllReduce. Asynchronous. Since 0.1.
+ * ncclAllReduce. Asynchronous. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv, size_t count,
                                                     ncclDataType_t dtype, ncclRedOp_t op,
@@ -338,7 +338,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv
  * pointers). The call runs as if all buffers were registered, but registers none of them. All ranks
  * must pass lists of the same buffers. Some ranks may be in place and others not.
  * Zero-copy kernels need all recvs on 16-byte boundaries (kernel "pull": all sends, too). If they
- * are not, other kernels run. Since 0.1.
+ * are not, other kernels run. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends, void *const *recvs,
                                                        size_t count, ncclDataType_t dtype,
@@ -351,7 +351,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends,
  * op over all ranks' send[rank * recv_count + j]. The result has the same bits as an all-reduce of
  * ${send}. The buffers are in place (recv == send + rank * recv_count) or do not overlap. Types,
  * operators and alignment are as in symtuner_ar_all_reduce. The function was tested on two H200s;
- * docs/reference/reduce-scatter.md says what was timed. Since 0.1.
+ * docs/reference/reduce-scatter.md says what was timed. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_reduce_scatter(const void *send, void *recv,
                                                         size_t recv_count, ncclDataType_t dtype,
@@ -362,7 +362,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_reduce_scatter(const void *send, void *
  * symtuner_ar_all_gather(send, recv, send_count, dtype, handle, stream):
  * As ncclAllGather: recv[r * send_count + j] = rank r's send[j], bit for bit. The buffers are in
  * place (send == recv + rank * send_count) or do not overlap. The function was tested on two H200s;
- * docs/reference/reduce-scatter.md says what was timed. Since 0.1.
+ * docs/reference/reduce-scatter.md says what was timed. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_all_gather(const void *send, void *recv, size_t send_count,
                                                     ncclDataType_t dtype, symtuner_ar *handle,
@@ -383,7 +383,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_gather(const void *send, void *recv
  * itself withdraws the promise.
  * Without a promise our kernels let the next kernel start early only with NCCL 2.30.7 and later.
  * SYMTUNER_AR_OVERLAP overrides all this. The promise is for all handles of the process, also for
- * later handles, and may differ between ranks. Threads: any. Since 0.1.
+ * later handles, and may differ between ranks. Threads: any. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_followers_wait(int wait);
 
@@ -392,7 +392,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_followers_wait(int wait);
  * After symtuner_ar_followers_wait(0), call this before each launch of a kernel that does not wait.
  * That kernel then starts when all earlier work of ${stream} has ended, including calls of this
  * library that let the next kernel start early. Does nothing if the kernel could not start early
- * anyway. ${stream} may be in a capture. Threads: any. Since 0.1.
+ * anyway. ${stream} may be in a capture. Threads: any. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_separate(cudaStream_t stream);
 
@@ -427,7 +427,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_query(const void *send, const void *rec
 
 /* symtuner_ar_query_coll(coll, ...): do what symtuner_ar_query does for any collective (enum
  * symtuner_ar_coll). ${count} is the recv_count or send_count of the call. All-gather ignores
- * ${op}. Since 0.1. */
+ * ${op}. Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv,
                                                     size_t count, ncclDataType_t dtype,
                                                     ncclRedOp_t op, symtuner_ar *handle,
@@ -440,7 +440,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_query_coll(int coll, const void *send, 
  * call runs more blocks than Blocks above allows. ${threads} is at most 1024. All ranks must call
  * this with the same arguments, between the same two calls.
  * A kernel that cannot run a call (data type, operator, registration, links) makes that call fail
- * with ncclInvalidUsage. Since 0.1.
+ * with ncclInvalidUsage. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_force(symtuner_ar *handle, const char *kernel, int ctas,
                                                int threads);
@@ -470,7 +470,7 @@ SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
  * After a call that failed, recv is undefined, and peers may still use the buffers. A peer that
  * waits for a third rank may still write to a registered recv, or read send and recv. It may do so
  * until its own call ends, at the latest at its time limit. Until all ranks have an error or are
- * gone, keep these buffers and write nothing to them. Since 0.1.
+ * gone, keep these buffers and write nothing to them. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
 
@@ -478,11 +478,11 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
  * for 10 ms gives up within a few ms. A kernel that does not wait runs to its end. May be called on
  * any thread. The peers are not told: abort them, too, or they wait until their time limit. Over
  * several boxes the function also aborts the communicators that the library split from the
- * program's; if that was made with ncclConfig_t.splitShare = 1, NCCL aborts it, too. Since 0.1. */
+ * program's; if that was made with ncclConfig_t.splitShare = 1, NCCL aborts it, too. Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);
 
 /* symtuner_ar_waits(handle): return a number that changes every few ms while a kernel of this
- * library (but not that of engines) has waited for a peer for 10 ms. Any thread. Since 0.1. */
+ * library (but not that of engines) has waited for a peer for 10 ms. Any thread. Since 0.2. */
 SYMTUNER_AR_API uint32_t symtuner_ar_waits(const symtuner_ar *handle);
 
 /* symtuner_ar_error(handle): return the last error of the handle as one sentence. If ${handle} is

@@ -232,7 +232,7 @@ struct symtuner_verdict {
  * symtuner_predict(call, verdict_out):
  * Predict what NCCL does with ${call}. Pure: the same call gives the same verdict on every rank.
  * Returns SYMTUNER_EINVAL if a member is out of range (ranks < 1, count 0, unknown type ...).
- * Since 0.1.
+ * Since 0.2.
  */
 SYMTUNER_API enum symtuner_status symtuner_predict(const struct symtuner_call *call,
                                                    struct symtuner_verdict *verdict_out);
