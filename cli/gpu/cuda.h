@@ -86,7 +86,9 @@ struct st_nccl_id {
     X(reserve, reserve)                                                                            \
     X(add_buffers, register)                                                                       \
     X(all_reduce, all_reduce)                                                                      \
-    X(query, query)                                                                                \
+    X(reduce_scatter, reduce_scatter)                                                              \
+    X(all_gather, all_gather)                                                                      \
+    X(query, query_coll)                                                                           \
     X(force, force)                                                                                \
     X(kernel_name, kernel_name)                                                                    \
     X(error_text, error)

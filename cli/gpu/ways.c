@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "cli/gpu/worker.h"
+#include "symtuner.h"
 
 enum {
     /* The most CTAs of a way, as in the library's table (kernels/choose/rows.c). On the largest
@@ -42,9 +43,15 @@ struct way {
 bool st_worker_plan(struct st_rank *r, uint64_t bytes, struct symtuner_ar_plan *plan,
                     char way[ST_WAY_SIZE])
 {
+    const int coll = job.coll == SYMTUNER_ALLREDUCE   ? SYMTUNER_AR_ALL_REDUCE
+                     : job.coll == SYMTUNER_ALLGATHER ? SYMTUNER_AR_ALL_GATHER
+                                                      : SYMTUNER_AR_REDUCE_SCATTER;
+    size_t count = bytes / (size_t)job.size;
+
+    if (coll != SYMTUNER_AR_ALL_REDUCE)
+        count /= (size_t)job.ranks;
     *plan = (struct symtuner_ar_plan){.size = sizeof *plan};
-    if (job.ar.query(r->send[1], r->recv[1], bytes / (size_t)job.size, job.dtype, SUM, r->handle,
-                     plan) != 0)
+    if (job.ar.query(coll, r->send[1], r->recv[1], count, job.dtype, SUM, r->handle, plan) != 0)
         return false;
     snprintf(way, ST_WAY_SIZE, "%.24s/%d/%d", plan->kernel, plan->ctas, plan->threads);
     return true;

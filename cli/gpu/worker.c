@@ -33,6 +33,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "symtuner.h"
 
 enum { CALLS = 20, F16 = 6, F32 = 7, BF16 = 9, SUM = 0, COLL_SYMMETRIC = 1, WINDOW = 1 << 17 };
 
@@ -104,32 +105,44 @@ static float get(const void *at, uint64_t i)
     return f;
 }
 
+/* Run one call on the kernels of libsymtuner_ar.so. ${part} is the number of elements of a part. */
+static void call_own(struct st_rank *r, const char *send, char *recv, size_t count, size_t part)
+{
+    int result;
+
+    if (job.coll == SYMTUNER_ALLREDUCE)
+        result = job.ar.all_reduce(send, recv, count, job.dtype, SUM, r->handle, r->stream);
+    else if (job.coll == SYMTUNER_ALLGATHER)
+        result = job.ar.all_gather(send, recv, part, job.dtype, r->handle, r->stream);
+    else
+        result = job.ar.reduce_scatter(send, recv, part, job.dtype, SUM, r->handle, r->stream);
+    if (result)
+        st_worker_stop("libsymtuner_ar.so", job.ar.error_text(r->handle));
+}
+
 static void call(struct st_rank *r, char mode, uint64_t bytes)
 {
-    int side = mode != 'g', result;
+    int side = mode != 'g';
     size_t count = bytes / (size_t)job.size, part = count / (size_t)job.ranks;
     char *send = r->send[side], *recv = r->recv[side];
 
-    if (mode == 'o' || mode == 'k') {
-        result = job.ar.all_reduce(send, recv, count, job.dtype, SUM, r->handle, r->stream);
-        if (result)
-            st_worker_stop("symtuner_ar_all_reduce", job.ar.error_text(r->handle));
-    } else if (job.coll == 4) {
+    if (mode == 'o' || mode == 'k')
+        call_own(r, send, recv, count, part);
+    else if (job.coll == SYMTUNER_ALLREDUCE)
         NCCL(all_reduce, send, recv, count, job.dtype, SUM, r->comm, r->stream);
-    } else if (job.coll == 2) {
+    else if (job.coll == SYMTUNER_ALLGATHER)
         NCCL(all_gather, send, recv, part, job.dtype, r->comm, r->stream);
-    } else {
+    else
         NCCL(reduce_scatter, send, recv, part, job.dtype, SUM, r->comm, r->stream);
-    }
 }
 
 static float expected(const struct st_rank *r, uint64_t i, uint64_t part)
 {
     float sum = 0;
 
-    if (job.coll == 2)
+    if (job.coll == SYMTUNER_ALLGATHER)
         return value((int)(i / part), i % part);
-    if (job.coll == 3)
+    if (job.coll == SYMTUNER_REDUCESCATTER)
         i += (uint64_t)r->rank * part;
     for (int k = 0; k < job.ranks; k++)
         sum += value(k, i);
@@ -151,7 +164,7 @@ static void fill(const struct st_rank *r, uint64_t count)
 void st_worker_check(struct st_rank *r, char mode, uint64_t bytes)
 {
     uint64_t size = (uint64_t)job.size, count = bytes / size, part = count / (uint64_t)job.ranks;
-    uint64_t out = job.coll == 3 ? part : job.coll == 2 ? part * (uint64_t)job.ranks : count;
+    uint64_t out = job.coll == SYMTUNER_REDUCESCATTER ? part : job.coll == SYMTUNER_ALLGATHER ? part * (uint64_t)job.ranks : count;
     uint64_t piece = out < WINDOW ? out : WINDOW;
     st_address recv = (st_address)(uintptr_t)r->recv[mode != 'g'];
     char text[80];
@@ -299,7 +312,7 @@ static void prepare(struct st_rank *r)
                 st_worker_stop("symtuner_ar_register", job.ar.error_text(r->handle));
         }
     }
-    fill(r, job.high / (uint64_t)job.size / (uint64_t)(job.coll == 2 ? job.ranks : 1));
+    fill(r, job.high / (uint64_t)job.size / (uint64_t)(job.coll == SYMTUNER_ALLGATHER ? job.ranks : 1));
     CUDA(synchronize);
 }
 

@@ -54,7 +54,7 @@ void st_worker_check(struct st_rank *r, char mode, uint64_t bytes);
  * slowest rank. */
 double st_worker_time(struct st_rank *r, char mode, uint64_t bytes, double least_us);
 
-/* Ask libsymtuner_ar.so what it would run for an all-reduce of ${bytes}. Fills ${plan_out}, and
+/* Ask libsymtuner_ar.so what it would run for a call of ${bytes}. Fills ${plan_out}, and
  * ${way} with "KERNEL/CTAS/THREADS". Returns false if the library would refuse the call. */
 bool st_worker_plan(struct st_rank *r, uint64_t bytes, struct symtuner_ar_plan *plan_out,
                     char way[ST_WAY_SIZE]);

@@ -53,7 +53,7 @@ double st_tune_busbw(const struct st_tune *tune, int coll, uint64_t bytes, doubl
 
 int st_tune_settings(const struct st_tune *tune)
 {
-    int n = tune->n_ctas + (tune->own && tune->search);
+    int n = tune->n_ctas + (tune->own != 0 && tune->search);
 
     for (int i = 0; i < ST_TUNE_RULES && tune->verify[i]; i++)
         n++;
@@ -72,7 +72,7 @@ const char *st_tune_modes(const struct st_tune *tune, int coll, int setting)
         return setting == tune->n_ctas ? "k" : "o";
     if (setting != 0 || tune->verify[0])
         return "s";
-    return tune->own && !tune->search && coll == SYMTUNER_ALLREDUCE ? "gso" : "gs";
+    return tune->own >> coll & 1 && !tune->search ? "gso" : "gs";
 }
 
 /* Return the index of the size ${bytes}, or -1. */

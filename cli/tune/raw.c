@@ -104,7 +104,7 @@ static bool read_plan(struct reader *reader, const char *line)
         at == 0)
         return wrong(reader, "not a plan", line);
     tune->dtype = symtuner_dtype_parse(dtype);
-    tune->own = own != 0;
+    tune->own = own == 2 ? tune->colls & 1u << SYMTUNER_ALLREDUCE : own ? tune->colls : 0;
     tune->search = own == 2;
     tune->low = low;
     tune->high = high;

@@ -212,8 +212,8 @@ int st_tune_find_gpus(struct st_tune *tune, const char *command, bool kernels)
                 "symtuner %s: these GPUs have no common name; the report will not say which "
                 "they are\n",
                 command);
-    tune->own = kernels && tune->colls >> SYMTUNER_ALLREDUCE & 1;
+    tune->own = !kernels ? 0 : tune->search ? tune->colls & 1u << SYMTUNER_ALLREDUCE : tune->colls;
     if (tune->own && !st_ar_load(&ar, error, sizeof error))
-        tune->own = st_fail(false, "symtuner %s: without symtuner's kernels: %s\n", command, error);
+        tune->own = st_fail(0, "symtuner %s: without symtuner's kernels: %s\n", command, error);
     return -1;
 }

@@ -63,7 +63,8 @@ struct st_tune {
     /* the plan */
     int ranks, rounds;
     int ctas[ST_TUNE_CTAS], n_ctas; /* the CTA counts; 0: NCCL chooses               */
-    bool own;                       /* measure symtuner's kernels                    */
+    unsigned own;                   /* bit c is set: measure symtuner's kernels for
+                                     * collective c                                  */
     bool search;                    /* measure symtuner's kernels in several ways    */
     unsigned colls;                 /* bit c is set: measure collective c            */
     int dtype;                      /* NCCL's number of the type                     */
@@ -121,7 +122,7 @@ int st_tune_settings(const struct st_tune *tune);
 bool st_tune_has(const struct st_tune *tune, int coll, int setting);
 /* Return the modes (cli/gpu/worker.c) in which the worker measures ${setting}. Setting 0 also
  * measures general kernels, except with --verify. If no ways are compared, setting 0 also measures
- * symtuner's all-reduce kernels. */
+ * symtuner's kernels. */
 const char *st_tune_modes(const struct st_tune *tune, int coll, int setting);
 /* Return all known ways as "BYTES:WAY,...", so that the next round measures the same ways. Returns
  * "" if no way is known, as before the first round, and NULL if there is no memory. Free the result

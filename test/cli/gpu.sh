@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# gpu.sh BUILD - runs doctor, tune and bench on GPUs made of host memory (test/cli/fake_gpu.c):
+# gpu.sh BUILD - runs doctor, tune and bench on GPUs made of host memory (test/cli/fake_gpu.h):
 # plants faults for the findings about GPUs, interrupts and resumes a tune run, and checks that
 # wrong results and hangs are noticed. It says nothing about real GPUs; test/gpu/doctor.sh and
 # test/gpu/tune.sh do.
@@ -29,9 +29,9 @@ json() { # json WHAT FILE; a fresh Debian has no python3
 fake="$cc -O1 -shared -fPIC -fvisibility=hidden -pthread"
 selection=$(ls kernels/choose/*.c 2> /dev/null) # need no CUDA
 mkdir "$work/bin" && cp "$build/symtuner" "$work/bin/"
-$fake -DFAKE_CUDA -o "$work/bin/libcuda.so.1" test/cli/fake_gpu.c &&
-    $fake -DFAKE_NCCL -o "$work/bin/libnccl.so.2" test/cli/fake_gpu.c &&
-    $fake -D_GNU_SOURCE -Iinclude -I. -DFAKE_AR -o "$work/bin/libsymtuner_ar.so" test/cli/fake_gpu.c $selection \
+$fake -I. -DFAKE_CUDA -o "$work/bin/libcuda.so.1" test/cli/fake_gpu.c &&
+    $fake -I. -DFAKE_NCCL -o "$work/bin/libnccl.so.2" test/cli/fake_gpu.c &&
+    $fake -D_GNU_SOURCE -Iinclude -I. -o "$work/bin/libsymtuner_ar.so" test/cli/fake_ar.c $selection \
         nccl/*.c rules/*.c -ldl || exit 1
 cp "$build/libsymtuner.so" "$work/bin/"
 
@@ -243,6 +243,17 @@ run "$symtuner" bench --bytes 1KiB..1MiB --coll allreduce,allgather --csv "$work
 ok "bench: exit status: $(tail -1 "$work/bench.err")" $?
 grep -q '^allreduce  *general  *symmetric/NCCL  *with plugin  *symtuner' "$work/bench.out" && [ "$(grep -c '^done,' "$work/b.csv")" = 12 ]
 ok "bench: four columns, and the raw data" $?
+for coll in allreduce reducescatter allgather; do
+    run "$symtuner" bench --bytes 1KiB..4MiB --coll $coll --csv "$work/c.csv" --force > "$work/c.out" 2>&1
+    [ "$(grep -c "^[012],0,$coll,symtuner,[0-9]*,[0-9.]*$" "$work/c.csv")" = 39 ] &&
+        awk -v coll=$coll '$1 == coll { table = 1 } table && $1 == "64" { ok = $6 > 0 } END { exit !ok }' "$work/c.out"
+    ok "bench: symtuner's $coll is timed: $(tail -2 "$work/c.out")" $?
+done
+for word in scatter gather; do
+    run FAKE_FAULT=ar-wrong-$word "$symtuner" bench --bytes 4KiB..8KiB --coll all > "$work/c.out" 2>&1
+    [ $? = 1 ] && grep -q 'wrong result: element 0 of rank [01], 8192 bytes, mode o' "$work/c.out"
+    ok "bench: a wrong $word of symtuner's is noticed: $(tail -1 "$work/c.out")" $?
+done
 run "$symtuner" bench --bytes 1KiB..2KiB --json 2> /dev/null > "$work/b.json"
 json "bench --json is JSON" "$work/b.json"
 printf '[provenance]\ngpu = NVIDIA Other\n[process]\nsym-ctas = 16\n' > "$work/other.rules"

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fake_gpu.h - what the fake libraries for tests of doctor, tune and bench share: streams and
+ * communicators in host memory. fake_gpu.c makes libcuda.so.1 and libnccl.so.2, and fake_ar.c makes
+ * libsymtuner_ar.so.
+ *
+ * Collectives really compute; time is a number that every operation adds to its stream.
+ *   FAKE_GPUS=N       how many (2)
+ *   FAKE_FAULT=WORD   what is broken: see the uses of fault()
+ *   FAKE_NOISE=P      per cent by which times vary from call to call (0.3)
+ *   FAKE_SLEEP_MS=N   real time that creating a communicator takes (0)
+ *   FAKE_CONF=1       a file nccl.conf names symtuner as env plugin
+ *   FAKE_BEST=KERNEL  the fastest of symtuner's kernels from 16 KiB on
+ */
+#ifndef FAKE_GPU_H_
+#define FAKE_GPU_H_
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+struct stream {
+    double clock_us, graph_us;
+    int capturing;
+};
+struct context {
+    int device;
+};
+enum { RANKS = 16, WINDOWS = 8 };
+struct group {
+    pthread_barrier_t barrier;
+    int ranks;
+    const void *send[RANKS];
+};
+struct comm {
+    struct group *group;
+    int rank;
+    const char *window[WINDOWS];
+    size_t size[WINDOWS];
+    int windows;
+};
+
+static inline int fault(const char *word)
+{
+    const char *fault = getenv("FAKE_FAULT");
+
+    return fault && strcmp(fault, word) == 0;
+}
+
+static inline int number(const char *name, int fallback)
+{
+    const char *text = getenv(name);
+
+    return text ? atoi(text) : fallback;
+}
+
+/* Return ${us} with a small random error, different in each process and call, as on a real box. */
+static inline double noisy(double us)
+{
+    static __thread unsigned x;
+    const char *text = getenv("FAKE_NOISE");
+    double percent = text ? atof(text) : 0.3;
+
+    if (!x)
+        x = (unsigned)getpid() * 2654435761u | 1;
+    x = x * 1664525u + 1013904223u;
+    return us * (1 + percent / 100 * ((double)(x >> 8) / (1 << 23) - 1));
+}
+
+static inline void charge(struct stream *stream, double us)
+{
+    if (stream->capturing)
+        stream->graph_us += us;
+    else
+        stream->clock_us += us;
+}
+
+/* NCCL's numbers for f16, f32 and bf16. f16 is right for small whole numbers only. */
+enum { F16 = 6, F32 = 7, BF16 = 9 };
+
+static inline size_t size_of(int type)
+{
+    return type == F32 ? 4 : 2;
+}
+
+static inline float get(const void *at, size_t i, int type)
+{
+    uint32_t bits = type == F32 ? ((const uint32_t *)at)[i] : ((const uint16_t *)at)[i];
+    float f;
+
+    bits = type == BF16 ? bits << 16 : type == F16 && bits ? (bits << 13) + (112u << 23) : bits;
+    memcpy(&f, &bits, 4);
+    return f;
+}
+
+static inline void put(void *at, size_t i, float f, int type)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &f, 4);
+    if (type == F32)
+        ((uint32_t *)at)[i] = bits;
+    else
+        ((uint16_t *)at)[i] =
+            (uint16_t)(type == BF16 ? bits >> 16 : bits ? (bits - (112u << 23)) >> 13 : 0);
+}
+
+/* Set out[i] to the sum of in[from + i] over all ranks. */
+static inline void add_up(struct comm *comm, const void *send, void *out, size_t from, size_t n, int type)
+{
+    struct group *group = comm->group;
+
+    group->send[comm->rank] = send;
+    pthread_barrier_wait(&group->barrier);
+    for (size_t i = 0; i < n; i++) {
+        float sum = 0;
+
+        for (int k = 0; k < group->ranks; k++)
+            sum += get(group->send[k], from + i, type);
+        put(out, i, sum, type);
+    }
+    pthread_barrier_wait(&group->barrier);
+}
+
+/* Put the ${bytes} at ${send} of each rank behind each other at ${out}. */
+static inline void gather(struct comm *comm, const void *send, void *out, size_t bytes)
+{
+    struct group *group = comm->group;
+
+    group->send[comm->rank] = send;
+    pthread_barrier_wait(&group->barrier);
+    for (int k = 0; k < group->ranks; k++)
+        memcpy((char *)out + (size_t)k * bytes, group->send[k], bytes);
+    pthread_barrier_wait(&group->barrier);
+}
+
+#endif
