@@ -8,7 +8,8 @@
  * times every kernel that can run the call, with the CTAs and threads that the library would choose
  * for that kernel. Then it briefly times the fastest kernels with half or twice as many CTAs, with
  * half or twice as many threads, and with one of the two numbers doubled and the other halved.
- * Multicast kernels are left out: they run only where a rule or a variable asks for them.
+ * Multicast kernels are left out: they run only where a rule or a variable asks for them. So is
+ * kernel engines, which is for calls beside computation, while the worker measures calls alone.
  */
 #include <math.h>
 #include <stdio.h>
@@ -113,7 +114,8 @@ static int search(struct st_rank *r, uint64_t bytes, char names[][ST_WAY_SIZE])
     if (!st_worker_plan(r, bytes, &plan, names[0]))
         st_worker_stop("symtuner_ar_query", job.ar.error_text(r->handle));
     for (int k = 0; (kernel = job.ar.kernel_name(k)); k++)
-        if (strcmp(kernel, "nccl") != 0 && strncmp(kernel, "nvls", 4) != 0)
+        if (strcmp(kernel, "nccl") != 0 && strncmp(kernel, "nvls", 4) != 0 &&
+            strcmp(kernel, "engines") != 0)
             look(r, bytes, kernel, 0, 0, ways, &n);
     if (strncmp(names[0], "nccl", 4) != 0) {
         char table[25];

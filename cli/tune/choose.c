@@ -52,15 +52,15 @@ static void summarise(struct st_cell *cell, int rounds)
 
 void st_tune_summarise(struct st_tune *tune)
 {
-    for (int z = 0; z < ST_TUNE_SIZES; z++) {
-        for (int c = 0; c < SYMTUNER_COLLS; c++)
+    for (int c = 0; c < SYMTUNER_COLLS; c++)
+        for (int z = 0; z < ST_TUNE_SIZES; z++) {
             for (int k = 0; k < ST_TUNE_CANDIDATES; k++)
                 summarise(&tune->cell[c][k][z], tune->rounds);
-        for (int w = 0; w < tune->ways[z]; w++)
-            summarise(&tune->way[z][w].cell, tune->rounds);
-        for (int i = 0; i < ST_TUNE_RULES; i++)
-            summarise(&tune->ruled[i][z].cell, tune->rounds);
-    }
+            for (int w = 0; w < tune->ways[c][z]; w++)
+                summarise(&tune->way[c][z][w].cell, tune->rounds);
+            for (int i = 0; i < ST_TUNE_RULES; i++)
+                summarise(&tune->ruled[i][c][z].cell, tune->rounds);
+        }
 }
 
 static bool faster(const struct st_cell *a, const struct st_cell *b, double share)
@@ -129,19 +129,19 @@ static void choose_ctas(struct st_tune *tune)
 }
 
 /* Pick the best way at each size. The times of that way become those of candidate ST_OWN. */
-static void choose_ways(struct st_tune *tune)
+static void choose_ways(struct st_tune *tune, int coll)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++) {
-        struct st_way *ways = tune->way[z];
+        struct st_way *ways = tune->way[coll][z];
         int pick = 0;
 
-        for (int w = 1; w < tune->ways[z]; w++)
+        for (int w = 1; w < tune->ways[coll][z]; w++)
             if (faster(&ways[w].cell, &ways[0].cell, each) &&
                 (pick == 0 || ways[w].cell.median < ways[pick].cell.median))
                 pick = w;
-        tune->pick[z] = pick;
-        if (tune->ways[z])
-            tune->cell[SYMTUNER_ALLREDUCE][ST_OWN][z] = ways[pick].cell;
+        tune->pick[coll][z] = pick;
+        if (tune->ways[coll][z])
+            tune->cell[coll][ST_OWN][z] = ways[pick].cell;
     }
 }
 
@@ -150,17 +150,17 @@ static void choose_ways(struct st_tune *tune)
  *                 kernel "nccl": NCCL runs its symmetric kernels for registered buffers.
  *   nothing       if the library's own choice is as good as the other ways
  *   the best way  in all other cases */
-static void choose_words(struct st_tune *tune)
+static void choose_words(struct st_tune *tune, int coll)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++) {
-        const struct st_cell *own = &tune->cell[SYMTUNER_ALLREDUCE][ST_OWN][z];
-        const struct st_cell *nccl =
-            &tune->cell[SYMTUNER_ALLREDUCE][ST_SYMMETRIC + tune->chosen][z];
-        bool is_nccl = tune->ways[z] && strncmp(tune->way[z][tune->pick[z]].name, "nccl/", 5) == 0;
+        const struct st_cell *own = &tune->cell[coll][ST_OWN][z];
+        const struct st_cell *nccl = &tune->cell[coll][ST_SYMMETRIC + tune->chosen][z];
+        const int ways = tune->ways[coll][z], pick = tune->pick[coll][z];
+        bool is_nccl = ways && strncmp(tune->way[coll][z][pick].name, "nccl/", 5) == 0;
 
-        tune->say[z] = !tune->ways[z]                        ? ST_SAY_NOTHING
-                       : !is_nccl && faster(nccl, own, each) ? ST_SAY_NCCL
-                                                             : tune->pick[z];
+        tune->say[coll][z] = !ways                                 ? ST_SAY_NOTHING
+                             : !is_nccl && faster(nccl, own, each) ? ST_SAY_NCCL
+                                                                   : pick;
     }
 }
 
@@ -209,9 +209,11 @@ static void choose_policy(struct st_tune *tune, int coll)
 void st_tune_choose(struct st_tune *tune)
 {
     st_tune_summarise(tune);
-    choose_ways(tune);
+    for (int c = 0; c < SYMTUNER_COLLS; c++)
+        choose_ways(tune, c);
     choose_ctas(tune);
-    choose_words(tune);
+    for (int c = 0; c < SYMTUNER_COLLS; c++)
+        choose_words(tune, c);
     memset(tune->policy, -1, sizeof tune->policy);
     for (int c = 0; c < SYMTUNER_COLLS; c++)
         if (tune->colls >> c & 1)

@@ -62,8 +62,8 @@ int st_tune_settings(const struct st_tune *tune)
 
 bool st_tune_has(const struct st_tune *tune, int coll, int setting)
 {
-    return tune->colls >> coll & 1 && setting < st_tune_settings(tune) &&
-           (setting < tune->n_ctas || coll == SYMTUNER_ALLREDUCE);
+    return (setting < tune->n_ctas ? tune->colls : tune->own) >> coll & 1 &&
+           setting < st_tune_settings(tune);
 }
 
 const char *st_tune_modes(const struct st_tune *tune, int coll, int setting)
@@ -106,30 +106,34 @@ static bool good_way(const char *name)
            end && name[end] == '\0' && ctas >= 0 && ctas <= 512 && threads >= 0 && threads <= 1024;
 }
 
-int st_tune_way(struct st_tune *tune, int size, const char *name)
+int st_tune_way(struct st_tune *tune, int coll, int size, const char *name)
 {
-    for (int w = 0; w < tune->ways[size]; w++)
-        if (strcmp(tune->way[size][w].name, name) == 0)
+    struct st_way *way = tune->way[coll][size];
+    int *n = &tune->ways[coll][size];
+
+    for (int w = 0; w < *n; w++)
+        if (strcmp(way[w].name, name) == 0)
             return w;
-    if (tune->ways[size] == ST_TUNE_WAYS || !good_way(name))
+    if (*n == ST_TUNE_WAYS || !good_way(name))
         return -1;
-    strcpy(tune->way[size][tune->ways[size]].name, name);
-    return tune->ways[size]++;
+    strcpy(way[*n].name, name);
+    return (*n)++;
 }
 
-bool st_tune_put_way(struct st_tune *tune, int round, const char *name, uint64_t bytes, double us)
+bool st_tune_put_way(struct st_tune *tune, int round, int coll, const char *name, uint64_t bytes,
+                     double us)
 {
-    int size = size_of(tune, bytes), way = size < 0 ? -1 : st_tune_way(tune, size, name);
+    int size = size_of(tune, bytes), way = size < 0 ? -1 : st_tune_way(tune, coll, size, name);
 
     if (way < 0 || !(us > 0) || us > 1e9)
         return false;
-    tune->way[size][way].cell.us[round] = us;
+    tune->way[coll][size][way].cell.us[round] = us;
     return true;
 }
 
 /* Store what a line of the worker says: "plan BYTES WAY RULES" or "o BYTES US". Returns true only
  * for "o", which has the time. */
-static bool put_ruled(struct st_tune *tune, int round, int rules, const char *line)
+static bool put_ruled(struct st_tune *tune, int round, int coll, int rules, const char *line)
 {
     unsigned long long bytes;
     char name[48];
@@ -138,23 +142,24 @@ static bool put_ruled(struct st_tune *tune, int round, int rules, const char *li
 
     if (sscanf(line, "plan %llu %47[a-z0-9_/]", &bytes, name) == 2 &&
         (size = size_of(tune, bytes)) >= 0)
-        strcpy(tune->ruled[rules][size].name, name);
+        strcpy(tune->ruled[rules][coll][size].name, name);
     if (sscanf(line, "o %llu %lf", &bytes, &us) != 2 || (size = size_of(tune, bytes)) < 0 ||
         !(us > 0))
         return false;
-    tune->ruled[rules][size].cell.us[round] = us;
+    tune->ruled[rules][coll][size].cell.us[round] = us;
     return true;
 }
 
-char *st_tune_ways(const struct st_tune *tune)
+char *st_tune_ways(const struct st_tune *tune, int coll)
 {
     size_t room = (size_t)st_tune_sizes(tune) * ST_TUNE_WAYS * 72 + 1, at = 0;
     char *text = calloc(1, room);
 
     for (int z = 0; text && z < st_tune_sizes(tune); z++)
-        for (int w = 0; w < tune->ways[z]; w++)
+        for (int w = 0; w < tune->ways[coll][z]; w++)
             at = st_text_add(text, room, at, "%s%llu:%s", at ? "," : "",
-                             (unsigned long long)st_tune_bytes(tune, z), tune->way[z][w].name);
+                             (unsigned long long)st_tune_bytes(tune, z),
+                             tune->way[coll][z][w].name);
     return text;
 }
 
@@ -191,12 +196,12 @@ bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const 
         } else if (setting == tune->n_ctas) {
             if (sscanf(line, "k %llu %47[a-z0-9_/] %lf", &bytes, way, &us) != 3)
                 continue;
-            if (!st_tune_put_way(tune, round, way, bytes, us))
+            if (!st_tune_put_way(tune, round, coll, way, bytes, us))
                 return st_tune_wrong(error, size, "a size, way or time that was not asked for",
                                      line);
             rows++;
         } else if (setting > tune->n_ctas) {
-            rows += put_ruled(tune, round, setting - tune->n_ctas - 1, line);
+            rows += put_ruled(tune, round, coll, setting - tune->n_ctas - 1, line);
         } else if (sscanf(line, "%c %llu %lf", &mode, &bytes, &us) == 3 && strchr(modes, mode)) {
             candidate = mode == 'g' ? ST_GENERAL : mode == 'o' ? ST_OWN : ST_SYMMETRIC + setting;
             if (!st_tune_put(tune, round, coll, candidate, bytes, us))
@@ -205,7 +210,9 @@ bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const 
         } /* ignore other lines: NCCL printed them */
     }
     for (int z = 0; z < st_tune_sizes(tune); z++)
-        ways += setting == tune->n_ctas ? tune->ways[z] ? tune->ways[z] : 1 : (int)strlen(modes);
+        ways += setting != tune->n_ctas ? (int)strlen(modes)
+                : tune->ways[coll][z]   ? tune->ways[coll][z]
+                                        : 1;
     if (rows != ways)
         return st_tune_wrong(error, size, "the measuring process did not measure every size",
                              output);

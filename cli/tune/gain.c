@@ -7,8 +7,8 @@
  *   before    the time of the kind of kernel that the call ran on, with NCCL's own CTA count
  *   plugin    for a call on a symmetric kernel: its time with the CTA count that tune chose. For
  *             other calls: the time "before".
- *   kernels   for an all-reduce for which the rules choose a kernel of symtuner: the time of that
- *             kernel. For other calls: the time "plugin".
+ *   kernels   for a call for which the rules choose a kernel of symtuner: the time of that kernel.
+ *             For other calls: the time "plugin".
  *
  * A call on a general kernel counts as one without registered buffers. It gets the time of a
  * symtuner kernel only if that kernel always copies the buffers, because tune measured the other
@@ -35,19 +35,21 @@ struct gain {
     double after[GAINS];   /* us: sum over the same calls, with what tune chose   */
     double percent[GAINS]; /* by how many per cent ${after} is below ${before}    */
     double spread[GAINS];  /* standard deviation of ${percent}                    */
-    bool own;              /* symtuner's kernels would run some of these calls    */
+    unsigned own;          /* bit c is set: symtuner's kernels would run some calls of
+                              collective c                                        */
 };
 
-/* Return the cell of the symtuner kernel that the rules choose for all-reduces of size number ${z}.
- * Returns NULL if the rules choose NCCL, or if the kernel was measured only for registered buffers
- * and the buffers are not ${registered}. */
-static const struct st_cell *own_cell(const struct st_tune *tune, int z, bool registered)
+/* Return the cell of the symtuner kernel that the rules choose for calls of ${coll} of size number
+ * ${z}. Returns NULL if the rules choose NCCL, or if the kernel was measured only for registered
+ * buffers and the buffers are not ${registered}. */
+static const struct st_cell *own_cell(const struct st_tune *tune, int coll, int z, bool registered)
 {
-    const struct st_cell *own = &tune->cell[SYMTUNER_ALLREDUCE][ST_OWN][z];
-    const char *way = tune->ways[z] ? tune->way[z][tune->pick[z]].name : "";
+    const struct st_cell *own = &tune->cell[coll][ST_OWN][z];
+    const char *way = tune->ways[coll][z] ? tune->way[coll][z][tune->pick[coll][z]].name : "";
 
-    return own->n && tune->say[z] != ST_SAY_NCCL && (registered || st_tune_copies(way)) ? own
-                                                                                        : NULL;
+    return own->n && tune->say[coll][z] != ST_SAY_NCCL && (registered || st_tune_copies(way))
+               ? own
+               : NULL;
 }
 
 /* Add ${calls} calls of one collective and size. They ran on symmetric kernels if ${symmetric} is
@@ -58,7 +60,7 @@ static bool add(struct gain *gain, const struct st_tune *tune, int coll, int z, 
     const struct st_cell(*cells)[ST_TUNE_SIZES] = tune->cell[coll];
     const struct st_cell *before = &cells[symmetric ? ST_SYMMETRIC : ST_GENERAL][z];
     const struct st_cell *plugin = &cells[symmetric ? ST_SYMMETRIC + tune->chosen : ST_GENERAL][z];
-    const struct st_cell *own = coll == SYMTUNER_ALLREDUCE ? own_cell(tune, z, symmetric) : NULL;
+    const struct st_cell *own = own_cell(tune, coll, z, symmetric);
     const struct st_cell *after[GAINS] = {plugin, own ? own : plugin};
     double n = (double)calls;
 
@@ -72,7 +74,7 @@ static bool add(struct gain *gain, const struct st_tune *tune, int coll, int z, 
             gain->spread[i] +=
                 n * n * (before->sigma * before->sigma + after[i]->sigma * after[i]->sigma);
     }
-    gain->own |= own != NULL;
+    gain->own |= (unsigned)(own != NULL) << coll;
     return true;
 }
 
@@ -146,8 +148,8 @@ void st_tune_print_gain(const struct st_tune *tune, FILE *out)
     st_text_wrap(out, 0, line);
     if (gain.own) {
         gain_text(&gain, GAIN_KERNELS, text, sizeof text);
-        snprintf(line, sizeof line,
-                 "%s if symtuner's kernels run its all-reduces as well: %.2f us.", text,
+        snprintf(line, sizeof line, "%s if symtuner's kernels run its %s as well: %.2f us.", text,
+                 gain.own == 1u << SYMTUNER_ALLREDUCE ? "all-reduces" : "collectives",
                  gain.after[GAIN_KERNELS] / n);
         st_text_wrap(out, 0, line);
     }

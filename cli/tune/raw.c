@@ -12,6 +12,17 @@
 
 static const char first_line[] = "# symtuner tune 1";
 
+/* What the plan says of symtuner's kernels. OWN_REDUCE: only all-reduces were measured in several
+ * ways, as earlier versions did whatever --coll was. */
+enum { OWN_NONE, OWN_LIBRARY, OWN_REDUCE, OWN_WAYS };
+
+static int own_number(const struct st_tune *tune)
+{
+    if (!tune->own || !tune->search)
+        return tune->own ? OWN_LIBRARY : OWN_NONE;
+    return tune->own == 1u << SYMTUNER_ALLREDUCE ? OWN_REDUCE : OWN_WAYS;
+}
+
 /* Write the whole plan into ${text}, as one line. A later run compares this line with its own plan,
  * so that data of different plans are not mixed. */
 static void plan_line(const struct st_tune *tune, char *text, size_t size)
@@ -19,9 +30,9 @@ static void plan_line(const struct st_tune *tune, char *text, size_t size)
     size_t at = st_text_add(text, size, 0,
                             "# plan ranks=%d rounds=%d own=%d colls=%u low=%llu "
                             "high=%llu dtype=%s ctas=",
-                            tune->ranks, tune->rounds, tune->own ? 1 + tune->search : 0,
-                            tune->colls, (unsigned long long)tune->low,
-                            (unsigned long long)tune->high, symtuner_dtype_name(tune->dtype));
+                            tune->ranks, tune->rounds, own_number(tune), tune->colls,
+                            (unsigned long long)tune->low, (unsigned long long)tune->high,
+                            symtuner_dtype_name(tune->dtype));
 
     for (int i = 0; i < tune->n_ctas; i++)
         at = st_text_add(text, size, at, "%s%d", i ? "," : "", tune->ctas[i]);
@@ -45,8 +56,9 @@ static void write_unit(const struct st_tune *tune, int r, int c, int s, FILE *ou
                 write_row(tune, r, c, s, st_tune_name(tune, k, name), z, tune->cell[c][k][z].us[r],
                           out);
     for (int z = 0; z < st_tune_sizes(tune) && s == tune->n_ctas; z++)
-        for (int w = 0; w < tune->ways[z]; w++)
-            write_row(tune, r, c, s, tune->way[z][w].name, z, tune->way[z][w].cell.us[r], out);
+        for (int w = 0; w < tune->ways[c][z]; w++)
+            write_row(tune, r, c, s, tune->way[c][z][w].name, z, tune->way[c][z][w].cell.us[r],
+                      out);
     fprintf(out, "done,%d,%d,%s\n", r, s, symtuner_coll_name(c));
 }
 
@@ -104,8 +116,10 @@ static bool read_plan(struct reader *reader, const char *line)
         at == 0)
         return wrong(reader, "not a plan", line);
     tune->dtype = symtuner_dtype_parse(dtype);
-    tune->own = own == 2 ? tune->colls & 1u << SYMTUNER_ALLREDUCE : own ? tune->colls : 0;
-    tune->search = own == 2;
+    tune->own = own == OWN_NONE     ? 0
+                : own == OWN_REDUCE ? tune->colls & 1u << SYMTUNER_ALLREDUCE
+                                    : tune->colls;
+    tune->search = own >= OWN_REDUCE;
     tune->low = low;
     tune->high = high;
     tune->n_ctas = 0;
@@ -158,7 +172,7 @@ static bool read_row(struct reader *reader, const char *line)
     c = symtuner_coll_parse(coll);
     if (c >= 0 && r >= 0 && r < tune->rounds &&
         (s == tune->n_ctas && tune->search
-             ? st_tune_put_way(tune, r, word, bytes, us)
+             ? st_tune_put_way(tune, r, c, word, bytes, us)
              : st_tune_put(tune, r, c, candidate_of(tune, word), bytes, us)))
         return true;
     return wrong(reader, "a measurement outside the plan", line);
@@ -167,14 +181,16 @@ static bool read_row(struct reader *reader, const char *line)
 /* Forget the times of units that are not marked done, so that these units are measured again. */
 static void forget_unfinished(struct st_tune *tune)
 {
-    /* if round 0 did not finish, it will search for the ways again */
-    if (!tune->done[0][SYMTUNER_ALLREDUCE][tune->n_ctas])
-        memset(tune->ways, 0, sizeof tune->ways);
-    for (int r = 0; r < tune->rounds; r++)
-        for (int z = 0; z < st_tune_sizes(tune); z++)
-            for (int w = 0; w < tune->ways[z]; w++)
-                if (!tune->done[r][SYMTUNER_ALLREDUCE][tune->n_ctas])
-                    tune->way[z][w].cell.us[r] = 0;
+    for (int c = 0; c < SYMTUNER_COLLS; c++) {
+        /* if round 0 did not finish, it will search for the ways again */
+        if (!tune->done[0][c][tune->n_ctas])
+            memset(tune->ways[c], 0, sizeof tune->ways[c]);
+        for (int r = 0; r < tune->rounds; r++)
+            for (int z = 0; z < st_tune_sizes(tune); z++)
+                for (int w = 0; w < tune->ways[c][z]; w++)
+                    if (!tune->done[r][c][tune->n_ctas])
+                        tune->way[c][z][w].cell.us[r] = 0;
+    }
     for (int r = 0; r < tune->rounds; r++)
         for (int c = 0; c < SYMTUNER_COLLS; c++)
             for (int k = 0; k < st_tune_candidates(tune); k++)

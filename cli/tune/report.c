@@ -44,10 +44,16 @@ static void page(const void *self, struct st_json *json)
     st_json_text(json, "links", nvlink < 0 ? "links unknown" : nvlink ? "NVLink" : "PCIe");
     st_json_text(json, "multicast", multicast < 0 ? "unknown" : multicast ? "on" : "off");
     st_json_text(json, "rules_word", word);
-    st_json_open(json, "nccl_at", "["); /* sizes at which the rules leave an all-reduce to NCCL */
-    for (int z = 0; z < st_tune_sizes(tune); z++)
-        if (tune->say[z] == ST_SAY_NCCL)
-            st_json_int(json, NULL, (int64_t)st_tune_bytes(tune, z));
+    st_json_open(json, "nccl_at", "{"); /* sizes at which the rules leave a collective to NCCL */
+    for (int c = 0; c < SYMTUNER_COLLS; c++) {
+        if (!(tune->own >> c & 1))
+            continue;
+        st_json_open(json, symtuner_coll_name(c), "[");
+        for (int z = 0; z < st_tune_sizes(tune); z++)
+            if (tune->say[c][z] == ST_SAY_NCCL)
+                st_json_int(json, NULL, (int64_t)st_tune_bytes(tune, z));
+        st_json_close(json);
+    }
     st_json_close(json);
     st_json_gap(json, "\n ");
     st_tune_json(json, "result", tune, false);

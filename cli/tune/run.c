@@ -59,7 +59,7 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
     };
     char word[NUMBERS][24], ctas[32] = "NCCL_SYM_CTAS", rules[700] = "SYMTUNER_RULES";
     char tuner[700] = "NCCL_TUNER_PLUGIN=none", env[700] = "NCCL_ENV_PLUGIN=none";
-    char *ways = st_tune_ways(tune);
+    char *ways = st_tune_ways(tune, coll);
     bool search = setting == tune->n_ctas;
     const char *with = tune->rules, *nccl = tune->nccl_file ? tune->nccl_file : "-";
     const char *modes = st_tune_modes(tune, coll, setting), *given = search ? ways : NULL;
@@ -212,7 +212,7 @@ int st_tune_find_gpus(struct st_tune *tune, const char *command, bool kernels)
                 "symtuner %s: these GPUs have no common name; the report will not say which "
                 "they are\n",
                 command);
-    tune->own = !kernels ? 0 : tune->search ? tune->colls & 1u << SYMTUNER_ALLREDUCE : tune->colls;
+    tune->own = kernels ? tune->colls : 0;
     if (tune->own && !st_ar_load(&ar, error, sizeof error))
         tune->own = st_fail(0, "symtuner %s: without symtuner's kernels: %s\n", command, error);
     return -1;

@@ -79,17 +79,18 @@ struct st_tune {
     /* what was measured */
     /* [collective][candidate][size] */
     struct st_cell cell[SYMTUNER_COLLS][ST_TUNE_CANDIDATES][ST_TUNE_SIZES];
-    /* [size][way], for all-reduce; way 0 is the library's choice */
-    struct st_way way[ST_TUNE_SIZES][ST_TUNE_WAYS];
-    int ways[ST_TUNE_SIZES];                           /* how many ways there are at each size */
-    struct st_way ruled[ST_TUNE_RULES][ST_TUNE_SIZES]; /* --verify: the way that the rules chose */
+    /* [collective][size][way]; way 0 is the library's choice */
+    struct st_way way[SYMTUNER_COLLS][ST_TUNE_SIZES][ST_TUNE_WAYS];
+    int ways[SYMTUNER_COLLS][ST_TUNE_SIZES];           /* how many ways there are at each size */
+    /* --verify: the way that the rules chose: [rules][collective][size] */
+    struct st_way ruled[ST_TUNE_RULES][SYMTUNER_COLLS][ST_TUNE_SIZES];
     /* [round][collective][setting]: the unit has been measured */
     bool done[ST_TUNE_ROUNDS][SYMTUNER_COLLS][ST_TUNE_CTAS + 1 + ST_TUNE_RULES];
     /* what was chosen */
     int chosen;                                /* the CTA count, as an index into ctas[]   */
     int policy[SYMTUNER_COLLS][ST_TUNE_SIZES]; /* the fastest candidate; -1: none measured */
-    int pick[ST_TUNE_SIZES];                   /* the best way; ST_OWN gets its times      */
-    int say[ST_TUNE_SIZES];                    /* the rules' choice: ST_SAY_... or a way   */
+    int pick[SYMTUNER_COLLS][ST_TUNE_SIZES];   /* the best way; ST_OWN gets its times      */
+    int say[SYMTUNER_COLLS][ST_TUNE_SIZES];    /* the rules' choice: ST_SAY_... or a way   */
     char why[300];                             /* why this CTA count was chosen            */
     /* files */
     const char *out;                   /* rules file to write              */
@@ -124,13 +125,13 @@ bool st_tune_has(const struct st_tune *tune, int coll, int setting);
  * measures general kernels, except with --verify. If no ways are compared, setting 0 also measures
  * symtuner's kernels. */
 const char *st_tune_modes(const struct st_tune *tune, int coll, int setting);
-/* Return all known ways as "BYTES:WAY,...", so that the next round measures the same ways. Returns
- * "" if no way is known, as before the first round, and NULL if there is no memory. Free the result
- * with free(). */
-char *st_tune_ways(const struct st_tune *tune);
-/* Return the index of the way ${name} at size number ${size}; add the way if it is new. Returns -1
- * if there is no room or if ${name} is not a way. */
-int st_tune_way(struct st_tune *tune, int size, const char *name);
+/* Return all known ways of ${coll} as "BYTES:WAY,...", so that the next round measures the same
+ * ways. Returns "" if no way is known, as before the first round, and NULL if there is no memory.
+ * Free the result with free(). */
+char *st_tune_ways(const struct st_tune *tune, int coll);
+/* Return the index of the way ${name} of ${coll} at size number ${size}; add the way if it is new.
+ * Returns -1 if there is no room or if ${name} is not a way. */
+int st_tune_way(struct st_tune *tune, int coll, int size, const char *name);
 /* Store the output of the worker that measured one unit. Returns false, with the reason in
  * ${error}, if the output does not fit the plan. */
 bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const char *output,
@@ -139,7 +140,8 @@ bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const 
  * if the size, candidate or way is not in the plan, or if ${us} is not above 0 or is above 1e9. */
 bool st_tune_put(struct st_tune *tune, int round, int coll, int candidate, uint64_t bytes,
                  double us);
-bool st_tune_put_way(struct st_tune *tune, int round, const char *name, uint64_t bytes, double us);
+bool st_tune_put_way(struct st_tune *tune, int round, int coll, const char *name, uint64_t bytes,
+                     double us);
 /* Set ${error} to: ${what}: "${line}". Returns false, so that the caller can return it. */
 bool st_tune_wrong(char *error, size_t size, const char *what, const char *line);
 
@@ -163,8 +165,8 @@ int st_tune_measure(struct st_tune *tune, const char *command);
 /* Return the number of units of the plan. If ${only_open} is set, count only those not done. */
 int st_tune_units(const struct st_tune *tune, bool only_open);
 
-/* kernels.c: write the [kernels] rules. Neighbouring sizes with the same chosen way share a
- * rule. */
+/* kernels.c: write the [kernels] rules. Neighbouring sizes of a collective with the same chosen way
+ * share a rule. */
 void st_tune_write_kernels(const struct st_tune *tune, FILE *out);
 /* Does the kernel of ${way} always copy the caller's buffers? If not, tune's times and rule for it
  * hold only for registered buffers, because tune measures with registered buffers. */

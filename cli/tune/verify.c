@@ -32,26 +32,26 @@ static bool load(struct st_tune *tune, const char *file)
                            : "%s: --verify wants rules as tune --out wrote them, with their "
                              "FILE.csv\n",
                        error);
-    return (tune->search && tune->colls >> SYMTUNER_ALLREDUCE & 1) ||
+    return (tune->search && tune->own) ||
            st_fail(false,
                    "symtuner tune: %s compared no kernels of symtuner's: nothing to verify\n",
                    tune->raw);
 }
 
-static double best_of(const struct st_tune *tune, int z, char name[48])
+static double best_of(const struct st_tune *tune, int coll, int z, char name[48])
 {
     double best = 0;
 
     for (int k = ST_SYMMETRIC; k < st_tune_candidates(tune); k++) {
-        const struct st_cell *cell = &tune->cell[SYMTUNER_ALLREDUCE][k][z];
+        const struct st_cell *cell = &tune->cell[coll][k][z];
 
         if (cell->n && (best == 0 || cell->median < best)) {
             best = cell->median;
             st_tune_name(tune, k, name);
         }
     }
-    for (int w = 0; w < tune->ways[z]; w++) {
-        const struct st_way *way = &tune->way[z][w];
+    for (int w = 0; w < tune->ways[coll][z]; w++) {
+        const struct st_way *way = &tune->way[coll][z][w];
 
         if (way->cell.n && (best == 0 || way->cell.median < best)) {
             best = way->cell.median;
@@ -61,46 +61,65 @@ static double best_of(const struct st_tune *tune, int z, char name[48])
     return best;
 }
 
-/* Keep the CTA counts that took less than ${far_off} times as long as the best at some size. Clear
- * the times. */
-static void make_plan(struct st_tune *tune)
+/* Did CTA count number ${setting} take less than ${far_off} times as long as the best at some size
+ * of a collective of which symtuner's kernels were measured? */
+static bool is_near(const struct st_tune *tune, int setting)
 {
-    int kept = 0;
     char name[48];
 
-    for (int s = 0; s < tune->n_ctas; s++)
-        for (int z = 0; z < st_tune_sizes(tune); z++) {
-            const struct st_cell *cell = &tune->cell[SYMTUNER_ALLREDUCE][ST_SYMMETRIC + s][z];
+    for (int c = 0; c < SYMTUNER_COLLS; c++)
+        for (int z = 0; z < st_tune_sizes(tune) && tune->own >> c & 1; z++) {
+            const struct st_cell *cell = &tune->cell[c][ST_SYMMETRIC + setting][z];
 
-            if (cell->n && cell->median < far_off * best_of(tune, z, name)) {
-                tune->ctas[kept++] = tune->ctas[s];
-                break;
-            }
+            if (cell->n && cell->median < far_off * best_of(tune, c, z, name))
+                return true;
         }
+    return false;
+}
+
+/* Keep the CTA counts that are near the best. Clear the times. */
+static void make_plan(struct st_tune *tune)
+{
+    bool near[ST_TUNE_CTAS];
+    int kept = 0;
+
+    for (int s = 0; s < tune->n_ctas; s++)
+        near[s] = is_near(tune, s);
+    for (int s = 0; s < tune->n_ctas; s++)
+        if (near[s])
+            tune->ctas[kept++] = tune->ctas[s];
     tune->n_ctas = kept;
     memset(tune->cell, 0, sizeof tune->cell);
     memset(tune->done, 0, sizeof tune->done);
-    for (int z = 0; z < st_tune_sizes(tune); z++)
-        for (int w = 0; w < tune->ways[z]; w++)
-            memset(&tune->way[z][w].cell, 0, sizeof tune->way[z][w].cell);
-    tune->colls = 1u << SYMTUNER_ALLREDUCE;
+    for (int c = 0; c < SYMTUNER_COLLS; c++)
+        for (int z = 0; z < st_tune_sizes(tune); z++)
+            for (int w = 0; w < tune->ways[c][z]; w++)
+                memset(&tune->way[c][z][w].cell, 0, sizeof tune->way[c][z][w].cell);
+    tune->colls = tune->own;
     tune->raw[0] = '\0'; /* the measurements are not kept in a file */
 }
 
 /* Add the ways of ${other}, the run that wrote the second rules file, as far as there is room. */
 static void add_ways(struct st_tune *tune, const struct st_tune *other)
 {
-    for (int z = 0; z < st_tune_sizes(tune); z++)
-        for (int y = 0; y < st_tune_sizes(other); y++)
-            for (int w = 0; w < other->ways[y]; w++)
-                if (st_tune_bytes(tune, z) == st_tune_bytes(other, y))
-                    st_tune_way(tune, z, other->way[y][w].name);
+    for (int c = 0; c < SYMTUNER_COLLS; c++)
+        for (int z = 0; z < st_tune_sizes(tune) && tune->own >> c & 1; z++)
+            for (int y = 0; y < st_tune_sizes(other); y++)
+                for (int w = 0; w < other->ways[c][y]; w++)
+                    if (st_tune_bytes(tune, z) == st_tune_bytes(other, y))
+                        st_tune_way(tune, c, z, other->way[c][y][w].name);
 }
 
-/* Print a table with a line for each size, at most 100 columns wide. Fill ${worst} with the largest
- * ratio of times over all sizes: [0] of A to the best, [1] of B to the best, [2] of the slower of A
- * and B to the faster one. Fill ${at} with the numbers of the sizes that have these ratios. */
-static void print_sizes(const struct st_tune *tune, double worst[3], int at[3], FILE *out)
+/* The largest ratios of times over all sizes: [0] of A to the best, [1] of B to the best, [2] of
+ * the slower of A and B to the faster one; and the collectives and the numbers of the sizes that have
+ * these ratios. */
+struct worst {
+    double ratio[3];
+    int coll[3], size[3];
+};
+
+/* Print a table of ${coll} with a line for each size, at most 100 columns wide. */
+static void print_sizes(const struct st_tune *tune, int coll, struct worst *worst, FILE *out)
 {
     fprintf(out, "%-9s %8s %-20s", "", "A us", "kernel");
     if (tune->verify[1])
@@ -108,21 +127,22 @@ static void print_sizes(const struct st_tune *tune, double worst[3], int at[3], 
     fprintf(out, " %8s %s\n", "best us", "of");
     for (int z = 0; z < st_tune_sizes(tune); z++) {
         char size[ST_TEXT_SIZE], name[48] = "-";
-        double best = best_of(tune, z, name), us[ST_TUNE_RULES] = {0}, ratio[3] = {0};
+        double best = best_of(tune, coll, z, name), us[ST_TUNE_RULES] = {0}, ratio[3] = {0};
 
         fprintf(out, "%-9s", st_text_size(st_tune_bytes(tune, z), size));
         for (int i = 0; i < ST_TUNE_RULES && tune->verify[i]; i++) {
-            us[i] = tune->ruled[i][z].cell.median;
+            us[i] = tune->ruled[i][coll][z].cell.median;
             ratio[i] = us[i] / best;
-            fprintf(out, " %8.2f %-20s", us[i], tune->ruled[i][z].name);
+            fprintf(out, " %8.2f %-20s", us[i], tune->ruled[i][coll][z].name);
         }
         fprintf(out, " %8.2f %s\n", best, name);
         if (tune->verify[1])
             ratio[2] = us[0] > us[1] ? us[0] / us[1] : us[1] / us[0];
         for (int i = 0; i < 3; i++)
-            if (ratio[i] > worst[i]) {
-                worst[i] = ratio[i];
-                at[i] = z;
+            if (ratio[i] > worst->ratio[i]) {
+                worst->ratio[i] = ratio[i];
+                worst->coll[i] = coll;
+                worst->size[i] = z;
             }
     }
 }
@@ -131,8 +151,8 @@ static int report(struct st_tune *tune, bool json)
 {
     static const char *const what[] = {"A against the best", "B against the best",
                                        "A and B against each other"};
-    double worst[3] = {0};
-    int at[3] = {0}, status = ST_EXIT_FINE;
+    struct worst worst = {0};
+    int status = ST_EXIT_FINE;
     char size[ST_TEXT_SIZE];
     FILE *out = json ? stderr : stdout;
 
@@ -141,18 +161,25 @@ static int report(struct st_tune *tune, bool json)
             "%d ranks on %s, median of %d rounds; compared with %d CTA counts of NCCL\n"
             "and every kernel that was tried\n",
             tune->ranks, tune->machine.gpu, tune->rounds, tune->n_ctas);
-    print_sizes(tune, worst, at, out);
+    for (int c = SYMTUNER_COLLS - 1; c >= 0; c--)
+        if (tune->own >> c & 1) {
+            if (tune->own != 1u << SYMTUNER_ALLREDUCE)
+                fprintf(out, "%s\n", symtuner_coll_name(c));
+            print_sizes(tune, c, &worst, out);
+        }
     for (int i = 0; i < (tune->verify[1] ? 3 : 1); i++) {
+        const bool reduce = worst.coll[i] == SYMTUNER_ALLREDUCE;
         double limit = i < 2 ? promised : agreed;
 
-        fprintf(out, "%-27s at worst %+5.1f %% (%s), allowed %.0f %%%s\n", what[i],
-                100 * (worst[i] - 1), st_text_size(st_tune_bytes(tune, at[i]), size),
-                100 * (limit - 1), worst[i] > limit ? ": TOO MUCH" : "");
-        status |= worst[i] > limit ? ST_EXIT_FINDINGS : 0;
+        fprintf(out, "%-27s at worst %+5.1f %% (%s%s%s), allowed %.0f %%%s\n", what[i],
+                100 * (worst.ratio[i] - 1), reduce ? "" : symtuner_coll_name(worst.coll[i]),
+                reduce ? "" : " of ", st_text_size(st_tune_bytes(tune, worst.size[i]), size),
+                100 * (limit - 1), worst.ratio[i] > limit ? ": TOO MUCH" : "");
+        status |= worst.ratio[i] > limit ? ST_EXIT_FINDINGS : 0;
     }
     if (json)
         printf("{\"verified\": %s, \"worst\": [%.4f, %.4f, %.4f]}\n", status ? "false" : "true",
-               worst[0], worst[1], worst[2]);
+               worst.ratio[0], worst.ratio[1], worst.ratio[2]);
     return status;
 }
 

@@ -130,8 +130,9 @@ static void print_coll(const struct st_tune *tune, int coll, FILE *out)
         }
         if (policy >= 0)
             fprintf(out, "  %-21s %5.1f\n",
-                    policy == ST_OWN && tune->ways[z] ? tune->way[z][tune->pick[z]].name
-                                                      : st_tune_name(tune, policy, name),
+                    policy == ST_OWN && tune->ways[coll][z]
+                        ? tune->way[coll][z][tune->pick[coll][z]].name
+                        : st_tune_name(tune, policy, name),
                     st_tune_busbw(tune, coll, bytes, tune->cell[coll][policy][z].median));
         else
             fputc('\n', out);
@@ -206,14 +207,15 @@ void st_tune_json(struct st_json *json, const char *key, const struct st_tune *t
                 st_json_bool(json, "policy", tune->policy[c][z] == k);
                 st_json_close(json);
             }
-    for (int z = 0; z < st_tune_sizes(tune); z++)
-        for (int w = 0; w < tune->ways[z]; w++) {
-            json_cell(json, "allreduce", st_tune_bytes(tune, z), tune->way[z][w].name,
-                      &tune->way[z][w].cell);
-            st_json_bool(json, "library", w == 0);
-            st_json_bool(json, "rules", tune->say[z] == w && w);
-            st_json_close(json);
-        }
+    for (int c = 0; c < SYMTUNER_COLLS; c++)
+        for (int z = 0; z < st_tune_sizes(tune); z++)
+            for (int w = 0; w < tune->ways[c][z]; w++) {
+                json_cell(json, symtuner_coll_name(c), st_tune_bytes(tune, z),
+                          tune->way[c][z][w].name, &tune->way[c][z][w].cell);
+                st_json_bool(json, "library", w == 0);
+                st_json_bool(json, "rules", tune->say[c][z] == w && w);
+                st_json_close(json);
+            }
     st_json_close(json);
     st_json_close(json);
 }

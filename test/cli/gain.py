@@ -17,9 +17,9 @@ for line in open(raw, encoding="utf-8"):
         _, _, coll, name, size, us = line.split(",")
         times[coll, name, int(size)].append(float(us))
 chosen = f"symmetric/{result['sym_ctas'] or 'NCCL'}"
-own = {cell["bytes"]: cell for cell in result["cells"] if cell["candidate"] == "symtuner"}
-way = {cell["bytes"]: cell["candidate"] for cell in reversed(result["cells"])  # the library's, or of a rule
-       if cell.get("library")} | {cell["bytes"]: cell["candidate"] for cell in result["cells"] if cell.get("rules")}
+own = {(cell["coll"], cell["bytes"]): cell for cell in result["cells"] if cell["candidate"] == "symtuner"}
+way = {(cell["coll"], cell["bytes"]): cell["candidate"] for flag in ("library", "rules")  # of a rule, if there is one
+       for cell in result["cells"] if cell.get(flag)}
 before = plugin = kernels = calls = others = 0
 for line in open(ledger, encoding="utf-8"):
     field = dict(re.findall(r"([\w-]+)=(\S+)", line))
@@ -37,8 +37,9 @@ for line in open(ledger, encoding="utf-8"):
         calls += n
         before += n * statistics.median(times[key])
         plugin += n * statistics.median(times[field["coll"], then, size])
-        copies = way[size].startswith(("one_", "two_"))
-        kernels += n * (own[size]["us"] if copies or kind == "symmetric"
+        runs = way.get((field["coll"], size), "")
+        kernels += n * (own[field["coll"], size]["us"]
+                        if runs and (kind == "symmetric" or runs.startswith(("one_", "two_")))
                         else statistics.median(times[field["coll"], then, size]))
 gain = result["gain"]
 want = {"calls": calls, "not_counted": others, "before_us": before / calls, "plugin": plugin / calls,

@@ -159,6 +159,50 @@ ok "tune --verify: rules of another box are refused" $?
 run "$symtuner" tune --verify "$work/none.rules" 2>&1 | grep -q 'none.rules.csv: No such file'
 ok "tune --verify: rules without raw data are named" $?
 
+# all collectives of ours: the rules name them, hold in a fresh run, and come from the raw data alone
+colls='allreduce reducescatter allgather'
+run FAKE_GPUS=4 FAKE_BEST=chunked "$symtuner" tune --coll all --bytes 1KiB..8MiB --out "$work/e.rules" > "$work/e.out" 2>&1
+ok "tune --coll all: exit status: $(tail -2 "$work/e.out")" $?
+for coll in $colls; do
+    [ "$(grep -c "^[012],5,$coll,chunked/[0-9/]*,1048576,[0-9.]*$" "$work/e.rules.csv")" -ge 3 ]
+    ok "tune: symtuner's $coll is measured in several ways" $?
+    awk -v coll=$coll '$1 == coll { table = 1 } table && $1 == "1" && $2 == "MiB" { print $0; exit }' "$work/e.out" | grep -q chunked/32/256
+    ok "tune: the table of $coll names the kernel" $?
+done
+for coll in reducescatter allgather; do
+    awk '/^\[/ { head = $0 } /^(coll|op) / { head = head " " $1 "=" $3 } /^kernel / { print head " " $3 }' "$work/e.rules" |
+        grep -q "^\[kernels $coll-1\?[0-9]*[KM]iB\] coll=$coll $([ $coll = allgather ] || echo 'op=sum ')chunked$"
+    ok "tune: a rule is for $coll" $?
+done
+! grep -q ',engines/' "$work/e.rules.csv"
+ok "tune: kernel engines, which is for calls beside computation, is left out" $?
+run "$symtuner" check "$work/e.rules" > "$work/e.check"
+ok "tune: rules of three collectives are without findings: $(cat "$work/e.check")" $?
+run FAKE_GPUS=4 FAKE_BEST=chunked "$symtuner" tune --verify "$work/e.rules" > "$work/v.out" 2> "$work/v.err"
+ok "tune --verify: they hold: $(tail -2 "$work/v.out")" $?
+[ "$(grep -cE '^(allreduce|reducescatter|allgather)$' "$work/v.out")" = 3 ] && [ "$(grep -c '^1 MiB .* chunked/32/256' "$work/v.out")" = 3 ]
+ok "tune --verify: it has a table for each collective" $?
+cp "$work/e.rules.csv" "$work/m.rules.csv"
+awk '/^\[/ { gather = 0 } /^coll .*allgather/ { gather = 1 } gather { sub(/= chunked/, "= one_ll8") } 1' "$work/e.rules" > "$work/m.rules"
+run FAKE_GPUS=4 FAKE_BEST=chunked "$symtuner" tune --verify "$work/m.rules" > "$work/v.out" 2>&1
+[ $? = 1 ] && grep -q '^A against the best.*(allgather of [0-9]* [KM]iB).*TOO MUCH' "$work/v.out"
+ok "tune --verify: rules that are slower for one collective are told: $(tail -1 "$work/v.out")" $?
+run "$symtuner" tune --from "$work/e.rules.csv" --out "$work/f.rules" > /dev/null 2>&1
+grep -v '^#' "$work/e.rules" > "$work/one" && grep -v '^#' "$work/f.rules" > "$work/two" && cmp -s "$work/one" "$work/two"
+ok "tune --from: the same rules for three collectives" $?
+run "$symtuner" tune --from "$work/e.rules.csv" --ledger test/data/ledger/mix.ledger --out "$work/f.rules" > "$work/e.txt" 2> /dev/null &&
+    run "$symtuner" tune --from "$work/e.rules.csv" --ledger test/data/ledger/mix.ledger --out "$work/f.rules" --json > "$work/e.json" 2> /dev/null
+ok "tune --from --ledger: three collectives" $?
+! command -v python3 > /dev/null || python3 test/cli/gain.py "$work/e.rules.csv" test/data/ledger/mix.ledger "$work/e.json" "$work/e.txt"
+ok "tune: the gain counts our kernels of every collective" $?
+# raw data of earlier versions have ways of all-reduces only
+sed -e 's/ own=3 / own=2 /' -e '/^[0-9],5,allreduce/!{/^[0-9],5,/d}' -e '/^done,[0-9],5,[^a]/d' -e '/^done,[0-9],5,allg/d' "$work/e.rules.csv" > "$work/old.csv"
+run "$symtuner" tune --from "$work/old.csv" --out "$work/f.rules" > /dev/null 2> "$work/f.err" && grep -q '^\[kernels 1MiB\]' "$work/f.rules" && ! grep -q '^coll ' "$work/f.rules"
+ok "tune --from: raw data with ways of all-reduces only: $(tail -1 "$work/f.err")" $?
+sed '/^done,2,5,allgather/d' "$work/e.rules.csv" > "$work/cut.csv"
+run "$symtuner" tune --from "$work/cut.csv" --out "$work/x.rules" 2>&1 | grep -q '53 of 54\|1 of 54 measurements are missing'
+ok "tune --from: ways of one collective are missing" $?
+
 run FAKE_SLEEP_MS=200 "$symtuner" tune --bytes 1KiB..2KiB --budget 6 --out "$work/t.rules" > "$work/t.out" 2>&1
 rounds=$(sed -n 's/^# plan .*rounds=\([0-9]\).*/\1/p' "$work/t.rules.csv")
 [ "$rounds" -ge 3 ] && [ "$rounds" -lt 9 ] && [ "$(grep -c '^done,' "$work/t.rules.csv")" = $((6 * rounds)) ]
