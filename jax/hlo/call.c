@@ -2,8 +2,6 @@
 /* call.c - decide which instructions can become custom calls of ours, and write these calls. */
 #include "jax/hlo/call.h"
 #include "jax/hlo/fields.h"
-#include "jax/hlo/reduction.h"
-#include "jax/hlo/shape.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -461,4 +459,18 @@ int hlo_call_may_share(const struct hlo_module *module, const struct hlo_computa
 void hlo_call_share(struct hlo_out *out)
 {
     hlo_put_bytes_field(out, HLO_INSTRUCTION_OUTPUT_OPERAND_ALIASING, text_bytes(""));
+}
+
+int hlo_call_may_join(const struct hlo_module *module, const struct hlo_computation *computation,
+                      const struct hlo_instruction *in, struct hlo_shape *shape)
+{
+    const struct hlo_instruction *operand;
+    struct hlo_shape input;
+
+    if (in->operand_count != 1 || has_wishes(in->attributes) || computation->is_fusion ||
+        is_async(module, computation))
+        return 0;
+    operand = hlo_instruction_find(module, computation, in->operands[0]);
+    return operand != NULL && hlo_shape_read(in->shape, shape) == NULL &&
+           hlo_shape_read(operand->shape, &input) == NULL && hlo_shape_same(shape, &input);
 }

@@ -4,6 +4,7 @@
 #define HLO_CALL_H_
 
 #include "jax/hlo/groups.h"
+#include "jax/hlo/shape.h"
 
 struct hlo_call {
     const struct hlo_instruction *in, *operand;
@@ -35,8 +36,18 @@ int hlo_call_may_share(const struct hlo_module *module, const struct hlo_computa
 /* Let the custom call of which ${out} has the fields share memory with its operand. */
 void hlo_call_share(struct hlo_out *out);
 
+/* Can our call ${in} become a part of a longer one? If so, set *shape to its shape. Only
+ * all-reduces can, because their operand and result have the same shape. */
+int hlo_call_may_join(const struct hlo_module *module, const struct hlo_computation *computation,
+                      const struct hlo_instruction *in, struct hlo_shape *shape);
+
 /* Write the instruction as a custom call of ${target}. If ${flat} is set, the call also has the
  * attribute "flat": its groups as positions in the program's list of devices. */
 void hlo_call_put(const struct hlo_call *call, const char *target, int flat, struct hlo_out *out);
+
+/* In reduction.c. Set *op to the ncclRedOp_t that does what computation ${id} does to elements of
+ * ${type}. Returns NULL, or why there is no such operator. */
+const char *hlo_reduction_read(const struct hlo_module *module, int64_t id,
+                               const struct hlo_type *type, int *op);
 
 #endif

@@ -3,7 +3,7 @@
 #include "jax/hlo/hlo.h"
 #include "jax/hlo/call.h"
 #include "jax/hlo/fields.h"
-#include "jax/hlo/source.h"
+#include "jax/hlo/join.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +22,7 @@ struct symtuner_hlo {
     struct hlo_devices devices;
     struct edit *edits; /* in the order of the instructions */
     int count;
+    struct hlo_joins joins;
     struct hlo_out out;
 };
 
@@ -157,81 +158,178 @@ int symtuner_ffi_hlo_in_place(const struct symtuner_hlo *hlo)
     return count;
 }
 
-/* ---- writing -------------------------------------------------------------------------------- */
+/* ---- calls that several share --------------------------------------------------------------- */
 static int is_changed(const struct edit *edit)
 {
     return edit->ours ? edit->shares : edit->target[0] != '\0';
 }
 
-/* Return the edit of the instruction in ${field}, or NULL if the field is not changed. Edits have
- * the order of their instructions. *next is the number of the next edit. */
-static const struct edit *find_edit(const struct symtuner_hlo *hlo, const struct hlo_field *field,
-                                    int *next)
+/* Write the fields of a call of ours, without those that let it work in place. */
+static void put_call(const struct edit *edit, struct hlo_out *out)
 {
-    const struct edit *edit;
-
-    if (field->number != HLO_COMPUTATION_INSTRUCTIONS || *next == hlo->count ||
-        hlo->edits[*next].call.in->body.at != field->bytes.at)
-        return NULL;
-    edit = &hlo->edits[(*next)++];
-    return is_changed(edit) ? edit : NULL;
+    if (edit->ours)
+        hlo_put(out, edit->call.in->body);
+    else
+        hlo_call_put(&edit->call, edit->target, edit->flat, out);
 }
 
-/* Is an instruction in these bytes changed? If not, set *next to the first edit after them. */
-static int has_edits(const struct symtuner_hlo *hlo, struct hlo_bytes bytes, int *next)
+/* Offer a call to the joins. Returns 0, or -1 if memory is short. */
+static int offer(struct symtuner_hlo *hlo, const struct hlo_computation *computation,
+                 const struct edit *edit)
 {
-    int last = *next, changed = 0;
+    const struct hlo_call *call = &edit->call;
+    struct hlo_shape shape;
+    struct hlo_out body = {0};
+    int result = 0;
 
-    for (; last < hlo->count && hlo->edits[last].call.in->body.at < bytes.at + bytes.size; last++)
-        changed |= is_changed(&hlo->edits[last]);
-    if (!changed)
-        *next = last;
-    return changed;
+    if (!(edit->ours || edit->target[0] != '\0') ||
+        !hlo_call_may_join(&hlo->module, computation, call->in, &shape))
+        return 0;
+    put_call(edit, &body);
+    if (body.failed || hlo_joins_add(&hlo->joins, computation, call->in, &shape,
+                                     (struct hlo_bytes){body.at, body.size}) != 0)
+        result = -1;
+    free(body.at);
+    return result;
 }
 
-static void put_computation(const struct symtuner_hlo *hlo, struct hlo_bytes rest, int *next,
+int symtuner_ffi_hlo_join(struct symtuner_hlo *hlo, char *why, size_t why_size)
+{
+    const struct hlo_module *module = &hlo->module;
+    int e = 0, result = 0;
+
+    hlo_joins_free(&hlo->joins);
+    for (size_t c = 0; result == 0 && c < module->computation_count; c++) {
+        const struct hlo_computation *computation = &module->computations[c];
+        const struct hlo_instruction *end =
+            module->instructions + computation->first + computation->count;
+
+        for (; result == 0 && e < hlo->count && hlo->edits[e].call.in < end; e++)
+            result = offer(hlo, computation, &hlo->edits[e]);
+    }
+    if (result == 0)
+        result = hlo_joins_decide(&hlo->joins, module);
+    return result == 0 ? 0 : fail("memory is short", why, why_size);
+}
+
+int symtuner_ffi_hlo_joined(const struct symtuner_hlo *hlo, int i,
+                            struct symtuner_hlo_joined *joined)
+{
+    const struct hlo_bucket *bucket;
+    const struct hlo_member *first;
+
+    if (i < 0 || (size_t)i >= hlo->joins.bucket_count)
+        return -1;
+    bucket = &hlo->joins.buckets[i];
+    first = &hlo->joins.members[bucket->first];
+    *joined = (struct symtuner_hlo_joined){.count = bucket->count,
+                                           .attributes = (const char *)first->attributes.at,
+                                           .size = first->attributes.size};
+    return 0;
+}
+
+int symtuner_ffi_hlo_part(struct symtuner_hlo *hlo, int i)
+{
+    if (i < 0 || (size_t)i >= hlo->joins.bucket_count)
+        return -1;
+    hlo_joins_part(&hlo->joins, (size_t)i);
+    return 0;
+}
+
+/* ---- writing -------------------------------------------------------------------------------- */
+static int compare_edits(const void *a, const void *b)
+{
+    const struct hlo_instruction *x = ((const struct edit *)a)->call.in;
+    const struct hlo_instruction *y = ((const struct edit *)b)->call.in;
+
+    return (x > y) - (x < y);
+}
+
+/* Return the edit of an instruction, or NULL if the instruction is not changed. */
+static const struct edit *find_edit(const struct symtuner_hlo *hlo,
+                                    const struct hlo_instruction *in)
+{
+    struct edit key = {.call.in = in};
+    const struct edit *edit =
+        hlo->count == 0 ? NULL
+                        : bsearch(&key, hlo->edits, (size_t)hlo->count, sizeof key, compare_edits);
+
+    return edit != NULL && is_changed(edit) ? edit : NULL;
+}
+
+static int has_edits(const struct symtuner_hlo *hlo, const struct hlo_computation *computation)
+{
+    for (size_t i = 0; i < computation->count; i++) {
+        const struct hlo_instruction *in = &hlo->module.instructions[computation->first + i];
+
+        if (find_edit(hlo, in) != NULL || hlo_joins_find(&hlo->joins, in) != NULL)
+            return 1;
+    }
+    return 0;
+}
+
+static void put_instruction(const struct symtuner_hlo *hlo, const struct hlo_instruction *in,
                             struct hlo_out *out)
 {
-    struct hlo_out instruction = {0};
-    struct hlo_field field;
+    const struct hlo_member *member = hlo_joins_find(&hlo->joins, in);
+    const struct edit *edit = find_edit(hlo, in);
+    struct hlo_out body = {0};
 
-    while (hlo_next(&rest, &field) == 1) {
-        const struct edit *edit = find_edit(hlo, &field, next);
-
-        if (edit == NULL) {
-            hlo_put(out, field.whole);
-            continue;
-        }
-        instruction.size = 0;
-        if (edit->ours)
-            hlo_put(&instruction, edit->call.in->body);
-        else
-            hlo_call_put(&edit->call, edit->target, edit->flat, &instruction);
+    if (member != NULL) {
+        hlo_call_share(&body);
+        hlo_joins_put(&hlo->joins, member, HLO_COMPUTATION_INSTRUCTIONS,
+                      (struct hlo_bytes){body.at, body.size}, out);
+    } else if (edit != NULL) {
+        put_call(edit, &body);
         if (edit->shares)
-            hlo_call_share(&instruction);
-        hlo_put_bytes_field(out, field.number,
-                            (struct hlo_bytes){instruction.at, instruction.size});
+            hlo_call_share(&body);
+        hlo_put_bytes_field(out, HLO_COMPUTATION_INSTRUCTIONS,
+                            (struct hlo_bytes){body.at, body.size});
+    } else
+        hlo_put_bytes_field(out, HLO_COMPUTATION_INSTRUCTIONS, in->body);
+    out->failed |= body.failed;
+    free(body.at);
+}
+
+/* Write a computation. If instructions of it share calls, write them all in place of the first. */
+static void put_computation(const struct symtuner_hlo *hlo,
+                            const struct hlo_computation *computation, struct hlo_bytes rest,
+                            struct hlo_out *out)
+{
+    const struct hlo_instruction *in = &hlo->module.instructions[computation->first];
+    struct hlo_field field;
+    size_t *order, i = 0;
+    int joins = hlo_joins_order(&hlo->joins, computation, &order);
+
+    out->failed |= joins && order == NULL;
+    while (hlo_next(&rest, &field) == 1) {
+        if (field.number != HLO_COMPUTATION_INSTRUCTIONS)
+            hlo_put(out, field.whole);
+        else if (!joins)
+            put_instruction(hlo, &in[i++], out);
+        else
+            for (; order != NULL && i < computation->count; i++)
+                put_instruction(hlo, &hlo->module.instructions[order[i]], out);
     }
-    out->failed |= instruction.failed;
-    free(instruction.at);
+    free(order);
 }
 
 int symtuner_ffi_hlo_write(struct symtuner_hlo *hlo, const void **bytes, size_t *size, char *why,
                            size_t why_size)
 {
     struct hlo_bytes rest = hlo->module.bytes;
+    const struct hlo_computation *next = hlo->module.computations;
     struct hlo_out computation = {0};
     struct hlo_field field;
-    int next = 0;
 
     hlo->out.size = 0;
     while (hlo_next(&rest, &field) == 1) {
-        if (field.number != HLO_MODULE_COMPUTATIONS || !has_edits(hlo, field.bytes, &next)) {
+        if (field.number != HLO_MODULE_COMPUTATIONS || !has_edits(hlo, next++)) {
             hlo_put(&hlo->out, field.whole);
             continue;
         }
         computation.size = 0;
-        put_computation(hlo, field.bytes, &next, &computation);
+        put_computation(hlo, next - 1, field.bytes, &computation);
         hlo_put_bytes_field(&hlo->out, field.number,
                             (struct hlo_bytes){computation.at, computation.size});
     }
@@ -250,6 +348,7 @@ void symtuner_ffi_hlo_close(struct symtuner_hlo *hlo)
         return;
     for (int i = 0; i < hlo->count; i++)
         hlo_groups_free(&hlo->edits[i].call.groups);
+    hlo_joins_free(&hlo->joins);
     hlo_module_free(&hlo->module);
     hlo_devices_free(&hlo->devices);
     free(hlo->edits);

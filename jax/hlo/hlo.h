@@ -55,6 +55,25 @@ SYMTUNER_HLO_API int symtuner_ffi_hlo_replace(struct symtuner_hlo *module, int i
  * place: JAX has written them, and nothing else needs their operands. */
 SYMTUNER_HLO_API int symtuner_ffi_hlo_in_place(const struct symtuner_hlo *module);
 
+/* All-reduces of a module that share one call. */
+struct symtuner_hlo_joined {
+    int32_t count; /* how many they are; 0: they do not share a call after all */
+    int32_t unused;
+    const char *attributes; /* ${size} bytes: the attributes of the call, as XLA prints them */
+    size_t size;
+};
+
+/* Decide which small all-reduces share calls: those that were replaced, and those that JAX has
+ * written. Call this after symtuner_ffi_hlo_replace(). Returns like symtuner_ffi_hlo_open(). */
+SYMTUNER_HLO_API int symtuner_ffi_hlo_join(struct symtuner_hlo *module, char *why, size_t why_size);
+
+/* Fill ${joined} for shared call ${i}, which counts from 0. Returns 0, or -1 if there is none. */
+SYMTUNER_HLO_API int symtuner_ffi_hlo_joined(const struct symtuner_hlo *module, int i,
+                                             struct symtuner_hlo_joined *joined);
+
+/* Let nothing share call ${i}. Returns 0, or -1 if there is no such call. */
+SYMTUNER_HLO_API int symtuner_ffi_hlo_part(struct symtuner_hlo *module, int i);
+
 /* Set *bytes and *size to the edited module. The bytes are valid until the module is closed.
  * Returns like symtuner_ffi_hlo_open(). */
 SYMTUNER_HLO_API int symtuner_ffi_hlo_write(struct symtuner_hlo *module, const void **bytes,

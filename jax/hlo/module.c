@@ -102,6 +102,9 @@ static int read_instruction_field(const struct hlo_field *field, struct hlo_inst
     case HLO_INSTRUCTION_CONSTRAIN_LAYOUT:
         in->constrains_layout = field->value != 0;
         break;
+    case HLO_INSTRUCTION_CONTROL_PREDECESSOR_IDS:
+        in->waits = 1;
+        break;
     case HLO_INSTRUCTION_OUTPUT_OPERAND_ALIASING:
         in->shares = 1;
         break;
@@ -187,6 +190,8 @@ const char *hlo_module_read(struct hlo_bytes bytes, struct hlo_module *module)
             module->name = field.bytes;
         else if (field.number == HLO_MODULE_DEVICE_ASSIGNMENT)
             module->devices = field.bytes;
+        else if (field.number == HLO_MODULE_SCHEDULE)
+            module->scheduled = 1;
         else if (field.number == HLO_MODULE_STACK_FRAME_INDEX)
             module->frames = field.bytes;
     }
@@ -222,21 +227,35 @@ const struct hlo_instruction *hlo_instruction_find(const struct hlo_module *modu
     return NULL;
 }
 
+const struct hlo_use *hlo_uses_find(const struct hlo_module *module,
+                                    const struct hlo_computation *computation,
+                                    const struct hlo_instruction *in, size_t *count)
+{
+    const struct hlo_use *uses = module->uses + computation->first_use;
+    size_t low = 0, high = computation->use_count;
+
+    *count = 0;
+    while (low < high) { /* ${low}: how many uses are those of smaller ids */
+        size_t middle = low + (high - low) / 2;
+
+        if (uses[middle].id < (uint32_t)in->id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    while (low + *count < computation->use_count && uses[low + *count].id == (uint32_t)in->id)
+        ++*count;
+    return uses + low;
+}
+
 const struct hlo_instruction *hlo_user_find(const struct hlo_module *module,
                                             const struct hlo_computation *computation,
                                             const struct hlo_instruction *in)
 {
-    struct hlo_use key = {.id = (uint32_t)in->id};
-    const struct hlo_use *first = module->uses + computation->first_use, *found;
-    const struct hlo_use *end = first + computation->use_count;
+    size_t count;
+    const struct hlo_use *uses = hlo_uses_find(module, computation, in, &count);
 
-    if (computation->use_count == 0)
-        return NULL;
-    found = bsearch(&key, first, computation->use_count, sizeof key, compare_uses);
-    if (found == NULL || (found > first && found[-1].id == key.id) ||
-        (found + 1 < end && found[1].id == key.id))
-        return NULL;
-    return &module->instructions[found->user];
+    return count == 1 ? &module->instructions[uses->user] : NULL;
 }
 
 int hlo_ends_operand(const struct hlo_module *module, const struct hlo_computation *computation,

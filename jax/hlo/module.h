@@ -19,6 +19,7 @@ struct hlo_instruction {
     int global_ids, constrains_layout;
     int shares; /* 1: an operand and the result share memory */
     int newer;  /* 1: the instruction has a field that we do not know */
+    int waits;  /* 1: it must run after another instruction, which need not be an operand */
 };
 
 /* One operand of an instruction. */
@@ -36,6 +37,7 @@ struct hlo_computation {
 
 struct hlo_module {
     struct hlo_bytes bytes, name, devices, frames;
+    int scheduled; /* 1: the module says in which order the instructions run */
     struct hlo_computation *computations;
     size_t computation_count, computation_room;
     struct hlo_instruction *instructions;
@@ -54,6 +56,11 @@ const struct hlo_instruction *hlo_instruction_find(const struct hlo_module *modu
                                                    const struct hlo_computation *computation,
                                                    int64_t id);
 
+/* Return the first of the *count elements of module->uses for the result of ${in}. */
+const struct hlo_use *hlo_uses_find(const struct hlo_module *module,
+                                    const struct hlo_computation *computation,
+                                    const struct hlo_instruction *in, size_t *count);
+
 /* Return the instruction that uses the result of ${in} as an operand. Returns NULL if no
  * instruction does, or if the result is used more than once. */
 const struct hlo_instruction *hlo_user_find(const struct hlo_module *module,
@@ -64,5 +71,14 @@ const struct hlo_instruction *hlo_user_find(const struct hlo_module *module,
  * result of ${in} into the buffer of the operand, and need not copy the operand. */
 int hlo_ends_operand(const struct hlo_module *module, const struct hlo_computation *computation,
                      const struct hlo_instruction *in);
+
+/* In source.c. Write "file:line" of the user's program to ${text}, or "" if the module does not say
+ * it. */
+void hlo_source_line(const struct hlo_module *module, const struct hlo_instruction *in, char *text,
+                     size_t size);
+
+/* In source.c. Copy ${bytes} to ${text} as far as they fit, with '?' for each byte that cannot be
+ * printed. */
+void hlo_text(struct hlo_bytes bytes, char *text, size_t size);
 
 #endif

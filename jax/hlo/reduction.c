@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reduction.c - recognise what a computation reduces by. */
-#include "jax/hlo/reduction.h"
-#include "jax/hlo/shape.h"
+#include "jax/hlo/call.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* source.c - find the line of the user's program that an instruction comes from. */
-#include "jax/hlo/source.h"
 #include "jax/hlo/fields.h"
+#include "jax/hlo/module.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -127,7 +127,7 @@ void hlo_put_text(struct hlo_out *out, const char *text)
     hlo_put(out, (struct hlo_bytes){(const uint8_t *)text, strlen(text)});
 }
 
-static void put_varint(struct hlo_out *out, uint64_t value)
+void hlo_put_int(struct hlo_out *out, uint64_t value)
 {
     uint8_t bytes[10];
     size_t size = 0;
@@ -142,13 +142,13 @@ static void put_varint(struct hlo_out *out, uint64_t value)
 
 void hlo_put_int_field(struct hlo_out *out, uint32_t number, uint64_t value)
 {
-    put_varint(out, (uint64_t)number << 3 | HLO_VARINT);
-    put_varint(out, value);
+    hlo_put_int(out, (uint64_t)number << 3 | HLO_VARINT);
+    hlo_put_int(out, value);
 }
 
 void hlo_put_bytes_field(struct hlo_out *out, uint32_t number, struct hlo_bytes bytes)
 {
-    put_varint(out, (uint64_t)number << 3 | HLO_BYTES);
-    put_varint(out, bytes.size);
+    hlo_put_int(out, (uint64_t)number << 3 | HLO_BYTES);
+    hlo_put_int(out, bytes.size);
     hlo_put(out, bytes);
 }

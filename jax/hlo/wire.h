@@ -50,6 +50,8 @@ int hlo_is(struct hlo_bytes bytes, const char *text);
 
 void hlo_put(struct hlo_out *out, struct hlo_bytes bytes);
 void hlo_put_text(struct hlo_out *out, const char *text);
+/* Append an integer without the number of a field. */
+void hlo_put_int(struct hlo_out *out, uint64_t value);
 void hlo_put_int_field(struct hlo_out *out, uint32_t number, uint64_t value);
 void hlo_put_bytes_field(struct hlo_out *out, uint32_t number, struct hlo_bytes bytes);
 

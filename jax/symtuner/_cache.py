@@ -73,21 +73,26 @@ def _in_key() -> str:
     return f"{before} symtuner: {settings}; devices {ids}{more}"
 
 
+def rows_in(attributes: str) -> list[list[int]]:
+    """Return the device ids of the groups of a call of ours. ``attributes`` are those of the call,
+    as XLA prints them, with any text around them."""
+    ids, ranks = _GROUPS.search(attributes), _RANKS.search(attributes)
+    if ids is None or ranks is None:
+        raise SymtunerError("a program has a call of symtuner without groups")
+    if ids[1]:
+        flat = np.frombuffer(bytes.fromhex(ids[1]), dtype="<i8").tolist()
+    else:
+        flat = [int(i) for i in ids[2].split(",")]
+    n = int(ranks[1])
+    return [flat[i : i + n] for i in range(0, len(flat), n)]
+
+
 def groups_in(text: str) -> list[tuple[bool, list[list[int]]]]:
     """Find our calls in the text of a compiled program. Return for each kind of call whether it
     uses XLA's communicator, and the device ids of its groups."""
     found = []
     for call in _CALL.finditer(text):
-        ids, ranks = _GROUPS.search(call[0]), _RANKS.search(call[0])
-        if ids is None or ranks is None:
-            raise SymtunerError("a program of the compile cache has a call without groups")
-        if ids[1]:
-            flat = np.frombuffer(bytes.fromhex(ids[1]), dtype="<i8").tolist()
-        else:
-            flat = [int(i) for i in ids[2].split(",")]
-        n = int(ranks[1])
-        rows = [flat[i : i + n] for i in range(0, len(flat), n)]
-        entry = (call[1] is not None, rows)
+        entry = (call[1] is not None, rows_in(call[0]))
         if entry not in found:
             found.append(entry)
     return found

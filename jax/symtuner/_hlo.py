@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replace the collectives of compiled programs, also those that XLA's partitioner inserted. And let
-our calls work in place where nothing else needs their operands.
+our calls work in place where nothing else needs their operands, and small ones share calls.
 
 jax.extend.xla.register_hlo_module_transformation lets us see each program after partitioning, in
 the middle of XLA's compilation, as a serialized HloModuleProto. jax/hlo/ edits it. A collective
@@ -19,7 +19,7 @@ from typing import Any
 
 import jax
 
-from . import _cache, _xla
+from . import _cache, _report, _xla
 from ._groups import open_rows, spans_processes
 from ._library import COLLS, TARGET, SymtunerError, idle, load
 from ._say import Line
@@ -53,6 +53,15 @@ class _Call(ctypes.Structure):  # struct symtuner_hlo_call of jax/hlo/hlo.h
     )
 
 
+class _Joined(ctypes.Structure):  # struct symtuner_hlo_joined of jax/hlo/hlo.h
+    _fields_ = (
+        ("count", ctypes.c_int32),
+        ("unused", ctypes.c_int32),
+        ("attributes", ctypes.c_void_p),
+        ("size", ctypes.c_size_t),
+    )
+
+
 class _Module:
     """A module that is open in jax/hlo/hlo.c."""
 
@@ -76,6 +85,21 @@ class _Module:
     def in_place(self) -> bool:
         """Can calls of ours that are in the module already work in place?"""
         return self._c.symtuner_ffi_hlo_in_place(self._handle) > 0
+
+    def join(self) -> Iterator[tuple[int, int, str]]:
+        """Let small all-reduces share calls. Yield the number of each shared call, how many share
+        it, and its attributes, as XLA prints them."""
+        load().call("hlo_join", self._handle)
+        number, joined = 0, _Joined()
+        while self._c.symtuner_ffi_hlo_joined(self._handle, number, ctypes.byref(joined)) == 0:
+            text = ctypes.string_at(joined.attributes, joined.size)
+            if joined.count > 0:
+                yield number, joined.count, text.decode(errors="replace")
+            number += 1
+
+    def part(self, number: int) -> None:
+        """Let nothing share this call."""
+        self._c.symtuner_ffi_hlo_part(self._handle, number)
 
     def write(self) -> bytes:
         at, size = ctypes.c_void_p(), ctypes.c_size_t()
@@ -167,6 +191,31 @@ def _replace(platform: str, module: _Module, number: int, call: _Call) -> str:
     return "" if module.replace(number, target, xla) else "the editor refuses to replace it"
 
 
+def _may_share(platform: str, attributes: str) -> bool:
+    """May calls with these attributes share one? They may if all processes with a device of the
+    groups edit the program as this one does. If install() is not in force in one of them, it still
+    runs the calls of symtuner.all_reduce()."""
+    try:
+        rows = _cache.rows_in(attributes)
+        _open_groups(platform, sum(rows, []), len(rows[0]))
+        return True
+    except SymtunerError:
+        return False
+
+
+def _join(platform: str, module: _Module) -> bool:
+    """Let small all-reduces share calls. Returns whether any do."""
+    members = calls = 0
+    for number, count, attributes in module.join():
+        if _may_share(platform, attributes):
+            members, calls = members + count, calls + 1
+        else:
+            module.part(number)
+    if calls:
+        _report.shared(module.name, members, calls)
+    return calls > 0
+
+
 def _edit(platform: str, proto: bytes) -> tuple[bytes | None, list[_Row]]:
     """Return the edited program (None if it stays as it is), and what became of each collective."""
     rows: list[_Row] = []
@@ -180,6 +229,7 @@ def _edit(platform: str, proto: bytes) -> tuple[bytes | None, list[_Row]]:
             name, where = (text.decode(errors="replace") for text in (call.name, call.where))
             rows.append((module.name, name, not why, why, _line(where)))
         changed = any(row[2] for row in rows) or (not off and module.in_place())
+        changed = not (off or idle()) and _join(platform, module) or changed
         return module.write() if changed else None, rows
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from collections.abc import Iterable
 
 from ._say import Line
 
@@ -28,7 +29,12 @@ class Call:
 
 
 class Replaced(list[Call]):
-    """A list of calls, in the order in which JAX lowered them. Printed, each call is one line."""
+    """A list of calls, in the order in which JAX lowered them. Printed, each call is one line.
+    ``shared`` has a line for each program in which small all-reduces share calls."""
+
+    def __init__(self, calls: Iterable[Call] = (), shared: Iterable[str] = ()) -> None:
+        super().__init__(calls)
+        self.shared = list(shared)
 
     def __str__(self) -> str:
         done = sum(call.replaced for call in self)
@@ -36,11 +42,12 @@ class Replaced(list[Call]):
             f"symtuner: {done} kinds of reduction replaced, {len(self) - done} left to XLA; "
             "equal ones of a program are one line"
         )
-        return "\n".join([head, *map(str, self)])
+        return "\n".join([head, *map(str, self), *self.shared])
 
 
 _lock = threading.Lock()
 _calls: dict[Call, None] = {}  # an ordered set, because JAX may lower a program several times
+_shared: dict[str, None] = {}  # and another one
 
 
 def say(
@@ -51,14 +58,22 @@ def say(
         _calls[Call(program, instruction, replaced, why, where)] = None
 
 
+def shared(program: str, members: int, calls: int) -> None:
+    """Record that some small all-reduces of a program share a few calls."""
+    into = "one call" if calls == 1 else f"{calls} calls"
+    with _lock:
+        _shared[f"{program}: {members} small all-reduces share {into}"] = None
+
+
 def report() -> Replaced:
     """Return what became of the reductions in the programs that were lowered or compiled since
     install(): one Call for each kind of reduction in a program. ``print(symtuner.report())`` shows
     each Call as one line."""
     with _lock:
-        return Replaced(_calls)
+        return Replaced(_calls, _shared)
 
 
 def forget() -> None:
     with _lock:
         _calls.clear()
+        _shared.clear()

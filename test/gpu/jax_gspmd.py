@@ -76,6 +76,12 @@ def programs(devices):
         body = lambda c, _: (jax.lax.with_sharding_constraint(c @ w, whole), 0)
         return jax.jit(lambda x, w: jax.lax.scan(body, x, None, length=8)[0]), (x, w)
 
+    def gradients(mesh):
+        terms = lambda w, x: [jnp.maximum(x * v + i, 0).sum() for i, v in enumerate(w)]
+        w = [place(mesh, integers((64,), np.float32, i), None) for i in range(100)]
+        x = place(mesh, integers((16, 64), np.float32), "a", None)
+        return jax.jit(jax.grad(lambda w, x: sum(terms(w, x)))), (w, x)
+
     sums = jax.jit(lambda x: (x.sum(1), x.max(1), x.prod(1), (x > 2).any(1)))
     found = {
         "mlp": (*stack(line, 8, 64, 128, 3, np.float32), 3),
@@ -83,6 +89,7 @@ def programs(devices):
         "mlp, 16 MiB": (*stack(line, 4096, 1024, 256, 1, np.float32), 1),
         "mlp on turned devices": (*stack(turned, 8, 64, 128, 3, np.float32), 3),
         "training step": (*step(line), 1),
+        "small gradients": (*gradients(line), 2),
         "scan": (*scan(line), 1),
         "reductions": (sums, (place(line, integers((16, 64), np.int32), None, "a"),), 1),
     }
@@ -112,6 +119,8 @@ def values(all_programs):
         left = "; ".join(sorted({row.why for row in rows if row.why}))
         check(f"{name}: same bits", same)
         check(f"{name}: {calls} calls", calls >= least, f"left to XLA: {left}" if left else "")
+    shared = symtuner.report().shared
+    check("small all-reduces share calls", any(": 100 small" in line for line in shared), str(shared))
 
 
 def cached(f, args):

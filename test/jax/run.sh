@@ -91,7 +91,7 @@ fi
 # ends the process; then run the test once more.
 export NPROC=16 JAX_CPU_ENABLE_ASYNC_DISPATCH=0
 for test in test_all_reduce test_buckets test_as_lax install/test_install install/test_mode \
-    install/test_cache ../bench/test_jax_tp hlo/test_hlo hlo/test_gspmd hlo/test_cuts; do
+    install/test_cache ../bench/test_jax_tp hlo/test_hlo hlo/test_gspmd hlo/test_cuts hlo/test_join; do
     err=$out/${test##*/}.err
     for try in 1 2; do
         SYMTUNER_LIB_DIR=$lib PYTHONPATH=jax "$python" test/jax/$test.py 2>"$err"

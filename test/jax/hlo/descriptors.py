@@ -20,6 +20,7 @@ MESSAGES = {
     "HLO_MODULE_": "HloModuleProto",
     "HLO_COMPUTATION_": "HloComputationProto",
     "HLO_INSTRUCTION_": "HloInstructionProto",
+    "HLO_SLICE_DIMENSIONS_": "HloInstructionProto.SliceDimensions",
     "HLO_SHAPE_": "ShapeProto",
     "HLO_LAYOUT_": "LayoutProto",
     "HLO_REPLICA_GROUP_": "ReplicaGroup",

@@ -11,7 +11,8 @@ import random
 import sys
 import traceback
 
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4 "
+os.environ["XLA_FLAGS"] += "--xla_disable_hlo_passes=cpu-all-reduce-combiner"  # comes before us
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["SYMTUNER_ONLY"] = "allreduce,reducescatter,allgather"
 import jax  # noqa: E402
@@ -101,9 +102,7 @@ def look(proto):
         assert call.why == b"", call.why
         ids = call.groups[: call.rows * call.ranks]
         places = call.places[: call.rows * call.ranks]
-    n = call.ranks
-    cut = lambda flat: [flat[i : i + n] for i in range(0, len(flat), n)]
-    return call.op, cut(ids), cut(places)
+    return call.op, cut(ids, call.ranks), cut(places, call.ranks)
 
 
 def why(proto):

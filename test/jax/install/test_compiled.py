@@ -110,7 +110,8 @@ def test_no_more_copies():
 
 
 def test_small_leaves():
-    """XLA joins psums, with a kernel in front and one for each leaf behind; not our calls."""
+    """XLA joins psums, with a kernel in front and one for each leaf behind; not our calls. Here
+    nobody shows us the program, or our calls would share one (test/jax/hlo/test_join.py)."""
     args = [shape(SPLIT, 4, 100 + i) for i in range(12)]
     psum = mapped(lambda *leaves: lax.psum(list(leaves), "i"))
     joined = mapped(lambda *leaves: symtuner.all_reduce(list(leaves), "i"))
@@ -119,6 +120,21 @@ def test_small_leaves():
     assert installed == ["custom-call"] * 12, installed
     ours = compiled(joined, args)
     assert ours.count("custom-call") == 1 and ours.count("fusion") == 13, ours
+
+
+def test_leaves_that_are_computed():
+    """What computes the leaves and what uses the sums is in the same kernels; not for XLA's."""
+
+    def f(reduce, n=64):
+        args = [shape(SPLIT, 4, 100 + i) for i in range(n)]
+        step = lambda *leaves: [2 * s - v for s, v in zip(reduce([v + 1 for v in leaves]), leaves)]
+        found = compiled(mapped(step), args)
+        return found.count("fusion"), found.count("custom-call") + found.count("all-reduce-start")
+
+    theirs, ours = f(lambda v: lax.psum(v, "i")), f(lambda v: symtuner.all_reduce(v, "i"))
+    assert theirs == (193, 1) and ours == (65, 1), (theirs, ours)
+    apart = f(lambda v: symtuner.all_reduce(v, "i"), 130)
+    assert apart[0] > 2 * 130 - 10, "a kernel of XLA's does not do so with 130 of them"
 
 
 def test_overlap():

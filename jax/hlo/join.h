@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * join.h - let small all-reduces share a call: one call reduces the operands of several.
+ *
+ * Pure. XLA's combiner does so with XLA's all-reduces, but not with our calls. The decision depends
+ * on nothing but the module, and which calls of it are ours with which attributes. So all processes
+ * of a program decide alike. It does not depend on the calls' targets, which may differ between
+ * processes, because a process may compile other programs at the same time.
+ */
+#ifndef HLO_JOIN_H_
+#define HLO_JOIN_H_
+
+#include "jax/hlo/module.h"
+#include "jax/hlo/shape.h"
+
+#define HLO_ALONE (-1)
+
+/* One all-reduce that may share a call. */
+struct hlo_member {
+    const struct hlo_instruction *in;
+    const struct hlo_computation *computation;
+    struct hlo_shape shape;
+    struct hlo_out call;                 /* the custom call that it is if it shares none */
+    struct hlo_bytes target, attributes; /* of ${call} */
+    int bucket;                          /* index in hlo_joins.buckets, or HLO_ALONE */
+};
+
+/* Members that share a call. */
+struct hlo_bucket {
+    size_t first, last; /* the first and the last of them in hlo_joins.members */
+    int count;          /* 0: they do not share a call after all */
+    struct hlo_bytes target;
+    int64_t bytes;
+};
+
+struct hlo_joins {
+    struct hlo_member *members; /* in the order of the instructions */
+    struct hlo_bucket *buckets;
+    size_t count, room, bucket_count;
+    /* [instruction]: how many of the members have to run one after the other, at most, behind the
+     * instruction and because they need its result */
+    uint32_t *behind;
+    uint32_t free_id; /* no instruction has this id or a larger one */
+};
+
+/* Add an all-reduce. It must be behind those that were added before. ${call} is copied. Returns 0,
+ * or -1 if memory is short. */
+int hlo_joins_add(struct hlo_joins *joins, const struct hlo_computation *computation,
+                  const struct hlo_instruction *in, const struct hlo_shape *shape,
+                  struct hlo_bytes call);
+
+/* Decide which members share calls. Returns 0, or -1 if memory is short. */
+int hlo_joins_decide(struct hlo_joins *joins, const struct hlo_module *module);
+
+/* Let no members share call ${i}. */
+void hlo_joins_part(struct hlo_joins *joins, size_t i);
+
+/* Return the member that ${in} is, if it shares a call; otherwise NULL. */
+const struct hlo_member *hlo_joins_find(const struct hlo_joins *joins,
+                                        const struct hlo_instruction *in);
+
+/* Does any instruction of the computation share a call? If so, set *order to the order in which its
+ * instructions must be written: the operands of all members of a bucket come first, then the
+ * members, each before what uses it. *order has ${computation->count} indices of
+ * module->instructions. Free it with free(). It is NULL if memory is short. */
+int hlo_joins_order(const struct hlo_joins *joins, const struct hlo_computation *computation,
+                    size_t **order);
+
+/* Write a member that shares a call, as instructions in fields with number ${field}. The first
+ * member of a bucket also writes the call, which has ${share} appended. */
+void hlo_joins_put(const struct hlo_joins *joins, const struct hlo_member *member, uint32_t field,
+                   struct hlo_bytes share, struct hlo_out *out);
+
+void hlo_joins_free(struct hlo_joins *joins);
+
+#endif
