@@ -67,10 +67,12 @@ static uint64_t mix(uint64_t h, uint64_t v)
     return h ^ h >> 32;
 }
 
-/* Return the class of this buffer; ask() gives the same answer for buffers of the same class. 0:
- * the buffer lies in no window. 1: it lies in a window, and its address is a multiple of 16. 2: it
- * lies in a window, and its address is not a multiple of 16. For a buffer outside of windows the
- * address must not matter, because other ranks have other addresses. */
+/* Return the class of this buffer; ask() gives the same answer for buffers of the same class.
+ *   0  the buffer lies in no window
+ *   1  it lies in a window, and its address is a multiple of 16
+ *   2  it lies in a window, and its address is not a multiple of 16
+ * All ranks must find the same class. In a window they do, because the buffer has the same offset
+ * on all ranks. Outside of windows the addresses of the ranks differ, so they must not count. */
 static uint64_t place(const struct st_comm *c, const void *buffer, size_t bytes)
 {
     return !st_window_holds(c, buffer, bytes) ? 0 : (uintptr_t)buffer % 16 == 0 ? 1 : 2;

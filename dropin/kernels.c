@@ -135,6 +135,7 @@ void st_followers_window(const struct st_real *real)
 
 void st_separate_now(const struct st_real *real, void *stream)
 {
+    /* we need not check the result: if CUDA refuses this kernel, it refuses NCCL's, too */
     if (pdl_of(real) != ST_PDL_WAITS)
-        kernels.separate_(stream); /* if CUDA refuses this, it refuses NCCL's kernel, too */
+        kernels.separate_(stream);
 }

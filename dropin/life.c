@@ -11,7 +11,7 @@
 
 enum { OLDEST = 22803 };  /* the first release that has the windows that our kernels use */
 enum { DONE_MS = 60000 }; /* by how much ranks may differ in the time to make a handle */
-enum { MOST = 16 };       /* most ranks of a communicator, as SYMTUNER_AR_MAX_RANKS */
+enum { MOST = 16 };       /* largest number of ranks, as SYMTUNER_AR_MAX_RANKS */
 /* How long a kernel of ours waits for a late rank: a day, the most that the library takes. NCCL's
  * kernels wait for ever, and programs let ranks wait for hours, for example in a barrier while one
  * rank prepares the data. If a rank is lost, a watchdog of the program ends the wait. */
@@ -73,9 +73,9 @@ struct st_meet *st_made_enter(const struct st_real *real, const struct st_made *
 
     if (shared_reason(real, made, ranks) != ST_WHY_OURS)
         return NULL;
-    /* Load the kernels now. On some ranks this may take seconds longer than on others. NCCL lets
-     * the ranks wait for each other after that, but a meeting would end without the late ranks. */
     st_followers_comm(real);
+    /* Load the kernels before NCCL makes the communicator. Loading may take seconds longer on some
+     * ranks than on others. NCCL waits for late ranks, but the meeting afterwards would not. */
     if (!settings->wrong && !settings->observe && settings->max_comms != 0)
         st_kernels_for(real);
     return st_meet_enter(made->key, count);

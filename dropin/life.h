@@ -44,8 +44,8 @@ void st_made_drop(struct st_made *made, int n);
 
 /* Free the handle of ${c}, because the communicator is about to end. */
 void st_life_end(struct st_comm *c);
-/* Send all later calls of ${c} to NCCL, but keep its handle until the communicator ends: graphs with
- * calls of the handle may run again when NCCL has resumed the communicator. */
+/* Send all later calls of ${c} to NCCL, but keep its handle until the communicator ends: graphs
+ * with calls of the handle may run again when NCCL has resumed the communicator. */
 void st_life_suspend(struct st_comm *c);
 /* Call this before NCCL aborts its own kernels: make our kernels give up. Does not wait. */
 void st_life_abort(struct st_comm *c);

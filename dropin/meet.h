@@ -76,7 +76,8 @@ void st_meet_give_up(struct st_meet *meet);
  * ${meet} may be NULL. */
 void st_meet_leave(struct st_meet *meet);
 
-/* Return the answer if ${count} of ${ranks} ranks have come with these entries. Pure. */
+/* Return the answer of a meeting of ${ranks} ranks to which ${count} have come so far, with these
+ * entries. Pure. */
 enum st_meet_answer st_meet_judge(const struct st_meet_entry *entry, int count, int ranks);
 
 #endif

@@ -224,7 +224,7 @@ struct symtuner_kernel_decision {
     int line;           /* the rule's line in the text                                    */
     char name[SYMTUNER_NAME_MAX + 1];
     const char *kernel; /* a name of symtuner_ar_kernel_name(); NULL: the table decides   */
-    int ctas, threads;  /* most blocks, and threads per block; 0: the table decides       */
+    int ctas, threads;  /* largest number of blocks; threads per block; 0: the table decides */
     int beside;         /* enum symtuner_ar_beside: the column of the library's table to
                            use; -1: the column of the query's ${beside}                   */
     /* For ranks on several boxes: add up box by box, in this many pieces. 0: NCCL runs the call.

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#define RUNS   64 /* most runs in flight at the same time; XLA allows 32 per device */
+#define RUNS   64 /* largest number of runs in flight; XLA allows 32 per device */
 #define BLOCK  64 /* meetings in a block; blocks are allocated as needed and never move */
 #define BLOCKS (FFI_EXCHANGE_SITES / BLOCK)
 

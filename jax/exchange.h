@@ -32,8 +32,8 @@
 #ifndef FFI_EXCHANGE_MS /* tests set a shorter time */
 #define FFI_EXCHANGE_MS 5000
 #endif
-#define FFI_EXCHANGE_SITES 1024 /* most meetings in one run; further calls are staged */
-#define FFI_EXCHANGE_PAUSE 256  /* most runs that skip their meetings because a rank was late */
+#define FFI_EXCHANGE_SITES 1024 /* largest number of meetings in a run; further calls are staged */
+#define FFI_EXCHANGE_PAUSE 256  /* largest number of runs without meetings after a late rank */
 
 /* What one rank brings to a meeting: its buffers, and which all-reduce it calls. */
 struct ffi_offer {

@@ -52,7 +52,7 @@
       "registering two windows in XLA's one memory pool exhausts the address space (NCCL issue "   \
       "2331)",                                                                                     \
       "leave XLA's symmetric flag off, or use another release")                                    \
-    /* seen on an H100 with 2.31.2 and 2.32.3, not with 2.28.9 and 2.30.7 (test/gpu/one) */         \
+    /* seen on an H100 with 2.31.2 and 2.32.3, not with 2.28.9 and 2.30.7 (test/gpu/one) */        \
     X("nccl-pat-avg", ST_WARNING, ST_PAT_AVG_FIRST, 0, ST_SAID_BY_PLUGIN, SYMTUNER_AVG, 0,         \
       "ReduceScatter of floats with ncclAvg or PreMulSum gives the bare sum where NCCL takes the " \
       "algorithm PAT for small sizes, as it does by default if each node has one rank",            \

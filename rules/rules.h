@@ -40,7 +40,7 @@ struct st_action {
 /* What a [kernels] rule does to a call of libsymtuner_ar.so. */
 struct st_launch {
     int kernel;        /* index in st_kernel_words; -1: the library's own table decides        */
-    int ctas, threads; /* most blocks, and threads per block; 0: the library's table decides */
+    int ctas, threads; /* largest number of blocks; threads per block; 0: the table decides    */
     int beside;        /* index in st_beside_words: what runs beside the kernels, whatever the
                           program says; -1: what the program says                              */
     /* Above 0: add up calls over several boxes box by box, in this many pieces. 0: NCCL runs these

@@ -170,8 +170,8 @@ extern const struct st_finding st_findings_settings[], st_findings_plugin[], st_
 /* Print the evidence of a finding into ${evidence}. Returns true, so that a check can end with
  * "return condition && st_found(...)". */
 bool st_found(char *evidence, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Print the evidence "NAME=VALUE (ORIGIN)" of ${setting} into ${evidence}, and what NCCL reads if it
- * reads another number. Returns true. */
+/* Print the evidence "NAME=VALUE (ORIGIN)" of ${setting} into ${evidence}, and what NCCL reads if
+ * it reads another number. Returns true. */
 bool st_found_setting(char *evidence, const struct st_setting *setting);
 
 /* doctor.c: return row ${index}, counted from 0 through all five parts, or NULL if there is

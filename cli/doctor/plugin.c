@@ -59,7 +59,8 @@ void st_doctor_dirs(struct st_doctor *doctor)
         "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
 #endif
         "/lib64", "/usr/lib64", "/lib", "/usr/lib"};
-    /* the environment's value, not a conf file's: the loader reads it when the program starts */
+    /* Only the environment counts: the loader reads this variable when the program starts, before
+     * NCCL reads its conf files. */
     const char *path = getenv("LD_LIBRARY_PATH"), *at = path ? path : "";
 
     while (*at) {

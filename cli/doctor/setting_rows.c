@@ -180,8 +180,8 @@ static bool symtuner_value(const struct st_doctor *doctor, char *evidence)
     return at > 0;
 }
 
-/* Return the policy that NCCL reads from NCCL_CTA_POLICY; 0 is the default. From 2.29 on policies can
- * be combined. */
+/* Return the policy that NCCL reads from NCCL_CTA_POLICY; 0 is the default. From 2.29 on policies
+ * can be combined. */
 static int cta_policy(const struct st_doctor *doctor)
 {
     const struct st_setting *setting = st_doctor_get(doctor, "NCCL_CTA_POLICY");

@@ -164,7 +164,9 @@ static void fill(const struct st_rank *r, uint64_t count)
 void st_worker_check(struct st_rank *r, char mode, uint64_t bytes)
 {
     uint64_t size = (uint64_t)job.size, count = bytes / size, part = count / (uint64_t)job.ranks;
-    uint64_t out = job.coll == SYMTUNER_REDUCESCATTER ? part : job.coll == SYMTUNER_ALLGATHER ? part * (uint64_t)job.ranks : count;
+    uint64_t out = job.coll == SYMTUNER_REDUCESCATTER ? part
+                   : job.coll == SYMTUNER_ALLGATHER   ? part * (uint64_t)job.ranks
+                                                      : count;
     uint64_t piece = out < WINDOW ? out : WINDOW;
     st_address recv = (st_address)(uintptr_t)r->recv[mode != 'g'];
     char text[80];
@@ -312,7 +314,8 @@ static void prepare(struct st_rank *r)
                 st_worker_stop("symtuner_ar_register", job.ar.error_text(r->handle));
         }
     }
-    fill(r, job.high / (uint64_t)job.size / (uint64_t)(job.coll == SYMTUNER_ALLGATHER ? job.ranks : 1));
+    fill(r, job.high / (uint64_t)job.size /
+                (uint64_t)(job.coll == SYMTUNER_ALLGATHER ? job.ranks : 1));
     CUDA(synchronize);
 }
 

@@ -86,7 +86,8 @@ static void raw_text(const void *self, FILE *out)
 
 bool st_tune_save(const struct st_tune *tune)
 {
-    return st_own_file_write(tune->out[0] ? "tune" : "bench", tune->raw, tune->force, false, raw_text, tune);
+    return st_own_file_write(tune->out[0] ? "tune" : "bench", tune->raw, tune->force, false,
+                             raw_text, tune);
 }
 
 struct reader {

@@ -111,8 +111,8 @@ static void add_ways(struct st_tune *tune, const struct st_tune *other)
 }
 
 /* The largest ratios of times over all sizes: [0] of A to the best, [1] of B to the best, [2] of
- * the slower of A and B to the faster one; and the collectives and the numbers of the sizes that have
- * these ratios. */
+ * the slower of A and B to the faster one; and the collectives and the numbers of the sizes that
+ * have these ratios. */
 struct worst {
     double ratio[3];
     int coll[3], size[3];

@@ -12,8 +12,8 @@ struct st_tally_slot;
 
 /*
  * Kernels of JAX's groups and of the program's communicators must fit on a GPU side by side
- * (settings.c). XLA runs the calls of all groups of a GPU one after another, so all of them together
- * take the place of one communicator.
+ * (settings.c). XLA runs the calls of all groups of a GPU one after another, so all of them
+ * together take the place of one communicator.
  *
  * symtuner_nccl_keep_place(device):
  * From now on, and on all GPUs, keep one of the places of SYMTUNER_MAX_COMMS for JAX. Returns 1 if

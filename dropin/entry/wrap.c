@@ -308,8 +308,9 @@ static nccl_abi_result in_CommRevoke(struct st_from from, void *comm, int flags)
     return real->call.CommRevoke(comm, flags);
 }
 
-/* NCCL runs all later calls of this communicator. It releases only memory of its own (mem_manager.cc
- * of 2.30.7), not that of windows, so graphs with calls of ours still work afterwards. */
+/* NCCL runs all later calls of this communicator. It releases only memory of its own
+ * (mem_manager.cc of 2.30.7), not that of windows, so graphs with calls of ours still work
+ * afterwards. */
 static nccl_abi_result in_CommSuspend(struct st_from from, void *comm, int flags)
 {
     struct st_comm *c = st_comm_find(comm);

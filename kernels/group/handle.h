@@ -69,7 +69,7 @@ struct ar_order {
     bool open;                  /* the latest call did not record ${done} */
     unsigned long long stream;
     cudaEvent_t done; /* recorded after the latest call */
-    int let_go;       /* blocks of the latest kernel if the next kernel may start early, else 0 */
+    int let_go;       /* blocks of the latest kernel; 0: the next kernel must not start early */
 };
 
 struct ar_graph;

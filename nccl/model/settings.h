@@ -12,8 +12,8 @@
 
 #include "symtuner_why.h"
 
-/* Apply a setting such as "NCCL_SYM_CTAS=16" to ${call}. Returns 0; -1 if the setting is wrong; 1 if
- * the value should be a number and is not, but was applied as NCCL reads it. ${call} may keep a
+/* Apply a setting such as "NCCL_SYM_CTAS=16" to ${call}. Returns 0; -1 if the setting is wrong; 1
+ * if the value should be a number and is not, but was applied as NCCL reads it. ${call} may keep a
  * pointer into ${setting}. */
 int st_setting_apply(struct symtuner_call *call, const char *setting, char *error, size_t size);
 

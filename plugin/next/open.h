@@ -45,8 +45,8 @@ struct st_next_library {
 const struct st_next_library *st_next_find(enum st_next_kind kind, const char *chosen, int spoken,
                                            bool net);
 
-/* Log which library is chained, or why a library that was found is not chained; once for each result
- * of st_next_find. */
+/* Log which library is chained, or why a library that was found is not chained; once for each
+ * result of st_next_find. */
 void st_next_say(enum st_next_kind kind, const struct st_next_library *library);
 
 /* Return the plugin's name, which is the first member of its table. */
