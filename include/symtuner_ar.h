@@ -184,7 +184,7 @@ struct symtuner_ar_config {
     uint64_t first_epoch; /* for tests only: the library's counters start here (below 2^38), and
                              scratch is full of NaN. 0: the counters start at 1               */
     int one_stream;       /* 1: record no event after a call; see Streams above. Since 0.2        */
-    int max_ctas;         /* largest number of blocks of a call, each on a multiprocessor of its own.
+    int max_ctas;         /* largest number of blocks per call, each on a multiprocessor of its own.
                              If ranks differ, all take the smallest value. 0:
                              SYMTUNER_AR_MAX_CTAS, or else the default (Blocks above). Since 0.2 */
     int beside;           /* enum symtuner_ar_beside. SYMTUNER_AR_BESIDE overrides this. If ranks

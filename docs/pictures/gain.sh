@@ -43,7 +43,7 @@ results=bench/results
         ratio = exp(sum[name] / count[name])
         text(12, y + 11, "", words)
         printf "<path class=\"%s\" d=\"M12 %.1fH%.1fV%.1fH12z\"/>\n", class, y + 16, x_of(ratio), y + 29
-        printf "<path class=\"one\" d=\"M%.1f %.1fV%.1f\"/>\n", x_of(1), y + 13, y + 32
+        printf "<path class=\"one\" d=\"M%.1f %.1fV%.1f\"/>\n", x_of(1), y + 15, y + 31
         text(x_of(ratio > 1 ? ratio : 1) + 6, y + 27, "num", sprintf("%.2f", ratio))
         y += 38
     }
@@ -61,8 +61,8 @@ results=bench/results
         print "</style>"
         y = 4
         head("One call: how many times as fast")
-        bar("plugin", "ran", "NCCL\047s own collectives, 1 KiB to 256 MiB: plugin")
-        bar("beside", "ran", "all-reduces beside matrix products, as in training: plugin")
+        bar("plugin", "ran", "NCCL\047s kernels on symmetric windows, 1 KiB to 256 MiB: plugin")
+        bar("beside", "ran", "all-reduces on such windows beside matrix products: plugin")
         bar("kernel", "ran", "all-reduce of 64 KiB: our kernel against NCCL\047s fastest")
         head("A whole step of a model")
         bar("decoder", "ran", "JAX decoder, batch 1: symtuner.all_reduce for psum")
