@@ -22,7 +22,7 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
 } | LC_ALL=C sort -u | awk '
     function folder(path) { sub(/\/?[^\/]*$/, "", path); return path }
     function box_of(room) { if (room != "nccl/model") sub(/\/.*/, "", room); return room }
-    function row_y(level) { return level == 4 ? 16 : level == 3 ? 150 : level == 2 ? 366 : level == 1 ? 476 : 616 }
+    function row_y(level) { return level == 4 ? 16 : level == 3 ? 150 : level == 2 ? 446 : level == 1 ? 592 : 738 }
     function leaf(room) { sub(/.*\//, "", room); return room }
 
     # How far a box stands above the lowest one: the longest way down. -1 while a circle is looked at.
@@ -78,8 +78,22 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
             }
         }
     }
-    function arrow(class, x1, y1, x2, y2) {
-        printf "<path class=\"%s\" d=\"M%d %dL%d %d\" marker-end=\"url(#tip)\"/>\n", class, x1, y1, x2, y2
+    # ${by}: a corner on the way, as text of an SVG path, or "".
+    function arrow(class, x1, y1, x2, y2, by) {
+        printf "<path class=\"%s\" d=\"M%d %d%sL%d %d\" marker-end=\"url(#tip)\"/>\n", class, x1, y1, by, x2, y2
+    }
+    # An arrow leaves a row of boxes below its longest box. Return that height for the boxes of ${at}.
+    function row_end(at,    i, y) {
+        for (i = 1; i <= boxes; i++)
+            if (level(name[i]) == at && row_y(at) + height[name[i]] > y) y = row_y(at) + height[name[i]]
+        return y
+    }
+    # The corners of the arrow from box ${from}, which leaves it at ${x}. What jax includes besides what
+    # the kernels do stands below the next row, so its arrows pass between two boxes of that row.
+    function corners(from, x,    gap) {
+        if (from != "jax") return level(from) == 3 ? sprintf("L%d %d", x, row_end(3) + 6) : ""
+        gap = left["plugin"] - 7
+        return sprintf("L%d %dL%d %d", gap, row_y(3) - 6, gap, row_end(3) + 6)
     }
     function middle(box) { return left[box] + width[box] / 2 }
     # The place nearest to x at which an arrow may touch a box.
@@ -109,7 +123,7 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
         for (i = 1; i <= boxes; i++)
             if (!(name[i] in left)) { print "design.sh: say where the box " name[i] " stands" > "/dev/stderr"; exit 1 }
 
-        print "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 800 712\" font-family=\"sans-serif\" font-size=\"12\">"
+        print "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 800 824\" font-family=\"sans-serif\" font-size=\"12\">"
         print "<title>The rooms of the source, and which includes which</title>"
         print "<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" orient=\"auto\"><path class=\"tip\" d=\"M0 0L8 4L0 8z\"/></marker></defs>"
         print "<style>"
@@ -133,9 +147,11 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
         for (i = 1; i <= boxes; i++)
             for (j = 1; j <= boxes; j++) {
                 from = name[i]; to = name[j]
-                if (!((from, to) in uses) || from == "jax" || detour(from, to)) continue
-                arrow("line", inside(from, middle(from) + (middle(to) - middle(from)) / 8), row_y(level(from)) + height[from],
-                    inside(to, middle(to) + (middle(from) - middle(to)) / 4), row_y(level(to)) - 2)
+                if (!((from, to) in uses) || from == "jax" && to == "kernels" || detour(from, to)) continue
+                x = inside(from, middle(from) + (middle(to) - middle(from)) / 8)
+                if (from == "jax") x = left[from] + width[from] - 30
+                arrow("line", x, row_y(level(from)) + height[from],
+                    inside(to, middle(to) + (middle(from) - middle(to)) / 4), row_y(level(to)) - 2, corners(from, x))
             }
         if ("jax" in loads) arrow("load", middle("jax"), row_y(4) + height["jax"], middle("kernels"), row_y(3) - 2)
         if ("cli" in loads) arrow("load", left["cli"] + width["cli"], row_y(3) + 28, left["kernels"] - 2, row_y(3) + 28)
