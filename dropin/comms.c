@@ -103,9 +103,9 @@ uint64_t st_comm_split_key(struct st_comm *parent, int color)
     return parent->key ? st_hash(h, &color, sizeof color) | 1 : 0;
 }
 
-/* Ranks that are left out do not call ncclCommShrink. So the number of calls with this list is the
- * same on all ranks that call it, but the number of calls with any list is not. Ranks may give the
- * list in different orders. */
+/* The key depends on the number of earlier calls with the same list, which is equal on all ranks of
+ * the new communicator. The number of all calls is not: ranks that are left out do not call
+ * ncclCommShrink. Ranks may give the list in different orders. */
 uint64_t st_comm_shrink_key(struct st_comm *parent, const int *without, int n)
 {
     uint64_t list = 0;

@@ -217,9 +217,9 @@ static bool in_vain(const struct st_kernels *kernels, struct symtuner_ar *handle
            plan.boxes == 0 && strncmp(plan.why, no_boxes, sizeof no_boxes - 1) == 0;
 }
 
-/* Make the handles of ${p}. A rank that cannot use our kernels calls this only if it is on several
- * boxes; it makes create_ fail on all ranks. Returns whether all ranks could make a handle, even if
- * it was of no use and is freed again. */
+/* Make the handles of ${p}. If the ranks are on several boxes, a rank that cannot use our kernels
+ * calls this, too: its invalid ${max_ctas} makes create_ fail on all ranks. Returns whether all
+ * ranks could make a handle, even if it was of no use and is freed again. */
 static bool make_handles(struct party *p)
 {
     const struct st_kernels *kernels = st_kernels_for(p->c[0]->real);

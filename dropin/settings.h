@@ -41,7 +41,8 @@ void st_warn_once(const char *format, ...) __attribute__((format(printf, 1, 2)))
 /* Return this process's slot in the file that SYMTUNER_RUN_FILE names, or NULL if it has none. */
 struct st_tally_slot *st_slot(void);
 /* Claim a slot for this process, unless it has one. Called whenever a communicator has been made,
- * and with ${nccl} 0 whenever a group of JAX was opened. The first communicator adds its NCCL. */
+ * and with ${nccl} 0 whenever a group of JAX was opened. The first communicator also writes the
+ * release of its NCCL. */
 void st_slot_claim(int rank, int ranks, int nccl, const char *library);
 
 #endif

@@ -22,7 +22,7 @@
  *            a verdict are constants.
  * Threads    every function is pure and may run on any thread.
  * Errors     symtuner_predict returns SYMTUNER_EINVAL if a member is out of range.
- * Since      0.1, everything. This header is not installed, and no library has these functions.
+ * Since      0.2, everything. This header is not installed, and no library has these functions.
  *            The command and the tests are linked with nccl/model/, which has them.
  */
 #ifndef SYMTUNER_WHY_H_

@@ -12,8 +12,8 @@
 
 static const char first_line[] = "# symtuner tune 1";
 
-/* What the plan says of symtuner's kernels. OWN_REDUCE: only all-reduces were measured in several
- * ways, as earlier versions did whatever --coll was. */
+/* What the plan says of symtuner's kernels. OWN_REDUCE: several ways were measured for all-reduces
+ * only. Earlier versions did so whatever --coll was. */
 enum { OWN_NONE, OWN_LIBRARY, OWN_REDUCE, OWN_WAYS };
 
 static int own_number(const struct st_tune *tune)

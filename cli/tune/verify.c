@@ -62,7 +62,7 @@ static double best_of(const struct st_tune *tune, int coll, int z, char name[48]
 }
 
 /* Did CTA count number ${setting} take less than ${far_off} times as long as the best at some size
- * of a collective of which symtuner's kernels were measured? */
+ * of a collective for which symtuner's kernels were measured? */
 static bool is_near(const struct st_tune *tune, int setting)
 {
     char name[48];

@@ -37,8 +37,8 @@ struct hlo_joins {
     struct hlo_member *members; /* in the order of the instructions */
     struct hlo_bucket *buckets;
     size_t count, room, bucket_count;
-    /* [instruction]: how many of the members have to run one after the other, at most, behind the
-     * instruction and because they need its result */
+    /* [instruction]: number of members in the longest chain behind the instruction. In a chain each
+     * member needs the result of the one before, and the first needs that of the instruction. */
     uint32_t *behind;
     uint32_t free_id; /* no instruction has this id or a larger one */
 };

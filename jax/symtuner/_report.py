@@ -47,7 +47,7 @@ class Replaced(list[Call]):
 
 _lock = threading.Lock()
 _calls: dict[Call, None] = {}  # an ordered set, because JAX may lower a program several times
-_shared: dict[str, None] = {}  # and another one
+_shared: dict[str, None] = {}  # another ordered set: a line of the report for each program
 
 
 def say(
