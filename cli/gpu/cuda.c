@@ -67,6 +67,20 @@ bool st_ar_load(struct st_ar *ar, char *error, size_t size)
                 RTLD_NOW | RTLD_LOCAL, "make kernels builds it");
 }
 
+bool st_cublas_load(struct st_cublas *cublas, const struct st_cuda *cuda, char *error, size_t size)
+{
+    int driver = 0;
+    bool newest = cuda->driver_version(&driver) == 0 && driver >= 13000 &&
+                  dlopen("libcublas.so.13", RTLD_NOW | RTLD_LOCAL);
+
+    return LOAD(
+        cublas, ST_CUBLAS_MAP(SYMBOL), newest ? "libcublas.so.13" : "libcublas.so.12",
+        RTLD_NOW | RTLD_LOCAL,
+        "nor a libcublas.so.13 for this driver. cuBLAS belongs to the CUDA toolkit, and to the "
+        "pip packages nvidia-cublas and nvidia-cublas-cu12; LD_LIBRARY_PATH may name its "
+        "folder");
+}
+
 const char *st_beside_command(const char *name, char *path, size_t size)
 {
     /* lib and lib64 are folders beside the folder of this command */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda.h - loads the CUDA driver, NCCL and libsymtuner_ar.so at run time. So the command can be
- * built without their headers, and can run where these libraries are missing.
+ * cuda.h - loads the CUDA driver, NCCL, libsymtuner_ar.so and cuBLAS at run time. So the command
+ * can be built without their headers, and can run where these libraries are missing.
  *
  * The prototypes do not use the libraries' own types: a handle is a pointer, a device address is a
  * 64-bit number, a result is an int and 0 means success. These types fit all releases of these
@@ -30,6 +30,7 @@ struct st_nccl_id {
  * (arguments)) */
 #define ST_CUDA_MAP(X)                                                                             \
     X(init, "cuInit", int, (unsigned))                                                             \
+    X(driver_version, "cuDriverGetVersion", int, (int *))                                          \
     X(device_count, "cuDeviceGetCount", int, (int *))                                              \
     X(device_get, "cuDeviceGet", int, (int *, int))                                                \
     X(device_name, "cuDeviceGetName", int, (char *, int, int))                                     \
@@ -47,6 +48,8 @@ struct st_nccl_id {
     X(copy_peer, "cuMemcpyPeerAsync", int,                                                         \
       (st_address, void *, st_address, void *, size_t, void *))                                    \
     X(stream_create, "cuStreamCreate", int, (void **, unsigned))                                   \
+    X(stream_first, "cuStreamCreateWithPriority", int, (void **, unsigned, int))                   \
+    X(stream_behind, "cuStreamWaitEvent", int, (void *, void *, unsigned))                         \
     X(stream_wait, "cuStreamSynchronize", int, (void *))                                           \
     X(event_create, "cuEventCreate", int, (void **, unsigned))                                     \
     X(event_record, "cuEventRecord", int, (void *, void *))                                        \
@@ -79,6 +82,14 @@ struct st_nccl_id {
       (const void *, void *, size_t, int, int, void *, void *))                                    \
     X(error_text, "ncclGetErrorString", const char *, (int))
 
+#define ST_CUBLAS_MAP(X)                                                                           \
+    X(create, "cublasCreate_v2", int, (void **))                                                   \
+    X(set_stream, "cublasSetStream_v2", int, (void *, void *))                                     \
+    X(set_workspace, "cublasSetWorkspace_v2", int, (void *, void *, size_t))                       \
+    X(gemm, "cublasGemmEx", int,                                                                   \
+      (void *, int, int, int, int, int, const void *, const void *, int, int, const void *, int,   \
+       int, const void *, void *, int, int, int, int))
+
 /* For libsymtuner_ar.so: X(member, name of the function without its prefix "symtuner_ar_") */
 #define ST_AR_MAP(X)                                                                               \
     X(create, create)                                                                              \
@@ -100,6 +111,9 @@ struct st_cuda {
 struct st_nccl {
     ST_NCCL_MAP(ST_MEMBER)
 };
+struct st_cublas {
+    ST_CUBLAS_MAP(ST_MEMBER)
+};
 #undef ST_MEMBER
 #define ST_MEMBER(member, function) __typeof__(symtuner_ar_##function) *member;
 struct st_ar {
@@ -117,6 +131,11 @@ bool st_nccl_load(struct st_nccl *nccl_out, const char *path, char *error, size_
 /* Load libsymtuner_ar.so from the path that st_beside_command finds. If it finds none, the loader
  * searches for the library. */
 bool st_ar_load(struct st_ar *ar_out, char *error, size_t size);
+
+/* Load libcublas.so.13 if the driver is of CUDA 13 or later, otherwise or if there is none
+ * libcublas.so.12. */
+bool st_cublas_load(struct st_cublas *cublas_out, const struct st_cuda *cuda, char *error,
+                    size_t size);
 
 /* Look for the file ${name} in the folder of this command, and then in the folders lib and lib64
  * beside that folder. Fills ${path} with the path of the file, or with ${name} itself if none of

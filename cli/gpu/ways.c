@@ -8,8 +8,9 @@
  * times every kernel that can run the call, with the CTAs and threads that the library would choose
  * for that kernel. Then it briefly times the fastest kernels with half or twice as many CTAs, with
  * half or twice as many threads, and with one of the two numbers doubled and the other halved.
- * Multicast kernels are left out: they run only where a rule or a variable asks for them. So is
- * kernel engines, which is for calls beside computation, while the worker measures calls alone.
+ * Multicast kernels are left out: they run only where a rule or a variable asks for them. Kernel
+ * engines, which is for calls beside computation, is left out when the worker measures calls alone.
+ * When it measures them beside GEMMs, the search also times every kernel with few CTAs.
  */
 #include <math.h>
 #include <stdio.h>
@@ -34,11 +35,14 @@ static const double look_us = 1500;  /* how long a brief timing takes, in micros
 /* A kernel that takes more than ${hopeless} times as long as the best is not timed with other CTA
  * and thread counts. */
 static const double hopeless = 1.25;
+/* The same for times with GEMMs (st_worker_beside_us), of which calls are a small part. */
+static const double hopeless_beside = 1.03;
+static const int few_ctas = 16;
 
 struct way {
     char name[ST_WAY_SIZE];
     double us;
-    bool base; /* CTAs and threads are those that the library chooses for this kernel */
+    bool base; /* the search may try half and twice its CTAs and threads */
 };
 
 bool st_worker_plan(struct st_rank *r, uint64_t bytes, struct symtuner_ar_plan *plan,
@@ -64,14 +68,17 @@ static void force(struct st_rank *r, const char *kernel, int ctas, int threads)
         st_worker_stop("symtuner_ar_force", job.ar.error_text(r->handle));
 }
 
-static void force_way(struct st_rank *r, const char *way)
+void st_worker_force_way(struct st_rank *r, const char *way)
 {
     char kernel[25];
     int ctas, threads;
 
-    if (sscanf(way, "%24[a-z0-9_]/%d/%d", kernel, &ctas, &threads) != 3)
+    if (!way)
+        force(r, NULL, 0, 0);
+    else if (sscanf(way, "%24[a-z0-9_]/%d/%d", kernel, &ctas, &threads) != 3)
         st_worker_stop("not a way to run a kernel", way);
-    force(r, kernel, ctas, threads);
+    else
+        force(r, kernel, ctas, threads);
 }
 
 /* Time a way briefly and add it to ${ways}, unless it is there already or cuts the message into too
@@ -89,8 +96,9 @@ static void look(struct st_rank *r, uint64_t bytes, const char *kernel, int ctas
     for (int i = 0; i < *n; i++)
         if (strcmp(ways[i].name, way->name) == 0)
             return;
-    way->base = ctas == 0;
-    way->us = st_worker_time(r, 'k', bytes, look_us);
+    way->base = ctas == 0 || (*job.beside && ctas == few_ctas);
+    way->us =
+        *job.beside ? st_worker_beside_us(r, 'k', bytes) : st_worker_time(r, 'k', bytes, look_us);
     ++*n;
 }
 
@@ -115,8 +123,11 @@ static int search(struct st_rank *r, uint64_t bytes, char names[][ST_WAY_SIZE])
         st_worker_stop("symtuner_ar_query", job.ar.error_text(r->handle));
     for (int k = 0; (kernel = job.ar.kernel_name(k)); k++)
         if (strcmp(kernel, "nccl") != 0 && strncmp(kernel, "nvls", 4) != 0 &&
-            strcmp(kernel, "engines") != 0)
+            (*job.beside || strcmp(kernel, "engines") != 0)) {
             look(r, bytes, kernel, 0, 0, ways, &n);
+            if (*job.beside)
+                look(r, bytes, kernel, few_ctas, 0, ways, &n);
+        }
     if (strncmp(names[0], "nccl", 4) != 0) {
         char table[25];
 
@@ -129,7 +140,7 @@ static int search(struct st_rank *r, uint64_t bytes, char names[][ST_WAY_SIZE])
         char name[25];
         int ctas, threads;
 
-        if (!ways[i].base || ways[i].us > hopeless * ways[0].us ||
+        if (!ways[i].base || ways[i].us > (*job.beside ? hopeless_beside : hopeless) * ways[0].us ||
             sscanf(ways[i].name, "%24[a-z0-9_]/%d/%d", name, &ctas, &threads) != 3)
             continue;
         refined++;
@@ -154,13 +165,12 @@ static int search(struct st_rank *r, uint64_t bytes, char names[][ST_WAY_SIZE])
     return kept;
 }
 
-/* Fill ${names} with the ways that job.ways names for size ${bytes}. Returns the number of
- * names. */
-static int given(uint64_t bytes, char names[][ST_WAY_SIZE], int most)
+/* Fill ${names} with the ways that ${list} names for size ${bytes}. Returns the number of names. */
+static int given(const char *list, uint64_t bytes, char names[][ST_WAY_SIZE], int most)
 {
     int n = 0;
 
-    for (const char *at = job.ways; *at && n < most; at += strcspn(at, ","), at += *at == ',') {
+    for (const char *at = list; *at && n < most; at += strcspn(at, ","), at += *at == ',') {
         unsigned long long size;
         int length = 0;
 
@@ -172,17 +182,34 @@ static int given(uint64_t bytes, char names[][ST_WAY_SIZE], int most)
     return n;
 }
 
+int st_worker_names(struct st_rank *r, uint64_t bytes, char names[ST_WORKER_WAYS][ST_WAY_SIZE])
+{
+    char more[ST_WORKER_WAYS - KEPT - 1][ST_WAY_SIZE];
+    int n, known;
+
+    if (*job.ways && *job.ways != '+')
+        return given(job.ways, bytes, names, ST_WORKER_WAYS);
+    n = search(r, bytes, names);
+    known = *job.ways ? given(job.ways + 1, bytes, more, ST_WORKER_WAYS - KEPT - 1) : 0;
+    for (int i = 0, at; i < known; i++) {
+        for (at = 0; at < n && strcmp(names[at], more[i]) != 0; at++)
+            ;
+        if (at == n)
+            memcpy(names[n++], more[i], ST_WAY_SIZE);
+    }
+    return n;
+}
+
 void st_worker_ways(struct st_rank *r, uint64_t bytes)
 {
-    enum { MOST = 16 };
-    char names[MOST][ST_WAY_SIZE];
-    double us[MOST];
-    int n = *job.ways ? given(bytes, names, MOST) : search(r, bytes, names);
+    char names[ST_WORKER_WAYS][ST_WAY_SIZE];
+    double us[ST_WORKER_WAYS];
+    int n = st_worker_names(r, bytes, names);
 
     for (int i = 0; i < n; i++) {
         int w = (i + (int)(job.seed % 16)) % n; /* which way is timed first depends on the seed */
 
-        force_way(r, names[w]);
+        st_worker_force_way(r, names[w]);
         st_worker_check(r, 'k', bytes);
         us[w] = st_worker_time(r, 'k', bytes, 6000);
     }

@@ -4,7 +4,7 @@
  * start it; users do not.
  *
  *   symtuner worker windows RANKS NCCL|-
- *   symtuner worker measure RANKS NCCL|- MODES COLL LOW HIGH SEED DTYPE [WAYS]
+ *   symtuner worker measure RANKS NCCL|- MODES COLL LOW HIGH SEED DTYPE [WAYS [BESIDE]]
  *
  * NCCL is a file; "-" means the libnccl.so.2 that the loader finds. LOW and HIGH are NCCL's nBytes;
  * COLL and DTYPE are NCCL's numbers; the operator is sum. The sizes go from LOW to HIGH; each is
@@ -24,6 +24,9 @@
  * Before the worker times a mode at a size, it fills the output buffer with NaN, makes one call on
  * random data and checks the result. Then it replays a CUDA graph of calls for about 6 ms. Times
  * are those of the slowest rank.
+ *
+ * With BESIDE, US is what a call adds to GEMMs that run beside it (beside.c), and the worker prints
+ *   gemms BYTES US         for each size: how long the GEMMs take without calls
  */
 #include "cli/gpu/worker.h"
 
@@ -47,7 +50,7 @@ void st_worker_stop(const char *what, const char *why)
     _exit(1);
 }
 
-static void cuda_good(int result, const char *what)
+void st_worker_cuda(int result, const char *what)
 {
     const char *text = NULL;
 
@@ -57,14 +60,11 @@ static void cuda_good(int result, const char *what)
     }
 }
 
-static void nccl_good(int result, const char *what)
+void st_worker_nccl(int result, const char *what)
 {
     if (result)
         st_worker_stop(what, job.nccl.error_text(result));
 }
-
-#define CUDA(function, ...) cuda_good(job.cuda.function(__VA_ARGS__), #function)
-#define NCCL(function, ...) nccl_good(job.nccl.function(__VA_ARGS__), #function)
 
 /* Return element ${i} of the input of ${rank}: an integer below 8, so that sums over 16 ranks are
  * exact in every type. */
@@ -120,7 +120,7 @@ static void call_own(struct st_rank *r, const char *send, char *recv, size_t cou
         st_worker_stop("libsymtuner_ar.so", job.ar.error_text(r->handle));
 }
 
-static void call(struct st_rank *r, char mode, uint64_t bytes)
+void st_worker_call(struct st_rank *r, char mode, uint64_t bytes)
 {
     int side = mode != 'g';
     size_t count = bytes / (size_t)job.size, part = count / (size_t)job.ranks;
@@ -174,7 +174,7 @@ void st_worker_check(struct st_rank *r, char mode, uint64_t bytes)
     CUDA(fill, recv, 0xff, out * size); /* all elements become NaN */
     CUDA(synchronize);
     pthread_barrier_wait(&job.barrier);
-    call(r, mode, bytes);
+    st_worker_call(r, mode, bytes);
     CUDA(stream_wait, r->stream);
     for (int third = 0; third < (out > WINDOW ? 3 : 1); third++) {
         uint64_t from = third == 0 ? 0 : third == 1 ? out / 2 - piece / 2 : out - piece;
@@ -191,7 +191,7 @@ void st_worker_check(struct st_rank *r, char mode, uint64_t bytes)
     pthread_barrier_wait(&job.barrier);
 }
 
-static double slowest(struct st_rank *r, double us)
+double st_worker_slowest(struct st_rank *r, double us)
 {
     double worst = 0;
 
@@ -211,7 +211,7 @@ double st_worker_time(struct st_rank *r, char mode, uint64_t bytes, double least
 
     CUDA(capture_begin, r->stream, 1); /* CU_STREAM_CAPTURE_MODE_THREAD_LOCAL */
     for (int i = 0; i < calls; i++)
-        call(r, mode, bytes);
+        st_worker_call(r, mode, bytes);
     CUDA(capture_end, r->stream, &graph);
     CUDA(graph_make, &exec, graph, 0);
     for (int pass = 0; pass < 3; pass++) { /* warm up, find the number of launches, measure */
@@ -225,7 +225,7 @@ double st_worker_time(struct st_rank *r, char mode, uint64_t bytes, double least
         CUDA(event_record, r->stop, r->stream);
         CUDA(stream_wait, r->stream);
         CUDA(event_elapsed, &ms, r->start, r->stop);
-        worst = slowest(r, (double)ms * 1000 / (launches * calls));
+        worst = st_worker_slowest(r, (double)ms * 1000 / (launches * calls));
         if (pass == 1)
             launches = worst * calls > least_us ? 1 : (int)(least_us / (worst * calls + 0.01)) + 1;
     }
@@ -282,7 +282,10 @@ static void start(struct st_rank *r)
     CUDA(device_get, &r->device, r->rank);
     CUDA(context_retain, &r->context, r->device);
     CUDA(context_set, r->context);
-    CUDA(stream_create, &r->stream, 1);
+    if (*job.beside) /* a higher priority than that of the GEMMs, as frameworks give collectives */
+        CUDA(stream_first, &r->stream, 1, -1);
+    else
+        CUDA(stream_create, &r->stream, 1);
     CUDA(event_create, &r->start, 0);
     CUDA(event_create, &r->stop, 0);
     NCCL(comm_init, &r->comm, job.ranks, job.id, r->rank);
@@ -314,6 +317,8 @@ static void prepare(struct st_rank *r)
                 st_worker_stop("symtuner_ar_register", job.ar.error_text(r->handle));
         }
     }
+    if (*job.beside)
+        st_worker_gemms_start(r);
     fill(r, job.high / (uint64_t)job.size /
                 (uint64_t)(job.coll == SYMTUNER_ALLGATHER ? job.ranks : 1));
     CUDA(synchronize);
@@ -337,11 +342,15 @@ static void *run_rank(void *argument)
     if (r->rank == 0) {
         NCCL(version, &release);
         printf("nccl %d\n", release);
-        if (r->send[0])
+        if (r->send[0] && !*job.beside)
             floor_rate(r);
     }
     pthread_barrier_wait(&job.barrier);
-    for (uint64_t bytes = job.low; bytes <= job.high; bytes *= 2)
+    for (uint64_t bytes = job.low; bytes <= job.high; bytes *= 2) {
+        if (*job.beside) {
+            st_worker_beside(r, bytes);
+            continue;
+        }
         for (const char *mode = job.modes; *mode; mode++) {
             double us;
 
@@ -356,6 +365,7 @@ static void *run_rank(void *argument)
             if (r->rank == 0)
                 printf("%c %llu %.3f\n", *mode, (unsigned long long)bytes, us);
         }
+    }
     if (job.own)
         job.ar.destroy(&r->handle, 1);
     for (int i = 0; i < 2 && r->window[i]; i++)
@@ -370,7 +380,7 @@ int st_cmd_worker(int argc, char **argv)
     char error[400];
     int gpus = 0;
 
-    job.measure = (argc == 10 || argc == 11) && strcmp(argv[1], "measure") == 0;
+    job.measure = argc >= 10 && argc <= 12 && strcmp(argv[1], "measure") == 0;
     if (!job.measure && !(argc == 4 && strcmp(argv[1], "windows") == 0))
         return st_fail(ST_EXIT_USAGE, "symtuner worker is started by tune, bench and doctor\n");
     job.ranks = atoi(argv[2]);
@@ -382,10 +392,11 @@ int st_cmd_worker(int argc, char **argv)
         job.seed = (unsigned)strtoul(argv[8], NULL, 10);
         job.dtype = atoi(argv[9]);
         job.size = job.dtype == F32 ? 4 : 2;
-        job.ways = argc == 11 ? argv[10] : "";
+        job.ways = argc > 10 ? argv[10] : "";
+        job.beside = argc > 11 ? argv[11] : "";
         job.own = strpbrk(job.modes, "ok") != NULL;
     } else {
-        job.modes = "";
+        job.modes = job.beside = "";
         job.high = 4 << 20;
     }
     if (job.ranks < 2 || job.ranks > ST_RANKS_MAX || job.low > job.high ||
@@ -394,11 +405,12 @@ int st_cmd_worker(int argc, char **argv)
         return ST_EXIT_USAGE;
     if (!st_cuda_load(&job.cuda, &gpus, error, sizeof error) ||
         !st_nccl_load(&job.nccl, strcmp(argv[3], "-") == 0 ? NULL : argv[3], error, sizeof error) ||
-        (job.own && !st_ar_load(&job.ar, error, sizeof error)))
+        (job.own && !st_ar_load(&job.ar, error, sizeof error)) ||
+        (*job.beside && !st_cublas_load(&job.cublas, &job.cuda, error, sizeof error)))
         return st_fail(ST_EXIT_CANNOT, "%s\n", error);
     if (gpus < job.ranks)
         return st_fail(ST_EXIT_CANNOT, "%d GPUs asked for, %d here\n", job.ranks, gpus);
-    setenv("SYMTUNER_AR_BESIDE", "alone", 0); /* nothing runs beside what is timed here */
+    setenv("SYMTUNER_AR_BESIDE", *job.beside ? "compute" : "alone", 0);
     NCCL(unique_id, &job.id);
     pthread_barrier_init(&job.barrier, NULL, (unsigned)job.ranks);
     for (int k = 0; k < job.ranks; k++) {

@@ -18,6 +18,12 @@ enum { ST_RANKS_MAX = 16, ST_WAY_SIZE = 48 };
 struct st_rank {
     int rank, device;
     void *context, *stream, *start, *stop, *comm;
+    struct st_gemms {
+        void *stream, *done, *handle; /* ${done}: an event behind the calls */
+        st_address a, b, c;           /* c = a * b */
+        int side, type;               /* of the matrices; ${type} is cuBLAS's number */
+        double us;                    /* the time of one GEMM alone */
+    } gemms;
     symtuner_ar *handle;
     char *send[2], *recv[2]; /* [0] plain buffers, [1] symmetric windows */
     void *window[2];
@@ -28,23 +34,38 @@ struct st_job {
     struct st_cuda cuda;
     struct st_nccl nccl;
     struct st_ar ar;
+    struct st_cublas cublas;
     int ranks, coll, dtype; /* coll and dtype: NCCL's numbers */
     int size;               /* bytes of an element            */
     bool measure; /* the command is `measure` */
     bool own;     /* a mode needs libsymtuner_ar.so */
     const char *modes;
-    const char *ways; /* "BYTES:KERNEL/CTAS/THREADS,..."; "": search for good ways */
+    const char *ways;   /* "BYTES:KERNEL/CTAS/THREADS,..."; "": search for good ways; "+" before
+                         * the list: search, and measure the list's ways as well */
+    const char *beside; /* "BYTES:GEMMS_US:CALLS,..."; "": measure calls alone */
     uint64_t low, high;
     unsigned seed;
     struct st_nccl_id id;
     pthread_barrier_t barrier;
-    double us[ST_RANKS_MAX]; /* [rank]: the rank's measured time, for slowest() in worker.c */
+    double us[ST_RANKS_MAX]; /* [rank]: the rank's measured time, for st_worker_slowest */
     struct st_rank rank[ST_RANKS_MAX];
 };
 
 extern struct st_job job;
 
 void st_worker_stop(const char *what, const char *why) __attribute__((noreturn));
+
+/* End the process if ${result} of a function of the CUDA driver or of NCCL is an error. */
+void st_worker_cuda(int result, const char *what);
+void st_worker_nccl(int result, const char *what);
+#define CUDA(function, ...) st_worker_cuda(job.cuda.function(__VA_ARGS__), #function)
+#define NCCL(function, ...) st_worker_nccl(job.nccl.function(__VA_ARGS__), #function)
+
+/* Return the largest ${us} of all ranks. All ranks call this together. */
+double st_worker_slowest(struct st_rank *r, double us);
+
+/* Start one call in ${mode}, a letter that worker.c explains, on the rank's stream. */
+void st_worker_call(struct st_rank *r, char mode, uint64_t bytes);
 
 /* Run one call in ${mode}, a letter that worker.c explains, and check the result. A wrong element
  * ends the process. */
@@ -62,5 +83,18 @@ bool st_worker_plan(struct st_rank *r, uint64_t bytes, struct symtuner_ar_plan *
 /* Mode 'k' for messages of ${bytes}: time several ways and print the times. The ways are those in
  * job.ways or, if that is "", good ones that a search finds. */
 void st_worker_ways(struct st_rank *r, uint64_t bytes);
+
+/* Fill ${names} with the ways of size ${bytes}, at most ${ST_WORKER_WAYS}, and return their number.
+ * st_worker_force_way makes the library run a way from now on; NULL: its own choice. */
+enum { ST_WORKER_WAYS = 16 };
+int st_worker_names(struct st_rank *r, uint64_t bytes, char names[ST_WORKER_WAYS][ST_WAY_SIZE]);
+void st_worker_force_way(struct st_rank *r, const char *way);
+
+/* beside.c: st_worker_gemms_start prepares the GEMMs of a rank. st_worker_beside measures all modes
+ * beside GEMMs at one size and prints what a call adds. st_worker_beside_us times ${mode} once and
+ * briefly: it returns the microseconds until GEMMs and calls are done, divided by the calls. */
+void st_worker_gemms_start(struct st_rank *r);
+void st_worker_beside(struct st_rank *r, uint64_t bytes);
+double st_worker_beside_us(struct st_rank *r, char mode, uint64_t bytes);
 
 #endif

@@ -36,7 +36,7 @@ static void summarise(struct st_cell *cell, int rounds)
 
     cell->n = 0;
     for (int r = 0; r < rounds; r++)
-        if (cell->us[r] > 0)
+        if (cell->us[r] != 0)
             sorted[cell->n++] = cell->us[r];
     cell->median = cell->sigma = 0;
     if (cell->n == 0)
@@ -60,14 +60,25 @@ void st_tune_summarise(struct st_tune *tune)
                 summarise(&tune->way[c][z][w].cell, tune->rounds);
             for (int i = 0; i < ST_TUNE_RULES; i++)
                 summarise(&tune->ruled[i][c][z].cell, tune->rounds);
+            for (int k = 0; k < ST_TUNE_CANDIDATES; k++)
+                summarise(&tune->by.cell[c][k][z], tune->rounds);
+            for (int w = 0; w < tune->by.ways[c][z]; w++)
+                summarise(&tune->by.way[c][z][w].cell, tune->rounds);
+            summarise(&tune->by.again[c][z], tune->rounds);
+            summarise(&tune->by.gemms[c][z], tune->rounds);
         }
+}
+
+bool st_tune_faster(const struct st_cell *a, const struct st_cell *b, double share, double noise)
+{
+    const double gain = b->median - a->median, s = sqrt(a->sigma * a->sigma + b->sigma * b->sigma);
+
+    return a->n && b->n && gain > share * b->median && gain > 2 * s && gain > noise;
 }
 
 static bool faster(const struct st_cell *a, const struct st_cell *b, double share)
 {
-    double noise = sqrt(a->sigma * a->sigma + b->sigma * b->sigma);
-
-    return a->n && b->n && a->median < (1 - share) * b->median && b->median - a->median > 2 * noise;
+    return st_tune_faster(a, b, share, 0);
 }
 
 /* A candidate must be faster by this share of the time: ${whole} for CTA counts, which hold for all
@@ -104,8 +115,9 @@ static bool compare_ctas(const struct st_tune *tune, int setting, double *mean_o
  * NCCL's own count. */
 static void choose_ctas(struct st_tune *tune)
 {
-    double least = 0, mean;
+    double least = 0, mean, least_alone = 0;
     int best = 0;
+    char why[300] = "";
 
     if (tune->ctas[tune->n_ctas - 1] == ST_TUNE_PLUGIN) {
         tune->chosen = tune->n_ctas - 1; /* bench chooses nothing */
@@ -113,9 +125,18 @@ static void choose_ctas(struct st_tune *tune)
     }
     for (int s = 1; s < tune->n_ctas; s++)
         if (compare_ctas(tune, s, &mean) && mean < least - 0.01) {
+            if (!st_tune_ctas_hold(tune, s, why, sizeof why)) {
+                if (mean < least_alone - 0.01 && mean < -0.02) {
+                    least_alone = mean;
+                    strcpy(tune->by.why, why);
+                }
+                continue;
+            }
             least = mean;
             best = s;
         }
+    if (least_alone > least - 0.01)
+        tune->by.why[0] = '\0';
     tune->chosen = least < -0.02 ? best : 0;
     if (tune->chosen)
         snprintf(tune->why, sizeof tune->why,
@@ -214,6 +235,8 @@ void st_tune_choose(struct st_tune *tune)
     choose_ctas(tune);
     for (int c = 0; c < SYMTUNER_COLLS; c++)
         choose_words(tune, c);
+    if (tune->beside)
+        st_tune_choose_beside(tune);
     memset(tune->policy, -1, sizeof tune->policy);
     for (int c = 0; c < SYMTUNER_COLLS; c++)
         if (tune->colls >> c & 1)

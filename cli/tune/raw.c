@@ -11,6 +11,9 @@
 #include "symtuner_why.h"
 
 static const char first_line[] = "# symtuner tune 1";
+static const char beside_line[] = "# settings from 15 on: beside GEMMs; us is what a call adds to "
+                                  "them, of gemms how long they take\n";
+_Static_assert(ST_TUNE_BESIDE == 15, "numbers of settings are in files");
 
 /* What the plan says of symtuner's kernels. OWN_REDUCE: several ways were measured for all-reduces
  * only. Earlier versions did so whatever --coll was. */
@@ -29,10 +32,10 @@ static void plan_line(const struct st_tune *tune, char *text, size_t size)
 {
     size_t at = st_text_add(text, size, 0,
                             "# plan ranks=%d rounds=%d own=%d colls=%u low=%llu "
-                            "high=%llu dtype=%s ctas=",
+                            "high=%llu dtype=%s %sctas=",
                             tune->ranks, tune->rounds, own_number(tune), tune->colls,
                             (unsigned long long)tune->low, (unsigned long long)tune->high,
-                            symtuner_dtype_name(tune->dtype));
+                            symtuner_dtype_name(tune->dtype), tune->beside ? "beside=1 " : "");
 
     for (int i = 0; i < tune->n_ctas; i++)
         at = st_text_add(text, size, at, "%s%d", i ? "," : "", tune->ctas[i]);
@@ -41,24 +44,33 @@ static void plan_line(const struct st_tune *tune, char *text, size_t size)
 static void write_row(const struct st_tune *tune, int r, int c, int s, const char *name, int z,
                       double us, FILE *out)
 {
-    if (us > 0)
+    if (us != 0)
         fprintf(out, "%d,%d,%s,%s,%llu,%.3f\n", r, s, symtuner_coll_name(c), name,
                 (unsigned long long)st_tune_bytes(tune, z), us);
 }
 
 static void write_unit(const struct st_tune *tune, int r, int c, int s, FILE *out)
 {
+    const struct st_tune_beside *by = &tune->by;
+    const bool beside = s >= ST_TUNE_BESIDE;
+    const int alone = st_tune_alone(s), *ways = beside ? by->ways[c] : tune->ways[c];
     char name[48];
 
-    for (int k = 0; k < st_tune_candidates(tune); k++)
-        if (k < ST_SYMMETRIC ? s == 0 : k == ST_SYMMETRIC + s)
+    for (int z = 0; z < st_tune_sizes(tune) && s == ST_TUNE_BESIDE; z++)
+        write_row(tune, r, c, s, "gemms", z, by->gemms[c][z].us[r], out);
+    for (int z = 0; z < st_tune_sizes(tune) && s == ST_TUNE_AGAIN; z++)
+        write_row(tune, r, c, s, "A/A", z, by->again[c][z].us[r], out);
+    for (int k = 0; k < st_tune_candidates(tune) && s != ST_TUNE_AGAIN; k++)
+        if (k < ST_SYMMETRIC ? alone == 0 : k == ST_SYMMETRIC + alone)
             for (int z = 0; z < st_tune_sizes(tune); z++)
-                write_row(tune, r, c, s, st_tune_name(tune, k, name), z, tune->cell[c][k][z].us[r],
-                          out);
-    for (int z = 0; z < st_tune_sizes(tune) && s == tune->n_ctas; z++)
-        for (int w = 0; w < tune->ways[c][z]; w++)
-            write_row(tune, r, c, s, tune->way[c][z][w].name, z, tune->way[c][z][w].cell.us[r],
-                      out);
+                write_row(tune, r, c, s, st_tune_name(tune, k, name), z,
+                          (beside ? by->cell : tune->cell)[c][k][z].us[r], out);
+    for (int z = 0; z < st_tune_sizes(tune) && alone == tune->n_ctas; z++)
+        for (int w = 0; w < ways[z]; w++) {
+            const struct st_way *way = &(beside ? by->way : tune->way)[c][z][w];
+
+            write_row(tune, r, c, s, way->name, z, way->cell.us[r], out);
+        }
     fprintf(out, "done,%d,%d,%s\n", r, s, symtuner_coll_name(c));
 }
 
@@ -73,13 +85,13 @@ static void raw_text(const void *self, FILE *out)
         "%s\n%s\n# gpu %s\n# links %d multicast %d\n# nccl %d\n"
         "# floor %.2f\n# date %s\n# bytes is NCCL's nBytes, us is per call, of the slowest rank\n"
         "# KERNEL/CTAS/THREADS: symtuner's kernels; at each size the library's own choice comes "
-        "first\n"
+        "first\n%s"
         "round,setting,coll,candidate,bytes,us\n",
         first_line, plan, tune->machine.gpu, tune->machine.nvlink, tune->machine.multicast,
-        tune->nccl, tune->floor_gbps, tune->date);
+        tune->nccl, tune->floor_gbps, tune->date, tune->beside ? beside_line : "");
     for (int r = 0; r < tune->rounds; r++)
         for (int c = 0; c < SYMTUNER_COLLS; c++)
-            for (int s = 0; s < st_tune_settings(tune); s++)
+            for (int s = 0; s < ST_TUNE_SETTINGS; s++)
                 if (tune->done[r][c][s])
                     write_unit(tune, r, c, s, out);
 }
@@ -112,10 +124,15 @@ static bool read_plan(struct reader *reader, const char *line)
 
     if (sscanf(line,
                "# plan ranks=%d rounds=%d own=%d colls=%u low=%llu high=%llu "
-               "dtype=%7[a-z0-9] ctas=%n",
+               "dtype=%7[a-z0-9] %n",
                &tune->ranks, &tune->rounds, &own, &tune->colls, &low, &high, dtype, &at) != 7 ||
         at == 0)
         return wrong(reader, "not a plan", line);
+    tune->beside = strncmp(line + at, "beside=1 ", 9) == 0;
+    at += tune->beside ? 9 : 0;
+    if (strncmp(line + at, "ctas=", 5) != 0)
+        return wrong(reader, "not a plan", line);
+    at += 5;
     tune->dtype = symtuner_dtype_parse(dtype);
     tune->own = own == OWN_NONE     ? 0
                 : own == OWN_REDUCE ? tune->colls & 1u << SYMTUNER_ALLREDUCE
@@ -160,7 +177,8 @@ static bool read_row(struct reader *reader, const char *line)
 
     if (sscanf(line, "done,%d,%d,%31[a-z]", &r, &s, coll) == 3) {
         c = symtuner_coll_parse(coll);
-        if (c < 0 || r < 0 || r >= tune->rounds || s < 0 || !st_tune_has(tune, c, s))
+        if (c < 0 || r < 0 || r >= tune->rounds || s < 0 || s >= ST_TUNE_SETTINGS ||
+            !st_tune_has(tune, c, s))
             return wrong(reader, "a unit outside the plan", line);
         tune->done[r][c][s] = true;
         return true;
@@ -168,11 +186,13 @@ static bool read_row(struct reader *reader, const char *line)
     if (sscanf(line, "%d,%d,%31[a-z],%47[a-zA-Z0-9_/],%llu,%lf%n", &r, &s, coll, word, &bytes, &us,
                &end) != 6 || line[end])
         return wrong(reader, "not a measurement", line);
-    if (!(us > 0 && us < 1e12)) /* NaN fails this test, too */
+    if (!(us > (s < ST_TUNE_BESIDE ? 0 : -1e12) && us < 1e12)) /* NaN fails this test, too */
         return wrong(reader, "not a time", line);
     c = symtuner_coll_parse(coll);
     if (c >= 0 && r >= 0 && r < tune->rounds &&
-        (s == tune->n_ctas && tune->search
+        (s >= ST_TUNE_BESIDE
+             ? s < ST_TUNE_SETTINGS && st_tune_put_beside(tune, r, c, s, word, bytes, us)
+         : s == tune->n_ctas && tune->search
              ? st_tune_put_way(tune, r, c, word, bytes, us)
              : st_tune_put(tune, r, c, candidate_of(tune, word), bytes, us)))
         return true;
@@ -200,6 +220,32 @@ static void forget_unfinished(struct st_tune *tune)
                         tune->cell[c][k][z].us[r] = 0;
 }
 
+/* The same for the units beside GEMMs. */
+static void forget_beside(struct st_tune *tune)
+{
+    struct st_tune_beside *by = &tune->by;
+
+    for (int c = 0; c < SYMTUNER_COLLS; c++) {
+        if (!tune->done[0][c][ST_TUNE_BESIDE + tune->n_ctas])
+            memset(by->ways[c], 0, sizeof by->ways[c]);
+        for (int r = 0; r < tune->rounds; r++) {
+            const bool *done = &tune->done[r][c][ST_TUNE_BESIDE];
+
+            for (int z = 0; z < st_tune_sizes(tune); z++) {
+                for (int w = 0; w < by->ways[c][z] && !done[tune->n_ctas]; w++)
+                    by->way[c][z][w].cell.us[r] = 0;
+                for (int k = 0; k < st_tune_candidates(tune); k++)
+                    if (!done[k < ST_SYMMETRIC ? 0 : k - ST_SYMMETRIC])
+                        by->cell[c][k][z].us[r] = 0;
+                if (!done[0])
+                    by->gemms[c][z].us[r] = 0;
+                if (!tune->done[r][c][ST_TUNE_AGAIN])
+                    by->again[c][z].us[r] = 0;
+            }
+        }
+    }
+}
+
 /* Use the number of rounds in the file: if there is a budget, the earlier run may have planned
  * fewer rounds than this run. */
 static void take_rounds(struct st_tune *tune, const char *line)
@@ -221,6 +267,12 @@ static bool take_plan(struct reader *reader, const char *line)
     if (reader->tune->budget_s)
         take_rounds(reader->tune, line);
     plan_line(reader->tune, plan, sizeof plan);
+    if (reader->tune->beside &&
+        strcmp(line, plan) != 0) { /* data of calls alone may be completed */
+        reader->tune->beside = false;
+        plan_line(reader->tune, plan, sizeof plan);
+        reader->tune->beside = true;
+    }
     return strcmp(line, plan) == 0 ||
            wrong(reader, "measured with another plan; --fresh starts over", line);
 }
@@ -284,9 +336,10 @@ bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size
     else if (good && !reader.planned)
         snprintf(reader.why, sizeof reader.why, "the file ends before its plan");
     good = good && reader.planned && !ferror(file);
-    if (good)
+    if (good) {
         forget_unfinished(tune);
-    else if (number)
+        forget_beside(tune);
+    } else if (number)
         snprintf(error, size, "%.400s:%d: %s", tune->raw, number, reader.why);
     else
         snprintf(error, size, "%.400s: %s", tune->raw, reader.why);

@@ -164,6 +164,8 @@ const struct st_option st_tune_options[ST_TUNE_OPTIONS] = {
      .most = ST_TUNE_ROUNDS},
     {"budget", "SECONDS", "3 rounds, and up to 6 more as long as they fit into this time",
      ST_OPTION_READ, .read = read_budget},
+    {"beside", NULL, "measure beside GEMMs, too: what does a call add to them? Needs cuBLAS",
+     ST_OPTION_FLAG, .at = AT(beside)},
     {"no-kernels", NULL, "without libsymtuner_ar.so", ST_OPTION_FLAG, .at = AT(no_kernels)},
     {"library", "FILE", "the libnccl.so.2 to measure (the loader's)", ST_OPTION_TEXT,
      .at = AT(nccl_file)},

@@ -17,7 +17,7 @@ int st_tune_units(const struct st_tune *tune, bool only_open)
 
     for (int r = 0; r < tune->rounds; r++)
         for (int c = 0; c < SYMTUNER_COLLS; c++)
-            for (int s = 0; s < st_tune_settings(tune); s++)
+            for (int s = 0; s < ST_TUNE_SETTINGS; s++)
                 n += st_tune_has(tune, c, s) && (!only_open || !tune->done[r][c][s]);
     return n;
 }
@@ -41,30 +41,34 @@ static void progress(const struct st_tune *tune, double began, int measured, con
 
         fprintf(stderr, ", %d:%02d left", left / 60, left % 60);
     }
-    fprintf(stderr, "  %-28s%s", open ? what : "", terminal && open ? "" : "\n");
+    fprintf(stderr, "  %-*s%s", tune->beside ? 40 : 28, open ? what : "",
+            terminal && open ? "" : "\n");
 }
 
 /* Measure one unit at all sizes, in a process of its own, and store what that process prints. */
 static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int setting,
                                   char *error, size_t size)
 {
+    const int alone = st_tune_alone(setting);
+    const bool beside = setting >= ST_TUNE_BESIDE, search = alone == tune->n_ctas;
     enum { RANKS, COLL, LOW, HIGH, SEED, DTYPE, NUMBERS };
     const uint64_t number[NUMBERS] = {
         [RANKS] = (uint64_t)tune->ranks,
         [COLL] = (uint64_t)coll,
         [LOW] = tune->low,
         [HIGH] = tune->high,
-        [SEED] = (uint64_t)(round * 131 + setting * 17 + coll + 1),
+        [SEED] = (uint64_t)(round * 131 + alone * 17 + coll + 1),
         [DTYPE] = (uint64_t)tune->dtype,
     };
     char word[NUMBERS][24], ctas[32] = "NCCL_SYM_CTAS", rules[700] = "SYMTUNER_RULES";
     char tuner[700] = "NCCL_TUNER_PLUGIN=none", env[700] = "NCCL_ENV_PLUGIN=none";
-    char *ways = st_tune_ways(tune, coll);
-    bool search = setting == tune->n_ctas;
+    char *ways = st_tune_ways(tune, coll, beside);
+    char *amounts = beside ? st_tune_amounts(tune, coll) : NULL;
     const char *with = tune->rules, *nccl = tune->nccl_file ? tune->nccl_file : "-";
-    const char *modes = st_tune_modes(tune, coll, setting), *given = search ? ways : NULL;
+    const char *modes = st_tune_modes(tune, coll, setting);
+    const char *given = search ? ways : beside ? "" : NULL; /* NULL: no further arguments */
     const char *arguments[] = {"measure",  word[RANKS], nccl,        modes, word[COLL], word[LOW],
-                               word[HIGH], word[SEED],  word[DTYPE], given, NULL};
+                               word[HIGH], word[SEED],  word[DTYPE], given, amounts,    NULL};
     /* The variables that load plugins or rules, change the CTA count or force a kernel. A name
      * without "=" is removed from the environment. The plugins' variables are set to "none": if
      * they were removed, a file nccl.conf could set them. If the drop-in is preloaded,
@@ -89,18 +93,21 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
 
     for (int i = 0; i < NUMBERS; i++)
         snprintf(word[i], sizeof word[i], "%llu", (unsigned long long)number[i]);
-    if (setting > tune->n_ctas)
-        with = tune->verify[setting - tune->n_ctas - 1];
+    if (alone > tune->n_ctas)
+        with = tune->verify[alone - tune->n_ctas - 1];
     if (with)
         snprintf(rules, sizeof rules, "SYMTUNER_RULES=%.600s", with);
+    if (!ways || (beside && !amounts)) {
+        snprintf(error, size, "out of memory");
+        free(ways);
+        free(amounts);
+        return ST_CHILD_FAILED;
+    }
     if (search) {
-        if (!ways) {
-            snprintf(error, size, "out of memory");
-            return ST_CHILD_FAILED;
-        }
-    } else if (setting < tune->n_ctas && tune->ctas[setting] > 0) {
-        snprintf(ctas, sizeof ctas, "NCCL_SYM_CTAS=%d", tune->ctas[setting]);
-    } else if (setting > tune->n_ctas || tune->ctas[setting] == ST_TUNE_PLUGIN) {
+        /* NCCL's own CTA count */
+    } else if (alone < tune->n_ctas && tune->ctas[alone] > 0) {
+        snprintf(ctas, sizeof ctas, "NCCL_SYM_CTAS=%d", tune->ctas[alone]);
+    } else if (alone > tune->n_ctas || tune->ctas[alone] == ST_TUNE_PLUGIN) {
         char path[600];
         const char *library = st_beside_command("libsymtuner.so", path, sizeof path);
 
@@ -110,6 +117,7 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
     }
     end = st_child_run(&child);
     free(ways);
+    free(amounts);
     snprintf(error, size, "%s", end == ST_CHILD_TIMEOUT ? "no end after 180 s" : child.error);
     if (end == ST_CHILD_DONE &&
         !st_tune_take(tune, round, coll, setting, child.output, error, size))
@@ -133,27 +141,51 @@ static bool fits_budget(struct st_tune *tune, int round, double began, double *r
     return false;
 }
 
+/* Return which setting round ${round} measures as number ${i}; -1: there is no such number. Round r
+ * starts with setting r. The settings beside GEMMs come last, because they need the times of the
+ * first round. */
+static int turn(const struct st_tune *tune, int round, int i)
+{
+    const int n = st_tune_settings(tune);
+
+    if (i < n)
+        return (i + round) % n;
+    if (!tune->beside || i > 2 * n)
+        return -1;
+    i = (i - n + round) % (n + 1);
+    return i == n ? ST_TUNE_AGAIN : ST_TUNE_BESIDE + i;
+}
+
 int st_tune_measure(struct st_tune *tune, const char *command)
 {
-    char error[400], what[48], name[48];
+    char error[400], what[64], name[48];
     double began = st_child_now(), round_began = 0;
     int measured = 0;
 
     st_child_catch_signals();
+    if (tune->beside) {
+        int left = st_tune_beside_seconds(tune);
+
+        fprintf(stderr,
+                "symtuner %s: beside GEMMs: about %d:%02d (an estimate) besides the time for calls "
+                "alone\n",
+                command, left / 60, left % 60);
+    }
     for (int r = 0; r < tune->rounds; r++) {
         if (!fits_budget(tune, r, began, &round_began))
             break;
         for (int c = SYMTUNER_COLLS - 1; c >= 0; c--)
-            for (int i = 0; i < st_tune_settings(tune); i++) {
-                int s = (i + r) % st_tune_settings(tune); /* round r starts with setting r */
+            for (int i = 0, s; (s = turn(tune, r, i)) >= 0; i++) {
+                const int alone = st_tune_alone(s);
                 enum st_child_end end;
 
                 if (!st_tune_has(tune, c, s) || tune->done[r][c][s])
                     continue;
-                snprintf(what, sizeof what, "%s %s", symtuner_coll_name(c),
-                         s == tune->n_ctas  ? "symtuner"
-                         : s > tune->n_ctas ? "with the rules"
-                                            : st_tune_name(tune, ST_SYMMETRIC + s, name));
+                snprintf(what, sizeof what, "%s %s%s", symtuner_coll_name(c),
+                         alone == tune->n_ctas  ? "symtuner"
+                         : alone > tune->n_ctas ? "with the rules"
+                                                : st_tune_name(tune, ST_SYMMETRIC + alone, name),
+                         s < ST_TUNE_BESIDE ? "" : ", beside");
                 progress(tune, began, measured, what);
                 end = st_child_stop_asked() ? ST_CHILD_STOPPED
                                             : run_unit(tune, r, c, s, error, sizeof error);
@@ -186,6 +218,7 @@ int st_tune_find_gpus(struct st_tune *tune, const char *command, bool kernels)
 {
     struct st_cuda cuda;
     struct st_ar ar;
+    struct st_cublas cublas;
     char error[400], path[600];
     const char *plugin = st_beside_command("libsymtuner.so", path, sizeof path);
     int gpus = 0;
@@ -206,6 +239,9 @@ int st_tune_find_gpus(struct st_tune *tune, const char *command, bool kernels)
         return st_fail(ST_EXIT_CANNOT,
                        "symtuner %s: cannot measure here: %d ranks need %d GPUs, %d here\n",
                        command, tune->ranks, tune->ranks < 2 ? 2 : tune->ranks, gpus);
+    if (tune->beside && !st_cublas_load(&cublas, &cuda, error, sizeof error))
+        return st_fail(ST_EXIT_CANNOT, "symtuner %s: cannot measure beside GEMMs: %s\n", command,
+                       error);
     symtuner_machine_find(&tune->machine);
     if (!tune->machine.gpu[0])
         fprintf(stderr,

@@ -104,6 +104,9 @@ int st_cmd_tune(int argc, char **argv)
                            tune.raw, st_tune_units(&tune, true), st_tune_units(&tune, false));
         return finish();
     }
+    if (tune.verify_files && tune.beside)
+        return st_fail(ST_EXIT_USAGE, "symtuner tune: --verify measures calls alone, without "
+                                      "--beside; see symtuner tune --help\n");
     if (tune.verify_files)
         return st_tune_verify(&tune, tune.verify_files, tune.json);
     status = st_tune_find_gpus(&tune, "tune", !tune.no_kernels);

@@ -10,7 +10,7 @@
  * NCCL reads its CTA count once per process. So a process measures one setting: a CTA count, the
  * ways, or rules to verify. A round measures every setting once, and each round starts with a
  * different setting. A unit is one setting and one collective in one round; it has a process of its
- * own.
+ * own. With --beside every setting is measured a second time, beside GEMMs.
  *
  * Units: bytes are NCCL's nBytes; times are microseconds per call on the slowest rank; a GB is 10^9
  * bytes. Ownership: one static struct st_tune. Errors: printed where they happen.
@@ -35,6 +35,14 @@ enum {
     ST_TUNE_RULES = 2
 };
 
+/* Numbers of settings: ST_TUNE_BESIDE + s is setting s beside GEMMs, and ST_TUNE_AGAIN is
+ * ST_TUNE_BESIDE once more: the differences between these two are noise (A/A). */
+enum {
+    ST_TUNE_BESIDE = ST_TUNE_CTAS + 1 + ST_TUNE_RULES,
+    ST_TUNE_AGAIN = ST_TUNE_BESIDE + ST_TUNE_CTAS + 1,
+    ST_TUNE_SETTINGS = 2 * ST_TUNE_BESIDE
+};
+
 /* An entry of ctas[] that is no count: NCCL runs with symtuner's plugin (symtuner bench). */
 enum { ST_TUNE_PLUGIN = -1 };
 
@@ -43,7 +51,9 @@ enum { ST_TUNE_PLUGIN = -1 };
 enum { ST_GENERAL, ST_OWN, ST_SYMMETRIC };
 
 struct st_cell {
-    double us[ST_TUNE_ROUNDS]; /* [round]: the time; 0: not measured */
+    /* [round]: the time; 0: not measured. Beside GEMMs it is what a call adds to them, which may be
+     * below 0. */
+    double us[ST_TUNE_ROUNDS];
     int n;                     /* the number of measured rounds */
     double median, sigma;      /* median and standard deviation of the measured rounds, in us */
 };
@@ -59,8 +69,25 @@ struct st_way {
  * number above 0 chooses a way: it is an index into way[]. */
 enum { ST_SAY_NCCL = -1, ST_SAY_NOTHING = 0 };
 
+/* What was measured and chosen beside GEMMs. Members that struct st_tune has as well mean the same,
+ * beside GEMMs. */
+struct st_tune_beside {
+    struct st_cell cell[SYMTUNER_COLLS][ST_TUNE_CANDIDATES][ST_TUNE_SIZES];
+    struct st_cell again[SYMTUNER_COLLS][ST_TUNE_SIZES]; /* ST_SYMMETRIC measured again */
+    struct st_cell gemms[SYMTUNER_COLLS][ST_TUNE_SIZES]; /* the GEMMs without calls, in us */
+    struct st_way way[SYMTUNER_COLLS][ST_TUNE_SIZES][ST_TUNE_WAYS];
+    int ways[SYMTUNER_COLLS][ST_TUNE_SIZES];
+    int pick[SYMTUNER_COLLS][ST_TUNE_SIZES];
+    int say[SYMTUNER_COLLS][ST_TUNE_SIZES];
+    /* what the rules say for calls alone is not slower than NCCL's and the library's own choices
+     * beside GEMMs */
+    bool holds[SYMTUNER_COLLS][ST_TUNE_SIZES];
+    char why[300]; /* why the CTA count is not the one that is best alone; "": it is */
+};
+
 struct st_tune {
     /* the plan */
+    bool beside; /* measure beside GEMMs, too */
     int ranks, rounds;
     int ctas[ST_TUNE_CTAS], n_ctas; /* the CTA counts; 0: NCCL chooses               */
     unsigned own;                   /* bit c is set: measure symtuner's kernels for
@@ -85,7 +112,8 @@ struct st_tune {
     /* --verify: the way that the rules chose: [rules][collective][size] */
     struct st_way ruled[ST_TUNE_RULES][SYMTUNER_COLLS][ST_TUNE_SIZES];
     /* [round][collective][setting]: the unit has been measured */
-    bool done[ST_TUNE_ROUNDS][SYMTUNER_COLLS][ST_TUNE_CTAS + 1 + ST_TUNE_RULES];
+    bool done[ST_TUNE_ROUNDS][SYMTUNER_COLLS][ST_TUNE_SETTINGS];
+    struct st_tune_beside by; /* measured and chosen beside GEMMs */
     /* what was chosen */
     int chosen;                                /* the CTA count, as an index into ctas[]   */
     int policy[SYMTUNER_COLLS][ST_TUNE_SIZES]; /* the fastest candidate; -1: none measured */
@@ -118,7 +146,8 @@ const char *st_tune_name(const struct st_tune *tune, int candidate, char text[48
 double st_tune_busbw(const struct st_tune *tune, int coll, uint64_t bytes, double us);
 /* st_tune_settings returns the number of settings. st_tune_has returns whether ${coll} is measured
  * with ${setting}. The first n_ctas settings are the CTA counts. If ways are compared, the next
- * setting is for the ways. The last settings are the rules to verify. */
+ * setting is for the ways. The last settings are the rules to verify. st_tune_settings does not
+ * count the settings beside GEMMs, whose numbers begin with ST_TUNE_BESIDE. */
 int st_tune_settings(const struct st_tune *tune);
 bool st_tune_has(const struct st_tune *tune, int coll, int setting);
 /* Return the modes (cli/gpu/worker.c) in which the worker measures ${setting}. Setting 0 also
@@ -127,8 +156,9 @@ bool st_tune_has(const struct st_tune *tune, int coll, int setting);
 const char *st_tune_modes(const struct st_tune *tune, int coll, int setting);
 /* Return all known ways of ${coll} as "BYTES:WAY,...", so that the next round measures the same
  * ways. Returns "" if no way is known, as before the first round, and NULL if there is no memory.
- * Free the result with free(). */
-char *st_tune_ways(const struct st_tune *tune, int coll);
+ * Beside GEMMs the first round gets "+" and the ways that were measured alone. Free the result with
+ * free(). */
+char *st_tune_ways(const struct st_tune *tune, int coll, bool beside);
 /* Return the index of the way ${name} of ${coll} at size number ${size}; add the way if it is new.
  * Returns -1 if there is no room or if ${name} is not a way. */
 int st_tune_way(struct st_tune *tune, int coll, int size, const char *name);
@@ -142,8 +172,36 @@ bool st_tune_put(struct st_tune *tune, int round, int coll, int candidate, uint6
                  double us);
 bool st_tune_put_way(struct st_tune *tune, int round, int coll, const char *name, uint64_t bytes,
                      double us);
+/* Return the index of the size ${bytes}, or -1. */
+int st_tune_size_of(const struct st_tune *tune, uint64_t bytes);
+/* Return the setting without GEMMs that ${setting} is beside GEMMs. */
+int st_tune_alone(int setting);
 /* Set ${error} to: ${what}: "${line}". Returns false, so that the caller can return it. */
 bool st_tune_wrong(char *error, size_t size, const char *what, const char *line);
+
+/* beside.c: calls beside GEMMs */
+/* Store one time of setting ${setting}. ${name} is a candidate, "A/A", a way, or "gemms" for the
+ * GEMMs without calls. Returns false as st_tune_put does, but ${us} may be 0 or less. */
+bool st_tune_put_beside(struct st_tune *tune, int round, int coll, int setting, const char *name,
+                        uint64_t bytes, double us);
+/* Return the argument BESIDE of the worker (cli/gpu/beside.c) for ${coll}: how long the GEMMs are to
+ * take at each size, and how many calls run beside them. Both depend on how long a call takes alone
+ * with NCCL's own CTA count in the first round. Free the result with free(). */
+char *st_tune_amounts(const struct st_tune *tune, int coll);
+/* Return about how many seconds the open units beside GEMMs will take. */
+int st_tune_beside_seconds(const struct st_tune *tune);
+/* Does a call with CTA count ${setting} add at most 3 % more to GEMMs than with NCCL's own count, at
+ * every size? If not, say so in ${why}. True if nothing was measured beside GEMMs. */
+bool st_tune_ctas_hold(const struct st_tune *tune, int setting, char *why, size_t size);
+/* Choose what the rules say for calls beside GEMMs. */
+void st_tune_choose_beside(struct st_tune *tune);
+/* Return the cell of the rules' choice: a way, or for ST_SAY_NCCL NCCL's symmetric kernels. */
+const struct st_cell *st_tune_said_beside(const struct st_tune *tune, int coll, int size);
+/* Return the difference between NCCL's own choice and the same measured again, in us. */
+double st_tune_noise(const struct st_tune *tune, int coll, int size);
+/* For the terminal and for JSON; both write nothing without --beside. */
+void st_tune_print_beside(const struct st_tune *tune, FILE *out);
+void st_tune_json_beside(struct st_json *json, const struct st_tune *tune);
 
 /* raw.c: write all complete units to the raw data file, or read them back. If ${take_plan} is set,
  * the file's plan replaces that of ${tune}. Otherwise a file with another plan is an error. */
@@ -152,7 +210,7 @@ bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size
 
 /* read.c: the options. The first ST_BENCH_ALONE are for bench only, the next ones, up to number
  * ST_BENCH_OPTIONS, are for bench and tune, and the rest is for tune only. */
-enum { ST_TUNE_OPTIONS = 19, ST_BENCH_OPTIONS = 14, ST_BENCH_ALONE = 2 };
+enum { ST_TUNE_OPTIONS = 20, ST_BENCH_OPTIONS = 15, ST_BENCH_ALONE = 2 };
 extern const struct st_option st_tune_options[ST_TUNE_OPTIONS];
 /* Set the defaults that both commands share, and today's date. */
 void st_tune_defaults(struct st_tune *tune);
@@ -184,12 +242,23 @@ int st_tune_verify(struct st_tune *tune, const char *files, bool json);
  * st_tune_summarise, then chooses one CTA count and, for each size, a candidate and the rule that
  * selects it. */
 void st_tune_summarise(struct st_tune *tune);
+/* Is ${a} faster than ${b} by more than ${share} of the time of ${b}, by more than two standard
+ * deviations of the difference, and by more than ${noise} us? */
+bool st_tune_faster(const struct st_cell *a, const struct st_cell *b, double share, double noise);
 void st_tune_choose(struct st_tune *tune);
 
 /* gain.c: print how much time the calls in the file of --ledger save, or write it as the JSON
  * member "gain". */
 void st_tune_print_gain(const struct st_tune *tune, FILE *out);
 void st_tune_json_gain(struct st_json *json, const struct st_tune *tune);
+
+/* write.c: st_tune_print_cell prints median and standard deviation of ${cell}, and st_tune_print_right
+ * prints ${text}, right-aligned in ${width} columns. st_tune_json_cell opens an element of "cells";
+ * the caller adds the last members and closes it. */
+void st_tune_print_cell(FILE *out, const struct st_cell *cell, int width);
+void st_tune_print_right(FILE *out, const char *text, int width);
+void st_tune_json_cell(struct st_json *json, const char *coll, uint64_t bytes,
+                       const char *candidate, const struct st_cell *cell);
 
 /* write.c: write the result as rules, as text for a terminal, and as JSON. */
 bool st_tune_write_rules(const struct st_tune *tune);

@@ -96,6 +96,7 @@ static void make_plan(struct st_tune *tune)
             for (int w = 0; w < tune->ways[c][z]; w++)
                 memset(&tune->way[c][z][w].cell, 0, sizeof tune->way[c][z][w].cell);
     tune->colls = tune->own;
+    tune->beside = false;
     tune->raw[0] = '\0'; /* the measurements are not kept in a file */
 }
 

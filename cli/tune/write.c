@@ -74,8 +74,15 @@ static void rules_text(const void *self, FILE *out)
     if (tune->machine.multicast >= 0)
         fprintf(out, "multicast = %s\n", tune->machine.multicast ? "yes" : "no");
     fprintf(out, "made-by   = symtuner tune %s\n", tune->date);
+    if (tune->by.why[0]) {
+        const int head = (int)strcspn(tune->by.why, ":") + 1;
+
+        fprintf(out, "\n# %.*s\n#%s", head, tune->by.why, tune->by.why + head);
+    }
     if (tune->ctas[tune->chosen])
-        fprintf(out, "\n# %s\n[process]\nsym-ctas  = %d\n", tune->why, tune->ctas[tune->chosen]);
+        fprintf(out, "\n# %s\n%s[process]\nsym-ctas  = %d\n", tune->why,
+                tune->beside ? "# Beside GEMMs it is at no size counted slower, either.\n" : "",
+                tune->ctas[tune->chosen]);
     else
         fprintf(out, "\n# no [process] section: %s\n", tune->why);
     if (tune->own && tune->search)
@@ -96,14 +103,23 @@ static void cell_text(const struct st_cell *cell, char *text, size_t size)
                  cell->median < 100 ? 2 : 1, cell->sigma);
 }
 
-/* Print ${text} right-aligned in ${width} characters, not bytes: "±" has two bytes. */
-static void right(FILE *out, const char *text, int width)
+/* "±" has two bytes but one column. */
+void st_tune_print_right(FILE *out, const char *text, int width)
 {
     int length = 0;
 
     for (const char *c = text; *c; c++)
         length += ((unsigned char)*c & 0xc0) != 0x80;
     fprintf(out, "%*s%s", width > length ? width - length : 1, "", text);
+}
+
+void st_tune_print_cell(FILE *out, const struct st_cell *cell, int width)
+{
+    char text[32] = "";
+
+    if (cell)
+        cell_text(cell, text, sizeof text);
+    st_tune_print_right(out, text, width);
 }
 
 static void print_coll(const struct st_tune *tune, int coll, FILE *out)
@@ -113,8 +129,8 @@ static void print_coll(const struct st_tune *tune, int coll, FILE *out)
 
     fprintf(out, "\n%-14s", symtuner_coll_name(coll));
     for (int i = 0; i < 4; i++)
-        right(out, i == 2 && !tune->chosen ? "" : st_tune_name(tune, shown[i], name),
-              i < 2 ? 14 + i : 14);
+        st_tune_print_right(out, i == 2 && !tune->chosen ? "" : st_tune_name(tune, shown[i], name),
+                            i < 2 ? 14 + i : 14);
     fprintf(out, "  %-21s %5s\n", "fastest", "busbw");
     for (int z = 0; z < st_tune_sizes(tune); z++) {
         int policy = tune->policy[coll][z];
@@ -122,11 +138,10 @@ static void print_coll(const struct st_tune *tune, int coll, FILE *out)
 
         fprintf(out, "%-14s", st_text_size(bytes, text));
         for (int i = 0; i < 4; i++) {
-            char value[32] = "";
+            bool is_shown = i != 2 || tune->chosen;
 
-            if (i != 2 || tune->chosen)
-                cell_text(&tune->cell[coll][shown[i]][z], value, sizeof value);
-            right(out, value, i < 2 ? 14 + i : 14);
+            st_tune_print_cell(out, is_shown ? &tune->cell[coll][shown[i]][z] : NULL,
+                               i < 2 ? 14 + i : 14);
         }
         if (policy >= 0)
             fprintf(out, "  %-21s %5.1f\n",
@@ -153,6 +168,7 @@ void st_tune_print(const struct st_tune *tune, FILE *out)
     for (int c = SYMTUNER_COLLS - 1; c >= 0; c--)
         if (tune->colls >> c & 1)
             print_coll(tune, c, out);
+    st_tune_print_beside(tune, out);
     if (tune->ctas[tune->chosen] != ST_TUNE_PLUGIN) {
         fprintf(out, "\nCTAs of symmetric kernels: %d%s\n", tune->ctas[tune->chosen],
                 tune->ctas[tune->chosen] ? "" : " (NCCL's own choice)");
@@ -162,9 +178,8 @@ void st_tune_print(const struct st_tune *tune, FILE *out)
         st_tune_print_gain(tune, out);
 }
 
-/* Open an element of "cells"; the caller adds the last members and closes it. */
-static void json_cell(struct st_json *json, const char *coll, uint64_t bytes, const char *candidate,
-                      const struct st_cell *cell)
+void st_tune_json_cell(struct st_json *json, const char *coll, uint64_t bytes,
+                       const char *candidate, const struct st_cell *cell)
 {
     st_json_open(json, NULL, "\n  {");
     st_json_text(json, "coll", coll);
@@ -202,21 +217,22 @@ void st_tune_json(struct st_json *json, const char *key, const struct st_tune *t
             for (int k = 0; k < st_tune_candidates(tune); k++) {
                 if (!tune->cell[c][k][z].n)
                     continue;
-                json_cell(json, symtuner_coll_name(c), st_tune_bytes(tune, z),
-                          st_tune_name(tune, k, name), &tune->cell[c][k][z]);
+                st_tune_json_cell(json, symtuner_coll_name(c), st_tune_bytes(tune, z),
+                                  st_tune_name(tune, k, name), &tune->cell[c][k][z]);
                 st_json_bool(json, "policy", tune->policy[c][z] == k);
                 st_json_close(json);
             }
     for (int c = 0; c < SYMTUNER_COLLS; c++)
         for (int z = 0; z < st_tune_sizes(tune); z++)
             for (int w = 0; w < tune->ways[c][z]; w++) {
-                json_cell(json, symtuner_coll_name(c), st_tune_bytes(tune, z),
-                          tune->way[c][z][w].name, &tune->way[c][z][w].cell);
+                st_tune_json_cell(json, symtuner_coll_name(c), st_tune_bytes(tune, z),
+                                  tune->way[c][z][w].name, &tune->way[c][z][w].cell);
                 st_json_bool(json, "library", w == 0);
                 st_json_bool(json, "rules", tune->say[c][z] == w && w);
                 st_json_close(json);
             }
     st_json_close(json);
+    st_tune_json_beside(json, tune);
     st_json_close(json);
 }
 

@@ -2,6 +2,7 @@
 /* fake_ar.c - libsymtuner_ar.so on GPUs made of host memory (fake_gpu.h). */
 #include "cli/gpu/cuda.h"
 #include "kernels/choose/rules.h"
+#include "nccl/names.h"
 #include "test/cli/fake_gpu.h"
 
 /* Selection and rules are the library's own code (kernels/choose/select.c and rules.c); only the
@@ -41,9 +42,19 @@ EXPORT int symtuner_ar_destroy(symtuner_ar **h, int n) { (void)n; free(*h); retu
 static int choose(const struct symtuner_ar *h, int coll, size_t n, int type,
                   struct ar_choice *choice, char why[160])
 {
+    const char *beside = getenv("SYMTUNER_AR_BESIDE");
     size_t bytes = n * size_of(type) * (size_t)ar_coll_parts(coll, h->comm->group->ranks);
-    struct ar_ask ask = {.coll = coll, .bytes = bytes, .ranks = h->comm->group->ranks, .links = AR_LINKS_NVLINK,
-                         .dtype = type, .dst_mapped = 1, .src_mapped = 1, .has_nccl = 1, .has_copy = 1,
+    struct ar_ask ask = {.coll = coll,
+                         .bytes = bytes,
+                         .ranks = h->comm->group->ranks,
+                         .links = AR_LINKS_NVLINK,
+                         .dtype = type,
+                         .dst_mapped = 1,
+                         .src_mapped = 1,
+                         .has_nccl = 1,
+                         .has_copy = 1,
+                         .beside =
+                             beside ? st_word_find(&st_beside_words, beside, strlen(beside)) : 0,
                          .max_ctas = 132,
                          .half = {1 << 19, 16 << 20, 32 << 20, 256 << 20, 64 << 20}};
 
@@ -115,7 +126,7 @@ EXPORT int symtuner_ar_register(symtuner_ar **h, void *const *b, void *const *w,
 }
 /* Add the time of a call to the stream. Returns whether the call must compute its result: 0 while a
  * graph is captured, and -1 if no kernel can run the call. */
-static int run(symtuner_ar *h, int coll, size_t n, int t, struct stream *stream)
+static int run(symtuner_ar *h, int coll, size_t n, int t, const void *r, struct stream *stream)
 {
     double bytes = (double)(n * size_of(t) * (size_t)ar_coll_parts(coll, h->comm->group->ranks));
     struct ar_choice choice;
@@ -124,14 +135,16 @@ static int run(symtuner_ar *h, int coll, size_t n, int t, struct stream *stream)
         return -1;
     if (choice.family == AR_NCCL && h->ctas == 0)
         h->ctas = plugin_ctas();
-    charge(stream, choice.family == AR_NCCL ? 4.2 + bytes * (h->ctas + 3) / h->ctas / 330e3
-                                            : time_of(&choice, (size_t)bytes));
-    return !stream->capturing;
+    if (choice.family == AR_NCCL)
+        charge_call(stream, 4.2 + bytes * (h->ctas + 3) / h->ctas / 330e3, h->ctas);
+    else
+        charge_call(stream, time_of(&choice, (size_t)bytes), choice.ctas);
+    return computes(stream, r);
 }
 EXPORT int symtuner_ar_all_reduce(const void *s, void *r, size_t n, int t, int op, symtuner_ar *h,
                                   void *stream)
 {
-    int computes = run(h, AR_ALL_REDUCE, n, t, stream);
+    int computes = run(h, AR_ALL_REDUCE, n, t, r, stream);
 
     (void)op;
     if (computes > 0)
@@ -141,7 +154,7 @@ EXPORT int symtuner_ar_all_reduce(const void *s, void *r, size_t n, int t, int o
 EXPORT int symtuner_ar_reduce_scatter(const void *s, void *r, size_t n, int t, int op,
                                       symtuner_ar *h, void *stream)
 {
-    int computes = run(h, AR_REDUCE_SCATTER, n, t, stream);
+    int computes = run(h, AR_REDUCE_SCATTER, n, t, r, stream);
 
     (void)op;
     if (computes > 0)
@@ -153,7 +166,7 @@ EXPORT int symtuner_ar_reduce_scatter(const void *s, void *r, size_t n, int t, i
 EXPORT int symtuner_ar_all_gather(const void *s, void *r, size_t n, int t, symtuner_ar *h,
                                   void *stream)
 {
-    int computes = run(h, AR_ALL_GATHER, n, t, stream);
+    int computes = run(h, AR_ALL_GATHER, n, t, r, stream);
 
     if (computes > 0)
         gather(h->comm, s, r, n * size_of(t));

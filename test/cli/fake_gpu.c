@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fake_gpu.c - GPUs made of host memory (fake_gpu.h). Compiled twice: -DFAKE_CUDA gives
- * libcuda.so.1, -DFAKE_NCCL libnccl.so.2. */
+/* fake_gpu.c - GPUs made of host memory (fake_gpu.h). Compiled three times: -DFAKE_CUDA gives
+ * libcuda.so.1, -DFAKE_NCCL libnccl.so.2, -DFAKE_CUBLAS libcublas.so.12. */
 #include "test/cli/fake_gpu.h"
 
 #ifdef FAKE_CUDA
@@ -17,6 +17,11 @@ static struct context *context_of(int device)
 
 static void hang_if(int hangs) { while (hangs) pause(); }
 EXPORT int cuInit(unsigned f) { (void)f; hang_if(fault("driver-hangs")); return fault("init") ? 999 : 0; }
+EXPORT int cuDriverGetVersion(int *v)
+{
+    *v = number("FAKE_DRIVER", 12080);
+    return 0;
+}
 EXPORT int cuDeviceGetCount(int *n) { *n = number("FAKE_GPUS", 2); return 0; }
 EXPORT int cuDeviceGet(int *d, int i) { *d = i; return 0; }
 EXPORT int cuDeviceGetName(char *s, int n, int d)
@@ -38,15 +43,31 @@ EXPORT int cuCtxEnablePeerAccess(void *c, unsigned f) /* without NVSwitch a GPU 
     (void)f;
     return fault("peers-full") && ((struct context *)c)->device + current->device == 1 ? 711 : 0;
 }
+/* The matrices of the GEMMs of this thread's GPU. */
+enum { BIG = 3 };
+static __thread struct {
+    uint64_t at, end;
+} big[BIG];
 EXPORT int cuMemAlloc_v2(uint64_t *p, size_t n)
 {
+    static __thread int bigs;
+
     *p = (uint64_t)(uintptr_t)calloc(1, n);
+    if (n >= 64 << 20 && bigs < BIG) {
+        big[bigs].at = *p;
+        big[bigs++].end = *p + n;
+    }
     return *p && !fault("gpu-fails") ? 0 : 2;
 }
 EXPORT int cuMemFree_v2(uint64_t p) { free((void *)(uintptr_t)p); return 0; }
 EXPORT int cuMemcpyHtoD_v2(uint64_t d, const void *s, size_t n)
 {
-    memcpy((void *)(uintptr_t)d, s, n);
+    size_t skip = 0;
+
+    for (int i = 0; i < BIG && n > 4096; i++) /* copy only the tail, which saves time and memory */
+        if (big[i].at <= d && d < big[i].end)
+            skip = n - 4096;
+    memcpy((char *)(uintptr_t)d + skip, (const char *)s + skip, n - skip);
     return 0;
 }
 EXPORT int cuMemcpyDtoH_v2(void *d, uint64_t s, size_t n)
@@ -70,6 +91,26 @@ EXPORT int cuMemcpyPeerAsync(uint64_t d, void *dc, uint64_t s, void *sc, size_t 
     return 0;
 }
 EXPORT int cuStreamCreate(void **s, unsigned f) { (void)f; *s = calloc(1, sizeof(struct stream)); return 0; }
+EXPORT int cuStreamCreateWithPriority(void **s, unsigned f, int priority)
+{
+    cuStreamCreate(s, f);
+    ((struct stream *)*s)->high = priority < 0;
+    return 0;
+}
+EXPORT int cuStreamWaitEvent(void *s, void *e, unsigned f)
+{
+    struct stream *stream = s;
+    struct event *event = e;
+
+    (void)f;
+    if (stream->clock_us < event->us)
+        stream->clock_us = event->us;
+    if (!stream->high) {
+        stream->clock_us += event->stolen_us - stream->waited_us;
+        stream->waited_us = event->stolen_us;
+    }
+    return 0;
+}
 EXPORT int cuStreamSynchronize(void *s)
 {
     (void)s, hang_if(fault("gpu-hangs") && current->device == 1);
@@ -77,11 +118,22 @@ EXPORT int cuStreamSynchronize(void *s)
         abort();
     return 0;
 }
-EXPORT int cuEventCreate(void **e, unsigned f) { (void)f; *e = calloc(1, sizeof(double)); return 0; }
-EXPORT int cuEventRecord(void *e, void *s) { *(double *)e = ((struct stream *)s)->clock_us; return 0; }
+EXPORT int cuEventCreate(void **e, unsigned f)
+{
+    (void)f;
+    *e = calloc(1, sizeof(struct event));
+    return 0;
+}
+EXPORT int cuEventRecord(void *e, void *s)
+{
+    struct stream *stream = s;
+
+    *(struct event *)e = (struct event){stream->clock_us, stream->stolen_us};
+    return 0;
+}
 EXPORT int cuEventElapsedTime(float *ms, void *a, void *b)
 {
-    *ms = (float)((*(double *)b - *(double *)a) / 1000);
+    *ms = (float)((((struct event *)b)->us - ((struct event *)a)->us) / 1000);
     return 0;
 }
 EXPORT int cuStreamBeginCapture_v2(void *s, int mode)
@@ -206,13 +258,13 @@ static void account(struct comm *comm, const void *send, size_t bytes, struct st
     if (ctas == 0)
         ctas = getenv("FAKE_CONF") && !getenv("NCCL_ENV_PLUGIN") ? 16 : 7;
     rate = in_window ? 330e3 * ctas / (ctas + 3) : 315e3;
-    charge(stream, (in_window ? 4.2 : 6.3) + (double)bytes / rate);
+    charge_call(stream, (in_window ? 4.2 : 6.3) + (double)bytes / rate, in_window ? ctas : 24);
 }
 EXPORT int ncclAllReduce(const void *s, void *r, size_t n, int t, int op, void *c, void *stream)
 {
     (void)op;
     account(c, s, n * size_of(t), stream);
-    if (!((struct stream *)stream)->capturing)
+    if (computes(stream, r))
         add_up(c, s, r, 0, n, t);
     if (fault("wrong-result") && n == 2048)
         put(r, 0, 100, t);
@@ -223,7 +275,7 @@ EXPORT int ncclAllGather(const void *s, void *r, size_t n, int t, void *c, void 
     struct comm *comm = c;
 
     account(c, s, n * size_of(t) * (size_t)comm->group->ranks, stream);
-    if (!((struct stream *)stream)->capturing)
+    if (computes(stream, r))
         gather(comm, s, r, n * size_of(t));
     return 0;
 }
@@ -233,8 +285,43 @@ EXPORT int ncclReduceScatter(const void *s, void *r, size_t n, int t, int op, vo
 
     (void)op;
     account(c, s, n * size_of(t) * (size_t)comm->group->ranks, stream);
-    if (!((struct stream *)stream)->capturing)
+    if (computes(stream, r))
         add_up(c, s, r, (size_t)comm->rank * n, n, t);
     return 0;
+}
+#endif
+
+#ifdef FAKE_CUBLAS
+/* cublasCreate fails with FAKE_FAULT=cublas-create, a GEMM with FAKE_FAULT=gemm. */
+EXPORT int cublasCreate_v2(void **h)
+{
+    *h = calloc(1, sizeof(void *));
+    return fault("cublas-create") ? 1 : 0;
+}
+EXPORT int cublasSetStream_v2(void *h, void *s)
+{
+    *(void **)h = s;
+    return 0;
+}
+EXPORT int cublasSetWorkspace_v2(void *h, void *p, size_t n)
+{
+    (void)h, (void)p, (void)n;
+    return 0;
+}
+EXPORT int cublasGemmEx(void *h, int ta, int tb, int m, int n, int k, const void *one,
+                        const void *a, int a_type, int a_lead, const void *b, int b_type,
+                        int b_lead, const void *zero, void *c, int c_type, int c_lead, int kind,
+                        int algorithm)
+{
+    struct stream *stream = *(struct stream **)h;
+
+    if (ta || tb || *(const float *)one != 1 || *(const float *)zero != 0 || a_type != b_type ||
+        a_type != c_type || a_lead != m || b_lead != k || c_lead != m || kind != 68 ||
+        algorithm != -1 || !c || stream->high ||
+        (m == 8192 &&
+         memcmp((const char *)a + m * k * 2 - 128, (const char *)b + k * n * 2 - 128, 128) == 0))
+        return 7;
+    charge(stream, noisy(2.0 * m * n * k / number("FAKE_FLOPS", 700) / 1e6));
+    return fault("gemm") ? 13 : 0;
 }
 #endif

@@ -11,6 +11,10 @@
  *   FAKE_SLEEP_MS=N   real time that creating a communicator takes (0)
  *   FAKE_CONF=1       a file nccl.conf names symtuner as env plugin
  *   FAKE_BEST=KERNEL  the fastest of symtuner's kernels from 16 KiB on
+ *   FAKE_FREE=N       the CTAs of calls that take no time from GEMMs beside them (16)
+ *
+ * A call on a stream of high priority takes 0.5 us from the GEMMs of its rank, and the share of its
+ * own time that its CTAs beyond FAKE_FREE have of 132.
  */
 #ifndef FAKE_GPU_H_
 #define FAKE_GPU_H_
@@ -26,7 +30,11 @@
 
 struct stream {
     double clock_us, graph_us;
-    int capturing;
+    int capturing, high;
+    double stolen_us, waited_us; /* taken from others so far, and by others that it waited for */
+};
+struct event {
+    double us, stolen_us;
 };
 struct context {
     int device;
@@ -78,6 +86,26 @@ static inline void charge(struct stream *stream, double us)
         stream->graph_us += us;
     else
         stream->clock_us += us;
+}
+
+/* Charge a collective of ${us} on ${ctas} CTAs. */
+static inline void charge_call(struct stream *stream, double us, int ctas)
+{
+    const int more = ctas - number("FAKE_FREE", 16);
+
+    charge(stream, us);
+    if (stream->high)
+        stream->stolen_us += 0.5 + (more > 0 ? us * more / 132 : 0);
+}
+
+/* Must a call compute its result? Not while a graph is captured, and beside GEMMs only into memory that
+ * was poisoned, because there it is repeated often. */
+static inline int computes(const struct stream *stream, const void *out)
+{
+    uint16_t first;
+
+    memcpy(&first, out, sizeof first);
+    return !stream->capturing && (!stream->high || first == 0xffff);
 }
 
 /* NCCL's numbers for f16, f32 and bf16. f16 is right for small whole numbers only. */

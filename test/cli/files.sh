@@ -98,6 +98,10 @@ ok "tune --from the sample: $(cat -v err)" $?
 cp "out$name" tuned.rules && cp "out$name.html" tuned.html
 draw tuned.html plain.rules.html && parse tune.json plain.json
 ok "reports and JSON of tune" $?
+"$symtuner" tune --from "$root/test/data/tune-beside.csv" --out beside.rules --json > beside.json 2> err &&
+    draw beside.rules.html && parse beside.json && shows beside.rules.html 'Beside GEMMs: what a call adds' &&
+    shows beside.rules.html 'A/A: NCCL, symmetric, again' && ! grep -q '"beside"' plain.json
+ok "report and JSON of tune --beside: $(cat -v err)" $?
 head -1 plain.json | grep -qF '"gpu": "NVIDIA H200", "date": "2026-11-21", "rules": "plain.rules", "raw": "'"$root/test/data/tune.csv"'",' &&
     grep -q '^{"ranks": 4, "rounds": 3, "nccl": "2.28.9", "floor_gbps": 389.90, "sym_ctas": 32, "why": "' plain.json
 ok "JSON of tune says what was measured and where the files are" $?

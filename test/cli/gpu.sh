@@ -31,6 +31,7 @@ selection=$(ls kernels/choose/*.c 2> /dev/null) # need no CUDA
 mkdir "$work/bin" && cp "$build/symtuner" "$work/bin/"
 $fake -I. -DFAKE_CUDA -o "$work/bin/libcuda.so.1" test/cli/fake_gpu.c &&
     $fake -I. -DFAKE_NCCL -o "$work/bin/libnccl.so.2" test/cli/fake_gpu.c &&
+    $fake -I. -DFAKE_CUBLAS -o "$work/bin/libcublas.so.12" test/cli/fake_gpu.c &&
     $fake -D_GNU_SOURCE -Iinclude -I. -o "$work/bin/libsymtuner_ar.so" test/cli/fake_ar.c $selection \
         nccl/*.c rules/*.c -ldl || exit 1
 cp "$build/libsymtuner.so" "$work/bin/"
@@ -281,6 +282,102 @@ ok "tune: gathers and scatters: $(tail -1 "$work/b.out")" $?
 run FAKE_GPUS=3 "$symtuner" tune --coll allgather,reducescatter,allreduce --bytes 256..4KiB --fresh --out "$work/c.rules" > "$work/c.out" 2>&1
 ok "tune: three ranks: $(tail -1 "$work/c.out")" $?
 
+# ---- tune and bench beside GEMMs -----------------------------------------------------------------
+# 64 CTAs are the fastest alone, but the fake GPUs have only FAKE_FREE CTAs that cost GEMMs nothing
+beside() { # beside OUT NAME=VALUE ...
+    out=$work/$1.rules && shift
+    run "$@" "$symtuner" tune --beside --bytes 4MiB..16MiB --force --out "$out" > "$work/g.out" 2> "$work/g.err"
+}
+ctas_of() { sed -n 's/^sym-ctas  = //p' "$work/$1.rules"; }
+run "$symtuner" tune --bytes 4MiB..16MiB --out "$work/g.rules" > /dev/null 2>&1
+[ "$(ctas_of g)" = 64 ] && ! grep -q GEMM "$work/g.rules"
+ok "tune: 64 CTAs are the best alone: $(ctas_of g)" $?
+beside g
+ok "tune --beside: exit status: $(tail -1 "$work/g.err")" $?
+grep -q '18 of 39 measurements are there already' "$work/g.err" && grep -q 'beside GEMMs: about [0-9]*:[0-9][0-9] ' "$work/g.err"
+ok "tune --beside: it completes a run without it, and says how long that takes" $?
+[ "$(grep -c '^done,' "$work/g.rules.csv")" = 39 ] && [ "$(grep -c '^done,[012],28,' "$work/g.rules.csv")" = 3 ]
+ok "tune --beside: 3 rounds of 6 settings alone, 6 beside GEMMs and A/A are in the raw data" $?
+[ "$(ctas_of g)" = 16 ] && grep -q '^# 64 CTAs are faster alone, but the rules do not set them:$' "$work/g.rules"
+ok "tune --beside: the rules have the CTA count that holds in both: $(ctas_of g)" $?
+grep -q '^# beside GEMMs one allreduce of 16 MiB adds [0-9.]* us, with NCCL.s own count [0-9.]* us$' "$work/g.rules"
+ok "tune --beside: they say why not another" $?
+run "$symtuner" check "$work/g.rules" > "$work/g.check"
+ok "tune --beside: the rules are without findings: $(cat "$work/g.check")" $?
+awk '/^\[/ { head = $0 } /^when-beside/ { head = head " " $3 } /^ctas/ { print head " " $3 }' "$work/g.rules" |
+    grep -q '^\[kernels 4MiB-compute\] compute \(8\|16\)$'
+ok "tune --beside: calls beside GEMMs get a kernel with few CTAs" $?
+grep -q '^16 MiB .* 0\.[0-9][0-9]  nccl/0/0$' "$work/g.out" && [ "$(awk '{ if (length($0) > n) n = length($0) } END { print n }' "$work/g.out")" -le 104 ]
+ok "tune --beside: the table fits 100 columns" $?
+# a fake GEMM of 8192 rows takes 1571 us
+awk -F, '$2 == 15 && $4 == "gemms" { n++; if ($6 < 12000 || $6 > 13500) bad++ } END { exit !(n == 9 && !bad) }' "$work/g.rules.csv"
+ok "tune --beside: the GEMMs take about 12 ms" $?
+! command -v python3 > /dev/null || python3 test/cli/parse.py "$work/g.rules.html" "$work/g.rules.csv"
+ok "tune --beside: parsers of HTML and CSV read what it wrote" $?
+run "$symtuner" tune --from "$work/g.rules.csv" --json --out "$work/h.rules" > "$work/h.json" 2> /dev/null
+grep -v '^#' "$work/g.rules" > "$work/one" && grep -v '^#' "$work/h.rules" > "$work/two" && cmp -s "$work/one" "$work/two"
+ok "tune --from: the same rules beside GEMMs" $?
+json "tune --beside --json is JSON" "$work/h.json"
+sed '/^done,2,20,/d' "$work/g.rules.csv" > "$work/cut.csv"
+run "$symtuner" tune --from "$work/cut.csv" --out "$work/x.rules" 2>&1 | grep -q '1 of 39 measurements are missing'
+ok "tune --from: a unit beside GEMMs is missing" $?
+grep -v -e '^done,2,20,' -e '^# symtuner wrote' "$work/g.rules.csv" > "$work/i.rules.csv"
+beside i
+grep -q '38 of 39 measurements are there already' "$work/g.err" && [ "$(grep -c '^done,' "$work/i.rules.csv")" = 39 ]
+ok "tune --beside: an interrupted run goes on: $(tail -1 "$work/g.err")" $?
+run "$symtuner" tune --bytes 4MiB..16MiB --out "$work/i.rules" 2>&1 | grep -q 'another plan; --fresh'
+ok "tune: without --beside it does not drop what was measured beside GEMMs" $?
+sed 's/^\(0,15,allreduce,general,4194304,\).*/\1nan/' "$work/g.rules.csv" > "$work/bad.csv"
+run "$symtuner" tune --from "$work/bad.csv" --out "$work/x.rules" 2>&1 | grep -q 'bad.csv:[0-9]*: not a time'
+ok "tune --from: a figure that is no number" $?
+run "$symtuner" tune --bytes 4MiB..4MiB --out "$work/j.rules" > /dev/null 2>&1
+run FAKE_FREE=132 "$symtuner" tune --beside --bytes 4MiB..4MiB --fresh --out "$work/k.rules" > "$work/k.out" 2>&1
+[ "$(ctas_of k)" = 64 ] && ! grep -q 'faster alone' "$work/k.rules" && grep -q 'Beside GEMMs it is at no size' "$work/k.rules"
+ok "tune --beside: where calls cost GEMMs nothing, 64 CTAs stay: $(tail -1 "$work/k.out")" $?
+! grep '^ctas' "$work/k.rules" "$work/j.rules" | grep -v 128
+ok "tune --beside: and no kernel is chosen for having few CTAs" $?
+# the largest kernels are the fastest alone; beside GEMMs they are not for calls of which nothing is known
+run FAKE_BEST=pull FAKE_FREE=8 "$symtuner" tune --beside --bytes 8MiB..8MiB --out "$work/y.rules" > "$work/y.out" 2>&1
+awk '/^\[/ { head = $0 } /^when-beside/ { $1 = $2 = ""; head = head $0 } /^kernel/ { print head " " $3 }' "$work/y.rules" > "$work/y"
+grep -q '^\[kernels 8MiB-alone\]  alone pull$' "$work/y" && grep -q '^# 8 MiB *not for calls beside GEMMs' "$work/y.rules"
+ok "tune --beside: a kernel that is slower beside GEMMs is for calls alone: $(cat "$work/y") $(tail -1 "$work/y.out")" $?
+
+# an empty file, because the loader may find a real cuBLAS in its own folders
+mkdir "$work/none" && cp "$work"/bin/libcuda.so.1 "$work"/bin/libnccl.so.2 "$work/none" && : > "$work/none/libcublas.so.12"
+cp "$work/g.rules.csv" "$work/g.keep"
+for command in "tune --out $work/g.rules" bench; do
+    run LD_LIBRARY_PATH="$work/none" "$symtuner" $command --beside --bytes 4MiB..16MiB > "$work/n.out" 2>&1
+    [ $? = 77 ] && [ "$(wc -l < "$work/n.out")" = 1 ] && grep -q 'cannot measure beside GEMMs: .*libcublas.so.12: .*CUDA toolkit.*LD_LIBRARY_PATH' "$work/n.out"
+    ok "${command%% *} --beside: a cuBLAS that is missing is named: $(cat "$work/n.out")" $?
+done
+cp "$work/bin/libcublas.so.12" "$work/none/libcublas.so.13"
+for driver in 12080:77 13000:0; do
+    run LD_LIBRARY_PATH="$work/none" FAKE_DRIVER=${driver%:*} "$symtuner" bench --beside --no-kernels --bytes 4MiB..4MiB > "$work/n.out" 2>&1
+    [ $? = ${driver#*:} ]
+    ok "bench --beside: cuBLAS 13 is for drivers of CUDA 13: ${driver%:*}: $(tail -1 "$work/n.out")" $?
+done
+run FAKE_FLOPS=100 "$symtuner" bench --beside --no-kernels --bytes 4MiB..4MiB --csv "$work/slow.csv" > /dev/null 2>&1
+awk -F, '$4 == "gemms" { n++; if ($6 < 11000 || $6 > 13500) bad++ } END { exit !(n == 3 && !bad) }' "$work/slow.csv"
+ok "bench --beside: slow GPUs multiply smaller matrices: $(grep gemms "$work/slow.csv" | head -1)" $?
+cmp -s "$work/g.keep" "$work/g.rules.csv"
+ok "tune --beside: without cuBLAS the earlier data stay" $?
+run LD_LIBRARY_PATH="$work/none" "$symtuner" tune --bytes 4MiB..4MiB --out "$work/n.rules" > /dev/null 2>&1
+ok "tune: it needs no cuBLAS" $?
+for fault in cublas-create:cublasCreate:1 gemm:cublasGemmEx:13; do
+    beside o FAKE_FAULT=${fault%%:*}
+    [ $? = 1 ] && grep -q "$(echo "${fault#*:}" | sed 's/:/: status /')" "$work/g.err"
+    ok "tune --beside: ${fault%%:*} fails: $(tail -1 "$work/g.err")" $?
+    rm -f "$work"/o.rules*
+done
+for word in scatter gather; do
+    run FAKE_FAULT=ar-wrong-$word "$symtuner" bench --beside --bytes 8KiB..8KiB --coll all > "$work/c.out" 2>&1
+    [ $? = 1 ] && grep -q 'wrong result: element 0 of rank [01], 8192 bytes, mode o' "$work/c.out"
+    ok "bench --beside: a wrong $word of symtuner's is noticed: $(tail -1 "$work/c.out")" $?
+done
+run "$symtuner" bench --beside --bytes 8MiB..16MiB --coll all > "$work/bb.out" 2> "$work/bb.err" &&
+    sed -n '/^Beside GEMMs/,$p' "$work/bb.out" > "$work/bb" && [ "$(grep -c '^[a-z]*  *general  *symmetric/NCCL  *with plugin  *symtuner  *A/A$' "$work/bb")" = 3 ] &&
+    [ "$(grep -c '^\(8\|16\) MiB .* 0\.[0-9][0-9]$' "$work/bb")" = 6 ]
+ok "bench --beside: a table for each collective: $(tail -1 "$work/bb.err")" $?
 
 # ---- bench ---------------------------------------------------------------------------------------
 run "$symtuner" bench --bytes 1KiB..1MiB --coll allreduce,allgather --csv "$work/b.csv" > "$work/bench.out" 2> "$work/bench.err"
