@@ -131,6 +131,6 @@ $(B)/fuzz-hlo: test/fuzz/fuzz_hlo.c $(wildcard jax/hlo/*.c)
 	$(Q)clang $(FUZZ_FLAGS) -o $@ $^
 
 # Runs every test/gpu/*.sh. 77 means "cannot run here" and never counts as passed.
-test-gpu: all $(B)/check-corpus $(if $(NCCL_SO),$(NCCL_PROG:%=$(B)/%) \
+test-gpu: all $(B)/gemms $(B)/check-corpus $(if $(NCCL_SO),$(NCCL_PROG:%=$(B)/%) \
           $(if $(shell command -v $(NVCC)),$(B)/ar_fuzz $(B)/ar_kill $(B)/ar_late $(B)/ar_ipc one-gpu))
 	$(Q)sh test/gpu/run.sh $(B)

@@ -98,6 +98,25 @@ cat "$work/a.out"
 fits "$work/a.rules"
 ok "its rules are legal and fit this box" $?
 
+# beside GEMMs, on top of these times
+before=$(date +%s)
+tune "$work/a.rules" 64KiB..1MiB --ctas 16 --beside > "$work/g.out" 2> "$work/g.err"
+status=$?
+if [ "$status" = 77 ]; then
+    echo "tune.sh: --beside is left out: $(tail -1 "$work/g.err")"
+else
+    ok "tune --beside: exit status $status; $(tail -1 "$work/g.err")" $status
+    grep -q '9 of 21 measurements are there already' "$work/g.err"
+    ok "tune --beside: it keeps the times of calls alone" $?
+    fits "$work/a.rules"
+    ok "tune --beside: its rules are legal and fit this box" $?
+    sed -n '/^Beside GEMMs/,$p' "$work/g.out"
+    grep 'beside GEMMs: about' "$work/g.err"
+    echo "tune --beside: $(($(date +%s) - before)) s"
+    tune "$work/a.rules" 64KiB..1MiB --ctas 16 --fresh > /dev/null 2>&1 # what follows is for rules without --beside
+    ok "run anew without --beside: exit status" $?
+fi
+
 # the plugin loads these rules
 if [ -x "$build/nccl_coll" ]; then
     ctas=$(sed -n 's/^sym-ctas *= //p' "$work/a.rules")

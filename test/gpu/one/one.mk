@@ -1,5 +1,5 @@
-# one.mk - ranks that share one GPU: a folder $(B)/one with symtuner, the drop-in, a build of the
-# kernels whose windows come from test/gpu/one/windows.c, and the library to preload.
+# one.mk - tests on one GPU. For ranks that share it there is a folder $(B)/one with symtuner, the drop-in,
+# a build of the kernels whose windows come from test/gpu/one/windows.c, and the library to preload.
 ONE := $(B)/one
 
 $(ONE)/libsymtuner_ar.so: $(AR_OBJ) $(AR_B)/test/gpu/one/windows.c.o kernels/symtuner_ar.map
@@ -22,6 +22,11 @@ $(B)/nccl_calls: $(wildcard test/gpu/one/calls*.[ch]) test/whole/values.c test/w
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(NCCL_LINK)
+
+# The GEMMs of symtuner tune --beside. It needs neither NCCL nor nvcc.
+$(B)/gemms: $(call obj,test/gpu/one/gemms.c cli/gpu/beside.c cli/gpu/cuda.c)
+	$(call say,LD)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm -ldl -lpthread
 
 one-gpu: $(B)/nccl_calls $(ONE)/libsymtuner_ar.so $(ONE)/hosts.so $(ONE)/symtuner $(ONE)/libsymtuner_nccl.so
 .PHONY: one-gpu
