@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "dropin/ledger/book.h"
 #include "dropin/life.h"
 #include "dropin/verify/cuda.h"
 #include "dropin/verify/verify.h"
@@ -135,6 +136,24 @@ static enum st_tally_why judge(struct st_comm *c, const struct st_call *call)
                                   : ST_WHY_SLOWER;
 }
 
+/* ---- counting -------------------------------------------------------------------------------- */
+
+/* Count a call of ${c}. While NCCL makes a non-blocking communicator, its size is unknown; at a call
+ * NCCL can tell it. */
+static void count(struct st_comm *c, enum st_tally_coll coll, enum st_tally_why why, size_t bytes)
+{
+    struct st_book *book = c->book;
+    int ranks;
+
+    st_tally_count(st_slot(), coll, why, bytes);
+    if (!book)
+        return;
+    if (atomic_load_explicit(&book->ranks, memory_order_relaxed) == 0 && c->real->comm_count &&
+        c->real->comm_count(atomic_load(&c->comm), &ranks) == NCCL_ABI_SUCCESS)
+        atomic_store_explicit(&book->ranks, ranks, memory_order_relaxed);
+    st_book_count(book, coll, why, bytes);
+}
+
 /* ---- running --------------------------------------------------------------------------------- */
 
 static nccl_abi_result by_kernels(struct st_comm *c, const struct st_call *call)
@@ -183,15 +202,18 @@ static nccl_abi_result run_ours(struct st_comm *c, const struct st_call *call)
                                  ? st_verify(c, call, by_kernels, by_nccl)
                                  : by_kernels(c, call);
 
-    if (!slot || result != NCCL_ABI_SUCCESS)
+    if ((!slot && !c->book) || result != NCCL_ABI_SUCCESS)
         return result;
-    st_tally_count(slot, call->coll, ST_WHY_OURS, st_call_bytes(c, call));
-    if (c->by_boxes && (how = answer(c, call)) >= ST_PLAN_BOXES) {
+    count(c, call->coll, ST_WHY_OURS, st_call_bytes(c, call));
+    if (slot && c->by_boxes && (how = answer(c, call)) >= ST_PLAN_BOXES) {
         st_tally_add(slot, &slot->by_boxes);
         atomic_fetch_add_explicit(&slot->pieces, how - ST_PLAN_BOXES, memory_order_relaxed);
     }
-    if (st_cuda_captures(st_cuda(), call->stream))
-        st_tally_add(slot, &slot->captured);
+    if (st_cuda_captures(st_cuda(), call->stream)) {
+        if (slot)
+            st_tally_add(slot, &slot->captured);
+        st_book_also(c->book, call->coll, ST_BOOK_CAPTURED, st_call_bytes(c, call));
+    }
     return result;
 }
 
@@ -212,7 +234,7 @@ static void note(struct st_group *g, struct st_comm *c, bool by_us)
 /* Count a call of a communicator that has no record. For example, we do not see the pointer of a
  * non-blocking child: NCCL writes it when ncclCommSplit has long returned. */
 static void count_unknown(const struct st_real *real, enum st_tally_coll coll, void *comm,
-                          size_t count, int dtype, bool per_rank)
+                          size_t elements, int dtype, bool per_rank)
 {
     struct st_tally_slot *slot = st_slot();
     int ranks = 1;
@@ -222,20 +244,20 @@ static void count_unknown(const struct st_real *real, enum st_tally_coll coll, v
     if (per_rank && (!real->comm_count || real->comm_count(comm, &ranks) != NCCL_ABI_SUCCESS))
         ranks = 1;
     st_tally_count(slot, coll, ST_WHY_UNFOLLOWED,
-                   st_bytes(NULL, count, dtype, false) * (size_t)ranks);
+                   st_bytes(NULL, elements, dtype, false) * (size_t)ranks);
 }
 
 void st_call_forwarded(struct st_comm *c, struct st_real *real, enum st_tally_coll coll,
-                       bool collective, void *comm, size_t count, int dtype, bool per_rank)
+                       bool collective, void *comm, size_t elements, int dtype, bool per_rank)
 {
     struct st_group *g = st_group_of(real);
 
     if (g->depth > 0 && c && collective)
         note(g, c, false);
     if (c)
-        st_tally_count(st_slot(), coll, ST_WHY_COLLECTIVE, st_bytes(c, count, dtype, per_rank));
+        count(c, coll, ST_WHY_COLLECTIVE, st_bytes(c, elements, dtype, per_rank));
     else
-        count_unknown(real, coll, comm, count, dtype, per_rank);
+        count_unknown(real, coll, comm, elements, dtype, per_rank);
 }
 
 void st_call_failed(struct st_real *real)
@@ -276,7 +298,7 @@ nccl_abi_result st_call(struct st_from from, const struct st_call *call)
     }
     if (g->depth > 0)
         note(g, c, false);
-    st_tally_count(st_slot(), call->coll, why, st_call_bytes(c, call));
+    count(c, call->coll, why, st_call_bytes(c, call));
     result = run_nccl(real, call);
     if (result != NCCL_ABI_SUCCESS)
         st_call_failed(real);
@@ -302,7 +324,7 @@ static nccl_abi_result give_back(struct st_real *real, struct st_group *g, bool 
             continue;
         }
         if (c)
-            st_tally_count(st_slot(), call->coll, ST_WHY_GROUP, st_call_bytes(c, call));
+            count(c, call->coll, ST_WHY_GROUP, st_call_bytes(c, call));
         if (result == NCCL_ABI_SUCCESS)
             result = run_nccl(real, call);
     }

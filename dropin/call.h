@@ -26,9 +26,9 @@ nccl_abi_result st_call(struct st_from from, const struct st_call *call);
 /* Count a call of a function that NCCL always runs. Call this just before NCCL's function. ${c}:
  * the record of ${comm}, or NULL.
  * ${collective}: in an open group the call also counts as one of the group's collectives.
- * ${per_rank}: the call's larger buffer has ${count} elements for each rank. */
+ * ${per_rank}: the call's larger buffer has ${elements} elements for each rank. */
 void st_call_forwarded(struct st_comm *c, struct st_real *real, enum st_tally_coll coll,
-                       bool collective, void *comm, size_t count, int dtype, bool per_rank);
+                       bool collective, void *comm, size_t elements, int dtype, bool per_rank);
 /* Remember that NCCL refused a call of this thread. If a group is open, our kernels will run no
  * call of that group. */
 void st_call_failed(struct st_real *real);

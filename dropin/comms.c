@@ -35,6 +35,7 @@ static struct st_comm *record(void)
     oldest = c->next_free;
     resting--;
     st_meet_leave(c->meet); /* an aborted communicator has not left its meeting */
+    free(c->book);          /* late threads may have counted in it until now */
     memset((char *)c + sizeof c->comm, 0, sizeof *c - sizeof c->comm);
     return c;
 }

@@ -21,6 +21,7 @@ enum { ST_WINDOWS = 64, ST_SETS = 64, ST_WAYS = 4, ST_SHRINKS = 16 };
  * last case the value is ST_PLAN_BOXES + the number of pieces that the call is cut into. */
 enum st_plan { ST_PLAN_NCCL, ST_PLAN_RULE, ST_PLAN_OURS, ST_PLAN_BOXES, ST_PLANS = 256 };
 
+struct st_book;
 struct st_meet;
 
 struct st_comm {
@@ -44,6 +45,7 @@ struct st_comm {
     /* The meeting (meet.h) in which the ranks vote on verified calls. NULL: no call is verified.
      * After an abort we leave the meeting only when the record is used again. */
     struct st_meet *meet;
+    struct st_book *book; /* its counters for the ledger (ledger/book.h); NULL: none */
     uint32_t verified[ST_TALLY_ALL_GATHER + 1]; /* verified calls of each collective */
     bool distrusted; /* our result of a verified call differed from NCCL's       */
     uint32_t splits; /* how often NCCL has split this one                  */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dropin/ledger/book.h"
 #include "dropin/meet.h"
 #include "dropin/settings.h"
 
@@ -88,7 +89,7 @@ static struct st_comm *record(struct st_real *real, const struct st_made *made)
 
     st_followers_comm(real);
     if (c) /* an older communicator at this address, which NCCL ended after an error */
-        st_comm_remove(c);
+        st_book_close(c->book), st_comm_remove(c);
     c = st_comm_add(*made->comm, real);
     if (!c)
         return NULL;
@@ -102,6 +103,7 @@ static struct st_comm *record(struct st_real *real, const struct st_made *made)
     else if (real->comm_device && real->comm_device(*made->comm, &device) == NCCL_ABI_SUCCESS)
         c->device = device >= 0 ? device % ST_DEVICES : 0;
     st_slot_claim(c->rank, c->ranks, real->version, real->path);
+    c->book = st_book_open(c->key, c->rank, made->blocking ? c->ranks : 0, real->version);
     c->why = (int)shared_reason(real, made, c->ranks);
     return c;
 }
@@ -428,6 +430,7 @@ void st_life_end(struct st_comm *c)
 {
     struct symtuner_ar *handle = take(c);
 
+    st_book_close(c->book);
     if (!handle)
         return;
     while (atomic_load(&c->users) > 0)
@@ -477,6 +480,7 @@ void st_life_aborted(struct st_comm *c, bool ended)
 {
     if (ended)
         atomic_store(&c->orphan, atomic_exchange(&c->kept, NULL));
+    st_book_close(c->book);
     st_life_release(c);
 }
 

@@ -119,12 +119,15 @@ static unsigned colls_of(const char *list)
 static void read_all(void)
 {
     uint64_t hash = st_hash(ST_HASH_START, SYMTUNER_VERSION, sizeof SYMTUNER_VERSION);
+    const char *ledger = getenv("SYMTUNER_LEDGER");
 
     word_of("SYMTUNER_LOG"); /* warn if the value is wrong; st_warn_once reads it again */
     settings.observe = strcmp(word_of("SYMTUNER_MODE"), "observe") == 0;
     settings.only = colls_of(getenv("SYMTUNER_ONLY"));
     settings.verify = (uint32_t)number_of("SYMTUNER_VERIFY", 0, 500);
     settings.max_comms = (int)number_of("SYMTUNER_MAX_COMMS", -1, 4096);
+    if (ledger && *ledger)
+        settings.ledger = strdup(ledger); /* the program may change its environment */
     hash = st_hash(hash, &settings.only, sizeof settings.only);
     settings.hash = st_hash(hash, &settings.verify, sizeof settings.verify);
 }

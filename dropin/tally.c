@@ -147,3 +147,29 @@ const char *st_tally_why_text(int why)
 
     return why_text[why];
 }
+
+const char *st_tally_why_word(int why, char word[ST_TALLY_WORD])
+{
+    static const char *const name_of[] = {
+#define X(name, text) #name,
+        ST_TALLY_WHY_MAP(X)
+#undef X
+    };
+    const char *from = name_of[why];
+    int at = 0;
+
+    for (; from[at] && at < ST_TALLY_WORD - 1; at++)
+        word[at] = from[at] == '_' ? '-' : (char)(from[at] | 0x20); /* small letters */
+    word[at] = '\0';
+    return word;
+}
+
+int st_tally_why_parse(const char *word)
+{
+    char text[ST_TALLY_WORD];
+
+    for (int why = 0; why < ST_WHYS; why++)
+        if (strcmp(st_tally_why_word(why, text), word) == 0)
+            return why;
+    return -1;
+}

@@ -160,6 +160,11 @@ const char *st_tally_noted(const struct st_tally_slot *slot);
 const char *st_tally_coll_word(int coll); /* "allreduce"     */
 const char *st_tally_coll_name(int coll); /* "ncclAllReduce" */
 const char *st_tally_why_text(int why);
+/* Write the reason's name in ledgers into ${word}, and return ${word}: "not-one-box". */
+enum { ST_TALLY_WORD = 16 };
+const char *st_tally_why_word(int why, char word[ST_TALLY_WORD]);
+/* Return the reason with this name, or -1. */
+int st_tally_why_parse(const char *word);
 
 /* Count a call in one cell. */
 static inline void st_tally_put(struct st_tally_cell *cell, uint64_t bytes)

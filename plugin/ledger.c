@@ -1,51 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plugin/ledger.h"
 
+#include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
-#include "base/quiet.h"
+#include "base/append.h"
 #include "plugin/ranks/agree.h"
 #include "plugin/log.h"
-#include "rules/open_file.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct st_ledger *open_ledgers;
 
 /* ---- text ----------------------------------------------------------------------------------- */
-
-/* Expand ${pattern} into ${path}: %p becomes the process id, %h the host, %% a %. Returns false if
- * the result does not fit, because a shortened path would be another file's. */
-static bool expand(const char *pattern, const char *host, char *path, size_t size)
-{
-    size_t at = 0;
-
-    path[0] = '\0';
-    for (; *pattern; pattern++) {
-        int n;
-
-        if (pattern[0] == '%' && pattern[1] == 'p')
-            n = snprintf(path + at, size - at, "%d", (int)getpid());
-        else if (pattern[0] == '%' && pattern[1] == 'h')
-            n = snprintf(path + at, size - at, "%s", host);
-        else
-            n = snprintf(path + at, size - at, "%c", *pattern);
-        pattern += pattern[0] == '%' && pattern[1] && strchr("ph%", pattern[1]);
-        if ((size_t)n >= size - at)
-            return false;
-        at += (size_t)n;
-    }
-    return true;
-}
 
 static void write_size(FILE *out, int coll, int bucket)
 {
@@ -126,90 +99,29 @@ static void write_text(FILE *out, const struct st_ledger *ledger, const char *ho
     fputs("end\n", out);
 }
 
-/* If the ledger file is a pipe and full, wait for its reader at most this many ms per ledger,
- * because the reader may never read again. */
-enum { READER_MS = 2000 };
-
-static int64_t now_ms(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-/* Wait until a full pipe has room, at the latest until now_ms() is ${until}. If there is no room by
- * then, return false with errno EAGAIN. ${until} is a point in time, not a duration, because a wait
- * that a signal interrupts begins again. */
-static bool wait_for_room(int fd, int64_t until)
-{
-    struct pollfd end = {.fd = fd, .events = POLLOUT};
-    int ready = -1;
-
-    for (int64_t left; ready < 0 && (left = until - now_ms()) > 0;)
-        ready = poll(&end, 1, (int)left);
-    if (ready <= 0)
-        errno = EAGAIN;
-    return ready > 0;
-}
-
-/* Write ${text} and return how many bytes of it were written. If not all were, errno says why. */
-static size_t write_all(int fd, const char *text, size_t size)
-{
-    int64_t until = now_ms() + READER_MS;
-    struct st_quiet quiet;
-    size_t done = 0;
-
-    st_quiet_begin(&quiet);
-    while (done < size) {
-        ssize_t n = write(fd, text + done, size - done);
-
-        if (n > 0)
-            done += (size_t)n;
-        else if (n == 0 || (errno != EINTR && (errno != EAGAIN || !wait_for_room(fd, until))))
-            break;
-    }
-    st_quiet_end(&quiet, done < size ? errno : 0);
-    return done;
-}
-
-/* Append a ledger's text to the file that SYMTUNER_LEDGER names. One write() appends all of it, so
- * the texts of ranks that share a file do not mix. */
+/* Append a ledger's text to the file that SYMTUNER_LEDGER names. */
 static void dump(const struct st_ledger *ledger)
 {
     const char *pattern = st_process()->options.ledger;
-    char path[1024], *text = NULL;
-    size_t size = 0, done = 0;
-    struct utsname box;
+    char host[72], error[ST_APPEND_ERROR], *text = NULL;
+    enum st_append done;
+    size_t size = 0;
     FILE *memory;
-    int fd;
 
     if (!pattern[0])
         return;
-    uname(&box);
-    if (!expand(pattern, box.nodename, path, sizeof path)) {
-        st_warn("SYMTUNER_LEDGER=%.60s...: longer than %zu bytes; the counters of communicator "
-                "0x%llx are lost",
-                pattern, sizeof path - 1, (unsigned long long)ledger->comm_id);
-        return;
-    }
     memory = open_memstream(&text, &size);
     if (!memory)
         return;
-    write_text(memory, ledger, box.nodename);
-    if (fclose(memory) != 0) {
-        free(text);
-        return;
+    st_append_host(host, sizeof host);
+    write_text(memory, ledger, host);
+    if (fclose(memory) == 0) {
+        done = st_append(pattern, text, size, error);
+        if (done != ST_APPEND_ALL)
+            st_warn("SYMTUNER_LEDGER=%s; the counters of communicator 0x%llx are %s", error,
+                    (unsigned long long)ledger->comm_id,
+                    done == ST_APPEND_CUT ? "cut off" : "lost");
     }
-    fd = st_open_file(path, O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK);
-    if (fd >= 0)
-        done = write_all(fd, text, size);
-    if (done < size)
-        st_warn("SYMTUNER_LEDGER=%s: %s; the counters of communicator 0x%llx are %s", path,
-                errno == EAGAIN ? "its reader has not taken it within 2 s" : strerror(errno),
-                (unsigned long long)ledger->comm_id, done > 0 ? "cut off" : "lost");
-    if (fd >= 0)
-        close(fd);
     free(text);
 }
 
@@ -385,12 +297,17 @@ static void on_signal(int number, siginfo_t *info, void *context)
 
 static void *listen_thread(void *unused)
 {
+    void (*dropin)(void);
+
     for (;;) {
         while (sem_wait(&asked_for) != 0)
             ;
         pthread_mutex_lock(&lock);
         dump_all();
         pthread_mutex_unlock(&lock);
+        *(void **)&dropin = dlsym(RTLD_DEFAULT, "symtuner_nccl_ledger"); /* dropin/ledger/book.h */
+        if (dropin)
+            dropin();
     }
     return unused;
 }

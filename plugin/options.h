@@ -45,8 +45,8 @@ typedef const char *st_text_option;
       "profiler to run behind symtuner's, named as in NCCL_PROFILER_PLUGIN; none: no profiler; "   \
       "unset: the profiler that NCCL would have loaded (docs/reference/chaining.md)")              \
     X(st_text_option, ledger, "SYMTUNER_LEDGER", "", "text",                                       \
-      "file that gets the counters when a communicator ends or the program exits; %p is the "      \
-      "process, %h the host")                                                                      \
+      "plugin, drop-in: file that gets the counters when a communicator ends or the program "      \
+      "exits; %p is the process, %h the host")                                                     \
     X(enum st_signal, ledger_signal, "SYMTUNER_LEDGER_SIGNAL", "", "|USR1|USR2",                   \
       "signal that appends the counters to SYMTUNER_LEDGER at once")                               \
     X(enum st_log, log, "SYMTUNER_LOG", "info", "info|warn|off",                                   \

@@ -17,7 +17,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "rules/open_file.h"
+#include "base/open_file.h"
 #include "rules/reader.h"
 #include "rules/sources.h"
 

@@ -81,6 +81,8 @@ static bool row_differs(struct difference *d, const struct st_ledger_row *row)
     uint64_t x = (uint64_t)(d->one->local ? d->one->local : 1);
     uint64_t y = (uint64_t)(d->other->local ? d->other->local : 1);
 
+    if (row->kind == ST_ROW_LEFT) /* ranks may know different reasons */
+        return false;
     for (int i = 0; i < (row->kind == ST_ROW_RAN ? ST_COUNTS : 1); i++) {
         char low[ST_TEXT_SIZE];
         char detail[40] = "";
@@ -91,6 +93,8 @@ static bool row_differs(struct difference *d, const struct st_ledger_row *row)
             snprintf(detail, sizeof detail, "verdict %s", row->verdict);
         else if (row->kind == ST_ROW_PICKED)
             snprintf(detail, sizeof detail, "%s/%s", row->algo, row->proto);
+        else if (row->kind == ST_ROW_OURS)
+            snprintf(detail, sizeof detail, "our kernels");
         else
             snprintf(detail, sizeof detail, "%s", ran[i]);
         snprintf(d->what, sizeof d->what, "%s from %s", symtuner_coll_name(row->coll),
@@ -114,19 +118,26 @@ static bool decisions_differ(struct difference *d)
     return false;
 }
 
-/* Do both blocks belong to one communicator? NCCL 2.27 gives no id. Without ids, blocks with the
+/* Do both blocks belong to one communicator, and did the same library write them? NCCL 2.27 gives no id. Without ids, blocks with the
  * same number of ranks count as blocks of one communicator. */
 static bool together(const struct st_ledger_block *a, const struct st_ledger_block *b)
 {
-    return a->id == b->id && (a->id || a->ranks == b->ranks);
+    return a->id == b->id && a->dropin == b->dropin && (a->id || a->ranks == b->ranks);
 }
 
 struct report {
     struct st_ledgers ledgers;
     bool as_json, setup;
     struct st_json json;
-    int communicators, differing, incomplete;
+    int communicators[2]; /* in blocks of the plugin, and in those of the drop-in */
+    int differing, incomplete;
 };
+
+/* What to write behind the id of a communicator in a block of the drop-in. Its ids are not NCCL's. */
+static const char *whose(const struct st_ledger_block *block)
+{
+    return block->dropin ? " of the drop-in" : "";
+}
 
 static void print_difference(struct report *report, const struct difference *d)
 {
@@ -136,6 +147,8 @@ static void print_difference(struct report *report, const struct difference *d)
     if (report->as_json) {
         st_json_open(json, NULL, "\n {");
         st_json_format(json, "id", "\"0x%" PRIx64 "\"", d->one->id);
+        if (d->one->dropin)
+            st_json_bool(json, "dropin", true);
         st_json_text(json, "what", d->what);
         st_json_text(json, "file", d->one->file);
         st_json_text(json, "has", d->one_has);
@@ -144,7 +157,8 @@ static void print_difference(struct report *report, const struct difference *d)
         st_json_close(json);
         return;
     }
-    fprintf(out, "communicator 0x%" PRIx64 " differs first in: %s\n", d->one->id, d->what);
+    fprintf(out, "communicator 0x%" PRIx64 "%s differs first in: %s\n", d->one->id, whose(d->one),
+            d->what);
     fprintf(out, "  %s:%d (%s, process %d): %s\n", d->one->file, d->one->line, d->one->host,
             d->one->pid, d->one_has);
     fprintf(out, "  %s:%d (%s, process %d): %s\n", d->other->file, d->other->line, d->other->host,
@@ -162,7 +176,7 @@ static void compare(const struct st_ledgers *ledgers, int first, struct report *
     for (int i = 0; i < first; i++)
         if (together(&block[i], &block[first]))
             return; /* this communicator was compared before */
-    report->communicators++;
+    report->communicators[block[first].dropin]++;
     for (int pass = 0; pass < 2 && !found; pass++) {
         seen = block[first].local;
         for (int i = first + 1; i < ledgers->blocks && !found; i++) {
@@ -182,8 +196,8 @@ static void compare(const struct st_ledgers *ledgers, int first, struct report *
     } else if (seen < block[first].ranks) {
         report->incomplete++;
         if (!report->as_json)
-            printf("communicator 0x%" PRIx64 ": ledgers of %d of its %d ranks were given\n",
-                   block[first].id, seen, block[first].ranks);
+            printf("communicator 0x%" PRIx64 "%s: ledgers of %d of its %d ranks were given\n",
+                   block[first].id, whose(&block[first]), seen, block[first].ranks);
     }
 }
 
@@ -213,7 +227,7 @@ int st_cmd_agree(int argc, char **argv)
     struct report report = {.json.out = stdout};
     struct st_ledgers *ledgers = &report.ledgers;
     struct st_json *json = &report.json;
-    int status = st_line_read(&line, argc, argv, &report);
+    int status = st_line_read(&line, argc, argv, &report), communicators;
 
     if (status >= 0)
         return status;
@@ -225,18 +239,21 @@ int st_cmd_agree(int argc, char **argv)
     }
     for (int b = 0; b < ledgers->blocks; b++)
         compare(ledgers, b, &report);
+    /* plugin and drop-in may both have counted a communicator */
+    communicators = report.communicators[0] > report.communicators[1] ? report.communicators[0]
+                                                                      : report.communicators[1];
     if (report.as_json) {
         st_json_close(json);
-        st_json_int(json, "communicators", report.communicators);
+        st_json_int(json, "communicators", communicators);
         st_json_int(json, "incomplete", report.incomplete);
         st_json_int(json, "unread", ledgers->bad);
         st_json_bool(json, "agree", !report.differing && !ledgers->bad);
         st_json_close(json);
     } else if (report.differing == 0) {
         printf("%s: %d communicator%s, %d block%s of %d file%s\n",
-               ledgers->bad ? "no difference among the others" : "agree", report.communicators,
-               report.communicators == 1 ? "" : "s", ledgers->blocks,
-               ledgers->blocks == 1 ? "" : "s", ledgers->files, ledgers->files == 1 ? "" : "s");
+               ledgers->bad ? "no difference among the others" : "agree", communicators,
+               communicators == 1 ? "" : "s", ledgers->blocks, ledgers->blocks == 1 ? "" : "s",
+               ledgers->files, ledgers->files == 1 ? "" : "s");
     }
     status = ledgers->bad ? ST_EXIT_USAGE : report.differing ? ST_EXIT_FINDINGS : ST_EXIT_FINE;
     st_ledgers_free(ledgers);

@@ -65,11 +65,13 @@ static bool to_bytes(const char *text, struct st_ledger_row *row)
 
 static bool comm_field(struct st_ledger_block *block, const char *name, const char *value)
 {
-    static const char *const known[] = {"id",   "ranks", "nodes",    "local", "nccl", "rules",
-                                        "mode", "from",  "sym-ctas", "host",  "pid", "opened"};
+    static const char *const known[] = {"id",    "ranks",  "nodes", "local",    "nccl",
+                                        "rules", "mode",   "from",  "sym-ctas", "host",
+                                        "pid",   "opened", "writer"};
+    enum { KNOWN = sizeof known / sizeof *known };
     int which = 0;
 
-    while (which < 12 && strcmp(known[which], name) != 0)
+    while (which < KNOWN && strcmp(known[which], name) != 0)
         which++;
     switch (which) {
     case 0: return to_number(value, 16, &block->id);
@@ -84,6 +86,9 @@ static bool comm_field(struct st_ledger_block *block, const char *name, const ch
     case 9: return to_text(value, block->host, sizeof block->host);
     case 10: return to_int(value, &block->pid);
     case 11: return to_number(value, 10, &block->opened);
+    case 12:
+        block->dropin = strcmp(value, "drop-in") == 0;
+        return true;
     default: return true;
     }
 }
@@ -91,6 +96,7 @@ static bool comm_field(struct st_ledger_block *block, const char *name, const ch
 static bool row_field(struct st_ledger_row *row, const char *name, const char *value)
 {
     static const char *const counter[] = {"called", "captured", "general", "symmetric", "ce"};
+    static const char *const of_ours[ST_OURS_COUNTS] = {"count", "captured", "verified"};
 
     if (strcmp(name, "coll") == 0)
         return (row->coll = symtuner_coll_parse(value)) >= 0;
@@ -98,7 +104,7 @@ static bool row_field(struct st_ledger_row *row, const char *name, const char *v
         return to_bytes(value, row);
     if (strcmp(name, "registered") == 0)
         return to_int(value, &row->registered) && row->registered <= 1;
-    if (strcmp(name, "verdict") == 0)
+    if (strcmp(name, "verdict") == 0 || (strcmp(name, "why") == 0 && row->kind == ST_ROW_LEFT))
         return to_text(value, row->verdict, sizeof row->verdict);
     if (strcmp(name, "algo") == 0)
         return to_text(value, row->algo, sizeof row->algo);
@@ -108,6 +114,9 @@ static bool row_field(struct st_ledger_row *row, const char *name, const char *v
         return to_number(value, 10, &row->count[0]);
     for (int i = 0; i < ST_COUNTS && row->kind == ST_ROW_RAN; i++)
         if (strcmp(name, counter[i]) == 0)
+            return to_number(value, 10, &row->count[i]);
+    for (int i = 0; i < ST_OURS_COUNTS && row->kind == ST_ROW_OURS; i++)
+        if (strcmp(name, of_ours[i]) == 0)
             return to_number(value, 10, &row->count[i]);
     return true;
 }
@@ -148,7 +157,7 @@ static bool start_block(struct reader *reader)
 static bool same_counters(const struct st_ledger_block *a, const struct st_ledger_block *b)
 {
     return a->id == b->id && (a->id || a->opened) && a->opened == b->opened && a->pid == b->pid &&
-           strcmp(a->host, b->host) == 0;
+           a->dropin == b->dropin && strcmp(a->host, b->host) == 0;
 }
 
 static bool end_block(struct reader *reader)
@@ -194,7 +203,7 @@ static bool add_row(struct reader *reader, enum st_row_kind kind, char **rest)
 
 static bool read_line(struct reader *reader, char *line)
 {
-    static const char *const kind[] = {"asked", "picked", "ran"};
+    static const char *const kind[] = {"asked", "picked", "ran", "ours", "left"};
     char *rest, *word, *name, *value;
 
     if (strncmp(line, first_line, sizeof first_line - 1) == 0 &&
@@ -215,7 +224,7 @@ static bool read_line(struct reader *reader, char *line)
                 return wrong(reader, "wrong field", name);
         return true;
     }
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < (int)(sizeof kind / sizeof *kind); k++)
         if (strcmp(word, kind[k]) == 0)
             return add_row(reader, (enum st_row_kind)k, &rest);
     return true;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * read.h - reads the ledgers that the plugin writes (docs/ledger.md).
+ * read.h - reads the ledgers that plugin and drop-in write (docs/ledger.md).
  *
- * A block of a ledger describes one communicator of one process. Unknown lines and fields are
- * skipped, because later versions of the plugin may add some.
+ * A block of a ledger describes one communicator of one process, or, if the drop-in wrote it, one
+ * rank of a communicator. Unknown lines and fields are skipped, because later versions of symtuner
+ * may add some.
  *
  * Units: bytes are NCCL's nBytes. Ownership: st_ledgers_free frees what st_ledgers_read filled.
  * Errors: "file:line: what is wrong". A file that is not a ledger is an error, not an empty ledger.
@@ -16,8 +17,9 @@
 #include <stdint.h>
 
 /* What a row counts. ASKED: how often NCCL asked the tuner. PICKED: how often an entry of the cost
- * table was the cheapest. RAN: calls and kernels that ran. */
-enum st_row_kind { ST_ROW_ASKED, ST_ROW_PICKED, ST_ROW_RAN };
+ * table was the cheapest. RAN: calls and kernels that ran. OURS: calls that the drop-in sent to our
+ * kernels. LEFT: calls that it left to NCCL. */
+enum st_row_kind { ST_ROW_ASKED, ST_ROW_PICKED, ST_ROW_RAN, ST_ROW_OURS, ST_ROW_LEFT };
 /* The counters of a ST_ROW_RAN. CALLED: calls outside of CUDA graph capture. CAPTURED: calls inside
  * of it. GENERAL: general kernels. SYMMETRIC: symmetric kernels. CE: collectives that the copy
  * engine ran. */
@@ -29,15 +31,18 @@ enum {
     ST_COUNT_CE,
     ST_COUNTS
 };
+/* The counters of a ST_ROW_OURS. CALLS: all calls. INTO_GRAPHS: those that CUDA graphs captured.
+ * BOTH_WAYS: those that NCCL ran, too (SYMTUNER_VERIFY). */
+enum { ST_OURS_CALLS, ST_OURS_INTO_GRAPHS, ST_OURS_BOTH_WAYS, ST_OURS_COUNTS };
 
 struct st_ledger_row {
     enum st_row_kind kind;
     int coll;                  /* NCCL's number of the collective         */
     uint64_t lo, hi;           /* sizes from lo to hi bytes               */
     int registered;            /* only in ST_ROW_ASKED: 1 yes, 0 no       */
-    char verdict[16];          /* only in ST_ROW_ASKED                    */
+    char verdict[16];          /* in ST_ROW_ASKED; in ST_ROW_LEFT: why    */
     char algo[16], proto[16];  /* only in ST_ROW_PICKED                   */
-    uint64_t count[ST_COUNTS]; /* only ST_ROW_RAN uses more than count[0] */
+    uint64_t count[ST_COUNTS]; /* only ST_ROW_RAN and ST_ROW_OURS use more than count[0] */
 };
 
 /* The members from id to host are the fields of the "comm" line (docs/ledger.md). */
@@ -46,6 +51,7 @@ struct st_ledger_block {
     int line; /* where the block begins */
     uint64_t id, rules, opened;
     int ranks, nodes, local, sym_ctas, pid;
+    bool dropin; /* the drop-in wrote the block; ${id} is then no id of NCCL's */
     char nccl[16], mode[16], from[32], host[72];
     struct st_ledger_row *row;
     int rows;

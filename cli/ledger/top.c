@@ -9,6 +9,7 @@
 #include "cli/ledger/read.h"
 #include "cli/options.h"
 #include "cli/text.h"
+#include "dropin/tally.h"
 #include "symtuner.h"
 
 enum { PICKS = SYMTUNER_ALGOS * SYMTUNER_PROTOS };
@@ -23,11 +24,16 @@ struct sum {
     /* [algorithm * SYMTUNER_PROTOS + protocol]: how often this entry of the cost table won */
     uint64_t pick[PICKS];
     bool seen; /* a ledger has a "ran" line for this collective and range */
+    /* What the drop-in counted: calls that it sent to our kernels (ST_OURS_...), of these, verified
+     * calls that a plugin counted, too, and calls that it left to NCCL: [0] in processes without a
+     * plugin, [1] in processes where a plugin should have counted them, too. */
+    uint64_t ours[ST_OURS_COUNTS], twice, left[2];
 };
 
 struct sums {
     struct sum *sum;
     int count;
+    uint64_t why[ST_WHYS + 1]; /* calls that the drop-in left to NCCL; [ST_WHYS]: unknown reasons */
 };
 
 static struct sum *find(struct sums *sums, const struct st_ledger_row *row)
@@ -47,10 +53,21 @@ static struct sum *find(struct sums *sums, const struct st_ledger_row *row)
     return more;
 }
 
-static void add(struct sums *sums, const struct st_ledger_row *row)
+/* Did a plugin write a block for the process of the drop-in's ${block}? Then the plugin has counted
+ * the calls that went to NCCL. */
+static bool has_plugin(const struct st_ledgers *ledgers, const struct st_ledger_block *block)
+{
+    for (int i = 0; block->dropin && i < ledgers->blocks; i++)
+        if (!ledgers->block[i].dropin && ledgers->block[i].pid == block->pid &&
+            strcmp(ledgers->block[i].host, block->host) == 0)
+            return true;
+    return false;
+}
+
+static void add(struct sums *sums, const struct st_ledger_row *row, bool with_plugin)
 {
     struct sum *sum = find(sums, row);
-    int algo, proto;
+    int algo, proto, why;
 
     if (!sum)
         return;
@@ -72,14 +89,30 @@ static void add(struct sums *sums, const struct st_ledger_row *row)
         if (algo >= 0 && proto >= 0)
             sum->pick[algo * SYMTUNER_PROTOS + proto] += row->count[0];
         break;
+    case ST_ROW_OURS:
+        for (int i = 0; i < ST_OURS_COUNTS; i++)
+            sum->ours[i] += row->count[i];
+        sum->twice += with_plugin ? row->count[ST_OURS_BOTH_WAYS] : 0;
+        break;
+    case ST_ROW_LEFT:
+        why = st_tally_why_parse(row->verdict);
+        sums->why[why >= 0 ? why : ST_WHYS] += row->count[0];
+        sum->left[with_plugin] += row->count[0];
+        break;
     }
 }
 
 static uint64_t calls(const struct sum *sum)
 {
     uint64_t ran = sum->ran[ST_COUNT_CALLED] + sum->ran[ST_COUNT_CAPTURED];
+    uint64_t by_nccl = sum->seen && ran ? ran : sum->asked[0] + sum->asked[1];
 
-    return sum->seen && ran ? ran : sum->asked[0] + sum->asked[1];
+    /* plugin and drop-in may have written their counters at different moments, so subtract no more
+     * than there is */
+    by_nccl -= sum->twice < by_nccl ? sum->twice : by_nccl;
+    if (ran == 0 && sum->left[1] > by_nccl) /* NCCL does not ask the tuner about every call */
+        by_nccl = sum->left[1];
+    return sum->ours[ST_OURS_CALLS] + by_nccl + sum->left[0];
 }
 
 static int by_size(const void *a, const void *b)
@@ -144,50 +177,116 @@ static void print_block(const struct st_ledger_block *block, FILE *out)
     char line[256];
     size_t at;
 
-    at = st_text_add(line, sizeof line, 0,
-                     "communicator 0x%" PRIx64 ": %d rank%s on %d node%s, NCCL %s, rules 0x%" PRIx64
-                     ", mode %s",
-                     block->id, block->ranks, block->ranks == 1 ? "" : "s", block->nodes,
-                     block->nodes == 1 ? "" : "s", block->nccl, block->rules, block->mode);
+    at = st_text_add(line, sizeof line, 0, "communicator 0x%" PRIx64 "%s: %d rank%s", block->id,
+                     block->dropin ? " of the drop-in" : "", block->ranks,
+                     block->ranks == 1 ? "" : "s");
+    if (!block->dropin)
+        at = st_text_add(line, sizeof line, at, " on %d node%s", block->nodes,
+                         block->nodes == 1 ? "" : "s");
+    at = st_text_add(line, sizeof line, at, ", NCCL %s", block->nccl);
+    if (!block->dropin)
+        at = st_text_add(line, sizeof line, at, ", rules 0x%" PRIx64, block->rules);
+    at = st_text_add(line, sizeof line, at, ", mode %s", block->mode);
     if (block->sym_ctas)
         st_text_add(line, sizeof line, at, ", %d CTAs (%s)", block->sym_ctas, block->from);
     st_text_wrap(out, 0, line);
 }
 
-static void print_text(const struct st_ledgers *ledgers, const struct sums *sums, FILE *out)
+/* Print a line for each block of the plugin, and one for each communicator of the drop-in, which
+ * writes a block for each rank. Returns whether there are blocks of the drop-in. */
+static bool print_blocks(const struct st_ledgers *ledgers, FILE *out)
 {
     enum { SHOWN = 8 };
+    int lines = 0;
+    bool dropin = false;
 
-    for (int i = 0; i < ledgers->blocks && i < SHOWN; i++)
-        print_block(&ledgers->block[i], out);
-    if (ledgers->blocks > SHOWN)
-        fprintf(out, "and %d more\n", ledgers->blocks - SHOWN);
-    fprintf(out, "\n%-13s %-20s %9s %9s %8s %5s %10s  %s\n", "collective", "bytes", "calls",
-            "symmetric", "general", "ce", "registered", "cheapest general");
-    for (int i = 0; i < sums->count; i++) {
-        const struct sum *sum = &sums->sum[i];
-        const uint64_t *ran = sum->ran;
-        uint64_t known = ran[ST_COUNT_GENERAL] + ran[ST_COUNT_SYMMETRIC] + ran[ST_COUNT_CE];
-        char low[ST_TEXT_SIZE], high[ST_TEXT_SIZE], range[64], picks[64];
-        char part[3][8], reg[8];
+    for (int i = 0; i < ledgers->blocks; i++) {
+        const struct st_ledger_block *block = &ledgers->block[i];
+        bool again = false;
 
-        snprintf(range, sizeof range, "%s .. %s", st_text_size(sum->lo, low),
-                 st_text_size(sum->hi + 1, high));
-        share(part[0], sizeof part[0], ran[ST_COUNT_SYMMETRIC], known);
-        share(part[1], sizeof part[1], ran[ST_COUNT_GENERAL], known);
-        share(part[2], sizeof part[2], ran[ST_COUNT_CE], known);
-        share(reg, sizeof reg, sum->asked[1], sum->asked[0] + sum->asked[1]);
-        picks_text(sum, picks, sizeof picks);
-        if (strlen(picks) > 16 && strchr(picks, ','))
-            *strchr(picks, ',') = '\0'; /* too long for the line: keep only the first entry */
+        for (int k = 0; k < i && block->dropin && block->id; k++)
+            again |= ledgers->block[k].dropin && ledgers->block[k].id == block->id;
+        dropin |= block->dropin;
+        if (!again && lines++ < SHOWN)
+            print_block(block, out);
+    }
+    if (lines > SHOWN)
+        fprintf(out, "and %d more\n", lines - SHOWN);
+    return dropin;
+}
+
+static void print_row(const struct sum *sum, bool dropin, FILE *out)
+{
+    const uint64_t *ran = sum->ran;
+    uint64_t known = ran[ST_COUNT_GENERAL] + ran[ST_COUNT_SYMMETRIC] + ran[ST_COUNT_CE];
+    uint64_t whole = sum->ours[ST_OURS_CALLS] + (known ? known : sum->left[1]) + sum->left[0];
+    char low[ST_TEXT_SIZE], high[ST_TEXT_SIZE], range[64], picks[64];
+    char part[4][8], reg[8];
+
+    snprintf(range, sizeof range, "%s .. %s", st_text_size(sum->lo, low),
+             st_text_size(sum->hi + 1, high));
+    share(part[0], sizeof part[0], ran[ST_COUNT_SYMMETRIC], known ? whole : 0);
+    share(part[1], sizeof part[1], ran[ST_COUNT_GENERAL], known ? whole : 0);
+    share(part[2], sizeof part[2], ran[ST_COUNT_CE], known ? whole : 0);
+    share(part[3], sizeof part[3], sum->ours[ST_OURS_CALLS], whole);
+    share(reg, sizeof reg, sum->asked[1], sum->asked[0] + sum->asked[1]);
+    picks_text(sum, picks, sizeof picks);
+    if (strlen(picks) > 16 && strchr(picks, ','))
+        *strchr(picks, ',') = '\0'; /* too long for the line: keep only the first entry */
+    if (dropin)
+        fprintf(out, "%-13s %-18s %7" PRIu64 " %5s %9s %8s %5s %10s  %s\n",
+                symtuner_coll_name(sum->coll), range, calls(sum), part[3], part[0], part[1],
+                part[2], reg, picks);
+    else
         fprintf(out, "%-13s %-20s %9" PRIu64 " %9s %8s %5s %10s  %s\n",
                 symtuner_coll_name(sum->coll), range, calls(sum), part[0], part[1], part[2], reg,
                 picks);
+}
+
+/* Print the reasons why the drop-in left calls to NCCL, the most frequent first. */
+static void print_whys(const struct sums *sums, FILE *out)
+{
+    uint64_t left[ST_WHYS + 1];
+
+    memcpy(left, sums->why, sizeof left);
+    for (;;) {
+        int most = 0;
+
+        for (int why = 1; why <= ST_WHYS; why++)
+            if (left[why] > left[most])
+                most = why;
+        if (left[most] == 0)
+            return;
+        fprintf(out, "  %" PRIu64 " call%s: %s\n", left[most], left[most] == 1 ? "" : "s",
+                most < ST_WHYS ? st_tally_why_text(most)
+                               : "a reason that this version of symtuner does not know");
+        left[most] = 0;
     }
+}
+
+static void print_text(const struct st_ledgers *ledgers, const struct sums *sums, FILE *out)
+{
+    bool dropin = print_blocks(ledgers, out), left = false;
+
+    if (dropin)
+        fprintf(out, "\n%-13s %-18s %7s %5s %9s %8s %5s %10s  %s\n", "collective", "bytes", "calls",
+                "ours", "symmetric", "general", "ce", "registered", "cheapest general");
+    else
+        fprintf(out, "\n%-13s %-20s %9s %9s %8s %5s %10s  %s\n", "collective", "bytes", "calls",
+                "symmetric", "general", "ce", "registered", "cheapest general");
+    for (int i = 0; i < sums->count; i++)
+        print_row(&sums->sum[i], dropin, out);
     fputs("\nregistered: the share of registered calls among those that NCCL asked the tuner "
           "about; NCCL does\nnot ask about calls that run on symmetric kernels anyway. A dash: "
           "nobody counted; \"ran\" lines\nneed the profiler interface.\n",
           out);
+    if (dropin)
+        fputs("ours: the share that the drop-in sent to our kernels. It left to NCCL:", out);
+    for (int why = 0; why <= ST_WHYS; why++)
+        left |= sums->why[why] > 0;
+    if (dropin)
+        fputs(left ? "\n" : " nothing.\n", out);
+    print_whys(sums, out);
 }
 
 static void json_count(struct st_json *json, const char *key, uint64_t count)
@@ -199,6 +298,7 @@ static void print_json(const struct st_ledgers *ledgers, const struct sums *sums
 {
     static const char *const ran[ST_COUNTS] = {"called", "captured", "general", "symmetric", "ce"};
     struct st_json json = {.out = out};
+    char word[ST_TALLY_WORD];
 
     st_json_open(&json, NULL, "{");
     st_json_open(&json, "communicators", "[");
@@ -217,6 +317,8 @@ static void print_json(const struct st_ledgers *ledgers, const struct sums *sums
         st_json_text(&json, "from", block->from);
         st_json_text(&json, "host", block->host);
         st_json_int(&json, "pid", block->pid);
+        if (block->dropin)
+            st_json_bool(&json, "dropin", true);
         st_json_close(&json);
     }
     st_json_close(&json);
@@ -233,6 +335,10 @@ static void print_json(const struct st_ledgers *ledgers, const struct sums *sums
         json_count(&json, "asked", sum->asked[0] + sum->asked[1]);
         json_count(&json, "asked_registered", sum->asked[1]);
         json_count(&json, "steered", sum->steered);
+        json_count(&json, "ours", sum->ours[ST_OURS_CALLS]);
+        json_count(&json, "ours_captured", sum->ours[ST_OURS_INTO_GRAPHS]);
+        json_count(&json, "ours_verified", sum->ours[ST_OURS_BOTH_WAYS]);
+        json_count(&json, "left", sum->left[0] + sum->left[1]);
         st_json_open(&json, "picked", "{");
         for (int p = 0; p < PICKS; p++) {
             char pick[32];
@@ -245,6 +351,12 @@ static void print_json(const struct st_ledgers *ledgers, const struct sums *sums
         st_json_close(&json);
         st_json_close(&json);
     }
+    st_json_close(&json);
+    st_json_open(&json, "left", "\n{");
+    for (int why = 0; why <= ST_WHYS; why++)
+        if (sums->why[why])
+            json_count(&json, why < ST_WHYS ? st_tally_why_word(why, word) : "unknown",
+                       sums->why[why]);
     st_json_close(&json);
     st_json_close(&json);
 }
@@ -267,7 +379,8 @@ static const struct st_command_line line = {
     .about =
         "What ran, added up over the ledgers of all processes (SYMTUNER_LEDGER, docs/ledger.md): "
         "which\ncollectives and sizes (of the whole call, NCCL's nBytes), on which kernels, with "
-        "registered\nbuffers or not.\n",
+        "registered\nbuffers or not. With the drop-in also which ran on our kernels, and why not "
+        "the others.\n",
     .after = "Exit 0: fine. 2: a file is no ledger; it is named, the others are added up.\n"
              "example: symtuner top /tmp/symtuner.*\n",
     ST_OPTIONS(rows),
@@ -286,9 +399,12 @@ int st_cmd_top(int argc, char **argv)
         return status;
     if (!st_ledgers_read_all(&ledgers, argv + 1))
         return ST_EXIT_USAGE;
-    for (int b = 0; b < ledgers.blocks; b++)
+    for (int b = 0; b < ledgers.blocks; b++) {
+        bool with_plugin = has_plugin(&ledgers, &ledgers.block[b]);
+
         for (int r = 0; r < ledgers.block[b].rows; r++)
-            add(&sums, &ledgers.block[b].row[r]);
+            add(&sums, &ledgers.block[b].row[r], with_plugin);
+    }
     if (sums.count)
         qsort(sums.sum, (size_t)sums.count, sizeof *sums.sum, order[request.sort]);
     (request.json ? print_json : print_text)(&ledgers, &sums, stdout);

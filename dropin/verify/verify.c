@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "dropin/ledger/book.h"
 #include "dropin/meet.h"
 #include "dropin/verify/compare.h"
 #include "dropin/verify/cuda.h"
@@ -87,6 +88,7 @@ static nccl_abi_result both(struct st_comm *c, const struct st_call *call, struc
     else if (alike)
         alike = st_compare_alike(k->ours, k->nccl, call->count, call->dtype, call->op, c->ranks,
                                  most, &where);
+    st_book_also(c->book, call->coll, ST_BOOK_VERIFIED, st_call_bytes(c, call));
     if (slot) {
         st_tally_add(slot, &slot->verified);
         if (!alike)

@@ -33,7 +33,7 @@ $fake -I. -DFAKE_CUDA -o "$work/bin/libcuda.so.1" test/cli/fake_gpu.c &&
     $fake -I. -DFAKE_NCCL -o "$work/bin/libnccl.so.2" test/cli/fake_gpu.c &&
     $fake -I. -DFAKE_CUBLAS -o "$work/bin/libcublas.so.12" test/cli/fake_gpu.c &&
     $fake -D_GNU_SOURCE -Iinclude -I. -o "$work/bin/libsymtuner_ar.so" test/cli/fake_ar.c $selection \
-        nccl/*.c rules/*.c -ldl || exit 1
+        base/open_file.c nccl/*.c rules/*.c -ldl || exit 1
 cp "$build/libsymtuner.so" "$work/bin/"
 
 run() { # run NAME=VALUE ... ARGUMENTS: with an environment of its own

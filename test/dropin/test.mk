@@ -50,9 +50,14 @@ $(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play/play.c test/dropin/pla
 	$(call say,CC)
 	$(Q)$(DI_CC) -o $@ test/dropin/$*.c test/dropin/play/play.c $(TALLY) \
 	    $(DI)/first/libnccl.so.2 -ldl -lpthread
+$(DI)/calls: test/dropin/ledger/calls.c test/dropin/play/play.c test/dropin/play/play.h $(DI)/first/libnccl.so.2
+	$(call say,CC)
+	$(Q)$(DI_CC) -o $@ $(filter %.c,$^) $(DI)/first/libnccl.so.2 -ldl
 
 TEST_ALSO += test-dropin
 test-dropin: $(DI_NCCL) $(patsubst %,$(DI)/%.so,libsymtuner_ar libsymtuner_nccl \
              libsymtuner_ffi preload gpus box constructor) \
-             $(DI)/first/libcuda.so.1 $(DI_PROGRAMS) $(B)/symtuner
+             $(DI)/first/libcuda.so.1 $(DI_PROGRAMS) $(DI)/calls $(B)/symtuner \
+             $(B)/libsymtuner.so
+	$(Q)sh test/dropin/ledger/run.sh $(B)
 	$(Q)sh test/dropin/run.sh $(B)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "rules/open_file.h"
+#include "base/open_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

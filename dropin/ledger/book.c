@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dropin/ledger/book.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/append.h"
+#include "dropin/settings.h"
+#include "nccl/release.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct st_book *open_books;
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+static void write_size(FILE *out, int coll, int size)
+{
+    fprintf(out, " coll=%s bytes=%llu..%llu", st_tally_coll_word(coll), size ? 1ull << size : 0ull,
+            (2ull << size) - 1);
+}
+
+static void write_rows(FILE *out, const struct st_book *book, int coll, int size)
+{
+    char word[ST_TALLY_WORD];
+
+    for (int why = 0; why < ST_WHYS; why++) {
+        unsigned long long calls = book->calls[coll][size][why];
+
+        if (calls == 0)
+            continue;
+        fputs(why == ST_WHY_OURS ? "ours" : "left", out);
+        write_size(out, coll, size);
+        if (why == ST_WHY_OURS)
+            fprintf(out, " count=%llu captured=%llu verified=%llu\n", calls,
+                    (unsigned long long)book->also[coll][size][ST_BOOK_CAPTURED],
+                    (unsigned long long)book->also[coll][size][ST_BOOK_VERIFIED]);
+        else
+            fprintf(out, " why=%s count=%llu\n", st_tally_why_word(why, word), calls);
+    }
+}
+
+static void write_text(FILE *out, const struct st_book *book)
+{
+    char release[16], host[72];
+
+    st_append_host(host, sizeof host);
+    fprintf(out,
+            "# symtuner ledger 1\n"
+            "comm writer=drop-in id=0x%016llx ranks=%d rank=%d local=1 nccl=%s mode=%s host=%s "
+            "pid=%d opened=%llu\n",
+            (unsigned long long)book->key, book->ranks, book->rank,
+            st_release_print(book->nccl, release, sizeof release),
+            st_settings()->observe ? "observe" : "steer", host, (int)getpid(),
+            (unsigned long long)book->opened);
+    for (int coll = 0; coll < ST_BOOK_COLLS; coll++)
+        for (int size = 0; size < ST_TALLY_SIZES; size++)
+            write_rows(out, book, coll, size);
+    fputs("end\n", out);
+}
+
+/* Append the book to the file that SYMTUNER_LEDGER names. If no call has told how many ranks the
+ * communicator has, there is nothing to write. */
+static void dump(const struct st_book *book)
+{
+    char error[ST_APPEND_ERROR], *text = NULL;
+    enum st_append done;
+    size_t size = 0;
+    FILE *memory;
+
+    if (book->pid != getpid() || book->ranks == 0 || !(memory = open_memstream(&text, &size)))
+        return;
+    write_text(memory, book);
+    if (fclose(memory) == 0) {
+        done = st_append(st_settings()->ledger, text, size, error);
+        if (done != ST_APPEND_ALL)
+            st_warn_once("SYMTUNER_LEDGER=%s; the drop-in's counters of a communicator are %s",
+                         error, done == ST_APPEND_CUT ? "cut off" : "lost");
+    }
+    free(text);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+void symtuner_nccl_ledger(void)
+{
+    pthread_mutex_lock(&lock);
+    for (const struct st_book *book = open_books; book; book = book->next)
+        dump(book);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Write the books of the communicators that the program has not ended. Many programs exit that way.
+ * Wait for the lock at most 2 s: if a signal handler calls exit(), this thread may hold the lock
+ * itself. */
+static void write_at_exit(void)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 2;
+    if (pthread_mutex_timedlock(&lock, &until) != 0)
+        return;
+    for (const struct st_book *book = open_books; book; book = book->next)
+        dump(book);
+    pthread_mutex_unlock(&lock);
+}
+
+static void register_exit(void)
+{
+    atexit(write_at_exit);
+}
+
+struct st_book *st_book_open(uint64_t key, int rank, int ranks, int nccl)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static uint64_t latest; /* ${opened} of the latest book */
+    struct st_book *book;
+    struct timespec t;
+    uint64_t now;
+
+    if (!st_settings()->ledger || !(book = calloc(1, sizeof *book)))
+        return NULL;
+    pthread_once(&once, register_exit);
+    book->key = key;
+    book->rank = rank;
+    book->ranks = ranks;
+    book->nccl = nccl;
+    book->pid = getpid();
+    clock_gettime(CLOCK_REALTIME, &t);
+    now = (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+    pthread_mutex_lock(&lock);
+    latest = now > latest ? now : latest + 1;
+    book->opened = latest;
+    book->next = open_books;
+    open_books = book;
+    pthread_mutex_unlock(&lock);
+    return book;
+}
+
+void st_book_close(struct st_book *book)
+{
+    struct st_book **at = &open_books;
+    bool open;
+
+    if (!book)
+        return;
+    pthread_mutex_lock(&lock);
+    while (*at && *at != book)
+        at = &(*at)->next;
+    open = *at != NULL;
+    if (open)
+        *at = book->next;
+    pthread_mutex_unlock(&lock);
+    if (open)
+        dump(book);
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * book.h - the drop-in's counters for the ledger (docs/ledger.md): which calls of a communicator
+ * ran on our kernels, and why NCCL ran the others. The plugin never sees the former.
+ *
+ * Counting is lock-free and allocates nothing.
+ *
+ * Ownership  st_book_open allocates a book. After st_book_close, which writes it, late threads may
+ *            still count in it, so it is freed only with its record (comms.c).
+ */
+#ifndef ST_BOOK_H_
+#define ST_BOOK_H_
+
+#include <sys/types.h>
+
+#include "dropin/tally.h"
+
+/* The collectives that are counted. Sends, receives and others are not: the plugin does not count
+ * them either. */
+enum { ST_BOOK_COLLS = ST_TALLY_REDUCE + 1 };
+
+/* What happened to calls by our kernels besides that they ran. VERIFIED: NCCL ran them, too. */
+enum st_book_also { ST_BOOK_CAPTURED, ST_BOOK_VERIFIED, ST_BOOK_ALSO };
+
+/* The counters of one rank of a communicator. */
+struct st_book {
+    struct st_book *next;
+    uint64_t key;    /* identifies the communicator, the same on all its ranks; 0: unknown */
+    uint64_t opened; /* in ns since 1970; no other book of this process has the same */
+    pid_t pid;       /* the process that opened the book */
+    int nccl, rank;
+    _Atomic int ranks; /* how many ranks the communicator has; 0: not known yet */
+    /* [collective][size: 2^b to 2^(b+1) - 1 bytes] and who ran the call or what happened to it */
+    _Atomic uint64_t calls[ST_BOOK_COLLS][ST_TALLY_SIZES][ST_WHYS];
+    _Atomic uint64_t also[ST_BOOK_COLLS][ST_TALLY_SIZES][ST_BOOK_ALSO];
+};
+
+/* Open a book for a rank of a communicator. Returns NULL, and then nothing is counted, if
+ * SYMTUNER_LEDGER is not set or memory is short. */
+struct st_book *st_book_open(uint64_t key, int rank, int ranks, int nccl);
+/* Append the book to the ledger. ${book} may be NULL or closed already. */
+void st_book_close(struct st_book *book);
+
+/* Write all open books of this process. libsymtuner.so calls this when the signal of
+ * SYMTUNER_LEDGER_SIGNAL arrives; it finds the function by dlsym. */
+__attribute__((visibility("default"))) void symtuner_nccl_ledger(void);
+
+static inline int st_book_size(uint64_t bytes)
+{
+    int size = 63 - __builtin_clzll(bytes | 1);
+
+    return size < ST_TALLY_SIZES ? size : ST_TALLY_SIZES - 1;
+}
+
+/* Count a call of this communicator. ${book} may be NULL. */
+static inline void st_book_count(struct st_book *book, enum st_tally_coll coll,
+                                 enum st_tally_why why, uint64_t bytes)
+{
+    if (book && (int)coll < ST_BOOK_COLLS)
+        atomic_fetch_add_explicit(&book->calls[coll][st_book_size(bytes)][why], 1,
+                                  memory_order_relaxed);
+}
+
+static inline void st_book_also(struct st_book *book, enum st_tally_coll coll,
+                                enum st_book_also what, uint64_t bytes)
+{
+    if (book && (int)coll < ST_BOOK_COLLS)
+        atomic_fetch_add_explicit(&book->also[coll][st_book_size(bytes)][what], 1,
+                                  memory_order_relaxed);
+}
+
+#endif
