@@ -191,15 +191,19 @@ def _replace(platform: str, module: _Module, number: int, call: _Call) -> str:
     return "" if module.replace(number, target, xla) else "the editor refuses to replace it"
 
 
-def _may_share(platform: str, attributes: str) -> bool:
-    """May calls with these attributes share one? They may if all processes with a device of the
-    groups edit the program as this one does. If install() is not in force in one of them, it still
-    runs the calls of symtuner.all_reduce()."""
+def _may_share(platform: str, program: str, attributes: str) -> bool:
+    """May calls of ``program`` with these attributes share one? They may if all processes with a
+    device of the groups edit the program as this one does. If install() is not in force in one of
+    them, it still runs the calls of symtuner.all_reduce()."""
     try:
         rows = _cache.rows_in(attributes)
         _open_groups(platform, sum(rows, []), len(rows[0]))
         return True
-    except SymtunerError:
+    except SymtunerError as e:
+        # at a later start the calls may share one; a process that reads the entry would still
+        # make all of them
+        if e.may_pass:
+            _cache.keep_out(program)
         return False
 
 
@@ -207,7 +211,7 @@ def _join(platform: str, module: _Module) -> bool:
     """Let small all-reduces share calls. Returns whether any do."""
     members = calls = 0
     for number, count, attributes in module.join():
-        if _may_share(platform, attributes):
+        if _may_share(platform, module.name, attributes):
             members, calls = members + count, calls + 1
         else:
             module.part(number)
