@@ -41,19 +41,6 @@ int hlo_call_is(const struct hlo_instruction *in)
     return find_kind(in) != NULL;
 }
 
-/* Does an asynchronous instruction run this computation? */
-static int is_async(const struct hlo_module *module, const struct hlo_computation *computation)
-{
-    for (size_t i = 0; i < module->instruction_count; i++) {
-        const struct hlo_instruction *in = &module->instructions[i];
-
-        if (in->called_count > 0 && in->called == computation->id && in->opcode.size > 6 &&
-            memcmp(in->opcode.at, "async-", 6) == 0)
-            return 1;
-    }
-    return computation->has_thread;
-}
-
 /* Does an instruction have frontend attributes other than is_spmd_generated? That attribute only
  * says where the instruction comes from. */
 static int has_wishes(struct hlo_bytes rest)
@@ -87,7 +74,7 @@ static const char *judge_any(const struct hlo_module *module,
         return "it has frontend attributes, which may say how to run it";
     if (computation->is_fusion)
         return "it is part of a fusion";
-    if (is_async(module, computation))
+    if (computation->is_async)
         return "XLA runs it beside other work";
     why = hlo_shape_read(in->shape, result);
     if (why != NULL)
@@ -468,7 +455,7 @@ int hlo_call_may_join(const struct hlo_module *module, const struct hlo_computat
     struct hlo_shape input;
 
     if (in->operand_count != 1 || has_wishes(in->attributes) || computation->is_fusion ||
-        is_async(module, computation))
+        computation->is_async)
         return 0;
     operand = hlo_instruction_find(module, computation, in->operands[0]);
     return operand != NULL && hlo_shape_read(in->shape, shape) == NULL &&

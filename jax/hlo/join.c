@@ -152,14 +152,19 @@ static int same_bytes(struct hlo_bytes a, struct hlo_bytes b)
     return a.size == b.size && memcmp(a.at, b.at, a.size) == 0;
 }
 
-/* Can these members of one computation share a call? */
-static int are_alike(const struct hlo_joins *joins, const struct hlo_module *module,
-                     const struct hlo_member *a, const struct hlo_member *b)
+/* Return the last bucket for calls like ${member}, or NULL. Those before it are full. ${latest}:
+ * the last bucket of members with the same value of joins->behind. */
+static struct hlo_bucket *find_bucket(const struct hlo_joins *joins,
+                                      const struct hlo_member *member, int latest)
 {
-    return a->shape.type == b->shape.type &&
-           joins->behind[a->in - module->instructions] ==
-               joins->behind[b->in - module->instructions] &&
-           same_bytes(a->attributes, b->attributes);
+    for (int b = latest; b != HLO_ALONE; b = joins->buckets[b].before) {
+        const struct hlo_member *first = &joins->members[joins->buckets[b].first];
+
+        if (first->shape.type == member->shape.type &&
+            same_bytes(first->attributes, member->attributes))
+            return &joins->buckets[b];
+    }
+    return NULL;
 }
 
 /* Put members ${from} to ${to} - 1, which are those of one computation, into buckets. */
@@ -167,17 +172,17 @@ static void fill(struct hlo_joins *joins, const struct hlo_module *module, size_
 {
     size_t first_bucket = joins->bucket_count;
 
+    for (size_t i = from; i < to; i++)
+        joins->latest[joins->behind[joins->members[i].in - module->instructions]] = HLO_ALONE;
     for (size_t i = from; i < to; i++) {
         struct hlo_member *member = &joins->members[i];
-        struct hlo_bucket *bucket = NULL;
+        int *latest = &joins->latest[joins->behind[member->in - module->instructions]];
+        struct hlo_bucket *bucket = find_bucket(joins, member, *latest);
 
-        /* the last bucket of its kind: those before it are full */
-        for (size_t b = joins->bucket_count; bucket == NULL && b-- > first_bucket;)
-            if (are_alike(joins, module, &joins->members[joins->buckets[b].first], member))
-                bucket = &joins->buckets[b];
         if (bucket == NULL || bucket->count == MANY || bucket->bytes + member->shape.bytes > MOST) {
-            bucket = &joins->buckets[joins->bucket_count++];
-            *bucket = (struct hlo_bucket){.first = i};
+            bucket = &joins->buckets[joins->bucket_count];
+            *bucket = (struct hlo_bucket){.first = i, .before = *latest};
+            *latest = (int)joins->bucket_count++;
         }
         /* XLA may record the call only if it may record each of them; the target of a call that it
          * may not record is the shorter one */
@@ -222,7 +227,8 @@ int hlo_joins_decide(struct hlo_joins *joins, const struct hlo_module *module)
         return 0;
     joins->behind = calloc(module->instruction_count, sizeof *joins->behind);
     joins->buckets = calloc(joins->count, sizeof *joins->buckets);
-    if (joins->behind == NULL || joins->buckets == NULL)
+    joins->latest = calloc(joins->count + 1, sizeof *joins->latest);
+    if (joins->behind == NULL || joins->buckets == NULL || joins->latest == NULL)
         return -1;
     for (size_t from = 0; from < joins->count; from = to) {
         const struct hlo_computation *computation = joins->members[from].computation;
@@ -488,5 +494,6 @@ void hlo_joins_free(struct hlo_joins *joins)
     free(joins->members);
     free(joins->buckets);
     free(joins->behind);
+    free(joins->latest);
     memset(joins, 0, sizeof *joins);
 }

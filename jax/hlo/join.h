@@ -31,6 +31,7 @@ struct hlo_bucket {
     int count;          /* 0: they do not share a call after all */
     struct hlo_bytes target;
     int64_t bytes;
+    int before; /* the bucket before it with the same value of ${behind}; or HLO_ALONE */
 };
 
 struct hlo_joins {
@@ -40,6 +41,7 @@ struct hlo_joins {
     /* [instruction]: number of members in the longest chain behind the instruction. In a chain each
      * member needs the result of the one before, and the first needs that of the instruction. */
     uint32_t *behind;
+    int *latest;      /* [value of ${behind}]: the last bucket of members with this value */
     uint32_t free_id; /* no instruction has this id or a larger one */
 };
 

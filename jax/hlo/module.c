@@ -59,6 +59,20 @@ static int read_uses(const struct hlo_field *field, struct hlo_module *module)
     return result;
 }
 
+/* Do frontend attributes put the instruction into a group that XLA schedules as one? */
+static int is_in_group(struct hlo_bytes rest)
+{
+    struct hlo_field entry, field;
+
+    while (hlo_next(&rest, &entry) == 1) {
+        struct hlo_bytes pair = entry.bytes;
+
+        if (hlo_next(&pair, &field) == 1 && hlo_is(field.bytes, "_scheduling_group_id"))
+            return 1;
+    }
+    return 0;
+}
+
 static int compare_uses(const void *a, const void *b)
 {
     const struct hlo_use *x = a, *y = b;
@@ -83,6 +97,7 @@ static int read_instruction_field(const struct hlo_field *field, struct hlo_inst
         break;
     case HLO_INSTRUCTION_FRONTEND_ATTRIBUTES:
         in->attributes = field->bytes;
+        in->waits |= is_in_group(field->bytes);
         break;
     case HLO_INSTRUCTION_CUSTOM_CALL_TARGET:
         in->target = field->bytes;
@@ -162,7 +177,7 @@ static const char *read_computation(struct hlo_bytes rest, struct hlo_module *mo
         else if (field.number == HLO_COMPUTATION_IS_FUSION_COMPUTATION)
             computation->is_fusion = field.value != 0;
         else if (field.number == HLO_COMPUTATION_EXECUTION_THREAD)
-            computation->has_thread = field.bytes.size > 0 && !hlo_is(field.bytes, "main");
+            computation->is_async = field.bytes.size > 0 && !hlo_is(field.bytes, "main");
     }
     computation->count = module->instruction_count - computation->first;
     computation->use_count = module->use_count - computation->first_use;
@@ -170,6 +185,55 @@ static const char *read_computation(struct hlo_bytes rest, struct hlo_module *mo
         qsort(module->uses + computation->first_use, computation->use_count, sizeof *module->uses,
               compare_uses);
     return why;
+}
+
+struct named {
+    uint32_t id; /* the lower half of an instruction's id */
+    uint32_t index;
+};
+
+static int compare_named(const void *a, const void *b)
+{
+    const struct named *x = a, *y = b;
+
+    if (x->id != y->id)
+        return x->id > y->id ? 1 : -1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+/* Set module->by_id. Returns 0, or -1 if memory is short. */
+static int sort_by_id(struct hlo_module *module)
+{
+    struct named *named = calloc(module->instruction_count + 1, sizeof *named);
+
+    module->by_id = calloc(module->instruction_count + 1, sizeof *module->by_id);
+    if (named == NULL || module->by_id == NULL) {
+        free(named);
+        return -1;
+    }
+    for (size_t i = 0; i < module->instruction_count; i++)
+        named[i] = (struct named){(uint32_t)module->instructions[i].id, (uint32_t)i};
+    for (size_t c = 0; c < module->computation_count; c++)
+        qsort(named + module->computations[c].first, module->computations[c].count, sizeof *named,
+              compare_named);
+    for (size_t i = 0; i < module->instruction_count; i++)
+        module->by_id[i] = named[i].index;
+    free(named);
+    return 0;
+}
+
+/* Mark the computations that asynchronous instructions run. */
+static void mark_async(struct hlo_module *module)
+{
+    for (size_t i = 0; i < module->instruction_count; i++) {
+        const struct hlo_instruction *in = &module->instructions[i];
+
+        if (in->called_count == 0 || in->opcode.size <= 6 ||
+            memcmp(in->opcode.at, "async-", 6) != 0)
+            continue;
+        for (size_t c = 0; c < module->computation_count; c++)
+            module->computations[c].is_async |= module->computations[c].id == in->called;
+    }
 }
 
 const char *hlo_module_read(struct hlo_bytes bytes, struct hlo_module *module)
@@ -195,6 +259,9 @@ const char *hlo_module_read(struct hlo_bytes bytes, struct hlo_module *module)
         else if (field.number == HLO_MODULE_STACK_FRAME_INDEX)
             module->frames = field.bytes;
     }
+    if (why == NULL && sort_by_id(module) != 0)
+        why = no_memory;
+    mark_async(module);
     return why;
 }
 
@@ -202,6 +269,7 @@ void hlo_module_free(struct hlo_module *module)
 {
     free(module->computations);
     free(module->instructions);
+    free(module->by_id);
     free(module->uses);
     memset(module, 0, sizeof *module);
 }
@@ -221,10 +289,20 @@ const struct hlo_instruction *hlo_instruction_find(const struct hlo_module *modu
                                                    const struct hlo_computation *computation,
                                                    int64_t id)
 {
-    for (size_t i = 0; i < computation->count; i++)
-        if ((uint32_t)module->instructions[computation->first + i].id == (uint32_t)id)
-            return &module->instructions[computation->first + i];
-    return NULL;
+    const uint32_t *by_id = module->by_id + computation->first;
+    size_t low = 0, high = computation->count;
+
+    while (low < high) { /* ${low}: how many instructions have smaller ids */
+        size_t middle = low + (high - low) / 2;
+
+        if ((uint32_t)module->instructions[by_id[middle]].id < (uint32_t)id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < computation->count && (uint32_t)module->instructions[by_id[low]].id == (uint32_t)id
+               ? &module->instructions[by_id[low]]
+               : NULL;
 }
 
 const struct hlo_use *hlo_uses_find(const struct hlo_module *module,

@@ -19,7 +19,7 @@ struct hlo_instruction {
     int global_ids, constrains_layout;
     int shares; /* 1: an operand and the result share memory */
     int newer;  /* 1: the instruction has a field that we do not know */
-    int waits;  /* 1: it must run after another instruction, which need not be an operand */
+    int waits;  /* 1: it must run after or near another instruction, which need not be an operand */
 };
 
 /* One operand of an instruction. */
@@ -30,7 +30,7 @@ struct hlo_use {
 
 struct hlo_computation {
     int64_t id, root;
-    int is_fusion, has_thread;   /* ${has_thread}: it does not run on the main thread */
+    int is_fusion, is_async;     /* ${is_async}: it runs beside others, or on another thread */
     size_t first, count;         /* where its instructions are in hlo_module.instructions */
     size_t first_use, use_count; /* where its operands are in hlo_module.uses */
 };
@@ -42,6 +42,7 @@ struct hlo_module {
     size_t computation_count, computation_room;
     struct hlo_instruction *instructions;
     size_t instruction_count, instruction_room;
+    uint32_t *by_id; /* indices of instructions, as ${uses} sorted by the lower half of the id */
     struct hlo_use *uses; /* one computation after the other; in each sorted by id */
     size_t use_count, use_room;
 };

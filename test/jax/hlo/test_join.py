@@ -6,6 +6,7 @@ import os
 import random
 import re
 import sys
+import time
 
 import numpy as np
 from test_gspmd import fake, integers, place, values  # must be first: it sets up jax
@@ -162,7 +163,7 @@ def test_alike():
         ours("o", "p", attributes=pairs),
         ours("o", "p", attributes=ALL.replace("op = 0", "op = 1")),
         ours("o", "p", more=', custom_call_has_side_effect=true'),
-        ours("o", "p", more=', frontend_attributes={_scheduling_group_id="1"}'),
+        ours("o", "p", more=', frontend_attributes={wish="1"}'),
         ours("o", "p", more=", output_to_operand_aliasing={{}: (0, {})}"),
         ours("o", "p", target="another_all_reduce"),
         ours("o", "p").replace("all_reduce", "reduce_scatter"),
@@ -265,6 +266,22 @@ def test_needs():
     assert shared(chain(*steps)) == ((4, 1), 3), "c, x, y and z"
 
 
+def test_many():
+    """A program with 6,000 all-reduces among 60,000 instructions. (The time grew with the square of
+    these numbers; then it was more than 1 s.)"""
+    lines, last = [], "p"
+    for i in range(6000):
+        for j in range(9):
+            lines.append(f"%n{i}_{j} = {SHAPE} negate(%{last})")
+            last = f"n{i}_{j}"
+        lines.append(ours(f"r{i}", last))
+    proto = module(*lines, results=[(f"r{i}", SHAPE) for i in range(6000)])
+    before = time.process_time()
+    edited, _ = edit(proto)
+    took = time.process_time() - before
+    assert edited and took < 0.5, took
+
+
 def test_order_that_counts():
     """Nothing is joined if the module says what runs after what."""
     lines, results = plain(3)
@@ -276,6 +293,9 @@ def test_order_that_counts():
         changed = replace_in(proto, [3, 2], old, old + field(number, content))
         with _hlo._open(changed) as opened:
             assert list(opened.join()) == [], (opcode, "waits for another, or has a newer field")
+    for name, want in (("_scheduling_group_id", None), ("inlineable", (3, 1))):
+        odd = f'%n = {SHAPE} negate(%p), frontend_attributes={{{name}="1"}}'
+        assert shared(module(odd, *lines, results=results))[0] == want, name
     off = f'%n = {SHAPE} negate(%p), frontend_attributes={{symtuner="off"}}'
     assert shared(module(off, *lines, results=results)) == (None, 3), "symtuner.disabled()"
     named = module(f"%symtuner_joined.7 = {SHAPE} negate(%p)", *lines, results=results)
