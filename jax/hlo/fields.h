@@ -119,6 +119,7 @@ enum hlo_metadata_field {
     HLO_STACK_FRAME_FILE_LOCATION_ID = 1,
     HLO_FILE_LOCATION_FILE_NAME_ID = 1,
     HLO_FILE_LOCATION_LINE = 3,
+    HLO_FILE_LOCATION_COLUMN = 4,
 };
 
 #endif

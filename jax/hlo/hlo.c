@@ -125,7 +125,7 @@ int symtuner_ffi_hlo_call(const struct symtuner_hlo *hlo, int i, struct symtuner
     from = &edit->call;
     memset(call, 0, sizeof *call);
     hlo_text(from->in->name, call->name, sizeof call->name);
-    hlo_source_line(&hlo->module, from->in, call->where, sizeof call->where);
+    call->column = hlo_source_line(&hlo->module, from->in, call->where, sizeof call->where);
     snprintf(call->why, sizeof call->why, "%s", from->why != NULL ? from->why : "");
     call->bytes = from->bytes;
     call->coll = from->coll;

@@ -21,12 +21,14 @@ struct symtuner_hlo_call {
     char name[128];
     char where[512]; /* "file:line" of the program; "" if the module does not say it */
     /* Why we leave the collective to XLA; "" if it can be replaced. If we leave it to XLA, only
-     * ${coll} of the members below is always set. */
+     * ${coll} and ${column} of the members below are always set. */
     char why[128];
     int64_t bytes; /* size of the operand on each rank */
     int32_t coll;  /* enum symtuner_ar_coll */
     int32_t op;    /* ncclRedOp_t */
     int32_t rows, ranks;
+    int32_t column; /* of the call in its line; 0 if the module does not say it */
+    int32_t unused;
     const int64_t *groups; /* ${rows} rows of ${ranks} device ids */
     const int64_t *places; /* the same devices as positions in the program's list of devices */
 };

@@ -74,9 +74,9 @@ int hlo_ends_operand(const struct hlo_module *module, const struct hlo_computati
                      const struct hlo_instruction *in);
 
 /* In source.c. Write "file:line" of the user's program to ${text}, or "" if the module does not say
- * it. */
-void hlo_source_line(const struct hlo_module *module, const struct hlo_instruction *in, char *text,
-                     size_t size);
+ * it. Returns the column of the call in that line, or 0. */
+int hlo_source_line(const struct hlo_module *module, const struct hlo_instruction *in, char *text,
+                    size_t size);
 
 /* In source.c. Copy ${bytes} to ${text} as far as they fit, with '?' for each byte that cannot be
  * printed. */

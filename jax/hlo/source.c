@@ -39,13 +39,13 @@ static uint64_t find_int(struct hlo_bytes rest, uint32_t number)
 
 /* An instruction names a stack frame, the frame a location, and the location a file. All are
  * counted from 1. Without a frame the instruction itself names file and line. */
-void hlo_source_line(const struct hlo_module *module, const struct hlo_instruction *in, char *text,
-                     size_t size)
+int hlo_source_line(const struct hlo_module *module, const struct hlo_instruction *in, char *text,
+                    size_t size)
 {
     uint64_t id = find_int(in->metadata, HLO_OP_METADATA_STACK_FRAME_ID);
     uint64_t line = find_int(in->metadata, HLO_OP_METADATA_SOURCE_LINE);
     struct hlo_bytes file = find_bytes(in->metadata, HLO_OP_METADATA_SOURCE_FILE, 1);
-    struct hlo_bytes frame, location;
+    struct hlo_bytes frame, location = {NULL, 0};
     size_t end;
 
     if (id != 0) {
@@ -60,4 +60,5 @@ void hlo_source_line(const struct hlo_module *module, const struct hlo_instructi
     end = strlen(text);
     if (end > 0)
         snprintf(text + end, size - end, ":%llu", (unsigned long long)line);
+    return (int)find_int(location, HLO_FILE_LOCATION_COLUMN);
 }

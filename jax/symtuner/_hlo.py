@@ -24,9 +24,10 @@ from ._groups import open_rows, spans_processes
 from ._library import COLLS, TARGET, SymtunerError, idle, load
 from ._say import Line
 
-# arguments: program, instruction, was it replaced, if not the reason, line of the user's program
-Say = Callable[[str, str, bool, str, Line | None], None]
-_Row = tuple[str, str, bool, str, Line | None]
+# arguments: program, instruction, was it replaced, if not the reason, line of the user's program,
+# column of the call in that line (0: not known)
+Say = Callable[[str, str, bool, str, Line | None, int], None]
+_Row = tuple[str, str, bool, str, Line | None, int]
 
 _say: Say | None = None
 _platforms: set[str] = set()
@@ -48,6 +49,8 @@ class _Call(ctypes.Structure):  # struct symtuner_hlo_call of jax/hlo/hlo.h
         ("op", ctypes.c_int32),
         ("rows", ctypes.c_int32),
         ("ranks", ctypes.c_int32),
+        ("column", ctypes.c_int32),
+        ("unused", ctypes.c_int32),
         ("groups", ctypes.POINTER(ctypes.c_int64)),
         ("places", ctypes.POINTER(ctypes.c_int64)),
     )
@@ -231,7 +234,7 @@ def _edit(platform: str, proto: bytes) -> tuple[bytes | None, list[_Row]]:
             why = off or _unasked(call) or call.why.decode()
             why = why or _replace(platform, module, number, call)
             name, where = (text.decode(errors="replace") for text in (call.name, call.where))
-            rows.append((module.name, name, not why, why, _line(where)))
+            rows.append((module.name, name, not why, why, _line(where), call.column))
         changed = any(row[2] for row in rows) or (not off and module.in_place())
         changed = not (off or idle()) and _join(platform, module) or changed
         return module.write() if changed else None, rows
@@ -246,7 +249,7 @@ def _transform(platform: str, proto: bytes) -> bytes | None:
     try:
         edited, rows = _edit(platform, proto)
     except Exception as e:
-        edited, rows = None, [("", "", False, f"a program stays as it is: {e}", None)]
+        edited, rows = None, [("", "", False, f"a program stays as it is: {e}", None, 0)]
     problems: list[Exception] = []
     for row in rows:
         try:
@@ -282,9 +285,9 @@ def install(say: Say, platform: str = "cuda") -> bool:
         _register(platform)
         return True
     except ImportError:
-        say("", "", False, f"jax {jax.__version__} has no jax.extend.xla; 0.10.2 has", None)
+        say("", "", False, f"jax {jax.__version__} has no jax.extend.xla; 0.10.2 has", None, 0)
     except Exception as e:  # this platform is not there, or jaxlib is older than jax
-        say("", "", False, f"XLA takes no transformation: {(str(e) or repr(e))[:200]}", None)
+        say("", "", False, f"XLA takes no transformation: {(str(e) or repr(e))[:200]}", None, 0)
     return False
 
 

@@ -56,7 +56,11 @@ _strict = False
 _off = False  # install() was called, but SYMTUNER_MODE is off
 _only: frozenset[str] = frozenset()
 _listening = False
-_judged: set[tuple[str, _say.Line | None]] = set()  # programs and lines of which a rule left a call
+# program, line and column of a call. The sets also have each call with column 0, because a compiled
+# program may not say the column
+_Place = tuple[str, _say.Line | None, int]
+_judged: set[_Place] = set()  # where a rule left a call to XLA for good
+_passed: set[_Place] = set()  # where a rule left a call to _hlo.py
 
 
 # ---- one call ------------------------------------------------------------------------------------
@@ -207,7 +211,9 @@ def _rule(name: str, coll: str, op: str, own: Any) -> Any:
         axes, groups = _axes_of(params), params.get("axis_index_groups")
         if all(isinstance(axis, int) for axis in axes):
             return own(ctx, *args, **params)  # reduces only axes of the array
-        where, fine, later = _say.line_of(ctx), False, False
+        (where, column), fine, later = _say.place_of(ctx), False, False
+        program = _program(ctx)
+        places = {(program, where, column), (program, where, 0)}
         try:
             if set(params) - _PARAMETERS[coll] or len(args) != 1:
                 why = f"this jax gives {name} parameters that are not known here"
@@ -220,12 +226,12 @@ def _rule(name: str, coll: str, op: str, own: Any) -> Any:
         except Exception as e:  # JAX's internals differ in this release
             why, later = f"{type(e).__name__}: {e}", True
         if later and _edits():
+            _passed.update(places)
             return own(ctx, *args, **params)
-        program = _program(ctx)
         _report.say(program, _what(name, ctx.avals_in[0], axes, groups), not why, why, where)
         if not why:
             return out
-        _judged.add((program, where))
+        _judged.update(places)
         if not fine:
             _forbid(f"{where[0]}:{where[1]}: {name} cannot be replaced here", why)
         return own(ctx, *args, **params)
@@ -281,11 +287,12 @@ def _edits() -> bool:
 
 
 def _of_compiled(
-    program: str, what: str, replaced: bool, why: str, where: _say.Line | None
+    program: str, what: str, replaced: bool, why: str, where: _say.Line | None, column: int
 ) -> None:
     """Record what _hlo.py says about a collective of a compiled program. A collective that our rule
-    left to XLA is in the report already."""
-    if not replaced and (program, where) in _judged:
+    left to XLA is in the report already. If the rule also left one of the same place to _hlo.py, as
+    in a loop over several axes, this may be the latter."""
+    if not replaced and (program, where, column) in _judged - _passed:
         return
     _report.say(program, what, replaced, why, where)
     if _registered and not replaced and not why.startswith(_FINE):
@@ -367,6 +374,7 @@ def _install(strict: bool | None) -> None:
         _forget_programs()
         _report.forget()
         _judged.clear()
+        _passed.clear()
 
 
 def uninstall() -> None:

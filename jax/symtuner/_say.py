@@ -15,7 +15,7 @@ from ._library import STRICT, SymtunerError, idle, is_off, word
 
 Line = tuple[str, int]
 _UNKNOWN = ("<unknown>", 0)
-_LINE = re.compile(r"(.+?):(\d+)(:\d+)? \(")  # file:line:column (function)
+_LINE = re.compile(r"(.+?):(\d+)(?::(\d+))? \(")  # file:line:column (function)
 _said: set[tuple[str, Line]] = set()
 
 # Let JAX skip the files of this package when it looks for the line of a call. So our messages and
@@ -23,14 +23,19 @@ _said: set[tuple[str, Line]] = set()
 source_info_util.register_exclusion(os.path.dirname(os.path.abspath(__file__)) + os.sep)
 
 
-def line_of(ctx: Any = None) -> Line:
-    """Return the line of the call that is being lowered. Without ``ctx``, return the line of the
-    call that is being traced."""
+def place_of(ctx: Any = None) -> tuple[Line, int]:
+    """Return the line of the call that is being lowered, and its column in that line (0: not
+    known). Without ``ctx``, return those of the call that is being traced."""
     source = source_info_util.current()
     if ctx is not None:
         source = source.replace(traceback=getattr(ctx, "traceback", None))
     found = _LINE.match(source_info_util.summarize(source))
-    return (found[1], int(found[2])) if found else _UNKNOWN
+    return ((found[1], int(found[2])), int(found[3] or 0)) if found else (_UNKNOWN, 0)
+
+
+def line_of(ctx: Any = None) -> Line:
+    """Return the line of place_of()."""
+    return place_of(ctx)[0]
 
 
 def _warn(text: str, line: Line) -> None:

@@ -197,7 +197,7 @@ def loop(*rest, call=WHILE, op="add", kind="f32"):
     """A module with an all-reduce %c in the body of a loop, which carries %x and %y along."""
     kinds = lambda text: text.replace("f32[", kind + "[")
     made_ = made(LINE, kinds(LOOP), rest=kinds("\n  ".join(rest)), call=kinds(call), op=op)
-    ((*_, done, why, _),) = edit(made_)[1]
+    ((*_, done, why, _, _),) = edit(made_)[1]
     assert done != bool(why)
     return why
 

@@ -113,7 +113,7 @@ def why(proto):
 def test_one_call():
     proto = made(ids=[[2, 3, 0, 1]])
     edited, rows = edit(proto)
-    assert rows == [("made", "ar", True, "", None)], rows
+    assert rows == [("made", "ar", True, "", None, 0)], rows
     before, after = show(proto).splitlines(), show(edited).splitlines()
     changed = [(a, b) for a, b in zip(before, after) if a != b]
     ((_, line),) = [pair for pair in changed if "%ar" in pair[0]]
@@ -456,10 +456,10 @@ def test_group_that_does_not_open():
 
     try:
         _hlo.open_rows = refuse
-        assert edit(made()) == (None, [("made", "ar", False, "no memory", None)])
+        assert edit(made()) == (None, [("made", "ar", False, "no memory", None, 0)])
     finally:
         _hlo.open_rows = record
-    edited, ((*_, reason, _),) = edit(made(ids=[[0, 1, 2, 9]]))
+    edited, ((*_, reason, _, _),) = edit(made(ids=[[0, 1, 2, 9]]))
     assert edited is None and reason == "device 9 of the program is not one of jax.devices()"
 
 

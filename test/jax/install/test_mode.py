@@ -238,6 +238,35 @@ def test_one_row():
     )
 
 
+def test_several_on_one_line():
+    """Strict finds the one that XLA's partitioner decides on, though the rule judged another one of
+    the same line, or even of the same place in it. Each is in the report once if they have places
+    of their own."""
+    gather = ("all_gather float32[2,4] over i", "SYMTUNER_ONLY does not name allgather")
+    sums = lambda v, i: lax.all_gather(v, i).sum(0)
+    for by, more in (
+        (lambda v, i: lax.pmax(v, i) + lax.all_gather(v, i).sum(0), 0),
+        (lambda v, i: lax.all_gather(v, i).sum(0) + lax.pmax(v, i), 0),
+        (lambda v, i: sum(f(v, i) for f in (sums, lax.pmax)), 0),
+        (lambda v, i: sum(getattr(lax, f)(v, i).sum(0) for f in ("pmax", "all_gather")), 1),
+    ):
+        f = lambda: jax.jit(jax.shard_map(
+            lambda v: by(v, "i"), mesh=SQUARE, in_specs=P("i"), out_specs=P(), axis_names={"i"},
+            check_vma=False,
+        ))
+        said, error = rows(f(), False)
+        assert said[0] == gather and ("pmax", NAN) in said and not error, (said, error)
+        assert [what for what, _ in said].count("all_gather") == more, said
+        assert NAN in rows(f(), True)[1]
+    old = _install._of_compiled
+    _install._of_compiled = lambda *row: old(*row[:5], 0)  # of a program without columns
+    try:
+        f = smap(lambda v: lax.psum(v, "i"), SQUARE, P("i", "j"), P("i", "j"))
+        assert len(rows(f, False, X.astype(np.int16))[0]) == 1
+    finally:
+        _install._of_compiled = old
+
+
 def test_cache_of_strict_programs():
     """Strict does not read programs that were compiled without it."""
     keys = set()
