@@ -16,7 +16,6 @@ TARGET = "symtuner_all_reduce"
 MEETING = TARGET + "_meeting"
 RECORDABLE = TARGET + "_recordable"
 XLA = TARGET + "_xla"
-XLA_RECORDABLE = XLA + "_recordable"
 # The collectives in the order of enum symtuner_ar_coll, with their words in SYMTUNER_ONLY.
 COLLS = {
     "all_reduce": "allreduce",
@@ -33,7 +32,6 @@ _STAGES = {
     MEETING: (False, ("initialize", "execute")),
     RECORDABLE: (True, ("initialize", "execute")),
     XLA: (False, ("prepare", "initialize", "execute")),
-    XLA_RECORDABLE: (True, ("prepare", "initialize", "execute")),
 }
 TARGETS = {
     name.replace("all_reduce", coll): kind
@@ -195,18 +193,17 @@ class Library:
         communicator. ``options``: the compiler options.
 
         XLA must not record calls whose ranks exchange addresses, because a recording would keep
-        other ranks' addresses.
+        other ranks' addresses. Nor must it record calls on its own communicator: a recording keeps
+        the handle on that communicator, and XLA records a custom call again only if its buffers
+        have changed, not if XLA has made another communicator.
         """
         meets = coll == "all_reduce" and not across and size >= self.zero_copy_from
-        small = coll == "all_reduce" and size <= _RECORD_ACROSS and not xla
+        small = coll == "all_reduce" and size <= _RECORD_ACROSS
         seen = not across or (small and not self.boxes_asked())
-        recorded = self.record != "0" and not meets
+        recorded = self.record != "0" and not meets and not xla
         if self.record == "auto" and (not seen or _concurrent(options)):
             recorded = False
-        if xla:
-            name = XLA_RECORDABLE if recorded else XLA
-        else:
-            name = RECORDABLE if recorded else MEETING if meets else TARGET
+        name = XLA if xla else RECORDABLE if recorded else MEETING if meets else TARGET
         return name.replace("all_reduce", coll)
 
     def settings(self) -> str:

@@ -12,6 +12,7 @@ import functools
 import os
 import threading
 
+from . import _say
 from ._library import SymtunerError, load, word
 
 _NAME = "SYMTUNER_JAX_COMM"
@@ -55,11 +56,20 @@ def use() -> bool:
 
 def check(xla: bool) -> None:
     """Raise SymtunerError if SYMTUNER_JAX_COMM has an unknown value, or if its value is "xla" but
-    this jaxlib does not offer XLA's communicators. ``xla``: this group would use one of them."""
+    this jaxlib does not offer XLA's communicators. ``xla``: this group would use one of them. Then
+    also say which setting has no effect."""
     if word(_NAME, ("own", "auto", "xla"), "own") == "xla" and xla and why_not():
         raise SymtunerError(
             f"{_NAME}=xla, but this jaxlib offers its communicators to no custom call "
             f"(0.11.2 does), so leave it at own: {why_not()}"
+        )
+
+
+    if xla and load().record == "1":
+        _say.once(
+            "SYMTUNER_JAX_COMMAND_BUFFERS=1 does not hold for calls on XLA's communicator "
+            f"({_NAME}={os.environ.get(_NAME)}): XLA would go on to replay them after it has made "
+            "another communicator"
         )
 
 

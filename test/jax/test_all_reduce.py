@@ -7,6 +7,8 @@ Four CPU devices stand for GPUs. Programs are lowered for CUDA, and the tests re
 a program runs on the CPU, jax.lax runs it.
 """
 
+import contextlib
+import io
 import os
 import re
 import subprocess
@@ -298,6 +300,8 @@ def test_command_buffers():
         "made = _library.load()\n"
         "print(*(int(made.target(n, a, False, {}) == _library.RECORDABLE)\n"
         "        for a in (False, True) for n in (1 << 20, 12 << 20, (12 << 20) + 1)))\n"
+        "names = {made.target(1 << n, True, True, {}, c) for n in (10, 24) for c in _library.COLLS}\n"
+        "assert not any('recordable' in name for name in names), names\n"
         "text = f().trace(jnp.ones(4)).lower(lowering_platforms=('cuda',)).as_text()\n"
         "print(text.count('@symtuner_all_reduce_recordable('))"
     )
@@ -403,6 +407,11 @@ def test_xla_communicator():
         raises(symtuner.SymtunerError, "leave it at own: Unknown backend", _xla.check, True)
         os.environ["SYMTUNER_JAX_COMM"] = "auto"
         assert _xla.use() is False
+        saved, _library.load().record = _library.load().record, "1"
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            _xla.check(False), _xla.check(True), _xla.check(True)
+        _library.load().record = saved
+        assert said.getvalue().count("SYMTUNER_JAX_COMMAND_BUFFERS=1 does not hold for") == 1
     finally:
         del os.environ["SYMTUNER_JAX_COMM"]
     assert _xla.use() is False
