@@ -98,9 +98,8 @@
  *            "nvls_one" ranks may get different bits. These two kernels run only if the user names
  *            them.
  * Mapping    with SYMTUNER_AR_IPC=1 on all ranks, kernel "tma_ipc" may run calls on buffers that
- *            are not registered (docs/reference/unregistered.md). Each rank maps the allocations
- *            that hold the buffers of its peers, by CUDA IPC. These mappings last until the handle
- *            is freed. Until then cudaFree does not free memory that was in such a call. Since 0.2.
+ *            are not registered: each rank maps its peers' allocations by CUDA IPC, until the handle
+ *            is freed. Before, cudaFree does not free them (docs/reference/unregistered.md).
  * Boxes      with SYMTUNER_AR_NODES=1, or with rules that have network-pieces, ranks on several
  *            boxes may add up box by box (docs/nodes.md). First each box runs a reduce-scatter.
  *            Then ncclAllReduce adds up between the ranks that have the same number within their
@@ -171,7 +170,7 @@ enum symtuner_ar_beside {
 };
 
 /* For the defaults, set ${size} to sizeof(struct symtuner_ar_config) and the rest to 0, or pass
- * NULL as config. Every rank must pass the same values, except of ${max_ctas} and ${beside}. */
+ * NULL as config. All ranks must pass the same values, but of ${max_ctas}, ${beside}, ${memory}. */
 struct symtuner_ar_config {
     size_t size;
     int transport;        /* enum symtuner_ar_transport                                           */
@@ -189,6 +188,8 @@ struct symtuner_ar_config {
                              SYMTUNER_AR_MAX_CTAS, or else the default (Blocks above). Since 0.2 */
     int beside;           /* enum symtuner_ar_beside. SYMTUNER_AR_BESIDE overrides this. If ranks
                              differ, all take UNKNOWN. Since 0.2                                */
+    const void *memory;   /* NULL, or an address in memory like that of the buffers. If peers cannot
+                             map it, SYMTUNER_AR_IPC=1 has no effect on the group. Since 0.2    */
 };
 
 /*
@@ -203,11 +204,10 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_use_nccl(void *library);
 /*
  * symtuner_ar_create(handles_out, comms, n, config):
  * Make one handle for each of the ${n} ranks of one group that this thread drives; ${comms} are the
- * communicators of these ranks. With one process or one thread per GPU, n is 1. If a single thread
- * drives several GPUs, n is the number of local ranks. Collective over the group. Needs NCCL 2.28.3
- * or later, already loaded or found as libnccl.so.2. In these cases the handle works, but NCCL runs
- * every call: the ranks span several nodes (but see Boxes above) or GPU models, there are more than
- * 16 ranks, or the ranks cannot share memory. symtuner_ar_query() says which it is. Since 0.2.
+ * communicators of these ranks (n is 1 unless a thread drives several GPUs). Collective over the
+ * group. Needs NCCL 2.28.3 or later, already loaded or found as libnccl.so.2. The handle works, but
+ * NCCL runs every call, if the ranks span several nodes (but see Boxes above) or GPU models, if there
+ * are more than 16, or if they cannot share memory: symtuner_ar_query() says so. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *comms,
                                                 int n, const struct symtuner_ar_config *config);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "dropin/tally.h"
+#include "jax/symtuner_ffi.h"
 
 #define VERSION_MAJOR(v) ((v) / 10000)
 #define VERSION_NEEDED   200 /* 0.2.0 */
@@ -69,6 +70,22 @@ int ffi_ar_load(const char *path, char *why, size_t why_size)
     }
     pthread_mutex_unlock(&lock);
     return result;
+}
+
+static const void *memory; /* XLA's; set before the first group is opened */
+
+void symtuner_ffi_memory(const void *p)
+{
+    memory = p;
+}
+
+struct symtuner_ar_config ffi_ar_config(uint32_t timeout_ms)
+{
+    return (struct symtuner_ar_config){.size = sizeof(struct symtuner_ar_config),
+                                       .timeout_ms = timeout_ms,
+                                       .one_stream = 1,
+                                       .beside = FFI_BESIDE,
+                                       .memory = memory};
 }
 
 const struct ffi_ar *ffi_ar_get(void)

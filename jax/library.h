@@ -62,6 +62,9 @@ static inline void ffi_ar_reserve(const struct ffi_ar *ar, ffi_handle **handles,
     (void)ar->reserve(handles, n, SIZE_MAX);
 }
 
+/* Return how to make handles of JAX. Their kernels give up after ${timeout_ms}; 0: the default. */
+struct symtuner_ar_config ffi_ar_config(uint32_t timeout_ms);
+
 /* Return the functions of the loaded library, or NULL before it is loaded. */
 const struct ffi_ar *ffi_ar_get(void);
 

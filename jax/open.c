@@ -53,8 +53,7 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
                             char *why, size_t why_size)
 {
     const struct ffi_ar *ar = need_ar(why, why_size);
-    struct symtuner_ar_config config = {
-        .size = sizeof config, .timeout_ms = timeout_ms, .one_stream = 1, .beside = FFI_BESIDE};
+    struct symtuner_ar_config config = ffi_ar_config(timeout_ms);
     ffi_handle *handles[FFI_GROUP_RANKS] = {NULL};
     struct ffi_member members[FFI_GROUP_RANKS];
     struct ffi_exchange *exchange;
@@ -198,8 +197,7 @@ static struct ffi_member *new_member(const int64_t *ids, int ranks, int me, int 
 static int join(struct ffi_member *member, const void *unique_id, uint32_t timeout_ms, char *why,
                 size_t why_size)
 {
-    struct symtuner_ar_config config = {
-        .size = sizeof config, .timeout_ms = timeout_ms, .one_stream = 1, .beside = FFI_BESIDE};
+    struct symtuner_ar_config config = ffi_ar_config(timeout_ms);
     ffi_unique_id id;
     int (*init)(void **, int, ffi_unique_id, int);
     char ignored[128];

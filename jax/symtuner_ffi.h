@@ -35,6 +35,10 @@ SYMTUNER_FFI_API int symtuner_ffi_load(const char *path, char *why, size_t why_s
  * never exchange addresses. Call this before the first run. */
 SYMTUNER_FFI_API void symtuner_ffi_zero_copy_from(size_t bytes);
 
+/* With SYMTUNER_AR_IPC=1: an address in the memory that XLA allocates, for config.memory of
+ * include/symtuner_ar.h. Call this before the first group is opened. */
+SYMTUNER_FFI_API void symtuner_ffi_memory(const void *p);
+
 /* Open a group whose devices are all in this process: ${ids}[i] is CUDA device ${ordinals}[i]. */
 SYMTUNER_FFI_API int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks,
                                              uint32_t timeout_ms, char *why, size_t why_size);

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import jax._src.distributed
 
-from . import _presence, _processes
+from . import _presence, _processes, _xla
 from ._library import SymtunerError, idle, load
 
 MAX_RANKS = 16
@@ -50,6 +50,7 @@ def timeout_ms(kind: str) -> int:
 def _open_local(devices: Sequence[Any]) -> None:
     if why := idle():
         raise SymtunerError(why)
+    _xla.show_memory()
     ids = (ctypes.c_int64 * len(devices))(*[d.id for d in devices])
     ordinals = (ctypes.c_int * len(devices))(*[d.local_hardware_id for d in devices])
     load().call(

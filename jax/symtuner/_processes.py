@@ -318,6 +318,7 @@ def _facts(me: int, xla: bool) -> str:
         raise SymtunerError(why)
     load()
     _xla.check(xla)
+    _xla.show_memory()
     unique = "xla" if xla else ""
     if me == 0 and not xla:
         raw = ctypes.create_string_buffer(128)

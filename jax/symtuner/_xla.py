@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Does this jaxlib offer XLA's own communicators to custom calls?
+"""What XLA has for us: does this jaxlib offer XLA's own communicators to custom calls, and can other
+processes map XLA's memory?
 
 jaxlib 0.11.2 attaches its FFI extension "collectives" to every custom call on a GPU. Only the
 prepare stage of a call can see whether the extension is there. So once per process we run a small
@@ -8,15 +9,19 @@ program on one GPU, with a custom call that looks for the extension.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import threading
+
+import numpy as np
 
 from . import _say
 from ._library import SymtunerError, load, word
 
 _NAME = "SYMTUNER_JAX_COMM"
-PROBE_S = 60  # seconds; longest time for that small program; if it takes longer, the answer is no
+# seconds; longest time for that small program, or for an array; if it takes longer, the answer is no
+PROBE_S = 60
 
 
 def _run_probe(said: list[str]) -> None:
@@ -79,3 +84,27 @@ def reason(xla: bool) -> str:
     if xla or choice == "own":
         return f"{_NAME}={choice}"
     return f"{_NAME}={choice}; {(choice == 'auto' and why_not()) or 'symtuner.open_group'}"
+
+
+@functools.cache
+def show_memory() -> None:
+    """With SYMTUNER_AR_IPC=1, show the library an address in XLA's memory, from which it learns
+    whether other processes can map this memory. If XLA has none to show, they cannot. The array is
+    made in a thread of its own, because the calling thread is lowering a program."""
+    if os.environ.get("SYMTUNER_AR_IPC") != "1":
+        return
+    at = [1]  # no address
+
+    def find() -> None:
+        import jax
+
+        try:
+            gpu = jax.local_devices(backend="cuda")[0]
+            at.append(jax.device_put(np.zeros(1, np.int8), gpu).unsafe_buffer_pointer())
+        except Exception:  # of JAX or XLA; then nothing is mapped
+            pass
+
+    thread = threading.Thread(target=find, daemon=True)
+    thread.start()
+    thread.join(PROBE_S)
+    load()._c.symtuner_ffi_memory(ctypes.c_void_p(at[-1]))

@@ -166,7 +166,9 @@ static const struct ar_row *find_row(const struct ar_ask *ask)
 {
     const bool half = ask->coll != AR_ALL_REDUCE, gathers = ask->coll == AR_ALL_GATHER;
     const bool long_beside = ask->beside != AR_BESIDE_NOTHING && ask->bytes > ST_BESIDE_LIMIT;
-    const bool for_tma = long_beside && !ask->has_multicast && !is_generic(ask);
+    const bool for_movers = !ask->has_multicast && !is_generic(ask);
+    const bool by_ipc =
+        for_movers && !ask->src_mapped && !ask->dst_mapped && ar_capacity(ask, AR_TMA_IPC) != 0;
     const bool met[] = {
         [ANY] = true,
         [UNMAPPED] = ask->coll == AR_REDUCE_SCATTER ? !ask->src_mapped : !ask->dst_mapped,
@@ -174,9 +176,9 @@ static const struct ar_row *find_row(const struct ar_ask *ask)
         [MULTICAST] = ask->has_multicast,
         [GATHERS] = gathers,
         [LONG_BESIDE] = long_beside,
-        [LONG_BY_TMA] = for_tma && ar_capacity(ask, AR_TMA) != 0,
-        [LONG_BY_IPC] =
-            for_tma && !ask->src_mapped && !ask->dst_mapped && ar_capacity(ask, AR_TMA_IPC) != 0,
+        [LONG_BY_TMA] = long_beside && for_movers && ar_capacity(ask, AR_TMA) != 0,
+        [LONG_BY_IPC] = long_beside && by_ipc,
+        [BY_IPC] = by_ipc,
     };
     const struct ar_row *rows = half ? ar_rows_of_halves : ar_rows;
     const size_t count = half ? ar_rows_of_halves_count : ar_rows_count;
@@ -309,13 +311,15 @@ size_t ar_select_print(const struct ar_ask *ask, char *text, size_t length)
          [GENERIC] = ", other types and operators",
          [LONG_BESIDE] = ", unless alone",
          [LONG_BY_TMA] = ", registered, unless alone",
-         [LONG_BY_IPC] = ", not registered, unless alone"},
+         [LONG_BY_IPC] = ", not registered, unless alone",
+         [BY_IPC] = ", not registered, alone"},
         {[UNMAPPED] = ", not registered",
          [GENERIC] = ", all-gather, and other types and operators",
          [GATHERS] = ", all-gather",
          [LONG_BESIDE] = ", all parts together, unless alone",
          [LONG_BY_TMA] = ", all parts together, to 64 MiB each, registered, unless alone",
-         [LONG_BY_IPC] = ", all parts together, to 64 MiB each, not registered, unless alone"}};
+         [LONG_BY_IPC] = ", all parts together, to 64 MiB each, not registered, unless alone",
+         [BY_IPC] = ", not registered, alone"}};
     static const char head[] = "reduce-scatter and all-gather, by the bytes of one part:\n";
     size_t need = 0;
 
@@ -329,12 +333,13 @@ size_t ar_select_print(const struct ar_ask *ask, char *text, size_t length)
         if (i == ar_rows_count && need + sizeof head <= length)
             memcpy(text + need, head, sizeof head);
         need += i == ar_rows_count ? sizeof head - 1 : 0;
-        const bool by_tma = r->need == LONG_BY_TMA || r->need == LONG_BY_IPC;
-        const bool lengthy = r->need == LONG_BESIDE || by_tma;
+        const bool by_ipc = r->need == LONG_BY_IPC || r->need == BY_IPC;
+        const bool by_tma = r->need == LONG_BY_TMA || by_ipc;
+        const bool lengthy = r->need == LONG_BESIDE || (by_tma && r->need != BY_IPC);
+        const bool alone = ask->beside == AR_BESIDE_NOTHING;
 
-        if (!row_is_for(r, ask) || (lengthy && ask->beside == AR_BESIDE_NOTHING) ||
-            (by_tma && (!ask->has_tma || ask->has_multicast)) ||
-            (r->need == LONG_BY_IPC && !ask->has_ipc))
+        if (!row_is_for(r, ask) || (lengthy && alone) || (r->need == BY_IPC && !alone) ||
+            (by_tma && (!ask->has_tma || ask->has_multicast)) || (by_ipc && !ask->has_ipc))
             continue;
         if (r->max_bytes != UINT64_MAX)
             snprintf(sizes, sizeof sizes, "to %llu KiB", (unsigned long long)(r->max_bytes / KiB));

@@ -87,7 +87,8 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     h->force = options->force;
     h->stall_ns = options->stall_us * 1000;
     h->lag = options->lag;
-    h->wants_ipc = h->ranks > 1 && h->ranks <= AR_IPC_RANKS && ar_ipc_wanted(options->ipc);
+    h->wants_ipc =
+        h->ranks > 1 && h->ranks <= AR_IPC_RANKS && ar_ipc_wanted(options->ipc, config->memory);
     h->beside = config->beside;
     h->one_stream = config->one_stream != 0;
     h->on_device = 1;

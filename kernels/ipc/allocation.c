@@ -7,8 +7,15 @@
 #include <stdint.h>
 
 /* Constants of the driver's interface (cuda.h), with which the library is not linked: the version
- * of the function to look up, and four values of enum CUpointer_attribute. */
-enum { DRIVER = 12000, BUFFER_ID = 7, DEVICE_ORDINAL = 9, RANGE_START_ADDR = 11, RANGE_SIZE = 12 };
+ * of the function to look up, and values of enum CUpointer_attribute. */
+enum {
+    DRIVER = 12000,
+    BUFFER_ID = 7,
+    DEVICE_ORDINAL = 9,
+    IS_LEGACY_CUDA_IPC_CAPABLE = 10,
+    RANGE_START_ADDR = 11,
+    RANGE_SIZE = 12
+};
 
 typedef int ask_function(unsigned n, int *attributes, void **values, unsigned long long p);
 
@@ -41,4 +48,13 @@ bool ar_allocation_find(const void *p, size_t bytes, int device, struct ar_alloc
     return ask != NULL && ask(4, attributes, values, (uintptr_t)p) == 0 && on == device &&
            found->base != NULL && at >= found->base &&
            bytes <= found->bytes - (size_t)(at - found->base);
+}
+
+bool ar_allocation_can_map(const void *p)
+{
+    ask_function *ask = find_function();
+    int attribute = IS_LEGACY_CUDA_IPC_CAPABLE, can = 0;
+    void *value = &can;
+
+    return ask != NULL && ask(1, &attribute, &value, (uintptr_t)p) == 0 && (can & 0xff) != 0;
 }

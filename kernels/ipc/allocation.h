@@ -16,4 +16,7 @@ struct ar_allocation {
  * there is no such allocation, or if the driver cannot tell. */
 bool ar_allocation_find(const void *p, size_t bytes, int device, struct ar_allocation *found);
 
+/* Can another process map the memory at ${p} by CUDA IPC? */
+bool ar_allocation_can_map(const void *p);
+
 #endif

@@ -36,22 +36,39 @@ struct ar_ipc {
     cudaStream_t stream;     /* for copies to ${map} */
 };
 
-bool ar_ipc_wanted(int asked)
+bool ar_ipc_wanted(int asked, const void *memory)
 {
-    static const char *const variables[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"};
-    static const char *const words[] = {"expandable_segments:True", "backend:cudaMallocAsync"};
+    /* XLA's "platform" allocates each buffer anew, so that the numbers of allocations would soon be
+     * used up. JAX ignores the case of the words. */
+    static const struct {
+        const char *variable, *word, *who;
+    } unfit[] = {
+        {"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "torch"},
+        {"PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync", "torch"},
+        {"PYTORCH_ALLOC_CONF", "expandable_segments:True", "torch"},
+        {"PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync", "torch"},
+        {"XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async", "JAX"},
+        {"XLA_PYTHON_CLIENT_ALLOCATOR", "platform", "JAX"},
+        {"XLA_PYTHON_CLIENT_ALLOCATOR", "vmm", "JAX"},
+    };
 
-    for (int i = 0; i < 4 && asked; i++) {
-        const char *value = getenv(variables[i / 2]);
+    for (size_t i = 0; i < sizeof unfit / sizeof unfit[0] && asked; i++) {
+        const char *value = getenv(unfit[i].variable);
         char text[AR_WHY];
 
-        if (value == NULL || strstr(value, words[i % 2]) == NULL)
+        if (value == NULL || strcasestr(value, unfit[i].word) == NULL)
             continue;
         snprintf(text, sizeof text,
-                 "SYMTUNER_AR_IPC=1 has no effect: other processes cannot map memory that torch "
-                 "takes with %s=%s",
-                 variables[i / 2], words[i % 2]);
+                 "SYMTUNER_AR_IPC=1 has no effect: other processes cannot map memory that %s "
+                 "takes with %s=%s, or not for long",
+                 unfit[i].who, unfit[i].variable, unfit[i].word);
         ar_rules_warn(text);
+        asked = 0;
+    }
+    if (asked && memory != NULL && !ar_allocation_can_map(memory)) {
+        ar_rules_warn(
+            "SYMTUNER_AR_IPC=1 has no effect: other processes cannot map the memory of "
+            "this program; docs/reference/unregistered.md says how JAX takes other memory");
         asked = 0;
     }
     return asked != 0;
@@ -135,14 +152,13 @@ static int show(symtuner_ar *h, const struct ar_allocation *a)
 {
     struct shown *s = mine(h);
     const uint32_t n = s->count;
-    bool others = false;
 
-    for (int r = 0; r < h->ranks; r++)
-        others |= !is_here(h, r);
     if (a->id == h->ipc->refused || n == AR_IPC_ALLOCATIONS)
         return 0;
-    if (others && cudaIpcGetMemHandle(&s->allocation[n].handle, a->base) != cudaSuccess) {
-        /* For example, memory of a pool or of torch's expandable segments has no IPC handle. */
+    /* For example, memory of a pool or of torch's expandable segments has no IPC handle. Ask even
+     * if all ranks are in this process: other GPUs may not access such memory, although peer access
+     * is enabled. */
+    if (cudaIpcGetMemHandle(&s->allocation[n].handle, a->base) != cudaSuccess) {
         cudaGetLastError();
         h->ipc->refused = a->id;
         return 0;

@@ -260,6 +260,21 @@ static void check_calls_meanwhile(void)
     expect(*dead_uses == 0, "no call has a handle that is destroyed");
 }
 
+/* The library learns from XLA's memory whether other processes can map it. */
+static void check_memory(const void *const *of_handle)
+{
+    static const int gpus[2] = {0, 1};
+    static const char xla[1];
+
+    symtuner_ffi_memory(xla);
+    expect(admit(open_comm(ids)) && *of_handle == xla, "a group across processes");
+    symtuner_ffi_memory(NULL);
+    expect(symtuner_ffi_open_local(ids, gpus, 2, 0, message, sizeof message) == 0 &&
+               *of_handle == NULL,
+           "a local group");
+    expect(close_all() && holds(0, 0), "closed");
+}
+
 int main(int argc, char **argv)
 {
     char why[512];
@@ -276,6 +291,7 @@ int main(int argc, char **argv)
     comms = dlsym(dlopen("libnccl.so.2", RTLD_NOW), "fake_comms");
     runtime_fill();
     runtime.api.XLA_FFI_Error_Create = keep_message;
+    check_memory(dlsym(ar, "fake_memory"));
     check_tickets();
     check_full();
     check_late_close();

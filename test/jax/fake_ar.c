@@ -30,6 +30,8 @@ EXPORT int fake_asked;     /* calls of symtuner_ar_status */
 EXPORT int fake_aborted;   /* calls of symtuner_ar_abort with a handle that exists */
 EXPORT int fake_wait;      /* destroy waits while this is set, as for a rank that does not come */
 
+EXPORT const void *fake_memory; /* config.memory of the last handle that was made */
+
 static int fake_short, fake_tries;
 
 /* Is this handle destroyed? Reads freed memory on purpose, so this library is built without
@@ -58,6 +60,7 @@ int symtuner_ar_create_local(ffi_handle **out, const int *devices, int n,
     if (fake_short || fails("create") || config->size != sizeof *config ||
         config->beside != FFI_BESIDE)
         return 4;
+    fake_memory = config->memory;
     for (int i = 0; i < n; i++) {
         out[i] = calloc(1, sizeof **out);
         out[i]->device = devices[i];

@@ -9,8 +9,10 @@ Four CPU devices stand for GPUs, as in test_all_reduce.py.
 
 import ctypes
 import inspect
+import os
 import sys
 import warnings
+from types import SimpleNamespace
 
 import test_all_reduce as base  # must be first: it sets up jax
 from test_all_reduce import LAX, LINE, SQUARE, for_cuda, fresh, raises, smap
@@ -24,7 +26,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding  # noqa: E402
 from jax.sharding import PartitionSpec as P  # noqa: E402
 
 import symtuner  # noqa: E402
-from symtuner import _groups, _library, _say  # noqa: E402
+from symtuner import _groups, _library, _say, _xla  # noqa: E402
 
 
 def warned(f, *args):
@@ -400,6 +402,32 @@ def test_settings_load_no_library():
         assert "box by box: 0" in library.settings()
     finally:
         ctypes.CDLL = cdll
+
+
+def test_memory_of_xla():
+    """With SYMTUNER_AR_IPC=1 the library sees an address in XLA's memory before a group is opened.
+    An address that no process can map stands for no memory."""
+    told = []
+    library = SimpleNamespace(_c=SimpleNamespace(symtuner_ffi_memory=lambda p: told.append(p.value)))
+    saved = _xla.load, jax.local_devices
+    _xla.load = lambda: library
+
+    def show():
+        _xla.show_memory.cache_clear()
+        told.clear()
+        _xla.show_memory(), _xla.show_memory()
+        return told
+
+    try:
+        assert show() == []
+        os.environ["SYMTUNER_AR_IPC"] = "1"
+        assert show() == [1], "there is no GPU"
+        jax.local_devices = lambda backend: [jax.devices()[3]]
+        assert len(show()) == 1 and told[0] > 4096, told
+    finally:
+        os.environ.pop("SYMTUNER_AR_IPC", None)
+        _xla.load, jax.local_devices = saved
+        _xla.show_memory.cache_clear()
 
 
 if __name__ == "__main__":

@@ -70,6 +70,7 @@ static int find(uintptr_t p)
 /* The numbers are those of enum CUpointer_attribute. */
 static int get_attributes(unsigned n, const int *attributes, void **values, unsigned long long p)
 {
+    const int can_map = !fake_memory.no_handles;
     int at;
 
     pthread_mutex_lock(&lock);
@@ -81,6 +82,7 @@ static int get_attributes(unsigned n, const int *attributes, void **values, unsi
             size_t bytes;
         } known[] = {{7, &list[at].id, sizeof list[at].id},
                      {9, &list[at].device, sizeof list[at].device},
+                     {10, &can_map, sizeof can_map},
                      {11, &list[at].base, sizeof list[at].base},
                      {12, &list[at].bytes, sizeof list[at].bytes}};
 

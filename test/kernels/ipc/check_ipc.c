@@ -39,7 +39,7 @@ static void drop_pair(void)
 {
     symtuner_ar_destroy(h, 2);
     ck_assert_int_eq(fake.live, 0);
-    ck_assert_int_eq(fake_memory.handles + fake_memory.opened + fake_memory.closed, 0);
+    ck_assert_int_eq(fake_memory.opened + fake_memory.closed, 0);
     unsetenv("SYMTUNER_AR_IPC");
 }
 
@@ -184,6 +184,52 @@ START_TEST(test_the_table_takes_it_for_long_calls)
 }
 END_TEST
 
+/* Peer access that is enabled does not hold for memory of a pool. A peer in this process that
+ * accessed it would end the program. */
+START_TEST(test_memory_of_pools_has_no_place_here)
+{
+    fake_memory.no_handles = true;
+    ck_assert(call(0, place[0], place[0])->at_send == 0);
+    fake_memory.no_handles = false;
+    ck_assert(call(0, place[0], place[0])->at_send == 0);
+    ck_assert(call(1, place[1], place[1])->at_send == ar_ipc_place(1, 0));
+}
+END_TEST
+
+static const char *kernel_of(int coll, size_t count, ncclDataType_t dtype)
+{
+    struct symtuner_ar_plan plan = {.size = sizeof plan};
+
+    ck_assert_int_eq(symtuner_ar_query_coll(coll, place[0], place[0] + (1ull << 38), count, dtype,
+                                            ncclSum, h[0], &plan),
+                     ncclSuccess);
+    return plan.kernel;
+}
+
+/* As in JAX, whose calls run alone. */
+START_TEST(test_the_table_takes_it_alone)
+{
+    struct symtuner_ar_config config = small();
+    char text[8192];
+
+    drop_pair();
+    setenv("SYMTUNER_AR_IPC", "1", 1);
+    config.beside = SYMTUNER_AR_ALONE;
+    ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
+    ck_assert_str_ne(kernel_of(AR_ALL_REDUCE, 3 << 20, ncclFloat32), "tma_ipc"); /* 12 MiB */
+    ck_assert_str_eq(kernel_of(AR_ALL_REDUCE, (3 << 20) + 1, ncclFloat32), "tma_ipc");
+    ck_assert_str_eq(kernel_of(AR_ALL_REDUCE, 1 << 26, ncclFloat32), "tma_ipc");
+    ck_assert_str_ne(kernel_of(AR_ALL_REDUCE, 1 << 26, ncclInt32), "tma_ipc");
+    ck_assert_str_eq(kernel_of(AR_ALL_GATHER, 1 << 20, ncclInt32), "tma_ipc");
+    ck_assert_str_ne(kernel_of(AR_ALL_GATHER, 1 << 19, ncclInt32), "tma_ipc");
+    ck_assert_str_eq(kernel_of(AR_REDUCE_SCATTER, 1 << 20, ncclFloat32), "tma_ipc");
+    symtuner_ar_describe(h[0], text, sizeof text);
+    ck_assert_ptr_nonnull(strstr(text, "tma_ipc      at most   8 blocks of  384, not registered, "
+                                       "alone"));
+    ck_assert_ptr_null(strstr(text, "unless alone"));
+}
+END_TEST
+
 /* ---- processes ------------------------------------------------------------------------------- */
 
 pid_t __real_getpid(void);
@@ -261,6 +307,43 @@ START_TEST(test_memory_of_pools_has_no_place)
 }
 END_TEST
 
+/* Each rank creates its handle with an address in its memory. If that of one rank cannot be mapped,
+ * no rank maps anything. */
+static const void *memory_of[2];
+
+static void create_with_memory(int rank)
+{
+    struct symtuner_ar_config config = small();
+    ncclComm_t comm = (ncclComm_t)(uintptr_t)(rank + 1);
+
+    fake_pid = 1000 + rank;
+    config.timeout_ms = 5000;
+    config.memory = memory_of[rank];
+    ck_assert_int_eq(symtuner_ar_create(&of_rank[rank], &comm, 1, &config), ncclSuccess);
+}
+
+START_TEST(test_memory_that_cannot_be_mapped_on_one_rank)
+{
+    fake_nccl_threads(destroy_in_process);
+    for (int odd = 0; odd < 2; odd++) {
+        for (int r = 0; r < 2; r++)
+            memory_of[r] = place[r] + 4096;
+        if (odd)
+            memory_of[1] = place[1] - 4096; /* memory that the driver does not know */
+        fake_nccl_reset(2);
+        capture_stderr();
+        fake_nccl_threads(create_with_memory);
+        said = captured_stderr();
+        ck_assert((strstr(said, "SYMTUNER_AR_IPC=1 has no effect: other processes cannot map the "
+                                "memory of this program") != NULL) == odd);
+        for (int r = 0; r < 2; r++)
+            ck_assert((of_rank[r]->ipc == NULL) == odd);
+        if (!odd)
+            fake_nccl_threads(destroy_in_process);
+    }
+}
+END_TEST
+
 START_TEST(test_a_failed_mapping_is_told_once)
 {
     call(0, place[0], place[0]);
@@ -308,29 +391,44 @@ START_TEST(test_all_ranks_must_want_it)
 }
 END_TEST
 
-START_TEST(test_torch_may_take_memory_that_cannot_be_mapped)
+static const struct {
+    const char *variable, *value;
+    bool fits;
+} settings[] = {
+    {"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", false},
+    {"PYTORCH_ALLOC_CONF", "max_split_size_mb:64,backend:cudaMallocAsync", false},
+    {"XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async", false},
+    {"XLA_PYTHON_CLIENT_ALLOCATOR", "Platform", false},
+    {"XLA_PYTHON_CLIENT_ALLOCATOR", "vmm", false},
+    {"XLA_PYTHON_CLIENT_ALLOCATOR", "bfc", true},
+    {"XLA_PYTHON_CLIENT_ALLOCATOR", "default", true},
+};
+
+START_TEST(test_frameworks_may_take_memory_that_cannot_be_mapped)
 {
-    static const char *const confs[] = {"expandable_segments:True",
-                                        "max_split_size_mb:64,backend:cudaMallocAsync"};
     struct symtuner_ar_config config = small();
 
     memset(&fake, 0, sizeof fake);
     fake.devices = fake.peers = 2;
     fake.arch = 90;
     setenv("SYMTUNER_AR_IPC", "1", 1);
-    setenv(_i ? "PYTORCH_ALLOC_CONF" : "PYTORCH_CUDA_ALLOC_CONF", confs[_i], 1);
+    setenv(settings[_i].variable, settings[_i].value, 1);
     capture_stderr();
     ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
     said = captured_stderr();
-    ck_assert_ptr_null(h[0]->ipc);
+    unsetenv(settings[_i].variable);
+    ck_assert(settings[_i].fits == (h[0]->ipc != NULL));
+    if (settings[_i].fits) {
+        ck_assert_ptr_null(strstr(said, "SYMTUNER_AR_IPC"));
+        drop_pair();
+        return;
+    }
     ck_assert_int_eq((int)h[0]->arena[0].layout.half[AR_REGION_IPC], 0);
     ck_assert_ptr_nonnull(strstr(said, "SYMTUNER_AR_IPC=1 has no effect"));
     want_error(symtuner_ar_force(h[0], "tma_ipc", 0, 0), ncclSuccess, h[0], "no error");
     want_error(symtuner_ar_all_reduce(place[0], place[0], FLOATS, ncclFloat32, ncclSum, h[0], NULL),
                ncclInvalidUsage, h[0], "kernel tma_ipc cannot run this call");
     drop_pair();
-    unsetenv("PYTORCH_ALLOC_CONF");
-    unsetenv("PYTORCH_CUDA_ALLOC_CONF");
 }
 END_TEST
 
@@ -350,14 +448,18 @@ Suite *st_suite_ipc(void)
     tcase_add_test(one, test_scratch_has_room_for_all_blocks);
     tcase_add_test(one, test_numbers_end);
     tcase_add_test(one, test_the_table_takes_it_for_long_calls);
+    tcase_add_test(one, test_the_table_takes_it_alone);
+    tcase_add_test(one, test_memory_of_pools_has_no_place_here);
     suite_add_tcase(s, one);
     tcase_add_checked_fixture(two, make_processes, drop_processes);
     tcase_add_test(two, test_processes_map_by_handles);
     tcase_add_test(two, test_memory_of_pools_has_no_place);
+    tcase_add_test(two, test_memory_that_cannot_be_mapped_on_one_rank);
     tcase_add_test(two, test_a_failed_mapping_is_told_once);
     suite_add_tcase(s, two);
     tcase_add_test(who, test_all_ranks_must_want_it);
-    tcase_add_loop_test(who, test_torch_may_take_memory_that_cannot_be_mapped, 0, 2);
+    tcase_add_loop_test(who, test_frameworks_may_take_memory_that_cannot_be_mapped, 0,
+                        sizeof settings / sizeof settings[0]);
     suite_add_tcase(s, who);
     return s;
 }
