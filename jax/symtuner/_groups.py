@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import jax._src.distributed
 
-from . import _presence, _processes, _xla
+from . import _presence, _processes, _say, _xla
 from ._library import SymtunerError, idle, load
 
 MAX_RANKS = 16
@@ -48,8 +48,6 @@ def timeout_ms(kind: str) -> int:
 
 
 def _open_local(devices: Sequence[Any]) -> None:
-    if why := idle():
-        raise SymtunerError(why)
     _xla.show_memory()
     ids = (ctypes.c_int64 * len(devices))(*[d.id for d in devices])
     ordinals = (ctypes.c_int * len(devices))(*[d.local_hardware_id for d in devices])
@@ -118,14 +116,24 @@ def open_group(devices: Sequence[Any]) -> None:
     """Open the group of these JAX devices. Its ranks are in the order of the devices' ids.
 
     all_reduce does this by itself while a program is lowered. If a program was lowered in another
-    process (jax.export), every process with a device of the group must call open_group(). If
-    SYMTUNER_MODE is observe or off, this opens nothing.
+    process (jax.export), every process with a device of the group must call open_group().
+
+    This also opens the group if SYMTUNER_MODE is observe or off, because an exported program that
+    calls symtuner cannot run without it: XLA knows no other way to run these calls. A line on
+    stderr says so. Then an error is no exception, since the program may have no such calls.
     """
+    why = idle()
+    if why:
+        _say.once(
+            f"{why}, but symtuner.open_group() opens a group, because XLA cannot run the calls of "
+            "symtuner that a program from jax.export may have"
+        )
     try:
         open_for(devices, xla=False)
-    except SymtunerError:
-        if not idle():
+    except SymtunerError as e:
+        if not why:
             raise
+        _say.once(f"symtuner.open_group(): {e}")
 
 
 def open_for(devices: Sequence[Any], xla: bool) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import _xla
-from ._library import SymtunerError, idle, load
+from ._library import SymtunerError, load
 
 WAIT_S = 120  # seconds; longest wait for the slowest rank to lower the same program
 # number of steps, of up to WAIT_S each, in which a group is opened: all ranks answer, all make the
@@ -314,9 +314,7 @@ def _facts(me: int, xla: bool) -> str:
     communicator; otherwise it is the ncclUniqueId on rank 0, and empty on all other ranks. The
     second and third are the pid and the pid name space of this process, with which other processes
     can watch it."""
-    if why := idle():  # an error here becomes an error on all ranks
-        raise SymtunerError(why)
-    load()
+    load()  # an error here becomes an error on all ranks
     _xla.check(xla)
     _xla.show_memory()
     unique = "xla" if xla else ""

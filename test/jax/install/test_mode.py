@@ -6,7 +6,9 @@ Off and observe change no program. Strict raises an error where XLA would run a 
 XLA's partitioner decides that. on_cpu.py says how programs of ours run on CPU devices.
 """
 
+import contextlib
 import ctypes
+import io
 import os
 import sys
 import warnings
@@ -140,10 +142,18 @@ def test_by_name():
 
 
 def test_open_group():
-    """A program may open groups itself. It still runs if SYMTUNER_MODE is off."""
-    with Set(SYMTUNER_MODE="off"):
-        symtuner.open_group(jax.devices())
-        assert symtuner.groups() == []
+    """A program from jax.export may have calls of ours, which only our kernels can run. So a group
+    that the program opens itself is open even if SYMTUNER_MODE is off. An error is a line."""
+    for mode in ("off", "observe"):
+        _say._said.clear()
+        with Set(SYMTUNER_MODE=mode), contextlib.redirect_stderr(io.StringIO()) as said:
+            symtuner.open_group(jax.devices())
+            assert len(symtuner.groups()) == len(jax.devices())
+            symtuner.open_group(jax.devices()[:1])
+            symtuner.close()
+        lines = said.getvalue().splitlines()
+        assert len(lines) == 2 and f"SYMTUNER_MODE is {mode}, but symtuner.open_group()" in lines[0]
+        assert "there is one GPU in the group" in lines[1], lines
 
 
 def test_unknown_mode():

@@ -294,7 +294,7 @@ def retry_meanwhile(devices, rank):
 
 def off(devices, rank):
     """SYMTUNER_MODE is off in process 1. Both know that at once, also after retry(), and both lower
-    jax.lax. open_group() does nothing in process 1, and fails in process 0."""
+    jax.lax. A program from jax.export may have calls of ours, so open_group() still opens."""
     import os
 
     import symtuner
@@ -314,9 +314,6 @@ def off(devices, rank):
         else:
             print(*lower(devices), flush=True)
         symtuner.retry()
-    try:
-        symtuner.open_group(devices)
-        assert rank, "opened"
-    except symtuner.SymtunerError as e:
-        print(e, flush=True)
-    assert time.monotonic() - began < 20 and symtuner.groups() == [], "waited"
+    symtuner.open_group(devices)
+    assert time.monotonic() - began < 20 and len(symtuner.groups()) == 1, "waited"
+    print("opened", flush=True)

@@ -391,7 +391,7 @@ CASES = {
     "off": (
         (0, 0),
         f"symtuner: {OFF}, so XLA runs all collectives of programs with that process\n"
-        f"lax {LAX} {OFF}\nlax {LAX} {OFF}\nrank 1: SYMTUNER_MODE is off\n",
+        f"lax {LAX} {OFF}\nlax {LAX} {OFF}\nopened\n",
     ),
     "retry meanwhile": ((0, 0), "['symtuner/runs/0/0', 'symtuner/runs/0/1']"),
     "kill": ((71, -9), "rank 1 is gone while rank 0 waits for it"),
