@@ -50,13 +50,31 @@ static int replace_all(struct symtuner_hlo *module, int *collectives)
     return replaced;
 }
 
+/* Returns how many calls are shared. Lets nothing share the first of several. */
+static int join(struct symtuner_hlo *module)
+{
+    struct symtuner_hlo_joined joined;
+    char why[256];
+    int shared = 0;
+
+    demand(symtuner_ffi_hlo_join(module, why, sizeof why) == 0, "calls can be joined");
+    for (int i = 0; symtuner_ffi_hlo_joined(module, i, &joined) == 0; i++) {
+        demand(joined.count == 0 || (joined.count >= 3 && joined.size > 0),
+               "at least three share a call, which has attributes");
+        shared += joined.count > 0;
+    }
+    if (shared > 1)
+        demand(symtuner_ffi_hlo_part(module, 0) == 0, "a shared call can be parted");
+    return shared;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct symtuner_hlo *module = NULL, *again = NULL;
     char why[256] = "", name[64];
     const void *bytes;
     size_t written;
-    int before, after, replaced;
+    int before, after, replaced, shared;
 
     if (symtuner_ffi_hlo_open(data, size, &module, why, sizeof why) != 0) {
         demand(module == NULL && why[0] != '\0', "a refusal has a reason");
@@ -64,15 +82,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     symtuner_ffi_hlo_name(module, name, sizeof name);
     demand(symtuner_ffi_hlo_write(module, &bytes, &written, why, sizeof why) == 0 &&
-               written == size && (size == 0 || memcmp(bytes, data, size) == 0),
+               (symtuner_ffi_hlo_in_place(module) > 0 ||
+                (written == size && (size == 0 || memcmp(bytes, data, size) == 0))),
            "a module without edits is written as it was");
     replaced = replace_all(module, &before);
+    shared = join(module);
     demand(symtuner_ffi_hlo_write(module, &bytes, &written, why, sizeof why) == 0,
            "an edited module can be written");
     demand(symtuner_ffi_hlo_open(bytes, written, &again, why, sizeof why) == 0,
            "an edited module can be read");
     demand(replace_all(again, &after) == 0 && after == before - replaced,
            "nothing is left to replace, and nothing else is gone");
+    demand(shared == 0 || join(again) == 0, "what shares calls shares no others");
     symtuner_ffi_hlo_close(again);
     symtuner_ffi_hlo_close(module);
     return 0;
