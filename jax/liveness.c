@@ -16,7 +16,7 @@
  * handler returned when the kernel was started, and XLA has no way to fail a running program. The
  * result of the all-reduce is undefined but looks valid, so the program would go on with wrong
  * numbers, or save them. JAX's own coordinator also ends a process when it notices that another
- * process has died, but only after a minute or more, and the kernel would wait for up to 600 s.
+ * process has died, but only after a minute or more, and the kernel would wait for up to a day.
  *
  * We end this process in a second case: it has begun to end, and in jax.distributed's shutdown it
  * would wait for a dead rank for minutes. symtuner_ffi_ending() limits that wait. At that point

@@ -404,6 +404,16 @@ def test_settings_load_no_library():
         ctypes.CDLL = cdll
 
 
+def test_time_limits():
+    """NCCL, which would run without us, waits for a late device for ever."""
+    os.environ.pop("SYMTUNER_AR_TIMEOUT_MS", None)
+    assert _groups.timeout_ms("processes") == 24 * 3600 * 1000
+    assert _groups.timeout_ms("local") >= 600 * 1000
+    os.environ["SYMTUNER_AR_TIMEOUT_MS"] = "5"
+    assert _groups.timeout_ms("local") == 0, "the library reads the variable"
+    del os.environ["SYMTUNER_AR_TIMEOUT_MS"]
+
+
 def test_memory_of_xla():
     """With SYMTUNER_AR_IPC=1 the library sees an address in XLA's memory before a group is opened.
     An address that no process can map stands for no memory."""
