@@ -25,6 +25,7 @@ one decide docs/example.rules
 one table test/data/kernels.rules
 one check test/data/kernels.rules
 one tune test/data/tune.csv
+one tune test/data/tune-beside.csv
 one run docs/example.rules # with --print in front, which runs no program
 # The doctor asks python3 where torch is. This python3 prints nothing. The next one prints the name
 # of stdin, which the doctor then reads as torch's library, with folders to search.
