@@ -138,7 +138,18 @@ static void copy_file(const char *from, const char *to)
     close(out);
 }
 
-static void start(struct variant *variant, const char *so, const char *folder)
+static char folder[] = "/tmp/decide_ns-XXXXXX";
+
+static void remove_folder(void)
+{
+    char command[64];
+
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    if (system(command) != 0)
+        fprintf(stderr, "decide_ns: cannot remove %s\n", folder);
+}
+
+static void start(struct variant *variant, const char *so)
 {
     char path[256], rules[256], ledger[256];
     const struct nccl_abi_tuner_v5 *tuner;
@@ -314,7 +325,7 @@ static void print_cpu(void)
 
 int main(int argc, char **argv)
 {
-    char folder[] = "/tmp/decide_ns-XXXXXX", command[64], date[64];
+    char date[64];
     int rounds = argc > 3 ? atoi(argv[3]) : 500;
     time_t now = time(NULL);
     cpu_set_t one;
@@ -329,9 +340,10 @@ int main(int argc, char **argv)
     sched_setaffinity(0, sizeof one, &one);
     if (!mkdtemp(folder))
         return 1;
+    atexit(remove_folder); /* runs after the handlers of the plugins, which write there */
     make_pool();
     for (int v = 1; v < VARIANTS; v++)
-        start(&variants[v], argv[variants[v].rules < 0 ? 1 : 2], folder);
+        start(&variants[v], argv[variants[v].rules < 0 ? 1 : 2]);
     tick = ns_per_tick();
     for (int v = 0; v < VARIANTS; v++) { /* warm up, without counting */
         run(&variants[v], 0, 0);
@@ -345,6 +357,5 @@ int main(int argc, char **argv)
            date, rounds * CALLS, CALLS, BLOCKS, tick);
     print_cpu();
     report(tick);
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command) != 0;
+    return 0;
 }
