@@ -385,14 +385,15 @@ def judge(base, folder, m, steps, seconds):
     return verdict
 
 
-def prepare(base, jobs):
-    """Build a copy of the tree and run all suites once: do they pass, and how long do they take?"""
+def prepare(base, jobs, files):
+    """Build a copy of the tree and run once all suites that contain code of the files: do they pass,
+    and how long do they take?"""
     seconds, bad = {}, []
     copy_tree(base)
     os.makedirs(base + "/tmp")
     if os.path.isdir("build"):
         shutil.copytree("build", base + "/build", symlinks=True)  # make will see what is out of date
-    steps = list(steps_of_tests())
+    steps = [s for s in steps_of_tests() if any(f.startswith(s.reach) for f in files)]
     targets = sorted({t for s in steps for t in needs_of(s)})
     if not make(base, targets, jobs):
         print("mutants: the tree does not build, see %s/out.txt" % base, file=sys.stderr)
@@ -442,8 +443,8 @@ def main():
             print(described(m))
         return 0
 
-    seconds = json.load(open(base + "/seconds.json")) if args.again else prepare(base, args.jobs)
-    steps = [s for s in list(steps_of_tests()) if seconds[s.name] <= args.longest]
+    seconds = json.load(open(base + "/seconds.json")) if args.again else prepare(base, args.jobs, files)
+    steps = [s for s in steps_of_tests() if seconds.get(s.name, float("inf")) <= args.longest]
     idle, pick, chosen, known, passed = queue.Queue(), args.work + "/pick", [], {}, 0
     for folder in [pick] + ["%s/%d" % (args.work, i) for i in range(args.jobs)]:
         shutil.rmtree(folder, ignore_errors=True)
