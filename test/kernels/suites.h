@@ -37,6 +37,7 @@ Suite *st_suite_dropin(void);
 Suite *st_suite_grow(void);
 Suite *st_suite_grow_local(void);
 Suite *st_suite_ipc(void);
+Suite *st_suite_heap(void);
 
 void st_add_emulated_tests(TCase *t); /* adds the tests of check-ar-kernels */
 
