@@ -147,7 +147,7 @@ void ar_engines_free(symtuner_ar *h)
     struct ar_engines *e = h->engines;
 
     for (int r = 0; e != NULL && r < h->ranks; r++) {
-        ar_side_free(&e->sides[r]);
+        ar_side_free(e->sides[r]);
         if (e->end[r] != NULL)
             cudaEventDestroy(e->end[r]);
     }

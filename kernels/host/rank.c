@@ -143,7 +143,7 @@ static void free_gpu(symtuner_ar *h)
     for (int i = 0; i < 2; i++)
         if (h->copy_event[i] != NULL)
             cudaEventDestroy(h->copy_event[i]);
-    ar_side_free(&h->sides);
+    ar_side_free(h->sides);
     ar_engines_free(h);
     ar_ipc_end(h);
     if (h->eager.done != NULL)

@@ -45,12 +45,11 @@ ncclResult_t ar_side_find(symtuner_ar *h, struct ar_side **list, unsigned long l
     return ncclSuccess;
 }
 
-void ar_side_free(struct ar_side **list)
+void ar_side_free(struct ar_side *list)
 {
-    for (struct ar_side *side = *list, *next; side != NULL; side = next) {
+    for (struct ar_side *side = list, *next; side != NULL; side = next) {
         next = side->next;
         cudaStreamDestroy(side->stream);
         free(side);
     }
-    *list = NULL;
 }

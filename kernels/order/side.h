@@ -21,7 +21,7 @@ struct ar_side {
 ncclResult_t ar_side_find(symtuner_ar *h, struct ar_side **list, unsigned long long capture,
                           cudaStream_t *out);
 
-/* Destroy all streams of *list. */
-void ar_side_free(struct ar_side **list);
+/* Destroy all streams of ${list}. */
+void ar_side_free(struct ar_side *list);
 
 #endif

@@ -12,6 +12,7 @@
 #include "kernels/group/handle.h"
 #include "kernels/host/destroy.h"
 #include "kernels/order/graph.h"
+#include "kernels/order/side.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/fake/nccl.h"
 #include "test/kernels/fake/local_group.h"
@@ -93,6 +94,26 @@ START_TEST(test_streams_of_threads_are_told_apart_in_a_capture)
     ck_assert_int_eq(fake.waits, 1);
     fake.capture = 0;
     fake_graph_gone(5);
+}
+END_TEST
+
+START_TEST(test_a_call_gets_a_stream_that_it_can_use)
+{
+    static const unsigned long long capture[] = {0, 0, 0, 7}, in[] = {0, 0, 7, 7};
+    static const int made[] = {1, 1, 2, 2}, want[] = {0, 0, 2, 0};
+    const int live = fake.live;
+    cudaStream_t side[4] = {NULL};
+    struct ar_side *list = NULL;
+
+    for (int i = 0; i < 4; i++) {
+        fake.capture = in[i]; /* all streams are in it */
+        ck_assert_int_eq(ar_side_find(handles[0], &list, capture[i], &side[i]), ncclSuccess);
+        ck_assert(side[i] != NULL && side[i] == side[want[i]] && fake.live == live + made[i]);
+    }
+    fake.capture = 0;
+    ck_assert_ptr_ne(side[2], side[0]);
+    ar_side_free(list);
+    ck_assert_int_eq(fake.live, live);
 }
 END_TEST
 
@@ -462,6 +483,7 @@ Suite *st_suite_graph(void)
     tcase_add_test(made, test_streams_are_told_apart_by_number);
     tcase_add_test(made, test_a_stream_of_another_gpu_is_named);
     tcase_add_test(made, test_streams_of_threads_are_told_apart_in_a_capture);
+    tcase_add_test(made, test_a_call_gets_a_stream_that_it_can_use);
     tcase_add_test(made, test_a_graph_keeps_a_local_group_alive);
     tcase_add_test(made, test_a_graph_that_is_gone_keeps_nothing);
     tcase_add_test(made, test_a_capture_that_cannot_be_held_is_an_error);
