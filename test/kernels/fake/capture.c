@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* capture.c - more of the fake CUDA (cuda.h): captures apart from graphs, the driver, and calls
- * that end at once. */
+/* capture.c - more of the fake CUDA (cuda.h): captures apart from graphs, the driver, calls that end
+ * at once, and the kernel of the probe. */
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 #include <string.h>
@@ -29,7 +29,6 @@ cudaError_t cudaDriverGetVersion(int *version)
 }
 
 #if CUDART_VERSION >= 12050
-/* There are no stream memory operations here, so all work of a call is done in order. */
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
                                              unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *found)
@@ -78,4 +77,13 @@ cudaError_t whole_host(cudaStream_t stream, void (*host)(void *what), const void
     memcpy(copy, what, size);
     host(copy);
     return cudaSuccess;
+}
+
+void fake_probe(void *seen, unsigned ctas)
+{
+    struct ar_probe_seen *out = seen;
+
+    for (unsigned b = 0; b < ctas; b++)
+        out[b] = (struct ar_probe_seen){fake.probed.bytes * (b + 1), fake.probed.ns * (b + 1),
+                                        b + 1 == ctas ? fake.probed.wrong : 0};
 }

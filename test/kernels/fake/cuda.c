@@ -15,14 +15,15 @@
 #ifdef ST_EMULATE
 #include "test/kernels/emulated/emulate.h"
 #define MULTIPROCESSORS 8 /* few, because each thread of a block is a thread of the CPU here */
+#define TOUCHED         SIZE_MAX
 #else
 #define MULTIPROCESSORS 132
+#define TOUCHED         4096 /* do not write hundreds of MiB that nobody reads, only the first bytes */
 #endif
 
 struct fake_cuda fake = {.devices = 4, .peers = 1};
 
 static _Thread_local int current;
-
 /* Add ${more} to ${number} atomically, since each rank may be a thread, and return the sum. */
 static int count(int *number, int more)
 {
@@ -44,8 +45,7 @@ static cudaError_t named(const char *call)
     return ends(fails ? cudaErrorUnknown : cudaSuccess);
 }
 
-/* Return the error that the test wants for this call. All calls that allocate memory, or that may
- * fail on a real machine, ask this function. */
+/* All calls that allocate memory, or that may fail on a real machine, ask this function. */
 static cudaError_t may_fail(void)
 {
     if (fake.fail_on != 0 && current != fake.fail_on - 1)
@@ -58,7 +58,7 @@ static cudaError_t make(void **out, size_t bytes)
     if (may_fail() != cudaSuccess)
         return cudaErrorMemoryAllocation;
     *out = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-    memset(*out, 0, bytes < 4096 ? bytes : 4096);
+    memset(*out, 0xa5, bytes < 4096 ? bytes : 4096); /* CUDA does not set new memory to zeros */
     count(&fake.live, 1);
     return cudaSuccess;
 }
@@ -199,11 +199,7 @@ cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpy
 
 cudaError_t cudaMemset(void *p, int value, size_t bytes)
 {
-#ifdef ST_EMULATE
-    memset(p, value, bytes);
-#else
-    (void)p, (void)value; /* do not write hundreds of MiB that nobody reads */
-#endif
+    memset(p, value, bytes < TOUCHED ? bytes : TOUCHED);
     __atomic_add_fetch(&fake.filled, bytes, __ATOMIC_RELAXED);
     return may_fail();
 }
@@ -405,6 +401,8 @@ static cudaError_t remember(const void *kernel, unsigned ctas, unsigned threads,
         return cudaSuccess;
     }
 #endif
+    if (kernel == ar_kernel_probe)
+        fake_probe(told->out, ctas);
     int number = count(&fake.launches, 1);
     struct fake_launch *l = &fake.launch[(number - 1) % FAKE_LAUNCHES];
 
@@ -450,7 +448,6 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     if (kind == cudaMemcpyDefault && __atomic_load_n(&fake.launches, __ATOMIC_RELAXED) == 0)
         count(&fake.copies_before_launch, 1);
 #ifdef ST_EMULATE
-    (void)kind;
     memcpy(to, from, bytes);
 #else
     if (kind != cudaMemcpyDefault && kind != cudaMemcpyDeviceToDevice) /* nobody reads what other
@@ -458,6 +455,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
         memcpy(to, from, bytes);
 #endif
     __atomic_add_fetch(&fake.copied, bytes, __ATOMIC_RELAXED);
+    if (kind == cudaMemcpyDefault && may_fail() != cudaSuccess)
+        return cudaErrorMemoryAllocation;
     return named("cudaMemcpyAsync");
 }
 

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 
+#include "kernels/choose/probe.h"
 #include "kernels/shared/args.h"
 
 #define FAKE_LAUNCHES 4096
@@ -64,6 +65,9 @@ struct fake_cuda {
     int copies_before_launch;   /* cudaMemcpyAsync to or from peers before the first launch */
     int launches;
     struct fake_launch launch[FAKE_LAUNCHES];
+    /* What block 0 of the probe's kernel sees. Block b sees b + 1 times as much, and only the last
+     * block sees what is wrong. */
+    struct ar_probe_seen probed;
 };
 
 extern struct fake_cuda fake;
@@ -71,6 +75,8 @@ extern struct fake_cuda fake;
 /* Is a call that may wait for the GPU prohibited now, because a thread captures? Such a call also
  * ends the capture, so it is counted. */
 bool fake_prohibited(void);
+
+void fake_probe(void *seen, unsigned ctas); /* write what the probe's kernel sees */
 
 void fake_graph_gone(unsigned long long capture); /* destroy the graph of ${capture}, and all that
                                                      was made from it */
