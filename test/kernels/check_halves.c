@@ -9,7 +9,9 @@
 #include "kernels/group/handle.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/fake/local_group.h"
+#include "test/kernels/fake/memory.h"
 #include "test/kernels/fake/nccl.h"
+#include "test/kernels/fake/steps.h"
 #include "test/kernels/suites.h"
 
 #define SCATTER(h, send, recv, count)                                                              \
@@ -231,6 +233,50 @@ START_TEST(test_nccl_runs_the_same_collective)
 }
 END_TEST
 
+/* If streams can wait for words in memory, each peer's stream waits for that peer alone, and a kernel
+ * runs only at the end, on a stream of its own. Otherwise a kernel waits for all peers first. In
+ * both cases the caller's stream waits for all streams of the library. */
+static const struct {
+    int driver;
+    bool memops, no_memops;
+    const char *lacks;
+    int waits, launches;
+} waiting[] = {
+    {12000, true, false, NULL, N - 1, 1},
+    {11999, true, false, NULL, 0, 2},
+    {12000, false, false, NULL, 0, 2},
+    {12000, true, true, NULL, 0, 2},
+    {12000, true, false, "cuDeviceGetAttribute", 0, 2},
+    {12000, true, false, "cuStreamWaitValue64", 0, 2},
+    {12000, true, false, "cuStreamWriteValue64", 0, 2},
+};
+
+START_TEST(test_engines_wait_by_the_driver_if_it_can)
+{
+    const cudaStream_t stream = (cudaStream_t)memory[3];
+    int joined = 0;
+
+    fake.driver = waiting[_i].driver;
+    fake_step_count = 0;
+    fake_memory_clear();
+    fake_memory.memops = waiting[_i].memops;
+    fake_memory.no_memops = waiting[_i].no_memops;
+    fake_memory.lacks = waiting[_i].lacks;
+    symtuner_ar_force(handles[1], "engines", 0, 0);
+    ck_assert_int_eq(
+        symtuner_ar_all_gather(memory[0], memory[1], 1024, ncclFloat, handles[1], stream),
+        ncclSuccess);
+    for (int i = 0; i < fake_step_count; i++)
+        joined += fake_steps[i].what == FAKE_WAIT && fake_steps[i].stream == stream;
+    ck_assert_int_eq(joined, N - 1 + (waiting[_i].waits > 0));
+    ck_assert_int_eq(fake_memory.waits, waiting[_i].waits);
+    ck_assert_int_eq(fake_memory.writes, waiting[_i].waits);
+    ck_assert_int_eq(fake.launches, waiting[_i].launches);
+    ck_assert_int_eq(cudaGetLastError(), cudaSuccess);
+    fake_memory_clear();
+}
+END_TEST
+
 Suite *st_suite_halves(void)
 {
     Suite *s = suite_create("ar_halves");
@@ -245,6 +291,9 @@ Suite *st_suite_halves(void)
     tcase_add_test(t, test_registered_parts_are_found_in_every_window);
     tcase_add_test(t, test_a_group_of_one_copies_its_part);
     tcase_add_test(t, test_nccl_runs_the_same_collective);
+    if (CUDART_VERSION >= 12050) /* memops.c needs a function of this version */
+        tcase_add_loop_test(t, test_engines_wait_by_the_driver_if_it_can, 0,
+                            (int)(sizeof waiting / sizeof *waiting));
     suite_add_tcase(s, t);
     return s;
 }

@@ -94,9 +94,46 @@ static int get_attributes(unsigned n, const int *attributes, void **values, unsi
     return at < 0;
 }
 
+static int get_attribute(int *value, int attribute, int device)
+{
+    (void)device;
+    *value = attribute == 122 && !fake_memory.no_memops; /* CAN_USE_64_BIT_STREAM_MEM_OPS */
+    return 0;
+}
+
+static int wait_value(cudaStream_t stream, unsigned long long word, uint64_t value, unsigned flags)
+{
+    (void)stream, (void)word;
+    __atomic_add_fetch(&fake_memory.waits, 1, __ATOMIC_RELAXED);
+    return value != 1 || flags != 0;
+}
+
+static int write_value(cudaStream_t stream, unsigned long long word, uint64_t value, unsigned flags)
+{
+    (void)stream, (void)word;
+    __atomic_add_fetch(&fake_memory.writes, 1, __ATOMIC_RELAXED);
+    return value != 0 || flags != 0;
+}
+
 void (*fake_driver(const char *name))(void)
 {
-    return strcmp(name, "cuPointerGetAttributes") == 0 ? (void (*)(void))get_attributes : NULL;
+    static const struct {
+        const char *name;
+        void (*function)(void);
+        bool memops;
+    } known[] = {
+        {"cuPointerGetAttributes", (void (*)(void))get_attributes, false},
+        {"cuDeviceGetAttribute", (void (*)(void))get_attribute, true},
+        {"cuStreamWaitValue64", (void (*)(void))wait_value, true},
+        {"cuStreamWriteValue64", (void (*)(void))write_value, true},
+    };
+
+    if (fake_memory.lacks != NULL && strcmp(name, fake_memory.lacks) == 0)
+        return NULL;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(name, known[i].name) == 0 && (fake_memory.memops || !known[i].memops))
+            return known[i].function;
+    return NULL;
 }
 
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *p)

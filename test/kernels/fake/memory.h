@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory.h - a fake of what the driver knows about allocations, and of CUDA IPC.
+ * memory.h - a fake of what the driver knows about allocations, of its stream memory operations,
+ * and of CUDA IPC.
  *
  * Only memory that a test has named with fake_allocation is an allocation. A peer maps it at the
  * same address.
@@ -16,6 +17,10 @@ struct fake_memory {
     bool no_open;    /* cudaIpcOpenMemHandle fails */
     int handles;     /* calls of cudaIpcGetMemHandle */
     int opened, closed;
+    bool memops;       /* the driver has stream memory operations */
+    bool no_memops;    /* but the GPU does not have them */
+    const char *lacks; /* a function that the driver does not have; NULL: it has all */
+    int waits, writes; /* stream memory operations so far */
 };
 
 extern struct fake_memory fake_memory;
