@@ -148,6 +148,31 @@ START_TEST(test_a_bad_list_is_refused_by_all)
 }
 END_TEST
 
+/* A kernel that needs two buffers cannot run if the buffers of one rank are the same. */
+START_TEST(test_one_rank_in_place_counts_for_all)
+{
+    const void *sends[RANKS];
+    void *recvs[RANKS];
+    symtuner_ar *h[RANKS];
+
+    make_group(h, RANKS, SYMTUNER_AR_PEER);
+    for (int same = -1; same < RANKS; same++) { /* the rank that is in place; -1: none */
+        for (int r = 0; r < RANKS; r++) {
+            sends[r] = address(r, 0, 0);
+            recvs[r] = address(r, r != same, 0);
+        }
+        for (int r = 0; r < RANKS; r++) {
+            symtuner_ar_force(h[r], "pull_one", 0, 0);
+            ck_assert_int_eq(
+                symtuner_ar_all_reduce_at(sends, recvs, 4096, ncclFloat, ncclSum, h[r], NULL),
+                same < 0 ? ncclSuccess : ncclInvalidUsage);
+        }
+    }
+    ck_assert_int_eq(fake.launches, RANKS);
+    symtuner_ar_destroy(h, RANKS);
+}
+END_TEST
+
 Suite *st_suite_alike(void)
 {
     Suite *s = suite_create("ar_alike");
@@ -156,6 +181,7 @@ Suite *st_suite_alike(void)
     tcase_set_timeout(t, 120);
     tcase_add_test(t, test_what_may_differ_does_not_reach_the_choice);
     tcase_add_test(t, test_a_bad_list_is_refused_by_all);
+    tcase_add_test(t, test_one_rank_in_place_counts_for_all);
     suite_add_tcase(s, t);
     return s;
 }

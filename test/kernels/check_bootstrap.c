@@ -318,6 +318,7 @@ static void add_buffer(int r)
 {
     at[r].result = symtuner_ar_register(&at[r].handle, &at[r].buffer, NULL, 1, at[r].bytes);
     strcpy(at[r].error, symtuner_ar_error(at[r].handle));
+    at[r].left = cudaGetLastError();
 }
 
 static void drop_buffer(int r)
@@ -376,6 +377,12 @@ START_TEST(test_buffers_are_registered_on_all_ranks_or_on_none)
     fake_nccl_threads(add_buffer);
     all_have(ncclInvalidUsage, -1, "rank 0: NCCL gave no symmetric window");
     fake_nccl.no_symmetric = false;
+    fake.fails = "cudaMemcpyAsync";
+    fake_nccl_threads(add_buffer);
+    all_have(ncclUnhandledCudaError, -1, "talk to the other ranks: some error");
+    for (int r = 0; r < RANKS; r++)
+        ck_assert_int_eq(at[r].left, cudaSuccess);
+    fake.fails = NULL;
     ck_assert_int_eq(fake_nccl.live, before);
     ck_assert_int_eq(zero_copy(), 0);
     fake_nccl_threads(add_buffer);

@@ -50,6 +50,31 @@ START_TEST(test_no_handle_is_an_error_and_never_a_crash)
 }
 END_TEST
 
+static const struct {
+    struct symtuner_ar_config config;
+    const char *part; /* of the error message */
+} wrong[] = {
+    {{.size = 4}, "config.size is 4; set it to"},
+    {{.size = sizeof wrong->config + 1}, "config.size is"},
+    {{.size = sizeof wrong->config, .transport = -1}, "config.transport -1 is unknown"},
+    {{.size = sizeof wrong->config, .transport = 3}, "config.transport 3 is unknown"},
+    {{.size = sizeof wrong->config, .max_ctas = -1}, "config.max_ctas -1; write 1 to"},
+    {{.size = sizeof wrong->config, .max_ctas = AR_MAX_CTAS + 1}, "config.max_ctas"},
+    {{.size = sizeof wrong->config, .beside = -1}, "config.beside -1 is unknown"},
+    {{.size = sizeof wrong->config, .beside = 3}, "config.beside 3 is unknown"},
+    {{.size = sizeof wrong->config, .first_epoch = 1ull << 38}, "first_epoch must be below 2^38"},
+};
+
+START_TEST(test_wrong_configurations_are_refused_by_name)
+{
+    symtuner_ar *h[2] = {NULL};
+
+    want_error(symtuner_ar_create_local(h, devices, 2, &wrong[_i].config), ncclInvalidArgument,
+               NULL, wrong[_i].part);
+    ck_assert_ptr_null(h[0]);
+}
+END_TEST
+
 START_TEST(test_the_library_says_its_version_and_kernels)
 {
     int count = 0;
@@ -447,6 +472,8 @@ Suite *st_suite_call(void)
 
     tcase_add_checked_fixture(calls, set_up, tear_down);
     tcase_add_test(calls, test_no_handle_is_an_error_and_never_a_crash);
+    tcase_add_loop_test(calls, test_wrong_configurations_are_refused_by_name, 0,
+                        (int)(sizeof wrong / sizeof *wrong));
     tcase_add_test(calls, test_the_library_says_its_version_and_kernels);
     tcase_add_loop_test(calls, test_a_forced_grid_is_within_bounds, 0,
                         (int)(sizeof grids / sizeof *grids));

@@ -18,8 +18,8 @@
 
 enum { RANKS = 2, CARDS = 2 /* the second gather exchanges what the ranks say of themselves */ };
 
-static int endless_at, keep, say, transport; /* settings of the fakes for the next group, and the
-                                                transport that the next group asks for */
+static int endless_at, keep, say, sms, transport; /* settings of the fakes for the next group, and
+                                                     the transport that the next group asks for */
 
 /* How a kernel of ours starts. An early kernel is set up while the kernel in front of it still
  * runs, and then waits for that kernel. Code for GPUs before sm_90 cannot wait in this way. Drivers
@@ -80,6 +80,7 @@ static ncclResult_t try_group(symtuner_ar **h, const char *first_rule, const cha
     fake.devices = RANKS;
     fake.peers = 1;
     fake.endless_at = endless_at;
+    fake.sms = sms;
     setenv("SYMTUNER_LOG", "off", 1);
     setenv("SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no", 1);
     fake_nccl.rule_of[0] = first_rule;
@@ -168,28 +169,28 @@ START_TEST(test_ranks_with_different_settings_are_told_which)
 }
 END_TEST
 
-/* All ranks take the smallest budget of CTAs that any rank says. */
+/* All ranks take the smallest budget of CTAs and the least multiprocessors that any rank says. From
+ * the second row on, rank 1 says what it said in the first one. */
 START_TEST(test_ranks_agree_on_the_least_budget)
 {
+    static const struct {
+        const char *budget;
+        int sms, least_budget, least_sms;
+    } row[] = {{"40", 100, 40, 100}, {"8", 60, 8, 60}, {"100", 132, 40, 100}};
     symtuner_ar *h[RANKS];
 
-    for (int mine = 8; mine <= 100; mine += 92) {
-        keep = CARDS;
-        say = 0;
-        setenv("SYMTUNER_AR_MAX_CTAS", "40", 1);
-        make_group(h, NULL, NULL);
-        ck_assert_int_eq(h[0]->budget, 40);
-        symtuner_ar_destroy(h, RANKS);
-        keep = 0;
-        say = CARDS;
-        setenv("SYMTUNER_AR_MAX_CTAS", mine == 8 ? "8" : "100", 1);
+    for (int i = 0; i < 3; i++) {
+        keep = i == 0 ? CARDS : 0;
+        say = i == 0 ? 0 : CARDS;
+        sms = row[i].sms;
+        setenv("SYMTUNER_AR_MAX_CTAS", row[i].budget, 1);
         make_group(h, NULL, NULL);
         for (int r = 0; r < RANKS; r++)
-            ck_assert_int_eq(h[r]->budget, mine < 40 ? mine : 40);
+            ck_assert(h[r]->budget == row[i].least_budget && h[r]->sms == row[i].least_sms);
         symtuner_ar_destroy(h, RANKS);
     }
     unsetenv("SYMTUNER_AR_MAX_CTAS");
-    say = 0;
+    say = sms = 0;
     make_group(h, NULL, NULL);
     ck_assert_int_eq(h[1]->budget, 128);
     symtuner_ar_destroy(h, RANKS);

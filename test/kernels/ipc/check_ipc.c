@@ -3,6 +3,7 @@
  * the kernels about them. */
 #include <check.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
@@ -396,6 +397,8 @@ static const struct {
     bool fits;
 } settings[] = {
     {"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", false},
+    {"PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync", false},
+    {"PYTORCH_ALLOC_CONF", "expandable_segments:True", false},
     {"PYTORCH_ALLOC_CONF", "max_split_size_mb:64,backend:cudaMallocAsync", false},
     {"XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async", false},
     {"XLA_PYTHON_CLIENT_ALLOCATOR", "Platform", false},
@@ -407,6 +410,7 @@ static const struct {
 START_TEST(test_frameworks_may_take_memory_that_cannot_be_mapped)
 {
     struct symtuner_ar_config config = small();
+    char want[80];
 
     memset(&fake, 0, sizeof fake);
     fake.devices = fake.peers = 2;
@@ -425,6 +429,8 @@ START_TEST(test_frameworks_may_take_memory_that_cannot_be_mapped)
     }
     ck_assert_int_eq((int)h[0]->arena[0].layout.half[AR_REGION_IPC], 0);
     ck_assert_ptr_nonnull(strstr(said, "SYMTUNER_AR_IPC=1 has no effect"));
+    snprintf(want, sizeof want, " takes with %s=", settings[_i].variable);
+    ck_assert_ptr_nonnull(strstr(said, want));
     want_error(symtuner_ar_force(h[0], "tma_ipc", 0, 0), ncclSuccess, h[0], "no error");
     want_error(symtuner_ar_all_reduce(place[0], place[0], FLOATS, ncclFloat32, ncclSum, h[0], NULL),
                ncclInvalidUsage, h[0], "kernel tma_ipc cannot run this call");
