@@ -326,6 +326,26 @@ START_TEST(test_a_rank_without_memory_stops_all)
 }
 END_TEST
 
+/* The last steps of rank 3 fail, one after the other, until one is its wait for what it measured. If
+ * an earlier one failed, the other ranks would wait for rank 3 in ncclAllReduce. */
+START_TEST(test_what_fails_at_the_end_of_measuring_is_told)
+{
+    bool told = false;
+
+    for (int at = 0, calls = 0; !told; at = at == 0 ? calls : at - 1) {
+        group_reset(4, 2, NULL);
+        setenv("SYMTUNER_AR_NODES", "1", 1);
+        fake.fail_on = 4, fake.fail_at = at;
+        group_create();
+        told = handle[0]->nodes == NULL;
+        if (told)
+            group_must_be_nccls("not box by box: rank 3: measure at the start: out of memory");
+        calls = at == 0 ? fake.calls : calls;
+        group_destroy();
+    }
+}
+END_TEST
+
 /* ---- start-up figures ------------------------------------------------------------------------ */
 
 /* Return in how many pieces the ranks add up box by box (0: not at all), if NCCL takes ${all} us
@@ -349,6 +369,7 @@ static int pieces_with(int all, int some, int slow_rank)
     pieces = ar_nodes_choose(handle[0], 16 << 20, 7, 0, NULL, 0);
     for (int r = 1; r < 4; r++)
         ck_assert_int_eq(ar_nodes_choose(handle[r], 16 << 20, 7, 0, NULL, 0), pieces);
+    ck_assert_ptr_nonnull(strstr(group_describe(0), "messages of 65536 1048576 16777216 bytes:"));
     ck_assert_ptr_nonnull(
         strstr(group_describe(0), "rules that keep this choice:\n  [kernels nodes-1]"));
     group_destroy();
@@ -469,6 +490,7 @@ Suite *nodes_suite_create(void)
     tcase_add_loop_test(t, test_a_rule_on_one_rank_is_no_rule, 0, 4);
     tcase_add_test(t, test_a_communicator_that_does_not_block_is_nccls);
     tcase_add_test(t, test_a_rank_without_memory_stops_all);
+    tcase_add_test(t, test_what_fails_at_the_end_of_measuring_is_told);
     tcase_add_test(t, test_the_slower_network_decides);
     tcase_add_test(t, test_the_described_rules_keep_the_choice);
     tcase_add_test(t, test_more_ranks_in_a_box_than_kernels_take_are_nccls);

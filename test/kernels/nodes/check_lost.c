@@ -186,6 +186,37 @@ START_TEST(test_an_abort_ends_calls_that_wait_for_a_box)
 }
 END_TEST
 
+/* The network needs longer for the first all-reduce than ranks wait. */
+static bool answers_late(const struct whole_call *call)
+{
+    static int reduces;
+
+    if (call->kind == WHOLE_ALL_REDUCE && __atomic_fetch_add(&reduces, 1, __ATOMIC_RELAXED) == 0)
+        usleep(2 * LIMIT_MS * 1000);
+    return true;
+}
+
+START_TEST(test_measuring_ends_at_the_time_limit)
+{
+    const double start = time_s();
+
+    frees_nothing = 1;
+    group_reset(RANKS, 2, NULL);
+    setenv("SYMTUNER_AR_NODES", "1", 1);
+    group_config.timeout_ms = LIMIT_MS;
+    whole_nccl.collective = answers_late;
+    group_create();
+    ck_assert_double_lt(time_s() - start, LIMIT_MS / 1000.0 + 10);
+    for (int r = 0; r < RANKS; r++) {
+        ck_assert_int_eq(created[r], ncclRemoteError);
+        ck_assert_ptr_null(handle[r]);
+        ck_assert_msg(strstr(created_error[r],
+                             "measure at the start: still in progress after 3000 ms") != NULL,
+                      "rank %d: %s", r, created_error[r]);
+    }
+}
+END_TEST
+
 Suite *nodes_suite_lost(void)
 {
     Suite *s = suite_create("nodes_lost");
@@ -193,6 +224,7 @@ Suite *nodes_suite_lost(void)
 
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, test_survivors_get_an_error, 0, (int)(sizeof cases / sizeof *cases));
+    tcase_add_test(t, test_measuring_ends_at_the_time_limit);
     tcase_add_test(t, test_an_abort_ends_calls_that_wait_for_a_box);
     suite_add_tcase(s, t);
     return s;

@@ -83,6 +83,7 @@ void group_must_be_nccls(const char *why)
             symtuner_ar_query(memory, memory, 1024, ncclFloat, ncclSum, handle[r], &plan),
             ncclSuccess);
         ck_assert_str_eq(plan.kernel, "nccl");
+        ck_assert_int_eq(plan.pieces, 1);
         ck_assert_msg(strstr(handle[r]->gate, why) != NULL, "%s", handle[r]->gate);
         if (r == 0)
             strcpy(first, handle[r]->gate);
