@@ -138,8 +138,7 @@ static enum st_tally_why judge(struct st_comm *c, const struct st_call *call)
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
-/* Count a call of ${c}. While NCCL makes a non-blocking communicator, its size is unknown; at a call
- * NCCL can tell it. */
+/* Count a call of ${c}. Of a non-blocking communicator NCCL can tell the size only now. */
 static void count(struct st_comm *c, enum st_tally_coll coll, enum st_tally_why why, size_t bytes)
 {
     struct st_book *book = c->book;
@@ -194,10 +193,21 @@ static nccl_abi_result by_nccl(struct st_comm *c, const struct st_call *call)
     return run_nccl(c->real, call);
 }
 
+/* Is the time of such a call in cli/run/times.h on some boxes? */
+static bool is_timed(const struct st_comm *c, const struct st_tally_slot *slot,
+                     const struct st_call *call)
+{
+    size_t bytes = st_call_bytes(c, call);
+
+    return call->coll == ST_TALLY_ALL_REDUCE && c->ranks == slot->ranks && !c->spans &&
+           !st_window_holds(c, call->send, bytes) && !st_window_holds(c, call->recv, bytes);
+}
+
 static nccl_abi_result run_ours(struct st_comm *c, const struct st_call *call)
 {
     struct st_tally_slot *slot = st_slot();
     unsigned how;
+    bool captured;
     nccl_abi_result result = call->op < NCCL_ABI_BUILT_IN_OPS && st_verify_wanted(c, call)
                                  ? st_verify(c, call, by_kernels, by_nccl)
                                  : by_kernels(c, call);
@@ -209,11 +219,13 @@ static nccl_abi_result run_ours(struct st_comm *c, const struct st_call *call)
         st_tally_add(slot, &slot->by_boxes);
         atomic_fetch_add_explicit(&slot->pieces, how - ST_PLAN_BOXES, memory_order_relaxed);
     }
-    if (st_cuda_captures(st_cuda(), call->stream)) {
-        if (slot)
-            st_tally_add(slot, &slot->captured);
+    captured = st_cuda_captures(st_cuda(), call->stream);
+    if (captured)
         st_book_also(c->book, call->coll, ST_BOOK_CAPTURED, st_call_bytes(c, call));
-    }
+    if (slot && captured)
+        st_tally_add(slot, &slot->captured);
+    if (slot && is_timed(c, slot, call))
+        st_tally_time(slot, captured, st_call_bytes(c, call));
     return result;
 }
 

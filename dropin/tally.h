@@ -30,7 +30,7 @@
 #define ST_TALLY_VARIABLE "SYMTUNER_RUN_FILE"
 #define ST_TALLY_MAGIC    UINT64_C(0x796c6c6174747973) /* the bytes "syttally" */
 
-enum { ST_TALLY_VERSION = 7, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
+enum { ST_TALLY_VERSION = 8, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
 
 /* The NCCL functions that are counted: X(NAME in ST_TALLY_NAME, name in SYMTUNER_ONLY and in rules,
  * NCCL's name). The last row stands for all further functions of known.h. */
@@ -117,8 +117,10 @@ struct st_tally_slot {
     _Atomic uint64_t jax_captured; /* calls in ${jax} that went into a CUDA graph         */
     _Atomic uint64_t jax_groups;   /* how often the process has opened a group            */
     struct st_tally_cell call[ST_TALLY_COLLS][ST_WHYS];
-    /* [coll][b]: calls by our kernels with 2^b to 2^(b+1) - 1 bytes */
-    _Atomic uint64_t ours[ST_TALLY_COLLS][ST_TALLY_SIZES];
+    /* The all-reduces by our kernels whose time was measured on some boxes (cli/run/times.h): their
+     * communicator has ${ranks} ranks, all on this box, and their buffers lie in no window.
+     * [1: went into a CUDA graph][b]: those of 2^b to 2^(b+1) - 1 bytes. */
+    _Atomic uint64_t timed[2][ST_TALLY_SIZES];
 };
 
 /* The whole file. */
@@ -177,16 +179,17 @@ static inline void st_tally_put(struct st_tally_cell *cell, uint64_t bytes)
 static inline void st_tally_count(struct st_tally_slot *slot, enum st_tally_coll coll,
                                   enum st_tally_why why, uint64_t bytes)
 {
-    if (!slot)
-        return;
-    st_tally_put(&slot->call[coll][why], bytes);
-    if (why == ST_WHY_OURS) {
-        int size = 63 - __builtin_clzll(bytes | 1);
+    if (slot)
+        st_tally_put(&slot->call[coll][why], bytes);
+}
 
-        atomic_fetch_add_explicit(
-            &slot->ours[coll][size < ST_TALLY_SIZES ? size : ST_TALLY_SIZES - 1], 1,
-            memory_order_relaxed);
-    }
+static inline void st_tally_time(struct st_tally_slot *slot, bool captured, uint64_t bytes)
+{
+    int size = 63 - __builtin_clzll(bytes | 1);
+
+    atomic_fetch_add_explicit(
+        &slot->timed[captured][size < ST_TALLY_SIZES ? size : ST_TALLY_SIZES - 1], 1,
+        memory_order_relaxed);
 }
 
 static inline void st_tally_add(struct st_tally_slot *slot, _Atomic uint64_t *counter)

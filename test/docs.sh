@@ -213,6 +213,14 @@ check_env_page()
     bad=0
 }
 
+check_times()
+{
+    command -v python3 > /dev/null || return
+    python3 bench/run_times.py > "$work/times.h"
+    cmp -s cli/run/times.h "$work/times.h" || fail "cli/run/times.h is old: python3 bench/run_times.py > cli/run/times.h"
+    fine "cli/run/times.h is what bench/run_times.py prints"
+}
+
 check_doctor_page()
 {
     "$build/symtuner" doctor --list > "$work/list"
@@ -342,6 +350,7 @@ check_lengths
 check_index
 check_c_example
 check_env_page
+check_times
 check_doctor_page
 check_rules_files
 check_man_pages

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/run/saved.h"
 #include "cli/text.h"
 #include "nccl/release.h"
 
@@ -250,4 +251,5 @@ void st_run_summary(const struct st_tally *tally, FILE *out)
     print_jax(&sums, out);
     print_whys(&sums, out);
     print_notes(tally, &sums, out);
+    st_run_saved(tally, out);
 }

@@ -389,6 +389,35 @@ run "$symtuner" run -- sh -c "'$program' count 1 kill 9; '$symtuner' run -- '$pr
 once nested err
 grep -q '^symtuner run: 3 processes called NCCL 2.28.9$' err && grep -q ' 6 calls .* 3 by our kernels (50 %)' err
 ok "three processes: $(cat err)" $?
+# ---- the estimate --------------------------------------------------------------------------------
+estimate() { # estimate MACHINE STEPS: only the lines of the estimate
+    machine=$1
+    shift
+    run SYMTUNER_MACHINE="$machine" "$symtuner" run -- sh -c "'$program' timed 1000 $* & '$program' timed 1000 $*; wait" 2> err
+    sed -n '/^  estimated/,$p' err
+}
+two='gpu=NVIDIA H200; gpus=2; links=nvlink; multicast=no'
+cat > want <<X
+  estimated from all-reduces alone on 2 H200s (docs/run.md):
+    2000 calls took about 4.7 ms less on each GPU
+    6 calls in CUDA graphs take about 4.5 us less each, each time they run
+X
+estimate "$two" > got
+diff want got > difference
+ok "the estimate: $(cat difference)" $?
+echo '    2 calls by our kernels are not estimated' >> want
+estimate "$two" sent 7 > got
+diff want got > difference
+ok "the estimate beside other calls: $(cat difference)" $?
+for box in 'gpu=NVIDIA H200; gpus=2; links=nvlink; multicast=yes' 'gpu=NVIDIA H200; gpus=8; links=nvlink; multicast=no' \
+    'gpu=NVIDIA H200; gpus=2; links=nvlink' 'gpu=NVIDIA H100 80GB HBM3; gpus=2; links=nvlink; multicast=no'; do
+    [ -z "$(estimate "$box")" ]
+    ok "an estimate with $box: $(cat err)" $?
+done
+for steps in 'verified 1' 'ranks 3' 'ranks 4'; do
+    [ -z "$(estimate "$two" "$steps")" ]
+    ok "an estimate after $steps: $(cat err)" $?
+done
 # ranks of a launcher: the last one to end prints for all, even if another was killed
 for n in 0 1 2; do
     $clean LOCAL_RANK=$n "$symtuner" run -- "$program" count 1 made up$n wait up0 wait up1 wait up2 wait go$n &

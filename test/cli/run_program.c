@@ -6,11 +6,15 @@
  *   count N    claim a slot; count N all-reduces of 1 MiB by our kernels, and one of each other kind
  *   more N     count N more all-reduces, which NCCL runs because of the group
  *   nccl N     claim a slot, with NCCL release N
+ *   timed N    claim a slot as rank 0 of 2; count N all-reduces of 64 KiB by our kernels, whose time is
+ *              known, and 3 of 8 KiB in a graph
  *   sent N     claim a slot; count a send of N bytes by our kernels
  *   whys N     claim a slot; count N reduces that NCCL runs for one reason, N + 1 for the next, to N + 5
  *   jax N      claim a slot without NCCL, open a group of the JAX route, and count N of its calls of
  *              1 KiB by our kernels
  *   left N     count N calls of the JAX route that NCCL runs, and one recorded call
+ *   ranks N    say that the communicator has N ranks
+ *   verified N count a verified call
  *   comm       count a communicator that stays with NCCL, and keep a note
  *   fork       a data loader: a child that only ends
  *   wait FILE  wait until there is such a file, 20 s at most
@@ -61,6 +65,18 @@ static void whys(uint32_t n)
             st_tally_count(slot, ST_TALLY_REDUCE, why[w], 1);
 }
 
+static void timed(int n)
+{
+    claim();
+    slot->ranks = 2;
+    for (int i = 0; i < n + 3; i++) {
+        uint64_t bytes = i < n ? 1 << 16 : 1 << 13;
+
+        st_tally_count(slot, ST_TALLY_ALL_REDUCE, ST_WHY_OURS, bytes);
+        st_tally_time(slot, i >= n, bytes);
+    }
+}
+
 static void wait_for(const char *file)
 {
     for (int i = 0; i < 2000 && access(file, F_OK) != 0; i++)
@@ -75,6 +91,12 @@ int main(int argc, char **argv)
 
         if (strcmp(step, "count") == 0)
             count(atoi(value));
+        if (strcmp(step, "timed") == 0)
+            timed(atoi(value));
+        if (strcmp(step, "verified") == 0)
+            slot->verified++;
+        if (strcmp(step, "ranks") == 0)
+            slot->ranks = atoi(value);
         if (strcmp(step, "nccl") == 0) {
             claim();
             slot->nccl = atoi(value);

@@ -57,6 +57,9 @@ static void count_three(void)
     st_tally_count(slot, ST_TALLY_ALL_REDUCE, ST_WHY_OURS, 4096);
     st_tally_count(slot, ST_TALLY_ALL_REDUCE, ST_WHY_OURS, 0);
     st_tally_count(slot, ST_TALLY_BROADCAST, ST_WHY_COLLECTIVE, UINT64_MAX / 2);
+    st_tally_time(slot, false, 8191);
+    st_tally_time(slot, true, 0);
+    st_tally_time(slot, true, 1);
     st_tally_note(slot, "first");
     st_tally_note(slot, "second");
 }
@@ -74,8 +77,8 @@ START_TEST(test_survives_kill)
     ck_assert_str_eq(st_tally_noted(slot), "first");
     ck_assert_uint_eq(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].calls, 2);
     ck_assert_uint_eq(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].bytes, 4096);
-    ck_assert_uint_eq(slot->ours[ST_TALLY_ALL_REDUCE][12], 1);
-    ck_assert_uint_eq(slot->ours[ST_TALLY_ALL_REDUCE][0], 1);
+    ck_assert_uint_eq(slot->timed[0][12], 1);
+    ck_assert_uint_eq(slot->timed[1][0], 2);
     ck_assert_uint_eq(slot->call[ST_TALLY_BROADCAST][ST_WHY_COLLECTIVE].calls, 1);
     ck_assert_str_eq(st_tally_noted(&tally->slot[1]), "");
     drop(tally);

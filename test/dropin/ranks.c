@@ -51,7 +51,7 @@ static void load(void)
 {
     struct nccl_abi_config fast = {.size = sizeof fast, .blocking = 0};
     struct nccl_abi_id id = {{0}};
-    void *comm[2], *later, *child;
+    void *comm[2], *later, *child, *window;
     int error;
 
     MUST(n.f.CommInitAll(comm, 2, NULL) == 0);
@@ -61,6 +61,9 @@ static void load(void)
         _exit(0);
     }
     MUST(wait(NULL) > 0);
+    MUST(n.f.CommWindowRegister(comm[0], b, sizeof b, &window, 1) == 0);
+    call(comm[0]);
+    MUST(n.f.CommWindowDeregister(comm[0], window) == 0);
     MUST(n.f.Broadcast(a, b, 8, F32, 0, comm[1], NULL) == 0);
     MUST(n.f.AllReduce(a, b, 0, F32, SUM, comm[0], NULL) == 0);
     MUST(n.f.AllReduce(NULL, b, 2, F32, SUM, comm[0], NULL) == 0);
@@ -94,8 +97,9 @@ static void count(const char *program, const char *path)
     MUST(slot->pid == child && slot->nccl == 22809 && slot->ranks == 2);
     MUST(strcmp(slot->program, "ranks") == 0 && strstr(slot->library, "first/libnccl.so.2"));
     MUST(slot->comms[ST_WHY_OURS] == 2);
-    MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].calls == 1);
-    MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].bytes == 64);
+    MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].calls == 2);
+    MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].bytes == 128);
+    MUST(slot->timed[0][6] == 1 && slot->timed[1][6] == 0); /* the other call used a window */
     MUST(slot->call[ST_TALLY_BROADCAST][ST_WHY_COLLECTIVE].calls == 1);
     MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_EMPTY].calls == 1);
     MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_ARGUMENTS].calls == 1);

@@ -215,10 +215,15 @@ symtuner run: 2 processes called NCCL 2.28.9
   allreduce            2 calls    128 B   all by our kernels
 X
 job 'two ranks' 0 -- sh "$work/two" "$here/ranks" "$$-r1"
+cat >> "$work/want" <<'X'
+  estimated from all-reduces alone on 2 H200s (docs/run.md):
+    2 calls took about 4.0 us less on each GPU
+X
+SYMTUNER_MACHINE='gpu=NVIDIA H200; gpus=2; links=nvlink; multicast=no' job 'an estimate' 0 -- sh "$work/two" "$here/ranks" "$$-r11"
 cat > "$work/want" <<'X'
 symtuner run: drop-in
 symtuner run: 1 process called NCCL 2.28.9
-  allreduce            4 calls    136 B   1 by our kernels (25 %), 64 B
+  allreduce            5 calls    200 B   2 by our kernels (40 %), 128 B
   allgather             1 call     32 B   none by our kernels
   broadcast             1 call     32 B   none by our kernels
   reduce                1 call     16 B   none by our kernels
