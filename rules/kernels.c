@@ -143,6 +143,8 @@ const char *st_kernels_lint(const struct st_rule *rule, int n)
         return "sets both kernel and beside: beside has no effect if kernel is set";
     if ((rule->ranks.lo > 16 || rule->ranks.hi < 2) && n-- == 0)
         return "never applies: the library's kernels take 2 to 16 ranks";
+    if (colls == GATHER && !(rule->ops & BIT(SYMTUNER_SUM)) && n-- == 0)
+        return "never applies: an all-gather has no operator, and counts as sum";
     if (strcmp(kernel, "nccl") == 0 && (launch->ctas || launch->threads) && n-- == 0)
         return "gives the call to NCCL, whose blocks and threads it cannot set";
     for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {

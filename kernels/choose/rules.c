@@ -138,7 +138,7 @@ static const struct st_rule *find(const symtuner_rules *rules, const struct ar_a
     for (int i = 0; rules && i < rules->count; i++)
         if (rules->rule[i].launch.network_pieces < 0 &&
             st_kernels_cover(&rules->rule[i], ask->coll, ask->bytes, ask->dtype, ask->op,
-                             ask->dst_mapped && ask->src_mapped, ask->beside))
+                             ask->registered, ask->beside))
             return &rules->rule[i];
     return NULL;
 }

@@ -56,17 +56,20 @@ static void ask_about(const symtuner_ar *h, const struct ar_buffers *b, int dtyp
     /* With registered buffers, a call is in place on all ranks or on none. With other buffers no
      * choice depends on in_place. */
     ask->in_place = is_in_place(h, b->coll, b->send, b->recv, b->part);
-    if (b->coll == AR_REDUCE_SCATTER)
-        ask->dst_mapped = 0; /* no peer writes recv, and its alignment may differ between ranks */
     if (b->coll == AR_ALL_GATHER && ask->in_place)
         ask->src_mapped = ask->dst_mapped;
+    ask->registered =
+        ask->src_mapped && (b->coll == AR_REDUCE_SCATTER ? b->to != NULL : ask->dst_mapped);
+    if (b->coll == AR_REDUCE_SCATTER)
+        ask->dst_mapped = 0; /* no peer writes recv, and its alignment may differ between ranks */
     if (b->sends != NULL) {
-        ask->dst_mapped = ask->src_mapped = 1;
+        ask->dst_mapped = ask->src_mapped = 1; /* only all_reduce_at gives lists of buffers */
         for (int r = 0; r < h->ranks; r++) {
             ask->dst_mapped &= (uintptr_t)b->recvs[r] % AR_WORD == 0;
             ask->src_mapped &= (uintptr_t)b->sends[r] % AR_WORD == 0;
             ask->in_place |= b->sends[r] == b->recvs[r];
         }
+        ask->registered = ask->dst_mapped && ask->src_mapped;
     }
     ask->has_nvls = ar_has_multicast(b);
 }

@@ -51,6 +51,7 @@ static int choose(const struct symtuner_ar *h, int coll, size_t n, int type,
                          .dtype = type,
                          .dst_mapped = 1,
                          .src_mapped = 1,
+                         .registered = 1,
                          .has_nccl = 1,
                          .has_copy = 1,
                          .beside =

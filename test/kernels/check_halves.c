@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "symtuner_ar.h"
+#include "kernels/choose/rules.h"
 #include "kernels/group/handle.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/fake/local_group.h"
@@ -170,6 +171,50 @@ START_TEST(test_registered_parts_are_found_in_every_window)
 }
 END_TEST
 
+/* A rule with "registered" asks whether both buffers are registered. The shorter buffer of a call in
+ * place begins at a multiple of 16 bytes on some ranks only: here on rank 2, but not on rank 1. */
+START_TEST(test_rules_ask_whether_both_buffers_are_registered)
+{
+    void *buffers[N] = {memory[0], memory[1], memory[2], memory[3]};
+    const size_t count = 1002, part = 4 * count, far = 65536, outside = 3 << 18;
+    char note[AR_RULES_NOTE];
+
+    setenv("SYMTUNER_RULE",
+           "kernels coll=any registered=yes kernel=chunked ctas=3; "
+           "kernels coll=any registered=no kernel=one_ll8 ctas=2",
+           1);
+    ck_assert_int_eq(symtuner_ar_register(handles, buffers, NULL, N, 1 << 19), ncclSuccess);
+    for (int r = 1; r < 3; r++) {
+        const size_t mine = (size_t)r * part;
+        const struct {
+            int coll;
+            size_t send, recv;
+            const char *kernel;
+        } calls[] = {
+            {AR_ALL_REDUCE, 0, far, "chunked"},         {AR_ALL_REDUCE, 0, outside, "one_ll8"},
+            {AR_REDUCE_SCATTER, 0, far, "chunked"},     {AR_REDUCE_SCATTER, 0, mine, "chunked"},
+            {AR_REDUCE_SCATTER, 0, outside, "one_ll8"}, {AR_REDUCE_SCATTER, outside, 0, "one_ll8"},
+            {AR_ALL_GATHER, far, 0, "chunked"},         {AR_ALL_GATHER, mine, 0, "chunked"},
+            {AR_ALL_GATHER, far, outside, "one_ll8"}};
+        symtuner_ar *h = handles[r];
+
+        h->rules = ar_rules_read(22809, N, note);
+        ck_assert_ptr_nonnull(h->rules);
+        for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+            struct symtuner_ar_plan plan = {.size = sizeof plan};
+
+            ck_assert_int_eq(symtuner_ar_query_coll(calls[i].coll, memory[r] + calls[i].send,
+                                                    memory[r] + calls[i].recv, count, ncclFloat,
+                                                    ncclSum, h, &plan),
+                             ncclSuccess);
+            ck_assert_msg(strcmp(plan.kernel, calls[i].kernel) == 0, "rank %d, call %zu: %s, %s", r,
+                          i, plan.kernel, plan.why);
+        }
+    }
+    unsetenv("SYMTUNER_RULE");
+}
+END_TEST
+
 START_TEST(test_a_group_of_one_copies_its_part)
 {
     struct symtuner_ar_config config = small();
@@ -289,6 +334,7 @@ Suite *st_suite_halves(void)
     tcase_add_test(t, test_halves_refuse_bad_arguments_by_name);
     tcase_add_loop_test(t, test_pieces_cut_all_parts_alike, 0, 8);
     tcase_add_test(t, test_registered_parts_are_found_in_every_window);
+    tcase_add_test(t, test_rules_ask_whether_both_buffers_are_registered);
     tcase_add_test(t, test_a_group_of_one_copies_its_part);
     tcase_add_test(t, test_nccl_runs_the_same_collective);
     if (CUDART_VERSION >= 12050) /* memops.c needs a function of this version */

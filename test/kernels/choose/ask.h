@@ -20,6 +20,7 @@ static inline struct ar_ask ask_for(int ranks, int links, uint64_t bytes, int dt
                          .op = op,
                          .dst_mapped = 1,
                          .src_mapped = 1,
+                         .registered = 1,
                          .has_copy = links != AR_LINKS_HOST,
                          .has_tma = 1,
                          .max_ctas = 132,

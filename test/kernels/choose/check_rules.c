@@ -42,6 +42,7 @@ static struct ar_ask ask_for(uint64_t bytes)
                          .op = AR_SUM,
                          .dst_mapped = 1,
                          .src_mapped = 1,
+                         .registered = 1,
                          .has_nccl = 1,
                          .has_copy = 1,
                          .max_ctas = 132,
@@ -233,10 +234,10 @@ START_TEST(test_conditions_on_the_call_hold)
     ask.dtype = AR_BF16;
     ar_rules_select(rules, &ask, &free_choice, &c);
     ck_assert_ptr_nonnull(strstr(why_of(rules, &ask, &c), "table:"));
-    ask.src_mapped = 0;
+    ask.registered = 0;
     ar_rules_select(rules, &ask, &free_choice, &c);
     ck_assert_int_eq(c.family, AR_TWO_LL8);
-    ask.src_mapped = 1;
+    ask.registered = 1;
     ask.op = AR_PROD;
     ar_rules_select(rules, &ask, &free_choice, &c);
     ck_assert_int_eq(c.family, AR_TWO_LL128);
