@@ -281,8 +281,10 @@ static void span(struct party *p)
 
     st_meet_leave(p->meet);
     p->meet = NULL;
-    if (p->parent_spans) {
+    if (p->parent_spans) { /* also if this thread drives several ranks, as others may drive one */
         c->spans = make_handles(p);
+        for (int i = 1; i < p->n; i++)
+            p->c[i]->spans = c->spans;
         return;
     }
     all = st_boxes_meet(c->real, &p->mark, c->ranks, c->rank, p->own == ST_WHY_OURS);
@@ -307,7 +309,7 @@ static void meet(struct party *p)
 
     if (answer == ST_MEET_ALL) {
         make_handles(p);
-    } else if ((p->mark.there || p->parent_spans) && p->n == 1 &&
+    } else if (((p->mark.there && p->n == 1) || p->parent_spans) &&
                (answer == ST_MEET_OPEN || answer == ST_MEET_MISSING)) {
         span(p);
     } else {

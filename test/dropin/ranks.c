@@ -13,6 +13,10 @@
  *                                 With VERIFY=1 it makes four calls in
  *                                 place, the third in a capture, and prints who ran each. With
  *                                 VERIFY=wrong the kernels of this rank also compute wrong results
+ *        ranks pair SEED RANKS RANK
+ *                                 drives ranks RANK and RANK + 1: two threads make the
+ *                                 communicator, and then one thread splits both in a group. The
+ *                                 drop-in must ask the kernels for the handles of both at once
  *        ranks none               makes no communicator and starts sh
  *        ranks count FILE         creates FILE as `symtuner run` does, and starts "ranks loader"
  *                                 with it, which forks and dies by SIGKILL. Then checks the
@@ -170,6 +174,44 @@ static struct nccl_abi_id shared_id(const char *seed, int rank)
     return id;
 }
 
+struct member {
+    struct nccl_abi_id id;
+    int ranks, rank;
+    void *comm, *child;
+};
+
+static void *join(void *self)
+{
+    struct member *m = self;
+
+    MUST(init(&m->comm, m->ranks, m->id, m->rank) == 0);
+    return NULL;
+}
+
+static void pair(const char *seed, int ranks, int rank)
+{
+    struct nccl_abi_id id = shared_id(seed, rank);
+    struct member m[2] = {{id, ranks, rank, NULL, NULL}, {id, ranks, rank + 1, NULL, NULL}};
+    pthread_t thread[2];
+
+    for (int i = 0; i < 2; i++)
+        MUST(pthread_create(&thread[i], NULL, join, &m[i]) == 0);
+    for (int i = 0; i < 2; i++)
+        MUST(pthread_join(thread[i], NULL) == 0);
+    said(kernels());
+    MUST(n.f.GroupStart() == 0);
+    for (int i = 0; i < 2; i++)
+        MUST(n.f.CommSplit(m[i].comm, 0, 0, &m[i].child, NULL) == 0);
+    MUST(n.f.GroupEnd() == 0);
+    SAID(kernels(), "create:2 query ");
+    for (int i = 0; i < 2; i++)
+        call(m[i].child);
+    for (int i = 0; i < 2; i++)
+        MUST(n.f.CommDestroy(m[i].child) == 0);
+    for (int i = 0; i < 2; i++)
+        MUST(n.f.CommDestroy(m[i].comm) == 0);
+}
+
 int main(int argc, char **argv)
 {
     struct nccl_abi_id id = {{0}};
@@ -186,6 +228,10 @@ int main(int argc, char **argv)
     dlopen("libcuda.so.1", RTLD_NOW);
     if (argc == 3)
         load();
+    if (argc == 5) {
+        pair(argv[2], atoi(argv[3]), atoi(argv[4]));
+        return 0;
+    }
     MUST(argc == 4);
     if (getenv("BOX"))
         id = shared_id(argv[1], atoi(argv[3]));

@@ -304,6 +304,19 @@ symtuner run: 2 processes called NCCL 2.28.9
   ranks (N): NCCL runs all calls of a further communicator of 2 ranks: our kernels serve 1 of a GPU at a time; set a lower SYMTUNER_AR_MAX_CTAS or raise SYMTUNER_MAX_COMMS
 X
 SPLIT=refuse SYMTUNER_MAX_COMMS=1 SYMTUNER_AR_NODES=1 job 'no room for a split' 0 -- sh "$work/apart" "$here/ranks" "$$-r9" "$here/box.so"
+# Each process drives two ranks: in threads of their own, and at the split in one thread. Ranks elsewhere may
+# have one thread each and ask the kernels for a handle, so these ranks must ask, too.
+cat > "$work/pairs" <<'X'
+for rank in 0 2; do BOX=$rank LD_PRELOAD="$LD_PRELOAD $3" "$1" pair "$2" 4 $rank & done
+wait
+X
+cat > "$work/want" <<'X'
+symtuner run: drop-in
+symtuner run: 2 processes called NCCL 2.28.9
+  allreduce            4 calls    256 B   all by our kernels
+  4 calls by our kernels ran box by box, in 12 pieces
+X
+WHOLE=1 SYMTUNER_AR_NODES=1 job 'two ranks of a split in one thread' 0 -- sh "$work/pairs" "$here/ranks" "$$-r11" "$here/box.so"
 cat > "$work/want" <<'X'
 symtuner run: drop-in
 symtuner run: 2 processes called NCCL 2.28.9

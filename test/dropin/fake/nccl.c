@@ -261,7 +261,7 @@ static struct {
     void *parent, **where, *what;
 } child;
 
-/* Each color gets half of the ranks. */
+/* Each color gets half of the ranks; with WHOLE in the environment, all. */
 int ncclCommSplit(void *comm, int color, int key, void **made, void *config)
 {
     const struct nccl_abi_config *how = config;
@@ -281,7 +281,10 @@ int ncclCommSplit(void *comm, int color, int key, void **made, void *config)
         record.wait();
     if (color < 0)
         return 0;
-    give(made, c->ranks > 2 ? c->ranks / 2 : c->ranks, c->rank / 2);
+    if (getenv("WHOLE"))
+        give(made, c->ranks, c->rank);
+    else
+        give(made, c->ranks > 2 ? c->ranks / 2 : c->ranks, c->rank / 2);
     if (depth == 0)
         ((struct fake_comm *)*made)->device = c->device;
     return 0;
