@@ -79,6 +79,16 @@ static uint64_t place(const struct st_comm *c, const void *buffer, size_t bytes)
     return !st_window_holds(c, buffer, bytes) ? 0 : (uintptr_t)buffer % 16 == 0 ? 1 : 2;
 }
 
+/* Is the call in place? In a reduce-scatter or an all-gather this means that the shorter buffer, of
+ * ${part} bytes, lies where this rank's part of the longer buffer is. */
+static bool is_in_place(const struct st_comm *c, const struct st_call *call, size_t part)
+{
+    const size_t mine = (size_t)c->rank * part;
+
+    return (uintptr_t)call->send + (call->coll == ST_TALLY_REDUCE_SCATTER ? mine : 0) ==
+           (uintptr_t)call->recv + (call->coll == ST_TALLY_ALL_GATHER ? mine : 0);
+}
+
 /* Return what ask() answers for this call. ask() is too slow to run on every call, so we keep its
  * answers in a table, by a hash of the call. Calls with the same hash share an answer. */
 static unsigned answer(struct st_comm *c, const struct st_call *call)
@@ -88,10 +98,13 @@ static unsigned answer(struct st_comm *c, const struct st_call *call)
     size_t out = call->coll == ST_TALLY_REDUCE_SCATTER ? bytes / (size_t)c->ranks : bytes;
     /* operators that programs create get one number, because each rank has its own numbers */
     int op = call->op < NCCL_ABI_BUILT_IN_OPS ? call->op : NCCL_ABI_BUILT_IN_OPS;
+    const uint64_t places = place(c, call->send, in) << 4 | place(c, call->recv, out) << 2;
+    /* in place, the alignment of a shorter buffer in a window differs between ranks, but the answer
+     * does not depend on it */
+    const bool at_place = places && is_in_place(c, call, in < out ? in : out);
     uint64_t key =
         mix(mix(0, call->count), (uint64_t)call->coll << 32 | (uint64_t)call->dtype << 16 |
-                                     (uint64_t)op << 8 | place(c, call->send, in) << 4 |
-                                     place(c, call->recv, out) << 2);
+                                     (uint64_t)op << 8 | places | at_place);
     uint64_t *set;
 
     key = mix(key, UINT64_C(0x5bd1e995)) | ST_PLANS; /* never 0, which marks an empty entry */

@@ -330,40 +330,6 @@ static void life(void)
     SAID(kernels(), "");
 }
 
-static void windows(void)
-{
-    void *comm[2], *window[3];
-
-    make(comm);
-    n.f.GroupStart();
-    for (int i = 0; i < 2; i++)
-        MUST(n.f.CommWindowRegister(comm[i], a, sizeof a, &window[i], 1) == 0);
-    SAID(kernels(), "");
-    n.f.GroupEnd();
-    SAID(kernels(), "register:2x256 ");
-    SAID(n.record, "GroupStart WindowRegister:256 WindowRegister:256 GroupEnd ");
-    reduce(comm[0], 16);
-    reduce(comm[0], 16);
-    SAID(kernels(), "query all_reduce:16 all_reduce:16 ");
-    /* at an address where loads of 16 bytes do not work, the drop-in queries again */
-    MUST(n.f.AllReduce((char *)a + 4, b, 16, F32, SUM, comm[0], NULL) == 0);
-    SAID(kernels(), "query all_reduce:16 ");
-    /* a window with the same base, and a window that is not symmetric */
-    MUST(n.f.CommWindowRegister(comm[0], a, 128, &window[2], 1) == 0);
-    SAID(kernels(), "register:1x128 ");
-    MUST(n.f.CommWindowDeregister(comm[0], window[0]) == 0);
-    MUST(n.f.CommWindowDeregister(comm[0], window[0]) == 0);
-    SAID(kernels(), "deregister:1 ");
-    MUST(n.f.CommWindowRegister(comm[0], b, 64, &window[0], 0) == 0);
-    MUST(n.f.CommWindowDeregister(comm[0], window[0]) == 0);
-    MUST(n.f.CommWindowDeregister(comm[0], window[2]) == 0);
-    SAID(kernels(), "deregister:1 ");
-    said(n.record);
-    reduce(comm[0], 16); /* without the window the drop-in queries again */
-    SAID(kernels(), "query all_reduce:16 ");
-    end(comm);
-}
-
 /* Without settings only all-reduces run on the kernels, if the kernels' table takes them. */
 static void defaults(void)
 {
@@ -486,10 +452,10 @@ static void symbols(void)
 int main(int argc, char **argv)
 {
     static const struct play_case cases[] = {
-        {"calls", calls},     {"strangers", strangers}, {"groups", groups},
-        {"life", life},       {"defaults", defaults},   {"windows", windows},
-        {"two", two},         {"many", many},           {"trace", trace},
-        {"symbols", symbols}, {"lacking", lacking},     {"operators", operators}};
+        {"calls", calls},       {"strangers", strangers}, {"groups", groups},
+        {"life", life},         {"defaults", defaults},   {"two", two},
+        {"many", many},         {"trace", trace},         {"symbols", symbols},
+        {"lacking", lacking},   {"operators", operators}};
 
     MUST(argc == 3);
     if (strcmp(argv[2], "linked") == 0)

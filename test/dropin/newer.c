@@ -47,6 +47,52 @@ static void shrinks(void)
     shrink(comm, 2, 3, first, child);
 }
 
+static void windows(void)
+{
+    static float a[64], b[64];
+    void *comm[2], *window[3];
+
+    make(comm, 2);
+    n.f.GroupStart();
+    for (int i = 0; i < 2; i++)
+        MUST(n.f.CommWindowRegister(comm[i], a, sizeof a, &window[i], 1) == 0);
+    SAID(kernels(), "");
+    n.f.GroupEnd();
+    SAID(kernels(), "register:2x256 ");
+    SAID(n.record, "GroupStart WindowRegister:256 WindowRegister:256 GroupEnd ");
+    MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[0], NULL) == 0);
+    MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[0], NULL) == 0);
+    SAID(kernels(), "query all_reduce:16 all_reduce:16 ");
+    /* at an address where loads of 16 bytes do not work, the drop-in queries again */
+    MUST(n.f.AllReduce((char *)a + 4, b, 16, F32, SUM, comm[0], NULL) == 0);
+    SAID(kernels(), "query all_reduce:16 ");
+    /* in a window also if the call is in place: for an all-gather the place of rank 1 then has
+     * another alignment than that of rank 0 */
+    MUST(n.f.AllReduce(a, (char *)a + 128, 16, F32, SUM, comm[0], NULL) == 0);
+    MUST(n.f.AllReduce(a, a, 16, F32, SUM, comm[0], NULL) == 0);
+    SAID(kernels(), "query all_reduce:16 query all_reduce:16 ");
+    MUST(n.f.AllGather((char *)a + 12, a, 3, F32, comm[1], NULL) == 0);
+    MUST(n.f.AllGather((char *)a + 204, a, 3, F32, comm[1], NULL) == 0);
+    MUST(n.f.AllGather((char *)a + 12, a, 3, F32, comm[1], NULL) == 0);
+    SAID(kernels(), "query all_gather:3 query all_gather:3 all_gather:3 ");
+    /* a window with the same base, and a window that is not symmetric */
+    MUST(n.f.CommWindowRegister(comm[0], a, 128, &window[2], 1) == 0);
+    SAID(kernels(), "register:1x128 ");
+    MUST(n.f.CommWindowDeregister(comm[0], window[0]) == 0);
+    MUST(n.f.CommWindowDeregister(comm[0], window[0]) == 0);
+    SAID(kernels(), "deregister:1 ");
+    MUST(n.f.CommWindowRegister(comm[0], b, 64, &window[0], 0) == 0);
+    MUST(n.f.CommWindowDeregister(comm[0], window[0]) == 0);
+    MUST(n.f.CommWindowDeregister(comm[0], window[2]) == 0);
+    SAID(kernels(), "deregister:1 ");
+    said(n.record);
+    MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[0], NULL) ==
+         0); /* without the window the drop-in queries again */
+    SAID(kernels(), "query all_reduce:16 ");
+    for (int i = 0; i < 2; i++)
+        MUST(n.f.CommDestroy(comm[i]) == 0);
+}
+
 /* Our kernels do not touch windows that NCCL may not map into the other ranks. */
 static void restricted(void)
 {
@@ -100,8 +146,10 @@ static void suspends(void)
 
 int main(int argc, char **argv)
 {
-    static const struct play_case cases[] = {
-        {"shrinks", shrinks}, {"restricted", restricted}, {"suspends", suspends}};
+    static const struct play_case cases[] = {{"shrinks", shrinks},
+                                             {"windows", windows},
+                                             {"restricted", restricted},
+                                             {"suspends", suspends}};
 
     MUST(argc == 2);
     nccl_linked(&n);

@@ -27,13 +27,13 @@ under() { LD_LIBRARY_PATH=$here/${FIRST:-first} LD_PRELOAD=${PRELOAD:-$so} "$@";
 bare() { LD_LIBRARY_PATH=$here/first "$@"; }
 
 for how in linked "$here/first/libnccl.so.2"; do
-    for what in calls strangers groups operators life windows two many symbols; do
+    for what in calls strangers groups operators life two many symbols; do
         SYMTUNER_MAX_COMMS=8 under "$here/cases" $what "$how" 2> "$work/err" || { fail "case $what $how"; cat "$work/err"; }
     done
     (unset SYMTUNER_ONLY && under "$here/cases" defaults "$how") || fail "case defaults $how"
 done
 
-for what in shrinks restricted suspends; do
+for what in shrinks windows restricted suspends; do
     SYMTUNER_MAX_COMMS=8 under "$here/newer" $what || fail "newer functions, $what"
 done
 
