@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { KILLED_S = 3 }; /* a process that waits inside the driver may not die at once, or never */
+
 static volatile sig_atomic_t stop;
 
 static void on_signal(int number)
@@ -98,6 +100,17 @@ static void keep_tail(char *tail, size_t size, const char *more, size_t n)
     tail[have + n] = '\0';
 }
 
+/* Wait until process ${pid} has ended, but at most until the time ${end}. Returns whether it has. */
+static bool reap(pid_t pid, int *status, double end)
+{
+    static const struct timespec nap = {.tv_nsec = 2000000};
+    pid_t ended;
+
+    while ((ended = waitpid(pid, status, WNOHANG)) == 0 && st_child_now() < end)
+        nanosleep(&nap, NULL);
+    return ended == pid;
+}
+
 static enum st_child_end listen(struct st_child *child, pid_t pid, int out, int err)
 {
     struct pollfd file[2] = {{.fd = out, .events = POLLIN}, {.fd = err, .events = POLLIN}};
@@ -143,10 +156,17 @@ static enum st_child_end listen(struct st_child *child, pid_t pid, int out, int 
             }
         }
     }
-    if (how != ST_CHILD_DONE)
+    /* it has closed its output, but may still be inside the driver */
+    while (how == ST_CHILD_DONE && !reap(pid, &status, st_child_now() + 0.2))
+        how = stop ? ST_CHILD_STOPPED : st_child_now() > end ? ST_CHILD_TIMEOUT : ST_CHILD_DONE;
+    if (how != ST_CHILD_DONE) {
         kill(-pid, SIGKILL);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
+        if (!reap(pid, &status, st_child_now() + KILLED_S)) {
+            snprintf(child->error, sizeof child->error,
+                     "process %d does not end: it waits inside the driver", (int)pid);
+            return how;
+        }
+    }
     child->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (how == ST_CHILD_DONE && child->status != 0)
         how = ST_CHILD_FAILED;
@@ -169,6 +189,7 @@ enum st_child_end st_child_run(struct st_child *child)
         close(out[1]);
         return ST_CHILD_FAILED;
     }
+    signal(SIGCHLD, SIG_DFL); /* if it was ignored when we started, there would be no exit status */
     fflush(NULL);
     pid = fork();
     if (pid == 0)

@@ -26,7 +26,8 @@ struct st_child {
     int status;                   /* filled: exit status, or 128 + the signal that killed it    */
 };
 
-/* Run a child and wait for its end. Returns
+/* Run a child and wait for its end. If the child does not end even after SIGKILL, because it waits
+ * inside the driver, give up soon: ${status} is -1, and ${error} says so. Returns
  *   DONE     if its exit status is 0
  *   TIMEOUT  if it was killed because the limit had passed
  *   STOPPED  if it was killed because this process got SIGINT or SIGTERM

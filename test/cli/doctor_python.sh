@@ -103,6 +103,11 @@ printf '#!/bin/sh\nsleep 60\n' > "$work/bin/python3"
 start=$(date +%s)
 doctor "$clean" | grep -q '"not_checked": .*python3 gave no answer within 5 s' || { echo "FAIL python3 that hangs is not said"; failed=1; }
 [ $(($(date +%s) - start)) -le 8 ] || { echo "FAIL python3 that hangs holds the doctor up"; failed=1; }
+# its output is closed, but it does not end
+printf '#!/bin/sh\nexec > /dev/null 2>&1\nsleep 60\n' > "$work/bin/python3"
+start=$(date +%s)
+doctor "$clean" | grep -q '"not_checked": .*python3 gave no answer within 5 s' || { echo "FAIL python3 that hangs after its output is not said"; failed=1; }
+[ $(($(date +%s) - start)) -le 8 ] || { echo "FAIL python3 that hangs after its output holds the doctor up"; failed=1; }
 mkdir "$work/empty"
 env -i PATH="$work/empty" "$symtuner" doctor --root "$clean" --json |
     grep -q '"not_checked": .*there is no python3 in PATH' || { echo "FAIL no python3, and it is not said"; failed=1; }
