@@ -418,11 +418,11 @@ void st_made(struct st_real *real, struct st_made *made, int n)
 static struct symtuner_ar *take(struct st_comm *c)
 {
     struct symtuner_ar *handle = atomic_exchange(&c->handle, NULL);
+    struct symtuner_ar *kept = atomic_exchange(&c->kept, NULL);
 
-    if (!handle)
-        handle = atomic_exchange(&c->kept, NULL);
-    if (!handle)
+    if (!handle && !kept)
         return NULL;
+    handle = handle ? handle : kept;
     c->why = ST_WHY_FAILED;
     give_place(c);
     return handle;
@@ -446,12 +446,13 @@ void st_life_end(struct st_comm *c)
 
 void st_life_suspend(struct st_comm *c)
 {
-    struct symtuner_ar *handle = atomic_exchange(&c->handle, NULL);
+    struct symtuner_ar *handle = atomic_load(&c->handle);
 
     if (!handle)
         return;
     c->why = ST_WHY_FAILED;
     atomic_store(&c->kept, handle); /* it keeps its place, because graphs may run its calls */
+    atomic_store(&c->handle, NULL); /* last, so that an abort in another thread finds the handle */
 }
 
 /* To free the handle here, we would have to wait for the GPU, but NCCL's abort does not wait. So

@@ -144,12 +144,51 @@ static void suspends(void)
     MUST(kernels()->handles == 16);
 }
 
+/* Suspend a communicator in one thread while another aborts it: our kernels must give up, and no
+ * handle may be left. */
+static pthread_barrier_t both;
+static void *_Atomic victim;
+
+static void *suspender(void *rounds)
+{
+    for (int i = 0; i < *(int *)rounds; i++) {
+        void *comm;
+
+        pthread_barrier_wait(&both);
+        comm = victim;
+        n.f.CommSuspend(comm, 1);
+        pthread_barrier_wait(&both);
+    }
+    return NULL;
+}
+
+static void races(void)
+{
+    int rounds = 10000;
+    void *comm[2];
+    pthread_t thread;
+
+    MUST(pthread_barrier_init(&both, NULL, 2) == 0);
+    MUST(pthread_create(&thread, NULL, suspender, &rounds) == 0);
+    for (int i = 0; i < rounds; i++) {
+        make(comm, 2);
+        victim = comm[0];
+        pthread_barrier_wait(&both);
+        MUST(n.f.CommAbort(comm[0]) == 0);
+        pthread_barrier_wait(&both);
+        MUST(n.f.CommAbort(comm[1]) == 0);
+        MUST(kernels()->handles == 0);
+    }
+    MUST(pthread_join(thread, NULL) == 0);
+}
+
 int main(int argc, char **argv)
 {
     static const struct play_case cases[] = {{"shrinks", shrinks},
                                              {"windows", windows},
                                              {"restricted", restricted},
-                                             {"suspends", suspends}};
+                                             {"suspends", suspends},
+                                             {"races", races}};
 
     MUST(argc == 2);
     nccl_linked(&n);
