@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dropin/call.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "dropin/ledger/book.h"
@@ -29,8 +30,20 @@ static nccl_abi_result run_nccl(const struct st_real *real, const struct st_call
 
 /* ---- who runs a call? ------------------------------------------------------------------------ */
 
-/* Ask the kernels' library how it would run the call. It looks at the buffers as well. Returns an
- * enum st_plan. */
+/* Return the enum st_plan of a call that the library leaves to NCCL; ${why} is what it says. */
+static unsigned nccl_plan(const char *why)
+{
+    static const char span[] = "the ranks span several nodes";
+    int boxes = 0;
+
+    sscanf(why, "%*d boxes of %*d ranks: %n", &boxes);
+    /* if the kernel that a rule names cannot run the call, the table has decided */
+    if (strncmp(why + boxes, "rules: ", 7) == 0 && !strstr(why, " cannot run this call; "))
+        return ST_PLAN_RULE;
+    return boxes || strncmp(why, span, sizeof span - 1) == 0 ? ST_PLAN_ACROSS : ST_PLAN_NCCL;
+}
+
+/* Ask the kernels' library how it would run the call. It looks at the buffers, too. */
 static unsigned ask(struct st_comm *c, const struct st_call *call)
 {
     struct symtuner_ar_plan plan = {.size = sizeof plan};
@@ -54,39 +67,13 @@ static unsigned ask(struct st_comm *c, const struct st_call *call)
         return plan.pieces < ST_PLANS - ST_PLAN_BOXES ? ST_PLAN_BOXES + (unsigned)plan.pieces
                                                       : ST_PLANS - 1;
     }
-    if (strcmp(plan.kernel, "nccl") != 0)
-        return ST_PLAN_OURS;
-    /* if the kernel that a rule names cannot run the call, the table has decided */
-    return strncmp(plan.why, "rules: ", 7) == 0 && !strstr(plan.why, " cannot run this call; ")
-               ? ST_PLAN_RULE
-               : ST_PLAN_NCCL;
+    return strcmp(plan.kernel, "nccl") != 0 ? ST_PLAN_OURS : nccl_plan(plan.why);
 }
 
 static uint64_t mix(uint64_t h, uint64_t v)
 {
     h = (h ^ v) * UINT64_C(0x9e3779b97f4a7c15);
     return h ^ h >> 32;
-}
-
-/* Return the class of this buffer; ask() gives the same answer for buffers of the same class.
- *   0  the buffer lies in no window
- *   1  it lies in a window, and its address is a multiple of 16
- *   2  it lies in a window, and its address is not a multiple of 16
- * All ranks must find the same class. In a window they do, because the buffer has the same offset
- * on all ranks. Outside of windows the addresses of the ranks differ, so they must not count. */
-static uint64_t place(const struct st_comm *c, const void *buffer, size_t bytes)
-{
-    return !st_window_holds(c, buffer, bytes) ? 0 : (uintptr_t)buffer % 16 == 0 ? 1 : 2;
-}
-
-/* Is the call in place? In a reduce-scatter or an all-gather this means that the shorter buffer, of
- * ${part} bytes, lies where this rank's part of the longer buffer is. */
-static bool is_in_place(const struct st_comm *c, const struct st_call *call, size_t part)
-{
-    const size_t mine = (size_t)c->rank * part;
-
-    return (uintptr_t)call->send + (call->coll == ST_TALLY_REDUCE_SCATTER ? mine : 0) ==
-           (uintptr_t)call->recv + (call->coll == ST_TALLY_ALL_GATHER ? mine : 0);
 }
 
 /* Return what ask() answers for this call. ask() is too slow to run on every call, so we keep its
@@ -96,12 +83,12 @@ static unsigned answer(struct st_comm *c, const struct st_call *call)
     size_t bytes = st_call_bytes(c, call);
     size_t in = call->coll == ST_TALLY_ALL_GATHER ? bytes / (size_t)c->ranks : bytes;
     size_t out = call->coll == ST_TALLY_REDUCE_SCATTER ? bytes / (size_t)c->ranks : bytes;
-    /* operators that programs create get one number, because each rank has its own numbers */
+    /* operators that programs create get one number, as each rank has its own numbers */
     int op = call->op < NCCL_ABI_BUILT_IN_OPS ? call->op : NCCL_ABI_BUILT_IN_OPS;
-    const uint64_t places = place(c, call->send, in) << 4 | place(c, call->recv, out) << 2;
-    /* in place, the alignment of a shorter buffer in a window differs between ranks, but the answer
-     * does not depend on it */
-    const bool at_place = places && is_in_place(c, call, in < out ? in : out);
+    const uint64_t places =
+        st_window_class(c, call->send, in) << 4 | st_window_class(c, call->recv, out) << 2;
+    /* in place, ranks find the shorter buffer at different alignments, and get the same answer */
+    const bool at_place = places && st_call_in_place(c, call, in < out ? in : out);
     uint64_t key =
         mix(mix(0, call->count), (uint64_t)call->coll << 32 | (uint64_t)call->dtype << 16 |
                                      (uint64_t)op << 8 | places | at_place);
@@ -143,10 +130,10 @@ static enum st_tally_why judge(struct st_comm *c, const struct st_call *call)
     if (!call->send || !call->recv || st_call_bytes(c, call) == 0)
         return ST_WHY_ARGUMENTS;
     plan = answer(c, call);
-    return plan >= ST_PLAN_OURS   ? ST_WHY_OURS
-           : c->spans             ? ST_WHY_BOXES
-           : plan == ST_PLAN_RULE ? ST_WHY_RULE
-                                  : ST_WHY_SLOWER;
+    return plan >= ST_PLAN_OURS     ? ST_WHY_OURS
+           : plan == ST_PLAN_ACROSS ? ST_WHY_BOXES
+           : plan == ST_PLAN_RULE   ? ST_WHY_RULE
+                                    : ST_WHY_SLOWER;
 }
 
 /* ---- counting -------------------------------------------------------------------------------- */

@@ -17,9 +17,17 @@
 
 enum { ST_WINDOWS = 64, ST_SETS = 64, ST_WAYS = 4, ST_SHRINKS = 16 };
 
-/* Who runs a call: NCCL, NCCL because a rule says so, our kernels, or both, box by box. In this
- * last case the value is ST_PLAN_BOXES + the number of pieces that the call is cut into. */
-enum st_plan { ST_PLAN_NCCL, ST_PLAN_RULE, ST_PLAN_OURS, ST_PLAN_BOXES, ST_PLANS = 256 };
+/* Who runs a call: NCCL, NCCL because a rule says so, NCCL because the ranks are on several boxes, our
+ * kernels, or both, box by box. In this last case the value is ST_PLAN_BOXES + the number of pieces
+ * that the call is cut into. */
+enum st_plan {
+    ST_PLAN_NCCL,
+    ST_PLAN_RULE,
+    ST_PLAN_ACROSS,
+    ST_PLAN_OURS,
+    ST_PLAN_BOXES,
+    ST_PLANS = 256
+};
 
 struct st_book;
 struct st_meet;

@@ -21,6 +21,14 @@ size_t st_call_bytes(const struct st_comm *c, const struct st_call *call)
     return st_bytes(c, call->count, call->dtype, call->coll != ST_TALLY_ALL_REDUCE);
 }
 
+bool st_call_in_place(const struct st_comm *c, const struct st_call *call, size_t part)
+{
+    const size_t mine = (size_t)c->rank * part;
+
+    return (uintptr_t)call->send + (call->coll == ST_TALLY_REDUCE_SCATTER ? mine : 0) ==
+           (uintptr_t)call->recv + (call->coll == ST_TALLY_ALL_GATHER ? mine : 0);
+}
+
 static _Thread_local struct st_group groups[ST_REALS];
 static pthread_key_t key;
 

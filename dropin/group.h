@@ -26,6 +26,9 @@ struct st_call {
 size_t st_bytes(const struct st_comm *c, size_t count, int dtype, bool per_rank);
 /* Return the bytes of the call's larger buffer; 0 if the type is unknown. */
 size_t st_call_bytes(const struct st_comm *c, const struct st_call *call);
+/* Is the call in place? In a reduce-scatter or an all-gather this means that the shorter buffer, of
+ * ${part} bytes, lies where this rank's part of the longer buffer is. */
+bool st_call_in_place(const struct st_comm *c, const struct st_call *call, size_t part);
 
 /* An operator that the program has created. */
 struct st_op {

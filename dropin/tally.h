@@ -71,7 +71,8 @@ enum { ST_TALLY_VERSION = 8, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
     X(FAILED, "a kernel failed or the communicator was aborted")                                   \
     X(MISMATCH, "a verified call had another result than NCCL's")                                  \
     X(EMPTY, "the call has no elements")                                                           \
-    X(BOXES, "the communicator spans several boxes, where NCCL alone runs such calls")             \
+    X(BOXES,                                                                                       \
+      "the communicator spans several boxes, where NCCL alone runs such calls or is faster")       \
     X(RULE, "a rule gives the call to NCCL")
 
 enum st_tally_coll {

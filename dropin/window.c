@@ -18,6 +18,11 @@ bool st_window_holds(const struct st_comm *c, const void *buffer, size_t bytes)
     return false;
 }
 
+uint64_t st_window_class(const struct st_comm *c, const void *buffer, size_t bytes)
+{
+    return !st_window_holds(c, buffer, bytes) ? 0 : (uintptr_t)buffer % 16 == 0 ? 1 : 2;
+}
+
 /* Register the window of seen[0] with our kernels. If this thread drives several ranks of the
  * communicator, one call must register the window for all of them. The buffer of each rank is in
  * that rank's first element of ${seen}. Sets ${comm} of the registered elements to NULL. */

@@ -242,6 +242,7 @@ symtuner run: 2 processes called NCCL 2.28.9
 X
 job 'other collectives only' 0 --only dropin,allgather -- sh "$work/two" "$here/ranks" "$$-r2"
 # by_nccl WHY TEXT: the kernels leave the calls to NCCL for the reason WHY; the summary must say TEXT
+over_boxes='the communicator spans several boxes, where NCCL alone runs such calls or is faster'
 by_nccl()
 {
     cat > "$work/want" <<X
@@ -253,6 +254,9 @@ X
     WHY=$1 job "$1" 0 -- sh "$work/two" "$here/ranks" "$$-$1"
 }
 by_nccl 'rules: a.rules:3 "long"' 'a rule gives the call to NCCL'
+by_nccl '2 boxes of 1 ranks: rules: a.rules:3' 'a rule gives the call to NCCL'
+by_nccl '2 boxes of 1 ranks: no rule covers the call' "$over_boxes"
+by_nccl 'the ranks span several nodes' "$over_boxes"
 by_nccl 'rules: a.rules:3: tma cannot run this call; row 7' "the kernels' table gives the call to NCCL (SYMTUNER_AR_BESIDE)"
 echo 'symtuner run: drop-in; all of it off: SYMTUNER_MODE=off' > "$work/want"
 job 'off' 0 --off -- sh "$work/two" "$here/ranks" "$$-r3"
@@ -280,10 +284,18 @@ symtuner run: drop-in
 symtuner run: 2 processes called NCCL 2.28.9
   allreduce            2 calls    128 B   all by our kernels
   allgather            2 calls     64 B   none by our kernels
-  NCCL ran 2 calls: the communicator spans several boxes, where NCCL alone runs such calls
+  NCCL ran 2 calls: the communicator spans several boxes, where NCCL alone runs such calls or is faster
   2 calls by our kernels ran box by box, in 6 pieces
 X
 GATHER=1 SYMTUNER_AR_NODES=1 job 'an all-gather over two boxes' 0 -- sh "$work/apart" "$here/ranks" "$$-r7" "$here/box.so"
+# The ranks met through NCCL, because they have no shared memory. But they are on one box.
+cat > "$work/want" <<'X'
+symtuner run: drop-in
+symtuner run: 2 processes called NCCL 2.28.9
+  allreduce            2 calls    128 B   none by our kernels
+  NCCL ran 2 calls: the kernels' table gives the call to NCCL (SYMTUNER_AR_BESIDE)
+X
+WHY='table row 7' SYMTUNER_AR_NODES=1 job 'one box without shared memory' 0 -- sh "$work/apart" "$here/ranks" "$$-r12" "$here/box.so"
 # A split of a communicator over boxes: all its ranks have the drop-in, so they need not meet through NCCL.
 # If a rank has no room for the handle, all ranks must still ask the kernels for one, or they would hang.
 cat > "$work/want" <<'X'
@@ -321,7 +333,7 @@ cat > "$work/want" <<'X'
 symtuner run: drop-in
 symtuner run: 2 processes called NCCL 2.28.9
   allreduce            4 calls    256 B   none by our kernels
-  NCCL ran 4 calls: the communicator spans several boxes, where NCCL alone runs such calls
+  NCCL ran 4 calls: the communicator spans several boxes, where NCCL alone runs such calls or is faster
 X
 APART=1 SPLIT=create SYMTUNER_AR_NODES=1 job 'a rank in each box' 0 -- sh "$work/apart" "$here/ranks" "$$-r10" "$here/box.so"
 cat > "$work/want" <<'X'

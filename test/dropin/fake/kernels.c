@@ -5,7 +5,8 @@
  * Like the real library it calls NCCL while it makes and frees handles. It looks for NCCL's
  * functions in the library that symtuner_ar_use_nccl was given, or else in all libraries, with the
  * drop-in's dlsym. Messages of record.nccl_from bytes or more go to NCCL. With WHY in the
- * environment all messages go there, for that reason. JAX sets one_stream, and the drop-in does not.
+ * environment all messages go there, for that reason. With BOX the ranks are on two boxes, and with
+ * APART each box has one rank. JAX sets one_stream, and the drop-in does not.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -237,9 +238,9 @@ int symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t 
         plan->kernel = "nccl";
     if (getenv("WHY"))
         snprintf(plan->why, sizeof plan->why, "%s", getenv("WHY"));
-    if (getenv("APART")) /* each box has one rank */
+    if (getenv("APART") || (getenv("BOX") && !getenv("WHY") && coll != SYMTUNER_AR_ALL_REDUCE)) {
         snprintf(plan->why, sizeof plan->why, "the ranks span several nodes");
-    else if (getenv("BOX") && coll == SYMTUNER_AR_ALL_REDUCE) { /* our kernels run, too */
+    } else if (getenv("BOX") && !getenv("WHY")) { /* our kernels run, too */
         plan->boxes = 2;
         plan->pieces = 3;
     }
