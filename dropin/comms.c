@@ -89,6 +89,19 @@ void st_comm_remove(struct st_comm *c)
     pthread_mutex_unlock(&lock);
 }
 
+int st_comm_take(struct st_comm *c)
+{
+    c->placed = true;
+    return atomic_fetch_add(&st_comm_handles[c->device], 1);
+}
+
+void st_comm_give(struct st_comm *c)
+{
+    if (c->placed)
+        atomic_fetch_sub(&st_comm_handles[c->device], 1);
+    c->placed = false;
+}
+
 /* ---- keys ------------------------------------------------------------------------------------ */
 
 uint64_t st_comm_key(const struct nccl_abi_id *id, int ids)

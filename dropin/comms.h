@@ -129,5 +129,9 @@ uint64_t st_comm_key(const struct nccl_abi_id *id, int ids);
 /* How many communicators have a handle, or are about to make one, on each GPU. */
 enum { ST_DEVICES = 64 };
 extern atomic_int st_comm_handles[ST_DEVICES];
+/* Count a handle of ${c} on its GPU. Returns how many the GPU had before. */
+int st_comm_take(struct st_comm *c);
+/* Take ${c} out of the count of its GPU's handles, if it counts there. */
+void st_comm_give(struct st_comm *c);
 
 #endif

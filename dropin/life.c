@@ -108,20 +108,12 @@ static struct st_comm *record(struct st_real *real, const struct st_made *made)
     return c;
 }
 
-/* Take ${c} out of the count of its GPU's handles, if it counts there. */
-static void give_place(struct st_comm *c)
-{
-    if (c->placed)
-        atomic_fetch_sub(&st_comm_handles[c->device], 1);
-    c->placed = false;
-}
-
 static void decide(struct st_comm *c, enum st_tally_why why)
 {
     struct st_tally_slot *slot = st_slot();
 
     if (why != ST_WHY_OURS)
-        give_place(c);
+        st_comm_give(c);
     c->why = (int)why;
     if (slot)
         st_tally_add(slot, &slot->comms[why]);
@@ -136,6 +128,7 @@ struct party {
     struct st_meet *meet;
     struct st_boxes_mark mark;
     bool parent_spans; /* as in struct st_made */
+    bool further;      /* one of its GPUs has a handle already */
 };
 
 /* Count one handle more on each GPU of ${p}. If a GPU has the most handles already, count none and
@@ -144,6 +137,7 @@ struct party {
 static bool take_places(struct party *p)
 {
     bool room = true;
+    int before;
 
     for (int i = 0; i < p->n && room; i++) {
         struct st_comm *c = p->c[i];
@@ -153,11 +147,12 @@ static bool take_places(struct party *p)
             shared |= p->c[k]->device == c->device;
         if (shared)
             continue;
-        c->placed = true;
-        room = atomic_fetch_add(&st_comm_handles[c->device], 1) < st_settings_comms(c->device);
+        before = st_comm_take(c);
+        room = before < st_settings_comms(c->device);
+        p->further |= before > 0 || st_settings_kept();
     }
     for (int i = 0; i < p->n && !room; i++)
-        give_place(p->c[i]);
+        st_comm_give(p->c[i]);
     return room;
 }
 
@@ -238,6 +233,8 @@ static bool make_handles(struct party *p)
         config.timeout_ms = 0; /* the library reads the variable */
     if (p->own != ST_WHY_OURS)
         config.max_ctas = -1; /* invalid */
+    else if (p->further)
+        config.max_ctas = st_settings_further(p->c[0]->device);
     st_inside++;
     result = kernels->create_(handle, comm, p->n, &config);
     made = result == NCCL_ABI_SUCCESS;
@@ -424,7 +421,7 @@ static struct symtuner_ar *take(struct st_comm *c)
         return NULL;
     handle = handle ? handle : kept;
     c->why = ST_WHY_FAILED;
-    give_place(c);
+    st_comm_give(c);
     return handle;
 }
 

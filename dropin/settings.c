@@ -168,6 +168,28 @@ int st_settings_comms(int device)
     return most > 0 && st_settings_kept() ? most - 1 : most;
 }
 
+/*
+ * A call of the first handle may take all multiprocessors but four, and a kernel of NCCL on a third
+ * stream takes up to 32. Let three ranks start calls 1 and 2 of ours and call X of NCCL's in the
+ * orders 1 2 X, 2 X 1 and X 1 2. Each has a multiprocessor for the first blocks of two of the three,
+ * but if both of our calls had 128 of 132 blocks, no call would be on all ranks, and all would wait
+ * for ever. If call 2 has 32 blocks less, it leaves room for X and for blocks of call 1, so call 1
+ * runs on all ranks and ends. With two ranks, or without X, some call is on all ranks anyway. Two
+ * kernels of NCCL at a time would need 64 blocks less. The ranks of a handle take the smallest limit
+ * of all.
+ */
+int st_settings_further(int device)
+{
+    enum { FREE = 4, NCCL = 32, USUAL = 132 };
+    const char *text = getenv("SYMTUNER_AR_MAX_CTAS");
+    int count = st_cuda_multiprocessors(st_cuda(), device);
+    int most = ((count > 0 ? count : USUAL) - FREE) / 4 * 4;
+
+    if (text && *text)
+        return 0;
+    return most - NCCL > most / 2 ? most - NCCL : most / 2 > 0 ? most / 2 : 1;
+}
+
 void st_settings_keep(void)
 {
     atomic_store(&kept, true);

@@ -31,6 +31,9 @@ const struct st_settings *st_settings(void);
 /* Return how many handles the communicators of the GPU number ${device} may have at a time. This is
  * one less after st_settings_keep(). */
 int st_settings_comms(int device);
+/* Return the limit for the blocks of a call, as config.max_ctas (symtuner_ar.h), for a handle on a
+ * GPU that has one already. 0: SYMTUNER_AR_MAX_CTAS is the limit. */
+int st_settings_further(int device);
 /* From now on keep a place on each GPU for the groups of JAX (entry/jax.h). */
 void st_settings_keep(void);
 bool st_settings_kept(void);

@@ -67,19 +67,24 @@ static void end(void **comm, int count)
         MUST(n.f.CommDestroy(comm[i]) == 0);
 }
 
-/* A large communicator has no more room on a GPU than small ones have. */
+/* A large communicator has no more room on a GPU than small ones have. The first handle of a GPU has
+ * the library's own limit of blocks, and a further one leaves 32 multiprocessors more. */
 static void sizes(void)
 {
     static const int low[] = {0, 1}, high[] = {2, 3};
     void *one[2], *two[2], *three[2], *large[GPUS];
 
     make(one, 2, low, 2);
+    MUST(kernels()->max_ctas == 0);
     make(two, 2, low, 4);
+    MUST(kernels()->max_ctas == 96);
     make(large, GPUS, NULL, 4);
     make(three, 2, high, 6); /* the large one has given back its places on these GPUs */
+    MUST(kernels()->max_ctas == 0);
     end(two, 2);
     end(large, GPUS);
     make(large, GPUS, NULL, 8);
+    MUST(kernels()->max_ctas == 96);
     end(one, 2);
     end(three, 2);
     end(large, GPUS);
@@ -113,6 +118,7 @@ static void fill(int most)
     dlopen("libcuda.so.1", RTLD_NOW);
     for (int i = 1; i <= most + 2; i++)
         make(comm, 2, NULL, 2 * (i < most ? i : most));
+    MUST(kernels()->max_ctas == 0); /* SYMTUNER_AR_MAX_CTAS is the limit */
 }
 
 int main(int argc, char **argv)

@@ -68,6 +68,7 @@ int symtuner_ar_create(struct symtuner_ar **handles, void *const *comms, int n,
     if (config && !config->one_stream && config->beside != SYMTUNER_AR_UNKNOWN)
         return 5; /* the drop-in does not see what runs beside the calls, so it must not set this */
     __atomic_store_n(&record.limit_ms, config ? config->timeout_ms : 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&record.max_ctas, config ? config->max_ctas : 0, __ATOMIC_RELAXED);
     for (int i = 0; i < n; i++)
         call_nccl(comms[i]);
     if (record.create || __atomic_exchange_n(&record.create_once, 0, __ATOMIC_RELAXED))

@@ -46,6 +46,7 @@ struct record {
     int separated;       /* calls of symtuner_ar_separate */
     void *separated_stream; /* the stream of the latest of these calls */
     uint32_t limit_ms;      /* timeout_ms of the latest symtuner_ar_create */
+    int max_ctas;           /* max_ctas of the latest symtuner_ar_create */
     uint64_t hash;          /* of everything that was written down */
 };
 
