@@ -36,6 +36,7 @@ struct st_tally *st_tally_create(const char *path, char *error, size_t size)
     if (!tally) {
         snprintf(error, size, "%s: %s", path, strerror(status));
         unlink(path);
+        errno = status; /* for the caller: neither posix_fallocate nor close need have set it */
         return NULL;
     }
     tally->version = ST_TALLY_VERSION;

@@ -352,6 +352,14 @@ ok "a communicator that stays with NCCL: $(cat difference)" $?
 run "$symtuner" run -- true 2> err
 [ "$(summary err)" = "symtuner run: no process made an NCCL communicator under the drop-in, and none used the JAX route" ]
 ok "no call: $(cat err)" $?
+# a /dev/shm that is too small, as in some containers: another folder will do
+small='mount -t tmpfs -o size=4k none /dev/shm && exec "$@"'
+if run unshare -rm sh -c "$small" sh true 2> /dev/null; then
+    run unshare -rm sh -c "$small" sh "$symtuner" run --only dropin -- true > /dev/null 2> err
+    ok "a small /dev/shm: exit status" $?
+    ! grep -q 'no summary' err && grep -q 'symtuner run: no process made' err
+    ok "a small /dev/shm: $(cat err)" $?
+fi
 run "$symtuner" run --only jax -- "$program" jax 0 2> err
 printf '%s\n' 'symtuner run: JAX route' 'symtuner run: 1 process used the JAX route' '  JAX route      no calls' > want
 summary err | diff want - > difference
