@@ -123,16 +123,18 @@ uint64_t st_comm_split_key(struct st_comm *parent, int color)
 uint64_t st_comm_shrink_key(struct st_comm *parent, const int *without, int n)
 {
     uint64_t list = 0;
-    uint32_t number;
+    uint32_t number = UINT32_MAX; /* if the array is full, the key is the same each time */
     int i = 0;
 
     for (int k = 0; k < n && without; k++)
         list += st_hash(ST_HASH_START, &without[k], sizeof without[k]);
     while (i < ST_SHRINKS && parent->shrinks[i].times && parent->shrinks[i].list != list)
         i++;
-    if (i == ST_SHRINKS || !parent->key)
+    if (!parent->key)
         return 0;
-    parent->shrinks[i].list = list;
-    number = parent->shrinks[i].times++;
+    if (i < ST_SHRINKS) {
+        parent->shrinks[i].list = list;
+        number = parent->shrinks[i].times++;
+    }
     return st_hash(st_hash(~parent->key, &list, sizeof list), &number, sizeof number) | 1;
 }

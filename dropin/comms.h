@@ -120,8 +120,10 @@ void st_comm_remove(struct st_comm *c);
  * ${parent} has no key. Every rank must call it for each split, even a rank that gets no
  * communicator from it. */
 uint64_t st_comm_split_key(struct st_comm *parent, int color);
-/* Return the key of the communicator that this call of ncclCommShrink makes from ${parent}. Returns
- * 0 if ${parent} has no key, or was shrunk with more than ST_SHRINKS different lists ${without}. */
+/* Return the key of the communicator that this call of ncclCommShrink makes from ${parent}, 0 if
+ * ${parent} has no key. Ranks get different keys if one of them, but not all, has shrunk ${parent}
+ * with more than ST_SHRINKS different lists ${without}. Then the ranks do not meet in shared
+ * memory. */
 uint64_t st_comm_shrink_key(struct st_comm *parent, const int *without, int n);
 /* Return the key of the communicator that NCCL makes with these ${ids} ids. */
 uint64_t st_comm_key(const struct nccl_abi_id *id, int ids);

@@ -90,6 +90,26 @@ START_TEST(test_a_full_table_has_room_again)
 }
 END_TEST
 
+/* Ranks count only the shrinks that do not leave them out, so one may have no room for another list
+ * while others have. If that rank took no part, the others would wait for it where no time limit
+ * ends the wait (struct st_made, parent_spans). */
+START_TEST(test_a_shrunk_communicator_always_has_a_key)
+{
+    struct st_comm parent = {.key = 5}, unknown = {.key = 0};
+    uint64_t first = 0, again;
+
+    for (int i = 0; i < 2 * ST_SHRINKS; i++) {
+        uint64_t key = st_comm_shrink_key(&parent, &i, 1);
+
+        ck_assert_uint_ne(key, 0);
+        ck_assert_uint_eq(st_comm_shrink_key(&unknown, &i, 1), 0);
+        first = i == 0 ? key : first;
+    }
+    again = st_comm_shrink_key(&parent, &(int){0}, 1);
+    ck_assert(again != 0 && again != first);
+}
+END_TEST
+
 Suite *comms_suite(void)
 {
     Suite *suite = suite_create("comms");
@@ -98,6 +118,7 @@ Suite *comms_suite(void)
     tcase_add_test(tcase, test_communicators_with_one_place);
     tcase_add_test(tcase, test_always_another_communicator);
     tcase_add_test(tcase, test_a_full_table_has_room_again);
+    tcase_add_test(tcase, test_a_shrunk_communicator_always_has_a_key);
     suite_add_tcase(suite, tcase);
     return suite;
 }
