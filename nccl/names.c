@@ -25,7 +25,7 @@ static const char *const reg_word[] = {"none", "comm", "window", "sym"};
 static const char *const kernel_word[] = {
     "nccl",        "one_ll8", "one_ll128",  "one_lamport", "two_ll8", "two_ll128",
     "two_lamport", "chunked", "pull",       "copy",        "nvls",    "pull_one",
-    "nvls_one",    "tma",     "tma_staged", "engines",     "tma_ipc"};
+    "nvls_one",    "tma",     "tma_staged", "engines",     "tma_ipc", "tma_engines"};
 static const char *const kernel_coll_word[] = {"allreduce", "reducescatter", "allgather"};
 static const char *const kernel_variable[] = {
     "SYMTUNER_AR_KERNEL",   "SYMTUNER_AR_CTAS",         "SYMTUNER_AR_TRANSPORT",

@@ -36,6 +36,7 @@ static const struct {
     {"copy", .buffers = true, .colls = REDUCE | GATHER},
     {"tma", .buffers = true},
     {"engines", .colls = GATHER},
+    {"tma_engines", .buffers = true, .colls = REDUCE},
     {"nvls", .buffers = true, .multicast = true, .colls = REDUCE, .ops = BIT(SYMTUNER_SUM),
      .dtypes = BIT(SYMTUNER_FLOAT16) | BIT(SYMTUNER_FLOAT32) | BIT(SYMTUNER_BFLOAT16)},
     {"nvls_one", .buffers = true, .multicast = true, .colls = REDUCE, .ops = BIT(SYMTUNER_SUM),

@@ -8,9 +8,10 @@
  * times every kernel that can run the call, with the CTAs and threads that the library would choose
  * for that kernel. Then it briefly times the fastest kernels with half or twice as many CTAs, with
  * half or twice as many threads, and with one of the two numbers doubled and the other halved.
- * Multicast kernels are left out: they run only where a rule or a variable asks for them. Kernel
- * engines, which is for calls beside computation, is left out when the worker measures calls alone.
- * When it measures them beside GEMMs, the search also times every kernel with few CTAs.
+ * Multicast kernels are left out: they run only where a rule or a variable asks for them. Kernels
+ * engines and tma_engines, which are for calls beside computation, are left out when the worker
+ * measures calls alone. When it measures them beside GEMMs, the search also times every kernel with
+ * few CTAs.
  */
 #include <math.h>
 #include <stdio.h>
@@ -123,7 +124,8 @@ static int search(struct st_rank *r, uint64_t bytes, char names[][ST_WAY_SIZE])
         st_worker_stop("symtuner_ar_query", job.ar.error_text(r->handle));
     for (int k = 0; (kernel = job.ar.kernel_name(k)); k++)
         if (strcmp(kernel, "nccl") != 0 && strncmp(kernel, "nvls", 4) != 0 &&
-            (*job.beside || strcmp(kernel, "engines") != 0)) {
+            (*job.beside ||
+             (strcmp(kernel, "engines") != 0 && strcmp(kernel, "tma_engines") != 0))) {
             look(r, bytes, kernel, 0, 0, ways, &n);
             if (*job.beside)
                 look(r, bytes, kernel, few_ctas, 0, ways, &n);

@@ -48,6 +48,8 @@ struct ar_family_row {
     unsigned scatter;  /* bits of enum ar_need for reduce-scatter; 0: there are no kernels */
     unsigned gather;   /* bits of enum ar_need for all-gather; 0: there are no kernels */
     int fallback;      /* the family to try next if this family cannot run a call; -1: none */
+    int rest;          /* the family that runs the last bytes of a message that fill no 16-byte
+                          word; 0: this family does */
     bool gathers;      /* if peers cannot write recv, results go through AR_REGION_GATHER */
     bool many_threads; /* kernels for few ranks may have 1024 threads per block, not only 512 */
     int unroll;        /* 16-byte words per thread and tile */
@@ -64,6 +66,11 @@ struct ar_family_row {
     const char *order; /* what users are told if it adds in another order than most; else NULL */
 };
 
+/* The kernels of AR_PULLS and AR_TMA_NEEDS cannot run AR_PREMUL. Each rank knows only its own
+ * scalar, so it must multiply its numbers before another rank adds them up. But these kernels, like
+ * those of copy, add up what they find in the peers' send, or what a bulk copy or a copy engine has
+ * moved from there: no thread has touched these numbers. To run AR_PREMUL, they would first have to
+ * exchange the scalars, in kernels of their own (30 for the three kernels with TMA). */
 #define AR_NAN_SUMS (AR_NEEDS_NAN_TYPE | AR_NEEDS_SUM_AVG)
 #define AR_LINES    (AR_NEEDS_NVLINK | AR_NEEDS_UNSCALED)
 #define AR_PULLS    (AR_NEEDS_PEERS | AR_NEEDS_RECV | AR_NEEDS_SEND | AR_NEEDS_UNSCALED)
@@ -128,7 +135,10 @@ struct ar_family_row {
     X(AR_TMA_IPC, tma_ipc, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_IPC,                \
       .needs = AR_TMA_NEEDS | AR_NEEDS_IPC, .scatter = AR_TMA_PARTS | AR_NEEDS_IPC,                \
       .gather = AR_TMA_PARTS | AR_NEEDS_IPC, .fallback = AR_CHUNKED, .unroll = AR_PULL_UNROLL,     \
-      .movers = AR_TMA_MOVERS, .shared = AR_TMA_IPC_SHARED, .ctas = 8, .max_ctas = AR_IPC_CTAS)
+      .movers = AR_TMA_MOVERS, .shared = AR_TMA_IPC_SHARED, .ctas = 8, .max_ctas = AR_IPC_CTAS)    \
+    X(AR_TMA_ENGINES, tma_engines, .shots = 2, .form = AR_LAMPORT, .region = AR_REGION_BULK,       \
+      .needs = AR_PULLS | AR_NEEDS_TMA | AR_NEEDS_COPY, .fallback = AR_TMA, .rest = AR_ONE_LL8,    \
+      .unroll = AR_PULL_UNROLL, .movers = AR_TMA_MOVERS, .shared = AR_TMA_SHARED, .ctas = 8)
 
 /* AR_SCATTER_MAP lists the families that have kernels for reduce-scatter (ar_scatter_NAME), and
  * AR_GATHER_MAP lists those that have kernels for all-gather (ar_gather_NAME). The kernels are in

@@ -255,6 +255,8 @@ int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_
     }
     capacity = ar_capacity(ask, family);
     choice->piece = ask->bytes < capacity ? ask->bytes : capacity;
+    if (ar_families[family].rest != 0 && choice->piece > AR_WORD)
+        choice->piece -= choice->piece % AR_WORD; /* the rest is a piece of its own */
     choice->pieces = ask->bytes == 0 ? 0 : (int)ar_div_up(ask->bytes, choice->piece);
     if (force->threads > 0)
         choice->threads = force->threads;

@@ -79,8 +79,9 @@ static void lay_out_piece(const symtuner_ar *h, int coll, const struct ar_choice
                                 : ar_shard_stride(f->form, args->bytes, h->ranks);
     args->words = ar_words(f->form, !bulk && whole ? args->bytes : args->shard);
     args->staged = f->gathers && !mapped;
-    if (bulk && f->movers == 0)
-        args->overlap = AR_SERIAL; /* overlap made kernel chunked 3 % slower at 16 MiB */
+    if ((bulk && f->movers == 0) || choice->family == AR_TMA_ENGINES)
+        args->overlap = AR_SERIAL; /* overlap made kernel chunked 3 % slower at 16 MiB; in
+                                      tma_engines, copies come before and after the kernel */
     args->lag = choice->lag > 0 ? choice->lag : 1;
     args->tiles = choice->family == AR_TMA_IPC
                       ? ar_ipc_tiles(l->half[AR_REGION_IPC], choice->ctas, h->ranks, coll,
@@ -126,15 +127,44 @@ static ncclResult_t launch(symtuner_ar *h, const void *kernel, const struct ar_a
     return error == cudaSuccess ? ncclSuccess : ar_fail_cuda(h, error, "launch the kernel");
 }
 
+/* Run one piece. ${args} is complete. */
+static ncclResult_t run(symtuner_ar *h, int coll, const void *kernel, const struct ar_args *args,
+                        const struct ar_choice *choice, bool send_mapped, cudaStream_t stream)
+{
+    const struct ar_engines_adder adder = {.kernel = kernel,
+                                           .ctas = choice->ctas,
+                                           .threads = choice->threads,
+                                           .shared = ar_families[choice->family].shared};
+
+    if (choice->family == AR_TMA_ENGINES)
+        return ar_engines_reduce(h, args, &adder,
+                                 ar_kernel_find(AR_ALL_GATHER, AR_ENGINES, 0, args), stream);
+    if (choice->family == AR_ENGINES)
+        return ar_engines_gather(h, args, kernel, send_mapped, stream);
+    if (choice->family == AR_COPY && coll == AR_ALL_GATHER)
+        return ar_copy_gather(h, args, stream);
+    if (choice->family == AR_COPY)
+        return ar_copy_run(h, args, kernel, choice->ctas, choice->threads, stream);
+    return launch(h, kernel, args, choice, stream);
+}
+
+/* Return how to run the rest of a message, which fills no word, if ${family} does not run it. */
+static struct ar_choice choice_of_rest(int family)
+{
+    return (struct ar_choice){.family = ar_families[family].rest, .ctas = 1, .threads = 64};
+}
+
 ncclResult_t ar_pieces_run(symtuner_ar *h, struct ar_order *order, const struct ar_ask *ask,
-                           const struct ar_choice *choice, int arena, const struct ar_buffers *b,
+                           const struct ar_choice *chosen, int arena, const struct ar_buffers *b,
                            cudaStream_t stream)
 {
-    const uint64_t piece = choice->piece / (uint64_t)ar_coll_parts(b->coll, h->ranks);
+    const uint64_t piece = chosen->piece / (uint64_t)ar_coll_parts(b->coll, h->ranks);
+    const struct ar_choice rest = choice_of_rest(chosen->family);
     int reducer = ar_reducer_of(ask->dtype, ask->op);
     ncclResult_t result = ncclSuccess;
 
     for (uint64_t at = 0; at < b->part && result == ncclSuccess; at += piece) {
+        const struct ar_choice *choice = chosen;
         struct ar_args args;
         const void *kernel;
 
@@ -142,6 +172,8 @@ ncclResult_t ar_pieces_run(symtuner_ar *h, struct ar_order *order, const struct 
         args.in = b->send + at;
         args.out = b->recv + at;
         args.bytes = b->part - at < piece ? b->part - at : piece;
+        if (rest.family != 0 && args.bytes % AR_WORD != 0)
+            choice = &rest;
         args.stride = b->coll == AR_ALL_REDUCE ? 0 : b->part;
         args.in_align = part_alignment(args.in, b->part, ar_parts_sent(h, b->coll));
         args.out_align = part_alignment(args.out, b->part, ar_parts_received(h, b->coll));
@@ -166,13 +198,7 @@ ncclResult_t ar_pieces_run(symtuner_ar *h, struct ar_order *order, const struct 
                           b->part * ar_parts_received(h, b->coll), &args);
         keep_budget(h, order, &args, choice->ctas);
         ar_follower_note(h, (enum ar_start)args.overlap);
-        result = choice->family == AR_ENGINES
-                     ? ar_engines_gather(h, &args, kernel, ask->src_mapped, stream)
-                 : choice->family == AR_COPY && b->coll == AR_ALL_GATHER
-                     ? ar_copy_gather(h, &args, stream)
-                 : choice->family == AR_COPY
-                     ? ar_copy_run(h, &args, kernel, choice->ctas, choice->threads, stream)
-                     : launch(h, kernel, &args, choice, stream);
+        result = run(h, b->coll, kernel, &args, choice, ask->src_mapped, stream);
     }
     return result;
 }

@@ -245,12 +245,12 @@ enum ar_flag_kind {
     AR_FLAG_KINDS
 };
 
-/* The flags of kernels/engines/gather.c. Copy engines set ENTERED and FETCHED at the peers; the
- * rank that waits for such a flag clears it. A rank that gives up sets GAVE_UP at its peers, and
- * nobody clears GAVE_UP. */
+/* The flags of kernels/engines. Copy engines set ENTERED and FETCHED at the peers; the rank that
+ * waits for such a flag clears it. A rank that gives up sets GAVE_UP at its peers, and nobody
+ * clears GAVE_UP. */
 enum ar_engine_row {
     AR_ENGINES_ENTERED, /* the writer has begun the call: its send is ready */
-    AR_ENGINES_FETCHED, /* the writer has copied this rank's part */
+    AR_ENGINES_FETCHED, /* the writer has copied this rank's part or shard */
     AR_ENGINES_GAVE_UP, /* the writer has given up; this row must come right after FETCHED */
     AR_ENGINES_UNUSED,  /* for stores that must go somewhere; nobody reads this row */
     AR_ENGINES_ROWS

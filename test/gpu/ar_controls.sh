@@ -4,7 +4,7 @@
 # Each build of libsymtuner_ar.so below lacks one guard (-DST_BREAK_NAME in kernels/), and its
 # kernels pause where a race would show (-DST_TESTING). ar_fuzz must fail with every build that
 # lacks a guard, and must pass with the build that only has the pauses. The last guard, LOOK, costs
-# time when it is missing, not wrong bytes, so ar_late must find that. To build 25 libraries takes
+# time when it is missing, not wrong bytes, so ar_late must find that. To build 26 libraries takes
 # all cores a minute, so this runs only with AR_CONTROLS=1 (AR_CONTROLS=build: only build).
 # Otherwise, and where this box cannot run it, exit 77 with the reason.
 #   AR_CONTROL_CALLS  random calls (20000)    AR_STALL_US  longest pause in us (30)
@@ -40,6 +40,8 @@ plain         chunked/reduce_scatter 2 nothing: pauses alone
 plain         chunked/all_gather 2 nothing: pauses alone
 plain         copy/all_gather 2 nothing: pauses alone
 plain         engines/all_gather 2 nothing: pauses alone
+plain         tma_engines 2 nothing: pauses alone
+plain         tma_engines 4 nothing: pauses alone
 plain         any         2 nothing: pauses alone
 plain         any         4 nothing: pauses alone
 plain         one_lamport 4 nothing: pauses alone
@@ -78,6 +80,11 @@ SLOTS         chunked/all_gather 2 no wait until all slots have been read
 FETCH         copy/all_gather 2 no wait until the peers' send is ready
 EARLY         engines/all_gather 2 the flag comes before the data
 RESET         engines/all_gather 2 flags are not cleared
+ENTER         tma_engines 2 no barrier at the start
+LEAVE         tma_engines 2 the shards are fetched before they are complete
+SHARD         tma_engines 4 streams beside the caller's do not wait for the kernel that adds
+EARLY         tma_engines 2 the flag comes before the data
+RESET         tma_engines 2 flags are not cleared
 FENCE         chunked     2 no fence between data and flag
 ALLWORDS      one_lamport 2 one of the four 32-bit words of a packet is looked at
 ORDER         one_lamport 4 own input first instead of the common order

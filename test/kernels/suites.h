@@ -39,6 +39,7 @@ Suite *st_suite_grow_local(void);
 Suite *st_suite_ipc(void);
 Suite *st_suite_heap(void);
 
-void st_add_emulated_tests(TCase *t); /* adds the tests of check-ar-kernels */
+void st_add_emulated_tests(TCase *t); /* these two add tests of check-ar-kernels */
+void st_add_engines_tests(TCase *t);
 
 #endif

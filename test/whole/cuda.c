@@ -28,14 +28,16 @@ struct CUstream_st *whole_list;
 unsigned long long whole_numbers;
 static struct CUstream_st *standard[DEVICES];
 
-/* Copy. Every fourth copy is late, so that an operation which fails to wait for it reads old data.
- * A copy of 8 aligned bytes is one store, because it may be a flag. */
+/* Copy. Every fifth copy of a stream is late, so that an operation which fails to wait for it reads
+ * old data. Some are so late that a kernel can begin and end in the meantime. A copy of 8 aligned
+ * bytes is one store, because it may be a flag. */
 static void move(const struct op *op)
 {
     static _Thread_local unsigned turn;
 
-    if (turn++ % 4 == 0)
-        usleep(300);
+    if (turn % 5 == 0)
+        usleep(turn % 35 == 0 ? 10000 : 300);
+    turn++;
     if (op->bytes == sizeof(uint64_t) && ((uintptr_t)op->to | (uintptr_t)op->from) % 8 == 0)
         __atomic_store_n((uint64_t *)op->to, *(const uint64_t *)op->from, __ATOMIC_RELEASE);
     else

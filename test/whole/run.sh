@@ -18,7 +18,8 @@ unset LD_PRELOAD SYMTUNER_AR_BESIDE SYMTUNER_AR_KERNEL SYMTUNER_AR_CTAS SYMTUNER
 fail() { echo "FAIL whole: $*"; cat out; failed=1; }
 
 ./calls 4 "$rounds" "$seed" > out 2>&1 || fail "NCCL alone"
-for run in "2 one_lamport" "3 two_ll128" "4 chunked" "4 pull" "2 tma" "3 tma_staged" "2 tma_ipc" "4 copy" "3 engines" "4 "; do
+for run in "2 one_lamport" "3 two_ll128" "4 chunked" "4 pull" "2 tma" "3 tma_staged" "2 tma_ipc" "4 copy" "3 engines" \
+    "3 tma_engines" "4 "; do
     ranks=${run% *} kernel=${run#* }
     seed=$((seed + 1))
     ipc=0
@@ -55,10 +56,18 @@ SYMTUNER_AR_IPC=1 SYMTUNER_AR_MAX_CTAS=2 ./ar_fuzz --ranks 2 --mode threads --ke
 # All-gather by copy engines, with and without stream memory operations.
 for ops in "" 1; do
     seed=$((seed + 1))
-    WHOLE_NO_MEMOPS=$ops ./absent > out 2>&1 || fail "absent${ops:+ without stream memory operations}"
+    WHOLE_NO_MEMOPS=$ops ./absent engines > out 2>&1 || fail "absent${ops:+ without stream memory operations}"
     WHOLE_NO_MEMOPS=$ops SYMTUNER_AR_MAX_CTAS=2 ./ar_fuzz --ranks 3 --mode local --kernel engines \
         --coll all_gather --calls $((rounds * 3)) --most 65536 --threads 64 --timeout 60000 \
         --seed "$seed" --fork 0 > out 2>&1 || fail "ar_fuzz engines, seed $seed"
+done
+# All-reduce by TMA and copy engines.
+./absent tma_engines > out 2>&1 || fail "absent tma_engines"
+for ranks in 2 3; do
+    seed=$((seed + 1))
+    SYMTUNER_AR_MAX_CTAS=2 ./ar_fuzz --ranks $ranks --mode local --kernel tma_engines --coll all_reduce \
+        --calls $((rounds * 3)) --most 65536 --threads 96 --timeout 60000 --seed "$seed" --fork 0 \
+        > out 2>&1 || fail "ar_fuzz tma_engines, $ranks ranks, seed $seed"
 done
 [ $failed -eq 0 ] && echo "whole: $rounds rounds on 2, 3 and 4 ranks, each result right"
 exit $failed

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engines.cu - the kernel that waits for flags beside the copies of kernels/engines/gather.c.
+ * engines.cu - the kernel that waits for flags beside or after the copies of kernels/engines.
  *
  * The kernel is one warp with at most 8 registers per thread on sm_90; make test-kernels checks
  * this (test/kernels/compiled/resources.sh). With so few registers it fits on a multiprocessor
@@ -73,7 +73,8 @@ __device__ __forceinline__ uint32_t peer_gave_up(const ar_args &args)
 
 /*
  * Fields of args:
- *   in      the row of flags to wait for, in this rank's scratch; one flag for each rank
+ *   in      the row of flags in this rank's scratch
+ *   ranks   how many flags to wait for, from the first one of the row on
  *   words   the time limit in ticks
  *   shard   when fewer ticks than this are left, the kernel also reads the host's abort word
  *   staged  1: the row is AR_ENGINES_FETCHED, and AR_ENGINES_GAVE_UP follows it

@@ -418,7 +418,8 @@ static int gpus_here(void)
 int main(int argc, char **argv)
 {
     static const char *const waits[] = {"one_lamport", "one_ll8", "two_ll128", "chunked"};
-    static const char *const graphs[] = {"one_lamport", "chunked", "copy", "engines"};
+    static const char *const graphs[] = {"one_lamport", "chunked", "copy", "engines",
+                                         "tma_engines"};
     int gpus, right = 0, done = 0, good = 1;
     int first_seed = 1;
     static const char *const options[] = {"--times", "--ranks", "--groups", "--seed"};

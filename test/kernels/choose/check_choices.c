@@ -66,7 +66,7 @@ static void print_choices(FILE *out, struct ar_ask ask, const struct ar_force *f
                          ar_family_name(c.family));
             if (c.lag != 0)
                 n += snprintf(now.way + n, sizeof now.way - (size_t)n, " lag %d", c.lag);
-            if (c.pieces != 1)
+            if (c.pieces != 1 && ar_families[c.family].rest == 0)
                 n += snprintf(now.way + n, sizeof now.way - (size_t)n, " in pieces of %llu",
                               (unsigned long long)c.piece);
             ar_select_why(&ask, &c, why, sizeof why);

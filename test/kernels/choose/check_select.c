@@ -325,6 +325,25 @@ static void compare_hints(struct ar_ask ask)
         must(memcmp(&c, &alone, sizeof c) == 0 && c.family != AR_NCCL);
 }
 
+/* tma_engines moves whole words. If the last bytes of a message fill no word, they are a piece of
+ * their own, which another kernel runs. */
+START_TEST(test_a_rest_is_a_piece_of_its_own)
+{
+    const struct ar_force force = {.family = AR_TMA_ENGINES};
+
+    for (int ranks = 2; ranks <= AR_MAX_RANKS; ranks++)
+        for (uint64_t bytes = 1; bytes < 1ull << 32; bytes += bytes < 300 ? 1 : bytes / 3) {
+            struct ar_ask ask = ask_for(ranks, AR_LINKS_NVLINK, bytes, AR_U8, AR_SUM);
+            struct ar_choice c;
+
+            must(ar_select(&ask, &force, &c) == 0);
+            must(c.family == AR_TMA_ENGINES && c.ctas <= 8 && c.threads == AR_TMA_THREADS);
+            must(c.piece == (bytes < AR_WORD ? bytes : bytes / AR_WORD * AR_WORD));
+            must(c.pieces == 1 + (bytes > AR_WORD && bytes % AR_WORD != 0));
+        }
+}
+END_TEST
+
 /* Up to the limit the hint changes nothing. Messages above the limit run on kernels of many blocks
  * only with the hint "alone", or if there is no NCCL. */
 START_TEST(test_long_messages_take_few_blocks_unless_alone)
@@ -378,6 +397,7 @@ Suite *st_suite_select(void)
     tcase_add_test(t, test_two_budgets_leave_room);
     tcase_add_test(t, test_fewer_blocks_have_more_threads);
     tcase_add_test(t, test_multicast_gives_long_messages_to_nccl);
+    tcase_add_test(t, test_a_rest_is_a_piece_of_its_own);
     tcase_add_test(t, test_long_messages_take_few_blocks_unless_alone);
     tcase_add_test(t, test_no_hint_is_stronger_than_a_name);
     tcase_add_test(t, test_families_that_add_otherwise_say_so);

@@ -35,7 +35,7 @@ const char *const list_kernels[LIST_KERNELS] = {
     "one_ll8",     "one_ll128", "one_lamport", "two_ll8", "two_ll128",
     "two_lamport", "chunked",   "tma_staged",  "tma_ipc", /* the kernels up to here take buffers at
                                                              any address */
-    "pull",        "pull_one",  "copy",        "tma"};
+    "pull",        "pull_one",  "copy",        "tma",     "tma_engines"};
 
 /* The kernels of reduce-scatter and of all-gather. */
 static const char *const scatters[] = {"one_ll8", "one_ll128", "one_lamport", "chunked",
@@ -88,7 +88,8 @@ void list_make(struct call *list, int calls, const struct list_kind *kind, unsig
         if (kind->three_colls)
             draw_coll(c, &state, only);
         aligned = strcmp(c->kernel, "pull") == 0 || strcmp(c->kernel, "pull_one") == 0 ||
-                  strcmp(c->kernel, "copy") == 0 || strcmp(c->kernel, "tma") == 0;
+                  strcmp(c->kernel, "copy") == 0 || strcmp(c->kernel, "tma") == 0 ||
+                  strcmp(c->kernel, "tma_engines") == 0;
         c->dtype =
             list_draw(&state, 3) ? (int)list_draw(&state, AR_DTYPES) : AR_F32; /* sums of f32 are
                                                                                   rounded */

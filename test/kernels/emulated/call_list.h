@@ -19,7 +19,7 @@ struct list_kind {
 };
 
 /* The kernels of all-reduce. The first LIST_ANYWHERE take buffers at any address. */
-enum { LIST_ANYWHERE = 9, LIST_KERNELS = 13 };
+enum { LIST_ANYWHERE = 9, LIST_KERNELS = 14 };
 extern const char *const list_kernels[LIST_KERNELS];
 
 /* Return a random number below ${below}. */

@@ -390,7 +390,8 @@ END_TEST
 int main(int argc, char **argv)
 {
     Suite *s = suite_create("ar_kernels on the CPU");
-    TCase *t = tcase_create("all"), *one = tcase_create("one"), *m = tcase_create("products");
+    TCase *t = tcase_create("all"), *one = tcase_create("one"), *m = tcase_create("products"),
+          *engines = tcase_create("engines");
     SRunner *runner;
     int failed;
 
@@ -416,8 +417,10 @@ int main(int argc, char **argv)
     tcase_add_test(t, test_the_probe_finds_stores_and_loads_in_order);
     tcase_set_timeout(one, 600);
     st_add_emulated_tests(one);
+    st_add_engines_tests(engines);
     suite_add_tcase(s, t);
     suite_add_tcase(s, one);
+    suite_add_tcase(s, engines);
     suite_add_tcase(s, m);
     runner = srunner_create(s);
     srunner_run_all(runner, CK_ENV);

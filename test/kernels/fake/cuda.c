@@ -435,8 +435,8 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *ke
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **params,
                              size_t shared, cudaStream_t stream)
 {
-    (void)shared;
-    if (grid.y * grid.z * block.y * block.z != 1) /* all kernels have one dimension */
+    (void)shared; /* all kernels have one dimension */
+    if (grid.y * grid.z * block.y * block.z != 1 || named("cudaLaunchKernel") != cudaSuccess)
         return ends(cudaErrorInvalidConfiguration);
     return remember(kernel, grid.x, block.x, 0, params, stream);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * check_turns.c - two captures and a call outside of captures take turns on one handle, for the
- * calls of which a part runs on streams of the library: kernels copy and engines, and calls box by
- * box. Runs with the real kernels on the CPU (emulate.h), where a stream that waits for an event of
- * a capture joins the capture, as in CUDA (test/whole/cuda.c).
+ * calls of which a part runs on streams of the library: kernels copy, engines and tma_engines, and
+ * calls box by box. Runs with the real kernels on the CPU (emulate.h), where a stream that waits for
+ * an event of a capture joins the capture, as in CUDA (test/whole/cuda.c).
  */
 #include <check.h>
 #include <stdlib.h>
@@ -26,6 +26,7 @@ static const struct {
     {.force = "copy", .ranks = 2, .each = 2},
     {.force = "copy", .ranks = 2, .each = 2, .gathers = true},
     {.force = "engines", .ranks = 2, .each = 2, .gathers = true},
+    {.force = "tma_engines", .ranks = 3, .each = 3},
     {.rule = "kernels kernel=one_ll8 ctas=2 threads=64; kernels network-pieces=2",
      .ranks = 4,
      .each = 2},

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check_engines.c - a peer gives up while this rank fetches from it by the copy engines. The peer's
+ * program may change the data that is fetched, so the call must fail on this rank, too.
+ */
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "symtuner_ar.h"
+#include "kernels/group/handle.h"
+#include "test/kernels/emulated/emulate.h"
+#include "test/kernels/fake/cuda.h"
+#include "test/kernels/suites.h"
+
+extern const struct ar_kernel_row ar_gather_engines;
+
+static void *launch_watch(void *args)
+{
+    emulate_launch(ar_gather_engines.of[0][AR_NX], args, 1, 32, 0);
+    return NULL;
+}
+
+/* The peer's flag has arrived, and this rank still fetches the peer's part. If the peer gives up
+ * now, its program may change that part. So the rank must look for GAVE_UP after its last fetch. */
+START_TEST(test_a_peer_that_gives_up_during_a_fetch_is_noticed)
+{
+    static uint64_t row[AR_ENGINES_ROWS][AR_FLAG_ROW / sizeof(uint64_t)], told;
+    struct ar_state state = {.epoch = 1};
+    struct ar_mailbox mailbox = {0};
+    struct ar_args args = {.state = &state, .mailbox = &mailbox, .ranks = 2, .me = 1, .staged = 1};
+    pthread_t thread;
+
+    memset(row, 0, sizeof row);
+    args.in = (const char *)row[AR_ENGINES_FETCHED];
+    args.words = 20000; /* the time limit, in ticks */
+    for (int r = 0; r < AR_MAX_RANKS; r++) {
+        args.dst[r] = (char *)(r == args.me ? (void *)&state.dead : &told);
+        args.src[r] = (const char *)(r == args.me ? (void *)&mailbox.error : &told);
+    }
+    row[AR_ENGINES_FETCHED][0] = 1;
+    pthread_create(&thread, NULL, launch_watch, &args);
+    while (__atomic_load_n(&row[AR_ENGINES_FETCHED][0], __ATOMIC_ACQUIRE) != 0)
+        usleep(100);
+    usleep(20000); /* in this time a wrong kernel would look too early */
+    __atomic_store_n(&row[AR_ENGINES_GAVE_UP][0], _i, __ATOMIC_RELEASE);
+    __atomic_store_n(&row[AR_ENGINES_FETCHED][1], 1, __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+    ck_assert_uint_eq(state.dead, _i == 0 ? AR_ALIVE : AR_TIMEOUT);
+    ck_assert_uint_eq(mailbox.error, state.dead);
+}
+END_TEST
+
+/* In tma_engines, rank 0 raises its flags of the last barrier of the kernel, and then gives up. So
+ * rank 1 passes this barrier and fetches from rank 0. Rank 1 must notice the verdict that the copies
+ * of rank 0 tell it. They may tell it long before rank 0 runs watch; here a failing launch stands
+ * for that. */
+START_TEST(test_a_peer_that_gives_up_at_the_last_barrier_is_noticed)
+{
+    enum { BYTES = 4096, COUNT = 1000 };
+    struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = 20000};
+    static const int devices[2] = {0, 1};
+    symtuner_ar *h[2];
+    void *buffer[2];
+    char *flags;
+
+    memset(&fake, 0, sizeof fake);
+    fake.devices = 2;
+    fake.peers = 1;
+    fake.arch = 90;
+    ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
+    for (int r = 0; r < 2; r++) {
+        buffer[r] = aligned_alloc(4096, BYTES);
+        memset(buffer[r], 0, BYTES);
+        ck_assert_int_eq(symtuner_ar_force(h[r], "tma_engines", 1, 128), ncclSuccess);
+    }
+    ck_assert_int_eq(symtuner_ar_register(h, buffer, NULL, 2, BYTES), ncclSuccess);
+    flags = h[0]->arena[AR_ARENA_SMALL].peer[1];
+    for (int kind = AR_FLAG_ENTER; kind <= AR_FLAG_LEAVE; kind++)
+        *(uint64_t *)(flags + ar_flag_offset(kind, 0, 0)) = ar_flag_step(h[0]->state->epoch, 1);
+    h[0]->state->dead = _i == 0 ? AR_ALIVE : AR_TIMEOUT;
+    fake.fails = "cudaLaunchKernel";
+    if (_i == 0) /* rank 0 is alive: let it wait for no flag of rank 1 */
+        for (int kind = AR_FLAG_ENTER; kind <= AR_FLAG_LEAVE; kind++)
+            *(uint64_t *)(h[0]->arena[AR_ARENA_SMALL].peer[0] + ar_flag_offset(kind, 0, 1)) =
+                ar_flag_step(h[0]->state->epoch, 1);
+    ck_assert_int_ne(
+        symtuner_ar_all_reduce(buffer[0], buffer[0], COUNT, ncclFloat32, ncclSum, h[0], NULL),
+        ncclSuccess);
+    fake.fails = NULL;
+    ck_assert_int_eq(
+        symtuner_ar_all_reduce(buffer[1], buffer[1], COUNT, ncclFloat32, ncclSum, h[1], NULL),
+        ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_status(h[1]), _i == 0 ? ncclSuccess : ncclRemoteError);
+    symtuner_ar_destroy(h, 2);
+    ck_assert_int_eq(fake.live, 0);
+    for (int r = 0; r < 2; r++)
+        free(buffer[r]);
+}
+END_TEST
+
+void st_add_engines_tests(TCase *t)
+{
+    tcase_add_loop_test(t, test_a_peer_that_gives_up_during_a_fetch_is_noticed, 0, 2);
+    tcase_add_loop_test(t, test_a_peer_that_gives_up_at_the_last_barrier_is_noticed, 0, 2);
+}
