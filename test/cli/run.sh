@@ -399,8 +399,7 @@ grep -q '^symtuner run: 3 processes called NCCL 2.28.9$' err && grep -q ' 6 call
 ok "three processes: $(cat err)" $?
 # ---- the estimate --------------------------------------------------------------------------------
 estimate() { # estimate MACHINE STEPS: only the lines of the estimate
-    machine=$1
-    shift
+    machine=$1 && shift
     run SYMTUNER_MACHINE="$machine" "$symtuner" run -- sh -c "'$program' timed 1000 $* & '$program' timed 1000 $*; wait" 2> err
     sed -n '/^  estimated/,$p' err
 }
@@ -426,6 +425,8 @@ for steps in 'verified 1' 'ranks 3' 'ranks 4'; do
     [ -z "$(estimate "$two" "$steps")" ]
     ok "an estimate after $steps: $(cat err)" $?
 done
+run SYMTUNER_MACHINE="$two" "$symtuner" run -- sh -c "'$program' timed 9; '$program' timed 9 ranks 3" 2> err
+ok "an estimate for processes whose communicators differ: $(cat err)" "$(grep -c estimated err)"
 # ranks of a launcher: the last one to end prints for all, even if another was killed
 for n in 0 1 2; do
     $clean LOCAL_RANK=$n "$symtuner" run -- "$program" count 1 made up$n wait up0 wait up1 wait up2 wait go$n &
