@@ -288,6 +288,7 @@ START_TEST(test_before_that_its_record_is_read)
     fake.global_capture = 1; /* programs may register memory while a thread captures */
     ck_assert_int_eq(ar_nccl_window_peers(&nccl, window, 3, 1, peers, why, sizeof why), 0);
     fake.global_capture = 0;
+    ck_assert_int_eq(fake.syncs, 1); /* the record is read once it has arrived */
     for (uint64_t r = 0; r < 3; r++) /* the memory of the next rank is 12 GiB further */
         ck_assert_uint_eq((uintptr_t)peers[r], (uintptr_t)memory[0] + r * (12ull << 30));
     for (int wrong = 0; wrong < 3; wrong++) {

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* capture.c - more of the fake CUDA (cuda.h): captures apart from graphs, the driver, calls that end
- * at once, and the kernel of the probe. */
+ * at once, and which kernels are loaded. */
 #include <cuda_runtime_api.h>
+#include <pthread.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "test/kernels/fake/capture_info.h"
@@ -86,4 +89,43 @@ void fake_probe(void *seen, unsigned ctas)
     for (unsigned b = 0; b < ctas; b++)
         out[b] = (struct ar_probe_seen){fake.probed.bytes * (b + 1), fake.probed.ns * (b + 1),
                                         b + 1 == ctas ? fake.probed.wrong : 0};
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+enum { KERNELS = 1 << 13 };
+static const void *loaded[KERNELS];
+static int kernels;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* ranks are threads */
+
+static bool is_loaded(const void *kernel)
+{
+    for (int i = 0; i < kernels; i++)
+        if (loaded[i] == kernel)
+            return true;
+    return false;
+}
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *kernel)
+{
+    pthread_mutex_lock(&lock);
+    if (!is_loaded(kernel) && kernels < KERNELS)
+        loaded[kernels++] = kernel;
+    pthread_mutex_unlock(&lock);
+    memset(attr, 0, sizeof *attr);
+    attr->ptxVersion = fake.arch;
+    return cudaSuccess;
+}
+
+void fake_must_be_loaded(const void *kernel)
+{
+    bool fine;
+
+    pthread_mutex_lock(&lock);
+    fine = is_loaded(kernel);
+    pthread_mutex_unlock(&lock);
+    if (fine)
+        return;
+    fputs("fake_cuda: a kernel is launched that was not loaded\n", stderr);
+    abort();
 }

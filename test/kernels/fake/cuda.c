@@ -111,14 +111,6 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attr, int dev
     return may_fail();
 }
 
-cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attr, const void *func)
-{
-    (void)func;
-    memset(attr, 0, sizeof *attr);
-    attr->ptxVersion = fake.arch;
-    return cudaSuccess;
-}
-
 cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, int value)
 {
     (void)func;
@@ -241,6 +233,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
     if (fake_prohibited())
         return ends(cudaErrorStreamCaptureUnsupported);
     must_end(stream == fake.endless);
+    count(&fake.syncs, 1);
     return cudaSuccess;
 }
 
@@ -401,6 +394,7 @@ static cudaError_t remember(const void *kernel, unsigned ctas, unsigned threads,
         return cudaSuccess;
     }
 #endif
+    fake_must_be_loaded(kernel);
     if (kernel == ar_kernel_probe)
         fake_probe(told->out, ctas);
     int number = count(&fake.launches, 1);

@@ -49,6 +49,7 @@ struct fake_cuda {
     int live;                   /* allocations, streams and events that are not freed */
     int waits;                  /* calls of cudaStreamWaitEvent */
     int records, idles;         /* calls of cudaEventRecord; of cudaDeviceSynchronize */
+    int syncs;                  /* calls of cudaStreamSynchronize */
     int endless_at;             /* the n-th launch never ends; 0: all launches end */
     void *endless;              /* the stream of that launch */
     void *foreign;              /* a stream of another GPU, on which no kernel can be launched */
@@ -75,6 +76,10 @@ extern struct fake_cuda fake;
 /* Is a call that may wait for the GPU prohibited now, because a thread captures? Such a call also
  * ends the capture, so it is counted. */
 bool fake_prohibited(void);
+
+/* End the test if no cudaFuncGetAttributes has loaded ${kernel}. CUDA loads it in its first launch
+ * then, which waits for kernels that run. */
+void fake_must_be_loaded(const void *kernel);
 
 void fake_probe(void *seen, unsigned ctas); /* write what the probe's kernel sees */
 

@@ -150,6 +150,8 @@ static void call_in_the_first_box(int r)
  * alone would not end it, because the call is on another communicator. */
 static void abort_and_discard(int r)
 {
+    symtuner_ar *list[2] = {NULL};
+
     symtuner_ar_abort(handle[r]);
     symtuner_ar_abort(handle[r]); /* again: that must do nothing */
     ck_assert_int_eq(symtuner_ar_reserve(&handle[r], 1, COUNT), ncclInvalidUsage);
@@ -157,11 +159,17 @@ static void abort_and_discard(int r)
     group_abort(r);
     cudaStreamSynchronize(stream[r]);
     cudaStreamDestroy(stream[r]);
-    if (r % 2)
+    if (r % 2) {
         symtuner_ar_discard(&handle[r], 1);
-    else
-        symtuner_ar_destroy(&handle[r], 1);
-    ck_assert_ptr_null(handle[r]);
+        ck_assert_ptr_null(handle[r]);
+        return;
+    }
+    ck_assert_int_eq(symtuner_ar_create_local(&list[1], &r, 1, NULL), ncclSuccess);
+    list[0] = handle[r];
+    symtuner_ar_destroy(list, 1);
+    ck_assert_ptr_null(list[0]);
+    ck_assert_ptr_nonnull(list[1]); /* a handle that is not in the list */
+    symtuner_ar_destroy(&list[1], 1);
 }
 
 START_TEST(test_an_abort_ends_calls_that_wait_for_a_box)
