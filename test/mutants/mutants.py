@@ -192,8 +192,8 @@ def steps_of_tests():
                         "dropin/verify/compare.c"))
     yield from program("check-ar", "test/kernels/[!n]*/check_*.c", [], RULES + ("kernels/",))
     yield from program("check-ar", "test/kernels/check_*.c", [], RULES + ("kernels/",))
-    yield from program("check-nodes", "test/kernels/nodes/check_[!lv]*.c", [], RULES + ("kernels/",))
-    yield from program("check-nodes-emu", "test/kernels/nodes/check_[lv]*.c", [],
+    yield from program("check-nodes", "test/kernels/nodes/check_[!ltv]*.c", [], RULES + ("kernels/",))
+    yield from program("check-nodes-emu", "test/kernels/nodes/check_[ltv]*.c", [],
                        RULES + ("kernels/",))
     yield from program("check-host", "test/host/check_*.c", [here + "/build/libsymtuner.so"], CORE)
     yield Step("test-so", plugin[:1], ["sh", "test/shared-object.sh", plugin[0]], {}, CORE)
