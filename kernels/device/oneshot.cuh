@@ -36,16 +36,29 @@ __device__ __forceinline__ void send_word(const ar_args &args, char *const *slot
             send<F>(slot[i] + at, v);
 }
 
+/* The words of the message that one thread handles: first_word, first_word + step and so on. */
+struct thread_words {
+    uint32_t bytes, words; /* of the message */
+    uint32_t rounded;      /* words, rounded up: all lanes of a warp loop equally often */
+    uint32_t stride;       /* bytes of a slot */
+    uint32_t step, first_word;
+};
+
+__device__ __forceinline__ thread_words words_of(const ar_args &args)
+{
+    const uint32_t words = (uint32_t)args.words;
+
+    return {(uint32_t)args.bytes,     words,
+            ar_round_up32(words, 32), ar_round_up32(words, AR_LINE) * AR_WORD,
+            gridDim.x * blockDim.x,   blockIdx.x * blockDim.x + threadIdx.x};
+}
+
 template <class F, class R, int N>
 __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_constant__ ar_args args)
 {
     constexpr int peers = N ? N - 1 : AR_MAX_RANKS - 1;
     const int ranks = N ? N : args.ranks;
-    const uint32_t bytes = (uint32_t)args.bytes, words = (uint32_t)args.words;
-    const uint32_t rounded = ar_round_up32(words, 32); /* all lanes of a warp loop equally often */
-    const uint32_t stride = ar_round_up32(words, AR_LINE) * AR_WORD;
-    const uint32_t step = gridDim.x * blockDim.x;
-    const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
+    const auto [bytes, words, rounded, stride, step, first_word] = words_of(args);
     const uint32_t my_slot = (uint32_t)args.region + args.me * stride;
     payload first = {};
     char *slot[peers]; /* my slot at each peer, in the half of even epochs, at first_word */
@@ -126,11 +139,7 @@ template <class F, class R, int N>
 __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
     oneshot_whole(const __grid_constant__ ar_args args)
 {
-    const uint32_t bytes = (uint32_t)args.bytes, words = (uint32_t)args.words;
-    const uint32_t rounded = ar_round_up32(words, 32); /* all lanes of a warp loop equally often */
-    const uint32_t stride = ar_round_up32(words, AR_LINE) * AR_WORD;
-    const uint32_t step = gridDim.x * blockDim.x;
-    const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
+    const auto [bytes, words, rounded, stride, step, first_word] = words_of(args);
     const uint32_t region = (uint32_t)args.region + first_word * AR_WORD;
     payload v[N], first = {};
     char *peer_slot[N]; /* [i]: my slot at rank me ^ i, in the half of even epochs, at first_word */

@@ -23,6 +23,24 @@
 namespace ar
 {
 
+/* How a call begins. All threads of the block make this together. */
+struct begun_call {
+    call_counters counters;
+    bool alive; /* false: this rank has given up */
+
+    __device__ __forceinline__ explicit begun_call(const ar_args &args)
+        : counters(after_previous_kernel(args)), alive(!__syncthreads_or(counters.dead))
+    {
+    }
+
+  private:
+    static __device__ __forceinline__ call_counters after_previous_kernel(const ar_args &args)
+    {
+        await_previous_kernel(args);
+        return call_counters(args);
+    }
+};
+
 /* Called by all threads of the block: tell the peers that this rank has read its slots, so that
  * their next calls may write these slots. Wait until the peers have read theirs. */
 __device__ __forceinline__ void leave_slots(const ar_args &args, call_counters &counters,
@@ -45,11 +63,7 @@ __global__ void __launch_bounds__(512, 1) scatter_tiles(const __grid_constant__ 
     const int ranks = N ? N : args.ranks;
     const uint64_t tile = (uint64_t)blockDim.x * AR_WORD * Unroll;
     spin_limit wait;
-
-    await_previous_kernel(args);
-
-    call_counters counters(args);
-    bool alive = !__syncthreads_or(counters.dead);
+    auto [counters, alive] = begun_call(args);
 
     for (uint64_t k = 0; alive && k < args.tiles + args.lag; k++) {
         if (k < args.tiles) {
@@ -111,11 +125,7 @@ __global__ void __launch_bounds__(512, 1) gather_tiles(const __grid_constant__ a
     const uint64_t tile = (uint64_t)blockDim.x * AR_WORD * Unroll;
     char *const own = args.out + args.stride * args.me;
     spin_limit wait;
-
-    await_previous_kernel(args);
-
-    call_counters counters(args);
-    bool alive = !__syncthreads_or(counters.dead);
+    auto [counters, alive] = begun_call(args);
 
     for (uint64_t k = 0; alive && k < args.tiles + args.lag; k++) {
         if (k < args.tiles) {

@@ -169,20 +169,28 @@ __device__ __forceinline__ bool store_words(const ar_args &args, char *here, uin
     return true;
 }
 
+/* Set slot[i] to word ${first_word} of my slot at the i-th peer, in the half of even epochs. */
+template <int N>
+__device__ __forceinline__ void find_slots(const ar_args &args, uint32_t my_slot,
+                                           uint32_t first_word, char **slot)
+{
+    const int ranks = N ? N : args.ranks;
+
+#pragma unroll
+    for (int i = 0; i < (N ? N - 1 : AR_MAX_RANKS - 1); i++)
+        if (N || i < ranks - 1)
+            slot[i] =
+                args.peer[next_rank(args.me, 1 + i, ranks)] + (my_slot + first_word * AR_WORD);
+}
+
 template <class F, int N>
 __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     all_gather(const __grid_constant__ ar_args args)
 {
-    constexpr int peers = N ? N - 1 : AR_MAX_RANKS - 1;
-    const int ranks = N ? N : args.ranks;
-    const uint32_t bytes = (uint32_t)args.bytes, words = (uint32_t)args.words;
-    const uint32_t rounded = ar_round_up32(words, 32); /* all lanes of a warp loop equally often */
-    const uint32_t stride = ar_round_up32(words, AR_LINE) * AR_WORD;
-    const uint32_t step = gridDim.x * blockDim.x;
-    const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
+    const auto [bytes, words, rounded, stride, step, first_word] = words_of(args);
     const uint32_t my_slot = (uint32_t)args.region + args.me * stride;
     payload first = {};
-    char *slot[peers]; /* my slot at each peer, in the half of even epochs, at first_word */
+    char *slot[N ? N - 1 : AR_MAX_RANKS - 1];
     spin_limit wait;
 
     await_previous_kernel(args);
@@ -191,11 +199,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
 
     call_counters counters(args);
 
-#pragma unroll
-    for (int i = 0; i < peers; i++)
-        if (N || i < ranks - 1)
-            slot[i] =
-                args.peer[next_rank(args.me, 1 + i, ranks)] + (my_slot + first_word * AR_WORD);
+    find_slots<N>(args, my_slot, first_word, slot);
 
     const uint32_t half = ar_half(counters.epoch) * (uint32_t)args.half;
     char *const own = args.out + args.stride * args.me;

@@ -52,19 +52,23 @@ __device__ __forceinline__ void barrier_arrive(uint64_t *barrier)
                : "memory");
 }
 
+/* Set ${ended}: has the phase with this parity ended? ${how} is "try_wait" or "test_wait". */
+#define AR_TMA_HAS_ENDED(how, ended, barrier, parity)                                              \
+    AR_TMA_ASM("{\n"                                                                               \
+               ".reg .pred p;\n"                                                                   \
+               "mbarrier." how ".parity.shared::cta.b64 p, [%1], %2;\n"                            \
+               "selp.u32 %0, 1, 0, p;\n"                                                           \
+               "}"                                                                                 \
+               : "=r"(ended)                                                                       \
+               : "r"(shared_address(barrier)), "r"(parity)                                         \
+               : "memory")
+
 /* Return whether the phase with this parity has ended. This may wait a moment for the end. */
 __device__ __forceinline__ bool barrier_ended(uint64_t *barrier, uint32_t parity)
 {
     uint32_t ended = 1;
 
-    AR_TMA_ASM("{\n"
-               ".reg .pred p;\n"
-               "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-               "selp.u32 %0, 1, 0, p;\n"
-               "}"
-               : "=r"(ended)
-               : "r"(shared_address(barrier)), "r"(parity)
-               : "memory");
+    AR_TMA_HAS_ENDED("try_wait", ended, barrier, parity);
     return ended != 0;
 }
 
@@ -73,14 +77,7 @@ __device__ __forceinline__ bool barrier_has_ended(uint64_t *barrier, uint32_t pa
 {
     uint32_t ended = 1;
 
-    AR_TMA_ASM("{\n"
-               ".reg .pred p;\n"
-               "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-               "selp.u32 %0, 1, 0, p;\n"
-               "}"
-               : "=r"(ended)
-               : "r"(shared_address(barrier)), "r"(parity)
-               : "memory");
+    AR_TMA_HAS_ENDED("test_wait", ended, barrier, parity);
     return ended != 0;
 }
 
