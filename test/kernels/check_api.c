@@ -428,6 +428,8 @@ START_TEST(test_a_dead_handle_refuses_further_calls)
         symtuner_ar_all_reduce(memory[0], memory[0], 8, ncclFloat, ncclSum, handles[0], NULL),
         ncclInvalidUsage, handles[0], "aborted");
     ck_assert_int_eq(handles[0]->mailbox->abort, AR_ABORTED);
+    ck_assert_int_eq(handles[0]->state->dead, AR_ABORTED); /* before ncclCommAbort unmaps memory */
+    ck_assert_int_eq(handles[1]->state->dead, AR_ALIVE);
     ck_assert_int_eq(fake.launches, 0);
 }
 END_TEST

@@ -40,14 +40,17 @@ static void fill(float *p, float value, size_t count, cudaStream_t stream)
     CUDA(cudaStreamSynchronize(stream));
 }
 
-/* Stop the program if ${stream} is not idle in time. */
+/* Stop the program if ${stream} is not idle in time, or if something on it has failed. */
 static void wait(const struct rank *r, cudaStream_t stream, const char *what, long at)
 {
     double end = seconds() + GIVE_UP_S;
+    cudaError_t state;
 
-    while (cudaStreamQuery(stream) == cudaErrorNotReady)
+    while ((state = cudaStreamQuery(stream)) == cudaErrorNotReady)
         if (seconds() > end)
             fail(r, what, at);
+    if (state != cudaSuccess)
+        fail(r, cudaGetErrorString(state), at);
 }
 
 /* ---- opposite order -------------------------------------------------------------------------- */
