@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hazards.h - the table of faults of NCCL releases that users of symtuner can hit.
- * docs/reference/steering.md has the evidence.
+ * docs/reference/nccl-releases.md has the evidence.
  *
  * The plugin logs the rows with ST_SAID_BY_PLUGIN. It logs them at level INFO only, because it
  * cannot tell whether the program's calls trigger the fault. libsymtuner_ar.so sees each call, and
@@ -56,7 +56,12 @@
     X("nccl-pat-avg", ST_WARNING, ST_PAT_AVG_FIRST, 0, ST_SAID_BY_PLUGIN, SYMTUNER_AVG, 0,         \
       "ReduceScatter of floats with ncclAvg or PreMulSum gives the bare sum where NCCL takes the " \
       "algorithm PAT for small sizes, as it does by default if each node has one rank",            \
-      "set NCCL_PAT_ENABLE=0, or use ncclSum and scale")
+      "set NCCL_PAT_ENABLE=0, or use ncclSum and scale")                                           \
+    /* oneRankReduce (NCCL's onerank.cu) rounded a quotient down; seen with 2.28.9 on H100s */     \
+    X("nccl-one-rank", ST_NOTE, 22703, 22906, ST_SAID_BY_PLUGIN, SYMTUNER_AVG, 0,                  \
+      "on a communicator of one rank, reductions of floats with ncclAvg, and all with PreMulSum, " \
+      "leave up to 31 elements at the end of recv unwritten for some lengths",                     \
+      "use NCCL 2.29.7, or copy instead where the communicator has one rank")
 
 /* `symtuner check` also reads this number: a rule can lead calls to PAT. */
 enum { ST_PAT_AVG_FIRST = 23102 };

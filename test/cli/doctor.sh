@@ -327,6 +327,8 @@ spare nccl-avg -n 2.32.6
 plant nccl-pat-avg -n 2.31.2
 plant nccl-pat-avg -n 2.32.6
 spare nccl-pat-avg -n 2.30.7
+plant nccl-one-rank -n 2.28.9
+spare nccl-one-rank -n 2.29.7
 plant nccl-xla-pool -n 2.30.7
 spare nccl-xla-pool -n 2.31.2
 plant nccl-two-copies -s 'd=home/.local/lib/python3.12/site-packages/nvidia/nccl/lib; mkdir -p $d; cp '"$work"'/nccl/2.28.9 $d/libnccl.so.2'
