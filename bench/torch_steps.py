@@ -19,9 +19,9 @@ slower    0.02  no step and no single call is slower by more than this
 each-N          on two ranks, an all-reduce of the decode step takes at most so many us: batch 1 3,
                 batch 16 3.3, batch 64 5, batch 256 10
 
-It has not run on GPUs yet. We expect 20 to 30 s for a job on two H200s, so 5 to 7 minutes for five rounds, and
-2 to 3 minutes with --programs decode,calls. After each round the result is written; when the next round would
-not end within --seconds, the run ends with fewer rounds, and says so.
+A job takes about 32 s on two H100s, so five rounds take 8 minutes, and less with --programs decode,calls. After
+each round the result is written; when the next round would not end within --seconds, the run ends with fewer
+rounds, and says so.
 
 To try it on one GPU, set what test/gpu/one/one.sh sets, among it LD_PRELOAD=build/one/hosts.so, and name
 --symtuner build/one/symtuner. The times then mean nothing.

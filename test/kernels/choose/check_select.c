@@ -319,10 +319,9 @@ static void compare_hints(struct ar_ask ask)
     must(ar_select(&ask, &free_choice, &c) == 0);
     ask.beside = AR_BESIDE_NOTHING;
     must(ar_select(&ask, &free_choice, &alone) == 0);
-    if (c.family == AR_TMA)
-        must(by_tma(&ask) && ask.bytes > ST_BESIDE_LIMIT);
-    else
-        must(memcmp(&c, &alone, sizeof c) == 0 && c.family != AR_NCCL);
+    must(c.family != AR_NCCL);
+    if (memcmp(&c, &alone, sizeof c) != 0)
+        must(c.family == AR_TMA && by_tma(&ask) && ask.bytes > ST_BESIDE_LIMIT);
 }
 
 /* tma_engines moves whole words. If the last bytes of a message fill no word, they are a piece of

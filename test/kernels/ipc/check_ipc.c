@@ -221,9 +221,10 @@ START_TEST(test_the_table_takes_it_alone)
     ck_assert_str_eq(kernel_of(AR_ALL_REDUCE, (3 << 20) + 1, ncclFloat32), "tma_ipc");
     ck_assert_str_eq(kernel_of(AR_ALL_REDUCE, 1 << 26, ncclFloat32), "tma_ipc");
     ck_assert_str_ne(kernel_of(AR_ALL_REDUCE, 1 << 26, ncclInt32), "tma_ipc");
-    ck_assert_str_eq(kernel_of(AR_ALL_GATHER, 1 << 20, ncclInt32), "tma_ipc");
-    ck_assert_str_ne(kernel_of(AR_ALL_GATHER, 1 << 19, ncclInt32), "tma_ipc");
-    ck_assert_str_eq(kernel_of(AR_REDUCE_SCATTER, 1 << 20, ncclFloat32), "tma_ipc");
+    ck_assert_str_eq(kernel_of(AR_ALL_GATHER, 1 << 21, ncclInt32), "tma_ipc"); /* parts of 8 MiB */
+    ck_assert_str_ne(kernel_of(AR_ALL_GATHER, 1 << 20, ncclInt32), "tma_ipc");
+    ck_assert_str_eq(kernel_of(AR_REDUCE_SCATTER, 1 << 22, ncclFloat32), "tma_ipc");
+    ck_assert_str_ne(kernel_of(AR_REDUCE_SCATTER, 1 << 21, ncclFloat32), "tma_ipc");
     symtuner_ar_describe(h[0], text, sizeof text);
     ck_assert_ptr_nonnull(strstr(text, "tma_ipc      at most   8 blocks of  384, not registered, "
                                        "alone"));
