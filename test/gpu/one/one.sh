@@ -9,6 +9,7 @@
 #
 #   ONE_GPU_CALLS   how many random calls each run makes (20000; without MPS 1000)
 #   ONE_GPU_COMMS   how many communicators the part comms makes (50)
+#   ONE_GPU_PROGRAMS   how many random programs of JAX run with 2 and with 4 ranks (40)
 #   ONE_GPU_KILLS   how many ranks the part kills kills (20), a rank in each run
 #   ONE_GPU_ONLY    parts to run, of "calls opposite comms aborts kills boxes nccl-tests python torch
 #                    jax" (all)
@@ -195,12 +196,28 @@ if wanted torch torch; then
     done
 fi
 
-# Processes are killed here. Under MPS that would end the others, too, so these run without MPS.
+# Programs that install() changes, in several processes. jax_procs.py kills processes. Under MPS that
+# would end the others, too, so it runs without MPS.
 if wanted jax jax; then
     mkdir "$work/jax" && cp "$one/libsymtuner_ar.so" "$work/jax/"
     make -s OUT="$work/jax" JAX_PYTHON=python3 WERROR=1 jax
     ok "jax: the handler compiles" $?
-    CUDA_VISIBLE_DEVICES=0,0 CUDA_MPS_PIPE_DIRECTORY="$work/none" SYMTUNER_LIB_DIR="$work/jax" PYTHONPATH=jax \
+    export SYMTUNER_LIB_DIR="$work/jax" PYTHONPATH=jax
+    for ranks in 2 4; do
+        gpus=$(seq -s, $ranks | sed 's/[0-9]*/0/g')
+        export XLA_PYTHON_CLIENT_MEM_FRACTION=0.1 CUDA_DEVICE_MAX_CONNECTIONS=$((32 / ranks))
+        together="python3 test/jax/processes/together.py --ranks $ranks --gpus $gpus"
+        # shellcheck disable=SC2086
+        {
+            SYMTUNER_AR_MAX_CTAS=16 job jax-programs$ranks nccl -- $together \
+                test/jax/install/on_gpus.py "${ONE_GPU_PROGRAMS:-40}"
+            SYMTUNER_AR_MAX_CTAS=16 job jax-gspmd$ranks nccl -- $together \
+                test/gpu/jax_gspmd.py --ranks $ranks
+        }
+        cat "$work/jax-programs$ranks.log" "$work/jax-gspmd$ranks.log"
+    done
+    unset XLA_PYTHON_CLIENT_MEM_FRACTION
+    CUDA_VISIBLE_DEVICES=0,0 CUDA_MPS_PIPE_DIRECTORY="$work/none" \
         job jax nccl -- python3 test/gpu/jax_procs.py --ranks 2 --side 1
     cat "$work/jax.log"
 fi

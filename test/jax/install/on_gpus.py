@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The random programs of programs.py on the GPUs of this box, in one process: do they give the same
-values installed as not installed? SYMTUNER_ONLY says which collectives are replaced; here all.
+"""The random programs of programs.py on the GPUs of this box: do they give the same values installed
+as not installed? SYMTUNER_ONLY says which collectives are replaced; here all.
 
 usage: on_gpus.py [PROGRAMS]        (200; in parts: FIRST-LAST)
+
+In one process, or in several (test/jax/processes/together.py). Then each process compares the parts of the
+results on its own GPUs, and programs with jax.pmap are left out, because there pmap takes other
+arguments.
 """
 
 import os
@@ -11,6 +15,7 @@ import sys
 
 os.environ.setdefault("SYMTUNER_ONLY", "allreduce,reducescatter,allgather")
 import jax  # noqa: E402
+import numpy as np  # noqa: E402
 from programs import Program, same  # noqa: E402
 
 import symtuner  # noqa: E402
@@ -22,7 +27,7 @@ def values(numbers):
     out = {}
     for n in numbers:
         f, args = Program(n).function()
-        out[n] = jax.device_get(f(*args))
+        out[n] = np.stack([np.asarray(s.data) for s in f(*args).addressable_shards])
     return out
 
 
@@ -32,6 +37,8 @@ def main(which="200"):
     if len(jax.devices()) < 2:
         print("on_gpus.py: not run: one device")
         return 77
+    if jax.process_count() > 1:
+        numbers = [n for n in numbers if not Program(n).pmap]
     want = values(numbers)
     symtuner.install()
     got = values(numbers)
