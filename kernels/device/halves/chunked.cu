@@ -29,8 +29,9 @@ struct begun_call {
     bool alive; /* false: this rank has given up */
 
     __device__ __forceinline__ explicit begun_call(const ar_args &args)
-        : counters(after_previous_kernel(args)), alive(!__syncthreads_or(counters.dead))
+        : counters(after_previous_kernel(args))
     {
+        alive = !__syncthreads_or(counters.dead); /* nvcc's host compiler reads initializers, too */
     }
 
   private:
