@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/append.h"
+#include "base/exit_lock.h"
 #include "plugin/ranks/agree.h"
 #include "plugin/log.h"
 
@@ -137,15 +138,10 @@ static void dump_all(void)
 }
 
 /* Write the ledgers of the communicators that the program has not ended. Many programs exit that
- * way. Wait for the lock at most 2 s: if a signal handler calls exit(), this thread may hold the
- * lock itself. */
+ * way. */
 static void write_at_exit(void)
 {
-    struct timespec until;
-
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 2;
-    if (pthread_mutex_timedlock(&lock, &until) != 0)
+    if (!st_exit_lock(&lock))
         return;
     dump_all();
     pthread_mutex_unlock(&lock);

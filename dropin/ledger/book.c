@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/append.h"
+#include "base/exit_lock.h"
 #include "dropin/settings.h"
 #include "nccl/release.h"
 
@@ -92,16 +93,11 @@ void symtuner_nccl_ledger(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Write the books of the communicators that the program has not ended. Many programs exit that way.
- * Wait for the lock at most 2 s: if a signal handler calls exit(), this thread may hold the lock
- * itself. */
+/* Write the books of the communicators that the program has not ended. Many programs exit that
+ * way. */
 static void write_at_exit(void)
 {
-    struct timespec until;
-
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += 2;
-    if (pthread_mutex_timedlock(&lock, &until) != 0)
+    if (!st_exit_lock(&lock))
         return;
     for (const struct st_book *book = open_books; book; book = book->next)
         dump(book);
