@@ -64,7 +64,7 @@ int ffi_ar_load(const char *path, char *why, size_t why_size)
     pthread_mutex_lock(&lock);
     if (library == NULL) {
         result = open_library(path, why, why_size);
-        ffi_keep_place(-1); /* keep it early, before a communicator takes it */
+        ffi_keep_place(-1); /* so that no communicator of the drop-in takes it */
     } else if (strcmp(path, loaded_path) != 0) {
         result = ffi_fail(why, why_size, "%s is loaded already, not %s", loaded_path, path);
     }

@@ -59,8 +59,8 @@ const struct st_process *st_process(void);
  * If nothing else tells NCCL's release, we assume the oldest release that has this version. */
 const struct st_process *st_process_start(nccl_abi_logger logger, int abi);
 
-/* Return what holds for an NCCL of release ${nccl}. Before st_process_start or st_process_asked has
- * been called, no rules hold. */
+/* Return the rules and the CTA counts for an NCCL of release ${nccl}. Before the first call of
+ * st_process_start or st_process_asked there are none. */
 struct st_for_nccl st_process_for(int nccl);
 
 /* Return the release of the NCCL that has the logger ${logger}. If a process has several copies of

@@ -167,7 +167,8 @@ static const char *judge_places(const struct hlo_call *call)
  * with our calls, so we leave these all-reduces to XLA. What the passes replace was read in XLA's
  * source, and seen in programs for an H100 (test/jax/install/test_compiled.py). */
 
-#define STEPS 64 /* how many instructions we look at to learn how an offset is computed */
+/* To learn how a dynamic-slice computes its offset, we look at this many instructions at most. */
+#define STEPS 64
 
 static int is_one_of(const struct hlo_instruction *in, const char *const *opcodes, size_t count)
 {

@@ -313,7 +313,7 @@ const struct hlo_use *hlo_uses_find(const struct hlo_module *module,
     size_t low = 0, high = computation->use_count;
 
     *count = 0;
-    while (low < high) { /* ${low}: how many uses are those of smaller ids */
+    while (low < high) { /* ends with ${low} at the first use of ${in}, or where it would be */
         size_t middle = low + (high - low) / 2;
 
         if (uses[middle].id < (uint32_t)in->id)

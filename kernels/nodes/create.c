@@ -160,7 +160,8 @@ static void abort_both(struct ar_nodes *nodes)
     nodes->nccl->ncclGroupEnd();
 }
 
-/* This thread may free and unmap while another captures, so it is in mode relaxed. */
+/* This thread frees and unmaps memory while another thread may be capturing a graph. CUDA allows
+ * that in capture mode relaxed only. */
 static void *abort_thread(void *nodes)
 {
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
