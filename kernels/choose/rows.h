@@ -16,6 +16,7 @@ enum ar_row_need {
     MULTICAST,   /* NCCL may use NVLink multicast */
     GATHERS,     /* the call is an all-gather */
     SCATTERS,    /* the call is a reduce-scatter */
+    BY_TMA,      /* the call is a reduce-scatter that kernel tma can run */
     LONG_BESIDE, /* longer than ST_BESIDE_LIMIT, while other kernels may run beside ours */
     LONG_BY_TMA, /* as LONG_BESIDE; also, kernel tma can run the call, NCCL may not use
                         NVLink multicast, and the call is an all-gather, or a sum or avg of f32,
