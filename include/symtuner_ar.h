@@ -245,12 +245,12 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
 
 /*
  * symtuner_ar_discard(handles, n):
- * Give up handles whose communicators ncclCommAbort has ended, and set the handles to NULL. This is
- * for programs that cannot wait in symtuner_ar_destroy before they abort, such as a watchdog. The
- * function calls symtuner_ar_abort and frees nothing. A later create or destroy of this process frees
+ * Give up handles on which symtuner_ar_abort and then ncclCommAbort were called, and set the
+ * handles to NULL. This is for programs that cannot wait in symtuner_ar_destroy before they abort,
+ * such as a watchdog. The function frees nothing. A later create or destroy of this process frees
  * the handles, once the GPU is idle and no graph contains their calls. No other thread may be in a
- * call on the handles. They must not be of a local group. A handle on which NCCL has timed out (see
- * Progress above) is never freed. Since 0.2.
+ * call on the handles. They must not be of a local group. A handle on which NCCL has timed out
+ * (see Progress above) is never freed. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n);
 
@@ -474,15 +474,15 @@ SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
 
-/* symtuner_ar_abort(handle): refuse further calls and end the kernels of this rank. Takes 50 ms. Then
- * no kernel of the handle uses the peers' memory, and ncclCommAbort may unmap it. May be called on
- * any thread. The peers are not told: abort them, too, or they wait until their time limit. Over
- * several boxes the function also aborts the communicators that the library split from the
- * program's; if that was made with ncclConfig_t.splitShare = 1, NCCL aborts it, too. Since 0.2. */
+/* symtuner_ar_abort(handle): refuse further calls and end the kernels of this rank, in 50 ms, over
+ * several boxes in 100. Then ncclCommAbort may unmap the peers' memory, unless calls with copy
+ * engines (copy, engines, tma_engines) are still queued. Any thread. Peers are not told: abort them,
+ * too, or they wait until their time limit. Over several boxes this also aborts the communicators
+ * that the library split from the program's (NCCL does, too, with splitShare = 1). Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);
 
 /* symtuner_ar_waits(handle): return a number that changes every few ms while a kernel of this
- * library (but not that of engines) has waited for a peer for 10 ms. Any thread. Since 0.2. */
+ * library (but not of engines and tma_engines) has waited for a peer for 10 ms. Any thread. Since 0.2. */
 SYMTUNER_AR_API uint32_t symtuner_ar_waits(const symtuner_ar *handle);
 
 /* symtuner_ar_error(handle): return the last error of the handle as one sentence. If ${handle} is

@@ -13,6 +13,7 @@
 
 #include "symtuner_ar.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "kernels/shared/args.h"
@@ -139,6 +140,8 @@ struct symtuner_ar {
     struct ar_side *sides;      /* streams beside the caller's (order/side.h); NULL: none yet */
     cudaEvent_t copy_event[2];  /* [0]: the stream of ${sides} may begin; [1]: it has ended */
     struct ar_engines *engines; /* streams of kernels/engines; NULL: no call yet */
+    bool has_marker;            /* whether there is a thread ${marker} */
+    pthread_t marker;           /* tells the GPU that the handle was aborted (host/abort.c) */
     char error[256];            /* what symtuner_ar_error() returns */
 };
 

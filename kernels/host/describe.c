@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* describe.c - report the state of a handle, abort it, and force a kernel. */
+/* describe.c - report the state of a handle, and force a kernel. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "kernels/group/error.h"
 #include "kernels/ipc/ipc.h"
 #include "kernels/nodes/nodes.h"
-#include "kernels/order/capture.h"
 #include "kernels/order/follower.h"
 #include "kernels/scratch/grow.h"
 #include "nccl/names.h"
@@ -37,42 +35,6 @@ ncclResult_t symtuner_ar_status(symtuner_ar *h)
                    "%s; destroy the handles of all ranks and create them again",
                    verdict < sizeof verdicts / sizeof verdicts[0] ? verdicts[verdict]
                                                                   : "unknown error");
-}
-
-/* How long symtuner_ar_abort waits for kernels that run. A thread that waits for a peer looks at
- * state->dead every AR_POLLS_TO_LOOK polls, so it leaves within a millisecond. A thread that moves
- * data needs a few milliseconds for a GiB. The rest is for a GPU that several processes share. */
-enum { LEAVE_MS = 50 };
-
-/* The caller may now let ncclCommAbort unmap the memory of the peers, and NCCL does not know that
- * our kernels use it. So tell the kernels on the GPU that the handle is dead, and wait until those
- * that run have ended. Kernels that begin later end at once. The streams of the calls may be gone or
- * stuck, so nothing here waits for them. */
-static void end_kernels(symtuner_ar *h)
-{
-    const enum cudaStreamCaptureMode mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
-    const uint32_t aborted = AR_ABORTED;
-    int device = -1;
-
-    cudaGetDevice(&device);
-    cudaSetDevice(h->device);
-    cudaMemcpyAsync(&h->state->dead, &aborted, sizeof aborted, cudaMemcpyHostToDevice,
-                    h->copy_stream);
-    usleep(LEAVE_MS * 1000);
-    if (device >= 0)
-        cudaSetDevice(device);
-    ar_capture_mode(mode);
-}
-
-ncclResult_t symtuner_ar_abort(symtuner_ar *h)
-{
-    if (h == NULL)
-        return ar_fail_null();
-    if (__atomic_exchange_n(&h->mailbox->abort, AR_ABORTED, __ATOMIC_RELAXED) == 0)
-        end_kernels(h);
-    if (h->nodes != NULL && h->nodes->box != NULL)
-        ar_nodes_abort(h);
-    return ncclSuccess;
 }
 
 uint32_t symtuner_ar_waits(const symtuner_ar *h)

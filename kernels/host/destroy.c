@@ -272,7 +272,8 @@ ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n)
 
         if (h == NULL)
             continue;
-        symtuner_ar_abort(h);
+        if (__atomic_load_n(&h->mailbox->abort, __ATOMIC_RELAXED) == 0)
+            symtuner_ar_abort(h);
         ar_first_leave(h);
         h->comm_gone = true;
         all[0] = h;

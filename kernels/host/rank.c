@@ -3,6 +3,7 @@
 #include "kernels/host/rank.h"
 
 #include <stdatomic.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,6 +158,8 @@ static void free_gpu(symtuner_ar *h)
 void ar_rank_free(symtuner_ar *h)
 {
     ar_first_leave(h);
+    if (h->has_marker)
+        pthread_join(h->marker, NULL);
     if (!h->stuck)
         free_gpu(h);
     symtuner_rules_free(h->rules);
