@@ -9,10 +9,10 @@ enum { ST_APPEND_ERROR = 1200 };
 
 enum st_append { ST_APPEND_ALL, ST_APPEND_CUT, ST_APPEND_NONE };
 
-/* Append ${text} to the file ${pattern}, in whose name %p stands for the process id, %h for the host
- * and %% for a %. One write() appends all of it, so the texts of several processes do not mix. If
- * the file is a pipe and full, wait at most two seconds for its reader. Returns how much of the text
- * was written. If that is not all, ${error} says "FILE: reason". */
+/* Append ${text} to the file ${pattern}, in whose name %p stands for the process id, %h for the
+ * host and %% for a %. One write() appends all of ${text}, so the texts of several processes do not
+ * mix. If the file is a pipe and full, wait at most two seconds for its reader. Returns how many
+ * bytes were written. If that is not all, ${error} says "FILE: reason". */
 enum st_append st_append(const char *pattern, const char *text, size_t size,
                          char error[ST_APPEND_ERROR]);
 

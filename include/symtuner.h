@@ -20,8 +20,7 @@
  *            buffer, and always end with a zero byte. Outputs are written on success only. ${rules}
  *            may be NULL, which means no rules, and ${error} may be NULL. If another pointer is
  *            NULL, a function that returns a status returns SYMTUNER_EINVAL, and a function that
- *            reads a word returns -1. To all other functions pass no other NULL: the behaviour
- *            would be undefined.
+ *            reads a word returns -1. In all other functions the behaviour is undefined.
  * Sizes      structs that may grow begin with struct_size, which the caller sets to sizeof. If the
  *            caller was built with an older header, its struct may lack members at the end. In a
  *            query the missing members count as 0. In a decision they are not written. If
@@ -105,13 +104,13 @@ struct symtuner_query {
     uint64_t bytes;     /* NCCL's nBytes; see Units above                            */
     int ranks;          /* number of ranks in the communicator, at least 1           */
     int nodes;          /* NCCL's nodes; boxes in one NVLink domain count as one     */
-    /* Number of operations in the group; 1 outside groups. 0: a probe, in which NCCL 2.31 and later
-     * asks whether LL would win. */
+    /* Number of operations in the group; 1 outside groups. 0: the call is a probe, by which NCCL
+     * 2.31 and later asks whether protocol LL would be the cheapest. */
     int pipe_ops;
     int registered;     /* 1: NCCL treats both buffers as registered (its regBuff),
                            which does not mean that they are in symmetric windows    */
     struct symtuner_machine machine;
-    int no_defaults;    /* 1: without the built-in CTA count (SYMTUNER_DEFAULTS=0)   */
+    int no_defaults;    /* 1: ignore the built-in CTA count (SYMTUNER_DEFAULTS=0)   */
 };
 
 enum symtuner_prefer {
@@ -161,8 +160,8 @@ SYMTUNER_API enum symtuner_status symtuner_rules_inline(const char *text,
                                                         size_t error_size);
 SYMTUNER_API void symtuner_rules_free(symtuner_rules *rules);
 
-/* Return a text to show to people. It states the built-in CTA count, and for which boxes and
- * releases it is used. Since 0.2. */
+/* Return a text to show to people. It names the CTA count (NCCL_MIN_CTAS) that is built into the
+ * plugin, and the boxes and releases for which the plugin uses it. Since 0.2. */
 SYMTUNER_API const char *symtuner_defaults_text(void);
 
 /* symtuner_rules_count returns the number of rules. symtuner_rules_hash returns a 64-bit hash of
@@ -245,10 +244,10 @@ SYMTUNER_API enum symtuner_status symtuner_kernel_decide(
 
 /*
  * symtuner_table_apply(decision, query, table, n_algo, n_proto, channels):
- * Write what the plugin would write into NCCL's cost table and channel count. Entry (a, p) is
- * table[a * n_proto + p], in microseconds; a negative entry is not available and stays negative.
- * Only numbers above 0 are written, and at least one entry stays selectable if one was selectable
- * before. Returns 1 if anything changed.
+ * Change ${table} and ${*channels} as the plugin would change NCCL's cost table and channel count.
+ * Entry (a, p) is table[a * n_proto + p], in microseconds; a negative entry is not available and
+ * stays negative. Only numbers above 0 are written, and at least one entry stays selectable if one
+ * was selectable before. Returns 1 if anything changed.
  */
 SYMTUNER_API int symtuner_table_apply(const struct symtuner_decision *decision,
                                       const struct symtuner_query *query, float *table, int n_algo,

@@ -46,18 +46,17 @@
  *            that the caller has registered, must outlive the graphs.
  * Scratch    a handle begins with 14 MiB on its GPU. That is enough for messages of 1 MiB, for sums
  *            of f32, f16 and bf16 of 2 MiB, and for zero-copy kernels. The first eager call that
- *            needs more scratch allocates it. That is 96 MiB for messages of several MiB. For
- *            longer messages that go through scratch, wholly or in part, it is 5/4 of
- *            config.bulk_bytes. Scratch is not moved, and is freed with the handle. All ranks
- *            allocate in the same call. To do so, the ranks of a communicator first wait for each
- *            other on the host, for up to 0.2 s. If a rank has not come by then, this call runs
- *            without the new scratch, and later calls try again. If memory is short on a rank,
- *            there is one warning, and all ranks cut long messages into short pieces, which is
- *            slower. All ranks also cut long messages, from then on, if a graph captures a call
- *            whose scratch is not yet allocated. So call symtuner_ar_reserve before the capture. In
- *            three cases all scratch is allocated at creation: one thread drives several handles of
- *            a communicator, the ranks share no /dev/shm, or there is a start-up probe
- *            (SYMTUNER_AR_PROBE).
+ *            needs more scratch allocates it: 96 MiB for messages of several MiB, and 5/4 of
+ *            config.bulk_bytes for longer messages that go through scratch, wholly or in part.
+ *            Scratch is not moved, and is freed with the handle. All ranks allocate in the same
+ *            call. To do so, the ranks of a communicator first wait for each other on the host, for
+ *            up to 0.2 s. If a rank has not come by then, this call runs without the new scratch,
+ *            and later calls try again. If memory is short on a rank, there is one warning, and all
+ *            ranks cut long messages into short pieces, which is slower. All ranks also cut long
+ *            messages, from then on, if a graph captures a call whose scratch is not yet allocated.
+ *            So call symtuner_ar_reserve before the capture. In three cases all scratch is
+ *            allocated at creation: one thread drives several handles of a communicator, the ranks
+ *            share no /dev/shm, or there is a start-up probe (SYMTUNER_AR_PROBE).
  * Errors     functions return ncclResult_t, so that check macros for NCCL work. symtuner_ar_error()
  *            says in a sentence what went wrong. Functions write their outputs on success only.
  * Rules      SYMTUNER_RULES may name the kernel of a call (docs/rules.md; symtuner tune writes such
@@ -98,8 +97,8 @@
  *            "nvls_one" ranks may get different bits. These two kernels run only if the user names
  *            them.
  * Mapping    with SYMTUNER_AR_IPC=1 on all ranks, kernel "tma_ipc" may run calls on buffers that
- *            are not registered: each rank maps its peers' allocations by CUDA IPC, until the handle
- *            is freed. Before, cudaFree does not free them (docs/reference/unregistered.md).
+ *            are not registered: each rank maps its peers' allocations by CUDA IPC until the handle
+ *            is freed. Before that, cudaFree does not free them (docs/reference/unregistered.md).
  * Boxes      with SYMTUNER_AR_NODES=1, or with rules that have network-pieces, ranks on several
  *            boxes may add up box by box (docs/nodes.md). First each box runs a reduce-scatter.
  *            Then ncclAllReduce adds up between the ranks that have the same number within their
@@ -205,9 +204,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_use_nccl(void *library);
  * symtuner_ar_create(handles_out, comms, n, config):
  * Make one handle for each of the ${n} ranks of one group that this thread drives; ${comms} are the
  * communicators of these ranks (n is 1 unless a thread drives several GPUs). Collective over the
- * group. Needs NCCL 2.28.3 or later, already loaded or found as libnccl.so.2. The handle works, but
- * NCCL runs every call, if the ranks span several nodes (but see Boxes above) or GPU models, if there
- * are more than 16, or if they cannot share memory: symtuner_ar_query() says so. Since 0.2.
+ * group. Needs NCCL 2.28.3 or later, already loaded or found as libnccl.so.2. NCCL runs every call
+ * of the handle if the ranks span several nodes (but see Boxes above) or GPU models, if there are
+ * more than 16 ranks, or if they cannot share memory: symtuner_ar_query() says so. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *comms,
                                                 int n, const struct symtuner_ar_config *config);
@@ -474,15 +473,16 @@ SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
 
-/* symtuner_ar_abort(handle): refuse further calls and end the kernels of this rank, in 50 ms, over
- * several boxes in 100. Then ncclCommAbort may unmap the peers' memory, unless calls with copy
- * engines (copy, engines, tma_engines) are still queued. Any thread. Peers are not told: abort them,
- * too, or they wait until their time limit. Over several boxes this also aborts the communicators
- * that the library split from the program's (NCCL does, too, with splitShare = 1). Since 0.2. */
+/* symtuner_ar_abort(handle): refuse further calls, and end the kernels of this rank within 50 ms
+ * (over several boxes within 100 ms). Then ncclCommAbort may unmap the peers' memory, unless calls
+ * with copy engines (copy, engines, tma_engines) are still queued. Any thread. Peers are not told:
+ * abort them, too, or they wait until their time limit. Over several boxes this also aborts the
+ * communicators that the library split from the program's (NCCL does that only with splitShare =
+ * 1). Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);
 
-/* symtuner_ar_waits(handle): return a number that changes every few ms while a kernel of this
- * library (but not of engines and tma_engines) has waited for a peer for 10 ms. Any thread. Since 0.2. */
+/* symtuner_ar_waits(handle): return a number that changes every few ms while a kernel of ours (but
+ * not of engines and tma_engines) has waited for a peer for 10 ms. Any thread. Since 0.2. */
 SYMTUNER_AR_API uint32_t symtuner_ar_waits(const symtuner_ar *handle);
 
 /* symtuner_ar_error(handle): return the last error of the handle as one sentence. If ${handle} is

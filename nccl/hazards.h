@@ -63,7 +63,8 @@
       "leave up to 31 elements at the end of recv unwritten for some lengths",                     \
       "use NCCL 2.29.7, or copy instead where the communicator has one rank")
 
-/* `symtuner check` also reads this number: a rule can lead calls to PAT. */
+/* The first release with the fault nccl-pat-avg. `symtuner check` reads this number, too, because a
+ * rule can make NCCL take PAT. */
 enum { ST_PAT_AVG_FIRST = 23102 };
 
 enum { ST_SAID_BY_PLUGIN = 1, ST_SAID_BY_KERNELS = 2 };

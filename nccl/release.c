@@ -138,7 +138,8 @@ char *st_release_print(int version, char *text, size_t size)
 bool st_table_pick(const struct st_era *era, const float *table, const float *shown, int algos,
                    int protos, int *algo_out, int *proto_out)
 {
-    bool strict = !shown || !era->negative_wins; /* a negative entry of ${table} cannot win */
+    /* ${strict}: a negative entry of ${table} cannot win. */
+    bool strict = !shown || !era->negative_wins;
     float best = era->table_limit;
     int found = -1;
 

@@ -23,7 +23,8 @@ static const char *own_path(void)
     return strlen(info.dli_fname) <= ST_NCCL_NAME_MAX ? info.dli_fname : "libsymtuner.so";
 }
 
-/* The copies of NCCL in this process that ask us, by the address at which each is loaded. */
+/* The copies of NCCL in this process that ask us for variables. Each is known by the address at
+ * which it is loaded. */
 enum { COPIES = 16 };
 static struct {
     _Atomic(void *) base;

@@ -59,7 +59,8 @@ static void write_ran(FILE *out, const struct st_ledger *ledger, int coll, int b
 static void write_text(FILE *out, const struct st_ledger *ledger, const char *host)
 {
     const struct st_process *process = st_process();
-    /* each rank opens one tuner, or none if the user has excluded ours, and one profiler */
+    /* The number of ranks: each rank opens one tuner and one profiler. If the user has excluded our
+     * tuner, it opens a profiler only. */
     int local = ledger->local ? ledger->local : ledger->profilers;
     const struct st_for_nccl here = st_process_for(ledger->nccl);
     int given = st_agree_sym_ctas_given(ledger->nccl);
@@ -301,7 +302,8 @@ static void *listen_thread(void *unused)
         pthread_mutex_lock(&lock);
         dump_all();
         pthread_mutex_unlock(&lock);
-        *(void **)&dropin = dlsym(RTLD_DEFAULT, "symtuner_nccl_ledger"); /* dropin/ledger/book.h */
+        /* The drop-in, if it is loaded, writes its own ledger (dropin/ledger/book.h). */
+        *(void **)&dropin = dlsym(RTLD_DEFAULT, "symtuner_nccl_ledger");
         if (dropin)
             dropin();
     }
@@ -318,7 +320,7 @@ static void listen_start(void)
     pthread_t thread;
 
     sigaction(number, NULL, &programs);
-    if (program_handles()) { /* on_signal calls its handler, so keep its mask and flags */
+    if (program_handles()) { /* on_signal calls that handler: keep its mask and flags */
         action = programs;
         action.sa_flags &= ~(int)SA_RESETHAND;
     }

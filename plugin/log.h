@@ -3,12 +3,11 @@
  * log.h - messages through NCCL's own logger.
  *
  * A warning means that the user must act. Each cause leads to at most one warning per process. The
- * exception is a ledger that cannot be written, which leads to a warning each time. With
- * NCCL_DEBUG=INFO a communicator gets one line when it begins and one when it ends. Nothing is ever
- * logged per call. If there is no
- * logger (NULL), or if the logger would drop a warning, the warning goes to stderr. Hazard: NCCL's
- * logger takes a mutex that NCCL may hold while it asks our env interface for a variable. So
- * nothing that st_env_get calls may log.
+ * exception: a ledger that cannot be written leads to a warning each time. With NCCL_DEBUG=INFO a
+ * communicator gets one line when it begins and one when it ends. Nothing is ever logged per call.
+ * If there is no logger (NULL), or if the logger would drop a warning, the warning goes to stderr.
+ * Hazard: NCCL's logger takes a mutex that NCCL may hold while it asks our env interface for a
+ * variable. So nothing that st_env_get calls may log.
  */
 #ifndef ST_LOG_H_
 #define ST_LOG_H_

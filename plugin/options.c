@@ -143,7 +143,9 @@ bool st_options_read(struct st_options *options, char *error, size_t error_size)
 
         if (value && strcmp(row->values, "text") != 0 &&
             !st_word_listed(row->values, value, strncmp)) {
-            bool jax = strncmp(row->help, "JAX package", 11) == 0; /* it takes no wrong value */
+            /* The JAX package does not use the default instead of a wrong value: it raises an
+             * error. */
+            bool jax = strncmp(row->help, "JAX package", 11) == 0;
 
             add_error(error, error_size, "%s=%.60s: write one of %s; %s\"%s\"", row->name, value,
                       row->values, jax ? "JAX stops here, default " : "using ", row->fallback);

@@ -18,8 +18,8 @@
 static struct st_process process;
 static pthread_once_t read_once = PTHREAD_ONCE_INIT, decide_once = PTHREAD_ONCE_INIT,
                       start_once = PTHREAD_ONCE_INIT;
-/* The setting that keeps us from giving the built-in count, and the one that keeps us from giving
- * the count of [process] rules. NULL: none does. */
+/* Names of the user's settings that keep us from giving NCCL a CTA count: default_held for the
+ * built-in count, sym_held for the count of [process] rules. NULL: no setting does. */
 static const char *default_held, *sym_held;
 /* The releases of the copies of NCCL that ask us for their variables; 0: a free place. */
 enum { RELEASES = 8 };
@@ -80,7 +80,8 @@ static const char *environment(const void *from, const char *name)
     return getenv(name);
 }
 
-/* Return the name of the setting that keeps us from giving the built-in count; NULL: none does. */
+/* Return the name of the setting that keeps us from giving NCCL the built-in CTA count; NULL: none
+ * does. */
 static const char *holds_default(void)
 {
     if (process.options.mode != ST_MODE_STEER)
@@ -99,9 +100,9 @@ static bool asks(int nccl)
 }
 
 /* NCCL reads NCCL_MIN_CTAS (the built-in count) and NCCL_SYM_CTAS (the count of [process] rules)
- * once per process, and all ranks must have the same counts, whichever communicator, and whichever
- * copy of NCCL, a rank starts first. So both counts depend only on machine and release. The
- * built-in count depends on no file, because one rank might fail to read the file. */
+ * once per process. All ranks must have the same counts, whichever communicator or copy of NCCL a
+ * rank starts first. So both counts depend only on machine and release. The built-in count depends
+ * on no file, because one rank might fail to read the file. */
 struct st_for_nccl st_process_for(int nccl)
 {
     const struct symtuner_machine *machine = &process.machine;
@@ -286,8 +287,9 @@ static void announce(void)
         st_warn("%s; no rule is applied, NCCL decides everything", rules_error);
 }
 
-/* Log whether rules, CTA count and faults of NCCL release ${nccl}, once for each release: a process
- * can have several copies of NCCL. */
+/* Log what concerns NCCL release ${nccl}: whether the rules are for it, its CTA count, and its
+ * faults. This is logged once for each release, because a process can have several copies of
+ * NCCL. */
 static void announce_release(int nccl)
 {
     static atomic_int said[RELEASES];

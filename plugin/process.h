@@ -53,10 +53,10 @@ bool st_default_gpu(int nccl, const struct symtuner_machine *machine);
 const struct st_process *st_process(void);
 
 /* Return the same struct as st_process, with release and machine filled in. Log wrong settings once
- * per process, and once for each release whether the rules are for it, the CTA count and the faults
- * of NCCL. Call this only in an init that NCCL calls after it has set up CUDA. ${abi} is the
- * version of the tuner interface.
- * If nothing else tells NCCL's release, we assume the oldest release that has this version. */
+ * per process. Once for each release, log whether the rules are for it, its CTA count, and its
+ * faults. Call this only in an init that NCCL calls after it has set up CUDA. ${abi} is the version
+ * of the tuner interface. If nothing else tells NCCL's release, we assume the oldest release that
+ * has this version. */
 const struct st_process *st_process_start(nccl_abi_logger logger, int abi);
 
 /* Return the rules and the CTA counts for an NCCL of release ${nccl}. Before the first call of

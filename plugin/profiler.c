@@ -67,7 +67,8 @@ nccl_abi_result st_profiler_open(const struct st_profiler_init *init, void **ctx
         profiler->era = st_era_of(nccl);
         profiler->ledger = st_ledger_open(init->comm_id, init->ranks, init->nodes, nccl);
         st_ledger_profiler_opens(profiler->ledger);
-        st_ledger_listen(&process->options); /* needed if NCCL loads no tuner */
+        /* The tuner does this, too, but NCCL may load no tuner. */
+        st_ledger_listen(&process->options);
     }
     st_next_profiler_open(&profiler->next, init, count ? mask : 0,
                           process->options.next_profiler, off);

@@ -97,8 +97,10 @@ enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
         q.boxes < 0 || q.coll < 0 || q.coll >= st_kernel_coll_words.count)
         return SYMTUNER_EINVAL;
     if (q.coll == ST_KERNEL_ALL_GATHER)
-        q.op = SYMTUNER_SUM; /* as the library does: an all-gather has no operator */
-    if (q.boxes > 1) /* ranks may differ in these; all must find the same rule */
+        /* An all-gather has no operator. The library passes sum here, so do the same. */
+        q.op = SYMTUNER_SUM;
+    /* Ranks may differ in the next two members, but all ranks must find the same rule. */
+    if (q.boxes > 1)
         q.registered = q.beside = 0;
     for (int i = 0; rules && i < rules->count && d.rule < 0; i++) {
         const struct st_rule *rule = &rules->rule[i];

@@ -48,7 +48,8 @@ static bool start_rule(struct st_reader *reader, struct st_section *section, int
         return false;
     rule->process = where == ST_IN_PROCESS;
     rule->kernels = where == ST_IN_KERNELS;
-    if (rule->kernels) /* only for the hash: kernel_colls says what a [kernels] rule is for */
+    /* This is only for the hash: kernel_colls says which collectives a [kernels] rule is for. */
+    if (rule->kernels)
         rule->colls = 1u << SYMTUNER_ALLREDUCE;
     return true;
 }

@@ -40,8 +40,8 @@ enum {
     NCCL_ABI_EV_KERNEL_PHASE = 1 << 15,
 };
 
-/* States of recordEventState. Only the states STEP and CTRL come with arguments. LAST_Vn is the
- * last state that version n knows. */
+/* The states that NCCL passes to recordEventState. Only the states of proxy steps (STEP) and of the
+ * proxy thread (CTRL) come with arguments. LAST_Vn is the last state that version n knows. */
 enum {
     NCCL_ABI_STATE_STEP_FIRST = 8,  /* 8 to 12: a proxy step waits; argument: bytes, from v4 on */
     NCCL_ABI_STATE_CTRL_FIRST = 13, /* 13 to 18: state of the proxy thread; argument: number of
@@ -95,7 +95,7 @@ struct nccl_abi_ev_coll_full { /* in v5 and v6 parent_group is the last member *
     uint64_t tag;
 };
 
-/* An event of v7. Events of v5 and v6 have only the first members of it. */
+/* An event of v7. An event of v5 or v6 is shorter: it has only the first members. */
 struct nccl_abi_event_v7 {
     uint64_t type;
     void *parent;

@@ -55,7 +55,7 @@ struct ar_family_row {
     int unroll;        /* 16-byte words per thread and tile */
     int movers;        /* warps of a block that only move data; at least one more warp adds up */
     int shared;        /* bytes of dynamic shared memory per block */
-    int ctas;          /* blocks of a call whose row names another family; 0: as that row says */
+    int ctas;          /* blocks if the row of the call names another family; 0: as in that row */
     int max_ctas;      /* largest number of blocks of a call; 0: AR_MAX_CTAS */
     /* For ar_probe_cost (probe.h), which predicts the time of a message of S bytes on n ranks. push
      * is how much data a rank stores at its peers, pull is how much it loads from them, and copy is
@@ -68,9 +68,10 @@ struct ar_family_row {
 
 /* The kernels of AR_PULLS and AR_TMA_NEEDS cannot run AR_PREMUL. Each rank knows only its own
  * scalar, so it must multiply its numbers before another rank adds them up. But these kernels, like
- * those of copy, add up what they find in the peers' send, or what a bulk copy or a copy engine has
- * moved from there: no thread has touched these numbers. To run AR_PREMUL, they would first have to
- * exchange the scalars, in kernels of their own (30 for the three kernels with TMA). */
+ * those of family copy, add up what they find in the peers' send, or what a bulk copy or a copy
+ * engine has moved from there: no thread has touched these numbers. To run AR_PREMUL, they would
+ * first have to exchange the scalars, in kernels of their own (30 more kernels for the three
+ * families with TMA). */
 #define AR_NAN_SUMS (AR_NEEDS_NAN_TYPE | AR_NEEDS_SUM_AVG)
 #define AR_LINES    (AR_NEEDS_NVLINK | AR_NEEDS_UNSCALED)
 #define AR_PULLS    (AR_NEEDS_PEERS | AR_NEEDS_RECV | AR_NEEDS_SEND | AR_NEEDS_UNSCALED)

@@ -93,7 +93,8 @@ static int next_best(const struct ar_ask *ask, int family)
             return family;
     }
     if (ask->bytes > 64 * KiB && ar_capacity(ask, AR_CHUNKED) != 0)
-        return AR_CHUNKED; /* with the little scratch of LL8 the message would be many pieces */
+        /* LL8 has little scratch, so it would cut the message into many pieces. */
+        return AR_CHUNKED;
     return two ? AR_TWO_LL8 : AR_ONE_LL8;
 }
 

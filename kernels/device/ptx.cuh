@@ -192,7 +192,8 @@ static __device__ __noinline__ bool past_spin_limit(const ar_args *args, spin_li
     if (now - p->since > args->timeout_ns)
         verdict = AR_TIMEOUT;
     else if (turn_to_look(args, p->since, now)) {
-        store_relaxed(&args->mailbox->waits, (uint32_t)now_ns()); /* ${now} would cost registers */
+        /* This reads the clock again, because to keep ${now} until here would cost registers. */
+        store_relaxed(&args->mailbox->waits, (uint32_t)now_ns());
         if (load_relaxed(&args->mailbox->abort) != 0)
             verdict = AR_ABORTED;
     }

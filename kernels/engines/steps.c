@@ -20,7 +20,8 @@ static cudaError_t make_events(struct ar_engines *e, int ranks)
     return error;
 }
 
-/* Make the events in the first call. During a capture, CUDA allows that only in mode relaxed. */
+/* Make the events in the first call. While a graph is captured, CUDA allows that only in capture
+ * mode relaxed. */
 static ncclResult_t make(symtuner_ar *h)
 {
     enum cudaStreamCaptureMode mode;

@@ -141,10 +141,12 @@ ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoin
     cudaError_t error = cudaSuccess, latest;
     ncclResult_t result;
 
-    for (int i = 0; i < n; i++) /* after a timeout say() would wait for a gather that never ends */
+    /* After a timeout say() would wait for a gather that never ends, so fail here. */
+    for (int i = 0; i < n; i++)
         if (endpoints[i]->timed_out[0] != 0)
             return ar_comms_timed_out(endpoints, n, endpoints[i], why);
-    for (int i = 0; i < n; i++) { /* even after an error, because the other ranks wait for us */
+    /* Go on even after an error, because the other ranks wait for us. */
+    for (int i = 0; i < n; i++) {
         latest = say(endpoints[i], (const char *)mine + bytes * (size_t)i, bytes);
         error = error == cudaSuccess ? latest : error;
     }

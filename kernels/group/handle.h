@@ -85,7 +85,7 @@ struct ar_side;
 struct symtuner_ar {
     int ranks, me, device;
     uint64_t group;      /* a number that only the handles of this group have */
-    int sms, on_device;  /* multiprocessors of the smallest GPU; ranks on the fullest GPU */
+    int sms, on_device;  /* multiprocessors of the smallest GPU; the most ranks on one GPU */
     int budget;          /* limit of this handle's blocks; the same on all ranks (ar_budget) */
     int links;           /* enum ar_links */
     int beside;          /* enum ar_beside; the same on all ranks */

@@ -24,7 +24,8 @@ static void *ask(void *p)
     pthread_mutex_unlock(&r->all->lock);
     if (word < 0)
         return NULL;
-    /* While another thread captures, this thread may map memory only in mode relaxed. */
+    /* While another thread captures a graph, CUDA lets this thread map memory only in capture mode
+     * relaxed. */
     cudaThreadExchangeStreamCaptureMode(&mode);
     cudaSetDevice(r->device);
     if (r->nccl->ncclGetLsaMultimemDevicePointer(r->window, 0, &found) == ncclSuccess)

@@ -111,7 +111,7 @@ void ar_nccl_warn(int version, int dtype, int op, const void *send, const void *
     char text[400];
 
     if (dtype != AR_F16 && dtype != AR_F32 && dtype < AR_BF16)
-        return; /* only symmetric kernels have faults, and NCCL has none of them for these types */
+        return; /* all faults are in symmetric kernels, and NCCL has none for these types */
     for (int i = 0; (hazard = st_hazard_of_call(version, op, (uintptr_t)send, (uintptr_t)recv, i));
          i++) {
         snprintf(text, sizeof text, "kernel nccl: NCCL %d.%d.%d: %s, or use another kernel",
@@ -139,8 +139,8 @@ _Static_assert(offsetof(struct window_head, flat) == 8, "window head: flat");
 _Static_assert(offsetof(struct window_head, lsa_rank) == 16, "window head: rank");
 _Static_assert(offsetof(struct window_head, stride_4g) == 24, "window head: stride");
 
-/* Copy the record of ${window} to ${head}. A thread may be capturing. Then CUDA allows the copy
- * only in mode relaxed, and not on the legacy stream. */
+/* Copy the record of ${window} to ${head}. While a thread captures a graph, CUDA allows the copy
+ * only in capture mode relaxed, and not on the legacy stream. */
 static cudaError_t read_head(struct window_head *head, ncclWindow_t window)
 {
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;

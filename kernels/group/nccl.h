@@ -47,8 +47,8 @@ struct ar_nccl {
      * ranks (multicast.h). */
     ncclResult_t (*ncclGetLsaDevicePointer)(ncclWindow_t, size_t, int, void **);
     ncclResult_t (*ncclGetLsaMultimemDevicePointer)(ncclWindow_t, size_t, void **);
-    /* For ranks on several boxes (kernels/nodes). ncclCommSplit is NULL if NCCL lacks one of the
-     * three. */
+    /* The next three functions are for ranks on several boxes (kernels/nodes). If NCCL lacks one of
+     * them, ncclCommSplit is NULL. */
     ncclResult_t (*ncclCommSplit)(ncclComm_t, int, int, ncclComm_t *, ncclConfig_t *);
     ncclResult_t (*ncclCommDestroy)(ncclComm_t);
     ncclResult_t (*ncclCommAbort)(ncclComm_t);

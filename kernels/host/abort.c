@@ -4,7 +4,8 @@
  *
  * Afterwards the caller may let ncclCommAbort unmap the memory of the peers, and NCCL does not know
  * that our kernels use it. So the kernels are told on the GPU that the handle is dead. Kernels that
- * begin later end at once. The streams of the calls may be gone or stuck, so nothing waits for them.
+ * begin later end at once. The streams of the calls may be gone or stuck, so nothing waits for
+ * them.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -20,8 +21,8 @@
  * share. */
 enum { LEAVE_MS = 50 };
 
-/* A thread of its own, because CUDA may block: another thread may hold a lock of the driver until a
- * kernel ends that only ncclCommAbort ends. */
+/* Tell the GPU that the handle is dead. This runs in a thread of its own, because CUDA may block:
+ * another thread may hold a lock of the driver until a kernel ends that only ncclCommAbort ends. */
 static void *mark_dead(void *handle)
 {
     symtuner_ar *h = handle;
@@ -42,11 +43,13 @@ ncclResult_t symtuner_ar_abort(symtuner_ar *h)
         return ar_fail_null();
     if (__atomic_exchange_n(&h->mailbox->abort, AR_ABORTED, __ATOMIC_RELAXED) == 0) {
         sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's signals are for its threads */
+        /* The new thread must not get signals that are for the program's threads. */
+        pthread_sigmask(SIG_SETMASK, &all, &before);
         h->has_marker = pthread_create(&h->marker, NULL, mark_dead, h) == 0;
         pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
-    usleep(LEAVE_MS * 1000); /* also if another thread has just aborted the handle */
+    /* Wait even if another thread has just aborted the handle. */
+    usleep(LEAVE_MS * 1000);
     if (h->nodes != NULL && h->nodes->box != NULL)
         ar_nodes_abort(h);
     return ncclSuccess;

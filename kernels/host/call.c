@@ -63,7 +63,8 @@ static void ask_about(const symtuner_ar *h, const struct ar_buffers *b, int dtyp
     if (b->coll == AR_REDUCE_SCATTER)
         ask->dst_mapped = 0; /* no peer writes recv, and its alignment may differ between ranks */
     if (b->sends != NULL) {
-        ask->dst_mapped = ask->src_mapped = 1; /* only all_reduce_at gives lists of buffers */
+        /* symtuner_ar_all_reduce_at has passed these lists, and its buffers count as registered. */
+        ask->dst_mapped = ask->src_mapped = 1;
         for (int r = 0; r < h->ranks; r++) {
             ask->dst_mapped &= (uintptr_t)b->recvs[r] % AR_WORD == 0;
             ask->src_mapped &= (uintptr_t)b->sends[r] % AR_WORD == 0;
@@ -158,7 +159,8 @@ static bool is_zero_copy(const struct ar_ask *ask, int family)
     if (!ar_is_bulk(family))
         return false;
     if (family == AR_TMA_IPC)
-        return true; /* as soon as the peers have mapped the buffers */
+        /* tma_ipc needs no scratch as soon as the peers have mapped the buffers. */
+        return true;
     if (ask->coll == AR_ALL_REDUCE)
         return ask->dst_mapped;
     if (family == AR_ENGINES)
@@ -431,7 +433,8 @@ ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends, void *const *re
         if (sends[r] == NULL || recvs[r] == NULL)
             return ar_fail(h, ncclInvalidArgument, "%s[%d] is NULL",
                            sends[r] == NULL ? "sends" : "recvs", r);
-    for (int r = 0; r < h->ranks; r++) { /* all ranks must refuse what one rank refuses */
+    /* Check the buffers of all ranks, because all ranks must refuse what one rank refuses. */
+    for (int r = 0; r < h->ranks; r++) {
         char why[sizeof h->error];
 
         result = check(h, AR_ALL_REDUCE, sends[r], recvs[r], count, (int)dtype, (int)op);

@@ -36,8 +36,8 @@ struct peer_info {
 
 _Static_assert(sizeof(struct peer_info) <= AR_INFO_BYTES, "one rank may send a whole peer_info");
 
-/* The longest wait for another rank while handles are made. A longer limit of the handle holds only
- * afterwards: before, the program has nothing that it could abort. */
+/* While handles are made, a wait for another rank lasts at most this long, even if the handle's own
+ * limit is longer: the program has no handle yet that it could abort. */
 #define CREATE_NS 600000000000ull
 
 struct group {
@@ -396,7 +396,8 @@ ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *com
     if (g.m.nccl == NULL)
         return ar_fail(NULL, ncclInvalidUsage, "%s", why);
     cudaGetDevice(&device);
-    /* While another thread captures, this thread may allocate and map only in mode relaxed. */
+    /* While another thread captures a graph, CUDA lets this thread allocate and map memory only in
+     * capture mode relaxed. */
     mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
     result = create(&g, comms, given);
     for (int i = 0; i < n; i++) {

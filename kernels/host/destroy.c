@@ -45,7 +45,8 @@ static void list(symtuner_ar **handles, int n, bool discarded)
     struct deferred *g = calloc(1, sizeof *g);
 
     if (g == NULL)
-        return; /* handles that are not on the list are never freed */
+        /* Out of memory: these handles are never freed. */
+        return;
     memcpy(g->handles, handles, (size_t)n * sizeof *handles);
     g->n = n;
     g->discarded = discarded;
@@ -109,7 +110,7 @@ void ar_deferred_free(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Return whether all work of this handle has ended once the event h->eager.done has. */
+/* Return whether the event h->eager.done marks the end of all work of this handle. */
 static bool is_marked(symtuner_ar *h)
 {
     return !h->gave_nccl && !h->eager.open && !ar_graphs_live(h, ~0ull, 0);
@@ -139,7 +140,8 @@ static ncclResult_t await_calls(symtuner_ar *h, bool another_is_stuck)
                                : cudaDeviceSynchronize();
     if (error == cudaSuccess)
         return ncclSuccess;
-    h->stuck = error == cudaErrorStreamCaptureUnsupported; /* nobody knows whether work runs */
+    /* If CUDA refuses to wait, nobody knows whether work still runs. */
+    h->stuck = error == cudaErrorStreamCaptureUnsupported;
     if (error != cudaErrorNotReady)
         return ar_fail_cuda(NULL, error, "what ran before symtuner_ar_destroy");
     h->stuck = true;
@@ -211,7 +213,8 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
     if (result != ncclSuccess)
         return result;
     cudaGetDevice(&device);
-    /* While another thread captures, this thread may free and unmap only in mode relaxed. */
+    /* While another thread captures a graph, CUDA lets this thread free and unmap memory only in
+     * capture mode relaxed. */
     mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
     ar_deferred_free();
     /* Wait for our own calls. Once they have ended, no peer writes to our scratch any more. */
@@ -234,7 +237,8 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
             continue;
         over = !h->stuck && h->endpoint.timed_out[0] == 0;
         if (over && h->nodes != NULL && h->nodes->aborted) {
-            symtuner_ar_discard(&handles[i], 1); /* NCCL's abort waits for graphs with calls */
+            /* NCCL is aborting the handle's communicators, and waits for graphs with its calls. */
+            symtuner_ar_discard(&handles[i], 1);
             discarded = true;
             continue;
         }

@@ -160,7 +160,8 @@ static ncclResult_t settle(symtuner_ar **handles, int n, struct symtuner_ar_conf
     ncclResult_t result;
 
     memcpy(m.handles, handles, (size_t)n * sizeof *handles);
-    for (int i = 1; i < n; i++) /* between two ranks' reads, the file of rules may have changed */
+    /* Compare the rules: their file may have changed after the first rank read it. */
+    for (int i = 1; i < n; i++)
         if (ar_rules_hash(handles[i]) != ar_rules_hash(handles[0])) {
             ar_rules_drop(handles, n, i);
             break;
@@ -246,7 +247,8 @@ static ncclResult_t create(symtuner_ar **handles_out, const int *devices, int nr
 ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out, const int *devices, int nranks,
                                       const struct symtuner_ar_config *given)
 {
-    /* While another thread captures, this thread may allocate and map only in mode relaxed. */
+    /* While another thread captures a graph, CUDA lets this thread allocate and map memory only in
+     * capture mode relaxed. */
     enum cudaStreamCaptureMode mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
     ncclResult_t result = create(handles_out, devices, nranks, given);
 

@@ -166,5 +166,6 @@ void ar_rank_free(symtuner_ar *h)
     free(h->ops);
     ar_grow_end(h);
     if (h->endpoint.timed_out[0] == 0)
-        free(h); /* after a timeout NCCL may still write a window into the handle */
+        /* After a timeout NCCL may still write a window into the handle, so do not free it. */
+        free(h);
 }

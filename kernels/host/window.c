@@ -192,8 +192,8 @@ ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
     if (result != ncclSuccess)
         return result;
     cudaGetDevice(&device);
-    /* The program may be capturing one of its streams. We use other streams, which only mode
-     * relaxed allows then. */
+    /* The program may be capturing one of its streams. While it does, CUDA lets us use other
+     * streams only in capture mode relaxed. */
     mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
     if (handles[0]->nodes != NULL && windows == NULL)
         result = ar_nodes_register(handles[0], buffers[0], bytes);
@@ -285,7 +285,8 @@ ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
     if (result != ncclSuccess || (needs_none(handles[0]) && handles[0]->nodes == NULL))
         return result;
     cudaGetDevice(&device);
-    /* While a thread captures, this thread may unmap only in mode relaxed. */
+    /* While a thread captures a graph, CUDA lets this thread unmap memory only in capture mode
+     * relaxed. */
     mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
     result = handles[0]->nodes != NULL ? deregister_in_boxes(handles[0], buffers[0])
                                        : deregister(handles, buffers, n);

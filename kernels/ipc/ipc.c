@@ -38,8 +38,8 @@ struct ar_ipc {
 
 bool ar_ipc_wanted(int asked, const void *memory)
 {
-    /* XLA's "platform" allocates each buffer anew, so that the numbers of allocations would soon be
-     * used up. JAX ignores the case of the words. */
+    /* XLA's allocator "platform" makes a new allocation for each buffer, so the numbers of
+     * allocations would soon be used up. JAX ignores the case of the words. */
     static const struct {
         const char *variable, *word, *who;
     } unfit[] = {

@@ -24,9 +24,10 @@
 #include "kernels/group/handle.h"
 
 /* Return whether this process wants to map its peers' buffers. ${asked} is 1 with
- * SYMTUNER_AR_IPC=1. Returns false, with a warning, if the environment tells torch or JAX to
- * allocate memory that other processes cannot map, or each buffer by itself, or if other processes
- * cannot map what is at ${memory}, which may be NULL. */
+ * SYMTUNER_AR_IPC=1. Returns false, with a warning, if the environment makes torch or JAX allocate
+ * memory that other processes cannot map, or make an allocation for each buffer. Also returns
+ * false, with a warning, if other processes cannot map the memory at ${memory}; NULL: do not check
+ * that. */
 bool ar_ipc_wanted(int asked, const void *memory);
 
 /*

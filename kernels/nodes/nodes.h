@@ -10,8 +10,8 @@
  * Threads    one at a time, as for the handle.
  * Ownership  the handle owns its struct ar_nodes. ncclCommSplit makes two communicators: one of the
  *            box, and one across the boxes. If the caller aborts its own communicator, NCCL's
- *            kernels on these two go on, unless the caller made it with splitShare = 1 in its
- *            ncclConfig_t. So symtuner_ar_abort aborts these two.
+ *            kernels on these two go on. (They end, too, if the caller made its communicator with
+ *            splitShare = 1 in ncclConfig_t.) So symtuner_ar_abort aborts these two.
  */
 #ifndef AR_NODES_H_
 #define AR_NODES_H_

@@ -15,8 +15,8 @@
  * same time. Instead all ranks of a group give their handles the same place: each rank proposes a
  * number above the places of all handles that it has, and the place is the largest proposal. Of two
  * handles with one place, that with the smaller group number comes before the other. The first
- * handle of a GPU is the one that comes before all others. While a new handle has no place yet, no
- * handle becomes the first that the new one may come before.
+ * handle of a GPU is the one that comes before all others. A new handle without a place may come
+ * before some of the others. As long as it has no place, none of those becomes the first.
  *
  * Threads    any.
  */

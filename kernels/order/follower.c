@@ -117,7 +117,8 @@ static cudaError_t separate_stream(cudaStream_t stream)
         return cudaSuccess;
     error = cudaLaunchHostFunc(stream, nothing, NULL);
     if (error == cudaSuccess)
-        atomic_store(place, number + 1); /* last: a thread that sees it adds no host function */
+        /* This store comes last: a thread that sees it adds no host function. */
+        atomic_store(place, number + 1);
     return error;
 }
 

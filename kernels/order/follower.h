@@ -6,9 +6,8 @@
  * Our kernel may do so if the follower waits for it. It also may if the follower is launched
  * without PDL (programmatic dependent launch), because such a kernel cannot start early. The
  * library cannot see which kernels others launch: the program promises that they wait
- * (symtuner_ar_followers_wait). The promise holds for the whole process. The
- * ranks may make different promises, because a promise changes how a kernel is launched, but not
- * its grid.
+ * (symtuner_ar_followers_wait). The promise holds for the whole process. The ranks may make
+ * different promises, because a promise changes how a kernel is launched, but not its grid.
  */
 #ifndef AR_FOLLOWER_H_
 #define AR_FOLLOWER_H_

@@ -52,8 +52,9 @@ static unsigned arenas_up_to(const symtuner_ar *h, uint64_t bytes)
 }
 
 /* Return the arenas that calls of up to ${bytes} need because of a rule. A rule may be for few
- * lengths only, so this tries the longest call of each rule, which needs the most scratch. Its
- * longest calls may be those of a rule before it. Then it ends where that rule begins. */
+ * lengths only, so this tries the longest call of each rule, which needs the most scratch. But an
+ * earlier rule may cover the longest calls of this rule. Then the longest call that remains is the
+ * one just below the lengths of the earlier rule, so this tries that call, too. */
 static unsigned arenas_of_rules(const symtuner_ar *h, uint64_t bytes)
 {
     unsigned arenas = 0;
@@ -103,7 +104,8 @@ ncclResult_t symtuner_ar_reserve(symtuner_ar **handles, int n, size_t bytes)
     if (result != ncclSuccess)
         return result;
     cudaGetDevice(&device);
-    /* While another thread captures, this thread may allocate and copy only in mode relaxed. */
+    /* While another thread captures a graph, CUDA lets this thread allocate and copy only in
+     * capture mode relaxed. */
     mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
     for (int i = 0; i < n && result == ncclSuccess; i++)
         if (handles[i]->nodes != NULL)

@@ -38,7 +38,8 @@ static ncclResult_t peer_arena(struct ar_members *m, const struct symtuner_ar_co
     snprintf(text, sizeof text, "pinned host memory, which is slow, instead of peer memory: %s",
              m->why);
     if (m->handles[0]->me == 0 && config->transport == SYMTUNER_AR_AUTO)
-        ar_rules_warn(text); /* users may not expect host memory, e.g. when the GPU is full */
+        /* Users may not expect host memory, for example if the GPU is full. */
+        ar_rules_warn(text);
     return result;
 }
 

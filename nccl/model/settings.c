@@ -178,7 +178,9 @@ int st_setting_apply(struct symtuner_call *call, const char *setting, char *erro
     case OFF_MULTICAST:
         call->multicast = call->multicast && number != 0;
         break;
-    case OFF_PEER: /* only 1 is on for NCCL; from 2.29 on it finds no NVLink if P2P is off */
+    /* NCCL switches P2P off only for the value 1. Then NCCL 2.29 and later finds no NVLink
+     * either. */
+    case OFF_PEER:
         if (number == 1)
             call->peer_nccl = call->nvlink = 0;
         break;

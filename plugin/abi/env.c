@@ -10,7 +10,7 @@
 #include "plugin/log.h"
 #include "plugin/process.h"
 
-/* ${caller} is an address in the NCCL that calls. */
+/* ${caller} is an address in the machine code of the NCCL that calls us. */
 static inline nccl_abi_result init(const void *caller, int nccl)
 {
     st_env_copy(caller, nccl);

@@ -251,7 +251,8 @@ const char *st_next_name(const struct st_next_library *library)
 
 void st_next_say(enum st_next_kind kind, const struct st_next_library *library)
 {
-    struct search *search = (struct search *)(uintptr_t)library; /* its first member */
+    /* ${library} is the first member of its struct search. */
+    struct search *search = (struct search *)(uintptr_t)library;
 
     if ((!library->table && !library->note[0]) || atomic_exchange(&search->said, true))
         return;

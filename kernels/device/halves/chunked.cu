@@ -23,7 +23,7 @@
 namespace ar
 {
 
-/* How a call begins. All threads of the block make this together. */
+/* What a call does first. All threads of the block construct this together. */
 struct begun_call {
     call_counters counters;
     bool alive; /* false: this rank has given up */
@@ -31,7 +31,8 @@ struct begun_call {
     __device__ __forceinline__ explicit begun_call(const ar_args &args)
         : counters(after_previous_kernel(args))
     {
-        alive = !__syncthreads_or(counters.dead); /* nvcc's host compiler reads initializers, too */
+        /* This is not an initializer, because nvcc's host compiler reads initializers, too. */
+        alive = !__syncthreads_or(counters.dead);
     }
 
   private:

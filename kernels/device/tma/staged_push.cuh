@@ -39,7 +39,8 @@ static __device__ __forceinline__ void push(const staged_call<Coll> &c, const mo
     const bool aligned = c.args.in_align == AR_WORD, lane0 = threadIdx.x % 32 == 0;
     uint32_t jobs = 0, sent = 0, told = 0;
     staged_job<Coll> load(c);
-    int part = 0; /* copies of chunk ${sent} after which AR_TMA_PENDING more were started */
+    /* How many copies of chunk ${sent} were followed by AR_TMA_PENDING later copies. */
+    int part = 0;
 
     if (aligned && !lane0)
         return;

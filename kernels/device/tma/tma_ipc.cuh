@@ -4,9 +4,9 @@
  *
  * At the start each block tells the same block of every peer where this rank's buffers lie (their
  * places, kernels/shared/ipc.h). The block looks up where the peers' buffers are mapped here, and
- * tells the peers whether it has found all. If that block has found all buffers on every rank, it
- * goes on as in tma.cuh. Otherwise its tiles go through scratch in rounds. Each round moves some
- * tiles of every shard, and has two barriers.
+ * tells the peers whether it has found all. If it has found all on every rank, the block goes on as
+ * in tma.cuh. Otherwise its tiles go through scratch in rounds. Each round moves some tiles of
+ * every shard, and has two barriers.
  *
  * If the host maps a buffer between the decisions of two blocks of a call, one block may go through
  * scratch and the other not. That does no harm: a block moves the same tiles either way, and it
@@ -287,10 +287,10 @@ __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma_ipc(const __grid_consta
     ar_args &found = *(ar_args *)(shared + AR_TMA_SHARED); /* args, plus what ipc_find() finds */
     const add_ring ring = ring_of(shared);
     const tma_tiles<Coll> tiles(args);
-    /* The block that moves the last bytes of the shard, which do not fill a word. Through scratch
-     * they move with the tile in which they lie. The block of that tile also moves them directly.
-     * If another block had to move them directly, but went through scratch while the block of the
-     * tile did not, nobody would move these bytes. */
+    /* ${last} is the block that moves the last bytes of the shard, which do not fill a word. It is
+     * the block of the tile in which these bytes lie: if that block goes through scratch, it moves
+     * them with the tile. Suppose that another block had to move them. If that block went through
+     * scratch while the block of the tile did not, nobody would move them. */
     const uint32_t last = (uint32_t)(tiles.bytes / tiles.tile % gridDim.x);
     bool direct = false;
     spin_limit wait;
