@@ -13,7 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KILLED_S = 3 }; /* a process that waits inside the driver may not die at once, or never */
+/* Seconds to wait after SIGKILL: a process that waits inside the driver may die late or never. */
+enum { KILLED_S = 3 };
 
 static volatile sig_atomic_t stop;
 
@@ -100,7 +101,8 @@ static void keep_tail(char *tail, size_t size, const char *more, size_t n)
     tail[have + n] = '\0';
 }
 
-/* Wait until process ${pid} has ended, but at most until the time ${end}. Returns whether it has. */
+/* Wait until process ${pid} has ended, but at most until the time ${end}. Returns whether it
+ * ended. */
 static bool reap(pid_t pid, int *status, double end)
 {
     static const struct timespec nap = {.tv_nsec = 2000000};
@@ -156,7 +158,7 @@ static enum st_child_end listen(struct st_child *child, pid_t pid, int out, int 
             }
         }
     }
-    /* it has closed its output, but may still be inside the driver */
+    /* The child has closed its output, but may still be inside the driver. */
     while (how == ST_CHILD_DONE && !reap(pid, &status, st_child_now() + 0.2))
         how = stop ? ST_CHILD_STOPPED : st_child_now() > end ? ST_CHILD_TIMEOUT : ST_CHILD_DONE;
     if (how != ST_CHILD_DONE) {
@@ -189,7 +191,8 @@ enum st_child_end st_child_run(struct st_child *child)
         close(out[1]);
         return ST_CHILD_FAILED;
     }
-    signal(SIGCHLD, SIG_DFL); /* if it was ignored when we started, there would be no exit status */
+    /* If our parent made us ignore SIGCHLD, Linux would keep no exit status of the child. */
+    signal(SIGCHLD, SIG_DFL);
     fflush(NULL);
     pid = fork();
     if (pid == 0)

@@ -248,7 +248,8 @@ int st_line_read(const struct st_command_line *line, int argc, char **argv, void
     char error[ST_OPTION_ERROR];
     int status, words = 0;
 
-    if (help || (argc < 2 && line->least_words > 0)) { /* instead of an error: the help says more */
+    /* A command that needs words but got none prints its help, which says more than an error. */
+    if (help || (argc < 2 && line->least_words > 0)) {
         st_line_help(line, help ? stdout : stderr);
         return help ? ST_EXIT_FINE : ST_EXIT_USAGE;
     }

@@ -477,7 +477,8 @@ int st_cmd_doctor(int argc, char **argv)
     st_doctor_dirs(&doctor);
     st_doctor_preloads(&doctor);
     st_doctor_copies(&doctor, ask.release, ask.library);
-    st_doctor_settings(&doctor); /* again, now that the release is known */
+    /* Collect the settings again, now that the release is known. */
+    st_doctor_settings(&doctor);
     st_doctor_plugins(&doctor);
     st_doctor_box(&doctor);
     st_doctor_rules(&doctor);

@@ -124,7 +124,8 @@ static double timed(struct bench *b, int i, enum how how, st_address to, int to_
         c->event_record(gpu->stop, gpu->stream);
         if (!good || c->stream_wait(gpu->stream) || c->event_elapsed(&ms, gpu->start, gpu->stop))
             return -1;
-        if (t && (best < 0 || (double)ms < best)) /* the first time is a warm-up */
+        /* The first time is a warm-up and does not count. */
+        if (t && (best < 0 || (double)ms < best))
             best = (double)ms;
     }
     return best;
@@ -295,12 +296,14 @@ static void measure(bool gpus)
         probe_together(&bench);
 }
 
-/* Wait until process ${pid} ends, or has made no step for ${limit_s} seconds. Then kill it. Fills
- * ${why} with what happened, "" if the process ended by itself. */
+/* Wait until process ${pid} ends. If it makes no step for ${limit_s} seconds, kill it. Fills ${why}
+ * with what happened, or "" if the process ended by itself. */
 static void watch(pid_t pid, int limit_s, char *why, size_t size)
 {
     static const struct timespec nap = {.tv_nsec = 2000000};
-    enum { KILLED_S = 3 }; /* a process that waits inside the driver may not die at once */
+    /* Seconds to wait after SIGKILL: a process that waits inside the driver may die late or
+     * never. */
+    enum { KILLED_S = 3 };
     double since = st_child_now();
     int steps = 0, status = 0;
     bool late = false;

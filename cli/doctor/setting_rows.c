@@ -124,7 +124,7 @@ static bool number_expected(const struct st_doctor *doctor, char *evidence)
             at = st_text_add(evidence, ST_EVIDENCE, at, "%s%s=%.100s (%s): NCCL reads %lld",
                              at ? "; " : "", setting->name, setting->value, setting->origin,
                              number);
-        /* up to 2.28 NCCL knows no words there */
+        /* Up to 2.28 NCCL reads a word in NCCL_CTA_POLICY as 0. */
         if (strcmp(setting->name, "NCCL_CTA_POLICY") == 0 && doctor->nccl < 22900 &&
             isalpha((unsigned char)setting->value[0]))
             at = st_text_add(evidence, ST_EVIDENCE, at, "%s%s=%.100s (%s): NCCL reads 0",
@@ -212,9 +212,9 @@ static bool policy_efficiency(const struct st_doctor *doctor, char *evidence)
            st_found_setting(evidence, st_doctor_get(doctor, "NCCL_CTA_POLICY"));
 }
 
-/* Return how NCCL reads NCCL_P2P_LEVEL: 1 if the level takes peer access from some pairs of GPUs, 0
- * if it takes it from none, -1 if NCCL ignores the value or if there is none. Case matters. An
- * earlier form is a number (S, in paths.cc, 2.27.3 to 2.30.7). */
+/* Return how NCCL reads NCCL_P2P_LEVEL: 1 if the level forbids peer access between some pairs of
+ * GPUs, 0 if it forbids none, -1 if NCCL ignores the value or if there is no value. Case matters.
+ * The value may also be a number, an earlier form (read in NCCL's paths.cc, 2.27.3 to 2.30.7). */
 static int read_p2p_level(const struct st_setting *setting)
 {
     enum { OLD_SYS = 4 };

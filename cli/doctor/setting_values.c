@@ -3,9 +3,9 @@
  * setting_values.c - the names of NCCL's variables that matter here, and how NCCL reads a value
  * that should be a number.
  *
- * NCCL reads numbers with strtoll and base 0, and ignores what follows the digits (S, in param.cc,
- * 2.27 to 2.30.7). So "0x10" is 16, "4M" is 4, and "true" is 0. It ignores an empty value and a
- * number that has too many digits.
+ * NCCL reads numbers with strtoll and base 0, and ignores what follows the digits (read in NCCL's
+ * param.cc, 2.27 to 2.30.7). So "0x10" is 16, "4M" is 4, and "true" is 0. It ignores an empty value
+ * and a number that has too many digits.
  */
 #include <ctype.h>
 #include <errno.h>

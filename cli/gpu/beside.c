@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * beside.c - "symtuner worker" (worker.c) with BESIDE: measures what a call adds to GEMMs that run
- * beside it.
+ * beside.c - "symtuner worker" (worker.c) with BESIDE: measures how much longer GEMMs take if calls
+ * run beside them.
  *
  * BESIDE is "BYTES:GEMMS_US:CALLS,...". For calls of BYTES the worker runs as many GEMMs as take
  * about GEMMS_US on the slowest rank, on one stream. Beside them, on a stream of higher priority,
@@ -77,7 +77,7 @@ static double run(struct st_rank *r, char mode, uint64_t bytes, int gemms, int c
     pthread_barrier_wait(&job.barrier);
     CUDA(event_record, r->start, g->stream);
     CUDA(stream_behind, r->stream, r->start, 0);
-    /* start them by turns, so that neither stream is short of work */
+    /* Start GEMMs and calls by turns, so that neither stream runs out of work. */
     for (int i = 0, done = 0; i < gemms; i++) {
         gemm(r);
         for (; done < calls * (i + 1) / gemms; done++)
@@ -91,8 +91,8 @@ static double run(struct st_rank *r, char mode, uint64_t bytes, int gemms, int c
     return st_worker_slowest(r, (double)ms * 1000);
 }
 
-/* Fill ${bytes} at ${to} with random numbers: a sign, 7 random bits of the mantissa, and 0.5 to 1 in
- * bf16, or 1.75 to 1.87 in f16. */
+/* Fill ${bytes} at ${to} with random numbers. Each has a sign, 7 random bits of the mantissa, and a
+ * size from 0.5 to 1 in bf16, or from 1.75 to 1.87 in f16. */
 static void fill(st_address to, uint64_t bytes, unsigned seed)
 {
     uint64_t size = bytes < BLOCK ? bytes : BLOCK;
@@ -134,7 +134,8 @@ void st_worker_gemms_start(struct st_rank *r)
                 "cublasSetWorkspace");
     CUDA(synchronize);
     for (;; g->side /= 2) {
-        run(r, 0, 0, 1, 0); /* not timed: loads the kernel */
+        /* This run is not timed: it loads the kernel. */
+        run(r, 0, 0, 1, 0);
         g->us = run(r, 0, 0, TIMED, 0) / TIMED;
         if (g->us <= longest_gemm_us || g->side <= LEAST_SIDE)
             break;
@@ -164,7 +165,8 @@ double st_worker_beside_us(struct st_rank *r, char mode, uint64_t bytes)
     int gemms, calls;
 
     amounts(r, bytes, &gemms, &calls);
-    /* The first run also loads the kernel. Do not spend time on kernels that are far too slow. */
+    /* The first of these two runs also loads the kernel. Kernels that are far too slow have no
+     * third run. */
     for (int i = 0; i < 2; i++)
         one = run(r, mode, bytes, 1, 1);
     if (one > far_off * gemms * r->gemms.us)

@@ -36,7 +36,8 @@ static const double look_us = 1500;  /* how long a brief timing takes, in micros
 /* A kernel that takes more than ${hopeless} times as long as the best is not timed with other CTA
  * and thread counts. */
 static const double hopeless = 1.25;
-/* The same for times with GEMMs (st_worker_beside_us), of which calls are a small part. */
+/* The same factor for times with GEMMs (st_worker_beside_us). It is smaller, because the calls are
+ * only a small part of these times. */
 static const double hopeless_beside = 1.03;
 static const int few_ctas = 16;
 

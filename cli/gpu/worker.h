@@ -21,7 +21,7 @@ struct st_rank {
     struct st_gemms {
         void *stream, *done, *handle; /* ${done}: an event behind the calls */
         st_address a, b, c;           /* c = a * b */
-        int side, type;               /* of the matrices; ${type} is cuBLAS's number */
+        int side, type;               /* rows of a matrix; cuBLAS's number of its type */
         double us;                    /* the time of one GEMM alone */
     } gemms;
     symtuner_ar *handle;

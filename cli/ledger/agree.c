@@ -81,7 +81,8 @@ static bool row_differs(struct difference *d, const struct st_ledger_row *row)
     uint64_t x = (uint64_t)(d->one->local ? d->one->local : 1);
     uint64_t y = (uint64_t)(d->other->local ? d->other->local : 1);
 
-    if (row->kind == ST_ROW_LEFT) /* ranks may know different reasons */
+    /* Do not compare reasons: ranks may know different ones. */
+    if (row->kind == ST_ROW_LEFT)
         return false;
     for (int i = 0; i < (row->kind == ST_ROW_RAN ? ST_COUNTS : 1); i++) {
         char low[ST_TEXT_SIZE];
@@ -118,8 +119,9 @@ static bool decisions_differ(struct difference *d)
     return false;
 }
 
-/* Do both blocks belong to one communicator, and did the same library write them? NCCL 2.27 gives no id. Without ids, blocks with the
- * same number of ranks count as blocks of one communicator. */
+/* Do both blocks belong to one communicator, and did the same library write them? NCCL 2.27 gives
+ * no id. Blocks without ids count as blocks of one communicator if they have the same number of
+ * ranks. */
 static bool together(const struct st_ledger_block *a, const struct st_ledger_block *b)
 {
     return a->id == b->id && a->dropin == b->dropin && (a->id || a->ranks == b->ranks);
@@ -129,11 +131,12 @@ struct report {
     struct st_ledgers ledgers;
     bool as_json, setup;
     struct st_json json;
-    int communicators[2]; /* in blocks of the plugin, and in those of the drop-in */
+    int communicators[2]; /* [0]: in blocks of the plugin; [1]: in blocks of the drop-in */
     int differing, incomplete;
 };
 
-/* What to write behind the id of a communicator in a block of the drop-in. Its ids are not NCCL's. */
+/* Return what to print behind the id of a communicator. The ids in blocks of the drop-in are not
+ * NCCL's. */
 static const char *whose(const struct st_ledger_block *block)
 {
     return block->dropin ? " of the drop-in" : "";

@@ -282,7 +282,8 @@ bool st_ledgers_read(struct st_ledgers *ledgers, const char *path, char *error, 
     } else if (good && reader.open) {
         good = wrong(&reader, "the file ends before", "end");
     }
-    if (reader.open) { /* the block is not complete: leave it out */
+    /* The file ends inside a block, so leave the block out. */
+    if (reader.open) {
         free(reader.open->row);
         ledgers->blocks--;
     }

@@ -24,9 +24,10 @@ struct sum {
     /* [algorithm * SYMTUNER_PROTOS + protocol]: how often this entry of the cost table won */
     uint64_t pick[PICKS];
     bool seen; /* a ledger has a "ran" line for this collective and range */
-    /* What the drop-in counted: calls that it sent to our kernels (ST_OURS_...), of these, verified
-     * calls that a plugin counted, too, and calls that it left to NCCL: [0] in processes without a
-     * plugin, [1] in processes where a plugin should have counted them, too. */
+    /* What the drop-in counted. ours[]: calls that it sent to our kernels (ST_OURS_...). twice:
+     * those of them that NCCL ran, too, for SYMTUNER_VERIFY, and that a plugin counted, too.
+     * left[]: calls that it left to NCCL. left[0]: in processes without a plugin. left[1]: in
+     * processes where a plugin should have counted them, too. */
     uint64_t ours[ST_OURS_COUNTS], twice, left[2];
 };
 
@@ -107,8 +108,8 @@ static uint64_t calls(const struct sum *sum)
     uint64_t ran = sum->ran[ST_COUNT_CALLED] + sum->ran[ST_COUNT_CAPTURED];
     uint64_t by_nccl = sum->seen && ran ? ran : sum->asked[0] + sum->asked[1];
 
-    /* plugin and drop-in may have written their counters at different moments, so subtract no more
-     * than there is */
+    /* Plugin and drop-in may have written their counters at different moments. So subtract at most
+     * ${by_nccl}. */
     by_nccl -= sum->twice < by_nccl ? sum->twice : by_nccl;
     if (ran == 0 && sum->left[1] > by_nccl) /* NCCL does not ask the tuner about every call */
         by_nccl = sum->left[1];

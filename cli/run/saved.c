@@ -2,9 +2,9 @@
 /*
  * saved.c - estimates how much time our kernels saved, from the times of cli/run/times.h.
  *
- * These are times of all-reduces that ran alone. NCCL's are those of its general kernel, which runs
- * if the buffers are not registered; other calls are not estimated. A call counts as one of the
- * smallest size of its range, and of the type for which our kernels save less.
+ * The times are of all-reduces that ran alone. NCCL's times are those of its general kernel, which
+ * it runs if the buffers are not registered. Calls of other kinds are not estimated. A call counts
+ * as one of the smallest size of its range, and of the type for which our kernels save less.
  */
 #include "cli/run/saved.h"
 
@@ -122,7 +122,9 @@ void st_run_saved(const struct st_tally *tally, FILE *out)
         return;
     fprintf(out, "  estimated from all-reduces alone on %d %ss (docs/run.md):\n", ranks,
             measured + strlen("NVIDIA "));
-    if (calls[0]) /* a GPU runs the calls of one rank of each communicator */
+    /* On each GPU: a GPU runs the calls of one rank of each communicator, so divide by the
+     * ranks. */
+    if (calls[0])
         fprintf(out, "    %" PRIu64 " call%s took about %s %s on each GPU\n", calls[0],
                 calls[0] == 1 ? "" : "s", duration(us[0] / ranks, text),
                 us[0] < 0 ? "more" : "less");

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * beside.c - tune and bench beside GEMMs: how much is measured, what the rules say there, and what is
- * printed.
+ * beside.c - tune and bench beside GEMMs: how much is measured, what the rules say for such calls,
+ * and what is printed.
  *
- * The figure by which ways are compared is what a call adds to GEMMs, in microseconds
- * (cli/gpu/beside.c). A difference counts only if it is larger than two standard deviations, than a
- * share of the larger figure, than the difference between NCCL's own choice and the same measured
- * again in other processes (A/A), and, for all calls together, than 0.5 % of the time of the GEMMs.
- * The last limit is for short calls, whose figures are small differences of long times. The shares
- * are those of choose.c, and 3 % for the question whether a choice for calls alone holds beside
- * GEMMs.
+ * Ways are compared by what a call adds to GEMMs, in microseconds (cli/gpu/beside.c). A difference
+ * counts only if it is larger than each of these:
+ * - two standard deviations
+ * - a share of the larger figure; the shares are those of choose.c
+ * - the difference between NCCL's own choice and the same choice measured again in other processes
+ *   (A/A)
+ * - for all calls together, 0.5 % of the time of the GEMMs. This limit is for short calls, whose
+ *   figures are small differences of long times.
+ *
+ * For the question whether a choice for calls alone is good beside GEMMs, too, the share is 3 %.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -23,9 +26,10 @@
 static const double least_us = 12e3, most_us = 60e3;
 enum { MOST_CALLS = 200 };
 
-/* For the estimate of st_tune_beside_seconds, per process: seconds for its start; how often the GEMMs
- * run for a kind of calls (cli/gpu/beside.c); how many ways a search tries, and how many of them are
- * measured. Makespans are about a fifth longer than the GEMMs. */
+/* Per process, for the estimate of st_tune_beside_seconds: start_s is how many seconds its start
+ * takes. REPEATS is how often the GEMMs run for a kind of calls (cli/gpu/beside.c). SEARCHED is how
+ * many ways a search tries, and WAYS how many of them are measured. Makespans are about a fifth
+ * longer than the GEMMs. */
 static const double start_s = 2;
 enum { REPEATS = 3, SEARCHED = 50, WAYS = 8 };
 
@@ -130,8 +134,8 @@ static const struct st_cell *way_cell(const struct st_tune *tune, int coll, int 
     return NULL;
 }
 
-/* Is the rules' choice for calls alone at most 3 % slower beside GEMMs than NCCL's own choice and than
- * the library's own choice? */
+/* Is the rules' choice for calls alone good beside GEMMs, too? There it may be at most 3 % slower
+ * than NCCL's own choice, and than the library's own choice. */
 static bool holds(const struct st_tune *tune, int coll, int size)
 {
     const int say = tune->say[coll][size];
@@ -144,7 +148,8 @@ static bool holds(const struct st_tune *tune, int coll, int size)
            !faster(tune, coll, size, &tune->by.way[coll][size][0].cell, cell, holding);
 }
 
-/* The same steps as choose_ways and choose_words in choose.c. */
+/* Choose what the rules say at one size, by the same steps as choose_ways and choose_words in
+ * choose.c. */
 static void choose_at(struct st_tune *tune, int coll, int size)
 {
     struct st_tune_beside *by = &tune->by;

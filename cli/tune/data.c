@@ -219,9 +219,9 @@ bool st_tune_wrong(char *error, size_t size, const char *what, const char *line)
     return false;
 }
 
-/* Store one line of a worker that measured beside GEMMs: "gemms BYTES US", "k BYTES WAY US" or "MODE
- * BYTES US". Returns 1 if it is the time of a mode, 0 if it is another line, and -1 if it does not
- * fit the plan. */
+/* Store one line of a worker that measured beside GEMMs: "gemms BYTES US", "k BYTES WAY US" or
+ * "MODE BYTES US". Returns 1 if the line has the time of a mode, 0 if it is another line, and -1 if
+ * it does not fit the plan. */
 static int take_beside(struct st_tune *tune, int round, int coll, int setting, const char *line)
 {
     const char *modes = st_tune_modes(tune, coll, setting);

@@ -63,8 +63,9 @@ static const char *name_of(uint64_t bytes, char name[ST_TEXT_SIZE])
     return name;
 }
 
-/* Write a rule for calls of ${coll} of ${low} to ${high} bytes, by ${way}, a way or "nccl". ${size} is
- * the number of the size that names the rule. ${when}: the value of when-beside; NULL: any. */
+/* Write a rule for calls of ${coll} of ${low} to ${high} bytes. ${way} is a way or "nccl". ${size}
+ * is the number of the size after which the rule is named. ${when} is the value of when-beside;
+ * NULL: any. */
 static void write_span(const struct st_tune *tune, int coll, int size, uint64_t low, uint64_t high,
                        const char *way, const char *when, FILE *out)
 {
@@ -92,9 +93,9 @@ static void write_span(const struct st_tune *tune, int coll, int size, uint64_t 
         fprintf(out, "ctas       = %d\nthreads    = %d\n", ctas, threads);
 }
 
-/* Write the rule for sizes ${from} to ${to}, of a run that measured calls alone only. Above
- * ST_BESIDE_LIMIT bytes the library's table depends on what runs beside our kernel, so there the rule
- * has "when-beside = alone", unless its kernel is "nccl". */
+/* Write the rule for sizes ${from} to ${to} after a run that measured calls alone only. Above
+ * ST_BESIDE_LIMIT bytes the library's table depends on what runs beside our kernel. So there the
+ * rule has "when-beside = alone", unless its kernel is "nccl". */
 static void write_rule(const struct st_tune *tune, int coll, int from, int to, uint64_t low,
                        uint64_t high, FILE *out)
 {
@@ -118,10 +119,13 @@ static void write_rule(const struct st_tune *tune, int coll, int from, int to, u
         write_span(tune, coll, from, low, high, way, "alone", out);
 }
 
-/* Return the value of when-beside for the rule for calls alone at size ${z}; NULL: any. If this choice
- * is slower beside GEMMs, it is for calls alone only. If it is the best choice beside GEMMs as well, it
- * is for every call. Else it also runs where nothing is known, and up to ST_BESIDE_LIMIT bytes, where
- * the library's table asks for no hint, it is for every call, unless calls beside GEMMs have a rule. */
+/* Return the value of when-beside for the rule for calls alone at size ${z}. It says for which
+ * calls the rule is:
+ *   NULL              for every call, if the rule's choice is also the best choice beside GEMMs
+ *   "alone"           for calls alone only, if the choice is slower beside GEMMs
+ *   NULL              for every call below ST_BESIDE_LIMIT bytes, if calls beside GEMMs have no rule:
+ *                     there the library's table does not depend on what runs beside a call
+ *   "alone, unknown"  in all other cases: also for calls beside which nothing is known to run */
 static const char *when_of(const struct st_tune *tune, int coll, int z)
 {
     const char *beside = said(tune, coll, z, true);
@@ -133,7 +137,7 @@ static const char *when_of(const struct st_tune *tune, int coll, int z)
     return !beside && st_tune_bytes(tune, z) < ST_BESIDE_LIMIT ? NULL : "alone, unknown";
 }
 
-/* Write comments like comment() with what a call adds to GEMMs. */
+/* Write comments like those of comment(), but with what a call adds to GEMMs. */
 static void comment_beside(const struct st_tune *tune, int coll, int z, bool beside, FILE *out)
 {
     const struct st_tune_beside *by = &tune->by;
@@ -155,7 +159,8 @@ static void comment_beside(const struct st_tune *tune, int coll, int z, bool bes
             size);
 }
 
-/* Write the rules for calls alone (${beside} is false) or beside GEMMs, of a run that measured both. */
+/* Write the rules for calls alone (${beside} is false) or beside GEMMs, after a run that measured
+ * both. */
 static void write_both(const struct st_tune *tune, int coll, bool beside, FILE *out)
 {
     const int sizes = st_tune_sizes(tune);
@@ -166,7 +171,8 @@ static void write_both(const struct st_tune *tune, int coll, bool beside, FILE *
 
         to = from;
         if (!way || (beside && same(way, said(tune, coll, from, false))))
-            continue; /* no rule, or the rule for calls alone is for these, too */
+            /* There is no rule, or the rule for calls alone is for these calls, too. */
+            continue;
         while (to + 1 < sizes && same(way, said(tune, coll, to + 1, beside)) &&
                (beside ? !same(way, said(tune, coll, to + 1, false))
                        : same(when, when_of(tune, coll, to + 1))))

@@ -220,7 +220,7 @@ static void forget_unfinished(struct st_tune *tune)
                         tune->cell[c][k][z].us[r] = 0;
 }
 
-/* The same for the units beside GEMMs. */
+/* Do what forget_unfinished() does, for the units beside GEMMs. */
 static void forget_beside(struct st_tune *tune)
 {
     struct st_tune_beside *by = &tune->by;
@@ -268,7 +268,8 @@ static bool take_plan(struct reader *reader, const char *line)
         take_rounds(reader->tune, line);
     plan_line(reader->tune, plan, sizeof plan);
     if (reader->tune->beside &&
-        strcmp(line, plan) != 0) { /* data of calls alone may be completed */
+        /* The file may have data of calls alone, which this run completes. */
+        strcmp(line, plan) != 0) {
         reader->tune->beside = false;
         plan_line(reader->tune, plan, sizeof plan);
         reader->tune->beside = true;

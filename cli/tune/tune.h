@@ -35,8 +35,8 @@ enum {
     ST_TUNE_RULES = 2
 };
 
-/* Numbers of settings: ST_TUNE_BESIDE + s is setting s beside GEMMs, and ST_TUNE_AGAIN is
- * ST_TUNE_BESIDE once more: the differences between these two are noise (A/A). */
+/* Numbers of settings. ST_TUNE_BESIDE + s is setting s beside GEMMs. ST_TUNE_AGAIN measures the
+ * same as ST_TUNE_BESIDE once more: the differences between the two are noise (A/A). */
 enum {
     ST_TUNE_BESIDE = ST_TUNE_CTAS + 1 + ST_TUNE_RULES,
     ST_TUNE_AGAIN = ST_TUNE_BESIDE + ST_TUNE_CTAS + 1,
@@ -79,8 +79,8 @@ struct st_tune_beside {
     int ways[SYMTUNER_COLLS][ST_TUNE_SIZES];
     int pick[SYMTUNER_COLLS][ST_TUNE_SIZES];
     int say[SYMTUNER_COLLS][ST_TUNE_SIZES];
-    /* what the rules say for calls alone is not slower than NCCL's and the library's own choices
-     * beside GEMMs */
+    /* Beside GEMMs, the rules' choice for calls alone is not slower than NCCL's own choice and the
+     * library's own choice. */
     bool holds[SYMTUNER_COLLS][ST_TUNE_SIZES];
     char why[300]; /* why the CTA count is not the one that is best alone; "": it is */
 };
@@ -174,7 +174,7 @@ bool st_tune_put_way(struct st_tune *tune, int round, int coll, const char *name
                      double us);
 /* Return the index of the size ${bytes}, or -1. */
 int st_tune_size_of(const struct st_tune *tune, uint64_t bytes);
-/* Return the setting without GEMMs that ${setting} is beside GEMMs. */
+/* Return the number of the same setting without GEMMs. ${setting} may be beside GEMMs or not. */
 int st_tune_alone(int setting);
 /* Set ${error} to: ${what}: "${line}". Returns false, so that the caller can return it. */
 bool st_tune_wrong(char *error, size_t size, const char *what, const char *line);
@@ -184,22 +184,24 @@ bool st_tune_wrong(char *error, size_t size, const char *what, const char *line)
  * GEMMs without calls. Returns false as st_tune_put does, but ${us} may be 0 or less. */
 bool st_tune_put_beside(struct st_tune *tune, int round, int coll, int setting, const char *name,
                         uint64_t bytes, double us);
-/* Return the argument BESIDE of the worker (cli/gpu/beside.c) for ${coll}: how long the GEMMs are to
- * take at each size, and how many calls run beside them. Both depend on how long a call takes alone
- * with NCCL's own CTA count in the first round. Free the result with free(). */
+/* Return the argument BESIDE of the worker (cli/gpu/beside.c) for ${coll}: how long the GEMMs are
+ * to take at each size, and how many calls run beside them. Both depend on how long a call takes
+ * alone with NCCL's own CTA count in the first round. Free the result with free(). */
 char *st_tune_amounts(const struct st_tune *tune, int coll);
 /* Return about how many seconds the open units beside GEMMs will take. */
 int st_tune_beside_seconds(const struct st_tune *tune);
-/* Does a call with CTA count ${setting} add at most 3 % more to GEMMs than with NCCL's own count, at
- * every size? If not, say so in ${why}. True if nothing was measured beside GEMMs. */
+/* Is it true at every size that a call with CTA count ${setting} adds at most 3 % more to GEMMs
+ * than a call with NCCL's own count? If not, say so in ${why}. True if nothing was measured beside
+ * GEMMs. */
 bool st_tune_ctas_hold(const struct st_tune *tune, int setting, char *why, size_t size);
 /* Choose what the rules say for calls beside GEMMs. */
 void st_tune_choose_beside(struct st_tune *tune);
 /* Return the cell of the rules' choice: a way, or for ST_SAY_NCCL NCCL's symmetric kernels. */
 const struct st_cell *st_tune_said_beside(const struct st_tune *tune, int coll, int size);
-/* Return the difference between NCCL's own choice and the same measured again, in us. */
+/* Return the difference in us between NCCL's own choice and the same choice measured again. */
 double st_tune_noise(const struct st_tune *tune, int coll, int size);
-/* For the terminal and for JSON; both write nothing without --beside. */
+/* Print what was measured beside GEMMs, for the terminal or as JSON. Both write nothing without
+ * --beside. */
 void st_tune_print_beside(const struct st_tune *tune, FILE *out);
 void st_tune_json_beside(struct st_json *json, const struct st_tune *tune);
 
@@ -252,7 +254,7 @@ void st_tune_choose(struct st_tune *tune);
 void st_tune_print_gain(const struct st_tune *tune, FILE *out);
 void st_tune_json_gain(struct st_json *json, const struct st_tune *tune);
 
-/* write.c: st_tune_print_cell prints median and standard deviation of ${cell}, and st_tune_print_right
+/* write.c: st_tune_print_cell prints median and standard deviation of ${cell}. st_tune_print_right
  * prints ${text}, right-aligned in ${width} columns. st_tune_json_cell opens an element of "cells";
  * the caller adds the last members and closes it. */
 void st_tune_print_cell(FILE *out, const struct st_cell *cell, int width);

@@ -191,14 +191,16 @@ static void ask(const struct st_why *why, const symtuner_rules *rules, bool stee
     symtuner_explain(rules, &query, &here->decision, here->text, sizeof here->text);
     if (here->decision.process_ctas)
         here->call.sym_ctas = here->decision.process_ctas;
-    if (here->decision.min_ctas) /* NCCL never exceeds the communicator's maximum */
+    /* NCCL never runs more CTAs than the communicator's maximum. */
+    if (here->decision.min_ctas)
         here->call.min_ctas = here->decision.min_ctas < call->max_ctas ? here->decision.min_ctas
                                                                        : call->max_ctas;
     here->call.tuner_ll |= here->decision.prefer == SYMTUNER_SYMMETRIC;
     if (!call->table)
         return;
     memcpy(here->table, call->table, sizeof here->table);
-    if (why->table_computed) /* NCCL's costs depend on the CTA counts */
+    /* Compute the table again, because NCCL's costs depend on the CTA counts. */
+    if (why->table_computed)
         st_general_table(&here->call, why->family, here->table);
     symtuner_table_apply(&here->decision, &query, here->table, SYMTUNER_ALGOS, SYMTUNER_PROTOS,
                          &channels);
