@@ -2,7 +2,7 @@
 #
 #   make             libsymtuner.so and the symtuner command (needs only a C compiler)
 #   make kernels     libsymtuner_ar.so (needs nvcc and NCCL >= 2.28 headers)
-#   make demo        build, then play NCCL's call order against the plugin and show what it decides
+#   make demo        build, then call the plugin as NCCL would, and show what it decides
 #   make test        the tests that need neither GPU nor nvcc nor jax; installs libcheck when it is missing
 #   make test-full   most of these tests, with two compilers, sanitizers, valgrind and libFuzzer
 #   make test-kernels      checks what nvcc made of the kernels; needs no GPU

@@ -46,7 +46,8 @@ $(GPU_PROG:%=$(B)/%): $(B)/%: $$(GPU_SRC) bench/number.h $$(wildcard bench/compa
 	    --cudart shared -lpthread -lm -ldl -Xlinker --no-as-needed,$(NCCL_SO) \
 	    -Xlinker -rpath,$(dir $(NCCL_SO)),-rpath,'$$ORIGIN',-rpath,$(CUDA_HOME)/lib64
 
-# ar_ipc: do two processes map each other's memory? It tests kernels/ipc without the rest of the library.
+# ar_ipc: do two processes map each other's memory? It tests kernels/ipc without the rest of the
+# library.
 $(B)/ar_ipc: test/gpu/ipc/ipc.c $(wildcard kernels/ipc/*) base/board.c bench/must.h
 	@mkdir -p $(@D)
 	$(call say,CC)

@@ -135,7 +135,8 @@ class Ways:
 
 
 def simulated(boxes, per_box, rate, box):
-    """``rate``: bytes per us of a rank's share of the network cards. ``box``: see in_box()."""
+    """Return the Ways of a network of which nothing was measured. ``rate``: bytes per us of a
+    rank's share of the network cards. ``box``: what in_box() returns."""
     return Ways(lambda size: nccl(size, boxes, per_box, rate * per_box), lambda size: line(box, size),
                 lambda size: nccl(size / per_box, boxes, 1, rate))
 

@@ -14,14 +14,17 @@ In each of --rounds rounds NCCL, symtuner, and NCCL again take turns in the same
 f32, as calls in a row, or with --graphs as graphs of calls. A time is that of the slowest rank. Before a
 size is timed, both results for fresh random numbers must be exactly right, in an output of NaN.
 
-For each size the program prints: how symtuner ran it (0 pieces: by NCCL); both times; the median ratio, its
-spread and the A/A spread (bench/turns.py); the times that the start-up figures of this run predict, and by how
-much the measured times differ from them. The bars: at no size slower by more than --slower (0.02); where
-symtuner ran box by box, faster; the prediction within --predicts (0.15). Without a size that ran box by box the
-run does not count. SYMTUNER_RULE="kernels network-pieces=2" in the environment makes every size run box by box.
+For each size the program prints how symtuner ran it (0 pieces: by NCCL), both times, the median
+ratio with its spread and the A/A spread (bench/turns.py), the times that the start-up figures of
+this run predict, and by how much the measured times differ from these. A run is good if three
+things are true: At no size symtuner is slower than NCCL by more than --slower (0.02). Where
+symtuner ran box by box, it is faster. No prediction is wrong by more than --predicts (0.15). A run
+in which no size ran box by box does not count. SYMTUNER_RULE="kernels network-pieces=2" in the
+environment makes every size run box by box.
 
-The output of symtuner_ar_describe goes to OUT.figures, for bench/nodes.py --measured. It has not run on GPUs
-yet. We expect less than a minute. Exit 1: a bar does not hold, or a result is wrong. 77: something is missing.
+The output of symtuner_ar_describe goes to OUT.figures, for bench/nodes.py --measured. This program
+has not run on GPUs yet. We expect that it takes less than a minute. Exit 1: the run is not good, or
+a result is wrong. 77: something is missing.
 """
 import argparse
 import ctypes

@@ -15,9 +15,10 @@ time in a line is the median of the samples. "exposed" is the time of a step min
 without communication, and "each" is decode's exposed time for each all-reduce.
 
 Before a thing is timed, its results for fresh random data are compared with sums that this program adds up
-itself, from what all_gather_into_tensor brings, or from numbers that every rank draws. Outputs and the
-memory around them hold NaN before; an all-reduce works in place, so only the memory around it does. Gradients
-of DDP and FSDP2 hold old data of another seed. Exit 1: a result is wrong.
+itself, from what all_gather_into_tensor brings, or from numbers that every rank draws. Before such
+a check, outputs and the memory around them are filled with NaN. An all-reduce works in place, so
+only the memory around its buffer is. Gradients of DDP and FSDP2 hold data of an earlier step with
+another seed. Exit 1: a result is wrong.
 
 --pretend prints invented times, without torch. The variable PRETEND scales the communication in them.
 """
@@ -281,7 +282,8 @@ def gradients(model, x):
 
 
 def timed_steps(ranks, model, x, alone=contextlib.nullcontext, keep=False):
-    """``alone``: the context of a step. ``keep``: whether gradients keep their memory from step to step."""
+    """Return the us of a step of the model. ``alone``: the context of a step. ``keep``: whether
+    gradients keep their memory from step to step."""
     def step():
         with alone():
             gradients(model, x)
@@ -295,7 +297,7 @@ def train(ranks, batch, which):
     shape = (batch, TRAIN["tokens"], TRAIN["hidden"])
     model = blocks(ranks.seed % (1 << 31))
     xs = []
-    for _ in range(2):    # the first is for a step whose gradients are then old data
+    for _ in range(2):    # the first is for an earlier step, whose gradients are then old data
         ranks.seed += 1
         xs.append(torch.randn(shape, generator=ranks.fresh(RANK), device="cuda", dtype=torch.bfloat16))
     x = xs[1]

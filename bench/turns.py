@@ -5,8 +5,9 @@ In each round each contender has one time. A ratio is symtuner's time divided by
 an A/A ratio is NCCL's second time divided by its first. The A/A spread is the median distance of the A/A
 ratios from 1. It shows how far apart two equal contenders are (bench/scoreboard counts it in the same way).
 
-A bar is the largest median ratio that is allowed, or the largest median time of symtuner's. "holds" means
-without the A/A spread, "within A/A" only if the spread widens the bar.
+A bar is the largest median ratio that is allowed, or the largest median time of symtuner's. "holds"
+means that the bar holds as it is. "within A/A" means that it holds only if the A/A spread is added
+to it.
 """
 import datetime
 import json

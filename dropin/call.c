@@ -83,11 +83,11 @@ static unsigned answer(struct st_comm *c, const struct st_call *call)
     size_t bytes = st_call_bytes(c, call);
     size_t in = call->coll == ST_TALLY_ALL_GATHER ? bytes / (size_t)c->ranks : bytes;
     size_t out = call->coll == ST_TALLY_REDUCE_SCATTER ? bytes / (size_t)c->ranks : bytes;
-    /* operators that programs create get one number, as each rank has its own numbers */
+    /* operators that programs create count as one: each rank has its own numbers for them */
     int op = call->op < NCCL_ABI_BUILT_IN_OPS ? call->op : NCCL_ABI_BUILT_IN_OPS;
     const uint64_t places =
         st_window_class(c, call->send, in) << 4 | st_window_class(c, call->recv, out) << 2;
-    /* in place, ranks find the shorter buffer at different alignments, and get the same answer */
+    /* calls in place have answers of their own: the shorter buffer's class means nothing there */
     const bool at_place = places && st_call_in_place(c, call, in < out ? in : out);
     uint64_t key =
         mix(mix(0, call->count), (uint64_t)call->coll << 32 | (uint64_t)call->dtype << 16 |
@@ -138,7 +138,7 @@ static enum st_tally_why judge(struct st_comm *c, const struct st_call *call)
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
-/* Count a call of ${c}. Of a non-blocking communicator NCCL can tell the size only now. */
+/* Count a call of ${c}. NCCL can tell the size of a non-blocking communicator only now. */
 static void count(struct st_comm *c, enum st_tally_coll coll, enum st_tally_why why, size_t bytes)
 {
     struct st_book *book = c->book;
@@ -433,7 +433,7 @@ nccl_abi_result st_group_start(struct st_from from)
     if (g->depth++ == 0) {
         g->number++;
         g->failed = false;
-        st_made_drop(g->made, g->mades); /* a group that was only simulated did not remove these */
+        st_made_drop(g->made, g->mades); /* left by a group that was only simulated */
         g->calls = g->mades = g->seens = 0;
     }
     return result;
@@ -493,7 +493,7 @@ nccl_abi_result st_group_simulate(struct st_from from, void *info)
         return st_no_nccl();
     g = st_group_of(real);
     if (!st_passes(from, real) && g->depth > 0 && --g->depth == 0) {
-        give_back(real, g, true); /* NCCL only estimates how long the group would take */
+        give_back(real, g, true); /* NCCL estimates the group's time, so it must see all calls */
         destroy_ops(g);
     }
     return real->call.GroupSimulateEnd ? real->call.GroupSimulateEnd(info) : st_no_nccl();

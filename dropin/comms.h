@@ -17,9 +17,9 @@
 
 enum { ST_WINDOWS = 64, ST_SETS = 64, ST_WAYS = 4, ST_SHRINKS = 16 };
 
-/* Who runs a call: NCCL, NCCL because a rule says so, NCCL because the ranks are on several boxes, our
- * kernels, or both, box by box. In this last case the value is ST_PLAN_BOXES + the number of pieces
- * that the call is cut into. */
+/* Who runs a call: NCCL; NCCL because a rule says so; NCCL because the ranks are on several boxes;
+ * our kernels; or both, box by box. In this last case the value is ST_PLAN_BOXES plus the number of
+ * pieces into which the call is cut. */
 enum st_plan {
     ST_PLAN_NCCL,
     ST_PLAN_RULE,
@@ -73,9 +73,9 @@ struct st_comm {
      * whose lowest byte is replaced by the answer, an enum st_plan. */
     uint64_t answers[ST_SETS][ST_WAYS];
     bool by_boxes; /* some element of ${answers} is ST_PLAN_BOXES or more */
-    /* ${group} and ${group_number} say which group of calls the two counts are for: collectives of
-     * this communicator that our kernels could run (${group_ours}),
-     * and others (${group_others}). */
+    /* ${group} and ${group_number} say for which group of calls the next two members count.
+     * ${group_ours}: collectives of this communicator that our kernels could run. ${group_others}:
+     * its other collectives. */
     const void *group;
     uint64_t group_number;
     int group_ours, group_others;

@@ -202,8 +202,8 @@ static void warn(const struct party *p, enum st_tally_why why, enum st_meet_answ
                      text[answer]);
 }
 
-/* Does NCCL run every call of this handle, because the library cannot add up box by box? For
- * example, each box has one rank. All ranks get the same answer. Asks about a sum of one int8. */
+/* Does NCCL run every call of this handle? It does if the library cannot add up box by box, for
+ * example with one rank in each box. All ranks get the same answer, about a sum of one int8. */
 static bool in_vain(const struct st_kernels *kernels, struct symtuner_ar *handle)
 {
     static const char no_boxes[] = "the ranks span several nodes";
@@ -239,7 +239,7 @@ static bool make_handles(struct party *p)
     result = kernels->create_(handle, comm, p->n, &config);
     made = result == NCCL_ABI_SUCCESS;
     if (p->meet && !st_meet_done(p->meet, p->n, made, DONE_MS) && made) {
-        for (int i = 0; i < p->n; i++) /* if another rank is dead, destroy_ would wait long */
+        for (int i = 0; i < p->n; i++) /* without abort_, destroy_ could wait for a dead rank */
             kernels->abort_(handle[i]);
         kernels->destroy_(handle, p->n);
         made = false;
@@ -278,7 +278,7 @@ static void span(struct party *p)
 
     st_meet_leave(p->meet);
     p->meet = NULL;
-    if (p->parent_spans) { /* also if this thread drives several ranks, as others may drive one */
+    if (p->parent_spans) { /* even with several ranks here: other threads may drive one */
         c->spans = make_handles(p);
         for (int i = 1; i < p->n; i++)
             p->c[i]->spans = c->spans;
@@ -356,7 +356,7 @@ void st_made_settle(struct st_real *real, struct st_made *made, int n)
             }
             if (last->n == 0)
                 last->meet = made[i].meet;
-            else if (made[i].meet) /* last->c[0] answers for all ranks of this thread */
+            else if (made[i].meet) /* come with 0 ranks, because last->c[0] comes for all */
                 st_meet_come(made[i].meet, c->ranks, 0, NULL);
             if (last->n == 0)
                 made[i].meet = NULL;
@@ -366,7 +366,7 @@ void st_made_settle(struct st_real *real, struct st_made *made, int n)
             decide(c, (enum st_tally_why)c->why);
         }
     }
-    for (int i = 0; i < parties; i++) { /* call st_meet_come for all before waiting in one */
+    for (int i = 0; i < parties; i++) { /* come to all meetings before waiting in one */
         struct party *p = &party[i];
         struct st_meet_entry entry = {.settings = st_settings()->hash};
 

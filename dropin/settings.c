@@ -169,14 +169,16 @@ int st_settings_comms(int device)
 }
 
 /*
- * A call of the first handle may take all multiprocessors but four, and a kernel of NCCL on a third
- * stream takes up to 32. Let three ranks start calls 1 and 2 of ours and call X of NCCL's in the
- * orders 1 2 X, 2 X 1 and X 1 2. Each has a multiprocessor for the first blocks of two of the three,
- * but if both of our calls had 128 of 132 blocks, no call would be on all ranks, and all would wait
- * for ever. If call 2 has 32 blocks less, it leaves room for X and for blocks of call 1, so call 1
- * runs on all ranks and ends. With two ranks, or without X, some call is on all ranks anyway. Two
- * kernels of NCCL at a time would need 64 blocks less. The ranks of a handle take the smallest limit
- * of all.
+ * Handles on a GPU that has one already get 32 blocks less, for the following reason. A call of the
+ * first handle may take all multiprocessors but four, and a kernel of NCCL on a third stream takes
+ * up to 32. Let three ranks start calls 1 and 2 of ours and call X of NCCL in the orders 1 2 X, 2 X
+ * 1 and X 1 2. If both of our calls had 128 blocks on 132 multiprocessors, each rank would have
+ * room only for blocks of the first two calls in its order. Then no call would run on all ranks,
+ * and all would wait for ever. But if call 2 has 32 blocks less, it leaves room for X and for
+ * blocks of call 1. So call 1 runs on all ranks and ends.
+ *
+ * With two ranks, or without X, some call runs on all ranks anyway. For two kernels of NCCL at a
+ * time, 64 blocks less would be needed. The ranks of a handle take the smallest limit of all.
  */
 int st_settings_further(int device)
 {

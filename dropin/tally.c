@@ -36,7 +36,8 @@ struct st_tally *st_tally_create(const char *path, char *error, size_t size)
     if (!tally) {
         snprintf(error, size, "%s: %s", path, strerror(status));
         unlink(path);
-        errno = status; /* for the caller: neither posix_fallocate nor close need have set it */
+        /* Tell the caller the reason: neither posix_fallocate nor close need have set errno. */
+        errno = status;
         return NULL;
     }
     tally->version = ST_TALLY_VERSION;

@@ -24,10 +24,12 @@ void st_window_forget(struct st_comm *c, void *window);
 /* Do all these bytes lie in one window of ${c}? */
 bool st_window_holds(const struct st_comm *c, const void *buffer, size_t bytes);
 
-/* Return the class of this buffer; the kernels' library answers alike for buffers of the same class.
- * 0: the buffer lies in no window. 1: it lies in a window, and its address is a multiple of 16. 2: it
- * lies in a window, and its address is not a multiple of 16. For a buffer outside of windows the
- * address must not matter, because other ranks have other addresses. */
+/* Return the class of this buffer. The kernels' library gives the same answer for all buffers of a
+ * class.
+ *   0  the buffer lies in no window. Then its address must not matter, because other ranks have
+ *      other addresses
+ *   1  it lies in a window, and its address is a multiple of 16
+ *   2  it lies in a window, and its address is not a multiple of 16 */
 uint64_t st_window_class(const struct st_comm *c, const void *buffer, size_t bytes);
 
 #endif

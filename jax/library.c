@@ -111,7 +111,7 @@ int ffi_keep_place(int device)
 /* ---- counters -------------------------------------------------------------------------------- */
 
 static struct st_tally_slot *slot;
-static int tried; /* to claim a slot without the drop-in */
+static int tried; /* whether claim() has tried to get a slot */
 
 struct st_tally_slot *ffi_slot(void)
 {

@@ -83,7 +83,8 @@ static void let_go(struct settling *s)
         free(s);
 }
 
-/* Wait until ${gpu} is idle. Relaxed: another thread may capture. */
+/* Wait until ${gpu} is idle. This needs capture mode relaxed, because another thread may be
+ * capturing a graph. */
 static bool synchronize(int gpu)
 {
     int (*retain)(void **, int), (*release)(int), (*current)(void *), (*wait)(void), (*mode)(int *);

@@ -31,7 +31,8 @@ static const struct {
     const char *name;
     ncclDataType_t type;
     size_t bytes;
-    unsigned one; /* all ranks send this pattern, repeated: 1; in i32 3, in f64 about 1 */
+    /* All ranks send this pattern, repeated: 1 in most types, 3 in i32, about 1 in f64. */
+    unsigned one;
 } types[] = {
     {"bf16", ncclBfloat16, 2, 0x3f803f80u}, {"f32", ncclFloat32, 4, 0x3f800000u},
     {"f16", ncclFloat16, 2, 0x3c003c00u},   {"i32", ncclInt32, 4, 3},

@@ -123,7 +123,7 @@ static void write_rule(const struct st_tune *tune, int coll, int from, int to, u
  * calls the rule is:
  *   NULL              for every call, if the rule's choice is also the best choice beside GEMMs
  *   "alone"           for calls alone only, if the choice is slower beside GEMMs
- *   NULL              for every call below ST_BESIDE_LIMIT bytes, if calls beside GEMMs have no rule:
+ *   NULL              for every call below ST_BESIDE_LIMIT bytes, if calls beside GEMMs have none:
  *                     there the library's table does not depend on what runs beside a call
  *   "alone, unknown"  in all other cases: also for calls beside which nothing is known to run */
 static const char *when_of(const struct st_tune *tune, int coll, int z)

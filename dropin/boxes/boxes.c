@@ -8,7 +8,7 @@
 
 #include "dropin/group.h"
 
-enum { COME_MS = 20000, PASS_MS = 60000 }; /* time limits of the two steps (boxes.h) */
+enum { COME_MS = 20000, PASS_MS = 60000 }; /* time limits of steps 1 and 2 (boxes.h) */
 
 /* The magic number and the version that we write into an ncclConfig_t. The version is that of NCCL
  * 2.14; with it, later releases of NCCL read no member after ${blocking}. */
@@ -51,7 +51,8 @@ static bool wanted(const struct st_real *real)
     if (nodes && strcmp(nodes, "1") == 0)
         return true;
     if (!is_set("SYMTUNER_RULE") && !is_set("SYMTUNER_RULES"))
-        return false; /* without rules boxes_asked_ returns 0, so do not load the kernels */
+        /* Without rules the library's boxes_asked_ returns 0, so do not load the library for it. */
+        return false;
     kernels = st_kernels_for(real);
     return kernels && kernels->boxes_asked_ && kernels->boxes_asked_();
 }
@@ -70,7 +71,8 @@ void st_boxes_mark(const struct st_real *real, struct nccl_abi_id *id)
     if (!wanted(real) || !is_zero(id->bytes + OWN, sizeof *id - OWN) ||
         real->call.GetUniqueId(&other) != NCCL_ABI_SUCCESS ||
         !is_zero(other.bytes + OWN, sizeof other - OWN) || memcmp(&other, id, sizeof other) == 0)
-        return; /* with NCCL_COMM_ID, NCCL returns the same id each time */
+        /* If NCCL_COMM_ID is set, NCCL returns the same id each time, so write no mark into it. */
+        return;
     memcpy(all.magic, magic, sizeof magic);
     all.settings = st_settings()->hash;
     memcpy(all.other, other.bytes, OWN);

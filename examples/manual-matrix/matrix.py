@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""All-reduces that reach the memory of other GPUs in five ways, each in three kinds of run. A
-manual recipe has the same ways and kinds of run, but needs XLA's sources; this program does not.
+"""All-reduces that reach the memory of other GPUs in five ways, each in three kinds of run. A cell
+is one way in one kind of run. A manual recipe has the same ways and kinds of run, but needs
+XLA's sources; this program does not.
 
 The ways, and in brackets what the recipe uses:
     device              data is copied through memory of our library (NCCL's device API)

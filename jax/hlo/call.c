@@ -443,7 +443,7 @@ int hlo_call_may_share(const struct hlo_module *module, const struct hlo_computa
            hlo_shape_read(operand->shape, &input) == NULL && hlo_shape_same(&result, &input);
 }
 
-/* An empty message means: the result and operand 0. */
+/* XLA reads this empty message as: the result shares memory with operand 0. */
 void hlo_call_share(struct hlo_out *out)
 {
     hlo_put_bytes_field(out, HLO_INSTRUCTION_OUTPUT_OPERAND_ALIASING, text_bytes(""));

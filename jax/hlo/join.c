@@ -9,8 +9,8 @@
 
 /* All-reduces of up to SMALL bytes share calls of up to MOST bytes. XLA copies the operands to join
  * them, and the result to split it, in kernels of their own or as a part of others. Fewer than
- * LEAST are not joined, because these copies take time. _buckets.py has the same three values. The
- * kernel that joins MANY operands can also compute them; with 130 it could not
+ * LEAST are not joined, because these copies take time. _buckets.py has the same three values. At
+ * most MANY are joined: one kernel can compute that many operands and join them, but not 130
  * (test/jax/install/test_compiled.py). */
 #define SMALL (64 << 10)
 #define MOST  (1 << 20)
@@ -385,7 +385,7 @@ static int64_t put_flat(const struct hlo_joins *joins, const struct hlo_member *
     return added.id;
 }
 
-/* The id of the first of two instructions of a bucket: the concatenation, and the call. */
+/* Return the id of the concatenation of a bucket. The bucket's call has the next id. */
 static uint32_t bucket_id(const struct hlo_joins *joins, int bucket)
 {
     return joins->free_id + 2 * (uint32_t)joins->count + 2 * (uint32_t)bucket;

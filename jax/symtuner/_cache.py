@@ -30,7 +30,7 @@ _GROUPS = re.compile(r'groups = (?:dense<"0x([\dA-F]+)"|(?:dense<\[?|array<i64: 
 _RANKS = re.compile(r"ranks = (\d+)")
 _saved: dict[str, Any] = {}
 _kept_out: set[str] = set()
-strict = False  # is install(strict=True) in force? Then read no program that was compiled without
+strict = False  # install(strict=True) is in force: read no program that was compiled without it
 
 
 def off() -> Any:
