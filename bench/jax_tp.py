@@ -87,8 +87,9 @@ def norm(x, gain):
 
 
 def layer(a, reduce, x, w, cache, pos):
-    """x: [batch, tokens, hidden], the same on all ranks; cache: [2, batch, seq, kv heads, D], or
-    None for attention among the tokens of x. The numbers of heads follow from the weights."""
+    """Run one layer. x: [batch, tokens, hidden], the same on all ranks; cache: [2, batch, seq, kv
+    heads, D], or None for attention among the tokens of x. The numbers of heads follow from the
+    weights."""
     import jax
     import jax.numpy as jnp
     from jax import lax

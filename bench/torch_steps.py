@@ -190,7 +190,8 @@ def bar_of(bars, program, size, what, ranks):
 
 
 def rows_of(a, times):
-    """``times`` maps (program, size, what) to {contender: [us, ...]}."""
+    """Return the rows of the result. ``times`` maps (program, size, what) to {contender: [us,
+    ...]}."""
     bars, rows = {**BARS, **dict(a.bar)}, []
     for (program, size, what), by in times.items():
         bar, most = bar_of(bars, program, size, what, a.ranks)

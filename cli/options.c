@@ -236,7 +236,8 @@ int st_line_wrong(const struct st_command_line *line, const char *error)
     size_t length = strlen(error);
 
     fprintf(stderr, "symtuner %s: %s", line->command, error);
-    if (length == 0 || error[length - 1] != '?') /* not after "did you mean --x?" */
+    /* If the error already ends in "did you mean --x?", do not point to the help. */
+    if (length == 0 || error[length - 1] != '?')
         fprintf(stderr, "; see symtuner %s --help", line->command);
     fputc('\n', stderr);
     return ST_EXIT_USAGE;

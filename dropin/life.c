@@ -230,9 +230,9 @@ static bool make_handles(struct party *p)
     for (int i = 0; i < p->n; i++)
         comm[i] = p->c[i]->comm;
     if (limit && *limit)
-        config.timeout_ms = 0; /* the library reads the variable */
+        config.timeout_ms = 0; /* 0: the library reads SYMTUNER_AR_TIMEOUT_MS */
     if (p->own != ST_WHY_OURS)
-        config.max_ctas = -1; /* invalid */
+        config.max_ctas = -1; /* invalid, so create_ fails on all ranks */
     else if (p->further)
         config.max_ctas = st_settings_further(p->c[0]->device);
     st_inside++;

@@ -275,7 +275,7 @@ SYMTUNER_API int symtuner_explain(const symtuner_rules *rules, const struct symt
  * 1; it returns 0 if there is no such number. */
 struct symtuner_option {
     const char *name, *fallback; /* ${fallback} is the value if the variable is not set         */
-    const char *values, *help;   /* ${values} has the legal values, such as "1|0"; "text": all  */
+    const char *values, *help;   /* ${values}: the legal values, such as "1|0"; "text": any text */
 };
 SYMTUNER_API int symtuner_option_get(int index, struct symtuner_option *option_out);
 

@@ -72,7 +72,7 @@ int ffi_ar_load(const char *path, char *why, size_t why_size)
     return result;
 }
 
-static const void *memory; /* XLA's; set before the first group is opened */
+static const void *memory; /* in XLA's memory; set before the first group is opened */
 
 void symtuner_ffi_memory(const void *p)
 {

@@ -24,7 +24,7 @@
  *   address bits   only calls with a buffer whose address has one of these bits set trigger the
  *                  fault; 0: calls with any buffers */
 #define ST_HAZARD_MAP(X)                                                                           \
-    /* loadPack (NCCL's op128.h) shifts in a word that was never read; fixed in 2.30.3 */          \
+    /* NCCL's loadPack (op128.h) uses a word that it has not loaded; fixed in 2.30.3 */            \
     X("nccl-ll-unaligned", ST_NOTE, 22703, 22999, ST_SAID_BY_PLUGIN | ST_SAID_BY_KERNELS,          \
       SYMTUNER_SUM, 3,                                                                             \
       "small symmetric kernels (LL) give wrong results for 8-bit and 16-bit types, and for "       \
@@ -57,7 +57,7 @@
       "ReduceScatter of floats with ncclAvg or PreMulSum gives the bare sum where NCCL takes the " \
       "algorithm PAT for small sizes, as it does by default if each node has one rank",            \
       "set NCCL_PAT_ENABLE=0, or use ncclSum and scale")                                           \
-    /* oneRankReduce (NCCL's onerank.cu) rounded a quotient down; seen with 2.28.9 on H100s */     \
+    /* NCCL's oneRankReduce (onerank.cu) rounds a quotient down; seen with 2.28.9 on H100s */      \
     X("nccl-one-rank", ST_NOTE, 22703, 22906, ST_SAID_BY_PLUGIN, SYMTUNER_AVG, 0,                  \
       "on a communicator of one rank, reductions of floats with ncclAvg, and all with PreMulSum, " \
       "leave up to 31 elements at the end of recv unwritten for some lengths",                     \

@@ -64,7 +64,7 @@ bool st_word_listed(const char *list, const char *word,
  * two neighbours. Case is ignored. Returns 32 if ${a} or ${b} has more than 32 letters. */
 int st_word_distance(const char *a, size_t na, const char *b, size_t nb);
 
-/* NCCL cuts the name of a tuner, profiler or env plugin after so many bytes. */
+/* NCCL cuts the name of a tuner, profiler or env plugin after this many bytes. */
 enum { ST_NCCL_NAME_MAX = 254 };
 
 /* Return the word that ${text} was probably meant to be; NULL if no word is near enough. */

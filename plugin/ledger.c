@@ -271,7 +271,7 @@ void st_ledger_sums(const struct st_ledger *ledger, uint64_t *asked_out, uint64_
 /* ---- on a signal ---------------------------------------------------------------------------- */
 
 static sem_t asked_for;
-static struct sigaction programs; /* what the program had installed for the signal */
+static struct sigaction programs; /* the program's own action for the signal */
 
 static bool program_handles(void)
 {
@@ -327,7 +327,7 @@ static void listen_start(void)
     action.sa_sigaction = on_signal;
     action.sa_flags |= SA_SIGINFO;
     sem_init(&asked_for, 0, 0);
-    sigfillset(&all); /* threads inherit this: our thread gets no signals */
+    sigfillset(&all); /* our thread inherits this mask, so it gets no signals */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     if (pthread_create(&thread, NULL, listen_thread, NULL) == 0) {
         pthread_detach(thread);

@@ -250,7 +250,7 @@ static ssize_t slurp(const char *path, bool any, char *text, size_t size, const 
     fstat(fd, &file);
     end = (struct pollfd){fd, POLLIN, 0};
     if (any && S_ISFIFO(file.st_mode))
-        poll(&end, 1, 1000); /* a writer may have been started together with us */
+        poll(&end, 1, 1000); /* wait up to 1 s, because a writer may be starting, too */
     if (!any && !S_ISREG(file.st_mode) && !S_ISDIR(file.st_mode) &&
         file.st_rdev != makedev(1, 3)) /* /dev/null never blocks, so it is allowed */
         *why = "a pipe or a device could block the job; write the rules to a file";

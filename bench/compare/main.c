@@ -212,7 +212,8 @@ static void measure(int ranks, const struct floor *floor, const char *type, cons
             if (!crew_time(&crews[m][contenders[k].crew], contenders[k].slot, launches, samples,
                            warmup, sample)) {
                 kernel[m][k][0] = 0;
-                for (int other = 0; other < CONTENDERS; other++) /* the whole crew has ended */
+                /* The whole crew has ended, so drop all its contenders. */
+                for (int other = 0; other < CONTENDERS; other++)
                     if (contenders[other].crew == contenders[k].crew)
                         kernel[m][other][0] = 0;
                 lose(contenders[k].crew);

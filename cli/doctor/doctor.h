@@ -67,7 +67,7 @@ struct st_copy {
 struct st_framework {
     const char *name;   /* "jax" or "torch"                               */
     char file[ST_PATH]; /* the library that calls NCCL                    */
-    int copy;           /* index into st_doctor::copy; -1: it finds none  */
+    int copy;           /* index into st_doctor::copy; -1: it finds no copy */
     const char *how;    /* how it finds the copy, such as "LD_PRELOAD"    */
 };
 

@@ -24,7 +24,7 @@
 
 enum {
     REPEATS = 3,
-    SIDE = 8192, /* of the square matrices; halved on slow GPUs */
+    SIDE = 8192, /* rows and columns of the matrices; halved on slow GPUs */
     LEAST_SIDE = 1024,
     TIMED = 3, /* GEMMs that are timed to find out how long one takes */
     LEAST_GEMMS = 4,

@@ -100,7 +100,9 @@ static float get(const void *at, uint64_t i)
     if (job.dtype == BF16)
         bits <<= 16;
     else if (job.dtype == F16 && bits)
-        bits = bits >= 0x7c00 ? 0x7fc00000 : (bits << 13) + (112u << 23); /* 0xffff is NaN */
+        /* Numbers of the job are finite and not negative, so an f16 from 0x7c00 on counts as
+         * NaN. */
+        bits = bits >= 0x7c00 ? 0x7fc00000 : (bits << 13) + (112u << 23);
     memcpy(&f, &bits, 4);
     return f;
 }

@@ -19,7 +19,7 @@ struct st_rank {
     int rank, device;
     void *context, *stream, *start, *stop, *comm;
     struct st_gemms {
-        void *stream, *done, *handle; /* ${done}: an event behind the calls */
+        void *stream, *done, *handle; /* ${done}: an event recorded after the calls */
         st_address a, b, c;           /* c = a * b */
         int side, type;               /* rows of a matrix; cuBLAS's number of its type */
         double us;                    /* the time of one GEMM alone */

@@ -242,7 +242,7 @@ int st_cmd_agree(int argc, char **argv)
     }
     for (int b = 0; b < ledgers->blocks; b++)
         compare(ledgers, b, &report);
-    /* plugin and drop-in may both have counted a communicator */
+    /* Plugin and drop-in may both have counted a communicator, so take the larger number. */
     communicators = report.communicators[0] > report.communicators[1] ? report.communicators[0]
                                                                       : report.communicators[1];
     if (report.as_json) {

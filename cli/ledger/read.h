@@ -40,7 +40,7 @@ struct st_ledger_row {
     int coll;                  /* NCCL's number of the collective         */
     uint64_t lo, hi;           /* sizes from lo to hi bytes               */
     int registered;            /* only in ST_ROW_ASKED: 1 yes, 0 no       */
-    char verdict[16];          /* in ST_ROW_ASKED; in ST_ROW_LEFT: why    */
+    char verdict[16];          /* ST_ROW_ASKED: verdict; ST_ROW_LEFT: reason */
     char algo[16], proto[16];  /* only in ST_ROW_PICKED                   */
     uint64_t count[ST_COUNTS]; /* only ST_ROW_RAN and ST_ROW_OURS use more than count[0] */
 };
@@ -51,7 +51,7 @@ struct st_ledger_block {
     int line; /* where the block begins */
     uint64_t id, rules, opened;
     int ranks, nodes, local, sym_ctas, pid;
-    bool dropin; /* the drop-in wrote the block; ${id} is then no id of NCCL's */
+    bool dropin; /* the drop-in wrote the block; then ${id} is not NCCL's */
     char nccl[16], mode[16], from[32], host[72];
     struct st_ledger_row *row;
     int rows;

@@ -25,7 +25,7 @@ enum { ST_RUN_PATH = 400, ST_RUN_ERROR = 600 };
 struct st_run_job {
     struct st_tally *tally; /* the counters in the file; NULL: there is no file    */
     char path[ST_RUN_PATH];
-    int lock;    /* the open file, which holds the lock                          */
+    int lock;    /* descriptor of the file, which holds the lock */
     bool shared; /* the runs of other ranks share the file                       */
     bool first;  /* this run is the job's first, and prints the plan (plan.h)    */
 };

@@ -148,7 +148,7 @@ static void plan_dropin(struct making *making, const char *dropin)
 
     if (preloads_dropin(list)) {
         part(making, "drop-in");
-    } else if (strpbrk(dropin, " :")) { /* LD_PRELOAD is split there */
+    } else if (strpbrk(dropin, " :")) { /* the loader splits LD_PRELOAD at these characters */
         note(making, "no drop-in, since its path has a space or colon: ", "", dropin);
         return;
     } else if (snprintf(value, sizeof value, "%s%s%s", dropin, list[0] ? ":" : "", list) >=

@@ -100,7 +100,7 @@ static const char *duration(double us, char text[24])
 void st_run_saved(const struct st_tally *tally, FILE *out)
 {
     uint64_t calls[2] = {0}, ours = 0, verified = 0;
-    double us[2] = {0}; /* [1]: of calls in graphs, if each graph ran once */
+    double us[2] = {0}; /* us saved; [1]: by calls in graphs, if each graph ran once */
     int used = st_tally_used(tally), ranks = used ? (int)tally->slot[0].ranks : 0;
     char text[24];
 

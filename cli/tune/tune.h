@@ -73,7 +73,7 @@ enum { ST_SAY_NCCL = -1, ST_SAY_NOTHING = 0 };
  * beside GEMMs. */
 struct st_tune_beside {
     struct st_cell cell[SYMTUNER_COLLS][ST_TUNE_CANDIDATES][ST_TUNE_SIZES];
-    struct st_cell again[SYMTUNER_COLLS][ST_TUNE_SIZES]; /* ST_SYMMETRIC measured again */
+    struct st_cell again[SYMTUNER_COLLS][ST_TUNE_SIZES]; /* ST_SYMMETRIC measured again (A/A) */
     struct st_cell gemms[SYMTUNER_COLLS][ST_TUNE_SIZES]; /* the GEMMs without calls, in us */
     struct st_way way[SYMTUNER_COLLS][ST_TUNE_SIZES][ST_TUNE_WAYS];
     int ways[SYMTUNER_COLLS][ST_TUNE_SIZES];

@@ -103,7 +103,7 @@ static void cell_text(const struct st_cell *cell, char *text, size_t size)
                  cell->median < 100 ? 2 : 1, cell->sigma);
 }
 
-/* "±" has two bytes but one column. */
+/* Count characters, not bytes: "±" has two bytes but takes one column. */
 void st_tune_print_right(FILE *out, const char *text, int width)
 {
     int length = 0;

@@ -30,7 +30,8 @@ struct st_book {
     pid_t pid;       /* the process that opened the book */
     int nccl, rank;
     _Atomic int ranks; /* how many ranks the communicator has; 0: not known yet */
-    /* [collective][size: 2^b to 2^(b+1) - 1 bytes] and who ran the call or what happened to it */
+    /* [collective][size: 2^b to 2^(b+1) - 1 bytes][who ran the call; in ${also}: what happened to
+     * it] */
     _Atomic uint64_t calls[ST_BOOK_COLLS][ST_TALLY_SIZES][ST_WHYS];
     _Atomic uint64_t also[ST_BOOK_COLLS][ST_TALLY_SIZES][ST_BOOK_ALSO];
 };

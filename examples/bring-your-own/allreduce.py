@@ -61,9 +61,9 @@ def work(gpus, process=None):
 
 
 def end_together():
-    """Shut down a job of several processes in this order: the groups, this process's client, which
-    watches the coordinator, and the coordinator. JAX would also do this at exit, but then the
-    client may outlive the coordinator and log a warning."""
+    """Shut down a job of several processes in this order: first the groups, then this process's
+    client (it watches the coordinator), and last the coordinator. JAX would also do this at
+    exit, but then the client may outlive the coordinator and log a warning."""
     import jax
     from jax.extend.backend import clear_backends
 

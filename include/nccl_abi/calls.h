@@ -25,7 +25,7 @@ struct nccl_abi_config {
 _Static_assert(offsetof(struct nccl_abi_config, blocking) == 16, "ncclConfig_t: blocking");
 
 enum {
-    NCCL_ABI_UNSET = -0x7fffffff - 1, /* a member of ncclConfig_t that the caller has not set */
+    NCCL_ABI_UNSET = -0x7fffffff - 1, /* value of an ncclConfig_t member that is not set */
     NCCL_ABI_NO_COLOR = -1,           /* ncclCommSplit: this rank gets no communicator     */
     NCCL_ABI_SHRINK_ABORT = 1,        /* ncclCommShrink: end the parent's work first       */
     NCCL_ABI_WINDOW_SYMMETRIC = 1,    /* ncclCommWindowRegister: same offsets on all ranks */

@@ -31,7 +31,7 @@ struct nccl_abi_ev_coll {
     void *recv;
     size_t count; /* elements, as the caller passed them to NCCL */
     int root;
-    const char *datatype; /* "ncclFloat32" ... */
+    const char *datatype; /* such as "ncclFloat32" */
     uint8_t channels;
     uint8_t warps;
     const char *algo;

@@ -43,7 +43,7 @@ enum {
 /* The states that NCCL passes to recordEventState. Only the states of proxy steps (STEP) and of the
  * proxy thread (CTRL) come with arguments. LAST_Vn is the last state that version n knows. */
 enum {
-    NCCL_ABI_STATE_STEP_FIRST = 8,  /* 8 to 12: a proxy step waits; argument: bytes, from v4 on */
+    NCCL_ABI_STATE_STEP_FIRST = 8,  /* 8 to 12: a proxy step waits; argument from v4 on: bytes */
     NCCL_ABI_STATE_CTRL_FIRST = 13, /* 13 to 18: state of the proxy thread; argument: number of
                                        operations that it has appended                          */
     NCCL_ABI_STATE_CTRL_LAST = 18,

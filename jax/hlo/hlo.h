@@ -27,7 +27,7 @@ struct symtuner_hlo_call {
     int32_t coll;  /* enum symtuner_ar_coll */
     int32_t op;    /* ncclRedOp_t */
     int32_t rows, ranks;
-    int32_t column; /* of the call in its line; 0 if the module does not say it */
+    int32_t column; /* column of the call in that line; 0 if the module does not say it */
     int32_t unused;
     const int64_t *groups; /* ${rows} rows of ${ranks} device ids */
     const int64_t *places; /* the same devices as positions in the program's list of devices */

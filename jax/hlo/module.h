@@ -42,7 +42,9 @@ struct hlo_module {
     size_t computation_count, computation_room;
     struct hlo_instruction *instructions;
     size_t instruction_count, instruction_room;
-    uint32_t *by_id; /* indices of instructions, as ${uses} sorted by the lower half of the id */
+    /* Indices of the instructions: one computation after the other, in each sorted by the lower
+     * half of the id. */
+    uint32_t *by_id;
     struct hlo_use *uses; /* one computation after the other; in each sorted by id */
     size_t use_count, use_room;
 };

@@ -122,7 +122,8 @@ def open_group(devices: Sequence[Any]) -> None:
 
     This also opens the group if SYMTUNER_MODE is observe or off, because an exported program that
     calls symtuner cannot run without it: XLA knows no other way to run these calls. A line on
-    stderr says so. Then an error is no exception, since the program may have no such calls.
+    stderr says so. In these modes an error raises no exception, since the program may have no such
+    calls.
     """
     why = idle()
     if why:
@@ -208,7 +209,8 @@ def open_rows(rows: list[list[Any]], xla: bool, by_name: bool = False) -> None:
     # read the program from the compile cache, where it has no calls with such groups.
     if never := next(filter(None, map(_why_never, rows)), ""):
         raise SymtunerError(never)
-    if any(map(_over_boxes, rows)):  # XLA runs its own calls beside others, and joins small ones
+    # XLA runs its own calls beside others and joins small ones, so it should run these calls
+    if any(map(_over_boxes, rows)):
         raise SymtunerError(
             "the group spans several boxes, where NCCL runs every call (docs/nodes.md)"
         )

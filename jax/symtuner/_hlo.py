@@ -203,8 +203,8 @@ def _may_share(platform: str, program: str, attributes: str) -> bool:
         _open_groups(platform, sum(rows, []), len(rows[0]))
         return True
     except SymtunerError as e:
-        # at a later start the calls may share one; a process that reads the entry would still
-        # make all of them
+        # write no cache entry: at a later start the calls may share one, but a process that reads
+        # the entry would still make all of them
         if e.may_pass:
             _cache.keep_out(program)
         return False

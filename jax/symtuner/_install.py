@@ -290,8 +290,8 @@ def _of_compiled(
     program: str, what: str, replaced: bool, why: str, where: _say.Line | None, column: int
 ) -> None:
     """Record what _hlo.py says about a collective of a compiled program. A collective that our rule
-    left to XLA is in the report already. If the rule also left one of the same place to _hlo.py, as
-    in a loop over several axes, this may be the latter."""
+    left to XLA is in the report already. But if the rule also left a collective of the same place
+    to _hlo.py, as in a loop over several axes, this may be that one."""
     if not replaced and (program, where, column) in _judged - _passed:
         return
     _report.say(program, what, replaced, why, where)

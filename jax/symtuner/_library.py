@@ -143,7 +143,8 @@ class Library:
         self._c.symtuner_ffi_hlo_in_place.restype = ctypes.c_int
         self.call("load", str(self.ar_path).encode())
         ar = ctypes.CDLL(str(self.ar_path))
-        self._boxes_asked = getattr(ar, "symtuner_ar_boxes_asked", lambda: 0)  # an older one: no
+        # an older library lacks this function and never adds up box by box
+        self._boxes_asked = getattr(ar, "symtuner_ar_boxes_asked", lambda: 0)
 
     def call(self, name: str, *args: object) -> None:
         why = ctypes.create_string_buffer(512)

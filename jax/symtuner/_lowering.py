@@ -68,8 +68,9 @@ def _is_possible() -> bool:
 
 
 def _ask_for_devices() -> None:
-    """Replace JAX's function that answers whether a function needs its devices. We do not call it,
-    because it calls itself, which would be our function, and keeps the answers."""
+    """Replace JAX's function that answers whether a function needs its devices. We do not call it:
+    it calls itself by its name, which is then the name of our function, and it keeps the
+    answers."""
     from jax._src import dispatch
 
     names = "prim_requires_devices_during_lowering", "jaxpr_has_prim_requiring_devices"

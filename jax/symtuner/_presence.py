@@ -135,7 +135,7 @@ def _heard(question: str, keys: dict[int, str]) -> dict[str, str]:
 
 def missing(processes: Sequence[int], question: str = RUNS) -> str:
     """Return which of these processes does not run symtuner, and why, or "". Also say so, once, on
-    stderr. All processes together have as long as a group may take to open."""
+    stderr. The answers of all processes together may take as long as a group may take to open."""
     say(question)
     # again() may begin another round
     words, keys = _words, {p: _key(question, p) for p in processes}

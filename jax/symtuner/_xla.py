@@ -93,7 +93,7 @@ def show_memory() -> None:
     made in a thread of its own, because the calling thread is lowering a program."""
     if os.environ.get("SYMTUNER_AR_IPC") != "1":
         return
-    at = [1]  # no address
+    at = [1]  # 1 is no valid address
 
     def find() -> None:
         import jax

@@ -40,7 +40,7 @@ enum ar_need {
 /* Words, forms, regions and slots are explained in kernels/shared/layout.h. */
 struct ar_family_row {
     const char *name;
-    int shots;         /* a rank adds up: 1: the whole message; 2: one shard; 0: NCCL does it */
+    int shots;         /* 1: every rank adds up the whole message; 2: its shard; 0: NCCL adds up */
     enum ar_form form; /* form of the words that are sent; AR_LAMPORT if plain data is sent */
     int region;        /* region of scratch; AR_REGION_BULK and later regions hold plain data */
     int slots;         /* slots of scratch for each rank; 0: the kernel needs no slots */

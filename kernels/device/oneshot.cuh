@@ -39,7 +39,7 @@ __device__ __forceinline__ void send_word(const ar_args &args, char *const *slot
 /* The words of the message that one thread handles: first_word, first_word + step and so on. */
 struct thread_words {
     uint32_t bytes, words; /* of the message */
-    uint32_t rounded;      /* words, rounded up: all lanes of a warp loop equally often */
+    uint32_t rounded;      /* ${words} rounded up to whole warps, whose lanes loop equally often */
     uint32_t stride;       /* bytes of a slot */
     uint32_t step, first_word;
 };
@@ -61,7 +61,8 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
     const auto [bytes, words, rounded, stride, step, first_word] = words_of(args);
     const uint32_t my_slot = (uint32_t)args.region + args.me * stride;
     payload first = {};
-    char *slot[peers]; /* my slot at each peer, in the half of even epochs, at first_word */
+    /* This rank's slot at each peer, in the half of even epochs, at first_word. */
+    char *slot[peers];
     spin_limit wait;
 
     await_previous_kernel(args);
@@ -142,7 +143,8 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
     const auto [bytes, words, rounded, stride, step, first_word] = words_of(args);
     const uint32_t region = (uint32_t)args.region + first_word * AR_WORD;
     payload v[N], first = {};
-    char *peer_slot[N]; /* [i]: my slot at rank me ^ i, in the half of even epochs, at first_word */
+    /* [i]: this rank's slot at rank me ^ i, in the half of even epochs, at first_word. */
+    char *peer_slot[N];
     spin_limit wait;
 
     await_previous_kernel(args);

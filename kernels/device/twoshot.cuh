@@ -31,7 +31,7 @@ namespace ar
 template <class F, class R, int N> struct row {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
-    char *peer_slot[width]; /* my slot at the owner, in the half of even epochs */
+    char *peer_slot[width]; /* this rank's slot at the owner, in the half of even epochs */
     bool want[width];       /* whether the owner's shard has word w */
 
     __device__ __forceinline__ void fetch(const ar_args &args, uint32_t w, int first)
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     bool alive;
 
     row<F, R, N> out;
-    char *peer_slot[out.width]; /* what out.peer_slot is for the thread's first word */
+    char *peer_slot[out.width]; /* out.peer_slot for the thread's first word */
     payload first_own = {};
 
     await_previous_kernel(args);
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
         alive = gather_word<F, R, N>(args, here, slot, !F::warp_wide || valid, p, counters.epoch,
                                      wait, &sum);
         if (alive && valid) {
-            /* How many bytes word w of the gather slot lies behind peer_slot[i]. */
+            /* Word w of the gather slot lies this many bytes behind peer_slot[i]. */
             uint32_t at = half + ranks * slot + (w - first_word) * AR_WORD;
             uint4 v;
 
@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     payload v[N], own = {};
     uint32_t bytes[N]; /* [i]: bytes in the shard of rank me ^ i */
     bool want[N];
-    /* [i]: my reduce slot at rank me ^ i, in the half of even epochs, at first_word */
+    /* [i]: this rank's reduce slot at rank me ^ i, in the half of even epochs, at first_word */
     char *peer_slot[N];
     spin_limit wait;
     bool alive;

@@ -34,7 +34,7 @@ struct ar_endpoint {
     bool on_host;      /* whether ${memory} is pinned host memory, because the GPU had none left */
     uint64_t limit_ns; /* time limit of waits for other ranks (nccl_wait.h) */
     uint64_t number;   /* a number that hardly any other endpoint has */
-    bool stranger;     /* not of the group of the first endpoint of this thread */
+    bool stranger;     /* its rank is of another group than this thread's first endpoint */
     /* The other fields are for communicators that may be nonblocking. */
     bool threaded;          /* the communicator is nonblocking, and refuses calls after an error */
     const uint32_t *abort;  /* symtuner_ar_abort sets this word; NULL: there is none yet */

@@ -33,7 +33,7 @@
  * handle, because captured kernels hold its address.
  */
 struct ar_arena {
-    struct ar_layout layout;  /* layout.bytes 0: this handle never has the arena */
+    struct ar_layout layout;  /* if its ${bytes} is 0, this handle never has the arena */
     char *peer[AR_MAX_RANKS]; /* [r]: the address at which this rank maps the arena of rank r */
     void *memory; /* what to free; NULL: none yet, or the arena lies in the memory of another one */
     ncclWindow_t window; /* NCCL's window of ${memory} */
@@ -115,7 +115,7 @@ struct symtuner_ar {
     struct ar_mailbox *mailbox_device; /* the same mailbox, as the GPU maps it */
     uint64_t timeout_ns;
     struct ar_window windows[AR_MAX_WINDOWS];
-    int windows_top;         /* entries from here on were never used, so searches stop here */
+    int windows_top;         /* entries of ${windows} from here on were never used */
     struct ar_operator *ops; /* operators that the program has created (operator.h) */
     int op_count;
     struct ar_force force;

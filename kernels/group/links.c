@@ -8,7 +8,7 @@
 
 #include "kernels/choose/select.h"
 
-#define NVML_P2P_CAPS_NVLINK 2 /* nvmlGpuP2PCapsIndex_t */
+#define NVML_P2P_CAPS_NVLINK 2 /* a value of nvmlGpuP2PCapsIndex_t */
 
 static int ask_nvml(const char *a, const char *b)
 {

@@ -9,7 +9,7 @@
 #include "kernels/group/handle.h"
 
 struct ar_operator {
-    int op; /* number of the operator: NCCL's, in a local group one of our own */
+    int op; /* number of the operator: NCCL's number, or in a local group one of our own */
     int dtype;
     const void *scalar; /* device memory with the scalar; NULL: the scalar is in ${factor} */
     uint64_t factor;    /* its first bytes are the scalar, if ${scalar} is NULL */

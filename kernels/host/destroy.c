@@ -146,7 +146,7 @@ static ncclResult_t await_calls(symtuner_ar *h, bool another_is_stuck)
         return ar_fail_cuda(NULL, error, "what ran before symtuner_ar_destroy");
     h->stuck = true;
     if (h->nodes != NULL)
-        ar_nodes_abort(h); /* the caller cannot abort the communicators of ${h} */
+        ar_nodes_abort(h); /* the caller has no access to these communicators */
     return ar_fail(NULL, ncclRemoteError,
                    "rank %d frees nothing: GPU %d is not idle after %llu ms, and NCCL had calls of "
                    "this handle; is a rank missing? ncclCommAbort ends them",
@@ -231,7 +231,7 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
     }
     for (int i = 0; i < n; i++) {
         symtuner_ar *h = handles[i];
-        bool over; /* the calls have ended, and NCCL answers */
+        bool over; /* the calls have ended, and no call of NCCL has timed out */
 
         if (h == NULL)
             continue;
@@ -281,7 +281,7 @@ ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n)
         ar_first_leave(h);
         h->comm_gone = true;
         all[0] = h;
-        if (h->nodes != NULL && h->nodes->box != NULL) { /* to be freed after ${h} */
+        if (h->nodes != NULL && h->nodes->box != NULL) { /* list ${box} behind ${h} */
             all[many++] = h->nodes->box;
             ar_first_leave(h->nodes->box);
             h->nodes->box = NULL;

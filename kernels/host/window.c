@@ -247,7 +247,8 @@ static ncclResult_t deregister(symtuner_ar **handles, void *const *buffers, int 
         result = result == ncclSuccess ? latest : result;
         usable = usable && symtuner_ar_status(handles[i]) == ncclSuccess;
     }
-    if (ours && usable) /* after an error there are no later calls, and ranks may be lost */
+    /* After an error do not agree: there are no later calls, and ranks may be lost. */
+    if (ours && usable)
         result = agree(handles, n, result, 0, why);
     if (result != ncclSuccess)
         return ar_handles_fail(handles, n, result, "%s", why);

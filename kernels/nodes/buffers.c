@@ -47,9 +47,11 @@ ncclResult_t ar_nodes_deregister(symtuner_ar *h, void *buffer, ncclResult_t allo
 
     if (!ar_nodes_enter(h->nodes))
         return ncclSuccess; /* the windows are gone with the communicator */
-    /* if it is not there, the program registered a window of its own, which had no effect */
+    /* If the buffer is not found, the program had registered a window of its own, which had no
+     * effect. */
     if (ar_window_find(h->nodes->box, buffer, 1) != NULL) {
-        if (symtuner_ar_status(h) == ncclSuccess) /* after an error, ranks may be lost */
+        /* After an error do not agree, because ranks may be lost. */
+        if (symtuner_ar_status(h) == ncclSuccess)
             result = ar_nodes_agree(h, allowed, why, &lost);
         if (result != ncclSuccess)
             ar_handles_fail(&h, 1, result, "in a box: %s", why);

@@ -182,7 +182,8 @@ void ar_nodes_abort(symtuner_ar *h)
     symtuner_ar_abort(nodes->box);
     __atomic_store_n(&nodes->box->comm_gone, true, __ATOMIC_RELAXED);
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's signals are for its own threads */
+    /* The new thread must not get signals that are for the program's threads. */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     nodes->has_aborter = pthread_create(&nodes->aborter, NULL, abort_thread, nodes) == 0;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!nodes->has_aborter)

@@ -31,7 +31,8 @@ static struct first {
     uint64_t id;
     _Atomic(struct st_roll *) roll;
 } firsts[RELEASES];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the id, and taking a place */
+/* Guards the ids, and the search for a free place in ${firsts}. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct first *first_of(int nccl)
 {

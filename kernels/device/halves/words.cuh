@@ -37,7 +37,7 @@ __device__ __forceinline__ int next_rank(int me, int i, int ranks)
 template <class F, class R, int N> struct outgoing {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
-    char *slot[width]; /* my slot at the owner, in the half of even epochs */
+    char *slot[width]; /* this rank's slot at the owner, in the half of even epochs */
 
     __device__ __forceinline__ void fetch(const ar_args &args, uint32_t w, int first)
     {
@@ -169,7 +169,8 @@ __device__ __forceinline__ bool store_words(const ar_args &args, char *here, uin
     return true;
 }
 
-/* Set slot[i] to word ${first_word} of my slot at the i-th peer, in the half of even epochs. */
+/* Set slot[i] to word ${first_word} of this rank's slot at the i-th peer, in the half of even
+ * epochs. */
 template <int N>
 __device__ __forceinline__ void find_slots(const ar_args &args, uint32_t my_slot,
                                            uint32_t first_word, char **slot)
