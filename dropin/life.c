@@ -127,7 +127,7 @@ struct party {
     enum st_tally_why own;    /* what own_reason() returned */
     struct st_meet *meet;
     struct st_boxes_mark mark;
-    bool parent_spans; /* as in struct st_made */
+    bool parent_spans; /* the parent spans boxes */
     bool further;      /* one of its GPUs has a handle already */
 };
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* library.c - see library.h. */
+/* library.c - finds libsymtuner_ar.so, NVIDIA's driver and the drop-in at run time. Also makes the
+ * slot in which this process counts its calls. */
 #include "jax/library.h"
 
 #include <dlfcn.h>

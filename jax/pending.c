@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pending.c - see liveness.h. */
+/* pending.c - keeps the calls of groups across processes that have not ended on the GPU. */
 #include "jax/liveness.h"
 
 #include <stdatomic.h>

@@ -320,7 +320,7 @@ static void listen_start(void)
     pthread_t thread;
 
     sigaction(number, NULL, &programs);
-    if (program_handles()) { /* on_signal calls that handler: keep its mask and flags */
+    if (program_handles()) { /* on_signal calls the program's handler: keep its mask and flags */
         action = programs;
         action.sa_flags &= ~(int)SA_RESETHAND;
     }

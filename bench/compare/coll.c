@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* coll.c - see coll.h. */
+/* coll.c - what a call does: an all-reduce by some operator, a reduce-scatter or an all-gather. */
 #include "bench/compare/coll.h"
 
 const struct compare_op compare_ops[OPS] = {

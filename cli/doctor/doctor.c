@@ -108,7 +108,7 @@ static void judge(struct st_doctor *doctor, int index)
  * printing. Returns how many findings there are. */
 static int collect(struct st_doctor *doctor, struct found *found)
 {
-    static struct found one; /* too large for the stack */
+    static struct found one; /* static, because it is too large for the stack */
     const struct st_finding *row;
     struct found *before;
     int n = 0, rounds = doctor->judgeds > 1 ? doctor->judgeds : 1;
@@ -454,7 +454,8 @@ static const struct st_command_line line = {
 
 int st_cmd_doctor(int argc, char **argv)
 {
-    static struct st_doctor doctor = {.root = ""}; /* too large for the stack */
+    /* static, because it is too large for the stack */
+    static struct st_doctor doctor = {.root = ""};
     static struct found found[FOUND_MAX];
     struct ask ask = {.doctor = &doctor, .limit_s = 60};
     int status = st_line_read(&line, argc, argv, &ask), n, bad = 0;

@@ -56,7 +56,8 @@ static const char ptx[] =
     "add.u32 %n, %n, -1; setp.ne.u32 %p, %n, 0; @%p bra L;\n"
     "st.global.u64 [%d], %v; ret;\n}\n";
 
-static struct st_gpu_report *report; /* in memory that the measuring process shares */
+/* The measuring process and the doctor share this memory. */
+static struct st_gpu_report *report;
 
 struct gpu {
     void *context, *stream, *start, *stop, *copy, *write, *chase;

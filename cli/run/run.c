@@ -115,7 +115,8 @@ static const char *find(const char *name, char path[ST_PATH])
 
 static void make_plan(const struct st_run_ask *ask, struct st_run_plan *plan)
 {
-    static struct st_doctor doctor = {.root = ""}; /* too large for the stack */
+    /* static, because it is too large for the stack */
+    static struct st_doctor doctor = {.root = ""};
     char plugin[ST_PATH], dropin[ST_PATH];
     struct st_run_libraries libraries = {find("libsymtuner.so", plugin),
                                          find("libsymtuner_nccl.so", dropin)};
@@ -183,7 +184,7 @@ static void take_closed(void)
 
 int st_cmd_run(int argc, char **argv)
 {
-    static struct st_run_plan plan; /* too large for the stack */
+    static struct st_run_plan plan; /* static, because it is too large for the stack */
     struct request request = {.ask.part = {true, true, true}};
     struct st_run_job job = {.tally = NULL};
     char error[ST_RUN_ERROR] = "";

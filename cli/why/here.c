@@ -38,7 +38,8 @@ static void in_the_way(struct st_here *here, const char *format, ...)
  * ${asks_out} and the rest of the answer assume that it does. */
 static void look_for_plugin(const struct st_why *why, struct st_here *here, bool *asks_out)
 {
-    static struct st_doctor doctor = {.root = ""}; /* too large for the stack */
+    /* static, because it is too large for the stack */
+    static struct st_doctor doctor = {.root = ""};
     const struct st_era *era = st_era_of(why->call.nccl);
     bool env, tuner;
 

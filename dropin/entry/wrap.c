@@ -195,7 +195,8 @@ static nccl_abi_result in_CommInitRankScalable(struct st_from from, void **comm,
     return made(from, real, real->call.CommInitRankScalable(comm, ranks, rank, ids, id, config), m);
 }
 
-/* All ranks are in this thread, so the key need only differ from other keys of this host. */
+/* All ranks are in this thread, so the communicator's key need only differ from other keys of this
+ * host. */
 static nccl_abi_result in_CommInitAll(struct st_from from, void **comms, int n, const int *devices)
 {
     static atomic_uint number;

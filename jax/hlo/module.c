@@ -339,7 +339,8 @@ const struct hlo_instruction *hlo_user_find(const struct hlo_module *module,
 int hlo_ends_operand(const struct hlo_module *module, const struct hlo_computation *computation,
                      const struct hlo_instruction *in)
 {
-    /* The results of these may be memory that something else needs, such as an argument. */
+    /* The results of these instructions may lie in memory that something else needs, such as an
+     * argument. */
     static const char *const borrowed[] = {
         "bitcast",           "constant",  "copy",  "copy-done", "domain",
         "get-tuple-element", "parameter", "tuple", "transpose", "optimization-barrier",

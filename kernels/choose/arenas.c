@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* arenas.c - see arenas.h. */
+/* arenas.c - divides a rank's scratch into arenas, and says which arena a call needs. */
 #include "kernels/choose/arenas.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rules.c - see rules.h. */
+/* rules.c - reads the [kernels] rules of SYMTUNER_RULE and SYMTUNER_RULES. */
 #include "kernels/choose/rules.h"
 
 #include <pthread.h>

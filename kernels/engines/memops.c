@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memops.c - see memops.h. */
+/* memops.c - the driver's stream memory operations, which wait for a word in memory or write it. */
 #include "kernels/engines/memops.h"
 
 /* Constants of the driver's interface (cuda.h): the oldest driver that can capture the operations

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* steps.c - see steps.h. */
+/* steps.c - the steps of a call by the copy engines: copies, flags, streams, and the kernel
+ * watch. */
 #include "kernels/engines/steps.h"
 
 #include <stdlib.h>

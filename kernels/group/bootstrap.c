@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bootstrap.c - see bootstrap.h. */
+/* bootstrap.c - exchanges data between the ranks of a communicator, outside of calls. */
 #include "kernels/group/bootstrap.h"
 
 #include <stdio.h>

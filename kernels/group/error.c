@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* error.c - see error.h. */
+/* error.c - stores the sentence that symtuner_ar_error() returns. */
 #include "kernels/group/error.h"
 
 #include <stdarg.h>

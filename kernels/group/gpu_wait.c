@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu_wait.c - see gpu_wait.h. */
+/* gpu_wait.c - waits until a GPU is idle, up to a time limit. */
 #include "kernels/group/gpu_wait.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* links.c - see links.h. */
+/* links.c - finds out whether NVLink or PCIe connects two GPUs. */
 #include "kernels/group/links.h"
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* multicast.c - see multicast.h. */
+/* multicast.c - asks NCCL for the multicast addresses of windows. */
 #include "kernels/group/multicast.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nccl.c - see nccl.h. */
+/* nccl.c - finds NCCL's functions at run time, and the addresses of its windows. */
 #include "kernels/group/nccl.h"
 
 #include <cuda_runtime_api.h>

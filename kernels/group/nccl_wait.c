@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nccl_wait.c - see nccl_wait.h. */
+/* nccl_wait.c - waits for NCCL calls on nonblocking communicators. */
 #include "kernels/group/nccl_wait.h"
 
 #include <sched.h>

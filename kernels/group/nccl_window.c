@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nccl_window.c - see nccl_window.h. */
+/* nccl_window.c - registers buffers as NCCL windows, and deregisters them. */
 #include "kernels/group/nccl_window.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* operator.c - see operator.h.
+/* operator.c - makes the operators that programs create for a handle.
  *
  * If the handle has a communicator, NCCL also makes the operator, because NCCL runs some of the
  * calls. Our operator gets NCCL's number, so that the program can pass it to us and to NCCL. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* create.c - see create.h. */
+/* create.c - the steps that symtuner_ar_create and symtuner_ar_create_local share. */
 #include "kernels/host/create.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.c - see options.h. A value that is not understood is an error, never a default. */
+/* options.c - reads the library's environment variables. A value that is not understood is an
+ * error, never a default. */
 #include "kernels/host/options.h"
 
 #include <errno.h>

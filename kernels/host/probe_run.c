@@ -134,8 +134,8 @@ static void note(symtuner_ar *h, int step, const struct ar_probe_seen *seen, dou
                               : &h->probe.copy) = rate < 4e9 ? (uint32_t)rate : 4000000000u;
 }
 
-/* A kernel of the probe does not end. To free memory or to synchronize would wait for ever, so do
- * neither from now on. */
+/* Report that a kernel of the probe does not end. Freeing memory or synchronizing would wait for
+ * ever, so the library does neither from now on. */
 static ncclResult_t leave_stuck(symtuner_ar **handles, int n)
 {
     ar_fail(handles[0], ncclUnhandledCudaError,

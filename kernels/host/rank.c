@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rank.c - see rank.h. */
+/* rank.c - makes and frees what one rank owns on its GPU: scratch, counters, streams and events. */
 #include "kernels/host/rank.h"
 
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allocation.c - see allocation.h. */
+/* allocation.c - finds the allocation in a GPU's memory that holds a buffer. */
 #include "kernels/ipc/allocation.h"
 
 #include <cuda_runtime_api.h>

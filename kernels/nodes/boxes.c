@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* boxes.c - see boxes.h. */
+/* boxes.c - finds out how the ranks of a communicator are distributed over boxes. */
 #include "kernels/nodes/boxes.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* host_id.c - see host_id.h. */
+/* host_id.c - finds out which box this process is on, as NCCL sees it. */
 #include "kernels/nodes/host_id.h"
 
 #include <stdio.h>

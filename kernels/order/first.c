@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* first.c - see first.h. */
+/* first.c - finds the first of the handles that this process has on a GPU. */
 #include "kernels/order/first.h"
 
 #include <pthread.h>

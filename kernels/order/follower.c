@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* follower.c - see follower.h. */
+/* follower.c - decides whether our kernel may let the next kernel of its stream start early. */
 #include "kernels/order/follower.h"
 
 #include <stdatomic.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graph.c - see graph.h. */
+/* graph.c - the order of a handle's calls, and the CUDA graphs that contain some of them. */
 #include "kernels/order/graph.h"
 
 #include <stdlib.h>

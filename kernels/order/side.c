@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* side.c - see side.h. */
+/* side.c - streams of the library, on which a part of a call runs beside the caller's stream. */
 #include "kernels/order/side.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grow.c - see grow.h. */
+/* grow.c - makes the scratch grow when a call needs more. */
 #include "kernels/scratch/grow.h"
 
 #include <pthread.h>

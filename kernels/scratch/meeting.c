@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meeting.c - see meeting.h. */
+/* meeting.c - memory in which the ranks of a group agree, during calls, to make an arena. */
 #include "kernels/scratch/meeting.h"
 
 #include <sys/mman.h>

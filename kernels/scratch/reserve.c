@@ -15,7 +15,9 @@ static unsigned arena_of_call(const symtuner_ar *h, int coll, uint64_t bytes, in
     ar_grow_ask(h, &ask);
     ask.without = 0; /* count refused arenas, too, so that the caller reports them as an error */
     ar_grow_halves(h, &ask);
-    ask.dst_mapped = mapped && coll != AR_REDUCE_SCATTER; /* as in ask_about (host/call.c) */
+    /* In a reduce-scatter, no peer writes the destination, so its mapping does not count (ask_about
+     * in host/call.c says the same). */
+    ask.dst_mapped = mapped && coll != AR_REDUCE_SCATTER;
     ask.src_mapped = ask.registered = mapped;
     if (ar_rules_select(h->rules, &ask, &h->force, &choice) != 0 || choice.family == AR_NCCL)
         return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* share.c - see share.h. */
+/* share.c - makes scratch that all ranks of a communicator can reach. */
 #include "kernels/scratch/share.h"
 
 #include <stdio.h>
@@ -38,7 +38,7 @@ static ncclResult_t peer_arena(struct ar_members *m, const struct symtuner_ar_co
     snprintf(text, sizeof text, "pinned host memory, which is slow, instead of peer memory: %s",
              m->why);
     if (m->handles[0]->me == 0 && config->transport == SYMTUNER_AR_AUTO)
-        /* Users may not expect host memory, for example if the GPU is full. */
+        /* Warn, because users may not expect host memory, for example if the GPU is full. */
         ar_rules_warn(text);
     return result;
 }

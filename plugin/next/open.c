@@ -46,7 +46,8 @@ bool st_next_file(const char *prefix, const char *name, int index, char *file)
         snprintf(file, FILE_MAX, "%s.so", prefix);
         return index == 0;
     }
-    if (index == 0) /* as in NCCL, "S", "static" ... are short for STATIC_PLUGIN */
+    /* NCCL also accepts a short form of STATIC_PLUGIN, such as "S" or "static". */
+    if (index == 0)
         snprintf(file, FILE_MAX, "%.*s", ST_NCCL_NAME_MAX,
                  strncasecmp(name, "STATIC_PLUGIN", n) == 0 ? "" : name);
     else

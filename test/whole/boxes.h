@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* boxes.h - see boxes.c. */
+/* boxes.h - puts the ranks of a program on several boxes. The ranks are threads. */
 #ifndef TEST_WHOLE_BOXES_H_
 #define TEST_WHOLE_BOXES_H_
 

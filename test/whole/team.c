@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* team.c - see team.h. */
+/* team.c - the ranks of a communicator, which make calls together. */
 #include "test/whole/team.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* call_list.c - see call_list.h. */
+/* call_list.c - makes lists of random calls, which all ranks make one after the other. */
 #include "test/kernels/emulated/call_list.h"
 
 #include <string.h>

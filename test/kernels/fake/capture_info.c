@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* capture_info.c - see capture_info.h. */
+/* capture_info.c - what all fake CUDAs share about captures. */
 #include "test/kernels/fake/capture_info.h"
 
 #if CUDART_VERSION >= 13000

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* capture_stderr.c - see capture_stderr.h. */
+/* capture_stderr.c - collects what the library prints on stderr. */
 #include "test/kernels/fake/capture_stderr.h"
 
 #include <check.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda.c - see cuda.h. The compiler compares the signatures with cuda_runtime_api.h. */
+/* cuda.c - a fake CUDA runtime, which runs no kernel and records all calls. The compiler compares
+ * the signatures of its functions with cuda_runtime_api.h. */
 #include "test/kernels/fake/cuda.h"
 
 #include <cuda_runtime_api.h>

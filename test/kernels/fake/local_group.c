@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* local_group.c - see local_group.h. */
+/* local_group.c - a local group of N ranks on the fake CUDA, with a buffer for each rank. */
 #include "test/kernels/fake/local_group.h"
 
 #include <check.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.c - see memory.h. */
+/* memory.c - a fake of the driver's knowledge of allocations, of its stream memory operations, and
+ * of CUDA IPC. */
 #include "test/kernels/fake/memory.h"
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nccl.c - see nccl.h. */
+/* nccl.c - a small fake of NCCL. */
 #include "test/kernels/fake/nccl.h"
 
 #include <check.h>

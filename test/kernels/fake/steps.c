@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* steps.c - see steps.h. */
+/* steps.c - lists what the fakes were told to do, in order: kernels, events, and NCCL's calls. */
 #include "test/kernels/fake/steps.h"
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* group.c - see group.h. */
+/* group.c - makes and uses the handles of all ranks, each in a thread of its own. */
 #include "test/kernels/nodes/group.h"
 
 #include <check.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net.c - see net.h. */
+/* net.c - puts ranks on several boxes, each rank in a thread, for the fake NCCL of
+ * test/whole/nccl.c. */
 #include "test/kernels/nodes/net.h"
 
 #include <cuda_runtime_api.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranks.c - see ranks.h. */
+/* ranks.c - three ranks that call, each in a thread of its own, and checks of what they launch. */
 #include "test/kernels/scratch/ranks.h"
 
 #include <check.h>
