@@ -37,7 +37,7 @@ typedef const char *st_text_option;
     X(bool, defaults, "SYMTUNER_DEFAULTS", "1", "1|0",                                             \
       "0: keep NCCL's own CTA count even on boxes that we measured (symtuner env --defaults)")     \
     X(bool, strict, "SYMTUNER_STRICT", "0", "1|0",                                                 \
-      "1: with wrong rules no communicator can be created on this rank; for CI, not for jobs")     \
+      "1: if rules are wrong, this rank can create no communicator; for CI, not for jobs")         \
     X(st_text_option, next_tuner, "SYMTUNER_NEXT_TUNER", "", "text",                               \
       "tuner to run behind symtuner's, named as in NCCL_TUNER_PLUGIN; none: no tuner; unset: the " \
       "tuner that NCCL would have loaded (docs/reference/chaining.md)")                            \
@@ -58,8 +58,8 @@ typedef const char *st_text_option;
       "drop-in, JAX package: the collectives that may run on our kernels, such as "                \
       "allreduce,reducescatter,allgather; few sizes of reducescatter and allgather were timed")    \
     X(st_text_option, verify, "SYMTUNER_VERIFY", "0", "text",                                      \
-      "drop-in: N, at most 500: run the first N calls of each collective on our kernels and on "   \
-      "NCCL, and compare the results")                                                             \
+      "drop-in: our kernels and NCCL both run the first N calls of each collective, and the "      \
+      "results are compared; N is at most 500")                                                    \
     X(st_text_option, max_comms, "SYMTUNER_MAX_COMMS", "", "text",                                 \
       "drop-in: how many communicators of a GPU may use our kernels at a time, so that their "     \
       "calls fit on the GPU side by side; unset: 2, or more if SYMTUNER_AR_MAX_CTAS limits the "   \
@@ -75,8 +75,8 @@ typedef const char *st_text_option;
     X(st_text_option, lib_dir, "SYMTUNER_LIB_DIR", "", "text",                                     \
       "JAX package: folder of libsymtuner_ffi.so and libsymtuner_ar.so (docs/jax.md)")             \
     X(st_text_option, jax, "SYMTUNER_JAX", "0", "0|1|report",                                      \
-      "JAX package: 1: use our kernels in every JAX program, which need not change; report: as 1, "\
-      "and say where (docs/jax.md)")                                                               \
+      "JAX package: 1: use our kernels in every JAX program, which need not change; report: as "   \
+      "1, and say where (docs/jax.md)")                                                            \
     X(bool, jax_zero_copy, "SYMTUNER_JAX_ZERO_COPY", "1", "1|0",                                   \
       "JAX package: 0: calls never use XLA's buffers in place (docs/jax.md)")                      \
     X(st_text_option, jax_comm, "SYMTUNER_JAX_COMM", "own", "own|auto|xla",                        \
@@ -84,7 +84,8 @@ typedef const char *st_text_option;
       "xla: they use XLA's; auto: XLA's if XLA offers it (docs/jax.md)")                           \
     X(st_text_option, jax_command_buffers, "SYMTUNER_JAX_COMMAND_BUFFERS", "auto", "auto|1|0",     \
       "JAX package: which calls XLA may record into CUDA graphs: auto: those of up to 12 MiB "     \
-      "within one process, and of up to 1 MiB across processes; 0: none; 1: more (docs/jax.md)")   \
+      "within one process, and of up to 1 MiB across processes; 0: none; 1: others, too "          \
+      "(docs/reference/jax-runtime.md)")                                                           \
     X(bool, jax_strict, "SYMTUNER_JAX_STRICT", "0", "1|0",                                         \
       "JAX package: 1: fail where jax.lax would run instead of our kernels (docs/jax.md)")
 

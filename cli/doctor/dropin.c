@@ -196,7 +196,8 @@ static bool ignored(const struct st_doctor *d, char *evidence)
 
 const struct st_finding st_findings_dropin[] = {
     ST_ROW("dropin-not-loaded", ST_ERROR, not_loaded,
-        "every program starts with an error of the loader, and without the drop-in",
+        "the loader does not find the drop-in: each program starts with an error message, and "
+        "runs without the drop-in",
         "correct LD_PRELOAD; symtuner run --print gives the line"),
     ST_ROW_OF("dropin-nccl-old", ST_WARNING, 0, 22802, nccl_old,
         "with an NCCL before 2.28.3 the drop-in leaves every call to NCCL",
@@ -204,13 +205,14 @@ const struct st_finding st_findings_dropin[] = {
     ST_ROW("dropin-no-kernels", ST_WARNING, no_kernels,
         "the drop-in looks for the kernels in its own folder; without them every call stays with "
         "NCCL",
-        "make kernels, and install both into one folder"),
+        "run make kernels, and install both libraries into one folder"),
     ST_ROW("dropin-hidden", ST_WARNING, hidden,
         "programs call a function of another preloaded library instead of the drop-in's",
         "name libsymtuner_nccl.so first in LD_PRELOAD"),
     ST_ROW("dropin-hides", ST_NOTE, hides,
-        "calls that our kernels take do not reach the library behind the drop-in; all others do",
-        "SYMTUNER_MODE=off, or SYMTUNER_ONLY, while you use that library"),
+        "the library behind the drop-in does not get the calls that our kernels run; it gets all "
+        "others",
+        "set SYMTUNER_MODE=off or SYMTUNER_ONLY while you use that library"),
     ST_ROW("dropin-nccl-inside", ST_WARNING, nccl_inside,
         "the calls of this framework do not reach the drop-in",
         "use a build that loads libnccl.so.2"),

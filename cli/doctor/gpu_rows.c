@@ -141,32 +141,37 @@ static bool multicast_unused(const struct st_doctor *d, char *evidence)
 }
 
 const struct st_finding st_findings_gpu[] = {
-    ST_ROW("gpu-fails", ST_ERROR, gpu_fails, "nothing else about the GPUs can be checked",
-        "nvidia-smi; look into the kernel log for Xid lines"),
+    ST_ROW("gpu-fails", ST_ERROR, gpu_fails,
+        "the tests on the GPUs failed, so the doctor can check nothing else about the GPUs",
+        "run nvidia-smi, and look into the kernel log for Xid lines"),
     ST_ROW("gpus-differ", ST_WARNING, gpus_differ,
-        "NCCL and rules plan for one kind of GPU; ranks may decide differently",
+        "NCCL and rules assume GPUs of one kind, so ranks may decide differently",
         "use GPUs of one kind for a job (CUDA_VISIBLE_DEVICES)"),
     ST_ROW("peer-missing", ST_WARNING, peer_missing,
-        "these pairs exchange data through host memory, and no symmetric kernel runs",
-        "IOMMU and ACS off, NVLink bridges seated, all GPUs in one virtual machine"),
+        "these pairs of GPUs exchange data through host memory, and NCCL runs no symmetric kernel",
+        "switch IOMMU and ACS off, seat the NVLink bridges, and give all GPUs to one virtual "
+        "machine"),
     ST_ROW("write-lost", ST_ERROR, write_lost,
-        "peer writes are lost or changed on the way: results of collectives are wrong",
-        "NCCL_P2P_DISABLE=1 until IOMMU, ACS or the hardware is repaired"),
+        "writes to another GPU's memory are lost or changed on the way, so results of collectives "
+        "are wrong",
+        "set NCCL_P2P_DISABLE=1 until IOMMU, ACS or the hardware is repaired"),
     ST_ROW("peer-staged", ST_WARNING, staged,
-        "kernels' peer accesses are staged through host memory while the copy engine's are not: "
-        "NCCL's ring looks healthy, symmetric kernels do not", "update driver and board firmware; "
-        "until then keep buffers out of windows"),
+        "kernels reach the memory of other GPUs through host memory, but the copy engine does "
+        "not: NCCL's ring has its usual speed, and symmetric kernels are slow",
+        "update driver and board firmware; until then keep buffers out of windows"),
     ST_ROW("write-collapse", ST_WARNING, collapse,
-        "the speed of posted writes collapses: kernels that push data are slow where "
-        "kernels that read are not",
-        "kernels that only read (SYMTUNER_AR_KERNEL=pull_one; on PCIe libsymtuner_ar.so finds out "
-        "by itself); move the GPUs to one switch or root complex"),
-    ST_ROW("slow-pair", ST_WARNING, slow_pair, "a collective is as slow as its slowest pair",
-        "nvidia-smi nvlink -s and nvidia-smi topo -m: is a link down, a slot narrower?"),
+        "writes become very slow if many are on their way: kernels that write to other GPUs are "
+        "slow, and kernels that read from them are not",
+        "use kernels that only read (SYMTUNER_AR_KERNEL=pull_one; on PCIe libsymtuner_ar.so "
+        "finds out by itself), or move the GPUs to one switch or root complex"),
+    ST_ROW("slow-pair", ST_WARNING, slow_pair,
+        "these pairs are slower than the others, and a collective is as slow as its slowest pair",
+        "run nvidia-smi nvlink -s and nvidia-smi topo -m: a link may be down, or a slot narrower"),
     ST_ROW("window-null", ST_ERROR, window_null,
-        "the program believes that its buffers are symmetric; NCCL uses general kernels",
-        "symtuner why names the condition; NCCL_WIN_ENABLE, NCCL_CUMEM_ENABLE and peer access "
-        "decide"),
+        "NCCL returned no window: the program believes that its buffers are symmetric, but NCCL "
+        "uses general kernels",
+        "symtuner why names the condition that fails; NCCL_WIN_ENABLE, NCCL_CUMEM_ENABLE and "
+        "peer access matter"),
     ST_ROW("window-failed", ST_ERROR, window_failed, "symmetric memory does not work here",
         "run with NCCL_DEBUG=WARN and read what it says"),
     ST_ROW("multicast-unused", ST_NOTE, multicast_unused,
