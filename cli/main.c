@@ -20,7 +20,7 @@ static const struct {
     {"decide", st_cmd_decide,
      "what the rules say about one call, and what it does to a cost table"},
     {"diff", st_cmd_diff, "what another rules file would change"},
-    {"doctor", st_cmd_doctor, "what on this box and in this environment stands in the way"},
+    {"doctor", st_cmd_doctor, "what keeps the plugin, rules or kernels from working on this box"},
     {"env", st_cmd_env, "the SYMTUNER_* variables, their values here and their meaning"},
     {"run", st_cmd_run, "run a program with plugin, drop-in and JAX route; say what they did"},
     {"table", st_cmd_table, "the decision map of a rules file, in the terminal or as a page"},

@@ -378,10 +378,10 @@ static const struct st_command_line line = {
     .command = "top",
     .usage = "[options] LEDGER...\n",
     .about =
-        "What ran, added up over the ledgers of all processes (SYMTUNER_LEDGER, docs/ledger.md): "
-        "which\ncollectives and sizes (of the whole call, NCCL's nBytes), on which kernels, with "
-        "registered\nbuffers or not. With the drop-in also which ran on our kernels, and why not "
-        "the others.\n",
+        "Add up the ledgers of all processes (SYMTUNER_LEDGER, docs/ledger.md). Say which "
+        "collectives\nran, with which sizes (of the whole call, NCCL's nBytes), on which kernels, "
+        "and whether buffers\nwere registered. If the drop-in counted, too, say which calls ran on "
+        "our kernels, and why the\nothers did not.\n",
     .after = "Exit 0: fine. 2: a file is no ledger; it is named, the others are added up.\n"
              "example: symtuner top /tmp/symtuner.*\n",
     ST_OPTIONS(rows),

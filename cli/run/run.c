@@ -65,9 +65,10 @@ static bool read_only(const char *value, void *to, char error[ST_OPTION_ERROR])
 
 #define AT(member) offsetof(struct request, member)
 static const struct st_option rows[] = {
-    {"only", "WHAT", "plugin, dropin, jax: only these parts; allreduce, reducescatter, allgather: "
-                     "the drop-in takes only these; several with commas", ST_OPTION_READ,
-     .read = read_only, .at = AT(ask)},
+    {"only", "WHAT",
+     "of plugin, dropin, jax: set up only these parts; of allreduce, reducescatter, allgather: send "
+     "only these to our kernels; several are joined by commas",
+     ST_OPTION_READ, .read = read_only, .at = AT(ask)},
     {"max-ctas", "N", "our kernels use at most N CTAs each (SYMTUNER_AR_MAX_CTAS)",
      ST_OPTION_NUMBER, .at = AT(ask.max_ctas), .least = 1, .most = CTAS_MAX},
     {"verify", "N", "run the first N calls of each kind by our kernels and by NCCL, and compare "
@@ -85,8 +86,8 @@ static const struct st_command_line line = {
     .usage = "[options] -- PROGRAM [ARGUMENT...]\n--print [options]\n",
     .about = "Run a program with symtuner's plugin, drop-in and JAX route. One line on stderr says "
              "what is set;\nat the end a summary says which collectives ran, and which of them by "
-             "our kernels. Variables that\nare set stay: other plugins go behind ours, other "
-             "preloaded libraries behind the drop-in.\n",
+             "our kernels. Your own\nplugins and preloaded libraries stay: plugins run behind "
+             "ours, libraries come behind the drop-in.\n",
     .after = "Exit: the program's status; if a signal killed the program, run dies by the same "
              "signal. 126: it\ncannot be executed; 127: it is not found; 2: wrong usage. "
              "docs/run.md says more.\n"
