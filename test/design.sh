@@ -25,7 +25,8 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
     function row_y(level) { return level == 4 ? 16 : level == 3 ? 150 : level == 2 ? 446 : level == 1 ? 592 : 738 }
     function leaf(room) { sub(/.*\//, "", room); return room }
 
-    # How far a box stands above the lowest one: the longest way down. -1 while a circle is looked at.
+    # How far a box stands above the lowest box: the longest way down. A box has the height -1 while
+    # the function looks at it, so that the function also ends on a circle of includes.
     function level(box,    i, below, here) {
         if (box in level_of) return level_of[box]
         level_of[box] = -1
@@ -33,7 +34,8 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
             if ((box, name[i]) in uses && (below = level(name[i]) + 1) > here) here = below
         return level_of[box] = here + 0
     }
-    # The same for a room among the rooms of its box; two that include each other stand side by side.
+    # The same for a room among the rooms of its box. Two rooms that include each other stand side
+    # by side.
     function step(room,    other, below, here) {
         if (room in step_of) return step_of[room]
         step_of[room] = 0
@@ -82,21 +84,23 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
     function arrow(class, x1, y1, x2, y2, by) {
         printf "<path class=\"%s\" d=\"M%d %d%sL%d %d\" marker-end=\"url(#tip)\"/>\n", class, x1, y1, by, x2, y2
     }
-    # An arrow leaves a row of boxes below its longest box. Return that height for the boxes of ${at}.
+    # An arrow leaves a row of boxes below the longest box of the row. Return the height of that box
+    # for the boxes of ${at}.
     function row_end(at,    i, y) {
         for (i = 1; i <= boxes; i++)
             if (level(name[i]) == at && row_y(at) + height[name[i]] > y) y = row_y(at) + height[name[i]]
         return y
     }
-    # The corners of the arrow from box ${from}, which leaves it at ${x}. What jax includes besides what
-    # the kernels do stands below the next row, so its arrows pass between two boxes of that row.
+    # The corners of the arrow from box ${from}, which leaves the box at ${x}. Some boxes are
+    # included by jax but not by the kernels. They stand below the next row, so the arrows to them
+    # pass between two boxes of that row.
     function corners(from, x,    gap) {
         if (from != "jax") return level(from) == 3 ? sprintf("L%d %d", x, row_end(3) + 6) : ""
         gap = left["plugin"] - 7
         return sprintf("L%d %dL%d %d", gap, row_y(3) - 6, gap, row_end(3) + 6)
     }
     function middle(box) { return left[box] + width[box] / 2 }
-    # The place nearest to x at which an arrow may touch a box.
+    # The place nearest to ${x} at which an arrow may touch a box.
     function inside(box, x) {
         if (x < left[box] + 10) return left[box] + 10
         return x > left[box] + width[box] - 10 ? left[box] + width[box] - 10 : x
@@ -116,7 +120,7 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
     }
     END {
         delete rooms["jax/symtuner"]
-        uses["jax", "kernels"] = 1 # for its place only
+        uses["jax", "kernels"] = 1 # only for the place of jax
         place = "cli 10 266;kernels 290 250;plugin 554 236;nccl/model 120 190;rules 430 174;dropin 612 184;nccl 290 190;bench 10 190;include 290 220;base 604 186;jax 290 250"
         count = split(place, row, ";")
         for (i = 1; i <= count; i++) { split(row[i], part, " "); left[part[1]] = part[2]; width[part[1]] = part[3] }

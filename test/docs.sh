@@ -1,15 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# docs.sh - the documentation is true: examples give what they show, generated pages are fresh,
-# man pages format without a warning, pictures and places match the sources.
+# docs.sh - checks that the documentation is true. The examples print what the pages show. Generated
+# pages are up to date. Man pages format without a warning. Pictures and places match the sources.
 #
 # usage: docs.sh BUILD_FOLDER        (in the repository root)
 #
-# In a page, ```ini NAME (or csv, or text) is written to the file NAME. In ```console each line "$ COMMAND"
-# is run and must print the lines after it; a line "..." stands for any lines. Each page has one shell, in
-# a folder of its own with build, docs and test in it.
-# Exit 1: something is wrong; the output says what. What cannot be checked here is named as skipped.
+# In a page, the script writes ```ini NAME (or csv, or text) to the file NAME. In ```console it runs
+# each line "$ COMMAND", which must print the lines after it; a line "..." stands for any lines.
+# Each page has one shell, in a folder of its own with build, docs and test in it.
+# Exit 1: something is wrong; the output says what. The script names as skipped what it cannot check
+# here.
 set -u
 root=$PWD
 built=$1
@@ -74,7 +75,7 @@ page_script()
     ' "$1"
 }
 
-# Return whether the lines of $1 (which may have "...") and of $2 agree.
+# Return whether the lines of $1 and of $2 agree. A line "..." in $1 stands for any lines.
 lines_agree()
 {
     awk '
@@ -149,24 +150,25 @@ check_links()
                 fail "$page: the link $link leads to no heading"
         done
     done
-    # `folder/file.c` in a page must exist. Notes on runs, in bench/results, may name old files.
+    # Each `folder/file.c` that a page names must exist. Notes on runs, in bench/results, may name
+    # old files.
     for name in $(grep -ohE '`[a-z]+/[A-Za-z0-9_./-]+\.(c|h|cu|cuh|sh|py|md)`' $pages | tr -d '`' | grep -v '^xla/\|[A-Z]\{4\}' | sort -u); do
         [ -e "$name" ] || [ -e "include/$name" ] || [ -e "plugin/$name" ] || fail "the pages name $name, which is no file"
     done
-    # code, messages, headers and man pages cite pages by path
+    # code, messages, headers and man pages name pages by their path
     for name in $(git ls-files | grep -v '^bench/results/' | xargs grep -ohE 'docs/[a-z/-]+\.(md|rules)' 2> /dev/null | sort -u); do
         [ -e "$name" ] || fail "the sources name $name, which is no page: $(git grep -lF "$name" | tr '\n' ' ')"
     done
     fine "links between the pages lead somewhere, and the files that they name are there"
 }
 
-# README and the manuals are for users. Which tree ran at what time belongs in bench/results/.
+# README and the manuals are for users. Notes on when a tree was run belong in bench/results/.
 check_notes()
 {
     for page in $pages; do
         {
             grep -n '[0-9] UTC' "$page"
-            # a commit: seven hexadecimal digits, letters and numbers among them
+            # a commit is seven hexadecimal digits, with letters and numbers among them
             grep -nowE '[0-9a-f]{7}' "$page" | awk -F: '$2 ~ /[0-9]/ && $2 ~ /[a-f]/'
         } > "$work/text"
         [ -s "$work/text" ] && { fail "$page has notes on single runs; they belong to bench/results/"; cat "$work/text"; }
@@ -203,8 +205,8 @@ check_env_page()
     else
         fail "docs/env.md is old: build/symtuner env --markdown > docs/env.md"
     fi
-    # it lists variables of the JAX package, too, because the plugin warns about any other SYMTUNER_
-    # variable
+    # the page lists variables of the JAX package, too, because the plugin warns about any other
+    # SYMTUNER_ variable
     for name in $(grep -oh 'SYMTUNER_[A-Z_]*[A-Z]' jax/symtuner/*.py | sort -u); do
         case $name in SYMTUNER_AR_*) continue ;; esac
         grep -q "^| \`$name\` |" "$work/env.md" ||

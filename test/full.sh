@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# make test-full: two compilers with -Werror, AddressSanitizer and UBSan, ThreadSanitizer, valgrind,
-# libFuzzer. Two steps run side by side, because most of a step is one process after the other. Each
-# step prints its name, its time and its verdict. A missing tool is a failure here: this run must not
-# skip anything.
+# make test-full: builds with two compilers and -Werror, and runs AddressSanitizer with UBSan,
+# ThreadSanitizer, valgrind and libFuzzer. Two steps run side by side, because most of a step is one
+# process after the other. Each step prints its name, its time and its verdict. A missing tool is a
+# failure here, because this run must not skip anything.
 set -u
 jobs=${JOBS:-2}
 started=$(date +%s)
@@ -11,9 +11,9 @@ mkdir -p build
 failures=build/full-failures
 : >"$failures"
 sh test/need-check.sh || exit 1
-# Steps in the background ignore Ctrl-C: end them with the script.
+# Steps in the background ignore Ctrl-C, so the script ends them when it is ended.
 trap 'trap - TERM; kill 0' INT
-# Steps share the cores, so a slow test is not a failure.
+# A slow test is not a failure, because several steps share the cores.
 export CK_TIMEOUT_MULTIPLIER=10
 
 log_of() # NAME
@@ -46,18 +46,19 @@ strict() # compiler
 # error.
 memory()
 {
-    # Every test is a fork, which takes longer the more memory its parent holds: keep few freed blocks.
+    # Every test is a fork. The more memory its parent holds, the longer a fork takes. So keep few
+    # freed blocks.
     ASAN_OPTIONS=quarantine_size_mb=8 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
         make -j"$jobs" -Otarget SAN=address,undefined CFLAGS='-O1 -g' test-core test-host test-dropin
 }
 
-kernels() # the part that runs on the host
+kernels() # the part of the kernels' library that runs on the host
 {
     make -j"$jobs" SAN=address,undefined CFLAGS='-O1 -g' build-address-undefined/check-ar &&
         UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build-address-undefined/check-ar
 }
 
-threads() # not the tests of commands, which have one thread
+threads() # all tests but those of the commands, which have only one thread
 {
     export TSAN_OPTIONS="halt_on_error=1:die_after_fork=0" TEST_ROUNDS=500
     export CK_EXCLUDE_TAGS=commands
@@ -67,7 +68,8 @@ threads() # not the tests of commands, which have one thread
         done
 }
 
-heap() # the pure suites run in one process; the others fork, and valgrind follows the children
+# the pure suites run in one process; the other suites fork, and valgrind follows the children
+heap()
 {
     make -j"$jobs" build/check || return 1
     CK_FORK=no CK_DEFAULT_TIMEOUT=0 CK_TIMEOUT_MULTIPLIER=20 TEST_ROUNDS=200 \

@@ -26,7 +26,7 @@ work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 
 # split FILE: write case N to $work as N.command, N.want, N.line and N.before (all lines up to its
-# output). What follows the last case becomes one more .before. Prints the number of cases.
+# output). One more .before holds what follows the last case. Prints the number of cases.
 split()
 {
     awk -v work="$work" '

@@ -5,9 +5,10 @@
 # of plugin/ includes a file of a higher layer. No two files include each other, directly or through
 # others.
 #
-# It reads two tables of the page. A line of ```text rooms has a room and the rooms that it may include,
-# besides itself; a file may be named instead of a room. ```text layers has the layers of plugin/. A file
-# and its header count as one. Run it in the repository root. Exit 1: the output names the wrong include.
+# It reads two tables of that page. A line of ```text rooms has a room and the rooms that it may
+# include besides itself. A file may be named instead of a room. The table ```text layers has the
+# layers of plugin/. A file and its header count as one. Run it in the repository root. Exit 1: the
+# output names the wrong include.
 set -u
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -18,7 +19,7 @@ table() # NAME
     sed -n '/^```text '"$1"'$/,/^```$/p' docs/design.md | sed '1d;$d'
 }
 
-# print "FILE INCLUDED" for all rooms; public headers are included without their folder
+# Print "FILE INCLUDED" for all rooms. A source includes public headers without their folder.
 git ls-files 'include/*.h' '*.c' '*.h' '*.cu' '*.cuh' 2> /dev/null | grep -v '^test/\|^examples/' > "$work/files"
 [ -s "$work/files" ] || find include base nccl rules plugin kernels dropin cli jax bench -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' > "$work/files"
 xargs grep -HE '^#include "' < "$work/files" | sed -E 's/^([^:]*):#include "([^"]*)".*/\1 \2/' > "$work/includes"
@@ -42,8 +43,8 @@ awk '
     END { exit bad }' "$work/rooms" "$work/includes" ||
     { echo "FAIL an include against the rooms of docs/design.md, see above"; failed=1; }
 
-# tsort reports circles. A .c and its .h count as one file. A name without a folder is a header of
-# include/.
+# tsort reports circles of includes. A .c and its .h count as one file. A name without a folder is a
+# header of include/.
 awk '
     function stem(path) { sub(/\.(c|h|cu|cuh)$/, "", path); return path }
     { to = $2; if (to ~ /^nccl_abi\// || to !~ /\//) to = "include/" to }

@@ -50,7 +50,7 @@ static bool t_leases_here(const char *test)
     bool can;
 
     close(mkstemp(path));
-    fd = open(path, O_RDONLY); /* a file that is open for writing cannot have this lease */
+    fd = open(path, O_RDONLY); /* a file that is open for writing cannot have a read lease */
     can = fcntl(fd, F_SETLEASE, F_RDLCK) == 0;
     close(fd);
     unlink(path);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* must.h - MUST(condition): else print the condition and its place, and end the program. */
+/* must.h - MUST(condition). If the condition is false, it prints the condition and its place, and
+ * ends the program. */
 #ifndef TEST_MUST_H_
 #define TEST_MUST_H_
 

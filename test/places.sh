@@ -4,9 +4,10 @@
 # places.sh BUILD - checks the table "Where things are" of CONTRIBUTING.md.
 #
 # A line of the table names places as `file` `symbol`. Each file must exist and hold the symbol.
-# Then the function check_TOPIC checks that it is the real place: the program uses these rows, and
-# there is no second table. Last, no file and no folder may be larger than CONTRIBUTING.md allows.
-# Run it in the repository root. Exit 1: the output says which line is wrong, or has no check here.
+# Then the function check_TOPIC checks two things: that the program uses the rows at this place, and
+# that there is no second table. Last, no file and no folder may be larger than CONTRIBUTING.md
+# allows. Run the script in the repository root. Exit 1: the output says which line is wrong, or has
+# no check here.
 set -u
 build=$1
 work=$(mktemp -d) || exit 1
@@ -20,7 +21,7 @@ same() # WHAT FILE FILE
     cmp -s "$2" "$3" || { wrong "$1"; diff "$2" "$3" | sed 's/^/    /'; }
     [ -s "$2" ] || wrong "found nothing to compare: $1"
 }
-# Print the literals that begin the rows of a table, which begins after the line OPENING-LINE.
+# Print the literals that begin the rows of a table. The table begins after the line OPENING-LINE.
 rows() # FILE OPENING-LINE
 {
     awk -v open="$2" 'inside && /^}/ { exit } inside; index($0, open) { inside = 1 }' "$1" |
@@ -77,7 +78,7 @@ check_option()
             [ "$option" = help ] || grep -rqF "{\"$option\"," cli || wrong "no row for --$option of $command"
         done
     done
-    # cli/gpu/worker.c may: only other commands start it
+    # only cli/gpu/worker.c may read its own command line, because only other commands start it
     ! grep -rlE 'getopt|strcmp\(argv' cli | grep -v cli/gpu/worker.c || wrong "a command reads its line by itself"
 }
 
@@ -104,7 +105,7 @@ check_tuner()
     same "rows and exported tuner versions differ" "$work/rows" "$work/exported"
     grep -o 'ncclTunerPlugin_v[0-9]*' test/golden/symbols.txt | sort > "$work/golden"
     same "test/golden/symbols.txt has other tuner versions" "$work/rows" "$work/golden"
-    # every line that the page shows as removed must still be there
+    # the page shows some lines as removed (-); each must still be in the sources
     sed -n '/^```diff/,/^```/p' CONTRIBUTING.md | sed -n 's/^-  *//p' | grep -v '\.\.\.' > "$work/old"
     while read -r line; do
         grep -rqF -- "$line" plugin nccl include || wrong "no file has the line: $line"
@@ -142,8 +143,8 @@ check_reason()
     done
 }
 
-# Suites are weak symbols: a suite that is named but not defined, or defined but not named, would
-# not run.
+# Suites are weak symbols. So a suite that is named but not defined, or defined but not named, would
+# silently not run.
 check_test()
 {
     sed -n '/^#define PURE_SUITES/,/^#define DECLARE/p' test/suites.h | grep -oE 'X\([a-z_]+\)' | sed 's/X(\(.*\))/\1/' | sort > "$work/named"
@@ -176,7 +177,7 @@ while IFS='|' read -r nothing topic question places; do
     if command -v "check_$topic" > /dev/null; then "check_$topic"; else wrong "test/places.sh has no check_$topic"; fi
 done < "$work/lines"
 
-topic="size" # no file over 500 lines, no folder over 20 files, but for data
+topic="size" # no file has more than 500 lines and no folder more than 20 files, except for data
 git ls-files | grep -vE '^(bench/results|test/data|test/golden|test/fuzz)/' > "$work/files" 2> /dev/null
 if [ -s "$work/files" ]; then
     grep -E '\.(c|h|cu|cuh|py|sh|js|html|mk|md|1|5)$' "$work/files" | grep -v '^CHANGELOG' | xargs wc -l |

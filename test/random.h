@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * random.h - random numbers that can be repeated: a test that fails prints the seed.
+ * random.h - random numbers that can be repeated, because a test that fails prints the seed.
  *
  * The variables are named TEST_SEED and TEST_ROUNDS, without SYMTUNER_, because the plugin warns
  * about unknown variables SYMTUNER_*.
@@ -22,7 +22,8 @@ static inline uint64_t t_seed(void)
     return text ? strtoull(text, NULL, 0) | 1 : 0x9e3779b97f4a7c15ull;
 }
 
-/* Return how often to try a property: ${usual} times, or TEST_ROUNDS (valgrind needs fewer). */
+/* Return how often to try a property: ${usual} times, or the value of TEST_ROUNDS if it is set.
+ * Valgrind needs fewer rounds. */
 static inline long t_rounds(long usual)
 {
     const char *text = getenv("TEST_ROUNDS");
@@ -30,7 +31,8 @@ static inline long t_rounds(long usual)
     return text ? strtol(text, NULL, 0) : usual;
 }
 
-static inline uint64_t t_next(struct t_random *random) /* xorshift64* */
+/* The generator is xorshift64*. */
+static inline uint64_t t_next(struct t_random *random)
 {
     random->state ^= random->state >> 12;
     random->state ^= random->state << 25;

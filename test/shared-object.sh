@@ -12,8 +12,8 @@ if ! echo "$exported" | diff -u test/golden/symbols.txt - ; then
     wrong=1
 fi
 
-# It may need libc, and the libraries that older releases of glibc have beside libc. A sanitizer
-# build also needs its runtime.
+# The library may need libc, and the libraries that older releases of glibc have beside libc. A
+# sanitizer build also needs its runtime.
 needed=$(readelf -d "$so" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' |
          grep -v -E '^(libc\.so\.6|libpthread\.so\.0|librt\.so\.1|libdl\.so\.2|ld-linux[-a-z0-9_]*\.so\.[0-9]+|lib(asan|ubsan|tsan)\.so\.[0-9]+)$')
 if [ -n "$needed" ]; then
@@ -25,8 +25,8 @@ if ! readelf -d "$so" | grep -q NODELETE; then
     echo "$so: -z nodelete is missing: NCCL would keep pointers into an unloaded library"
     wrong=1
 fi
-# NCCL looks for a library of this name if the variable of the role is symtuner, for example
-# NCCL_TUNER_PLUGIN=symtuner.
+# For a variable such as NCCL_TUNER_PLUGIN=symtuner, NCCL looks for a library with a name of this
+# form.
 root=$(mktemp -d) || exit 2
 make -s install DESTDIR="$root" PREFIX=/usr B="$(dirname "$so")" > /dev/null || wrong=1
 for role in tuner env profiler; do

@@ -14,21 +14,22 @@
 #define t_add_rows(tcase, test, table)                                                             \
     tcase_add_loop_test(tcase, test, 0, (int)(sizeof table / sizeof *table))
 
-/* Like ck_assert_msg, but free if the condition holds: ck_assert writes its line to a file each
- * time, which is slow in a million rounds. */
+/* Like ck_assert_msg, but costs nothing if the condition holds. ck_assert_msg writes its line to a
+ * file each time, which is slow in a million rounds. */
 #define t_check(condition, ...)                                                                    \
     do {                                                                                           \
         if (!(condition))                                                                          \
             ck_abort_msg(__VA_ARGS__);                                                             \
     } while (0)
 
-/* Modules without state: these suites also run without fork (CK_FORK=no), for valgrind and gdb. */
+/* Modules without state. Their suites also run without fork (CK_FORK=no), for valgrind and gdb. */
 #define PURE_SUITES(X)                                                                             \
     X(names) X(sizes) X(rules) X(files) X(kernels) X(lint) X(golden) X(match) X(symmodel) \
     X(general_cost) X(gates) X(steer) X(options) X(machine) X(api) X(abi) X(next) \
     X(compare)
 
-/* Modules that look something up once per process: each test has a process of its own. */
+/* Modules that look something up once per process. So each of their tests has a process of its
+ * own. */
 #define PROCESS_SUITES(X) X(rollcall) X(log) X(profiler) X(ledger) X(ledger_file) X(alloc) \
     X(tally) X(board) X(meet) X(comms)
 

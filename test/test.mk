@@ -1,4 +1,4 @@
-# test.mk - the demo and all tests but those of kernels and JAX.
+# test.mk - the demo, and all tests but those of the kernels and of JAX.
 
 DEMO := $(call obj,$(wildcard test/demo/*.c))
 
@@ -6,21 +6,22 @@ $(B)/test/demo/demo: $(DEMO)
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) -rdynamic -o $@ $(DEMO) -ldl
 
-# RULES=FILE plays other rules; GPU=0 leaves out the benchmark on GPUs.
+# RULES=FILE uses other rules; GPU=0 leaves out the benchmark on GPUs.
 demo: all $(B)/test/demo/demo
 	@GPU=$(GPU) RULES=$(RULES) test/demo/run.sh $(B)
 
-# The examples in the docs print what the docs show, generated pages are fresh, man pages format.
+# Checks that the examples in the docs print what the docs show, that generated pages are up to
+# date, and that the man pages format.
 TEST_ALSO += test-docs
 test-docs: all $(B)/test/demo/demo $(B)/check-corpus | need-check
 	$(Q)sh test/docs.sh $(B)
 
-# What the commands print (test/golden/{cli,why}/*.test).
+# Compares what the commands print with test/golden/{cli,why}/*.test.
 TEST_ALSO += test-golden
 test-golden: $(B)/symtuner | need-check
 	$(Q)sh test/golden.sh $(B)/symtuner
 
-# nccl/model predicts every recorded decision of NCCL (test/data/nccl-decisions.csv.xz).
+# Checks that nccl/model predicts every recorded decision of NCCL (test/data/nccl-decisions.csv.xz).
 CORPUS := $(wildcard test/corpus/*.c)
 $(B)/check-corpus: $(call obj,$(CORPUS) $(MODEL) $(wildcard nccl/*.c))
 	$(call say,LD)
@@ -29,16 +30,17 @@ TEST_ALSO += test-corpus
 test-corpus: $(B)/check-corpus | need-check
 	$(Q)sh test/corpus/run.sh $(B)
 
-# symtuner why with random words and damaged files. More: SAN=address,undefined ROUNDS=100000.
+# Runs symtuner why with random words and damaged files. For more: SAN=address,undefined
+# ROUNDS=100000.
 TEST_ALSO += test-cli-fuzz
 test-cli-fuzz: $(B)/symtuner $(B)/check-corpus $(B)/test/fuzz/cli_fuzz.c.o
 	$(Q)$(CC) $(LDFLAGS) -o $(B)/cli_fuzz $(B)/test/fuzz/cli_fuzz.c.o
 	$(Q)$(B)/cli_fuzz $(B)/symtuner test/fuzz/why.words docs/example.rules $(or $(ROUNDS),300)
 	$(Q)$(B)/cli_fuzz $(B)/check-corpus test/fuzz/corpus.words test/corpus/sample.csv $(or $(ROUNDS),300)
 
-# bench/scoreboard on workers with known times (test/bench/fake_worker.py), bench/beside.py on a torch
-# that computes nothing, bench/torch_steps.py on jobs with invented times, and bench/nodes.py and
-# bench/nodes_time.py on invented figures.
+# Runs bench/scoreboard on workers with known times (test/bench/fake_worker.py), bench/beside.py on
+# a torch that computes nothing, bench/torch_steps.py on jobs with invented times, and
+# bench/nodes.py and bench/nodes_time.py on invented figures.
 TEST_ALSO += test-scoreboard
 test-scoreboard:
 	$(Q)! command -v python3 > /dev/null || python3 test/bench/test_scoreboard.py
@@ -46,9 +48,9 @@ test-scoreboard:
 	$(Q)! command -v python3 > /dev/null || python3 test/bench/test_steps.py
 	$(Q)! command -v python3 > /dev/null || python3 test/bench/test_nodes.py
 
-# The commands on made-up boxes (files, settings, libraries) and on fake GPUs in host memory. Then all
-# commands but why (test-cli-fuzz) with random words and damaged files. Scripts exit 77 where a tool for a
-# part of them is missing.
+# Runs the commands on made-up boxes (files, settings, libraries) and on fake GPUs in host memory.
+# Then runs all commands but why with random words and damaged files (test-cli-fuzz does that for
+# why). A script exits with 77 if it lacks a tool for a part of its checks.
 TEST_ALSO += test-commands
 test-commands: all test-cli-fuzz
 	$(Q)sh test/cli/doctor.sh $(B)
@@ -60,13 +62,14 @@ test-commands: all test-cli-fuzz
 	$(Q)sh test/cli/run.sh $(B) || [ $$? = 77 ]
 	$(Q)sh test/fuzz/commands.sh $(B) $(or $(ROUNDS),200)
 
-# To add a test: write test/ROOM/check_NAME.c and a line in test/suites.h, or a target of your own and
-# append its name to TEST_ALSO above this line. Where it cannot run, append the reason to TEST_NOT instead.
+# To add a test, write test/ROOM/check_NAME.c and a line in test/suites.h. Or write a target of your
+# own, and append its name to TEST_ALSO above this line. Where the target cannot run, append the
+# reason to TEST_NOT instead.
 CHECK_LIBS ?= $(shell pkg-config --libs check 2>/dev/null)
 SUITES     := $(wildcard test/main.c test/base/*.c test/nccl/*.c test/rules/*.c test/plugin/*.c test/dropin/check_*.c)
 HOST       := $(wildcard test/host/*.c)
-# The linker replaces these functions in the tests. The tests make the first four fail, one call at a
-# time. The others answer for made-up libraries.
+# The linker replaces these functions in the tests. The tests make malloc, calloc, open and
+# open_memstream fail, one call at a time. The other functions answer for made-up libraries.
 WRAPPED    := malloc calloc open open_memstream dlopen dlsym dlclose
 
 $(call obj,$(SUITES) $(HOST)): | need-check
@@ -77,7 +80,8 @@ $(B)/check: $(call obj,$(CORE) $(MODEL) $(TALLY) $(DROPIN_PURE) $(SUITES))
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) $(WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread
 
-# Other plugins, for the tests of chaining: one library per interface version, and broken ones.
+# Other plugins, for the tests of chaining: one library per version of NCCL's interface, and broken
+# libraries.
 FAKES := $(patsubst %,$(B)/fakes/tuner%.so,2 3 4 5 6 7 _no_init _no_ask _unknown) \
          $(patsubst %,$(B)/fakes/profiler%.so,1 2 3 4 5 6 7) $(B)/fakes/empty.so
 fake_version = $(or $(filter 1 2 3 4 5 6 7,$(patsubst tuner%,%,$(patsubst profiler%,%,$*))),5)
@@ -104,14 +108,15 @@ test-host: $(B)/check-host $(B)/libsymtuner.so $(B)/symtuner
 test-so: $(B)/libsymtuner.so
 	$(Q)sh test/shared-object.sh $(B)/libsymtuner.so
 
-# Plugin, rules, drop-in and the host side of the kernels under sanitizers; plugin and rules also with two
-# compilers and under valgrind; the parsers under libFuzzer.
+# Runs the plugin, the rules, the drop-in and the host side of the kernels under sanitizers. Also
+# runs the plugin and the rules with two compilers and under valgrind, and the parsers under
+# libFuzzer.
 test-full:
 	$(Q)sh test/full.sh
 
-# Makes small random changes of the code, one at a time. Says for each which suite notices it, or that
-# none does. A change that no suite notices takes minutes.
-# SEED=1 COUNT=20 JOBS=1 MUTANTS="--files rules/*.c"
+# Makes small random changes of the code, one at a time. Says for each change which suite notices
+# it, or that none does. A change that no suite notices takes minutes. Options: SEED=1 COUNT=20
+# JOBS=1 MUTANTS="--files rules/*.c"
 mutants:
 	$(Q)python3 test/mutants/mutants.py --seed $(or $(SEED),1) --count $(or $(COUNT),20) \
 	    --jobs $(or $(JOBS),1) $(MUTANTS)
@@ -130,7 +135,7 @@ $(B)/fuzz-hlo: test/fuzz/fuzz_hlo.c $(wildcard jax/hlo/*.c)
 	$(call say,FUZZ)
 	$(Q)clang $(FUZZ_FLAGS) -o $@ $^
 
-# Runs every test/gpu/*.sh. 77 means "cannot run here" and never counts as passed.
+# Runs every test/gpu/*.sh. The exit status 77 means "cannot run here" and never counts as passed.
 test-gpu: all $(B)/gemms $(B)/check-corpus $(if $(NCCL_SO),$(NCCL_PROG:%=$(B)/%) \
           $(if $(shell command -v $(NVCC)),$(B)/ar_fuzz $(B)/ar_kill $(B)/ar_late $(B)/ar_ipc one-gpu))
 	$(Q)sh test/gpu/run.sh $(B)

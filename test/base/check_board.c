@@ -31,7 +31,7 @@ static void teardown(void)
     shm_unlink(name);
 }
 
-/* Make the object with another size or mode than a board has. */
+/* Make the shared object with another size or mode than a board has. */
 static void make(int mode, off_t size)
 {
     int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
@@ -42,8 +42,8 @@ static void make(int mode, off_t size)
     close(fd);
 }
 
-/* If the program has closed stderr, its number is free. What the program prints there must not get
- * into the board. */
+/* If the program has closed stderr, a new file may get its number, 2. What the program then prints
+ * to stderr must not get into the board. */
 START_TEST(test_a_closed_stderr_is_no_board)
 {
     int saved = dup(STDERR_FILENO);
@@ -63,7 +63,7 @@ START_TEST(test_a_closed_stderr_is_no_board)
 }
 END_TEST
 
-/* The system then also sends SIGXFSZ, which would end the program. */
+/* Beyond the limit of file sizes, the system also sends SIGXFSZ, which would end the program. */
 START_TEST(test_a_limit_of_file_sizes_is_a_failure)
 {
     struct rlimit before, none;
@@ -75,7 +75,8 @@ START_TEST(test_a_limit_of_file_sizes_is_a_failure)
 
     getrlimit(RLIMIT_FSIZE, &before);
     none = (struct rlimit){0, before.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &none); /* no ck_assert until the end of the limit: it writes a file */
+    /* no ck_assert until the limit ends, because ck_assert writes a file */
+    setrlimit(RLIMIT_FSIZE, &none);
     joined = st_board_join(&board, name, SIZE);
     shm_unlink(name);
     failed = st_board_map(name, SIZE, true, &at);
@@ -146,12 +147,13 @@ static void count_alarm(int number)
     alarms += number == SIGALRM;
 }
 
-/* A process that prepares the object holds the exclusive lock; this one waits for it, whatever
- * signals come. */
+/* A process that prepares the object holds the exclusive lock. This process waits for the lock,
+ * whatever signals come. */
 START_TEST(test_a_signal_does_not_end_the_wait_for_a_lock)
 {
     const struct itimerval often = {{0, 20000}, {0, 20000}}, never = {{0, 0}, {0, 0}};
-    struct sigaction action = {.sa_handler = count_alarm}; /* no SA_RESTART */
+    /* without SA_RESTART, so that a signal interrupts the wait */
+    struct sigaction action = {.sa_handler = count_alarm};
     struct st_board board;
     int ready[2], status;
     char byte;
@@ -212,7 +214,7 @@ START_TEST(test_one_makes_a_board_and_others_find_it)
     munmap(one, SIZE);
     munmap(two, SIZE);
     teardown();
-    /* more than any /dev/shm has: nothing is left behind */
+    /* a size that no /dev/shm has: the call fails and leaves nothing behind */
     ck_assert_int_ne(st_board_map(name, (size_t)1 << 60, true, &one), 0);
     ck_assert_int_eq(st_board_map(name, SIZE, false, &one), ENOENT);
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# compare.sh BUILD_DIR - run ar_compare on fake GPUs (fake_gpu.c): every contender must get its
-# rows, good peers must take part, and bad peers must be named and left out without ending the run.
+# compare.sh BUILD_DIR - run ar_compare on fake GPUs (fake_gpu.c). Every contender must get its
+# rows. Good peers must take part. Bad peers must be named and left out without ending the run.
 set -eu
 build=$1
 folder=$(mktemp -d)
@@ -67,7 +67,8 @@ refuses 2 '[-]-limit: lacks a value' --limit
 refuses 2 '[-]-fast: there is no such option' --fast
 refuses 2 'cannot write /nowhere/rows' --only ours --out /nowhere/rows
 
-# torch_worker.py is found from any folder; this python3 only writes down what it should run
+# ar_compare finds torch_worker.py from any folder; this fake python3 only writes down which script
+# it should run
 mkdir "$folder/bin"
 printf '#!/bin/sh\n[ -r "$1" ] && echo "$1" >>"%s"\n' "$folder/script" >"$folder/bin/python3"
 chmod +x "$folder/bin/python3"
@@ -84,7 +85,8 @@ cp "$build/peer_hangs.so" "$folder/bad/peer-nccl-tests.so"
 cp "$build/peer_wrong.so" "$folder/bad/peer-trtllm.so"
 echo "not a library" >"$folder/bad/peer-mscclpp.so"
 
-# 3 sizes, 2 rounds: in both modes 12 rows at n=2, peers in one mode 6; cold and f32 add 6 or 3 each
+# 3 sizes, 2 rounds: contenders in both modes have 12 rows at n=2, peers in one mode 6; cold adds 6
+# rows to each, f32 adds 3
 own=ours,staged,general,sym
 compare --ranks 2 --max 4K --rounds 2 --only "$own,vllm,nt_lsa,nt_vec" --peers "$folder/good" \
     --extra 0
@@ -95,7 +97,7 @@ rows ours 36
 rows sym 36
 rows vllm 18
 rows nt_lsa 18
-rows nt_vec 12 # this peer refuses 4 KiB
+rows nt_vec 12 # nt_vec refuses 4 KiB
 
 compare --ranks 2,4 --max 4K --rounds 1 --types bf16 --cold 0 --extra 0 --modes procs \
     --only "ours,vllm,nt_lsa,trt1,mscclpp" --peers "$folder/bad"
@@ -110,12 +112,12 @@ said "trt1: no WRONG SUM"
 rows ours 6
 rows vllm 0
 rows mscclpp 0
-rows nt_lsa 1 # 1 KiB, before it hung at 2 KiB; not started again with 4 ranks
+rows nt_lsa 1 # one row for 1 KiB; then it hung at 2 KiB, and was not started again with 4 ranks
 rows trt1 4
 
 compare --ranks 2 --max 1K --rounds 1 --types bf16 --cold 0 --extra 1 --modes threads --only ours
 said "peers: none"
-rows ours 5 # bf16 sum, i32, f64, max, min
+rows ours 5 # one row each for bf16 sum, i32, f64, max, min
 
 for coll in reduce_scatter all_gather; do
     compare --coll $coll --extra 0 --cold 0 --ranks 2,4 --max 8K --rounds 1 --types bf16 --only "$own,vllm" \
@@ -124,7 +126,7 @@ for coll in reduce_scatter all_gather; do
     said "4 t bf16 $coll warm 1K |"
     rows ours 8
     rows sym 8
-    rows vllm 0 # peers reduce only
+    rows vllm 0 # peers only run all-reduces
 done
 refuses 2 '[-]-coll all_gather: takes one collective, and needs --extra 0' --coll all_gather
 refuses 2 '"scan" is none of reduce_scatter all_gather' --coll scan --extra 0

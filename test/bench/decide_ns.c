@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * decide_ns.c - time one getCollInfo and one CollApi event of our plugin, beside a plugin that does
- * nothing.
+ * decide_ns.c - times one getCollInfo and one CollApi event of our plugin, beside a plugin that
+ * does nothing.
  *
  *   decide_ns EMPTY.so LIBSYMTUNER.so [ROUNDS]
  *
  * The plugin reads its options once per process, so every variant is a copy of the library with a
  * name and state of its own. All variants run in turns in one process on one CPU. In a round each
- * variant gets 2000 single calls, which repeat 64 different calls as a training step would. Each
- * call is timed by the time-stamp counter with fences around it. The first row times nothing at
- * all; its time is part of every other row. The column "added" is the difference to the empty
- * plugin, so it does not contain that time. mean90 is the mean of the cheapest nine tenths of the
- * calls.
+ * variant gets 2000 single calls, which repeat 64 different calls as a training step would. The
+ * time-stamp counter times each call, with fences around the call.
+ * The first row times nothing at all; its time is part of every other row. The column "added" is
+ * the difference to the empty plugin, so it does not contain that time. mean90 is the mean of the
+ * fastest nine tenths of the calls.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -98,8 +98,8 @@ static struct variant variants[] = {
 };
 enum { VARIANTS = sizeof variants / sizeof *variants, NOTHING = 0, EMPTY = 1, EMPTY_EVENT = 6 };
 
-/* Write rules as symtuner tune does: for each of three collectives a range of sizes with its best
- * entry. Every call of this benchmark is covered by a rule. */
+/* Write rules as symtuner tune does. For each of three collectives, each range of sizes has its
+ * best entry. A rule covers every call of this benchmark. */
 static void write_rules(const char *path, int count)
 {
     static const char *const coll[] = {"allreduce", "allgather", "reducescatter"};
@@ -183,7 +183,8 @@ static void start(struct variant *variant, const char *so)
         wrong |= !(mask & NCCL_ABI_EV_COLL_API);
         variant->event = profiler->start_event;
     } else {
-        for (int rank = 0; rank < 8; rank++) /* rules need all ranks; keep the last tuner */
+        /* the rules need the tuners of all ranks; keep the last one */
+        for (int rank = 0; rank < 8; rank++)
             wrong |= tuner->init(&variant->ctx, 1 + (uint64_t)(variant - variants), 8, 1, NULL,
                                  NULL, NULL);
         variant->ask = tuner->get_coll_info;
@@ -208,7 +209,8 @@ static void make_pool(void)
     static const char *const name[] = {"AllGather", "ReduceScatter", "AllReduce"};
     struct t_random random = {t_seed()};
 
-    for (int i = 0; i < CELLS; i++) /* tree and ring with all protocols, and nvls/simple */
+    /* the live entries: tree and ring with all protocols, and nvls/simple */
+    for (int i = 0; i < CELLS; i++)
         costs[i] = i < 6 ? 20.0f + (float)(i * 7 % 5) : i == 14 ? 24.5f : -1.0f;
     for (int i = 0; i < POOL; i++) {
         int coll = t_below(&random, 3);
@@ -260,8 +262,8 @@ static double percentile(const struct variant *variant, int from, int to, double
     return BINS;
 }
 
-/* Return the mean of the cheapest nine tenths, in ticks. Where the clock counts in steps of 10 ns a
- * median moves by whole steps; this mean does not. */
+/* Return the mean of the fastest nine tenths, in ticks. Where the clock counts in steps of 10 ns, a
+ * median moves by whole steps, but this mean does not. */
 static double mean90(const struct variant *variant)
 {
     uint64_t total = 0, seen = 0, here;
@@ -340,12 +342,13 @@ int main(int argc, char **argv)
     sched_setaffinity(0, sizeof one, &one);
     if (!mkdtemp(folder))
         return 1;
-    atexit(remove_folder); /* runs after the handlers of the plugins, which write there */
+    /* runs after the exit handlers of the plugins, which write into the folder */
+    atexit(remove_folder);
     make_pool();
     for (int v = 1; v < VARIANTS; v++)
         start(&variants[v], argv[variants[v].rules < 0 ? 1 : 2]);
     tick = ns_per_tick();
-    for (int v = 0; v < VARIANTS; v++) { /* warm up, without counting */
+    for (int v = 0; v < VARIANTS; v++) { /* the first round warms up and does not count */
         run(&variants[v], 0, 0);
         memset(variants[v].bin, 0, sizeof variants[v].bin);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* empty_tuner.c - a plugin that does nothing; decide_ns.c compares ours with it. */
+/* empty_tuner.c - a plugin that does nothing; decide_ns.c compares our plugin with it. */
 #include "nccl_abi/profiler.h"
 #include "nccl_abi/tuner.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fake_gpu.c - the parts of CUDA, NCCL and libsymtuner_ar.so that ar_compare calls, on host memory,
- * so that its processes, their protocol and its tables can be tested without a GPU.
+ * fake_gpu.c - the parts of CUDA, NCCL and libsymtuner_ar.so that ar_compare calls, made of host
+ * memory. With it the processes, the protocol and the tables of ar_compare are tested without a
+ * GPU.
  *
  * In ar_compare every rank sends the same values. So a sum is the local buffer times the number of
  * ranks and needs no other rank. Graphs do nothing, and each takes 100 us.
@@ -14,7 +15,8 @@
 #include "bench/compare/protocol.h"
 #include "symtuner_ar.h"
 
-#define FILLED ((size_t)1 << 20) /* bytes filled of each buffer; the test needs fewer */
+/* only so many bytes of each buffer are filled; the test needs fewer */
+#define FILLED ((size_t)1 << 20)
 
 static __thread int capturing;
 static int ranks;
@@ -283,5 +285,6 @@ ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv
                                     ncclDataType_t type, ncclRedOp_t op, symtuner_ar *handle,
                                     struct symtuner_ar_plan *plan)
 {
-    return ncclInvalidUsage; /* so ar_compare prints its own name of the kernel */
+    /* because of this error ar_compare prints its own name of the kernel */
+    return ncclInvalidUsage;
 }

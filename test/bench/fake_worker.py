@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker of bench/scoreboard without torch or GPU, whose times are known. FAKE_TROUBLE=CREW:WHAT makes a
-crew misbehave: end, hang (at its first call), wrong (results), no (at start)."""
+"""A worker of bench/scoreboard without torch or GPU, whose times are known. With
+FAKE_TROUBLE=CREW:WHAT a crew misbehaves. WHAT is end (the crew ends), hang (it hangs at its
+first call), wrong (it gives wrong results) or no (it refuses to start)."""
 import json
 import os
 import sys

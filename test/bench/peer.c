@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peer.c - peers for bench/compare/peer.h, chosen by macro: without one a good peer; with NO_CREATE
- * one that cannot be made; with HANG_AT, WRONG_AT or FAIL_AT one that hangs, gives wrong sums or
+ * peer.c - peers for bench/compare/peer.h. A macro chooses the peer. Without a macro it is good.
+ * With NO_CREATE it cannot be made. With HANG_AT, WRONG_AT or FAIL_AT it hangs, gives wrong sums or
  * fails at that number of bytes.
  */
 #include <stdio.h>

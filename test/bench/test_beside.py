@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench/beside.py: its arguments; and a whole run on a torch, an NCCL and kernels that compute nothing,
-so that no name is wrong when it first meets GPUs."""
+"""Tests bench/beside.py: its arguments, and a whole run on a torch, an NCCL and kernels that
+compute nothing. So a misspelt name is found before the first run on GPUs."""
 import contextlib
 import csv
 import io
@@ -12,7 +12,7 @@ import types
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 PROGRAM = os.path.join(ROOT, "bench", "beside.py")
-SAID = []    # what was asked of the library
+SAID = []    # what beside.py asked of the library
 
 
 def refuse(status, says, *arguments):
@@ -86,7 +86,7 @@ def fake_torch():
 
 
 class Library:
-    """Each function says yes, and takes a list of types as one of ctypes does."""
+    """Every function succeeds, and takes a list of argument types as a function of ctypes does."""
 
     def __getattr__(self, name):
         def function(*arguments):
@@ -130,7 +130,7 @@ def test_a_run():
     assert len(rows) == 2 * 7 * 3 * (4 + 3 + 3 + 3), len(rows)    # rounds, contenders, colls, sizes
 
 
-if __name__ == "__main__":    # test_nodes.py uses the fakes
+if __name__ == "__main__":    # test_nodes.py imports this file for its fakes
     test_arguments()
     test_a_run()
     print("test_beside: all as expected")

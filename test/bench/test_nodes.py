@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench/nodes.py: does it compute what kernels/nodes/model.c does, and read what describe.c writes? And
-bench/nodes_time.py: its arguments, a run with invented times, and one on a torch, an NCCL and kernels that
-compute nothing."""
+"""Tests bench/nodes.py: does it compute what kernels/nodes/model.c computes, and can it read what
+describe.c writes? Also tests bench/nodes_time.py: its arguments, a run with invented times, and
+a run on a torch, an NCCL and kernels that compute nothing."""
 import contextlib
 import io
 import json
@@ -35,7 +35,8 @@ def expect(done, status, says):
 
 
 def described(figures):
-    """Return what add_figures() in kernels/nodes/describe.c writes, by the strings in its source."""
+    """Return what add_figures() in kernels/nodes/describe.c writes, made from the format strings in
+    its source."""
     source = (ROOT / "kernels/nodes/describe.c").read_text()
     body = source[source.index("static void add_figures"):source.index("static void add_rules")]
     names = re.findall(r'"([^"]*)"', body[body.index("ways[AR_WAYS]"):body.index(";")])
@@ -105,7 +106,7 @@ class Library(fakes.Library):
 
 
 class Torch(types.SimpleNamespace):
-    """The torch of test_beside.py, with what nodes_time.py needs beyond it."""
+    """The fake torch of test_beside.py, and what nodes_time.py needs besides."""
 
     def __init__(self):
         torch, dist = fakes.fake_torch()
@@ -145,7 +146,8 @@ def test_a_run(folder):
         with contextlib.redirect_stdout(io.StringIO()) as text:
             nodes_time.main()
         assert "6 of 6 sizes ran box by box; 0 bars do not hold" in text.getvalue(), text.getvalue()
-    assert ended == [1, 1], ended    # every time is the same, so predictions are off
+    # all measured times are equal, so the predictions differ from them and main() ends with 1
+    assert ended == [1, 1], ended
     assert os.environ["NCCL_HOSTID"] == "box0" and os.environ["SYMTUNER_AR_NODES"] == "1"
 
 

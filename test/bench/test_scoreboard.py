@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""bench/scoreboard without a GPU: its plan, its tables, its driver on workers with known times, and what
-prepare.py does to a library."""
+"""Tests bench/scoreboard without a GPU: its plan, its tables, its driver on workers with known
+times, and what prepare.py does to a library."""
 
 import atexit
 import json
@@ -46,7 +46,7 @@ def test_plan():
     fails(lambda: plan.sizes(1024, 512, 2), "sizes begin at 256")
     names = [c.name for c in plan.CONTENDERS]
     assert len(set(names)) == len(names) and plan.OURS in names and plan.AGAIN in names
-    for n in (1, 2, 5):    # each contender once a round, and each begins once in n rounds
+    for n in (1, 2, 5):    # each contender runs once a round, and begins one of n rounds
         assert all(sorted(plan.turns(n, r)) == list(range(n)) for r in range(n))
         assert sorted(plan.turns(n, r)[0] for r in range(n)) == list(range(n))
     fails(lambda: plan.chosen("sglang/*,nonsense"), "--only nonsense: no such contender")
@@ -61,21 +61,22 @@ def test_tables():
     def rows(who, *times):
         return [(2, "alone", "allreduce", "bf16", 1024, who, r, us) for r, us in enumerate(times)]
 
-    # the rounds drift by a factor of 2: the ratios of one round do not
+    # the rounds drift by a factor of 2, but the ratios within a round do not
     drift = rows(plan.OURS, 10, 20, 30) + rows("vllm", 10.1, 20.2, 30.3)
     line = table.tables(drift)[2, "alone", "allreduce", "bf16"][1024]
     assert line["us"] == 20 and abs(line["rival"][0] - 1 / 1.01) < 1e-9 and line["aa"] is None
     assert not table.behind(line)
     slow = rows(plan.OURS, 10, 10, 10) + rows("vllm", 9.9, 9.9, 9.9)
     assert table.behind(table.tables(slow)[2, "alone", "allreduce", "bf16"][1024])
-    noisy = slow + rows(plan.AGAIN, 10.3, 9.8, 10.2)    # equal contenders are 2 % apart
+    noisy = slow + rows(plan.AGAIN, 10.3, 9.8, 10.2)    # two equal contenders differ by 2 %
     line = table.tables(noisy)[2, "alone", "allreduce", "bf16"][1024]
     assert abs(line["aa"] - 0.02) < 1e-9 and not table.behind(line)
     best = slow + rows("sglang/default", 11, 11, 11) + rows("sglang/1shot_push", 9, 9, 9) + rows("staged", 1, 1, 1)
     line = table.tables(best)[2, "alone", "allreduce", "bf16"][1024]
     assert line["best"]["SGLang"][1] == "sglang/1shot_push" and line["rival"][1] == "sglang/1shot_push"
-    assert set(line["best"]) == {"vLLM", "SGLang"}    # staged is ours, and no rival
-    some = rows(plan.OURS, 1, 1) + [rows("vllm", 0, 2)[1]]    # lost in round 0
+    # staged is our own contender, so it is no rival
+    assert set(line["best"]) == {"vLLM", "SGLang"}
+    some = rows(plan.OURS, 1, 1) + [rows("vllm", 0, 2)[1]]    # the rival lost round 0
     assert table.tables(some)[2, "alone", "allreduce", "bf16"][1024]["rival"][0] == 0.5
     assert table.tables(rows("vllm", 1)) == {}
     assert table.read(table.text(best).splitlines()) == best
@@ -105,7 +106,8 @@ def test_driver():
     each = {(what, size, who) for _, what, _, _, size, who, _, _ in rows}
     assert len(rows) == 3 * len(each) and {what for what, _, _ in each} == {"alone", "beside"}
     times = {(row[5], row[4]): row[7] for row in rows if row[1] == "alone"}
-    assert abs(times[plan.OURS, 1024] - (2 + 1024 / 1e5 + 0.001)) < 0.01    # the slowest rank, median sample
+    # time of the slowest rank, of the median sample
+    assert abs(times[plan.OURS, 1024] - (2 + 1024 / 1e5 + 0.001)) < 0.01
     lines = table.tables(rows)[2, "alone", "allreduce", "bf16"]
     assert lines[1024]["rival"][1] == "sglang/1shot_push" and lines[1024]["aa"] == 0
     assert "ours is behind at 0 sizes" in done.stdout and (WORK / "rows.csv.md").exists()
@@ -134,14 +136,15 @@ def test_trouble():
                        ("--from none.csv", "No such file")):
         done = run(words)
         assert done.returncode == 2 and why in done.stderr, done
-    real = run(f"{peers()} --only torch/*".replace(f"--worker {FAKE}", ""))    # no torch here, or no GPU
+    # here is no torch, or no GPU
+    real = run(f"{peers()} --only torch/*".replace(f"--worker {FAKE}", ""))
     assert real.returncode == 77 and "not here: ours:" in real.stdout, real
     done = run(f"{peers()} --list")
     assert done.returncode == 0 and "flashinfer/pcie_64" in done.stdout and "prepare.py --only flashinfer" in done.stdout
 
 
 def test_silence():
-    """A rank that is silent ends its crew, and the crew's processes are gone."""
+    """The driver ends the crew of a silent rank, and the crew's processes are gone."""
     one = crew.Crew("sglang", FAKE, 2, {"FAKE_TROUBLE": "sglang:hang"}, 4096, 0)
     assert one.ready() == "fake"
     assert one.ask(do="prepare", slot=0, how="x", bytes=1024) == [{"ok": "x"}] * 2
@@ -161,7 +164,8 @@ def test_prepare():
     assert prepare.thin(library, [90]) == 2 * 140 and len(library) == 25 + 2 * len(blob)
     assert b"a" * 2 not in library and library.count(b"b" * 60) == 2 and b"p" * 2 not in library
     assert b"elf" * 7 in library and b"tail" in library
-    assert prepare.thin(bytearray(b"\x50\xed\x55\xba" + b"\xff" * 40), [90]) == 0    # no fat binary after all
+    # looks like a fat binary but is none
+    assert prepare.thin(bytearray(b"\x50\xed\x55\xba" + b"\xff" * 40), [90]) == 0
     root = WORK / "root"
     root.mkdir()
     for module in prepare.MODULES:

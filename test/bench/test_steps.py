@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench/torch_steps.py and bench/turns.py without torch and GPUs: bars, and jobs that play invented times,
-compute wrong results, fail, hang, or never reach our kernels."""
+"""Tests bench/torch_steps.py and bench/turns.py without torch and GPUs: error bars, and jobs that
+report invented times, compute wrong results, fail, hang, or never reach our kernels."""
 import json
 import os
 import pathlib
@@ -16,7 +16,8 @@ sys.path.insert(0, str(ROOT / "bench"))
 
 import turns  # noqa: E402
 
-# In front of the program: plays invented times instead of starting ranks.
+# These words stand in front of the program. They make it report invented times instead of starting
+# ranks.
 PLAY = f"sh -c 'exec {sys.executable} \"$@\" --pretend' sh"
 
 
@@ -40,7 +41,7 @@ def test_bars():
     assert row["ratio"] == [0.9, 0.75, 0.95] and row["A/A"] == [1.05, 1.04, 1.1], row
     assert row["spread"] == 0.05 and row["verdict"] == "holds", row
     assert compared(flat, [103] * 3, [98] * 3, bar=1.02)["verdict"] == "within A/A"
-    # one outlier does not widen a bar
+    # one outlier does not make the error bar wider
     assert compared(flat, [103] * 3, [100, 100, 50], bar=1.02)["verdict"] == "FAILS"
     assert compared(flat, [103] * 3, flat)["verdict"] == "-"
     assert compared(flat, [103] * 3, flat, most_us=103)["verdict"] == "holds"
@@ -73,7 +74,8 @@ def test_dry_run(folder):
 
 
 def symtuner(folder, *says):
-    """Make a command that runs a program as `symtuner run` does, and then prints these lines."""
+    """Make a command that runs a program as `symtuner run` does, and then prints the lines
+    ``says``."""
     path = pathlib.Path(folder, "symtuner")
     path.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift\n"$@" || exit\n'
                     + "".join(f"echo {shlex.quote(line)} >&2\n" for line in says))
@@ -106,7 +108,7 @@ def gone(pid):
 
 
 def test_nothing_is_left(folder):
-    """A job that hangs ends at its limit; and a signal to the bench ends the job."""
+    """A job that hangs ends at its time limit. A signal to the bench ends the job."""
     note = pathlib.Path(folder, "pid")
     hang = f"sh -c 'echo $$ > {note}.part; mv {note}.part {note}; exec sleep 100'"
     expect(bench(folder, "--launcher", hang, "--job-seconds", "1"), 1, "none after 1 s")

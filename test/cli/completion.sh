@@ -14,7 +14,8 @@ share=$work/usr/share
 PATH=$(cd "$1" && pwd):$PATH
 export share PATH
 
-# what must be offered, and the words so far, of which the last is incomplete; _ is an empty word
+# Each line: what must be offered, and the words of the command line so far. The last word is
+# incomplete; _ is an empty word.
 cat > "$work/cases" <<'END'
 doctor symtuner do
 why symtuner _
@@ -39,7 +40,8 @@ env symtuner run --off -- en
 docs/example.rules symtuner run -- cat docs/exa
 END
 
-# Each prints, for a line of words on standard input, a line of offers.
+# Each script reads lines of words from standard input, and prints for each line the words that it
+# offers.
 cat > "$work/bash" <<'END'
 . "$share/bash-completion/completions/symtuner"
 set -u
@@ -53,9 +55,9 @@ END
 cat > "$work/zsh" <<'END'
 fpath=("$share/zsh/site-functions" $fpath)
 autoload -Uz compinit && compinit -D -u
-compadd() { got+=("$@") } # zsh itself leaves out what does not begin like the word
+compadd() { got+=("$@") } # the real compadd leaves out what does not begin like the word
 words=(symtuner '') CURRENT=2
-_symtuner # reads bash's file
+_symtuner # this also reads bash's file
 while read -rA words; do
     CURRENT=$#words words[-1]=${words[-1]#_} PREFIX=${words[-1]#_} got=()
     _bash_complete -F _symtuner

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# doctor.sh BUILD - every finding of `symtuner doctor` that needs no GPU: absent on a clean box,
-# present once its fault is planted. A box is a folder with files; the environment is given.
-# The findings about running GPUs are planted by test/cli/gpu.sh.
-# Exit 0: all right. 1: something failed. 77: no C compiler here to make libraries with, or no python3
-# to ask for site-packages folders (the rest was run).
+# doctor.sh BUILD - checks every finding of `symtuner doctor` that needs no GPU. On a clean box it
+# must be absent; once its fault is planted, it must be there. A box is a folder with files; the
+# environment is given. test/cli/gpu.sh plants the faults of running GPUs.
+# Exit 0: all right. 1: something failed. 77: no C compiler here to make libraries with, or no
+# python3 to ask for site-packages folders (the rest was run).
 
 set -u
 symtuner=$(cd "$1" && pwd)/symtuner
@@ -62,7 +62,7 @@ for gpu in 0000:01:00.0 0000:02:00.0; do
     echo identity > "$clean/sys/bus/pci/devices/$gpu/iommu_group/type"
 done
 pci "$clean" 0000:00:01.0 0x060400 0x8086
-# an ACS capability at 0x100, control 0
+# PCI configuration with an ACS capability at offset 0x100, whose control word is 0
 { head -c 256 /dev/zero; printf '\015\000\001\000\000\000\000\000'; head -c 64 /dev/zero; } \
     > "$clean/sys/bus/pci/devices/0000:00:01.0/config"
 
@@ -157,7 +157,7 @@ evidence number-expected 'NCCL_BUFFSIZE=4M (/etc/nccl.conf:1): NCCL reads 4"' -s
 spare number-expected NCCL_BUFFSIZE=4194304 NCCL_ALGO=Ring NCCL_NTHREADS=0x100 NCCL_MAX_CTAS=
 plant cumem-disabled -s 'echo NCCL_CUMEM_ENABLE=0 > home/.nccl.conf'
 plant tuner-not-found -s 'mkdir opt; mv usr/local/lib/libsymtuner.so opt; echo LD_LIBRARY_PATH=/opt > etc/nccl.conf'
-# up to NCCL 2.29 the home folder is the one of the password file, from 2.30.3 on the one of HOME
+# up to NCCL 2.29 the home folder is that of the password file; from 2.30.3 on it is that of HOME
 for folder in home other; do
     for release in 2.29.7 2.30.7; do
         finds=spare
@@ -176,7 +176,7 @@ plant local-register-off NCCL_LOCAL_REGISTER=0
 plant graph-register-off NCCL_GRAPH_REGISTER=0
 plant copy-engine-policy -n 2.30.7 NCCL_CTA_POLICY=zero
 plant efficiency-policy NCCL_CTA_POLICY=1
-# words and their combinations are known from 2.29 on; no release knows 3
+# NCCL knows words and their combinations from 2.29 on; no release knows 3
 plant copy-engine-policy -n 2.29.7 'NCCL_CTA_POLICY=EFFICIENCY|zero'
 plant efficiency-policy -n 2.29.7 'NCCL_CTA_POLICY=EFFICIENCY|zero'
 plant copy-engine-policy -n 2.28.9 NCCL_CTA_POLICY=2
@@ -238,7 +238,7 @@ env -i NCCL_SYM_CTAS=8x "$symtuner" why allreduce 4KiB --machine h200x8 2>&1 > /
     grep -q 'NCCL_SYM_CTAS of the environment: "8x" is no number .*; NCCL reads it as 8$' ||
     { echo "FAIL symtuner why does not say what is wrong with NCCL_SYM_CTAS=8x"; failed=1; }
 cp "$plugin" "$work/libhere.so"
-here() { # here [NAME=VALUE]: the line of symtuner why that says whether symtuner is loaded
+here() { # here [NAME=VALUE]: prints the line of symtuner why that says whether symtuner is loaded
     env -i NCCL_ENV_PLUGIN=libhere.so "$@" "$symtuner" why allreduce 4KiB --machine h200x8 --nccl 2.28.9 | grep '^symtuner'
 }
 here | grep -q 'not loaded in this environment (symtuner doctor says why)' ||
@@ -274,7 +274,7 @@ spare tuner-not-asked -n 2.28.9 NCCL_TUNER_PLUGIN= NCCL_ENV_PLUGIN=libsymtuner.s
 evidence tuner-not-found 'NCCL_TUNER_PLUGIN=lost (environment); tried .*libnccl-tuner-lost.so' NCCL_TUNER_PLUGIN=lost
 spare tuner-not-found -s 'mv usr/local/lib/libsymtuner.so usr/local/lib/libnccl-tuner-symtuner.so' NCCL_TUNER_PLUGIN=symtuner
 spare tuner-not-found -s 'mkdir opt; mv usr/local/lib/libsymtuner.so opt' LD_LIBRARY_PATH=/none:/opt
-# 60 folders of 30 bytes, as module systems set them; and rules on one line of more than 512 bytes
+# 60 folders of 30 bytes, as module systems set them; also rules on one line of more than 512 bytes
 folders=$(printf '/modules/of/a/cluster/%05d/lib:' $(seq 60))
 spare tuner-not-found -s 'mkdir opt; mv usr/local/lib/libsymtuner.so opt' "LD_LIBRARY_PATH=$folders/opt"
 spare rules-wrong "SYMTUNER_RULE=$(printf 'allreduce bytes=..%dKiB prefer=general:ring/ll; ' $(seq 20))"
@@ -373,8 +373,8 @@ own=/opt/libsymtuner_nccl.so
 . "$(dirname "$0")/doctor_python.sh"
 
 # ---- findings that the user knows ----------------------------------------------------------------
-# accepted NAME STATUS IDS ARGUMENT [NAME=VALUE]: run with that option on NCCL 2.28.9 with two
-# warnings
+# accepted NAME STATUS IDS ARGUMENT [NAME=VALUE]: run the doctor with the option ARGUMENT on a box
+# with NCCL 2.28.9 and two warnings
 rm -rf "$work/box" && cp -r "$clean" "$work/box"
 cp "$work/nccl/2.28.9" "$work/box/usr/lib64/libnccl.so.2"
 accepted() {
@@ -405,14 +405,16 @@ env -i PATH="$PATH" NCCL_TUNER_PLUGIN=libsymtuner.so "$symtuner" doctor --root "
 # ---- the box -------------------------------------------------------------------------------------
 plant driver-missing -s 'rm proc/driver/nvidia/version'
 plant driver-mismatch -s ': > usr/lib64/libcuda.so.570.10.01'
-# the container toolkit adds the folder of CUDA's forward compatibility, which serves older drivers
+# the container toolkit adds the folder of CUDA's forward compatibility, whose libcuda also works
+# with older drivers
 compat='mkdir -p usr/local/cuda/compat; echo /usr/local/cuda/compat > etc/ld.so.conf.d/00-compat.conf; : > usr/local/cuda/compat'
 spare driver-mismatch -s "$compat/libcuda.so.590.44.01"
 plant driver-mismatch -s "$compat/libcuda.so.570.86.15"
 plant driver-mismatch -s ': > usr/lib64/libcuda.so.590.44.01'
 plant uvm-missing -s 'rm dev/nvidia-uvm'
 plant fabric-manager -s 'mkdir -p proc/driver/nvidia-nvswitch/devices run/systemd/system'
-spare fabric-manager -s 'mkdir -p proc/driver/nvidia-nvswitch/devices run' # a container has no systemd
+# a container has no systemd
+spare fabric-manager -s 'mkdir -p proc/driver/nvidia-nvswitch/devices run'
 spare fabric-manager -s 'mkdir -p run/systemd/system'
 spare fabric-manager -s 'mkdir -p proc/driver/nvidia-nvswitch/devices run/systemd/system run/nvidia-fabricmanager; : > run/nvidia-fabricmanager/nv-fabricmanager.pid'
 plant iommu-translates -s 'echo DMA-FQ > sys/bus/pci/devices/0000:02:00.0/iommu_group/type'

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # doctor_python.sh - the part of doctor.sh about the NCCL that jax and torch of python3 would load.
-# doctor.sh includes this file; it is no script of its own.
+# doctor.sh includes this file, which does not run by itself.
 
 sp=home/site
 framework() { # framework FILE FLAGS: a library that needs libnccl.so.2
@@ -19,7 +19,7 @@ torch_rpath() { framework $sp/torch/lib/libtorch_cuda.so "-Wl,--disable-new-dtag
 torch_runpath() { framework $sp/torch/lib/libtorch_cuda.so "-Wl,--enable-new-dtags,-rpath,$origin"; : > $sp/torch/__init__.py; }
 torch_plain() { framework $sp/torch/lib/libtorch_cuda.so ""; : > $sp/torch/__init__.py; }
 jax_plugin() { lib $sp/jax_plugins/xla_cuda12/xla_cuda_plugin.so 'int GetPjrtApi;'; }
-package() { # package CUDA RELEASE [VERSION]: what pip leaves of nvidia-nccl-cu12
+package() { # package CUDA RELEASE [VERSION]: makes the files that pip leaves of nvidia-nccl-cu12
     mkdir -p $sp/nvidia/nccl/lib "$sp/nvidia_nccl_cu$1-${3:-$2}.dist-info"
     cp "$work/nccl/$2" $sp/nvidia/nccl/lib/libnccl.so.2
     printf 'Metadata-Version: 2.1\nName: nvidia-nccl-cu%s\nVersion: %s\n' "$1" "${3:-$2}" \
@@ -37,7 +37,7 @@ loads() {
         sed -n 's/.*"name": "\([a-z]*\)".*"nccl": "*\([^",]*\)"*, "by": "*\([^"}]*\).*/\1 \2 \3/p')
     [ "$got" = "$wanted" ] || { echo "FAIL $name: got"; echo "$got"; echo "not"; echo "$wanted"; failed=1; }
 }
-judged() { # judged NAME RELEASE: what the findings are about
+judged() { # judged NAME RELEASE: checks which release the findings are about
     echo "$out" | head -n 1 | grep -q "\"nccl\": \"$2\"" || { echo "FAIL $1 is not judged by $2: $(echo "$out" | head -n 1)"; failed=1; }
 }
 pip=/$sp/nvidia/nccl/lib/libnccl.so.2
@@ -70,9 +70,10 @@ torch /opt/libnccl.so.2 LD_PRELOAD" "torch_rpath; jax_plugin; package 12 2.28.9;
     loads cpu-torch "" "mkdir -p $sp/torch/lib; : > $sp/torch/__init__.py"
     judged cpu-torch 2.27.7
     loads nothing-found "torch null null" 'torch_plain; rm usr/lib64/libnccl.so.2'
-    # neither jax nor torch is imported, and a package of the current folder is not the program's
+    # the doctor imports neither jax nor torch, and does not take a package of the current folder
+    # for the program's
     loads not-imported "torch $pip RPATH" "torch_rpath; package 12 2.28.9; echo 'raise SystemExit(9)' > $sp/torch/__init__.py; mkdir -p $sp/jax; echo 'raise SystemExit(9)' > $sp/jax/__init__.py"
-    # two packages installed the same file: the release in the file is what matters
+    # two packages installed the same file; the release in the file is what matters
     loads two-packages "torch $pip RPATH" 'torch_rpath; package 13 2.29.7; package 12 2.28.9'
     judged two-packages 2.28.9
     echo "$out" | grep -q '"nvidia-nccl-cu12 2.28.9, nvidia-nccl-cu13 2.29.7"' || { echo "FAIL two-packages: not both are named"; failed=1; }
@@ -87,23 +88,23 @@ torch /usr/lib64/libnccl.so.2 the loader's folders" "$both"
     [ "$(echo "$out" | ids | sort | uniq -d)" = "" ] || { echo "FAIL both: findings twice"; failed=1; }
     env -i HOME=/home PATH="$python_path" PYTHONPATH="$work/box/$sp" "$symtuner" doctor --root "$work/box" |
         grep -q '^warning  nccl-no-wait with NCCL 2.28.9$' || { echo "FAIL both: not said with which release"; failed=1; }
-    # a torch with NCCL inside calls the drop-in only if the loader binds its calls
+    # a torch with NCCL inside calls the drop-in only if the loader binds torch's calls of NCCL
     inside="lib $sp/torch/lib/libtorch_cuda.so 'const char version[] = \"NCCL version 2.29.2+cuda13.0\"; int ncclGetVersion, AllReduce;'; : > $sp/torch/__init__.py"
     { plant dropin-nccl-inside -s "$drop; $inside" LD_PRELOAD=$own PYTHONPATH="$work/box/$sp"
       spare dropin-nccl-inside -s "$drop; $(echo "$inside" | sed 's/ AllReduce/ ncclAllReduce/')" LD_PRELOAD=$own PYTHONPATH="$work/box/$sp"
       spare dropin-nccl-inside -s "$inside" PYTHONPATH="$work/box/$sp"; } 2> /dev/null
-    # options win over what is found
+    # what the options say counts more than what is found
     out=$(env -i PATH="$python_path" PYTHONPATH="$work/box/$sp" "$symtuner" doctor --root "$work/box" --nccl 2.30.7 --json)
     judged asked 2.30.7
 fi
-# a python3 that fails, hangs or is missing is reported, and all else is still checked
+# the doctor reports a python3 that fails, hangs or is missing, and still checks all else
 printf '#!/bin/sh\necho "Fatal Python error" >&2; exit 1\n' > "$work/bin/python3"
 doctor "$clean" | grep -q '"not_checked": .*python3 fails: Fatal Python error' || { echo "FAIL python3 that fails is not said"; failed=1; }
 printf '#!/bin/sh\nsleep 60\n' > "$work/bin/python3"
 start=$(date +%s)
 doctor "$clean" | grep -q '"not_checked": .*python3 gave no answer within 5 s' || { echo "FAIL python3 that hangs is not said"; failed=1; }
 [ $(($(date +%s) - start)) -le 8 ] || { echo "FAIL python3 that hangs holds the doctor up"; failed=1; }
-# its output is closed, but it does not end
+# this python3 closes its output, but does not end
 printf '#!/bin/sh\nexec > /dev/null 2>&1\nsleep 60\n' > "$work/bin/python3"
 start=$(date +%s)
 doctor "$clean" | grep -q '"not_checked": .*python3 gave no answer within 5 s' || { echo "FAIL python3 that hangs after its output is not said"; failed=1; }
@@ -113,7 +114,7 @@ env -i PATH="$work/empty" "$symtuner" doctor --root "$clean" --json |
     grep -q '"not_checked": .*there is no python3 in PATH' || { echo "FAIL no python3, and it is not said"; failed=1; }
 printf '#!/bin/sh\n' > "$work/bin/python3"
 
-# a library that the user names; --nccl FILE is the old spelling
+# the user names a library; --nccl FILE is the old spelling of the option
 for option in --library --nccl; do
     out=$(env -i PATH="$python_path" "$symtuner" doctor --root "$clean" $option /usr/lib64/libnccl.so.2 --json 2> "$work/err")
     judged $option 2.27.7

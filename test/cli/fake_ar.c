@@ -5,8 +5,8 @@
 #include "nccl/names.h"
 #include "test/cli/fake_gpu.h"
 
-/* Selection and rules are the library's own code (kernels/choose/select.c and rules.c); only the
- * times are invented. */
+/* The choice of kernels and the rules are the library's own code (kernels/choose/select.c and
+ * rules.c). Only the times are invented. */
 struct symtuner_ar {
     struct comm *comm;
     struct ar_force force;
@@ -38,7 +38,8 @@ EXPORT int symtuner_ar_create(symtuner_ar **h, void *const *comms, int n,
 }
 EXPORT int symtuner_ar_destroy(symtuner_ar **h, int n) { (void)n; free(*h); return 0; }
 
-/* why: NULL, or where to write the reason. ${n} is the number of elements of a part. */
+/* Choose a kernel. ${why} is NULL or where to write the reason. ${n} is the number of elements of a
+ * part. */
 static int choose(const struct symtuner_ar *h, int coll, size_t n, int type,
                   struct ar_choice *choice, char why[160])
 {
@@ -86,8 +87,9 @@ static int plugin_ctas(void)
 }
 
 /* Return a time for ${choice} in us. FAKE_BEST=FAMILY is the fastest from 16 KiB on, with 32 blocks
- * of 256 threads; otherwise all choices are equally good. A rule starts no blocks without work, but
- * tune forces them, too: so fewer blocks must cost less than the 3 % that --verify allows. */
+ * of 256 threads. Otherwise all choices are equally good. A rule starts no blocks without work, but
+ * tune forces such blocks. So a choice with fewer blocks must cost less than the 3 % that --verify
+ * allows. */
 static double time_of(const struct ar_choice *choice, size_t bytes)
 {
     const char *best = getenv("FAKE_BEST");
@@ -125,7 +127,7 @@ EXPORT int symtuner_ar_register(symtuner_ar **h, void *const *b, void *const *w,
     (void)h, (void)b, (void)w, (void)n, (void)bytes;
     return fault("ar-register") ? 1 : 0;
 }
-/* Add the time of a call to the stream. Returns whether the call must compute its result: 0 while a
+/* Add the time of a call to the stream. Returns 1 if the call must compute its result, 0 while a
  * graph is captured, and -1 if no kernel can run the call. */
 static int run(symtuner_ar *h, int coll, size_t n, int t, const void *r, struct stream *stream)
 {

@@ -38,12 +38,13 @@ EXPORT int cuDeviceCanAccessPeer(int *v, int a, int b)
 EXPORT int cuDevicePrimaryCtxRetain(void **c, int d) { *c = context_of(d); return 0; }
 EXPORT int cuCtxSetCurrent(void *c) { current = c; return 0; }
 EXPORT int cuCtxSynchronize(void) { return 0; }
-EXPORT int cuCtxEnablePeerAccess(void *c, unsigned f) /* without NVSwitch a GPU has at most 8 peers */
+/* Without NVSwitch a GPU has at most 8 peers. */
+EXPORT int cuCtxEnablePeerAccess(void *c, unsigned f)
 {
     (void)f;
     return fault("peers-full") && ((struct context *)c)->device + current->device == 1 ? 711 : 0;
 }
-/* The matrices of the GEMMs of this thread's GPU. */
+/* The number of matrices for the GEMMs of this thread's GPU. */
 enum { BIG = 3 };
 static __thread struct {
     uint64_t at, end;
@@ -184,7 +185,8 @@ EXPORT int cuLaunchKernel(void *f, unsigned a, unsigned b, unsigned c, unsigned 
             to[n - 1] ^= 1;
     } else if (strcmp(f, "st_copy") == 0) {
         static __thread unsigned launches;
-        int store = launches++ / 4 % 2 == 0; /* the doctor times stores, then loads, four each */
+        /* the doctor times four stores, then four loads, in turns */
+        int store = launches++ / 4 % 2 == 0;
 
         charge(stream, (64 << 20) / (fault("peer-staged")                      ? 20e3
                                      : store && fault("write-collapse")       ? 50e3
@@ -292,7 +294,7 @@ EXPORT int ncclReduceScatter(const void *s, void *r, size_t n, int t, int op, vo
 #endif
 
 #ifdef FAKE_CUBLAS
-/* cublasCreate fails with FAKE_FAULT=cublas-create, a GEMM with FAKE_FAULT=gemm. */
+/* With FAKE_FAULT=cublas-create, cublasCreate fails. With FAKE_FAULT=gemm, a GEMM fails. */
 EXPORT int cublasCreate_v2(void **h)
 {
     *h = calloc(1, sizeof(void *));

@@ -31,7 +31,8 @@
 struct stream {
     double clock_us, graph_us;
     int capturing, high;
-    double stolen_us, waited_us; /* taken from others so far, and by others that it waited for */
+    /* taken from other streams so far, and by streams that this one waited for */
+    double stolen_us, waited_us;
 };
 struct event {
     double us, stolen_us;
@@ -67,7 +68,8 @@ static inline int number(const char *name, int fallback)
     return text ? atoi(text) : fallback;
 }
 
-/* Return ${us} with a small random error, different in each process and call, as on a real box. */
+/* Return ${us} with a small random error, which differs in each process and call, as on a real
+ * box. */
 static inline double noisy(double us)
 {
     static __thread unsigned x;
@@ -88,7 +90,7 @@ static inline void charge(struct stream *stream, double us)
         stream->clock_us += us;
 }
 
-/* Charge a collective of ${us} on ${ctas} CTAs. */
+/* Add a collective of ${us} on ${ctas} CTAs to the stream's time. */
 static inline void charge_call(struct stream *stream, double us, int ctas)
 {
     const int more = ctas - number("FAKE_FREE", 16);
@@ -98,8 +100,8 @@ static inline void charge_call(struct stream *stream, double us, int ctas)
         stream->stolen_us += 0.5 + (more > 0 ? us * more / 132 : 0);
 }
 
-/* Must a call compute its result? Not while a graph is captured, and beside GEMMs only into memory that
- * was poisoned, because there it is repeated often. */
+/* Must a call compute its result? While a graph is captured, it must not. Beside GEMMs, where a
+ * call is repeated often, it must only if the memory for the result was poisoned. */
 static inline int computes(const struct stream *stream, const void *out)
 {
     uint16_t first;
@@ -155,7 +157,7 @@ static inline void add_up(struct comm *comm, const void *send, void *out, size_t
     pthread_barrier_wait(&group->barrier);
 }
 
-/* Put the ${bytes} at ${send} of each rank behind each other at ${out}. */
+/* Copy the ${bytes} at ${send} of all ranks to ${out}, in the order of the ranks. */
 static inline void gather(struct comm *comm, const void *send, void *out, size_t bytes)
 {
     struct group *group = comm->group;

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# files.sh BUILD - checks that the files which commands write are valid: pages, JSON and raw data
-# go through parsers that share no code with the command (parse.py), rules through symtuner's own
+# files.sh BUILD - checks that the files which commands write are valid. Pages, JSON and raw data go
+# through parsers that share no code with the command (parse.py). Rules go through symtuner's own
 # reader. Names of rules, GPUs, files and hosts hold quotes, tags and escape sequences.
 # Exit 0: all right. 1: something is not. 77: no python3 here, or no node to draw the pages with.
 set -u
@@ -29,7 +29,7 @@ draw() {
         node "$root/test/cli/draw.js" "$page" > "${page%.html}.drawn.html" && parse "${page%.html}.drawn.html" || return 1
     done
 }
-shows() { # shows PAGE WORD: true, too, where there is no node
+shows() { # shows PAGE WORD: the drawn page has the word; also true where there is no node
     ! command -v node > /dev/null || grep -qF -- "$2" "${1%.html}.drawn.html"
 }
 
@@ -109,8 +109,8 @@ for rules in tuned.rules plain.rules; do
     SYMTUNER_MACHINE=$machine "$symtuner" check "$rules" > check.out 2>&1
     ok "$rules of tune are legal and without findings: $(cat -v check.out)" $?
 done
-# A way that is faster at 4 and 8 MiB: above 4 MiB the table heeds what runs beside the kernels, and
-# the rule is for handles that run alone.
+# A way (kernel, blocks, threads) that is faster at 4 and 8 MiB. Above 4 MiB the library's table
+# depends on what runs beside the kernels, so the rule is for handles that run alone.
 sed 's#,chunked/128/512,\(4194304\|8388608\),.*#,chunked/128/512,\1,9.0#' "$root/test/data/tune.csv" > fast.csv
 "$symtuner" tune --from fast.csv --out fast.rules > fast.out 2>&1
 sed -n '/kernels 4MiB/,$p' fast.rules | grep -E '^\[|^bytes|^when' > fast.spans
@@ -173,7 +173,7 @@ ok "tuned rules say of sums what docs/reference/sums.md says, by pointing there"
 
 # ---- nobody else's file is overwritten -----------------------------------------------------------
 sample=$root/test/data/tune.csv
-kept() { # kept WHAT FILE WANT ARGUMENTS: exit status WANT, and the file is as it was
+kept() { # kept WHAT FILE WANT ARGUMENTS: the exit status is WANT, and the file is unchanged
     cp "$2" before
     what=$1 file=$2 want=$3
     shift 3
@@ -203,7 +203,7 @@ sed 's/,9.105$/,9.5/' "$sample" > changed.csv
 kept "bench keeps data in tune's form that it did not write" changed.csv 2 bench --csv changed.csv
 mkfifo late.csv
 "$symtuner" tune --from late.csv --out late.rules > /dev/null 2> err &
-exec 3> late.csv # opens when tune reads, and it has asked before
+exec 3> late.csv # opens when tune reads; by then tune has checked that late.rules does not exist
 echo mine > late.rules && cat "$sample" >&3 && exec 3>&-
 wait $!
 [ $? = 1 ] && grep -q -- '--force' err && [ "$(cat late.rules)" = mine ] && [ ! -e late.rules.html ]
@@ -279,7 +279,7 @@ ok "every JSON is JSON" $?
 
 # ---- the terminal --------------------------------------------------------------------------------
 i=0
-text() { # text ARGUMENTS: what a person would see, results and errors
+text() { # text ARGUMENTS: prints what a person would see, results and errors
     i=$((i + 1))
     "$symtuner" "$@" > text$i.txt 2>&1
     [ $? -le 2 ]
@@ -312,14 +312,15 @@ env -i SYMTUNER_RULES="$odd" SYMTUNER_MACHINE="$odd" "$symtuner" env > env.txt 2
 env -i SYMTUNER_RULES="$odd" SYMTUNER_MACHINE="$odd" "$symtuner" decide allreduce 1KiB > decide.txt 2>&1
 parse text*.txt doctor.txt env.txt decide.txt
 ok "no control byte reaches the terminal" $?
-long=$(awk 'BEGIN { for (i = 0; i < 9000; i++) printf "\303\251" }') # é: some are cut by a buffer's end
+# the letter é many times; the end of a buffer cuts some of them in two
+long=$(awk 'BEGIN { for (i = 0; i < 9000; i++) printf "\303\251" }')
 [ "$(env -i SYMTUNER_RULES="$long" "$symtuner" env | tr -cd '\303\251' | wc -c)" = 18000 ]
 ok "characters of several bytes stay whole" $?
 [ "$(env -i SYMTUNER_RULES="$(printf 'a\303b\302\303\251')" "$symtuner" env | grep -c 'SYMTUNER_RULES=a?b?é')" = 1 ]
 ok "half a character becomes one question mark" $?
 
 # ---- rules in a Turkish program -------------------------------------------------------------------
-# Python takes the locale of the environment. In Turkish the small letter of I is not i.
+# Python takes the locale of the environment. In Turkish, the small letter of I is not i.
 mkdir locale
 if localedef -i tr_TR -f UTF-8 locale/tr_TR.UTF-8 2> /dev/null &&
     printf '#include <locale.h>\n__attribute__((constructor)) static void as_python(void) { setlocale(LC_ALL, ""); }\n' |

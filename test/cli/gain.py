@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gain.py RAW.csv LEDGER TUNE.json TUNE.txt: works out from the raw data and the ledger of a program what
-its calls gain, and compares that with what symtuner tune printed. Exit 1: they differ, and how."""
+"""gain.py RAW.csv LEDGER TUNE.json TUNE.txt: works out from the raw data and from a program's
+ledger what its calls gain, and compares that with what symtuner tune printed. Exit 1: they
+differ; the output says how."""
 
 import collections
 import json

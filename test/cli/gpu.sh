@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# gpu.sh BUILD - runs doctor, tune and bench on GPUs made of host memory (test/cli/fake_gpu.h):
-# plants faults for the findings about GPUs, interrupts and resumes a tune run, and checks that
-# wrong results and hangs are noticed. It says nothing about real GPUs; test/gpu/doctor.sh and
+# gpu.sh BUILD - runs doctor, tune and bench on GPUs made of host memory (test/cli/fake_gpu.h). It
+# plants faults for the findings about GPUs, interrupts and resumes a tune run, and checks that the
+# commands notice wrong results and hangs. It says nothing about real GPUs; test/gpu/doctor.sh and
 # test/gpu/tune.sh do.
 # Exit 0: all right. 1: something failed. 77: no C compiler here to make the libraries with.
 
@@ -17,7 +17,7 @@ failed=0 passed=0
 ok() { # ok WHAT STATUS
     if [ "$2" -eq 0 ]; then passed=$((passed + 1)); else echo "FAIL $1"; failed=$((failed + 1)); fi
 }
-json() { # json WHAT FILE; a fresh Debian has no python3
+json() { # json WHAT FILE: checks the file only if python3 is here, since a fresh Debian has none
     if command -v python3 > /dev/null; then
         cp "$2" "$work/parsed.json" && python3 test/cli/parse.py "$work/parsed.json"
         ok "$1" $?
@@ -27,7 +27,7 @@ json() { # json WHAT FILE; a fresh Debian has no python3
 }
 
 fake="$cc -O1 -shared -fPIC -fvisibility=hidden -pthread"
-selection=$(ls kernels/choose/*.c 2> /dev/null) # need no CUDA
+selection=$(ls kernels/choose/*.c 2> /dev/null) # these files need no CUDA
 mkdir "$work/bin" && cp "$build/symtuner" "$work/bin/"
 $fake -I. -DFAKE_CUDA -o "$work/bin/libcuda.so.1" test/cli/fake_gpu.c &&
     $fake -I. -DFAKE_NCCL -o "$work/bin/libnccl.so.2" test/cli/fake_gpu.c &&
@@ -36,7 +36,7 @@ $fake -I. -DFAKE_CUDA -o "$work/bin/libcuda.so.1" test/cli/fake_gpu.c &&
         base/open_file.c nccl/*.c rules/*.c -ldl || exit 1
 cp "$build/libsymtuner.so" "$work/bin/"
 
-run() { # run NAME=VALUE ... ARGUMENTS: with an environment of its own
+run() { # run NAME=VALUE ... ARGUMENTS: runs it in an environment of its own
     env -i PATH="$PATH" LC_ALL=C LD_LIBRARY_PATH="$work/bin" \
         SYMTUNER_MACHINE='gpu=NVIDIA Fake; links=nvlink; multicast=no' ASAN_OPTIONS=detect_leaks=0 "$@"
 }
@@ -116,7 +116,8 @@ done
 [ -s "$work/one" ] && cmp -s "$work/one" "$work/two"
 ok "tune: NCCL is measured without the plugin that an nccl.conf names" $?
 
-# A user may have the drop-in preloaded everywhere. It must not run our kernels where NCCL's are timed.
+# A user may have the drop-in preloaded everywhere. Even then, our kernels must not run where tune
+# measures NCCL.
 $cc -shared -fPIC -x c -o "$work/see.so" - << 'X' || exit 1
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,7 +134,8 @@ run LD_PRELOAD="$work/see.so" SEEN="$work/seen" ASAN_OPTIONS=detect_leaks=0:veri
 [ "$(grep -c '^0$' "$work/seen")" = 18 ]
 ok "tune: the drop-in has no communicator in any of 18 processes: $(sort "$work/seen" | uniq -c)" $?
 
-# another kernel is faster: tune writes rules for the library, and they hold in a fresh run
+# with FAKE_BEST another kernel is the fastest: tune writes rules for the library, and tune --verify
+# confirms them
 run FAKE_GPUS=4 FAKE_BEST=two_ll128 "$symtuner" tune --bytes 1KiB..4MiB --out "$work/k.rules" > "$work/k.out" 2>&1
 ok "tune: other kernels: exit status: $(tail -2 "$work/k.out")" $?
 "$symtuner" check "$work/k.rules" > "$work/k.check" && grep -q '^kernel     = two_ll128' "$work/k.rules"
@@ -160,7 +162,8 @@ ok "tune --verify: rules of another box are refused" $?
 run "$symtuner" tune --verify "$work/none.rules" 2>&1 | grep -q 'none.rules.csv: No such file'
 ok "tune --verify: rules without raw data are named" $?
 
-# all collectives of ours: the rules name them, hold in a fresh run, and come from the raw data alone
+# chunked is the fastest for all collectives: the rules name each, tune --verify confirms them, and
+# the raw data alone give the same rules
 colls='allreduce reducescatter allgather'
 run FAKE_GPUS=4 FAKE_BEST=chunked "$symtuner" tune --coll all --bytes 1KiB..8MiB --out "$work/e.rules" > "$work/e.out" 2>&1
 ok "tune --coll all: exit status: $(tail -2 "$work/e.out")" $?
@@ -196,7 +199,7 @@ run "$symtuner" tune --from "$work/e.rules.csv" --ledger test/data/ledger/mix.le
 ok "tune --from --ledger: three collectives" $?
 ! command -v python3 > /dev/null || python3 test/cli/gain.py "$work/e.rules.csv" test/data/ledger/mix.ledger "$work/e.json" "$work/e.txt"
 ok "tune: the gain counts our kernels of every collective" $?
-# raw data of earlier versions have ways of all-reduces only
+# raw data of earlier versions have ways (kernel, blocks, threads) of all-reduces only
 sed -e 's/ own=3 / own=2 /' -e '/^[0-9],5,allreduce/!{/^[0-9],5,/d}' -e '/^done,[0-9],5,[^a]/d' -e '/^done,[0-9],5,allg/d' "$work/e.rules.csv" > "$work/old.csv"
 run "$symtuner" tune --from "$work/old.csv" --out "$work/f.rules" > /dev/null 2> "$work/f.err" && grep -q '^\[kernels 1MiB\]' "$work/f.rules" && ! grep -q '^coll ' "$work/f.rules"
 ok "tune --from: raw data with ways of all-reduces only: $(tail -1 "$work/f.err")" $?
@@ -227,7 +230,7 @@ ok "tune --from: the same rules" $?
 run "$symtuner" tune --json --from "$work/whole.csv" --out "$work/again.rules" 2> /dev/null > "$work/t.json"
 json "tune --json is JSON" "$work/t.json"
 
-# interrupted, then resumed
+# a tune run is interrupted, then resumed
 rm -f "$work"/a.rules*
 env -i PATH="$PATH" LD_LIBRARY_PATH="$work/bin" FAKE_SLEEP_MS=400 ASAN_OPTIONS=detect_leaks=0 \
     SYMTUNER_MACHINE='gpu=NVIDIA Fake; links=nvlink; multicast=no' \
@@ -249,7 +252,7 @@ grep -v '^#' "$work/a.rules" > "$work/two"
 cmp -s "$work/one" "$work/two"
 ok "tune: interrupted and resumed, it gives the same rules" $?
 
-# refusals
+# what tune refuses
 run "$symtuner" tune --bytes 1KiB..8MiB --out "$work/a.rules" 2>&1 | grep -q 'another plan; --fresh'
 ok "tune: another plan is not mixed in" $?
 sed 's/^\(0,0,allreduce,general,1024,\).*/\1-3/' "$work/whole.csv" > "$work/bad.csv"
@@ -283,7 +286,7 @@ run FAKE_GPUS=3 "$symtuner" tune --coll allgather,reducescatter,allreduce --byte
 ok "tune: three ranks: $(tail -1 "$work/c.out")" $?
 
 # ---- tune and bench beside GEMMs -----------------------------------------------------------------
-# 64 CTAs are the fastest alone, but the fake GPUs have only FAKE_FREE CTAs that cost GEMMs nothing
+# 64 CTAs are the fastest alone, but only FAKE_FREE CTAs of the fake GPUs cost GEMMs nothing
 beside() { # beside OUT NAME=VALUE ...
     out=$work/$1.rules && shift
     run "$@" "$symtuner" tune --beside --bytes 4MiB..16MiB --force --out "$out" > "$work/g.out" 2> "$work/g.err"
@@ -336,13 +339,14 @@ run FAKE_FREE=132 "$symtuner" tune --beside --bytes 4MiB..4MiB --fresh --out "$w
 ok "tune --beside: where calls cost GEMMs nothing, 64 CTAs stay: $(tail -1 "$work/k.out")" $?
 ! grep '^ctas' "$work/k.rules" "$work/j.rules" | grep -v 128
 ok "tune --beside: and no kernel is chosen for having few CTAs" $?
-# the largest kernels are the fastest alone; beside GEMMs they are not for calls of which nothing is known
+# the largest kernels are the fastest alone, but not beside GEMMs; so they are only for calls that
+# are known to run alone
 run FAKE_BEST=pull FAKE_FREE=8 "$symtuner" tune --beside --bytes 8MiB..8MiB --out "$work/y.rules" > "$work/y.out" 2>&1
 awk '/^\[/ { head = $0 } /^when-beside/ { $1 = $2 = ""; head = head $0 } /^kernel/ { print head " " $3 }' "$work/y.rules" > "$work/y"
 grep -q '^\[kernels 8MiB-alone\]  alone pull$' "$work/y" && grep -q '^# 8 MiB *not for calls beside GEMMs' "$work/y.rules"
 ok "tune --beside: a kernel that is slower beside GEMMs is for calls alone: $(cat "$work/y") $(tail -1 "$work/y.out")" $?
 
-# an empty file, because the loader may find a real cuBLAS in its own folders
+# an empty file as cuBLAS, because the loader may find a real cuBLAS in its own folders
 mkdir "$work/none" && cp "$work"/bin/libcuda.so.1 "$work"/bin/libnccl.so.2 "$work/none" && : > "$work/none/libcublas.so.12"
 cp "$work/g.rules.csv" "$work/g.keep"
 for command in "tune --out $work/g.rules" bench; do
@@ -399,7 +403,7 @@ run "$symtuner" bench --bytes 1KiB..2KiB --json 2> /dev/null > "$work/b.json"
 json "bench --json is JSON" "$work/b.json"
 printf '[provenance]\ngpu = NVIDIA Other\n[process]\nsym-ctas = 16\n' > "$work/other.rules"
 printf '[process]\nsym-ctas = many\n' > "$work/wrong.rules"
-bench_rules() { # bench_rules RULES WORDS: bench must fail and print WORDS
+bench_rules() { # bench_rules RULES WORDS: checks that bench fails and prints WORDS
     run "$symtuner" bench --bytes 1KiB..1KiB --rules "$work/$1" > "$work/rules.out" 2>&1
     [ $? = 1 ] && grep -q "$2" "$work/rules.out"
     ok "bench: rules that do not act are named: $1: $(tail -2 "$work/rules.out")" $?

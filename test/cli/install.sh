@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# install.sh BUILD - checks what make install has installed: an installed library exports every
-# function that an installed header declares, pkg-config tells a compiler where they are, the command
-# runs, and make uninstall leaves nothing. And make kernels must say in one line what a box lacks.
+# install.sh BUILD - checks what make install has installed. An installed library exports every
+# function that an installed header declares. pkg-config tells a compiler where both are. The
+# command runs. make uninstall leaves nothing. Also, make kernels must say in one line what a box
+# lacks.
 # Exit 0: all right. 1: something is not.
 set -u
 work=$(mktemp -d) || exit 1
@@ -25,13 +26,14 @@ for header in "$work"/root/usr/include/*.h; do
     done
 done
 [ -f "$work/root/usr/include/symtuner.h" ] || fail "symtuner.h is not installed"
-for role in tuner env profiler; do # NCCL_ENV_PLUGIN=symtuner
+for role in tuner env profiler; do # for variables such as NCCL_ENV_PLUGIN=symtuner
     [ "$(readlink -e "$work/root/usr/lib/there/libnccl-$role-symtuner.so")" = "$work/root/usr/lib/there/libsymtuner.so" ] ||
         fail "libnccl-$role-symtuner.so does not lead to libsymtuner.so"
 done
 [ "$("$work/root/usr/bin/symtuner" --version)" = "$("$1/symtuner" --version)" ] || fail "the installed command does not run"
 
-program() # NAME: the program on standard input compiles and links as pkg-config says, and runs
+# NAME: compiles and links the program on standard input as pkg-config NAME says, and runs it
+program()
 {
     command -v pkg-config > /dev/null || { echo "skip $1.pc: no pkg-config here"; return; }
     # shellcheck disable=SC2086
@@ -74,7 +76,8 @@ kernels 'cuda_runtime_api.h in CUDA_HOME=' NCCL_HOME="$work/nccl" NVCC=true
 kernels 'nccl.h in NCCL_HOME=' NCCL_HOME="$work/none" NVCC=true
 kernels 'a compiler NVCC=no-such-nvcc' NCCL_HOME="$work/nccl" NVCC=no-such-nvcc CUDA_HOME="$work/cuda"
 
-# A build with an absolute B: does a later make with a relative one see that a header has changed?
+# After a build with an absolute B, does a later make with a relative B see that a header has
+# changed?
 relative=${1#"$(pwd -P)"/}/absolute object=$relative/base/board.c.o
 make -s "$object" B="$(pwd -P)/$relative" > "$work/log" 2>&1 || fail "make with an absolute B: $(cat "$work/log")"
 make -q "$object" B="$relative" || fail "$object is out of date although nothing has changed"

@@ -39,7 +39,7 @@ for command in $commands; do
         inside' docs/man/symtuner.1 | sed 's/\\-/-/g' > "$work/section"
     [ -s "$work/section" ]
     ok "docs/man/symtuner.1 has a section for $command" $?
-    case $command in # these two name the options of another one
+    case $command in # diff also names the options of table, and bench those of tune
     diff) awk '/^\.S[SH] /{inside = ($3 == "table")} inside' docs/man/symtuner.1 ;;
     bench) awk '/^\.S[SH] /{inside = ($3 == "tune")} inside' docs/man/symtuner.1 ;;
     esac | sed 's/\\-/-/g' >> "$work/section"
@@ -68,7 +68,7 @@ done
 [ $? = 2 ]
 ok "--dtype float16x is no type" $?
 
-# both ways to write a value, and an early option after the words
+# a value after a blank or after "=", and an option before or after the words
 for pair in "decide allreduce 1MiB|--ranks|4" "table docs/example.rules|--machine|h200x2" \
     "top test/data/ledger/rank0.ledger|--sort|size" "check docs/example.rules|--nccl|2.28.9"; do
     begin=${pair%%|*} value=${pair##*|} option=${pair#*|} option=${option%|*}

@@ -33,7 +33,7 @@ tarball()
     git rev-parse HEAD > /dev/null 2>&1 || { echo "skip the tarball: this is no git checkout"; return; }
     for time in 1 2; do
         make -s dist B="$work/$time" > "$work/log" 2>&1 || { fail "make dist: $(cat "$work/log")"; return; }
-        sleep 1.1 # tar write times in seconds
+        sleep 1.1 # tar writes times in whole seconds
     done
     cmp "$work/1/dist/$name.tar.xz" "$work/2/dist/$name.tar.xz" || fail "make dist makes other bytes a second later"
     tar tJf "$work/1/dist/$name.tar.xz" | grep -v '/$' | sed "s|^$name/||" | sort > "$work/packed"
@@ -80,12 +80,14 @@ sys.exit(3 if os.environ["LD_PRELOAD"] in maps else 4)' > out 2> err
     ) || failed=1 bad=1
 }
 
-# Run a JAX program on two CPU devices with the wheel's symtuner run. JAX must find the package by its
-# entry point and call it; without symtuner run it must not. On the CPU XLA adds up in both cases.
+# Run a JAX program on two CPU devices with the wheel's symtuner run. JAX must find the package by
+# its entry point and call it. Without symtuner run, JAX must not call it. On the CPU, XLA adds up
+# in both cases.
 run_jax()
 {
     here=$("$work/venv/bin/python3" -c 'import sys; print(sys.version_info[:2])')
-    place=$(echo "$work/venv"/lib/python3*/site-packages)/jax.pth # names the folders of jax's packages
+    # this file names the folders of jax's packages
+    place=$(echo "$work/venv"/lib/python3*/site-packages)/jax.pth
     for other in ${JAX_PYTHON:-"$build/jax-venv/bin/python" python3}; do
         "$other" -c 'import jax, sys; jax.__version_info__ >= (0, 9, 2) or sys.exit(1); print(sys.version_info[:2], *[p for p in sys.path if p.endswith("-packages")], sep="\n")' \
             > "$work/paths" 2> /dev/null && break
@@ -116,13 +118,14 @@ X
 
 wheel()
 {
-    # the kernels that BUILD has, in the folder ar-80-90-100-120 for example
+    # the architectures of BUILD's kernels, from the name of their folder, for example
+    # ar-80-90-100-120
     archs=$(readlink "$build/libsymtuner_ar.so" | sed -n 's|^ar-\([0-9-]*\)/.*|\1|p' | tr - ' ')
     make -s wheel B="$built" AR_ARCHS="$archs" > "$work/wheel.log" 2>&1 || { fail "make wheel: $(tail -5 "$work/wheel.log")"; return; }
     wheel=$(ls "$build/dist/$name"-py3-none-manylinux*.whl)
     python3 -m venv "$work/venv" && "$work/venv/bin/pip" -q install --no-index "$wheel" || fail "$wheel cannot be installed"
 
-    # nothing set, and not in the source tree
+    # no variable is set, and the folder is not the source tree
     alone="env -i PATH=$work/venv/bin:/usr/bin:/bin HOME=$work"
     libraries=$(cd "$work/venv"/lib/python3*/site-packages/symtuner/lib && pwd -P)
     for file in "$build"/libsymtuner*.so; do
@@ -153,7 +156,8 @@ wheel()
         ln -s "$build/fakes" "$work/host/fakes"
     "$build/check-host" "$work/host/libsymtuner.so" > "$work/wheel.log" 2>&1 || fail "the wheel's plugin: $(tail -5 "$work/wheel.log")"
 
-    # The control: files that were linked for this box must not pass, unless this box is as old.
+    # The control: files that were linked for this box must not pass the check, unless this box is
+    # as old as the wheel's glibc.
     make -s install B="$built" DESTDIR="$work" PREFIX=/tree > "$work/wheel.log" || fail "make install: $(cat "$work/wheel.log")"
     SYMTUNER_WHEEL_TREE=$work/tree SYMTUNER_WHEEL_PLATFORM=$(basename "$wheel" .whl | sed 's/.*-//') \
         "$python" -m hatchling build -t wheel -d "$work/dist" > "$work/wheel.log" 2>&1 || fail "hatchling: $(cat "$work/wheel.log")"
@@ -194,7 +198,8 @@ debian
 python=$build/wheel-tools/bin/python
 if make -s "$built/wheel-tools/bin/python" B="$built" > "$work/log" 2>&1; then
     dockerfile
-    (wheel; [ $failed = 0 ] || exit 1; exit $skipped) & # beside the other, which mostly compiles
+    # runs beside the others, which mostly compile
+    (wheel; [ $failed = 0 ] || exit 1; exit $skipped) &
     sdist
     pages
     wait $!

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""parse.py FILE...: what the command wrote, through parsers that it does not know.
+"""parse.py FILE...: reads what the command wrote, with parsers that share no code with the command.
 
-By the end of the name: .html (a page: every tag closed, one script and its JSON), .drawn.html (what its
-script shows, by draw.js: every tag closed, no script, and the SVG pictures in it XML), .json, .csv (raw
-data of tune), .txt (UTF-8 without control characters). Exit 1: a file is wrong, and how.
+The end of a name says how the file is checked. .html: a page, in which every tag is closed, with
+one script and its JSON. .drawn.html: what the script of a page shows (by draw.js), in which every
+tag is closed, there is no script, and the SVG pictures are XML. Also .json, .csv (raw data of
+tune), and .txt (UTF-8 without control characters). Exit 1: a file is wrong; the output says how.
 """
 
 import csv
@@ -18,7 +19,7 @@ VOID = {"meta", "link", "br", "hr", "img", "input", "col", "wbr"}
 
 
 class Balanced(html.parser.HTMLParser):
-    """Every tag is closed in its turn, and no attribute is left open."""
+    """Checks that every tag is closed in its turn, and that no attribute is left open."""
 
     def __init__(self):
         super().__init__()
@@ -88,7 +89,8 @@ def check_csv(text):
     for row in rows[1:]:
         if row[0] == "done" and len(row) == 4:
             continue
-        least = 0 if int(row[1]) < 15 else -math.inf  # beside GEMMs a call may seem to add less than 0
+        # beside GEMMs, a call may seem to take less than no time
+        least = 0 if int(row[1]) < 15 else -math.inf
         if len(row) != 6 or not (least < float(row[5]) < math.inf) or int(row[4]) < 1:
             raise ValueError(f"row {row}")
     if len(rows) < 3:

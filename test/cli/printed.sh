@@ -4,10 +4,11 @@
 # printed.sh [TREE [PAGE...]] - runs the commands that README.md and pages of docs/ print for a shell,
 # as printed, in TREE, or else in a clean clone of this repository.
 #
-# A block ```sh of a page runs line by line in one shell, in the tree, with a new HOME and a new venv, which
-# pages share. What it needs besides is put there: train.py, train_jax.py, and torchrun and sudo, which run their command.
-# make installs below DESTDIR. Each command must end with 0; symtuner doctor may find something (1), and
-# what measures must say that it cannot measure here (77). Without PyPI, pages that use pip are skipped.
+# A block ```sh of a page runs line by line in one shell, in the tree. HOME and the venv are new,
+# and the pages share both. The script provides what a block needs besides: train.py, train_jax.py,
+# and a torchrun and a sudo, which run their command. make installs below DESTDIR. Each command must
+# end with 0, with two exceptions: symtuner doctor may find something (1), and commands that measure
+# must say that they cannot measure here (77). Without PyPI, pages that use pip are skipped.
 #
 # pip compiles no kernels and "make kernels" is left out, unless AR_ARCHS names GPU generations.
 # Exit 0: all right. 1: a command failed; its output follows.
@@ -32,7 +33,8 @@ printf '#!/bin/sh\nfor word; do :; done\nexec python3 "$word"\n' > "$work/bin/to
 printf '#!/bin/sh\nexec "$@"\n' > "$work/bin/sudo"
 chmod +x "$work/bin/torchrun" "$work/bin/sudo"
 
-# Turn the blocks of a page into a script: what it prints last of all is the line at which it failed.
+# Turn the blocks of a page into a script. The last line that the script prints is the number of the
+# line at which it failed.
 page_script()
 {
     awk -v page="$1" '

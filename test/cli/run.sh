@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh BUILD - symtuner run without a GPU: what it sets and keeps, how signals and ends of the
-# program come through, and the summary, with a program that counts as the drop-in does
-# (run_program.c). It says nothing about the drop-in itself.
+# run.sh BUILD - symtuner run without a GPU, with a program that counts as the drop-in does
+# (run_program.c). Checks what it sets and keeps, how it passes on signals and the program's end,
+# and its summary. It does not check the drop-in itself.
 # Exit 0: all right. 1: something failed. 77: no C compiler here to make the program with, or no
 # python3 for a terminal (the rest was run).
 set -u
@@ -26,10 +26,10 @@ cp "$build/libsymtuner.so" "$work/lib/" && : | "$cc" -shared -fPIC -x c -o "$wor
 symtuner=$work/bin/symtuner program=$work/program
 cd "$work" || exit 1
 clean="env -i PATH=$PATH LC_ALL=C HOME=$work ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0"
-run() { # run [NAME=VALUE ...] ARGUMENTS: with an environment of its own
+run() { # run [NAME=VALUE ...] ARGUMENTS: runs it in an environment of its own
     $clean "$@"
 }
-has() { # has VARIABLE VALUE: the file env has it so; VALUE may be a pattern
+has() { # has VARIABLE VALUE: the file env sets it so; VALUE may be a pattern
     got=$(sed -n "s/^$1=//p" env)
     case $got in $2) true ;; *) false ;; esac
     ok "$what: $1=$got, not $2" $?
@@ -112,7 +112,7 @@ none SYMTUNER_JAX
 none SYMTUNER_RUN_FILE
 [ "$(cat err)" = "symtuner run: drop-in; all of it off: SYMTUNER_MODE=off" ]
 ok "off: $(cat err)" $?
-# a variable that nobody knows would be reported as misspelt
+# symtuner would report a variable that nobody knows as misspelt
 run SYMTUNER_LEDGER=/tmp/l NCCL_TUNER_PLUGIN=a NCCL_PROFILER_PLUGIN=b \
     "$symtuner" run --print --off --max-ctas 1 --verify 1 --only plugin,dropin,jax,allgather > print
 [ "$(grep -c ^export print)" = 11 ]
@@ -217,7 +217,7 @@ ok "the program's arguments: $(cat out)" $?
 ok "stdin reaches the program" $?
 if command -v python3 > /dev/null; then
     for number in 2 9 11 15; do # a shell cannot tell death by a signal from an exit with 128 and more
-        # this test may run as a background job of a shell, which ignores SIGINT
+        # this test may be a background job of a shell, which ignores SIGINT
         run python3 -c 'import subprocess, sys; print(subprocess.run(sys.argv[1:]).returncode)' \
             env --default-signal=INT "$symtuner" run -- "$program" count 1 kill $number > out 2> err
         [ "$(cat out)" = -$number ]
@@ -236,13 +236,13 @@ if [ "$(id -u)" = 0 ] && chown 65534 setuid && chmod u+s setuid; then
     ok "a setuid program is named: $(cat err)" $?
 fi
 
-# In the background a function would run in a shell of its own, which would get the signals: $clean
-# becomes symtuner itself.
+# $clean runs symtuner as the background process itself. A function would run in a shell of its own,
+# and that shell would get the signals.
 # ---- signals -------------------------------------------------------------------------------------
 until_file() { i=0; while [ ! -e "$1" ] && [ $i -lt 200 ]; do sleep 0.05; i=$((i + 1)); done; }
 for signal in TERM HUP USR1 USR2 INT QUIT ALRM; do
     rm -f ready
-    # python3 and sh start background jobs with SIGINT and SIGQUIT ignored; env gives them back
+    # python3 and sh start background jobs with SIGINT and SIGQUIT ignored; env resets both signals
     $clean "$symtuner" run --quiet -- env --default-signal=INT,QUIT sh -c \
         "trap 'exit 9' $signal; : > ready; while :; do sleep 0.05; done" &
     pid=$!
@@ -257,8 +257,8 @@ run "$symtuner" run --quiet -- sh -c 'trap "exit 9" USR1; kill -s USR1 $PPID; sl
 [ $? = 4 ]
 ok "the program does not get back what it sends to its parent" $?
 rm -f ready
-# In a group of its own, because SIGTSTP stops nobody in a group whose parents have left the session,
-# as that of this test may be.
+# The group must be new: SIGTSTP stops nobody in a group whose parents have left the session, and
+# the group of this test may be such a group.
 $clean python3 -c 'import os, sys; os.setpgid(0, 0); os.execv(sys.argv[1], sys.argv[1:])' \
     "$symtuner" run --quiet -- sh -c 'echo $$ > pid; : > ready; exec sleep 30' &
 pid=$!
@@ -293,8 +293,8 @@ ok "a program that ignores the stop of its group goes on" $?
 
 why() { sed -n "s/^ *X($1, \"\(.*\)\").*/\1/p" "$root/dropin/tally.h"; }
 # ---- the summary ---------------------------------------------------------------------------------
-mkdir -p shm
-summary() { grep -v '^symtuner run: plugin, drop-in, JAX route$\|^Killed$\|^Terminated$' "$1"; } # the shell says the latter
+mkdir -p shm # summary() leaves out Killed and Terminated, which the shell says
+summary() { grep -v '^symtuner run: plugin, drop-in, JAX route$\|^Killed$\|^Terminated$' "$1"; }
 once() { # once WHAT FILE: exactly one summary
     [ "$(grep -c '^symtuner run: .* process' "$2")" = 1 ]
     ok "$1: not one summary: $(cat "$2")" $?
@@ -352,7 +352,7 @@ ok "a communicator that stays with NCCL: $(cat difference)" $?
 run "$symtuner" run -- true 2> err
 [ "$(summary err)" = "symtuner run: no process made an NCCL communicator under the drop-in, and none used the JAX route" ]
 ok "no call: $(cat err)" $?
-# a /dev/shm that is too small, as in some containers: another folder will do
+# if /dev/shm is too small, as in some containers, another folder must do
 small='mount -t tmpfs -o size=4k none /dev/shm && exec "$@"'
 if run unshare -rm sh -c "$small" sh true 2> /dev/null; then
     run unshare -rm sh -c "$small" sh "$symtuner" run --only dropin -- true > /dev/null 2> err
@@ -398,7 +398,7 @@ once nested err
 grep -q '^symtuner run: 3 processes called NCCL 2.28.9$' err && grep -q ' 6 calls .* 3 by our kernels (50 %)' err
 ok "three processes: $(cat err)" $?
 # ---- the estimate --------------------------------------------------------------------------------
-estimate() { # estimate MACHINE STEPS: only the lines of the estimate
+estimate() { # estimate MACHINE STEPS: prints only the lines of the estimate
     machine=$1 && shift
     run SYMTUNER_MACHINE="$machine" "$symtuner" run -- sh -c "'$program' timed 1000 $* & '$program' timed 1000 $*; wait" 2> err
     sed -n '/^  estimated/,$p' err
@@ -427,7 +427,7 @@ for steps in 'verified 1' 'ranks 3' 'ranks 4'; do
 done
 run SYMTUNER_MACHINE="$two" "$symtuner" run -- sh -c "'$program' timed 9; '$program' timed 9 ranks 3" 2> err
 ok "an estimate for processes whose communicators differ: $(cat err)" "$(grep -c estimated err)"
-# ranks of a launcher: the last one to end prints for all, even if another was killed
+# ranks of a launcher: the last rank to end prints for all, even if another rank was killed
 for n in 0 1 2; do
     $clean LOCAL_RANK=$n "$symtuner" run -- "$program" count 1 made up$n wait up0 wait up1 wait up2 wait go$n &
     eval "pid$n=\$!"
@@ -445,7 +445,7 @@ ok "three ranks: $(cat err)" $?
 ok "one rank says what is set: $(cat err)" $?
 run "$work/run_job" "${JOBS:-600}" > out
 ok "jobs that end while others begin: $(cat out)" $?
-# files: the last ones are gone; one that is left over by a kill goes with the next run
+# files: after a run its files are gone; the next run removes files that a killed run left over
 left() { ls /dev/shm /tmp 2> /dev/null | grep -c "^symtuner-job-$(id -u)-$pid-"; }
 rm -f ready
 $clean "$symtuner" run --quiet -- sh -c ': > ready; exec sleep 30' &

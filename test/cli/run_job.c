@@ -89,7 +89,7 @@ int main(int argc, char **argv)
             put(go);
         for (int i = 0; i < RANKS; i++)
             failed |= waitpid(child[i], &status, 0) != child[i] || status != 0;
-        put(printed); /* a mark, so that reading never waits */
+        put(printed); /* puts a mark into the pipe, so that the reading below never waits */
         get(printed);
         for (int more = 0;; more++) {
             fd_set set;

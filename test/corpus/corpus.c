@@ -4,8 +4,9 @@
  *
  *   check-corpus FILE [SHOW]     list at most SHOW mismatches, 10 unless told
  *
- * FILE is CSV with a header line, its columns in any order; docs/design/nccl-model.md
- * describes them under "A corpus". It may end in .xz, which the xz program then decompresses, or be "-" for stdin.
+ * FILE is CSV with a header line. Its columns may be in any order; docs/design/nccl-model.md
+ * describes them under "A corpus". If the name ends in .xz, the xz program decompresses the file.
+ * "-" means stdin.
  * Exit status: 0 no mismatch, 1 mismatches, 2 the file cannot be used.
  */
 #include <errno.h>
@@ -53,8 +54,8 @@ enum {
     FIELDS_MAX = 128,
     LINE_MAX_BYTES = 1 << 16,
     TABLE = SYMTUNER_ALGOS * SYMTUNER_PROTOS,
-    /* The recorder opens a communicator and begins with AllReduce, from this size upwards: so an
-     * AllReduce of this size is the first call of its communicator. */
+    /* The recorder opens a communicator, begins with AllReduce, and goes from this size upwards. So
+     * an AllReduce of this size is the first call of its communicator. */
     SWEEP_FIRST_BYTES = 256,
 };
 
@@ -178,7 +179,7 @@ static int read_machine(const struct corpus *corpus, char **field, struct symtun
     call->ranks = (int)ranks;
     call->nodes = (int)nodes;
     call->multicast = (int)multicast;
-    /* a machine without a row in the table has peer access, unless its name says otherwise */
+    /* a machine that is not in the table has peer access, unless its name says otherwise */
     call->peer_raw = machine ? machine->peer_raw
                              : len < 6 || strcmp(name + len - 6, "-nop2p") != 0;
     call->peer_nccl = machine ? machine->peer_nccl : call->peer_raw;
@@ -332,7 +333,7 @@ static int compare_row(struct corpus *corpus, char **field)
     if (computed && call.table)
         check_table(corpus, &call, ours, &wrong, &first);
     else if (computed)
-        call.table = ours; /* no table was recorded */
+        call.table = ours; /* no table was recorded, so use the computed one */
     if (symtuner_predict(&call, &verdict) != SYMTUNER_OK)
         return refuse(corpus, "a value is out of range in the row of", text_of(corpus, field,
                                                                                COL_MACHINE));
@@ -428,7 +429,7 @@ static int run(const char *path, int show)
             bad = compare_row(&corpus, field) != 0;
     }
     if (file && file != stdin)
-        fclose(file); /* before waiting for xz, which may still be writing */
+        fclose(file); /* close before waiting for xz, which may still be writing */
     whole = corpus_close(path, child, bad);
     free(line);
     if (!bad && whole && corpus.rows == 0) {

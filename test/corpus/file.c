@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * file.c - a text file, perhaps compressed with xz, as a stream. The xz program decompresses, so
- * that building the tests needs no liblzma.
+ * file.c - gives a text file, which may be compressed with xz, as a stream. The xz program
+ * decompresses, so that building the tests needs no liblzma.
  */
 #include "test/corpus/file.h"
 

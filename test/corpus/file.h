@@ -13,7 +13,7 @@
 FILE *corpus_open(const char *path, long *child_out);
 
 /* End the decompression. Returns false if it failed, and prints the reason on stderr. With ${quiet}
- * it prints nothing, for a caller that stopped reading early. */
+ * it prints nothing; this is for a caller that stopped reading early. */
 bool corpus_close(const char *path, long child, bool quiet);
 
 /* Cut a line into at most ${room} fields, in place, with quotes as in RFC 4180. Returns the number

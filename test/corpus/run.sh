@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh BUILD - compares what check-corpus prints with expected.txt: for the recorded decisions, a
-# sample, a sample with three wrong rows, and two paths that are not a corpus. UPDATE=1 writes
-# expected.txt. Exit 1: they differ.
+# run.sh BUILD - compares what check-corpus prints with expected.txt. It runs check-corpus on the
+# recorded decisions, on a sample, on a sample with three wrong rows, and on two paths that are not
+# a corpus. UPDATE=1 writes expected.txt. Exit 1: they differ.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 check=$1/check-corpus

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * demo.c - `make demo`: show recorded NCCL decisions before and after libsymtuner.so.
+ * demo.c - `make demo` shows recorded NCCL decisions before and after libsymtuner.so.
  *
  * usage: demo LIBRARY RECORDS RULES [LEDGER]     LEDGER keeps the ledger of part 2
  *
- * The demo does not compute what NCCL would do: "NCCL alone" is a recorded decision, and so is a
- * symmetric kernel with another NCCL_SYM_CTAS. Where the plugin changes a recorded cost table,
- * NCCL's rule of that release picks from the table. Each part runs in a process of its own, because
- * the plugin and NCCL read their settings only once.
+ * The demo does not compute what NCCL would do. "NCCL alone" is a recorded decision, and so is a
+ * symmetric kernel with another NCCL_SYM_CTAS. Where the plugin changes a recorded cost table, the
+ * demo picks from the table by the rule of that NCCL release. Each part runs in a process of its
+ * own, because the plugin and NCCL read their settings only once.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static const char *library, *rules, *whole_rules, *keep;
 /* ---- text
  * -------------------------------------------------------------------------------------- */
 
-/* Print ${text}, folded at blanks; lines after the first are indented. */
+/* Print ${text}, with lines broken at blanks; lines after the first are indented. */
 static void print_folded(const char *first, const char *next, const char *text)
 {
     const char *indent = first;
@@ -109,8 +109,8 @@ static int compare(struct host *host, const struct record *call, char *before, c
     return 0;
 }
 
-/* Show all recorded calls of one release, kind and group. ${other}: symmetric kernels must have
- * been recorded with this setting, too. */
+/* Show all recorded calls of one release, one type and one way to register buffers. If ${other} is
+ * not NULL, show a symmetric kernel only if it was also recorded with this setting. */
 static int print_calls(struct host *host, const char *release, const char *dtype, bool windows,
                        int ranks, const char *other)
 {
@@ -147,7 +147,8 @@ static int part_default(void)
     return bad;
 }
 
-/* Return the largest call of a release that was recorded with 16 CTAs, too. */
+/* Return the largest call of a release that was recorded with the default count and with 16
+ * CTAs. */
 static const struct record *large_symmetric(const char *release)
 {
     const struct record *best = NULL;
@@ -206,7 +207,7 @@ static int part_rules(void)
     printf("  loaded: %s\n", host_interfaces(host));
     bad = print_calls(host, "2.28.9", "f32", false, 8, "") ||
           print_calls(host, "2.28.9", "i32", true, 8, "") ||
-          /* and a call that NCCL does not ask about, for the ledger */
+          /* this call is for the ledger: NCCL does not ask about it */
           (symmetric && host_call(host, records, count, symmetric, &unshown) != 0);
     host_close(host);
     return print_ledger(ledger) || bad;
@@ -255,7 +256,8 @@ static int run(int (*part)(void))
             } else {
                 entry++;
             }
-        setenv("NCCL_DEBUG", "INFO", 1); /* this program prints the log, so keep it off stderr */
+        /* this program prints the log itself, so keep NCCL's log off stderr */
+        setenv("NCCL_DEBUG", "INFO", 1);
         setenv("SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=8", 1);
         status = part();
         fflush(stdout);

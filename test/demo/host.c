@@ -20,10 +20,11 @@ struct host {
     void *env_library, *tuner_library, *profiler_library;
     const char *(*get_env)(const char *name);
     nccl_abi_result (*env_finalize)(void);
-    const struct nccl_abi_tuner_v4 *v4; /* only for tuner v4 */
+    const struct nccl_abi_tuner_v4 *v4; /* NULL unless the tuner has version 4 */
     nccl_abi_get_coll_info get_coll_info;
     nccl_abi_result (*finalize)(void *ctx);
-    const struct nccl_abi_profiler_v5 *profiler; /* v4 has the same members; two arguments differ */
+    /* also used for v4, which has the same members; two arguments differ */
+    const struct nccl_abi_profiler_v5 *profiler;
     void *tuner_ctx[RANKS_MAX], *profiler_ctx[RANKS_MAX];
     int mask;
     char sym_ctas[16], min_ctas[16];
@@ -37,7 +38,8 @@ struct host {
 static void (*listener)(const char *line);
 static int nccl_version;
 
-/* A plugin asks the library of its logger for the release; here that is this program. */
+/* A plugin asks the library that contains its logger for NCCL's release. Here that library is this
+ * program. */
 int ncclGetVersion(int *version);
 __attribute__((visibility("default"))) int ncclGetVersion(int *version)
 {
@@ -61,7 +63,8 @@ static void logger(int level, unsigned long flags, const char *file, int line, c
 /* ---- loading
  * ----------------------------------------------------------------------------------- */
 
-/* Find the newest symbol PREFIXn that both sides have, in the order in which NCCL looks. */
+/* Find the newest symbol PREFIXn that the library and the release both have, in the order in which
+ * NCCL looks. */
 static const void *newest(void *library, const char *prefix, int from, int to, int *version_out)
 {
     for (int v = from; v >= to; v--) {
@@ -87,7 +90,8 @@ static void *load(const char *path, const char *what)
     return library;
 }
 
-/* 2.28.7 has v1, 2.30.7 has v2. NCCL reads NCCL_ENV_PLUGIN itself from the real environment. */
+/* Release 2.28.7 has version 1 of the env interface, 2.30.7 has version 2. NCCL reads
+ * NCCL_ENV_PLUGIN itself from the real environment. */
 static bool open_env(struct host *host)
 {
     const struct nccl_abi_env_v2 *env;
@@ -156,7 +160,7 @@ static bool open_tuner(struct host *host)
             fine = v4->init((size_t)host->ranks, 1, logger, &host->tuner_ctx[r]) == 0;
             host->get_coll_info = v4->get_coll_info;
             host->finalize = v4->destroy;
-        } else { /* v5 to v7 begin with the same members; the size of the constants differs */
+        } else { /* v5 to v7 begin with the same members; only the size of the constants differs */
             const struct nccl_abi_tuner_v5 *v5 = table;
             static struct nccl_abi_constants_v7 constants;
             struct nccl_abi_nvl_domains domains = {1, host->ranks, host->ranks};
@@ -233,8 +237,8 @@ const char *host_sym_ctas(struct host *host)
     return host->sym_ctas;
 }
 
-/* Return the smallest entry that is not negative, and the first one in a tie: NCCL's rule up to
- * 2.30. */
+/* Return the smallest entry that is not negative. If several are equal, return the first. This is
+ * NCCL's rule up to 2.30. */
 static int smallest(const float *table)
 {
     int best = -1;
@@ -272,7 +276,7 @@ static void tell_profiler(struct host *host, int rank, const struct record *call
         return;
     if (host->mask & NCCL_ABI_EV_COLL_API)
         host->profiler->start_event(host->profiler_ctx[rank], &handle, &api);
-    /* up to 2.30 symmetric kernels have no event of their own */
+    /* up to 2.30, NCCL sends no event for symmetric kernels */
     if (general && host->mask & NCCL_ABI_EV_COLL)
         host->profiler->start_event(host->profiler_ctx[rank], &handle, &coll);
 }
@@ -283,7 +287,8 @@ static void decide_general(struct host *host, int rank, const struct record *cal
     float table[CELLS];
     int channels = 0, cell;
 
-    for (int i = 0; i < call->asked; i++) { /* 2.29.3 asks twice: docs/reference/nccl-releases.md */
+    /* 2.29.3 asks twice (docs/reference/nccl-releases.md) */
+    for (int i = 0; i < call->asked; i++) {
         memcpy(table, call->table, sizeof table);
         channels = 0;
         host->get_coll_info(host->tuner_ctx[rank], func_of(call->coll), call->tuner_bytes,
@@ -292,7 +297,8 @@ static void decide_general(struct host *host, int rank, const struct record *cal
     cell = smallest(table);
     out->algo = cell / 3;
     out->proto = cell % 3;
-    /* NCCL derives the channel count from the choice, so it is only recorded for its own choice */
+    /* NCCL derives the channel count from the choice, so the record has a count only for NCCL's own
+     * choice */
     out->channels = channels ? channels
                     : out->algo == call->algo && out->proto == call->proto ? call->channels
                                                                            : 0;

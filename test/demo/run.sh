@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh - what `make demo` runs: with two GPUs and jax the stock-JAX benchmark, else a demo on recorded
-# NCCL decisions. GPU=0 forces the latter.
+# run.sh - what `make demo` runs. With two GPUs and jax it runs the benchmark of stock JAX,
+# otherwise a demo on recorded NCCL decisions. GPU=0 forces the demo.
 #
 # usage: run.sh BUILD_FOLDER      (in the repository root)
 set -u

@@ -2,7 +2,8 @@
 /*
  * cases.c - a program that uses NCCL, and checks whether NCCL or the kernels ran its calls.
  *
- * usage: cases CASE linked|PATH     with PATH it opens that NCCL by dlopen and asks dlsym
+ * usage: cases CASE linked|PATH. With "linked" the program calls the NCCL that it is linked with.
+ * With PATH it opens that NCCL by dlopen, and finds the functions by dlsym.
  *
  * It runs with LD_PRELOAD=libsymtuner_nccl.so on the fake NCCL and the fake kernels, which write
  * down their calls. One thread drives both ranks of a communicator. Exit 1: stderr says which line
@@ -54,7 +55,8 @@ static void calls(void)
     MUST(n.f.AllGather(a, b, 4, F32, comm[0], NULL) == 0);
     SAID(kernels(), "all_reduce:16 query reduce_scatter:4 query all_gather:4 ");
     SAID(n.record, "");
-    kernels()->fail = 6; /* the program gets the error, and NCCL does not run the call */
+    /* the kernels fail: the program gets the error, and NCCL does not run the call */
+    kernels()->fail = 6;
     MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[0], NULL) == 6);
     SAID(kernels(), "all_reduce:16 ");
     SAID(n.record, "");
@@ -80,7 +82,7 @@ static void calls(void)
     end(comm);
 }
 
-/* Operators that the program creates. NCCL creates them, and so do the kernels. */
+/* Check operators that the program creates. NCCL creates them, and so do the kernels. */
 static void operators(void)
 {
     void *comm[2], *one;
@@ -101,8 +103,8 @@ static void operators(void)
     n.f.GroupEnd();
     SAID(kernels(), "all_reduce:16 op_destroy ");
     SAID(n.record, "GroupStart GroupEnd RedOpDestroy:77 ");
-    n.f.GroupStart(); /* NCCL refuses this group, so none of its calls runs, but the operator is
-                         destroyed */
+    /* NCCL refuses this group and runs none of its calls, but destroys the operator. */
+    n.f.GroupStart();
     MUST(n.f.RedOpCreatePreMulSum(&op, &scalar, F32, 0, comm[0]) == 0);
     MUST(n.f.AllReduce(a, b, 16, F32, op, comm[0], NULL) == 0);
     MUST(n.f.RedOpDestroy(op, comm[0]) == 0);
@@ -158,7 +160,7 @@ static void groups(void)
     reduce(comm[1], 16);
     reduce(other[0], 16);
     said(kernels());
-    /* a group with calls of ours only: NCCL gets an empty group */
+    /* for a group that has only calls of ours, NCCL gets an empty group */
     n.f.GroupStart();
     n.f.GroupStart();
     reduce(comm[0], 16);
@@ -211,7 +213,7 @@ static void groups(void)
     n.f.GroupSimulateEnd(NULL);
     SAID(kernels(), "");
     SAID(n.record, "GroupStart AllReduce:16 GroupSimulateEnd ");
-    /* an unknown function in a group; then an end without a start */
+    /* a group with an unknown function; then an end of a group without a start */
     n.f.GroupStart();
     reduce(comm[0], 16);
     n.future(1);
@@ -242,7 +244,7 @@ static void life(void)
     MUST(n.f.GroupEnd() == 0);
     SAID(kernels(), "create:2 ");
     SAID(n.record, "GroupStart GroupEnd " MADE);
-    n.f.GroupStart(); /* NCCL makes them at the end of the group */
+    n.f.GroupStart(); /* NCCL makes the communicators at the end of the group */
     MUST(n.f.CommInitAll(child, 2, NULL) == 0);
     MUST(n.f.GroupEnd() == 0);
     SAID(kernels(), "create:2 ");
@@ -256,14 +258,14 @@ static void life(void)
     n.id(&id);
     MUST(n.f.CommInitRankScalable(&one, 1, 0, 1, &id, NULL) == 0);
     MUST(n.f.GroupEnd() == 0);
-    SAID(kernels(), ""); /* no handles: the other rank of the child never comes */
+    SAID(kernels(), ""); /* there are no handles, because the other rank of the child never comes */
     MUST(child[0] && !child[1] && one);
     reduce(child[0], 8);
     reduce(one, 9);
     SAID(n.record, "GroupEnd AllReduce:8 AllReduce:9 ");
     MUST(n.f.CommDestroy(child[0]) == 0 && n.f.CommDestroy(one) == 0);
-    n.f.GroupStart(); /* a communicator with more ranks than any box has GPUs; then a group that
-                         fails */
+    /* First a communicator with more ranks than any box has GPUs, then a group that fails. */
+    n.f.GroupStart();
     MUST(n.f.CommInitRankScalable(&one, 17, 0, 1, &id, NULL) == 0);
     MUST(n.f.GroupEnd() == 0);
     n.f.GroupStart();
@@ -295,7 +297,8 @@ static void life(void)
     n.record->async = 2;
     MUST(n.f.CommGetAsyncError(comm[0], &error) == 0 && error == 2);
     n.record->async = kernels()->status = 0;
-    /* after finalize, destroy does not free again; calls on a revoked communicator go to NCCL */
+    /* after finalize, destroy does not free the handle again; calls on a revoked communicator go to
+     * NCCL */
     for (int i = 0; i < 2; i++)
         MUST(n.f.CommFinalize(comm[i]) == 0);
     SAID(kernels(), "destroy:1 destroy:1 ");
@@ -314,7 +317,7 @@ static void life(void)
     MUST(n.f.CommGrow(comm[0], 2, NULL, 0, &child[0], NULL) == 0);
     reduce(child[0], 8);
     SAID(n.record, "Shrink:0 AllReduce:8 AllReduce:8 ");
-    /* in a group in progress with a communicator that does not block, the other calls run as
+    /* if a communicator that does not block is in a group in progress, the other calls run as
      * usual */
     make(comm);
     n.f.GroupStart();
@@ -347,8 +350,8 @@ static void defaults(void)
     end(comm);
 }
 
-/* Calls on a second NCCL's communicators go to NCCL. Whichever copy's function a program calls, a
- * call goes to the copy that made its communicator. */
+/* Calls on communicators of a second NCCL go to NCCL. It does not matter which copy's function the
+ * program calls: a call goes to the copy that made its communicator. */
 static void two(void)
 {
     struct nccl first = n, second;
@@ -370,7 +373,7 @@ static void two(void)
     SAID(n.record, "AllReduce:1048576 Broadcast:4 ");
     second.f.GroupStart();
     SAID(kernels(), "query ");
-    reduce(comm[0], 16); /* the group belongs to the other copy */
+    reduce(comm[0], 16); /* this group belongs to the other copy */
     SAID(kernels(), "all_reduce:16 ");
     second.f.GroupEnd();
     SAID(second.record, "GroupStart GroupEnd ");
@@ -381,8 +384,8 @@ static void two(void)
     end(comm);
 }
 
-/* 500 communicators are made and destroyed, nine at a time. The limit is 8, so the last one gets no
- * handles. */
+/* Make and destroy 500 communicators, nine at a time. The limit is 8, so the last one of nine gets
+ * no handles. */
 static void many(void)
 {
     void *comm[9][2];
@@ -435,7 +438,8 @@ static void lacking(void)
     MUST(n.f.GatherConfig(a, b, 1, F32, 0, NULL, NULL, NULL) == 5);
 }
 
-/* For all other names dlsym does what it does without the drop-in, including who the caller is. */
+/* For all names but NCCL's, dlsym does what it does without the drop-in. It also sees the same
+ * caller. */
 static void symbols(void)
 {
     MUST(dlsym(RTLD_DEFAULT, "getpid") == (void *)getpid);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_comms.c - the table of communicators. It does not read what their pointers point to. */
+/* check_comms.c - the table of communicators. The table never reads the memory of a
+ * communicator. */
 #include <check.h>
 #include <stdint.h>
 
@@ -21,8 +22,8 @@ static void with_one_place(void *comm[SAME])
             comm[n++] = pointer(number);
 }
 
-/* A program may end such communicators in any order. The others must still be found, and the end of
- * each must return. */
+/* A program may end communicators of one place in the table in any order. The others must still be
+ * found, and the end of each must return. */
 START_TEST(test_communicators_with_one_place)
 {
     void *comm[SAME];
@@ -70,7 +71,8 @@ static unsigned add_until_full(void)
     return n;
 }
 
-/* A communicator without room is NCCL's. The end of the others makes room again. */
+/* A communicator that finds no room in the table is left to NCCL. The end of other communicators
+ * makes room again. */
 START_TEST(test_a_full_table_has_room_again)
 {
     const unsigned most = add_until_full();
@@ -90,9 +92,9 @@ START_TEST(test_a_full_table_has_room_again)
 }
 END_TEST
 
-/* Ranks count only the shrinks that do not leave them out, so one may have no room for another list
- * while others have. If that rank took no part, the others would wait for it where no time limit
- * ends the wait (struct st_made, parent_spans). */
+/* Ranks count only the shrinks that do not leave them out. So one rank may have no room for another
+ * list while others have room. If that rank took no part, the others would wait for it where no
+ * time limit ends the wait (struct st_made, parent_spans). */
 START_TEST(test_a_shrunk_communicator_always_has_a_key)
 {
     struct st_comm parent = {.key = 5}, unknown = {.key = 0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_compare.c - for which results of two libraries the comparison says that they are the
+/* check_compare.c - checks for which results of two libraries the comparison says that they are the
  * same. */
 #include <check.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_meet.c - ranks that vote at the same time. After each instruction of one rank, another rank
- * writes its vote. */
+/* check_meet.c - ranks that vote at the same time. After each machine instruction of one rank,
+ * another rank writes its vote. */
 #include <check.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +11,8 @@
 #include "dropin/meet.h"
 #include "test/suites.h"
 
-/* OTHERS is more than the number of instructions up to the vote's compare-and-exchange. */
+/* OTHERS is the number of other ranks. It is more than the number of instructions up to the vote's
+ * compare-and-exchange. */
 enum { OTHERS = 400, MOST = 1000, NOT_ALLOWED = 77 };
 
 static const struct st_meet_entry entry = {.able = 1, .single = 1};
@@ -28,7 +29,7 @@ static void vote_step_by_step(struct st_meet *meet)
     _exit(all && most == MOST ? 0 : 1);
 }
 
-/* The votes of ranks with less must not hide the largest number, even if they make the
+/* The votes of ranks with smaller numbers must not hide the largest number, even if they make the
  * compare-and-exchange of the largest fail. Each rank is entered with a group size of 1, so that no
  * vote waits. */
 START_TEST(test_the_largest_number_wins_every_collision)

@@ -101,8 +101,8 @@ START_TEST(test_slots_run_out)
 }
 END_TEST
 
-/* A file is refused if it is missing, of another version, too short or a link. An existing file is
- * never overwritten. */
+/* Opening refuses a file that is missing, of another version, too short or a link. Creating never
+ * overwrites an existing file. */
 START_TEST(test_refuses)
 {
     struct st_tally *tally = create(), *none;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cost.c - what the drop-in adds to a call that it forwards, in ns.
+ * cost.c - measures what the drop-in adds to a call that it forwards, in ns.
  *
  * usage: cost LIBRARY    compares direct calls of that NCCL with calls of the same functions as
  *                        dlsym and the linker give them to a program. Prints the median of 21
@@ -34,7 +34,7 @@ static double now(void)
 
 typedef int call(const void *, void *, size_t, int, int, void *, void *);
 
-/* Times in ns. On a busy machine the fastest round tells more than the median. */
+/* Times of one call in ns. On a busy machine the fastest round tells more than the median. */
 struct cost {
     double median, fastest;
 };

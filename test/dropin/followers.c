@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * followers.c - a program that uses NCCL. It checks whether and until when the drop-in promises
- * that the kernels which follow ours wait for them. It also checks which calls the drop-in
- * separates from ours after that.
+ * followers.c - a program that uses NCCL. It checks whether the drop-in promises that kernels which
+ * follow ours wait for them, and until when. It also checks which calls the drop-in separates from
+ * ours after it has taken the promise back.
  *
  * usage: followers CASE     the variable SECOND holds the path of another NCCL
  *
@@ -17,8 +17,8 @@ enum { SYMMETRIC = 1, STREAM = 0x50 };
 
 static struct nccl n, second;
 static float a[64], b[64];
-static int back_before; /* how often the promise had been taken back when NCCL was asked for a
-                           window */
+/* How often the drop-in had taken back the promise when the program asked NCCL for a window. */
+static int back_before;
 
 static void *stream(int i)
 {
@@ -68,7 +68,7 @@ static void until_a_window(void)
 {
     void *comm[2], *alone[1], *made;
 
-    make(&n, comm, 2); /* the handles have windows for their scratch */
+    make(&n, comm, 2); /* the handles themselves have windows, for their scratch */
     make(&n, alone, 1);
     want(1, 0, 0);
     window(&n, comm[0], 0);
@@ -81,7 +81,7 @@ static void until_a_window(void)
     MUST(n.f.CommWindowRegister(comm[0], b, sizeof b, &made, SYMMETRIC) == 0);
     MUST(n.f.CommWindowDeregister(comm[0], made) == 0);
     want(1, 1, 0);
-    /* calls that go to NCCL are separated, our calls are not */
+    /* the drop-in separates calls that go to NCCL, but not our calls */
     big(&n, comm[0], 2);
     want(1, 1, 1);
     MUST(kernels()->separated_stream == stream(2));
@@ -100,11 +100,11 @@ static void until_a_window(void)
     want(1, 1, 4);
     n.f.GroupEnd();
     want(1, 1, 9);
-    make(&n, comm, 2); /* the promise stays taken back */
+    make(&n, comm, 2); /* the drop-in does not give the promise again */
     want(1, 1, 9);
 }
 
-/* The window is made before the kernels are loaded. */
+/* The program makes the window before the drop-in loads the kernels. */
 static void window_first(void)
 {
     void *comm[2], *alone[1];
@@ -117,7 +117,8 @@ static void window_first(void)
     want(0, 0, 0);
 }
 
-/* NCCL 2.29: its symmetric kernels may run on any buffers. */
+/* With NCCL 2.29 the drop-in never gives the promise, because symmetric kernels may run on any
+ * buffers. */
 static void never(void)
 {
     void *comm[2];
@@ -127,7 +128,7 @@ static void never(void)
     want(0, 0, 0);
 }
 
-/* NCCL 2.30.7: its symmetric kernels wait, so windows do not matter. */
+/* With NCCL 2.30.7 the promise stays, because symmetric kernels wait, so windows do not matter. */
 static void always(void)
 {
     void *comm[2];
@@ -138,7 +139,7 @@ static void always(void)
     want(1, 0, 0);
 }
 
-/* NCCL 2.30.7, with a second NCCL of 2.28.9 in the same process. */
+/* NCCL 2.30.7 is in use, with a second NCCL of 2.28.9 in the same process. */
 static void two(void)
 {
     void *comm[2], *foreign[2];
@@ -156,7 +157,7 @@ static void two(void)
     want(1, 1, 1);
 }
 
-/* NCCL 2.28.9, with a second NCCL of 2.29. The promise ends when the second makes a
+/* NCCL 2.28.9 is in use, with a second NCCL of 2.29. The promise ends when the second NCCL makes a
  * communicator. */
 static void two_anywhere(void)
 {

@@ -17,7 +17,7 @@
 enum { GPUS = 2 };
 
 static struct nccl n;
-static const char *path; /* of KERNELS */
+static const char *path; /* the path KERNELS */
 static __typeof__(symtuner_ffi_load) *load;
 static __typeof__(symtuner_ffi_unique_id) *unique_id;
 static __typeof__(symtuner_ffi_open_comm) *open_comm;
@@ -54,7 +54,8 @@ static void load_jax(void)
 
 static char id[128];
 static pthread_barrier_t all;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of ${why} while ranks open a group */
+/* protects ${why} while ranks open a group */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void meet(void)
 {
@@ -86,7 +87,7 @@ static bool opens_across(void)
     bool fine = true;
 
     MUST(unique_id(id, why, sizeof why) == 0);
-    n.record->wait = meet; /* as in NCCL, no rank has a communicator before all have come */
+    n.record->wait = meet; /* as in NCCL, no rank gets a communicator before all ranks have come */
     for (int i = 0; i < GPUS; i++)
         MUST(pthread_create(&thread[i], NULL, open_rank, (void *)(intptr_t)i) == 0);
     for (int i = 0; i < GPUS; i++) {
@@ -133,14 +134,15 @@ static void once(void)
     MUST(opens_across());
     MUST(kernels()->handles == GPUS);
     SAID(kernels(), "create:1 create:1 ");
-    /* what our kernels asked of NCCL */
+    /* the calls that our kernels made to NCCL */
     SAID(n.record, "AllGather:1 WindowRegister:4096 AllGather:1 WindowRegister:4096 ");
     MUST(close_all(why, sizeof why) == 0);
     SAID(kernels(), "destroy:1 destroy:1 ");
     SAID(n.record, "Destroy Destroy ");
 }
 
-/* JAX's library and the drop-in count in one slot, if both have the same version of its layout. */
+/* Check that JAX's library and the drop-in count in one slot, if both have the same version of its
+ * layout. */
 static void check_slot(void)
 {
     void *(*slot)(int, int, int);
@@ -157,7 +159,7 @@ static void first(void)
 
     load_jax();
     MUST(opens_across());
-    MUST(opens_local(10) && opens_local(20)); /* further groups take no further place */
+    MUST(opens_local(10) && opens_local(20)); /* further groups of JAX take no further place */
     MUST(make(one) == GPUS);
     MUST(make(two) == 0);
     end(one);
@@ -166,7 +168,7 @@ static void first(void)
     end(one);
 }
 
-/* JAX's place is kept from the moment at which its library is loaded. */
+/* The drop-in keeps JAX's place from the moment at which JAX's library is loaded. */
 static void kept(void)
 {
     void *one[GPUS], *two[GPUS];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * loading.c - a library whose constructor calls NCCL is loaded while another thread is in the
- * drop-in, which is about to load a library, too. The loader holds a lock of its own while it runs
+ * loading.c - loads a library whose constructor calls NCCL, while another thread is in the drop-in
+ * and is about to load a library, too. The loader holds a lock of its own while it runs
  * constructors. If the drop-in held a lock while it called the loader, the two threads would wait
  * for each other, and this program would never end.
  *
@@ -25,7 +25,7 @@ int ncclGetUniqueId(struct nccl_abi_id *id);
 int ncclCommInitAll(void **comms, int n, const int *devices);
 
 static bool comms;                /* the calls make communicators */
-static _Thread_local bool first;  /* this thread makes the first call */
+static _Thread_local bool first;  /* true in the thread that makes the first call */
 static atomic_bool begun, inside; /* the first call has begun; the constructor runs */
 
 static void call(void)
@@ -46,7 +46,7 @@ EXPORT void *dlopen(const char *name, int flags)
         atomic_store(&begun, true);
         while (!atomic_load(&inside))
             usleep(1000);
-        usleep(200000); /* until the constructor waits, if it does */
+        usleep(200000); /* gives the constructor time to reach its wait, if it waits */
     }
     return real(name, flags);
 }

@@ -19,7 +19,7 @@ enum how { DESTROY, FINALIZE, NO_HANDLE, REVOKE, ABORT, SPLIT, SHRINK, GROUP, HO
 static struct nccl n;
 static struct nccl_abi_id id;
 static pthread_barrier_t both;
-static atomic_int lost; /* rounds in which another rank had no handle */
+static atomic_int lost; /* number of rounds in which the other rank had no handle */
 
 static void wait_for_both(void)
 {
@@ -41,7 +41,7 @@ static void *round_of(int rank, enum how how)
     wait_for_both();
     if (rank == 0 && how == NO_HANDLE)
         atomic_fetch_add(&lost, kernels()->handles == 0);
-    if (how == SHRINK && rank == 0) { /* rank 1 is left out, and calls nothing */
+    if (how == SHRINK && rank == 0) { /* the shrink leaves out rank 1, which calls nothing */
         MUST(n.f.CommShrink(comm, NULL, 1, &child, NULL, 0) == 0);
         end(child);
     }
@@ -127,13 +127,15 @@ int main(int argc, char **argv)
     rounds = atoi(argv[1]);
     nccl_linked(&n);
     MUST(dlopen("libcuda.so.1", RTLD_NOW) != NULL && pthread_barrier_init(&both, NULL, 2) == 0);
-    MUST(n.f.CommInitAll(first, 2, NULL) == 0); /* this loads the kernels */
+    /* the first communicator makes the drop-in load the kernels */
+    MUST(n.f.CommInitAll(first, 2, NULL) == 0);
     for (int i = 0; i < 2; i++)
         end(first[i]);
     n.record->quiet = kernels()->quiet = true;
     n.record->wait = wait_for_both;
-    play(WARM); /* before the measurement, because records of ended communicators are kept for a
-                   while */
+    /* Play some rounds before the measurement, because the drop-in keeps records of ended
+     * communicators for a while. */
+    play(WARM);
     heap = (long)mallinfo2().uordblks;
     maps = mappings();
     play(rounds);

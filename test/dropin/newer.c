@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * newer.c - a program that uses functions and flags which NCCL has since 2.27, and checks what the
- * drop-in makes of them. One thread drives all ranks of a communicator.
+ * newer.c - a program that uses functions and flags that NCCL has since 2.27, and checks what the
+ * drop-in does with them. One thread drives all ranks of a communicator.
  *
  * usage: newer CASE    under the drop-in, on the fake NCCL and the fake kernels. Exit 1: stderr says
  *                      which line failed.
@@ -35,7 +35,8 @@ static void shrinks(void)
     void *comm[4], *child[4];
 
     make(comm, 4);
-    n.f.GroupStart(); /* two halves at the same time; ranks may give a list in different orders */
+    /* both halves shrink at the same time; ranks may give a list in different orders */
+    n.f.GroupStart();
     MUST(n.f.CommShrink(comm[0], last, 2, &child[0], NULL, 0) == 0);
     MUST(n.f.CommShrink(comm[1], tsal, 2, &child[1], NULL, 0) == 0);
     MUST(n.f.CommShrink(comm[2], first, 2, &child[2], NULL, 0) == 0);
@@ -63,11 +64,11 @@ static void windows(void)
     MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[0], NULL) == 0);
     MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[0], NULL) == 0);
     SAID(kernels(), "query all_reduce:16 all_reduce:16 ");
-    /* at an address where loads of 16 bytes do not work, the drop-in queries again */
+    /* at an address where loads of 16 bytes do not work, the drop-in asks the kernels again */
     MUST(n.f.AllReduce((char *)a + 4, b, 16, F32, SUM, comm[0], NULL) == 0);
     SAID(kernels(), "query all_reduce:16 ");
-    /* in a window also if the call is in place: for an all-gather the place of rank 1 then has
-     * another alignment than that of rank 0 */
+    /* a window also matters if the call is in place: for an all-gather, the address of rank 1's
+     * part then has another alignment than that of rank 0's part */
     MUST(n.f.AllReduce(a, (char *)a + 128, 16, F32, SUM, comm[0], NULL) == 0);
     MUST(n.f.AllReduce(a, a, 16, F32, SUM, comm[0], NULL) == 0);
     SAID(kernels(), "query all_reduce:16 query all_reduce:16 ");
@@ -87,7 +88,7 @@ static void windows(void)
     SAID(kernels(), "deregister:1 ");
     said(n.record);
     MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[0], NULL) ==
-         0); /* without the window the drop-in queries again */
+         0); /* without the window, the drop-in asks the kernels again */
     SAID(kernels(), "query all_reduce:16 ");
     for (int i = 0; i < 2; i++)
         MUST(n.f.CommDestroy(comm[i]) == 0);
@@ -118,8 +119,8 @@ static void restricted(void)
     SAID(kernels(), "register:1x256 ");
 }
 
-/* A suspended communicator keeps its handle, and its place on the GPU, because a graph may hold calls
- * of it. It is aborted or freed like others. The limit is 8 communicators. */
+/* A suspended communicator keeps its handle and its place on the GPU, because a graph may hold its
+ * calls. It can be aborted or freed like others. The limit is 8 communicators. */
 static void suspends(void)
 {
     static float a[16], b[16];
@@ -144,8 +145,8 @@ static void suspends(void)
     MUST(kernels()->handles == 16);
 }
 
-/* Suspend a communicator in one thread while another aborts it: our kernels must give up, and no
- * handle may be left. */
+/* One thread suspends a communicator while another thread aborts it. Our kernels must give up, and
+ * no handle may be left. */
 static pthread_barrier_t both;
 static void *_Atomic victim;
 

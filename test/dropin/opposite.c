@@ -31,7 +31,7 @@ static void launch(void *which, void *stream)
     for (int rank = 0; rank < RANKS; rank++)
         if (comm[c][rank] == which) {
             while (atomic_load(&launched[rank][c]) - atomic_load(&ended[rank][c]) >= QUEUE)
-                sched_yield(); /* as CUDA does when its queue is full */
+                sched_yield(); /* CUDA, too, waits when its queue is full */
             atomic_fetch_add(&launched[rank][c], 1);
             return;
         }
@@ -54,7 +54,7 @@ static void *stream(void *self)
     return NULL;
 }
 
-/* The fake kernels call this to register a window. */
+/* The fake kernels call this to register a window. Each rank waits for the other. */
 static void registers(void *which)
 {
     static atomic_int come[COMMS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * places.c - how many communicators of each GPU get handles, whoever makes them.
+ * places.c - checks how many communicators of each GPU get handles, whoever makes them.
  *
  * usage: places            with the default of SYMTUNER_MAX_COMMS, which is 2
  *        places MOST       checks that a GPU gives handles to MOST communicators at a time
@@ -67,8 +67,9 @@ static void end(void **comm, int count)
         MUST(n.f.CommDestroy(comm[i]) == 0);
 }
 
-/* A large communicator has no more room on a GPU than small ones have. The first handle of a GPU has
- * the library's own limit of blocks, and a further one leaves 32 multiprocessors more. */
+/* Check that a large communicator has no more room on a GPU than small ones have. The first handle
+ * of a GPU has the library's own limit of blocks, and a further handle leaves 32 multiprocessors
+ * more. */
 static void sizes(void)
 {
     static const int low[] = {0, 1}, high[] = {2, 3};
@@ -91,7 +92,7 @@ static void sizes(void)
     MUST(kernels()->handles == 0);
 }
 
-/* A group makes three communicators at once. */
+/* A group makes three communicators at the same time. */
 static void group(void)
 {
     struct nccl_abi_id id[3];
@@ -110,7 +111,7 @@ static void group(void)
     MUST(kernels()->handles == 0);
 }
 
-/* Make two communicators more than a GPU has room for. */
+/* Make two communicators more than a GPU has room for, which is ${most}. */
 static void fill(int most)
 {
     void *comm[2];
@@ -118,7 +119,8 @@ static void fill(int most)
     dlopen("libcuda.so.1", RTLD_NOW);
     for (int i = 1; i <= most + 2; i++)
         make(comm, 2, NULL, 2 * (i < most ? i : most));
-    MUST(kernels()->max_ctas == 0); /* SYMTUNER_AR_MAX_CTAS is the limit */
+    /* SYMTUNER_AR_MAX_CTAS is the limit, so the drop-in sets none */
+    MUST(kernels()->max_ctas == 0);
 }
 
 int main(int argc, char **argv)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * random.c - random calls on three communicators per thread, alone and in groups, on four streams,
- * one of which is captured. Each call must compute the right result, once and at the right time.
- * The kernels or NCCL must run it, as docs/dropin.md says, and it must be counted so.
+ * one of which is captured. Each call must compute the right result, once and at the right time. It
+ * must run on the kernels or on NCCL as docs/dropin.md says, and the drop-in must count it so.
  *
  * usage: random CALLS THREADS FILE    runs until the kernels have run CALLS calls and NCCL has run
  *                                     CALLS; the job's counters go to FILE
@@ -22,10 +22,10 @@ enum kind { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, CONFIG, SEND, USE
 
 struct call {
     enum kind kind;
-    int at; /* the number of the communicator */
+    int at; /* the index of the communicator */
     size_t count;
     uintptr_t stream;
-    bool ours; /* may run on the kernels */
+    bool ours; /* whether our kernels may run the call */
     float send[MOST], recv[2 * MOST];
 };
 
@@ -37,8 +37,9 @@ struct worker {
 
 static struct nccl n;
 static long wanted;
-static atomic_long ours, theirs, captured, own; /* numbers of calls; own: calls of NCCL that the
-                                                   kernels make */
+/* numbers of calls. ours: run by our kernels; theirs: run by NCCL; own: calls of NCCL that the
+ * kernels make */
+static atomic_long ours, theirs, captured, own;
 static bool inert;
 
 static int dice(struct worker *w, int sides)
@@ -113,7 +114,7 @@ static bool untouched(const struct call *c)
     return bits == UINT32_MAX;
 }
 
-/* Check the result of a call, which the kernels (${by_us}) or NCCL have just run. */
+/* Check the result of a call that has just run: on the kernels if ${by_us}, otherwise on NCCL. */
 static void check(const struct call *c, bool by_us)
 {
     for (size_t i = 0; c->kind <= ALL_GATHER && i < c->count; i++) {
@@ -134,8 +135,8 @@ static void one(struct worker *w)
     check(w->call, w->call->ours);
 }
 
-/* If a communicator has more than four collectives in a group, or one that goes to NCCL, then NCCL
- * runs all its collectives of that group. Sends do not count. */
+/* Make a group of calls. If a communicator has more than four collectives in the group, or one that
+ * goes to NCCL, then NCCL runs all its collectives of the group. Sends do not count. */
 static void group(struct worker *w)
 {
     int calls = dice(w, GROUP + 1), mine[2 * PAIRS] = {0}, others[2 * PAIRS] = {0};
@@ -198,7 +199,8 @@ static void compare(const struct st_tally *tally)
     MUST(slot->captured == (uint64_t)captured);
 }
 
-/* For SYMTUNER_MODE=off, or no drop-in at all: NCCL runs each call when the program makes it. */
+/* Print a hash of NCCL's calls, for SYMTUNER_MODE=off or a run without the drop-in. In both cases
+ * NCCL runs each call when the program makes it. */
 static int trace(void)
 {
     struct worker w = {.seed = 1};
@@ -232,7 +234,7 @@ int main(int argc, char **argv)
         return trace();
     tally = st_tally_create(argv[3], error, sizeof error);
     MUST(tally != NULL && setenv(ST_TALLY_VARIABLE, argv[3], 1) == 0);
-    make(worker + threads, 0); /* this loads the kernels */
+    make(worker + threads, 0); /* the first communicator makes the drop-in load the kernels */
     n.record->quiet = kernels()->quiet = true;
     kernels()->nccl_from = LONGEST * sizeof(float);
     for (int i = 0; i < threads; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ranks.c - one process per rank. Prints who runs the rank's calls.
+ * ranks.c - one process per rank. Prints whether our kernels or NCCL run the rank's calls.
  *
  * usage: ranks SEED RANKS RANK    SEED names the communicator. With BOX set, its id is the one that
  *                                 rank 0 gets from NCCL. Prints "ours" or "nccl", and the seconds
@@ -49,8 +49,8 @@ static void call(void *comm)
     MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm, NULL) == 0);
 }
 
-/* Make a communicator, and fork a child that uses it, as data loaders do. Make another one that is
- * non-blocking, and split it. */
+/* Make a communicator, and fork a child that uses it, as data loaders do. Then make another
+ * communicator, which is non-blocking, and split it. */
 static void load(void)
 {
     struct nccl_abi_config fast = {.size = sizeof fast, .blocking = 0};
@@ -103,7 +103,8 @@ static void count(const char *program, const char *path)
     MUST(slot->comms[ST_WHY_OURS] == 2);
     MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].calls == 2);
     MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].bytes == 128);
-    MUST(slot->timed[0][6] == 1 && slot->timed[1][6] == 0); /* the other call used a window */
+    /* only one call was timed, because the other used a window */
+    MUST(slot->timed[0][6] == 1 && slot->timed[1][6] == 0);
     MUST(slot->call[ST_TALLY_BROADCAST][ST_WHY_COLLECTIVE].calls == 1);
     MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_EMPTY].calls == 1);
     MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_ARGUMENTS].calls == 1);
@@ -140,7 +141,8 @@ static int init(void **comm, int ranks, struct nccl_abi_id id, int rank)
                          : n.f.CommInitRankConfig(comm, ranks, id, rank, NULL);
 }
 
-/* Split the communicator and use the new one. The drop-in must have made this ${request} for it. */
+/* Split the communicator and use the new one. The drop-in must have asked the kernels for its
+ * handle by ${request}. */
 static void split(void *comm, const char *request)
 {
     void *child;
@@ -250,7 +252,7 @@ int main(int argc, char **argv)
         return 0;
     }
     call(comm);
-    if (!*n.record->text) /* the longest limit, unless the user has set one */
+    if (!*n.record->text) /* the drop-in must set the longest limit, unless the user has set one */
         MUST(kernels()->limit_ms == (getenv("SYMTUNER_AR_TIMEOUT_MS") ? 0 : 86400000));
     printf("%s %.1f\n", *n.record->text ? "nccl" : "ours", waited);
     if (getenv("GATHER"))

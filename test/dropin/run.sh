@@ -3,9 +3,9 @@
 #
 # run.sh BUILD - runs programs on a fake NCCL and fake kernels, with the drop-in preloaded.
 #
-# Needs no GPU. The real libnccl.so.2 of the Python package nvidia-nccl is tested, too, if it is
-# installed. With NCCL_WHEELS=DIR so is each libnccl.so.2 below DIR. Exit 1: the output says what
-# differs.
+# Needs no GPU. If the Python package nvidia-nccl is installed, its real libnccl.so.2 is tested,
+# too. With NCCL_WHEELS=DIR, each libnccl.so.2 below DIR is also tested. Exit 1: the output says
+# what differs.
 set -u
 here=$PWD/$1/dropin-test
 so=$here/libsymtuner_nccl.so
@@ -13,7 +13,8 @@ failed=0
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 case $1 in *-*) san=1 ;; *) san=0 ;; esac
-# let a sanitizer's library be loaded later than the drop-in; fake communicators leak on purpose
+# these options let the loader load a sanitizer's library later than the drop-in; fake communicators
+# leak on purpose
 ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
 export ASAN_OPTIONS SECOND="$here/second/libnccl.so.2"
 mkdir "$work/ready"
@@ -44,16 +45,17 @@ SYMTUNER_LOG=off under "$here/cases" lacking linked 2> "$work/err"
 
 under "$here/places" 2> "$work/err" || { fail "places of communicators"; cat "$work/err"; }
 
-# room MULTIPROCESSORS CTAS MOST: on a GPU with so many multiprocessors, if a call has at most CTAS CTAs
+# room MULTIPROCESSORS CTAS MOST: on a GPU with MULTIPROCESSORS multiprocessors, MOST communicators
+# must get handles if each call has at most CTAS CTAs
 room() { MULTIPROCESSORS=$1 SYMTUNER_AR_MAX_CTAS=$2 under "$here/places" "$3" 2> "$work/err" || { fail "room for $3 communicators"; cat "$work/err"; }; }
 room 132 8 13
-room 0 8 13 # not known
+room 0 8 13 # the number of multiprocessors is not known
 room 46 8 6
 room 14 8 2
 room 46 120 2
 
 # --- groups of JAX beside communicators --------------------------------------------------------------
-# jax CASE: with the kernels that the drop-in has, too
+# jax CASE: runs the case with the kernels that the drop-in has
 jax() { under "$here/jax" "$1" "$here/libsymtuner_ffi.so" "$here/libsymtuner_ar.so" 2> "$work/err" || { fail "groups of JAX, $1"; cat "$work/err"; }; }
 for case in once first kept late; do jax $case; done
 for most in 0 1; do SYMTUNER_MAX_COMMS=$most jax alone; done
@@ -112,14 +114,14 @@ objects > "$work/before"
 ranks 2 ours 0
 ranks 4 ours 0
 ranks 2 ours 0 0:SYMTUNER_AR_TIMEOUT_MS=5 1:SYMTUNER_AR_TIMEOUT_MS=5
-ranks 2 ours 0 1:SLOW=6 # NCCL's ranks wait for each other after that
+ranks 2 ours 0 1:SLOW=6 # after that, NCCL's ranks wait for each other
 ranks 2 nccl 1 bare:0
 ranks 4 nccl 1 bare:2
 ranks 2 nccl 1 1:SYMTUNER_MODE=off
 ranks 2 nccl 1 0:SYMTUNER_ONLY=allreduce
 ranks 2 nccl 1 1:SYMTUNER_MAX_COMMS=0
 ranks 2 ours 0 0:SYMTUNER_AR_MAX_CTAS=32
-ranks 2 nccl 1,2 0:SYMTUNER_VERIFY=some # rank 0 also warns if it comes first
+ranks 2 nccl 1,2 0:SYMTUNER_VERIFY=some # rank 0 also warns if it is the first to come
 grep -q '^symtuner: warning: SYMTUNER_VERIFY=some: write ' "$work/err.0" || fail "a wrong value: $(cat "$work/err.0")"
 ranks 2 nccl 1,2 1:SYMTUNER_MODE=watch
 grep -q '^symtuner: warning: SYMTUNER_MODE=watch: write ' "$work/err.1" || fail "a wrong word: $(cat "$work/err.1")"
@@ -138,8 +140,8 @@ LEAST=5 ranks 2 nccl 1 1:INIT=kill
 FIRST=old ranks 2 nccl 0
 FIRST=oldest ranks 2 ours 0
 mkdir "$work/alone" && cp "$here/libsymtuner_nccl.so" "$work/alone/"
-PRELOAD=$work/alone/libsymtuner_nccl.so ranks 2 nccl 2 # each rank says that it has no kernels
-# more ranks than GPUs in this box go to NCCL; each process counts the GPUs once
+PRELOAD=$work/alone/libsymtuner_nccl.so ranks 2 nccl 2 # each rank warns that it has no kernels
+# more ranks than GPUs in this box: their calls go to NCCL; each process counts the GPUs once
 mkdir "$work/gpus" "$work/gpus/0000:01:00.0"
 export GPUS="$work/gpus"
 PRELOAD="$here/gpus.so $so" ranks 2 nccl 0
@@ -148,10 +150,11 @@ mkdir "$work/gpus/0000:02:00.0"
 PRELOAD="$here/gpus.so $so" ranks 2 ours 0
 [ "$(grep -c . "$GPUS.log")" = 2 ] || fail "2 processes looked for GPUs $(grep -c . "$GPUS.log") times"
 unset GPUS
-# on several boxes
+# the ranks are on several boxes
 BOXES=2 PRELOAD="$here/box.so $so"
 ranks 4 nccl 2 # the first rank of each box warns
-ASKED=1 ranks 4 nccl 2 # without SYMTUNER_RULE or SYMTUNER_RULES the kernels are not asked about rules
+# without SYMTUNER_RULE or SYMTUNER_RULES the drop-in does not ask the kernels about rules
+ASKED=1 ranks 4 nccl 2
 SYMTUNER_RULE=x ranks 4 nccl 2
 SYMTUNER_RULE=x ASKED=1 ranks 4 ours 0
 SYMTUNER_RULES=x ASKED=1 ranks 4 ours 0
@@ -160,8 +163,9 @@ ranks 4 ours 0
 FIRST=oldest ranks 4 ours 0
 BOXES=1 ranks 2 ours 0
 ranks 4 nccl 2 0:SYMTUNER_AR_NODES=0
-ranks 4 nccl 2 0:NCCL_COMM_BLOCKING=1 # to create the second communicator could take for ever
-for id in 1 2; do ranks 4 nccl 2 0:LONG_ID=$id; done # ids without room for the mark of the drop-in
+ranks 4 nccl 2 0:NCCL_COMM_BLOCKING=1 # creating the second communicator could take for ever
+# these ids have no room for the mark of the drop-in
+for id in 1 2; do ranks 4 nccl 2 0:LONG_ID=$id; done
 ranks 4 nccl 1 1:SYMTUNER_ONLY=allreduce
 ranks 4 nccl 1 3:SYMTUNER_MAX_COMMS=0
 LEAST=20 QUICK=3 ranks 4 nccl 1,2 3:SYMTUNER_AR_NODES=0
@@ -171,7 +175,7 @@ PRELOAD="$here/gpus.so $here/box.so $so" ranks 4 ours 0
 unset GPUS BOXES PRELOAD SYMTUNER_AR_NODES
 tries=0
 while objects > "$work/after" && [ -n "$(comm -13 "$work/before" "$work/after")" ] && [ $tries -lt 12 ]; do
-    tries=$((tries + 1)) # they may belong to another run of this test
+    tries=$((tries + 1)) # the files may belong to another run of this test, so look again
     sleep 0.5
 done
 [ $tries -lt 12 ] || { fail "shared memory is left behind:"; comm -13 "$work/before" "$work/after"; }
@@ -195,7 +199,8 @@ fi
 
 # --- symtuner run ----------------------------------------------------------------------------------
 mkdir "$work/bin" "$work/lib" && cp "$here/../symtuner" "$work/bin/" && cp "$so" "$here/libsymtuner_ar.so" "$work/lib/"
-# job WHAT STATUS OPTIONS -- PROGRAM: the lines of stdin must be the whole of stderr
+# job WHAT STATUS OPTIONS -- PROGRAM: what the job prints on stderr must be the lines of stdin, and
+# no others
 job()
 {
     what=$1 status=$2
@@ -288,7 +293,7 @@ symtuner run: 2 processes called NCCL 2.28.9
   2 calls by our kernels ran box by box, in 6 pieces
 X
 GATHER=1 SYMTUNER_AR_NODES=1 job 'an all-gather over two boxes' 0 -- sh "$work/apart" "$here/ranks" "$$-r7" "$here/box.so"
-# The ranks met through NCCL, because they have no shared memory. But they are on one box.
+# The ranks met through NCCL, because they have no shared memory; but they are on one box.
 cat > "$work/want" <<'X'
 symtuner run: drop-in
 symtuner run: 2 processes called NCCL 2.28.9
@@ -296,8 +301,9 @@ symtuner run: 2 processes called NCCL 2.28.9
   NCCL ran 2 calls: the kernels' table gives the call to NCCL (SYMTUNER_AR_BESIDE)
 X
 WHY='table row 7' SYMTUNER_AR_NODES=1 job 'one box without shared memory' 0 -- sh "$work/apart" "$here/ranks" "$$-r12" "$here/box.so"
-# A split of a communicator over boxes: all its ranks have the drop-in, so they need not meet through NCCL.
-# If a rank has no room for the handle, all ranks must still ask the kernels for one, or they would hang.
+# A communicator over boxes is split. All ranks of the new one have the drop-in, so they need not
+# meet through NCCL. If a rank has no room for the handle, all ranks must still ask the kernels for
+# one, or they would hang.
 cat > "$work/want" <<'X'
 symtuner run: drop-in
 symtuner run: 2 processes called NCCL 2.28.9
@@ -316,8 +322,9 @@ symtuner run: 2 processes called NCCL 2.28.9
   ranks (N): NCCL runs all calls of a further communicator of 2 ranks: our kernels serve 1 of a GPU at a time; set a lower SYMTUNER_AR_MAX_CTAS or raise SYMTUNER_MAX_COMMS
 X
 SPLIT=refuse SYMTUNER_MAX_COMMS=1 SYMTUNER_AR_NODES=1 job 'no room for a split' 0 -- sh "$work/apart" "$here/ranks" "$$-r9" "$here/box.so"
-# Each process drives two ranks: in threads of their own, and at the split in one thread. Ranks elsewhere may
-# have one thread each and ask the kernels for a handle, so these ranks must ask, too.
+# Each process drives two ranks: in threads of their own, and at the split in one thread. Other
+# processes may have one thread for each rank and ask the kernels for a handle, so these ranks must
+# ask, too.
 cat > "$work/pairs" <<'X'
 for rank in 0 2; do BOX=$rank LD_PRELOAD="$LD_PRELOAD $3" "$1" pair "$2" 4 $rank & done
 wait
@@ -348,7 +355,8 @@ symtuner run: drop-in
 symtuner run: no process made an NCCL communicator under the drop-in, and none used the JAX route
 X
 job 'no NCCL' 0 -- "$here/ranks" none
-# JAX opens its group before or after the program makes a communicator: a process has one slot
+# JAX opens its group before or after the program makes a communicator. In both cases the process
+# has one slot.
 cat > "$work/want" <<X
 symtuner run: drop-in
 symtuner run: 1 process called NCCL 2.28.9

@@ -16,7 +16,7 @@ enum { THREADS = 64 };
 static struct nccl n;
 static int rounds;
 static _Thread_local float a[16], b[16];
-static atomic_long ours, theirs; /* numbers of calls that must reach the kernels, and NCCL */
+static atomic_long ours, theirs; /* numbers of calls that must reach our kernels, and NCCL */
 static _Atomic(void *) watched[THREADS];
 static atomic_bool stop;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cli_fuzz.c - run a command with wrong words and damaged files: it may refuse, but not crash.
+ * cli_fuzz.c - runs a command with wrong words and damaged files. The command may refuse them, but
+ * must not crash.
  *
  *   cli_fuzz SYMTUNER DICTIONARY SAMPLE ROUNDS [SEED]
  *
@@ -58,7 +59,7 @@ static int read_sample(const char *path)
     return sample_size > 0;
 }
 
-/* Copies the sample and inserts, deletes, replaces or cuts something at a few random places. */
+/* Copy the sample, and insert, delete, replace or cut something at a few random places. */
 static void damage(void)
 {
     static const char odd[] = "0123456789,.\"\n-xe[]=#\\\0\xff";
@@ -85,7 +86,8 @@ static void damage(void)
     }
 }
 
-/* Splits ${text} at spaces and appends the words to the ${n} in ${args}; returns the new count. */
+/* Split ${text} at spaces and append the words to the ${n} words in ${args}. Returns the new
+ * count. */
 static int add_args(char *text, char **args, int n)
 {
     for (char *at = strtok(text, " "); at && n < ARGS_MAX - 1; at = strtok(NULL, " "))
@@ -112,7 +114,7 @@ static int run(char **args, int with_input)
             _exit(98);
         setenv("ASAN_OPTIONS", "exitcode=99", 1);
         setenv("UBSAN_OPTIONS", "halt_on_error=1:exitcode=99", 1);
-        alarm(SECONDS); /* stays set after exec and ends a command that hangs */
+        alarm(SECONDS); /* the alarm stays set after exec, and ends a command that hangs */
         execv(args[0], args);
         _exit(98);
     }

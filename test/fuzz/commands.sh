@@ -26,9 +26,9 @@ one table test/data/kernels.rules
 one check test/data/kernels.rules
 one tune test/data/tune.csv
 one tune test/data/tune-beside.csv
-one run docs/example.rules # with --print in front, which runs no program
-# The doctor asks python3 where torch is. This python3 prints nothing. The next one prints the name
-# of stdin, which the doctor then reads as torch's library, with folders to search.
+one run docs/example.rules # --print stands in front, because it runs no program
+# The doctor asks python3 where torch is. The first fake python3 prints nothing. The next one prints
+# the name of stdin, which the doctor then reads as torch's library, with folders to search.
 mkdir bin && printf '#!/bin/sh\n' > bin/python3 && chmod +x bin/python3
 PATH=$PWD/bin:$PATH
 NCCL_CONF_FILE=/dev/stdin one doctor test/fuzz/nccl.conf

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz.c - read arbitrary bytes as rules, as a one-line rule or as NCCL's CSV. No parser may crash,
- * and the rules that it accepts must satisfy every demand() below.
+ * fuzz.c - reads arbitrary bytes as rules, as a one-line rule or as NCCL's CSV. No parser may
+ * crash, and the rules that it accepts must satisfy every demand() below.
  *
  *   make fuzz FUZZ_SECONDS=20
  *
@@ -61,7 +61,8 @@ static symtuner_rules *read_text(char *text, size_t size, char *error)
 }
 #endif
 
-/* Looks up each size at a border of a rule in the index and by a scan: they must agree. */
+/* Look up each size at a border of a rule in the index and by a scan. Both must give the same
+ * rule. */
 static void compare_index_and_scan(const symtuner_rules *rules, const struct st_group *group)
 {
     struct st_index *index = st_index_build(rules, group);

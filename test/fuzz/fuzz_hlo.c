@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_hlo.c - read arbitrary bytes as a HloModuleProto, replace whatever can be replaced, and read
- * the result again. The editor may not crash, and must keep every demand() below.
+ * fuzz_hlo.c - reads arbitrary bytes as a HloModuleProto, replaces whatever can be replaced, and
+ * reads the result again. The editor may not crash, and must keep every demand() below.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static void check_groups(const struct symtuner_hlo_call *call)
         }
 }
 
-/* Returns how many of the collectives can be replaced, and marks all of them. */
+/* Return how many of the collectives can be replaced, and mark all of them. */
 static int replace_all(struct symtuner_hlo *module, int *collectives)
 {
     struct symtuner_hlo_call call;
@@ -50,7 +50,7 @@ static int replace_all(struct symtuner_hlo *module, int *collectives)
     return replaced;
 }
 
-/* Returns how many calls are shared. Lets nothing share the first of several. */
+/* Return how many calls are shared. If several can be shared, let nothing share the first. */
 static int join(struct symtuner_hlo *module)
 {
     struct symtuner_hlo_joined joined;

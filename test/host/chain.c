@@ -103,14 +103,15 @@ void *chain_open(void)
 
 const struct nccl_abi_profiler_v5 *chain_profiler(void)
 {
-    return plugin.profiler; /* same places in all versions; only the events' heads differ */
+    /* the members have the same places in all versions; only the heads of events differ */
+    return plugin.profiler;
 }
 
 void *chain_start(void *ctx, struct nccl_abi_event_v7 *event)
 {
     void *handle = &handle;
 
-    if (plugin.release->profiler == 4) /* in v4 the type is one byte; what follows is padding */
+    if (plugin.release->profiler == 4) /* in v4 the type is one byte, and padding follows */
         memset((char *)event + 1, 0xaa, 7);
     ck_assert_int_eq(chain_profiler()->start_event(ctx, &handle, (struct nccl_abi_event_v5 *)(void *)event),
                      0);
@@ -146,7 +147,7 @@ struct nccl_abi_event_v7 chain_make(int type, void *parent, void *group)
         *(struct nccl_abi_ev_coll_api *)body =
             (struct nccl_abi_ev_coll_api){"AllReduce", 1024, "ncclFloat32", 3, &chain_mask, true};
         break;
-    case NCCL_ABI_EV_CE_COLL: /* begins like a Coll event */
+    case NCCL_ABI_EV_CE_COLL: /* this event begins like a Coll event */
         e.u.coll.head = (struct nccl_abi_ev_coll){
             .seq = 12, .func = "AllGather", .count = 5, .datatype = "ncclInt8"};
         break;
@@ -176,7 +177,7 @@ struct nccl_abi_event_v7 chain_make(int type, void *parent, void *group)
     case NCCL_ABI_EV_NET_PLUGIN:
         e.u.net_plugin = (struct nccl_abi_ev_net_plugin){-5, &chain_mask};
         break;
-    default: /* other events: symtuner passes them on unchanged, or not at all */
+    default: /* symtuner passes other events on unchanged, or not at all */
         memset(body, 0x5a, 40);
     }
     return e;

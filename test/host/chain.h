@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chain.h - what the chaining tests share: a tuner or profiler from test/host/fakes that symtuner
- * calls in its turn (it is "behind" symtuner), and calls and events as NCCL makes them.
+ * chain.h - what the tests of chaining share: a tuner or profiler from test/host/fakes that
+ * symtuner calls (it is "behind" symtuner), and calls and events as NCCL makes them.
  */
 #ifndef TEST_HOST_CHAIN_H_
 #define TEST_HOST_CHAIN_H_
@@ -16,12 +16,13 @@ extern const float chain_table[T_CELLS];
 struct tuner_record *chain_fake(const char *name);
 struct tuner_record *chain_fake_version(int version);
 
-/* Begin a test: set a box, the rule (NULL: none), and cost constants 1, 2, 3 ..., which may be
- * changed. */
+/* Begin a test: set a box, the rule (NULL: none), and the cost constants 1, 2, 3 ..., which the
+ * test may change. */
 void chain_begin(const char *rule);
 void chain_said(const char *text); /* fails unless ${text} is in NCCL's log */
 
-/* Make NCCL's question about ${func}, and ask it. Unlike nccl_ask, chain_ask checks nothing. */
+/* chain_question makes NCCL's question about ${func}, and chain_ask asks it. Unlike nccl_ask,
+ * chain_ask checks nothing. */
 struct question chain_question(int func);
 int chain_ask(const struct comm *comm, struct question *question);
 
@@ -31,7 +32,7 @@ extern int chain_mask;                     /* the mask of events that NCCL reads
 void *chain_library(const char *fake);
 void chain_behind(int version, int mask, int ledger);
 
-/* Open a communicator for the profiler interface only: NCCL calls the tuner's init later. */
+/* Open a communicator for the profiler interface only. NCCL calls the tuner's init later. */
 void *chain_open(void);
 const struct nccl_abi_profiler_v5 *chain_profiler(void);
 

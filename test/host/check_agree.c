@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_agree.c - rules apply only if all ranks agree. Real processes make NCCL's calls in NCCL's
- * order, with every input that may differ between them.
+ * check_agree.c - checks that rules apply only if all ranks agree. Real processes make NCCL's calls
+ * in NCCL's order, with every input that may differ between them.
  *
  * NCCL reads NCCL_MIN_CTAS before the first communicator and NCCL_SYM_CTAS at the first symmetric
- * pick, and keeps both for good. The two set the grid of symmetric kernels: if it differs between
- * ranks of a communicator, they hang. The table entry that wins, and its channels, must not differ
- * either.
+ * kernel, and keeps both for good. The two set the grid of symmetric kernels. If the grid differs
+ * between the ranks of a communicator, they hang. The table entry that wins, and its channels, must
+ * not differ either.
  */
 #include <dirent.h>
 #include <pthread.h>
@@ -33,7 +33,7 @@ struct told {
 };
 
 static struct {
-    pthread_barrier_t barrier[1 << PROCESSES]; /* one per set of processes */
+    pthread_barrier_t barrier[1 << PROCESSES]; /* one barrier for each set of processes */
     struct told told[PROCESSES];
 } *shared;
 
@@ -50,15 +50,15 @@ static void make_shared(void)
                              (unsigned)__builtin_popcount(set));
 }
 
-/* Open a communicator of the processes in ${set} (one bit each). Its id depends on the set only, as
- * ids of NCCL are the same on all ranks. */
+/* Open a communicator of the processes in ${set}, which has one bit for each. The communicator's id
+ * depends only on the set, because NCCL's ids are the same on all ranks. */
 static void open_comm(struct comm *comm, unsigned set, bool with_plugin)
 {
     *comm = (struct comm){0};
     if (with_plugin)
         ck_assert_int_eq(nccl_rank(comm, 0xabc00 + set + ((uint64_t)getppid() << 32),
                                    __builtin_popcount(set), 1), 0);
-    pthread_barrier_wait(&shared->barrier[set]); /* bootstrapIntraNodeBarrier */
+    pthread_barrier_wait(&shared->barrier[set]); /* NCCL waits here, in bootstrapIntraNodeBarrier */
 }
 
 static void keep(char *out, const char *value)
@@ -71,8 +71,9 @@ static const float table[T_CELLS] = {8, 9, 10, 6, 7, 12, -1, -1, -1, -1, -1,
 
 enum { OTHER_FIRST = 4 }; /* another NCCL of the process, releases[5], makes a communicator first */
 
-/* Live as one process: load the plugin, read NCCL_MIN_CTAS, create the communicators of ${order}
- * (sets of processes, ended by 0), make a call on each, then a symmetric pick. */
+/* Do what one process does: load the plugin, read NCCL_MIN_CTAS, create the communicators of
+ * ${order} (sets of processes, ended by 0), make a call on each, and then pick a symmetric
+ * kernel. */
 static void live(const struct release *release, int how, struct told *told, const unsigned *order)
 {
     bool with_plugin = how >= 0;
@@ -109,7 +110,7 @@ static void live(const struct release *release, int how, struct told *told, cons
     }
 }
 
-/* What is special about a rank: its variables, how it loads the plugin, its communicators. */
+/* What is special about a rank: its variables, how it loads the plugin, and its communicators. */
 struct rank {
     const char *set; /* "NAME=value|NAME=value" */
     int how;         /* ENV_PLUGIN, OTHER_FIRST; 0: as tuner only; -1: no plugin at all */
@@ -146,8 +147,8 @@ static void run_ranks(const struct release *release, const struct rank *rank, in
     }
 }
 
-/* Return whether both have the same grid by NCCL's rules: NCCL_SYM_CTAS sets it, otherwise
- * NCCL_MIN_CTAS is its minimum. */
+/* Return whether both have the same grid by NCCL's rules. NCCL_SYM_CTAS sets the grid. If it is not
+ * set, NCCL_MIN_CTAS is the grid's minimum. */
 static bool same_grid(const struct told *a, const struct told *b)
 {
     if (*a->sym_ctas || *b->sym_ctas)
@@ -180,8 +181,8 @@ static const char four[] = "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=4"
 enum { HOLE = 1, STEERED = 2 };
 static const struct {
     const char *what, *set; /* variables of rank 1 */
-    int how, expect;        /* HOLE: the grid may differ, and a warning says so */
-    const char *sym_ctas, *says; /* rank 0's NCCL_SYM_CTAS, and its warning */
+    int how, expect;        /* HOLE: the grid may differ, and a warning says that */
+    const char *sym_ctas, *says; /* the NCCL_SYM_CTAS of rank 0, and the warning of rank 0 */
 } differs[] = {
     {"nothing", "", ENV_PLUGIN, STEERED, "24", NULL},
     {"ledger", "SYMTUNER_LEDGER=/dev/null", ENV_PLUGIN, STEERED, "24", NULL},
@@ -239,7 +240,8 @@ START_TEST(test_two_processes_with_one_input_different_do_the_same)
     ck_assert_msg(!differs[row].says ? usual->warnings == 0
                                      : strstr(usual->text, differs[row].says) != NULL,
                   "%s: %s", differs[row].what, usual->text);
-    if (strstr(usual->text, "different values of NCCL_MIN_CTAS")) /* and the consequence */
+    /* then the warning also names the consequence */
+    if (strstr(usual->text, "different values of NCCL_MIN_CTAS"))
         ck_assert_msg(strstr(usual->text, strcmp(usual->sym_ctas, "8") == 0
                                               ? "; all are told NCCL_SYM_CTAS=8 instead; "
                                               : "; symmetric kernels may hang; "),
@@ -286,7 +288,7 @@ START_TEST(test_the_order_of_communicators_changes_no_grid)
                       "%s: rank %d has NCCL_SYM_CTAS \"%s\"", orders[_i].what, r,
                       shared->told[r].sym_ctas);
         ck_assert_str_eq(shared->told[r].min_ctas, shared->told[0].min_ctas);
-        for (int c = 0; c < COMMS; c++) /* ranks of one communicator have one table */
+        for (int c = 0; c < COMMS; c++) /* all ranks of one communicator have one table */
             for (int d = 0; d < COMMS; d++)
                 for (int s = 0; s < r; s++)
                     if (orders[_i].order[r][c] && orders[_i].order[r][c] == orders[_i].order[s][d])
@@ -297,8 +299,8 @@ START_TEST(test_the_order_of_communicators_changes_no_grid)
 }
 END_TEST
 
-/* A process can have two copies of NCCL, for example torch's and jax's. Which of the two comes
- * first does not change what the ranks of one of them agree about. */
+/* A process can have two copies of NCCL, for example torch's and jax's. The order of the two does
+ * not change what the ranks of one copy agree about. */
 START_TEST(test_another_nccl_of_one_process_lets_the_ranks_agree)
 {
     struct rank ranks[2] = {{NULL, ENV_PLUGIN | OTHER_FIRST, {3}}, {NULL, ENV_PLUGIN, {3}}};
@@ -319,8 +321,8 @@ START_TEST(test_ranks_that_differ_are_steered_in_no_release_with_ids)
 
     set_usual("gpu=test box; gpus=2");
     run_ranks(&releases[_i], ranks, 2);
-    /* 2.27 gives its tuner no communicator id: the plugin cannot compare ranks there, and logs
-     * that */
+    /* 2.27 gives its tuner no communicator id. So the plugin cannot compare ranks there, and logs
+     * that. */
     ck_assert_int_eq(steered(&shared->told[0]), releases[_i].tuner == 4);
     ck_assert(!steered(&shared->told[1]));
     ck_assert_str_eq(shared->told[0].sym_ctas, "");
@@ -331,8 +333,8 @@ START_TEST(test_ranks_that_differ_are_steered_in_no_release_with_ids)
 }
 END_TEST
 
-/* The second of two ranks never comes. The plugin warns once in the process, and logs a line for
- * each communicator. */
+/* The second of two ranks never comes. The plugin warns once per process, and logs a line for each
+ * communicator. */
 START_TEST(test_a_missing_rank_is_one_warning_and_a_line_for_each_communicator)
 {
     struct question question = {SYMTUNER_ALLREDUCE, 4096, 1, 0, {0}, 0};

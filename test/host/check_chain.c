@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_chain.c - a tuner behind symtuner is asked as NCCL would ask it without symtuner, and
- * symtuner applies its rules to that tuner's answer. */
+/* check_chain.c - checks that symtuner asks a tuner behind it as NCCL would ask that tuner without
+ * symtuner, and applies its rules to that tuner's answer. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,7 +45,7 @@ START_TEST(test_every_version_behind_every_release)
         ck_assert_uint_eq(next->comm_id, 0xbeef);
         ck_assert_int_eq(next->domains.domains, 2);
         ck_assert_int_eq(next->domains.max_ranks, 8);
-        for (size_t i = 0; i < (version == 7 ? 159 : 144); i++) { /* rows of 3 from 84 on */
+        for (size_t i = 0; i < (version == 7 ? 159 : 144); i++) { /* the rows of 3 begin at 84 */
             size_t rows = version == 7 ? 5 : 4, at = i < 84 ? 0 : (i - 84) % (rows * 3);
             size_t array = i < 84 ? 0 : (i - 84) / (rows * 3);
             double given = i < 84        ? 1 + (double)i
@@ -55,7 +55,7 @@ START_TEST(test_every_version_behind_every_release)
             ck_assert_msg(next->constant[i] == given, "constant %zu: %g, not %g", i,
                           next->constant[i], given);
         }
-        for (size_t i = 0; i < (n == 5 ? 159 : 144); i++) { /* NCCL keeps what it wrote */
+        for (size_t i = 0; i < (n == 5 ? 159 : 144); i++) { /* NCCL keeps what the tuner wrote */
             int hidden = i >= 84 && n == 5 && version < 7 && (i - 84) % 15 >= 12;
 
             ck_assert_msg(nccl_constants.u.number[i] == 1 + (double)i + (hidden ? 0 : 0.25),
@@ -81,7 +81,8 @@ START_TEST(test_every_version_behind_every_release)
             ck_assert_int_eq(next->n_algo, T_ALGOS);
             ck_assert_int_eq(next->n_proto, T_PROTOS);
             ck_assert(memcmp(next->given, chain_table, sizeof chain_table) == 0);
-            ck_assert(memcmp(q.table, next->answer, sizeof chain_table) == 0); /* bit for bit */
+            /* the tables are equal bit for bit */
+            ck_assert(memcmp(q.table, next->answer, sizeof chain_table) == 0);
         } else {
             struct question want = chain_question(func);
 
@@ -161,7 +162,7 @@ START_TEST(test_a_rule_has_the_last_word_and_only_where_it_covers)
     next = chain_fake_version(release->tuner);
     next->write = 1;
     memcpy(next->answer, chain_table, sizeof chain_table);
-    next->answer[0] = 0;   /* tree/ll, by force         */
+    next->answer[0] = 0;   /* tree/ll wins in any case */
     next->answer[14] = -1; /* nvls/simple: "do not use" */
     nccl_load(release, 0);
     ck_assert_int_eq(nccl_comm(&comm, 1, 8, 1), 0);
@@ -200,7 +201,7 @@ START_TEST(test_where_we_do_nothing_theirs_passes_bit_for_bit)
     nccl_comm_end(&comm);
     ck_assert_int_eq(next->ends, next->inits);
     if (_i % 3 == 0)
-        ck_assert_str_eq(nccl_log.text, ""); /* off is silent */
+        ck_assert_str_eq(nccl_log.text, ""); /* with SYMTUNER_MODE=off symtuner logs nothing */
 }
 END_TEST
 
@@ -241,7 +242,8 @@ START_TEST(test_v2_never_revives_what_is_not_there)
 }
 END_TEST
 
-/* A v2 tuner sees no prices. NCCL told it whether CollNet, and NVLS or its tree, had one. */
+/* A v2 tuner sees no prices. NCCL tells it whether CollNet had a price, and whether NVLS or its
+ * tree had one. */
 START_TEST(test_v2_is_told_what_there_is)
 {
     struct question q = chain_question(SYMTUNER_ALLREDUCE);
@@ -253,7 +255,7 @@ START_TEST(test_v2_is_told_what_there_is)
     next->algo = next->proto = -1;
     nccl_load(&releases[3], 0);
     ck_assert_int_eq(nccl_rank(&comm, 1, 8, 1), 0);
-    for (int i = 0; i < 3; i++) /* COLLNET_CHAIN, NVLS and NVLS_TREE, with SIMPLE */
+    for (int i = 0; i < 3; i++) /* the entries COLLNET_CHAIN, NVLS and NVLS_TREE, with SIMPLE */
         q.table[(3 + i) * T_PROTOS + 2] = _i >> i & 1 ? 7 : -1;
     ck_assert_int_eq(chain_ask(&comm, &q), 0);
     ck_assert_int_eq(next->coll_net, _i & 1);
@@ -301,7 +303,7 @@ START_TEST(test_an_error_of_a_question_is_handed_to_nccl)
     nccl_load(&releases[_i], 0);
     ck_assert_int_eq(nccl_comm(&comm, 1, 8, 1), 0);
     ck_assert_int_eq(chain_ask(&comm, &q), 5);
-    ck_assert(memcmp(q.table, chain_table, sizeof chain_table) == 0); /* no rule applied on top */
+    ck_assert(memcmp(q.table, chain_table, sizeof chain_table) == 0); /* symtuner applied no rule */
     nccl_comm_end(&comm);
 }
 END_TEST

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_chain_events.c - a profiler behind symtuner gets the events that it would get without
- * symtuner. */
+/* check_chain_events.c - checks that a profiler behind symtuner gets the events that it would get
+ * without symtuner. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,8 +103,8 @@ START_TEST(test_a_mask_written_later_is_in_force_from_the_next_event_on)
     e = chain_make(NCCL_ABI_EV_COLL, NULL, NULL);
     chain_start(ctx, &e);
     ck_assert_int_eq(chain_mask, own | NCCL_ABI_EV_PROXY_CTRL);
-    ck_assert_int_eq(chain_next->events, 0); /* symtuner's own event, which this profiler did not
-                                                ask for */
+    /* this is symtuner's own event, which the profiler did not ask for */
+    ck_assert_int_eq(chain_next->events, 0);
     *chain_next->mask_at = 0;
     chain_start(ctx, &e);
     ck_assert_int_eq(chain_mask, own);
@@ -149,8 +149,8 @@ START_TEST(test_a_group_that_nobody_took_still_brings_our_calls)
     ck_assert_int_eq(chain_next->events, _i);
     e = chain_make(NCCL_ABI_EV_COLL, NULL, group);
     ck_assert_ptr_null(chain_start(ctx, &e));
-    ck_assert_int_eq(chain_next->events, _i); /* without symtuner the profiler would not get this
-                                                 event */
+    /* without symtuner, the profiler would not get this event */
+    ck_assert_int_eq(chain_next->events, _i);
     chain_profiler()->record_event_state(group, 8, NULL);
     chain_profiler()->stop_event(group);
     ck_assert_int_eq(chain_next->stops + chain_next->states, 0);
@@ -229,8 +229,8 @@ static void remove_links(void)
     nccl_install("libnccl-net.so", NULL);
 }
 
-/* Profiler ${kind}: 0: libnccl-profiler.so; 1: the NET library, where NCCL looks from 2.28 on; 2:
- * symtuner itself; 3: none. */
+/* ${kind} of the profiler: 0: libnccl-profiler.so; 1: the NET library, where NCCL looks from 2.28
+ * on; 2: symtuner itself; 3: none. */
 START_TEST(test_which_one)
 {
     const struct release *release = &releases[_i / 4];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_chain_peer.c - NCCL's example tuner and profiler behind symtuner. Runs only with
- * CHECK_PEERS=FOLDER, the folder with both libraries (test/gpu/chain.sh says how to build them):
- * this repository has nothing of NCCL.
+ * check_chain_peer.c - NCCL's example tuner and profiler behind symtuner. It runs only with
+ * CHECK_PEERS=FOLDER, the folder with both libraries, because this repository has nothing of NCCL.
+ * test/gpu/chain.sh says how to build them.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -111,9 +111,9 @@ START_TEST(test_the_example_profiler_is_told_what_it_is_told_alone)
     void *library, *ctx;
 
     setenv("NCCL_PROFILE_DUMP_FILE", dump, 1);
-    setenv("NCCL_PROFILE_EVENT_MASK", "770", 1); /* Coll, GroupApi, CollApi */
-    setenv("NCCL_PROFILE_COLL_POOL_SIZE", "4", 1); /* each element takes 755 MB of address space,
-                                                      hardly any of it touched */
+    setenv("NCCL_PROFILE_EVENT_MASK", "770", 1); /* the events Coll, GroupApi and CollApi */
+    /* Each element takes 755 MB of address space, and hardly any of it is touched. */
+    setenv("NCCL_PROFILE_COLL_POOL_SIZE", "4", 1);
     setenv("NCCL_PROFILE_P2P_POOL_SIZE", "4", 1);
     setenv("SYMTUNER_MACHINE", "gpu=test box", 1);
     setenv("SYMTUNER_NEXT_PROFILER", peer("libnccl-profiler-example.so"), 1);
@@ -137,7 +137,8 @@ START_TEST(test_the_example_profiler_is_told_what_it_is_told_alone)
         plugin.profiler = ours;
     }
     ck_assert_int_ge(count(alone, "AllReduce"), 20);
-    for (int i = 0; alone[i] || behind[i]; i++) /* libcheck cannot print strings this long */
+    /* one line at a time, because libcheck cannot print strings this long */
+    for (int i = 0; alone[i] || behind[i]; i++)
         ck_assert_msg(alone[i] == behind[i], "alone \"%.200s\", behind ours \"%.200s\"",
                       alone + (i > 100 ? i - 100 : 0), behind + (i > 100 ? i - 100 : 0));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_chain_profiler.c - a profiler behind symtuner gets events and states in its own interface
- * version. */
+/* check_chain_profiler.c - checks that a profiler behind symtuner gets events and states in its own
+ * version of the interface. */
 #include <string.h>
 #include <unistd.h>
 
@@ -10,7 +10,7 @@ enum { VERSIONS = 7 };
 
 static const int known[] = {[1] = 6, [2] = 6, [3] = 8, [4] = 8, [5] = 12, [6] = 15, [7] = 16};
 
-/* Check what the fake of ${version} received, in the layout of that version. */
+/* Check what the fake profiler of ${version} received, in the layout of that version. */
 static void check_body(int version, int type, const struct seen_event *seen,
                        const struct nccl_abi_event_v7 *e, void *group)
 {
@@ -23,8 +23,8 @@ static void check_body(int version, int type, const struct seen_event *seen,
     ck_assert_int_eq(seen->rank, 5);
     memcpy(&whole.u, seen->body, sizeof whole.u);
     old = &whole;
-    if (version >= 4 && !(version == 4 && abi > 4)) { /* the same layout, or a longer one whose rest
-                                                         is zero */
+    /* The profiler's layout is the same, or longer and the rest is zero. */
+    if (version >= 4 && !(version == 4 && abi > 4)) {
         size_t given = abi == 7 ? 112 : abi == 4 ? 80 : 88;
 
         ck_assert_ptr_eq(seen->parent, e->parent);
@@ -151,7 +151,7 @@ START_TEST(test_states_that_the_version_knows)
     void *ctx, *handle;
 
     chain_behind(version, 0xffff, 0);
-    nccl_load(&releases[10], 0); /* v7 */
+    nccl_load(&releases[10], 0); /* a release whose profiler interface is v7 */
     ctx = chain_open();
     e = chain_make(NCCL_ABI_EV_PROXY_STEP, NULL, NULL);
     handle = chain_start(ctx, &e);
@@ -180,8 +180,8 @@ START_TEST(test_states_that_the_version_knows)
 }
 END_TEST
 
-/* A process can have two copies of NCCL. A profiler that only one of them can be given must keep
- * that copy's events, whichever copy comes first. */
+/* A process can have two copies of NCCL. If only one copy can be given the profiler, the profiler
+ * must get that copy's events, whichever copy comes first. */
 START_TEST(test_a_second_nccl_does_not_take_the_profiler_away)
 {
     const struct release *served_by = &releases[3], *not_served = &releases[1];
@@ -229,7 +229,7 @@ START_TEST(test_each_nccl_has_a_mask_of_its_own)
     nccl_load(&releases[3], 0);
     ctx[0] = chain_open();
     first_at = chain_next->mask_at;
-    nccl_load(&releases[4], 0); /* v6 */
+    nccl_load(&releases[4], 0); /* a release whose profiler interface is v6 */
     ck_assert_int_eq(chain_profiler()->init(&ctx[1], 0xbeef, &second, "name", 2, 8, 5, nccl_logger),
                      0);
     ck_assert_ptr_ne(chain_next->mask_at, first_at);

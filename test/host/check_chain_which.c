@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_chain_which.c - which tuner symtuner chains: by name, NCCL's NET library, never symtuner
- * itself. */
+/* check_chain_which.c - checks which tuner symtuner chains: by name, or NCCL's NET library, but
+ * never symtuner itself. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +44,8 @@ START_TEST(test_default_name)
 }
 END_TEST
 
-/* The name is read once: ranks that read it at different times must not differ. */
+/* The plugin reads the name once, because ranks that read it at different times could get different
+ * names. */
 START_TEST(test_later_communicators_get_the_same_one)
 {
     struct comm comm, later;
@@ -61,8 +62,8 @@ START_TEST(test_later_communicators_get_the_same_one)
 }
 END_TEST
 
-/* plugin: NCCL_TUNER_PLUGIN in the environment; next: SYMTUNER_NEXT_TUNER; loaded: number of the
- * fake that must be chained (tuner2, tuner3 or tuner4), 0 for none. */
+/* ${plugin}: NCCL_TUNER_PLUGIN in the environment. ${next}: SYMTUNER_NEXT_TUNER. ${loaded}: the
+ * number of the fake that must be chained (tuner2, tuner3 or tuner4); 0 for none. */
 static const struct {
     const char *plugin, *next;
     int loaded;
@@ -72,11 +73,11 @@ static const struct {
     {"", NULL, 4, "(v4)"},
     {"mine", NULL, 3, "(v3)"}, /* libnccl-tuner-mine.so is tuner3 */
     {"libnccl-tuner-mine.so", NULL, 3, "(v3)"},
-    {"mine.so", NULL, 2, "(v2)"}, /* the file of that name */
+    {"mine.so", NULL, 2, "(v2)"}, /* there is a file of that name */
     {"none", NULL, 0, NULL},
     {"NONE", NULL, 0, NULL},
-    {"nobody", NULL, 0, NULL}, /* like NCCL: no default instead */
-    {"SELF", NULL, 4, "(v4)"}, /* symtuner itself: as if unset */
+    {"nobody", NULL, 0, NULL}, /* as in NCCL, a wrong name does not lead to the default */
+    {"SELF", NULL, 4, "(v4)"}, /* symtuner's own name counts as unset */
     {"COPY", NULL, 4, "(v4)"},
     {"mine", "libnccl-tuner.so", 4, "(v4)"},
     {"SELF", "mine", 3, "(v3)"},
@@ -146,12 +147,12 @@ START_TEST(test_the_net_library_is_used_where_nccl_has_it_loaded)
         int open, loaded;
     } row[] = {
         {NULL, NULL, "libnccl-net.so", 1, 1},
-        {NULL, NULL, "libnccl-net.so", 0, 0}, /* exists, but NCCL does not use it */
+        {NULL, NULL, "libnccl-net.so", 0, 0}, /* the library exists, but NCCL does not use it */
         {"ofi", NULL, "libnccl-net-ofi.so", 1, 1},
         {"nobody,ofi", NULL, "libnccl-net-ofi.so", 1, 1},
         {"none", NULL, "libnccl-net.so", 1, 0},
         {"ofi", NULL, "libnccl-net.so", 1, 0},
-        {NULL, "nobody", "libnccl-net.so", 1, 1}, /* like NCCL: the named library is missing */
+        {NULL, "nobody", "libnccl-net.so", 1, 1}, /* no such library: use NET, as NCCL does */
         {NULL, "none", "libnccl-net.so", 1, 0},
     };
     int r = _i / RELEASES;
@@ -187,7 +188,8 @@ END_TEST
 
 static const struct {
     const char *rule, *ledger, *set;
-    int ours_tuner, ours_profiler; /* 1: the answer is symtuner's path; 0: it is what is set */
+    /* 1: the answer is symtuner's path; 0: the answer is the variable's value */
+    int ours_tuner, ours_profiler;
 } asked[] = {
     {NULL, NULL, NULL, 0, 0},
     {NULL, NULL, "mine", 0, 0},
@@ -214,7 +216,7 @@ START_TEST(test_the_env_interface_displaces_nobody_for_nothing)
     int row = _i / (RELEASES - 3);
     const char *set = asked[row].set;
 
-    unsetenv("SYMTUNER_MACHINE"); /* no GPU that the plugin could find */
+    unsetenv("SYMTUNER_MACHINE"); /* there is no GPU that the plugin could find */
     if (asked[row].rule)
         setenv("SYMTUNER_RULE", asked[row].rule, 1);
     if (asked[row].ledger)
@@ -226,7 +228,7 @@ START_TEST(test_the_env_interface_displaces_nobody_for_nothing)
     nccl_load(release, ENV_PLUGIN);
     check_answer("NCCL_TUNER_PLUGIN", asked[row].ours_tuner, set);
     check_answer("NCCL_PROFILER_PLUGIN", asked[row].ours_profiler, set);
-    if (set) /* the environment itself must not change */
+    if (set) /* the plugin must not change the environment itself */
         ck_assert_str_eq(getenv("NCCL_TUNER_PLUGIN"), set);
 }
 END_TEST

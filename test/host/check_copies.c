@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_copies.c - several copies of NCCL in one process, for example torch's and jax's: what one of
- * them gets does not depend on the others. */
+/* check_copies.c - checks that with several copies of NCCL in one process, for example torch's and
+ * jax's, what one of them gets does not depend on the others. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,8 @@ static void check_answer(const char *variable, const char *want)
  * was measured gets the count, whichever comes first. */
 START_TEST(test_each_nccl_of_a_process_gets_the_count_of_its_release)
 {
-    const struct release *const both[] = {&releases[3], &releases[4]}; /* measured; not measured */
+    /* the count of the first was measured, that of the second was not */
+    const struct release *const both[] = {&releases[3], &releases[4]};
 
     setenv("SYMTUNER_MACHINE", measured_box, 1);
     setenv("SYMTUNER_LEDGER", nccl_temp(), 1);
@@ -41,7 +42,8 @@ START_TEST(test_each_nccl_of_a_process_gets_the_count_of_its_release)
                  release == both[0] ? "built-in" : "NCCL");
         ck_assert_msg(strstr(nccl_log.text, line), "%s", nccl_log.text);
         snprintf(line, sizeof line, "NCCL %s: symmetric kernels do not wait",
-                 release == both[0] ? "2.28.9" : "2.29.2"); /* the faults of this release */
+                 /* the log names the faults of this release */
+                 release == both[0] ? "2.28.9" : "2.29.2");
         ck_assert_msg(strstr(nccl_log.text, line), "%s", nccl_log.text);
         snprintf(line, sizeof line, "nccl=%s rules=0xcbf29ce484222325 mode=steer sym-ctas=%s ",
                  release == both[0] ? "2.28.9" : "2.29.2",
@@ -53,7 +55,7 @@ START_TEST(test_each_nccl_of_a_process_gets_the_count_of_its_release)
 END_TEST
 
 /* Rules, and the counts that they want, are for the releases that they name, whichever copy of NCCL
- * comes first. NCCL 2.27.7 does not ask us for variables; the other two do. */
+ * comes first. NCCL 2.27.7 does not ask the plugin for variables; the other two releases do. */
 static const struct {
     const char *rule, *file; /* SYMTUNER_RULE, or the text of SYMTUNER_RULES */
     const char *sym_ctas[3], *rules[3];

@@ -7,7 +7,7 @@
 
 #include "test/host/nccl.h"
 
-/* Make a folder, put it into LD_LIBRARY_PATH, and execute this program again: the loader reads that
+/* Make a folder, put it into LD_LIBRARY_PATH, and execute this program again. The loader reads that
  * variable only when a process starts. */
 static void search_own_folder(char **argv)
 {
@@ -35,7 +35,7 @@ int main(int argc, char **argv)
     search_own_folder(argv);
     runner = srunner_create(order_suite());
     setenv("SO_UNDER_TEST", argv[1], 1);
-    setenv("NCCL_DEBUG", "WARN", 1); /* without it warnings also go to stderr */
+    setenv("NCCL_DEBUG", "WARN", 1); /* without this setting, warnings also go to stderr */
     srunner_add_suite(runner, rules_host_suite());
     srunner_add_suite(runner, variables_suite());
     srunner_add_suite(runner, copies_suite());

@@ -23,17 +23,19 @@ START_TEST(test_a_thousand_loads_and_unloads_keep_state_and_answers)
         nccl_load(release, n == 0 ? ENV_PLUGIN : 0);
         ck_assert_int_eq(nccl_comm(&comm, (uint64_t)n + 1, 8, 1), 0);
         nccl_ask(&comm, &question);
-        ck_assert(question.table[3] == 6.0f && question.table[6] == 12.0f); /* 0 is raised, too */
+        /* a cost of 0 is raised, too */
+        ck_assert(question.table[3] == 6.0f && question.table[6] == 12.0f);
         nccl_comm_end(&comm);
         if (n == 0) {
             known = (void *)(uintptr_t)plugin.tuner;
             kept = plugin.get_env ? plugin.get_env("NCCL_SYM_CTAS") : NULL;
         }
-        ck_assert_ptr_eq(plugin.tuner, known); /* -z nodelete: dlclose did not unload it */
+        /* the same address, because -z nodelete keeps the library loaded */
+        ck_assert_ptr_eq(plugin.tuner, known);
         ck_assert_int_eq(dlclose(plugin.library), 0);
     }
     if (plugin.get_env)
-        ck_assert_str_eq(kept, "16"); /* NCCL may keep the string: it must stay valid */
+        ck_assert_str_eq(kept, "16"); /* NCCL may keep the string, so it must stay valid */
 }
 END_TEST
 
@@ -117,7 +119,7 @@ START_TEST(test_the_ledger_tells_what_was_asked_picked_and_ran)
 }
 END_TEST
 
-/* From 2.29 on, Broadcasts with several roots run as one AllGather. They are calls without kernels
+/* From 2.29 on, Broadcasts with several roots run as one AllGather. These Broadcasts run no kernels
  * of their own. */
 START_TEST(test_only_collectives_that_have_symmetric_kernels_are_derived)
 {
@@ -150,7 +152,7 @@ START_TEST(test_only_collectives_that_have_symmetric_kernels_are_derived)
 END_TEST
 
 /* A process can have two copies of NCCL, for example torch's and jax's. What the profiler gets
- * depends on the release of the copy that has the communicator. */
+ * depends on the release of the copy that made the communicator. */
 START_TEST(test_the_ledger_of_each_nccl_of_a_process_is_right)
 {
     const struct release *const both[] = {&releases[3], &releases[8]};
@@ -177,7 +179,7 @@ START_TEST(test_the_ledger_of_each_nccl_of_a_process_is_right)
 }
 END_TEST
 
-/* NCCL_TUNER_PLUGIN=none: NCCL loads symtuner as profiler only. */
+/* With NCCL_TUNER_PLUGIN=none, NCCL loads symtuner as profiler only. */
 START_TEST(test_the_ledger_of_a_profiler_alone_has_the_release)
 {
     const struct release *release = &releases[_i];

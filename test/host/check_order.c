@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_order.c - the calls of every release in its order, without rules: the plugin changes
- * nothing. */
+/* check_order.c - makes the calls of every release in its order, without rules. The plugin must
+ * change nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,7 +72,7 @@ START_TEST(test_off_and_observe_change_nothing)
     ask_without_effect(&comm, t_rounds(TABLES / 10));
     nccl_comm_end(&comm);
     ck_assert_ptr_null(getenv("NCCL_SYM_CTAS"));
-    if (_i / RELEASES == 0) /* MODE=off logs nothing */
+    if (_i / RELEASES == 0) /* with MODE=off nothing is logged */
         ck_assert_str_eq(nccl_log.text, "");
 }
 END_TEST
@@ -107,7 +107,7 @@ START_TEST(test_a_communicator_gets_two_lines_and_a_call_none)
     setenv("SYMTUNER_RULE", "allreduce prefer=general:ring/ll; process sym-ctas=16", 1);
     nccl_load(&releases[_i], 0);
     ck_assert_int_eq(nccl_comm(&comm, 0xabc, 4, 1), 0);
-    nccl_comm_end(&comm); /* the first also logs what is logged once per process */
+    nccl_comm_end(&comm); /* the first communicator also logs what is logged once per process */
     memset(&nccl_log, 0, sizeof nccl_log);
     ck_assert_int_eq(nccl_comm(&comm, 0xabd, 4, 1), 0);
     after_init = nccl_log.infos;
@@ -143,7 +143,8 @@ START_TEST(test_no_logger_is_legal)
     struct comm comm;
 
     set_quiet_box();
-    ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr)); /* for warnings without a logger */
+    /* warnings go to stderr if there is no logger */
+    ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr));
     nccl_load(&releases[_i], ENV_PLUGIN | QUIET);
     ck_assert_int_eq(nccl_comm(&comm, 1, 2, 1), 0);
     ask_without_effect(&comm, 10);

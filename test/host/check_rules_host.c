@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_rules_host.c - the plugin answers as the API does, whatever the order of the questions. */
+/* check_rules_host.c - checks that the plugin answers as the API does, whatever the order of the
+ * questions. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,10 +124,13 @@ START_TEST(test_a_collective_of_each_release_ends_as_the_rules_say)
     nccl_load(&releases[_i], ENV_PLUGIN);
     ck_assert_int_eq(nccl_comm(&comm, 0x77, 8, 1), 0);
     nccl_collective(&comm, SYMTUNER_ALLREDUCE, 4096, 0, table, 0, &last);
-    ck_assert(last.table[3] == 6.0f && last.table[14] == 12.0f); /* of ring/ll, nvls/simple */
+    /* the entries ring/ll and nvls/simple */
+    ck_assert(last.table[3] == 6.0f && last.table[14] == 12.0f);
     nccl_collective(&comm, SYMTUNER_ALLREDUCE, 2 << 20, 1, table, 0, &last);
-    ck_assert(last.table[0] == INFINITY && last.table[14] == INFINITY); /* of tree, nvls */
-    ck_assert(last.table[5] == 12.0f && last.table[3] == 24.0f); /* of ring/simple, ring/ll */
+    /* the entries tree/ll and nvls/simple */
+    ck_assert(last.table[0] == INFINITY && last.table[14] == INFINITY);
+    /* the entries ring/simple and ring/ll */
+    ck_assert(last.table[5] == 12.0f && last.table[3] == 24.0f);
     nccl_collective(&comm, SYMTUNER_REDUCE, 4096, 0, table, 0, &last);
     ck_assert((last.table[5] == INFINITY) == (releases[_i].nccl / 100 == 230 ||
                                               releases[_i].nccl / 100 == 231));
@@ -135,7 +139,7 @@ START_TEST(test_a_collective_of_each_release_ends_as_the_rules_say)
 END_TEST
 
 /* NCCL passes the bytes of one channel. They do not tell which rule covers the call, so the plugin
- * leaves chunk sizes alone. */
+ * does not change chunk sizes. */
 START_TEST(test_chunk_sizes_stay_nccl_s)
 {
     const struct release *release = &releases[_i];
@@ -143,7 +147,7 @@ START_TEST(test_chunk_sizes_stay_nccl_s)
     struct comm comm;
 
     if (release->tuner < 6)
-        return; /* these versions ask for no chunk size */
+        return; /* these versions do not ask for a chunk size */
     set_box();
     nccl_load(release, 0);
     tuner = plugin.tuner;

@@ -59,7 +59,7 @@ static void *share_one(void *argument)
     return (void *)ask_at_random(&shared, (uintptr_t)argument * 2 + 1, rounds);
 }
 
-enum { GROUP = 8 }; /* threads that are the ranks of one communicator */
+enum { GROUP = 8 }; /* number of threads that are the ranks of one communicator */
 static pthread_barrier_t barrier[THREADS / GROUP];
 
 /* Create and end communicators one after the other; each thread is one rank. */
@@ -71,7 +71,7 @@ static void *own_many(void *argument)
         struct comm comm;
 
         differ += nccl_rank(&comm, nccl_id(1 + n * THREADS + group), GROUP, 1) != 0;
-        pthread_barrier_wait(&barrier[group]); /* NCCL has a barrier here */
+        pthread_barrier_wait(&barrier[group]); /* NCCL, too, has a barrier here */
         differ += ask_at_random(&comm, thread * 1000 + n * 2 + 1, rounds / 100);
         nccl_comm_end(&comm);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_variables.c - NCCL_* variables: the plugin answers only for those that the user has not
- * set, and says the same each time. */
+/* check_variables.c - checks the NCCL_* variables. The plugin answers only for those that the user
+ * has not set, and gives the same answer each time. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,8 +30,8 @@ static size_t fingerprint_of_environment(void)
     return print;
 }
 
-/* The plugin sets no variable: a child process would take it for the user's wish, and setenv races
- * with other threads. */
+/* The plugin must set no variable. A child process would take the variable for the user's wish, and
+ * setenv races with other threads. */
 START_TEST(test_nothing_of_ours_writes_the_environment)
 {
     struct comm comm;
@@ -78,11 +78,11 @@ START_TEST(test_the_env_interface_never_replaces_what_the_user_set)
 }
 END_TEST
 
-/* NCCL cuts the name of a plugin at 254 bytes. So the name that it gets for the tuner and the
- * profiler is shorter, and stands for the library that answers. */
+/* NCCL cuts the name of a plugin at 254 bytes. So the plugin gives NCCL a shorter name for the
+ * tuner and the profiler, which leads to the plugin's own library. */
 START_TEST(test_an_installed_path_of_any_length_is_a_name_that_nccl_can_open)
 {
-    const int depth[] = {0, 1, 30}; /* folders of 10 characters */
+    const int depth[] = {0, 1, 30}; /* numbers of folders, whose names have 10 characters each */
     char path[1024], command[4096];
     const char *name;
     void *opened;
@@ -119,7 +119,8 @@ START_TEST(test_env_alone_answers_for_the_process)
     if (!plugin.get_env)
         return;
     check_answer("NCCL_TUNER_PLUGIN", getenv("SO_UNDER_TEST"));
-    check_answer("NCCL_PROFILER_PLUGIN", NULL); /* no ledger, so there is nothing to count */
+    /* there is no ledger, so the profiler has nothing to count */
+    check_answer("NCCL_PROFILER_PLUGIN", NULL);
     check_answer("NCCL_NO_CACHE", NULL);
     check_answer("NCCL_MIN_CTAS", NULL); /* rules never set it */
     check_answer("NCCL_SYM_KERNEL", NULL);
@@ -156,8 +157,8 @@ END_TEST
 
 static const char measured_box[] = "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=2";
 
-/* min_ctas: the answer for NCCL_MIN_CTAS with this setting. held_by: what, says the log, keeps the
- * count back. */
+/* ${min_ctas}: the answer for NCCL_MIN_CTAS with this setting. ${held_by}: what keeps the count
+ * back, in the words of the log. */
 static const struct {
     const char *name, *value, *min_ctas, *held_by;
 } held[] = {
@@ -218,7 +219,7 @@ START_TEST(test_without_the_env_interface_the_built_in_count_is_one_line)
 }
 END_TEST
 
-/* says: the log's line about the count with this setting; NULL: there is none. */
+/* ${says}: the log's line about the count with this setting; NULL: there is none. */
 static const struct {
     const char *name, *value, *says;
 } announced[] = {
@@ -259,8 +260,8 @@ END_TEST
 
 /* ---- other plugins' places ------------------------------------------------------------------- */
 
-/* Whether the plugin's path is the answer for NCCL_TUNER_PLUGIN and NCCL_PROFILER_PLUGIN, with this
- * setting. */
+/* The last two numbers say whether the plugin's path is the answer for NCCL_TUNER_PLUGIN, and for
+ * NCCL_PROFILER_PLUGIN, with this setting. */
 static const struct {
     const char *name, *value;
     int tuner, profiler;
@@ -268,12 +269,12 @@ static const struct {
     {"UNRELATED", "1", 0, 0},
     {"SYMTUNER_RULE", "allreduce prefer=general:ring/ll", 1, 0},
     {"SYMTUNER_RULE", "process sym-ctas=16", 1, 0},
-    {"SYMTUNER_RULE", "kernels kernel=nccl", 0, 0}, /* rules for the kernel library */
-    {"SYMTUNER_RULE", "allredcue", 1, 0},           /* a wrong rule: somebody must warn */
-    {"SYMTUNER_LOG", "loud", 1, 0},                 /* a wrong value, too */
+    {"SYMTUNER_RULE", "kernels kernel=nccl", 0, 0}, /* these rules are for the kernel library */
+    {"SYMTUNER_RULE", "allredcue", 1, 0},           /* the rule is wrong, and somebody must warn */
+    {"SYMTUNER_LOG", "loud", 1, 0},                 /* the value is wrong, and somebody must warn */
     {"SYMTUNER_LEDGER", "/dev/null", 1, 1},
     {"SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=2", 1, 0},
-    {"SYMTUNER_MACHINE", "gpu=NVIDIA A100", 1, 0}, /* another rank may look for itself */
+    {"SYMTUNER_MACHINE", "gpu=NVIDIA A100", 1, 0}, /* another rank may look for its GPU itself */
 };
 
 START_TEST(test_nccl_is_sent_to_us_only_where_there_is_something_to_do)
@@ -281,7 +282,7 @@ START_TEST(test_nccl_is_sent_to_us_only_where_there_is_something_to_do)
     int off = _i % 2, row = _i / 2;
     int box = strcmp(places[row].name, "SYMTUNER_MACHINE") == 0;
 
-    unsetenv("SYMTUNER_MACHINE"); /* no GPU that the plugin could find */
+    unsetenv("SYMTUNER_MACHINE"); /* there is no GPU that the plugin could find */
     setenv(places[row].name, places[row].value, 1);
     if (off)
         setenv("SYMTUNER_MODE", "off", 1);
@@ -308,7 +309,7 @@ START_TEST(test_the_user_s_variables_pass_through_env)
     ck_assert_str_eq(plugin.get_env("PATH"), getenv("PATH"));
     ck_assert_ptr_null(plugin.get_env("NCCL_NOT_SET"));
     ck_assert_ptr_null(plugin.get_env("NCCL_SYM_CTAS")); /* no count is known for this box */
-    setenv("NCCL_ALGO", "Tree", 1); /* the plugin keeps no old value */
+    setenv("NCCL_ALGO", "Tree", 1); /* the plugin must not keep an old value */
     ck_assert_str_eq(plugin.get_env("NCCL_ALGO"), "Tree");
 }
 END_TEST
@@ -390,7 +391,7 @@ START_TEST(test_strict_fails_the_init_and_the_cleanup_after_it_works)
     setenv("SYMTUNER_STRICT", "1", 1);
     nccl_load(&releases[_i], 0);
     for (int i = 0; i < 3; i++) {
-        comm.tuner = &comm; /* the plugin must overwrite NCCL's pointer */
+        comm.tuner = &comm; /* a value that the plugin must overwrite */
         ck_assert_int_eq(nccl_comm(&comm, 1, 4, 1), NCCL_ABI_INVALID_USAGE);
         ck_assert_ptr_null(comm.tuner);
         nccl_comm_end(&comm);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_why.c - compares three answers to one question: `symtuner decide`, `symtuner why`, and what
- * the built plugin does with a stand-in for NCCL. The questions are recorded calls of every machine
- * in test/data, put to every release, with rules and without.
+ * check_why.c - compares three answers to one question: that of `symtuner decide`, that of
+ * `symtuner why`, and what the built plugin answers to a stand-in for NCCL. The questions are
+ * recorded calls of every machine in test/data, put to every release, with rules and without.
  */
 #include <dlfcn.h>
 #include <libgen.h>
@@ -34,14 +34,15 @@ static const char *const column_name[] = {
 };
 static int column[N_COLUMNS];
 
-/* A machine, with or without multicast, and ${KEPT} calls from each recorded release: two of
- * general kernels with their cost tables, one of a symmetric kernel. */
+/* A machine, with or without multicast. It has ${KEPT} calls from each recorded release: two of
+ * general kernels with their cost tables, and one of a symmetric kernel. */
 static struct box {
     char name[32], gpu[96];
     int multicast, nvlink, gpus;
     char line[RECORDED][KEPT][LINE_BYTES];
-    unsigned hash[RECORDED][KEPT]; /* of each kind the call with the smallest hash is kept: any
-                                      call, but always the same */
+    /* Of each kind the call with the smallest hash is kept. So it may be any call, but is always
+     * the same one. */
+    unsigned hash[RECORDED][KEPT];
 } boxes[BOXES_MAX];
 static int n_boxes;
 
@@ -147,7 +148,7 @@ static const char *command(void)
 }
 
 /* Run the command with ${words} and store what it prints. It has the environment of this process,
- * but no box: ${words} describe the box. */
+ * but no real box; ${words} describe the box. */
 static bool run_it(char *output, size_t size, const char *words)
 {
     char line[2048];
@@ -199,8 +200,8 @@ static void describe_boxes(void)
         snprintf(words, sizeof words, "why allreduce 4 --machine %.31s --nccl 2.28.9 --json",
                  boxes[i].name);
         if (!run_it(json, sizeof json, words))
-            fprintf(stderr, "symtuner %s fails\n", words); /* the tests of this box will fail,
-                                                              too */
+            /* The tests of this box will fail, too. */
+            fprintf(stderr, "symtuner %s fails\n", words);
         snprintf(boxes[i].gpu, sizeof boxes[i].gpu, "%s", value(json, "gpu", text));
         boxes[i].gpus = number(json, "gpus");
         boxes[i].nvlink = strcmp(value(json, "nvlink", text), "true") == 0;
@@ -217,7 +218,7 @@ static const char *const rules[] = {
     "# symtuner rules 1\n[rule wide]\nranks = 4..\nprefer = general:tree/simple\nchannels = 8\n"
     "[rule reductions]\ncoll = reducescatter\nforbid = ring/ll, ring/simple\n"
     "[rule rest]\nbytes = 64KiB..\nprefer = symmetric\n",
-    /* rules made for another box: the plugin refuses them all */
+    /* rules that were made for another box; the plugin refuses them all */
     "# symtuner rules 1\n[provenance]\ngpu = NVIDIA A100*\n[process]\nsym-ctas = 24\n"
     "[rule all]\nprefer = general:tree/simple\n",
 };
@@ -292,7 +293,7 @@ static void check_table(const struct comm *comm, const char *decide, const char 
     snprintf(wrote, sizeof wrote, "%s/%s", algo_name(a), proto_name(p));
     ck_assert_str_eq(value(decide, "with_symtuner", said), wrote);
     if (strcmp(value(why, "kind", said), "general") != 0)
-        return; /* this release takes a symmetric kernel, unlike the recorded one */
+        return; /* this release takes a symmetric kernel, but the recorded release did not */
     snprintf(said, sizeof said, "%s/%s", value(why, "algorithm", algo),
              value(why, "protocol", proto));
     ck_assert_str_eq(said, wrote);
@@ -341,7 +342,7 @@ static void check_call(const struct box *box, const char *line)
         table_words(table, sizeof table, field);
     ck_assert_int_eq(nccl_comm(&comm, 1, ranks, nodes), 0);
 
-    /* decide is told what is registered, why works it out */
+    /* decide is told which buffers are registered, but why works that out */
     at = snprintf(words, sizeof words, "decide %s %s --pipe-ops %s --buffers %s",
                   field[column[COL_coll]],
                   field[column[COL_tuner_bytes]][0] ? field[column[COL_tuner_bytes]] : "1024",
@@ -362,7 +363,8 @@ static void check_call(const struct box *box, const char *line)
     with = strstr(why, "\"with_symtuner\"");
     ck_assert_ptr_nonnull(with);
 
-    /* a count that an earlier, larger communicator got stays; why knows this communicator only */
+    /* a count that an earlier, larger communicator got stays in use; why knows only this
+     * communicator */
     stays = told("NCCL_SYM_CTAS") && ranks != box->gpus;
     if (!stays)
         ck_assert_int_eq(number(with, "process_ctas"), told("NCCL_SYM_CTAS"));
@@ -388,7 +390,7 @@ START_TEST(test_why_decide_and_the_plugin_agree)
         setenv("NCCL_ENV_PLUGIN", getenv("SO_UNDER_TEST"), 1);
     setenv("NCCL_TUNER_PLUGIN", getenv("SO_UNDER_TEST"), 1);
     nccl_load(release, ENV_PLUGIN);
-    /* what NCCL asks once must not depend on which call comes first */
+    /* NCCL asks some questions once; the answers must not depend on which call comes first */
     for (int slot = _i % KEPT, n = 0; n < 2; n++, slot = (slot + 1) % KEPT)
         if (box->line[lines][slot][0])
             check_call(box, box->line[lines][slot]);
@@ -426,14 +428,14 @@ START_TEST(test_why_knows_what_holds_a_count_back)
     if (held[_i / 2][0])
         putenv((char *)held[_i / 2]);
     setenv("NCCL_ENV_PLUGIN", getenv("SO_UNDER_TEST"), 1);
-    nccl_load(&releases[3], ENV_PLUGIN); /* 2.28.9 */
+    nccl_load(&releases[3], ENV_PLUGIN); /* release 2.28.9 */
     ck_assert_int_eq(nccl_comm(&comm, 1, 2, 1), 0);
     run(why, sizeof why, "why allreduce 4MiB bf16 --buffers sym --nccl 2.28.9 --machine h200x2 "
                          "--multicast no --json");
     with = strstr(why, "\"with_symtuner\"");
     ck_assert_int_eq(number(with, "process_ctas"), told("NCCL_SYM_CTAS"));
     ck_assert_int_eq(number(with, "min_ctas"), told("NCCL_MIN_CTAS"));
-    if (_i / 2 == 0) /* both counts do occur */
+    if (_i / 2 == 0) /* each count must occur */
         ck_assert_int_eq(told(_i % 2 ? "NCCL_SYM_CTAS" : "NCCL_MIN_CTAS"), _i % 2 ? 24 : 16);
     nccl_comm_end(&comm);
 }

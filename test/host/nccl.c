@@ -15,7 +15,7 @@ const struct release releases[RELEASES] = {
     {23102, 6, 7, 2}, {23203, 6, 7, 2}, {23206, 7, 7, 2},
 };
 
-/* For functions that threads call: libcheck hears only of failures. */
+/* For functions that threads call, because libcheck would only hear of their failures. */
 #define must(condition, ...)                                                                       \
     do {                                                                                           \
         if (!(condition))                                                                          \
@@ -27,7 +27,8 @@ struct log nccl_log;
 struct nccl_constants nccl_constants;
 static int quiet;
 
-/* The plugin asks the library that contains NCCL's logger for the version: here this program. */
+/* The plugin asks the library that contains NCCL's logger for the version. Here that library is
+ * this program. */
 __attribute__((visibility("default"))) int ncclGetVersion(int *version);
 int ncclGetVersion(int *version)
 {
@@ -48,8 +49,8 @@ static void logger(int level, unsigned long flags, const char *file, int line, c
     nccl_log.warnings += level == NCCL_ABI_LOG_WARN;
     nccl_log.infos += level == NCCL_ABI_LOG_INFO;
     va_start(args, format);
-    if (used + 2 < sizeof nccl_log.text) { /* a full buffer keeps the first messages: tests read
-                                              those */
+    /* A full buffer keeps the first messages, because tests read those. */
+    if (used + 2 < sizeof nccl_log.text) {
         vsnprintf(nccl_log.text + used, sizeof nccl_log.text - used - 1, format, args);
         strcat(nccl_log.text, "\n");
     }
@@ -95,7 +96,7 @@ static void start_env(void)
         plugin.get_env = env->get_env;
         wrong = env->init(major, minor, patch, "+cuda13.0", quiet ? NULL : logger);
     }
-    ck_assert_int_eq(wrong, NCCL_ABI_SUCCESS); /* else NCCL cannot be used */
+    ck_assert_int_eq(wrong, NCCL_ABI_SUCCESS); /* with an error here, NCCL could not be used */
 }
 
 void nccl_load(const struct release *release, int how)
@@ -241,8 +242,8 @@ void nccl_event(const struct comm *comm, int kind, int func, size_t count, int s
 
     if (!(comm->mask & kind))
         return;
-    if (plugin.release->profiler == 4) { /* v4 sends Coll events only inside a Group event with a
-                                            handle */
+    /* v4 sends Coll events only inside a Group event that has a handle. */
+    if (plugin.release->profiler == 4) {
         struct nccl_abi_event_v4 event = {.type = (uint8_t)kind, .coll = coll}, group = {.type = 1};
         const struct nccl_abi_profiler_v4 *profiler = plugin.profiler;
 
@@ -276,14 +277,15 @@ void nccl_collective(const struct comm *comm, int func, size_t bytes, int regist
     *last = (struct question){func, gathers ? bytes * (size_t)comm->ranks : bytes, 1, registered,
                               {0}, 0};
     memcpy(last->table, costs, sizeof last->table);
-    if (plugin.release->nccl >= 23100) { /* two questions, without and with live entries */
+    if (plugin.release->nccl >= 23100) { /* NCCL asks twice: without live entries, then with them */
         for (int i = 0; i < T_CELLS; i++)
             probe.table[i] = -1.0f;
         ck_assert_int_eq(nccl_ask(comm, &probe), 0);
         memcpy(probe.table, costs, sizeof probe.table);
         nccl_ask(comm, &probe);
         ck_assert_int_eq(probe.channels, 0);
-    } else if (plugin.release->nccl >= 22900) { /* the question about LL, then the same once more */
+        /* NCCL asks about LL, then asks the same once more */
+    } else if (plugin.release->nccl >= 22900) {
         nccl_ask(comm, last);
         memcpy(last->table, costs, sizeof last->table);
         last->channels = 0;

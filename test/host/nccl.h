@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nccl.h - a stand-in for NCCL: loads the built libsymtuner.so as a given release would, and calls
- * its tables in that release's order. Needs neither GPU nor NCCL.
+ * nccl.h - a stand-in for NCCL. It loads the built libsymtuner.so as a given release would, and
+ * calls its tables in that release's order. It needs neither a GPU nor NCCL.
  *
  * The order is that of NCCL's source. First the env plugin; then for each communicator profiler
  * init and tuner init, and at its end tuner finalize and profiler finalize. Every answer is
- * checked: it is success, revives no dead entry, and writes nothing <= 0.
+ * checked: it is a success, makes no dead entry live, and writes no value <= 0.
  *
  * Each test runs in a process of its own, so that the plugin starts afresh.
  */
@@ -24,8 +24,8 @@
 #include "test/tables.h"
 
 struct release {
-    int nccl, tuner, profiler, env; /* NCCL's version; then the interface versions it asks for, 0:
-                                       none */
+    /* NCCL's version; then the versions of the interfaces that it asks for (0: none). */
+    int nccl, tuner, profiler, env;
 };
 extern const struct release releases[];
 enum { RELEASES = 11 };
@@ -62,7 +62,7 @@ struct comm {
     void *tuner, *profiler;
     int mask; /* the events that the profiler asks for */
     int others;
-    void *other[64]; /* tuners of the other ranks, if those are in this process, too */
+    void *other[64]; /* tuners of the other ranks that are in this process */
 };
 
 /* NCCL's cost constants. If ${may_change} is set, the test writes and reads them; otherwise they
@@ -78,9 +78,9 @@ extern struct nccl_constants {
 } nccl_constants;
 extern const nccl_abi_logger nccl_logger;
 
-/* nccl_rank starts one rank of a communicator and returns the tuner's answer; nccl_comm_end ends
- * the rank. No bit of the constants may change. NCCL has a barrier between the last nccl_rank and
- * the first call. */
+/* nccl_rank starts one rank of a communicator and returns the tuner's answer. nccl_comm_end ends
+ * the rank. The plugin must not change a bit of the constants. NCCL has a barrier between the last
+ * nccl_rank and the first call. */
 int nccl_rank(struct comm *comm, uint64_t id, int ranks, int nodes);
 void nccl_comm_end(struct comm *comm);
 
@@ -89,8 +89,8 @@ void nccl_comm_end(struct comm *comm);
 uint64_t nccl_id(uint64_t small);
 
 /* Start all ranks of one node at once in this process, under nccl_id(id), and return the tuner's
- * answer. Only one of the ranks is asked about calls. Tuner v4 knows no communicators: there it
- * starts one rank. */
+ * answer. Only one of the ranks is asked about calls. Tuner v4 knows no communicators, so for v4
+ * this starts one rank. */
 int nccl_comm(struct comm *comm, uint64_t id, int ranks, int nodes);
 
 struct question {
@@ -116,12 +116,13 @@ extern struct log {
     char text[16384];
 } nccl_log;
 
-/* Put a link to ${file} under ${name} into a folder that the loader searches (LD_LIBRARY_PATH) and
- * that is empty when a test begins. nccl_fake returns the path of a library of test/host/fakes. */
+/* nccl_install puts a link to ${file} under ${name} into a folder that the loader searches
+ * (LD_LIBRARY_PATH). The folder is empty when a test begins. nccl_fake returns the path of a
+ * library of test/host/fakes. */
 void nccl_install(const char *name, const char *file);
 const char *nccl_fake(const char *name);
 
-/* nccl_temp returns the name of a temporary file, which is removed when the process ends well;
+/* nccl_temp returns the name of a temporary file. The file is removed when the process ends well.
  * nccl_read returns a file's content. */
 const char *nccl_temp(void);
 const char *nccl_read(const char *path);

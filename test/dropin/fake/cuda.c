@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuda.c - the few functions of the CUDA driver that the drop-in uses, on host memory. Stream 2 is
- * always being captured. With NO_MEMORY in the environment allocations fail. Each GPU has as many
- * multiprocessors as MULTIPROCESSORS says, 132 if it is not set. */
+ * always being captured. With NO_MEMORY in the environment, allocations fail. Each GPU has as many
+ * multiprocessors as MULTIPROCESSORS says; 132 if it is not set. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,7 +83,7 @@ int cuStreamSynchronize(void *stream)
     return 0;
 }
 
-/* The driver's number of a GPU need not be the ordinal. */
+/* The driver's number of a GPU need not equal its ordinal, so the fake returns another number. */
 int cuDeviceGet(int *device, int ordinal)
 {
     *device = ordinal + 100;

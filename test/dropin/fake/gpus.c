@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpus.c - a preloaded library. A program that reads the driver's list of GPUs gets the folder GPUS
- * instead. Each time a line is added to GPUS.log. */
+ * instead. Each such read adds a line to GPUS.log. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kernels.c - a libsymtuner_ar.so that only writes down its calls.
+ * kernels.c - a libsymtuner_ar.so that only records its calls.
  *
- * Like the real library it calls NCCL while it makes and frees handles. It looks for NCCL's
- * functions in the library that symtuner_ar_use_nccl was given, or else in all libraries, with the
- * drop-in's dlsym. Messages of record.nccl_from bytes or more go to NCCL. With WHY in the
- * environment all messages go there, for that reason. With BOX the ranks are on two boxes, and with
- * APART each box has one rank. JAX sets one_stream, and the drop-in does not.
+ * Like the real library, it calls NCCL while it makes and frees handles. It looks for NCCL's
+ * functions in the library that symtuner_ar_use_nccl was given; without one it asks the drop-in's
+ * dlsym in all libraries. Messages of record.nccl_from bytes or more go to NCCL. With WHY in the
+ * environment all messages go to NCCL, for the reason WHY. With BOX the ranks are on two boxes, and
+ * with APART each box has one rank. JAX sets one_stream, and the drop-in does not.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 
 struct symtuner_ar {
     void *comm;
-    int aborted, used; /* used: number of calls that have not returned */
+    int aborted, used; /* used: number of calls that have begun and not returned */
 };
 
 static struct record record = {.lock = PTHREAD_MUTEX_INITIALIZER, .nccl_from = 1 << 20};
@@ -30,7 +30,7 @@ EXPORT struct record *fake_kernels(void)
     return &record;
 }
 
-/* SLOW=N: to load this library takes N seconds, as from a slow file system. */
+/* SLOW=N: loading this library takes N seconds, as from a slow file system. */
 __attribute__((constructor)) static void load(void)
 {
     const char *slow = getenv("SLOW");
@@ -46,7 +46,7 @@ int symtuner_ar_use_nccl(void *library)
     return 0;
 }
 
-/* Call NCCL as the real library does. If this call reached the drop-in, it would never end. */
+/* Call NCCL as the real library does. If the drop-in caught this call, the program would hang. */
 static void call_nccl(void *comm)
 {
     int (*gather)(const void *, void *, size_t, int, void *, void *);
@@ -63,10 +63,12 @@ int symtuner_ar_create(struct symtuner_ar **handles, void *const *comms, int n,
                        const struct symtuner_ar_config *config)
 {
     record_add(&record, config && config->max_ctas < 0 ? "refuse:%d " : "create:%d ", n);
-    if (config && config->max_ctas < 0) /* the library fails on all ranks then */
+    /* for a negative max_ctas, the library fails on all ranks */
+    if (config && config->max_ctas < 0)
         return 4;
     if (config && !config->one_stream && config->beside != SYMTUNER_AR_UNKNOWN)
-        return 5; /* the drop-in does not see what runs beside the calls, so it must not set this */
+        /* the drop-in does not know what runs beside the calls, so it must not set this member */
+        return 5;
     __atomic_store_n(&record.limit_ms, config ? config->timeout_ms : 0, __ATOMIC_RELAXED);
     __atomic_store_n(&record.max_ctas, config ? config->max_ctas : 0, __ATOMIC_RELAXED);
     for (int i = 0; i < n; i++)
@@ -98,7 +100,7 @@ int symtuner_ar_reserve(struct symtuner_ar **handles, int n, size_t bytes)
     return 0;
 }
 
-static int made_op = -1; /* the operator that exists; -1: none */
+static int made_op = -1; /* the number of the operator that exists; -1: none exists */
 
 int symtuner_ar_op_create_premul_sum(int *op, void *scalar, int dtype, int residence,
                                      struct symtuner_ar *handle)
@@ -241,7 +243,7 @@ int symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t 
         snprintf(plan->why, sizeof plan->why, "%s", getenv("WHY"));
     if (getenv("APART") || (getenv("BOX") && !getenv("WHY") && coll != SYMTUNER_AR_ALL_REDUCE)) {
         snprintf(plan->why, sizeof plan->why, "the ranks span several nodes");
-    } else if (getenv("BOX") && !getenv("WHY")) { /* our kernels run, too */
+    } else if (getenv("BOX") && !getenv("WHY")) { /* our kernels take part */
         plan->boxes = 2;
         plan->pieces = 3;
     }

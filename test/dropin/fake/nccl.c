@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nccl.c - an NCCL that only writes down its calls. It is compiled with -DVERSION=22809.
+ * nccl.c - an NCCL that only records its calls. It is compiled with -DVERSION=22809.
  *
  * It exports functions of NCCL, and ncclFromTheFuture, which the drop-in does not know. In some
  * places it calls itself through its exported names, as NCCL does: ncclBcast calls ncclBroadcast,
  * and ncclCommAbort calls ncclCommGetAsyncError. ncclGroupEnd makes the communicators that were
  * asked for in the group.
  *
- * READY=FOLDER in the environment is for ranks that are processes: they wait for each other in
+ * READY=FOLDER in the environment is for ranks that are processes. They wait for each other in
  * ncclCommInitRank, and in ncclCommInitRankConfig without a config, as in NCCL. After this wait,
- * INIT=fail makes the call fail, and INIT=kill ends the process. With BOX set, too, ranks of
+ * INIT=fail makes the call fail, and INIT=kill ends the process. If BOX is set, too, ranks of
  * communicators that do not block wait for each other in ncclCommGetAsyncError, after
  * ncclCommInitRankConfig and ncclCommSplit.
  */
@@ -28,7 +28,7 @@
 
 struct fake_comm {
     int ranks, rank, device;
-    unsigned long long key; /* of a communicator that does not block; 0: it blocks */
+    unsigned long long key; /* identifies a communicator that does not block; 0: it blocks */
     int step;               /* how many steps the rank has begun */
 };
 
@@ -45,8 +45,8 @@ EXPORT struct record *fake_record(void)
     return &record;
 }
 
-/* Ranks tell each other by files which step they have begun. With ${now} this rank begins the step.
- * Return whether rank ${rank} has begun it. */
+/* Ranks tell each other by files which step they have begun. If ${now} is set, this rank begins the
+ * step. Return whether rank ${rank} has begun it. */
 static bool announced(unsigned long long key, int step, int rank, bool now)
 {
     char path[512];
@@ -90,7 +90,7 @@ static int wait_for_all(const struct nccl_abi_id *id, int ranks, int rank)
         while (access(path, F_OK) != 0)
             usleep(1000);
     }
-    pthread_mutex_lock(&record.lock); /* ranks may be threads */
+    pthread_mutex_lock(&record.lock); /* lock the record, because ranks may be threads */
     clock_gettime(CLOCK_MONOTONIC, &record.met);
     pthread_mutex_unlock(&record.lock);
     if (init && strcmp(init, "kill") == 0)
@@ -130,8 +130,8 @@ EXPORT int ncclGetUniqueId(struct nccl_abi_id *id);
 int ncclGetUniqueId(struct nccl_abi_id *id)
 {
     static atomic_int number;
-    const char *full = getenv("LONG_ID"); /* the number of the id that is full to its end; NCCL
-                                             leaves the end empty */
+    /* The number of the id that is full to its end. In other ids NCCL leaves the end empty. */
+    const char *full = getenv("LONG_ID");
     FILE *file = fopen("/dev/urandom", "r");
     size_t read;
 
@@ -256,12 +256,12 @@ int ncclCommInitAll(void **comms, int n, const int *devices)
     return 0;
 }
 
-/* A child that does not block; ncclCommGetAsyncError of its parent hands it out. */
+/* A child communicator that does not block. ncclCommGetAsyncError of its parent hands it out. */
 static struct {
     void *parent, **where, *what;
 } child;
 
-/* Each color gets half of the ranks; with WHOLE in the environment, all. */
+/* Each color gets half of the ranks. If WHOLE is in the environment, it gets all ranks. */
 int ncclCommSplit(void *comm, int color, int key, void **made, void *config)
 {
     const struct nccl_abi_config *how = config;
@@ -399,7 +399,7 @@ static int run(const char *name, size_t count)
     return result;
 }
 
-/* A function that no drop-in stands in front of, to compare with. */
+/* A function that no drop-in stands in front of. The test compares other functions with it. */
 EXPORT int fake_direct(const void *send, void *recv, size_t count, int dtype, int op, void *comm,
                        void *stream);
 EXPORT int fake_direct(const void *send, void *recv, size_t count, int dtype, int op, void *comm,

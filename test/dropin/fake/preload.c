@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* preload.c - another preloaded library. It writes down each ncclAllReduce and passes it on. */
+/* preload.c - another preloaded library. It records each ncclAllReduce and passes it on. */
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record.h - what the fake NCCL and the fake kernels write down, for a test to read.
+ * record.h - what the fake NCCL and the fake kernels record, for a test to read.
  *
  * Each copy of the fake NCCL has a record of its own, which fake_record() returns. The fake kernels
  * have one, too, which fake_kernels() returns. A record is a text with one word per call, such as
@@ -20,10 +20,10 @@
 
 struct record {
     pthread_mutex_t lock;
-    bool quiet; /* only count, because there are many calls */
+    bool quiet; /* do not write the text, only count, because there are many calls */
     long collectives;
     char text[8192];
-    /* what the test wants of the fake library */
+    /* the test sets these members to say what the fake library does */
     int fail;           /* result of the next collective call */
     int end;            /* result of the next ncclGroupEnd */
     int status;         /* result of symtuner_ar_status */
@@ -36,10 +36,10 @@ struct record {
     void (*launch)(void *comm, void *stream); /* called to launch a kernel of ours */
     void (*window)(void);                     /* called in ncclCommWindowRegister */
     void (*registers)(void *comm);            /* called in symtuner_ar_register */
-    /* what the fake library has seen */
+    /* the fake library sets these members to say what it has seen */
     void *nccl;          /* what symtuner_ar_use_nccl was given */
-    long handles;        /* handles that were not destroyed */
-    long aborted;        /* those of them that were aborted */
+    long handles;        /* number of handles that exist */
+    long aborted;        /* how many of these handles were aborted */
     struct timespec met; /* when all ranks had reached ncclCommInitRank */
     int promises;        /* calls of symtuner_ar_followers_wait(1) */
     int taken_back;      /* calls of symtuner_ar_followers_wait(0) */
@@ -47,7 +47,7 @@ struct record {
     void *separated_stream; /* the stream of the latest of these calls */
     uint32_t limit_ms;      /* timeout_ms of the latest symtuner_ar_create */
     int max_ctas;           /* max_ctas of the latest symtuner_ar_create */
-    uint64_t hash;          /* of everything that was written down */
+    uint64_t hash;          /* hash of all that was written down */
 };
 
 static inline void record_add(struct record *r, const char *format, ...)
@@ -68,7 +68,7 @@ static inline void record_add(struct record *r, const char *format, ...)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Compute the all-gather of two ranks with the same input. */
+/* Compute the all-gather of two ranks that have the same input. */
 static inline void gather_of_two(const void *send, void *recv, size_t count, int dtype)
 {
     if (!send || !recv || dtype != 7 || count > 64)
@@ -77,7 +77,7 @@ static inline void gather_of_two(const void *send, void *recv, size_t count, int
     memcpy((float *)recv + count, recv, count * sizeof(float));
 }
 
-/* Compute the sum of two ranks with the same input. */
+/* Compute the sum of two ranks that have the same input. */
 static inline void sum_of_two(const void *send, void *recv, size_t count, int dtype, int op)
 {
     const float *from = send;

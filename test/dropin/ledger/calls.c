@@ -30,11 +30,12 @@ static void call(void *comm[2])
     for (int rank = 0; rank < 2; rank++) {
         for (int i = 0; i < 3; i++)
             all_reduce(comm[rank], 16);
-        MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[rank], (void *)2) == 0); /* in a capture */
+        /* stream 2 is being captured */
+        MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[rank], (void *)2) == 0);
         MUST(n.f.AllGather(a, b, 4, F32, comm[rank], NULL) == 0);
         all_reduce(comm[rank], 0);
         MUST(n.f.GroupStart() == 0);
-        for (int i = 0; i < 5; i++) /* too many for our kernels */
+        for (int i = 0; i < 5; i++) /* a group with so many calls goes to NCCL */
             all_reduce(comm[rank], 64);
         MUST(n.f.GroupEnd() == 0);
         MUST(n.f.Broadcast(a, b, 8, F32, 0, comm[rank], NULL) == 0);
@@ -107,7 +108,7 @@ static void on_signal(const char *path)
     MUST(v4->init(2, 1, quiet, &tuner) == 0);
     all_reduce(comm[0], 16);
     all_reduce(comm[0], 16);
-    all_reduce(comm[0], 0); /* goes to NCCL */
+    all_reduce(comm[0], 0); /* this call goes to NCCL */
     for (int i = 0; i < 21; i++)
         table[i / 3][i % 3] = 1;
     MUST(v4->get_coll_info(tuner, 4, 0, 1, (float **)table, 7, 3, 0, &channels) == 0);

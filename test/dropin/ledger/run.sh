@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh BUILD - what the drop-in writes into the ledger, on a fake NCCL and fake kernels.
+# run.sh BUILD - checks what the drop-in writes into the ledger, on a fake NCCL and fake kernels.
 #
 # Exit 1: the output says what differs.
 set -u
@@ -17,7 +17,7 @@ export SYMTUNER_ONLY=allreduce,reducescatter,allgather
 
 fail() { echo "FAIL dropin ledger: $*"; failed=1; }
 under() { LD_LIBRARY_PATH=$here/first LD_PRELOAD=$here/libsymtuner_nccl.so "$@"; }
-# want WHAT FILE: the file must have the lines of stdin, after ids, hosts and times are cut out
+# want WHAT FILE: without its ids, hosts and times, the file must have the lines of stdin
 want()
 {
     sed -E 's/ id=0x[0-9a-f]+//; s/ host=[^ ]*//; s/ pid=[0-9]+//; s/ opened=[0-9]+//' "$2" > "$work/lines" 2> /dev/null
@@ -28,8 +28,8 @@ want()
 SYMTUNER_LEDGER=$work/%h.%p under "$here/calls" ends 2> "$work/err" || { fail "calls"; cat "$work/err"; }
 [ "$(find "$work" -name "$(uname -n).*" | wc -l)" = 1 ] || fail "not one file: $(ls "$work")"
 mv "$work/$(uname -n)".* "$work/ends"
-# The communicators end in this order, then those that were open at the exit, newest first. A non-blocking
-# one without a call is left out.
+# The communicators that end come first, in this order; then those that were open at the exit,
+# newest first. A non-blocking communicator without a call is left out.
 cat > "$work/rows" <<'Y'
 ours coll=allreduce bytes=64..127 count=4 captured=1 verified=0
 left coll=allreduce bytes=0..1 why=empty count=1
@@ -85,7 +85,7 @@ grep -q "^symtuner: warning: SYMTUNER_LEDGER=$work/no/file: No such file or dire
 
 # --- ranks -------------------------------------------------------------------------------------------
 mkdir "$work/ready"
-two() # two SEED: two ranks in processes of their own, which verify calls
+two() # two SEED: runs two ranks in processes of their own, which verify calls
 {
     for rank in 0 1; do
         SYMTUNER_LEDGER=$work/$1.$rank READY=$work/ready VERIFY=1 SYMTUNER_VERIFY=4 under "$here/ranks" "$$-$1" 2 $rank > /dev/null &

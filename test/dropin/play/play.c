@@ -34,8 +34,8 @@ void nccl_linked(struct nccl *nccl)
     nccl->record = fake_record();
 }
 
-/* dlerror must say whether this dlsym has failed, and nothing about what the drop-in has looked
- * up. */
+/* Look up ${name}. dlerror must say whether this dlsym has failed, and nothing about what the
+ * drop-in itself has looked up. */
 static void *look_up(void *library, const char *name)
 {
     void *symbol = dlsym(library, name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * profiler.c - a profiler of interface version VERSION (1 to 7). It asks for the events that a test
- * wants and records all that it gets. Compiled once per version.
+ * wants and records all events that it gets. It is compiled once per version.
  */
 #include <string.h>
 
@@ -18,7 +18,7 @@ static int place[8];
 static nccl_abi_result opened(void **ctx, int *mask)
 {
     r.mask_at = mask;
-    if (r.inits == 0) /* like NCCL's example, only the first communicator writes the mask */
+    if (r.inits == 0) /* only the first communicator writes the mask, as in NCCL's example */
         *mask = r.mask;
     if (!r.fail_init)
         *ctx = &place[r.inits % 8];
@@ -29,8 +29,8 @@ static nccl_abi_result opened(void **ctx, int *mask)
 static nccl_abi_result start(void *ctx, void **handle, uint64_t type, void *event, size_t size)
 {
     struct seen_event *seen = &r.event[r.events % FAKE_EVENTS];
-    const struct nccl_abi_event_old *head = event; /* parent and rank are at the same place in all
-                                                      versions */
+    /* parent and rank are at the same place in all versions */
+    const struct nccl_abi_event_old *head = event;
 
     *seen =
         (struct seen_event){.type = type, .ctx = ctx, .parent = head->parent, .rank = head->rank};
@@ -123,7 +123,8 @@ static nccl_abi_result init(void **ctx, uint64_t id, int *mask, const char *name
 }
 #endif
 
-/* The six members are at the same place in every version; only the type of the event differs. */
+/* The six members of the table are at the same place in every version. Only the type of the event
+ * differs. */
 static const char name[] = "fake";
 #define JOIN2(a, b) a##b
 #define JOIN(a, b)  JOIN2(a, b)

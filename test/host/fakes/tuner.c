@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tuner.c - a tuner of interface version VERSION (2 to 7). It does what a test wants and records
- * what it is asked. -DWITHOUT=1 leaves init out, 2 getCollInfo. Compiled once per version.
+ * the questions that it gets. -DWITHOUT=1 leaves out init, -DWITHOUT=2 leaves out getCollInfo. It
+ * is compiled once per version.
  */
 #include <string.h>
 
@@ -17,7 +18,7 @@ extern struct tuner_record tuner_record;
 PUBLIC struct tuner_record tuner_record = {.algo = -1, .proto = -1};
 #define r tuner_record
 
-static int place[8]; /* its addresses serve as contexts */
+static int place[8]; /* the addresses of the elements serve as contexts */
 
 static nccl_abi_result opened(size_t ranks, size_t nodes, nccl_abi_logger logger, void **ctx)
 {
