@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# agree.sh BUILD - run two ranks on real GPUs, one process each, with different rules files,
-# SYMTUNER_ variables or working folders. Every call must give the right sums, and either have the
-# same grid on both ranks or not be steered at all; a hang is a failure. Exit 77 if this box cannot
-# run it.
+# agree.sh BUILD - runs two ranks on real GPUs, one process each, with different rules files,
+# SYMTUNER_ variables or working folders. Every call must give the right sums. It must either have
+# the same grid on both ranks, or the plugin must not steer it at all. A hang is a failure. Exit 77
+# if this box cannot run it.
 . "$(dirname "$0")/common.sh"
 need_gpus 2
 need_built nccl_ranks
@@ -22,7 +22,7 @@ sed 's/tree/ring/; s/24/12/' "$work/my.rules" > "$work/other.rules"
 ctas=$(NCCL_ENV_PLUGIN=$lib "$build/symtuner" decide allreduce 4MiB --ranks 2 | tr "\n" " " |
        sed -n 's/.*least \([0-9]*\) CTAs (built-in).*/\1/p' | head -n 1)
 
-# case NAME 'REGULAR EXPRESSION THAT THE LOG MUST HOLD' ARGUMENTS OF nccl_ranks...
+# case_of NAME 'REGULAR EXPRESSION THAT THE LOG MUST HOLD' ARGUMENTS OF nccl_ranks...
 case_of() {
     name=$1 wanted=$2
     shift 2

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# ar.sh BUILD - test libsymtuner_ar.so on real GPUs: random calls in every mode, a rank that starts
+# ar.sh BUILD - tests libsymtuner_ar.so on real GPUs: random calls in every mode, a rank that starts
 # late, peers that die. With one GPU only a part of this runs, on ranks that share the GPU.
 #   AR_CALLS  number of random calls in the longest run, for each number of ranks (100000; in a full
 #             test 1000000)
@@ -43,7 +43,7 @@ for ranks in ${AR_RANKS:-2 3 4 8}; do
     fuzz "$ranks" local "$few"
     fuzz "$ranks" local "$((few / 2))" --reserve 0
     fuzz "$ranks" threads "$((few / 10))" --host 1 --most 1048576
-    for overlap in 0 2; do # set a variable of the library for these runs only
+    for overlap in 0 2; do # sets a variable of the library for these runs only
         SYMTUNER_AR_OVERLAP=$overlap
         export SYMTUNER_AR_OVERLAP
         fuzz "$ranks" threads "$few"

@@ -3,10 +3,10 @@
 # ar_controls.sh BUILD - negative controls: would the random calls notice if a guard were missing?
 # Each build of libsymtuner_ar.so below lacks one guard (-DST_BREAK_NAME in kernels/), and its
 # kernels pause where a race would show (-DST_TESTING). ar_fuzz must fail with every build that
-# lacks a guard, and must pass with the build that only has the pauses. The last guard, LOOK, costs
-# time when it is missing, not wrong bytes, so ar_late must find that. To build 26 libraries takes
-# all cores a minute, so this runs only with AR_CONTROLS=1 (AR_CONTROLS=build: only build).
-# Otherwise, and where this box cannot run it, exit 77 with the reason.
+# lacks a guard, and must pass with the build that only has the pauses. If the last guard, LOOK, is
+# missing, calls take longer but give right bytes, so ar_late must find that. Building 26 libraries
+# takes all cores a minute, so this runs only with AR_CONTROLS=1 (AR_CONTROLS=build: only build).
+# Otherwise, and where this box cannot run it, the script exits with 77 and prints the reason.
 #   AR_CONTROL_CALLS  random calls (20000)    AR_STALL_US  longest pause in us (30)
 #   AR_CONTROL_ONLY   run only these names of the list below, e.g. "plain SYNC"
 . "$(dirname "$0")/common.sh"
@@ -20,11 +20,13 @@ if [ "$what" != build ]; then
 fi
 command -v "${NVCC:-nvcc}" > /dev/null || skip "no nvcc"
 
-# Columns: NAME, kernel that ar_fuzz calls (any: all kernels, with a process per rank; /overlap:
-# with SYMTUNER_AR_OVERLAP=2; /COLLECTIVE: another one than all_reduce), ranks, what is missing.
-# PREVIOUS shows only with overlap 2: with 1 the next kernel starts after the previous one has
-# ended, of which only the last stores might be missing. EPOCH lacks two guards, since each of them alone is enough: a cleared LL8 slot has no old
-# flag, and an old flag differs from that of a new epoch.
+# Columns: NAME; the kernel that ar_fuzz calls; the number of ranks; what is missing. Kernel "any"
+# means all kernels, with a process per rank. /overlap: with SYMTUNER_AR_OVERLAP=2. /COLLECTIVE:
+# another collective than all_reduce.
+# PREVIOUS shows only with overlap 2. With overlap 1 the next kernel starts after the previous one
+# has ended, and only the last stores of that kernel might be missing. EPOCH lacks two guards, since
+# each of them alone is enough: a cleared LL8 slot has no old flag, and an old flag differs from
+# that of a new epoch.
 cat > "$work/list" <<END
 plain         one_lamport 2 nothing: pauses alone
 plain         one_ll8     2 nothing: pauses alone
@@ -98,7 +100,7 @@ awk -v only="${AR_CONTROL_ONLY:-}" 'BEGIN { n = split(only, w); for (i = 1; i <=
     n == 0 || $1 in want' "$work/list" > "$work/some"
 mv "$work/some" "$work/list"
 
-# make_one NAME: build NAME's library in a folder of its own, since parallel makes would read each
+# make_one NAME: builds NAME's library in a folder of its own, since parallel makes would read each
 # other's unfinished dependency files
 make_one() {
     defs=-DST_TESTING
@@ -112,8 +114,8 @@ done
 wait
 [ "$what" != build ] || { ls "$build"/controls; exit 0; }
 
-# run GPUS NAME KERNEL RANKS WHAT...: run one line of the list, and write one line of the report to
-# stdout
+# run GPUS NAME KERNEL RANKS WHAT...: runs one line of the list, and writes one line of the report
+# to stdout
 run() {
     here=$1 name=$2 kernel=${3%/*} ranks=$4 number=$calls overlap='' coll=all_reduce
     case $3 in
@@ -145,7 +147,7 @@ run() {
     plain/0) echo "right: $said" ;;
     plain/*) echo "FAILED: $said" ;;
     */1)
-        case $said in # the fault, and not just a group that could not be made
+        case $said in # is it the fault, and not just a group that could not be made?
         *WRONG* | *SLOW* | *"different bytes"* | *"waited for"* | *"at the same time"*) echo "caught: $said" ;;
         *) echo "NOT CAUGHT, failed otherwise: $said" ;;
         esac ;;
@@ -172,7 +174,7 @@ all() {
     done < "$work/list"
     wait
 }
-all | tee "$work/report" # line by line, so that results are kept if the time runs out
+all | tee "$work/report" # line by line, so that the results are kept if the time runs out
 echo "controls: $(grep -c '^caught' "$work/report") caught, $(grep -c '^NOT CAUGHT' "$work/report") not," \
     "$(grep -c '^right' "$work/report") right with pauses alone, $(grep -c '^FAILED' "$work/report") not"
 ! grep -q '^NOT CAUGHT\|^FAILED' "$work/report"

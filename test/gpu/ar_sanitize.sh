@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# ar_sanitize.sh BUILD - short random runs under compute-sanitizer: memcheck (kernels access only what
-# they may), racecheck (shared memory), synccheck (all threads reach the barriers) and initcheck (nothing
-# is read before it is written). Two ranks are threads of one process, on two GPUs or on the same one.
-# Their kernels need to run at the same time. initcheck allows that only in about half of all runs
-# (2026-11-22, 2 H200s: 8 time-outs in 16 runs of two trees, none without the tool), so there are up to
-# five attempts; if the kernels never run at the same time, the check counts as not run.
-# It takes minutes, so it runs only with AR_SANITIZE=1. Otherwise, and where this box cannot run it, exit
-# 77 with the reason.
+# ar_sanitize.sh BUILD - short random runs under compute-sanitizer: memcheck (kernels access only
+# memory that they may access), racecheck (shared memory), synccheck (all threads reach the
+# barriers) and initcheck (nothing is read before it is written). Two ranks are threads of one
+# process, on two GPUs or on the same one. Their kernels need to run at the same time. initcheck
+# allows that only in about half of all runs (2026-11-22, 2 H200s: 8 time-outs in 16 runs of two
+# trees; no time-out without the tool). So there are up to five attempts. If the kernels never run
+# at the same time, the check counts as not run.
+# The script takes minutes, so it runs only with AR_SANITIZE=1. Otherwise, and where this box cannot
+# run it, it exits with 77 and prints the reason.
 #   SANITIZER         the tool (pip: nvidia-cuda-sanitizer-api)   AR_SANITIZE_CALLS calls of each run (2000)
 #   AR_SANITIZE_LIMIT seconds for each run (50)                  AR_SANITIZE_ONLY  names of some tools
 . "$(dirname "$0")/common.sh"
@@ -24,10 +25,11 @@ export CUDA_DEVICE_MAX_CONNECTIONS
 used=$((gpus >= 2 ? 2 : 1))
 right=0
 for check in $checks; do
-    # check the test's own kernels only if the tool must know what they write
+    # check only the test's own kernels, unless the tool must know what all kernels write
     only='--kernel-name kns=2ar'
     case $check in
-    memcheck) only="$only --report-api-errors no" ;; # "peer access is already enabled" is not an error
+    # "peer access is already enabled" is not an error
+    memcheck) only="$only --report-api-errors no" ;;
     initcheck) only= ;;
     esac
     began=$(date +%s) attempt=1

@@ -19,7 +19,7 @@ need_built() { # need_built PROGRAM...
         [ -x "$build/$program" ] || skip "$build/$program is not built (no NCCL, or no nvcc?)"
     done
 }
-find_nccl() { # sets nccl: NCCL_LIB, else the library that the test programs are linked with
+find_nccl() { # sets nccl to NCCL_LIB, or to the library that the test programs are linked with
     nccl=${NCCL_LIB:-$(ldd "$build/nccl_coll" 2>/dev/null | awk '/libnccl/ { print $3 }')}
     [ -n "$nccl" ] && [ -f "$nccl" ] || skip "no NCCL (NCCL_LIB=FILE names one)"
 }

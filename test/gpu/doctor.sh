@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# doctor.sh BUILD - run symtuner doctor on real GPUs: it must end within 30 s, measure every pair,
-# find that NCCL gives real windows, and NULL if NCCL is told to give none, and find no fault in the
-# GPUs. Exit 0: passed. 1: failed. 77: fewer than two GPUs here, or no NCCL.
+# doctor.sh BUILD - runs symtuner doctor on real GPUs. It must end within 30 s, measure every pair,
+# and find no fault in the GPUs. It must find that NCCL gives real windows, and NULL if NCCL is told
+# to give none. Exit 0: passed. 1: failed. 77: fewer than two GPUs here, or no NCCL.
 . "$(dirname "$0")/common.sh"
 need_gpus 2
 find_nccl

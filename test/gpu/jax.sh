@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# jax.sh BUILD [PART...] - test symtuner.all_reduce in stock JAX on 2 real GPUs, and on 4 if there
+# jax.sh BUILD [PART...] - tests symtuner.all_reduce in stock JAX on 2 real GPUs, and on 4 if there
 # are 4.
 #
 # Parts: run (values, types, many calls in one process), procs (one process per GPU, and one of them
@@ -20,7 +20,7 @@ need_gpus 2
 include=$("$python" -c 'import jax; print(jax.ffi.include_dir())' 2>/dev/null) ||
     skip "$python has no jax"
 [ -f "$build/libsymtuner_ar.so" ] || skip "$build/libsymtuner_ar.so is not built (make kernels)"
-# if a signal ends this script: show what the part has printed so far
+# if a signal ends this script, show what the part has printed so far
 trap 'kill "$running" 2> /dev/null; cat "$work/log"; echo "jax.sh: ended in $name"; exit 1' INT TERM
 # build the handler with the header of the jax that runs it
 make -s -C "$here" OUT="$work" JAX_PYTHON="$python" WERROR=1 jax ||
@@ -40,7 +40,7 @@ part() { # part NAME RANKS COMMAND...: run the part on that many GPUs, if asked 
     use=0,1 limit=300
     [ "$ranks" -eq 4 ] && use=0,1,2,3
     if [ "$name" = procs ] && [ -n "${PROCS:-}" ]; then
-        limit=900 # it has a limit of its own
+        limit=900 # this part has a time limit of its own
         [ "$gpus" -ge 4 ] && use=0,1,2,3
     fi
     CUDA_VISIBLE_DEVICES=$use timeout "$limit" "$@" > "$work/log" 2>&1 &

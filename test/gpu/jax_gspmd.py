@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""symtuner.install() on GSPMD programs on real GPUs: values, groups, cache, speed.
+"""symtuner.install() on GSPMD programs on real GPUs: checks values, groups, cache and speed.
 
-In several processes (together.py) it checks the values only. Each check prints one line; the
-last line counts them. Exit status 1 if one failed, 77 if this jax does not let others see its
+In several processes (together.py) it checks only the values. Each check prints one line; the last
+line counts the checks. Exit status 1 if one failed, 77 if this jax does not let others see its
 programs.
 """
 
@@ -41,8 +41,8 @@ def integers(shape, dtype, seed=0):
 
 
 def stack(mesh, batch, hidden, inner, layers, dtype, different=4):
-    """A stack of MLPs: the partitioner puts one all-reduce at the end of each. ``different``: after
-    so many layers the weights are those of the first again."""
+    """A stack of MLPs, at the end of each of which the partitioner puts one all-reduce.
+    ``different``: after so many layers, the weights are those of the first layer again."""
     weights = [
         (
             place(mesh, integers((hidden, inner), dtype, 2 * i), None, "a"),
@@ -54,14 +54,16 @@ def stack(mesh, batch, hidden, inner, layers, dtype, different=4):
     def f(x, weights):
         for i in range(layers):
             up, down = weights[i % different]
-            x = jnp.clip(jnp.clip(x @ up, 0, 1) @ down, -2, 2)  # sums that bfloat16 holds
+            # keeps the sums small enough for bfloat16
+            x = jnp.clip(jnp.clip(x @ up, 0, 1) @ down, -2, 2)
         return x
 
     return jax.jit(f), (place(mesh, integers((batch, hidden), dtype), None, None), weights)
 
 
 def programs(devices):
-    """name: (function, arguments, how many all-reduces are replaced at least); sums are exact."""
+    """Return name: (function, arguments, how many all-reduces are replaced at least). All sums are
+    exact."""
     n = len(devices)
     line, turned = Mesh(devices, ("a",)), Mesh(devices[::-1], ("a",))
 
@@ -78,7 +80,8 @@ def programs(devices):
         def f(x, w):
             def body(c, _):
                 y = jax.lax.with_sharding_constraint(c @ w, whole)
-                return y, y.max()  # all of y is used, so XLA makes no reduce-scatter of the sum
+                # all of y is used, so XLA does not make a reduce-scatter of the sum
+                return y, y.max()
 
             return jax.lax.scan(body, x, None, length=8)
 
@@ -133,16 +136,16 @@ def values(all_programs):
 
 
 def cached(f, args):
-    """A program from the cache on disk opens its groups."""
+    """Check that a program from the cache on disk opens its groups."""
     with tempfile.TemporaryDirectory() as folder:
         jax.config.update("jax_compilation_cache_dir", folder)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-        compilation_cache.reset_cache()  # JAX looks at these settings only once
+        compilation_cache.reset_cache()  # JAX reads these settings only once
         want = run(f, args)
         files = len(os.listdir(folder))
         jax.clear_caches()
-        symtuner.close()  # as in a new process
+        symtuner.close()  # so that it is as in a new process
         got = run(f, args)
         same = all(a.tobytes() == b.tobytes() for a, b in zip(want, got, strict=True))
         check("from the cache: same bits", same and files, f"{files} files")
@@ -163,7 +166,7 @@ def time_of(f, args, repetitions=50):
 
 
 def speed(name, f, args, least):
-    """The same program with XLA's all-reduces and with ours, five times in turn."""
+    """Time the same program with XLA's all-reduces and with ours, five times in turn."""
     symtuner.uninstall()
     theirs = f.lower(*args).compile()
     symtuner.install()
@@ -182,7 +185,7 @@ def speed(name, f, args, least):
 
 
 def data_parallel(devices):
-    """A training step in which each device has all weights and a part of the batch: XLA may run its
+    """A training step in which each device has all weights and a part of the batch. XLA may run its
     all-reduces of the gradients beside the backward pass."""
     mesh = Mesh(devices, ("a",))
     weights = [place(mesh, integers((2048, 2048), np.float32, i), None, None) for i in range(16)]

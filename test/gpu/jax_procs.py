@@ -9,11 +9,12 @@
     jax_procs.py --ranks 2 --recorded       XLA records the calls into CUDA graphs and replays them
 
 Cases: values (right sums, orderly end), kill, raise, exit (rank 1 goes while the others call), two
-(rank 1 leaves and then rank 2 is killed; 3 ranks or more), apart (all leave, seconds apart);
-jax_rank.py says more. After kill, raise, exit and two every other rank must end within 30 s with an
-exit status other than 0 and name a rank that went; one must name the first. After apart all must
-end with status 0 within 30 s of the last. No process and no memory on the GPUs may be left. Groups
-that share GPUs have processes, a communicator and a coordinator of their own.
+(rank 1 leaves, and then rank 2 is killed; 3 ranks or more), apart (all leave, seconds apart).
+jax_rank.py says more. After kill, raise, exit and two, every other rank must end within 30 s with
+an exit status other than 0, and must name a rank that went; one of them must name the first that
+went. After apart, all must end with status 0 within 30 s of the last. No process and no memory on
+the GPUs may be left. Groups that share GPUs have processes, a communicator and a coordinator of
+their own.
 
 Exit status 0: all right. 1: something was wrong, or --limit seconds were over before the end.
 """
@@ -30,9 +31,9 @@ import sys
 import tempfile
 import time
 
-BOUND_S = 30  # most seconds after the rank has gone
-START_S = 150  # most seconds until it goes, since many groups start side by side
-GOES = {  # which ranks go, of how many; the longest case first
+BOUND_S = 30  # seconds within which the others must end after the rank has gone
+START_S = 150  # seconds within which the rank must go; many groups start side by side
+GOES = {  # which ranks go, and in a group of how many ranks; the longest case first
     "two": lambda ranks: (1, 2),
     "kill": lambda ranks: (1,),
     "exit": lambda ranks: (1,),
@@ -42,16 +43,17 @@ GOES = {  # which ranks go, of how many; the longest case first
 }
 ORDERLY = ("apart", "values")
 MANY = ("kill", "exit", "raise")  # the cases of --times, unless --case names others
-COMMS = {"own": "own-nccl", "xla": "xla-nccl", "auto": r"\w+-nccl"}  # what jax_rank.py must say
+COMMS = {"own": "own-nccl", "xla": "xla-nccl", "auto": r"\w+-nccl"}  # what jax_rank.py must print
 HERE = os.path.dirname(os.path.abspath(__file__))
 SAID = re.compile(r"rank (\d+)(?: of \d+)? (?:is gone|has closed)")
-LEFT_MIB = 256  # MiB; so much more memory of a GPU may be in use at the end than at the start
+# MiB; at the end of the test, at most so much more memory of a GPU may be in use than at its start
+LEFT_MIB = 256
 
 
 # ---- ports ---------------------------------------------------------------------------------------
 def ports():
-    """Yield ports for coordinators, each only once. They are below those that the kernel assigns
-    itself, so that no other socket takes one before its coordinator does."""
+    """Yield ports for coordinators, each only once. The ports are below those that the operating
+    system assigns, so that no other socket takes a port before its coordinator does."""
     try:
         with open("/proc/sys/net/ipv4/ip_local_port_range") as f:
             first = int(f.read().split()[0])
@@ -84,7 +86,7 @@ class Group:
     first: int = -1  # the rank that went first
     ended: float = 0
     late: bool = False
-    why: str = ""  # what is wrong with the group; "": nothing
+    why: str = ""  # what is wrong with the group; "": nothing is wrong
 
     def start(self, args, port):
         self.started = time.time()
@@ -99,7 +101,8 @@ class Group:
                 RANK=str(rank),  # test/gpu/one/hosts.c reads it
                 XLA_PYTHON_CLIENT_MEM_FRACTION=share,
                 SYMTUNER_JAX_COMM=self.comm,
-                # otherwise XLA records at least five kernels, and the loop of jax_rank.py has two
+                # without this option XLA records only loops of five kernels or more, and the loop
+                # of jax_rank.py has two
                 XLA_FLAGS=f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_graph_min_graph_size="
                 + ("1" if args.recorded else "5"),
             )
@@ -110,7 +113,7 @@ class Group:
                         env=env,
                         stdout=out,
                         stderr=subprocess.STDOUT,
-                        start_new_session=True,  # to find processes that it leaves
+                        start_new_session=True,  # so that processes that it leaves can be found
                     )
                 )
 
@@ -153,7 +156,8 @@ class Group:
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 with open(f"/proc/{pid}/stat") as f:
-                    words = f.read().rsplit(")", 1)[1].split()  # state, parent, group, session
+                    # the words are state, parent, group, session
+                    words = f.read().rsplit(")", 1)[1].split()
             except OSError:
                 continue
             if int(words[3]) in sessions and words[0] != "Z":
@@ -211,7 +215,7 @@ class Group:
 
 # ---- all groups ----------------------------------------------------------------------------------
 def ask_gpus(gpus, what):
-    """Return nvidia-smi's numbers for these GPUs; None if nvidia-smi fails."""
+    """Return nvidia-smi's numbers for these GPUs, or None if nvidia-smi fails."""
     words = ["nvidia-smi", "-i", ",".join(gpus), what, "--format=csv,noheader,nounits"]
     try:
         p = subprocess.run(words, capture_output=True, text=True, timeout=60)
@@ -238,7 +242,7 @@ def memory_came_back(before, gpus):
     else:
         line = f"GPU memory in use: {before} MiB before, {after} after"
         others = ask_gpus(gpus, "--query-compute-apps=pid")
-        if others:  # all of ours have ended
+        if others:  # all of our own processes have ended
             print(f"  {line}: not judged: in use by processes {sorted(set(others))}")
             return True
         print(f"  FAILED {line}")
@@ -333,7 +337,7 @@ def main():
             p.error(f"--{name}: write 1 or more")
     if args.ranks < 2:
         p.error("--ranks: write 2 or more")
-    # groups that take turns on a GPU need a turn for each call
+    # if groups take turns on a GPU, each call needs a turn
     args.calls = args.calls or (300 if args.side == 1 else 20)
     seen = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(args.ranks)))
     gpus = seen.split(",")
@@ -343,7 +347,7 @@ def main():
     if not teams:
         p.error(f"--ranks {args.ranks}: CUDA_VISIBLE_DEVICES has {len(gpus)} GPUs")
     used = [gpu for team in teams for gpu in team]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # end the children too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the children end, too
     before, start = gpu_memory(used), time.time()
     what = [(case, comm) for case in cases for comm in comms]
     todo = [(*one, number) for number in range(args.times) for one in what]

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of a group of processes with one GPU each: what jax_procs.py starts.
+"""One rank of a group of processes with one GPU each. jax_procs.py starts it.
 
-values: right sums with the same bits, then an orderly end. kill, raise, exit: rank 1 is killed by
-signal 9 at a random moment, raises an exception, or exits normally, while the others go on calling.
-two: rank 1 exits normally, and rank 2 is killed up to 6 s later, whatever it does then. apart: all
-exit normally with a call in flight, one of them at once, the others seconds later.
+values: right sums with the same bits on all ranks, then an orderly end. kill, raise, exit: rank 1
+is killed by signal 9 at a random moment, raises an exception, or exits normally, while the others
+go on calling. two: rank 1 exits normally, and rank 2 is killed up to 6 s later, whatever it does
+then. apart: all exit normally while a call runs, one of them at once, the others seconds later.
 
 A rank that is about to go prints `rank N goes` and the time.
 """
@@ -43,7 +43,7 @@ class Rank:
         self.moment = draw.uniform(0.1, 1.0)
         self.later = draw.uniform(0, 6)
 
-    def put(self, host):  # host[rank] on each rank
+    def put(self, host):  # each rank gets host[rank]
         flat = host.reshape(-1)
         return jax.make_array_from_callback(flat.shape, self.place, lambda i: flat[i])
 
@@ -76,7 +76,8 @@ class Rank:
         assert (self.mine(x) == 1).all()
         before = calls_so_far()
         assert (self.mine(step(x)) == 1).all()
-        made = calls_so_far() - before  # XLA's handler makes a call, a replay makes none
+        # XLA's handler makes a call, but a replay of a graph does not run the handler
+        made = calls_so_far() - before
         assert made < calls if self.recorded else made == calls, made
         return step, x
 
@@ -86,7 +87,7 @@ def calls_so_far():
 
 
 def end_together():
-    """End the groups, then the client of the GPU, which watches the coordinator, then the
+    """End the groups. Then end the client of the GPU, which watches the coordinator. Then end the
     coordinator."""
     from jax.extend.backend import clear_backends
 
@@ -111,13 +112,13 @@ def until_it_goes(me, calls, case):
     step, x = me.looping(calls)
     print(f"rank {me.rank}: {symtuner.groups()[0]}", flush=True)
     if case == "apart":
-        x = step(x)  # in flight
+        x = step(x)  # this call is still running when the rank exits
         time.sleep(me.delay[me.rank])
         return me.goes()
     start = time.time()
     if (me.rank, case) in ((1, "kill"), (2, "two")):
         killer = threading.Timer(me.moment + (me.later if case == "two" else 0), die)
-        killer.daemon = True  # the process may end before the killer acts
+        killer.daemon = True  # so that the process may end before the killer acts
         killer.start()
     for turn in range(1 << 30):
         x = step(x)
@@ -143,7 +144,7 @@ def main():
         values(me, args.calls)
         del me
         end_together()
-    else:  # a normal exit
+    else:  # the rank exits normally
         until_it_goes(me, args.calls, args.case)
 
 

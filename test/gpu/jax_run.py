@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""symtuner.all_reduce on real GPUs, one process: values, types, gradients, many calls, two meshes.
+"""symtuner.all_reduce on real GPUs in one process: checks values, types, gradients, many calls, and
+two meshes.
 
-Each check prints one line; the last line counts them. Exit status 1 if one failed.
+Each check prints one line; the last line counts the checks. Exit status 1 if one failed.
 """
 
 import argparse
@@ -60,8 +61,9 @@ def elements_of_calls(text):
 
 
 def run(hosts, tree, mesh, op, joined=()):
-    """Run all_reduce of each array of the tree in one program. Returns the results of every
-    rank. The arrays named in ``joined`` must share one call, and each other array has its own."""
+    """Run all_reduce of each array of the tree in one program. Returns the results of every rank.
+    The arrays named in ``joined`` must share one call, and each other array must have a call of
+    its own."""
     f = smap(lambda t: symtuner.all_reduce(t, "i", op), mesh)
     sizes = {k: h[0].size for k, h in hosts.items() if k in tree}
     want = [size for k, size in sizes.items() if k not in joined]
@@ -73,7 +75,7 @@ def run(hosts, tree, mesh, op, joined=()):
 
 
 def parts(host):
-    """Return a complex array as real numbers, twice as long; another array unchanged."""
+    """Return a complex array as real numbers, twice as long. Return another array unchanged."""
     return host.view(host.real.dtype) if host.dtype.kind == "c" else host
 
 
@@ -96,8 +98,8 @@ def in_order(add, rows):
 
 def rounded_once(host, op, want, nearest, got):
     """Is the result ``nearest``, the value of its type nearest to the reference? For float64: is it
-    what float64 gives in the one order? Sums of types below 4 bytes are exact in float32 here, and
-    so are products of float8 with up to 6 ranks."""
+    what float64 gives in the fixed order? Sums of types below 4 bytes are exact in float32 here,
+    and so are products of float8 with up to 6 ranks."""
     if op in ("max", "min"):
         return got.astype(np.longdouble) == want
     if host.dtype == np.float64:
@@ -107,7 +109,7 @@ def rounded_once(host, op, want, nearest, got):
     return np.abs(got.astype(np.longdouble) - want) <= room
 
 
-PERIOD = 99_991  # numbers repeat after this prime, which divides no block or chunk size
+PERIOD = 99_991  # numbers repeat after this prime number, which divides no block or chunk size
 
 
 def sample(name, ranks, n, rng):
@@ -115,7 +117,8 @@ def sample(name, ranks, n, rng):
     if n > PERIOD:
         return np.tile(sample(name, ranks, PERIOD, rng), -(-n // PERIOD))[:, :n].copy()
     if dtype.kind in "iu":
-        return rng.integers(0, 4, (ranks, n), dtype=dtype)  # a product of four fits int8
+        # a product of four numbers fits into int8
+        return rng.integers(0, 4, (ranks, n), dtype=dtype)
     if dtype.kind == "c":
         return sample(parts(np.zeros(0, dtype)).dtype.name, ranks, 2 * n, rng).view(dtype)
     host = rng.random((ranks, n), dtype=np.float64 if dtype.itemsize == 8 else np.float32) + 0.5
@@ -124,22 +127,24 @@ def sample(name, ranks, n, rng):
 
 
 def values_of(size, mesh, ranks):
-    """Check all types and operators at one size: results are right and have the same bits on all
-    ranks."""
+    """Check all types and operators at one size. The results must be right and have the same bits
+    on all ranks."""
     rng = np.random.default_rng(size)
-    names = FLOATS + INTS + COMPLEX  # one array of each, so no two share a call
+    names = FLOATS + INTS + COMPLEX  # one array of each type, so no two share a call
     hosts = {k: sample(k, ranks, size // np.dtype(jnp.dtype(k)).itemsize + 3, rng) for k in names}
     tree = place(hosts, mesh)
     worst = {}
     for op in ("sum", "avg", "max", "min", "prod"):
-        left_out = INTS if op == "avg" else []  # an average of integers is a float: see transforms
+        # an average of integers is a float, which transforms() checks
+        left_out = INTS if op == "avg" else []
         left_out = left_out + (COMPLEX if op not in ("sum", "avg") else [])
         chosen = {k: v for k, v in tree.items() if k not in left_out}
         for name, got in run(hosts, chosen, mesh, op).items():
             same = all(got[r].tobytes() == got[0].tobytes() for r in range(ranks))
             check(f"{name} {op}, {size} bytes: the same bits on all ranks", same)
             host, got = parts(hosts[name]), parts(got[0])
-            n = len(got)  # check the ends and every 61st element between, so every lane
+            # check both ends and every 61st element between them, which covers every lane
+            n = len(got)
             some = np.r_[0 : min(n, 4096), min(n, 4096) : n : 61, max(n - 64, 0) : n]
             host, got = host[:, some], got[some]
             want = reference(host, op)
@@ -156,7 +161,8 @@ def values_of(size, mesh, ranks):
 
 
 def values(mesh, ranks):
-    for size in (4 << 10, 300 << 10, 13 << 20):  # the last one is so large that zero copy is used
+    # the last size is so large that kernels use zero copy
+    for size in (4 << 10, 300 << 10, 13 << 20):
         values_of(size, mesh, ranks)
 
 
@@ -218,7 +224,7 @@ def transforms(mesh, ranks):
 
 def donation(mesh, ranks):
     """Check donated inputs, which XLA may reuse for the result, and kept inputs, which must not
-    change; at sizes below and above the one from which kernels use XLA's buffers."""
+    change. The sizes are below and above the one from which kernels use XLA's buffers."""
     f = jax.shard_map(
         lambda v: symtuner.all_reduce(v, "i") + 1,
         mesh=mesh,
@@ -241,7 +247,7 @@ def donation(mesh, ranks):
             for turn in range(1, 6):
                 host = np.full(ranks * n, turn, np.float32)
                 x, y = jax.device_put(host, sharding), jax.device_put(host, sharding)
-                a, b = kept(x), given(y)  # in flight together
+                a, b = kept(x), given(y)  # both calls run at the same time
                 for out in (a, b, kept(x)):
                     right &= bool((np.asarray(out) == turn * ranks + more).all())
                 intact &= bool((np.asarray(x) == host).all())
@@ -251,8 +257,8 @@ def donation(mesh, ranks):
 
 
 def many(mesh, ranks, calls):
-    """Run sizes, types and operators in random order within one program, and compare with jax.lax
-    on small integers, so that no type rounds."""
+    """Run sizes, types and operators in random order within one program, and compare with jax.lax.
+    The numbers are small integers, so that no type rounds."""
     rng = np.random.default_rng(3)
     sizes = [int(s) for s in np.exp(rng.uniform(0, np.log(1 << 21), 40))]
     names = list(rng.permutation((MANY * 4)[:40]))
@@ -265,7 +271,7 @@ def many(mesh, ranks, calls):
             out = []
             for v, op in zip(carry, ops):
                 total = reduce(v, op)
-                # keep it a small integer: the remainder by 5, plus the rank's own number
+                # keep the numbers small: the remainder by 5, plus the rank's own number
                 own = (lax.axis_index("i") + i) % 4
                 out.append((total % 5 + own.astype(v.dtype)).astype(v.dtype))
             return out
@@ -290,17 +296,17 @@ def many(mesh, ranks, calls):
 
 
 def calls_so_far():
-    """Return how many calls the handler has launched or recorded, as one rank of each group counts
-    them."""
+    """Return how many calls the handler has launched or recorded, in the count of one rank of each
+    group."""
     lines = symtuner.groups()
     return sum(int(line.split("calls=")[1].split()[0]) for line in lines if "rank=0" in line)
 
 
 def recorded(mesh, ranks):
-    """Run a loop of few kernels, recorded and not recorded in turns. Replays and launches must keep
+    """Run a loop of few kernels, in turns recorded and not recorded. Replays and launches must keep
     the kernels' counters in step, while addresses change from call to call."""
 
-    def loop(v):  # grows by one for any number of ranks
+    def loop(v):  # each step adds one, for any number of ranks
         return lax.fori_loop(0, 30, lambda i, u: symtuner.all_reduce(u, "i") / ranks + 1, v)
 
     body = jax.shard_map(loop, mesh=mesh, in_specs=P("i"), out_specs=P("i"), check_vma=False)

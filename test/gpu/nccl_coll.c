@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nccl_coll.c - check NCCL's collectives with one thread per GPU, at every power of two from --min
+ * nccl_coll.c - checks NCCL's collectives with one thread per GPU, at every power of two from --min
  * to --max, on symmetric windows or, with --windows 0, on plain memory.
  *
  * Sizes are NCCL's nBytes: for AllGather and ReduceScatter the bytes of all ranks together. Inputs
- * are fresh random data, outputs are poisoned before each call. Exit 0: all right. 1: a wrong
- * element or an error. 77: too few GPUs, or no symmetric memory.
+ * are new random data in each call. Outputs are poisoned before each call. Exit 0: all right. 1: a
+ * wrong element or an error. 77: too few GPUs, or no symmetric memory.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -93,7 +93,7 @@ static void check(struct rank *r, int coll, size_t bytes, unsigned seed)
     for (size_t i = 0; i < in; i++)
         r->host[i] = value(r->rank, i, seed);
     CUDA(cudaMemcpy(r->send, r->host, in * 2, cudaMemcpyHostToDevice));
-    CUDA(cudaMemset(r->recv, 0xff, out * 2)); /* NaN */
+    CUDA(cudaMemset(r->recv, 0xff, out * 2)); /* fills the output with NaN */
     CUDA(cudaDeviceSynchronize());
     pthread_barrier_wait(&job.barrier);
     call(r, coll, bytes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nccl_decide.c - make random NCCL calls on real GPUs and write down what NCCL decided.
+ * nccl_decide.c - makes random NCCL calls on real GPUs and writes down what NCCL decided.
  *
  *   nccl_decide [--ranks N] [--calls N] [--seed N] [--machine NAME] [--links nvlink|pcie] > rows
  *
@@ -8,7 +8,8 @@
  * (NCCL_DEBUG_SUBSYS=TUNING) says: kind, kernel, CTAs, algorithm and protocol. One thread drives
  * all ranks, so the column layout is "threads". NVLink multicast stays off (NCCL_NVLS_ENABLE=0). If
  * one of NCCL_SYM_CTAS, NCCL_MIN_CTAS, NCCL_MAX_CTAS and NCCL_SYM_KERNEL is set, it goes into the
- * column env. Sums are not checked. Exit 0, 1 on an error, 77 with fewer GPUs than ranks.
+ * column env. The program does not check sums. Exit 0: all right. 1: an error. 77: fewer GPUs than
+ * ranks.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -91,8 +92,8 @@ static void describe_machine(void)
     NCCL(ncclGetVersion(&job.version));
 }
 
-/* On every rank, allocate one buffer for each kind of registration (the first: none), in the same
- * order on all ranks. */
+/* On every rank, allocate one buffer for each kind of registration. The first kind is no
+ * registration. The order is the same on all ranks. */
 static void make_buffers(void *buffer[MAX_RANKS][REGS], size_t bytes)
 {
     ncclWindow_t window[MAX_RANKS];
@@ -170,7 +171,8 @@ static void call_once(const struct row *row, int rank)
     }
 }
 
-/* Read the first line of a decision in ${log} and print it; if there is none, the kind is "ce". */
+/* Read the first line of a decision in ${log} and print it. If there is no such line, the kind is
+ * "ce" (copy engine). */
 static void print_decision(FILE *log)
 {
     char line[LINE], kernel[128], algo[32], proto[32];

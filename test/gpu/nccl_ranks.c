@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nccl_ranks.c - check NCCL's collectives with one process per GPU, each of which has an
+ * nccl_ranks.c - checks NCCL's collectives with one process per GPU. Each process has an
  * environment of its own.
  *
  *   nccl_ranks [--ranks N] [--limit SECONDS] [--max-ctas N] [--chdir RANK:FOLDER] [RANK:NAME=VALUE
@@ -93,7 +93,7 @@ static void communicator(struct rank *r, ncclUniqueId id, int max_ctas)
     if (max_ctas)
         config.maxCTAs = max_ctas;
     NCCL(ncclCommInitRankConfig(&r->comm, job.ranks, id, r->me, &config));
-    run_all(r); /* plain memory */
+    run_all(r); /* this run uses plain memory */
     NCCL(ncclCommWindowRegister(r->comm, r->send, MOST, &window[0], NCCL_WIN_COLL_SYMMETRIC));
     NCCL(ncclCommWindowRegister(r->comm, r->recv, MOST, &window[1], NCCL_WIN_COLL_SYMMETRIC));
     if (!window[0] || !window[1])
@@ -103,7 +103,7 @@ static void communicator(struct rank *r, ncclUniqueId id, int max_ctas)
     NCCL(ncclCommWindowDeregister(r->comm, window[1]));
 }
 
-/* Read "RANK:" at the start of a word. Returns the rank, or -1; ${rest} is set to what follows. */
+/* Read "RANK:" at the start of a word. Returns the rank, or -1. Sets ${rest} to what follows. */
 static int rank_of(char *word, char **rest)
 {
     long rank = strtol(word, rest, 10);
@@ -114,7 +114,7 @@ static int rank_of(char *word, char **rest)
     return (int)rank;
 }
 
-/* Run rank ${me}, in a process that has not used CUDA or NCCL before. */
+/* Run rank ${me}. The process must not have used CUDA or NCCL before. */
 static void be_rank(int me, int *from, int (*to)[2])
 {
     struct rank r = {.me = me};
@@ -178,7 +178,7 @@ static void read_options(int argc, char **argv)
     }
 }
 
-/* Wait for all ranks, at most job.limit seconds. Returns the worst exit status. */
+/* Wait for all ranks, but at most job.limit seconds. Returns the worst exit status. */
 static int wait_all(pid_t *pid)
 {
     time_t end = time(NULL) + job.limit;

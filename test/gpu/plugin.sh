@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# plugin.sh BUILD - load libsymtuner.so into stock NCCL on real GPUs in every documented way.
+# plugin.sh BUILD - loads libsymtuner.so into stock NCCL on real GPUs in every documented way.
 # Results must be right, and NCCL's log, the ledger and `symtuner decide` must agree. Exit 77 with
 # the reason if this box cannot run it.
 . "$(dirname "$0")/common.sh"
 need_gpus 2
 need_built nccl_coll
 
-# run NAME RANKS [nccl_coll arguments]; the environment comes from the caller
+# run NAME RANKS [ARGUMENTS OF nccl_coll]; the environment comes from the caller
 run() {
-    rm -f "$work/$1.ledger" # since it would be appended to
+    rm -f "$work/$1.ledger" # the plugin would append to the file
     name=$1 ranks=$2
     shift 2
     NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,TUNING,ENV SYMTUNER_LEDGER=$work/$name.ledger \
@@ -23,7 +23,7 @@ loaded() { # loaded NAME RANKS WAY
     ok "$3, $2 ranks: exit status" "$4"
     grep -q 'Using symtuner' "$work/$1.log"
     ok "$3, $2 ranks: NCCL says that it uses symtuner" $?
-    if [ -n "$ctas" ] && [ "$1" = env ]; then # only the env plugin is asked for variables
+    if [ -n "$ctas" ] && [ "$1" = env ]; then # NCCL asks only the env plugin for variables
         grep -q "\[Symmetric\].*4194304 Bytes.*nchannels $ctas " "$work/$1.log" ||
             grep -q "\[Symmetric\]: 4194304 Bytes.*nchannels $ctas " "$work/$1.log"
         ok "$3, $2 ranks: symmetric kernels run with $ctas CTAs" $?
@@ -44,12 +44,12 @@ for ranks in 2 4; do
     loaded conf "$ranks" "NCCL_CONF_FILE" $?
     NCCL_ENV_PLUGIN=$lib run env "$ranks" --colls 7 --max 4M
     loaded env "$ranks" "NCCL_ENV_PLUGIN=/path/libsymtuner.so" $?
-    # a sum with both buffers registered: each eager call must have been symmetric
+    # for a sum with both buffers registered, each eager call must have run a symmetric kernel
     awk -F'[ =]' '/^ran/ { n++; for (i = 1; i < NF; i++) v[$i] = $(i + 1);
                            if (v["general"] != 0 || v["symmetric"] != v["called"] || v["called"] == 0) bad = 1 }
                   END { exit bad || n == 0 }' "$work/env.ledger"
     ok "NCCL_ENV_PLUGIN, $ranks ranks: the ledger counts every call as symmetric" $?
-    # the user's own setting wins
+    # the user's own setting must win
     NCCL_SYM_CTAS=5 NCCL_TUNER_PLUGIN=$lib run own "$ranks" --colls 1 --min 4M --max 4M
     grep -q '\[Symmetric\].*nchannels 5 ' "$work/own.log"
     ok "NCCL_SYM_CTAS=5, $ranks ranks: the user's value is kept" $?
@@ -69,7 +69,7 @@ for ranks in 2 4; do
         [ "$any" -gt 0 ] && [ "$logged" -eq "$any" ] && [ "$counted" = "$logged" ]
         ok "rule $pair, $ranks ranks: log has $logged of $any, ledger $counted" $?
     done
-    # no rule: NCCL picks the same algorithms with and without the plugin
+    # without a rule, NCCL must pick the same algorithms with and without the plugin
     run without "$ranks" --windows 0 --max 4M
     NCCL_TUNER_PLUGIN=$lib run with "$ranks" --windows 0 --max 4M
     for f in without with; do

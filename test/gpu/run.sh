@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh BUILD - run every GPU test. Exit 0: all passed, 77: none could run here, 1: some failed.
+# run.sh BUILD - runs every GPU test. Exit 0: all passed. 77: none could run here. 1: some failed.
 ran=0 failed=0
 for test in test/gpu/*.sh test/gpu/nccl_tests/*.sh test/gpu/one/*.sh; do
     case $test in */run.sh | */common.sh | */all_ranks.sh) continue ;; esac

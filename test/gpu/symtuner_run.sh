@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# symtuner_run.sh BUILD - symtuner run with the drop-in on stock NCCL and real GPUs: the programs of
-# this folder, which know nothing of symtuner, must compute the same, and the summary must say that
-# our kernels ran. Exit 77 with the reason if this box cannot run it.
+# symtuner_run.sh BUILD - symtuner run with the drop-in on stock NCCL and real GPUs. The programs of
+# this folder, which know nothing of symtuner, must compute the same as without it, and the summary
+# must say that our kernels ran. Exit 77 with the reason if this box cannot run it.
 . "$(dirname "$0")/common.sh"
 need_gpus 2
 need_built nccl_coll nccl_ranks
@@ -11,7 +11,8 @@ for library in libsymtuner_nccl.so libsymtuner_ar.so; do
 done
 symtuner=$build/symtuner
 
-# job NAME STATUS OPTIONS... -- PROGRAM...: run it; its output goes to NAME.log, the summary to NAME.err
+# job NAME STATUS OPTIONS... -- PROGRAM...: runs the program; its output goes to NAME.log, and the
+# summary to NAME.err
 job() {
     name=$1 want=$2
     shift 2

@@ -1,15 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# tune.sh BUILD - run symtuner tune on real GPUs. By default a tiny run is interrupted and resumed,
-# its rules must load in the plugin and in the library, and a second run must give rules that are as
-# fast.
+# tune.sh BUILD - runs symtuner tune on real GPUs. By default it interrupts and resumes a tiny run.
+# The rules of this run must load in the plugin and in the library, and a second run must give rules
+# that are as fast.
 #   TUNE_BYTES=1KiB..256MiB TUNE_OUT=DIR test/gpu/tune.sh BUILD    the full run, results kept in DIR
 #   TUNE_RANKS=N     GPUs to use (all, at most 8); with 2 N GPUs two full runs go side by side
 #   TUNE_VERIFY_ROUNDS=N   rounds of the comparison (5)      TUNE_TINY=0   only the full run
 # The full run: two runs, each of which must end within 240 s. Their rules, loaded by plugin and
-# library, must nowhere be more than 3 % slower than the best alternative, and be within 5 % of each
-# other. Exit 0: passed. 1: failed. 77: too few GPUs here, or no NCCL.
+# library, must nowhere be more than 3 % slower than the best alternative, and the rules of both
+# runs must be within 5 % of each other. Exit 0: passed. 1: failed. 77: too few GPUs here, or no
+# NCCL.
 . "$(dirname "$0")/common.sh"
 ranks=${TUNE_RANKS:-$gpus}
 [ "$ranks" -le 8 ] || ranks=8
@@ -23,12 +24,12 @@ tune() { # tune OUT BYTES ARGUMENTS
     shift 2
     "$build/symtuner" tune --library "$nccl" --ranks "$ranks" --bytes "$bytes" --out "$out" "$@"
 }
-fits() { # fits RULES: legal, and of this box
+fits() { # fits RULES: are the rules legal, and for this box?
     "$build/symtuner" check --here --nccl "$(sed -n 's/^nccl *= //p' "$1")" "$1"
 }
 
 # ---- full ----------------------------------------------------------------------------------------
-full() { # full LETTER [GPUS]: one full run, its seconds in LETTER.s
+full() { # full LETTER [GPUS]: makes one full run, and writes its seconds into LETTER.s
     (
         [ -z "${2:-}" ] || export CUDA_VISIBLE_DEVICES="$2"
         start=$(date +%s)
@@ -46,7 +47,8 @@ full_ended() { # full_ended LETTER STATUS
     echo "full run $1 on $ranks GPUs, $TUNE_BYTES: $took s"
 }
 if [ -n "${TUNE_BYTES:-}" ]; then
-    if [ "$gpus" -ge $((2 * ranks)) ]; then # side by side, since each pair of GPUs has its own links
+    # run both side by side, since each pair of GPUs has links of its own
+    if [ "$gpus" -ge $((2 * ranks)) ]; then
         first=$(seq -s, 0 $((ranks - 1))) second=$(seq -s, "$ranks" $((2 * ranks - 1)))
         full a "$first" & one=$!
         full b "$second" & two=$!
@@ -74,10 +76,10 @@ if [ -n "${TUNE_BYTES:-}" ]; then
 fi
 
 # ---- tiny ----------------------------------------------------------------------------------------
-# interrupt the run as soon as something is measured, and resume it
+# interrupt the run as soon as it has measured something, and resume it
 [ "${TUNE_TINY:-1}" = 1 ] || { echo "tune.sh: $passed passed, $failed failed"; [ "$failed" -eq 0 ]; exit; }
 start=$(date +%s)
-(   # not a function: in the background that is a shell, which would take the signal
+(   # no function, because in the background a function is a shell, which would take the signal
     exec "$build/symtuner" tune --library "$nccl" --ranks "$ranks" --bytes 64KiB..1MiB --ctas 16 \
         --out "$work/a.rules" > /dev/null 2> "$work/stop.err"
 ) &
@@ -98,7 +100,7 @@ cat "$work/a.out"
 fits "$work/a.rules"
 ok "its rules are legal and fit this box" $?
 
-# beside GEMMs, on top of these times
+# measure beside GEMMs, and add that to these times
 before=$(date +%s)
 tune "$work/a.rules" 64KiB..1MiB --ctas 16 --beside > "$work/g.out" 2> "$work/g.err"
 status=$?
@@ -113,11 +115,12 @@ else
     sed -n '/^Beside GEMMs/,$p' "$work/g.out"
     grep 'beside GEMMs: about' "$work/g.err"
     echo "tune --beside: $(($(date +%s) - before)) s"
-    tune "$work/a.rules" 64KiB..1MiB --ctas 16 --fresh > /dev/null 2>&1 # what follows is for rules without --beside
+    # the tests that follow need rules without --beside
+    tune "$work/a.rules" 64KiB..1MiB --ctas 16 --fresh > /dev/null 2>&1
     ok "run anew without --beside: exit status" $?
 fi
 
-# the plugin loads these rules
+# does the plugin load these rules?
 if [ -x "$build/nccl_coll" ]; then
     ctas=$(sed -n 's/^sym-ctas *= //p' "$work/a.rules")
     NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,TUNING NCCL_TUNER_PLUGIN=$lib \
@@ -132,7 +135,8 @@ if [ -x "$build/nccl_coll" ]; then
     fi
 fi
 
-# the library loads them: a rule for one size changes the kernel of that size and of no other
+# does the library load them? A rule for one size must change the kernel of that size and of no
+# other
 mkdir "$work/ruled"
 cp "$work/a.rules.csv" "$work/ruled/one.rules.csv"
 {

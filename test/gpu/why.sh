@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# why.sh BUILD - check that nccl/model predicts what stock NCCL logs for 500 random calls on 2 and
+# why.sh BUILD - checks that nccl/model predicts what stock NCCL logs for 500 random calls on 2 and
 # on 4 GPUs, and for 100 more calls with each of three settings. Exit 77 with the reason if this box
 # cannot run it.
 . "$(dirname "$0")/common.sh"

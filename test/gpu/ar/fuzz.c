@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz.c - random calls on real GPUs; the GPU checks every byte of every result.
+ * fuzz.c - makes random calls on real GPUs. The GPU checks every byte of every result.
  *
  *   ar_fuzz [--ranks N] [--mode local|threads|procs] [--calls 100000] [--seed N] [--kernel NAME]
  *           [--host 0|1] [--gpus N] [--most BYTES] [--timeout MS] [--limit SECONDS] [--say 0|1]
@@ -9,30 +9,32 @@
  *
  * --mode local makes groups with symtuner_ar_create_local and runs a thread per rank. --mode
  * threads and procs make groups from an ncclComm_t and run threads of one process, or one process
- * per rank. --gpus: use fewer GPUs than ranks, so that ranks share them (local only; with --most
- * 4194304, because longer calls may be cut into more launches than CUDA queues). --fork 0: run
- * the threads in this process, for tools that do not follow a fork. --nonblocking 1: make
- * communicators with blocking = 0, and pass them to the library while NCCL is still making them.
- * --threads: most threads of a block, for GPUs on the CPU (test/whole/cuda.c).
- * Scratch grows by need until some step, at which all ranks reserve the rest; graphs are captured
- * from there on. --reserve 0: they do not, so scratch grows by need, or a capture refuses it.
+ * per rank. --gpus: use fewer GPUs than ranks, so that ranks share them (only with --mode local,
+ * and with --most 4194304, because longer calls may be cut into more launches than CUDA queues).
+ * --fork 0: run the threads in this process, for tools that do not follow a fork. --nonblocking 1:
+ * make communicators with blocking = 0, and pass them to the library while NCCL is still making
+ * them. --threads: most threads of a block, for GPUs on the CPU (test/whole/cuda.c).
+ * Scratch grows when a call needs it, until some step at which all ranks reserve the rest. From
+ * that step on, graphs are captured. With --reserve 0 no rank reserves scratch, so scratch grows
+ * when a call needs it, or a capture refuses the call.
  *
- * Drawn at random, and the same on all ranks: collective, type, operator (PreMulSum, too), count, placement (plain, registered,
- * in place, local: by lists of all ranks' addresses), alignment (in plain buffers it differs by
- * rank), stream, one call or up to 4 in a row, eager or captured (up to 4 graphs at a time, of 1 to
- * 28 calls, replayed in any order), kernel, blocks and threads. Drawn by each rank for itself:
- * pauses before a call, and kernels that occupy SMs. fuzz.h says how a rank checks a call; besides,
- * all ranks must get the same bytes, but of a reduce-scatter.
+ * These are drawn at random, and are the same on all ranks: collective, type, operator (PreMulSum,
+ * too), count, placement (plain, registered, in place, local: by lists of all ranks' addresses),
+ * alignment (in plain buffers it differs by rank), stream, one call or up to 4 in a row, eager or
+ * captured (up to 4 graphs at a time, of 1 to 28 calls, replayed in any order), kernel, blocks and
+ * threads. Each rank draws for itself: pauses before a call, and kernels that occupy SMs. fuzz.h
+ * says how a rank checks a call. Besides, all ranks must get the same bytes, except in a
+ * reduce-scatter.
  *
- * The phases: everything mixed; counters that cross 2^32; counters that start at the last value
+ * The phases are: everything mixed; counters that cross 2^32; counters that start at the last value
  * that symtuner_ar_create() accepts; a handle made for one stream but used on several; two groups
- * on the same GPUs at the same time. In the last one calls have so few blocks that the kernels of
- * both groups fit on a GPU together, since otherwise no library could work. Each phase begins with
+ * on the same GPUs at the same time. In the last phase calls have few blocks, so that the kernels
+ * of both groups fit on a GPU together; otherwise no library could work. Each phase begins with
  * scratch memory full of NaN.
  *
- * The last line counts the calls by kernel. The run fails if no call ran a kernel of ours, or with
- * --kernel if that kernel did not run. The transport is peer memory unless --host or
- * SYMTUNER_AR_TRANSPORT says otherwise. Exit 0: all right, 1: wrong, 77: cannot run here.
+ * The last line counts the calls by kernel. The run fails if no call ran a kernel of ours. With
+ * --kernel it fails if that kernel did not run. The transport is peer memory unless --host or
+ * SYMTUNER_AR_TRANSPORT says otherwise. Exit 0: all right. 1: wrong. 77: cannot run here.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,9 +43,10 @@
 
 #include "test/gpu/ar/fuzz_rank.h"
 
-/* Steps between two looks at the results. A launch waits when about 1000 are queued on its stream.
- * Ranks that share a GPU share CUDA's context, so such a launch may keep a peer's thread from the
- * launch that all wait for; these ranks look before that many are queued. */
+/* Steps between two looks at the results. A launch waits when about 1000 launches are queued on its
+ * stream. Ranks that share a GPU share CUDA's context. So a launch that waits may keep a peer's
+ * thread from the launch for which all wait. Therefore these ranks look at the results before so
+ * many launches are queued. */
 enum { BATCH = 400, BATCH_SHARED = 4, REPLAYS_MOST = 6 };
 
 static const struct phase {
@@ -70,7 +73,7 @@ static symtuner_ar *handle_of[2][MOST_RANKS]; /* [group][rank]; only for threads
 static void make_operators(struct rank *r, int g)
 {
     static const struct {
-        uint64_t bits[3]; /* of 1, 2, 3 */
+        uint64_t bits[3]; /* the numbers 1, 2, 3 in this type */
     } types[TYPES] = {
         {{1, 2, 3}},
         {{1, 2, 3}},
@@ -108,8 +111,8 @@ static void make_group(struct rank *r, int g, const struct phase *phase)
         .first_epoch = phase->first_epoch,
         .one_stream = phase->one_stream && option.gpus == option.ranks,
         .bulk_bytes = (size_t)48 << 20,
-        .beside = SYMTUNER_AR_ALONE, /* else NCCL would run the long calls */
-        /* not AUTO, which uses another transport where the GPUs have no peer access */
+        .beside = SYMTUNER_AR_ALONE, /* otherwise NCCL would run the long calls */
+        /* not AUTO, because AUTO uses another transport where the GPUs have no peer access */
         .transport = option.host                               ? SYMTUNER_AR_HOST
                      : getenv("SYMTUNER_AR_TRANSPORT") != NULL ? SYMTUNER_AR_AUTO
                                                                : SYMTUNER_AR_PEER};
@@ -207,9 +210,9 @@ static void spread_lane(struct rank *r, int from)
             CUDA(cudaStreamWaitEvent(r->stream[l], r->event, 0));
 }
 
-/* Where ranks share a GPU, they share CUDA's context. Some calls hold it while they wait for the GPU,
- * such as the first launch of a graph. A rank that waited so for a peer's kernel, which waits for
- * this rank, would wait for ever. So first let all ranks become idle. */
+/* Let all ranks become idle. Where ranks share a GPU, they share CUDA's context. Some calls, such
+ * as the first launch of a graph, hold the context while they wait for the GPU. If a rank waited so
+ * for a peer's kernel, and that kernel waited for this rank, both would wait for ever. */
 static void wait_for_all(struct rank *r)
 {
     if (option.gpus == option.ranks)
@@ -264,7 +267,7 @@ static unsigned long long fetch_lane(struct rank *r, int l)
     if (n > FUZZ_RING)
         team_fail(team, "rank %d: %llu calls since the last look, room for %d", r->me, n,
                   FUZZ_RING);
-    for (unsigned long long done = 0; done < n;) { /* in two parts at the end of the ring */
+    for (unsigned long long done = 0; done < n;) { /* copy in two parts at the end of the ring */
         unsigned long long some = FUZZ_RING - first < n - done ? FUZZ_RING - first : n - done;
         struct fuzz_record *there = r->lane[l]->record + first;
 
@@ -319,7 +322,8 @@ static void look(struct rank *r, int groups)
         }
     for (int l = 0; l < LANES; l++)
         counter[l] = fetch_lane(r, l);
-    team_meet(team); /* no rank captures now, which CUDA would not allow here */
+    /* no rank captures at this time, because CUDA would not allow this during a capture */
+    team_meet(team);
     CUDA(cudaDeviceSynchronize());
     team_meet(team);
     for (int l = 0; l < LANES; l++)
@@ -333,8 +337,8 @@ static void run_phase(struct rank *r, const struct phase *phase)
 {
     long some = option.calls * phase->percent / 100, end = r->issued + some;
     long alone = r->issued + some / 2;
-    /* such a phase starts with one stream and no graphs; its second half uses all streams, and
-     * graphs */
+    /* a phase for one stream starts with one stream and no graphs; its second half uses all
+     * streams, and graphs */
     int one_stream = phase->one_stream;
     int batch = option.gpus < option.ranks ? BATCH_SHARED : BATCH;
     int reserve_at = option.reserve ? (int)fuzz_draw(&r->common, 200) : -1;
@@ -355,7 +359,8 @@ static void run_phase(struct rank *r, const struct phase *phase)
             one_stream = r->issued < alone;
             r->issued += fuzz_call_some(r, !one_stream, 0, 0);
         } else if (what < 3 && step >= reserve_at) {
-            capture(r, (int)slot); /* the library orders it, also with eager calls on other lanes */
+            /* the library orders a graph's calls, also with eager calls on other lanes */
+            capture(r, (int)slot);
         } else if (what < 20 && r->graph[slot] != NULL) {
             replay(r, (int)slot);
         } else {
@@ -407,7 +412,8 @@ static void body(int me)
     CUDA(cudaStreamCreateWithFlags(&r->aside, cudaStreamNonBlocking));
     CUDA(cudaEventCreateWithFlags(&r->event, cudaEventDisableTiming));
     CUDA(fuzz_load());
-    for (int l = 0; l < LANES; l++) /* the first kernel of a stream may wait for those of others */
+    /* load now: the first kernel of a stream may wait for kernels of other streams */
+    for (int l = 0; l < LANES; l++)
         CUDA(fuzz_stall(1, r->stream[l]));
     CUDA(fuzz_stall(1, r->aside));
     CUDA(cudaDeviceSynchronize());

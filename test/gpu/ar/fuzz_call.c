@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_call.c - draw a random call, and launch it between the kernels that prepare and check it.
+ * fuzz_call.c - draws a random call, and launches it between the kernels that prepare and check it.
  *
- * Sometimes several calls run in a row, as in a program that reduces many buffers. Only then does
- * one kernel of ours directly follow another and may, with SYMTUNER_AR_OVERLAP=2, start before the
- * other one has ended.
+ * Sometimes several calls run in a row, as in a program that reduces many buffers. Only in such a
+ * row does one kernel of ours directly follow another. With SYMTUNER_AR_OVERLAP=2 it may start
+ * before the other one has ended.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,13 +12,13 @@
 #include "test/gpu/ar/fuzz_rank.h"
 
 enum { MOST_BEHIND = 4 };
-#define BEHIND_BYTES ((size_t)1 << 20)  /* most bytes of a call with others in a row */
+#define BEHIND_BYTES ((size_t)1 << 20)  /* largest number of bytes of a call in a row of calls */
 #define BEHIND_STEP  ((size_t)16 << 20) /* bytes between the buffers of two calls in a row */
 
 struct drawn {
     struct fuzz_call c;
     struct symtuner_ar_plan plan;
-    const char *kernel; /* forced, or NULL */
+    const char *kernel; /* the forced kernel, or NULL */
     int ctas, threads, lists;
 };
 
@@ -28,9 +28,9 @@ unsigned fuzz_draw(unsigned long long *state, unsigned below)
     return (unsigned)(*state * 0x2545f4914f6cdd1dull >> 33) % below;
 }
 
-/* Draw a length up to ${allowed} bytes. Half of the lengths are any number. The others are often
- * multiples of words, or of lines on every rank, or powers of two, for which kernels have special
- * cases. */
+/* Draw a length of at most ${allowed} bytes. Half of the lengths are any number. The others are
+ * often powers of two, or multiples of words, or of lines on every rank, for which kernels have
+ * special cases. */
 static size_t draw_bytes(struct rank *r, size_t allowed)
 {
     unsigned p = fuzz_draw(&r->common, 1000), even = fuzz_draw(&r->common, 8);
@@ -79,15 +79,16 @@ static void ask(struct rank *r, symtuner_ar *h, struct drawn *d)
        h);
 }
 
-/* Draw a kernel and a grid. The table's kernel runs if the drawn one cannot run this call, or might
- * lack scratch in a capture. */
+/* Draw a kernel and a grid. If the drawn kernel cannot run this call, or might lack scratch in a
+ * capture, the table's kernel runs. */
 static void draw_kernel(struct rank *r, symtuner_ar *h, int captured, int bounded, struct drawn *d)
 {
     const struct fuzz_call *c = &d->c;
     int ctas = fuzz_draw(&r->common, 3) ? (int)fuzz_draw(&r->common, 132) + 1 : 0;
     int threads = fuzz_draw(&r->common, 3) ? 64 << fuzz_draw(&r->common, 5) : 0;
     int free_choice = fuzz_draw(&r->common, 3) == 0, names = 0;
-    /* at most 64 words of 16 bytes for each thread, or one call would take as long as thousands */
+    /* a thread gets at most 64 words of 16 bytes, or one call would take as long as thousands of
+     * others */
     size_t least = (c->sent > c->received ? c->sent : c->received) * (size_t)c->bytes /
                    (1024 * (size_t)(threads == 0 ? 64 : threads));
     const char *name;
@@ -118,8 +119,8 @@ static void draw_kernel(struct rank *r, symtuner_ar *h, int captured, int bounde
 }
 
 /* Return the alignment of a call in bytes. NCCL's own kernels before 2.30.3 give wrong sums of
- * small types that do not begin at a multiple of 4 bytes (docs/reference/steering.md); we do not
- * test for that. */
+ * small types that do not begin at a multiple of 4 bytes (docs/reference/steering.md). This test
+ * does not check such sums. */
 static unsigned address_step(int bytes)
 {
     int version = 0;
@@ -154,8 +155,8 @@ static void draw_call(struct rank *r, int lane, int lists, int k, int n, struct 
         c->count /= (size_t)option.ranks;
     c->sent = c->count * (size_t)(c->coll == SYMTUNER_AR_REDUCE_SCATTER ? option.ranks : 1);
     c->received = c->count * (size_t)(c->coll == SYMTUNER_AR_ALL_GATHER ? option.ranks : 1);
-    reals = c->type >= 6; /* f16, f32, f64, bf16, f8 */
-    /* the sums of up to four ranks are exact in fp8, too */
+    reals = c->type >= 6; /* the types f16, f32, f64, bf16 and the two of f8 */
+    /* sums of up to four ranks are exact in fp8, too */
     if (c->coll != SYMTUNER_AR_ALL_GATHER && fuzz_draw(&r->common, 8) == 0 &&
         (c->type < 10 || option.ranks <= 4))
         c->op = FUZZ_PREMUL, reals = 0;
@@ -195,7 +196,7 @@ static char *same_place(const struct rank *r, const char *p, int peer)
     return NULL;
 }
 
-/* Make the call. ${lists}: pass the addresses of all ranks. */
+/* Make the call. If ${lists} is set, pass the addresses of all ranks. */
 static ncclResult_t make(struct rank *r, const struct fuzz_call *c, int lists, symtuner_ar *h,
                          cudaStream_t stream)
 {
@@ -220,7 +221,7 @@ static ncclResult_t make(struct rank *r, const struct fuzz_call *c, int lists, s
 }
 
 /* Write the call's description for the report. A call by lists counts as one on registered buffers,
- * so where the table chooses, it may get a zero-copy kernel. */
+ * so it may get a zero-copy kernel where the table chooses. */
 static void take_note(struct rank *r, const struct drawn *d, int lane, int captured, int n)
 {
     static const char *const types[] = {"i8",  "u8",  "i32", "u32",  "i64",  "u64",
@@ -232,7 +233,7 @@ static void take_note(struct rank *r, const struct drawn *d, int lane, int captu
 
     for (*number = 0; strcmp(symtuner_ar_kernel_name(*number), d->plan.kernel) != 0;)
         ++*number;
-    if (c->count == 0) /* an empty call runs no kernel, and gets this number */
+    if (c->count == 0) /* an empty call runs no kernel, and its kernel gets this number */
         *number = MOST_KERNELS - 1;
     snprintf(r->note[c->tag % NOTES], sizeof r->note[0],
              "%s %s %dx%d %s %s count %zu at %u/%u%s data %d lane %d%s%s, %u of %d", colls[c->coll],
@@ -256,7 +257,8 @@ int fuzz_call_some(struct rank *r, int lane, int captured, int bounded)
         draw_kernel(r, h, captured, bounded, d);
         if (d->c.coll != SYMTUNER_AR_ALL_GATHER &&
             (strcmp(d->plan.kernel, "nccl") == 0 || strncmp(d->plan.kernel, "nvls", 4) == 0))
-            d->c.data = FUZZ_EXACT; /* NCCL and the switch add in another order */
+            /* NCCL and the switch add in another order, so the numbers must be exact */
+            d->c.data = FUZZ_EXACT;
         take_note(r, d, lane, captured, n);
         CUDA(fuzz_prepare(&d->c, r->stream[lane]));
     }

@@ -14,10 +14,10 @@
     kernel<<<blocks, threads, 0, (cudaStream_t)(stream)>>>(args)
 #endif
 
-/* ncclDataType_t and ncclRedOp_t */
+/* The numbers of ncclDataType_t. */
 enum { I8, U8, I32, U32, I64, U64, F16, F32, F64, BF16, E4M3, E5M2 };
 enum { SUM, PROD, MAX, MIN, AVG };
-/* enum symtuner_ar_coll */
+/* The numbers of enum symtuner_ar_coll. */
 enum { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER };
 
 static __device__ unsigned mix(unsigned h)
@@ -90,16 +90,16 @@ static __device__ double whole(const fuzz_call &c, int rank, unsigned h)
                      : (int)(h % (unsigned)(limit + 1));
 }
 
-/* The number that a rank adds. */
+/* Return the number that a rank adds. */
 static __device__ double weighted(const fuzz_call &c, int rank, unsigned h)
 {
     return whole(c, rank, h) * (c.op == FUZZ_PREMUL ? fuzz_weight(rank) : 1);
 }
 
 /* Return the largest exponent of FUZZ_REAL numbers, positive or negative. Exponents are so far
- * apart that a sum in another order, or one that loses small terms, has other bits. Products of 16
- * ranks stay in range in f64; in other types they may become infinite, which is a result like any
- * other. */
+ * apart that a sum in another order, or a sum that loses small terms, has other bits. In f64 the
+ * product of 16 ranks stays in range. In other types it may become infinite, which is a result like
+ * any other. */
 static __device__ int exponents(int type, int op)
 {
     if (type == F64)
@@ -117,14 +117,15 @@ static __device__ unsigned long long input(const fuzz_call &c, int rank, unsigne
         return low(encode(c.type, whole(c, rank, h)), c.bytes);
     if (c.data == FUZZ_SPECIAL) {
         if (h % 61 == 0 && h / 61 % (unsigned)c.ranks == (unsigned)rank)
-            return low(~0ull, c.bytes); /* a NaN, and the pattern that some packets reserve */
+            /* a NaN, which is also the pattern that some packets reserve */
+            return low(~0ull, c.bytes);
         if (h % 61 == 1)
             return 1ull << (8 * c.bytes - 1); /* -0 */
     }
     unsigned r = mix(h + (unsigned)rank * 0x9e3779b9u + 1), most = exponents(c.type, c.op);
     double v = ((int)(r & 0xffffff) - 0x800000) / 8388608.0;
 
-    if (h % 2) /* exponents near each other */
+    if (h % 2) /* the exponents are near each other */
         return low(encode(c.type, v * (1 << (r >> 24 & 7))), c.bytes);
     return low(encode(c.type, ldexp(v, (int)(mix(r) % (2 * most + 1)) - (int)most)), c.bytes);
 }
@@ -198,7 +199,8 @@ static __device__ unsigned long long get(const char *p, int bytes, size_t i)
                         : ((const unsigned long long *)p)[i];
 }
 
-/* The buffer around which no byte may change: recv, or what it is a part of. */
+/* Return the start of the buffer around which no byte may change: recv, or the buffer of which recv
+ * is a part. */
 static __device__ char *guarded(const fuzz_call &c)
 {
     return c.in_place && c.coll == REDUCE_SCATTER ? c.send : c.recv;
@@ -209,13 +211,13 @@ static __device__ size_t guarded_bytes(const fuzz_call &c)
     return (c.in_place && c.coll == REDUCE_SCATTER ? c.sent : c.received) * c.bytes;
 }
 
-/* In place: whether element ${i} of recv is input. */
+/* Is element ${i} of recv also an element of the input? That is so only in place. */
 static __device__ bool is_send(const fuzz_call &c, size_t i)
 {
     return c.coll != ALL_GATHER || i / c.count == (size_t)c.me;
 }
 
-/* All-gather: is element ${i} of the output, ${got}, the bits that were sent? */
+/* For an all-gather: does element ${i} of the output, ${got}, have the bits that were sent? */
 static __device__ bool same(const fuzz_call &c, unsigned seed, size_t i, unsigned long long got,
                             unsigned long long *want)
 {
@@ -255,7 +257,7 @@ static __global__ void verify(const __grid_constant__ fuzz_call c)
         unsigned long long got = get(c.recv, c.bytes, i), want = 0;
         const size_t in_message = c.coll == REDUCE_SCATTER ? i + c.me * c.count : i;
 
-        if (c.coll != REDUCE_SCATTER) /* there each rank has another part */
+        if (c.coll != REDUCE_SCATTER) /* in a reduce-scatter, each rank has another part */
             hash += (got + 1) * 0x9e3779b97f4a7c15ull ^ ((i + 1) * 0xbf58476d1ce4e5b9ull);
         if (c.coll == ALL_GATHER ? !same(c, seed, i, got, &want)
                                  : !right(c, place(seed, in_message), got, &want)) {

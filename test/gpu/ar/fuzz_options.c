@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_options.c - read the command line of ar_fuzz. */
+/* fuzz_options.c - reads the command line of ar_fuzz. */
 #include "test/gpu/ar/fuzz_options.h"
 
 #include <stdio.h>
@@ -62,7 +62,8 @@ int fuzz_options_read(int argc, char **argv)
             *numbers[k].number = (int)value;
         } else if (strcmp(o, "--mode") == 0) {
             option.mode = v;
-        } else if (strcmp(o, "--coll") == 0) { /* in the order of enum symtuner_ar_coll, from -1 */
+            /* the names are in the order of enum symtuner_ar_coll, which begins at -1 with "all" */
+        } else if (strcmp(o, "--coll") == 0) {
             static const char *const colls[] = {"all", "all_reduce", "reduce_scatter",
                                                 "all_gather"};
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_options.h - the options of ar_fuzz; the head of fuzz.c explains them. */
+/* fuzz_options.h - the options of ar_fuzz, which the first comment of fuzz.c explains. */
 #ifndef AR_FUZZ_OPTIONS_H_
 #define AR_FUZZ_OPTIONS_H_
 
@@ -16,7 +16,8 @@ struct fuzz_options {
 
 extern struct fuzz_options option;
 
-/* Read the command line. Returns 1; or 0 after a line that says which word is wrong. */
+/* Read the command line. Returns 1. If a word is wrong, prints a line that says which, and returns
+ * 0. */
 int fuzz_options_read(int argc, char **argv);
 
 #endif

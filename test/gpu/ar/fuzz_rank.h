@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_rank.h - one rank of ar_fuzz: its state, its random numbers, its errors. */
+/* fuzz_rank.h - one rank of ar_fuzz: its state, its random numbers, and its errors. */
 #ifndef AR_FUZZ_RANK_H_
 #define AR_FUZZ_RANK_H_
 
@@ -31,12 +31,13 @@ struct rank {
     int graph_calls[GRAPHS];
     unsigned tag;
     long issued;
-    char note[NOTES][128];       /* [tag % NOTES]: describes the call */
-    unsigned char kernel[NOTES]; /* [tag % NOTES]: its number for symtuner_ar_kernel_name() */
+    char note[NOTES][128]; /* [tag % NOTES]: describes the call */
+    /* [tag % NOTES]: the kernel's number for symtuner_ar_kernel_name() */
+    unsigned char kernel[NOTES];
 };
 
-/* [plain, registered][send, recv][rank]: the buffers of all ranks; only for threads of one
- * process. */
+/* [plain, registered][send, recv][rank]: the buffers of all ranks. Used only if the ranks are
+ * threads of one process. */
 extern char *buffer_of[2][2][MOST_RANKS];
 
 #define CUDA(call)                                                                                 \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_team.c - run the ranks of a test as threads or processes; if one rank fails, end all. */
+/* fuzz_team.c - runs the ranks of a test as threads or processes. If one rank fails, all are
+ * ended. */
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 #include <sched.h>
@@ -133,7 +134,7 @@ int team_run(struct team *t, void (*body)(int rank), int seconds, int forked)
                     kill(child[k], SIGKILL);
         } else if (bad && end > time(NULL) + 5) {
             atomic_store(&t->failed, 1);
-            end = time(NULL) + 5; /* leave the others 5 s to notice the failure */
+            end = time(NULL) + 5; /* leave the other ranks 5 s to notice the failure */
         }
         nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     }

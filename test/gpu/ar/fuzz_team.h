@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz_team.h - start the ranks of a test as threads or processes, let them wait for each other,
- * and end all if one fails. */
+/* fuzz_team.h - starts the ranks of a test as threads or processes, lets them wait for each other,
+ * and ends all if one fails. */
 #ifndef AR_FUZZ_TEAM_H_
 #define AR_FUZZ_TEAM_H_
 
@@ -12,13 +12,14 @@
 enum { MOST_RANKS = 16, LANES = 4, MOST_KERNELS = 32 };
 
 struct team {
-    int ranks, apart; /* apart: 1: one process per rank; 0: threads */
+    int ranks, apart; /* apart 1: one process per rank; 0: threads */
     atomic_uint arrived, round, failed;
     ncclUniqueId id[2];
-    /* what each rank found since they last waited for each other */
+    /* what each rank found since all ranks last waited for each other */
     unsigned long long hash[MOST_RANKS][LANES][FUZZ_RING];
     unsigned long long verified;
-    unsigned long long ran[MOST_KERNELS]; /* calls by kernel, as symtuner_ar_kernel_name() counts */
+    /* number of calls of each kernel, in the order of symtuner_ar_kernel_name() */
+    unsigned long long ran[MOST_KERNELS];
 };
 
 /* Make a team, in memory that forked processes share. */
@@ -31,16 +32,17 @@ void team_meet(struct team *t);
  * may still be in progress, so that the library has to wait for it. */
 ncclResult_t team_comm(struct team *t, int g, int me, int nonblocking, ncclComm_t *comm_out);
 
-/* Say what is wrong and end all ranks. */
+/* Print what is wrong, and end all ranks. */
 void team_fail(struct team *t, const char *format, ...)
     __attribute__((format(printf, 2, 3), noreturn));
 
-/* Run ${body}(rank) for all ranks: in processes if ${forked} (then the caller must not have used
- * CUDA), else in threads. Returns 0, or 1 if a rank failed or not all ended within ${seconds}. */
+/* Run ${body}(rank) for all ranks: in processes if ${forked} is set (then the caller must not have
+ * used CUDA), otherwise in threads. Returns 0, or 1 if a rank failed or not all ended within
+ * ${seconds}. */
 int team_run(struct team *t, void (*body)(int rank), int seconds, int forked);
 
-/* Return the number of GPUs. ${forked}: count them in a child process, so that this process can
- * still fork. */
+/* Return the number of GPUs. If ${forked} is set, count them in a child process, so that this
+ * process can still fork. */
 int team_gpus(int forked);
 
 #endif

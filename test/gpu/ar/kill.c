@@ -10,10 +10,10 @@
  * its handle within BOUND ms. Groups run side by side: as many as there are GPUs for, or N groups,
  * which then share the GPUs.
  *
- * Then these tests, each in one process: a rank never calls, and nothing may be written to its
- * buffers; a rank is aborted during a call, in several kernels; two graphs of one handle run at the
- * same time; two groups are called in different order; graphs outlive their handles. Exit 0: all in
- * time, 1: not, 77: cannot run here.
+ * Then these tests run, each in one process. A rank never calls, and nothing may be written to its
+ * buffers. A rank is aborted during a call, in several kernels. Two graphs of one handle run at the
+ * same time. Two groups are called in different order. Graphs outlive their handles. Exit 0: all in
+ * time. 1: not all. 77: cannot run here.
  */
 #include <cuda_runtime.h>
 #include <limits.h>
@@ -45,7 +45,7 @@ enum { ABORT_BOUND = 100, COUNT = 1000 };
 struct group {
     ncclUniqueId id;
     atomic_int has_id, running;
-    atomic_llong error_ms[MOST_RANKS], destroyed_ms[MOST_RANKS]; /* 0: not yet */
+    atomic_llong error_ms[MOST_RANKS], destroyed_ms[MOST_RANKS]; /* 0: there is no time yet */
     atomic_int refused[MOST_RANKS], failed[MOST_RANKS];
 };
 
@@ -102,7 +102,8 @@ static void live(struct group *g, int me, int gpu, unsigned start)
     MUST(cudaMalloc((void **)&recv, BYTES), cudaSuccess);
     MUST(cudaMemset(send, 0, BYTES), cudaSuccess);
     MUST(symtuner_ar_create(&h, &comm, 1, &config), ncclSuccess);
-    /* a rank that is killed while scratch grows is found by NCCL, not by our kernels */
+    /* if a rank is killed while scratch grows, NCCL finds that, not our kernels; so make all
+     * scratch now */
     MUST(symtuner_ar_reserve(&h, 1, SIZE_MAX), ncclSuccess);
     for (int b = 0; b < 2; b++) {
         MUST(ncclMemAlloc(&window[b], BYTES), ncclSuccess);
@@ -136,7 +137,8 @@ static int one_kill(struct group *g, const pid_t *pid, int victim, long long *wo
 
     while (atomic_load(&g->running) < ranks && now_ms() - begin < START) {
         for (int r = 0; r < ranks; r++)
-            begin -= atomic_load(&g->failed[r]) ? START : 0; /* the others wait in vain */
+            /* the others wait in vain, so the time begins earlier */
+            begin -= atomic_load(&g->failed[r]) ? START : 0;
         usleep(500);
     }
     if (atomic_load(&g->running) < ranks) {
@@ -244,7 +246,7 @@ static int holds(struct pair *p, int r, float value)
     return right;
 }
 
-/* Let rank 1 call alone and abort it: it must give up long before its time limit. */
+/* Let rank 1 call alone, and abort it. It must give up long before its time limit. */
 static int abort_waiting(struct pair *p)
 {
     int good = call(p, 1);
@@ -263,10 +265,10 @@ static int abort_waiting(struct pair *p)
 }
 
 /*
- * Runs in a child. ${kernel} NULL: rank 1 never calls again. Otherwise rank 1 is aborted while it
- * waits in ${kernel}. By then it may have sent all its data of that call, as one-shot kernels do.
- * Then rank 0's call has all that it needs and must end with the right sum, and rank 0's next call
- * must fail.
+ * Runs in a child. If ${kernel} is NULL, rank 1 never calls again. Otherwise rank 1 is aborted
+ * while it waits in ${kernel}. By then rank 1 may have sent all its data of that call, as one-shot
+ * kernels do. Then rank 0's call has all that it needs and must end with the right sum, and rank
+ * 0's next call must fail.
  */
 static int silent_peer(const char *kernel)
 {
@@ -321,8 +323,8 @@ static int silent_peer(const char *kernel)
 }
 
 /*
- * Runs in a child. Two graphs of the same handles are replayed at the same time, which the header
- * forbids: the result must be an error or right bytes, in time, and never wrong bytes.
+ * Runs in a child. Replays two graphs of the same handles at the same time, which the header
+ * forbids. The result must be an error or right bytes, in time, and never wrong bytes.
  */
 static int overlapping_graphs(const char *unused)
 {
@@ -348,7 +350,8 @@ static int overlapping_graphs(const char *unused)
             cudaStreamCreateWithFlags(&stream[r][k], cudaStreamNonBlocking);
             cudaMalloc((void **)&buffer[r][k], LONG * sizeof *host);
             cudaMemcpy(buffer[r][k], host, LONG * sizeof *host, cudaMemcpyHostToDevice);
-            symtuner_ar_force(h[r], "one_ll8", 16, 128); /* slow, and few blocks: both fit */
+            /* this kernel is slow and has few blocks, so both calls fit on the GPU */
+            symtuner_ar_force(h[r], "one_ll8", 16, 128);
             cudaStreamBeginCapture(stream[r][k], cudaStreamCaptureModeThreadLocal);
             good &= symtuner_ar_all_reduce(buffer[r][k], buffer[r][k], LONG, ncclFloat32, ncclSum,
                                            h[r], stream[r][k]) == ncclSuccess;
@@ -473,7 +476,7 @@ int main(int argc, char **argv)
         good &= in_child(silent_peer, waits[k]);
     good &= in_child(overlapping_graphs, NULL);
     for (int k = 0; symtuner_ar_kernel_name(k) != NULL; k++)
-        if (strncmp(symtuner_ar_kernel_name(k), "n", 1) != 0) /* nccl, nvls */
+        if (strncmp(symtuner_ar_kernel_name(k), "n", 1) != 0) /* leaves out nccl and nvls */
             good &= in_child(kill_untouched, symtuner_ar_kernel_name(k));
     good &= in_child(kill_different_order, NULL);
     for (size_t k = 0; k < sizeof graphs / sizeof graphs[0]; k++)

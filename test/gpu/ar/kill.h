@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kill.h - tests of ar_kill that need one process. Each runs in a child process and returns 1 if
- * all was right. */
+/* kill.h - the tests of ar_kill that need only one process. Each runs in a child process and
+ * returns 1 if all was right. */
 #ifndef ST_TEST_AR_KILL_H_
 #define ST_TEST_AR_KILL_H_
 
 enum { KILL_TIMEOUT = 300 /* ms */ };
 
-/* Rank 1 never calls ${kernel}: check that nobody writes to its registered buffers. */
+/* Rank 1 never calls ${kernel}. Check that nobody writes to its registered buffers. */
 int kill_untouched(const char *kernel);
 
-/* Two ranks call two groups in different order: both calls must end and be right. */
+/* Two ranks call two groups in different order. Both calls must end and be right. */
 int kill_different_order(const char *unused);
 
-/* Replay a graph of ${kernel} after its handles were destroyed: in a local group it must work; in a
- * group made from communicators the launch must fail. */
+/* Replay a graph of ${kernel} after its handles were destroyed. In a local group the replay must
+ * work; in a group made from communicators the launch must fail. */
 int kill_graph_of_local(const char *kernel);
 int kill_graph_of_comms(const char *kernel);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kill_one.c - the tests of ar_kill within one process. */
+/* kill_one.c - the tests of ar_kill that need only one process. */
 #include "test/gpu/ar/kill.h"
 
 #include <cuda_runtime.h>
@@ -21,7 +21,7 @@ struct two {
     symtuner_ar *handle[RANKS];
     cudaStream_t stream[RANKS];
     float *send[RANKS], *recv[RANKS];
-    int gathers; /* 1: call all-gather, with as many elements to receive */
+    int gathers; /* 1: call all-gather, which receives as many elements */
 };
 
 #define MUST(call, good)                                                                           \
@@ -44,8 +44,8 @@ static int fill(float *device, float value)
     return good;
 }
 
-/* Return how many elements are not ${first} in the first half, or ${second} in the second half; -1
- * if that cannot be found out. */
+/* Return how many elements differ from ${first} in the first half, or from ${second} in the second
+ * half. Returns -1 if that cannot be found out. */
 static long halves_others(const float *device, float first, float second)
 {
     float *host = (float *)malloc(COUNT * sizeof *host);
@@ -123,7 +123,7 @@ static ncclResult_t call(struct two *t, int r)
                                   t->stream[r]);
 }
 
-/* Whether ${kernel} has no all-reduce. */
+/* Return whether ${kernel} cannot run an all-reduce. */
 static int runs_gathers_only(const char *kernel)
 {
     return strcmp(kernel, "engines") == 0;
@@ -166,7 +166,8 @@ int kill_different_order(const char *unused)
                 struct two *next = &t[r == 0 ? k : 1 - k];
 
                 MUST(cudaSetDevice(devices[r]), cudaSuccess);
-                /* in four of five rounds use the widest grid that is allowed, else the table's */
+                /* in four of five rounds use the widest grid that is allowed, otherwise the grid of
+                 * the table */
                 MUST(symtuner_ar_force(next->handle[r], i % 5 ? "chunked" : NULL, i % 5 ? 512 : 0,
                                        0),
                      ncclSuccess);
@@ -233,7 +234,8 @@ int kill_graph_of_local(const char *kernel)
     if (!make_local(&t) || !register_both(&t))
         return 0;
     t.gathers = runs_gathers_only(kernel);
-    MUST(symtuner_ar_reserve(t.handle, RANKS, SIZE_MAX), ncclSuccess); /* a capture makes none */
+    /* reserve now, because a capture makes no scratch */
+    MUST(symtuner_ar_reserve(t.handle, RANKS, SIZE_MAX), ncclSuccess);
     if (!capture(&t, kernel, exec))
         return 0;
     MUST(cudaSetDevice(devices[0]), cudaSuccess);
@@ -251,9 +253,11 @@ int kill_graph_of_local(const char *kernel)
     }
     for (int r = 0; r < RANKS; r++)
         MUST(cudaGraphExecDestroy(exec[r]), cudaSuccess);
-    /* CUDA releases it in another thread; the next create or destroy frees it */
+    /* CUDA releases the graph's call in another thread; the next create or destroy frees the
+     * memory */
     for (int i = 0; i < 100 && after < before + ((size_t)64 << 20); i++) {
-        symtuner_ar_destroy(t.handle, RANKS); /* of no handle: only frees what is left */
+        /* passes no handle, so this only frees what is left */
+        symtuner_ar_destroy(t.handle, RANKS);
         MUST(cudaSetDevice(devices[0]), cudaSuccess);
         MUST(cudaDeviceSynchronize(), cudaSuccess);
         MUST(cudaMemGetInfo(&after, &total), cudaSuccess);

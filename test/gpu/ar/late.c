@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * late.c - check that a rank that starts late costs the group its delay and no more.
+ * late.c - checks that a rank that starts late costs the group its delay and no more.
  *
  *   ar_late [--ranks 2] [--stop 0|1]
  *
- * A rank that waits must not slow down its own GPU: else the other ranks would wait for it in turn,
- * and the group would never get its speed back. For several sizes and delays each rank's stream
- * gets:
+ * A rank that waits must not slow down its own GPU. Otherwise the other ranks would wait for this
+ * rank in turn, and the group would never get its speed back. For several sizes and delays, each
+ * rank's stream gets:
  *
  *   a kernel that waits until all streams are filled, on rank 0 longer by the delay
  *   EARLY calls, mark, CALLS calls, mark
  *
  * The calls are in graphs. The GPUs get all work before any of it runs, so a busy host does not
- * matter. On the slowest rank the time between the marks may be at most 1.5 times the best time
+ * matter. On the slowest rank, the time between the marks may be at most 1.5 times the best time
  * without a delay. --stop 1: end the test at the first delay that costs more.
  */
 #include <cuda_runtime.h>
@@ -92,7 +92,7 @@ static double run(unsigned delay_us)
     return worst * 1000 / CALLS;
 }
 
-/* Test all delays for one size. Returns 1 if a late start slowed down what followed. */
+/* Test all delays for one size. Returns 1 if a late start slowed down the calls that followed. */
 static int one_size(size_t bytes)
 {
     static const unsigned delays[] = {100, 500, 2000, 12000, 20000};
@@ -148,7 +148,7 @@ int main(int argc, char **argv)
     for (int r = 0; r < ranks; r++)
         devices[r] = r;
     MUST(symtuner_ar_create_local(handle, devices, ranks, &config), ncclSuccess);
-    MUST(symtuner_ar_reserve(handle, ranks, SIZE_MAX), ncclSuccess); /* for the graphs */
+    MUST(symtuner_ar_reserve(handle, ranks, SIZE_MAX), ncclSuccess); /* graphs need all scratch */
     MUST(cudaHostAlloc((void **)&gate, sizeof *gate * MOST_RANKS, cudaHostAllocPortable),
          cudaSuccess);
     for (int r = 0; r < ranks; r++) {
@@ -160,7 +160,8 @@ int main(int argc, char **argv)
         MUST(cudaMemset(buffer[r], 0, BYTES), cudaSuccess);
         gate[r].open = 1;
         gate[r].delay_us = 0;
-        MUST(late_hold((const struct late_gate *)&gate[r], stream[r]), cudaSuccess); /* loads it */
+        /* this loads the kernel */
+        MUST(late_hold((const struct late_gate *)&gate[r], stream[r]), cudaSuccess);
         MUST(cudaDeviceSynchronize(), cudaSuccess);
     }
     MUST(symtuner_ar_register(handle, buffer, NULL, ranks, BYTES), ncclSuccess);

@@ -1,13 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# nodes.sh - all-reduces over two "boxes" of two ranks on one machine: NCCL_HOSTID differs by process.
+# nodes.sh - all-reduces over two "boxes" of two ranks on one machine. NCCL_HOSTID differs between
+# the processes of different boxes.
 #
 # usage: [NODES_GPUS=2] [AR_CALLS=1000] [AR_SEED=1] [NCCL_LIB=FILE] test/gpu/ar/nodes.sh [BUILD_FOLDER]
 #
-# With NODES_GPUS=2 the boxes share the GPUs, which NCCL allows because it takes them for two machines;
-# with 4 each rank has its own. Each run is made with SYMTUNER_AR_NODES=1 and with rules for 1 and 3
-# pieces. Needs torch and two GPUs; exits with 77 and says what is missing. It has not run on GPUs yet.
+# With NODES_GPUS=2 the boxes share the GPUs, which NCCL allows because it takes the boxes for two
+# machines. With 4, each rank has a GPU of its own. The runs are made with SYMTUNER_AR_NODES=1 and
+# with rules for 1 and 3 pieces. The script needs torch and two GPUs. Without them it exits with 77
+# and says what is missing. It has not run on GPUs yet.
 . "$(dirname "$0")/../common.sh"
 need=${NODES_GPUS:-2}
 need_gpus "$need"
@@ -34,6 +36,6 @@ run() { # run DESCRIPTION VARIABLE=VALUE
 
 run "by rules, one piece" "SYMTUNER_RULE=kernels network-pieces=1"
 run "by rules, three pieces" "SYMTUNER_RULE=kernels network-pieces=3"
-run "by the start-up figures" "SYMTUNER_AR_NODES=1" # NCCL may run all; the last line says so
+run "by the start-up figures" "SYMTUNER_AR_NODES=1" # NCCL may run all calls; the last line tells
 echo "nodes: $passed passed, $failed failed"
 [ "$failed" = 0 ]

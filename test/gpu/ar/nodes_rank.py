@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """nodes_rank.py - one rank of test/gpu/ar/nodes.sh: random all-reduces over two boxes.
 
-NCCL_HOSTID differs between the boxes, so NCCL and the library take one machine for several. Numbers are
-small integers, whose sums every type here holds exactly in any order. Not run on GPUs yet.
+NCCL_HOSTID differs between the boxes, so NCCL and the library take one machine for several. Numbers
+are small integers, so every type here adds them up exactly in any order. The test has not run on
+GPUs yet.
 """
 import ctypes
 import os

@@ -6,12 +6,12 @@
  *   ar_smoke [-n ranks] [-g gpus] [-t auto|peer|host] [-s seed] [-r rounds]
  *   ar_smoke --huge [-n ranks] [-g gpus] [-t auto|peer|host]
  *
- * All ranks are in this process, rank i on GPU i modulo the number of GPUs, so one GPU is enough
+ * All ranks are in this process, rank i on GPU i modulo the number of GPUs. So one GPU is enough
  * (-g 1). Each round draws collective, type, operator, count, alignment and placement at random.
  * Inputs are small integers that differ by rank and position, so every type must give exactly the
  * expected bytes. Outputs are poisoned before the call, and inputs are overwritten right after it.
- * --huge makes a few calls of 2^32 + 5 elements instead, with 8.6 GB of each rank's GPU. Exit 0:
- * all right, 1: wrong, 77: no GPU.
+ * --huge makes a few calls of 2^32 + 5 elements instead, which take 8.6 GB of memory on each rank's
+ * GPU. Exit 0: all right. 1: wrong. 77: no GPU.
  */
 #include <getopt.h>
 #include <limits.h>
@@ -29,7 +29,7 @@
 
 static const struct {
     const char *name;
-    int bytes, exponent, mantissa; /* exponent 0: integer or native float */
+    int bytes, exponent, mantissa; /* exponent 0: an integer or a float of C */
     int is_signed, limit;
 } types[] = {
     {"i8", 1, 0, 0, 1, 4},   {"u8", 1, 0, 0, 0, 4},    {"i32", 4, 0, 0, 1, 9},
@@ -94,7 +94,8 @@ static unsigned long long expected(int type, int op, int ranks, size_t at, unsig
     }
     if (op != ncclAvg)
         return encode(type, acc);
-    whole = (long long)acc / ranks; /* integers: the sum fits, truncation as in C */
+    /* for integers the sum fits, and the division truncates as in C */
+    whole = (long long)acc / ranks;
     return encode(type, types[type].exponent == 0 ? (double)whole : acc / ranks);
 }
 
@@ -106,10 +107,10 @@ struct rank {
     unsigned char *host;
 };
 
-/* One random call. */
+/* One call that is drawn at random. */
 struct round {
     int coll, type, op, place; /* place 0: plain buffers, 1: registered, 2: registered, in place */
-    size_t count, shift;       /* count: of a part in reduce-scatter and all-gather */
+    size_t count, shift;       /* in reduce-scatter and all-gather, count is that of a part */
     unsigned salt;
 };
 
@@ -118,7 +119,7 @@ static size_t part_bytes(const struct round *c)
     return c->count * (size_t)types[c->type].bytes;
 }
 
-/* Elements of send, and of recv. */
+/* sent() returns the number of elements of send, and received() of recv. */
 static size_t sent(const struct round *c, int n)
 {
     return c->count * (size_t)(c->coll == SYMTUNER_AR_REDUCE_SCATTER ? n : 1);
@@ -160,7 +161,7 @@ static unsigned long long wanted(const struct round *c, int n, int me, size_t i)
 static int check_rank(const struct rank *k, const struct round *c, int n, int me, const char *label)
 {
     size_t count = received(c, n), size = (size_t)types[c->type].bytes, wrong = 0;
-    /* in place, what lies around a part of send are other parts */
+    /* in place, other parts lie around a part of send */
     bool alone = c->place != 2 || c->coll != SYMTUNER_AR_REDUCE_SCATTER;
 
     CUDA(cudaSetDevice(k->gpu));
@@ -336,14 +337,14 @@ int main(int argc, char **argv)
             n = number_must("ar_smoke", "-n", optarg, 1, SYMTUNER_AR_MAX_RANKS);
         else if (option == 'g')
             gpus = number_must("ar_smoke", "-g", optarg, 1, SYMTUNER_AR_MAX_RANKS);
-        else if (option == 't') /* in the order of enum symtuner_ar_transport */
+        else if (option == 't') /* the names are in the order of enum symtuner_ar_transport */
             transport = word_must("ar_smoke", "-t", optarg, transports, 3);
         else if (option == 's')
             rng ^= (unsigned long long)number_must("ar_smoke", "-s", optarg, 0, INT_MAX) << 20;
         else if (option == 'r')
             rounds = number_must("ar_smoke", "-r", optarg, 1, 1000000);
         else
-            return 2; /* getopt has printed an error */
+            return 2; /* getopt has already printed an error */
     }
     if (optind < argc) {
         fprintf(stderr, "ar_smoke: \"%s\" is not an option\n", argv[optind]);
@@ -376,7 +377,7 @@ int main(int argc, char **argv)
         printf("%-12s ranks %d: %d right, %d not for this kernel, %d wrong\n",
                kernel ? kernel : "(table)", n, ran, refused, bad);
         wrong += bad;
-        if (kernel == NULL && ran + bad == 0) { /* the table has a kernel for any call */
+        if (kernel == NULL && ran + bad == 0) { /* the table must have a kernel for any call */
             printf("FAILED: not one call ran: %s\n", symtuner_ar_error(ranks[0].handle));
             wrong++;
         }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * smoke_huge.c - make calls of 2^32 + 5 elements, to find offsets that are kept in 32 bits.
+ * smoke_huge.c - makes calls of 2^32 + 5 elements, to find offsets that are kept in 32 bits.
  *
- * The calls are int8 sums, out of place, in plain buffers and in registered ones; in registered
- * ones also with each of the kernels that cut a long message in other ways. Every byte of every
+ * The calls are int8 sums, out of place, in plain buffers and in registered ones. In registered
+ * buffers each of the kernels that cut a long message in other ways also runs. Every byte of every
  * rank's result is compared. The input repeats after PERIOD bytes, which divides no power of two.
  * So data that land 2^31, 2^32 or a whole piece away from their place are wrong there, and the host
  * needs only one period of the right result.
@@ -18,13 +18,13 @@
 #define COUNT  (((size_t)1 << 32) + 5)
 #define PERIOD (((size_t)64 << 20) + 7)
 #define GUARD  ((size_t)64)
-#define POISON 0x80 /* -128: not a sum of what fill() writes */
+#define POISON 0x80 /* -128, which is not a sum of what fill() writes */
 
 struct rank {
     symtuner_ar *handle;
     int gpu;
     cudaStream_t stream;
-    char *send, *recv; /* with GUARD bytes before and after */
+    char *send, *recv; /* each has GUARD bytes before and after it */
 };
 
 static struct rank rank[SYMTUNER_AR_MAX_RANKS];
@@ -36,7 +36,7 @@ static size_t part(size_t at)
     return COUNT - at < PERIOD ? COUNT - at : PERIOD;
 }
 
-/* Write the input of all ranks, and their sum into want. */
+/* Write the input of all ranks. Write their sum into ${want}. */
 static void fill(void)
 {
     int limit = 120 / n;
@@ -87,7 +87,8 @@ static int check(int r)
     return check_guard(r, rank[r].recv - GUARD) + check_guard(r, rank[r].recv + COUNT);
 }
 
-/* Make one call with ${kernel}; NULL: with the table's. Returns 0: right, 1: wrong. */
+/* Make one call with ${kernel}, or if it is NULL, with the kernel of the table. Returns 0: right,
+ * 1: wrong. */
 static int one_call(const char *kernel, const char *buffers)
 {
     struct symtuner_ar_plan plan = {.size = sizeof plan};

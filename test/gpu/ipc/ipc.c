@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ipc.c - do two processes map each other's memory as kernels/ipc says? On one GPU or on two.
+ * ipc.c - checks that two processes map each other's memory as kernels/ipc says, on one GPU or on
+ * two.
  *
  * usage: ar_ipc [GPU GPU]
  *
- * The processes have allocations whose words say rank, round and position. Each locates some of
- * them, until it has mapped those of its peer, and then reads the peer's words at the addresses
- * that its own kernels would use. Without a kernel: ar_fuzz tests those. Exit 77 without a GPU.
+ * The processes have allocations whose words hold rank, round and position. Each process locates
+ * some of them, until it has mapped those of its peer. Then it reads the peer's words at the
+ * addresses that its own kernels would use. The program runs no kernel; ar_fuzz tests those. Exit
+ * 77 without a GPU.
  */
 #include <cuda_runtime_api.h>
 #include <stdint.h>
@@ -24,7 +26,8 @@ enum { ROUNDS = 20, WORDS = 1 << 20 };
 
 static int to_peer, from_peer; /* pipes */
 
-void ar_rules_warn(const char *text) /* of kernels/choose, which this program does without */
+/* Replaces the function of kernels/choose, with which this program is not linked. */
+void ar_rules_warn(const char *text)
 {
     fprintf(stderr, "%s\n", text);
 }
@@ -81,7 +84,7 @@ static int run(int rank, int device, uint64_t group)
         const char *base;
 
         meet();
-        for (int i = 0; i < 2; i++) { /* the second time the peer has surely shown its memory */
+        for (int i = 0; i < 2; i++) { /* by the second time, the peer has surely shown its memory */
             args.in = (char *)(p + at);
             args.out = (char *)p;
             ar_ipc_locate(&h, AR_ALL_REDUCE, WORDS, WORDS, &args);
@@ -100,7 +103,7 @@ static int run(int rank, int device, uint64_t group)
         CUDA(cudaMemcpy(&seen, base + ar_ipc_at(theirs), sizeof seen, cudaMemcpyDeviceToHost));
         wrong += seen != word(1 - rank, round, ar_ipc_at(theirs) / 4);
         meet();
-        if (round % 3 == 0) /* the address may be given again, under another number */
+        if (round % 3 == 0) /* the address may be used again, under another number */
             CUDA(cudaFree(p));
     }
     ar_ipc_end(&h);

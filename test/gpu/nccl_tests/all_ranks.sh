@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# all_ranks.sh NUMBER PROGRAM... - start a process for each rank of a program that is linked with
-# mpi.c. Exit 0 if all did, else 1.
+# all_ranks.sh NUMBER PROGRAM... - starts a process for each rank of a program that is linked with
+# mpi.c. Exits with 0 if all processes did, otherwise with 1.
 ONE_BOX_RANKS=$1 ONE_BOX_FILE=$(mktemp) bad=0 pids=
 export ONE_BOX_RANKS ONE_BOX_FILE
 shift

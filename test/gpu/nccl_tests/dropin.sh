@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# dropin.sh BUILD - NVIDIA's nccl-tests, unchanged, under symtuner run with the drop-in: every result
-# must be right, in threads and in processes, and the summary must say that our kernels ran. Run it in
-# the repository root.
+# dropin.sh BUILD - runs NVIDIA's nccl-tests, unchanged, under symtuner run with the drop-in. Every
+# result must be right, in threads and in processes, and the summary must say that our kernels ran.
+# Run it in the repository root.
 #
-# Fetch and build nccl-tests (2.19.6 was read) before, on any machine with nvcc; $B is the folder
-# BUILD. Nothing of it is part of this project. Three libraries, eleven programs and this tree are all
-# that the box with GPUs needs:
+# Fetch and build nccl-tests (its source was read at 2.19.6) before, on any machine with nvcc; $B is
+# the folder BUILD. Nothing of nccl-tests is part of this project. The box with GPUs needs only
+# three libraries, eleven programs and this tree:
 #   git clone https://github.com/NVIDIA/nccl-tests $B/nccl-tests.src
 #   mkdir -p $B/nccl-mpi/include $B/nccl-mpi/lib && cp test/gpu/nccl_tests/mpi.h $B/nccl-mpi/include/
 #   cc -O2 -std=c11 -D_GNU_SOURCE -I. -fPIC -shared -o $B/nccl-mpi/lib/libmpi.so test/gpu/nccl_tests/mpi.c
@@ -33,16 +33,17 @@ for program in "$tests-0/all_reduce_perf" "$tests-1/all_reduce_perf"; do
     [ -x "$program" ] || skip "$program is not there; this script says how it is built"
 done
 export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$build/nccl-mpi/lib"
-# Nothing runs beside the collectives here, so the kernels take long messages, too.
+# Nothing runs beside the collectives here, so the kernels also take long messages.
 export SYMTUNER_AR_BESIDE=alone
 collectives=dropin,allreduce,reducescatter,allgather
 
-# sizes: three scans, none of which hits powers of two only; an end that is odd; and 1 byte, which is no
-# element of most types. nccl-tests 2.19.6 never ends with -b 0, because its warm-up doubles the size.
+# sizes: three scans, none of which has only powers of two; an end that is odd; and 1 byte, which is
+# no element of most types. nccl-tests 2.19.6 never ends with -b 0, because its warm-up doubles the
+# size.
 sizes='1:4096:51 4099:1048583:65551 1048583:'$most':x3'
 
-# one WHAT OURS COMMAND...: run it; OURS is a collective that our kernels must have run, or "".
-# COMMAND may be several processes (all_ranks.sh).
+# one WHAT OURS COMMAND...: runs the command. OURS is a collective that our kernels must have run,
+# or "". COMMAND may start several processes (all_ranks.sh).
 one() {
     what=$1 ours=$2
     shift 2
@@ -58,7 +59,8 @@ one() {
     echo "$what: $(($(date +%s) - before)) s; $(grep "^  $ours" "$work/err" | head -1)"
 }
 
-# scan RANKS PROGRAM OURS OPTIONS...: all sizes, as one thread per GPU, one thread for all, processes
+# scan RANKS PROGRAM OURS OPTIONS...: runs all sizes with one thread per GPU, with one thread for
+# all GPUs, and with processes
 scan() {
     ranks=$1 program=$2 ours=$3
     shift 3
@@ -87,7 +89,9 @@ for ranks in ${NCCL_TESTS_RANKS:-2 4}; do
         reduce) ours='' types='-d all -o all' ;;
         *) ours='' types='-d all' ;;
         esac
-        scan "$ranks" $program "$ours" "$types" # -R 0, no graph; every run tests in place and not
+        # without options there is no registration (-R 0) and no graph; every run tests in place and
+        # out of place
+        scan "$ranks" $program "$ours" "$types"
         [ -n "$ours" ] || continue
         for registered in 0 1 2; do
             for graphs in 0 3; do
@@ -95,7 +99,7 @@ for ranks in ${NCCL_TESTS_RANKS:-2 4}; do
                 scan "$ranks" $program "$ours" -d float -o sum -R $registered -G $graphs
             done
         done
-        scan "$ranks" $program "$ours" -d bfloat16 -o sum -u 1 # not aligned
+        scan "$ranks" $program "$ours" -d bfloat16 -o sum -u 1 # buffers are not aligned
         scan "$ranks" $program "$ours" -d half -o sum -m 3     # three calls in a group
     done
 done

@@ -12,7 +12,8 @@
 
 enum { RANKS = 16, SLOT = 256 << 10 };
 
-/* The file. Every call copies its data into the slot of its rank, and all meet twice. */
+/* The file that the processes share. Every call copies its data into the slot of its rank, and all
+ * processes meet twice. */
 struct shared {
     _Atomic uint64_t arrived;
     char pad[4096 - 8];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mpi.h - as much of MPI as NVIDIA's nccl-tests call, for processes of one box without an MPI.
+ * mpi.h - the part of MPI that NVIDIA's nccl-tests call, for processes of one box without an MPI.
  *
- * The variables ONE_BOX_RANK and ONE_BOX_RANKS say who is who, and ONE_BOX_FILE names a file of
- * 8 MiB zeros that they share. There is one communicator. An error ends the process.
+ * The variables ONE_BOX_RANK and ONE_BOX_RANKS give a process its rank and the number of ranks.
+ * ONE_BOX_FILE names a file of 8 MiB zeros that the processes share. There is one communicator. An
+ * error ends the process.
  */
 #ifndef TEST_NCCL_TESTS_MPI_H_
 #define TEST_NCCL_TESTS_MPI_H_
@@ -23,7 +24,8 @@ int MPI_Init(int *argc, char ***argv);
 int MPI_Finalize(void);
 int MPI_Comm_size(MPI_Comm comm, int *ranks);
 int MPI_Comm_rank(MPI_Comm comm, int *rank);
-int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *made); /* one color only */
+/* all ranks must have one color */
+int MPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *made);
 int MPI_Comm_free(MPI_Comm *comm);
 int MPI_Barrier(MPI_Comm comm);
 int MPI_Bcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm);

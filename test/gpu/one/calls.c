@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * calls.c - calls of NCCL's collectives, one process per rank, for the drop-in on real GPUs.
+ * calls.c - makes calls of NCCL's collectives with one process per rank, for the drop-in on real
+ * GPUs.
  *
  * usage: nccl_calls [--ranks N] [--calls N] [--most BYTES] [--opposite ROUNDS] [--aborts N]
  *                   [--comms N] [--kills N] [--seed N] [--split COLOURS] [--only COLLECTIVE]
  *
- * Knows nothing of symtuner. Ranks share GPUs if there are fewer GPUs than ranks; NCCL allows that
- * only with hosts.c preloaded. Exit 0: all was right. 1: it was not. 77: no GPU.
+ * The program knows nothing of symtuner. Ranks share GPUs if there are fewer GPUs than ranks; NCCL
+ * allows that only with hosts.c preloaded. Exit 0: all was right. 1: something was wrong. 77: no
+ * GPU.
  */
 #include "test/gpu/one/calls.h"
 
@@ -43,10 +45,12 @@ static int run(int rank)
     int gpus = 0;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    setvbuf(stdout, NULL, _IOLBF, 0); /* show the results so far even if the next part hangs */
+    /* so that the results so far can be seen even if the next part hangs */
+    setvbuf(stdout, NULL, _IOLBF, 0);
     snprintf(text, sizeof text, "%d", rank);
     setenv("RANK", text, 1); /* hosts.c reads it */
-    for (int turn = 0; turn < job->ranks; turn++) { /* MPS refuses clients that begin at once */
+    /* one after the other, because MPS refuses clients that begin at the same time */
+    for (int turn = 0; turn < job->ranks; turn++) {
         if (turn == rank && cudaGetDeviceCount(&gpus) == cudaSuccess && gpus > 0)
             CUDA(cudaSetDevice(rank % gpus));
         pthread_barrier_wait(&job->all);
@@ -128,7 +132,7 @@ static int all_ranks(void)
         if (victim)
             code = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? 0 : 1;
         for (int r = 0; r < job->ranks && code != 0; r++)
-            kill(child[r], SIGKILL); /* the others would wait for it */
+            kill(child[r], SIGKILL); /* the other ranks would wait for it */
         worst = worst == 0 ? code : worst;
     }
     return worst;

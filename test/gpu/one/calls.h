@@ -11,11 +11,11 @@
 
 enum { MAX_RANKS = 8 };
 
-/* In memory that all ranks share. */
+/* What all ranks share, in shared memory. */
 struct job {
     int ranks;
     int colours; /* 0: no communicator is split */
-    int only;    /* the kind_named() collective, or -1: all */
+    int only;    /* number of the only collective (kind_named()); -1: all collectives */
     long seed, calls, rounds, aborts, comms, kills;
     size_t most; /* bytes of the longest message */
     int victim;  /* the rank that is killed, or -1 */
@@ -30,13 +30,13 @@ extern struct job *job;
 /* One rank, which is a process. */
 struct rank {
     int rank;
-    long made; /* calls checked */
+    long made; /* number of calls that were checked */
 };
 
 /* Collective: make a communicator of all ranks. */
 ncclComm_t join(const struct rank *r);
 
-/* Each is run by all ranks, and ends the program if something is wrong. */
+/* All ranks run each of these functions. A function ends the program if something is wrong. */
 void random_calls(struct rank *r); /* job->calls random calls                                    */
 void opposite_calls(
     struct rank *r);                /* job->rounds calls of two communicators, in opposite order  */
@@ -44,7 +44,8 @@ void aborted_calls(struct rank *r); /* job->aborts calls that only rank 0 makes 
 void many_comms(struct rank *r);    /* job->comms communicators, one after the other              */
 void killed_call(struct rank *r);   /* job->victim is killed, and the others abort                */
 
-/* Return the number of the collective ${name}, as "all-reduce", or -1. */
+/* Return the number of the collective ${name}, such as "all-reduce". Returns -1 if there is no such
+ * collective. */
 int kind_named(const char *name);
 
 #endif

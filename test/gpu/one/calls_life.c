@@ -29,7 +29,7 @@ static void fail(const struct rank *r, const char *what, long at)
     exit(1);
 }
 
-/* Fill ${p} with ${value}. The stream waits for nobody else. */
+/* Fill ${p} with ${value}. The stream waits for no other rank. */
 static void fill(float *p, float value, size_t count, cudaStream_t stream)
 {
     static float here[LONGEST];
@@ -124,7 +124,7 @@ static void *abort_later(void *at)
     return NULL;
 }
 
-/* Rank 0 makes a call, the others do not, and another thread aborts the communicator. */
+/* Rank 0 makes a call, and the other ranks do not. Then another thread aborts the communicator. */
 void aborted_calls(struct rank *r)
 {
     struct t_random random = {job->seed * 2 + 1};
@@ -173,8 +173,8 @@ static void *abort_after_death(void *at)
     return abort_later(late);
 }
 
-/* All ranks make calls without waiting for them, and one of them is killed. A program such as
- * PyTorch then aborts the communicators of the others. Their calls must end. */
+/* All ranks make calls without waiting for them, and one rank is killed. A program such as PyTorch
+ * then aborts the communicators of the other ranks. Their calls must end. */
 void killed_call(struct rank *r)
 {
     struct t_random random = {job->seed * 2 + 1};

@@ -29,21 +29,21 @@ int kind_named(const char *name)
     return kind;
 }
 
-enum { TYPES = ncclBfloat16 + 1 }; /* all types before those of 8 bits */
+enum { TYPES = ncclBfloat16 + 1 }; /* all types whose numbers come before the 8-bit floats */
 
 struct call {
     enum kind kind;
     int comm, stream, type, root;
     ncclRedOp_t op;
-    size_t count; /* elements of one part */
-    size_t shift; /* the first element in the data */
+    size_t count; /* number of elements of one part */
+    size_t shift; /* index of the first element in the data */
     int in_place, grouped, captured;
-    size_t at; /* offset of the output */
+    size_t at; /* offset of the output in bytes */
 };
 
 struct group {
     ncclComm_t comm;
-    int size, rank, member[MAX_RANKS]; /* member: the ranks' numbers in the first communicator */
+    int size, rank, member[MAX_RANKS]; /* member: numbers of the ranks in the first communicator */
 };
 
 struct place {
@@ -140,8 +140,9 @@ static ncclRedOp_t draw_op(struct t_random *random, int type, int ranks)
     ncclRedOp_t op = ops[t_below(random, 6)];
 
     if (op == ncclProd && whole_size(type) < 4 && ranks > 4)
-        return ncclMax; /* bfloat16 has no 3 * 3 * 3 * 3 * 3 * 3, and int8 no 3 * 3 * 3 * 3 * 3 */
-    if (op == ncclAvg && ranks == 1) /* before 2.29.7 NCCL leaves out elements (nccl-one-rank) */
+        return ncclMax; /* bfloat16 cannot hold 3 to the power of 6, nor int8 3 to the power of 5 */
+    /* before 2.29.7, NCCL leaves out elements (finding nccl-one-rank) */
+    if (op == ncclAvg && ranks == 1)
         return ncclSum;
     return op == ncclAvg && (type < ncclFloat16 || (ranks & (ranks - 1))) ? ncclSum : op;
 }
@@ -156,7 +157,7 @@ static struct call draw(struct t_random *random, const struct place *p, size_t a
                      .shift = (size_t)t_below(random, SHIFTS)};
     size_t most = job->most / whole_size(c.type);
 
-    if (t_below(random, 3) == 0 && c.kind >= BROADCAST) /* those are NCCL's, and slow */
+    if (t_below(random, 3) == 0 && c.kind >= BROADCAST) /* NCCL runs the other kinds, and slowly */
         c.kind = ALL_REDUCE;
     if (job->only >= 0)
         c.kind = (enum kind)job->only;
@@ -181,7 +182,7 @@ static void make(const struct place *p, const struct call *c)
     ncclComm_t comm = g->comm;
     cudaStream_t stream = p->stream[c->stream];
 
-    if (c->in_place) { /* the input comes from ${data}, also when a graph runs again */
+    if (c->in_place) { /* the input is copied from ${data}, also when a graph runs again */
         char *to = recv + (c->kind == ALL_GATHER ? (size_t)g->rank * part : 0);
 
         CUDA(cudaMemcpyAsync(to, send, part * (c->kind == REDUCE_SCATTER ? (size_t)g->size : 1),
@@ -208,7 +209,7 @@ static void make(const struct place *p, const struct call *c)
     }
 }
 
-/* Make the calls, in a group or not. */
+/* Make the calls, in a group if ${group} is set. */
 static void make_all(const struct place *p, const struct call *c, int n, int group)
 {
     if (group)
@@ -223,13 +224,15 @@ static void batch(struct rank *r, const struct place *p, struct t_random *random
                   struct t_random *own)
 {
     int n = 1 + t_below(random, BATCH), group = t_below(random, 3) == 0;
-    int launches = t_below(random, 5) == 0 ? 1 + t_below(random, 3) : 0; /* of a graph */
+    /* number of launches of the graph; 0: no graph */
+    int launches = t_below(random, 5) == 0 ? 1 + t_below(random, 3) : 0;
     struct call call[BATCH];
     size_t end = 0;
 
     for (int i = 0; i < n; i++) {
         call[i] = draw(random, p, end, launches ? 0 : t_below(random, STREAMS));
-        call[i].in_place &= !group; /* the copy before it may not be in the group */
+        /* in a group no call is in place, because the copy before it may not be in the group */
+        call[i].in_place &= !group;
         call[i].grouped = group;
         call[i].captured = launches > 0;
         end = call[i].at + call[i].count * whole_size(call[i].type) * (size_t)job->ranks + GUARD;
@@ -261,8 +264,9 @@ static void batch(struct rank *r, const struct place *p, struct t_random *random
         check(r, p, &call[i]);
 }
 
-/* Make the communicators. With job->colours the last one is split from the first: rank r goes into
- * the group r % job->colours, and each group has its ranks in reversed order. */
+/* Make the communicators. If job->colours is set, the last communicator is split from the first.
+ * Then rank r goes into the group r % job->colours, and each group has its ranks in reversed
+ * order. */
 static void make_comms(const struct rank *r, struct place *p)
 {
     for (int c = 0; c < COMMS; c++) {
@@ -308,7 +312,7 @@ void random_calls(struct rank *r)
         free(here);
     }
     pthread_barrier_wait(
-        &job->all); /* allocating and freeing wait for the calls of ranks on this GPU */
+        &job->all); /* allocating and freeing memory wait for the calls of all ranks on this GPU */
     while (r->made < job->calls)
         batch(r, &p, &random, &own);
     pthread_barrier_wait(&job->all);

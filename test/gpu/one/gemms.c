@@ -5,9 +5,9 @@
  *
  *   gemms [MIB]     bytes of a copy (64)
  *
- * It compares some elements of the product with sums made on the host, and prints how long a GEMM
- * takes, and what a copy adds to the GEMMs, three times. Exit 1: something is wrong. 77: no GPU or
- * no cuBLAS here.
+ * It compares some elements of the product with sums that the host computes. Three times it prints
+ * how long a GEMM takes, and how much time a copy adds to the GEMMs. Exit 1: something is wrong.
+ * 77: no GPU or no cuBLAS here.
  */
 #include <math.h>
 #include <stdio.h>
@@ -68,7 +68,7 @@ void st_worker_force_way(struct st_rank *r, const char *way)
     (void)r, (void)way;
 }
 
-/* Return a number of the type of the matrices as a double. The numbers of f16 here are normal. */
+/* Return a number of the matrices' type as a double. All numbers of f16 here are normal. */
 static double number(uint16_t bits, bool bf16)
 {
     const int exponent = bf16 ? bits >> 7 & 0xff : bits >> 10 & 0x1f;
@@ -77,7 +77,8 @@ static double number(uint16_t bits, bool bf16)
     return (bits >> 15 ? -1 : 1) * ldexp(1 + part, exponent - (bf16 ? 127 : 15));
 }
 
-/* Compare elements of c = a * b with sums made here. The matrices are stored by columns. */
+/* Compare elements of c = a * b with sums that are computed here. The matrices are stored by
+ * columns. */
 static void check_product(const struct st_gemms *g)
 {
     const size_t n = (size_t)g->side, bytes = n * n * 2;
@@ -101,7 +102,7 @@ static void check_product(const struct st_gemms *g)
             sum += product;
             size += product * product;
         }
-        /* rounding of the result (2^-8 in bf16), and of sums in f32 */
+        /* allow for the rounding of the result (2^-8 in bf16), and of sums in f32 */
         if (!(fabs(got - sum) <= fabs(sum) / 128 + sqrt(size) / 1000)) {
             fprintf(stderr, "gemms: element %zu,%zu is %g, not %g\n", i, j, got, sum);
             exit(1);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hosts.c - to be preloaded: lets NCCL accept several ranks on one GPU, because each seems to be on
- * a host of its own.
+ * hosts.c - a library to be preloaded. It makes NCCL accept several ranks on one GPU, because each
+ * rank seems to be on a host of its own.
  *
  * NCCL refuses two ranks that share a host and a GPU. It knows hosts by NCCL_HOSTID. If NCCL asks
  * for this variable, it gets the value of RANK, which differs between the processes. All other code
  * finds no NCCL_HOSTID, and so sees one host. Therefore NCCL sends data over sockets, while
  * symtuner's kernels share memory.
  *
- * With ONE_GPU_BOX=N there are boxes of N ranks. Then all other code finds the name of its box in
- * NCCL_HOSTID, and the names of symtuner's shared memory begin with that of the box, so symtuner's
- * ranks of different boxes share none.
+ * With ONE_GPU_BOX=N, each N ranks are a box. Then all code but NCCL finds the name of its box in
+ * NCCL_HOSTID, and the names of symtuner's shared memory begin with the name of the box. So
+ * symtuner's ranks of different boxes share no memory.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define EXPORT __attribute__((visibility("default"))) /* instead of the C library's functions */
+#define EXPORT __attribute__((visibility("default"))) /* replaces a function of the C library */
 
 /* Is the code at ${address} NCCL's? */
 static int is_nccl(void *address)
@@ -80,8 +80,9 @@ EXPORT int shm_unlink(const char *name)
     return next(in_box(name, text, sizeof text));
 }
 
-/* The drop-in counts the entries of /proc/driver/nvidia/gpus, which are the GPUs of the box. Let it
- * count those of ONE_GPU_FOLDER, which has at least as many entries as there are ranks. */
+/* The drop-in counts the entries of /proc/driver/nvidia/gpus, which are the GPUs of the box. This
+ * makes it count the entries of ONE_GPU_FOLDER instead, which has at least as many entries as there
+ * are ranks. */
 EXPORT DIR *opendir(const char *path)
 {
     DIR *(*next)(const char *);

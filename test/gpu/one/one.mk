@@ -1,5 +1,6 @@
-# one.mk - tests on one GPU. For ranks that share it there is a folder $(B)/one with symtuner, the drop-in,
-# a build of the kernels whose windows come from test/gpu/one/windows.c, and the library to preload.
+# one.mk - tests on one GPU. For ranks that share the GPU there is a folder $(B)/one. It has
+# symtuner, the drop-in, a build of the kernels whose windows come from test/gpu/one/windows.c, and
+# the library to preload.
 ONE := $(B)/one
 
 $(ONE)/libsymtuner_ar.so: $(AR_OBJ) $(AR_B)/test/gpu/one/windows.c.o kernels/symtuner_ar.map
@@ -23,7 +24,7 @@ $(B)/nccl_calls: $(wildcard test/gpu/one/calls*.[ch]) test/whole/values.c test/w
 	$(call say,CC)
 	$(Q)$(NCCL_LINK)
 
-# The GEMMs of symtuner tune --beside. It needs neither NCCL nor nvcc.
+# Tests the GEMMs of symtuner tune --beside. The program needs neither NCCL nor nvcc.
 $(B)/gemms: $(call obj,test/gpu/one/gemms.c cli/gpu/beside.c cli/gpu/cuda.c)
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm -ldl -lpthread

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# one.sh BUILD - the drop-in and JAX between ranks that share one GPU, on stock NCCL. Every result must
-# be right, and PyTorch programs must compute the same bits as with NCCL alone. This says nothing
-# about speed: the ranks do not use NVLink, and NCCL uses sockets.
+# one.sh BUILD - the drop-in and JAX between ranks that share one GPU, on stock NCCL. Every result
+# must be right, and PyTorch programs must compute the same bits as with NCCL alone. The test says
+# nothing about speed, because the ranks do not use NVLink, and NCCL uses sockets.
 #
 # With CUDA's MPS the ranks run at the same time. Without MPS the GPU runs one process for some
-# milliseconds, then the other, and a call takes 2 ms.
+# milliseconds, then the other, so a call takes 2 ms.
 #
 #   ONE_GPU_CALLS   how many random calls each run makes (20000; without MPS 1000)
 #   ONE_GPU_COMMS   how many communicators the part comms makes (50)
@@ -23,7 +23,8 @@ one=$build/one parts=${ONE_GPU_ONLY:-calls opposite comms aborts kills boxes ncc
 limit=${ONE_GPU_LIMIT:-300}
 mkdir "$work/gpus" "$work/mps" && for gpu in 0 1 2 3 4 5 6 7; do : > "$work/gpus/$gpu"; done
 export ONE_GPU_FOLDER="$work/gpus" CUDA_VISIBLE_DEVICES=0 CUDA_DEVICE_MAX_CONNECTIONS=32
-# Loading a kernel waits for the kernels that run, and one of these may wait for this rank.
+# Load all kernels at the start. Loading a kernel waits for the kernels that run, and one of these
+# may wait for this rank.
 export CUDA_MODULE_LOADING=EAGER NCCL_NVLS_ENABLE=0 SYMTUNER_MAX_COMMS=8 SYMTUNER_AR_LINKS=nvlink
 export OMP_NUM_THREADS=2 PATH="$PATH:/usr/local/nvidia/bin"
 export CUDA_MPS_PIPE_DIRECTORY="$work/mps" CUDA_MPS_LOG_DIRECTORY="$work/mps"
@@ -37,7 +38,8 @@ else
     calls=${ONE_GPU_CALLS:-1000}
 fi
 
-# job NAME OPTIONS... -- PROGRAM...: run it under the drop-in, or with NCCL alone if OPTIONS is "nccl"
+# job NAME OPTIONS... -- PROGRAM...: runs the program under the drop-in, or with NCCL alone if
+# OPTIONS is "nccl"
 job() {
     name=$1
     shift
@@ -52,7 +54,7 @@ job() {
     echo "$name ($(($(date +%s) - before)) s): $(grep -h '^random\|^opposite\|^aborts\|^kills\|^communicators\|^python' "$work/$name.log" | tr '\n' ';')"
     grep -h 'by our kernels\|NCCL ran\|symtuner' "$work/$name.err"
 }
-# ran NAME COLLECTIVE...: our kernels must have run some calls of each
+# ran NAME COLLECTIVE...: checks that our kernels ran some calls of each collective
 ran() {
     name=$1
     shift
@@ -61,13 +63,14 @@ ran() {
         ok "$name: no $coll by our kernels" $?
     done
 }
-wanted() { # wanted PART [MODULE]: whether to run the part, which needs this Python module
+wanted() { # wanted PART [MODULE]: is the part to run, and is the Python module that it needs here?
     case " $parts " in *" $1 "*) ;; *) return 1 ;; esac
     [ -z "${2:-}" ] || python3 -c "import $2" 2> /dev/null || { echo "one.sh: $1 not run: python3 has no $2"; return 1; }
 }
 
 if wanted calls; then
-    # MPS limits the connections of all its clients together. All ranks' kernels must fit the GPU at once.
+    # MPS limits the connections of all its clients together. All ranks' kernels must fit on the GPU
+    # at the same time.
     for ranks in 2 3 4 8; do
         CUDA_DEVICE_MAX_CONNECTIONS=$((64 / ranks)) SYMTUNER_AR_MAX_CTAS=$((64 / ranks)) \
             job calls$ranks -- "$build/nccl_calls" --ranks $ranks --calls "$calls" --seed $ranks --split 2
@@ -84,7 +87,7 @@ if wanted opposite; then
     job opposite -- "$build/nccl_calls" --opposite "$calls"
     ran opposite allreduce
 fi
-# How long NCCL alone takes, and what it leaves behind, is printed beside ours.
+# The time that NCCL alone takes, and what it leaves behind, is printed beside our numbers.
 if wanted comms; then
     job comms-nccl nccl -- "$build/nccl_calls" --comms "${ONE_GPU_COMMS:-50}"
     job comms -- "$build/nccl_calls" --comms "${ONE_GPU_COMMS:-50}"
@@ -103,8 +106,8 @@ if wanted aborts; then
     ok "aborts over boxes" $?
 fi
 
-# Without MPS, under which a kill would end the other processes, too. One communicator, and so one
-# box or two boxes of two ranks.
+# This part runs without MPS, because under MPS a kill would also end the other processes. There is
+# one communicator, and so one box or two boxes of two ranks.
 if wanted kills; then
     for box in 0 2; do
         (
@@ -120,8 +123,8 @@ if wanted kills; then
     done
 fi
 
-# Four ranks in two boxes, which add up box by box: always in one piece or in three, or where the
-# measured times say so. The times of this machine say nothing about a network.
+# Four ranks in two boxes add up box by box: always in one piece, always in three, or as the
+# measured times say. The times of this machine say nothing about a network.
 if wanted boxes; then
     for pieces in 1 3 measured; do
         name=boxes-$pieces setting="SYMTUNER_RULE=kernels network-pieces=$pieces" colours=1
@@ -138,7 +141,8 @@ if wanted boxes; then
     done
 fi
 
-# nccl_tests OURS PROGRAM OPTIONS...: two processes; our kernels must run the collective OURS, "-": none
+# nccl_tests OURS PROGRAM OPTIONS...: runs two processes; our kernels must run the collective OURS
+# ("-": none)
 nccl_tests() {
     ours=$1 program=$2
     shift 2
@@ -196,8 +200,8 @@ if wanted torch torch; then
     done
 fi
 
-# Programs that install() changes, in several processes. jax_procs.py kills processes. Under MPS that
-# would end the others, too, so it runs without MPS.
+# Programs that install() changes, in several processes. jax_procs.py kills processes. Under MPS a
+# kill would also end the other processes, so jax_procs.py runs without MPS.
 if wanted jax jax; then
     mkdir "$work/jax" && cp "$one/libsymtuner_ar.so" "$work/jax/"
     make -s OUT="$work/jax" JAX_PYTHON=python3 WERROR=1 jax

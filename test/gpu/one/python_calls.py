@@ -72,7 +72,7 @@ def rank_main(rank, unique):
 
     cupy.cuda.Device(rank % cupy.cuda.runtime.getDeviceCount()).use()
     library = USED(rank, unique)
-    random = numpy.random.default_rng(1)  # the same on every rank
+    random = numpy.random.default_rng(1)  # the sequence is the same on every rank
     stream = cupy.cuda.Stream(non_blocking=True)
     for i in range(CALLS):
         kind = ("allReduce", "reduceScatter", "allGather")[random.integers(3)]
@@ -101,7 +101,7 @@ def main():
     given = os.environ.get("PYTHON_CALLS_UNIQUE")
     if given:
         return rank_main(int(os.environ["RANK"]), ast.literal_eval(given))
-    unique = repr(USED.unique())  # of bytes, or of a tuple of numbers
+    unique = repr(USED.unique())  # text of bytes, or of a tuple of numbers
     ranks = [subprocess.Popen([sys.executable, *sys.argv],
                               env=dict(os.environ, PYTHON_CALLS_UNIQUE=unique, RANK=str(r)))
              for r in range(RANKS)]

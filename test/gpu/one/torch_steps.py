@@ -3,8 +3,8 @@
 
 usage: python3 -m torch.distributed.run --nproc_per_node 2 torch_steps.py
 
-Prints a line "STEPS RANK NAME HASH" for each kind of step. With the same number of ranks the hashes
-are the same from run to run, whoever runs the collectives: with two ranks each sum has one rounding.
+Prints a line "STEPS RANK NAME HASH" for each kind of step. With two ranks each sum has only one
+rounding. So the hashes are the same from run to run, whoever runs the collectives.
 """
 import hashlib
 import os

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * windows.c - windows for ranks that share one GPU. They replace NCCL's windows: NCCL makes none
- * across hosts, and hosts.c puts each rank on a host of its own. This file is linked into a
- * separate libsymtuner_ar.so with --wrap, so that the library's calls of ar_nccl_get and
+ * windows.c - windows for ranks that share one GPU. They replace NCCL's windows, because NCCL makes
+ * no windows across hosts, and hosts.c puts each rank on a host of its own. This file is linked
+ * into a separate libsymtuner_ar.so with --wrap, so that the library's calls of ar_nccl_get and
  * ar_windows_make come here. After an error, some memory is not freed.
  *
  * The memory of a window comes from cudaMalloc. Each rank writes the address, its process id and an
@@ -23,7 +23,7 @@
 enum { GROUPS = 1024, WINDOWS = 64, WAIT_MS = 30000 };
 
 struct shown {
-    atomic_int count; /* how many elements of ${window} are written */
+    atomic_int count; /* how many elements of ${window} have been written */
     struct {
         pid_t process;
         char *at;
@@ -41,7 +41,7 @@ struct one_window {
 
 static struct group {
     uint64_t number;
-    int windows; /* windows of this process's ranks */
+    int windows; /* number of windows of this process's ranks */
     struct st_board board;
 } known[GROUPS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -135,7 +135,8 @@ const struct ar_nccl *__wrap_ar_nccl_get(char *why, size_t size)
     return &one;
 }
 
-/* Map window ${number} of rank ${r}. Returns false if the rank does not write it in time. */
+/* Map window ${number} of rank ${r}. Returns false if the rank does not write the window's address
+ * in time. */
 static bool map(struct shown *theirs, int number, struct one_window *w, int r)
 {
     for (int ms = 0; atomic_load(&theirs->count) <= number; ms++) {
