@@ -76,7 +76,7 @@ typedef const char *st_text_option;
       "JAX package: folder of libsymtuner_ffi.so and libsymtuner_ar.so (docs/jax.md)")             \
     X(st_text_option, jax, "SYMTUNER_JAX", "0", "0|1|report",                                      \
       "JAX package: 1: use our kernels in every JAX program, which need not change; report: as "   \
-      "1, and say where (docs/jax.md)")                                                            \
+      "1, and print at the end which calls were replaced (docs/jax.md)")                           \
     X(bool, jax_zero_copy, "SYMTUNER_JAX_ZERO_COPY", "1", "1|0",                                   \
       "JAX package: 0: calls never use XLA's buffers in place (docs/jax.md)")                      \
     X(st_text_option, jax_comm, "SYMTUNER_JAX_COMM", "own", "own|auto|xla",                        \

@@ -66,8 +66,8 @@ static bool read_only(const char *value, void *to, char error[ST_OPTION_ERROR])
 #define AT(member) offsetof(struct request, member)
 static const struct st_option rows[] = {
     {"only", "WHAT",
-     "of plugin, dropin, jax: set up only these parts; of allreduce, reducescatter, allgather: send "
-     "only these to our kernels; several are joined by commas",
+     "of plugin, dropin, jax: set up only these parts; of allreduce, reducescatter, allgather: "
+     "send only these to our kernels; several are joined by commas",
      ST_OPTION_READ, .read = read_only, .at = AT(ask)},
     {"max-ctas", "N", "our kernels use at most N CTAs each (SYMTUNER_AR_MAX_CTAS)",
      ST_OPTION_NUMBER, .at = AT(ask.max_ctas), .least = 1, .most = CTAS_MAX},
