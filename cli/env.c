@@ -26,8 +26,9 @@ static void print_markdown(void)
     printf("# Environment variables\n\n"
            "`symtuner env --markdown` prints this page; do not edit it. If a meaning begins with "
            "the name of a part, such as \"drop-in:\", only this part of symtuner reads the "
-           "variable. The plugin also reads `NCCL_TUNER_CONFIG_FILE`, the CSV of NCCL's example "
-           "tuner. The kernel library reads the variables `SYMTUNER_AR_*` (docs/kernels.md).\n\n"
+           "variable. The plugin also reads `NCCL_TUNER_CONFIG_FILE`, which names a CSV of "
+           "NCCL's example tuner. The kernel library reads the variables `SYMTUNER_AR_*` "
+           "(docs/kernels.md).\n\n"
            "| variable | default | values | meaning |\n|---|---|---|---|\n");
     for (int i = 0; symtuner_option_get(i, &row); i++) {
         printf("| `%s` | %s | ", row.name, row.fallback[0] ? row.fallback : "unset");

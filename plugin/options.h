@@ -29,8 +29,8 @@ typedef const char *st_text_option;
     X(enum st_mode, mode, "SYMTUNER_MODE", "steer", "steer|observe|off",                           \
       "steer: apply rules; observe: count and report, but change nothing; off: do nothing")        \
     X(st_text_option, rules, "SYMTUNER_RULES", "", "text",                                         \
-      "path of a rules file (docs/rules.md), read by the plugin and by libsymtuner_ar.so; or of "  \
-      "a CSV of NCCL's example tuner (*.csv)")                                                     \
+      "path of a rules file (docs/rules.md), which the plugin and libsymtuner_ar.so read, or of a "\
+      "CSV of NCCL's example tuner (*.csv)")                                                       \
     X(st_text_option, rule, "SYMTUNER_RULE", "", "text",                                           \
       "rules on one line, before those of the file: \"allreduce bytes=..64KiB "                    \
       "prefer=general:ring/ll; process sym-ctas=16\"")                                             \
@@ -68,8 +68,8 @@ typedef const char *st_text_option;
       "drop-in, JAX package: file of a job's counters; `symtuner run` creates it and sets this "   \
       "variable")                                                                                  \
     X(st_text_option, run_only, "SYMTUNER_RUN_ONLY", "", "text",                                   \
-      "symtuner run --only sets it to its list of parts; a symtuner run inside the program then "  \
-      "adds no part that is not in this list")                                                     \
+      "list of parts, which symtuner run --only sets; a symtuner run inside the program adds no "  \
+      "part that is not in this list")                                                             \
     X(st_text_option, doctor_accept, "SYMTUNER_DOCTOR_ACCEPT", "", "text",                         \
       "symtuner doctor: findings that you accept, as ID,ID; they are shown, but do not count")     \
     X(st_text_option, lib_dir, "SYMTUNER_LIB_DIR", "", "text",                                     \
