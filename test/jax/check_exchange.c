@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_exchange.c - let ranks, as threads, meet before a run: they agree or differ, their sites
- * look alike, or a rank stays away. */
+/* check_exchange.c - lets ranks, which are threads, meet before a run. They agree or differ, their
+ * sites look alike, or a rank stays away. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +40,8 @@ static void *walk(void *arg)
 
     for (int i = 0; i < r->sites; i++)
         r->agreed[i] = ffi_exchange_come(exchange, r->run, r->me, &r->offer[i]);
-    for (int i = 0; i < 2 * r->sites; i++) { /* each site twice: the second time it is remembered */
+    /* each site comes twice; at the second time it is remembered */
+    for (int i = 0; i < 2 * r->sites; i++) {
         const struct ffi_site *site =
             ffi_exchange_look(exchange, r->run, r->me, &r->offer[i / 2], &latest[r->me]);
 
@@ -94,7 +95,8 @@ static int found_first(int n)
     return 1;
 }
 
-/* Did every rank find the right addresses at each site (${want} 1), or no rank any (0)? */
+/* With ${want} 1: did every rank find the right addresses at each site? With 0: did no rank find
+ * any? */
 static int all_found(int want)
 {
     return found_first(want ? ranks[0].sites : 0);
@@ -105,7 +107,7 @@ static void check_many(void)
     prepare(400, 160);
     go(RANKS);
     expect(all_found(1), "160 sites of one run all agree");
-    prepare(401, 160); /* nothing of the previous run is found */
+    prepare(401, 160); /* no rank finds anything of the previous run */
     ranks[1].offer[100].count = 99;
     go(RANKS);
     expect(ranks[0].found[99] == 1 && ranks[0].found[100] == 0 && ranks[0].found[101] == 1,
@@ -194,7 +196,7 @@ int main(void)
     ranks[3].offer[0].op = -1;
     go(RANKS);
     expect(all_found(0), "one rank cannot be reached: no rank agrees");
-    prepare(503, 2); /* both sites look the same on rank 1, and only there */
+    prepare(503, 2); /* only on rank 1, both sites look the same */
     ranks[1].offer[1] = ranks[1].offer[0];
     go(RANKS);
     expect(all_found(0), "sites that one rank confuses");

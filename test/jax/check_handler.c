@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_handler.c FAKE_AR - call the XLA handler with good and with damaged call frames.
+ * check_handler.c FAKE_AR - calls the XLA handler with good and with damaged call frames.
  *
  * FAKE_AR is the library built from fake_ar.c. Build this program with
  * -fsanitize=address,undefined.
@@ -134,7 +134,7 @@ static int only_first_gpu(const void *p, const int *gpus, int n)
 
 static XLA_FFI_Error *(*handler)(XLA_FFI_CallFrame *) = symtuner_ffi_all_reduce;
 
-/* Run one device: initialize, then execute, as XLA does in each run. */
+/* Run one device: initialize, then execute. XLA does the same in each run. */
 static void *run_device(void *arg)
 {
     struct frame f;
@@ -230,8 +230,9 @@ static void check_metadata(void)
     struct XLA_FFI_Metadata metadata;
     XLA_FFI_CallFrame frame;
 
-    /* A runtime accepts a handler that reports its own version or an older one. We always report
-     * 0.3, the oldest that has all we use, whatever header we were compiled with. */
+    /* A runtime accepts a handler that reports its own version or an older one. Our handler always
+     * reports 0.3, the oldest version that has all that we use, whatever header it was compiled
+     * with. */
     expect(XLA_FFI_API_MAJOR == 0 && XLA_FFI_API_MINOR >= 3, "this jax takes a handler of 0.3");
     for (int recordable = 0; recordable < 2; recordable++) {
         memset(&extension, 0, sizeof extension);
@@ -319,8 +320,8 @@ static void check_groups(const char *path)
            "a group of two");
 }
 
-/* Check that the end of a process is noticed. Without a GPU no kernel waits for it, so this process
- * lives on. */
+/* Check that the handler notices the end of a process. Without a GPU no kernel waits for that
+ * process, so this process lives on. */
 static void check_watch(void)
 {
     static struct ffi_member member = {.ranks = 2, .me = 0};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_liveness.c [WORD] - does the end of another rank end this process when it should, and with
- * the right words?
+ * check_liveness.c [WORD] - checks whether the end of another rank ends this process when it
+ * should, and with the right words.
  *
  * Each case runs in a process of its own, which is rank 0 of a group of four. The other ranks are
  * processes that only sleep. Compile this program with time limits of seconds, and put the
- * libcuda.so.1 of fake_driver.c into the library path. FAKE_AR_PATH: the library of fake_ar.c.
- * WORD: run only the cases with this word in their names.
+ * libcuda.so.1 of fake_driver.c into the library path. FAKE_AR_PATH names the library of fake_ar.c.
+ * With WORD, only the cases with this word in their names run.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -98,8 +98,8 @@ static void take_long(void)
     say("not ended by the watch");
 }
 
-/* When the watch has seen who died, ask it once whom JAX waits for, as JAX's shutdown does, and wait
- * until it ends us. */
+/* Wait until the watch has seen who died. Then ask it once for whom JAX waits, as JAX's shutdown
+ * does, and wait until it ends this process. */
 static void ask_late(void)
 {
     char why[256];
@@ -155,7 +155,7 @@ static void all_leave(void)
     take_long();
 }
 
-/* A rank dies after it has sent its pid and before it is watched. */
+/* A rank dies after it has sent its pid, but before we watch it. */
 static void lost_before_the_watch(void)
 {
     struct ffi_member *member;
@@ -196,7 +196,7 @@ static void lost_before_close(void)
     take_long();
 }
 
-/* A rank dies after we closed the group: we cannot know whether it has said goodbye. */
+/* A rank dies after we closed the group, so we cannot know whether it has said goodbye. */
 static void lost_after_close(void)
 {
     open_group();
@@ -215,8 +215,8 @@ static void left_and_lost(void)
     ask_late();
 }
 
-/* Rank 1 left in order and never came to JAX's shutdown, and rank 2 died after we had closed the
- * group. JAX waits for both; the one without a goodbye is named, though it went later. */
+/* Rank 1 left in order but never came to JAX's shutdown, and rank 2 died after we had closed the
+ * group. JAX waits for both. The message names the rank without a goodbye, though it went later. */
 static void one_left_another_lost_late(void)
 {
     open_group();
@@ -276,7 +276,8 @@ static void waits_for_the_lost(void)
     take_long();
 }
 
-/* XLA replays a call in a CUDA graph: no event marks it, but its kernel says that it waits. */
+/* XLA replays a call in a CUDA graph. No event marks the call, but its kernel says that it
+ * waits. */
 static void replay_waits_for_the_lost(void)
 {
     const struct symtuner_ar_config config = {.size = sizeof config, .beside = FFI_BESIDE};
@@ -333,7 +334,7 @@ static void place_of_another(void)
     take_long();
 }
 
-/* All ranks close the group and open it again: the first watch ends and closes its files. */
+/* All ranks close the group and open it again. The first watch ends and closes its files. */
 static void opened_again(void)
 {
     int first, next;
@@ -358,7 +359,7 @@ static void opened_again(void)
     take_long();
 }
 
-/* A group without a watch: its calls must fail nevertheless. */
+/* A group has no watch. Its calls must fail nevertheless. */
 static void nobody_watches(void)
 {
     struct ffi_member member = {.ranks = RANKS, .across = 1};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_open.c FAKE_AR - open groups, give them up and close them, while other threads make calls.
+ * check_open.c FAKE_AR - opens groups, gives them up and closes them, while other threads make
+ * calls.
  *
  * FAKE_AR is the library built from fake_ar.c. The library path must have the libcuda.so.1 and the
  * libnccl.so.2 of fake_driver.c. Build this program with -fsanitize=address,undefined and with
@@ -97,8 +98,8 @@ static void fill_table(void)
 
 /* ---- tickets --------------------------------------------------------------------------------- */
 
-/* Check a ticket that is given up after it was admitted: Python does so if it is interrupted right
- * after admit. */
+/* Check a ticket that is given up after it was admitted. Python gives up a ticket so if it is
+ * interrupted right after admit. */
 static void check_spent_ticket(void)
 {
     void *ticket = open_comm(ids), *full;
@@ -163,8 +164,8 @@ static void check_tickets(void)
     unsetenv("FAKE_CUDA_FAIL");
 }
 
-/* Check that a full table is an error of opening a group, which all ranks hear of, and not of
- * admit. */
+/* Check that with a full table the opening of a group fails, so that all ranks hear of it. admit
+ * must not fail. */
 static void check_full(void)
 {
     fill_table();
@@ -245,7 +246,7 @@ static void check_calls_meanwhile(void)
     for (int i = 0; i < 2; i++)
         pthread_create(&thread[i], NULL, keep_calling, (void *)(intptr_t)i);
     pthread_create(&thread[2], NULL, keep_asking, NULL);
-    for (int turn = 0; turn < TURNS; turn++) { /* the places are used again */
+    for (int turn = 0; turn < TURNS; turn++) { /* each turn uses the same places again */
         bad |= symtuner_ffi_open_local(turn % 2 ? others : ids, turn % 3 ? gpus : swapped, 2, 0,
                                        message, sizeof message);
         bad |= turn % 5 == 0 && !admit(open_comm(ids));
@@ -260,7 +261,7 @@ static void check_calls_meanwhile(void)
     expect(*dead_uses == 0, "no call has a handle that is destroyed");
 }
 
-/* The library learns from XLA's memory whether other processes can map it. */
+/* Check that the library learns from XLA's memory whether other processes can map it. */
 static void check_memory(const void *const *of_handle)
 {
     static const int gpus[2] = {0, 1};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_pending.c - are calls that have not ended noticed, and waited for? Put the libcuda.so.1 of
- * fake_driver.c into the library path.
+ * check_pending.c - checks that calls that have not ended are noticed, and are waited for. Put the
+ * libcuda.so.1 of fake_driver.c into the library path.
  */
 #include <dlfcn.h>
 #include <stdio.h>

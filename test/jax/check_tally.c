@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_tally.c FAKE_AR FILE - does the handler count its calls for the summary of `symtuner run`?
+ * check_tally.c FAKE_AR FILE - checks that the handler counts its calls for the summary of
+ * `symtuner run`.
  *
  * FAKE_AR is the library built from fake_ar.c. FILE does not exist yet. LD_LIBRARY_PATH has the
  * libcuda.so.1 built from fake_driver.c.
@@ -16,7 +17,7 @@
 #include "test/jax/frames.h"
 #include "test/must.h"
 
-enum { BYTES = 42 * 4 }; /* of the call in frame_fill() */
+enum { BYTES = 42 * 4 }; /* bytes of the call in frame_fill() */
 
 static struct st_tally *tally;
 static struct frame f;
@@ -39,7 +40,7 @@ static XLA_FFI_Error *run_stage(XLA_FFI_ExecutionStage stage)
     return symtuner_ffi_all_reduce(&f.frame);
 }
 
-/* In a group on XLA's communicator NCCL may run calls. */
+/* Check that in a group on XLA's communicator NCCL may run calls. */
 static void across(void)
 {
     static const int64_t ids[2] = {0, 1};
@@ -73,7 +74,7 @@ static void run_call(void)
     MUST(symtuner_ffi_all_reduce(&f.frame) == NULL);
 }
 
-/* In a child: without a file to count in, groups open and calls run. */
+/* Run in a child process. Without a file for the counters, groups open and calls run. */
 static void uncounted(const char *path)
 {
     if (path)
@@ -83,8 +84,8 @@ static void uncounted(const char *path)
     MUST(!ffi_slot());
 }
 
-/* In a child: a forked child does not count in its parent's slot, but in a slot of its own as soon
- * as it opens a group. */
+/* Run in a child process. A forked child does not count in its parent's slot. It counts in a slot
+ * of its own as soon as it opens a group. */
 static void forked(const char *path)
 {
     (void)path;
@@ -116,7 +117,8 @@ int main(int argc, char **argv)
     MUST(symtuner_ffi_load(argv[1], why, sizeof why) == 0);
     in_child(uncounted, NULL);
     in_child(uncounted, argv[2]); /* there is no such file yet */
-    in_child(uncounted, argv[1]); /* another kind of file, as if of another version */
+    /* this is a file of another kind, which counts as one of another version */
+    in_child(uncounted, argv[1]);
     tally = st_tally_create(argv[2], why, sizeof why);
     MUST(tally);
     setenv(ST_TALLY_VARIABLE, argv[2], 1);

@@ -3,8 +3,8 @@
  * fake_ar.c - a libsymtuner_ar.so without GPUs, which counts calls and fails on request.
  *
  * FAKE_AR_FAIL=create, destroy, all_reduce or status makes that function fail. FAKE_AR_SHORT=N
- * makes the first N calls of create fail for lack of memory. FAKE_AR_WAITS=1: a kernel waits.
- * FAKE_AR_KERNEL: the kernel of all plans.
+ * makes the first N calls of create fail for lack of memory. FAKE_AR_WAITS=1 makes a kernel wait.
+ * FAKE_AR_KERNEL names the kernel of all plans.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,23 +19,24 @@
 #define ALIVE 0x600d
 
 struct symtuner_ar {
-    int device, rank, state, full; /* full: a capture finds all scratch there */
+    int device, rank, state, full; /* full: all scratch exists, so a capture finds it */
 };
 
 EXPORT struct fake_call fake_last;
 
-EXPORT int fake_alive;     /* handles that exist */
-EXPORT int fake_dead_uses; /* calls with a destroyed handle */
-EXPORT int fake_asked;     /* calls of symtuner_ar_status */
-EXPORT int fake_aborted;   /* calls of symtuner_ar_abort with a handle that exists */
+EXPORT int fake_alive;     /* number of handles that exist */
+EXPORT int fake_dead_uses; /* number of calls with a destroyed handle */
+EXPORT int fake_asked;     /* number of calls of symtuner_ar_status */
+EXPORT int fake_aborted;   /* number of calls of symtuner_ar_abort with a handle that exists */
 EXPORT int fake_wait;      /* destroy waits while this is set, as for a rank that does not come */
 
-EXPORT const void *fake_memory; /* config.memory of the last handle that was made */
+/* the member ${memory} of the config of the last handle that was made */
+EXPORT const void *fake_memory;
 
 static int fake_short, fake_tries;
 
-/* Is this handle destroyed? Reads freed memory on purpose, so this library is built without
- * sanitizers. */
+/* Has this handle been destroyed? This reads freed memory on purpose, so this library is built
+ * without sanitizers. */
 static int is_dead(const ffi_handle *handle)
 {
     if (handle->state == ALIVE)

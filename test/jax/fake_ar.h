@@ -5,14 +5,14 @@
 
 #include <stddef.h>
 
-/* The last call, and how many there were. */
+/* The last call, and the number of calls. */
 struct fake_call {
     const void *send;
     void *recv;
     size_t count;
     int dtype, op, device;
     void *stream;
-    int calls, with_peers, coll; /* enum symtuner_ar_coll */
+    int calls, with_peers, coll; /* coll: enum symtuner_ar_coll */
 };
 
 #endif

@@ -4,11 +4,10 @@
  * processes.
  *
  * FAKE_EVENT_PENDING=1: every event stays pending, as if its kernel waited for a dead rank.
- * FAKE_AR_WAITS=1 (see fake_ar.c): the GPU does not become idle.
- * FAKE_RECORD_FAIL=1: no event can be recorded. FAKE_CAPTURING=1: every stream is captured.
- * FAKE_NCCL_FAIL=1: no communicator can be made.
- * FAKE_NCCL_SLOW=N: to make one takes N s. FAKE_CUDA_FAIL=N: no GPU can be used, and the driver
- * returns error N.
+ * FAKE_AR_WAITS=1 (see fake_ar.c): the GPU does not become idle. FAKE_RECORD_FAIL=1: no event can
+ * be recorded. FAKE_CAPTURING=1: every stream is being captured. FAKE_NCCL_FAIL=1: no communicator
+ * can be made. FAKE_NCCL_SLOW=N: making a communicator takes N s. FAKE_CUDA_FAIL=N: no GPU can be
+ * used, and the driver returns error N.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +19,8 @@ struct id {
     char internal[128];
 };
 
-EXPORT int fake_events; /* events that were made */
-EXPORT int fake_comms;  /* communicators that exist */
+EXPORT int fake_events; /* number of events that were made */
+EXPORT int fake_comms;  /* number of communicators that exist */
 
 EXPORT int cuDevicePrimaryCtxRetain(void **context, int device);
 EXPORT int cuCtxSetCurrent(void *context);
@@ -50,7 +49,7 @@ int cuCtxSetCurrent(void *context)
 
 int cuEventCreate(void **event, unsigned flags)
 {
-    static char events[64]; /* never destroyed */
+    static char events[64]; /* the elements are never destroyed */
 
     *event = &events[fake_events++ % 64];
     return flags != 2;
@@ -99,7 +98,7 @@ int ncclGetUniqueId(struct id *id)
     return 0;
 }
 
-/* Return ncclInProgress if communicators do not block, else ncclSuccess. */
+/* Return ncclInProgress if communicators do not block, otherwise ncclSuccess. */
 static int done(void)
 {
     return getenv("NCCL_COMM_BLOCKING") != NULL ? 7 : 0;

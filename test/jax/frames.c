@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* frames.c - a good frame and a runtime for it. */
+/* frames.c - makes a good frame, and a runtime for it. */
 #include "test/jax/frames.h"
 #include "jax/library.h"
 #include "jax/xla_abi.h"

@@ -5,8 +5,8 @@
 
 #include "xla/ffi/api/c_api.h"
 
-/* A good frame: 6 x 7 float32, sum over ids {0, 1}, on ordinal 1 and stream 0x5000. Tests damage
- * it. */
+/* A good frame: the sum of 6 x 7 float32 over ids {0, 1}, on ordinal 1 and stream 0x5000. Tests
+ * damage it. */
 struct frame {
     XLA_FFI_CallFrame frame;
     XLA_FFI_Buffer in, out;
@@ -30,32 +30,33 @@ enum { ATTR_GROUPS, ATTR_OP, ATTR_RANKS, ATTR_FLAT, ATTR_COLL = ATTR_FLAT };
 struct runtime {
     union {
         XLA_FFI_Api api;
-        char room[256]; /* for members that an older header does not have */
+        char room[256]; /* room for members that an older header does not have */
     };
     int ordinal;
     int64_t run;
     void *stream;
-    int refuse; /* DeviceOrdinal_Get fails */
-    int errors; /* errors that were made and not taken yet */
+    int refuse; /* if set, DeviceOrdinal_Get fails */
+    int errors; /* number of errors that were made and not taken yet */
     int code;
     char message[1024];
 };
 
 extern struct runtime runtime;
-extern _Thread_local int thread_ordinal; /* used in place of runtime.ordinal; -1: not used */
+/* thread_ordinal replaces runtime.ordinal in its thread; -1: it does not */
+extern _Thread_local int thread_ordinal;
 
 void frame_fill(struct frame *f);
 
 /* Add the attribute "flat", as in the frame of a program that uses XLA's communicator. */
 void frame_add_flat(struct frame *f);
 
-/* Add the attribute "coll", and make the result (of a reduce-scatter) or the operand (of an
- * all-gather) 3 x 7. */
+/* Add the attribute "coll". Make the result of a reduce-scatter, or the operand of an all-gather, 3
+ * x 7. */
 void frame_add_coll(struct frame *f, int coll);
 
-/* The collectives extension of a fake runtime with FFI 0.4. minor: its version 0.${minor};
- * requests, gets: how often each was called; comm: the communicator that it gives; seen: the places
- * that it was last asked for. */
+/* The collectives extension of a fake runtime with FFI 0.4. ${minor}: its version is 0.${minor}.
+ * ${requests}, ${gets}: how often each of its functions was called. ${comm}: the communicator that
+ * it gives. ${seen}: the places that it was last asked for. */
 struct offer {
     int minor, requests, gets, fails;
     void *comm;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* same_abi.c - jax/xla_abi.h must agree with XLA's headers of FFI 0.4, or this does not compile.
+/* same_abi.c - if jax/xla_abi.h differs from XLA's headers of FFI 0.4, this file does not compile.
  * With an older jaxlib there is nothing to compare. */
 #include "jax/xla_abi.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* same_types.c - NCCL's types are passed as SYMTUNER_AR_PLAIN_TYPES says, or this does not compile. */
+/* same_types.c - if NCCL's types are not passed as SYMTUNER_AR_PLAIN_TYPES says, this file does not
+ * compile. */
 #include "include/symtuner_ar.h"
 
 _Static_assert(SYMTUNER_AR_MAX_RANKS == 16, "ranks");

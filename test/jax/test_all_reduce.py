@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""symtuner.all_reduce without a GPU: what it lowers to, and that elsewhere it is jax.lax's
-function.
+"""Tests symtuner.all_reduce without a GPU: what it lowers to, and that on other devices it is the
+function of jax.lax.
 
 Four CPU devices stand for GPUs. Programs are lowered for CUDA, and the tests read the result. When
 a program runs on the CPU, jax.lax runs it.
@@ -109,7 +109,7 @@ def test_groups_of_axes():
     assert "[0, 2, 1, 3]" in f("i") and "ranks = 2" in f("i")
     assert "[0, 1, 2, 3]" in f("j") and "ranks = 2" in f("j")
     assert "[0, 1, 2, 3]" in f("i", "j") and "ranks = 4" in f("i", "j")
-    # the same devices make one group with one order of addition
+    # the same devices make one group, whose order of addition is always the same
     assert "[0, 1, 2, 3]" in f("j", "i") and "ranks = 4" in f("j", "i")
     backwards = Mesh(np.array(jax.devices()[::-1]).reshape(2, 2), ("i", "j"))
     lines = for_cuda(smap(lambda v: symtuner.all_reduce(v, "j"), backwards, P("i")), jnp.ones(4))
@@ -231,7 +231,7 @@ def test_varying_axes_as_psum():
     )
     assert f(jnp.arange(4.0)) == 6
     for op in LAX:
-        for dtype in (jnp.float32, jnp.int16):  # by our call, and by jax.lax
+        for dtype in (jnp.float32, jnp.int16):  # the first type takes our call, the second jax.lax
             g = jax.shard_map(
                 lambda v: symtuner.all_reduce(v, "i", op), mesh=LINE, in_specs=P("i"), out_specs=P()
             )
@@ -250,7 +250,7 @@ def test_errors():
 
 
 def fresh(code, **env):
-    """Run ``code`` in a process of its own, since settings are read once."""
+    """Run ``code`` in a process of its own, because the package reads settings only once."""
     script = (
         "import warnings; warnings.simplefilter('always')\n"
         + textwrap.dedent("""
@@ -274,7 +274,8 @@ def fresh(code, **env):
 
 
 def test_keys_are_no_numbers():
-    """Our errors are the same as those of jax.lax."""
+    """For random keys, which are no numbers, our function gives the same error as that of
+    jax.lax."""
     f = smap(lambda v: symtuner.all_reduce(v, "i"))
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -294,7 +295,7 @@ def test_one_warning_says_why():
 
 
 def test_command_buffers():
-    """Which calls may XLA record?"""
+    """Check which calls XLA may record."""
     script = (
         "from symtuner import _library\n"
         "made = _library.load()\n"
@@ -322,7 +323,7 @@ def test_command_buffers():
             assert _library._record() == record, mode
         os.environ["XLA_FLAGS"] = "--xla_gpu_command_buffer_scheduling_mode=CONCURRENT"
         os.environ["SYMTUNER_JAX_COMMAND_BUFFERS"] = "1"
-        assert _library._record() == "1"  # as the user asked
+        assert _library._record() == "1"  # as the user's setting asks
     finally:
         os.environ["XLA_FLAGS"] = saved
         os.environ.pop("SYMTUNER_JAX_COMMAND_BUFFERS", None)
@@ -359,7 +360,7 @@ def test_wrong_setting():
 
 
 def test_xla_communicator():
-    """Which groups does a program open, and what does it tell the handler about them?"""
+    """Check which groups a program opens, and what it tells the handler about them."""
 
     class Device:
         platform = "gpu"
@@ -402,7 +403,7 @@ def test_xla_communicator():
     (said, across), opened = lower([0, 0, 1, 1], (2, 2), ("i", "j"), ("j",), never)
     assert not across and "flat" not in said and len(opened) == 2
     os.environ["SYMTUNER_JAX_COMM"] = "xla"
-    try:  # the probe cannot run without a GPU and says so
+    try:  # the probe cannot run without a GPU, and says that
         assert _xla.use() is True
         raises(symtuner.SymtunerError, "leave it at own: Unknown backend", _xla.check, True)
         os.environ["SYMTUNER_JAX_COMM"] = "auto"
@@ -423,7 +424,8 @@ def test_xla_communicator():
 
 
 def test_verdicts():
-    """A step of several processes ends in the same way for all, even if one has timed out."""
+    """A step of several processes ends in the same way for all processes, even if one has timed
+    out."""
 
     class Store:
         def __init__(self, *slow):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""symtuner.all_reduce in all places where jax.lax.psum works: meshes without devices, other kinds
-of axes, groups of indices, unreduced values, exported programs; and its warnings where it cannot
-run.
+"""Tests symtuner.all_reduce in all places where jax.lax.psum works: meshes without devices, other
+kinds of axes, groups of indices, unreduced values, and exported programs. Also tests its warnings
+where it cannot run.
 
 Four CPU devices stand for GPUs, as in test_all_reduce.py.
 """
@@ -30,7 +30,7 @@ from symtuner import _groups, _library, _say, _xla  # noqa: E402
 
 
 def warned(f, *args):
-    """Run f. Returns its result and our warnings."""
+    """Run f. Return its result and our warnings."""
     _say._said.clear()
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -49,7 +49,7 @@ def line():
 
 # ---- meshes without devices ----------------------------------------------------------------------
 def nested(reduce, mesh):
-    """The inner shard_map has no mesh, so it is lowered with an abstract one."""
+    """The inner shard_map has no mesh, so JAX lowers it with an abstract mesh."""
     inner = dict(in_specs=P("j"), out_specs=P(), axis_names={"j"}, check_vma=False)
     return jax.shard_map(
         lambda w: jax.shard_map(lambda u: reduce(u, "j"), **inner)(w),
@@ -73,7 +73,7 @@ def test_nested_shard_map():
 
 
 def test_abstract_mesh():
-    """The devices are those of the arguments, if these are on devices."""
+    """The devices of the group are those of the arguments, if these are on devices."""
     abstract = SQUARE.abstract_mesh
 
     def over(reduce):
@@ -95,7 +95,8 @@ def test_abstract_mesh():
 
 
 def test_jax_that_asks_for_no_devices():
-    """If JAX may use a lowering for other devices, we trust no mesh within jax.set_mesh()."""
+    """If JAX may use a lowering for other devices, symtuner trusts no mesh within
+    jax.set_mesh()."""
     saved = dispatch.jaxpr_has_prim_requiring_devices
     dispatch.jaxpr_has_prim_requiring_devices = lambda jaxpr: False
     specs = dict(in_specs=P("i"), out_specs=P(), check_vma=False)
@@ -159,8 +160,9 @@ def test_wrong_axis_index_groups():
     x = jnp.ones(8)
     f = lambda reduce, groups: smap(lambda v: reduce(v, "i", axis_index_groups=groups))
     raises(ValueError, "invalid literal", f(symtuner.all_reduce, [["a"]]), x)
-    raises(ValueError, "exactly once", f(symtuner.all_reduce, [[0, 1], [1, 2]]), x)  # by jax.lax
-    for groups in ([[0, 1, 2]], [[1, 0]]):  # XLA refuses them later
+    # jax.lax raises this error
+    raises(ValueError, "exactly once", f(symtuner.all_reduce, [[0, 1], [1, 2]]), x)
+    for groups in ([[0, 1, 2]], [[1, 0]]):  # XLA refuses these groups later
         lines, said = warned(for_cuda, f(symtuner.all_reduce, groups), x)
         assert lines == [] and "each index of the axis once" in str(said[0].message), said
     (got, want), said = warned(
@@ -227,7 +229,7 @@ def test_unreduced():
 
 
 def test_unknown_reduction():
-    """A later jax may trace psum in a way that we do not know: then jax.lax runs, with a
+    """A later jax may trace psum in a way that we do not know. Then jax.lax runs, with a
     warning."""
     saved = base._all_reduce._REDUCTIONS
     base._all_reduce._REDUCTIONS = ("nothing",)
@@ -242,20 +244,22 @@ def test_unknown_reduction():
 # ---- what is said --------------------------------------------------------------------------------
 def test_warnings_name_the_line():
     at = line()
-    f = smap(lambda v: symtuner.all_reduce(v, "i"))  # this one
+    f = smap(lambda v: symtuner.all_reduce(v, "i"))  # the warning names this line
 
     def sentence(x):
         got, said = warned(f, x)
         assert len(said) == 1 and is_here(said[0], at), [(w.filename, w.lineno) for w in said]
         return str(said[0].message)
 
-    assert "is for cpu, not for CUDA" in sentence(jnp.ones(4))  # while it is lowered
-    assert "NCCL has no data type int16" in sentence(jnp.ones(4, jnp.int16))  # while it is traced
+    # the warning comes while the call is lowered
+    assert "is for cpu, not for CUDA" in sentence(jnp.ones(4))
+    # the warning comes while the call is traced
+    assert "NCCL has no data type int16" in sentence(jnp.ones(4, jnp.int16))
     at = line()
 
     def two(v):
         first = symtuner.all_reduce(v, "i")
-        return symtuner.all_reduce(v[None], "i") + first  # another shape, so JAX lowers it, too
+        return symtuner.all_reduce(v[None], "i") + first  # another shape: JAX lowers it, too
 
     _, said = warned(smap(two), jnp.ones(4))
     assert [w.lineno for w in said] == [at + 3, at + 4], said
@@ -289,7 +293,8 @@ def test_export():
     assert len(said) == 1 and is_here(said[0], at), said
     text = str(said[0].message)
     assert "symtuner.open_group(devices)" in text
-    checks = eval(text[text.index("[") : text.index("]") + 1])  # what the warning says works
+    # the expression that the warning proposes works
+    checks = eval(text[text.index("[") : text.index("]") + 1])
     assert "@symtuner_all_reduce_recordable(" in export(disabled_checks=checks).mlir_module()
 
 
@@ -311,7 +316,7 @@ def test_compiler_options():
 
 def test_compiler_options_that_cannot_be_seen():
     """JAX lowers a function once for all of its jits, as docs/reference/jax-runtime.md says. If
-    this fails, a release of JAX has changed that, and the page needs an update."""
+    this test fails, a release of JAX has changed that, and the page needs an update."""
     f = jax.shard_map(
         lambda v: symtuner.all_reduce(v, "i"), mesh=LINE, in_specs=P("i"), out_specs=P("i")
     )
@@ -322,8 +327,8 @@ def test_compiler_options_that_cannot_be_seen():
 
 # ---- how often XLA calls the handlers ------------------------------------------------------------
 def test_stages():
-    """In a program with 80 calls XLA calls a handler before each run once for each call that needs
-    it, and no other."""
+    """In a program with 80 calls, XLA calls a handler before each run only for the calls that need
+    it, and once for each of them."""
 
     def asked(size):
         f = smap(lambda v: [symtuner.all_reduce(v + k, "i") for k in range(80)])
@@ -332,7 +337,7 @@ def test_stages():
         return [sum(stage in _library.TARGETS[n][1] for n in names) for stage in _STAGES]
 
     assert asked(16) == [0, 80, 80], asked(16)
-    large = jax.ShapeDtypeStruct((4 * (2 << 20),), jnp.float64)  # 16 MiB each
+    large = jax.ShapeDtypeStruct((4 * (2 << 20),), jnp.float64)  # each part has 16 MiB
     f = smap(lambda v: symtuner.all_reduce(v, "i"))
     assert "@symtuner_all_reduce_meeting(" in for_cuda(f, large)[0]
     made = _library.load()
@@ -391,7 +396,8 @@ def test_memory_that_is_short():
 
 
 def test_settings_load_no_library():
-    """settings() is part of the key of each program in JAX's compile cache, so it is asked often."""
+    """settings() is part of the key of each program in JAX's compile cache, so JAX calls it
+    often."""
     library, cdll = _library.load(), ctypes.CDLL
 
     def refuse(*_):
@@ -405,7 +411,7 @@ def test_settings_load_no_library():
 
 
 def test_time_limits():
-    """NCCL, which would run without us, waits for a late device for ever."""
+    """NCCL, which would run the calls without us, waits for a late device for ever."""
     os.environ.pop("SYMTUNER_AR_TIMEOUT_MS", None)
     assert _groups.timeout_ms("processes") == 24 * 3600 * 1000
     assert _groups.timeout_ms("local") >= 600 * 1000
@@ -416,7 +422,7 @@ def test_time_limits():
 
 def test_memory_of_xla():
     """With SYMTUNER_AR_IPC=1 the library sees an address in XLA's memory before a group is opened.
-    An address that no process can map stands for no memory."""
+    If there is no such memory, the library sees an address that no process can map."""
     told = []
     library = SimpleNamespace(_c=SimpleNamespace(symtuner_ffi_memory=lambda p: told.append(p.value)))
     saved = _xla.load, jax.local_devices

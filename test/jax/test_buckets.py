@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Small leaves of a pytree share calls of symtuner.all_reduce."""
+"""Tests that small leaves of a pytree share calls of symtuner.all_reduce."""
 
 import sys
 
@@ -16,8 +16,8 @@ from symtuner import _buckets
 
 
 def test_small_leaves_share_calls():
-    """Small leaves of one type are one call, up to its length; values and gradients are those of
-    calls of their own."""
+    """Small leaves of one type share one call, up to its length limit. Values and gradients are the
+    same as with a call for each leaf."""
     rng = np.random.default_rng(0)
     sizes = [(3,), (2, 5), (), (7, 1), (1 << 14,), (1 << 16,), (0,), (4,)]
     whole = [rng.integers(-9, 9, (4, *s)) for s in sizes]
@@ -27,7 +27,8 @@ def test_small_leaves_share_calls():
     together = lambda leaves: symtuner.all_reduce(leaves, "i")
     for vma in (False, True):
         f, g = (smap(reduce(how), outs=P(), vma=vma) for how in (together, each))
-        # of each type: a bucket, the long leaf, the empty one; and the bools
+        # each type has a call for its bucket, its long leaf and its empty leaf; the bools have one
+        # call
         assert len(for_cuda(f, tree)) == 7 and len(for_cuda(g, tree)) == 17, for_cuda(f, tree)
         for a, b in zip(f(tree), g(tree), strict=True):
             assert a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
@@ -36,7 +37,8 @@ def test_small_leaves_share_calls():
         got, want = (smap(jax.grad(loss(how)), vma=vma)(v) for how in (together, each))
         assert got.tobytes() == want.tobytes()
     pair = lambda a, b: symtuner.all_reduce([a, b], "i")
-    assert len(for_cuda(smap(pair, ins=P(), outs=P()), v, v)) == 2  # not worth it
+    # two leaves are too few for a bucket
+    assert len(for_cuda(smap(pair, ins=P(), outs=P()), v, v)) == 2
     f = lambda leaves: jax.vmap(together)(leaves)
     assert len(for_cuda(smap(f), [np.ones((8, 2), np.float32)] * 3)) == 1
     most, _buckets.MOST = _buckets.MOST, 40
@@ -47,7 +49,8 @@ def test_small_leaves_share_calls():
 
 
 def test_leaves_that_vary_over_other_axes():
-    """JAX knows that the sum of the first three is the same on all devices; a bucket keeps that."""
+    """JAX knows that the sum of the first three leaves is the same on all devices. A bucket must
+    keep that."""
     one, both = np.ones((2, 3), np.float32), np.ones((4, 3), np.float32)
     f = smap(
         lambda a, b: symtuner.all_reduce([a, 2 * a, 3 * a, b, 2 * b, 3 * b], "i"),
@@ -61,7 +64,8 @@ def test_leaves_that_vary_over_other_axes():
 
 
 def test_what_does_not_share_calls():
-    """Constants, axes of the array or of vmap, and programs that XLA partitions as well."""
+    """Constants, axes of the array or of vmap, and programs that XLA also partitions do not share
+    calls."""
     x = np.ones((4, 4), np.float32)
     three = lambda f: lambda v: f([v, v + 1, v + 2])
     calls = lambda f, mesh=LINE, **more: len(for_cuda(smap(three(f), mesh, **more), x))

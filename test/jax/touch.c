@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* touch.c - part of the test's libsymtuner_ffi.so: mark a call on the first member, as the handler
- * does. */
+/* touch.c - a part of the test's libsymtuner_ffi.so. It marks a call on the first member, as the
+ * handler does. */
 #include "jax/liveness.h"
 
 __attribute__((visibility("default"))) void test_touch(void);

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""descriptors.py: are the field numbers of jax/hlo/fields.h those of the installed jaxlib?
+"""descriptors.py: checks whether the field numbers of jax/hlo/fields.h are those of the installed
+jaxlib.
 
-A protobuf library holds the descriptors of its messages, as serialized FileDescriptorProtos. We look for
-those of hlo.proto and xla_data.proto in jaxlib's largest libraries, or in the files given as
-arguments, such as xla_cuda_plugin.so.
+A protobuf library holds the descriptors of its messages, as serialized FileDescriptorProtos. This
+script looks for those of hlo.proto and xla_data.proto in jaxlib's largest libraries, or in the
+files given as arguments, such as xla_cuda_plugin.so.
 """
 
 import mmap
@@ -15,7 +16,7 @@ import sys
 
 FIELDS_H = pathlib.Path(__file__).parents[3] / "jax" / "hlo" / "fields.h"
 FILES = ("xla/service/hlo.proto", "xla/xla_data.proto")
-# prefix in fields.h: message; the longest prefix counts
+# prefix of a name in fields.h: its message; if several fit, the longest prefix counts
 MESSAGES = {
     "HLO_MODULE_": "HloModuleProto",
     "HLO_COMPUTATION_": "HloComputationProto",
@@ -39,7 +40,7 @@ MESSAGES = {
     "HLO_STACK_FRAME_": "StackFrameIndexProto.StackFrame",
     "HLO_FILE_LOCATION_": "StackFrameIndexProto.FileLocation",
 }
-# 0.9.2 has none of them
+# jaxlib 0.9.2 has none of these fields
 NOT_IN_ALL = {
     "HLO_INSTRUCTION_BACKEND_CONFIG_PAYLOAD",
     "HLO_MESH_IOTA_TRANSFORM",
@@ -59,7 +60,8 @@ def take(data, at):
 
 
 def fields(data, at=0, last=99):
-    """Yield (number, content), until the end or a field that a descriptor does not have."""
+    """Yield (number, content) until the end of the data, or until a field that a descriptor cannot
+    have."""
     while at < len(data):
         tag, at = take(data, at)
         if tag >> 3 == 0 or tag >> 3 > last or tag & 7 not in (0, 2):

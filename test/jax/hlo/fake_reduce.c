@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fake_reduce.c - the custom calls of symtuner_ffi.h for XLA's CPU devices: it really reduces.
+ * fake_reduce.c - the custom calls of symtuner_ffi.h for XLA's CPU devices. They really reduce.
  *
- * The ranks of a call meet in a list, and the last one computes all results. A device has the id of
- * its ordinal. Sums are taken in the order of the ids.
+ * The ranks of a call meet in a list, and the last rank that comes computes all results. The id of
+ * a device is its ordinal. The ranks are summed in the order of the ids.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@
 struct meeting {
     struct meeting *next;
     int64_t run;
-    const void *call; /* the attributes: one for each call of a program */
+    const void *call; /* address of the attributes, which differs between the calls of a program */
     int row, came, left, ended;
     int here[MAX_RANKS];
     const void *send[MAX_RANKS];
@@ -48,7 +48,7 @@ __attribute__((visibility("default"))) int fake_reduce_calls(void)
         ((type *)result)[i] = sum;                                                                 \
     }
 
-/* Operands and results may be the same memory, so the result is made aside. */
+/* Operands and results may be the same memory, so this computes the result in memory of its own. */
 static int gather(const struct meeting *m, const struct ffi_call *call)
 {
     size_t each = call->bytes / (size_t)call->ranks;
@@ -76,7 +76,8 @@ static uint16_t to_bf16(float value)
     uint32_t wide;
 
     memcpy(&wide, &value, sizeof wide);
-    return (uint16_t)((wide + 0x7fff + (wide >> 16 & 1)) >> 16); /* no test has a NaN */
+    /* no test has a NaN, so this rounding need not care about NaN */
+    return (uint16_t)((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
 }
 
 static int reduce(const struct meeting *m, const struct ffi_call *call)
@@ -85,7 +86,7 @@ static int reduce(const struct meeting *m, const struct ffi_call *call)
     size_t each = call->bytes / parts;
     char *result = malloc(call->bytes + 1);
 
-    switch (call->dtype) { /* ncclDataType_t */
+    switch (call->dtype) { /* the cases are numbers of ncclDataType_t */
     case 0:
         REDUCE(int8_t);
         break;
@@ -100,7 +101,7 @@ static int reduce(const struct meeting *m, const struct ffi_call *call)
         REDUCE(_Float16);
         break;
 #endif
-    case 9: /* bfloat16: added in float and rounded once */
+    case 9: /* bfloat16 numbers are added in float and rounded once */
         for (size_t i = 0; i < call->count * parts; i++) {
             float sum = from_bf16(((const uint16_t *)m->send[0])[i]);
 
@@ -137,7 +138,7 @@ static int reduce(const struct meeting *m, const struct ffi_call *call)
     return 0;
 }
 
-/* The first meeting of this call that the rank has not come to. */
+/* Return the first meeting of this call to which the rank has not come yet. */
 static struct meeting *find(int64_t run, const void *call, int row, int me)
 {
     struct meeting **m = &meetings;

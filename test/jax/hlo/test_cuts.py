@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""All-gathers and reduce-scatters in the editor of jax/hlo/: modules, and programs that run. And
-all-reduces that XLA turns into something cheaper."""
+"""Tests all-gathers and reduce-scatters in the editor of jax/hlo/: modules, and programs that run.
+Also tests all-reduces that XLA turns into something cheaper."""
 
 import sys
 
@@ -63,7 +63,7 @@ LINE = ((0, 1, 2, 3),)
 
 
 def cut(kind, at=0, groups="{{0,1,2,3}}", ids=LINE, op="add", shapes=None):
-    """A module with one all-gather or reduce-scatter."""
+    """Return a module with one all-gather or reduce-scatter."""
     longer, shorter = shapes or SHAPES[at]
     more = f"replica_groups={groups}, use_global_device_ids=true"
     operand, result = (shorter, longer) if kind == GATHER else (longer, shorter)
@@ -115,7 +115,7 @@ def test_refused():
 
 
 def turned(proto, path=(3, 2)):
-    """The module with the fields of each instruction in reverse order."""
+    """Return the module with the fields of each instruction in reverse order."""
     parts = [
         field(number, turned(part, path[1:]) if path and number == path[0] else part)
         for number, part in fields(proto)
@@ -124,7 +124,8 @@ def turned(proto, path=(3, 2)):
 
 
 def test_order_of_fields():
-    """A writer of protobuf may choose the order; XLA's has the numbers in ascending order."""
+    """A writer of protobuf may choose the order of the fields; XLA writes them in ascending
+    order."""
     for proto in (made(), cut(GATHER), cut(SCATTER)):
         assert turned(proto) != proto and turned(proto, (0,)) == proto
         assert show(edit(turned(proto))[0]) == show(edit(proto)[0])
@@ -142,7 +143,7 @@ def test_only_what_was_asked_for():
 
 
 def test_values():
-    """Programs of shard_map, and one in which XLA's partitioner gathers a weight."""
+    """Run programs of shard_map, and one in which XLA's partitioner gathers a weight."""
     line = Mesh(np.array(DEVICES), ("a",))
     square = Mesh(np.array(DEVICES).reshape(2, 2), ("a", "b"))
 
@@ -194,7 +195,8 @@ END = f"ROOT %m = ({WHOLE}, {WHOLE}) tuple(%s, %y)"
 
 
 def loop(*rest, call=WHILE, op="add", kind="f32"):
-    """A module with an all-reduce %c in the body of a loop, which carries %x and %y along."""
+    """Return a module with an all-reduce %c in the body of a loop, which carries %x and %y
+    along."""
     kinds = lambda text: text.replace("f32[", kind + "[")
     made_ = made(LINE, kinds(LOOP), rest=kinds("\n  ".join(rest)), call=kinds(call), op=op)
     ((*_, done, why, _, _),) = edit(made_)[1]
@@ -203,7 +205,8 @@ def loop(*rest, call=WHILE, op="add", kind="f32"):
 
 
 def test_what_becomes_a_reduce_scatter():
-    """Each rank uses only its own part, as for the gradients of sharded weights."""
+    """If each rank uses only its own part, XLA makes a reduce-scatter, as for gradients of sharded
+    weights."""
     scatter = "XLA may make a reduce-scatter of it"
     part, out = PART.replace("%d", "%c"), JOINED
     end = f"ROOT %m = ({WHOLE}, {WHOLE}) tuple(%o, %y)"
@@ -220,7 +223,7 @@ def test_what_becomes_a_reduce_scatter():
 
 
 def test_what_stays_an_all_reduce():
-    """Only a part is used, but it is not the rank's own part, so XLA makes no reduce-scatter."""
+    """If only a part is used, but not the rank's own part, XLA makes no reduce-scatter."""
     part, out = PART.replace("%d", "%c"), JOINED
     end = f"ROOT %m = ({WHOLE}, {WHOLE}) tuple(%o, %y)"
     cut = (f"%s = {part}", f"%o = {out}", end)
@@ -242,7 +245,8 @@ def test_what_stays_an_all_reduce():
 
 
 def test_what_leaves_its_loop():
-    """Each iteration just adds the sum to what it carries along, as gradients are accumulated."""
+    """If each iteration only adds the sum to a value that it carries along, XLA moves the sum out
+    of the loop, as for gradients that are accumulated."""
     move = "XLA may move it out of its loop"
     assert loop(SUM, END) == move and loop(SUM.replace("%x, %c", "%c, %x"), END) == move
     assert loop("%h = f16[8,4]{1,0} convert(%c)", f"%d = {WHOLE} convert(%h)",

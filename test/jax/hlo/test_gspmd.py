@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""GSPMD programs: what becomes of the all-reduces that XLA's partitioner inserts, and the results.
+"""GSPMD programs: what becomes of the all-reduces that XLA's partitioner inserts, and what the
+programs compute.
 
 jax compiles for four CPU devices, and shows us each program as it would on GPUs. A fake of the
 custom call reduces on the CPU. All sums are exact, so the results must be equal bit by bit.
@@ -40,7 +41,7 @@ def place(mesh, x, *spec):
 
 
 def programs():
-    """name: (mesh -> function and arguments), all with sums that are exact in float32."""
+    """Return name: (mesh -> function and arguments). All sums are exact in float32."""
     flat = Mesh(np.array(DEVICES), ("a",))
     turned = Mesh(np.array(DEVICES)[[2, 0, 3, 1]].reshape(2, 2), ("a", "b"))
     square = Mesh(np.array(DEVICES).reshape(2, 2), ("a", "b"))
@@ -87,7 +88,7 @@ def programs():
 
 
 PROGRAMS = programs()
-modules = []  # what XLA showed since the last clear
+modules = []  # the modules that XLA has shown us since the list was last cleared
 
 
 def capture(proto):
@@ -98,7 +99,7 @@ xla.register_hlo_module_transformation(capture, name="capture", platforms="cpu")
 
 
 def compiled(name):
-    """The module of a program, before an edit."""
+    """Return the module of a program before an edit."""
     f, args = PROGRAMS[name]
     jax.clear_caches()
     modules.clear()
@@ -115,7 +116,7 @@ def key(line):
 
 
 def test_real_modules():
-    """Only the lines of the replaced instructions change, each to a custom call."""
+    """Only the lines of the replaced instructions change, and each becomes a custom call."""
     replaced = 0
     for name in PROGRAMS:
         before = compiled(name)
@@ -141,7 +142,7 @@ def test_lines_of_the_user():
     x = place(Mesh(np.array(DEVICES), ("a",)), integers((4, 8), np.int32), None, "a")
     modules.clear()
     jax.jit(
-        lambda x: x.sum(1)  # this line
+        lambda x: x.sum(1)  # the report names this line
     ).lower(x).compile()
     rows = [row for m in modules if b"all-reduce" in m for row in edit(m)[1]]
     assert [row[4] for row in rows] == [(__file__, first + 5)], (rows, first)
@@ -182,7 +183,7 @@ def test_values():
 
 
 def test_values_of_random_programs():
-    """Products of matrices and sums, over random axes of random meshes."""
+    """Check products of matrices and sums, over random axes of random meshes."""
     rng = np.random.default_rng(1)
     done = 0
     for seed in range(25):
@@ -227,8 +228,8 @@ FLAT6, BACK = "f32[24]{0} reshape(%n)", "ROOT %e = f32[6,4]{1,0} reshape(%c)"
 
 
 def in_place(*rest, root=False, text=PLACE):
-    """Does our call put its result into its operand's buffer? ``rest`` has one collective, which is
-    XLA's, and becomes ours, or is ours."""
+    """Does our call put its result into its operand's buffer? ``rest`` has one collective. It is
+    XLA's and becomes ours, or it is already ours."""
     answers = set()
     for call in (ALL_REDUCE, CALL):
         lines = [("ROOT " * root + call) if line == "CALL" else line for line in rest]
@@ -247,7 +248,7 @@ def in_place(*rest, root=False, text=PLACE):
 
 
 def test_in_place():
-    """A call has its operand's buffer only if XLA need not copy the operand for it."""
+    """A call gets its operand's buffer only if XLA need not copy the operand for that."""
     use = "ROOT %e = f32[6,4]{1,0} add(%c, %n)"
     assert in_place("CALL", root=True) and in_place("CALL", use.replace("%n", "%p"))
     assert in_place("%f = " + FLAT6, "flat", BACK)
@@ -265,8 +266,8 @@ def test_in_place():
 
 
 def test_memory():
-    """In place, our all-reduce takes no memory but its operand's. test_compiled.py asks XLA's
-    compiler for GPUs."""
+    """In place, our all-reduce takes no memory but its operand's. For GPUs, test_compiled.py asks
+    XLA's compiler the same."""
     mesh = Mesh(np.array(DEVICES), ("a",))
     x = place(mesh, integers((512, 1024), np.float32), None, "a")
     w = place(mesh, integers((1024, 512), np.float32, 1), "a", None)
@@ -282,8 +283,9 @@ def test_memory():
 
 
 def test_meshes_of_one_shape():
-    """JAX keeps one lowering for all meshes of one shape. Our calls name devices, so each mesh needs
-    a lowering of its own, whether the function names a mesh or takes that of jax.set_mesh()."""
+    """JAX keeps one lowering for all meshes of one shape. But our calls name devices, so each mesh
+    needs a lowering of its own, whether the function names a mesh or takes that of
+    jax.set_mesh()."""
     x = integers((8, 3), np.float32)
     spec = P(("a", "b"))
     meshes = [Mesh(np.array(DEVICES)[ids].reshape(2, 2), ("a", "b")) for ids in ORDERS]
@@ -326,7 +328,7 @@ def test_uninstalled():
 
 
 def test_concurrent_recording():
-    """A target that XLA may record, unless an option of the compiler forbids it."""
+    """A call gets a target that XLA may record, unless an option of the compiler forbids it."""
     seen = []
     library = _library.load()
     choose = library.target
@@ -367,7 +369,8 @@ def test_disabled():
 
 
 def test_say_in_strict_mode():
-    """An exception of the report sink ends the compilation; none of ours does."""
+    """In strict mode, an exception of the report sink ends the compilation; our own exceptions do
+    not."""
 
     def strict(*row):
         raise RuntimeError("strict forbids")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""GSPMD programs in two processes, on fakes of CUDA and NCCL as in test_processes.py: both
+"""GSPMD programs in two processes, on fakes of CUDA and NCCL as in test_processes.py. Either both
 processes replace an all-reduce, or neither does."""
 
 import os
@@ -14,7 +14,7 @@ GROUPS = "channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, "
 
 
 def compile_program(devices, rank):
-    """Edit a program with one all-reduce, as XLA would ask for in its compilation."""
+    """Edit a program with one all-reduce, as XLA would ask for while it compiles."""
     import jax
     import test_hlo
 
@@ -54,7 +54,7 @@ CACHED = "".join(
 
 def read_or_compile(devices, rank):
     """Only rank 0 has the program in its compile cache, because JAX writes the cache in process 0.
-    There the calls have another order than in the program that rank 1 compiles."""
+    In the cached program the calls have another order than in the one that rank 1 compiles."""
     import jax
     import test_hlo
 
@@ -76,7 +76,7 @@ def read_or_compile(devices, rank):
 
 
 def compile_for_all(devices, rank):
-    """Rank 0 compiles, and JAX gives rank 1 the result: rank 0 must not wait for rank 1."""
+    """Rank 0 compiles, and JAX gives the result to rank 1. Rank 0 must not wait for rank 1."""
     import jax
 
     jax.config.update("jax_share_binary_between_hosts", True)
@@ -91,8 +91,8 @@ def compile_without_group(devices, rank):
 
 
 def compile_without_library(devices, rank):
-    """Rank 1 has no library. It says so when it lowers its first program, so rank 0 does not wait
-    for it."""
+    """Rank 1 has no library. It tells the others when it lowers its first program, so rank 0 does
+    not wait for it."""
     from symtuner import _install, _library
 
     if rank == 1:
@@ -111,8 +111,8 @@ def raise_denied(*_):
 
 
 def cannot_read(devices, rank):
-    """Rank 1 may not read the folder of the library. Its programs run all the same, and it says so
-    again after retry(), so rank 0 does not wait for it."""
+    """Rank 1 may not read the folder of the library. Its programs run nevertheless. It tells rank 0
+    that again after retry(), so rank 0 does not wait for it."""
     import symtuner
     from symtuner import _install, _library, _presence, _processes
 
@@ -161,7 +161,7 @@ base.CASES = {
 }
 base.SAYS.add("no library")
 base.EVERYWHERE = ("opens", "cached", "fails")
-base.__file__ = __file__  # the children run this file
+base.__file__ = __file__  # the child processes run this file
 
 if __name__ == "__main__":
     import test_hlo  # noqa: F401  exits with 77 where jax cannot do this

@@ -12,7 +12,7 @@ import sys
 import traceback
 
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4 "
-os.environ["XLA_FLAGS"] += "--xla_disable_hlo_passes=cpu-all-reduce-combiner"  # comes before us
+os.environ["XLA_FLAGS"] += "--xla_disable_hlo_passes=cpu-all-reduce-combiner"  # runs before us
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["SYMTUNER_ONLY"] = "allreduce,reducescatter,allgather"
 import jax  # noqa: E402
@@ -27,14 +27,14 @@ except ImportError:
 
 from symtuner import _hlo, _library  # noqa: E402
 
-opened = []  # the groups that were opened, as rows of ids
+opened = []  # the groups that were opened, each as rows of ids
 
 
 def record(rows, xla):
     opened.append([[d.id for d in row] for row in rows])
 
 
-_hlo.open_rows = record  # there are no GPUs to open
+_hlo.open_rows = record  # here are no GPUs that a group could open
 
 
 # ---- modules from text ---------------------------------------------------------------------------
@@ -52,7 +52,7 @@ def field(number, content):
 
 
 def assignment(ids):
-    """DeviceAssignmentProto: ids[replica][partition]."""
+    """Return a DeviceAssignmentProto: ids[replica][partition]."""
     columns = b"".join(
         field(3, field(1, b"".join(varint(row[p]) for row in ids))) for p in range(len(ids[0]))
     )
@@ -96,7 +96,7 @@ def edit(proto):
 
 
 def look(proto):
-    """The attributes of the only collective, which must be replaceable: op and rows of ids."""
+    """Return operator and rows of ids of the only collective, which must be replaceable."""
     with _hlo._open(proto) as module:
         ((_, call),) = module.calls()
         assert call.why == b"", call.why
@@ -127,14 +127,14 @@ def test_one_call():
 
 
 def numbers(proto):
-    """The field numbers of the last instruction of the module."""
+    """Return the field numbers of the last instruction of the module."""
     found = [content for number, content in fields(proto) if number == 3]
     found = [content for number, content in fields(found[-1]) if number == 2]
     return {number for number, _ in fields(found[-1])}
 
 
 def test_fields():
-    """What belongs to an all-reduce goes, what belongs to a custom call comes."""
+    """The edit removes the fields of an all-reduce, and adds the fields of a custom call."""
     proto = made(more=FLAT + 'backend_config="xla", ')
     before, after = numbers(proto), numbers(edit(proto)[0])
     assert before - after == {26, 38, 71, 87}, before - after
@@ -142,7 +142,7 @@ def test_fields():
 
 
 def test_two_computations():
-    """An all-reduce that stays XLA's does not hide one in a later computation."""
+    """If an all-reduce stays XLA's, all-reduces of later computations are still replaced."""
     body = "%s = s16[4]{0} convert(%p)\n %c = s16[4]{0} call(%s), to_apply=%within\n"
     text = INNER.replace("f32[4]{{0}} all-reduce(%x)", "s16[4]{{0}} all-reduce(%x)")
     text = text.replace("(x: f32[4]) -> f32[4]", "(x: s16[4]) -> s16[4]")
@@ -155,7 +155,7 @@ def test_two_computations():
 
 
 def test_halves_of_ids():
-    """Some releases write only the lower half of an id, in some places."""
+    """In some places, some releases write only the lower half of an id."""
     full = field(36, varint(1 << 32))
     proto = made()
     assert proto.count(full) == 1
@@ -163,7 +163,7 @@ def test_halves_of_ids():
 
 
 def test_flat():
-    """The attributes for XLA's communicator; places are those in the list of devices."""
+    """Check the attributes for XLA's communicator. Places are those in the list of devices."""
     with _hlo._open(made(ids=[[2, 3, 0, 1]])) as module:
         list(module.calls())
         assert module.replace(0, "t", True) and not module.replace(1, "t", True)
@@ -214,7 +214,7 @@ def random_iota(rng, n, each):
 
 
 def random_mesh(rng, n, _):
-    """Axes of a mesh, whole and in part, over devices in some order."""
+    """Return axes of a mesh, whole and in part, over devices in some order."""
     sizes = factors(rng, n)
     ids, listed = np.arange(n), ""
     if rng.random() < 0.5 and n > 2:
@@ -227,7 +227,7 @@ def random_mesh(rng, n, _):
         if len(parts) < 2 or rng.random() < 0.5:
             parts = [size]
         for i, part in enumerate(parts):
-            # two parts beside each other would have to be written as one
+            # two parts that stand beside each other would have to be written as one
             if rng.random() < 0.5 and not (i > 0 and len(dims) - 1 in grouped):
                 grouped.append(len(dims))
                 pre = int(np.prod(parts[:i], dtype=int))
@@ -267,7 +267,7 @@ def test_groups_in_all_forms():
 
 
 def test_replicas_and_partitions():
-    """With a channel and without global ids, groups have replicas, and all of their partitions."""
+    """With a channel and no global ids, a group is some replicas with all their partitions."""
     more = "channel_id=1, replica_groups={{0,2},{1,3}}, "
     _, got, places = look(made(np.arange(8)[::-1].reshape(4, 2).tolist(), more=more))
     assert got == [[0, 1, 4, 5], [2, 3, 6, 7]] and places == [[7, 6, 3, 2], [5, 4, 1, 0]], places
@@ -276,12 +276,12 @@ def test_replicas_and_partitions():
 
 
 def iota_transform(sizes, order, refs):
-    """The mesh of newer releases, whose text jaxlib 0.10 does not know."""
+    """Return the mesh in the form of newer releases, whose text jaxlib 0.10 does not know."""
     packed = lambda numbers: b"".join(map(varint, numbers))
     axes = b"".join(field(1, field(1, b"x%d" % i) + field(2, s)) for i, s in enumerate((4, 2)))
     mesh = axes + field(3, field(1, packed(sizes)) + field(2, packed(order)))
     groups = field(1, mesh) + b"".join(field(2, field(1, r)) for r in refs)
-    mark = b"\xea\x05"  # field 93
+    mark = b"\xea\x05"  # the tag of field 93
     proto = made([list(range(8))], more="channel_id=1, replica_groups=mesh['x'=8] {'x'}, "
                  "use_global_device_ids=true, ")
     at = proto.index(mark)
@@ -289,7 +289,7 @@ def iota_transform(sizes, order, refs):
 
 
 def test_iota_transform():
-    """Swap the groups of a real module for those of a newer one, and fix the lengths around."""
+    """Replace a module's groups by those of a newer one, and correct the lengths around them."""
     proto, _, old, new = iota_transform((2, 4), (1, 0), (1,))
     proto = replace_in(proto, [3, 2], old, new)
     want = np.arange(8).reshape(2, 4).T.reshape(4, 2).tolist()
@@ -299,12 +299,12 @@ def test_iota_transform():
 def test_fields_of_a_mesh_that_are_none():
     proto, _, old, new = iota_transform((2, 4), (1, 0), (1,))
     for odd in (field(7, 1), field(1, 1), field(3, b""), b"\x0a\x05"):
-        bad = replace_in(proto, [3, 2], old, field(93, new[3:] + odd))  # new[:3]: tag and length
+        bad = replace_in(proto, [3, 2], old, field(93, new[3:] + odd))  # new[:3] is tag and length
         assert why(bad) == ["its replica groups cannot be read"]
 
 
 def test_other_fields_of_an_instruction():
-    """An instruction's other numbers do not make its groups those of global ids."""
+    """Other numbers of an instruction do not make the editor read its groups as global ids."""
     proto = made(more="channel_id=1, replica_groups={{0,1}}, ", ids=[[0, 1], [2, 3]])
     name = field(2, b"all-reduce")
     assert look(replace_in(proto, [3, 2], name, name + field(9, 1))) == look(proto)
@@ -363,8 +363,8 @@ def test_reductions():
         assert complexes in ([], [[""]] * 2, [["complex numbers can be summed only"]] * 2)
     for op in ("subtract", "divide"):
         assert "not a sum" in why(made(op=op))[0]
-    assert "not a sum" in why(made(first="b"))[0]  # b + b
-    assert look(made(text=MODULE.replace("%sum", "%maximum")))[0] == 0  # names do not count
+    assert "not a sum" in why(made(first="b"))[0]  # the reduction computes b + b
+    assert look(made(text=MODULE.replace("%sum", "%maximum")))[0] == 0  # names do not matter
 
 
 FLAT = "channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true, "
@@ -397,7 +397,7 @@ INNER = PAIR.replace("ENTRY", WITHIN)
 FUSION = PART + "fusion(%p), kind=kLoop, calls=%within"
 ASYNC = "%s = ((f32[4]{0}), f32[4]{0}) async-start(%p), calls=%within\n" + PART + "async-done(%s)"
 PROMOTED = MODULE.replace("-> {type}[] {{", "-> f32[] {{").replace("%c = {type}", "%c = f32")
-REFUSED = {  # why it stays XLA's: a module
+REFUSED = {  # the reason why it stays XLA's: a module
     "it has no channel id": made(more="replica_groups={{0,1,2,3}}, ", ids=[[0], [1], [2], [3]]),
     "each of its groups has one device": made(more=FLAT.replace("0,1,2,3", "0},{1},{2},{3")),
     "its groups have different sizes": made(more=FLAT.replace("0,1,2,3", "0,1,2},{3")),
@@ -443,7 +443,8 @@ def test_refused():
 
 
 def test_devices_that_cannot_be_read():
-    """A field that only a newer XLA has, ids cut short, too many ids: no assignment at all."""
+    """A field that only a newer XLA has, ids that are cut short, or too many ids: then there is no
+    assignment at all."""
     for odd in (b"", field(9, 1), b"\x0a\x05", field(1, 7)):
         ids = b"".join(field(3, field(1, varint(i)) + (odd if i == 3 else b"")) for i in range(4))
         reasons = why(made(ids=None) + field(15, field(1, 1) + field(2, 4) + ids))
@@ -464,7 +465,7 @@ def test_group_that_does_not_open():
 
 
 def test_damaged_modules():
-    """No bytes crash the editor or leave _transform as an exception."""
+    """No bytes crash the editor, and no exception leaves _transform."""
     said = []
     _hlo.install(lambda *row: said.append(row), "nowhere")
     rng = random.Random(0)
@@ -481,7 +482,7 @@ def test_damaged_modules():
 
 
 def run(tests):
-    """Run the functions test_* of a module, or those named on the command line."""
+    """Run all functions test_* of a module, or those that the command line names."""
     tests = [(n, t) for n, t in tests.items() if n.startswith("test_")]
     chosen = [(n, t) for n, t in tests if not sys.argv[1:] or n in sys.argv[1:]]
     failed = 0

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Small all-reduces that share calls (jax/hlo/join.c): which do, and the values of programs."""
+"""Tests small all-reduces that share calls (jax/hlo/join.c): which of them do, and what programs
+compute."""
 
 import os
 import random
@@ -52,7 +53,7 @@ SHAPE = "f32[6,4]{1,0}"
 
 
 def ours(name, operand, shape=SHAPE, attributes=ALL, more="", target="symtuner_all_reduce"):
-    """A call that JAX has written."""
+    """Return a call of ours, as JAX writes it."""
     return (
         f'%{name} = {shape} custom-call(%{operand}), custom_call_target="{target}", '
         f"operand_layout_constraints={{{shape}}}, api_version=API_VERSION_TYPED_FFI{more}, "
@@ -61,7 +62,7 @@ def ours(name, operand, shape=SHAPE, attributes=ALL, more="", target="symtuner_a
 
 
 def theirs(name, operand, shape=SHAPE, by="sum", groups="{{0,1,2,3}}", more=""):
-    """An all-reduce of XLA's."""
+    """Return an all-reduce of XLA's."""
     return (
         f"%{name} = {shape} all-reduce(%{operand}), channel_id=1, replica_groups={groups}, "
         f"use_global_device_ids=true, to_apply=%{by}{more}"
@@ -69,7 +70,7 @@ def theirs(name, operand, shape=SHAPE, by="sum", groups="{{0,1,2,3}}", more=""):
 
 
 def module(*body, results=(), more=""):
-    """A module that returns ``results``, which are pairs of name and shape."""
+    """Return a module that returns ``results``, which are pairs of name and shape."""
     shapes = ", ".join(shape for _, shape in results)
     names = ", ".join("%" + name for name, _ in results)
     root = f"ROOT %root = ({shapes}) tuple({names})"
@@ -78,8 +79,8 @@ def module(*body, results=(), more=""):
 
 
 def shared(proto):
-    """Edit a module. Return how many small all-reduces share how many calls, or None if none do,
-    and how many calls of ours there are then."""
+    """Edit a module. Return how many small all-reduces share how many calls (None if none do), and
+    the number of our calls after that."""
     _report.forget()
     edited, _ = edit(proto)
     text = show(edited or proto)
@@ -92,7 +93,7 @@ def shared(proto):
 
 
 def plain(n, make=ours, shape=SHAPE, operand="p", **words):
-    """``n`` calls that need no results of each other, and what the module returns."""
+    """Return ``n`` calls that do not need each other's results, and what the module returns."""
     lines = [make(f"r{i}", operand, shape, **words) for i in range(n)]
     return lines, [(f"r{i}", shape) for i in range(n)]
 
@@ -103,7 +104,8 @@ def simple(n, *args, **words):
 
 
 def test_counts():
-    """Two do not share a call. XLA's and ours share calls with each other."""
+    """Two calls are too few to share one. XLA's all-reduces and ours share calls with each
+    other."""
     for make in (ours, theirs):
         assert shared(simple(2, make)) == (None, 2)
         assert shared(simple(3, make)) == ((3, 1), 1)
@@ -115,7 +117,8 @@ def test_counts():
 
 
 def test_sizes():
-    """64 KiB at most each, 1 MiB at most together; and no empty arrays."""
+    """Calls that share have at most 64 KiB each and 1 MiB together, and their arrays are not
+    empty."""
     for count, want in ((1 << 14, ((20, 2), 2)), ((1 << 14) + 1, (None, 20)), (0, (None, 20))):
         shape = f"f32[{count}]{{0}}"
         lines, results = plain(20, shape=shape, operand="z")
@@ -124,7 +127,7 @@ def test_sizes():
 
 
 def test_instructions():
-    """What a shared call consists of."""
+    """Check the instructions of which a shared call consists."""
     flat, scalar = "f32[24]{0}", "f32[]"
     body = (
         f"%n = {SHAPE} negate(%p)",
@@ -155,7 +158,8 @@ def test_instructions():
 
 
 def test_alike():
-    """What shares a call has the same groups, operator, type and computation."""
+    """All-reduces share a call only if they have the same groups, operator, type and
+    computation."""
     other = ALL.replace("0, 1, 2, 3", "0, 1, 3, 2")
     pairs = ALL.replace("ranks = 4", "ranks = 2")
     for odd in (
@@ -184,8 +188,8 @@ def test_alike():
 
 
 def test_targets():
-    """XLA may record a shared call if it may record each of those that share it. Who shares it does
-    not depend on that: processes of one program may differ in it."""
+    """XLA may record a shared call if it may record each of the calls that share it. That does not
+    decide which calls share, because it may differ between processes of one program."""
     names = [_library.RECORDABLE] * 3
     for odd in (None, 0, 1, 2):
         targets = [_library.TARGET if i == odd else name for i, name in enumerate(names)]
@@ -197,7 +201,7 @@ def test_targets():
 
 
 def test_computations():
-    """What is in the body of a loop does not share a call with what is around it."""
+    """A call in the body of a loop does not share a call with one outside the loop."""
     tuple_ = f"({SHAPE}, {SHAPE})"
     more = f"""
 %body (t: {tuple_}) -> {tuple_} {{
@@ -242,8 +246,8 @@ def test_computations_that_run_beside_others():
 
 
 def chain(*pairs):
-    """A module with calls of which some need the result of others. ``pairs``: a name, and the names
-    of which the operand is the sum."""
+    """Return a module with calls of which some need the result of others. ``pairs``: a name, and
+    the names whose sum is the operand."""
     lines = []
     for name, needs in pairs:
         last = "p"
@@ -255,20 +259,20 @@ def chain(*pairs):
 
 
 def test_needs():
-    """No call needs its own result, not even by way of another one."""
+    """No call may need its own result, not even through another call."""
     assert shared(chain(("a", ""), ("b", "a"), ("c", "b"))) == (None, 3)
     assert shared(chain(("a", ""), ("b", "a"), ("c", "a"), ("d", "a"))) == ((3, 1), 2)
     assert shared(chain(("a", ""), ("b", ""), ("c", ""), ("d", "abc"))) == ((3, 1), 2)
     two = [(x, "") for x in "abc"] + [(x, "abc") for x in "def"]
     assert shared(chain(*two)) == ((6, 2), 2)
-    # as in a backward pass: each step has a result that nothing else needs
+    # as in a backward pass, each step has a result that nothing else needs
     steps = [("a", ""), ("b", "a"), ("c", "b"), ("x", ""), ("y", "a"), ("z", "b")]
     assert shared(chain(*steps)) == ((4, 1), 3), "c, x, y and z"
 
 
 def test_many():
-    """A program with 6,000 all-reduces among 60,000 instructions. (The time grew with the square of
-    these numbers; then it was more than 1 s.)"""
+    """Edit a program with 6,000 all-reduces among 60,000 instructions in less than 1 s. (Once the
+    time grew with the square of these numbers.)"""
     lines, last = [], "p"
     for i in range(6000):
         for j in range(9):
@@ -283,7 +287,7 @@ def test_many():
 
 
 def test_order_that_counts():
-    """Nothing is joined if the module says what runs after what."""
+    """Nothing is joined if the module says in which order instructions run."""
     lines, results = plain(3)
     proto = module(*lines, results=results)
     assert shared(proto) == ((3, 1), 1)
@@ -303,7 +307,7 @@ def test_order_that_counts():
 
 
 def test_groups_that_do_not_open():
-    """As when install() is in force in this process only."""
+    """Groups do not open, as when install() is in force in this process only."""
 
     passing = False
 
@@ -332,7 +336,8 @@ def test_groups_that_do_not_open():
 
 
 def test_damaged_modules():
-    """No bytes crash the editor. What it writes, jaxlib reads if it reads the input."""
+    """No bytes crash the editor. If jaxlib can read the input, it can read what the editor
+    writes."""
     rng = random.Random(0)
     _hlo.install(lambda *row: None, "nowhere")
     try:
@@ -349,7 +354,7 @@ def test_damaged_modules():
 
 # ---- programs that run ---------------------------------------------------------------------------
 class Installed:
-    """install() for the CPU: the lowering rules, and the edits of compiled programs."""
+    """Installs for the CPU: registers the lowering rules, and edits compiled programs."""
 
     def __enter__(self):
         _install._PLATFORM = "cpu"
@@ -364,8 +369,8 @@ class Installed:
 
 
 def compare(f, args):
-    """Run a program without us and with us; the values must be the same bits. Return how often the
-    fake was called on each device, and what report() says about shared calls."""
+    """Run a program without us and with us. The values must have the same bits. Return how often
+    the fake was called on each device, and what report() says about shared calls."""
     want = values(f, args)
     before = fake.fake_reduce_calls()
     with Installed() as on:
@@ -388,7 +393,8 @@ def loss(ws, x):
 
 
 def test_training_steps():
-    """One psum for each gradient; the sums of shard_map's backward pass; and XLA's own."""
+    """Check one psum for each gradient, the sums of shard_map's backward pass, and XLA's own
+    all-reduces."""
 
     def mapped(f, vma):
         outs = (P(), P())
@@ -422,7 +428,8 @@ def test_training_steps():
 
 
 def random_program(rng):
-    """Sums of sums, over random axes, of several types and shapes, some in loops or branches."""
+    """Return a program with sums of sums, over random axes, of several types and shapes, some in
+    loops or branches."""
     types = ("float32", "int32", "float64", "int8")
     shapes = ((), (3,), (2, 5), (4, 1, 2))
     plan = []

@@ -30,14 +30,14 @@ DEVICES = 8
 
 # ---- one file, in a process of its own -----------------------------------------------------------
 class Printer(unittest.TestResult):
-    """Print one line for each test, so that the parent has them even if the process hangs."""
+    """Prints one line for each test, so that the parent has the lines even if the process hangs."""
 
     def startTest(self, test):
         super().startTest(test)
         self.began = time.monotonic()
 
     def say(self, test, fate):
-        # one string, since other threads may print meanwhile
+        # print one string, since other threads may print meanwhile
         name, seconds = test.id().split()[0], time.monotonic() - self.began
         print(f"\n:: {name} {fate}\ntook {seconds:.1f} s\n", end="", flush=True)
 
@@ -62,7 +62,7 @@ class Printer(unittest.TestResult):
 
 
 def install():
-    """install() for CPU devices. Returns a function that counts the calls that ran."""
+    """Call install() for CPU devices. Return a function that counts the calls that ran."""
     sys.path.insert(0, os.path.join(ROOT, "jax"))
     import symtuner
     from symtuner import _hlo, _install, _library
@@ -104,9 +104,9 @@ def run(name, asked, installed, log):
         JAX_NUM_CPU_DEVICES=str(DEVICES),
         SYMTUNER_LIB_DIR=FAKES,
         SYMTUNER_ONLY="allreduce,reducescatter,allgather",
-        NPROC="16",  # as test/jax/run.sh says
+        NPROC="16",  # test/jax/run.sh explains this
         JAX_CPU_ENABLE_ASYNC_DISPATCH="0",
-        JAX_DISABLE_MOST_OPTIMIZATIONS="1",  # XLA compiles faster
+        JAX_DISABLE_MOST_OPTIMIZATIONS="1",  # so that XLA compiles faster
     )
     words = [sys.executable, __file__, "--child", name, "--jax", asked.jax]
     words += ["--every", str(asked.every)]

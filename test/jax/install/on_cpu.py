@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""install() for CPU devices: our rules are registered for the CPU, and XLA runs our calls.
+"""install() for CPU devices. Our rules are registered for the CPU, and XLA runs our calls.
 
-A stand-in reads our custom call with its groups, operator, layouts and collective, and puts XLA's
-collective over just these devices in its place. So a wrong one of them gives a wrong value.
+A stand-in reads our custom call with its groups, operator, layouts and collective. It puts XLA's
+collective over just these devices in the place of our call. So a wrong group, operator, layout or
+collective gives a wrong value.
 """
 
 import os
@@ -19,7 +20,7 @@ ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = range(3)
 
 
 class Asked:
-    """Set SYMTUNER_ONLY to these collectives."""
+    """Sets SYMTUNER_ONLY to these collectives."""
 
     def __init__(self, *colls):
         self.words = ",".join(colls)
@@ -38,8 +39,8 @@ ALL = ("allreduce", "reducescatter", "allgather")
 
 
 class OnCpu:
-    """``mesh``: that of the program that is lowered next. XLA's collectives name devices by their
-    places in it, our call by their ids."""
+    """``mesh`` is the mesh of the program that is lowered next. XLA's collectives name devices by
+    their places in it, but our call names them by their ids."""
 
     mesh = None
 
@@ -88,13 +89,13 @@ def reduction(made, op):
 
 
 def order(call, name):
-    """The dimensions of the operand or result, from the slowest to the fastest in memory."""
+    """Return the dimensions of the operand or result, from the slowest to the fastest in memory."""
     ((layout),) = ir.ArrayAttr(call.attributes[name])
     return [int(d) for d in ir.DenseIntElementsAttr(layout)][::-1]
 
 
 def in_memory(call, coll, common, op):
-    """Cut or join what is in memory: the array as its layout stores it, in one dimension."""
+    """Cut or join the array as its layout stores it in memory, as if it had one dimension."""
     (operand,), (result,) = call.operands, call.results
     element, rank = operand.type.element_type, len(result.type.shape)
     before = ir.DenseI64ArrayAttr.get(order(call, "operand_layouts"))

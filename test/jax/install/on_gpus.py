@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The random programs of programs.py on the GPUs of this box: do they give the same values installed
-as not installed? SYMTUNER_ONLY says which collectives are replaced; here all.
+"""Runs the random programs of programs.py on the GPUs of this box. Do they give the same values
+installed as not installed? SYMTUNER_ONLY says which collectives are replaced; here all.
 
 usage: on_gpus.py [PROGRAMS]        (200; in parts: FIRST-LAST)
 
-In one process, or in several (test/jax/processes/together.py). Then each process compares the parts of the
-results on its own GPUs, and programs with jax.pmap are left out, because there pmap takes other
-arguments.
+Runs in one process, or in several (test/jax/processes/together.py). In several processes each
+compares the parts of the results on its own GPUs. Programs with jax.pmap are then left out, because
+pmap takes other arguments there.
 """
 
 import os
@@ -45,7 +45,8 @@ def main(which="200"):
     wrong = []
     for n in numbers:
         program = Program(n)
-        # in sums of numbers of both signs, which are about 1, rounding may exceed the result
+        # sums of numbers of both signs may be so small that the rounding of numbers of about 1
+        # exceeds them
         least = program.tolerance()
         if not same(got[n], want[n], program.tolerance(), least):
             wrong.append(n)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random programs with collectives of jax.lax in them; and what a lowered program consists of."""
+"""Random programs with collectives of jax.lax, and functions that say what a lowered program
+consists of."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +9,7 @@ from jax import lax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-# mesh, its axes, and groups of indices of its first axis
+# the shape of a mesh, its axes, and groups of indices of its first axis
 _SHAPES = (
     ((4,), ("i",), ([[0, 1], [2, 3]], [[0, 3], [2, 1]], [[3, 1, 0, 2]])),
     ((2,), ("i",), ([[1, 0]],)),
@@ -19,23 +20,24 @@ _FLOATS = ("float32", "float64", "bfloat16", "float16")
 ROUNDED = _FLOATS + ("complex64",)
 _TYPES = _FLOATS + ("int32", "int64", "uint32", "int8", "int16", "complex64", "bool")
 CUT = ("all_gather", "psum_scatter")
-KEPT = ("i16", "i1")  # NCCL lacks these: XLA's all-reduce stays
+KEPT = ("i16", "i1")  # NCCL lacks these types, so XLA's all-reduce stays
 
 
-# Devices may add up in any order; XLA's on the CPU do so in the order in which they come. Only
-# whole numbers have the same sums in any order, as long as the type holds them.
+# The tolerance by type. Devices may add up in any order; on the CPU, XLA's devices add in the order
+# in which they come. Only whole numbers have the same sums in any order, as long as the type holds
+# them.
 _ROUNDS = {"float64": 1e-13, "float32": 1e-5, "bfloat16": 0.06, "float16": 0.01, "complex64": 1e-5}
 
 
 def same(a, b, tolerance=0.0, least=0.0):
-    """Are these equal up to rounding? ``least``: a difference that is always allowed."""
+    """Are these equal up to rounding? A difference of ``least`` is always allowed."""
     a, b = np.asarray(a), np.asarray(b)
     wide = a.astype(np.complex128), b.astype(np.complex128)
     return a.dtype == b.dtype and np.allclose(*wide, rtol=tolerance, atol=least, equal_nan=True)
 
 
 class Program:
-    """The program of a number: the same one each time."""
+    """The program of a number, which is the same each time."""
 
     def __init__(self, number):
         self.number = number
@@ -53,8 +55,8 @@ class Program:
         if not self.vma and self.rng.random() < 0.3:
             self.groups = self.one(groups)
         self.exact = self.rng.random() < 0.5  # whole numbers, whose sums are exact
-        self.cut_axes = self._axes()  # of all reduce-scatters and all-gathers
-        # of these: tiled, dimension, and the rank whose part is special
+        self.cut_axes = self._axes()  # the axes of all reduce-scatters and all-gathers
+        # of these: whether they are tiled, the dimension, and the rank whose part is special
         self.tiled, self.cut, self.place = self.rng.integers(0, (2, 3, 12)).tolist()
         self.plan = []
         for _ in range(self.rng.integers(1, 4)):
@@ -103,7 +105,7 @@ class Program:
         return len(groups[0]) if groups else int(np.prod([self.mesh.shape[a] for a in axes]))
 
     def _gather(self, v, more):
-        """Gather and take one rank's part, so that a wrong order gives a wrong value."""
+        """Gather, and take one rank's part, so that a wrong order gives a wrong value."""
         tiled, place = self.tiled and v.ndim > 0, self.place % self._ranks(self.groups)
         at = self.cut % (v.ndim + (not tiled))
         all_parts = lax.all_gather(v, self.cut_axes, axis=at, tiled=bool(tiled), **more)
@@ -113,7 +115,8 @@ class Program:
         return lax.slice_in_dim(all_parts, place * n, (place + 1) * n, axis=at)
 
     def _scatter(self, v, more):
-        """Sum up parts of which one is twice as large."""
+        """Sum up parts, of which one is twice as large, so that a wrong order gives a wrong
+        value."""
         tiled, ranks = self.tiled and v.ndim > 0, self._ranks(self.groups)
         at = self.cut % (v.ndim + (not tiled))
         parts = [v + v if r == self.place % ranks else v for r in range(ranks)]
@@ -153,14 +156,14 @@ class Program:
     def _body(self, flag, v):
         for reduction, around, axes in self.plan:
             if self.grad and around == "while":
-                around = "scan"  # has a derivative
+                around = "scan"  # a scan has a derivative
             if reduction == "psum_scatter" and around == "vmap":
-                around = "plain"  # jax 0.10.2 loses the batch dimension
+                around = "plain"  # with the other kind, jax 0.10.2 loses the batch dimension
             v = self._step(reduction, around, axes, flag, v)
         return v
 
     def function(self):
-        """Return a function to be jitted, and its arguments."""
+        """Return a function that can be jitted, and its arguments."""
         body = self._body
         if self.grad:
 
@@ -194,7 +197,7 @@ class Program:
 
 
 def _vary(v, axes):
-    """Give a sum, which is the same on all devices, the type of what was summed."""
+    """A sum is the same on all devices. Give it the type of the values that were summed."""
     axes = axes if isinstance(axes, tuple) else (axes,)
     cast = getattr(lax, "pcast", None)
     return cast(v, axes, to="varying") if cast else lax.pvary(v, axes)
@@ -214,9 +217,9 @@ def operations(lowered):
 
 
 def reductions(f, args):
-    """Lower for CUDA. Returns XLA's collectives, sorted, as "all_reduce f32", and the number of our
-    calls."""
-    f = f if hasattr(f, "trace") else jax.jit(f)  # jax.pmap
+    """Lower for CUDA. Return XLA's collectives, sorted, such as "all_reduce f32", and the number of
+    our calls."""
+    f = f if hasattr(f, "trace") else jax.jit(f)  # what jax.pmap returns has trace()
     lowered = f.trace(*args).lower(lowering_platforms=("cuda",))
     left, ours = [], 0
     for op in operations(lowered):

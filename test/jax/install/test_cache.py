@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""symtuner.install() and programs that were compiled elsewhere: JAX's compile cache, and files."""
+"""Tests symtuner.install() with programs that were compiled elsewhere: from JAX's compile cache,
+and from files."""
 
 import sys
 import tempfile
@@ -20,8 +21,8 @@ from symtuner import _cache  # noqa: E402
 
 
 def compiled(folder, code):
-    """Run a program that lowers to the same text with and without us. Returns the hits and misses
-    of JAX's compile cache."""
+    """Run a program that lowers to the same text with and without us. Return the hits and misses of
+    JAX's compile cache."""
     before, after = (
         "events = []\n"
         "jax.monitoring.register_event_listener(lambda e, **_: events.append(e.split('/')[-1]))\n",
@@ -42,7 +43,7 @@ def compiled(folder, code):
 
 
 def test_compile_cache():
-    """An entry that was written with us is not read without us, or the other way round."""
+    """JAX does not read an entry without us that it wrote with us, or the other way round."""
     hit, miss = ["True", "1", "0"], ["True", "0", "1"]
     without, ours = "", "symtuner.install()"
     away = "symtuner.install(); symtuner.uninstall()"
@@ -80,7 +81,7 @@ def test_groups_of_a_cached_program():
     assert _cache.groups_in(_TEXT) == want
     assert _cache.groups_in(_TEXT.splitlines()[3]) == []
 
-    def call(x):  # for so many devices that MLIR writes their ids in another form
+    def call(x):  # has so many devices that MLIR writes their ids in another form
         made = jax.ffi.ffi_call("symtuner_all_reduce", jax.ShapeDtypeStruct(x.shape, x.dtype))
         return made(x, groups=np.arange(300), op=np.int32(0), ranks=np.int32(3))
 
@@ -105,7 +106,7 @@ def test_a_cached_program_whose_groups_cannot_be_opened():
 
 
 def test_a_program_from_a_file():
-    """Its groups are opened when it is loaded, as it was lowered and compiled elsewhere."""
+    """A program that was lowered and compiled elsewhere opens its groups when it is loaded."""
     program = serialize(jax.jit(lambda v: v + 1).lower(jnp.ones(4)).compile())
     opened, saved = [], _cache._open_groups_of
     _cache._open_groups_of = lambda loaded: opened.append(loaded.hlo_modules()[0].name)

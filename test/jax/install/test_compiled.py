@@ -21,7 +21,8 @@ import sys
 
 os.environ.update(JAX_PLATFORMS="cpu", JAX_SKIP_CUDA_CONSTRAINTS_CHECK="1")
 os.environ["SYMTUNER_ONLY"] = "allreduce,reducescatter,allgather"
-os.environ["XLA_FLAGS"] = "--xla_gpu_autotune_level=0"  # there is no GPU to try kernels on
+# here is no GPU on which kernels could be tried
+os.environ["XLA_FLAGS"] = "--xla_gpu_autotune_level=0"
 if not all(map(importlib.util.find_spec, ("jax_plugins", "jax_cuda12_plugin"))):
     print(f"{__file__}: not run: no jax-cuda12-pjrt and jax-cuda12-plugin on PYTHONPATH")
     sys.exit(77)
@@ -52,7 +53,7 @@ TOPOLOGY = topologies.get_topology_desc("four", "cuda", target_config=H100, topo
 MESH = Mesh(np.array(TOPOLOGY.devices), ("i",))
 SPLIT, WHOLE = NamedSharding(MESH, P("i")), NamedSharding(MESH, P())
 
-# these devices are not this machine's, and there is nothing to open
+# these devices are not of this machine, so no group can be opened
 _install._refuse_devices = lambda rows: None
 _all_reduce.open_rows = lambda rows, xla, by_name: None
 _install._on_event = lambda *_, **__: None
@@ -68,7 +69,7 @@ def mapped(f, ins=P("i"), outs=P("i")):
 
 
 def compiled(f, args, installed=False):
-    """Return the instructions of the compiled program that run, in their order."""
+    """Return the instructions of the compiled program that run, in the order in which they run."""
     jax.clear_caches()
     if installed:
         symtuner.install()
@@ -82,7 +83,7 @@ def compiled(f, args, installed=False):
 
 
 def test_no_more_copies():
-    """Whatever the dimension, our calls take as many other kernels as XLA's collectives."""
+    """Whatever the dimension, our calls need as many other kernels as XLA's collectives do."""
 
     def fsdp(x, w1, w2):
         w1 = lax.all_gather(w1, "i", axis=1, tiled=True)
@@ -110,8 +111,9 @@ def test_no_more_copies():
 
 
 def test_small_leaves():
-    """XLA joins psums, with a kernel in front and one for each leaf behind; not our calls. Here
-    nobody shows us the program, or our calls would share one (test/jax/hlo/test_join.py)."""
+    """XLA joins psums, with one kernel before them and one for each leaf after them. It does not
+    join our calls. Here nobody shows us the program, otherwise our calls would share one
+    (test/jax/hlo/test_join.py)."""
     args = [shape(SPLIT, 4, 100 + i) for i in range(12)]
     psum = mapped(lambda *leaves: lax.psum(list(leaves), "i"))
     joined = mapped(lambda *leaves: symtuner.all_reduce(list(leaves), "i"))
@@ -123,7 +125,8 @@ def test_small_leaves():
 
 
 def test_leaves_that_are_computed():
-    """What computes the leaves and what uses the sums is in the same kernels; not for XLA's."""
+    """With our call, the kernels that join and cut the leaves also compute the leaves and use the
+    sums. With XLA's joined psums they do not."""
 
     def f(reduce, n=64):
         args = [shape(SPLIT, 4, 100 + i) for i in range(n)]
@@ -138,7 +141,8 @@ def test_leaves_that_are_computed():
 
 
 def test_overlap():
-    """XLA starts its all-reduce before GEMMs that do not need it; ours stands behind them."""
+    """XLA starts its own all-reduce before GEMMs that do not need the result. Our call stands
+    behind them."""
     args = shape(SPLIT, 4, 1024), shape(WHOLE, 512, 512)
     ins, outs = (P("i"), P()), (P("i"), P())
     gemms = lambda w: jnp.tanh(w @ w) @ w
@@ -159,7 +163,8 @@ def test_overlap():
 
 
 def test_what_xla_makes_cheaper():
-    """What becomes a reduce-scatter, and what leaves its loop: jax/hlo/call.c has the same."""
+    """Check what becomes a reduce-scatter, and what leaves its loop. jax/hlo/call.c predicts the
+    same."""
     square = Mesh(np.array(TOPOLOGY.devices).reshape(2, 2), ("i", "j"))
     at = lambda mesh, *spec: NamedSharding(mesh, P(*spec))
     cut = lambda to: lambda x, w: lax.with_sharding_constraint(x @ w, to)
@@ -190,8 +195,8 @@ def test_what_xla_makes_cheaper():
 
 
 def test_in_place():
-    """If nothing else needs the operand, a call in place takes no memory but the operand's, as XLA's
-    all-reduce. Otherwise XLA would copy the operand, as it does for its own."""
+    """If nothing else needs the operand, a call in place takes no memory but the operand's, like
+    XLA's all-reduce. Otherwise XLA would copy the operand, as it does for its own all-reduce."""
     args = (shape(SPLIT, 4096, 1024),)
     one, again = lambda v: lax.psum(jnp.cos(v), "i"), lambda v: lax.psum(v @ v, "i") + 1
     live = lambda v: (lambda y: lax.psum(y, "i") @ y)(jnp.cos(v) @ v)
@@ -218,14 +223,16 @@ def test_in_place():
 
 
 def data_parallel():
-    """Three weights, whose gradients XLA's partitioner sums: compile, and XLA shows the stage."""
+    """Three weights, whose gradients XLA's partitioner sums. Compile that, and XLA shows us the
+    program."""
     loss = lambda ws, x: (jnp.tanh(x @ ws[0]) @ ws[1] @ ws[2]).mean()
     args = [shape(WHOLE, 64, 64)] * 3, shape(SPLIT, 32, 64)
     print(compiled(jax.jit(jax.grad(loss), out_shardings=WHOLE), args))
 
 
 def test_stage():
-    """XLA calls transformations before its combiner: three all-reduces there, one at the end."""
+    """XLA calls transformations before its combiner. So the module has three all-reduces there, and
+    one at the end."""
     env = dict(os.environ, TF_CPP_VMODULE="xla_transform=1", TF_CPP_MIN_LOG_LEVEL="0")
     command = [sys.executable, __file__, "data_parallel"]
     p = subprocess.run(command, env=env, text=True, capture_output=True, timeout=300)

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""symtuner.install() without a GPU.
+"""Tests symtuner.install() without a GPU.
 
 Four CPU devices stand for GPUs. Random programs are lowered for CUDA, with and without install(),
-and the tests read what became of their collectives. Then the same programs run; on_cpu.py says how.
+and the tests read what became of their collectives. Then the same programs run on the CPU;
+on_cpu.py says how.
 """
 
 import os
@@ -28,13 +29,14 @@ from jax.sharding import PartitionSpec as P  # noqa: E402
 import symtuner  # noqa: E402
 from symtuner import _install, _lowering, _report  # noqa: E402
 
-jax.config.update("jax_disable_most_optimizations", True)  # XLA compiles faster
+jax.config.update("jax_disable_most_optimizations", True)  # so that XLA compiles faster
 PROGRAMS = int(os.environ.get("CK_PROGRAMS", "200"))
 
 
 def test_random_programs():
-    """Installed and not installed, 200 programs give the same values. Replaced are all collectives
-    of types that our kernels have; those that cut or join parts only if the ranks are in order."""
+    """With and without install(), 200 programs give the same values. All collectives of types that
+    our kernels have are replaced. Those that cut or join parts are replaced only if the ranks
+    are in order."""
     want, before = {}, {}
     for n in range(PROGRAMS):
         f, args = Program(n).function()
@@ -70,7 +72,7 @@ def test_random_programs():
 
 
 def test_a_wrong_group_gives_a_wrong_value():
-    """So the test above would notice one."""
+    """A wrong group gives a wrong value, so the test above would notice it."""
     f = lambda: smap(lambda v: lax.psum(v, "i"), SQUARE, P("i", "j"), P("i", "j"))
     x = jnp.arange(16.0).reshape(4, 4)
     want, rows = f()(x), _lowering.rows
@@ -85,7 +87,8 @@ def test_a_wrong_group_gives_a_wrong_value():
 
 
 def test_every_dimension_that_is_cut():
-    """Of all-gathers and reduce-scatters, tiled or not, forward and backward."""
+    """Check every dimension of all-gathers and reduce-scatters, tiled or not, forward and
+    backward."""
     x = np.arange(4 * 24.0).reshape(16, 3, 2)
 
     def program(coll, tiled, at, vma):
@@ -123,8 +126,8 @@ def test_every_dimension_that_is_cut():
 
 
 def test_max_keeps_what_is_no_number():
-    """As the maximum of XLA does. XLA's own all-reduce drops a NaN where it is NCCL's or the
-    CPU's."""
+    """Our maximum keeps a NaN, as the maximum of XLA does. XLA's own all-reduce drops a NaN if NCCL
+    or the CPU runs it."""
     specials = [1.5, -2.0, float("inf"), -float("inf"), float("nan"), 0.0, -1e-30, 3e38]
     for name in ("float32", "float64", "bfloat16", "float16"):
         x = np.array([specials, specials[::-1], [-1.0] * 8, [-1.0] * 8]).astype(jnp.dtype(name))
@@ -151,7 +154,8 @@ class Installed:
 
 
 def fate(f, *args):
-    """Return how many reductions are ours and XLA's in this program, and the report's reasons."""
+    """Return how many reductions of this program are ours and XLA's, and the reasons that the
+    report gives."""
     _report.forget()
     left, ours = reductions(f, args)
     return ours, len(left), [call.why for call in symtuner.report() if not call.replaced]
@@ -181,7 +185,8 @@ def test_where():
         assert fate(smap(psum()), x) == (1, 0, [])
         assert fate(smap(lambda v: symtuner.all_reduce(v, "i")), x) == (1, 0, [])
         assert fate(jax.pmap(psum(), axis_name="i"), two) == (1, 0, [])
-        # backward: the weight is the same on all devices, its gradient is a sum that JAX adds
+        # in the backward pass, the weight is the same on all devices, and its gradient is a sum
+        # that JAX adds
         assert fate(jax.jit(step), np.float32(2), x) == (2, 0, [])
         ours, left, why = fate(jax.jit(nested), x)
         assert (ours, left) == (1, 0) or why == ["XLA partitions the program over i"]  # jax 0.9.2
@@ -203,14 +208,15 @@ def test_where():
 
 
 def loops():
-    """Loops with a psum: does each just add it to what it carries along?"""
+    """Return loops with a psum, and whether each only adds the psum to a value that it carries
+    along."""
     psum, zeros = (lambda v: lax.psum(v, "i")), jnp.zeros_like
     steps = jnp.arange(3, dtype=jnp.float32)
 
     def scan(add, **more):
         return lambda x: lax.scan(lambda c, n: (add(c, x * n), None), zeros(x), steps, **more)[0]
 
-    def pair(x):  # the first value is counted, the second one carried
+    def pair(x):  # the first value is counted, and the second is carried along
         step = lambda c, n: ((c[0] + 1, c[1] + psum(x * n)), c[0] * 2)
         return lax.scan(step, (0, zeros(x)), steps)[0][1]
 
@@ -248,7 +254,8 @@ def loops():
 
 
 def test_sums_that_leave_a_loop():
-    """XLA moves them behind the loop if they are its own: jax/hlo/call.c tells of the rest."""
+    """XLA moves these sums behind the loop if they are its own. jax/hlo/call.c explains the
+    rest."""
     x = np.arange(16, dtype=np.float32).reshape(4, 4)
     for name, (leaves, f) in loops().items():
         want = smap(f)(x)
@@ -263,8 +270,8 @@ def test_sums_that_leave_a_loop():
 
 
 def test_only_what_was_asked_for():
-    """All-gathers and reduce-scatters are XLA's unless SYMTUNER_ONLY names them, and where the
-    ranks are not in the order of the devices' ids."""
+    """All-gathers and reduce-scatters stay XLA's unless SYMTUNER_ONLY names them. They also stay
+    XLA's where the ranks are not in the order of the devices' ids."""
     x = np.ones((4, 4), np.float32)
     both = lambda v: lax.all_gather(lax.psum_scatter(v[0], "i"), "i")
     turned = Mesh(np.array(jax.devices())[[1, 0, 2, 3]], ("i",))
@@ -328,7 +335,8 @@ def test_strict():
         bad = smap(lambda v: lax.psum(v, "i"))
         raises(symtuner.SymtunerError, "no data type int16", reductions, bad, (x.astype("i2"),))
         single = Mesh(np.array(jax.devices()).reshape(4, 1), ("i", "j"))
-        assert fate(smap(lambda v: lax.psum(v, "j"), single), x)[:2] == (0, 1)  # nothing to do
+        # there is nothing to reduce
+        assert fate(smap(lambda v: lax.psum(v, "j"), single), x)[:2] == (0, 1)
         with symtuner.disabled():
             assert fate(smap(lambda v: lax.psum(v, "i")), x)[:2] == (0, 1)
 
@@ -394,7 +402,7 @@ def fresh(code, **env):
 
 
 def test_gpus_that_are_not_the_default_platform():
-    """With JAX_PLATFORMS=cpu,cuda the programs of GPUs are changed, too."""
+    """With JAX_PLATFORMS=cpu,cuda, programs for GPUs are changed, too."""
     script = """
         import jax, symtuner, sys, types
         given, before = [], jax.devices
@@ -416,7 +424,8 @@ def test_gpus_that_are_not_the_default_platform():
 
 # ---- the entry point -----------------------------------------------------------------------------
 def test_entry_point():
-    """SYMTUNER_JAX=1 and the package installed: nothing is imported or called by the program."""
+    """With SYMTUNER_JAX=1 and the package installed, the program need not import or call
+    anything."""
     script = """
         import jax, numpy as np, sys
         jax.devices()

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""SYMTUNER_MODE and SYMTUNER_JAX_STRICT, without a GPU.
+"""Tests SYMTUNER_MODE and SYMTUNER_JAX_STRICT, without a GPU.
 
-Off and observe change no program. Strict raises an error where XLA would run a call, also if only
-XLA's partitioner decides that. on_cpu.py says how programs of ours run on CPU devices.
+The modes off and observe change no program. Strict raises an error where XLA would run a call, also
+if only XLA's partitioner decides that. on_cpu.py says how our programs run on CPU devices.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ X = np.ones((4, 4), np.float32)
 
 
 class Set:
-    """Set environment variables; None: unset."""
+    """Sets environment variables. None means unset."""
 
     def __init__(self, **env):
         self.env = env
@@ -61,7 +61,7 @@ def text_of(f, *args):
 
 # ---- off and observe -----------------------------------------------------------------------------
 def test_off():
-    """No rule is registered, so JAX lowers every program as it does without us."""
+    """In mode off no rule is registered, so JAX lowers every program as it does without us."""
     want = text_of(psum(), X)
     for strict in (None, True):
         with Set(SYMTUNER_MODE="off", SYMTUNER_JAX_STRICT="1"):
@@ -81,7 +81,8 @@ def test_off():
 
 
 def test_off_tells_the_others():
-    """After install(), when JAX has lowered the first program."""
+    """This process tells the others that it is off after install(), when JAX lowers the first
+    program."""
     told, say = [], _presence.say
     _presence.say = lambda *_: told.append(1)
     try:
@@ -99,8 +100,9 @@ def test_off_tells_the_others():
 
 
 def test_observe():
-    """The report says what would be replaced, and why the rest would not. Programs do not change,
-    strict raises no error, and the compile cache is the one of programs without us."""
+    """In mode observe, the report says what would be replaced, and why the rest would not. Programs
+    do not change, strict raises no error, and the compile cache is that of programs without
+    us."""
     both = lambda: smap(lambda v: lax.psum(v, "i") + lax.psum(v.astype("int16"), "i"))
     want = text_of(both(), X)
     with Set(SYMTUNER_MODE="observe"):
@@ -121,10 +123,10 @@ def test_observe():
 
 
 def test_by_name():
-    """symtuner.all_reduce lowers to what jax.lax lowers to, leaf by leaf."""
+    """In these modes symtuner.all_reduce lowers to what jax.lax lowers to, leaf by leaf."""
     leaves = [X[:, i] for i in range(4)]
     ours = lambda: smap(lambda v: symtuner.all_reduce(v, "i"), outs=P("i"))
-    # the same all-reduces as without us; JAX numbers their functions otherwise
+    # there are the same all-reduces as without us, but JAX gives their functions other numbers
     count = lambda f: text_of(f, leaves).count("stablehlo.all_reduce")
     assert count(ours()) == 0 and for_cuda(ours(), leaves)
     for mode, said in (("off", 0), ("observe", 4)):
@@ -143,7 +145,8 @@ def test_by_name():
 
 def test_open_group():
     """A program from jax.export may have calls of ours, which only our kernels can run. So a group
-    that the program opens itself is open even if SYMTUNER_MODE is off. An error is a line."""
+    that the program opens itself is open even if SYMTUNER_MODE is off. An error becomes a line
+    on stderr."""
     for mode in ("off", "observe"):
         _say._said.clear()
         with Set(SYMTUNER_MODE=mode), contextlib.redirect_stderr(io.StringIO()) as said:
@@ -165,7 +168,7 @@ def test_unknown_mode():
 
 # ---- strict ------------------------------------------------------------------------------------
 class Compiled(OnCpu):
-    """Also edit the programs that XLA compiles for the CPU; a fake of our calls reduces there."""
+    """Also edits the programs that XLA compiles for the CPU, where a fake of our calls reduces."""
 
     mesh = SQUARE
 
@@ -189,7 +192,7 @@ class Compiled(OnCpu):
 
 
 def rows(f, strict, x=X):
-    """Return for each row of the report its name and reason, and the error of the program."""
+    """Return the name and reason of each row of the report, and the error of the program."""
     error = ""
     x = jax.device_put(x, NamedSharding(SQUARE, P("i", "j")))
     with Compiled(strict):
@@ -201,7 +204,7 @@ def rows(f, strict, x=X):
 
 
 def partly(by):
-    """A reduction over i in a program that XLA partitions over j."""
+    """Return a reduction over i in a program that XLA partitions over j."""
     f = jax.shard_map(
         lambda v: by(v, "i"), mesh=SQUARE, in_specs=P("i"), out_specs=P(), axis_names={"i"}
     )
@@ -212,7 +215,8 @@ NAN = "the kernels' maximum and minimum of floats lose a NaN"
 
 
 def test_partly_manual():
-    """XLA's partitioner has the last word, so the report has one row, and strict one verdict."""
+    """XLA's partitioner decides last, so the report has only one row, and strict gives only one
+    verdict."""
     for strict in (False, True):
         said, error = rows(partly(lax.psum), strict)
         assert [why for _, why in said] == [""] and not error, (strict, said, error)
@@ -222,7 +226,8 @@ def test_partly_manual():
 
 
 def test_strict_and_the_partitioner():
-    """Its all-reduces are an error if XLA would run them, but not what nobody asked to replace."""
+    """In strict mode, all-reduces that the partitioner inserts are an error if XLA would run them,
+    but not if nobody asked to replace them."""
     total, greatest = (jax.jit(lambda x: x.sum(0))), (jax.jit(lambda x: x.max(0)))
     gather = jax.jit(lambda x: x * 1, out_shardings=NamedSharding(SQUARE, P()))
     for strict in (False, True):
@@ -241,7 +246,8 @@ def test_strict_by_variable():
 
 
 def test_one_row():
-    """What the rule leaves to XLA for good is not named again when XLA compiles the program."""
+    """If the rule leaves a call to XLA for good, the report does not name it again when XLA
+    compiles the program."""
     f = smap(lambda v: lax.psum(v, "i"), SQUARE, P("i", "j"), P("i", "j"))
     assert rows(f, False, X.astype(np.int16)) == (
         [("psum int16[2,2] over i", "NCCL has no data type int16")], ""
@@ -249,9 +255,9 @@ def test_one_row():
 
 
 def test_several_on_one_line():
-    """Strict finds the one that XLA's partitioner decides on, though the rule judged another one of
-    the same line, or even of the same place in it. Each is in the report once if they have places
-    of their own."""
+    """Strict finds the all-reduce that XLA's partitioner decides on, even if the rule judged
+    another all-reduce of the same line, or of the same place in the line. If they have places of
+    their own, the report has each once."""
     gather = ("all_gather float32[2,4] over i", "SYMTUNER_ONLY does not name allgather")
     sums = lambda v, i: lax.all_gather(v, i).sum(0)
     for by, more in (
@@ -269,7 +275,7 @@ def test_several_on_one_line():
         assert [what for what, _ in said].count("all_gather") == more, said
         assert NAN in rows(f(), True)[1]
     old = _install._of_compiled
-    _install._of_compiled = lambda *row: old(*row[:5], 0)  # of a program without columns
+    _install._of_compiled = lambda *row: old(*row[:5], 0)  # as for a program without columns
     try:
         f = smap(lambda v: lax.psum(v, "i"), SQUARE, P("i", "j"), P("i", "j"))
         assert len(rows(f, False, X.astype(np.int16))[0]) == 1
@@ -278,7 +284,7 @@ def test_several_on_one_line():
 
 
 def test_cache_of_strict_programs():
-    """Strict does not read programs that were compiled without it."""
+    """Strict does not read programs from the cache that were compiled without strict."""
     keys = set()
     for strict in (False, True):
         symtuner.install(strict=strict)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases of test_processes.py in which each process lowers a call to our kernel or to jax.lax."""
+"""Cases of test_processes.py in which each process lowers a call: to our kernel or to jax.lax."""
 
 import ctypes
 import socket
@@ -17,14 +17,14 @@ def set_env(name, value):
         ctypes.CDLL(None).setenv(name.encode(), value.encode(), 1)
 
 
-class Device:  # what _groups reads of a JAX device
+class Device:  # has the members of a JAX device that _groups reads
     platform = "gpu"
 
     def __init__(self, process, id=None):
         self.id, self.process_index = id or 10 + process, process
 
     @property
-    def local_hardware_id(self):  # JAX knows it of this process's devices only
+    def local_hardware_id(self):  # JAX knows this only for devices of this process
         import jax
 
         return 0 if self.process_index == jax.process_index() else None
@@ -56,7 +56,7 @@ def lower(devices, shape=None, names=("i",), axes=("i",), by_name=True):
 
 
 def twice(devices):
-    """Two calls: both become jax.lax's on all ranks, and the second one does not wait."""
+    """Two calls both become jax.lax's on all ranks, and the second one does not wait."""
     (call, why), (second, same) = lower(devices), lower(devices)
     assert call == second == "lax" and why == same, (call, second, why, same)
     print(why, flush=True)
@@ -66,7 +66,8 @@ SQUARE = dict(shape=(2, 2), names=("dp", "tp"))
 
 
 def square(devices, rank):
-    """One verdict for all groups of a program: rank 1's fails, so {2, 3} lower jax.lax, too."""
+    """All groups of a program get one verdict. Rank 1's group fails, so {2, 3} lower jax.lax,
+    too."""
     import symtuner
 
     if rank == 1:
@@ -83,7 +84,7 @@ def square(devices, rank):
 
 
 def local(devices, rank):
-    """The groups are within the processes. At first rank 1 cannot open its group, so both ranks
+    """Each group lies within one process. At first rank 1 cannot open its group, so both ranks
     lower jax.lax."""
     import symtuner
 
@@ -98,8 +99,8 @@ def local(devices, rank):
 
 
 def two_each(devices, rank):
-    """A group has two GPUs of each process. No process waits for the other one to say so: it may
-    have the program in its compile cache, and lower nothing."""
+    """A group has two GPUs of each process. A process does not wait for the other one's word,
+    because the other may have the program in its compile cache, and lower nothing."""
     four = [Device(number // 2, 20 + number) for number in range(4)]
     time.sleep(0 if rank else 3)
     began = time.monotonic()
@@ -107,7 +108,8 @@ def two_each(devices, rank):
 
 
 def over_boxes(devices, rank):
-    """The ranks are on two boxes. A call opens their group only if the user asks for box by box."""
+    """The ranks are on two boxes. A call opens their group only if the user asks for all-reduces
+    box by box."""
     import symtuner
 
     for device in devices:
@@ -119,12 +121,12 @@ def over_boxes(devices, rank):
 
 
 def otherwise(devices, rank):
-    """Rank 1 alone is set to let XLA record no calls."""
+    """Only rank 1 is set to let XLA record no calls."""
     print(*lower(devices), flush=True)
 
 
 def short(devices, rank):
-    """Rank 1 has no memory at first: all ranks try again until it has."""
+    """Rank 1 has no memory at first. All ranks try again until it has."""
     from symtuner import _groups
 
     _groups.PAUSES_S = (0, 0)
@@ -142,12 +144,12 @@ def alone(devices, rank):
     _processes.WAIT_S = 1
     time.sleep(4 * rank)
     print(*lower(devices, axes=("tp",), shape=(2, 1), names=("tp", "dp")), flush=True)
-    time.sleep(0 if rank else 8)  # the coordinator is in rank 0
+    time.sleep(0 if rank else 8)  # JAX's coordinator is in rank 0
 
 
 def start(devices, variable):
-    """What JAX does when its backends start, with SYMTUNER_JAX set or not; on GPUs that ends after
-    all processes have begun it."""
+    """Do what JAX does when its backends start, with SYMTUNER_JAX set or not. On GPUs a start ends
+    after all processes have begun it."""
     import os
 
     from symtuner import _entry, _processes
@@ -158,7 +160,7 @@ def start(devices, variable):
 
 
 def unset(devices, rank):
-    """SYMTUNER_JAX is not set in process 0. The others know that at once."""
+    """SYMTUNER_JAX is not set in process 0. The other processes know that at once."""
     import symtuner
 
     start(devices, "1" if rank else "0")
@@ -169,12 +171,12 @@ def unset(devices, rank):
         symtuner.retry()
         print(*lower(devices, by_name=False), flush=True)
     else:
-        time.sleep(10)  # the coordinator is in rank 0
+        time.sleep(10)  # JAX's coordinator is in rank 0
 
 
 def called(devices, rank):
-    """SYMTUNER_JAX is set in process 1 only, but the program calls install(), here once before the
-    start and once after it."""
+    """SYMTUNER_JAX is set only in process 1, but the program calls install(): once before the start
+    and once after it."""
     import symtuner
 
     if rank:
@@ -187,9 +189,9 @@ def called(devices, rank):
 
 
 def by_name(devices, rank):
-    """SYMTUNER_JAX is set in process 1 only, but the program calls symtuner.all_reduce(): these
-    calls run our kernels, whoever is first. Process 1's psums do not, since process 0's are XLA's,
-    even if the group is open."""
+    """SYMTUNER_JAX is set only in process 1, but the program calls symtuner.all_reduce(). These
+    calls run our kernels, whichever process is first. Process 1's psums do not, because process
+    0's psums are XLA's, even if the group is open."""
     start(devices, "1" if rank else "0")
     more = [Device(0, 20), Device(1, 21)]
     if rank:
@@ -205,7 +207,7 @@ def by_name(devices, rank):
 
 
 def two_late(devices, rank):
-    """Rank 0 does not wait for one late process after the other."""
+    """Two processes are late. Rank 0 does not wait for one after the other."""
     from symtuner import _presence, _processes
 
     meet = _processes.coordinator().wait_at_barrier
@@ -220,7 +222,7 @@ def two_late(devices, rank):
 
 
 def initialized_again(devices, rank):
-    """The new coordinator has heard nothing of what the old one has."""
+    """The new coordinator does not know what the old one knew."""
     import os
 
     import symtuner
@@ -231,7 +233,7 @@ def initialized_again(devices, rank):
     print(*lower(devices, by_name=False), flush=True)
     symtuner.close()
     if rank:
-        _processes._agreed.clear()  # as in a process that was started anew
+        _processes._agreed.clear()  # as in a process that was started again
     address = f"127.0.0.1:{free_port()}" if rank == 0 else ""
     client = _processes.coordinator()
     if rank == 0:
@@ -255,8 +257,8 @@ def free_port():
 
 
 def silent(devices, rank):
-    """Process 1 does not say in time that it runs symtuner. When it comes, it hears that it is out,
-    until both processes call retry() or close()."""
+    """Process 1 does not say in time that it runs symtuner. When it comes, it hears that it is left
+    out until both processes call retry() or close()."""
     import symtuner
     from symtuner import _presence, _processes
 
@@ -276,7 +278,7 @@ def silent(devices, rank):
 
 
 def retry_meanwhile(devices, rank):
-    """While rank 0 waits for rank 1, it begins another round. What it says about rank 1 then still
+    """While rank 0 waits for rank 1, it begins another round. What it then says about rank 1 still
     belongs to the first round."""
     from symtuner import _presence, _processes
 
@@ -293,8 +295,9 @@ def retry_meanwhile(devices, rank):
 
 
 def off(devices, rank):
-    """SYMTUNER_MODE is off in process 1. Both know that at once, also after retry(), and both lower
-    jax.lax. A program from jax.export may have calls of ours, so open_group() still opens."""
+    """SYMTUNER_MODE is off in process 1. Both processes know that at once, also after retry(), and
+    both lower jax.lax. A program from jax.export may have calls of ours, so open_group() still
+    opens a group."""
     import os
 
     import symtuner

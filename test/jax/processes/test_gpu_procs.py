@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""test/gpu/jax_procs.py without GPUs and jax: does it tell right groups from wrong ones?
+"""Tests test/gpu/jax_procs.py without GPUs and jax: does it tell right groups from wrong ones?
 
-jax_procs.py starts this file as each rank (--child). It plays a rank of the case, and as rank 3 it
-has the fault that PLAY names.
+jax_procs.py starts this file as each rank (--child). This file then behaves like a rank of the
+case. As rank 3 it has the fault that PLAY names.
 """
 
 import os
@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 PROCS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../gpu/jax_procs.py")
 CASES = "two,kill,exit,raise,apart,values"
 
-# fault: cases, what must be said about it. "": no fault
+# fault: the cases, and what jax_procs.py must say about it. "": no fault
 PLAYS = {
     "": (CASES, ""),
     "ends with 0": ("kill,two", "a rank that lost another ended with 0"),

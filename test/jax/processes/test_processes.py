@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Groups across processes without GPUs: agreement, goodbye, death, on fakes of CUDA and NCCL.
+"""Groups across processes without GPUs: how ranks agree, say goodbye and die, on fakes of CUDA and
+NCCL.
 
 Two or four processes join JAX's coordinator, open a group through its key-value store and run one
 of the CASES. The parent compares what they print and how they end.
@@ -21,7 +22,8 @@ from lower_cases import Device, set_env
 
 
 def one_dies(client, me):
-    """Kill this process if ``me``; else wait until that one has ended, and raise an error."""
+    """If ``me``, kill this process. Otherwise wait until that process has ended, and raise an
+    error."""
     if me:
         client.key_value_set("dies", str(os.getpid()))
         os.kill(os.getpid(), 9)
@@ -43,7 +45,8 @@ def left_over():
 
 
 def holds(want):
-    """Does left_over() become ``want``? Another thread frees what is left."""
+    """Does left_over() become ``want``? It may take a moment, because another thread frees what is
+    left."""
     for _ in range(20):
         if left_over() == want:
             return True
@@ -53,7 +56,8 @@ def holds(want):
 
 
 def open_slowly(devices, rank, seconds):
-    """Open the group, which takes ``seconds`` on rank 1; it gives up after 1 s. Returns the error."""
+    """Open the group, which takes ``seconds`` on rank 1. Rank 1 gives up after 1 s. Return the
+    error."""
     import symtuner
     from symtuner import _processes
 
@@ -71,7 +75,7 @@ def open_slowly(devices, rank, seconds):
 
 
 def open_late(devices, rank):
-    """Rank 1 gives up an opening that succeeds later, after all ranks have gone on."""
+    """Rank 1 gives up an opening. The opening succeeds later, after all ranks have gone on."""
     import symtuner
 
     problem = open_slowly(devices, rank, 3)
@@ -86,7 +90,7 @@ def open_late(devices, rank):
 
 
 def come_late(devices, rank):
-    """Rank 1 comes after rank 0 has timed out: it must not go on alone."""
+    """Rank 1 comes after rank 0 has timed out. It must not go on alone."""
     import symtuner
     from symtuner import _processes
 
@@ -99,7 +103,7 @@ def come_late(devices, rank):
         print("error:", e, flush=True)
         right = "rank 1 did not answer within 1 s" in str(e)
     took = time.monotonic() - began
-    time.sleep(0 if rank else 8)  # the coordinator is in rank 0
+    time.sleep(0 if rank else 8)  # JAX's coordinator is in rank 0
     os._exit(3 if right and took < 4 and holds((0, 0, 0)) else 1)
 
 
@@ -125,12 +129,13 @@ def close_meanwhile(devices, rank):
 
 
 def exit_meanwhile(devices, rank):
-    """Rank 1 ends while an opening that it gave up goes on, for longer than the test."""
+    """Rank 1 gives up an opening that goes on for longer than the test, and rank 1 ends
+    meanwhile."""
     open_slowly(devices, rank, 100)
 
 
 def interrupt(library, behind):
-    """Raise Ctrl-C right after that call."""
+    """Raise Ctrl-C right after the call ``behind`` of the library."""
     call = library.call
 
     def interrupted(name, *args):
@@ -143,7 +148,7 @@ def interrupt(library, behind):
 
 
 def open_interrupted(devices, rank):
-    """Rank 0 is interrupted when its group is in the table already: the group stays."""
+    """Rank 0 is interrupted when its group is already in the table. The group stays."""
     import symtuner
     from symtuner import _library
 
@@ -160,7 +165,7 @@ def open_interrupted(devices, rank):
 
 def close_interrupted(devices, rank):
     """Rank 0 is interrupted while its close waits for its calls, and closes again. A group that
-    another thread opens meanwhile still says its goodbye."""
+    another thread opens meanwhile still says goodbye."""
     import symtuner
     from symtuner import _library, _processes
 
@@ -233,11 +238,11 @@ def child(case, rank, ranks, port):
         return lower_cases.twice(devices)
     if case == "otherwise" and rank == 1:
         os.environ["SYMTUNER_JAX_COMMAND_BUFFERS"] = "0"
-    if case == "second" and rank == 0:  # rank 1 has left before rank 0 watches it
+    if case == "second" and rank == 0:  # rank 1 has left before rank 0 begins to watch it
         slow = _library.load()
         slow.call = lambda name, *a: (time.sleep(name == "watch"), type(slow).call(slow, name, *a))
     if case in LATE:
-        jax.process_index(), _library.load()  # the first time these wait for all ranks
+        jax.process_index(), _library.load()  # at the first time, these calls wait for all ranks
         return LATE[case](devices, rank)
     comm, offered = COMM.get(case, {}).get(rank, ("own", True))
     os.environ["SYMTUNER_JAX_COMM"] = comm
@@ -255,7 +260,7 @@ def child(case, rank, ranks, port):
         symtuner.open_group(devices)
         print("opened again", flush=True)
     if case in ("kill", "leave", "hosts"):
-        _library.load()._c.test_touch()  # a call whose event stays pending
+        _library.load()._c.test_touch()  # make a call whose event stays pending
         if rank == 1:
             time.sleep(1)
             if case in ("kill", "hosts"):
@@ -265,7 +270,7 @@ def child(case, rank, ranks, port):
             time.sleep(20)
             os._exit(0)
         if case == "hosts":
-            time.sleep(13)  # the exit watchdog would take 11
+            time.sleep(13)  # the exit watchdog would end the process after 11 s
             print("not ended", flush=True)
             os._exit(0)
         time.sleep(30)
@@ -282,14 +287,15 @@ def child(case, rank, ranks, port):
         symtuner.close()
         time.sleep(3)
         os.kill(os.getpid(), 9)
-    if case == "cascade":  # one leaves, one waits in its kernel, two have errors and wait for these
+    # one rank leaves, one waits in its kernel, and two have errors and wait for these two
+    if case == "cascade":
         if rank == 3:
             _library.load()._c.test_touch()
             time.sleep(30)
     time.sleep({"cascade": rank != 1, "apart": rank}.get(case, 0))
 
 
-# case: for each rank SYMTUNER_JAX_COMM, and whether XLA offers its communicators there
+# case: for each rank, SYMTUNER_JAX_COMM and whether XLA offers its communicators there
 COMM = {
     "xla": {0: ("auto", True), 1: ("xla", True)},
     "mixed": {0: ("xla", True), 1: ("own", True)},
@@ -305,15 +311,15 @@ UNSET = (
 LATE_BY = "it has lowered no program with symtuner within 3 s"
 OFF = "process 1 does not run symtuner (SYMTUNER_MODE is off)"
 NO_COMM = "rank 1: ncclCommInitRank: error 1; NCCL_DEBUG=WARN says more"
-EVERYWHERE = (  # all ranks say this
+EVERYWHERE = (  # all ranks print this
     *("square", "local", "two each", "over boxes", "short", "alone", "missing"),
     *("called", "silent", "initialized again"),
 )
 
-SAYS = {"unset", "by name", "off"}  # a line on stderr belongs to these cases
+SAYS = {"unset", "by name", "off"}  # in these cases, ranks print a line on stderr
 
-# case: exit status of each rank, words of rank 0. None: the coordinator, in rank 0, went first, and
-# JAX ends the rank in its own way.
+# case: exit status of each rank, and what rank 0 prints. None: the coordinator, which is in rank 0,
+# ended first, and JAX ends the rank in its own way.
 CASES = {
     "open": ((0, 0), "rank=0 ranks=2 gpu=0 comm=own-nccl"),
     "xla": ((0, 0), "rank=0 ranks=2 gpu=0 comm=xla-nccl"),
@@ -373,7 +379,7 @@ CASES = {
     "short": ((0, 0), "symtuner_all_reduce_recordable \n"),
     "alone": ((0, 0), f"lax {LAX} rank 1 did not answer within 1 s"),
     "unset": (
-        (0, 0),  # lower() lets us say each line again
+        (0, 0),  # lower() makes the package say each line again
         f"symtuner: {UNSET}, so XLA runs all collectives of programs with that process\n"
         f"lax {LAX} {UNSET}\n" * 3,
     ),
@@ -409,7 +415,7 @@ CASES = {
 
 
 def run(case):
-    """Print what was wrong with the case. Returns whether all was right."""
+    """Run the case and print what was wrong with it. Returns whether all was right."""
     codes, words = CASES[case]
     ranks = len(codes)
     port = lower_cases.free_port()
@@ -444,7 +450,7 @@ def run(case):
 
 
 def main():
-    with ThreadPoolExecutor(4) as pool:  # they mostly sleep
+    with ThreadPoolExecutor(4) as pool:  # the threads mostly sleep
         right = list(pool.map(run, sys.argv[1:] or CASES))
     print(f"jax processes: {sum(right)} passed, {len(right) - sum(right)} failed")
     return not all(right)

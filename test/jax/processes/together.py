@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Run a test of one JAX process in several processes, with one GPU each (jax.distributed).
+"""Runs a test of one JAX process in several processes, with one GPU each (jax.distributed).
 
     together.py [--ranks N] [--gpus LIST] [--limit SECONDS] SCRIPT [ARGUMENT...]
 
-Each process runs SCRIPT with all ARGUMENTs, in which jax.devices() are the devices of all processes.
-LIST names the GPU of each rank, "0,1"; "0,0" lets two ranks share a GPU (test/gpu/one). Prints what
-rank 0 has printed, and after a failure also what the other ranks have printed.
+Each process runs SCRIPT with all ARGUMENTs. In it, jax.devices() are the devices of all processes.
+LIST names the GPU of each rank, such as "0,1". With "0,0" two ranks share a GPU (test/gpu/one).
+Prints what rank 0 has printed, and after a failure also what the other ranks have printed.
 
 Exit status 0: all processes ended with 0. 77: all ended with 77. 1: anything else, or the time limit
 was over before the end; then all processes are killed.
@@ -24,7 +24,7 @@ import time
 
 
 def child(script, arguments):
-    """Be one rank. The environment says which."""
+    """Run as one rank. The environment says which."""
     import jax
 
     place = [os.environ["TOGETHER_" + name] for name in ("ADDRESS", "RANKS", "RANK")]
@@ -39,7 +39,7 @@ def child(script, arguments):
     import symtuner
     from jax.extend.backend import clear_backends
 
-    # the groups end before the client of the GPU, and that before the coordinator
+    # the groups must end before the client of the GPU, and the client before the coordinator
     symtuner.close()
     clear_backends()
     gc.collect()
@@ -84,7 +84,7 @@ def main():
                 children.append(
                     subprocess.Popen(words, env=env, stdout=out, stderr=subprocess.STDOUT)
                 )
-        # a rank that failed leaves the others waiting
+        # if a rank failed, the others may wait for it, so stop then
         while any(c.poll() is None for c in children) and not any(c.poll() for c in children):
             if time.time() > deadline:
                 break
