@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# texts.sh FOLDER: write the text of each case of rules.test and bad.test to FOLDER/rules and
+# texts.sh FOLDER: writes the text of each case of rules.test and bad.test to FOLDER/rules and
 # FOLDER/bad, as NAME.rules, NAME.csv or NAME.inline, for tests that need files.
 set -eu
 mkdir -p "$1/rules" "$1/bad"

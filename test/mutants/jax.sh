@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# jax.sh BUILD PART - a part of test/jax/run.sh, for one mutant:
+# jax.sh BUILD PART - runs a part of test/jax/run.sh, for one mutant:
 #   hlo      the editor of jax/hlo with fake kernels, without sanitizers
 #   c        the tests in C, under ASan and UBSan
 # The tests of the Python package take minutes and are left out.

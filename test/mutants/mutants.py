@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""mutants.py - break the code in one place at a time: does `make test` notice?
+"""mutants.py - breaks the code in one place at a time, and checks whether `make test` notices.
 
 usage: mutants.py [--seed N] [--count N] [--skip N] [--jobs N] [--files GLOB...] [--only
 FILE:LINE...] [--longest SECONDS] [--again] [--work FOLDER] [--list]
@@ -13,8 +13,8 @@ of `make test` that contain code of its file, the closest first, until one fails
 one of jax/ runs the tests of that folder, which need jax. A mutant that passes all has survived:
 a test is missing, the code is not needed, or the change has no effect.
 
-Works in copies of the tree, in build-mutants/ unless told otherwise. Prints a line per mutant, then
-totals.
+Works in copies of the tree, in build-mutants/ unless --work names another folder. Prints a line per
+mutant, then totals.
 Exit status: 0 if all were killed, 1 if some survived, 2 if the tree itself fails.
 """
 import argparse
@@ -51,7 +51,7 @@ COMPARISON = {"<": ["<=", ">"], "<=": ["<", ">="], ">": [">=", "<"], ">=": [">",
               "==": ["!="], "!=": ["=="]}
 TOKEN = re.compile(r"->|<<=?|>>=?|[<>=!]=|&&|\|\||[<>!]|\b(?:true|false)\b"
                    r"|\b(?:0[xX][0-9a-fA-F]+|[1-9][0-9]*|0)[uUlL]*\b(?!\.|[\"'])")
-# "int x", "const char *const p", "struct a b[3]": two names in a row, or a name, stars and a name
+# as in "int x", "const char *const p", "struct a b[3]": two names in a row, or name, stars, name
 DECLARES = re.compile(r"\s*(?:static|const|extern|typedef|struct|enum|union|unsigned|"
                       r"[A-Za-z_]\w*\s+\**\s*(?:const\s+)?[A-Za-z_]\w*\s*[;,=\[(:])")
 NO_EXPRESSION = re.compile(r"\s*(?:return|if|for|while|do|else|switch|case|default|goto)\b")
@@ -62,13 +62,13 @@ def described(m):
 
 
 def blanked(text):
-    """The text with comments, strings, directives and asserts replaced by spaces of the same
+    """Return the text with comments, strings, directives and asserts replaced by spaces of the same
     length."""
     return BLANK.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
 
 
 def statements(code):
-    """(start, end) of each statement between braces and semicolons, with its semicolon."""
+    """Yield (start, end) of each statement between braces and semicolons, with its semicolon."""
     start, paren = 0, 0
     for at, c in enumerate(code):
         paren += (c == "(") - (c == ")")
@@ -81,7 +81,7 @@ BEFORE = re.compile(r"\s*(?:(?:if|for|while|switch)\s*(?=\()|else\b|do\b|case\b[
 
 
 def simple_statement(code, start, end):
-    """Where the statement itself starts, after labels, if (...), for (...) and else."""
+    """Return where the statement itself starts, after labels, if (...), for (...) and else."""
     while True:
         found = BEFORE.match(code, start, end)
         if not found:
@@ -97,7 +97,7 @@ def simple_statement(code, start, end):
 
 
 def changes(file, text):
-    """Every mutant of a file."""
+    """Yield every mutant of a file."""
     code = blanked(text)
 
     def mutant(kind, start, end, new):
@@ -108,7 +108,7 @@ def changes(file, text):
     for start, end in statements(code):
         whole = code[start:end]
         if DECLARES.match(whole) and "=" not in whole:
-            continue  # a declaration without a value
+            continue  # this is a declaration without a value
         for m in TOKEN.finditer(code, start, end):
             token = m.group()
             if token in COMPARISON:
@@ -142,8 +142,8 @@ def changes(file, text):
 
 
 def draws(folder, files, seed):
-    """All mutants in random order: draw a line of code, a kind that it has, and one of that
-    kind."""
+    """Yield all mutants in random order: draw a line of code, then a kind that the line has, then a
+    mutant of that kind."""
     at = collections.defaultdict(list)
     for file in files:
         for m in changes(file, open(os.path.join(folder, file)).read()):
@@ -165,7 +165,7 @@ def draws(folder, files, seed):
 Step = collections.namedtuple("Step", "name needs command env reach")
 CORE = ("plugin/", "rules/", "nccl/", "base/")
 CLI = ("cli/",)
-RULES = ("rules/", "base/") + tuple(glob.glob("nccl/*.[ch]"))  # not nccl/model
+RULES = ("rules/", "base/") + tuple(glob.glob("nccl/*.[ch]"))  # nccl/model is not a part of it
 FAKE_AR = RULES + tuple("kernels/choose/%s.c" % n for n in ("select", "rules", "probe"))
 
 
@@ -176,7 +176,7 @@ def suites_of(pattern):
 
 
 def steps_of_tests():
-    """List the suites of `make test`, and of jax/hlo. reach: the files whose code a suite contains."""
+    """List the suites of `make test`, and of jax/hlo. reach: files whose code a suite contains."""
     def program(name, pattern, args, reach):
         for suite, file in suites_of(pattern):
             if suite != "ar_kernels on the CPU":
@@ -227,7 +227,7 @@ def needs_of(step):
 
 
 def closest_first(file, steps, seconds):
-    """First the suite with the file's name, then the others, quickest first."""
+    """Return the suite with the file's name first, then the others, the quickest first."""
     stem = os.path.basename(file).rsplit(".", 1)[0]
     return sorted((s for s in steps if file.startswith(s.reach)),
                   key=lambda s: (s.env.get("CK_RUN_SUITE") != stem, seconds.get(s.name, 0)))
@@ -236,15 +236,15 @@ def closest_first(file, steps, seconds):
 def limits():
     os.setsid()
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
-        signal.signal(number, signal.SIG_DFL)  # nohup and background jobs ignore them; tests send them
+        signal.signal(number, signal.SIG_DFL)  # nohup ignores these signals, but tests send them
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # an error above that, as on a full disk
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # so that a write beyond the limit fails
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def end_session(leader):
-    """End all processes of a session. libcheck gives each test a process group, so groups do not
-    help."""
+    """End all processes of a session. Ending a process group would not be enough, because libcheck
+    gives each test a group of its own."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             if os.getsid(int(pid)) == leader:
@@ -254,7 +254,7 @@ def end_session(leader):
 
 
 def run(command, cwd, env, limit):
-    """(exit status, seconds). None: it was ended after the time limit."""
+    """Return (exit status, seconds). The status is None after the end of the time limit."""
     began = time.time()
     with open(os.path.join(cwd, "out.txt"), "w") as out:
         child = subprocess.Popen(command, cwd=cwd, env=dict(os.environ, **env), preexec_fn=limits,
@@ -313,7 +313,7 @@ def plant(folder, m):
 
 
 def objects_of(base, file):
-    """The objects that show whether a change had an effect."""
+    """Return the objects that show whether a change had an effect."""
     if file.startswith("jax/"):
         return ["build/libsymtuner_ffi.so"]
     if file.endswith(".c"):
@@ -333,7 +333,7 @@ def machine_code(folder, objects):
 
 
 def counts(base, folder, m, known):
-    """Does it compile, and to another object?"""
+    """Does the mutant compile, and to another object?"""
     objects = objects_of(base, m.file)
     if m.file not in known:
         known[m.file] = machine_code(base, objects)
@@ -355,8 +355,8 @@ def status_of(step, folder, seconds):
 
 
 def fails(step, base, folder, seconds):
-    """False, or how it fails. On a busy machine the tree itself may fail, too: a suite has to fail
-    twice, a long one once, while the tree passes."""
+    """Return False, or how the suite fails. On a busy machine the tree itself may fail, too. So a
+    suite must fail twice, a long one once, while it passes in the unchanged tree."""
     for again in range(4):
         status = status_of(step, folder, seconds)
         if status in (0, 77):
@@ -386,13 +386,13 @@ def judge(base, folder, m, steps, seconds):
 
 
 def prepare(base, jobs, files):
-    """Build a copy of the tree and run once all suites that contain code of the files: do they pass,
-    and how long do they take?"""
+    """Build a copy of the tree, and run once all suites that contain code of the files. Return
+    whether they pass, and how long they take."""
     seconds, bad = {}, []
     copy_tree(base)
     os.makedirs(base + "/tmp")
     if os.path.isdir("build"):
-        shutil.copytree("build", base + "/build", symlinks=True)  # make will see what is out of date
+        shutil.copytree("build", base + "/build", symlinks=True)  # make sees what is out of date
     steps = [s for s in steps_of_tests() if any(f.startswith(s.reach) for f in files)]
     targets = sorted({t for s in steps for t in needs_of(s)})
     if not make(base, targets, jobs):
@@ -450,7 +450,7 @@ def main():
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(base, folder, symlinks=True)
         idle.put(folder)
-    idle.get()  # that was pick
+    idle.get()  # takes the folder that pick has used
 
     def test(m):
         folder = idle.get()

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_gates.c - for every gate there is a call that fails at it first, and the cure of the gate
- * lets that call pass. Releases differ where they should.
+ * check_gates.c - checks that for every gate (condition for a symmetric kernel) there is a call
+ * that fails at it first, and that the gate's cure lets that call pass. Also checks that releases
+ * differ where they should.
  */
 #include <check.h>
 #include <float.h>
@@ -109,9 +110,9 @@ START_TEST(test_pcie_runs_symmetric_kernels_only_before_2_29)
                                     SYMTUNER_GATE_NVLINK};
     struct symtuner_call call = good(release[_i]);
 
-    call.nvlink = call.peer_nccl = 0; /* four L40S under two switches */
+    call.nvlink = call.peer_nccl = 0; /* as on four L40S under two switches */
     ck_assert_int_eq(predict(&call).gate, gate_l40s[_i]);
-    call.peer_nccl = 1; /* two RTX PRO 6000 on one socket */
+    call.peer_nccl = 1; /* as on two RTX PRO 6000 on one socket */
     ck_assert_int_eq(predict(&call).gate, _i < 3 ? SYMTUNER_GATE_NONE : SYMTUNER_GATE_NVLINK);
 }
 END_TEST
@@ -172,7 +173,7 @@ START_TEST(test_copy_engine_threshold_counts_elements)
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_CE);
     call.dtype = SYMTUNER_INT8;
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_CE);
-    call.nccl = 23102; /* TMA kernels raise the limit fourfold */
+    call.nccl = 23102; /* in this release, TMA kernels raise the limit fourfold */
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_SYMMETRIC);
     call.multicast = 1;
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_CE);
@@ -231,7 +232,7 @@ START_TEST(test_without_a_cost_table_an_ll_question_stays_open)
     call.tuner_ll = 1;
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_SYMMETRIC);
     call.tuner_ll = 0;
-    call.nccl = 23102; /* priced without latency, an LL kernel does not win */
+    call.nccl = 23102; /* this release's price of LL lacks latency, so LL does not win */
     ck_assert_int_eq(predict(&call).gate, SYMTUNER_GATE_LL_ASKED);
     call.proto = "allgather:simple;allreduce:LL"; /* no other kernel is left */
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_SYMMETRIC);
@@ -265,12 +266,12 @@ START_TEST(test_a_cost_table_without_any_entry_is_a_refusal_unless_symmetric)
         table[i] = -1.0f;
     call.table = table;
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_SYMMETRIC);
-    call.recv = SYMTUNER_REG_NONE; /* now an LL kernel, and NCCL asks the table */
+    call.recv = SYMTUNER_REG_NONE; /* now the call runs an LL kernel, and NCCL asks the table */
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_ERROR);
     ck_assert_int_eq(predict(&call).gate, SYMTUNER_GATE_LL_ASKED);
     call.send = SYMTUNER_REG_NONE;
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_ERROR);
-    call.ranks = 1; /* one rank: NCCL copies, and asks no table */
+    call.ranks = 1; /* with one rank NCCL copies, and asks no table */
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_GENERAL);
 }
 END_TEST
@@ -281,7 +282,7 @@ START_TEST(test_doubts_are_told_where_a_rule_was_not_read)
 
     call.coll = SYMTUNER_ALLGATHER;
     ck_assert_int_eq(predict(&call).unsure, 0);
-    for (int arch = 90; arch <= 121; arch++) { /* those that 2.32.3's own code names */
+    for (int arch = 90; arch <= 121; arch++) { /* the code of 2.32.3 names these architectures */
         call.arch = arch;
         ck_assert_int_eq(predict(&call).unsure, arch == 100 || arch == 103);
     }
@@ -294,7 +295,7 @@ START_TEST(test_doubts_are_told_where_a_rule_was_not_read)
     ck_assert_int_eq(predict(&call).unsure, 0);
     call.multicast = 1;
     ck_assert_int_eq(predict(&call).unsure, 1);
-    call.send = call.recv = SYMTUNER_REG_NONE; /* a general kernel, whatever the model picks */
+    call.send = call.recv = SYMTUNER_REG_NONE; /* NCCL runs a general kernel in any case */
     ck_assert_int_eq(predict(&call).unsure, 0);
     call.nccl = 23300;
     ck_assert_int_eq(predict(&call).unsure, 1);
@@ -396,8 +397,7 @@ START_TEST(test_releases_print_as_they_parse)
 
     ck_assert_str_eq(st_release_print(22809, text, sizeof text), "2.28.9");
     ck_assert_str_eq(st_release_print(23010, text, sizeof text), "2.30.10");
-    for (size_t size = 0; size < sizeof text; size++) { /* the text is cut as by snprintf, and
-                                                           nothing is written behind it */
+    for (size_t size = 0; size < sizeof text; size++) { /* the text is cut as by snprintf */
         memset(text, 'z', sizeof text);
         st_release_print(23010, text, size);
         ck_assert_int_eq(text[size], 'z');
@@ -416,17 +416,17 @@ START_TEST(test_eras_are_in_order_and_cover_every_release)
     for (int version = 0; version < 99999; version++, before = era) {
         if ((era = st_era_of(version)) == before)
             continue;
-        ck_assert_ptr_eq(era, before + 1); /* no row is passed over */
+        ck_assert_ptr_eq(era, before + 1); /* the search skips no row */
         ck_assert_int_eq(era->first, version);
         ck_assert(era->tuner_abi >= before->tuner_abi && era->table_limit > 0);
         ck_assert(era->symmetric && era->model >= 1);
     }
-    ck_assert_int_ge(before->first, 23204); /* the newest row is among them */
+    ck_assert_int_ge(before->first, 23204); /* the rows include the newest */
 }
 END_TEST
 
-/* The releases whose symmetric kernels do not wait are those of the fault nccl-no-wait, and only up
- * to 2.28 both buffers must be in windows, whatever the settings. */
+/* The releases whose symmetric kernels do not wait are those with the fault nccl-no-wait. Only up
+ * to 2.28 must both buffers be in windows, whatever the settings. */
 START_TEST(test_symmetric_kernels_wait_where_no_fault_says_otherwise)
 {
     for (int version = 22700; version < 23300; version++) {
@@ -435,7 +435,7 @@ START_TEST(test_symmetric_kernels_wait_where_no_fault_says_otherwise)
 
         for (int i = 0; st_hazard_get(version, i) != NULL; i++)
             fault |= strstr(st_hazard_get(version, i)->text, "do not wait") != NULL;
-        if (version < 22800 || version >= 22803) /* 2.28.3 is the first of its line */
+        if (version < 22800 || version >= 22803) /* 2.28.3 is the first release of its line */
             ck_assert_int_eq(era->pdl != ST_PDL_WAITS, fault);
         if (fault)
             ck_assert_int_eq(era->pdl == ST_PDL_ANYWHERE, era->symmetric_one_sided);
@@ -454,8 +454,8 @@ START_TEST(test_cheapest_entry_is_taken_as_the_release_does)
     ck_assert(algo == 0 && proto == 1);
     ck_assert(st_table_pick(new, shown, NULL, 2, 3, &algo, &proto));
     ck_assert(algo == 1 && proto == 0);
-    table[0] = -1; /* a tuner's -1: old releases do not take the entry, new ones prefer it */
-    table[2] = 0;  /* a tuner's 0 in an entry without algorithm: old releases take it */
+    table[0] = -1; /* a tuner wrote -1: old releases do not take the entry, new ones prefer it */
+    table[2] = 0;  /* a tuner wrote 0 into an entry without algorithm: old releases take it */
     ck_assert(st_table_pick(old, table, shown, 2, 3, &algo, &proto));
     ck_assert(algo == 0 && proto == 2);
     ck_assert(st_table_pick(new, table, shown, 2, 3, &algo, &proto));

@@ -48,7 +48,7 @@ START_TEST(test_every_name_reads_back_in_any_case)
 END_TEST
 
 static const struct {
-    const char *wrong, *meant; /* NULL: no word is near enough */
+    const char *wrong, *meant; /* meant is NULL if no word is near enough */
 } misspelt[] = {
     {"allredcue", "allreduce"},
     {"all-reduce", "allreduce"},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_symmetric_cost.c - NCCL's model of symmetric kernels: which kernel it picks, and with how
- * many CTAs.
+ * check_symmetric_cost.c - checks NCCL's model of symmetric kernels: which kernel it picks, and
+ * with how many CTAs.
  *
  * The rows are decisions of NCCL itself: those of 2.27 to 2.30 are from recordings in test/data,
  * those of 2.31.2 and 2.32.3 from NCCL's code on a stub communicator. build/check-corpus checks all
@@ -84,7 +84,8 @@ START_TEST(test_pick_is_that_of_nccl)
     struct st_sym_pick out = pick(&query);
 
     ck_assert_str_eq(st_kernel_name(out.kernel), known[_i].kernel);
-    /* 2.27 launches what the model wants; for later releases the row has what the model wants */
+    /* 2.27 launches the count that the model wants; for later releases the row holds the model's
+     * count */
     ck_assert_msg(out.price.ctas == known[_i].ctas || out.launched == known[_i].ctas,
                   "row %d: model %d, launched %d, not %d", _i, out.price.ctas, out.launched,
                   known[_i].ctas);
@@ -104,7 +105,7 @@ START_TEST(test_launch_has_no_more_ctas_than_cells_from_2_28_on)
     ck_assert_int_eq(pick(&query).launched, 12);
     query.version = 22809;
     query.bytes = 1 * KIB;
-    query.works = 4; /* four calls share the cells of one launch, which leaves no LL kernel */
+    query.works = 4; /* four calls share the cells of one launch, so no LL kernel can run */
     ck_assert_int_eq(pick(&query).launched, 4);
     ck_assert_str_eq(st_kernel_name(pick(&query).kernel), "AllReduce_RSxLD_AGxST");
 }
@@ -115,7 +116,8 @@ START_TEST(test_equal_costs_go_to_the_first_kernel_and_from_2_31_to_the_last)
     struct st_sym_query query = plain(22809, 90, true, AG, 8, 64 * MIB);
     struct st_sym_price direct, multicast;
 
-    query.sym_ctas = 32; /* both kernels saturate: their costs are equal to the last bit */
+    /* with this count both kernels saturate, so their costs are equal to the last bit */
+    query.sym_ctas = 32;
     ck_assert(st_sym_price(&query, ST_KERNEL_AG_ST, &direct));
     ck_assert(st_sym_price(&query, ST_KERNEL_AG_STMC, &multicast));
     ck_assert(direct.cost == multicast.cost);
@@ -170,7 +172,7 @@ START_TEST(test_large_calls_lose_ll_at_2_gib_and_everything_at_64_gib)
     ck_assert(!(st_sym_mask(&query) & ll) && st_sym_mask(&query));
     query.bytes = 65536 * MIB;
     ck_assert_uint_eq(st_sym_mask(&query), 0);
-    query.coll = AG; /* the size of AllGather is that of all ranks */
+    query.coll = AG; /* for AllGather the size is that of all ranks together */
     query.bytes = 8192 * MIB - 1024;
     ck_assert(st_sym_mask(&query));
     query.bytes = 8192 * MIB;
@@ -232,12 +234,13 @@ static const struct {
     const char *text;
     enum symtuner_coll coll;
     enum st_sym_kernel_env want;
-    uint32_t allowed; /* compared only if want is ST_ENV_LIMITS */
+    uint32_t allowed; /* this is compared only if want is ST_ENV_LIMITS */
 } texts[] = {
     {22809, NULL, AR, ST_ENV_UNSET, 0},
     {22809, "^", AR, ST_ENV_UNSET, 0},
     {22809, "AllReduce_AGxLL_R", AR, ST_ENV_LIMITS, 1u << ST_KERNEL_AR_LL},
-    {22809, "allreduce_agxll_r", AR, ST_ENV_LIMITS, 0}, /* upper and lower case differ */
+    /* NCCL distinguishes upper and lower case */
+    {22809, "allreduce_agxll_r", AR, ST_ENV_LIMITS, 0},
     {22809, "typo", AR, ST_ENV_LIMITS, 0},
     {22809, "", AR, ST_ENV_LIMITS, 0},
     {23102, "", AR, ST_ENV_UNSET, 0},

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""hazards.py SYMTUNER: the faults of NCCL in jax/symtuner/_check.py are rows of nccl/hazards.h.
+"""hazards.py SYMTUNER: checks that the faults of NCCL in jax/symtuner/_check.py are rows of
+nccl/hazards.h.
 
-`symtuner doctor --list` prints every row of that table; name, releases, text and cure must agree.
+`symtuner doctor --list` prints every row of that table. Name, releases, text and cure must agree.
 """
 
 import importlib.util
@@ -24,7 +25,7 @@ def main() -> int:
         rows[name.strip("`")] = (releases, f"{what}: {cure}")
     spec = importlib.util.spec_from_file_location("check", ROOT / "jax/symtuner/_check.py")
     check = importlib.util.module_from_spec(spec)
-    sys.modules["check"] = check  # dataclasses look their module up
+    sys.modules["check"] = check  # dataclasses look up their module in sys.modules
     spec.loader.exec_module(check)
     wrong = 0
     for name, first, last, text in check._KNOWN:

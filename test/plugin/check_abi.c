@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_abi.c - sizes and offsets of every interface struct, compared with numbers measured on a
- * 64-bit machine with NCCL's own headers (2.27.3 to 2.32.6); and the tables that the library
- * exports.
+ * check_abi.c - compares sizes and offsets of every interface struct with numbers that were
+ * measured on a 64-bit machine with NCCL's own headers (2.27.3 to 2.32.6). Also checks the tables
+ * that the library exports.
  *
  * The asserts in include/nccl_abi hold wherever the headers are included. This file repeats the
  * numbers as a list that can be read beside NCCL's headers, member by member.

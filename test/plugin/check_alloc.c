@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_alloc.c - makes every allocation of the plugin fail once, in turn: nothing may crash, and
+ * check_alloc.c - makes every allocation of the plugin fail once, in turn. Nothing may crash, and
  * no job may fail.
  *
  * The linker replaces malloc, calloc, open and open_memstream (WRAPPED in test/test.mk). The
@@ -23,8 +23,8 @@
 #include "symtuner.h"
 #include "test/suites.h"
 
-static int left = -1; /* allocations that still succeed; -1: all */
-static int failed;    /* how many were refused                   */
+static int left = -1; /* how many allocations still succeed; -1: all do */
+static int failed;    /* how many allocations were refused */
 
 static int refuse(void)
 {
@@ -81,8 +81,8 @@ static int refused(void)
     return failed;
 }
 
-enum { ALLOCATIONS = 24 }; /* more than any test makes, so that no allocation fails in the last
-                              rounds */
+/* More than any test makes, so that no allocation fails in the last rounds. */
+enum { ALLOCATIONS = 24 };
 
 /* ---- tests ---------------------------------------------------------------------------------- */
 
@@ -121,7 +121,7 @@ START_TEST(test_loading_a_file_survives_every_refusal)
 }
 END_TEST
 
-/* Run the plugin from init to finalize with only ${_i} allocations: every call must succeed, and
+/* Run the plugin from init to finalize with only ${_i} allocations. Every call must succeed, and
  * the table must be either steered or untouched. */
 START_TEST(test_a_plugin_without_memory_lets_nccl_decide)
 {
@@ -146,7 +146,7 @@ START_TEST(test_a_plugin_without_memory_lets_nccl_decide)
     setenv("SYMTUNER_RULE", "allreduce prefer=general:ring/ll", 1);
     setenv("SYMTUNER_RULES", "test/golden/rules/per_rank.rules", 1);
 
-    refuse_from(_i); /* libcheck allocates, too: assert only after refused() */
+    refuse_from(_i); /* assert only after refused(), because libcheck allocates, too */
     wrong |= st_profiler_open(&events, &profiler);
     for (int rank = 0; rank < 2; rank++)
         wrong |= st_tuner_open(&init, &tuner[rank]);
@@ -199,12 +199,13 @@ static void read_and_give_back(void)
     st_machine_read("gpus=1..4", &machine, NULL, 0);
 }
 
-/* Sanitizers have their own allocators: with them mallinfo2 gives 0 before and after. */
+/* With sanitizers this checks nothing. They have their own allocators, so mallinfo2 gives 0 before
+ * and after. */
 START_TEST(test_what_is_read_is_given_back)
 {
     size_t before;
 
-    read_and_give_back(); /* the first run lets libc allocate what it keeps */
+    read_and_give_back(); /* in the first run, libc allocates memory that it keeps */
     before = mallinfo2().uordblks + mallinfo2().hblkhd;
     for (int i = 0; i < 20; i++)
         read_and_give_back();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_api.c - the API of include/symtuner.h: decisions, tables, explanations, hazards. */
+/* check_api.c - checks the API of include/symtuner.h: decisions, tables, explanations, and
+ * hazards. */
 #include <string.h>
 
 #include "nccl/hazards.h"
@@ -65,7 +66,7 @@ END_TEST
         .bytes = 4096, .ranks = 8, .nodes = 1, .pipe_ops = 1, .machine = {"", 0, -1, -1, 0},          \
         .member = value                                                                            \
     }
-/* a later initialiser wins, on purpose */
+/* in the tables below a later initializer wins, on purpose */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpragmas"
 #pragma GCC diagnostic ignored "-Wunknown-warning-option"
@@ -84,7 +85,7 @@ START_TEST(test_a_query_out_of_range_is_refused)
     struct symtuner_decision d = {.struct_size = sizeof d, .rule = 77};
 
     ck_assert_int_eq(symtuner_decide(NULL, &refused[_i], &d), SYMTUNER_EINVAL);
-    ck_assert_int_eq(d.rule, 77); /* outputs are written on success only */
+    ck_assert_int_eq(d.rule, 77); /* a function writes its outputs only if it succeeds */
 }
 END_TEST
 
@@ -97,14 +98,14 @@ START_TEST(test_an_older_caller_s_smaller_decision_is_not_overrun)
     ck_assert_int_eq(symtuner_decide(rules, &usual, &d), SYMTUNER_OK);
     ck_assert_int_eq(d.prefer, SYMTUNER_SYMMETRIC);
     ck_assert_int_eq(d.channels, 99);
-    d.struct_size = sizeof d + 1; /* a struct newer than the library is refused */
+    d.struct_size = sizeof d + 1; /* the library refuses a struct that is newer than itself */
     ck_assert_int_eq(symtuner_decide(rules, &usual, &d), SYMTUNER_EINVAL);
     symtuner_rules_free(rules);
 }
 END_TEST
 
-/* A caller that was compiled before no_defaults existed has a smaller struct: do not read beyond
- * it. */
+/* A caller that was compiled before no_defaults existed has a smaller struct. The library must not
+ * read beyond its end. */
 START_TEST(test_an_older_caller_s_smaller_query_is_answered)
 {
     struct symtuner_query older = usual;
@@ -132,7 +133,7 @@ START_TEST(test_a_probe_counts_the_bytes_of_one_rank)
     query.pipe_ops = 0;
     symtuner_decide(rules, &query, &d);
     ck_assert_int_eq(d.rule, 0); /* 4096 bytes from each of 8 ranks */
-    query.nccl = 22907; /* this release does not ask that way */
+    query.nccl = 22907; /* this release asks in another way */
     symtuner_decide(rules, &query, &d);
     ck_assert_int_eq(d.rule, -1);
     symtuner_rules_free(rules);
@@ -146,7 +147,7 @@ static const struct {
     {"allreduce prefer=general:ring/ll", 1}, {"allreduce channels=4", 1},
     {"allreduce forbid=tree/ll", 1},         {"allreduce forbid=pat/simple", 1},
     {"allreduce", 0},                        {"reduce channels=4", 0},
-    {"allreduce forbid=nvls", 0}, /* NVLS is not offered in the table */
+    {"allreduce forbid=nvls", 0}, /* the table does not offer NVLS */
 };
 
 START_TEST(test_apply_says_of_each_kind_that_it_changed_something)
@@ -179,7 +180,8 @@ START_TEST(test_apply_says_whether_anything_changed)
     ck_assert(table[3] == 6.0f && table[6] == 12.0f);
     ck_assert_int_eq(channels, 4);
     ck_assert_int_eq(symtuner_table_apply(&d, &usual, table, T_ALGOS, T_PROTOS, &channels), 0);
-    ck_assert(table[3] == 6.0f && table[6] == 12.0f); /* applying twice changes nothing more */
+    /* applying a rule a second time changes nothing more */
+    ck_assert(table[3] == 6.0f && table[6] == 12.0f);
     symtuner_rules_free(rules);
 }
 END_TEST
@@ -201,7 +203,7 @@ START_TEST(test_pick_takes_what_the_release_takes)
     int algo = -7, proto = -7;
     float none[T_CELLS];
 
-    if (_i == 0) { /* no entry that NCCL could take */
+    if (_i == 0) { /* the table has no entry that NCCL could take */
         for (int i = 0; i < T_CELLS; i++)
             none[i] = i % 2 ? -1.0f : INFINITY;
         ck_assert_int_eq(symtuner_table_pick(22809, none, T_ALGOS, T_PROTOS, &algo, &proto), 0);
@@ -252,7 +254,8 @@ START_TEST(test_an_explanation_says_what_the_release_allows)
     length = symtuner_explain(rules, &query, &d, text, sizeof text);
     ck_assert_msg(strstr(text, explained[_i].says), "\"%s\" not in: %s", explained[_i].says, text);
     ck_assert_uint_eq(strlen(text), (size_t)length);
-    for (size_t size = 0; size <= (size_t)length + 1; size += 7) { /* any buffer is enough */
+    /* a buffer of any size is enough */
+    for (size_t size = 0; size <= (size_t)length + 1; size += 7) {
         char small[4096];
 
         memset(small, 'z', sizeof small);
@@ -264,7 +267,8 @@ START_TEST(test_an_explanation_says_what_the_release_allows)
 }
 END_TEST
 
-/* These compare the whole text: a sentence about one preference must not appear for another. */
+/* These tests compare the whole text, because a sentence about one preference must not appear for
+ * another. */
 static const struct {
     const char *rule;
     int nccl;
@@ -341,7 +345,7 @@ START_TEST(test_null_is_an_answer_and_never_a_crash)
     ck_assert_int_eq(symtuner_rules_parse(NULL, "t", &rules, error, 9), SYMTUNER_EINVAL);
     ck_assert_int_eq(symtuner_rules_parse("", NULL, &rules, error, 9), SYMTUNER_EINVAL);
     ck_assert_int_eq(symtuner_rules_inline(NULL, &rules, error, 9), SYMTUNER_EINVAL);
-    /* the caller wants no text, whatever the size */
+    /* for NULL the caller wants no text, whatever the size */
     ck_assert_int_eq(symtuner_rules_load("/nonexistent", &rules, NULL, 99), SYMTUNER_EIO);
     ck_assert_int_eq(symtuner_rules_inline("x", &rules, NULL, 99), SYMTUNER_ESYNTAX);
     ck_assert_ptr_null(rules);
@@ -422,7 +426,7 @@ START_TEST(test_the_built_in_count_is_told_in_full)
 
     ck_assert_ptr_nonnull(strstr(text, "NCCL_MIN_CTAS=16"));
     ck_assert_ptr_nonnull(strstr(text, "2 x NVIDIA H200, NVLink, no multicast, NCCL 2.28.9\n"));
-    /* as a rules file the text has no rule and no error */
+    /* read as a rules file, the text has no rule and no error */
     ck_assert_int_eq(symtuner_rules_parse(text, "t", &rules, error, sizeof error), SYMTUNER_OK);
     ck_assert_int_eq(symtuner_rules_count(rules), 0);
     symtuner_rules_free(rules);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_ledger.c - counting from many threads, sharing a ledger, its text, and the signal that
- * writes it. */
+/* check_ledger.c - checks counting from many threads, sharing a ledger, the ledger's text, and the
+ * signal that writes it. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -61,7 +61,8 @@ START_TEST(test_an_owner_that_left_leaves_its_counts)
     uint64_t asked, steered;
     pthread_t thread;
 
-    for (int i = 0; i < 3; i++) { /* a later thread may get the owner's thread pointer */
+    /* a later thread may get the thread pointer of the thread that owned the counters */
+    for (int i = 0; i < 3; i++) {
         ck_assert_int_eq(pthread_create(&thread, NULL, count_many, ledger), 0);
         pthread_join(thread, NULL);
     }
@@ -87,14 +88,14 @@ START_TEST(test_users_of_one_communicator_share_one_text)
     ck_assert_ptr_eq(tuner, second);
     ck_assert_ptr_eq(tuner, profiler);
     ck_assert_ptr_ne(tuner, other);
-    /* tuner v4 gives no id: never shared */
+    /* tuner v4 gives no id, so its ledger is never shared */
     ck_assert_ptr_ne(nameless, st_ledger_open(0, 2, 1, 22809));
     ck_assert(!st_ledger_tuner_closes(tuner));
     ck_assert(st_ledger_tuner_closes(second));
     st_ledger_close(tuner);
     st_ledger_close(second);
     ck_assert_str_eq(content(), "");
-    st_ledger_close(profiler); /* the last to close writes */
+    st_ledger_close(profiler); /* the last one that closes the ledger writes it */
     ck_assert_int_eq(occurrences(content(), "comm id=0x0000000000000007 ranks=2 nodes=1 local=2"),
                      1);
     st_ledger_close(other);
@@ -103,8 +104,8 @@ START_TEST(test_users_of_one_communicator_share_one_text)
 }
 END_TEST
 
-/* Most torch programs exit without destroying their process groups. Their ledgers are written all
- * the same, but not by a child of fork that exits. */
+/* Most torch programs exit without destroying their process groups. Their ledgers are written
+ * nevertheless. A forked child that exits writes none. */
 START_TEST(test_a_program_that_just_exits_leaves_its_ledger)
 {
     pid_t child;
@@ -169,7 +170,8 @@ START_TEST(test_the_signal_appends_the_counters_at_once)
 }
 END_TEST
 
-/* Tables of a later NCCL, whose last cells have no name here, and one with no entry to take. */
+/* Check tables of a later NCCL, whose last cells have no name here, and a table that has no entry
+ * to take. */
 START_TEST(test_a_pick_that_has_no_name_is_not_counted)
 {
     enum { ALGOS = SYMTUNER_ALGOS + 1, PROTOS = SYMTUNER_PROTOS + 1, CELLS = ALGOS * PROTOS };

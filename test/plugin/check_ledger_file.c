@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_ledger_file.c - where the ledger's text goes: file names, files that fail, pipes. */
+/* check_ledger_file.c - checks where the ledger's text goes: file names, files that fail, and
+ * pipes. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@
 
 static const struct {
     const char *pattern;
-    int with_pid; /* 1: the name has the process id; -1: the pattern is the name */
+    int with_pid; /* 1: the name has the process id; -1: the pattern itself is the name */
 } names[] = {{"%p", 1}, {"a%%p", -1}, {"x%h%p", 1}, {"100%", -1}};
 
 START_TEST(test_a_file_name_may_hold_process_and_host)
@@ -62,8 +63,8 @@ START_TEST(test_an_unwritable_file_is_a_warning)
 }
 END_TEST
 
-/* As on a full disk, the file has room for one byte or none. The system then also sends SIGXFSZ,
- * which would end the program. */
+/* As on a full disk, the file has room for one byte or none. Beyond this limit the system also
+ * sends SIGXFSZ, which would end the program. */
 START_TEST(test_a_text_that_is_cut_off_is_a_warning)
 {
     struct rlimit room, before;
@@ -74,7 +75,8 @@ START_TEST(test_a_text_that_is_cut_off_is_a_warning)
     want_ledger();
     setenv("NCCL_DEBUG", "WARN", 1);
     st_log_use(keep_message);
-    setrlimit(RLIMIT_FSIZE, &room); /* no ck_assert until the end of the limit: it writes a file */
+    /* no ck_assert until the limit ends, because ck_assert writes a file */
+    setrlimit(RLIMIT_FSIZE, &room);
     st_ledger_close(st_ledger_open(1, 2, 1, 22809));
     setrlimit(RLIMIT_FSIZE, &before);
     sigpending(&pending);
@@ -87,8 +89,8 @@ START_TEST(test_a_text_that_is_cut_off_is_a_warning)
 }
 END_TEST
 
-/* A name of 1023 bytes is used. A longer one is not, since cutting it would name another file; the
- * same holds when only the process id makes it too long. */
+/* A name of 1023 bytes is used. A longer name is not used, because cutting it would name another
+ * file. That also holds if only the process id makes it too long. */
 START_TEST(test_a_name_that_is_too_long_is_a_warning_and_no_file)
 {
     char folder[] = "/tmp/symtuner-check-XXXXXX", name[1100], pid[16];
@@ -133,7 +135,7 @@ START_TEST(test_a_pipe_that_nobody_reads_is_a_warning)
 }
 END_TEST
 
-enum { PAGE = 4096, PIPE = 16 * PAGE }; /* bytes that a pipe holds on Linux */
+enum { PAGE = 4096, PIPE = 16 * PAGE }; /* PIPE is the number of bytes that a pipe holds on Linux */
 
 /* Make a pipe with ${room} free pages the ledger's file. */
 static void want_ledger_in_pipe(int *ends, int room)
@@ -151,7 +153,7 @@ static void want_ledger_in_pipe(int *ends, int room)
     st_log_use(keep_message);
 }
 
-/* Fill the stack, so that variables that the plugin leaves uninitialised are not zero by luck. */
+/* Fill the stack, so that variables that the plugin leaves uninitialized are not zero by luck. */
 static __attribute__((noinline)) void soil_the_stack(void)
 {
     volatile unsigned char soil[1 << 14];
@@ -160,8 +162,8 @@ static __attribute__((noinline)) void soil_the_stack(void)
         soil[i] = 0xff;
 }
 
-/* The program may block SIGPIPE (1), and may have one pending (2). A pending SIGPIPE must stay
- * pending, and so must any other signal. */
+/* The program may block SIGPIPE (row 1), and may have one pending (row 2). A pending SIGPIPE must
+ * stay pending, and so must any other signal. */
 START_TEST(test_a_pipe_whose_reader_goes_does_not_end_the_job)
 {
     sigset_t sigpipe, pending, masked;
@@ -212,8 +214,8 @@ static void ignore(int number)
     (void)number;
 }
 
-/* The pipe is full, or (1) has room for one page. A timer, as of a profiler, interrupts every
- * call. */
+/* The pipe is full, or has room for one page (row 1). A timer interrupts every system call, as a
+ * profiler's timer does. */
 START_TEST(test_a_pipe_whose_reader_sleeps_does_not_hold_the_job_up)
 {
     const struct itimerval often = {{0, 100000}, {0, 100000}}, never = {0};
@@ -224,7 +226,7 @@ START_TEST(test_a_pipe_whose_reader_sleeps_does_not_hold_the_job_up)
     want_ledger_in_pipe(ends, _i);
     ledger = long_ledger();
     sigaction(SIGALRM, &handler, NULL);
-    setitimer(ITIMER_REAL, &often, NULL); /* if it waits for ever, Check ends the test */
+    setitimer(ITIMER_REAL, &often, NULL); /* if the write waits for ever, Check ends the test */
     st_ledger_close(ledger);
     setitimer(ITIMER_REAL, &never, NULL);
     ck_assert_int_eq(messages.warnings, 1);
@@ -236,7 +238,8 @@ END_TEST
 START_TEST(test_a_slow_reader_of_a_pipe_gets_the_whole_text)
 {
     static char text[1 << 20];
-    size_t size = 0, before = PIPE - PAGE; /* bytes in the pipe before the ledger's */
+    /* number of bytes in the pipe before those of the ledger */
+    size_t size = 0, before = PIPE - PAGE;
     int ends[2], got[2], code;
     struct st_ledger *ledger;
     ssize_t n;

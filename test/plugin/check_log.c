@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_log.c - which messages go to NCCL's logger, which to stderr, and which nowhere. */
+/* check_log.c - checks which messages go to NCCL's logger, which to stderr, and which nowhere. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ START_TEST(test_a_level_lets_through_what_it_names)
 {
     setenv("NCCL_DEBUG", "INFO", 1);
     st_log_use(keep_message);
-    st_log_use(NULL); /* changes nothing */
+    st_log_use(NULL); /* this call changes nothing */
     st_log_level(levels[_i].level);
     st_warn("w %d", 1);
     st_info("i %s", "2");
@@ -38,7 +38,7 @@ static void as_nccl(int level, unsigned long flags, const char *file, int line, 
     printed_by_nccl += level == NCCL_ABI_LOG_WARN && level <= nccl_level && (flags & nccl_mask) != 0;
 }
 
-/* NCCL_DEBUG and NCCL_DEBUG_SUBSYS, and the level and mask that NCCL makes of them. */
+/* NCCL_DEBUG and NCCL_DEBUG_SUBSYS, and the level and mask that NCCL derives from them. */
 enum { USUAL = 0x1 | 0x80 | 0x1000, COLL = 0x2, NET = 0x10 };
 static const struct {
     const char *debug, *subsys;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_next.c - which files NCCL tries for the name of a plugin, and how events are translated for
- * older interface versions. */
+/* check_next.c - checks which files NCCL tries for the name of a plugin, and how events are
+ * translated for older interface versions. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,9 +8,9 @@
 #include "plugin/next/open.h"
 #include "test/suites.h"
 
-/* As in plugin_open.cc of NCCL 2.27.5 to 2.30.7. */
+/* The rows follow plugin_open.cc of NCCL 2.27.5 to 2.30.7. */
 static const struct {
-    const char *name, *file[2]; /* the files that NCCL tries in turn; NULL: no more */
+    const char *name, *file[2]; /* the files that NCCL tries one after the other; NULL: no more */
 } files[] = {
     {NULL, {"libnccl-tuner.so", NULL}},
     {"", {"libnccl-tuner.so", NULL}},
@@ -58,8 +58,8 @@ START_TEST(test_a_long_name_is_cut_and_nothing_overflows)
 }
 END_TEST
 
-/* v1 has numbers instead of words: those of NCCL's own conversion (profiler_v1.cc at 2.27.7 and
- * 2.30.7). */
+/* v1 has numbers in the place of words. These are the numbers of NCCL's own conversion
+ * (profiler_v1.cc at 2.27.7 and 2.30.7). */
 static const struct {
     const char *func, *type, *algo, *proto;
     uint8_t number[4];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_options.c - the SYMTUNER_* variables. */
+/* check_options.c - checks how the plugin reads the SYMTUNER_* variables. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,7 +52,7 @@ START_TEST(test_without_variables_the_defaults_hold)
 END_TEST
 
 static const struct {
-    const char *name, *value, *error; /* NULL: none */
+    const char *name, *value, *error; /* value NULL: not set; error NULL: there is no error */
 } settings[] = {
     {"SYMTUNER_MODE", "observe", NULL},
     {"SYMTUNER_MODE", "off", NULL},
@@ -67,8 +67,8 @@ static const struct {
     {"SYMTUNER_JAX", "yes", "SYMTUNER_JAX=yes: write one of 0|1|report; JAX stops here, default "
                             "\"0\""},
     {"SYMTUNER_RULES", "any text at all", NULL},
-    {"SYMTUNER_AR_ANYTHING", "1", NULL}, /* a variable of the kernel library */
-    {"SYMTUNER_LIB_DIR", "build", NULL}, /* a variable of the JAX package */
+    {"SYMTUNER_AR_ANYTHING", "1", NULL}, /* the kernel library reads this variable */
+    {"SYMTUNER_LIB_DIR", "build", NULL}, /* the JAX package reads this variable */
     {"SYMTUNER_JAX_COMMAND_BUFFERS", "1", NULL},
     {"SYMTUNER_JAX_ZERO_CPOY", "0", "SYMTUNER_JAX_ZERO_CPOY: no such variable; did you mean "
                                     "SYMTUNER_JAX_ZERO_COPY; `symtuner env` lists them"},
@@ -141,8 +141,8 @@ START_TEST(test_a_word_becomes_its_value)
 }
 END_TEST
 
-/* The plugin must not fall back to a default silently: it names every wrong value, the first and
- * the last. */
+/* The plugin must not fall back to a default silently. It names every wrong value, both the first
+ * and the last. */
 START_TEST(test_each_wrong_setting_is_named)
 {
     struct st_options options;

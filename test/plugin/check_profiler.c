@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_profiler.c - events of every interface version must be counted under the right collective
- * and size. */
+/* check_profiler.c - checks that events of every interface version are counted under the right
+ * collective and size. */
 #include <signal.h>
 #include <stdlib.h>
 
@@ -31,7 +31,7 @@ static uint64_t ran(const struct st_ledger *ledger, int coll, uint64_t bytes, en
 static const struct {
     const char *func, *datatype;
     size_t count;
-    int coll; /* -1: NCCL asks no tuner about it */
+    int coll; /* -1: NCCL asks no tuner about this function */
     uint64_t bytes;
 } calls[] = {
     {"AllReduce", "ncclFloat32", 1024, SYMTUNER_ALLREDUCE, 4096},
@@ -162,7 +162,8 @@ START_TEST(test_kinds_of_events_are_told_apart)
     event.u.api = (struct nccl_abi_ev_coll_api){"AllReduce", 1024, "ncclFloat32", 0, NULL, true};
     st_profiler_event_v7(profiler, &handle, &event);
     ck_assert_uint_eq(ran(ledger, SYMTUNER_ALLREDUCE, 4096, ST_RAN_CAPTURED), 1);
-    event.type = 1; /* a Group event: not asked for, and not counted */
+    /* a Group event, for which the plugin did not ask, and which it does not count */
+    event.type = 1;
     st_profiler_event_v7(profiler, &handle, &event);
     ck_assert_uint_eq(ran_at_all(ledger), 6);
     st_ledger_close(ledger);
@@ -170,7 +171,8 @@ START_TEST(test_kinds_of_events_are_told_apart)
 }
 END_TEST
 
-/* Without a tuner (NCCL_TUNER_PLUGIN=none) the signal would otherwise end the job. */
+/* Without a tuner (NCCL_TUNER_PLUGIN=none) the signal would end the job if the profiler did not
+ * handle it. */
 START_TEST(test_a_profiler_alone_takes_the_signal)
 {
     struct sigaction action;

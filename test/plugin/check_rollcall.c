@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_rollcall.c - what the plugin concludes from the entries of ranks, and the shared memory
- * that holds these entries. */
+/* check_rollcall.c - checks what the plugin concludes from the entries of ranks, and the shared
+ * memory that holds these entries. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "plugin/ranks/rollcall.h"
 #include "test/suites.h"
 
-/* rules, min_ctas, sym_ctas, gpus, asked, first */
+/* The members are rules, min_ctas, sym_ctas, gpus, asked and first. */
 #define LIKE {7, 16, 24, 2, true, true}
 
 static const struct {
@@ -72,7 +72,8 @@ START_TEST(test_the_first_verdict_is_everybody_s)
     ck_assert_int_eq(st_roll_rules(one, &present), ST_ROLL_MISSING);
     ck_assert_int_eq(present, 1);
     ck_assert_int_eq(st_roll_ctas(one), 0);
-    other = st_roll_join(id(), 2, &entry); /* too late; NCCL's barrier prevents this */
+    /* this rank comes too late; in NCCL a barrier prevents that */
+    other = st_roll_join(id(), 2, &entry);
     ck_assert_int_eq(st_roll_rules(other, &present), ST_ROLL_MISSING);
     ck_assert_int_eq(present, 2);
     ck_assert_int_eq(st_roll_ctas(other), 0);

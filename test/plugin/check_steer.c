@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_steer.c - what the plugin writes into a cost table in each release, and what it never
- * writes. */
+/* check_steer.c - checks what the plugin writes into a cost table in each release, and what it
+ * never writes. */
 #include <stdio.h>
 #include <string.h>
 
@@ -107,8 +107,9 @@ START_TEST(test_a_preferred_entry_is_what_nccl_then_takes)
 
         t_table(&random, table);
         for (int i = 0; i < T_CELLS; i++)
-            table[i] += 0.0f; /* -0.0 becomes 0.0: NCCL writes no -0.0, and the plugin reads it as
-                                 unavailable */
+            /* This turns -0.0 into 0.0. NCCL writes no -0.0, and the plugin takes -0.0 for
+             * unavailable. */
+            table[i] += 0.0f;
         memcpy(shown, table, sizeof table);
         if (st_steer(era, &action, SYMTUNER_ALLREDUCE, 1, false,
                      (struct st_table){table, T_ALGOS, T_PROTOS}, &channels) != ST_VERDICT_GENERAL)
@@ -173,7 +174,7 @@ static const struct row {
     struct st_action action;
     int pipe_ops, mixed, coll;
     float table[T_CELLS], want[T_CELLS];
-    int channels; /* after the call; 0 before it */
+    int channels; /* number of channels after the call; it is 0 before the call */
     enum st_verdict verdict;
 } rows[] = {
     {"ring/ll keeps its price, and the cheaper ones get twice that", 22809,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_box.c - a box that SYMTUNER_MACHINE describes, one without GPUs, and boxes invented here.
+ * check_box.c - checks a box that SYMTUNER_MACHINE describes, one without GPUs, and invented boxes.
  *
  * The linker replaces dlopen, dlsym and dlclose (WRAPPED in test/test.mk). While a test has an
  * invented box, NVML and the driver are the functions below.
@@ -13,7 +13,7 @@
 #include "test/suites.h"
 
 static const struct {
-    const char *text, *error; /* NULL: none */
+    const char *text, *error; /* error is NULL if there is none */
     struct symtuner_machine machine;
 } described[] = {
     {"gpu=NVIDIA H200; links=nvlink; multicast=no", NULL, {"NVIDIA H200", 0, 1, 0, 0}},
@@ -70,18 +70,18 @@ struct gpu {
     int major, minor;
     unsigned links;   /* bit i: link i is on */
     unsigned unknown; /* bit i: NVML has no link i */
-    const char *lost; /* the call that fails for this GPU */
+    const char *lost; /* the name of the call that fails for this GPU */
 };
 
 static const struct box {
     const char *what;
     struct gpu gpu[3];
     int gpus;
-    const char *fails;            /* the call that fails */
-    const char *lacks;            /* the missing symbol or library */
+    const char *fails;            /* the name of the call that fails */
+    const char *lacks;            /* the symbol or library that is missing */
     const char *nvls;             /* NCCL_NVLS_ENABLE                    */
     int multicast;                /* the driver's attribute              */
-    struct symtuner_machine want; /* all but gpus; name "": unknown */
+    struct symtuner_machine want; /* all members but gpus; name "": the machine is unknown */
 } boxes[] = {
 #define H200(links) {"NVIDIA H200", 9, 0, links, 0, NULL}
 #define LOST(call) {"gone", 0, 0, 0, 0, call}
@@ -122,7 +122,7 @@ static const struct box {
      .want = KNOWN(1, -1)},
 };
 
-static const struct box *box; /* NULL: the real box */
+static const struct box *box; /* NULL: the real box is used */
 static int nvml_running, nvml_loaded;
 
 /* Return 0, or an error as NVML and the driver return it. */
@@ -133,7 +133,8 @@ static int goes(const char *call)
 
 static int goes_for(const struct gpu *gpu, const char *call)
 {
-    ck_assert_int_eq(nvml_running, 1); /* calls come only between init and shutdown */
+    /* calls come only between the init and the shutdown of NVML */
+    ck_assert_int_eq(nvml_running, 1);
     return gpu->lost && strcmp(gpu->lost, call) == 0 ? 999 : 0;
 }
 
@@ -153,7 +154,8 @@ static int nvml_shutdown(void)
 
 static int nvml_count(unsigned *count)
 {
-    *count = (unsigned)box->gpus; /* also if the call fails: nobody may read it */
+    /* the fake writes this also if the call fails, because the caller must not read it then */
+    *count = (unsigned)box->gpus;
     return goes("nvmlDeviceGetCount_v2");
 }
 
@@ -179,7 +181,7 @@ static int nvml_capability(const struct gpu *gpu, int *major, int *minor)
 
 static int nvml_link(const struct gpu *gpu, unsigned link, int *on)
 {
-    ck_assert_uint_lt(link, 18); /* NVML_NVLINK_MAX_LINKS */
+    ck_assert_uint_lt(link, 18); /* 18 is NVML_NVLINK_MAX_LINKS */
     *on = gpu->links >> link & 1;
     return gpu->unknown >> link & 1 ? 999 : 0;
 }
@@ -217,7 +219,8 @@ static const struct {
     {"cuDeviceGetAttribute", (void (*)(void))cu_attribute},
 };
 
-static char libraries[2]; /* the handles of invented libraries: NVML, driver */
+/* the addresses are the handles of the invented libraries: NVML, then the driver */
+static char libraries[2];
 
 void *__real_dlopen(const char *file, int flags);
 void *__real_dlsym(void *library, const char *name);

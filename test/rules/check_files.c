@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_files.c - rules from pipes, devices and missing files, and from several sources at once. */
+/* check_files.c - checks rules from pipes, devices and missing files, and from several sources at
+ * the same time. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,7 +97,7 @@ START_TEST(test_a_pipe_never_holds_a_job_up)
     ck_assert_ptr_nonnull(strstr(error, "a pipe that nobody writes to"));
     writer = open(path, O_RDWR); /* on Linux this is both a reader and a writer */
     if (fork() == 0) {
-        usleep(50000); /* so that the reader has to wait */
+        usleep(50000); /* so that the reader has to wait for the writer */
         _exit(write(writer, "[rule a]\ncoll = any\n", 20) != 20);
     }
     close(writer);
@@ -108,7 +109,7 @@ START_TEST(test_a_pipe_never_holds_a_job_up)
 }
 END_TEST
 
-/* As in `generate > fifo & symtuner check fifo`. The generator may write nothing. */
+/* The writer comes later, as in `generate > fifo & symtuner check fifo`. It may write nothing. */
 START_TEST(test_the_writer_of_a_pipe_may_come_later)
 {
     char path[] = "/tmp/symtuner-check-XXXXXX";
@@ -134,7 +135,7 @@ START_TEST(test_the_writer_of_a_pipe_may_come_later)
         wait(NULL);
     }
     unlink(path);
-    ck_assert_int_eq(pipe(ends), 0); /* <(true) */
+    ck_assert_int_eq(pipe(ends), 0); /* this pipe is like <(true) in a shell */
     close(ends[1]);
     snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
     ck_assert_int_eq(st_rules_load_any(path, &rules, error, sizeof error), SYMTUNER_OK);
@@ -152,7 +153,8 @@ START_TEST(test_a_file_may_be_number_0)
     ck_assert_msg(symtuner_rules_load("docs/example.rules", &rules, error, sizeof error) ==
                       SYMTUNER_OK, "%s", error);
     symtuner_rules_free(rules);
-    ck_assert_int_eq(open("/dev/null", O_RDONLY), 0); /* 0 is free again: the file was closed */
+    /* number 0 is free again, so the file was closed */
+    ck_assert_int_eq(open("/dev/null", O_RDONLY), 0);
 }
 END_TEST
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_golden.c - rules texts, each with the result that it must have.
+ * check_golden.c - checks rules texts, each of which has the result that it must give.
  *
- * test/golden/rules/rules.test says what good texts mean, and their lint findings; bad/bad.test has
- * the one error of each bad text, with line and column. A case of these files is
+ * test/golden/rules/rules.test has good texts, what they mean, and their lint findings.
+ * bad/bad.test has bad texts, each with its one error, line and column. A case of these files is
  *
  *   --- KIND NAME      rules, csv or inline: the text follows; file: it is the file NAME beside the
  *   text --- means          or --- error the result, up to blank lines and the next case
@@ -50,7 +50,7 @@ static char *read_file(const char *name)
 static int read_cases(int set)
 {
     int count = 0, line = 1;
-    struct golden *half = NULL; /* a case whose middle line has not come yet */
+    struct golden *half = NULL; /* a case whose middle line has not been read yet */
 
     free(content[set]);
     content[set] = read_file(path[set]);
@@ -177,7 +177,7 @@ static enum symtuner_status load_csv(const char *name, const char *text, symtune
                   file_name);
     status = symtuner_rules_load(file_name, rules, error, SYMTUNER_ERROR_MAX);
     unlink(file_name);
-    if (status != SYMTUNER_OK) { /* put the name of the case for the name of the file */
+    if (status != SYMTUNER_OK) { /* replace the name of the file by the name of the case */
         ck_assert_msg(strncmp(error, file_name, length) == 0, "no file name: %s", error);
         strcpy(rest, error + length);
         ck_assert_int_lt(snprintf(error, SYMTUNER_ERROR_MAX, "%s.csv%s", name, rest),
@@ -249,7 +249,7 @@ static void run(int set, int i)
     if (set == BAD) {
         ck_assert_msg(status == SYMTUNER_ESYNTAX, "%s:%d: %s was accepted, or unreadable",
                       path[set], golden->line, golden->name);
-        ck_assert_ptr_null(rules); /* outputs are written on success only */
+        ck_assert_ptr_null(rules); /* the function writes its output only if it succeeds */
         strcat(error, "\n");
         compare(set, golden, error);
     } else {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_kernels.c - [kernels] rules: they apply to questions of libsymtuner_ar.so, not to the
- * plugin's. */
+/* check_kernels.c - checks [kernels] rules, which apply to questions of libsymtuner_ar.so, not to
+ * the plugin's. */
 #include <stdio.h>
 #include <string.h>
 
@@ -52,7 +52,7 @@ START_TEST(test_the_two_lists_do_not_see_each_other)
     ck_assert_str_eq(kernel.kernel, "one_ll8");
     ck_assert_int_eq(kernel.ctas, 7);
     ck_assert_int_eq(kernel.threads, 64);
-    ck_assert_int_eq(kernel_for(rules, 4096, 4, 7, 0).rule, -1); /* f32 */
+    ck_assert_int_eq(kernel_for(rules, 4096, 4, 7, 0).rule, -1); /* type 7 is f32 */
     ck_assert_int_eq(kernel_for(rules, 65537, 4, 9, 0).rule, -1);
     ck_assert_str_eq(kernel_for(rules, 4096, 8, 9, 1).kernel, "nccl");
     ck_assert_int_eq(kernel_for(NULL, 4096, 8, 9, 1).rule, -1);
@@ -60,7 +60,8 @@ START_TEST(test_the_two_lists_do_not_see_each_other)
 }
 END_TEST
 
-/* What runs beside a handle decides which rule covers its calls, and a rule may say it anew. */
+/* What runs beside a handle decides which rule covers its calls. A rule may override what the
+ * handle says. */
 START_TEST(test_rules_know_what_runs_beside)
 {
     symtuner_rules *rules = parsed("[kernels a]\nwhen-beside = alone\nkernel = one_ll8\n"
@@ -80,7 +81,8 @@ START_TEST(test_rules_know_what_runs_beside)
 }
 END_TEST
 
-/* Rules for the way between boxes concern no kernel, and another question finds the next rule. */
+/* Rules for the way between boxes decide no kernel, and a question for a kernel finds the next
+ * rule. */
 START_TEST(test_network_pieces_are_for_several_boxes)
 {
     symtuner_rules *rules = parsed("[kernels a]\nnetwork-pieces = 4\n[kernels b]\n"
@@ -108,15 +110,16 @@ START_TEST(test_network_pieces_are_for_several_boxes)
     ck_assert_int_eq(rules->rule[2].launch.network_pieces, 0);
     ck_assert_ptr_null(st_kernels_lint(&rules->rule[0], 0));
     ck_assert_ptr_nonnull(strstr(st_kernels_lint(&rules->rule[2], 0), "next to network-pieces"));
-    ck_assert_int_eq(symtuner_rules_lint(rules, 0, text, sizeof text), 1); /* b is not hidden */
+    /* only one finding, because rule b is not hidden */
+    ck_assert_int_eq(symtuner_rules_lint(rules, 0, text, sizeof text), 1);
     ck_assert_msg(strstr(text, "\"c\" never applies: \"a\"") != NULL, "%s", text);
     symtuner_rules_free(rules);
     symtuner_rules_free(plain);
 }
 END_TEST
 
-/* Return the name of the rule that covers a call of ${coll} on ${boxes} boxes, or "" if there is
- * none. */
+/* Return the name of the rule that covers a call of ${coll} on ${boxes} boxes. Returns "" if there
+ * is none. */
 static const char *covers(const symtuner_rules *rules, int coll, int op, int boxes)
 {
     static struct symtuner_kernel_decision decision;
@@ -176,7 +179,7 @@ START_TEST(test_network_pieces_are_for_all_reduces)
 }
 END_TEST
 
-/* The hashes are those from before [kernels] had the key coll. */
+/* The expected hashes were computed before [kernels] had the key coll. */
 START_TEST(test_rules_without_coll_keep_their_hash)
 {
     static const struct {
@@ -252,7 +255,7 @@ START_TEST(test_a_kernel_query_out_of_range_is_refused)
 }
 END_TEST
 
-/* A caller that was compiled before queries had a machine. */
+/* The caller was compiled before queries had a machine. */
 START_TEST(test_an_older_caller_s_smaller_kernel_query_is_answered)
 {
     struct symtuner_kernel_query query = {
@@ -271,8 +274,8 @@ START_TEST(test_an_older_caller_s_smaller_kernel_query_is_answered)
 }
 END_TEST
 
-/* A caller that was compiled before decisions had ctas. A struct longer than the library's is
- * refused. */
+/* The caller was compiled before decisions had ctas. The library refuses a struct that is longer
+ * than its own. */
 START_TEST(test_an_older_caller_s_smaller_kernel_decision_is_not_overrun)
 {
     struct symtuner_kernel_query query = {.struct_size = sizeof query, .ranks = 2};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_lint.c - what `symtuner check` finds in legal rules: each finding, and rules without a
- * finding. */
+/* check_lint.c - checks what `symtuner check` finds in legal rules: each finding, and rules without
+ * a finding. */
 #include <stdio.h>
 #include <string.h>
 
@@ -40,9 +40,9 @@ static void findings_are(const char *text, const char *const *want)
 #define EITHER  "kernels kernel=chunked"
 
 static const struct {
-    const char *first, *later, *finding; /* NULL: no finding */
+    const char *first, *later, *finding; /* finding is NULL if there must be none */
 } pairs[] = {
-    /* a rule that takes everything hides the rules after it, whatever their conditions */
+    /* a rule that covers everything hides the rules after it, whatever their conditions */
     {RULE, LATER, HIDDEN},
     {RULE, LATER " bytes=1KiB", HIDDEN},
     {RULE, LATER " ranks=2", HIDDEN},
@@ -56,7 +56,7 @@ static const struct {
     {"any prefer=symmetric", LATER, HIDDEN},
     {ALL, KERNELS " dtype=f32", HIDDEN},
     {ALL, KERNELS " op=max", HIDDEN},
-    /* but not if it leaves them some calls */
+    /* it does not hide them if it leaves them some calls */
     {RULE " bytes=1KiB", LATER, NULL},
     {RULE " bytes=1KiB..4KiB", LATER " bytes=1KiB..4KiB", HIDDEN},
     {RULE " bytes=1KiB..4KiB", LATER " bytes=2KiB..8KiB", SHARES(2048, 4096)},
@@ -82,7 +82,7 @@ static const struct {
     {ALL, EITHER " coll=allgather", NULL},
     {ALL " coll=allgather", KERNELS, NULL},
     {ALL " coll=allgather", EITHER " coll=allgather,reducescatter", NULL},
-    {"kernels kernel=engines", KERNELS, NULL}, /* engines is for all-gathers */
+    {"kernels kernel=engines", KERNELS, NULL}, /* engines is only for all-gathers */
     {"kernels kernel=engines", EITHER " coll=allgather", HIDDEN},
     {ALL, LATER, NULL},
     {RULE, KERNELS, NULL},
@@ -90,7 +90,7 @@ static const struct {
     {"process sym-ctas=8", LATER, NULL},
     {"process sym-ctas=8", "process sym-ctas=16", HIDDEN},
     {"process nccl=2.28 sym-ctas=8", "process sym-ctas=16", NULL},
-    /* rules that share an edge: the finding says which of them takes it */
+    /* for rules that share an edge, the finding says which of them takes it */
     {RULE " " LOW, LATER " " HIGH, SHARES(65536, 65536)},
     {RULE " " HIGH, LATER " " LOW, SHARES(65536, 65536)},
     {RULE " bytes=..65535", LATER " " HIGH, NULL},
@@ -101,7 +101,7 @@ static const struct {
     {RULE " " LOW, RULE " " HIGH " channels=4", SHARES(65536, 65536)},
     {RULE " " LOW, KERNELS " " HIGH, NULL},
     {ALL " " LOW, LATER " " HIGH, NULL},
-    /* no finding if no call can match both */
+    /* there is no finding if no call can match both rules */
     {RULE " " LOW " ranks=2", LATER " " HIGH " ranks=4", NULL},
     {RULE " " LOW " ranks=2..4", LATER " " HIGH " ranks=4..8", SHARES(65536, 65536)},
     {RULE " " LOW " nodes=1", LATER " " HIGH " nodes=2", NULL},
@@ -195,7 +195,7 @@ static const struct {
     {"allreduce prefer=general:nvls/*", {NULL}},
     {"allreduce prefer=general:*/ll", {NULL}},
     {"allreduce prefer=general:tree/ll", {NULL}},
-    /* from 2.31.2 on pat computes some averages wrong */
+    /* from 2.31.2 on, pat computes some averages wrong */
     {"reducescatter prefer=general:pat/simple", {PAT}},
     {"reducescatter prefer=general:pat", {PAT}},
     {"reducescatter prefer=general:pat nccl=2.32", {PAT}},
@@ -206,7 +206,7 @@ static const struct {
     {"reducescatter prefer=general:ring", {NULL}},
     {"reducescatter forbid=pat/simple", {NULL}},
     {"allgather prefer=general:pat", {NULL}},
-    /* the library's kernels */
+    /* rules for the library's kernels */
     {"kernels bytes=1KiB", {"sets nothing; give it a kernel"}},
     {"kernels ctas=4", {NULL}},
     {"kernels threads=64", {NULL}},
@@ -284,7 +284,7 @@ static const struct {
     {"gpu = a", "multicast = no", 0},
 };
 
-/* The rules are used only with the releases of [provenance]. */
+/* The rules are used only with the releases that [provenance] names. */
 START_TEST(test_pat_is_no_fault_of_the_releases_of_the_provenance)
 {
     static const char *const nccl[] = {"2.30.7", "2.31.2", "2.28.."};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_match.c - index and scan give the same answer, and an answer depends on nothing but the
- * call. */
+/* check_match.c - checks that index and scan give the same answer, and that an answer depends only
+ * on the call. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,8 +66,8 @@ static struct st_group random_group(struct t_random *random)
     return group;
 }
 
-/* Return a size at, just below or just above an edge of some rule: a wrong index fails there
- * first. */
+/* Return a size at an edge of some rule, or just below or above it, because a wrong index fails
+ * there first. */
 static uint64_t random_bytes(struct t_random *random, const symtuner_rules *rules)
 {
     const struct st_rule *rule = &rules->rule[t_below(random, rules->count)];
@@ -130,7 +130,8 @@ static const struct {
     {"any bytes=4096..8192", SYMTUNER_ALLREDUCE, 2, 8193, 0},
     {"any bytes=0", SYMTUNER_ALLREDUCE, 2, 0, 1},
     {"any bytes=0", SYMTUNER_ALLREDUCE, 2, 1, 0},
-    {"any bytes=16777217", SYMTUNER_ALLREDUCE, 2, 16777216, 0}, /* equal to 16777217 as a float */
+    /* as a float, this is equal to 16777217 */
+    {"any bytes=16777217", SYMTUNER_ALLREDUCE, 2, 16777216, 0},
     {"any bytes=16777217", SYMTUNER_ALLREDUCE, 2, 16777217, 1},
     {"any bytes=16777217", SYMTUNER_ALLREDUCE, 2, 16777218, 0},
     {"any bytes=18446744073709551615", SYMTUNER_ALLREDUCE, 2, UINT64_MAX, 1},
@@ -141,7 +142,8 @@ static const struct {
     {"any bytes-per-rank=4096", SYMTUNER_BROADCAST, 4, 16384, 0},
     {"any bytes-per-rank=4096", SYMTUNER_ALLGATHER, 4, 16383, 0},
     {"any bytes-per-rank=4096", SYMTUNER_ALLGATHER, 4, 16384, 1},
-    {"any bytes-per-rank=4096", SYMTUNER_REDUCESCATTER, 4, 16387, 1}, /* 4096 and a remainder */
+    /* the quotient is 4096, with a remainder */
+    {"any bytes-per-rank=4096", SYMTUNER_REDUCESCATTER, 4, 16387, 1},
     {"any bytes-per-rank=4096", SYMTUNER_REDUCESCATTER, 4, 16388, 0},
     {"any bytes-per-rank=4096..", SYMTUNER_ALLGATHER, 8, UINT64_MAX, 1},
     {"any bytes-per-rank=9223372036854775808..", SYMTUNER_ALLGATHER, 8, UINT64_MAX, 0},
@@ -201,7 +203,7 @@ static struct {
     const struct st_rule *answer[ASKED];
 } shared;
 
-/* Ask all questions in this thread's own order; return NULL if all answers are the known ones. */
+/* Ask all questions in this thread's own order. Returns NULL if all answers are the known ones. */
 static void *ask_in_own_order(void *argument)
 {
     struct t_random random = {*(uint64_t *)argument};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_rules.c - rules texts at their limits, the hash of rules, and rules from several
+/* check_rules.c - checks rules texts at their limits, the hash of rules, and rules from several
  * sources. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -187,8 +187,8 @@ START_TEST(test_every_error_fits_the_buffer_that_the_header_names)
     error[sizeof error - 1] = 'x';
     ck_assert_int_eq(symtuner_rules_parse(text, name, &rules, error, sizeof error),
                      SYMTUNER_ESYNTAX);
-    ck_assert_uint_lt(strlen(error), SYMTUNER_ERROR_MAX - 1); /* nothing was cut off */
-    for (size_t size = 0; size < 64; size++) { /* a small buffer is never overrun */
+    ck_assert_uint_lt(strlen(error), SYMTUNER_ERROR_MAX - 1); /* no part of the text was cut off */
+    for (size_t size = 0; size < 64; size++) { /* the function never writes beyond a small buffer */
         memset(error, 'z', sizeof error);
         symtuner_rules_parse(text, "t", &rules, error, size);
         ck_assert_int_eq(error[size], 'z');
@@ -203,7 +203,7 @@ static const char base[] = "[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\npref
 
 static const struct {
     const char *text;
-    int same; /* 1: the same hash as base */
+    int same; /* 1: the hash is the same as that of ${base} */
 } hashed[] = {
     {"# other layout\n[rule b]\nprefer=symmetric\nbytes=1024..1048576\ncoll=allreduce", 1},
     {"[provenance]\nmade-by = me\n[rule a]\ncoll = allreduce\nbytes = 1KiB..1MiB\n"
@@ -259,7 +259,7 @@ START_TEST(test_process_sections_count_in_the_hash)
 }
 END_TEST
 
-/* Two values for every key except "made-by". */
+/* Two values for every key, except for "made-by". */
 static const struct {
     const char *key, *value[2];
 } values[] = {
@@ -396,7 +396,8 @@ static const struct {
     {"gpus = 2", 22809, {"", 0, -1, -1, 3}, 0},
     {"gpus = ..4", 22809, {"", 0, -1, -1, 4}, 1},
     {"gpus = ..4", 22809, {"", 0, -1, -1, 5}, 0},
-    {"gpus = ..4", 22809, {"", 0, -1, -1, 0}, 0}, /* an unknown number is not a small one */
+    /* an unknown number does not count as a small one */
+    {"gpus = ..4", 22809, {"", 0, -1, -1, 0}, 0},
     {"gpus = 4..", 22809, {"", 0, -1, -1, 8}, 1},
     {"gpus = 4..", 22809, {"", 0, -1, -1, 0}, 0},
     {"multicast = no", 22809, {"", 0, -1, 0, 0}, 1},
@@ -417,7 +418,8 @@ START_TEST(test_provenance_fits_its_own_machine_only)
                   "row %d: %s", _i, fitting[_i].keys);
     ck_assert_int_eq(error[0] == '\0', fitting[_i].fits);
     ck_assert_int_eq(symtuner_rules_fit(rules, fitting[_i].nccl, &fitting[_i].machine, NULL, 99),
-                     fitting[_i].fits ? SYMTUNER_OK : SYMTUNER_EMISMATCH); /* no text wanted */
+                     /* NULL: this caller wants no text */
+                     fitting[_i].fits ? SYMTUNER_OK : SYMTUNER_EMISMATCH);
     symtuner_rules_free(rules);
 }
 END_TEST

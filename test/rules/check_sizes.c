@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_sizes.c - byte counts in the forms in which people write them. */
+/* check_sizes.c - checks byte counts in the forms in which people write them. */
 #include <stdio.h>
 #include <string.h>
 
@@ -67,7 +67,7 @@ START_TEST(test_a_wrong_size_says_why)
 
     ck_assert_int_eq(symtuner_size_parse(bad[_i].text, &bytes, error, sizeof error), -1);
     ck_assert_str_eq(error, bad[_i].error);
-    ck_assert_uint_eq(bytes, 42); /* outputs are written on success only */
+    ck_assert_uint_eq(bytes, 42); /* the function writes its output only if it succeeds */
 }
 END_TEST
 

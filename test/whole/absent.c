@@ -22,10 +22,10 @@ enum {
     RANKS = 3,
     PART = 3000,
     ALL = RANKS * PART,
-    WORDS = ALL / 16 * 16, /* the last bytes of a message are a piece of their own */
+    WORDS = ALL / 16 * 16, /* so that the last bytes of a message are a piece of their own */
     TIMEOUT_MS = 4000,
     AT_MOST_S = 100,
-    CHANGES = 40, /* calls after which all ranks change their buffers */
+    CHANGES = 40, /* number of calls after which all ranks change their buffers */
     POISON = 0x5a
 };
 
@@ -38,11 +38,12 @@ struct rank {
 
 static struct rank rank[RANKS];
 static const char *kernel;
-static int reduces;  /* whether the calls are all-reduces, in which send is as long as recv */
-static int in_place; /* whether they are in place; then two calls in a row, each of which takes the
-                        maximum, give the same as one call */
+static int reduces; /* whether the calls are all-reduces, in which send is as long as recv */
+/* Whether the calls are in place. Then two calls in a row, each of which takes the maximum, give
+ * the same result as one call. */
+static int in_place;
 
-/* Make a group, and register its buffers if ${registered}. */
+/* Make a group. If ${registered} is set, register its buffers. */
 static void begin(int registered)
 {
     struct symtuner_ar_config config = {
@@ -70,7 +71,7 @@ static void begin(int registered)
     }
 }
 
-/* Let rank ${r} call. ${bytes}: the length of the message of an all-reduce. */
+/* Let rank ${r} call. ${bytes} is the length of the message of an all-reduce. */
 static ncclResult_t call(int r, size_t bytes)
 {
     if (reduces)
@@ -120,7 +121,7 @@ static void check(int r, int salt, const unsigned char *result, int bytes)
         }
 }
 
-/* Make a call on every rank. If ${replay}, launch every rank's graph instead. */
+/* Make a call on every rank. If ${replay} is set, launch every rank's graph instead. */
 static void call_all(int salt, int replay)
 {
     for (int r = 0; r < RANKS; r++)
@@ -137,9 +138,10 @@ static void call_all(int salt, int replay)
     }
 }
 
-/* Make a call on every rank. As soon as a rank's call has ended, the rank keeps a copy of the result
- * and changes its buffers, from which no peer may still read. An all-reduce has only one piece,
- * because the first piece is safe if the ranks wait for each other in the second one. */
+/* Make a call on every rank. As soon as a rank's call has ended, the rank keeps a copy of the
+ * result and changes its buffers. No peer may then still read from them. An all-reduce has only one
+ * piece, because with two pieces the ranks wait for each other in the second one, which protects
+ * the first. */
 static void call_and_change(int salt)
 {
     const int bytes = reduces ? WORDS : ALL;
@@ -200,7 +202,7 @@ static void leave_one_out(void)
     MUST(symtuner_ar_status(rank[absent].handle) == ncclRemoteError);
 }
 
-/* ${expected}: what the destruction of the handles must return. */
+/* Destroy the handles. ${expected}: what the destruction must return. */
 static void end(ncclResult_t expected)
 {
     symtuner_ar *handles[RANKS];
@@ -223,7 +225,7 @@ int main(int argc, char **argv)
     MUST(argc > 1);
     kernel = argv[1];
     reduces = strcmp(kernel, "tma_engines") == 0;
-    alarm(AT_MOST_S); /* if a stream waits for ever, end the program */
+    alarm(AT_MOST_S); /* ends the program if a stream waits for ever */
     for (int round = 0; round < 2; round++) {
         in_place = reduces && round == 1;
         begin(reduces || round == 1); /* all-reduces need registered buffers */
@@ -237,7 +239,7 @@ int main(int argc, char **argv)
             call_all(salt, salt != 6);
         if (argc == 2)
             leave_one_out();
-        end(argc == 2 ? ncclRemoteError : ncclSuccess); /* of the failed calls */
+        end(argc == 2 ? ncclRemoteError : ncclSuccess); /* the error is that of the failed calls */
     }
     printf("absent: all ranks right, and without one of them an error in time\n");
     return 0;

@@ -13,9 +13,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define EXPORT __attribute__((visibility("default"))) /* libraries call these, not libc's */
+/* so that libraries call these functions instead of libc's */
+#define EXPORT __attribute__((visibility("default")))
 
-static _Thread_local char box[16]; /* the box of this thread; "": none */
+static _Thread_local char box[16]; /* name of the box of this thread; "": it is on none */
 
 void boxes_sit(int rank, int ranks)
 {

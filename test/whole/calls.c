@@ -4,10 +4,10 @@
  * make random calls on three communicators, one by one and in groups. Some buffers are registered.
  * Each rank checks every byte of its results.
  *
- * usage: calls RANKS ROUNDS SEED. Before the random rounds each collective is called once, in a way
- * that all kernels can run. Prints how many calls were made, counted once for each rank. With
- * BOXES=N in the environment the ranks are on N boxes (boxes.c). The values are small whole numbers,
- * so that every order of addition gives the same sum.
+ * usage: calls RANKS ROUNDS SEED. Before the random rounds, the program calls each collective once,
+ * in a way that all kernels can run. It prints how many calls were made, counted once for each
+ * rank. With BOXES=N in the environment the ranks are on N boxes (boxes.c). The values are small
+ * whole numbers, so that every order of addition gives the same sum.
  */
 #include <cuda_runtime_api.h>
 #include <nccl.h>
@@ -23,13 +23,15 @@
 /* nccl.h declares these without (void), so in C they have no prototype there */
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
-long whole_nccl_ran(void); /* collectives that NCCL ran itself, counted once for each rank */
+/* number of collectives that NCCL itself ran, counted once for each rank */
+long whole_nccl_ran(void);
 
 enum { SLOTS = 4, SLOT = 32 << 10, MOST_RANKS = 4, POISON = 0x5a };
 enum coll { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, COLLS };
 enum { PREMUL = 4 }; /* an operator that the program makes, in place of ncclAvg */
 
-/* One call. All ranks draw the same, but ${shift} may differ if the buffers are not registered. */
+/* One call. All ranks draw the same call, but ${shift} may differ if the buffers are not
+ * registered. */
 struct call {
     enum coll coll;
     int slot, comm, type, op, in_place, registered, salt;
@@ -37,7 +39,7 @@ struct call {
 };
 
 struct rank {
-    int rank, draws; /* draws: calls of this rank */
+    int rank, draws; /* draws: number of calls of this rank */
     unsigned common, own;
     ncclComm_t comm[3];
     int me[3], ranks[3];
@@ -88,7 +90,8 @@ static struct call drawn(struct rank *k, int slot)
     c.comm = (int)draw(&k->common, 3);
     n = k->ranks[c.comm];
     c.type = (int)draw(&k->common, sizeof types / sizeof *types);
-    c.op = (int)draw(&k->common, 5); /* sum, product, maximum, minimum, PREMUL */
+    /* the numbers mean sum, product, maximum, minimum and PREMUL */
+    c.op = (int)draw(&k->common, 5);
     c.in_place = draw(&k->common, 3) == 0;
     c.registered = draw(&k->common, 2) && c.comm == 0;
     c.salt = (int)draw(&k->common, 1000);
@@ -156,7 +159,7 @@ static void make(struct rank *k, const struct call *c)
                  ? ncclReduceScatter(send, recv, c->count, type, op, comm, NULL)
                  : ncclAllGather(send, recv, c->count, type, comm, NULL);
     MUST(result == ncclSuccess);
-    if (c->op == PREMUL) /* NCCL no longer needs the operator, even in an open group */
+    if (c->op == PREMUL) /* from here on NCCL does not need the operator, even in an open group */
         MUST(ncclRedOpDestroy(op, comm) == ncclSuccess);
     k->draws++;
 }
@@ -187,7 +190,7 @@ static double expected(const struct rank *k, const struct call *c, size_t i)
     return x;
 }
 
-/* Check the whole slot of the output, also the bytes in front of the result and behind it. */
+/* Check the whole slot of the output, including the bytes in front of the result and behind it. */
 static void check(const struct rank *k, const struct call *c)
 {
     static _Thread_local char want[SLOT];

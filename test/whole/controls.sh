@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# controls.sh BUILD - would the tests notice if kernels/engines lacked a guard? Removes one guard at a
-# time from the libsymtuner_ar.so that runs on the CPU, and runs absent.c and ar_fuzz with it. Without a
-# removed guard (plain) no program may fail. Takes two minutes.
+# controls.sh BUILD - would the tests notice if kernels/engines lacked a guard? It removes one guard
+# at a time from the libsymtuner_ar.so that runs on the CPU, and runs absent.c and ar_fuzz with it.
+# If no guard is removed (plain), no program may fail. Takes two minutes.
 set -u
 whole=$1/whole
 bad=0
 
-# control KERNEL COLLECTIVE GUARD OPS - run the programs without GUARD. OPS: 1 means without stream
+# control KERNEL COLLECTIVE GUARD OPS - runs the programs without GUARD. OPS 1 means without stream
 # memory operations.
 control() {
     kernel=$1 guard=$3 ops=$4 caught=no
@@ -22,7 +22,8 @@ control() {
     done
     echo "controls: $kernel ${ops:+without stream memory operations, }without ${guard#plain}: caught $caught"
     case $guard$ops/$caught in
-    plain/no | plain1/no | RELEASE1/no) ;; # without these operations nothing needs to be released
+    # without stream memory operations, nothing needs to be released
+    plain/no | plain1/no | RELEASE1/no) ;;
     plain* | RELEASE1* | */no) bad=1 ;;
     esac
 }
@@ -32,7 +33,8 @@ for guard in plain EARLY RESET RELEASE GAVEUP; do
         control engines all_gather "$guard" "$ops"
     done
 done
-for guard in plain EARLY RESET LEAVE SHARD; do # VERDICT: test/kernels/emulated/controls.sh
+# test/kernels/emulated/controls.sh tests the guard VERDICT
+for guard in plain EARLY RESET LEAVE SHARD; do
     control tma_engines all_reduce "$guard" ""
 done
 exit $bad

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda.c - a CUDA runtime on the CPU, with eight GPUs in host memory: operations, streams, events.
- * graph.c has captures and graphs; gpu.c has memory and the properties of the GPUs.
+ * cuda.c - a CUDA runtime on the CPU, with eight GPUs in host memory. This file has operations,
+ * streams and events; graph.c has captures and graphs; gpu.c has memory and the properties of the
+ * GPUs.
  *
  * A stream is a thread that runs the operations of the stream in order. Calls return at once, as
  * CUDA's do, so the host runs ahead of the kernels. test/kernels/emulated/emulate.h runs the
@@ -10,8 +11,9 @@
  * This runtime is stricter than CUDA in one point: no kernel starts before the kernel in front of
  * it on its stream has ended.
  *
- * As CUDA, the runtime refuses two misuses that the library could commit: to wait for a stream that
- * is captured, and to launch a kernel with shared memory that cudaFuncSetAttribute has not allowed.
+ * Like CUDA, the runtime refuses two misuses that the library could commit: waiting for a stream
+ * that is being captured, and launching a kernel with shared memory that cudaFuncSetAttribute has
+ * not allowed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,9 +30,9 @@ struct CUstream_st *whole_list;
 unsigned long long whole_numbers;
 static struct CUstream_st *standard[DEVICES];
 
-/* Copy. Every fifth copy of a stream is late, so that an operation which fails to wait for it reads
- * old data. Some are so late that a kernel can begin and end in the meantime. A copy of 8 aligned
- * bytes is one store, because it may be a flag. */
+/* Run a copy. Every fifth copy of a stream is late, so that an operation that fails to wait for it
+ * reads old data. Some copies are so late that a kernel can begin and end in the meantime. A copy
+ * of 8 aligned bytes is one store, because it may be a flag. */
 static void move(const struct op *op)
 {
     static _Thread_local unsigned turn;
@@ -97,7 +99,7 @@ static void *work(void *p)
     return NULL;
 }
 
-/* Call the functions up to the next heading with the lock held. */
+/* Callers hold the lock when they call the functions from here to the next heading. */
 
 struct CUstream_st *whole_stream_begin(int device)
 {
@@ -194,7 +196,7 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **p
 
 void emulate_take_room(int device)
 {
-    (void)device; /* a GPU has room for any number of blocks, because ranks may share it */
+    (void)device; /* any number of blocks fits on a GPU, because ranks may share it */
 }
 
 void emulate_give_room(int device)
@@ -208,7 +210,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     cudaError_t error =
         whole_queue(stream, (struct op){.kind = COPY, .to = to, .from = from, .bytes = bytes});
 
-    /* we take all host memory as not pinned: then CUDA returns when the copy has ended */
+    /* this runtime takes all host memory for not pinned; for such memory CUDA returns when the copy
+     * has ended */
     return kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyHostToDevice
                ? cudaStreamSynchronize(stream)
                : error;
@@ -305,7 +308,8 @@ cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id)
     pthread_mutex_lock(&whole_lock);
     s = whole_stream_of(stream);
     *id = s->id;
-    error = s->graph != NULL ? cudaErrorStreamCaptureUnsupported : cudaSuccess; /* as in CUDA 13 */
+    /* CUDA 13 gives the same error */
+    error = s->graph != NULL ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
     pthread_mutex_unlock(&whole_lock);
     return whole_error(error);
 }

@@ -8,9 +8,10 @@
 #include "test/kernels/fake/memory.h"
 #include "test/whole/stream.h"
 
-enum { MULTIPROCESSORS = 8, SHARED_MOST = 227 << 10 }; /* SHARED_MOST: bytes for a block */
+/* SHARED_MOST: largest shared memory of a block, in bytes */
+enum { MULTIPROCESSORS = 8, SHARED_MOST = 227 << 10 };
 
-struct fake_cuda fake = {.peers = 1}; /* for test/kernels/fake/links.c */
+struct fake_cuda fake = {.peers = 1}; /* test/kernels/fake/links.c reads this */
 _Thread_local int whole_current;
 static _Thread_local cudaError_t last_error;
 

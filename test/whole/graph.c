@@ -99,8 +99,8 @@ cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object
     return cudaSuccess;
 }
 
-/* Drop a reference to ${graph}, and free it with the last one. The program's graph holds one, and
- * so does each executable and each replay that has not ended. */
+/* Drop a reference to ${graph}, and free the graph with its last reference. The program's graph
+ * holds one, and so does each executable and each replay that has not ended. */
 static void let_go(struct CUgraph_st *graph)
 {
     if (__atomic_sub_fetch(&graph->refs, 1, __ATOMIC_ACQ_REL) != 0)
@@ -157,8 +157,8 @@ struct branches {
     int n;
 };
 
-/* Return the stream in which this replay runs what was captured on ${captured}. Call this with the
- * lock held. */
+/* Return the stream in which this replay runs what was captured on ${captured}. The caller holds
+ * the lock. */
 static struct CUstream_st *branch(struct branches *b, struct CUstream_st *captured)
 {
     int i = 0;
@@ -175,7 +175,7 @@ static struct CUstream_st *branch(struct branches *b, struct CUstream_st *captur
 }
 
 /* Put a copy of a captured operation into the stream in which this replay runs it. A copy that
- * records an event, or waits for one, gets a mark of this replay. Call this with the lock held. */
+ * records an event, or waits for one, gets a mark of this replay. The caller holds the lock. */
 static void replay(struct branches *b, const struct op *captured)
 {
     struct op op = *captured;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memops.c - stream memory operations, as the driver of the CUDA runtime on the CPU (cuda.c). */
+/* memops.c - stream memory operations of the CUDA runtime on the CPU (cuda.c), which are calls of
+ * the driver. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@ static int get_attribute(int *value, int attribute, int device)
     return 0;
 }
 
-/* Flags 0 mean: wait until the word is at least ${value}. */
+/* Wait for a word. With ${flags} 0, wait until the word is at least ${value}. */
 static int wait_value(cudaStream_t stream, unsigned long long word, uint64_t value, unsigned flags)
 {
     return flags != 0 || word % 8 != 0 ||

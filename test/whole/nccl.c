@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nccl.c - an NCCL that computes, for ranks that are threads of one process. Its GPUs are those of
- * cuda.c. Each thread drives one rank.
+ * nccl.c - an NCCL that really computes, for ranks that are threads of one process. Its GPUs are
+ * those of cuda.c. Each thread drives one rank.
  *
  * It is the libnccl.so.2 of the programs in this folder. It is also the NCCL of check-nodes, which
  * has boxes (test/kernels/nodes/net.h). A collective call puts a function into its stream and
@@ -29,7 +29,7 @@ ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t offset,
 
 enum { QUEUE = 64 };
 
-/* The calls of the open group. */
+/* The calls of the group that is open. */
 static _Thread_local int depth, queued;
 static _Thread_local struct queued {
     ncclComm_t comm;
@@ -41,7 +41,8 @@ static _Thread_local struct queued {
 
 static void on_stream(void *what)
 {
-    struct turn turn = *(const struct turn *)what; /* copied, as a graph may run it again */
+    /* a copy, because a graph may run the turn again */
+    struct turn turn = *(const struct turn *)what;
 
     if (whole_nccl.lag_us != 0)
         usleep((unsigned)whole_nccl.lag_us);

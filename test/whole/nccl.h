@@ -23,7 +23,7 @@ enum whole_kind {
 /* A collective call of one rank. */
 struct whole_call {
     enum whole_kind kind;
-    int ranks; /* of the communicator */
+    int ranks; /* number of ranks of the communicator */
     int world; /* the rank's number in the communicator from which this one was split */
     const void *send, *recv;
     size_t bytes;
@@ -43,7 +43,7 @@ struct whole_nccl {
     /* Called when ranks make a window. If it returns false, this rank gets none. */
     bool (*window)(int world);
     bool hung; /* a rank did not come, or came with another call; all calls fail from then on */
-    int live;  /* communicators, memory and windows not given back */
+    int live;  /* number of communicators, allocations and windows that were not given back */
 };
 
 extern struct whole_nccl whole_nccl;

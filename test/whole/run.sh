@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh BUILD - tests the whole path on the CPU, with most kernels. calls.c makes random calls of NCCL
-# under symtuner run; ar_fuzz makes random calls of libsymtuner_ar.so.
+# run.sh BUILD - tests the whole path on the CPU, with most kernels. calls.c makes random calls of
+# NCCL under symtuner run. ar_fuzz makes random calls of libsymtuner_ar.so.
 #
 #   WHOLE_ROUNDS  rounds of each run (20); ar_fuzz makes three calls for each    WHOLE_SEED  first seed (1)
 # Exit 1: the output says what is wrong.
@@ -32,7 +32,7 @@ for run in "2 one_lamport" "3 two_ll128" "4 chunked" "4 pull" "2 tma" "3 tma_sta
     done
 done
 
-# Ranks on two boxes, which add up box by box, under the drop-in.
+# Ranks on two boxes add up box by box, under the drop-in.
 seed=$((seed + 1))
 BOXES=2 SYMTUNER_RULE="kernels network-pieces=2; kernels $grid" timeout 280 \
     ./symtuner run --only dropin -- ./calls 4 "$rounds" "$seed" > out 2>&1 ||
@@ -48,12 +48,12 @@ for run in "2 local --reserve 1" "3 local --reserve 0" "2 threads --reserve 0" "
         --most 65536 --threads 64 --timeout 60000 --seed "$seed" --fork 0 > out 2>&1 ||
         fail "ar_fuzz $run, seed $seed"
 done
-# Unregistered buffers that the peers map.
+# The peers map unregistered buffers.
 seed=$((seed + 1))
 SYMTUNER_AR_IPC=1 SYMTUNER_AR_MAX_CTAS=2 ./ar_fuzz --ranks 2 --mode threads --kernel tma_ipc \
     --calls $((rounds * 3)) --most 65536 --threads 96 --timeout 60000 --seed "$seed" --fork 0 > out 2>&1 ||
     fail "ar_fuzz tma_ipc, seed $seed"
-# All-gather by copy engines, with and without stream memory operations.
+# Copy engines run all-gathers, with and without stream memory operations.
 for ops in "" 1; do
     seed=$((seed + 1))
     WHOLE_NO_MEMOPS=$ops ./absent engines > out 2>&1 || fail "absent${ops:+ without stream memory operations}"
@@ -61,7 +61,7 @@ for ops in "" 1; do
         --coll all_gather --calls $((rounds * 3)) --most 65536 --threads 64 --timeout 60000 \
         --seed "$seed" --fork 0 > out 2>&1 || fail "ar_fuzz engines, seed $seed"
 done
-# All-reduce by TMA and copy engines.
+# TMA and copy engines run all-reduces.
 ./absent tma_engines > out 2>&1 || fail "absent tma_engines"
 for ranks in 2 3; do
     seed=$((seed + 1))

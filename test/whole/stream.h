@@ -22,22 +22,25 @@ struct op {
     size_t bytes;
     int ctas, threads, device, value;
     struct mark *mark;
-    struct CUstream_st *captured; /* in a graph: the stream that the operation was put into */
+    /* in a graph: the stream into which the program put the operation */
+    struct CUstream_st *captured;
     void (*host)(void *what);
     struct ar_args args;
     max_align_t what[16]; /* the argument of ${host} */
 };
 
-/* One cudaEventRecord. cudaStreamWaitEvent waits for the mark that is the event's latest when it is
- * called. Marks that the event gets later do not matter to it. */
+/* One call of cudaEventRecord. cudaStreamWaitEvent waits for the mark that is the event's latest
+ * when it is called. Marks that the event gets later do not matter to it. */
 struct mark {
     bool reached;
-    int refs; /* held by the event, and by operations that record the mark or wait for it */
-    struct mark *again; /* in a graph: the mark for it in the replay that is being started */
+    /* number of references, which the event holds, and operations that record the mark or wait for
+     * it */
+    int refs;
+    struct mark *again; /* in a graph: the copy of this mark in the replay that is being started */
 };
 
 struct CUevent_st {
-    struct mark *latest;      /* NULL: never recorded */
+    struct mark *latest;      /* NULL: the event was never recorded */
     struct CUgraph_st *graph; /* the capture that recorded it last; NULL: no capture did */
 };
 
@@ -61,7 +64,7 @@ struct CUstream_st {
     pthread_t thread;
     struct op *first, **last;
     bool busy, ended;
-    struct CUgraph_st *graph; /* NULL: does not capture */
+    struct CUgraph_st *graph; /* NULL: the stream is not being captured */
     struct CUstream_st *next;
 };
 
@@ -69,7 +72,7 @@ struct CUstream_st {
 extern pthread_mutex_t whole_lock;
 extern pthread_cond_t whole_changed;
 extern struct CUstream_st *whole_list;   /* all streams */
-extern unsigned long long whole_numbers; /* ids given so far */
+extern unsigned long long whole_numbers; /* number of ids that were given so far */
 extern _Thread_local int whole_current;  /* the GPU that this thread uses */
 
 /* Return ${error}, and keep it for cudaGetLastError. */
@@ -80,7 +83,8 @@ void whole_live(int more);
 /* Has cudaFuncSetAttribute allowed this kernel more shared memory? */
 bool whole_may_share(const void *kernel);
 
-/* Put an operation into a stream; if the stream is captured, into its graph. Takes the lock. */
+/* Put an operation into a stream. If the stream is being captured, put it into the stream's graph.
+ * Takes the lock. */
 cudaError_t whole_queue(cudaStream_t stream, struct op op);
 
 /* ---- call these with the lock held ----------------------------------------------------------- */
@@ -93,7 +97,7 @@ void whole_append(struct op ***last, const struct op *op);
 struct CUstream_st *whole_stream_begin(int device);
 /* Let the thread of ${s} end when it has run all operations. ${s} itself is never freed. */
 void whole_stream_end(struct CUstream_st *s);
-/* Drop a reference to ${mark}, which may be NULL, and free it with the last one. */
+/* Drop a reference to ${mark}, which may be NULL, and free the mark with its last reference. */
 void whole_let_go(struct mark *mark);
 
 #endif

@@ -14,7 +14,7 @@ enum { TEAMS = 1024, LIMIT_S = 100 };
 struct whole_nccl whole_nccl;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static struct team *teams[TEAMS]; /* never freed: another rank may still use one */
+static struct team *teams[TEAMS]; /* a team is never freed, because another rank may still use it */
 static int made;
 static long ran;
 
@@ -72,7 +72,8 @@ static void reduce_scatter(struct team *t)
     const size_t count = t->op[0]->count;
     void *sum[WHOLE_RANKS];
 
-    for (int r = 0; r < t->ranks; r++) /* in place, storing a result overwrites input */
+    /* if the call is in place, storing a result overwrites input */
+    for (int r = 0; r < t->ranks; r++)
         sum[r] = reduced(t, (size_t)r * count, count);
     for (int r = 0; r < t->ranks; r++) {
         memcpy(t->op[r]->recv, sum[r], count * whole_size(t->op[0]->type));
@@ -97,7 +98,7 @@ struct window {
     struct window *next;
 };
 
-static struct window *windows; /* all that are registered */
+static struct window *windows; /* all windows that are registered */
 
 static void window(struct team *t)
 {
@@ -201,14 +202,15 @@ static void run_together(struct team *t)
 
 /* ---- turns ----------------------------------------------------------------------------------- */
 
-/* These two run with the lock held. */
+/* Callers hold the lock when they call the next two functions. */
 
 static bool over(const struct team *t)
 {
     return whole_nccl.hung || t->aborted;
 }
 
-/* Wait until ${*count} is at least ${number}, or never will be. Returns whether it is. */
+/* Wait until ${*count} is at least ${number}, or can never become so large. Returns whether it is
+ * at least ${number}. */
 static bool await(const unsigned long *count, unsigned long number, const struct team *t)
 {
     struct timespec until;

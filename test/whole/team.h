@@ -9,7 +9,7 @@
 
 enum { OPERATORS = 16 };
 
-/* What an operator of the program multiplies by. */
+/* The scalar by which an operator of the program multiplies. */
 struct scalar {
     bool used;
     const void *on_gpu;     /* address of the scalar; NULL: it is in ${value} */
@@ -18,9 +18,9 @@ struct scalar {
 
 struct op {
     enum whole_kind kind;
-    bool still; /* moves no values */
+    bool still; /* the call moves no values */
     const void *send;
-    void *recv; /* of a window or a split: where its handle goes */
+    void *recv; /* for a call that makes a window or a split: where the handle goes */
     size_t count;
     int type, reduction, color, key, device, world;
     struct scalar scalar;
@@ -29,10 +29,12 @@ struct op {
 struct team {
     unsigned char id[NCCL_UNIQUE_ID_BYTES];
     int ranks, here;
-    unsigned long joined, done;       /* ranks that have come; calls that have run */
+    /* joined: number of ranks that have come; done: number of calls that have run */
+    unsigned long joined, done;
     const struct op *op[WHOLE_RANKS]; /* the call with which each rank waits */
-    long turns[WHOLE_RANKS];          /* calls that each rank has launched */
-    bool aborted; /* an abort ends the calls of this team only, and not those of split teams */
+    long turns[WHOLE_RANKS];          /* number of calls that each rank has launched */
+    /* an abort ends only the calls of this team, and not those of teams that were split from it */
+    bool aborted;
 };
 
 struct ncclComm {
@@ -45,7 +47,8 @@ struct ncclComm {
 struct turn {
     struct team *team;
     int rank;
-    long number; /* counts this rank's calls on the team; -1: captured, and not yet counted */
+    /* number of this call on the team, counted for this rank; -1: captured, so not counted yet */
+    long number;
     struct op op;
 };
 
@@ -54,18 +57,18 @@ void team_live(int more);
 
 ncclComm_t team_comm(struct team *team, int rank, int device, int world);
 
-/* Enter the team of ${id}, and wait until all its ranks have entered. Returns NULL if they do not
+/* Enter the team of ${id}, and wait until all its ranks have entered. Returns NULL if some do not
  * come. */
 struct team *team_join(const ncclUniqueId *id, int ranks);
 
-/* Count one more call of ${rank}. Returns its number, from 0. */
+/* Count one more call of ${rank}. Returns the number of this call, from 0. */
 long team_turn(struct team *t, int rank);
 
 /* Wait until all earlier calls of the team have run, and all ranks have come to this call. Then run
  * it. Returns false if it cannot run, for example after an abort. */
 bool team_run(struct turn *turn);
 
-/* Free the windows of ${rank}; if ${only} is not NULL, only that window. */
+/* Free the windows of ${rank}. If ${only} is not NULL, free only that window. */
 void team_windows_free(const struct team *t, int rank, const void *only);
 
 /* End all calls of the team that wait for other ranks, on all ranks. */

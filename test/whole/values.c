@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * values.c - see values.h. Sums and products of two elements are computed as double and then
- * rounded to the type. The result is right for all types, but 64-bit integers must stay below 2^53.
+ * values.c - elements of NCCL's types, and reductions of two elements. Sums and products are
+ * computed as double and then rounded to the type. The result is right for all types, but 64-bit
+ * integers must stay below 2^53.
  */
 #include "test/whole/values.h"
 
@@ -88,7 +89,7 @@ TYPE(double, double, (double), (double))
 TYPE(f16, f16, from_f16, to_f16)
 TYPE(bf16, bf16, from_bf16, to_bf16)
 
-/* Types without functions can be moved, but not added up. */
+/* A type without functions can be moved, but not added up. */
 static const struct row {
     size_t size;
     double (*get)(const void *p, size_t i);

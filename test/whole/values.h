@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* values.h - elements of NCCL's types, and what a reduction of NCCL's makes of them. */
+/* values.h - elements of NCCL's types, and what NCCL's reductions make of them. */
 #ifndef TEST_WHOLE_VALUES_H_
 #define TEST_WHOLE_VALUES_H_
 
 #include <nccl.h>
 #include <stddef.h>
 
-/* Return the size of an element. The functions end the program if the table lacks the type. */
+/* Return the size of an element in bytes. All functions here end the program if the table lacks the
+ * type. */
 size_t whole_size(int type);
 
 /* Return element ${i} at ${p}. */
@@ -18,7 +19,8 @@ double whole_rounded(double value, int type);
 /* Store ${value}, rounded, as element ${i} at ${p}. */
 void whole_put(void *p, size_t i, int type, double value);
 
-/* Return a and b reduced by the built-in operator ${reduction}, rounded. ncclAvg adds. */
+/* Return ${a} and ${b} reduced by the built-in operator ${reduction}, rounded. For ncclAvg, return
+ * the sum. */
 double whole_both(double a, double b, int reduction, int type);
 
 #endif
