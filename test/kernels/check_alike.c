@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_alike.c - ranks may differ in some things: whether a call is in place, how its buffers are
- * aligned, and how much memory the GPU has. These must not change which kernel runs, or its blocks
- * and sizes. Otherwise the ranks would wait for each other for ever.
+ * check_alike.c - checks that ranks may differ in some things: whether a call is in place, how its
+ * buffers are aligned, and how much memory the GPU has. These differences must not change which
+ * kernel runs, or its blocks and sizes. Otherwise the ranks would wait for each other for ever.
  */
 #include <check.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_api.c - the public calls on a fake CUDA that runs nothing: what they refuse, what they
- * free, and what they launch. */
+/* check_api.c - checks the public calls on a fake CUDA that runs nothing: what they refuse, what
+ * they free, and what they launch. */
 #include <check.h>
 #include <errno.h>
 #include <stdio.h>
@@ -38,17 +38,17 @@ START_TEST(test_create_refuses_bad_arguments_by_name)
     want_error(symtuner_ar_create_local(h, devices, 17, NULL), ncclInvalidArgument, NULL, "not 17");
     want_error(symtuner_ar_create_local(h, bad, 2, NULL), ncclInvalidArgument, NULL,
                "devices[1] = 7");
-    config.transport = SYMTUNER_AR_PEER; /* but fake.peers is 0: no access */
+    config.transport = SYMTUNER_AR_PEER; /* fake.peers is 0, so there is no access to peers */
     want_error(symtuner_ar_create_local(h, devices, 2, &config), ncclInvalidUsage, NULL,
                "cannot reach");
     ck_assert_ptr_null(h[0]);
     ck_assert_int_eq(fake.live, 0);
     cudaGetDevice(&device);
-    ck_assert_int_eq(device, 0); /* still the device of the caller */
+    ck_assert_int_eq(device, 0); /* the caller's device is still current */
 }
 END_TEST
 
-/* Fresh scratch holds zeros, so no call may have the number 0. */
+/* New scratch holds zeros, so no call may have the number 0. */
 START_TEST(test_counters_start_at_one_or_as_configured)
 {
     struct symtuner_ar_config config = small();
@@ -81,8 +81,8 @@ START_TEST(test_without_peers_host_memory_is_used)
     ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
     needed = symtuner_ar_describe(h[0], text, sizeof text);
     ck_assert_ptr_nonnull(strstr(text, "pinned host memory; no peer memory: GPU 0 cannot reach"));
-    for (size_t length = 0; length <= needed; length++) { /* describe must write exactly as many
-                                                             characters as fit */
+    /* symtuner_ar_describe must write exactly as many characters as fit */
+    for (size_t length = 0; length <= needed; length++) {
         memset(part, '#', sizeof part);
         ck_assert_uint_eq(symtuner_ar_describe(h[0], part, length), needed);
         ck_assert_int_eq(part[length], '#');
@@ -121,8 +121,8 @@ START_TEST(test_mixed_gpus_have_one_layout)
 }
 END_TEST
 
-/* Make the first, second, ... CUDA call fail: creation must return an error, leak nothing, and
- * return no handle. */
+/* Make the first, second, ... CUDA call fail. The creation must return an error and no handle, and
+ * must leak nothing. */
 START_TEST(test_create_cleans_up_whatever_fails)
 {
     struct symtuner_ar_config config = small();
@@ -184,7 +184,8 @@ START_TEST(test_memory_that_cannot_be_pinned_is_unmapped)
 }
 END_TEST
 
-/* A rule reaches a call through create and query; a wrong rule does not make create fail. */
+/* Create reads the rules, and query shows which kernel they choose. A wrong rule does not make
+ * create fail. */
 START_TEST(test_rules_are_read_at_create)
 {
     struct symtuner_ar_config config = small();
@@ -315,7 +316,7 @@ START_TEST(test_pieces_cover_a_long_message_once)
                                         "two_ll128", "two_lamport", "chunked"};
     struct symtuner_ar_plan plan = {.size = sizeof plan};
     symtuner_ar *h = handles[3];
-    char *m = (char *)(uintptr_t)0x100000000; /* an address that nobody reads or writes */
+    char *m = (char *)(uintptr_t)0x100000000; /* nobody reads or writes at this address */
     size_t count = (70u << 20) + 3;
     uint64_t covered = 0;
 
@@ -356,8 +357,9 @@ START_TEST(test_a_new_stream_waits_for_the_old_one)
     fake.capture = 6;
     ON(a);
     ck_assert_int_eq(fake.waits, 2);
-    fake.capture = 0; /* outside of captures again: the last such call was on b, whatever was
-                         captured since */
+    /* This call is outside of captures. The last such call was on b, whatever was captured
+     * since. */
+    fake.capture = 0;
     ON(b);
     ck_assert_int_eq(fake.waits, 2);
     ON(a);
@@ -399,7 +401,7 @@ START_TEST(test_one_stream_has_no_events_until_there_is_another)
     ck_assert_int_eq(fake.records, 3);
     ck_assert_int_eq(fake.idles, 0);
     fake.capture = 0;
-    ON(a); /* captured calls do not change what later calls do: still no event */
+    ON(a); /* captured calls do not change what later calls do, so there is still no event */
     ck_assert_int_eq(fake.records, 3);
     ON(b); /* stream a has no event to wait for, so the call waits until the GPU is idle */
     ck_assert_int_eq(fake.idles, 1);
@@ -435,8 +437,9 @@ START_TEST(test_a_dead_handle_refuses_further_calls)
         ncclInvalidUsage, handles[0], "aborted");
     ck_assert_int_eq(handles[0]->mailbox->abort, AR_ABORTED);
     for (int ms = 0; ms < 5000 && load_dead(handles[0]) == AR_ALIVE; ms++)
-        usleep(1000); /* a thread sets it; on a busy machine it may be late */
-    ck_assert_int_eq(load_dead(handles[0]), AR_ABORTED); /* before ncclCommAbort unmaps memory */
+        usleep(1000); /* a thread sets the word; on a busy machine it may be late */
+    /* the word must be set before ncclCommAbort unmaps memory */
+    ck_assert_int_eq(load_dead(handles[0]), AR_ABORTED);
     ck_assert_int_eq(handles[1]->state->dead, AR_ALIVE);
     ck_assert_int_eq(fake.launches, 0);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * check_bootstrap.c - each rank has a thread of its own, on test/kernels/fake/nccl.c. Whatever
- * fails on one rank, no other rank may wait for it for ever, and all ranks must learn why.
+ * fails on one rank, no other rank may wait for that rank for ever, and all ranks must learn why.
  */
 #include <check.h>
 #include <glob.h>
@@ -59,7 +59,7 @@ static void destroy(int r)
     symtuner_ar_destroy(&at[r].handle, 1);
 }
 
-/* Return a sentence about something that is wrong after a creation, or NULL if all is right. */
+/* Return a sentence that says what is wrong after a creation, or NULL if all is right. */
 static const char *wrong(void)
 {
     for (int r = 0; r < RANKS; r++) {
@@ -119,7 +119,7 @@ START_TEST(test_memory_that_one_rank_lacks_fails_all)
 }
 END_TEST
 
-/* In case ${_i} the hint of rank r is digit r of ${_i} to base 3; from case 27 on
+/* In case ${_i} the hint of rank r is digit r of ${_i} to base 3. From case 27 on,
  * SYMTUNER_AR_BESIDE is set as well. If the ranks' hints differ, all ranks take "unknown", and then
  * NCCL runs long calls on all ranks. */
 START_TEST(test_ranks_agree_on_what_runs_beside_them)
@@ -173,7 +173,7 @@ static __attribute__((noinline)) ncclResult_t create_where_one_never_ends(int ga
     symtuner_ar *h[RANKS];
 
     reset();
-    at[0].config.timeout_ms = known == ncclSuccess ? 150 : 0; /* 0: ten minutes */
+    at[0].config.timeout_ms = known == ncclSuccess ? 150 : 0; /* 0 means ten minutes */
     fake_nccl.odd_rank = 1;
     fake_nccl.odd_call = gather;
     fake_nccl.odd_end = known;
@@ -268,7 +268,8 @@ END_TEST
 /* Rank 0 has created the shared memory of SYMTUNER_AR_IPC=1 when another rank is lost. */
 START_TEST(test_a_lost_rank_leaves_no_shared_memory)
 {
-    static const int gathers[] = {7, 8}; /* in which ranks agree whether they have that memory */
+    /* numbers of the gathers in which ranks agree whether they have that memory */
+    static const int gathers[] = {7, 8};
 
     setenv("SYMTUNER_AR_IPC", "1", 1);
     ck_assert_int_eq(create_where_one_never_ends(gathers[_i], ncclSuccess), ncclRemoteError);

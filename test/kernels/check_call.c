@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_call.c - the edges of a call (no handle, one rank, a CUDA that fails, another GPU in use),
- * and everything that symtuner_ar_describe prints about a handle.
+ * check_call.c - checks the edge cases of a call (no handle, one rank, a CUDA that fails, another
+ * GPU in use), and everything that symtuner_ar_describe prints about a handle.
  */
 #include <check.h>
 #include <errno.h>
@@ -52,7 +52,7 @@ END_TEST
 
 static const struct {
     struct symtuner_ar_config config;
-    const char *part; /* of the error message */
+    const char *part; /* a part of the error message */
 } wrong[] = {
     {{.size = 4}, "config.size is 4; set it to"},
     {{.size = sizeof wrong->config + 1}, "config.size is"},
@@ -116,7 +116,7 @@ START_TEST(test_a_group_of_one_copies)
     ck_assert_int_eq(symtuner_ar_create_local(&h, devices, 1, &config), ncclSuccess);
     fake.copied = 0;
     ck_assert_int_eq(REDUCE(h, memory[0], memory[0]), ncclSuccess);
-    ck_assert_uint_eq(fake.copied, 0); /* in place there is nothing to copy */
+    ck_assert_uint_eq(fake.copied, 0); /* a call in place has nothing to copy */
     ck_assert_int_eq(REDUCE(h, memory[0], memory[1]), ncclSuccess);
     ck_assert_uint_eq(fake.copied, 64);
     fake.fails = "cudaMemcpyAsync";
@@ -196,8 +196,8 @@ START_TEST(test_rules_that_differ_in_a_local_group_are_not_used)
 }
 END_TEST
 
-/* Before the first call, scratch must hold what means "nothing has come": zeros in the first two
- * regions, and all ones in both halves of the third region, Lamport. */
+/* Before the first call, scratch must hold a pattern that means "nothing has come". That is zeros
+ * in the first two regions, and all ones in both halves of the third region, Lamport. */
 START_TEST(test_scratch_is_filled_before_the_first_call)
 {
     const ncclComm_t comms[] = {(ncclComm_t)1, (ncclComm_t)2};
@@ -346,7 +346,7 @@ START_TEST(test_without_memory_there_is_no_group_and_no_leak)
         ck_assert_int_eq(fake.live, live);
         ck_assert(!fake_nccl.hung);
     }
-    fake.no_calloc = 1; /* no memory for the helper thread: the calling thread waits */
+    fake.no_calloc = 1; /* there is no memory for the helper thread, so the calling thread waits */
     ck_assert_int_eq(ar_gpu_wait(1, 1), cudaSuccess);
     unsetenv("SYMTUNER_LOG");
 }

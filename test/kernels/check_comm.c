@@ -115,7 +115,7 @@ START_TEST(test_ranks_with_the_same_rules_use_them)
     static const char text[] = "kernels ranks=2 kernel=two_ll8; kernels ranks=8 kernel=nccl";
     symtuner_ar *h[RANKS];
 
-    make_group(h, text, "  kernels ranks=2   kernel=two_ll8"); /* the same rule for 2 ranks */
+    make_group(h, text, "  kernels ranks=2   kernel=two_ll8"); /* an equal rule for 2 ranks */
     ck_assert_str_eq(plan_of(h).kernel, "two_ll8");
     symtuner_ar_destroy(h, RANKS);
 }
@@ -169,8 +169,8 @@ START_TEST(test_ranks_with_different_settings_are_told_which)
 }
 END_TEST
 
-/* All ranks take the smallest budget of CTAs and the least multiprocessors that any rank says. From
- * the second row on, rank 1 says what it said in the first one. */
+/* All ranks take the smallest budget of CTAs and the smallest number of multiprocessors that any
+ * rank says. From the second row on, rank 1 says what it said in the first row. */
 START_TEST(test_ranks_agree_on_the_least_budget)
 {
     static const struct {
@@ -296,7 +296,7 @@ START_TEST(test_ranks_probe_together_and_agree)
     setenv("SYMTUNER_AR_PROBE", "1", 1);
     make_group(h, NULL, NULL);
     unsetenv("SYMTUNER_AR_PROBE");
-    ck_assert_int_eq(fake.launches, 3 * RANKS); /* the kernels push, check and pull */
+    ck_assert_int_eq(fake.launches, 3 * RANKS); /* each rank launches push, check and pull */
     for (int r = 0; r < RANKS; r++) {
         symtuner_ar_describe(h[r], text[r], sizeof text[r]);
         ck_assert_ptr_nonnull(strstr(text[r], "start-up probe"));
@@ -311,7 +311,7 @@ START_TEST(test_a_probe_that_never_ends_is_an_error_in_time)
     symtuner_ar *h[RANKS];
 
     setenv("SYMTUNER_AR_PROBE", "1", 1);
-    endless_at = 5; /* the pull kernel of rank 0 */
+    endless_at = 5; /* the launch of rank 0's pull kernel */
     ck_assert_int_eq(try_group(h, NULL, NULL), ncclUnhandledCudaError);
     ck_assert_ptr_nonnull(fake.endless);
     ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), "did not answer the probe"));
@@ -459,7 +459,7 @@ START_TEST(test_a_kernel_starts_early_where_that_is_safe)
     setenv("SYMTUNER_AR_KERNEL", row->kernel ? row->kernel : "", 1);
     start = row;
     make_group(h, NULL, NULL);
-    if (row->said != AR_FOLLOWER_UNKNOWN) /* this also changes handles that exist already */
+    if (row->said != AR_FOLLOWER_UNKNOWN) /* this also changes handles that already exist */
         symtuner_ar_followers_wait(row->said == AR_FOLLOWER_WAITS);
     ck_assert_int_eq(symtuner_ar_all_reduce(memory, memory, 1024, ncclFloat, ncclSum, h[0], NULL),
                      ncclSuccess);
@@ -467,7 +467,7 @@ START_TEST(test_a_kernel_starts_early_where_that_is_safe)
     ck_assert_int_eq(l->args.overlap, row->want);
     ck_assert_int_eq(l->early, row->want != AR_SERIAL);
     symtuner_ar_describe(h[0], text, sizeof text);
-    if (row->kernel == NULL) /* chunked never starts early, whatever describe says */
+    if (row->kernel == NULL) /* chunked never starts early, whatever symtuner_ar_describe prints */
         ck_assert_msg(strstr(text, words[row->want]) != NULL, "%s", text);
     symtuner_ar_destroy(h, RANKS);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_follower.c - what the program says about the kernels that follow ours, and which streams
- * must be separated so that our kernels and theirs do not overlap. Runs on
+ * check_follower.c - checks what the program says about the kernels that follow ours, and which
+ * streams must be separated so that our kernels and theirs do not overlap. Runs on
  * test/kernels/fake/cuda.c. What a program says holds for its whole process, so each test runs in a
  * process of its own, which libcheck forks.
  */
@@ -119,8 +119,8 @@ START_TEST(test_behind_graphs_streams_are_separated_each_time)
 }
 END_TEST
 
-/* Without this rule two ranks would wait for each other for ever if the calls of two handles on a
- * GPU came in different order: see first.h. */
+/* Without this rule, two ranks would wait for each other for ever if the calls of two handles on a
+ * GPU came in different order (first.h). */
 START_TEST(test_only_the_first_handle_of_a_gpu_lets_followers_start_early)
 {
     static const int low[] = {0, 1}, high[] = {2, 3};
@@ -160,7 +160,7 @@ enum { GPUS = 4, GROUPS = 12, STEPS = 400 };
 
 /* What each GPU knows of each group. Each GPU stands for the process of one rank. */
 static struct {
-    symtuner_ar *rank[GPUS]; /* NULL: not made, or freed */
+    symtuner_ar *rank[GPUS]; /* NULL: the handle was not made, or was freed */
     bool member[GPUS];
     uint64_t place; /* 0: not all ranks have begun */
 } groups[GROUPS];
@@ -170,8 +170,8 @@ static bool is_first(int g, int gpu)
     return groups[g].rank[gpu] != NULL && groups[g].rank[gpu]->first;
 }
 
-/* No two groups may have two ranks in common of which each takes another group for the first: these
- * ranks could wait for each other for ever. */
+/* If two groups have two ranks in common, these ranks must not take different groups for the first.
+ * Otherwise they could wait for each other for ever. */
 static void must_agree(void)
 {
     for (int a = 0; a < GROUPS; a++)
@@ -182,8 +182,9 @@ static void must_agree(void)
                            groups[a].rank[y] != NULL));
 }
 
-/* Let rank ${gpu} of group ${g} take its next step: begin to make its handle, then learn the place
- * when all ranks have begun, then leave when all have learnt it. Ranks do so in any order. */
+/* Let rank ${gpu} of group ${g} take its next step. First it begins to make its handle. When all
+ * ranks have begun, it learns the place of the handle. When all have learnt it, it leaves. Ranks
+ * take their steps in any order. */
 static void step(int g, int gpu, bool may_leave)
 {
     symtuner_ar *h = groups[g].rank[gpu];
@@ -202,7 +203,8 @@ static void step(int g, int gpu, bool may_leave)
                 place = groups[g].rank[r]->place;
         }
         if (all && groups[g].place == 0)
-            groups[g].place = place + (g % 4 == 3); /* as if a rank on another box had more */
+            /* as if a rank on another box had more handles */
+            groups[g].place = place + (g % 4 == 3);
         if (all)
             ar_first_place(h, groups[g].place);
     } else if (h != NULL && may_leave) {
@@ -216,7 +218,8 @@ static void step(int g, int gpu, bool may_leave)
     }
 }
 
-/* Threads of each process make handles at the same time, so the ranks get them in another order. */
+/* Threads of each process make handles at the same time, so each rank may get the handles in
+ * another order. */
 START_TEST(test_ranks_agree_on_the_first_handle)
 {
     unsigned state = 20261124u + (unsigned)_i;
@@ -241,7 +244,7 @@ START_TEST(test_ranks_agree_on_the_first_handle)
         must_agree();
         for (int a = 0; a < GROUPS; a++)
             for (int r = 0; r < GPUS; r++)
-                must(!had[a][r] || is_first(a, r)); /* its calls may be running */
+                must(!had[a][r] || is_first(a, r)); /* its calls may still be running */
     }
     for (int g = 0; g < GROUPS; g++)
         for (int r = 0; r < GPUS; r++)
@@ -313,7 +316,7 @@ START_TEST(test_what_goes_to_nccl_is_separated)
     ck_assert_int_eq(symtuner_ar_all_reduce(m, m, 8, ncclFloat, ncclSum, h[0], NULL), ncclSuccess);
     ck_assert_int_eq(fake.host_functions, 1);
     fake.fails = "cudaLaunchHostFunc";
-    fake.others = 1000; /* another stream */
+    fake.others = 1000; /* count the stream as another one */
     ck_assert_int_ne(symtuner_ar_all_reduce(m, m, 8, ncclFloat, ncclSum, h[0], NULL), ncclSuccess);
     ck_assert_ptr_nonnull(strstr(symtuner_ar_error(h[0]), "separate a stream"));
     fake.fails = NULL;

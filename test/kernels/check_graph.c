@@ -167,8 +167,8 @@ END_TEST
 
 START_TEST(test_a_capture_that_cannot_be_held_is_an_error)
 {
-    for (int at = 1; at <= 3; at++) { /* the call that fails: the first is for an event, the second
-                                         for a user object, the third for the graph */
+    /* The call that fails: 1 is the one for an event, 2 for a user object, 3 for the graph. */
+    for (int at = 1; at <= 3; at++) {
         int live = fake.live;
 
         fake.capture = 20 + (unsigned)at;
@@ -214,7 +214,7 @@ static void free_buffers(void)
             free(buffer[r][b]);
 }
 
-/* After destroy the communicator may end, and then the access to the peers ends, too. So the graph
+/* After destroy the communicator may end, which also ends the access to the peers. So the graph
  * keeps only the counters. If a kernel is replayed later, the counters tell it that its handle is
  * gone. */
 START_TEST(test_of_a_communicators_handle_a_graph_keeps_the_counters)
@@ -332,8 +332,8 @@ START_TEST(test_all_ranks_deregister_or_none)
 }
 END_TEST
 
-/* Calls on a handle run one after the other, also if NCCL runs some of them, or if the handle has
- * one rank only, so that its calls are copies. */
+/* Calls on a handle run one after the other, even if NCCL runs some of them, or if the handle has
+ * only one rank, so that its calls are copies. */
 START_TEST(test_calls_without_our_kernels_keep_the_order)
 {
     static const char *const names[] = {"two_ll8", "nccl", "two_ll8"};
@@ -345,7 +345,7 @@ START_TEST(test_calls_without_our_kernels_keep_the_order)
     ck_assert_int_eq(symtuner_ar_create_local(&lone, one, 1, &config), ncclSuccess);
     for (unsigned capture = 0; capture <= 71; capture += 71) {
         fake.capture = capture;
-        for (int k = 0; k < 3; k++) { /* each call is on another stream than the one before */
+        for (int k = 0; k < 3; k++) { /* each call is on another stream than the call before */
             symtuner_ar_force(h[0], names[k], 0, 0);
             fake.waits = 0;
             ck_assert_int_eq(symtuner_ar_all_reduce(buffer[0][0], buffer[0][0], 8, ncclFloat,
@@ -425,7 +425,7 @@ START_TEST(test_a_capture_of_another_thread_stops_no_creation)
     ck_assert_int_eq(fake.prohibited, 0);
     mode = cudaStreamCaptureModeGlobal;
     cudaThreadExchangeStreamCaptureMode(&mode);
-    ck_assert_int_eq(mode, cudaStreamCaptureModeThreadLocal); /* as before the calls */
+    ck_assert_int_eq(mode, cudaStreamCaptureModeThreadLocal); /* the calls keep the mode */
     symtuner_ar_destroy(h, RANKS);
     free_buffers();
 }
@@ -451,7 +451,7 @@ START_TEST(test_a_capture_of_another_thread_goes_on_during_calls)
         ck_assert_int_eq(symtuner_ar_force(h[0], name, 0, 0), ncclSuccess);
         symtuner_ar_all_reduce(more[0], more[0], 8, ncclFloat, ncclSum, h[0], NULL);
         symtuner_ar_reduce_scatter(more[0], buffer[0][0], 8, ncclFloat, ncclSum, h[0], NULL);
-        if (strcmp(name, "nccl") != 0) /* NCCL's gather would wait for rank 1 */
+        if (strcmp(name, "nccl") != 0) /* a gather of NCCL would wait for rank 1 */
             symtuner_ar_all_gather(more[0], buffer[0][0], 8, ncclFloat, h[0], NULL);
     }
     ck_assert_int_gt(fake.launches, AR_FAMILIES);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_halves.c - reduce-scatter and all-gather on a fake CUDA that runs nothing: what they
- * refuse, what they launch, and what they give to NCCL. */
+/* check_halves.c - checks reduce-scatter and all-gather on a fake CUDA that runs nothing: what the
+ * library refuses, what it launches, and what it gives to NCCL. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,7 @@ START_TEST(test_halves_refuse_bad_arguments_by_name)
                ncclInvalidArgument, h, "operator 7");
     ck_assert_int_eq(SCATTER(h, NULL, NULL, 0), ncclSuccess);
     ck_assert_int_eq(fake.launches, 0);
-    ck_assert_int_eq(SCATTER(h, m, m + 64, 16), ncclSuccess); /* in place */
+    ck_assert_int_eq(SCATTER(h, m, m + 64, 16), ncclSuccess); /* this call is in place */
     ck_assert_int_eq(SCATTER(h, m, m + 4 * 64, 16), ncclSuccess);
     ck_assert_int_eq(GATHER(h, m + 64, m, 16), ncclSuccess);
     ck_assert_int_eq(GATHER(h, m + 4 * 64, m, 16), ncclSuccess);
@@ -60,7 +60,8 @@ static void set_up_mapping(void)
     unsetenv("SYMTUNER_AR_IPC");
 }
 
-/* A family has kernels for a collective if, and only if, its row says what it needs for it. */
+/* A family has kernels for a collective if, and only if, its row says what the kernels need for
+ * that collective. */
 START_TEST(test_a_kernel_without_code_for_the_collective_is_refused)
 {
     static const bool has[AR_COLLS][AR_FAMILIES] = {
@@ -95,7 +96,7 @@ START_TEST(test_a_kernel_without_code_for_the_collective_is_refused)
 }
 END_TEST
 
-/* Each launch takes the same piece of every part, and together the launches take each part once. */
+/* Each launch takes the same piece of every part. Together the launches take each part once. */
 START_TEST(test_pieces_cut_all_parts_alike)
 {
     static const char *const names[] = {"one_ll8", "one_ll128", "one_lamport", "chunked"};
@@ -103,7 +104,7 @@ START_TEST(test_pieces_cut_all_parts_alike)
     const char *name = names[coll == AR_ALL_GATHER && _i / 2 == 2 ? 0 : _i / 2];
     struct symtuner_ar_plan plan = {.size = sizeof plan};
     symtuner_ar *h = handles[3];
-    char *m = (char *)(uintptr_t)0x100000000; /* addresses that nobody reads or writes */
+    char *m = (char *)(uintptr_t)0x100000000; /* nobody reads or writes at these addresses */
     char *other = m + (1ull << 40);
     size_t count = (5u << 20) + 3;
     uint64_t covered = 0;
@@ -137,7 +138,8 @@ START_TEST(test_pieces_cut_all_parts_alike)
 }
 END_TEST
 
-/* With registered buffers, the addresses of the peers' parts: rank 2 of 4, parts of 1000 floats. */
+/* With registered buffers, kernels get the addresses of the peers' parts. The test has rank 2 of 4,
+ * and parts of 1000 floats. */
 START_TEST(test_registered_parts_are_found_in_every_window)
 {
     void *buffers[N] = {memory[0], memory[1], memory[2], memory[3]};
@@ -159,7 +161,7 @@ START_TEST(test_registered_parts_are_found_in_every_window)
     ck_assert_int_eq(GATHER(h, m + far + 2 * part, m + far, 1000), ncclSuccess);
     for (int r = 0; r < N; r++)
         ck_assert_ptr_eq(fake.launch[0].args.src[r], memory[r] + far + (size_t)r * part);
-    ck_assert_uint_eq(fake.copied, 3 * part); /* this rank's own part is there already */
+    ck_assert_uint_eq(fake.copied, 3 * part); /* this rank's own part is already there */
     ck_assert_int_eq(GATHER(h, m + 32, m + far, 1000), ncclSuccess);
     ck_assert_uint_eq(fake.copied, 7 * part);
     /* pull needs an aligned send for a reduce-scatter, and an aligned recv for an all-gather */
@@ -233,7 +235,7 @@ START_TEST(test_a_group_of_one_copies_its_part)
 END_TEST
 
 /* NCCL gets the calls that only NCCL can run, as calls of its own function for the same collective.
- * Rules were found for all-reduces, so they decide no call here. */
+ * The rules here are for all-reduces, so they decide no call. */
 START_TEST(test_nccl_runs_the_same_collective)
 {
     const ncclComm_t comms[] = {(ncclComm_t)1, (ncclComm_t)2};
@@ -278,9 +280,9 @@ START_TEST(test_nccl_runs_the_same_collective)
 }
 END_TEST
 
-/* If streams can wait for words in memory, each peer's stream waits for that peer alone, and a kernel
- * runs only at the end, on a stream of its own. Otherwise a kernel waits for all peers first. In
- * both cases the caller's stream waits for all streams of the library. */
+/* If streams can wait for words in memory, each peer's stream waits only for that peer, and a
+ * kernel runs only at the end, on a stream of its own. Otherwise a kernel waits for all peers
+ * first. In both cases the caller's stream waits for all streams of the library. */
 static const struct {
     int driver;
     bool memops, no_memops;

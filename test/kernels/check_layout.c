@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_layout.c - the calculations that host and kernels share, in many small cases. */
+/* check_layout.c - checks the calculations that host and kernels share, in many small cases. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,7 +173,7 @@ START_TEST(test_lamport_only_where_all_ones_is_nan)
     }
     ck_assert(ar_dtype_lamport(AR_F32) && ar_dtype_lamport(AR_F16) && ar_dtype_lamport(AR_BF16));
     ck_assert(!ar_dtype_lamport(AR_F64)); /* 0x3fefffffffffffff is the largest number below 1 */
-    ck_assert(!ar_dtype_lamport(AR_I32)); /* all ones are -1 */
+    ck_assert(!ar_dtype_lamport(AR_I32)); /* all ones are the number -1 */
     ck_assert_int_eq(ar_dtype_bytes(AR_DTYPES), 0);
     ck_assert_int_eq(ar_dtype_bytes(-1), 0);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_multicast.c - registering with multicast, and what multicast changes for calls that may go
- * to NCCL. NCCL gives a rank its multicast address only when all ranks have asked, so a thread must
- * ask for all its ranks before it waits.
+ * check_multicast.c - checks registering with multicast, and what multicast changes for calls that
+ * may go to NCCL. NCCL gives a rank its multicast address only when all ranks have asked, so a
+ * thread must ask for all its ranks before it waits.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -120,7 +120,7 @@ START_TEST(test_long_messages_are_nccls_where_all_ranks_have_multicast)
 
     for (int without = 0; without < 3; without++) {
         struct symtuner_ar_plan plan = {.size = sizeof plan};
-        char *m = (char *)(uintptr_t)0x100000000; /* an address that nobody reads or writes */
+        char *m = (char *)(uintptr_t)0x100000000; /* nobody reads or writes at this address */
 
         set_up_nccl(FAKE_RANKS);
         if (without == 1)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_nccl.c - what the library looks up at run time: whether an NCCL release is good enough,
- * what NVML says about two GPUs, and which box this is. The linker replaces dlopen and dlsym
- * (AR_WRAPPED in test.mk).
+ * check_nccl.c - checks what the library looks up at run time: whether an NCCL release is good
+ * enough, what NVML says about two GPUs, and which box this is. The linker replaces dlopen and
+ * dlsym (AR_WRAPPED in test.mk).
  */
 #include <check.h>
 #include <dlfcn.h>
@@ -24,9 +24,9 @@
 #include "test/kernels/suites.h"
 
 static const char *lacks; /* the library or function that dlopen or dlsym does not find */
-static bool no_nccl;      /* no libnccl.so.2, neither loaded nor on disk */
+static bool no_nccl;      /* there is no libnccl.so.2, neither loaded nor on disk */
 static bool no_default;   /* dlsym(RTLD_DEFAULT) finds nothing */
-static bool made_up;      /* dlopen and dlsym give the functions below */
+static bool made_up;      /* dlopen and dlsym return the functions below */
 static int handle;
 
 void *__real_dlopen(const char *file, int flags);
@@ -38,7 +38,7 @@ void *__wrap_dlsym(void *library, const char *name);
 
 static const struct pair {
     const char *what, *a, *b;
-    int unseen;        /* CUDA does not know bus ids from this one on */
+    int unseen;        /* from this GPU on, CUDA does not know bus ids */
     bool atomics;      /* what CUDA says about the two GPUs; NVML says the opposite */
     const char *fails; /* the NVML or CUDA call that fails */
     const char *lacks;
@@ -168,7 +168,8 @@ static const struct {
     {"ncclCommCount", 22809, "this NCCL has no ncclCommCount"},
     {"ncclCommWindowRegister", 22809, "this NCCL has no ncclCommWindowRegister"},
     {"ncclGetErrorString", 22809, "this NCCL has no ncclGetErrorString"},
-    {"ncclGetLsaDevicePointer", 22809, NULL}, /* not needed: it exists since 2.29 */
+    /* this function is not needed, because it exists only since 2.29 */
+    {"ncclGetLsaDevicePointer", 22809, NULL},
     {"ncclGetLsaMultimemDevicePointer", 22809, NULL},
 };
 
@@ -288,8 +289,8 @@ START_TEST(test_before_that_its_record_is_read)
     fake.global_capture = 1; /* programs may register memory while a thread captures */
     ck_assert_int_eq(ar_nccl_window_peers(&nccl, window, 3, 1, peers, why, sizeof why), 0);
     fake.global_capture = 0;
-    ck_assert_int_eq(fake.syncs, 1); /* the record is read once it has arrived */
-    for (uint64_t r = 0; r < 3; r++) /* the memory of the next rank is 12 GiB further */
+    ck_assert_int_eq(fake.syncs, 1); /* the record must be read only after it has arrived */
+    for (uint64_t r = 0; r < 3; r++) /* the memory of the next rank begins 12 GiB further */
         ck_assert_uint_eq((uintptr_t)peers[r], (uintptr_t)memory[0] + r * (12ull << 30));
     for (int wrong = 0; wrong < 3; wrong++) {
         record.flat = wrong == 0 ? NULL : memory[0];
@@ -309,7 +310,7 @@ END_TEST
 static const struct {
     int release, dtype, op;
     size_t send, recv; /* distances of the buffers from a multiple of 8 bytes */
-    const char *says;  /* NULL: no warning */
+    const char *says;  /* NULL: there is no warning */
 } faulty[] = {
 #define ODD "wrong results for 8-bit and 16-bit types"
 #define AVG "AllReduce with ncclAvg on two symmetric windows launches a kernel that does not exist"

@@ -22,7 +22,7 @@ static void *const buffer[RANKS] = {memory[0], memory[1]};
 
 static struct outcome {
     ncclResult_t result;
-    const char *step; /* the first step that failed; NULL: none */
+    const char *step; /* the first step that failed; NULL: no step failed */
     char error[256];
 } of[RANKS]; /* if each rank has a thread, one for each rank; otherwise of[0] is for all ranks */
 
@@ -41,9 +41,9 @@ static void reset(int polls)
         .size = sizeof config, .bulk_bytes = 1 << 20, .timeout_ms = LIMIT_MS};
 }
 
-/* Choose how the ${call}-th call on ${rank} from now on ends. ncclInProgress: it never ends. An
- * error: it ends with that error. ncclSuccess: it ends well, but the kernel of its gather never
- * ends. */
+/* Choose how the ${call}-th call on ${rank} from now on ends. ncclInProgress: the call never ends.
+ * An error: the call ends with it. ncclSuccess: the call ends well, but the kernel of its gather
+ * never ends. */
 static void odd(int rank, int call, ncclResult_t end)
 {
     fake_nccl.odd_rank = rank;
@@ -360,7 +360,7 @@ START_TEST(test_an_abort_ends_a_wait_that_never_ends)
     double start;
 
     reset(2);
-    config.timeout_ms = 0; /* means ten minutes */
+    config.timeout_ms = 0; /* 0 means ten minutes */
     make_group();
     odd(1, 1, ncclInProgress);
     ck_assert_int_eq(pthread_create(&other, NULL, abort_soon, handle[1]), 0);
@@ -467,7 +467,7 @@ START_TEST(test_waiting_in_a_capture_asks_cuda_nothing)
     ck_assert_int_eq(reduce(0), ncclSuccess); /* makes a record of the capture */
     before = fake;
     ck_assert_int_eq(reduce(0), ncclSuccess);
-    before.records++; /* the end of the call is marked */
+    before.records++; /* the record marks the end of the call */
     ck_assert_int_eq(memcmp(&before, &fake, sizeof fake), 0);
     fake.capture = 0;
     symtuner_ar_destroy(handle, RANKS);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_operator.c - operators that programs create, on a fake CUDA that runs nothing: what is
- * refused, what kernels get, and what goes to NCCL. */
+/* check_operator.c - checks operators that programs create, on a fake CUDA that runs nothing: what
+ * the library refuses, what kernels get, and what goes to NCCL. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,8 +94,9 @@ START_TEST(test_kernels_get_the_scalar_or_its_address)
 }
 END_TEST
 
-/* With registered buffers, every type and both collectives that add: the kernel that is chosen can
- * multiply, and a kernel that cannot multiply is refused if a caller names it. */
+/* Checks registered buffers with every type and both collectives that add. The chosen kernel must
+ * be able to multiply. If a caller names a kernel that cannot multiply, the library must refuse
+ * it. */
 START_TEST(test_only_kernels_that_multiply_are_chosen)
 {
     void *buffers[N] = {memory[0], memory[1], memory[2], memory[3]};
@@ -166,7 +167,7 @@ START_TEST(test_nccl_knows_the_operator)
         ck_assert_int_eq(sum(h[r], op[r], ncclFloat), ncclSuccess);
         ck_assert_int_eq(fake.launches, 1);
         ck_assert_int_eq(sum(h[r], (ncclRedOp_t)5, ncclFloat),
-                         ncclSuccess); /* an operator that only NCCL knows */
+                         ncclSuccess); /* only NCCL knows this operator */
         ck_assert_int_eq(fake.launches, 1);
         ck_assert_int_eq(fake_nccl.reduce_op, 5);
         symtuner_ar_force(h[r], "nccl", 0, 0);

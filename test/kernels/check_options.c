@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_options.c - the environment variables SYMTUNER_AR_*, right and wrong. */
+/* check_options.c - checks right and wrong values of the environment variables SYMTUNER_AR_*. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_window.c - lists of handles and of registered buffers, local groups, how handles end, and
- * which GPU is current when NCCL is asked to deregister a buffer. */
+/* check_window.c - checks lists of handles and of registered buffers, local groups, how handles
+ * end, and which GPU is current when NCCL is asked to deregister a buffer. */
 #include <check.h>
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
@@ -155,7 +155,8 @@ START_TEST(test_windows_are_deregistered_on_their_own_gpu)
 }
 END_TEST
 
-/* Neither these functions nor NCCL's own spoil a graph that the thread captures. */
+/* Neither the functions of the library nor those of NCCL may spoil a graph that the thread
+ * captures. */
 START_TEST(test_a_capture_of_the_thread_goes_on)
 {
     const ncclComm_t comms[2] = {(ncclComm_t)1, (ncclComm_t)2};
@@ -167,7 +168,7 @@ START_TEST(test_a_capture_of_the_thread_goes_on)
     cudaThreadExchangeStreamCaptureMode(&mode);
     fake.capture = 5;
     ck_assert_int_eq(symtuner_ar_create(h, comms, 2, NULL), ncclSuccess);
-    for (int again = 0; again < 2; again++) { /* the last window is deregistered at the end */
+    for (int again = 0; again < 2; again++) { /* the second round deregisters the last window */
         ck_assert_int_eq(symtuner_ar_register(h, buffers, NULL, 2, 4096), ncclSuccess);
         if (!again)
             ck_assert_int_eq(symtuner_ar_deregister(h, buffers, 2), ncclSuccess);
@@ -230,7 +231,7 @@ START_TEST(test_destroy_waits_for_a_call_that_failed)
 END_TEST
 
 /* While a kernel may run on the handle's GPU, or a graph holds a call, nothing is freed. After that
- * all is freed except the windows, which NCCL has freed with the communicator. */
+ * all is freed, except for the windows, which NCCL has freed with the communicator. */
 START_TEST(test_a_discarded_handle_is_freed_later)
 {
     const ncclComm_t comms[2] = {(ncclComm_t)1, (ncclComm_t)2};

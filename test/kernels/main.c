@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* main.c - run the suites of check-ar. */
+/* main.c - runs the suites of check-ar. */
 #include <stdlib.h>
 
 #include "test/kernels/suites.h"

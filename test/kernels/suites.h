@@ -5,8 +5,8 @@
 
 #include <check.h>
 
-/* ck_assert for long loops: libcheck's own macro also records each assertion that holds, which is
- * slow. */
+/* Like ck_assert, but for long loops. libcheck's own macro also records each assertion that holds,
+ * which is slow. */
 #define must(condition)                                                                            \
     do {                                                                                           \
         if (!(condition))                                                                          \
@@ -20,7 +20,7 @@ Suite *st_suite_options(void);
 Suite *st_suite_rules(void);
 Suite *st_suite_rules_coll(void);
 Suite *st_suite_probe(void);
-Suite *st_suite_api(void); /* only if CUDA's headers are installed */
+Suite *st_suite_api(void); /* built only if CUDA's headers are installed */
 Suite *st_suite_comm(void);
 Suite *st_suite_bootstrap(void);
 Suite *st_suite_window(void);
@@ -39,7 +39,7 @@ Suite *st_suite_grow_local(void);
 Suite *st_suite_ipc(void);
 Suite *st_suite_heap(void);
 
-void st_add_emulated_tests(TCase *t); /* these two add tests of check-ar-kernels */
+void st_add_emulated_tests(TCase *t); /* adds tests to check-ar-kernels, like the next function */
 void st_add_engines_tests(TCase *t);
 
 #endif

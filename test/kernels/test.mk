@@ -1,4 +1,5 @@
-# test.mk - the tests of the kernels and of their comparison with others, without a GPU.
+# test.mk - the tests of the kernels, and of the program that compares them with others, without a
+# GPU.
 
 # The code that kernels and host share is plain C, and its tests need neither GPU nor CUDA. The tests
 # of the host side need CUDA's headers, but run on a fake CUDA that only records its calls
@@ -56,7 +57,8 @@ $(CMP_PEERS:%=$(B)/peer_%.so): test/bench/peer.c bench/compare/peer.h
 test-compare: $(if $(AR_API),$(B)/ar_compare_fake $(CMP_PEERS:%=$(B)/peer_%.so))
 	$(if $(AR_API),$(Q)sh test/bench/compare.sh $(B),@echo "test-compare: skipped: $(AR_NONE)"; exit 77)
 
-# The kernels themselves, compiled as C++ and run on threads of the CPU (test/kernels/emulated/emulate.h).
+# The kernels themselves, compiled as C++. They run on threads of the CPU
+# (test/kernels/emulated/emulate.h).
 AR_EMU_OBJ := $(patsubst %,$(B)/check-ar-emu$(AR_BREAK)/%.o,\
               $(AR_EMU) $(patsubst %,test/kernels/fake/%.c,$(AR_FAKE)) $(AR_C) $(AR_CU))
 $(AR_EMU_OBJ): | need-check
@@ -96,17 +98,17 @@ $(B)/check-nodes-emu: $(NODES_EMU)
 	$(call say,LD)
 	$(Q)$(CXX) $(LDFLAGS) -Wl,--wrap=getenv -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
 
-# check-nodes alone, for ThreadSanitizer.
+# Runs check-nodes alone, for ThreadSanitizer.
 test-nodes: $(if $(AR_API),$(B)/check-nodes)
 	$(if $(AR_API),$(Q)$(B)/check-nodes,@echo "test-nodes: skipped: $(AR_NONE)")
 .PHONY: test-nodes
 
-# Removes the guards of the kernels one at a time; the emulated tests must notice each. Takes ten
-# minutes on two cores.
+# Removes the guards of the kernels one at a time. The emulated tests must notice each missing
+# guard. Takes ten minutes on two cores.
 test-ar-controls:
 	$(Q)sh test/kernels/emulated/controls.sh && sh test/whole/controls.sh $(B)
 
-# Checks what nvcc made of the kernels: PTX, registers, spills. Needs no GPU.
+# Checks what nvcc made of the kernels: PTX, registers, and spills. Needs no GPU.
 test-kernels:
 	$(Q)sh test/kernels/compiled/nvls-ptx.sh $(NVCC) $(AR_INC)
 	$(Q)sh test/kernels/compiled/resources.sh $(NVCC) $(AR_INC) || [ $$? = 77 ]

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_choices.c - every choice of the built-in table, compared with a golden file. */
+/* check_choices.c - compares every choice of the built-in table with a golden file. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,10 +10,10 @@
 
 #define GOLDEN "test/golden/ar/choices.txt"
 
-/* Neighbouring sizes for which the same is chosen, except that the number of blocks may differ. */
+/* Neighboring sizes with the same choice, except that the number of blocks may differ. */
 struct run {
     unsigned long long first, last;
-    int few, many; /* the number of blocks at the first size and at the last */
+    int few, many; /* the number of blocks at the first size, and at the last */
     char way[256];
 };
 
@@ -58,7 +58,7 @@ static void print_choices(FILE *out, struct ar_ask ask, const struct ar_force *f
             ask.bytes *= (uint64_t)ar_coll_parts(ask.coll, ask.ranks);
             now.first = now.last = ask.bytes;
             if (ar_select(&ask, force, &c) != 0)
-                continue; /* NVLS takes whole words only */
+                continue; /* NVLS takes only whole words */
             if (as_alone(ask, force, &c))
                 continue;
             now.few = now.many = c.ctas;
@@ -71,7 +71,7 @@ static void print_choices(FILE *out, struct ar_ask ask, const struct ar_force *f
                               (unsigned long long)c.piece);
             ar_select_why(&ask, &c, why, sizeof why);
             if (strstr(why, " (") != NULL)
-                *strstr(why, " (") = 0; /* leave out who measured this */
+                *strstr(why, " (") = 0; /* leave out the words that say who measured this */
             snprintf(now.way + n, sizeof now.way - (size_t)n, "; %s", why);
             if (strcmp(now.way, run.way) == 0) {
                 run.last = now.last;
@@ -105,7 +105,7 @@ static void print_free_choices(FILE *out)
             }
 }
 
-/* Print what is chosen for reduce-scatter and all-gather; sizes are of all parts. */
+/* Print what is chosen for reduce-scatter and all-gather. Sizes are those of all parts together. */
 static void print_choices_of_halves(FILE *out)
 {
     static const int ranks[] = {2, 4, 16};
@@ -193,7 +193,7 @@ static void print_tables(FILE *out, int beside)
 static void print_forced_choices(FILE *out)
 {
     for (int f = 0; f < AR_FAMILIES; f++)
-        for (int k = 0; k < 4; k++) { /* two or five ranks, in place or not */
+        for (int k = 0; k < 4; k++) { /* two or five ranks, each in place and out of place */
             struct ar_ask ask = ask_for(k & 1 ? 5 : 2, AR_LINKS_NVLINK, 0, AR_F16, AR_SUM);
             const struct ar_force force = {.family = f, .threads = k & 1 ? 1024 : 0};
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_probe.c - what the figures of the start-up probe decide, and the file that keeps them. */
+/* check_probe.c - checks what the figures of the start-up probe decide, and the file that keeps
+ * them. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +16,9 @@
 
 static const unsigned all_bulk =
     1u << AR_CHUNKED | 1u << AR_PULL | 1u << AR_PULL_ONE | 1u << AR_COPY;
-/* What the probe measured on three boxes, in MB/s. even: PCIe 5 as it should be. collapse: stores
- * of several writers at once are slow (Turin behind a switch). no_loads: loads do not work. */
+/* What the probe measured on three boxes, in MB/s. ${even}: PCIe 5 as it should be. ${collapse}:
+ * stores of several writers at the same time are slow (a Turin CPU behind a switch). ${no_loads}:
+ * loads do not work. */
 static const struct ar_probe even = {40000, 36000, 44000}, collapse = {2700, 40000, 2700},
                              no_loads = {12000, 0, 11000};
 static char path[64], why[200];
@@ -45,8 +47,8 @@ START_TEST(test_a_link_that_keeps_its_promise_changes_nothing)
 }
 END_TEST
 
-/* The predicted times for 1 MB among four ranks. Each rank moves 750000 bytes, at 1000 (push), 2000
- * (pull) or 4000 MB/s (copy). */
+/* The predicted times for 1 MB among four ranks. Each rank moves 750000 bytes, at 1000 MB/s (push),
+ * 2000 MB/s (pull) or 4000 MB/s (copy). */
 static const struct {
     int family;
     double us;
@@ -158,7 +160,7 @@ START_TEST(test_the_table_gives_way_on_pcie_only)
     ar_select_why(&ask, &c, why, sizeof why);
     ck_assert_ptr_nonnull(strstr(why, "push 2700, pull 40000, copy 2700; the table says chunked"));
     ck_assert(c.ctas > 0 && c.ctas <= 16 && c.threads <= 512);
-    for (int f = 0; f < AR_FAMILIES; f++) /* a kernel that was asked for stays */
+    for (int f = 0; f < AR_FAMILIES; f++) /* a kernel that a user asked for stays */
         if (ar_select(&ask, &(struct ar_force){.family = f}, &c) == 0)
             ck_assert_int_eq(c.family, f);
     ask.src_mapped = 0; /* loads need a registered buffer */
@@ -280,7 +282,7 @@ START_TEST(test_a_group_takes_the_figures_of_the_file)
 }
 END_TEST
 
-/* The list has room for more ranks than there are. */
+/* The list has room for more ranks than the group has. */
 static ncclResult_t exchange_here(void *handles, struct ar_probe *all)
 {
     for (int r = 0; r < 2; r++)
@@ -332,7 +334,7 @@ START_TEST(test_only_pcie_is_probed_unless_asked)
         const struct ar_args *args = &fake.launch[i].args;
         const struct ar_layout *l = &handles[0]->arena[AR_ARENA_BULK].layout;
 
-        ck_assert_uint_gt(args->shard, 0); /* the slots of all ranks must fit */
+        ck_assert_uint_gt(args->shard, 0); /* the slots of all ranks must fit into the scratch */
         ck_assert_uint_le(args->shard * 2, l->half[AR_REGION_BULK]);
         ck_assert_uint_eq(args->region, l->first[AR_REGION_BULK]);
         ck_assert_uint_eq(args->timeout_ns, fake.launch[0].args.timeout_ns);

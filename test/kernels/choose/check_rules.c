@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_rules.c - [kernels] rules in the library: which rule decides, and when no rule may
+/* check_rules.c - checks [kernels] rules in the library: which rule decides, and when no rule may
  * decide. */
 #include <check.h>
 #include <stdio.h>
@@ -189,8 +189,8 @@ START_TEST(test_a_rule_that_cannot_run_gives_way_to_the_table_and_says_so)
 }
 END_TEST
 
-/* A rule may set what runs beside its calls, and may be for handles that were told what runs
- * beside. */
+/* A rule may set what runs beside its calls. It may also apply only to handles that were told what
+ * runs beside them. */
 START_TEST(test_rules_say_what_runs_beside)
 {
     symtuner_rules *rules = rules_of("kernels when-beside=compute kernel=pull; "
@@ -245,8 +245,8 @@ START_TEST(test_conditions_on_the_call_hold)
 }
 END_TEST
 
-/* Rules can only choose what the kernels can run. So with every rule, what check_select.c tests
- * still holds. */
+/* Rules can only choose kernels that can run the call. So with every rule, what check_select.c
+ * tests must still hold. */
 START_TEST(test_whatever_the_rules_say_there_is_a_kernel)
 {
     for (int f = -1; f < AR_FAMILIES; f++) {
@@ -320,7 +320,7 @@ START_TEST(test_a_mode_that_is_none_is_named_and_steers)
     }
     setenv("SYMTUNER_MODE", "of", 1);
     capture_stderr();
-    for (int i = 0; i < 3; i++) /* three times, as three ranks of one process do */
+    for (int i = 0; i < 3; i++) /* as three ranks of one process do */
         ck_assert_ptr_null(rules_of("kernels kernel=nccl; x"));
     ck_assert_str_eq(captured_stderr(),
                      "symtuner_ar: warning: SYMTUNER_MODE=of: write one of steer|observe|off; "

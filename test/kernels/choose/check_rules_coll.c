@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_rules_coll.c - [kernels] rules in the library: which collectives a rule decides for. */
+/* check_rules_coll.c - checks [kernels] rules in the library: for which collectives a rule
+ * decides. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,8 +60,8 @@ START_TEST(test_the_language_knows_what_each_kernel_runs)
 }
 END_TEST
 
-/* engines runs all-gathers only, so a rule that names it decides for all-gathers only. Other rules
- * decide for all-reduces only. */
+/* engines runs only all-gathers, so a rule that names it decides only for all-gathers. Other rules
+ * decide only for all-reduces. */
 START_TEST(test_a_kernel_without_all_reduce_is_for_its_own_collective)
 {
     symtuner_rules *rules = rules_of("kernels kernel=engines; kernels kernel=two_ll128");
@@ -108,7 +109,7 @@ START_TEST(test_each_collective_has_rules_of_its_own)
 }
 END_TEST
 
-/* The bytes of a rule are those of the whole call, all parts together. */
+/* The bytes of a rule are those of the whole call, that is, of all parts together. */
 START_TEST(test_bytes_of_a_rule_are_those_of_all_parts)
 {
     symtuner_rules *rules = rules_of("kernels coll=allgather bytes=..64KiB kernel=nccl");
@@ -126,7 +127,7 @@ START_TEST(test_bytes_of_a_rule_are_those_of_all_parts)
 END_TEST
 
 /* Whatever kernel a rule names for all collectives, each call gets a kernel that can run it: the
- * rule's, or else one that the table chooses. */
+ * rule's kernel, or else one that the table chooses. */
 START_TEST(test_a_kernel_of_other_collectives_gives_way_to_the_table)
 {
     for (int f = 0; f < AR_FAMILIES; f++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_select.c - the selection table must answer every question, always with the same answer, and
- * only with what the kernels can do. */
+/* check_select.c - checks that the selection table answers every question, always with the same
+ * answer, and only with kernels that can run the call. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "test/kernels/scratch_bytes.h"
 #include "test/kernels/suites.h"
 
-/* Without NCCL every question gets one of our kernels. The pieces cover the message, fit into
+/* Without NCCL, every question gets one of our kernels. Its pieces cover the message, fit into
  * scratch, and end on whole units of 8 bytes. */
 START_TEST(test_every_call_gets_a_kernel_that_can_run_it)
 {
@@ -149,7 +149,7 @@ START_TEST(test_forced_kernel_that_cannot_run_is_refused_by_name)
     ck_assert_int_eq(ar_select(&ask, &force, &c), -1);
     ar_select_why(&ask, &c, why, sizeof why);
     ck_assert_ptr_nonnull(strstr(why, "one_lamport cannot run"));
-    force.family = AR_NVLS; /* AR_NVLS cannot run: no multicast address */
+    force.family = AR_NVLS; /* AR_NVLS cannot run, because there is no multicast address */
     ck_assert_int_eq(ar_select(&ask, &force, &c), -1);
     force.family = AR_ONE_LL8;
     force.ctas = 7;
@@ -183,7 +183,7 @@ START_TEST(test_printed_table_fits_or_says_how_long_it_is)
 }
 END_TEST
 
-/* For every number of multiprocessors: a budget never takes all of them, and the budgets of two
+/* For every number of multiprocessors, a budget never takes all of them, and the budgets of two
  * groups that share GPUs fit together. */
 START_TEST(test_two_budgets_leave_room)
 {
@@ -351,7 +351,7 @@ START_TEST(test_long_messages_take_few_blocks_unless_alone)
 }
 END_TEST
 
-/* A kernel that is named runs with every hint. */
+/* A kernel that a user names runs with every hint. */
 START_TEST(test_no_hint_is_stronger_than_a_name)
 {
     for (int beside = AR_BESIDE_UNKNOWN; beside <= AR_BESIDE_COMPUTE; beside++) {

@@ -9,7 +9,7 @@ int main(void)
 {
     for (int i = 0; i < AR_FAMILIES; i++) {
         const struct ar_family_row *f = &ar_families[i];
-        char ctas[16] = "by row"; /* the row of the selection table says how many */
+        char ctas[16] = "by row"; /* the row of the selection table has the number */
 
         if (i == AR_NCCL)
             continue;

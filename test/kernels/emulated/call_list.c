@@ -91,8 +91,8 @@ void list_make(struct call *list, int calls, const struct list_kind *kind, unsig
                   strcmp(c->kernel, "copy") == 0 || strcmp(c->kernel, "tma") == 0 ||
                   strcmp(c->kernel, "tma_engines") == 0;
         c->dtype =
-            list_draw(&state, 3) ? (int)list_draw(&state, AR_DTYPES) : AR_F32; /* sums of f32 are
-                                                                                  rounded */
+            /* Sums of f32 are rounded. */
+            list_draw(&state, 3) ? (int)list_draw(&state, AR_DTYPES) : AR_F32;
         c->op = kind->every_product ? AR_PREMUL : (int)list_draw(&state, AR_OPS + 1);
         if (strstr(c->kernel, "lamport") != NULL) {
             static const int floats[] = {AR_F32, AR_F16, AR_BF16};
@@ -111,8 +111,8 @@ void list_make(struct call *list, int calls, const struct list_kind *kind, unsig
         c->shift = aligned ? 0
                            : list_draw(&state, 16 / (unsigned)ar_dtype_bytes(c->dtype)) *
                                  (unsigned)ar_dtype_bytes(c->dtype);
-        if (kind->unregistered || list_draw(&state, 2)) { /* such messages of whole words run on
-                                                             shorter kernels */
+        /* Such messages of whole words run on shorter kernels. */
+        if (kind->unregistered || list_draw(&state, 2)) {
             c->count = c->count < 16 ? 16 : c->count / 16 * 16;
             c->shift = 0;
         }
@@ -123,7 +123,7 @@ void list_make(struct call *list, int calls, const struct list_kind *kind, unsig
             c->count = (c->count + (size_t)ranks - 1) / (size_t)ranks;
         if (c->coll != AR_ALL_REDUCE &&
             (strcmp(c->kernel, "tma") == 0 || strcmp(c->kernel, "tma_ipc") == 0))
-            c->count = (c->count + 15) / 16 * 16; /* parts of whole words */
+            c->count = (c->count + 15) / 16 * 16; /* makes the parts whole words */
         if (kind->every_way)
             align_every_way(c);
         if (c->op == AR_PREMUL && !call_may_multiply(c))

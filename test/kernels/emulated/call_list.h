@@ -12,10 +12,10 @@
 /* What the calls of a list have in common. If no member is set, they have nothing in common. */
 struct list_kind {
     bool every_way;     /* buffers begin at every byte at which they may begin */
-    bool every_sum;     /* each kernel and float type has its turn */
+    bool every_sum;     /* each kernel and each float type has its turn */
     bool every_product; /* all calls are PreMulSum */
-    bool three_colls;   /* also reduce-scatters and all-gathers; otherwise all-reduces only */
-    bool unregistered;  /* messages of whole words in unregistered buffers */
+    bool three_colls;   /* also reduce-scatters and all-gathers; otherwise only all-reduces */
+    bool unregistered;  /* the messages have whole words and lie in unregistered buffers */
 };
 
 /* The kernels of all-reduce. The first LIST_ANYWHERE take buffers at any address. */

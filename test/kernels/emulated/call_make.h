@@ -12,8 +12,9 @@
 bool call_may_multiply(const struct call *c);
 
 /* Run ${c} on rank ${me}. Some ranks have the scalar of AR_PREMUL on the host, others in device
- * memory. The scalar is right only as long as the library may need it: on the host until the
- * operator is created, in device memory from then on. The operator is destroyed after the call. */
+ * memory. The scalar has the right value only as long as the library may read it: on the host until
+ * the operator is created, in device memory from then on. The operator is destroyed after the
+ * call. */
 ncclResult_t call_make(const struct call *c, symtuner_ar *handle, int me, const char *send,
                        char *recv);
 

@@ -24,12 +24,12 @@ static int value(const struct call *c, int rank, size_t i)
 
 static int whole_scalar(const struct call *c, int rank)
 {
-    return (c->salt + 4 * rank) % 9 - 4; /* for unsigned types this number wraps, and so do the
-                                            products */
+    /* for unsigned types this number wraps around, and so do the products */
+    return (c->salt + 4 * rank) % 9 - 4;
 }
 
-/* The float types smaller than f32: bits of the exponent, bits behind the leading one, and, if
- * conversions saturate, the largest number (0: they go to infinity). */
+/* The float types smaller than f32: bits of the exponent, and bits behind the leading one. If
+ * conversions saturate, also the largest number; 0 means that they go to infinity. */
 static const struct format {
     int exponent, digits;
     double most;
@@ -55,9 +55,9 @@ static unsigned round_small(const struct format *f, double v)
         return sign | infinite;
     frexp(v, &e);
     e = e - 1 < 1 - bias ? 1 - bias : e - 1;
-    n = (unsigned)nearbyint(ldexp(fabs(v), f->digits - e)); /* for a subnormal number this is below
-                                                               1 << digits */
-    n += (unsigned)(e + bias - 1) << f->digits;             /* may carry into the exponent */
+    /* For a subnormal number this is below 1 << digits. */
+    n = (unsigned)nearbyint(ldexp(fabs(v), f->digits - e));
+    n += (unsigned)(e + bias - 1) << f->digits; /* a carry may go into the exponent */
     return sign | (n < infinite || f->most > 0 ? n : infinite);
 }
 

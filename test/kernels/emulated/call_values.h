@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* call_values.h - the ranks' inputs to a random call, and the check of its outputs. */
+/* call_values.h - makes the ranks' inputs to a random call, and checks its outputs. */
 #ifndef ST_TEST_CALL_VALUES_H_
 #define ST_TEST_CALL_VALUES_H_
 
@@ -11,8 +11,9 @@ struct call {
     int dtype, op, ctas, threads;
     size_t count, shift;
     int in_place, registered, salt;
-    int apart; /* each rank's buffers are aligned in a way of their own, and only some ranks' calls
-                  are in place */
+    /* The buffers of each rank are aligned in a way of their own, and only the calls of some ranks
+     * are in place. */
+    int apart;
 };
 
 /* Write element ${i} of rank ${rank}'s input into the message at ${p}. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_emulated.c - single calls of kernels on the CPU (emulate.h): ranks that are aborted or never
- * call, two handles at a time, graphs, and which variant of a kernel is chosen.
+ * check_emulated.c - tests single calls of kernels on the CPU (emulate.h): ranks that are aborted
+ * or never call, two handles at the same time, graphs, and which variant of a kernel is chosen.
  */
 #include <check.h>
 #include <pthread.h>
@@ -29,8 +29,8 @@ struct rank {
 static void *call_once(void *p)
 {
     struct rank *k = p;
-    size_t part = 1000 / (size_t)k->handle->ranks / 4 * 4; /* parts of whole words, which tma
-                                                              needs */
+    /* The parts have whole words, because tma needs that. */
+    size_t part = 1000 / (size_t)k->handle->ranks / 4 * 4;
     ncclResult_t result =
         k->coll == AR_ALL_REDUCE
             ? symtuner_ar_all_reduce(k->send, k->recv, 1000, ncclFloat32, ncclSum, k->handle, NULL)
@@ -110,8 +110,8 @@ END_TEST
 
 /* ---- calls that overlap ---------------------------------------------------------------------- */
 
-/* If a graph replays a kernel of a destroyed handle, the kernel must stop the program: the memory
- * that it would write to may belong to somebody else by now. */
+/* If a graph replays a kernel of a destroyed handle, the kernel must stop the program. The memory
+ * to which it would write may by now belong to somebody else. */
 START_TEST(test_a_kernel_of_a_destroyed_handle_stops_the_program)
 {
     struct ar_state state = {.epoch = 1, .dead = AR_DESTROYED};
@@ -160,8 +160,8 @@ static void make_absence(struct absence *a, int ranks)
     }
 }
 
-/* Let ${h} go on after an error, one call later. What its scratch holds has older epochs, or lies
- * where only the absent rank would write. */
+/* Let ${h} go on after an error, one call later. All that its scratch holds has older epochs, or
+ * lies where only the absent rank would write. */
 static void revive(symtuner_ar *h)
 {
     h->state->epoch += 2;
@@ -169,7 +169,8 @@ static void revive(symtuner_ar *h)
     h->state->arrived = h->state->base;
     h->mailbox->error = h->mailbox->abort = 0;
     for (int a = 0; a < AR_ARENAS; a++)
-        if (h->arena[a].peer[h->me] != NULL) /* the flags of engines have no epoch */
+        /* clear the flags of engines, because they have no epoch */
+        if (h->arena[a].peer[h->me] != NULL)
             memset(h->arena[a].peer[h->me] + ar_flag_offset(AR_FLAG_ENGINES, 0, 0), 0,
                    AR_ENGINES_ROWS * AR_FLAG_ROW);
 }
@@ -214,7 +215,7 @@ static void call_without_it(struct absence *a, int coll, const char *kernel, boo
                       coll, kernel, a->ranks, abort ? "aborted" : "too late", i, a->absent);
 }
 
-/* A rank that has not entered the call may still use its buffers. For kernels that send words few
+/* A rank that has not entered the call may still use its buffers. For kernels that send words, few
  * ranks are enough, because these kernels access only the scratch of their peers. */
 START_TEST(test_no_kernel_touches_the_buffers_of_a_rank_that_never_calls)
 {
@@ -298,7 +299,7 @@ START_TEST(test_two_handles_in_different_order_find_room)
                                     .me = r,
                                     .send = (char *)buffer[g][r][0],
                                     .recv = (char *)buffer[g][r][1]};
-        void *buffers[2] = {buffer[g][0], buffer[g][1]}; /* pull needs them registered */
+        void *buffers[2] = {buffer[g][0], buffer[g][1]}; /* pull needs registered buffers */
 
         ck_assert_int_eq(symtuner_ar_register(handles[g], buffers, NULL, 2, sizeof buffer[g][0]),
                          ncclSuccess);
@@ -329,8 +330,8 @@ enum { GROWN = 560000 }; /* a count of f32 that the small arena cannot take in o
 /* One rank of a group that replays a graph between other calls. */
 struct grower {
     symtuner_ar *handle;
-    int me, count, round;             /* for the next call */
-    const struct fake_launch *replay; /* if not NULL, replay this instead of a call */
+    int me, count, round;             /* used in the next call */
+    const struct fake_launch *replay; /* if it is not NULL, replay this instead of making a call */
     float *send, *recv;
 };
 
@@ -420,7 +421,8 @@ START_TEST(test_a_graph_from_before_the_growth_is_right_after_it)
 }
 END_TEST
 
-/* A more general kernel than needed also gives right results, so no other test would notice it. */
+/* A kernel that is more general than needed also gives right results, so no other test would notice
+ * it. */
 extern const struct ar_kernel_row ar_kernels_two_ll128;
 
 START_TEST(test_the_shortest_kernel_that_does_it_is_taken)

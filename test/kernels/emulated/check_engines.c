@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * check_engines.c - a peer gives up while this rank fetches from it by the copy engines. The peer's
- * program may change the data that is fetched, so the call must fail on this rank, too.
+ * program may then change the data that is fetched, so the call must fail on this rank, too.
  */
 #include <check.h>
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_kernels.c - the library's own kernels and host code on the CPU (emulate.h): many calls in a
- * row, with every kernel, odd counts and alignments, on ranks that drift apart.
+ * check_kernels.c - tests the library's own kernels and host code on the CPU (emulate.h): many
+ * calls in a row, with every kernel, odd counts and alignments, on ranks that drift apart.
  *
  * Each rank is a host thread that makes the same list of random calls, sometimes with a delay.
  * Inputs differ by rank and position, outputs are filled with garbage first, and inputs are
@@ -25,7 +25,7 @@
 #include "test/kernels/fake/memory.h"
 #include "test/kernels/suites.h"
 
-/* With AddressSanitizer a kernel that touches a byte beside the message ends the test. */
+/* With AddressSanitizer, a kernel that touches a byte beside the message ends the test. */
 #if defined(__SANITIZE_ADDRESS__)
 #define HAS_ASAN 1
 #elif defined(__has_feature)
@@ -42,11 +42,11 @@
 
 #define MAX_RANKS 8
 #define GUARD     32
-#define BUFFER    (MAX_BYTES / 16 * 16 + 2 * GUARD + 32) /* a multiple of 16, to keep the
-                                                            alignment */
+/* the size is a multiple of 16, to keep the alignment */
+#define BUFFER    (MAX_BYTES / 16 * 16 + 2 * GUARD + 32)
 
 static int calls = 60;
-static struct list_kind kind; /* what the random calls are like */
+static struct list_kind kind; /* says what the random calls are like */
 static const char *kernel;    /* the only kernel that runs; NULL: all kernels */
 static unsigned seed = 1;
 
@@ -159,8 +159,8 @@ static void *run_rank(void *p)
         if (list_draw(&mood, 8) == 0)
             usleep(list_draw(&mood, 3000));
         for (size_t j = 0; j < sent / (size_t)ar_dtype_bytes(c->dtype); j++)
-            values_put(c, send, k->me, j); /* not earlier, so that a peer that is too early reads
-                                              garbage */
+            /* write the input only now, so that a peer that comes too early reads garbage */
+            values_put(c, send, k->me, j);
         fence(first, in_place && got > sent ? got : sent, 1);
         fence(second, in_place && sent > got ? sent : got, 1);
         symtuner_ar_force(k->handle, c->kernel, c->ctas, c->threads);
@@ -278,7 +278,7 @@ START_TEST(test_four_ranks_through_peer_memory)
 }
 END_TEST
 
-/* Reduce-scatters and all-gathers between all-reduces. All three share scratch and flags. */
+/* Makes reduce-scatters and all-gathers between all-reduces. All three share scratch and flags. */
 START_TEST(test_three_collectives_in_any_order)
 {
     int all = calls;
@@ -304,7 +304,7 @@ START_TEST(test_eight_ranks_through_peer_memory)
 }
 END_TEST
 
-/* Unregistered buffers. Peers have mapped some of them, and map more during the calls. */
+/* The buffers are unregistered. Peers have mapped some of them, and map more during the calls. */
 START_TEST(test_buffers_that_peers_map)
 {
     kind.unregistered = true;
@@ -326,7 +326,7 @@ START_TEST(test_one_order_of_addition)
 }
 END_TEST
 
-/* PreMulSum in every type, with every kernel that can run it. */
+/* Checks PreMulSum in every type, with every kernel that can run it. */
 START_TEST(test_products_are_rounded_and_summed)
 {
     int all = calls;

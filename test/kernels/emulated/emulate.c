@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* emulate.c - grids as teams of POSIX threads; see emulate.h. */
+/* emulate.c - runs grids as teams of POSIX threads. */
 #include "test/kernels/emulated/emulate.h"
 #include "test/kernels/emulated/emulate_tma.h"
 
@@ -22,7 +22,7 @@ struct member {
     void (*kernel)(struct ar_args);
     const struct ar_args *args;
     int thread, block, threads, ctas, device;
-    int *left; /* threads of the block that still run */
+    int *left; /* number of threads of the block that still run */
     struct team *line, *warp, *whole;
     struct emulate_memory *memory;
 };
@@ -142,7 +142,7 @@ void emulate_launch(const void *kernel, const struct ar_args *args, int ctas, in
                                      .memory = memory[i / threads]};
         *(const void **)&members[i].kernel = kernel;
         if (pthread_create(&people[i], &small, run_member, &members[i]) != 0)
-            abort(); /* the threads that were started would wait for ever */
+            abort(); /* the threads that were already started would wait for ever */
     }
     for (int i = 0; i < all; i++)
         pthread_join(people[i], NULL);

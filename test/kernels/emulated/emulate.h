@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * emulate.h - enough of CUDA's device side to run the kernels of kernels/ on threads of the CPU.
+ * emulate.h - the part of CUDA's device side that is needed to run the kernels of kernels/ on
+ * threads of the CPU.
  *
  * Each CUDA thread is a POSIX thread. The blocks of a grid, and the grids of several ranks, run at
  * the same time. The scheduler and random yields decide the order. Words are stored in two halves
@@ -25,13 +26,13 @@ struct emulate_index {
 
 extern __thread struct emulate_index threadIdx, blockIdx, blockDim, gridDim;
 
-/* Are the lanes of this line known to be in step? They are from __syncwarp() until the next load
- * from the user's buffers, where lanes may take different branches. */
+/* Are the lanes of this line known to be in step? They are in step from __syncwarp() until the next
+ * load from the user's buffers, where lanes may take different branches. */
 extern __thread int emulate_in_step;
 
-unsigned emulate_block_or(unsigned value); /* is __syncthreads_or */
+unsigned emulate_block_or(unsigned value); /* works like __syncthreads_or */
 unsigned emulate_warp_or(unsigned value);
-void emulate_line_barrier(void); /* for the eight lanes of a 128-byte line */
+void emulate_line_barrier(void); /* a barrier for the eight lanes of a 128-byte line */
 unsigned emulate_random(unsigned below);
 void emulate_yield(void);
 uint64_t emulate_now_ns(void);
@@ -48,7 +49,7 @@ void emulate_give_room(int device);
 }
 #endif
 
-/* C leaves open whether fmax(-0, +0) is -0. PTX says that +0 is the larger one (max, min). */
+/* C leaves open whether fmax(-0, +0) is -0. PTX (max, min) says that +0 is the larger one. */
 #include <math.h>
 static inline double emulate_max(double x, double y)
 {
@@ -80,8 +81,8 @@ static inline double emulate_min(double x, double y)
 #define __grid_constant__
 
 #define AR_SAME_IN_WARP(value) (emulate_warp_or(value) != 0)
-#define AR_POLLS_TO_LOOK       16 /* few, because with hundreds of threads a poll may take
-                                     milliseconds */
+/* Few, because with hundreds of threads a poll may take milliseconds. */
+#define AR_POLLS_TO_LOOK       16
 
 static inline void __trap()
 {
@@ -119,7 +120,7 @@ static inline void __nanosleep(unsigned)
     emulate_yield();
 }
 
-/* Synchronize the lanes of a warp, or those of one line of it. */
+/* Synchronize the lanes of a warp, or of one line of the warp. */
 static inline void __syncwarp(unsigned mask)
 {
     if (mask == ~0u)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * emulate_tma.c - bulk copies between global and shared memory; see emulate_tma.h.
+ * emulate_tma.c - bulk copies between global and shared memory.
  *
  * A load that a kernel has started is done while some thread of the block waits; the order of loads
  * is random. A store reads shared memory and writes global memory. Both happen either at once, or
@@ -26,17 +26,18 @@ struct load {
 };
 
 struct emulate_memory {
-    pthread_mutex_t lock; /* for loads and barriers */
+    pthread_mutex_t lock; /* protects loads and barriers */
     char *shared;
     struct load *loads;
 };
 
-/* Has the size of an mbarrier. */
+/* The size is that of an mbarrier. */
 struct barrier {
     uint16_t arrivals : 15;
     uint16_t phase : 1;
     int16_t pending;
-    int32_t bytes; /* bytes that are expected and have not come; may be below 0 for a moment */
+    /* number of bytes that are expected and have not come; may be below 0 for a moment */
+    int32_t bytes;
 };
 _Static_assert(sizeof(struct barrier) == 8, "an mbarrier has 8 bytes");
 
@@ -51,7 +52,7 @@ struct store {
 };
 
 static __thread struct emulate_memory *mine;
-static __thread struct store *stores; /* the stores of this thread, latest first */
+static __thread struct store *stores; /* list of the stores of this thread, the latest first */
 static __thread int groups;
 
 struct emulate_memory *emulate_memory_new(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* capture.c - more of the fake CUDA (cuda.h): captures apart from graphs, the driver, calls that end
- * at once, and which kernels are loaded. */
+/* capture.c - more of the fake CUDA (cuda.h): captures apart from graphs, the driver, calls that
+ * end immediately, and which kernels are loaded. */
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 #include <stddef.h>
@@ -96,7 +96,7 @@ void fake_probe(void *seen, unsigned ctas)
 enum { KERNELS = 1 << 13 };
 static const void *loaded[KERNELS];
 static int kernels;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* ranks are threads */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* needed because ranks are threads */
 
 static bool is_loaded(const void *kernel)
 {

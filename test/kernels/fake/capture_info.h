@@ -10,9 +10,9 @@
 /* Each fake CUDA defines these two functions. ${graph} may be NULL. */
 cudaError_t fake_capture_info(cudaStream_t stream, enum cudaStreamCaptureStatus *status,
                               unsigned long long *id, cudaGraph_t *graph);
-/* Let everything that ${stream} captures from now on come after ${node} only. */
+/* Make all that ${stream} captures from now on come after ${node}, and after no other node. */
 cudaError_t fake_capture_after(cudaStream_t stream, cudaGraphNode_t node);
 
-bool fake_capture_relaxed(void); /* this thread is in the capture mode relaxed */
+bool fake_capture_relaxed(void); /* whether this thread is in the capture mode relaxed */
 
 #endif

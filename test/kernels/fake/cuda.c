@@ -19,7 +19,8 @@
 #define TOUCHED         SIZE_MAX
 #else
 #define MULTIPROCESSORS 132
-#define TOUCHED         4096 /* do not write hundreds of MiB that nobody reads, only the first bytes */
+/* writes only the first bytes, not hundreds of MiB that nobody reads */
+#define TOUCHED         4096
 #endif
 
 struct fake_cuda fake = {.devices = 4, .peers = 1};
@@ -31,7 +32,7 @@ static int count(int *number, int more)
     return __atomic_add_fetch(number, more, __ATOMIC_RELAXED);
 }
 
-static _Thread_local cudaError_t last; /* what cudaGetLastError returns */
+static _Thread_local cudaError_t last; /* the error that cudaGetLastError returns */
 
 static cudaError_t ends(cudaError_t error)
 {
@@ -315,7 +316,8 @@ cudaError_t cudaUserObjectCreate(cudaUserObject_t *out, void *what, cudaHostFn_t
     if (refs != 1 || flags != cudaUserObjectNoDestructorSync || may_fail() != cudaSuccess)
         return cudaErrorMemoryAllocation;
     for (int i = 0; i < OBJECTS; i++)
-        if (__sync_bool_compare_and_swap(&objects[i].what, NULL, what)) { /* ranks are threads */
+        /* an atomic exchange, because ranks are threads */
+        if (__sync_bool_compare_and_swap(&objects[i].what, NULL, what)) {
             objects[i].drop = dropper;
             objects[i].capture = 0;
             *out = &objects[i];
@@ -361,8 +363,8 @@ cudaError_t fake_capture_info(cudaStream_t stream, enum cudaStreamCaptureStatus 
 }
 
 #ifdef ST_EMULATE
-/* Blocks start in order as on a GPU, each when there is room for it. A block's room is free again
- * when all its threads have ended. */
+/* Blocks start in order, as on a GPU, and each starts when there is room for it. A block's room is
+ * free again when all its threads have ended. */
 void emulate_take_room(int device)
 {
     for (bool mine = fake.sms == 0; !mine;) {
@@ -430,7 +432,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *ke
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **params,
                              size_t shared, cudaStream_t stream)
 {
-    (void)shared; /* all kernels have one dimension */
+    (void)shared; /* no kernel uses more than one dimension */
     if (grid.y * grid.z * block.y * block.z != 1 || named("cudaLaunchKernel") != cudaSuccess)
         return ends(cudaErrorInvalidConfiguration);
     return remember(kernel, grid.x, block.x, 0, params, stream);

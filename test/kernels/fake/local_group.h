@@ -11,17 +11,17 @@
 #define N 4
 
 extern symtuner_ar *handles[N];
-extern char *memory[N]; /* 1 MiB each, page aligned */
+extern char *memory[N]; /* each has 1 MiB and begins at a page */
 extern const int devices[N];
 
 /* Return a configuration with little scratch and defaults for the rest. */
 struct symtuner_ar_config small(void);
 
-/* For tcase_add_checked_fixture. */
+/* For tcase_add_checked_fixture: set_up makes the group, and tear_down ends it. */
 void set_up(void);
 void tear_down(void);
 
-/* Check that ${got} is ${want}, and that the error text of ${h} contains ${part}. With ${h} NULL
+/* Check that ${got} is ${want}, and that the error text of ${h} contains ${part}. If ${h} is NULL,
  * the text is that of the last creation. */
 void want_error(ncclResult_t got, ncclResult_t want, const symtuner_ar *h, const char *part);
 

@@ -24,7 +24,7 @@ static unsigned long long ids;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Put the allocation at the place of one that is gone, or at the end. */
+/* Put the allocation in the place of one that is gone, or at the end of the list. */
 void fake_allocation(void *base, size_t bytes, int device)
 {
     int at = 0;
@@ -58,7 +58,7 @@ void fake_memory_clear(void)
     memset(&fake_memory, 0, sizeof fake_memory);
 }
 
-/* Return the place of ${p} in the list, or -1. */
+/* Return the index of the allocation in the list that holds ${p}, or -1. */
 static int find(uintptr_t p)
 {
     for (int i = 0; i < count; i++)
@@ -98,7 +98,7 @@ static int get_attributes(unsigned n, const int *attributes, void **values, unsi
 static int get_attribute(int *value, int attribute, int device)
 {
     (void)device;
-    *value = attribute == 122 && !fake_memory.no_memops; /* CAN_USE_64_BIT_STREAM_MEM_OPS */
+    *value = attribute == 122 && !fake_memory.no_memops; /* 122 is CAN_USE_64_BIT_STREAM_MEM_OPS */
     return 0;
 }
 

@@ -13,14 +13,14 @@
 #include <stddef.h>
 
 struct fake_memory {
-    bool no_handles; /* cudaIpcGetMemHandle fails, as for memory of a pool */
+    bool no_handles; /* cudaIpcGetMemHandle fails, as it does for memory of a pool */
     bool no_open;    /* cudaIpcOpenMemHandle fails */
-    int handles;     /* calls of cudaIpcGetMemHandle */
+    int handles;     /* number of calls of cudaIpcGetMemHandle */
     int opened, closed;
     bool memops;       /* the driver has stream memory operations */
-    bool no_memops;    /* but the GPU does not have them */
+    bool no_memops;    /* the driver has these operations, but the GPU does not */
     const char *lacks; /* a function that the driver does not have; NULL: it has all */
-    int waits, writes; /* stream memory operations so far */
+    int waits, writes; /* numbers of stream memory operations so far */
 };
 
 extern struct fake_memory fake_memory;

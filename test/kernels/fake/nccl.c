@@ -11,7 +11,7 @@
 
 #include "test/kernels/fake/cuda.h"
 
-#define EXPORT __attribute__((visibility("default"))) /* found by dlsym */
+#define EXPORT __attribute__((visibility("default"))) /* so that dlsym finds the function */
 
 /* nccl.h does not declare these functions for every compiler or in every release */
 ncclResult_t ncclGroupStart(void);
@@ -25,7 +25,7 @@ enum kind { NONE, GATHER, WINDOW, REDUCE };
 
 struct op {
     enum kind kind;
-    const void *send; /* for a window: its memory */
+    const void *send; /* for a window: address of its memory */
     char *recv;
     size_t bytes;
     ncclWindow_t *window;
@@ -427,10 +427,10 @@ EXPORT ncclResult_t ncclCommWindowDeregister(ncclComm_t c, ncclWindow_t w)
 {
     int own, current;
 
-    (void)w, fake_prohibited(); /* it may wait for the GPU */
+    (void)w, fake_prohibited(); /* the call may wait for the GPU */
     ck_assert_ptr_null(fake.endless);
     cudaGetDevice(&current);
-    ncclCommCuDevice(c, &own); /* this counts the call, too; NCCL goes on even after an error */
+    ncclCommCuDevice(c, &own); /* this also counts the call; NCCL goes on even after an error */
     ck_assert_int_eq(current, own);
     __atomic_sub_fetch(&fake_nccl.live, 1, __ATOMIC_RELAXED);
     return alone(c);
@@ -449,7 +449,7 @@ EXPORT ncclResult_t ncclGetLsaMultimemDevicePointer(ncclWindow_t window, size_t 
     struct timespec until;
     int rank;
 
-    *p = NULL, fake_prohibited(); /* it allocates */
+    *p = NULL, fake_prohibited(); /* the call allocates memory */
     __atomic_add_fetch(&fake_nccl.asks, 1, __ATOMIC_RELAXED);
     if (!fake_nccl.multicast)
         return ncclSuccess;

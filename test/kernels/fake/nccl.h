@@ -29,16 +29,19 @@ struct fake_nccl {
     bool refuses_windows; /* only ncclCommWindowRegister fails at once */
     bool multicast;       /* the box has multicast */
     int no_multicast;     /* the rank that has no multicast; -1: all ranks have it */
-    int asks;             /* calls of ncclGetLsaMultimemDevicePointer */
+    int asks;             /* number of calls of ncclGetLsaMultimemDevicePointer */
     bool hung;
-    int depth;                       /* groups that are open now, in all threads */
-    int live;                        /* memory and windows that were not given back */
-    size_t allocated[FAKE_RANKS];    /* bytes that ncclMemAlloc gave each GPU so far */
-    int gathers;                     /* calls of ncclAllGather that have run */
-    int reduces;                     /* calls of ncclAllReduce and ncclReduceScatter so far */
-    int scatters;                    /* calls of ncclReduceScatter so far */
-    int reduce_op;                   /* the operator of the latest of these calls */
-    int ops_made, ops_destroyed;     /* operators that were created; that were destroyed */
+    int depth; /* number of groups that are open now, in all threads */
+    /* number of allocations and windows that were not given back */
+    int live;
+    size_t allocated[FAKE_RANKS]; /* bytes that ncclMemAlloc gave each GPU so far */
+    int gathers;                  /* number of calls of ncclAllGather that have run */
+    /* number of calls of ncclAllReduce and ncclReduceScatter so far */
+    int reduces;
+    int scatters;  /* number of calls of ncclReduceScatter so far */
+    int reduce_op; /* the operator of the latest call that reduces */
+    /* numbers of operators that were created, and that were destroyed */
+    int ops_made, ops_destroyed;
     const char *rule_of[FAKE_RANKS]; /* SYMTUNER_RULE in the process of each rank */
     const char *machine_of_last;     /* "no": the last rank's machine has no multicast */
     int keep, say;                   /* numbers of gathers. keep: store what rank 1 sends in that
@@ -49,17 +52,17 @@ struct fake_nccl {
      * ncclInProgress: the call never ends. ncclSuccess: the call ends well, but the kernel of its
      * gather never ends. If calls block, the kernel of that gather never ends, and odd_end is what
      * ncclCommGetAsyncError returns. */
-    int polls; /* how often each call is ncclInProgress; 0: calls block */
+    int polls; /* how often ncclInProgress is returned for each call; 0: calls block */
     int odd_rank;
     int odd_call;
     ncclResult_t odd_end;
-    int calls; /* calls on the communicator of odd_rank so far */
-    int early; /* calls on a communicator in progress, which break it */
+    int calls; /* number of calls on the communicator of odd_rank so far */
+    int early; /* number of calls on a communicator in progress, which break it */
 };
 
 extern struct fake_nccl fake_nccl;
 
-void fake_nccl_reset(int ranks); /* clears all fields except said */
+void fake_nccl_reset(int ranks); /* clears all fields except ${said} */
 
 /* Run ${body}(rank) in a thread for each rank. A rank has left when ${body} returns. */
 void fake_nccl_threads(void (*body)(int rank));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* operator.c - operators of the fake NCCL (nccl.h). As in NCCL, an operator has another number on
- * each communicator. These numbers are far from those of the built-in operators. */
+/* operator.c - operators of the fake NCCL (nccl.h). As in NCCL, the number of an operator differs
+ * between communicators. These numbers are far from those of the built-in operators. */
 #include <stdint.h>
 
 #include "test/kernels/fake/nccl.h"

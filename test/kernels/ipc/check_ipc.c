@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_ipc.c - which buffers peers can map, which rank maps them and when, and what a call tells
- * the kernels about them. */
+/* check_ipc.c - checks which buffers peers can map, which rank maps them and when, and what a call
+ * tells the kernels about them. */
 #include <check.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #include "test/kernels/suites.h"
 
 enum { BYTES = 8 << 20, FLOATS = BYTES / 4 };
-enum { CARD = 2 }; /* the number of the gather in which ranks say what they are */
+enum { CARD = 2 }; /* the number of the gather in which ranks tell each other what they are */
 
 static symtuner_ar *h[2];
 static char *const place[2] = {(char *)((uintptr_t)1 << 40), (char *)((uintptr_t)2 << 40)};
@@ -78,13 +78,14 @@ END_TEST
 
 START_TEST(test_some_buffers_have_no_place)
 {
-    fake_allocation(place[0] + 8 * BYTES, BYTES / 2, 0);  /* shorter than the message */
-    fake_allocation(place[0] + 16 * BYTES, 2 * BYTES, 1); /* memory of another GPU */
+    /* this allocation ends before the message does */
+    fake_allocation(place[0] + 8 * BYTES, BYTES / 2, 0);
+    fake_allocation(place[0] + 16 * BYTES, 2 * BYTES, 1); /* this is memory of another GPU */
     ck_assert(call(0, place[0] + 4, place[0] + 4)->at_send == 0);
     ck_assert(call(0, place[0] + 8 * BYTES, place[0])->at_send == 0);
     ck_assert(call(0, place[0], place[0] + 16 * BYTES)->at_recv == 0);
-    ck_assert(call(0, place[0] + 32 * BYTES, place[0])->at_send == 0); /* memory that the driver
-                                                                          does not know */
+    /* The driver does not know this memory. */
+    ck_assert(call(0, place[0] + 32 * BYTES, place[0])->at_send == 0);
 }
 END_TEST
 
@@ -207,7 +208,7 @@ static const char *kernel_of(int coll, size_t count, ncclDataType_t dtype)
     return plan.kernel;
 }
 
-/* As in JAX, whose calls run alone. */
+/* The calls run alone, as in JAX. */
 START_TEST(test_the_table_takes_it_alone)
 {
     struct symtuner_ar_config config = small();
@@ -217,11 +218,13 @@ START_TEST(test_the_table_takes_it_alone)
     setenv("SYMTUNER_AR_IPC", "1", 1);
     config.beside = SYMTUNER_AR_ALONE;
     ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
-    ck_assert_str_ne(kernel_of(AR_ALL_REDUCE, 3 << 20, ncclFloat32), "tma_ipc"); /* 12 MiB */
+    /* the message has 12 MiB */
+    ck_assert_str_ne(kernel_of(AR_ALL_REDUCE, 3 << 20, ncclFloat32), "tma_ipc");
     ck_assert_str_eq(kernel_of(AR_ALL_REDUCE, (3 << 20) + 1, ncclFloat32), "tma_ipc");
     ck_assert_str_eq(kernel_of(AR_ALL_REDUCE, 1 << 26, ncclFloat32), "tma_ipc");
     ck_assert_str_ne(kernel_of(AR_ALL_REDUCE, 1 << 26, ncclInt32), "tma_ipc");
-    ck_assert_str_eq(kernel_of(AR_ALL_GATHER, 1 << 21, ncclInt32), "tma_ipc"); /* parts of 8 MiB */
+    /* each part has 8 MiB */
+    ck_assert_str_eq(kernel_of(AR_ALL_GATHER, 1 << 21, ncclInt32), "tma_ipc");
     ck_assert_str_ne(kernel_of(AR_ALL_GATHER, 1 << 20, ncclInt32), "tma_ipc");
     ck_assert_str_eq(kernel_of(AR_REDUCE_SCATTER, 1 << 22, ncclFloat32), "tma_ipc");
     ck_assert_str_ne(kernel_of(AR_REDUCE_SCATTER, 1 << 21, ncclFloat32), "tma_ipc");
@@ -237,8 +240,8 @@ END_TEST
 pid_t __real_getpid(void);
 pid_t __wrap_getpid(void);
 
-static _Thread_local int fake_pid; /* differs between the threads of the ranks, so they take each
-                                      other for processes */
+/* Differs between the threads of the ranks, so that they take each other for processes. */
+static _Thread_local int fake_pid;
 
 pid_t __wrap_getpid(void)
 {
@@ -305,7 +308,8 @@ START_TEST(test_memory_of_pools_has_no_place)
     fake_memory.no_handles = true;
     for (int i = 0; i < 3; i++)
         ck_assert(call(0, place[0], place[0])->at_send == 0);
-    ck_assert_int_eq(fake_memory.handles, 1); /* only one handle is asked for per allocation */
+    /* the library asks for only one handle per allocation */
+    ck_assert_int_eq(fake_memory.handles, 1);
 }
 END_TEST
 
@@ -331,7 +335,7 @@ START_TEST(test_memory_that_cannot_be_mapped_on_one_rank)
         for (int r = 0; r < 2; r++)
             memory_of[r] = place[r] + 4096;
         if (odd)
-            memory_of[1] = place[1] - 4096; /* memory that the driver does not know */
+            memory_of[1] = place[1] - 4096; /* the driver does not know this memory */
         fake_nccl_reset(2);
         capture_stderr();
         fake_nccl_threads(create_with_memory);
@@ -357,7 +361,8 @@ START_TEST(test_a_failed_mapping_is_told_once)
         call(0, place[0], place[0]);
     }
     fake_memory.no_open = false;
-    ck_assert_ptr_eq(call(1, place[1], place[1])->ipc->base[0][2], place[0]); /* 3rd one works */
+    /* the third mapping works */
+    ck_assert_ptr_eq(call(1, place[1], place[1])->ipc->base[0][2], place[0]);
     said = captured_stderr();
     for (int r = 0; r < 2; r++) {
         static const char *const texts[] = {"rank 0 cannot map memory of rank 1",
@@ -371,7 +376,7 @@ END_TEST
 
 /* ---- who wants it ---------------------------------------------------------------------------- */
 
-/* In its gather rank 1 sends what a rank without SYMTUNER_AR_IPC has sent. */
+/* In its gather, rank 1 sends what a rank without SYMTUNER_AR_IPC would send. */
 START_TEST(test_all_ranks_must_want_it)
 {
     memset(&fake, 0, sizeof fake);

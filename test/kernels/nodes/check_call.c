@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_call.c - all-reduces over several boxes on the fake CUDA: which kernels and which calls of
- * NCCL are launched, and which step waits for which.
+ * check_call.c - checks all-reduces over several boxes on the fake CUDA: which kernels and which
+ * calls of NCCL are launched, and which step waits for which.
  */
 #include <check.h>
 #include <cuda_runtime_api.h>
@@ -201,7 +201,7 @@ START_TEST(test_each_piece_waits_for_its_steps)
 }
 END_TEST
 
-/* A call on another stream must wait for the whole call before it. */
+/* A call on another stream must wait until all of the call before it has ended. */
 START_TEST(test_a_call_on_another_stream_follows)
 {
     cudaStream_t first;
@@ -243,7 +243,8 @@ START_TEST(test_rules_choose_by_size_type_and_operator)
                "kernels bytes=..4095 network-pieces=0; kernels dtype=f32 network-pieces=3; "
                "kernels kernel=one_ll8");
     plan = plan_of(0, 4096, ncclFloat, ncclSum);
-    ck_assert_str_eq(plan.kernel, "one_ll8"); /* from the rule for the ranks of a box */
+    /* the rule for the ranks of a box chooses this kernel */
+    ck_assert_str_eq(plan.kernel, "one_ll8");
     ck_assert_int_eq(plan.pieces, 3);
     ck_assert_int_eq(plan.boxes, 2);
     ck_assert_ptr_nonnull(strstr(plan.why, "2 boxes of 2 ranks: rules: SYMTUNER_RULE:"));
@@ -451,7 +452,7 @@ START_TEST(test_scratch_is_reserved_in_the_box)
 }
 END_TEST
 
-/* Handles as JAX makes and uses them. The library measures on a stream of its own. */
+/* Handles are made and used as JAX does. The library measures on a stream of its own. */
 START_TEST(test_one_stream_is_still_one_after_measuring)
 {
     int idles;

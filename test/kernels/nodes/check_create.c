@@ -88,7 +88,7 @@ START_TEST(test_groups_in_one_call_are_an_error_on_all_ranks)
     for (int g = 0; g < 2; g++)
         for (int r = 0; r < 2; r++)
             ncclCommDestroy(pair[g][r]);
-    pair[1][0] = pair[0][0]; /* the same communicator twice */
+    pair[1][0] = pair[0][0]; /* this is the same communicator twice */
     create_mixed(0);
     ck_assert_int_eq(mixed[0], ncclInvalidArgument);
     ck_assert_str_eq(mixed_error[0], "comms[0] and comms[1] are the same");
@@ -97,7 +97,7 @@ START_TEST(test_groups_in_one_call_are_an_error_on_all_ranks)
 }
 END_TEST
 
-/* Neither making nor measuring the group ends a capture of another thread. */
+/* Neither making the group nor measuring ends a capture of another thread. */
 START_TEST(test_a_capture_goes_on)
 {
     group_reset(4, 2, NULL);
@@ -217,7 +217,7 @@ START_TEST(test_who_asks)
 }
 END_TEST
 
-/* If a user asked to add up box by box and does not get it, one line says why. */
+/* If a user asked to add up box by box, and the library cannot, one line says why. */
 START_TEST(test_one_line_says_why_not)
 {
     const char *text;
@@ -302,7 +302,7 @@ START_TEST(test_a_communicator_that_does_not_block_is_nccls)
 }
 END_TEST
 
-/* If memory runs out in the middle, nothing is left behind, and no rank waits for ever. */
+/* If memory runs out in the middle, nothing may be left behind, and no rank may wait for ever. */
 START_TEST(test_a_rank_without_memory_stops_all)
 {
     int alone = 0, together = 0;

@@ -21,7 +21,7 @@
 
 enum { RANKS = 4, LIMIT_MS = 3000, COUNT = 1000 };
 
-/* status: a part of the error of symtuner_ar_status. NULL: no error, because the call waits in
+/* ${status} is a part of the error of symtuner_ar_status. NULL: no error, because the call waits in
  * NCCL. */
 static const struct {
     bool lost[RANKS];
@@ -72,7 +72,7 @@ static void good_call(int r)
 }
 
 /* Call while other ranks are lost. Ask for the status until there is an error, or until the time is
- * over; then destroy. */
+ * over. Then destroy the handle. */
 static void call_alone(int r)
 {
     const double start = time_s(), limit = LIMIT_MS / 1000.0;
@@ -153,7 +153,7 @@ static void abort_and_discard(int r)
     symtuner_ar *list[2] = {NULL};
 
     symtuner_ar_abort(handle[r]);
-    symtuner_ar_abort(handle[r]); /* again: that must do nothing */
+    symtuner_ar_abort(handle[r]); /* a second abort must do nothing */
     ck_assert_int_eq(symtuner_ar_reserve(&handle[r], 1, COUNT), ncclInvalidUsage);
     ck_assert_int_eq(call(r), ncclInvalidUsage);
     group_abort(r);
@@ -168,7 +168,7 @@ static void abort_and_discard(int r)
     list[0] = handle[r];
     symtuner_ar_destroy(list, 1);
     ck_assert_ptr_null(list[0]);
-    ck_assert_ptr_nonnull(list[1]); /* a handle that is not in the list */
+    ck_assert_ptr_nonnull(list[1]); /* this handle is not in the list */
     symtuner_ar_destroy(&list[1], 1);
 }
 

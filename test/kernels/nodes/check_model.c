@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_model.c - the calculations of kernels/nodes: which ranks are on which box, how long a
- * message takes box by box and by NCCL alone, and how it is cut.
+ * check_model.c - checks the calculations of kernels/nodes: which ranks are on which box, how long
+ * a message takes box by box and by NCCL alone, and how it is cut.
  */
 #include <check.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 enum { MOST = 40 };
 
-/* ${text} has one digit per rank, the number of its box. */
+/* Fill ${cards} from ${text}, which has one digit per rank: the number of its box. */
 static int cards_of(const char *text, struct ar_box_card *cards)
 {
     int n = (int)strlen(text);
@@ -144,8 +144,8 @@ START_TEST(test_steps_lie_on_lines_between_the_figures)
 }
 END_TEST
 
-/* For each piece, whatever its length: reduce-scatter (RS) 5 us, all-reduce of the boxes (AR) 20,
- * all-gather (AG) 5. The expected times were worked out by hand. */
+/* Each piece, whatever its length, takes 5 us for reduce-scatter (RS), 20 us for the all-reduce of
+ * the boxes (AR) and 5 us for all-gather (AG). The expected times were worked out by hand. */
 START_TEST(test_pieces_overlap_as_the_picture_says)
 {
     struct ar_nodes_figures f;
@@ -155,25 +155,27 @@ START_TEST(test_pieces_overlap_as_the_picture_says)
     set_way(&f, AR_WAY_NETWORK, 20, 0);
     ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 0), 1000);
     ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 1), 30);
-    ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 2), 50); /* RS, AR, AR, AG */
+    /* the times are those of RS, AR, AR and AG */
+    ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 2), 50);
     ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 4), 90);
     set_way(&f, AR_WAY_NETWORK, 1, 0);
     ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 1), 11);
-    ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 2), 20); /* RS, RS, AG, AG: the ARs run beside
-                                                               them */
+    /* The times are those of RS, RS, AG and AG; the ARs run beside them. */
+    ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 2), 20);
 }
 END_TEST
 
 START_TEST(test_the_choice_follows_the_figures)
 {
-    /* For 64 KiB, 256 KiB, ... 1 GiB. bench/nodes.py --check has the same numbers. */
+    /* The numbers of pieces for 64 KiB, 256 KiB, ... 1 GiB. bench/nodes.py --check has the same
+     * numbers. */
     static const int chosen[] = {0, 0, 1, 1, 2, 4, 8, 16};
     struct ar_nodes_figures f = {0};
     int last = 0;
     double best;
 
     for (uint64_t bytes = 1; bytes < 1ull << 40; bytes *= 2)
-        ck_assert_int_eq(ar_nodes_pieces(&f, bytes), 0); /* without figures NCCL does all */
+        ck_assert_int_eq(ar_nodes_pieces(&f, bytes), 0); /* without figures NCCL runs all calls */
     set_way(&f, AR_WAY_NCCL, 50, 100);
     set_way(&f, AR_WAY_BOX, 40, 5);
     set_way(&f, AR_WAY_NETWORK, 30, 40);
@@ -188,7 +190,7 @@ START_TEST(test_the_choice_follows_the_figures)
     }
     ck_assert_int_gt(last, 1);
     best = ar_nodes_time(&f, 1 << 24, ar_nodes_pieces(&f, 1 << 24));
-    set_way(&f, AR_WAY_NCCL, best * 1.05, 0); /* only 5 % to gain */
+    set_way(&f, AR_WAY_NCCL, best * 1.05, 0); /* adding up box by box would be only 5 % faster */
     ck_assert_int_eq(ar_nodes_pieces(&f, 1 << 24), 0);
     set_way(&f, AR_WAY_NCCL, best * 1.2, 0);
     ck_assert_int_gt(ar_nodes_pieces(&f, 1 << 24), 0);

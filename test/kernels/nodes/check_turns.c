@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_turns.c - two captures and a call outside of captures take turns on one handle, for the
- * calls of which a part runs on streams of the library: kernels copy, engines and tma_engines, and
- * calls box by box. Runs with the real kernels on the CPU (emulate.h), where a stream that waits for
- * an event of a capture joins the capture, as in CUDA (test/whole/cuda.c).
+ * check_turns.c - two captures and a call outside of captures take turns on one handle. The calls
+ * are those of which a part runs on streams of the library: kernels copy, engines and tma_engines,
+ * and calls box by box. Runs with the real kernels on the CPU (emulate.h), where a stream that
+ * waits for an event of a capture joins the capture, as in CUDA (test/whole/cuda.c).
  */
 #include <check.h>
 #include <stdlib.h>
@@ -15,9 +15,9 @@
 #include "test/kernels/suites.h"
 #include "test/whole/cuda.h"
 
-/* ${force}: the kernel of all calls; NULL: as the rule says. ${each}: the ranks of a box. Each
- * case makes five calls by turns: calls 0 and 3 in one capture, calls 1 and 4 in another one, and
- * call 2 outside of captures. */
+/* ${force}: the kernel of all calls; NULL: as the rule says. ${each}: number of ranks of a box.
+ * Each case makes five calls in turns: calls 0 and 3 in one capture, calls 1 and 4 in another one,
+ * and call 2 outside of captures. */
 static const struct {
     const char *force, *rule;
     int ranks, each;
@@ -61,7 +61,7 @@ static void make_call(int r, int call, cudaStream_t stream)
     strcpy(error[r][call], symtuner_ar_error(handle[r]));
 }
 
-/* The turns of one rank, and then a replay of both graphs. */
+/* Take the turns of one rank, and then replay both graphs. */
 static void take_turns(int r)
 {
     cudaStream_t stream[3];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_values.c - the results of all-reduces over several boxes, with the real kernels on the CPU
- * (emulate.h). Streams run beside the host (test/whole/cuda.c). The fake NCCL adds in the order of
- * the boxes, and begins late (net.h).
+ * check_values.c - checks the results of all-reduces over several boxes, with the real kernels on
+ * the CPU (emulate.h). Streams run beside the host (test/whole/cuda.c). The fake NCCL adds in the
+ * order of the boxes, and begins late (net.h).
  *
- * Every element must be what symtuner_ar.h says: numbers of one box are added in the one order of
+ * Every element must be what symtuner_ar.h says: numbers of one box are added in the fixed order of
  * addition and rounded once to the type, and then NCCL adds the numbers of the boxes. Every rank
  * must have the same bits.
  */
@@ -63,7 +63,7 @@ static double value(int r, size_t i)
     return next.type == AR_F32 ? (float)v : v;
 }
 
-/* Round ${v} to the type, to the nearest, ties to even. */
+/* Round ${v} to the nearest number of the type, ties to even. */
 static double rounded(double v)
 {
     float f = (float)v;

@@ -17,8 +17,8 @@ extern struct symtuner_ar_config group_config; /* the configuration of all handl
  * ranks; NULL: no rule. */
 void group_reset(int ranks, int each, const char *rule);
 
-void group_create(void);  /* create the handles, collectively; does not check the results */
-void group_destroy(void); /* destroy them, and check that nothing is left */
+void group_create(void);  /* creates the handles, collectively; does not check the results */
+void group_destroy(void); /* destroys the handles, and checks that nothing is left */
 
 /* Call ncclCommAbort on the communicator of rank ${r}. */
 void group_abort(int r);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* main.c - run the suites of check-nodes. */
+/* main.c - runs the suites of check-nodes. */
 #include <stdlib.h>
 
 #include "test/kernels/nodes/suites.h"

@@ -17,16 +17,17 @@ enum { NET_RANKS = WHOLE_RANKS };
 struct fake_net {
     int ranks;
     int box_of[NET_RANKS];
-    int no_split, split_fails; /* split ${no_split}, counted from 1, fails on rank ${split_fails} */
-    int no_window;             /* the rank that gets no window; -1: all get one */
-    bool adds_nothing;         /* long collectives take time but compute nothing */
-    int slow_all_us;           /* us per MiB of an all-reduce of all ranks */
-    int slow_some_us;          /* us per MiB of an all-reduce of fewer ranks */
-    int slow_rank;             /* the rank on which both take 1 ms more; -1: none */
+    /* the split with number ${no_split}, counted from 1, fails on rank ${split_fails} */
+    int no_split, split_fails;
+    int no_window;              /* the rank that gets no window; -1: all get one */
+    bool adds_nothing;          /* long collectives take time but compute nothing */
+    int slow_all_us;            /* us per MiB of an all-reduce of all ranks */
+    int slow_some_us;           /* us per MiB of an all-reduce of fewer ranks */
+    int slow_rank;              /* the rank on which both take 1 ms more; -1: none */
     const char *set[NET_RANKS]; /* "NAME=value" in the environment of a rank */
-    int all_reduces;            /* all-reduces of all ranks, counted once per rank */
-    int some_reduces;           /* all-reduces of fewer ranks, counted once per rank */
-    int splits;                 /* calls of ncclCommSplit, counted once per rank */
+    int all_reduces;            /* number of all-reduces of all ranks, counted once per rank */
+    int some_reduces;           /* number of all-reduces of fewer ranks, counted once per rank */
+    int splits;                 /* number of calls of ncclCommSplit, counted once per rank */
 };
 
 extern struct fake_net net;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_grow.c - scratch that grows when a call needs more, with a thread for each rank of a
- * communicator. A rank may be late, fail, or capture first: in every case all ranks must grow in
+ * check_grow.c - checks scratch that grows when a call needs more, with a thread for each rank of a
+ * communicator. A rank may be late, fail, or capture first. In every case all ranks must grow in
  * the same call, or none, and no rank may wait for ever.
  */
 #include <check.h>
@@ -132,7 +132,8 @@ static void make_small_calls(int r)
     }
 }
 
-/* A rank whose calls are all small has at most 32 MiB of scratch, with the default configuration. */
+/* With the default configuration, a rank whose calls are all small has at most 32 MiB of
+ * scratch. */
 START_TEST(test_small_calls_take_little_scratch)
 {
     start_ranks(create_as_by_default);
@@ -144,7 +145,7 @@ START_TEST(test_small_calls_take_little_scratch)
     }
     phases(AR_OPEN, AR_OPEN);
     calls((int[]){MIDDLE, 0});
-    for (int r = 0; r < RANKS; r++) /* so the fake also counts what is allocated later */
+    for (int r = 0; r < RANKS; r++) /* so that the fake also counts what is allocated later */
         ck_assert_uint_gt(fake_nccl.allocated[r], 32 << 20);
     end_group();
 }
@@ -257,8 +258,9 @@ START_TEST(test_reserve_does_not_wait_for_ever)
 }
 END_TEST
 
-/* Rank 1 gets no memory (_i = 0) or no mapping (1), or NCCL refuses on all ranks (2). In each case
- * all ranks go on without the new scratch, one line says so, and no memory is lost. */
+/* In case 0 rank 1 gets no memory, in case 1 it gets no mapping, and in case 2 NCCL refuses on all
+ * ranks. In each case all ranks go on without the new scratch, one line says that, and no memory is
+ * lost. */
 START_TEST(test_what_fails_on_one_rank_fails_on_all)
 {
     const char *said;
@@ -353,7 +355,7 @@ END_TEST
 
 static int pairs_made;
 
-/* The thread of rank 0 drives that rank only. The thread of rank 1 drives ranks 1 and 2. */
+/* The thread of rank 0 drives only that rank. The thread of rank 1 drives ranks 1 and 2. */
 static void create_unequal(int r)
 {
     const ncclComm_t comms[RANKS] = {(ncclComm_t)1, (ncclComm_t)2, (ncclComm_t)3};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_heap.c - does a group give back all memory of the heap that it took? fake.live counts only
- * what is CUDA's, and LeakSanitizer runs only with SAN=address.
+ * check_heap.c - checks that a group gives back all memory of the heap that it took. fake.live
+ * counts only what is CUDA's, and LeakSanitizer runs only with SAN=address.
  */
 #include <check.h>
 #include <malloc.h>
@@ -15,7 +15,7 @@
 
 enum { COUNT = 1024, ROUNDS = 10 };
 
-/* Call ${h} with every kind of kernel, outside of captures and in one, and also in a way that
+/* Call ${h} with every kind of kernel, outside of captures and in one. Also call it in a way that
  * fails. */
 static void call_in_all_ways(symtuner_ar *h)
 {
@@ -59,8 +59,9 @@ static bool live_once(bool comm, const struct symtuner_ar_config *config)
     return symtuner_ar_destroy(h, 2) == ncclSuccess && fine;
 }
 
-/* All rounds are alike. In the first ones the heap grows, because it keeps some freed memory for
- * later. Sanitizers have allocators of their own: with them mallinfo2 gives 0 before and after. */
+/* All rounds are alike. In the first rounds the heap grows, because it keeps some freed memory for
+ * later. With sanitizers this checks nothing: they have their own allocators, so mallinfo2 gives 0
+ * before and after. */
 START_TEST(test_groups_leave_the_heap_as_it_was)
 {
     struct symtuner_ar_config config = small();
@@ -107,7 +108,7 @@ START_TEST(test_failures_leave_the_heap_as_it_was)
 }
 END_TEST
 
-/* With a helper thread and, if none can be started, without. */
+/* The caller waits with a helper thread, or without it if none can be started. */
 START_TEST(test_waiting_for_a_gpu_leaves_the_heap_as_it_was)
 {
     size_t before = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_local.c - the scratch of local groups: how small it is at first, and that the first rank
- * which needs more makes it for all ranks. */
+/* check_local.c - checks the scratch of local groups: how small it is at first, and that the first
+ * rank that needs more makes it for all ranks. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,14 +129,14 @@ START_TEST(test_the_first_rank_of_a_local_group_grows_all)
                              at[p].handle->arena[AR_ARENA_BULK].memory);
     end_local();
     make_local();
-    for (int i = 0; i < 20; i++) /* all ranks' threads call at the same time */
+    for (int i = 0; i < 20; i++) /* the threads of all ranks call at the same time */
         calls((int[]){SHORT, LONG, MIDDLE, LONG, 0});
     phases(AR_HERE, AR_HERE);
     end_local();
 }
 END_TEST
 
-/* Make the first, second, ... CUDA call of the growth fail. */
+/* Make the first, second, ... CUDA call fail while the scratch grows. */
 START_TEST(test_a_local_group_that_cannot_grow_works_on)
 {
     int failures = 0, live;

@@ -40,7 +40,7 @@ static void call_all(int r)
         ncclGroupEnd();
     mode = cudaStreamCaptureModeGlobal;
     cudaThreadExchangeStreamCaptureMode(&mode);
-    must(mode == cudaStreamCaptureModeThreadLocal); /* the mode is as it was before the calls */
+    must(mode == cudaStreamCaptureModeThreadLocal); /* the mode is the same as before the calls */
 }
 
 /* Let all ranks make calls with these counts, and check that they launch the same kernels. Returns

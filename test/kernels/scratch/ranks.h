@@ -5,26 +5,27 @@
 
 #include "kernels/group/handle.h"
 
-/* The number of ranks. And counts of f32 whose sums need the small, the middle and the large
+/* The number of ranks, and counts of f32 whose sums need the small, the middle and the large
  * arena. */
 enum { RANKS = 3, SHORT = 1 << 18, MIDDLE = 1 << 21, LONG = 1 << 23 };
 
 struct grow_rank {
     symtuner_ar *handle;
     ncclResult_t result, reserved;
-    int late_ms;  /* how much later than the others the rank makes its next call */
-    int in_group; /* makes its next calls between ncclGroupStart and ncclGroupEnd */
+    int late_ms;  /* by how many ms the rank makes its next call later than the others */
+    int in_group; /* 1: makes its next calls between ncclGroupStart and ncclGroupEnd */
 };
 
 extern struct grow_rank at[RANKS];
 
-void call_one(int r, int count); /* make one call on rank r; its buffers are never accessed */
+void call_one(int r, int count); /* makes one call on rank r; its buffers are never accessed */
 
 /* Let all ranks make calls with these counts, up to a 0, and check that they launch the same
  * kernels. Returns the number of launches per rank. */
 int calls(const int *list);
 
-void phases(int words, int bulk); /* check that on all ranks these two arenas are in these phases */
-int last_arena(void);             /* return which arena the last launch used */
+/* checks that on all ranks these two arenas are in these phases */
+void phases(int words, int bulk);
+int last_arena(void); /* returns which arena the last launch used */
 
 #endif
