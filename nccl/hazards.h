@@ -32,16 +32,17 @@
       "align the buffers, or use NCCL 2.30.3")                                                     \
     /* seen in sgl-project/sglang#37768; NCCL commit 2948185 fixed it for 2.30.7 */                \
     X("nccl-no-wait", ST_WARNING, 22803, 23006, ST_SAID_BY_PLUGIN, -1, 0,                          \
-      "symmetric kernels do not wait for the kernel before them under programmatic dependent "     \
-      "launch: silent corruption in captured graphs that use it (fixed in 2.30.7)",                \
+      "under programmatic dependent launch symmetric kernels do not wait for the kernel before "   \
+      "them, so captured graphs that use it can give wrong results without an error (fixed in "    \
+      "2.30.7)",                                                                                   \
       "use NCCL 2.30.7, or keep programmatic dependent launch off around collectives")             \
     X("nccl-ll-dropped", ST_WARNING, 22900, 22904, 0, -1, 0,                                       \
       "small symmetric kernels are dropped whenever the cheapest general kernel is not LL, even "  \
       "with both buffers registered (2.29.2 and 2.29.3)",                                          \
       "use NCCL 2.29.7, or a rule with prefer = symmetric for small sizes")                        \
     X("nccl-ll-void", ST_NOTE, 23100, 0, 0, -1, 0,                                                 \
-      "small calls with one buffer registered keep their symmetric kernel only if a tuner "        \
-      "answers LL",                                                                                \
+      "small calls with one registered buffer keep their symmetric kernel only if a tuner makes "  \
+      "an LL entry of the cost table the cheapest",                                                \
       "use a rule with prefer = symmetric for small sizes, or register both buffers")              \
     /* NCCL's source accepts avg in 2.30.3 to 2.31.2, but has no AllReduce kernel for avg */       \
     X("nccl-avg", ST_NOTE, 23003, 23199, ST_SAID_BY_PLUGIN | ST_SAID_BY_KERNELS, SYMTUNER_AVG, 0,  \
@@ -59,9 +60,10 @@
       "set NCCL_PAT_ENABLE=0, or use ncclSum and scale")                                           \
     /* NCCL's oneRankReduce (onerank.cu) rounds a quotient down; seen with 2.28.9 on H100s */      \
     X("nccl-one-rank", ST_NOTE, 22703, 22906, ST_SAID_BY_PLUGIN, SYMTUNER_AVG, 0,                  \
-      "on a communicator of one rank, reductions of floats with ncclAvg, and all with PreMulSum, " \
-      "leave up to 31 elements at the end of recv unwritten for some lengths",                     \
-      "use NCCL 2.29.7, or copy instead where the communicator has one rank")
+      "on a communicator of one rank, reductions of floats with ncclAvg, and all reductions with " \
+      "PreMulSum, leave up to 31 elements at the end of the receive buffer unwritten for some "    \
+      "lengths",                                                                                   \
+      "use NCCL 2.29.7, or copy the data yourself if the communicator has one rank")
 
 /* The first release with the fault nccl-pat-avg. `symtuner check` reads this number, too, because a
  * rule can make NCCL take PAT. */

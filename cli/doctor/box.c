@@ -235,7 +235,8 @@ const struct st_finding st_findings_box[] = {
     ST_ROW("fabric-manager", ST_NOTE, fabric_manager,
         "without the fabric manager, NVSwitch machines have no NVLink; for a virtual machine, the "
         "host runs it",
-        "run systemctl start nvidia-fabricmanager, of the driver's version"),
+        "install the fabric manager of the driver's version, and run systemctl start "
+        "nvidia-fabricmanager"),
     ST_ROW("iommu-translates", ST_WARNING, iommu_on,
         "the IOMMU translates addresses, so peer access over PCIe is slow, or writes are lost",
         "boot with iommu=pt, or switch the IOMMU off"),

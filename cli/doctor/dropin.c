@@ -207,7 +207,8 @@ const struct st_finding st_findings_dropin[] = {
         "NCCL",
         "run make kernels, and install both libraries into one folder"),
     ST_ROW("dropin-hidden", ST_WARNING, hidden,
-        "programs call a function of another preloaded library instead of the drop-in's",
+        "programs call the functions of another preloaded library instead of the drop-in's "
+        "functions",
         "name libsymtuner_nccl.so first in LD_PRELOAD"),
     ST_ROW("dropin-hides", ST_NOTE, hides,
         "the library behind the drop-in does not get the calls that our kernels run; it gets all "
