@@ -32,8 +32,8 @@
       "align the buffers, or use NCCL 2.30.3")                                                     \
     /* seen in sgl-project/sglang#37768; NCCL commit 2948185 fixed it for 2.30.7 */                \
     X("nccl-no-wait", ST_WARNING, 22803, 23006, ST_SAID_BY_PLUGIN, -1, 0,                          \
-      "under programmatic dependent launch symmetric kernels do not wait for the kernel before "   \
-      "them, so captured graphs that use it can give wrong results without an error (fixed in "    \
+      "symmetric kernels do not wait for the kernel before them under programmatic dependent "     \
+      "launch, so captured graphs that use it can give wrong results without an error (fixed in "  \
       "2.30.7)",                                                                                   \
       "use NCCL 2.30.7, or keep programmatic dependent launch off around collectives")             \
     X("nccl-ll-dropped", ST_WARNING, 22900, 22904, 0, -1, 0,                                       \

@@ -27,8 +27,8 @@ _KNOWN = (
         "nccl-no-wait",
         (2, 28, 3),
         (2, 30, 6),
-        "under programmatic dependent launch symmetric kernels do not wait for the kernel before "
-        "them, so captured graphs that use it can give wrong results without an error (fixed in "
+        "symmetric kernels do not wait for the kernel before them under programmatic dependent "
+        "launch, so captured graphs that use it can give wrong results without an error (fixed in "
         "2.30.7): use NCCL 2.30.7, or keep programmatic dependent launch off around collectives",
     ),
     (
