@@ -460,7 +460,7 @@ def main():
     for coll in args.colls if "behind" in args.what else []:
         every_one = [collective(w, coll, buffers, BUCKET) for w in who]
         for every in EVERY:
-            for one in every_one:    # not timed: the first run is slower
+            for one in every_one:    # this run is not timed, because the first run is slower
                 layers.run_ms(one, every)
             turns(coll, BUCKET * (BEHIND // every), ["behind"],
                   lambda i: [layers.added_ms(every_one[i], every)])

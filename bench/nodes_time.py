@@ -118,7 +118,7 @@ class Bed:
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize()
         dist.barrier()
-        run()    # not timed: the ranks' GPUs then begin at the same time
+        run()    # this run is not timed; after it the ranks' GPUs begin at the same time
         first.record()
         run()
         last.record()

@@ -66,7 +66,7 @@ struct st_option {
     size_t at;              /* where the value goes: offset in the command's struct  */
     long least, most;       /* the limits of an ST_OPTION_NUMBER                     */
     st_option_reader *read; /* reads the value of an ST_OPTION_READ                  */
-    const char *instead;    /* for an earlier spelling: what to write now; else NULL */
+    const char *instead;    /* set for an earlier spelling: what to write now; else NULL */
     bool early;             /* the option is read before ${started} is called        */
 };
 

@@ -87,7 +87,7 @@ static unsigned answer(struct st_comm *c, const struct st_call *call)
     int op = call->op < NCCL_ABI_BUILT_IN_OPS ? call->op : NCCL_ABI_BUILT_IN_OPS;
     const uint64_t places =
         st_window_class(c, call->send, in) << 4 | st_window_class(c, call->recv, out) << 2;
-    /* calls in place have answers of their own: the shorter buffer's class means nothing there */
+    /* calls in place have answers of their own, since their shorter buffer's class says nothing */
     const bool at_place = places && st_call_in_place(c, call, in < out ? in : out);
     uint64_t key =
         mix(mix(0, call->count), (uint64_t)call->coll << 32 | (uint64_t)call->dtype << 16 |

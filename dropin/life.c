@@ -88,7 +88,7 @@ static struct st_comm *record(struct st_real *real, const struct st_made *made)
     int device = 0;
 
     st_followers_comm(real);
-    if (c) /* an older communicator at this address, which NCCL ended after an error */
+    if (c) /* this is an older communicator at the same address, which NCCL ended after an error */
         st_book_close(c->book), st_comm_remove(c);
     c = st_comm_add(*made->comm, real);
     if (!c)

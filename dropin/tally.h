@@ -107,7 +107,7 @@ struct st_tally_slot {
      * have none for this reason, so that NCCL runs all their calls. */
     _Atomic uint64_t comms[ST_WHYS];
     _Atomic uint64_t verified; /* calls that SYMTUNER_VERIFY ran by our kernels and by NCCL */
-    _Atomic uint64_t differed; /* of these, calls with different results                 */
+    _Atomic uint64_t differed; /* how many of these calls had different results */
     _Atomic uint64_t captured; /* calls by our kernels that went into a CUDA graph       */
     _Atomic uint64_t by_boxes; /* calls by our kernels that were added up box by box     */
     _Atomic uint64_t pieces;   /* the pieces of all calls in ${by_boxes}                 */

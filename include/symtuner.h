@@ -204,7 +204,7 @@ SYMTUNER_API enum symtuner_status symtuner_decide(const symtuner_rules *rules,
 struct symtuner_kernel_query {
     size_t struct_size; /* set by the caller; see Sizes above                             */
     int nccl;           /* release; 0: a group without NCCL, which fits any release       */
-    uint64_t bytes;     /* of the whole call, as in struct symtuner_query                 */
+    uint64_t bytes;     /* bytes of the whole call, as in struct symtuner_query */
     int ranks;
     int registered;     /* 1: both buffers are registered with the library                */
     int dtype, op;      /* NCCL's numbers; ${op} is ignored for an all-gather             */

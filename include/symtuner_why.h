@@ -219,7 +219,8 @@ struct symtuner_verdict {
                                   ${kind} is SYMMETRIC or OPEN; otherwise NULL                */
     int ctas;                  /* CTAs that ${kernel} runs on; nchannels in NCCL's log        */
     float time_us;             /* time of ${kernel} as NCCL predicts it                       */
-    int algo, proto;           /* of the general kernel; -1 if the call has no cost table     */
+    /* NCCL's choice of a general kernel; -1 if the call has no cost table */
+    int algo, proto;
     int tuner_calls;           /* how often NCCL calls getCollInfo; -1: not known             */
     int broken;                /* 1: NCCL launches a kernel that does not exist (an AllReduce
                                   with avg)                                                   */

@@ -103,7 +103,7 @@ struct st_era {
 
     /* cost table */
     bool negative_wins;       /* a negative entry wins; false: it means "not available"         */
-    bool tie_takes_last;      /* of equal entries NCCL chooses the last; false: the first       */
+    bool tie_takes_last;      /* NCCL chooses the last of equal entries; false: the first */
     bool gather_unclamped;    /* a tuner's channel count for AllGather may exceed NCCL's own    */
     bool channels_cap;        /* a tuner's channel count only limits NCCL's; false: replaces it */
     float table_limit;        /* microseconds; NCCL never chooses an entry this high or higher  */

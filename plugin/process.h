@@ -31,8 +31,9 @@ struct st_for_nccl {
     int nccl;
     const struct st_era *era;
     bool asks;              /* this NCCL asks us for its variables */
-    symtuner_rules *rules;  /* like st_process.rules; NULL also if [provenance] does not fit */
-    bool rules_wrong;       /* there are rules, but none applies: an error, or [provenance] */
+    symtuner_rules *rules;  /* like st_process.rules, but also NULL if [provenance] does not fit */
+    /* there are rules, but none applies, because of an error or of [provenance] */
+    bool rules_wrong;
     uint64_t rules_hash;    /* hash of ${rules} */
     int default_ctas;       /* CTA count built in for this box and release; 0: none */
     int min_ctas;           /* CTA count that this NCCL gets as NCCL_MIN_CTAS; 0: none */

@@ -117,7 +117,7 @@ class Bench:
         marks = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
                  for _ in range(samples)]
         with torch.cuda.stream(self.stream):
-            graph.replay()    # not timed: here the ranks wait for each other
+            graph.replay()    # this replay is not timed; in it the ranks wait for each other
             for begin, end in marks:
                 begin.record()
                 for _ in range(replays):

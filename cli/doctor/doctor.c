@@ -433,9 +433,9 @@ static const struct st_option rows[] = {
     {"no-gpu", NULL, "files and settings only", ST_OPTION_FLAG, .at = AT(no_gpu)},
     {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(json)},
     {"list", NULL, "all findings, as a table in Markdown", ST_OPTION_FLAG, .at = AT(list)},
-    /* for tests: read another box's files, which lie in FOLDER */
+    /* Tests use this to read another box's files, which lie in FOLDER. */
     {"root", "FOLDER", NULL, ST_OPTION_READ, .read = read_root, .early = true},
-    /* for tests, which cannot wait for 60 s */
+    /* Tests use this, because they cannot wait for 60 s. */
     {"gpu-limit", "SECONDS", NULL, ST_OPTION_NUMBER, .at = AT(limit_s), .least = 1, .most = 60},
 };
 static const struct st_command_line line = {

@@ -29,7 +29,7 @@ enum { ST_SETTINGS_MAX = 256, ST_DIRS_MAX = 256, ST_COPIES_MAX = 8, ST_FRAMEWORK
 /* One variable that NCCL sees, and where it comes from. */
 struct st_setting {
     char name[64];
-    char *value;       /* of any length: a folder list or rules on one line may be long */
+    char *value;       /* has any length, because a folder list or rules on one line may be long */
     char origin[300]; /* "environment" or "FILE:LINE" */
 };
 
@@ -144,9 +144,9 @@ struct st_finding {
     const char *variable; /* NULL for ST_WHEN_CHECK and ST_WHEN_TEXT       */
     enum st_when when;
     const char *operand;  /* IS, IS_NOT: words "a|b"; BELOW: a number           */
-    /* for ST_WHEN_CHECK: fills ST_EVIDENCE bytes and returns whether the finding holds */
+    /* set for ST_WHEN_CHECK: fills ST_EVIDENCE bytes and returns whether the finding holds */
     bool (*check)(const struct st_doctor *doctor, char *evidence);
-    size_t at;            /* for ST_WHEN_TEXT: offset in struct st_doctor        */
+    size_t at;            /* set for ST_WHEN_TEXT: offset in struct st_doctor */
     const char *what;     /* one sentence: what the fault does                   */
     const char *cure;
 };

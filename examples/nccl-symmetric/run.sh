@@ -1,6 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [GPUS [BUILD]] - see README.md. Exit 77: cannot run here.
+# run.sh [GPUS [BUILD]] - runs NCCL's symmetric memory from C, with and without the plugin. GPUS is
+# the number of GPUs (2). BUILD is the folder with the libraries. README.md says what it should
+# print. Exit 77: cannot run here.
 . "$(dirname "$0")/../start.sh"
 cuda=${CUDA_HOME:-/usr/local/cuda}
 nccl=${NCCL_HOME:-$(python3 -c 'import nvidia.nccl as n; print(list(n.__path__)[0])' 2>/dev/null)}

@@ -1,6 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [GPUS [BUILD]] - see README.md. Exit 77: cannot run here.
+# run.sh [GPUS [BUILD]] - registers buffers and windows with nccl4py, and checks the sums. GPUS is
+# the number of GPUs (2). BUILD is the folder with the libraries. README.md says what it should
+# print. Exit 77: cannot run here.
 # TORCH_PYTHON: a Python with torch.  WHEELS: a folder with the wheels that README.md names.
 . "$(dirname "$0")/../start.sh"
 python=${TORCH_PYTHON:-python3}

@@ -21,7 +21,7 @@ struct hlo_member {
     const struct hlo_computation *computation;
     struct hlo_shape shape;
     struct hlo_out call;                 /* the custom call that it is if it shares none */
-    struct hlo_bytes target, attributes; /* of ${call} */
+    struct hlo_bytes target, attributes; /* target and attributes of ${call} */
     int bucket;                          /* index in hlo_joins.buckets, or HLO_ALONE */
 };
 

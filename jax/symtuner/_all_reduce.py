@@ -119,7 +119,7 @@ def _open_groups(
     # processes must lower the same program
     xla = all(spans_processes(row) for row in rows) and _xla.use()
     open_rows(rows, xla, by_name)
-    if xla:  # for XLA's communicators a device is its position in the program's list
+    if xla:  # XLA's communicators name a device by its position in the program's list
         said["flat"] = np.array(places, dtype=np.int64)
     return said, across
 
@@ -263,7 +263,8 @@ def _one(leaf: Any, axes: Axes, op: str, groups: Groups) -> Any:
     integers = not np.issubdtype(leaf.dtype, np.inexact) and leaf.dtype.kind in "iu"
     reduce = _replace if why is None else _lax_all_reduce
     if op == "avg" and (within or (integers and why is None)):
-        return reduce(leaf, between, "sum", groups) / _size_of(axes, groups)  # as lax.pmean does
+        # lax.pmean does the same
+        return reduce(leaf, between, "sum", groups) / _size_of(axes, groups)
     return reduce(leaf, between, op, groups)
 
 

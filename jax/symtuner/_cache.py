@@ -151,7 +151,8 @@ def _guard_files() -> None:
 
         _saved["persistent_load"] = _JaxPjrtUnpickler.persistent_load
         _JaxPjrtUnpickler.persistent_load = _unpickle
-    except (ImportError, AttributeError):  # then programs with our calls need symtuner.open_group()
+    # in this case programs with our calls need symtuner.open_group()
+    except (ImportError, AttributeError):
         pass
 
 

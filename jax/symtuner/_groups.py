@@ -239,7 +239,7 @@ def retry() -> None:
     """Let programs that are lowered from now on try again to open groups that could not be opened.
     Every process must call this at the same point of its program. If one process does not call it,
     jax.lax runs on all. jax.clear_caches() makes JAX lower programs again."""
-    from . import _cache  # not at the top: _cache imports this module
+    from . import _cache  # not imported at the top, because _cache imports this module
 
     _cache.let_in()
     with _lock:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replace the collectives of compiled programs, also those that XLA's partitioner inserted. And let
-our calls work in place where nothing else needs their operands, and small ones share calls.
+"""Replace the collectives of compiled programs, also those that XLA's partitioner inserted. Also let
+our calls work in place where nothing else needs their operands, and let several small
+all-reduces share one call.
 
 jax.extend.xla.register_hlo_module_transformation lets us see each program after partitioning, in
 the middle of XLA's compilation, as a serialized HloModuleProto. jax/hlo/ edits it. A collective

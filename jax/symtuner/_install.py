@@ -312,7 +312,7 @@ def _rules_of_jax() -> dict[str, tuple[Any, Any]]:
     """Return the primitives of PRIMITIVES that this JAX has, by name, with JAX's own rules."""
     try:
         from jax._src.interpreters.mlir import _lowerings
-        from jax._src.lax import parallel  # not jax.lax, which lacks some of these primitives
+        from jax._src.lax import parallel  # jax.lax lacks some of these primitives
 
         found = {n: getattr(parallel, n) for n in PRIMITIVES if hasattr(parallel, n)}
         return {name: (p, _lowerings[p].rule) for name, p in found.items()}

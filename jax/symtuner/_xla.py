@@ -101,7 +101,7 @@ def show_memory() -> None:
         try:
             gpu = jax.local_devices(backend="cuda")[0]
             at.append(jax.device_put(np.zeros(1, np.int8), gpu).unsafe_buffer_pointer())
-        except Exception:  # of JAX or XLA; then nothing is mapped
+        except Exception:  # JAX or XLA has failed, so nothing is mapped
             pass
 
     thread = threading.Thread(target=find, daemon=True)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* families.c - the table that families.h declares. */
+/* families.c - defines the table of kernel families. */
 #include "kernels/choose/families.h"
 
 #include <string.h>

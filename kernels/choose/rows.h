@@ -21,8 +21,8 @@ enum ar_row_need {
     LONG_BY_TMA, /* as LONG_BESIDE; also, kernel tma can run the call, NCCL may not use
                         NVLink multicast, and the call is an all-gather, or a sum or avg of f32,
                         f16 or bf16 */
-    LONG_BY_IPC, /* as LONG_BY_TMA, but for kernel tma_ipc; no buffer is registered */
-    BY_IPC,      /* as LONG_BY_IPC, but for calls of any length, also alone */
+    LONG_BY_IPC, /* like LONG_BY_TMA, but for kernel tma_ipc; no buffer is registered */
+    BY_IPC,      /* like LONG_BY_IPC, but for calls of any length, also alone */
     NEEDS
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * select.h - which kernel runs a call.
+ * select.h - chooses the kernel that runs a call.
  *
  * The functions are pure. All ranks must choose the same kernel, or they would wait for each other.
  * So struct ar_ask holds nothing that may differ between ranks: no pointer, no time, and no
@@ -51,7 +51,7 @@ struct ar_choice {
     int family;     /* enum ar_family */
     int ctas;       /* blocks */
     int threads;    /* threads per block */
-    int lag;        /* for kernel chunked: tiles between the push of a tile and its reduction */
+    int lag;        /* used by kernel chunked: tiles between the push of a tile and its reduction */
     uint64_t piece; /* bytes of the message that one launch moves; the last piece may be shorter */
     int pieces;     /* number of pieces */
     enum ar_because because;

@@ -38,7 +38,7 @@ __device__ __forceinline__ void send_word(const ar_args &args, char *const *slot
 
 /* The words of the message that one thread handles: first_word, first_word + step and so on. */
 struct thread_words {
-    uint32_t bytes, words; /* of the message */
+    uint32_t bytes, words; /* lengths of the message */
     uint32_t rounded;      /* ${words} rounded up to whole warps, whose lanes loop equally often */
     uint32_t stride;       /* bytes of a slot */
     uint32_t step, first_word;

@@ -97,7 +97,7 @@ struct symtuner_ar {
     char no_peer[AR_WHY];   /* why peer memory failed; empty: it did not fail, or was not tried */
     ncclComm_t comm;        /* this rank's communicator; NULL in local groups */
     bool comm_gone;         /* whether ncclCommAbort has ended ${comm} and its windows */
-    struct ar_nodes *nodes; /* for ranks that may add up box by box (kernels/nodes), else NULL */
+    struct ar_nodes *nodes; /* set if the ranks may add up box by box (kernels/nodes), else NULL */
     struct ar_endpoint endpoint;
     const struct ar_nccl *nccl;
     struct ar_arena arena[AR_ARENAS];
@@ -107,8 +107,9 @@ struct symtuner_ar {
     uint32_t tries[AR_ARENAS];  /* [a]: attempts to allocate arena a; the same on all ranks */
     bool wants_ipc;             /* whether all ranks have SYMTUNER_AR_IPC=1 */
     struct ar_ipc *ipc;         /* NULL: the peers cannot map unregistered buffers (kernels/ipc) */
-    bool nan_scratch;           /* for tests: fill scratch whose contents do not matter with NaN */
-    void *host_map;             /* pinned host memory to unmap; NULL: this handle has none */
+    /* tests set this: fill scratch whose contents do not matter with NaN */
+    bool nan_scratch;
+    void *host_map; /* pinned host memory to unmap; NULL: this handle has none */
     size_t host_map_bytes;
     struct ar_state *state;
     struct ar_mailbox *mailbox;
@@ -125,7 +126,7 @@ struct symtuner_ar {
     char probe_from[AR_PROBE_FROM]; /* where these figures come from; empty: no probe ran */
     bool stuck;        /* a kernel of the probe or of NCCL does not end, so free nothing */
     bool gave_nccl;    /* whether a call went to NCCL */
-    uint32_t stall_ns; /* for tests: longest pause in kernels */
+    uint32_t stall_ns; /* tests set this: longest pause in kernels, in ns */
     int lag;           /* SYMTUNER_AR_LAG, in tiles; 0: as rows.c says */
     enum ar_start overlap[AR_FOLLOWERS]; /* how kernels start, for each value of enum ar_follower */
     atomic_bool first;       /* whether this handle is the first on its GPU (order/first.h) */
@@ -136,7 +137,8 @@ struct symtuner_ar {
     struct ar_graph *graphs; /* one record for each capture with calls of this handle */
     bool one_stream;         /* the caller promised one stream, so ${eager} needs no event */
     /* The next fields are for the copy engines. */
-    cudaStream_t copy_stream;   /* for copies by the host and for measuring; no call runs on it */
+    /* the host copies and measures on this stream; no call runs on it */
+    cudaStream_t copy_stream;
     struct ar_side *sides;      /* streams beside the caller's (order/side.h); NULL: none yet */
     cudaEvent_t copy_event[2];  /* [0]: the stream of ${sides} may begin; [1]: it has ended */
     struct ar_engines *engines; /* streams of kernels/engines; NULL: no call yet */

@@ -33,7 +33,7 @@ struct ar_ipc {
     char *peer[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* [r]: rank r's allocations, mapped here */
     int count[AR_IPC_RANKS]; /* [r]: used entries of peer[r]; NULL entries could not be mapped */
     struct ar_ipc_map *map;  /* a copy of ${peer} in GPU memory */
-    cudaStream_t stream;     /* for copies to ${map} */
+    cudaStream_t stream;     /* copies to ${map} run on this stream */
 };
 
 bool ar_ipc_wanted(int asked, const void *memory)

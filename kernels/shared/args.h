@@ -98,7 +98,8 @@ extern "C" {
 /* The kernels of kernels/device/local.cu that signal the peers and wait for the peers. */
 extern const void *const ar_kernel_signal, *const ar_kernel_await;
 
-extern const void *const ar_kernel_probe; /* for the start-up probe (kernels/choose/probe.h) */
+/* kernel of the start-up probe (kernels/choose/probe.h) */
+extern const void *const ar_kernel_probe;
 
 #ifdef __cplusplus
 }

@@ -252,7 +252,7 @@ enum ar_engine_row {
     AR_ENGINES_ENTERED, /* the writer has begun the call: its send is ready */
     AR_ENGINES_FETCHED, /* the writer has copied this rank's part or shard */
     AR_ENGINES_GAVE_UP, /* the writer has given up; this row must come right after FETCHED */
-    AR_ENGINES_UNUSED,  /* for stores that must go somewhere; nobody reads this row */
+    AR_ENGINES_UNUSED,  /* stores that must go somewhere go here; nobody reads this row */
     AR_ENGINES_ROWS
 };
 

@@ -154,7 +154,7 @@ static void curve_bus(struct curve *curve, enum st_kernel kernel, uint64_t bytes
     case ST_KERNEL_RS_TMA:
         curve->bus_bytes = (ranks - 1) * bytes;
         break;
-    default: /* for AG_STMC, AG_TMAMC and RS_LDMC */
+    default: /* the kernels AG_STMC, AG_TMAMC and RS_LDMC */
         curve->bus_bytes = (ranks - 1) * bytes;
         if (second_model && kernel == ST_KERNEL_AG_TMAMC)
             curve->multiplier = 0.99;

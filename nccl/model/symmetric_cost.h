@@ -117,7 +117,7 @@ bool st_sym_pick(const struct st_sym_query *query, uint32_t mask, struct st_sym_
  * is not set.
  */
 enum st_sym_kernel_env {
-    ST_ENV_UNSET,   /* not set, or without effect on this collective                     */
+    ST_ENV_UNSET,   /* the variable is not set, or has no effect on this collective */
     ST_ENV_LIMITS,  /* only the kernels in ${*allowed_out} may run this collective       */
     ST_ENV_FATAL,   /* a word names no kernel, so NCCL cannot create the communicator    */
 };

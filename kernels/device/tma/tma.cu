@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tma.cu - the all-reduce of tma.cuh. */
+/* tma.cu - compiles the all-reduce of tma.cuh. */
 #include "kernels/device/tma/tma.cuh"
 
 extern "C" const struct ar_kernel_row ar_kernels_tma = {{

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tma_ipc.cu - the all-reduce of tma_ipc.cuh. */
+/* tma_ipc.cu - compiles the all-reduce of tma_ipc.cuh. */
 #include "kernels/device/tma/tma_ipc.cuh"
 
 extern "C" const struct ar_kernel_row ar_kernels_tma_ipc = {{

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tma_staged.cu - the all-reduce of tma_staged.cuh. */
+/* tma_staged.cu - compiles the all-reduce of tma_staged.cuh. */
 #include "kernels/device/tma/tma_staged.cuh"
 
 extern "C" const struct ar_kernel_row ar_kernels_tma_staged = {{
