@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_board.c - shared memory in which processes meet, and the hash. */
+/* check_board.c - tests the shared memory in which processes meet, and the hash. */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>

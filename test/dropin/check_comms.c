@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_comms.c - the table of communicators. The table never reads the memory of a
+/* check_comms.c - tests the table of communicators. The table never reads the memory of a
  * communicator. */
 #include <check.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_meet.c - ranks that vote at the same time. After each machine instruction of one rank,
- * another rank writes its vote. */
+/* check_meet.c - tests ranks that vote at the same time. After each machine instruction of one
+ * rank, another rank writes its vote. */
 #include <check.h>
 #include <signal.h>
 #include <stdio.h>

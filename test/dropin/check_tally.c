@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_tally.c - the file in which the processes of a job count their NCCL calls. */
+/* check_tally.c - tests the file in which the processes of a job count their NCCL calls. */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_chain_peer.c - NCCL's example tuner and profiler behind symtuner. It runs only with
+ * check_chain_peer.c - tests NCCL's example tuner and profiler behind symtuner. It runs only with
  * CHECK_PEERS=FOLDER, the folder with both libraries, because this repository has nothing of NCCL.
  * test/gpu/chain.sh says how to build them.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_life.c - loading, unloading, clean-up calls, and the finished ledger. */
+/* check_life.c - tests loading, unloading, clean-up calls, and the finished ledger. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_threads.c - many threads and communicators at the same time. */
+/* check_threads.c - tests many threads and communicators at the same time. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

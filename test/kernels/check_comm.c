@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_comm.c - symtuner_ar_create on test/kernels/fake/nccl.c: one thread drives the
+ * check_comm.c - tests symtuner_ar_create on test/kernels/fake/nccl.c. One thread drives the
  * communicators of both ranks. Ranks of different processes may read different rules, so the fake
  * gives each rank its own.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_graph.c - CUDA graphs that hold calls of a handle: the memory that the calls use is kept as
- * long as the graph exists, and the calls of one graph run one after the other. Runs on
+ * check_graph.c - tests CUDA graphs that hold calls of a handle. The memory that the calls use is
+ * kept as long as the graph exists, and the calls of one graph run one after the other. Runs on
  * test/kernels/fake/cuda.c, where every stream belongs to the capture with the id fake.capture.
  */
 #include <check.h>
@@ -431,7 +431,7 @@ START_TEST(test_a_capture_of_another_thread_stops_no_creation)
 }
 END_TEST
 
-/* Nor does any other function, or a first call with any kernel, end a capture of another thread. */
+/* No other function, and no first call of any kernel, may end a capture of another thread. */
 START_TEST(test_a_capture_of_another_thread_goes_on_during_calls)
 {
     const float scalar = 2;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_nccl_wait.c - communicators with blocking = 0, on test/kernels/fake/nccl.c. The library
+/* check_nccl_wait.c - tests communicators with blocking = 0 (test/kernels/fake/nccl.c). The library
  * must wait for NCCL, but not for ever, and call nothing on a communicator that is in progress. */
 #include <check.h>
 #include <pthread.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_general_cost.c - the cost table of general kernels, at sizes that no recording has. */
+/* check_general_cost.c - tests the cost table of general kernels, at sizes that no recording
+ * has. */
 #include <check.h>
 #include <math.h>
 #include <stdint.h>

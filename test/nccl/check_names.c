@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_names.c - words and their numbers, and the nearest spelling of a wrong word. */
+/* check_names.c - tests words and their numbers, and the nearest spelling of a wrong word. */
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>

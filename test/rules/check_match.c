@@ -130,7 +130,7 @@ static const struct {
     {"any bytes=4096..8192", SYMTUNER_ALLREDUCE, 2, 8193, 0},
     {"any bytes=0", SYMTUNER_ALLREDUCE, 2, 0, 1},
     {"any bytes=0", SYMTUNER_ALLREDUCE, 2, 1, 0},
-    /* as a float, this is equal to 16777217 */
+    /* converted to a float, this size is equal to 16777217 */
     {"any bytes=16777217", SYMTUNER_ALLREDUCE, 2, 16777216, 0},
     {"any bytes=16777217", SYMTUNER_ALLREDUCE, 2, 16777217, 1},
     {"any bytes=16777217", SYMTUNER_ALLREDUCE, 2, 16777218, 0},

@@ -19,8 +19,8 @@ struct tuner_record {
     int write; /* if 1, put ${answer} into the table */
     float answer[FAKE_CELLS];
     int algo, proto; /* the answer of v2 */
-    int channels;    /* 0: write none */
-    size_t chunk;    /* 0: write none */
+    int channels;    /* number of channels to write; 0: write none */
+    size_t chunk;    /* chunk size to write; 0: write none */
     double bend;     /* added to every constant that is not negative */
     /* the library sets these members */
     int inits, asks, chunks, ends, wrong_ctx;

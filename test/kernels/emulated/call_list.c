@@ -91,7 +91,7 @@ void list_make(struct call *list, int calls, const struct list_kind *kind, unsig
                   strcmp(c->kernel, "copy") == 0 || strcmp(c->kernel, "tma") == 0 ||
                   strcmp(c->kernel, "tma_engines") == 0;
         c->dtype =
-            /* Sums of f32 are rounded. */
+            /* In one of three calls take f32, because its sums are rounded. */
             list_draw(&state, 3) ? (int)list_draw(&state, AR_DTYPES) : AR_F32;
         c->op = kind->every_product ? AR_PREMUL : (int)list_draw(&state, AR_OPS + 1);
         if (strstr(c->kernel, "lamport") != NULL) {

@@ -37,7 +37,7 @@ static struct {
     bool made, busy, joined; /* joined: waits for the other ranks in round ${round} */
     int left, round;
     ncclResult_t end;
-    struct op op; /* of the caller; until its end, results are in data and window */
+    struct op op; /* the caller's operation; until it ends, its results are in data and window */
     char data[FAKE_RANKS * FAKE_CARD];
     ncclWindow_t window;
 } state_of[FAKE_RANKS];

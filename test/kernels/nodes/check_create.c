@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_create.c - symtuner_ar_create over several boxes: which ranks add up box by box, and that
- * all ranks agree if one of them cannot.
+ * check_create.c - tests symtuner_ar_create over several boxes: which ranks add up box by box, and
+ * that all ranks agree if one of them cannot.
  */
 #include <check.h>
 #include <stdio.h>

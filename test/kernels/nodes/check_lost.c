@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_lost.c - ranks on several boxes, some of which are lost. Every other rank must get an
+ * check_lost.c - tests ranks on several boxes, some of which are lost. Every other rank must get an
  * error, from symtuner_ar_status or symtuner_ar_destroy. symtuner_ar_abort and ncclCommAbort must
  * end what still runs on its GPU.
  *
