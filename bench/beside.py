@@ -55,7 +55,7 @@ except ImportError:    # --help works without torch
 
 RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 0))
 COLLS = ["allreduce", "allgather", "reducescatter"]
-AR_COLLS = ["allreduce", "reducescatter", "allgather"]    # enum symtuner_ar_coll
+AR_COLLS = ["allreduce", "reducescatter", "allgather"]    # in the order of enum symtuner_ar_coll
 BF16, SUM, SYMMETRIC, UNDEFINED = 9, 0, 1, -(1 << 31)
 # {bytes of a call: number of calls that together take a third of the GEMMs' time}
 CALLS = {16 << 20: 200, 64 << 20: 60, 256 << 20: 16}
@@ -70,7 +70,7 @@ class Id(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_char * 128)]
 
 
-class Config(ctypes.Structure):    # ncclConfig_t of NCCL 2.28; later releases accept it
+class Config(ctypes.Structure):    # is ncclConfig_t of NCCL 2.28, which later releases accept, too
     _fields_ = [("size", ctypes.c_size_t), ("magic", ctypes.c_uint), ("version", ctypes.c_uint)] + [
         (name, ctypes.c_int) for name in ("blocking", "cluster", "min_ctas", "max_ctas")] + [
         ("net", ctypes.c_void_p), ("split", ctypes.c_int), ("traffic", ctypes.c_int),

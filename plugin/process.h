@@ -46,8 +46,8 @@ struct st_for_nccl {
  * measured with this release (defaults.c). */
 int st_default_ctas(int nccl, const struct symtuner_machine *machine);
 
-/* Is a count built in for this release and this GPU, in any box? Number of GPUs and links do not
- * matter. */
+/* Is a count built in for this release and this GPU, in any box? The number of GPUs and the links
+ * do not matter. */
 bool st_default_gpu(int nccl, const struct symtuner_machine *machine);
 
 /* Return the process's options and rules. The first call reads them. Never returns NULL. */

@@ -26,13 +26,14 @@
 static const double least_us = 12e3, most_us = 60e3;
 enum { MOST_CALLS = 200 };
 
-/* Per process, for the estimate of st_tune_beside_seconds: start_s is how many seconds its start
- * takes. REPEATS is how often the GEMMs run for a kind of calls (cli/gpu/beside.c). SEARCHED is how
- * many ways a search tries, and WAYS how many of them are measured. Makespans are about a fifth
- * longer than the GEMMs. */
+/* What st_tune_beside_seconds assumes. A measuring process takes ${start_s} seconds to start. For
+ * each kind of calls the GEMMs run REPEATS times (cli/gpu/beside.c). A search tries SEARCHED ways,
+ * and measures WAYS of them. */
 static const double start_s = 2;
 enum { REPEATS = 3, SEARCHED = 50, WAYS = 8 };
 
+/* The shares that the first comment of this file names: ${each} when ways are compared at one size,
+ * ${holding} for a choice for calls alone, and ${of_gemms} of the time of the GEMMs. */
 static const double each = 0.02, holding = 0.03, of_gemms = 0.005;
 
 /* Set how long the GEMMs are to take at a size, in us. Returns how many calls run beside them. */
@@ -64,6 +65,7 @@ char *st_tune_amounts(const struct st_tune *tune, int coll)
 
 int st_tune_beside_seconds(const struct st_tune *tune)
 {
+    /* a run of GEMMs with calls takes about a fifth longer than the GEMMs alone */
     const double run_s = 1.2 * least_us / 1e6;
     double seconds = 0;
 

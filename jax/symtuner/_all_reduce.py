@@ -24,7 +24,7 @@ from ._groups import open_rows, spans_processes
 from ._library import COLLS, SymtunerError, idle, load
 from ._lowering import Groups
 
-OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}  # ncclRedOp_t
+OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}  # numbers of ncclRedOp_t
 _LINEAR = ("sum", "avg")
 _DTYPES = frozenset(
     "int8 uint8 int32 uint32 int64 uint64 float16 float32 float64 bfloat16 "
