@@ -6,9 +6,9 @@ usage: bench/nodes.py [--boxes 2,4,16,128,1024] [--per-box 8] [--gbps 50] [--car
        bench/nodes.py --measured FILE
 
 It prints NCCL's time, our time with the best number of pieces, and the ratio of the two. With --measured
-the inputs are the start-up figures that symtuner_ar_describe printed on a bed of several boxes, and FILE is
-its output; bench/nodes_time.py writes such a file and compares these predictions with times. Without
---measured nothing was measured on a network. The inputs are then:
+the inputs are the start-up figures that symtuner_ar_describe printed on several boxes, and FILE is
+its output; bench/nodes_time.py writes such a file and compares these predictions with times.
+Without --measured nothing was measured on a network. The inputs are then:
 
 - In the box: all-reduces of bf16 by our kernels ("staged", unregistered buffers) on 4 H200, medians of
   bench/results/2026-11-22-h200x4b/ar-compare.csv.xz (2026-11-22, five rounds). Reduce-scatter and

@@ -132,7 +132,8 @@ class Bed:
 
 
 class Invented:
-    """A bed with invented figures, whose times are what the model predicts, but for some noise."""
+    """Takes the place of several boxes. Its figures are invented, and its times are what the model
+    predicts, but for some noise."""
 
     described = """start-up figures, us for messages of 65536 1048576 16777216 bytes:
   NCCL over all ranks       110.0     900.0   12000.0

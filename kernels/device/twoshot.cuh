@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     bool alive;
 
     row<F, R, N> out;
-    char *peer_slot[out.width]; /* out.peer_slot for the thread's first word */
+    char *peer_slot[out.width]; /* peer_slot of ${out}, for the thread's first word */
     payload first_own = {};
 
     await_previous_kernel(args);
