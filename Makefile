@@ -29,8 +29,8 @@ CFLAGS  ?= -O2 -g
 TUNE    := $(if $(filter x86_64,$(shell uname -m)),-mtune=haswell)
 comma   := ,
 B       := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
-# If B begins with the path of this tree, drop that path. The compiler writes the names of objects into
-# the *.d files, and a later make with a B without the path would not know these objects.
+# If B begins with the path of this tree, drop that path. The compiler writes the names of objects
+# into the *.d files, and a later make with a B without the path would not know these objects.
 override B := $(if $(filter /%,$(B)),$(patsubst $(CURDIR)/%,%,$(or $(realpath $(B)),$(B))),$(B))
 # OUT: the folder for linked files.  LINK: the program that links them.  packaging/ sets both, because
 # it links the same objects for older systems.

@@ -44,8 +44,9 @@ PIECES = (1, 2, 4, 8, 16)
 # the names of kernels/nodes/describe.c
 NAMES = ("NCCL over all ranks", "in the box", "between the boxes")
 NVLINK = 346e3  # bytes per us of a ring in a box: nccl-tests 2.19.6, 8 H200, bf16, 256 MiB, one run
-# Each tuple has a number for LL, LL128 and Simple. BASE, INSIDE and BETWEEN are latencies in us: of a call, of
-# a step inside a box, and of a step between boxes. SHARE is the fraction of the rate that carries data.
+# Each tuple has a number for LL, LL128 and Simple. BASE, INSIDE and BETWEEN are latencies in us: of
+# a call, of a step inside a box, and of a step between boxes. SHARE is the fraction of the rate
+# that carries data.
 BASE = {"tree": (6.8, 14.0, 8.4), "ring": (6.6, 14.0, 8.4)}
 INSIDE = {"tree": (0.6, 1.25, 4.0), "ring": (0.6, 1.9, 3.4)}
 BETWEEN = {"tree": (5.0, 8.5, 14.0), "ring": (2.7, 4.0, 14.0)}

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# deb.sh TREE OUT - make a Debian package of the folder TREE and write it into the folder OUT. Call it
-# after `make install` has filled TREE, with PREFIX=/usr. make sets VERSION, DATE (of the last commit, in
-# seconds) and DEBIAN_FROM (who makes the package: NAME <ADDRESS>).
+# deb.sh TREE OUT - make a Debian package of the folder TREE and write it into the folder OUT. Call
+# it after `make install` has filled TREE, with PREFIX=/usr. make sets VERSION, DATE (of the last
+# commit, in seconds) and DEBIAN_FROM (who makes the package: NAME <ADDRESS>).
 #
 # All libraries are in one package, symtuner, because a library works only with the others of its
 # release.

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# install.sh install|uninstall|list BUILD - copy the files of the folder BUILD, and the docs, to where
-# a system looks for them; or remove exactly these files again; or list them. make calls this script
-# with PREFIX, LIBDIR, DESTDIR and VERSION.
+# install.sh install|uninstall|list BUILD - copy the files of the folder BUILD, and the docs, to
+# where a system looks for them; or remove exactly these files again; or list them. make calls this
+# script with PREFIX, LIBDIR, DESTDIR and VERSION.
 #
 # files() is the only list of what is installed. A file of BUILD that was not built is left out.
 # uninstall also removes the folders that only symtuner uses.
@@ -43,8 +43,9 @@ END
     done
 }
 
-# Is FILE to be installed? If FILE is in BUILD, it must have been built. If it is the header, the .pc
-# file or a link of libsymtuner_ar.so, that library must have been built. Other files always are.
+# Is FILE to be installed? If FILE is in BUILD, it must have been built. If it is the header, the
+# .pc file or a link of libsymtuner_ar.so, that library must have been built. Other files always
+# are.
 wanted() # FILE
 {
     case $1 in

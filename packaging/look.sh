@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# look.sh PYTHON WHEEL [NVCC] - check that a wheel runs on the platform that its name says. auditwheel must
-# find no newer symbol of glibc than the platform tag allows, and no library that a system may lack.
-# Exit status 0: the wheel passes; prints what it contains and needs. 1: it does not pass; prints why.
+# look.sh PYTHON WHEEL [NVCC] - check that a wheel runs on the platform that its name says.
+# auditwheel must find no newer symbol of glibc than the platform tag allows, and no library that a
+# system may lack. Exit status 0: the wheel passes; prints what it contains and needs. 1: it does
+# not pass; prints why.
 set -u
 wheel=$2
 tag=${wheel##*-py3-none-}

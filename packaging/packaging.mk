@@ -36,8 +36,8 @@ wheel-tree:
 	$(Q)$(WHEEL_MAKE) $(WHEEL_PARTS)
 	$(Q)$(WHEEL_MAKE) install DESTDIR=$(dir $(TREE)) PREFIX=/$(notdir $(TREE)) LIBDIR=/$(notdir $(TREE))/lib
 
-# wheel: the wheel of a release, for systems with glibc 2.28 and later. zig links the libraries for these
-# systems. zig and the other tools come from PyPI.
+# wheel: the wheel of a release, for systems with glibc 2.28 and later. zig links the libraries for
+# these systems. zig and the other tools come from PyPI.
 MANYLINUX      := manylinux_2_28_$(shell uname -m)
 WHEEL_PYTHON   := $(B)/wheel-tools/bin/python
 ZIG             = $(abspath $(WHEEL_PYTHON)) -m ziglang cc -target $(shell uname -m)-linux-gnu.2.28
@@ -74,8 +74,8 @@ deb: all
 sdist: $(WHEEL_PYTHON)
 	$(Q)$< -m hatchling build -t sdist -d $(B)/dist
 
-# test-packages: make tarball, Debian package, wheel and sdist, and use them. Exit status 77: no wheel can
-# be made here.
+# test-packages: make tarball, Debian package, wheel and sdist, and use them. Exit status 77: no
+# wheel can be made here.
 .PHONY: test-packages
 test-packages: all
 	$(Q)sh test/cli/packages.sh $(B)

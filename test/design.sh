@@ -1,14 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# design.sh - draws docs/pictures/design.svg, the picture of docs/design.md, from the includes of the sources.
+# design.sh - draws docs/pictures/design.svg, the picture of docs/design.md, from the includes of
+# the sources.
 #
 # usage: test/design.sh > docs/pictures/design.svg      (in the repository root)
 #
 # A box is a top folder with its rooms; a room stands above the rooms of its box that it includes. A
-# full arrow is an include. An arrow that follows from two others is left out. A dashed arrow leads to
-# a library that is loaded at run time. The arrows to libsymtuner_ar.so start at the boxes with a file
-# that names this library and calls dlopen.
+# full arrow is an include. An arrow that follows from two others is left out. A dashed arrow leads
+# to a library that is loaded at run time. The arrows to libsymtuner_ar.so start at the boxes with a
+# file that names this library and calls dlopen.
 set -u
 
 { git ls-files '*.c' '*.h' '*.cu' '*.cuh' 2> /dev/null || find . -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | sed 's|^\./||'; } |

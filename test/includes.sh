@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# includes.sh - checks what docs/design.md says about includes. No room includes a room above it. No file
-# of plugin/ includes a file of a higher layer. No two files include each other, directly or through
-# others.
+# includes.sh - checks what docs/design.md says about includes. No room includes a room above it. No
+# file of plugin/ includes a file of a higher layer. No two files include each other, directly or
+# through others.
 #
 # It reads two tables of that page. A line of ```text rooms has a room and the rooms that it may
 # include besides itself. A file may be named instead of a room. The table ```text layers has the

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs libcheck (https://libcheck.github.io) and xz, which reads the recorded decisions, if they are
-# missing and this user may install packages.
+# Installs libcheck (https://libcheck.github.io) and xz, which reads the recorded decisions, if they
+# are missing and this user may install packages.
 command -v pkg-config >/dev/null && pkg-config --exists check && command -v xz >/dev/null && exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
     echo "make test: libcheck or xz is missing; install them (Debian:" \

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# release.sh [quick] - the checklist of a release. Run it at the commit that is to be released; it says
-# what is still to do, works in a clean clone, and leaves the files to publish in build/release. With
-# "quick" it leaves out .ci/run, which takes a quarter of an hour.
-# Exit 0: release it. 1: not yet. 77: this box lacks something, so not all was checked.
+# release.sh [quick] - the checklist of a release. Run it at the commit that is to be released; it
+# says what is still to do, works in a clean clone, and leaves the files to publish in
+# build/release. With "quick" it leaves out .ci/run, which takes a quarter of an hour. Exit 0:
+# release it. 1: not yet. 77: this box lacks something, so not all was checked.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 work=$(mktemp -d) || exit 2

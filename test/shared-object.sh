@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# shared-object.sh LIBRARY: checks which names libsymtuner.so exports, which libraries it needs, and that
-# it is never unloaded. Prints one line per finding and fails.
+# shared-object.sh LIBRARY: checks which names libsymtuner.so exports, which libraries it needs, and
+# that it is never unloaded. Prints one line per finding and fails.
 so=$1
 wrong=0
 

@@ -278,7 +278,8 @@ class Flashinfer:
             return "it takes 2, 4 or 8 ranks"
         extra = (False,) if coll == "allgather" else ()    # False: do not use the copy engine
 
-        # The layout of a workspace depends on the size of its largest call, so each size has its own workspace.
+        # The layout of a workspace depends on the size of its largest call, so each size has its
+        # own workspace.
         def make():
             size = getattr(module, name + "_workspace_size")(RANKS, shard, width, 128 if not halves else 64, *extra)
             memory = Shared(self.bench, size)

@@ -63,7 +63,8 @@ CONTENDERS = [
                 COLLS[1:], most=128 << 20) for blocks in (16, 64)],
 ]
 
-# Projects that this program cannot measure. Each run prints this list, because the tables do not mention them.
+# Projects that this program cannot measure. Each run prints this list, because the tables do not
+# mention them.
 NEVER = {
     "MSCCL++": "has no package on PyPI; ar_compare --peers measures it (bench/compare/peer.h)",
     "nccl-tests": "its kernels need its sources; ar_compare --peers measures them",

@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# by-size.sh - draws docs/pictures/by-size.svg, a picture of docs/measurements.md, from measured rows. Needs xz.
+# by-size.sh - draws docs/pictures/by-size.svg, a picture of docs/measurements.md, from measured
+# rows. Needs xz.
 #
 # usage: docs/pictures/by-size.sh > docs/pictures/by-size.svg      (in the repository root)
 #
-# Above: NCCL's own collectives on symmetric windows, speed with the plugin over speed without, by size.
-# A point is the median of five rounds. Below: stock jax.lax.psum; a bar is the median over four rounds of
-# the best call of a round, as bench/jax_psum.py prints it.
+# Above: NCCL's own collectives on symmetric windows, speed with the plugin over speed without, by
+# size. A point is the median of five rounds. Below: stock jax.lax.psum; a bar is the median over
+# four rounds of the best call of a round, as bench/jax_psum.py prints it.
 set -u
 folder=bench/results/2026-11-22-h200x2b
 

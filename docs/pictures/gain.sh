@@ -5,8 +5,8 @@
 #
 # usage: docs/pictures/gain.sh > docs/pictures/gain.svg      (in the repository root)
 #
-# A bar is the speed with symtuner over the speed without. Filled bars: what is in this repository ran.
-# The hollow bar: a prototype ran (bench/results/2026-11-22-h200x2-steps).
+# A bar is the speed with symtuner over the speed without. Filled bars: what is in this repository
+# ran. The hollow bar: a prototype ran (bench/results/2026-11-22-h200x2-steps).
 set -u
 results=bench/results
 

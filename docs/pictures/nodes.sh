@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# nodes.sh - draws docs/pictures/nodes.svg, the picture of docs/nodes.md: who talks to whom, and when.
+# nodes.sh - draws docs/pictures/nodes.svg, the picture of docs/nodes.md: who talks to whom, and
+# when.
 #
 # usage: docs/pictures/nodes.sh > docs/pictures/nodes.svg      (in the repository root)
 set -u

@@ -20,7 +20,7 @@ from . import _say
 from ._library import SymtunerError, load, word
 
 _NAME = "SYMTUNER_JAX_COMM"
-# seconds; longest time for that small program, or for an array; if it takes longer, the answer is no
+# longest time in seconds for that small program, or for an array; after that time the answer is no
 PROBE_S = 60
 
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# packages.sh BUILD - makes each kind of package, and uses it as somebody does who has only the package.
+# packages.sh BUILD - makes each kind of package, and uses it as somebody does who has only the
+# package.
 #
 #   tarball   the same bytes twice; it has every file of the commit
 #   Debian    has all that make install installs; its command runs; lintian finds no error
@@ -13,9 +14,9 @@
 #   pages     the commands of README.md and of pages run as printed, in a clean clone (printed.sh)
 #
 # The wheel has the kernels that BUILD has. Wheels need tools from PyPI, which are kept in
-# BUILD/wheel-tools. jax comes from JAX_PYTHON, else from BUILD/jax-venv (test/jax/run.sh makes it), else
-# from python3. Exit 0: all right. 1: something is not. 77: no tools, so no wheel was made; or no jax, so
-# the wheel did not run with it (the rest was run).
+# BUILD/wheel-tools. jax comes from JAX_PYTHON, else from BUILD/jax-venv (test/jax/run.sh makes it),
+# else from python3. Exit 0: all right. 1: something is not. 77: no tools, so no wheel was made; or
+# no jax, so the wheel did not run with it (the rest was run).
 set -u
 built=$1 build=$(cd "$1" && pwd) || exit 2
 work=$(mktemp -d) || exit 2

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# printed.sh [TREE [PAGE...]] - runs the commands that README.md and pages of docs/ print for a shell,
-# as printed, in TREE, or else in a clean clone of this repository.
+# printed.sh [TREE [PAGE...]] - runs the commands that README.md and pages of docs/ print for a
+# shell, as printed, in TREE, or else in a clean clone of this repository.
 #
 # A block ```sh of a page runs line by line in one shell, in the tree. HOME and the venv are new,
 # and the pages share both. The script provides what a block needs besides: train.py, train_jax.py,

@@ -70,12 +70,12 @@ FIRST=waits under "$here/followers" two || fail "followers, NCCL 2.30.7 and 2.28
 SECOND="$here/anywhere/libnccl.so.2" under "$here/followers" two_anywhere || fail "followers, NCCL 2.28.9 and 2.29.7"
 
 # --- ranks in processes of their own ---------------------------------------------------------------
-# ranks RANKS WANT WARNED [WITHOUT...]: run ${RANKS} ranks. If WITHOUT has bare:i, rank i runs without
-# the drop-in. If it has i:NAME=VALUE, rank i runs with that variable. Every rank must print WANT; only
-# a rank with i:INIT=... may print something else. WARNED is a list of numbers; the number of lines that
-# all ranks together print on stderr must be one of them. Every rank must wait for at least LEAST
-# seconds (0), and less than two seconds more; rank QUICK may wait less. With BOXES the ranks are on
-# that many boxes, which share no memory.
+# ranks RANKS WANT WARNED [WITHOUT...]: run ${RANKS} ranks. If WITHOUT has bare:i, rank i runs
+# without the drop-in. If it has i:NAME=VALUE, rank i runs with that variable. Every rank must print
+# WANT; only a rank with i:INIT=... may print something else. WARNED is a list of numbers; the
+# number of lines that all ranks together print on stderr must be one of them. Every rank must wait
+# for at least LEAST seconds (0), and less than two seconds more; rank QUICK may wait less. With
+# BOXES the ranks are on that many boxes, which share no memory.
 number=0
 ranks()
 {
@@ -246,7 +246,8 @@ symtuner run: 2 processes called NCCL 2.28.9
   NCCL ran 2 calls: SYMTUNER_ONLY leaves this collective out
 X
 job 'other collectives only' 0 --only dropin,allgather -- sh "$work/two" "$here/ranks" "$$-r2"
-# by_nccl WHY TEXT: the kernels leave the calls to NCCL for the reason WHY; the summary must say TEXT
+# by_nccl WHY TEXT: the kernels leave the calls to NCCL for the reason WHY; the summary must say
+# TEXT
 over_boxes='the communicator spans several boxes, where NCCL alone runs such calls or is faster'
 by_nccl()
 {
@@ -369,8 +370,8 @@ for case in first kept; do
 done
 
 # --- beside another preload ------------------------------------------------------------------------
-# A preloaded library in front of the drop-in sees every call. Behind the drop-in it sees only the calls
-# that go to NCCL.
+# A preloaded library in front of the drop-in sees every call. Behind the drop-in it sees only the
+# calls that go to NCCL.
 PRELOAD="$here/preload.so $so" under "$here/ranks" "$$-p1" 1 0 > "$work/out" 2>&1
 grep -q preload:16 "$work/out" || fail "a preload in front of the drop-in is passed by"
 PRELOAD="$so $here/preload.so" under "$here/ranks" "$$-p2" 1 0 > "$work/out" 2>&1

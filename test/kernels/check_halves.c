@@ -173,8 +173,9 @@ START_TEST(test_registered_parts_are_found_in_every_window)
 }
 END_TEST
 
-/* A rule with "registered" asks whether both buffers are registered. The shorter buffer of a call in
- * place begins at a multiple of 16 bytes on some ranks only: here on rank 2, but not on rank 1. */
+/* A rule with "registered" asks whether both buffers are registered. The shorter buffer of a call
+ * in place begins at a multiple of 16 bytes only on some ranks: here on rank 2, but not on rank
+ * 1. */
 START_TEST(test_rules_ask_whether_both_buffers_are_registered)
 {
     void *buffers[N] = {memory[0], memory[1], memory[2], memory[3]};

@@ -1,8 +1,8 @@
 # test.mk - the tests of the kernels, and of the program that compares them with others, without a
 # GPU.
 
-# The code that kernels and host share is plain C, and its tests need neither GPU nor CUDA. The tests
-# of the host side need CUDA's headers, but run on a fake CUDA that only records its calls
+# The code that kernels and host share is plain C, and its tests need neither GPU nor CUDA. The
+# tests of the host side need CUDA's headers, but run on a fake CUDA that only records its calls
 # (test/kernels/fake/cuda.c).
 AR_API    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),\
              $(wildcard $(NCCL_HOME)/include/nccl.h))

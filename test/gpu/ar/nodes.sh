@@ -4,7 +4,8 @@
 # nodes.sh - all-reduces over two "boxes" of two ranks on one machine. NCCL_HOSTID differs between
 # the processes of different boxes.
 #
-# usage: [NODES_GPUS=2] [AR_CALLS=1000] [AR_SEED=1] [NCCL_LIB=FILE] test/gpu/ar/nodes.sh [BUILD_FOLDER]
+# usage: [NODES_GPUS=2] [AR_CALLS=1000] [AR_SEED=1] [NCCL_LIB=FILE] test/gpu/ar/nodes.sh
+# [BUILD_FOLDER]
 #
 # With NODES_GPUS=2 the boxes share the GPUs, which NCCL allows because it takes the boxes for two
 # machines. With 4, each rank has a GPU of its own. The runs are made with SYMTUNER_AR_NODES=1 and

@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# resources.sh [-u] NVCC-COMMAND - compares registers, stack, spills and static shared memory of every
-# kernel on sm_90, and dynamic shared memory and CTAs of every family, with
+# resources.sh [-u] NVCC-COMMAND - compares registers, stack, spills and static shared memory of
+# every kernel on sm_90, and dynamic shared memory and CTAs of every family, with
 # test/kernels/compiled/resources.txt. -u rewrites that file. A difference need not be a fault: look
 # at it, then update the file. The figures differ between releases of nvcc. If this release is not
 # the one that wrote the file, they are not compared and the exit status is 77.
 #
 # Two limits hold with every release of nvcc, and -u cannot change them: the kernel "watch" has at
-# most 8 registers (kernels/device/halves/engines.cu says why), and a block has at most the 227 KiB of
-# shared memory that sm_90 has, static and dynamic together.
+# most 8 registers (kernels/device/halves/engines.cu says why), and a block has at most the 227 KiB
+# of shared memory that sm_90 has, static and dynamic together.
 set -eu
 update=0
 [ "$1" = -u ] && { update=1; shift; }
