@@ -225,7 +225,7 @@ static bool p2p_module_off(const struct st_doctor *d, char *evidence)
 const struct st_finding st_findings_box[] = {
     ST_ROW("driver-missing", ST_ERROR, driver_missing,
         "there are GPUs, but their driver is not loaded",
-        "load the nvidia module; in a container start it with GPU support"),
+        "load the nvidia module; start a container with GPU support"),
     ST_ROW("driver-mismatch", ST_ERROR, driver_mismatch,
         "the driver's library and its kernel module must have the same version",
         "reboot after a driver update, or update the container's driver mount"),

@@ -360,8 +360,8 @@ const struct st_finding st_findings_settings[] = {
         "with this setting NCCL also stops the local registration of windows",
         "unset NCCL_P2P_USE_CUDA_MEMCPY"),
     SETTING("local-register-off", ST_WARNING, 0, 0, "NCCL_LOCAL_REGISTER", ST_WHEN_IS, "0",
-        "with 2.27 NCCL then registers no window; with later releases the buffers do not count as "
-        "registered for rules",
+        "with this setting NCCL 2.27 registers no window; in later releases the buffers do not "
+        "count as registered for rules",
         "unset NCCL_LOCAL_REGISTER"),
     SETTING("graph-register-off", ST_NOTE, 0, 0, "NCCL_GRAPH_REGISTER", ST_WHEN_IS, "0",
             "captured calls do not count as registered for rules", "unset NCCL_GRAPH_REGISTER"),
