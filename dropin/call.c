@@ -160,6 +160,7 @@ static nccl_abi_result by_kernels(struct st_comm *c, const struct st_call *call)
     struct symtuner_ar *handle = st_life_hold(c);
     const struct st_kernels *k = c->kernels;
     nccl_abi_result result;
+    uint64_t before;
 
     if (!handle)
         return NCCL_ABI_INVALID_USAGE; /* another thread has aborted the communicator */
@@ -168,19 +169,16 @@ static nccl_abi_result by_kernels(struct st_comm *c, const struct st_call *call)
         return NCCL_ABI_INVALID_USAGE; /* aborted, and the record ${c} was used again */
     }
     st_inside++;
-    switch (call->coll) {
-    case ST_TALLY_ALL_REDUCE:
-        result = k->all_reduce_(call->send, call->recv, call->count, call->dtype, call->op, handle,
-                                call->stream);
-        break;
-    case ST_TALLY_REDUCE_SCATTER:
-        result = k->reduce_scatter_(call->send, call->recv, call->count, call->dtype, call->op,
-                                    handle, call->stream);
-        break;
-    default:
-        result =
-            k->all_gather_(call->send, call->recv, call->count, call->dtype, handle, call->stream);
-    }
+    before = k->given_to_nccl_ ? k->given_to_nccl_(handle) : 0;
+    result = call->coll == ST_TALLY_ALL_REDUCE
+                 ? k->all_reduce_(call->send, call->recv, call->count, call->dtype, call->op,
+                                  handle, call->stream)
+             : call->coll == ST_TALLY_REDUCE_SCATTER
+                 ? k->reduce_scatter_(call->send, call->recv, call->count, call->dtype, call->op,
+                                      handle, call->stream)
+                 : k->all_gather_(call->send, call->recv, call->count, call->dtype, handle,
+                                  call->stream);
+    c->left_to_nccl = k->given_to_nccl_ && k->given_to_nccl_(handle) != before;
     st_inside--;
     if (result != NCCL_ABI_SUCCESS)
         st_warn_once("%s: %s", st_tally_coll_name(call->coll), k->error_(handle));
@@ -214,7 +212,9 @@ static nccl_abi_result run_ours(struct st_comm *c, const struct st_call *call)
 
     if ((!slot && !c->book) || result != NCCL_ABI_SUCCESS)
         return result;
-    count(c, call->coll, ST_WHY_OURS, st_call_bytes(c, call));
+    count(c, call->coll, c->left_to_nccl ? ST_WHY_UNMAPPED : ST_WHY_OURS, st_call_bytes(c, call));
+    if (c->left_to_nccl)
+        return result;
     if (slot && c->by_boxes && (how = answer(c, call)) >= ST_PLAN_BOXES) {
         st_tally_add(slot, &slot->by_boxes);
         atomic_fetch_add_explicit(&slot->pieces, how - ST_PLAN_BOXES, memory_order_relaxed);

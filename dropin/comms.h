@@ -55,6 +55,7 @@ struct st_comm {
     struct st_meet *meet;
     struct st_book *book; /* its counters for the ledger (ledger/book.h); NULL: none */
     uint32_t verified[ST_TALLY_ALL_GATHER + 1]; /* verified calls of each collective */
+    bool left_to_nccl; /* the kernels' library gave the latest call to NCCL        */
     bool distrusted; /* our result of a verified call differed from NCCL's       */
     uint32_t splits; /* how often NCCL has split this one                  */
     /* How often NCCL has shrunk this one, for each list of ranks to leave out. ${list} is a hash of

@@ -39,7 +39,8 @@
     X(followers_wait)                                                                              \
     X(boxes_asked)                                                                                 \
     X(separate)                                                                                    \
-    X(discard)
+    X(discard)                                                                                     \
+    X(given_to_nccl)
 
 struct st_kernels {
 #define X(name) __typeof__(symtuner_ar_##name) *name##_;

@@ -96,9 +96,9 @@
  *            own order. With kernels "nvls" and "nvls_one" the switch chooses the order, and with
  *            "nvls_one" ranks may get different bits. These two kernels run only if the user names
  *            them.
- * Mapping    with SYMTUNER_AR_IPC=1 on all ranks, kernel "tma_ipc" may run calls on buffers that
- *            are not registered: each rank maps its peers' allocations by CUDA IPC until the handle
- *            is freed. Before that, cudaFree does not free them (docs/reference/unregistered.md).
+ * Mapping    with SYMTUNER_AR_IPC=1 or auto on all ranks, kernel "tma_ipc" may run calls on buffers
+ *            that are not registered: each rank maps its peers' allocations by CUDA IPC. Until the
+ *            handle is freed, cudaFree does not free them (docs/reference/unregistered.md).
  * Boxes      with SYMTUNER_AR_NODES=1, or with rules that have network-pieces, ranks on several
  *            boxes may add up box by box (docs/nodes.md). First each box runs a reduce-scatter.
  *            Then ncclAllReduce adds up between the ranks that have the same number within their
@@ -236,8 +236,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out,
  * the GPU is not idle then, the result is ncclRemoteError, and nothing of that rank is freed. The
  * caller can end NCCL's kernel by ncclCommAbort.
  * If symtuner_ar_status() reports an error, such as a kernel that gave up on a peer, the handles
- * are still freed, but the result is that error. So a caller that never asks for the status still
- * learns of a call that failed. After symtuner_ar_abort the result is ncclSuccess.
+ * are still freed, but the result is that error. After symtuner_ar_abort it is ncclSuccess.
  * What graphs still need (see Graphs above) is freed by a later create or destroy. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
@@ -396,9 +395,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_followers_wait(int wait);
 SYMTUNER_AR_API ncclResult_t symtuner_ar_separate(cudaStream_t stream);
 
 enum symtuner_ar_coll {
-    SYMTUNER_AR_ALL_REDUCE = 0,
-    SYMTUNER_AR_REDUCE_SCATTER = 1,
-    SYMTUNER_AR_ALL_GATHER = 2,
+    SYMTUNER_AR_ALL_REDUCE,
+    SYMTUNER_AR_REDUCE_SCATTER,
+    SYMTUNER_AR_ALL_GATHER,
 };
 
 /* How the library would run one call. The caller must set ${size} to sizeof. */
@@ -417,8 +416,8 @@ struct symtuner_ar_plan {
                            call does not run box by box                                       */
 };
 
-/* symtuner_ar_query(...): fill ${plan_out} for a call with these arguments. The plan assumes that
- * the call's scratch is allocated. Launches nothing. */
+/* symtuner_ar_query(...): fill ${plan_out} for a call with these arguments, as if its scratch was
+ * allocated and, with SYMTUNER_AR_IPC=auto, its buffers mapped. Launches nothing. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
                                                ncclDataType_t dtype, ncclRedOp_t op,
                                                symtuner_ar *handle,
@@ -444,17 +443,15 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_query_coll(int coll, const void *send, 
 SYMTUNER_AR_API ncclResult_t symtuner_ar_force(symtuner_ar *handle, const char *kernel, int ctas,
                                                int threads);
 
-/* symtuner_ar_kernel_name(i): return name number ${i} (from 0) that symtuner_ar_force accepts; NULL
- * if there is no such number. */
+/* symtuner_ar_kernel_name(i): return name ${i} (from 0) that symtuner_ar_force accepts, or NULL. */
 SYMTUNER_AR_API const char *symtuner_ar_kernel_name(int i);
 
-/* symtuner_ar_describe(handle, text, length): write a text about the transport, the limits, the
- * rules and the selection table that the handle uses, as much as fits. Returns the length of the
- * whole text, without the final zero. */
+/* symtuner_ar_describe(handle, text, length): write, as much as fits, what transport, limits, rules
+ * and table the handle uses. Returns the length of the whole text, without the final zero. */
 SYMTUNER_AR_API size_t symtuner_ar_describe(symtuner_ar *handle, char *text, size_t length);
 
-/* symtuner_ar_boxes_asked(): return 1 if SYMTUNER_AR_NODES=1 or a rule with network-pieces allows
- * handles over several boxes to add up box by box, else 0. Reads the rules each time. */
+/* symtuner_ar_boxes_asked(): return 1 if SYMTUNER_AR_NODES=1 or a rule with network-pieces lets
+ * handles over several boxes add up box by box, else 0. Reads the rules each time. */
 SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
 
 /*
@@ -484,6 +481,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);
 /* symtuner_ar_waits(handle): return a number that changes every few ms while a kernel of ours (but
  * not of engines and tma_engines) has waited for a peer for 10 ms. Any thread. Since 0.2. */
 SYMTUNER_AR_API uint32_t symtuner_ar_waits(const symtuner_ar *handle);
+
+/* symtuner_ar_given_to_nccl(handle): return how many calls the library gave to NCCL. Since 0.2. */
+SYMTUNER_AR_API uint64_t symtuner_ar_given_to_nccl(const symtuner_ar *handle);
 
 /* symtuner_ar_error(handle): return the last error of the handle as one sentence. If ${handle} is
  * NULL, return this thread's last error of a create, destroy or register, or of a call to which no

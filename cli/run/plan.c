@@ -163,6 +163,8 @@ static void plan_dropin(struct making *making, const char *dropin)
     if (making->ask->colls[0])
         set(making, "SYMTUNER_ONLY", making->ask->colls);
     set_number(making, "SYMTUNER_VERIFY", making->ask->verify);
+    if (!now(making, "SYMTUNER_AR_IPC")[0])
+        set(making, "SYMTUNER_AR_IPC", "auto");
 }
 
 /* ---- parts ----------------------------------------------------------------------------------- */

@@ -27,7 +27,8 @@
 /* From bench/results/2026-11-23-h200x2: bf16, 16 to 256 MiB. */
 #define FEW "beside GEMMs and alone against NCCL with 16 CTAs: 2 H200, bf16, 2026-11-23"
 
-#define IPC "SYMTUNER_AR_IPC=1; not measured: grid of tma"
+/* From bench/results/2026-11-24-h200x2; the grid is that of tma. */
+#define IPC "unregistered buffers against NCCL: 2 H200, bf16, 2026-11-24"
 
 #define HALVES "not measured: from the rows of all-reduce"
 
@@ -36,7 +37,7 @@
 
 const struct ar_row ar_rows[] = {
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_TMA, NO_END, AR_TMA, 8, AR_TMA_THREADS, 0, FEW},
-    {AR_LINKS_NVLINK, 2, 2, LONG_BY_IPC, NO_END, AR_TMA_IPC, 8, AR_TMA_THREADS, 0, IPC},
+    {AR_LINKS_NVLINK, 2, 2, LONG_BY_IPC, 256 * MiB, AR_TMA_IPC, 8, AR_TMA_THREADS, 0, IPC},
     {AR_LINKS_NVLINK, 2, 2, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, GEMMS},
     {AR_LINKS_NVLINK, 3, 16, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     {AR_LINKS_PCIE, 2, 16, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
@@ -57,7 +58,7 @@ const struct ar_row ar_rows[] = {
     {AR_LINKS_NVLINK, 2, 2, ANY, 1 * MiB, AR_ONE_LAMPORT, 128, 512, 0, SWEEP},
     {AR_LINKS_NVLINK, 2, 2, ANY, 4 * MiB, AR_ONE_LAMPORT, 128, 1024, 0, SWEEP},
     {AR_LINKS_NVLINK, 2, 2, ANY, 12 * MiB, AR_TWO_LAMPORT, 128, 1024, 0, SWEEP},
-    {AR_LINKS_NVLINK, 2, 2, BY_IPC, NO_END, AR_TMA_IPC, 8, AR_TMA_THREADS, 0, IPC},
+    {AR_LINKS_NVLINK, 2, 2, BY_IPC, 256 * MiB, AR_TMA_IPC, 8, AR_TMA_THREADS, 0, IPC},
     {AR_LINKS_NVLINK, 2, 2, ANY, 160 * MiB, AR_CHUNKED, 128, 512, 1, SWEEP},
     {AR_LINKS_NVLINK, 2, 2, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, STAGED},
     {AR_LINKS_NVLINK, 2, 2, ANY, NO_END, AR_COPY, 64, 512, 0, SWEEP},

@@ -73,6 +73,9 @@ struct ar_order {
     int let_go;       /* blocks of the latest kernel; 0: the next kernel must not start early */
 };
 
+/* What SYMTUNER_AR_IPC says: 0, 1 or auto. */
+enum ar_ipc_mode { AR_IPC_OFF, AR_IPC_ON, AR_IPC_AUTO };
+
 struct ar_graph;
 struct ar_ipc;
 struct ar_local;
@@ -105,7 +108,7 @@ struct symtuner_ar {
     struct ar_local *local;     /* shared by the ranks of a local group that makes arenas later */
     uint32_t wanted[AR_ARENAS]; /* [a]: how many calls needed arena a before it was there */
     uint32_t tries[AR_ARENAS];  /* [a]: attempts to allocate arena a; the same on all ranks */
-    bool wants_ipc;             /* whether all ranks have SYMTUNER_AR_IPC=1 */
+    int ipc_mode;               /* enum ar_ipc_mode; the same on all ranks */
     struct ar_ipc *ipc;         /* NULL: the peers cannot map unregistered buffers (kernels/ipc) */
     /* tests set this: fill scratch whose contents do not matter with NaN */
     bool nan_scratch;
@@ -124,10 +127,11 @@ struct symtuner_ar {
     char rules_note[AR_RULES_NOTE];
     struct ar_probe probe;          /* the probe's figures, the same on all ranks */
     char probe_from[AR_PROBE_FROM]; /* where these figures come from; empty: no probe ran */
-    bool stuck;        /* a kernel of the probe or of NCCL does not end, so free nothing */
-    bool gave_nccl;    /* whether a call went to NCCL */
-    uint32_t stall_ns; /* tests set this: longest pause in kernels, in ns */
-    int lag;           /* SYMTUNER_AR_LAG, in tiles; 0: as rows.c says */
+    bool stuck;             /* a kernel of the probe or of NCCL does not end, so free nothing */
+    bool gave_nccl;         /* whether a call went to NCCL */
+    uint64_t given_to_nccl; /* how many calls went to NCCL */
+    uint32_t stall_ns;      /* tests set this: longest pause in kernels, in ns */
+    int lag;                /* SYMTUNER_AR_LAG, in tiles; 0: as rows.c says */
     enum ar_start overlap[AR_FOLLOWERS]; /* how kernels start, for each value of enum ar_follower */
     atomic_bool first;       /* whether this handle is the first on its GPU (order/first.h) */
     uint64_t place;          /* this handle's place among those of its GPU (order/first.h) */

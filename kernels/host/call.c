@@ -6,6 +6,7 @@
 #include "kernels/group/error.h"
 #include "kernels/group/nccl_wait.h"
 #include "kernels/host/launch.h"
+#include "kernels/ipc/ipc.h"
 #include "kernels/nodes/nodes.h"
 #include "kernels/order/graph.h"
 #include "kernels/order/side.h"
@@ -47,6 +48,8 @@ static void ask_about(const symtuner_ar *h, const struct ar_buffers *b, int dtyp
                       struct ar_ask *ask)
 {
     ar_grow_ask(h, ask);
+    if (h->ipc_mode == AR_IPC_AUTO && b->coll != AR_ALL_REDUCE)
+        ask->has_ipc = 0; /* FSDP frees the buffers of its collectives, to use the memory again */
     ask->coll = b->coll;
     ask->bytes = b->part * (uint64_t)ar_coll_parts(b->coll, h->ranks);
     ask->dtype = dtype;
@@ -221,6 +224,11 @@ ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv
     else if (gate == NULL)
         ar_rules_why(h->rules, &ask, &choice, plan->why, sizeof plan->why);
     used = strlen(plan->why);
+    if (choice.family == AR_TMA_IPC && h->ipc_mode == AR_IPC_AUTO) {
+        snprintf(plan->why + used, sizeof plan->why - used,
+                 "; NCCL until all ranks have mapped the buffers");
+        used = strlen(plan->why);
+    }
     if (coll != AR_ALL_GATHER)
         snprintf(plan->why + used, sizeof plan->why - used, "%s%s", ar_order_note(choice.family),
                  ask.op == AR_PREMUL && gate == NULL ? "; each product is rounded, then the sum"
@@ -263,6 +271,8 @@ static ncclResult_t call_nccl(symtuner_ar *h, const struct ar_ask *ask, const st
                 : h->nccl->ncclAllGather(b->send, b->recv, count, dtype, h->comm, stream);
         result = ar_comm_wait(h->nccl, &h->endpoint, result, call, why);
     }
+    if (result == ncclSuccess)
+        h->given_to_nccl++;
     return result == ncclSuccess ? result : ar_fail(h, result, "%s", why);
 }
 
@@ -344,6 +354,24 @@ static ncclResult_t run_without_kernel(symtuner_ar *h, const struct ar_ask *ask,
     return result == ncclSuccess ? ar_stream_leave(h, stream, order) : result;
 }
 
+/* With AR_IPC_AUTO, let the ranks agree whether kernel tma_ipc runs the call, if the table would
+ * choose it. */
+static ncclResult_t agree(symtuner_ar *h, struct ar_ask *ask, const struct ar_buffers *b)
+{
+    struct ar_choice choice;
+    bool runs = true;
+    ncclResult_t result;
+
+    if (h->ipc_mode != AR_IPC_AUTO || !ask->has_ipc || h->force.family >= 0)
+        return ncclSuccess;
+    result = choose(h, ask, &choice);
+    if (result == ncclSuccess && choice.family == AR_TMA_IPC)
+        result = ar_ipc_agree(h, b->coll, b->send, b->part * ar_parts_sent(h, b->coll), b->recv,
+                              b->part * ar_parts_received(h, b->coll), &runs);
+    ask->has_ipc = runs;
+    return result;
+}
+
 static ncclResult_t run(symtuner_ar *h, struct ar_ask *ask, const struct ar_buffers *b,
                         size_t count, cudaStream_t stream)
 {
@@ -355,7 +383,9 @@ static ncclResult_t run(symtuner_ar *h, struct ar_ask *ask, const struct ar_buff
 
     if (pieces > 0)
         return run_box_by_box(h, pieces, ask, b, stream);
-    result = choose_arena(h, ask, stream, &choice, &arena);
+    result = agree(h, ask, b);
+    if (result == ncclSuccess)
+        result = choose_arena(h, ask, stream, &choice, &arena);
     if (result != ncclSuccess)
         return result;
     if (choice.family == AR_NCCL || h->ranks == 1)

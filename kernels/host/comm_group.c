@@ -127,7 +127,8 @@ static ncclResult_t compare(struct group *g)
             h->budget = g->all[r].budget < h->budget ? g->all[r].budget : h->budget;
             h->beside_differs = h->beside_differs || g->all[r].beside != g->all[0].beside;
             h->multicast = h->multicast && g->all[r].multicast;
-            h->wants_ipc = h->wants_ipc && g->all[r].ipc;
+            if (g->all[r].ipc != g->all[0].ipc)
+                h->ipc_mode = AR_IPC_OFF;
         }
         if (h->beside_differs)
             h->beside = AR_BESIDE_UNKNOWN;
@@ -291,7 +292,7 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
     info->sms = h->sms;
     info->budget = h->budget;
     info->beside = h->beside;
-    info->ipc = h->wants_ipc;
+    info->ipc = h->ipc_mode;
     info->multicast = h->multicast = h->ranks >= 4 && ar_multicast_here();
     info->transport = config->transport;
     info->probe_mode = options->probe;    /* a rank that probes waits for the others to probe */

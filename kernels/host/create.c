@@ -96,7 +96,7 @@ ncclResult_t ar_ipc_share(struct ar_members *m)
 {
     ncclResult_t result;
 
-    if (!m->handles[0]->wants_ipc)
+    if (m->handles[0]->ipc_mode == AR_IPC_OFF)
         return ncclSuccess;
     result = ar_members_open(m, "-ipc", open_ipc);
     if (m->lost)

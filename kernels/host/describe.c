@@ -44,6 +44,11 @@ uint32_t symtuner_ar_waits(const symtuner_ar *h)
     return h != NULL ? __atomic_load_n(&h->mailbox->waits, __ATOMIC_RELAXED) + box : 0;
 }
 
+uint64_t symtuner_ar_given_to_nccl(const symtuner_ar *h)
+{
+    return h != NULL ? h->given_to_nccl : 0;
+}
+
 ncclResult_t symtuner_ar_force(symtuner_ar *h, const char *kernel, int ctas, int threads)
 {
     int family = -1;
@@ -76,8 +81,8 @@ const char *symtuner_ar_kernel_name(int i)
  * arena, write nothing and return 0. */
 static int describe_arena(const symtuner_ar *h, int arena, char *text, size_t size)
 {
-    static const char *const regions[AR_REGIONS] = {"ll8", "ll128", "lamport", "bulk", "gather",
-                                                "ipc"};
+    static const char *const regions[AR_REGIONS] = {"ll8",  "ll128",  "lamport",
+                                                    "bulk", "gather", "ipc"};
     const struct ar_layout *l = &h->arena[arena].layout;
     enum ar_phase phase = ar_grow_phase(h, arena);
     int n;

@@ -80,7 +80,8 @@ int ar_options_read(struct ar_options *options, char *why, size_t why_size)
     static const char *const links[] = {"nvlink", "pcie"};
     const char *kernels[AR_FAMILIES];
     static const char *const overlaps[AR_STARTS] = {"0", "1", "2"};
-    uint64_t ctas = 0, timeout = 0, stall = 0, lag = 0, probe = 2, most = 0, nodes = 0, ipc = 0;
+    static const char *const ipcs[] = {"0", "1", "auto"}; /* in the order of enum ar_ipc_mode */
+    uint64_t ctas = 0, timeout = 0, stall = 0, lag = 0, probe = 2, most = 0, nodes = 0;
 
     name_strangers();
     memset(options, 0, sizeof *options);
@@ -98,7 +99,7 @@ int ar_options_read(struct ar_options *options, char *why, size_t why_size)
         read_word("SYMTUNER_AR_OVERLAP", overlaps, AR_STARTS, &options->overlap, why, why_size) ||
         read_number("SYMTUNER_AR_PROBE", 0, 1, &probe, why, why_size) ||
         read_number("SYMTUNER_AR_NODES", 0, 1, &nodes, why, why_size) ||
-        read_number("SYMTUNER_AR_IPC", 0, 1, &ipc, why, why_size) ||
+        read_word("SYMTUNER_AR_IPC", ipcs, 3, &options->ipc, why, why_size) ||
         read_number("SYMTUNER_AR_LAG", 1, 8, &lag, why, why_size) ||
         read_number("SYMTUNER_AR_TIMEOUT_MS", 1, 86400000, &timeout, why, why_size) ||
         read_number("SYMTUNER_AR_TEST_STALL_US", 0, 100000, &stall, why, why_size))
@@ -109,7 +110,6 @@ int ar_options_read(struct ar_options *options, char *why, size_t why_size)
     options->stall_us = (uint32_t)stall;
     options->lag = (int)lag;
     options->nodes = (int)nodes;
-    options->ipc = (int)ipc;
     options->probe = probe == 2 ? -1 : (int)probe;
     options->probe_file = getenv("SYMTUNER_AR_PROBE_FILE");
     if (options->probe_file != NULL && *options->probe_file == 0)

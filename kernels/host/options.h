@@ -19,7 +19,7 @@ struct ar_options {
     int lag;                /* kernel chunked: tiles from push to reduction; 0: as rows.c says */
     int overlap;            /* enum ar_start; -1: as early as is safe */
     int nodes;              /* 1: ranks on several boxes add up box by box */
-    int ipc;                /* 1: map the peers' unregistered buffers */
+    int ipc;                /* enum ar_ipc_mode */
     int probe;              /* 0: never probe; 1: always; -1: if the links are PCIe */
     const char *probe_file; /* file that keeps the probe's figures, or NULL; points into environ */
 };

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "base/board.h"
+#include "kernels/group/error.h"
+#include "kernels/ipc/agree.h"
 #include "kernels/ipc/allocation.h"
 #include "kernels/order/capture.h"
 
@@ -26,8 +28,24 @@ struct shown {
     } allocation[AR_IPC_ALLOCATIONS];
 };
 
+/* With AR_IPC_AUTO a rank shows an allocation to its peers when this many calls have used it, so
+ * buffers of a program's first steps, which it soon frees, stay unmapped. It shows at most one
+ * byte of so many of its GPU's memory: what a peer has mapped does not become free by cudaFree. */
+enum { USES = 3, PART_OF_MEMORY = 16, CANDIDATE_SETS = 128, CANDIDATE_WAYS = 4 };
+
+/* An allocation that is not shown yet. */
+struct candidate {
+    unsigned long long id;
+    uint64_t call; /* number of the latest call that used it */
+    int uses;      /* how many calls have used it */
+};
+
 struct ar_ipc {
-    struct shown *board;                          /* shared memory; one entry for each rank */
+    struct shown *board;      /* shared memory; one entry for each rank */
+    struct ar_ipc_talk *talk; /* behind the board; NULL, but with AR_IPC_AUTO */
+    struct ar_ipc_past past;  /* this rank's side of ${talk} */
+    struct candidate candidate[CANDIDATE_SETS][CANDIDATE_WAYS];
+    uint64_t room;                                /* how many bytes this rank may still show */
     struct ar_allocation own[AR_IPC_ALLOCATIONS]; /* [i]: what mine(h)->allocation[i] shows */
     unsigned long long refused; /* id of the latest own allocation that peers cannot map */
     char *peer[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* [r]: rank r's allocations, mapped here */
@@ -36,7 +54,7 @@ struct ar_ipc {
     cudaStream_t stream;     /* copies to ${map} run on this stream */
 };
 
-bool ar_ipc_wanted(int asked, const void *memory)
+int ar_ipc_wanted(int asked, const void *memory)
 {
     /* XLA's allocator "platform" makes a new allocation for each buffer, so the numbers of
      * allocations would soon be used up. JAX ignores the case of the words. */
@@ -52,7 +70,7 @@ bool ar_ipc_wanted(int asked, const void *memory)
         {"XLA_PYTHON_CLIENT_ALLOCATOR", "vmm", "JAX"},
     };
 
-    for (size_t i = 0; i < sizeof unfit / sizeof unfit[0] && asked; i++) {
+    for (size_t i = 0; i < sizeof unfit / sizeof unfit[0] && asked != AR_IPC_OFF; i++) {
         const char *value = getenv(unfit[i].variable);
         char text[AR_WHY];
 
@@ -62,16 +80,17 @@ bool ar_ipc_wanted(int asked, const void *memory)
                  "SYMTUNER_AR_IPC=1 has no effect: other processes cannot map memory that %s "
                  "takes with %s=%s, or not for long",
                  unfit[i].who, unfit[i].variable, unfit[i].word);
-        ar_rules_warn(text);
-        asked = 0;
+        if (asked == AR_IPC_ON)
+            ar_rules_warn(text);
+        asked = AR_IPC_OFF;
     }
-    if (asked && memory != NULL && !ar_allocation_can_map(memory)) {
+    if (asked == AR_IPC_OFF || memory == NULL || ar_allocation_can_map(memory))
+        return asked;
+    if (asked == AR_IPC_ON)
         ar_rules_warn(
             "SYMTUNER_AR_IPC=1 has no effect: other processes cannot map the memory of "
             "this program; docs/reference/unregistered.md says how JAX takes other memory");
-        asked = 0;
-    }
-    return asked != 0;
+    return AR_IPC_OFF;
 }
 
 /* Return a number that no other process of this host has, or 0 if that fails. It is made of the
@@ -90,24 +109,36 @@ static struct shown *mine(const symtuner_ar *h)
     return &h->ipc->board[h->me];
 }
 
+static size_t board_bytes(const symtuner_ar *h)
+{
+    return sizeof(struct shown) * (size_t)h->ranks +
+           (h->ipc_mode == AR_IPC_AUTO ? ar_ipc_talk_bytes(h->ranks) : 0);
+}
+
 int ar_ipc_open(symtuner_ar *h, const char *name, bool create)
 {
     struct ar_ipc *ipc = h->ipc = calloc(1, sizeof *ipc);
     cudaError_t error;
+    size_t room, total = 0;
     int cause;
 
     if (ipc == NULL)
         return ENOMEM;
-    cause = st_board_map(name, sizeof *ipc->board * (size_t)h->ranks, create, (void **)&ipc->board);
+    cause = st_board_map(name, board_bytes(h), create, (void **)&ipc->board);
     if (cause != 0) {
         ipc->board = NULL;
         return cause;
     }
+    if (h->ipc_mode == AR_IPC_AUTO)
+        ipc->talk = (struct ar_ipc_talk *)(ipc->board + h->ranks);
     mine(h)->process = this_process();
     mine(h)->device = h->device;
     if (mine(h)->process == 0)
         return ENOSYS;
     error = cudaSetDevice(h->device);
+    if (error == cudaSuccess)
+        error = cudaMemGetInfo(&room, &total);
+    ipc->room = total / PART_OF_MEMORY;
     if (error == cudaSuccess)
         error = cudaMalloc((void **)&ipc->map, sizeof *ipc->map);
     if (error == cudaSuccess)
@@ -140,7 +171,7 @@ void ar_ipc_end(symtuner_ar *h)
     cudaFree(ipc->map);
     cudaGetLastError();
     if (ipc->board != NULL)
-        munmap(ipc->board, sizeof *ipc->board * (size_t)h->ranks);
+        munmap(ipc->board, board_bytes(h));
     free(ipc);
     h->ipc = NULL;
 }
@@ -169,6 +200,26 @@ static int show(symtuner_ar *h, const struct ar_allocation *a)
     return (int)n + 1;
 }
 
+/* With AR_IPC_AUTO: may this rank show ${a} in a call that needs a decision? Count the call. */
+static bool may_show(symtuner_ar *h, const struct ar_allocation *a)
+{
+    struct ar_ipc *ipc = h->ipc;
+    struct candidate *set = ipc->candidate[a->id % CANDIDATE_SETS], *c = set;
+
+    for (int i = 0; i < CANDIDATE_WAYS && c->id != a->id; i++)
+        if (set[i].id == a->id || set[i].call < c->call)
+            c = &set[i]; /* in the end, that of ${a}, or else the one that was not used longest */
+    if (c->id != a->id)
+        *c = (struct candidate){.id = a->id};
+    if (c->call != ipc->past.calls + 1)
+        c->uses++;
+    c->call = ipc->past.calls + 1;
+    if (c->uses < USES || a->bytes > ipc->room)
+        return false;
+    ipc->room -= a->bytes;
+    return true;
+}
+
 /* Return the place (kernels/shared/ipc.h) of the buffer of ${bytes} at ${p}, or 0 if peers cannot
  * map that buffer. */
 static uint64_t place_of(symtuner_ar *h, const char *p, uint64_t bytes)
@@ -181,7 +232,7 @@ static uint64_t place_of(symtuner_ar *h, const char *p, uint64_t bytes)
     for (int i = (int)mine(h)->count; i > 0 && number == 0; i--)
         if (h->ipc->own[i - 1].id == a.id)
             number = i;
-    if (number == 0)
+    if (number == 0 && (h->ipc->talk == NULL || may_show(h, &a)))
         number = show(h, &a);
     return number == 0 ? 0 : ar_ipc_place(number, (uint64_t)(p - a.base));
 }
@@ -226,6 +277,8 @@ static void map_new(symtuner_ar *h)
             char **at = &ipc->peer[r][*n];
 
             *at = map_one(h, r, *n);
+            if (*at != NULL && ipc->talk != NULL)
+                ar_ipc_tell_mapped(ipc->talk, h->me, r, *n + 1);
             cudaMemcpyAsync(&ipc->map->base[r][*n], at, sizeof *at, cudaMemcpyHostToDevice,
                             ipc->stream);
         }
@@ -236,13 +289,45 @@ static void map_new(symtuner_ar *h)
 
 /* In an all-gather no peer reads send, and in a reduce-scatter no peer writes recv, so these
  * buffers need no place. */
+static bool needs_send(int coll)
+{
+    return coll != AR_ALL_GATHER;
+}
+
+static bool needs_recv(int coll)
+{
+    return coll != AR_REDUCE_SCATTER;
+}
+
+ncclResult_t ar_ipc_agree(symtuner_ar *h, int coll, const char *send, uint64_t sent,
+                          const char *recv, uint64_t got, bool *runs)
+{
+    enum cudaStreamCaptureMode mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
+    struct ar_ipc_call call = {.needs_send = needs_send(coll),
+                               .needs_recv = needs_recv(coll),
+                               .bytes = sent > got ? sent : got};
+    int decision;
+
+    call.send = call.needs_send ? place_of(h, send, sent) : 0;
+    call.recv = call.needs_recv ? place_of(h, recv, got) : 0;
+    map_new(h);
+    ar_capture_mode(mode);
+    decision = ar_ipc_decide(h->ipc->talk, &h->ipc->past, h->me, h->ranks, &call, h->timeout_ns,
+                             &h->mailbox->abort);
+    *runs = decision > 0;
+    return decision >= 0
+               ? ncclSuccess
+               : ar_fail(h, ncclRemoteError, "another rank is %d calls behind and does not come",
+                         AR_IPC_DECISIONS);
+}
+
 void ar_ipc_locate(symtuner_ar *h, int coll, uint64_t sent, uint64_t got, struct ar_args *args)
 {
     enum cudaStreamCaptureMode mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
 
     args->ipc = h->ipc->map;
-    args->at_send = coll == AR_ALL_GATHER ? 0 : place_of(h, args->in, sent);
-    args->at_recv = coll == AR_REDUCE_SCATTER ? 0 : place_of(h, args->out, got);
+    args->at_send = needs_send(coll) ? place_of(h, args->in, sent) : 0;
+    args->at_recv = needs_recv(coll) ? place_of(h, args->out, got) : 0;
     map_new(h);
     ar_capture_mode(mode);
 }

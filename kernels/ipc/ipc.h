@@ -23,12 +23,11 @@
 
 #include "kernels/group/handle.h"
 
-/* Return whether this process wants to map its peers' buffers. ${asked} is 1 with
- * SYMTUNER_AR_IPC=1. Returns false, with a warning, if the environment makes torch or JAX allocate
- * memory that other processes cannot map, or make an allocation for each buffer. Also returns
- * false, with a warning, if other processes cannot map the memory at ${memory}; NULL: do not check
- * that. */
-bool ar_ipc_wanted(int asked, const void *memory);
+/* Return in which mode this process maps its peers' buffers; ${asked} is the mode that the user
+ * asked for. Returns AR_IPC_OFF if the environment makes torch or JAX allocate memory that other
+ * processes cannot map, or make an allocation for each buffer, and also if other processes cannot
+ * map the memory at ${memory} (NULL: do not check that). If ${asked} is AR_IPC_ON, then warn. */
+int ar_ipc_wanted(int asked, const void *memory);
 
 /*
  * ar_ipc_open(h, name, create):
@@ -42,6 +41,11 @@ void ar_ipc_end(symtuner_ar *h);
 /* Set in ${args} where the buffers of a call of ${coll} lie (ipc, at_send and at_recv). The buffers
  * are args->in, of ${sent} bytes, and args->out, of ${got} bytes. */
 void ar_ipc_locate(symtuner_ar *h, int coll, uint64_t sent, uint64_t got, struct ar_args *args);
+
+/* With AR_IPC_AUTO, set *runs to whether kernel tma_ipc runs the next call of ${coll}, on all ranks
+ * alike (agree.h). Call it once for each call that the kernel could run. */
+ncclResult_t ar_ipc_agree(symtuner_ar *h, int coll, const char *send, uint64_t sent,
+                          const char *recv, uint64_t got, bool *runs);
 
 /* Write a line about what is mapped, and return its length. */
 int ar_ipc_describe(const symtuner_ar *h, char *text, size_t size);

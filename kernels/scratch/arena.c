@@ -24,7 +24,7 @@ void ar_arena_sizes(symtuner_ar *h, const struct symtuner_ar_config *config, boo
 
         for (int r = 0; r < AR_REGIONS; r++) {
             half[r] = ar_scratch_half(a, r, h->ranks, config->bulk_bytes, host);
-            if (r == AR_REGION_IPC && !h->wants_ipc)
+            if (r == AR_REGION_IPC && h->ipc_mode == AR_IPC_OFF)
                 half[r] = 0;
             all += half[r];
         }

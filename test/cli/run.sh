@@ -54,7 +54,7 @@ sets plain
 has NCCL_ENV_PLUGIN "$plugin"
 has NCCL_TUNER_PLUGIN "$plugin"
 has LD_PRELOAD "$dropin"
-has SYMTUNER_JAX 1
+has SYMTUNER_AR_IPC auto; has SYMTUNER_JAX 1
 has SYMTUNER_RUN_FILE '/*/symtuner-job-*'
 for name in NCCL_PROFILER_PLUGIN SYMTUNER_MODE SYMTUNER_NEXT_TUNER SYMTUNER_VERIFY SYMTUNER_ONLY SYMTUNER_AR_MAX_CTAS; do
     none $name
@@ -115,7 +115,7 @@ ok "off: $(cat err)" $?
 # symtuner would report a variable that nobody knows as misspelt
 run SYMTUNER_LEDGER=/tmp/l NCCL_TUNER_PLUGIN=a NCCL_PROFILER_PLUGIN=b \
     "$symtuner" run --print --off --max-ctas 1 --verify 1 --only plugin,dropin,jax,allgather > print
-[ "$(grep -c ^export print)" = 11 ]
+[ "$(grep -c ^export print)" = 12 ]
 ok "all settings: $(cat print)" $?
 for name in $(sed -n 's/^export \(SYMTUNER_[A-Z_]*\)=.*/\1/p' print); do
     "$symtuner" env --json | grep -q "\"$name\"" || grep -q "\"$name\"" "$root"/nccl/names.c "$root"/kernels/host/options.c

@@ -68,6 +68,9 @@ static void load(void)
     MUST(n.f.CommWindowRegister(comm[0], b, sizeof b, &window, 1) == 0);
     call(comm[0]);
     MUST(n.f.CommWindowDeregister(comm[0], window) == 0);
+    kernels()->gives = true;
+    call(comm[0]);
+    kernels()->gives = false;
     MUST(n.f.Broadcast(a, b, 8, F32, 0, comm[1], NULL) == 0);
     MUST(n.f.AllReduce(a, b, 0, F32, SUM, comm[0], NULL) == 0);
     MUST(n.f.AllReduce(NULL, b, 2, F32, SUM, comm[0], NULL) == 0);
@@ -103,6 +106,7 @@ static void count(const char *program, const char *path)
     MUST(slot->comms[ST_WHY_OURS] == 2);
     MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].calls == 2);
     MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].bytes == 128);
+    MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_UNMAPPED].calls == 1);
     /* only one call was timed, because the other used a window */
     MUST(slot->timed[0][6] == 1 && slot->timed[1][6] == 0);
     MUST(slot->call[ST_TALLY_BROADCAST][ST_WHY_COLLECTIVE].calls == 1);

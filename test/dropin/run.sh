@@ -228,7 +228,7 @@ SYMTUNER_MACHINE='gpu=NVIDIA H200; gpus=2; links=nvlink; multicast=no' job 'an e
 cat > "$work/want" <<'X'
 symtuner run: drop-in
 symtuner run: 1 process called NCCL 2.28.9
-  allreduce            5 calls    200 B   2 by our kernels (40 %), 128 B
+  allreduce            6 calls    264 B   2 by our kernels (33 %), 128 B
   allgather             1 call     32 B   none by our kernels
   broadcast             1 call     32 B   none by our kernels
   reduce                1 call     16 B   none by our kernels
@@ -236,7 +236,7 @@ symtuner run: 1 process called NCCL 2.28.9
   NCCL ran 1 call: the communicator is non-blocking
   NCCL ran 1 call: there is no kernel for this collective
   NCCL ran 1 call: an argument is wrong or unusual
-  NCCL ran 1 call for other reasons
+  NCCL ran 2 calls for other reasons
 X
 job 'a loader, and SIGKILL' 137 -- "$here/ranks" loader ''
 cat > "$work/want" <<'X'

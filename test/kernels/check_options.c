@@ -20,6 +20,7 @@ static const struct {
     {"SYMTUNER_AR_TIMEOUT_MS", "10s", "SYMTUNER_AR_TIMEOUT_MS=\"10s\" is not a number"},
     {"SYMTUNER_AR_TRANSPORT", "shm", "write one of auto peer host"},
     {"SYMTUNER_AR_LINKS", "nvswitch", "write one of nvlink pcie"},
+    {"SYMTUNER_AR_IPC", "2", "write one of 0 1 auto"},
 };
 
 START_TEST(test_bad_environment_names_the_word_and_the_cure)

@@ -49,6 +49,8 @@ int main(void)
     srunner_add_suite(runner, st_suite_grow());
     srunner_add_suite(runner, st_suite_grow_local());
     srunner_add_suite(runner, st_suite_ipc());
+    srunner_add_suite(runner, st_suite_agree());
+    srunner_add_suite(runner, st_suite_ipc_auto());
     srunner_add_suite(runner, st_suite_heap());
 #endif
     srunner_run_all(runner, CK_ENV);

@@ -179,6 +179,8 @@ static int run(const char *name, size_t count, struct symtuner_ar *handle, void 
         record.launch(handle->comm, stream);
     __atomic_add_fetch(&record.collectives, 1, __ATOMIC_RELAXED);
     record_add(&record, "%s:%zu ", name, count);
+    if (record.gives)
+        __atomic_add_fetch(&record.given, 1, __ATOMIC_RELAXED);
     result = __atomic_load_n(&handle->aborted, __ATOMIC_RELAXED)
                  ? 5
                  : __atomic_exchange_n(&record.fail, 0, __ATOMIC_RELAXED);
@@ -200,6 +202,12 @@ int symtuner_ar_all_reduce_at(const void *const *sends, void *const *recvs, size
 {
     (void)sends, (void)recvs, (void)dtype, (void)op;
     return run("all_reduce_at", count, handle, stream);
+}
+
+uint64_t symtuner_ar_given_to_nccl(const struct symtuner_ar *handle)
+{
+    (void)handle;
+    return __atomic_load_n(&record.given, __ATOMIC_RELAXED);
 }
 
 uint32_t symtuner_ar_waits(const struct symtuner_ar *handle)

@@ -29,6 +29,7 @@ struct record {
     int status;         /* result of symtuner_ar_status */
     size_t nccl_from;   /* messages of this many bytes or more go to NCCL */
     int wrong;          /* the kernels compute wrong results */
+    bool gives;         /* the kernels' library gives all calls to NCCL */
     int create;         /* result of symtuner_ar_create */
     int create_once;    /* result of the next symtuner_ar_create only */
     int async;          /* what ncclCommGetAsyncError reports */
@@ -40,6 +41,7 @@ struct record {
     void *nccl;          /* what symtuner_ar_use_nccl was given */
     long handles;        /* number of handles that exist */
     long aborted;        /* how many of these handles were aborted */
+    uint64_t given;      /* number of calls that the kernels' library gave to NCCL */
     struct timespec met; /* when all ranks had reached ncclCommInitRank */
     int promises;        /* calls of symtuner_ar_followers_wait(1) */
     int taken_back;      /* calls of symtuner_ar_followers_wait(0) */

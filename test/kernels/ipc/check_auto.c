@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_auto.c - SYMTUNER_AR_IPC=auto: which calls kernel tma_ipc runs, and which memory ranks show
+ * to their peers. */
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/group/handle.h"
+#include "test/kernels/fake/cuda.h"
+#include "test/kernels/fake/local_group.h"
+#include "test/kernels/fake/memory.h"
+#include "test/kernels/fake/nccl.h"
+#include "test/kernels/suites.h"
+
+enum { BYTES = 8 << 20, FLOATS = BYTES / 4 };
+enum { STEPS = 12, BUCKETS = 100 };
+
+static symtuner_ar *h[2];
+static char *const place[2] = {(char *)((uintptr_t)1 << 40), (char *)((uintptr_t)2 << 40)};
+static int given[2][STEPS]; /* [r][i]: how many calls of rank r went to NCCL by step i */
+
+static pthread_barrier_t step;
+
+static void create(int rank)
+{
+    struct symtuner_ar_config config = small();
+    ncclComm_t comm = (ncclComm_t)(uintptr_t)(rank + 1);
+
+    ck_assert_int_eq(symtuner_ar_create(&h[rank], &comm, 1, &config), ncclSuccess);
+}
+
+static void destroy(int rank)
+{
+    symtuner_ar_destroy(&h[rank], 1);
+}
+
+static void make(void)
+{
+    memset(&fake, 0, sizeof fake);
+    fake.devices = fake.peers = 2;
+    fake.arch = 90;
+    fake_nccl_reset(2);
+    fake_memory_clear();
+    setenv("SYMTUNER_AR_IPC", "auto", 1);
+    fake_nccl_threads(create);
+    for (int r = 0; r < 2; r++)
+        fake_allocation(place[r], 4 * BYTES, r);
+    pthread_barrier_init(&step, NULL, 2);
+}
+
+static void drop(void)
+{
+    fake_nccl_threads(destroy);
+    ck_assert_int_eq(fake.live, 0);
+    ck_assert_int_eq(fake_nccl.live, 0);
+    unsetenv("SYMTUNER_AR_IPC");
+    pthread_barrier_destroy(&step);
+}
+
+static void all_reduce_steps(int rank)
+{
+    for (int i = 0; i < STEPS; i++) {
+        pthread_barrier_wait(&step);
+        ck_assert_int_eq(symtuner_ar_all_reduce(place[rank], place[rank], FLOATS, ncclFloat32,
+                                                ncclSum, h[rank], NULL),
+                         ncclSuccess);
+        given[rank][i] = (int)symtuner_ar_given_to_nccl(h[rank]);
+    }
+}
+
+/* Steps of a program with many buckets, each an allocation of its own. */
+static void bucket_steps(int rank)
+{
+    for (int i = 0; i < STEPS; i++)
+        for (int b = 0; b < BUCKETS; b++) {
+            char *bucket = place[rank] + (size_t)b * 8 * BYTES;
+
+            pthread_barrier_wait(&step);
+            ck_assert_int_eq(
+                symtuner_ar_all_reduce(bucket, bucket, FLOATS, ncclFloat32, ncclSum, h[rank], NULL),
+                ncclSuccess);
+            given[rank][i] = (int)symtuner_ar_given_to_nccl(h[rank]);
+        }
+}
+
+static void reduce_scatter_steps(int rank)
+{
+    for (int i = 0; i < STEPS; i++)
+        ck_assert_int_eq(symtuner_ar_reduce_scatter(place[rank], place[rank] + 2 * BYTES,
+                                                    FLOATS / 2, ncclFloat32, ncclSum, h[rank],
+                                                    NULL),
+                         ncclSuccess);
+}
+
+/* NCCL runs the first calls, then kernel tma_ipc takes over, on both ranks in the same call. */
+START_TEST(test_nccl_runs_calls_until_all_have_mapped)
+{
+    fake_nccl_threads(all_reduce_steps);
+    for (int i = 0; i < STEPS; i++)
+        ck_assert_int_eq(given[0][i], given[1][i]);
+    ck_assert_int_eq(given[0][2], 3); /* an allocation is shown in the third call that uses it */
+    ck_assert_int_lt(given[0][STEPS - 1], 7);
+    ck_assert_int_eq(fake.launches, 2 * (STEPS - given[0][STEPS - 1]));
+}
+END_TEST
+
+START_TEST(test_all_buckets_of_a_step_are_mapped)
+{
+    for (int b = 0; b < BUCKETS; b++)
+        for (int r = 0; r < 2; r++)
+            fake_allocation(place[r] + (size_t)b * 8 * BYTES, 4 * BYTES, r);
+    fake_nccl_threads(bucket_steps);
+    ck_assert_int_eq(given[0][2], 3 * BUCKETS);
+    ck_assert_int_eq(given[0][6], given[0][STEPS - 1]); /* from some step on, NCCL runs none */
+    ck_assert_int_eq(fake_memory.handles, 2 * BUCKETS);
+}
+END_TEST
+
+/* What a peer has mapped does not become free, so a rank shows only a part of its memory. */
+START_TEST(test_a_large_allocation_is_not_shown)
+{
+    for (int r = 0; r < 2; r++)
+        fake_allocation(place[r], 10ull << 30, r);
+    fake_nccl_threads(all_reduce_steps);
+    ck_assert_int_eq(given[0][STEPS - 1], STEPS);
+    ck_assert_int_eq(fake_memory.handles, 0);
+}
+END_TEST
+
+START_TEST(test_auto_is_for_all_reduces)
+{
+    fake_nccl_threads(reduce_scatter_steps);
+    ck_assert_int_eq((int)symtuner_ar_given_to_nccl(h[0]), STEPS);
+    ck_assert_int_eq(fake_memory.handles, 0);
+}
+END_TEST
+
+START_TEST(test_the_plan_says_that_nccl_runs_the_first_calls)
+{
+    struct symtuner_ar_plan plan = {.size = sizeof plan};
+
+    ck_assert_int_eq(
+        symtuner_ar_query(place[0], place[0], FLOATS, ncclFloat32, ncclSum, h[0], &plan),
+        ncclSuccess);
+    ck_assert_str_eq(plan.kernel, "tma_ipc");
+    ck_assert_ptr_nonnull(strstr(plan.why, "NCCL until all ranks have mapped the buffers"));
+}
+END_TEST
+
+/* A local group has no NCCL that could run the first calls. */
+START_TEST(test_a_local_group_maps_nothing)
+{
+    struct symtuner_ar_config config = small();
+
+    memset(&fake, 0, sizeof fake);
+    fake.devices = fake.peers = 2;
+    fake.arch = 90;
+    setenv("SYMTUNER_AR_IPC", "auto", 1);
+    ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
+    ck_assert_ptr_null(h[0]->ipc);
+    symtuner_ar_destroy(h, 2);
+    unsetenv("SYMTUNER_AR_IPC");
+}
+END_TEST
+
+Suite *st_suite_ipc_auto(void)
+{
+    Suite *s = suite_create("ar_ipc_auto");
+    TCase *two = tcase_create("two ranks"), *local = tcase_create("local");
+
+    tcase_add_checked_fixture(two, make, drop);
+    tcase_add_test(two, test_nccl_runs_calls_until_all_have_mapped);
+    tcase_add_test(two, test_all_buckets_of_a_step_are_mapped);
+    tcase_add_test(two, test_a_large_allocation_is_not_shown);
+    tcase_add_test(two, test_auto_is_for_all_reduces);
+    tcase_add_test(two, test_the_plan_says_that_nccl_runs_the_first_calls);
+    suite_add_tcase(s, two);
+    tcase_add_test(local, test_a_local_group_maps_nothing);
+    suite_add_tcase(s, local);
+    return s;
+}
