@@ -49,7 +49,9 @@ static void ask_about(const symtuner_ar *h, const struct ar_buffers *b, int dtyp
 {
     ar_grow_ask(h, ask);
     if (h->ipc_mode == AR_IPC_AUTO && b->coll != AR_ALL_REDUCE)
-        ask->has_ipc = 0; /* FSDP frees the buffers of its collectives, to use the memory again */
+        /* FSDP frees the buffers of its collectives so that it can use the memory again, so do not
+         * map them */
+        ask->has_ipc = 0;
     ask->coll = b->coll;
     ask->bytes = b->part * (uint64_t)ar_coll_parts(b->coll, h->ranks);
     ask->dtype = dtype;

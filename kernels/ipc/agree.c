@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agree.c - see agree.h. */
+/* agree.c - decides with SYMTUNER_AR_IPC=auto which calls kernel tma_ipc runs, the same on all
+ * ranks. */
 #include "kernels/ipc/agree.h"
 
 #include "kernels/group/nccl_wait.h"
@@ -18,7 +19,8 @@ static bool has_mapped(const struct ar_ipc_talk *talk, int who, int r, uint64_t 
            (__atomic_load_n(&talk->rank[who].mapped[r][i / 64], __ATOMIC_ACQUIRE) >> i % 64 & 1);
 }
 
-/* Return whether rank ${who} has mapped the buffers of rank ${r}, which are at ${of}. */
+/* Return whether rank ${who} has mapped the buffers of rank ${r}. ${of} has the places of these
+ * buffers. */
 static bool reaches(const struct ar_ipc_talk *talk, int who, int r, const struct ar_ipc_call *of)
 {
     return (!of->needs_send || has_mapped(talk, who, r, of->send)) &&
@@ -27,8 +29,8 @@ static bool reaches(const struct ar_ipc_talk *talk, int who, int r, const struct
 
 enum recalled { NOT_YET, FORGOTTEN, RECALLED };
 
-/* Set the places in ${found} to those of call ${number} of rank ${r}, if that rank has made the call
- * and the entry does not have a later call yet. */
+/* Look up call ${number} of rank ${r}. RECALLED: ${found} has the places of its buffers. NOT_YET:
+ * the rank has not made the call. FORGOTTEN: a later call has taken its entry. */
 static enum recalled recall(const struct ar_ipc_talk *talk, int r, uint64_t number,
                             struct ar_ipc_call *found)
 {
@@ -43,7 +45,7 @@ static enum recalled recall(const struct ar_ipc_talk *talk, int r, uint64_t numb
     return __atomic_load_n(&at->call, __ATOMIC_RELAXED) == number ? RECALLED : FORGOTTEN;
 }
 
-/* Show the places of this rank's call ${number} to the peers. */
+/* Show the peers the places of the buffers of this rank's call ${number}. */
 static void show(struct ar_ipc_talk *talk, int me, uint64_t number, const struct ar_ipc_call *call)
 {
     __typeof__(talk->rank->recent[0]) *at = &talk->rank[me].recent[number % AR_IPC_RECENT];
@@ -67,7 +69,8 @@ static uint64_t mix(uint64_t hash, uint64_t more)
     return hash ^ hash >> 32;
 }
 
-/* Return the entry for calls like ${call}. If there is none, the oldest entry of the set is used. */
+/* Return the entry for calls like ${call}. If there is none, empty the oldest entry of the set and
+ * return that one. */
 static struct ar_ipc_kind *kind_of(struct ar_ipc_past *past, const struct ar_ipc_call *call)
 {
     const uint64_t hash = mix(mix(mix(0, call->send), call->recv), call->bytes);
@@ -83,7 +86,8 @@ static struct ar_ipc_kind *kind_of(struct ar_ipc_past *past, const struct ar_ipc
     return oldest;
 }
 
-/* Have all ranks mapped the buffers of call ${number}? ${mine} has this rank's buffers. */
+/* Have all ranks mapped the buffers of all other ranks for one call? ${mine} has this rank's
+ * buffers, and of[r] those of rank r. */
 static bool all_reach(const struct ar_ipc_talk *talk, int me, int ranks,
                       const struct ar_ipc_call *of, const struct ar_ipc_call *mine)
 {
@@ -94,8 +98,8 @@ static bool all_reach(const struct ar_ipc_talk *talk, int me, int ranks,
     return true;
 }
 
-/* Judge the call that ${kind} remembers, if all ranks have made it. Then remember call ${number}
- * instead. */
+/* If all ranks have made the call that ${kind} remembers, judge that call, and then remember call
+ * ${number} instead. */
 static void judge(const struct ar_ipc_talk *talk, int me, int ranks, struct ar_ipc_kind *kind,
                   uint64_t number)
 {
@@ -116,7 +120,8 @@ static void judge(const struct ar_ipc_talk *talk, int me, int ranks, struct ar_i
     kind->call = number;
 }
 
-/* Wait until all ranks have read the decision whose place that of call ${number} takes. */
+/* Call ${number} stores its decision in the place of an older decision. Wait until all ranks have
+ * read the older one. Returns false after ${limit_ns}, or if *abort is not 0. */
 static bool outwait(const struct ar_ipc_talk *talk, int ranks, uint64_t number, uint64_t limit_ns,
                     const uint32_t *abort)
 {

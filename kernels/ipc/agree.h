@@ -3,16 +3,16 @@
  * agree.h - with SYMTUNER_AR_IPC=auto, the ranks agree which calls kernel tma_ipc runs.
  *
  * The kernel is fast only if all ranks have mapped the buffers of the call. A rank does not know
- * the buffers that its peers will pass, and must not wait for them. So the first rank that makes a
- * call decides for all ranks. It looks up the latest call with the same buffers of its own that all
- * ranks have made. If they have mapped all buffers of that call by now, the kernel runs the new
- * call: training programs use the same buffers in each step. If a peer passes other buffers this
- * time, the kernel moves the data through scratch, which is right but slow. As soon as the peer has
- * made that call, such calls go to NCCL again.
+ * which buffers its peers will pass, and must not wait for them. So the first rank that makes a
+ * call decides for all ranks. It looks up the latest call that all ranks have made and for which it
+ * passed the same buffers itself. If all ranks have mapped all buffers of that call by now, the
+ * kernel runs the new call, because training programs use the same buffers in each step. A peer may
+ * pass other buffers this time. Then the kernel moves the data through scratch, which is right but
+ * slow. As soon as the peer has made that call, calls with these buffers go to NCCL again.
  *
- * The ranks number the calls that need a decision, in the order that NCCL asks of all ranks. A call
- * that is captured into a graph gets a number once, when it is captured. The decisions, and the
- * buffers of the latest calls, are in memory that the ranks share.
+ * The ranks number the calls that need a decision. All ranks make these calls in the same order,
+ * which NCCL, too, demands. A call that is captured into a graph gets one number, when it is
+ * captured. The decisions, and the buffers of the latest calls, are in memory that the ranks share.
  *
  * Threads    one at a time for each rank.
  */
@@ -26,43 +26,52 @@
 #include "kernels/shared/ipc.h"
 
 enum {
-    AR_IPC_RECENT = 1024,     /* how many calls of each rank are remembered */
-    AR_IPC_DECISIONS = 16384, /* how many decisions are kept; a rank that is so many calls ahead of
-                                 another waits for it */
-    AR_IPC_SETS = 256,        /* a rank remembers so many sets, by a hash, ... */
-    AR_IPC_WAYS = 4           /* ... each of so many kinds of calls */
+    AR_IPC_RECENT = 1024, /* how many of the latest calls of each rank are remembered */
+    /* How many decisions are kept. A rank that is so many calls ahead of another rank waits for
+     * it. */
+    AR_IPC_DECISIONS = 16384,
+    /* A rank remembers this many sets, which a hash of the call selects. Each set has AR_IPC_WAYS
+     * kinds of calls. */
+    AR_IPC_SETS = 256,
+    AR_IPC_WAYS = 4
 };
 
-/* Shared by the ranks; zeros at first. */
+/* What the ranks share. It is zeros at first. */
 struct ar_ipc_talk {
-    uint32_t decision[AR_IPC_DECISIONS]; /* of call k at k % AR_IPC_DECISIONS: 2 * k + 1 if the
-                                            kernel runs it, 2 * k if not, modulo 2^32 */
+    /* The decision about call k is at k % AR_IPC_DECISIONS. It is 2 * k + 1 if the kernel runs the
+     * call, and 2 * k if not, both modulo 2^32. */
+    uint32_t decision[AR_IPC_DECISIONS];
     struct ar_ipc_said {
         uint64_t decided; /* number of the latest call whose decision this rank has read */
-        uint64_t mapped[AR_IPC_RANKS][(AR_IPC_ALLOCATIONS + 63) / 64]; /* bit i % 64 of
-                             mapped[r][i / 64]: this rank has mapped allocation i + 1 of rank r */
+        /* Bit i % 64 of mapped[r][i / 64]: this rank has mapped allocation i + 1 of rank r. */
+        uint64_t mapped[AR_IPC_RANKS][(AR_IPC_ALLOCATIONS + 63) / 64];
+        /* This rank's latest calls. Call k is in recent[k % AR_IPC_RECENT]. ${send} and ${recv} are
+         * places (kernels/shared/ipc.h). */
         struct {
-            uint64_t call; /* its number; 0: the other fields are not valid */
+            uint64_t call; /* number of the call; 0: the other members are not valid */
             uint64_t send, recv;
-        } recent[AR_IPC_RECENT]; /* places (kernels/shared/ipc.h); [k % AR_IPC_RECENT]: of call k */
+        } recent[AR_IPC_RECENT];
     } rank[];
 };
 
-/* A call of this rank: the places of its buffers, 0 where peers cannot map them; whether the peers
- * need send and recv; and its length. */
+/* A call of this rank. ${send} and ${recv} are the places of its buffers; 0: peers cannot map the
+ * buffer. ${needs_send} and ${needs_recv} say whether the peers need the buffer. ${bytes} is the
+ * length of the message. */
 struct ar_ipc_call {
     uint64_t send, recv;
     bool needs_send, needs_recv;
     uint64_t bytes;
 };
 
-/* What this rank remembers. Zeros at first. */
+/* What this rank remembers. It is zeros at first. */
 struct ar_ipc_past {
     uint64_t calls; /* how many calls had a decision */
     struct ar_ipc_kind {
         struct ar_ipc_call what;
-        uint64_t call; /* number of a call of this kind that is not judged yet; 0: unused entry */
-        bool good;     /* the latest such call that all ranks made: they have mapped its buffers */
+        /* number of the latest call of this kind that is not judged yet; 0: the entry is unused */
+        uint64_t call;
+        /* whether all ranks have mapped the buffers of the latest judged call of this kind */
+        bool good;
     } kind[AR_IPC_SETS][AR_IPC_WAYS];
 };
 
@@ -71,11 +80,13 @@ static inline size_t ar_ipc_talk_bytes(int ranks)
     return sizeof(struct ar_ipc_talk) + (size_t)ranks * sizeof(struct ar_ipc_said);
 }
 
-/* Tell the peers that this rank, ${me}, has mapped allocation ${number} (from 1) of rank ${r}. */
+/* Tell the peers that rank ${me}, which is this rank, has mapped allocation ${number} (from 1) of
+ * rank ${r}. */
 void ar_ipc_tell_mapped(struct ar_ipc_talk *talk, int me, int r, int number);
 
-/* Return 1 if kernel tma_ipc runs the next call, ${call}, 0 if not: the same on all ranks. Returns
- * -1 if a peer was AR_IPC_DECISIONS calls behind for longer than ${limit_ns}, or *abort was not 0. */
+/* Decide about the next call, ${call}. Returns 1 if kernel tma_ipc runs it, and 0 if not. All ranks
+ * get the same result. Returns -1 if a peer was AR_IPC_DECISIONS calls behind for longer than
+ * ${limit_ns}, or if *abort is not 0. */
 int ar_ipc_decide(struct ar_ipc_talk *talk, struct ar_ipc_past *past, int me, int ranks,
                   const struct ar_ipc_call *call, uint64_t limit_ns, const uint32_t *abort);
 

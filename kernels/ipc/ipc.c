@@ -28,9 +28,10 @@ struct shown {
     } allocation[AR_IPC_ALLOCATIONS];
 };
 
-/* With AR_IPC_AUTO a rank shows an allocation to its peers when this many calls have used it, so
- * buffers of a program's first steps, which it soon frees, stay unmapped. It shows at most one
- * byte of so many of its GPU's memory: what a peer has mapped does not become free by cudaFree. */
+/* With AR_IPC_AUTO a rank shows an allocation to its peers in the USES-th call that uses it. So
+ * buffers of a program's first steps, which the program soon frees, stay unmapped. A rank shows at
+ * most one byte of PART_OF_MEMORY bytes of its GPU's memory, because cudaFree does not free memory
+ * that a peer has mapped. */
 enum { USES = 3, PART_OF_MEMORY = 16, CANDIDATE_SETS = 128, CANDIDATE_WAYS = 4 };
 
 /* An allocation that is not shown yet. */
@@ -42,7 +43,7 @@ struct candidate {
 
 struct ar_ipc {
     struct shown *board;      /* shared memory; one entry for each rank */
-    struct ar_ipc_talk *talk; /* behind the board; NULL, but with AR_IPC_AUTO */
+    struct ar_ipc_talk *talk; /* lies behind the board; NULL unless the mode is AR_IPC_AUTO */
     struct ar_ipc_past past;  /* this rank's side of ${talk} */
     struct candidate candidate[CANDIDATE_SETS][CANDIDATE_WAYS];
     uint64_t room;                                /* how many bytes this rank may still show */
@@ -200,7 +201,7 @@ static int show(symtuner_ar *h, const struct ar_allocation *a)
     return (int)n + 1;
 }
 
-/* With AR_IPC_AUTO: may this rank show ${a} in a call that needs a decision? Count the call. */
+/* With AR_IPC_AUTO: count a call that uses ${a}. Return whether this rank may show ${a} now. */
 static bool may_show(symtuner_ar *h, const struct ar_allocation *a)
 {
     struct ar_ipc *ipc = h->ipc;
@@ -208,7 +209,8 @@ static bool may_show(symtuner_ar *h, const struct ar_allocation *a)
 
     for (int i = 0; i < CANDIDATE_WAYS && c->id != a->id; i++)
         if (set[i].id == a->id || set[i].call < c->call)
-            c = &set[i]; /* in the end, that of ${a}, or else the one that was not used longest */
+            /* after the loop, the entry of ${a}, or else the one that was not used longest */
+            c = &set[i];
     if (c->id != a->id)
         *c = (struct candidate){.id = a->id};
     if (c->call != ipc->past.calls + 1)

@@ -23,10 +23,11 @@
 
 #include "kernels/group/handle.h"
 
-/* Return in which mode this process maps its peers' buffers; ${asked} is the mode that the user
+/* Return in which mode this process maps its peers' buffers. ${asked} is the mode that the user
  * asked for. Returns AR_IPC_OFF if the environment makes torch or JAX allocate memory that other
- * processes cannot map, or make an allocation for each buffer, and also if other processes cannot
- * map the memory at ${memory} (NULL: do not check that). If ${asked} is AR_IPC_ON, then warn. */
+ * processes cannot map, or make an allocation for each buffer. Also returns AR_IPC_OFF if other
+ * processes cannot map the memory at ${memory} (NULL: do not check that). If ${asked} is AR_IPC_ON,
+ * a result of AR_IPC_OFF comes with a warning. */
 int ar_ipc_wanted(int asked, const void *memory);
 
 /*
@@ -42,8 +43,9 @@ void ar_ipc_end(symtuner_ar *h);
  * are args->in, of ${sent} bytes, and args->out, of ${got} bytes. */
 void ar_ipc_locate(symtuner_ar *h, int coll, uint64_t sent, uint64_t got, struct ar_args *args);
 
-/* With AR_IPC_AUTO, set *runs to whether kernel tma_ipc runs the next call of ${coll}, on all ranks
- * alike (agree.h). Call it once for each call that the kernel could run. */
+/* With AR_IPC_AUTO, set *runs to whether kernel tma_ipc runs the next call of ${coll}. All ranks
+ * get the same answer (agree.h). Call this function once for each call that the kernel could
+ * run. */
 ncclResult_t ar_ipc_agree(symtuner_ar *h, int coll, const char *send, uint64_t sent,
                           const char *recv, uint64_t got, bool *runs);
 

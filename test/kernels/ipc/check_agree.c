@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_agree.c - which calls the ranks give to kernel tma_ipc with SYMTUNER_AR_IPC=auto: all ranks
- * the same ones, and only calls whose buffers all ranks have mapped the last time. */
+/* check_agree.c - checks which calls the ranks give to kernel tma_ipc with SYMTUNER_AR_IPC=auto.
+ * All ranks must choose the same calls, and only calls whose buffers all ranks had mapped the last
+ * time. */
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
@@ -40,7 +41,8 @@ static int decide(int me, int number, uint64_t limit_ns)
     return ar_ipc_decide(talk, &past[me], me, RANKS, &call, limit_ns, &no_abort);
 }
 
-/* A call of both ranks with allocation ${a} of rank 0 and ${b} of rank 1. */
+/* Let both ranks make a call, rank ${first} first, with allocation ${a} of rank 0 and ${b} of rank
+ * 1. Return the decision, which must be the same on both ranks. */
 static int both(int first, int a, int b)
 {
     const int one = decide(first, first == 0 ? a : b, 1000000000);
@@ -55,14 +57,14 @@ START_TEST(test_the_kernel_runs_what_all_have_mapped)
     ck_assert_int_eq(both(0, 1, 2), 0); /* nothing is known of these buffers */
     ck_assert_int_eq(both(1, 1, 2), 0); /* nobody has mapped them */
     ar_ipc_tell_mapped(talk, 0, 1, 2);
-    ck_assert_int_eq(both(_i, 1, 2), 0); /* rank 1 has not mapped that of rank 0 */
+    ck_assert_int_eq(both(_i, 1, 2), 0); /* rank 1 has not mapped the allocation of rank 0 */
     ar_ipc_tell_mapped(talk, 1, 0, 1);
     ck_assert_int_eq(both(_i, 1, 2), 1);
     ck_assert_int_eq(both(!_i, 1, 2), 1);
     ck_assert_int_eq(both(_i, 3, 2),
-                     _i); /* the first rank decides: it knows its own buffers only */
-    ck_assert_int_eq(both(!_i, 3, 2), 0); /* then both know that the last time was bad */
-    ck_assert_int_eq(both(1, 1, 2), 0);   /* rank 1 recalls that call */
+                     _i); /* the first rank decides, but it knows only its own buffers */
+    ck_assert_int_eq(both(!_i, 3, 2), 0); /* now both ranks know that the last call was bad */
+    ck_assert_int_eq(both(1, 1, 2), 0);   /* rank 1 remembers that call */
     ck_assert_int_eq(both(1, 1, 2), 1);
 }
 END_TEST
@@ -88,7 +90,8 @@ START_TEST(test_a_rank_ahead_gives_its_calls_to_nccl)
 }
 END_TEST
 
-/* Both ranks have mapped all, but more calls lie between two uses of a buffer than are kept. */
+/* Both ranks have mapped all. But between two uses of a buffer there are more calls than a rank
+ * remembers. */
 START_TEST(test_old_calls_are_forgotten)
 {
     for (int n = 1; n <= AR_IPC_ALLOCATIONS; n++) {
@@ -104,7 +107,7 @@ START_TEST(test_old_calls_are_forgotten)
 }
 END_TEST
 
-/* A program that makes the same call again and again, with one rank a call ahead. */
+/* A program makes the same call again and again, with one rank a call ahead. */
 START_TEST(test_a_peer_one_call_behind_does_not_matter)
 {
     int decided = 0;
@@ -122,7 +125,7 @@ START_TEST(test_a_peer_one_call_behind_does_not_matter)
 }
 END_TEST
 
-/* A training step has a hundred buckets. */
+/* A training step has a hundred buckets. The ranks must remember all of them. */
 START_TEST(test_many_buffers_are_remembered)
 {
     int yes = 0;
@@ -166,11 +169,12 @@ static void *make_calls(void *argument)
         const uint64_t *behind = &talk->rank[!me].decided;
         int number = (int)(next(&shared) % KINDS) + 1;
 
-        /* In the first half the ranks stay together; in the second, one may be far ahead. */
+        /* In the first half the ranks stay together. In the second half, one may be far ahead. */
         while (i < RANDOM_CALLS / 2 && __atomic_load_n(behind, __ATOMIC_RELAXED) + 5 < (uint64_t)i)
             sched_yield();
         if (next(&own) % 50 == 0)
-            number = (int)(next(&own) % AR_IPC_ALLOCATIONS) + 1; /* another buffer on this rank */
+            /* use another buffer on this rank */
+            number = (int)(next(&own) % AR_IPC_ALLOCATIONS) + 1;
         if (next(&own) % 20 == 0)
             ar_ipc_tell_mapped(talk, me, !me, (int)(next(&own) % KINDS) + 1);
         decided[me][i] = (unsigned char)decide(me, number, 20000000000);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_auto.c - SYMTUNER_AR_IPC=auto: which calls kernel tma_ipc runs, and which memory ranks show
- * to their peers. */
+/* check_auto.c - checks with SYMTUNER_AR_IPC=auto which calls kernel tma_ipc runs, and which memory
+ * ranks show to their peers. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -69,7 +69,7 @@ static void all_reduce_steps(int rank)
     }
 }
 
-/* Steps of a program with many buckets, each an allocation of its own. */
+/* Make the steps of a program with many buckets, each of which is an allocation of its own. */
 static void bucket_steps(int rank)
 {
     for (int i = 0; i < STEPS; i++)
@@ -93,13 +93,14 @@ static void reduce_scatter_steps(int rank)
                          ncclSuccess);
 }
 
-/* NCCL runs the first calls, then kernel tma_ipc takes over, on both ranks in the same call. */
+/* NCCL runs the first calls. Then kernel tma_ipc takes over, in the same call on both ranks. */
 START_TEST(test_nccl_runs_calls_until_all_have_mapped)
 {
     fake_nccl_threads(all_reduce_steps);
     for (int i = 0; i < STEPS; i++)
         ck_assert_int_eq(given[0][i], given[1][i]);
-    ck_assert_int_eq(given[0][2], 3); /* an allocation is shown in the third call that uses it */
+    /* a rank shows an allocation in the third call that uses it */
+    ck_assert_int_eq(given[0][2], 3);
     ck_assert_int_lt(given[0][STEPS - 1], 7);
     ck_assert_int_eq(fake.launches, 2 * (STEPS - given[0][STEPS - 1]));
 }
@@ -112,12 +113,12 @@ START_TEST(test_all_buckets_of_a_step_are_mapped)
             fake_allocation(place[r] + (size_t)b * 8 * BYTES, 4 * BYTES, r);
     fake_nccl_threads(bucket_steps);
     ck_assert_int_eq(given[0][2], 3 * BUCKETS);
-    ck_assert_int_eq(given[0][6], given[0][STEPS - 1]); /* from some step on, NCCL runs none */
+    ck_assert_int_eq(given[0][6], given[0][STEPS - 1]); /* from some step on, NCCL runs no calls */
     ck_assert_int_eq(fake_memory.handles, 2 * BUCKETS);
 }
 END_TEST
 
-/* What a peer has mapped does not become free, so a rank shows only a part of its memory. */
+/* Memory that a peer has mapped does not become free. So a rank shows only a part of its memory. */
 START_TEST(test_a_large_allocation_is_not_shown)
 {
     for (int r = 0; r < 2; r++)
