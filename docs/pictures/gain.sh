@@ -5,8 +5,7 @@
 #
 # usage: docs/pictures/gain.sh > docs/pictures/gain.svg      (in the repository root)
 #
-# A bar is the speed with symtuner over the speed without. Filled bars: what is in this repository
-# ran. The hollow bar: a prototype ran (bench/results/2026-11-22-h200x2-steps).
+# A bar is the speed with symtuner over the speed without.
 set -u
 results=bench/results
 
@@ -24,12 +23,12 @@ results=bench/results
             $3 ~ /^(ours|sym32)$/ { print "kernel", $7, $3 == "ours" ? "env" : "own", $10 }'
     awk -F, '
         $1 == "jax decoder" && $2 == "decode batch 1" { print "decoder one env " 1 / $5; print "decoder one own " 1 / $4 }
-        $1 == "torch DDP" && $2 == "batch 2" { print "ddp one env " $5; print "ddp one own " $4 }
     ' $results/2026-11-22-h200x2-steps/steps.csv
     awk -F, '
         $1 == "torch decode" && $2 == "batch 1" { print "decode one env " $5; print "decode one own " $4 }
         $1 == "jax sharded MLPs" && $2 == "batch 1" { print "sharded one env " $5; print "sharded one own " $4 }
     ' $results/2026-11-23-h200x2/steps.csv
+    awk '$1 == "ddp" && $2 == 8 && $3 == "step" { print "ddp one env " $5; print "ddp one own " $4 }' $results/2026-11-24-h200x2/ddp-h100.txt
 } | LC_ALL=C sort -k1,1 -k2,2 -k3,3 -k4,4g | awk '
     { key = $1 " " $2 " " $3; value[key, ++rows[key]] = $4; points[$1 " " $2] = $1 }
     function median(key,    n) {
@@ -53,11 +52,11 @@ results=bench/results
             count[points[point]]++
         }
         print "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"575\" height=\"448\" viewBox=\"0 0 460 358\" font-family=\"sans-serif\" font-size=\"13\">"
-        print "<title>Speed with symtuner over speed without it, 2 H200s, November 2026</title>"
+        print "<title>Speed with symtuner over speed without it, 2 H200s and 2 H100s, November 2026</title>"
         print "<style>"
         print "text{fill:#1f2328}.dim{fill:#59636e;font-size:12px}.head,.num{font-weight:bold}"
-        print ".one{stroke:#1f2328;stroke-width:1.5}.ran{fill:#0969da}.proto{fill:none;stroke:#0969da;stroke-width:1.5;stroke-dasharray:4 2}"
-        print "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.dim{fill:#9198a1}.one{stroke:#e6edf3}.ran{fill:#58a6ff}.proto{stroke:#58a6ff}}"
+        print ".one{stroke:#1f2328;stroke-width:1.5}.ran{fill:#0969da}"
+        print "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.dim{fill:#9198a1}.one{stroke:#e6edf3}.ran{fill:#58a6ff}}"
         print "</style>"
         y = 4
         head("One call: how many times as fast")
@@ -68,8 +67,8 @@ results=bench/results
         bar("decoder", "ran", "JAX decoder, batch 1: symtuner.all_reduce for psum")
         bar("sharded", "ran", "JAX sharded MLPs, batch 1: symtuner.install()")
         bar("decode", "ran", "PyTorch decode step, batch 1: drop-in")
-        bar("ddp", "proto", "PyTorch training step (DDP): prototype, slower")
-        text(12, y + 11, "dim", "Thin line: 1, no change. Dashed: measured with a prototype, not with the code of")
-        text(12, y + 26, "dim", "this repository. 2 H200s without multicast, 2026-11-22 and 23.")
+        bar("ddp", "ran", "PyTorch training step (DDP), batch 8, 2 H100s: drop-in")
+        text(12, y + 11, "dim", "Thin line: 1, no change. 2 H200s without multicast, 2026-11-22 and 23; the last bar")
+        text(12, y + 26, "dim", "2 H100s, 2026-11-24.")
         print "</svg>"
     }'
