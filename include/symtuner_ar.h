@@ -446,8 +446,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_force(symtuner_ar *handle, const char *
 /* symtuner_ar_kernel_name(i): return name ${i} (from 0) that symtuner_ar_force accepts, or NULL. */
 SYMTUNER_AR_API const char *symtuner_ar_kernel_name(int i);
 
-/* symtuner_ar_describe(handle, text, length): write, as much as fits, what transport, limits, rules
- * and table the handle uses. Returns the length of the whole text, without the final zero. */
+/* symtuner_ar_describe(handle, text, length): write the transport, limits, rules and table that the
+ * handle uses, as much as fits. Returns the length of the whole text, without the final zero. */
 SYMTUNER_AR_API size_t symtuner_ar_describe(symtuner_ar *handle, char *text, size_t length);
 
 /* symtuner_ar_boxes_asked(): return 1 if SYMTUNER_AR_NODES=1 or a rule with network-pieces lets
