@@ -17,11 +17,11 @@
  * Streams    the calls on a handle run one after the other. For this the library records an event
  *            after every call, and a call on another stream first waits for that event. But if NCCL
  *            runs a call between ncclGroupStart and ncclGroupEnd, later calls do not wait for it.
- *            config.one_stream = 1 does without these events; the library then records events in
- *            captures only. Set it only if all eager calls of a handle are on one stream, no call
- *            is captured on that stream, and each GPU has a thread of its own. If an eager call
- *            still comes on another stream, the call waits on the host until the GPU is idle. From
- *            then on events are recorded.
+ *            config.one_stream = 1 does without these events; the library then records events only
+ *            in captures and for copy engines. Set it only if all eager calls of a handle are on one
+ *            stream, no call is captured on that stream, and each GPU has a thread of its own. If an
+ *            eager call still comes on another stream, the call waits on the host until the GPU is
+ *            idle. From then on events are recorded.
  *            Graphs with calls of the same handle must not run at the same time. If the library
  *            sees two kernels of a handle run at once, that is an error. But the library may not
  *            see the overlap if the second graph starts while the last blocks of the first graph
@@ -471,11 +471,11 @@ SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
 SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
 
 /* symtuner_ar_abort(handle): refuse further calls, and end the kernels of this rank within 50 ms
- * (over several boxes within 100 ms). Then ncclCommAbort may unmap the peers' memory, unless calls
- * with copy engines (copy, engines, tma_engines) are still queued. Any thread. Peers are not told:
- * abort them, too, or they wait until their time limit. Over several boxes this also aborts the
- * communicators that the library split from the program's (NCCL does that only with splitShare =
- * 1). Since 0.2. */
+ * (over several boxes 100 ms). Then wait at most 2 s for queued calls with copy engines (copy,
+ * engines, tma_engines), but not for graphs. Then ncclCommAbort may unmap the peers' memory; copies
+ * that run later are an illegal access. Any thread. Peers are not told: abort them, too, or they wait
+ * until their time limit. Over several boxes this also aborts the communicators that the library
+ * split from the program's (NCCL does that only with splitShare = 1). Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);
 
 /* symtuner_ar_waits(handle): return a number that changes every few ms while a kernel of ours (but

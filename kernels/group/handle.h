@@ -146,8 +146,12 @@ struct symtuner_ar {
     struct ar_side *sides;      /* streams beside the caller's (order/side.h); NULL: none yet */
     cudaEvent_t copy_event[2];  /* [0]: the stream of ${sides} may begin; [1]: it has ended */
     struct ar_engines *engines; /* streams of kernels/engines; NULL: no call yet */
+    cudaEvent_t copied;         /* the latest call with copy engines outside of captures has ended */
+    bool has_copied;            /* whether ${copied} was recorded; atomic */
+    int copying;                /* calls with copy engines that are being submitted; atomic */
     bool has_marker;            /* whether there is a thread ${marker} */
     pthread_t marker;           /* tells the GPU that the handle was aborted (host/abort.c) */
+    bool drained;               /* whether ${marker} has seen ${copied}, or waits no more; atomic */
     char error[256];            /* what symtuner_ar_error() returns */
 };
 

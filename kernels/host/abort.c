@@ -3,15 +3,22 @@
  * abort.c - abort a handle: refuse calls, and end the kernels that run.
  *
  * Afterwards the caller may let ncclCommAbort unmap the memory of the peers, and NCCL does not know
- * that our kernels use it. So the kernels are told on the GPU that the handle is dead. Kernels that
- * begin later end at once. The streams of the calls may be gone or stuck, so nothing waits for
- * them.
+ * that our kernels and copies use it. So the kernels are told on the GPU that the handle is dead.
+ * Kernels that begin later end at once. The streams of the calls may be gone or stuck, so nothing
+ * waits for them.
+ *
+ * Copies cannot be told, so this waits until the copies that are queued have ended. They may be
+ * behind work that never ends, for example a kernel of NCCL that only ncclCommAbort ends. So the
+ * wait has a limit. Copies that run after that may find no memory, which is an error of CUDA. The
+ * copies of a graph that is queued are not waited for, because only the program knows of it.
  */
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include "kernels/group/error.h"
+#include "kernels/group/nccl_wait.h"
+#include "kernels/host/launch.h"
 #include "kernels/nodes/nodes.h"
 #include "kernels/order/capture.h"
 
@@ -21,18 +28,91 @@
  * share. */
 enum { LEAVE_MS = 50 };
 
+/* How long symtuner_ar_abort waits for queued copies. Programs queue a step or two in advance. */
+enum { DRAIN_MS = 2000 };
+
+/* ---- copies ---------------------------------------------------------------------------------- */
+
+/* A call counts itself, and then looks whether the handle was aborted. An abort says so, and then
+ * looks for calls that are counted. So one of the two sees the other. */
+ncclResult_t ar_copies_enter(symtuner_ar *h)
+{
+    __atomic_add_fetch(&h->copying, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&h->mailbox->abort, __ATOMIC_SEQ_CST) == 0)
+        return ncclSuccess;
+    __atomic_sub_fetch(&h->copying, 1, __ATOMIC_SEQ_CST);
+    return symtuner_ar_status(h);
+}
+
+ncclResult_t ar_copies_leave(symtuner_ar *h, bool captured, cudaStream_t stream)
+{
+    cudaError_t error = captured ? cudaSuccess : cudaEventRecord(h->copied, stream);
+
+    if (!captured)
+        __atomic_store_n(&h->has_copied, true, __ATOMIC_SEQ_CST);
+    __atomic_sub_fetch(&h->copying, 1, __ATOMIC_SEQ_CST);
+    return error == cudaSuccess ? ncclSuccess
+                                : ar_fail_cuda(h, error, "mark the end of the copies");
+}
+
+static bool may_copy(const symtuner_ar *h)
+{
+    return __atomic_load_n(&h->copying, __ATOMIC_SEQ_CST) > 0 ||
+           __atomic_load_n(&h->has_copied, __ATOMIC_SEQ_CST);
+}
+
+/* Wait until no copy of ${h} is queued, at most DRAIN_MS. */
+static void drain(symtuner_ar *h)
+{
+    const uint64_t until = ar_now_ns() + DRAIN_MS * 1000000ull;
+
+    while (__atomic_load_n(&h->copying, __ATOMIC_SEQ_CST) > 0 && ar_now_ns() < until)
+        usleep(1000);
+    while (__atomic_load_n(&h->has_copied, __ATOMIC_SEQ_CST) && ar_now_ns() < until &&
+           cudaEventQuery(h->copied) == cudaErrorNotReady)
+        usleep(1000);
+}
+
+/* ---- abort ----------------------------------------------------------------------------------- */
+
+static void mark(symtuner_ar *h, uint32_t verdict)
+{
+    cudaMemcpyAsync(&h->state->dead, &verdict, sizeof verdict, cudaMemcpyHostToDevice,
+                    h->copy_stream);
+}
+
 /* Tell the GPU that the handle is dead. This runs in a thread of its own, because CUDA may block:
  * another thread may hold a lock of the driver until a kernel ends that only ncclCommAbort ends. */
 static void *mark_dead(void *handle)
 {
     symtuner_ar *h = handle;
-    const uint32_t aborted = AR_ABORTED;
 
     ar_capture_mode(cudaStreamCaptureModeRelaxed);
     cudaSetDevice(h->device);
-    cudaMemcpyAsync(&h->state->dead, &aborted, sizeof aborted, cudaMemcpyHostToDevice,
-                    h->copy_stream);
+    mark(h, AR_ABORTED);
+    if (may_copy(h)) {
+        drain(h);
+        mark(h, AR_PEERS_GONE);
+    }
+    __atomic_store_n(&h->drained, true, __ATOMIC_RELEASE);
     return NULL;
+}
+
+void ar_abort_join(symtuner_ar *h)
+{
+    if (h->has_marker)
+        pthread_join(h->marker, NULL);
+    h->has_marker = false;
+}
+
+/* Wait as long as kernels and copies need to end, also if another thread has aborted the handle. */
+static void await_end(const symtuner_ar *h)
+{
+    const uint64_t until = ar_now_ns() + (DRAIN_MS + LEAVE_MS) * 1000000ull;
+
+    usleep(LEAVE_MS * 1000);
+    while (may_copy(h) && !__atomic_load_n(&h->drained, __ATOMIC_ACQUIRE) && ar_now_ns() < until)
+        usleep(1000);
 }
 
 ncclResult_t symtuner_ar_abort(symtuner_ar *h)
@@ -41,15 +121,14 @@ ncclResult_t symtuner_ar_abort(symtuner_ar *h)
 
     if (h == NULL)
         return ar_fail_null();
-    if (__atomic_exchange_n(&h->mailbox->abort, AR_ABORTED, __ATOMIC_RELAXED) == 0) {
+    if (__atomic_exchange_n(&h->mailbox->abort, AR_ABORTED, __ATOMIC_SEQ_CST) == 0) {
         sigfillset(&all);
         /* The new thread must not get signals that are for the program's threads. */
         pthread_sigmask(SIG_SETMASK, &all, &before);
         h->has_marker = pthread_create(&h->marker, NULL, mark_dead, h) == 0;
         pthread_sigmask(SIG_SETMASK, &before, NULL);
     }
-    /* Wait even if another thread has just aborted the handle. */
-    usleep(LEAVE_MS * 1000);
+    await_end(h);
     if (h->nodes != NULL && h->nodes->box != NULL)
         ar_nodes_abort(h);
     return ncclSuccess;

@@ -374,6 +374,23 @@ static ncclResult_t agree(symtuner_ar *h, struct ar_ask *ask, const struct ar_bu
     return result;
 }
 
+/* Run the pieces of the call. symtuner_ar_abort can end kernels, but must wait for copies. */
+static ncclResult_t run_pieces(symtuner_ar *h, struct ar_order *order, const struct ar_ask *ask,
+                               const struct ar_choice *choice, int arena,
+                               const struct ar_buffers *b, cudaStream_t stream)
+{
+    const int family = choice->family;
+    const bool copies = family == AR_COPY || family == AR_ENGINES || family == AR_TMA_ENGINES;
+    ncclResult_t result = copies ? ar_copies_enter(h) : ncclSuccess, left = ncclSuccess;
+
+    if (result != ncclSuccess)
+        return result;
+    result = ar_pieces_run(h, order, ask, choice, arena, b, stream);
+    if (copies)
+        left = ar_copies_leave(h, order->capture != 0, stream);
+    return result == ncclSuccess ? left : result;
+}
+
 static ncclResult_t run(symtuner_ar *h, struct ar_ask *ask, const struct ar_buffers *b,
                         size_t count, cudaStream_t stream)
 {
@@ -398,7 +415,7 @@ static ncclResult_t run(symtuner_ar *h, struct ar_ask *ask, const struct ar_buff
     if (result == ncclSuccess && graph != NULL && choice.family == AR_COPY)
         result = ar_copy_guard(h, stream);
     if (result == ncclSuccess)
-        result = ar_pieces_run(h, order, ask, &choice, arena, b, stream);
+        result = run_pieces(h, order, ask, &choice, arena, b, stream);
     return result == ncclSuccess ? ar_stream_leave(h, stream, order) : result;
 }
 

@@ -16,6 +16,7 @@ static const char *const verdicts[] = {
     [AR_ABORTED] = "the handle was aborted",
     [AR_OVERLAP] = "two calls of this handle ran at the same time",
     [AR_DESTROYED] = "the handle was destroyed",
+    [AR_PEERS_GONE] = "the handle was aborted",
 };
 
 ncclResult_t symtuner_ar_status(symtuner_ar *h)

@@ -9,6 +9,7 @@
 #include "kernels/group/error.h"
 #include "kernels/group/gpu_wait.h"
 #include "kernels/group/nccl_window.h"
+#include "kernels/host/launch.h"
 #include "kernels/host/rank.h"
 #include "kernels/nodes/nodes.h"
 #include "kernels/order/capture.h"
@@ -190,6 +191,7 @@ static bool defer_group(symtuner_ar **handles, int n, int i)
     if (!defer(together, many))
         return false;
     if (h->comm != NULL) { /* the program may end h->comm now, which unmaps the peers' memory */
+        ar_abort_join(h);  /* it may set another verdict */
         cudaSetDevice(h->device);
         cudaMemcpyAsync(&h->state->dead, &destroyed, sizeof destroyed, cudaMemcpyHostToDevice,
                         h->copy_stream);

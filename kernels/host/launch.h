@@ -68,4 +68,15 @@ ncclResult_t ar_copy_run(symtuner_ar *h, const struct ar_args *args, const void 
                          int threads, cudaStream_t stream);
 ncclResult_t ar_copy_gather(symtuner_ar *h, const struct ar_args *args, cudaStream_t stream);
 
+/* Call ar_copies_enter before a call submits copies from or to the memory of the peers, and
+ * ar_copies_leave after it. Then symtuner_ar_abort waits until they have ended (abort.c).
+ * ar_copies_enter fails if the handle was aborted; then do not submit the copies. ${captured}: the
+ * stream is being captured. */
+ncclResult_t ar_copies_enter(symtuner_ar *h);
+ncclResult_t ar_copies_leave(symtuner_ar *h, bool captured, cudaStream_t stream);
+
+/* Wait for the thread of symtuner_ar_abort, if there is one. It ends DRAIN_MS (abort.c) after the
+ * abort at the latest, unless CUDA blocks. */
+void ar_abort_join(symtuner_ar *h);
+
 #endif

@@ -3,7 +3,6 @@
 #include "kernels/host/rank.h"
 
 #include <stdatomic.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,6 +123,7 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     AR_TRY(h, cudaEventCreateWithFlags(&h->eager.done, cudaEventDisableTiming), order);
     for (int i = 0; i < 2; i++)
         AR_TRY(h, cudaEventCreateWithFlags(&h->copy_event[i], cudaEventDisableTiming), order);
+    AR_TRY(h, cudaEventCreateWithFlags(&h->copied, cudaEventDisableTiming), order);
     return ncclSuccess;
 }
 
@@ -148,6 +148,8 @@ static void free_gpu(symtuner_ar *h)
     for (int i = 0; i < 2; i++)
         if (h->copy_event[i] != NULL)
             cudaEventDestroy(h->copy_event[i]);
+    if (h->copied != NULL)
+        cudaEventDestroy(h->copied);
     ar_side_free(h->sides);
     ar_engines_free(h);
     ar_ipc_end(h);
@@ -162,8 +164,7 @@ static void free_gpu(symtuner_ar *h)
 void ar_rank_free(symtuner_ar *h)
 {
     ar_first_leave(h);
-    if (h->has_marker)
-        pthread_join(h->marker, NULL);
+    ar_abort_join(h);
     if (!h->stuck)
         free_gpu(h);
     symtuner_rules_free(h->rules);

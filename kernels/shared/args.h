@@ -42,8 +42,9 @@ struct ar_mailbox {
 enum ar_start { AR_SERIAL, AR_EARLY, AR_EARLY_BOTH, AR_STARTS };
 
 /* Why a rank gave up; ALIVE: it has not. OVERLAP: two calls of the handle ran at the same time.
- * DESTROYED: the handle is gone, only its struct ar_state is left. */
-enum ar_verdict { AR_ALIVE, AR_TIMEOUT, AR_ABORTED, AR_OVERLAP, AR_DESTROYED };
+ * DESTROYED: the handle is gone, only its struct ar_state is left. PEERS_GONE: the handle was
+ * aborted, and NCCL may have unmapped the memory of the peers. */
+enum ar_verdict { AR_ALIVE, AR_TIMEOUT, AR_ABORTED, AR_OVERLAP, AR_DESTROYED, AR_PEERS_GONE };
 
 /* The fields that kernels read first come first, because the constant cache is cold at launch. */
 struct ar_args {

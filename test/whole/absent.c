@@ -2,7 +2,8 @@
 /*
  * absent.c - tests the all-gather and the all-reduce by copy engines when one rank does not call.
  * The copies and waits that the other ranks have queued must end within the time limit, with an
- * error. The buffers of the absent rank must not change.
+ * error. The buffers of the absent rank must not change. It also aborts ranks whose calls are
+ * queued behind other work. When the abort returns, no copy may be queued any more.
  *
  * usage: absent engines|tma_engines [ANYTHING]. With a second argument no rank is absent, and the
  * program ends after the calls that all ranks make. One thread makes the calls of all ranks, each
@@ -202,6 +203,27 @@ static void leave_one_out(void)
     MUST(symtuner_ar_status(rank[absent].handle) == ncclRemoteError);
 }
 
+static void CUDART_CB other_work(void *unused)
+{
+    (void)unused;
+    usleep(400000);
+}
+
+/* Each rank has a call queued behind other work, and is aborted, one after the other. */
+static void abort_queued(void)
+{
+    for (int r = 0; r < RANKS; r++) {
+        MUST(cudaLaunchHostFunc(rank[r].stream, other_work, NULL) == cudaSuccess);
+        MUST(call(r, ALL) == ncclSuccess);
+    }
+    for (int r = 0; r < RANKS; r++) {
+        MUST(symtuner_ar_abort(rank[r].handle) == ncclSuccess);
+        usleep(100000); /* the stream may still note that the call has ended */
+        MUST(cudaStreamQuery(rank[r].stream) == cudaSuccess);
+        MUST(call(r, ALL) != ncclSuccess);
+    }
+}
+
 /* Destroy the handles. ${expected}: what the destruction must return. */
 static void end(ncclResult_t expected)
 {
@@ -209,7 +231,8 @@ static void end(ncclResult_t expected)
 
     for (int r = 0; r < RANKS; r++) {
         handles[r] = rank[r].handle;
-        MUST(cudaGraphExecDestroy(rank[r].graph) == cudaSuccess);
+        if (rank[r].graph != NULL)
+            MUST(cudaGraphExecDestroy(rank[r].graph) == cudaSuccess);
         MUST(cudaStreamDestroy(rank[r].stream) == cudaSuccess);
     }
     MUST(symtuner_ar_destroy(handles, RANKS) == expected);
@@ -240,6 +263,11 @@ int main(int argc, char **argv)
         if (argc == 2)
             leave_one_out();
         end(argc == 2 ? ncclRemoteError : ncclSuccess); /* the error is that of the failed calls */
+    }
+    if (argc == 2) {
+        begin(1);
+        abort_queued();
+        end(ncclSuccess);
     }
     printf("absent: all ranks right, and without one of them an error in time\n");
     return 0;

@@ -363,6 +363,19 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     return whole_error(captured ? cudaErrorCapturedEvent : cudaSuccess);
 }
 
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    bool captured, reached;
+
+    pthread_mutex_lock(&whole_lock);
+    captured = event->graph != NULL;
+    reached = event->latest == NULL || event->latest->reached;
+    pthread_mutex_unlock(&whole_lock);
+    return whole_error(captured  ? cudaErrorCapturedEvent
+                       : reached ? cudaSuccess
+                                 : cudaErrorNotReady);
+}
+
 /* A stream that waits for an event of a capture joins the capture. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
 {

@@ -80,6 +80,9 @@ __device__ __forceinline__ uint32_t peer_gave_up(const ar_args &args)
  *   staged  1: the row is AR_ENGINES_FETCHED, and AR_ENGINES_GAVE_UP follows it
  *   dst     dst[r]: the word to which thread r stores the verdict if this rank gives up
  *   src     src[r]: the word to which thread 16 + r stores the verdict, after all of dst
+ *
+ * If the kernel finds AR_PEERS_GONE when it begins, it stores only to src, whose words lie in memory
+ * of this rank. Those of dst lie in memory of the peers.
  */
 __global__ void __launch_bounds__(32) watch(const __grid_constant__ ar_args args)
 {
@@ -95,12 +98,12 @@ __global__ void __launch_bounds__(32) watch(const __grid_constant__ ar_args args
         v = __reduce_max_sync(~0u, (int)lane() < args.ranks ? peer_gave_up(args) : 0);
     if (v == AR_ALIVE)
         return;
-    if (v > AR_DESTROYED)
+    if (v > AR_PEERS_GONE)
         v = AR_TIMEOUT;
 
     uint32_t *to = *(uint32_t *const *)((const char *)args.dst + 8 * lane());
 
-    if (lane() < AR_MAX_RANKS)
+    if (lane() < AR_MAX_RANKS && v != AR_PEERS_GONE)
         store_relaxed(to, v);
     fence_sys();
     __syncwarp(~0u);

@@ -53,6 +53,27 @@ START_TEST(test_a_peer_that_gives_up_during_a_fetch_is_noticed)
 }
 END_TEST
 
+/* Once a handle is aborted, NCCL unmaps the memory of the peers. A watch that begins after that
+ * stores nothing there, but ends the waits of this rank's streams. */
+START_TEST(test_after_an_abort_no_word_of_a_peer_is_written)
+{
+    struct ar_state state = {.epoch = 1, .dead = _i == 0 ? AR_ABORTED : AR_PEERS_GONE};
+    struct ar_mailbox mailbox = {.abort = AR_ABORTED};
+    struct ar_args args = {.state = &state, .mailbox = &mailbox, .ranks = 2, .me = 1};
+    uint32_t peer[AR_MAX_RANKS] = {0}, entered[AR_MAX_RANKS] = {0};
+
+    for (int r = 0; r < AR_MAX_RANKS; r++) {
+        args.dst[r] = (char *)&peer[r];
+        args.src[r] = (const char *)&entered[r];
+    }
+    launch_watch(&args);
+    for (int r = 0; r < AR_MAX_RANKS; r++) {
+        ck_assert_uint_eq(peer[r], _i == 0 ? AR_ABORTED : 0);
+        ck_assert_uint_ne(entered[r], 0);
+    }
+}
+END_TEST
+
 /* In tma_engines, rank 0 raises its flags of the last barrier of the kernel, and then gives up. So
  * rank 1 passes this barrier and fetches from rank 0. Rank 1 must notice the verdict that the copies
  * of rank 0 tell it. They may tell it long before rank 0 runs watch; here a failing launch stands
@@ -104,5 +125,6 @@ END_TEST
 void st_add_engines_tests(TCase *t)
 {
     tcase_add_loop_test(t, test_a_peer_that_gives_up_during_a_fetch_is_noticed, 0, 2);
+    tcase_add_loop_test(t, test_after_an_abort_no_word_of_a_peer_is_written, 0, 2);
     tcase_add_loop_test(t, test_a_peer_that_gives_up_at_the_last_barrier_is_noticed, 0, 2);
 }

@@ -20,6 +20,18 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureSta
     return cudaSuccess;
 }
 
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    (void)event;
+    if (fake_prohibited())
+        return cudaErrorStreamCaptureUnsupported;
+    __atomic_add_fetch(&fake.queries, 1, __ATOMIC_RELAXED);
+    if (fake.unreached == 0)
+        return cudaSuccess;
+    fake.unreached -= fake.unreached > 0;
+    return cudaErrorNotReady;
+}
+
 const char *cudaGetErrorString(cudaError_t error)
 {
     return error == cudaErrorMemoryAllocation ? "out of memory" : "some error";

@@ -55,6 +55,8 @@ struct fake_cuda {
     /* numbers of calls of cudaEventRecord, and of cudaDeviceSynchronize */
     int records, idles;
     int syncs;                  /* number of calls of cudaStreamSynchronize */
+    int queries;                /* number of calls of cudaEventQuery */
+    int unreached;              /* how many more of them find work in front of the event; -1: all */
     int endless_at;             /* the n-th launch never ends; 0: all launches end */
     void *endless;              /* the stream of the launch that never ends */
     void *foreign;              /* a stream of another GPU, on which no kernel can be launched */

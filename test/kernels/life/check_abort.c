@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_abort.c - what symtuner_ar_abort waits for, and for how long, on a fake CUDA. */
+#include <check.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "symtuner_ar.h"
+#include "kernels/group/handle.h"
+#include "kernels/group/nccl_wait.h"
+#include "kernels/host/launch.h"
+#include "test/kernels/fake/cuda.h"
+#include "test/kernels/fake/local_group.h"
+#include "test/kernels/suites.h"
+
+enum { LEAVE_MS = 50, DRAIN_MS = 2000, LATE_MS = 1500 }; /* LATE_MS: how late a busy machine is */
+
+static void set_up_registered(void)
+{
+    void *buffers[N];
+
+    set_up();
+    for (int r = 0; r < N; r++)
+        buffers[r] = memory[r];
+    ck_assert_int_eq(symtuner_ar_register(handles, buffers, NULL, N, 1 << 20), ncclSuccess);
+}
+
+static uint32_t verdict(const symtuner_ar *h)
+{
+    return __atomic_load_n(&h->state->dead, __ATOMIC_RELAXED);
+}
+
+/* Let rank 0 make an all-reduce with the copy engines, or with kernels only. */
+static void call(const char *kernel)
+{
+    ck_assert_int_eq(symtuner_ar_force(handles[0], kernel, 0, 0), ncclSuccess);
+    ck_assert_int_eq(
+        symtuner_ar_all_reduce(memory[0], memory[0], 4096, ncclFloat, ncclSum, handles[0], NULL),
+        ncclSuccess);
+}
+
+/* Abort the handle of rank 0, and return how many ms that took. */
+static int abort_ms(void)
+{
+    const uint64_t before = ar_now_ns();
+
+    ck_assert_int_eq(symtuner_ar_abort(handles[0]), ncclSuccess);
+    return (int)((ar_now_ns() - before) / 1000000);
+}
+
+START_TEST(test_an_abort_waits_for_queued_copies)
+{
+    call(_i == 0 ? "copy" : "chunked");
+    fake.unreached = 150; /* polls, one per ms */
+    ck_assert_int_ge(abort_ms(), _i == 0 ? 150 : LEAVE_MS);
+    ck_assert_int_eq(fake.unreached, _i == 0 ? 0 : 150);
+    if (_i == 0)
+        ck_assert_uint_eq(verdict(handles[0]), AR_PEERS_GONE);
+    ck_assert_uint_eq(verdict(handles[1]), AR_ALIVE);
+}
+END_TEST
+
+START_TEST(test_an_abort_waits_for_copies_no_longer_than_its_limit)
+{
+    int ms;
+
+    call("copy");
+    fake.unreached = -1; /* for example behind a kernel of NCCL that only ncclCommAbort ends */
+    ms = abort_ms();
+    ck_assert_int_ge(ms, DRAIN_MS);
+    ck_assert_int_le(ms, DRAIN_MS + LEAVE_MS + LATE_MS);
+}
+END_TEST
+
+/* Graphs are the program's, and an event that was recorded in a capture cannot be waited for. */
+START_TEST(test_an_abort_does_not_wait_for_graphs)
+{
+    ck_assert_int_eq(symtuner_ar_reserve(handles, N, SIZE_MAX), ncclSuccess);
+    fake.capture = 7;
+    call("copy");
+    fake.capture = 0;
+    fake.unreached = -1;
+    ck_assert_int_lt(abort_ms(), LEAVE_MS + LATE_MS);
+    ck_assert_int_eq(fake.queries, 0);
+    fake_graph_gone(7);
+}
+END_TEST
+
+static void *leave_late(void *handle)
+{
+    usleep(200000);
+    ar_copies_leave(handle, false, NULL);
+    return NULL;
+}
+
+START_TEST(test_an_abort_waits_for_a_call_that_submits_copies)
+{
+    pthread_t thread;
+
+    ck_assert_int_eq(ar_copies_enter(handles[0]), ncclSuccess);
+    pthread_create(&thread, NULL, leave_late, handles[0]);
+    symtuner_ar_abort(handles[0]);
+    ck_assert(__atomic_load_n(&handles[0]->has_copied, __ATOMIC_RELAXED)); /* that call has left */
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(fake.queries, 1);
+    want_error(ar_copies_enter(handles[0]), ncclInvalidUsage, handles[0], "aborted");
+    ck_assert_int_eq(handles[0]->copying, 0);
+}
+END_TEST
+
+static void *abort_too(void *out)
+{
+    *(int *)out = abort_ms();
+    return NULL;
+}
+
+/* Each caller may let NCCL unmap memory as soon as its own symtuner_ar_abort returns. */
+START_TEST(test_a_second_abort_waits_as_the_first)
+{
+    pthread_t thread;
+    int first;
+
+    call("copy");
+    fake.unreached = 300;
+    pthread_create(&thread, NULL, abort_too, &first);
+    while (__atomic_load_n(&handles[0]->mailbox->abort, __ATOMIC_RELAXED) == 0)
+        usleep(1000);
+    abort_ms();
+    ck_assert_int_eq(fake.unreached, 0);
+    pthread_join(thread, NULL);
+    abort_ms(); /* a third one finds nothing to wait for */
+    ck_assert_int_eq(fake.queries, 301);
+}
+END_TEST
+
+Suite *st_suite_abort(void)
+{
+    Suite *s = suite_create("ar_abort");
+    TCase *t = tcase_create("abort");
+
+    tcase_set_timeout(t, 30);
+    tcase_add_checked_fixture(t, set_up_registered, tear_down);
+    tcase_add_loop_test(t, test_an_abort_waits_for_queued_copies, 0, 2);
+    tcase_add_test(t, test_an_abort_waits_for_copies_no_longer_than_its_limit);
+    tcase_add_test(t, test_an_abort_does_not_wait_for_graphs);
+    tcase_add_test(t, test_an_abort_waits_for_a_call_that_submits_copies);
+    tcase_add_test(t, test_a_second_abort_waits_as_the_first);
+    suite_add_tcase(s, t);
+    return s;
+}
