@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* life.c - see life.h: what happens when a communicator is made. end.c has the rest. */
 #include "dropin/life.h"
 
 #include <dirent.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -407,94 +407,4 @@ void st_made(struct st_real *real, struct st_made *made, int n)
         *waiting = made[i];
         g->mades++;
     }
-}
-
-/* ---- ending ---------------------------------------------------------------------------------- */
-
-/* Take the handle from the record for good, so that NCCL runs all later calls. */
-static struct symtuner_ar *take(struct st_comm *c)
-{
-    struct symtuner_ar *handle = atomic_exchange(&c->handle, NULL);
-    struct symtuner_ar *kept = atomic_exchange(&c->kept, NULL);
-
-    if (!handle && !kept)
-        return NULL;
-    handle = handle ? handle : kept;
-    c->why = ST_WHY_FAILED;
-    st_comm_give(c);
-    return handle;
-}
-
-void st_life_end(struct st_comm *c)
-{
-    struct symtuner_ar *handle = take(c);
-
-    st_book_close(c->book);
-    if (!handle)
-        return;
-    while (atomic_load(&c->users) > 0)
-        sched_yield();
-    st_inside++;
-    c->kernels->destroy_(&handle, 1);
-    st_inside--;
-    st_meet_leave(c->meet);
-    c->meet = NULL;
-}
-
-void st_life_suspend(struct st_comm *c)
-{
-    struct symtuner_ar *handle = atomic_load(&c->handle);
-
-    if (!handle)
-        return;
-    c->why = ST_WHY_FAILED;
-    atomic_store(&c->kept, handle); /* it keeps its place, because graphs may run its calls */
-    atomic_store(&c->handle, NULL); /* last, so that an abort in another thread finds the handle */
-}
-
-/* To free the handle here, we would have to wait for the GPU, but NCCL's abort does not wait. So
- * the handle stays in ${kept} until st_life_end or st_life_aborted, when the communicator ends.
- * Another thread may still be in a vote, so ${meet} is freed only when the record is used again. */
-void st_life_abort(struct st_comm *c)
-{
-    struct symtuner_ar *handle = take(c);
-
-    if (!handle)
-        return;
-    if (c->meet)
-        st_meet_give_up(c->meet);
-    st_inside++;
-    c->kernels->abort_(handle);
-    st_inside--;
-    atomic_store(&c->kept, handle);
-}
-
-void st_life_leave(struct st_comm *c)
-{
-    st_life_abort(c);
-    atomic_fetch_add(&c->users, 1);
-    st_comm_remove(c);
-}
-
-void st_life_aborted(struct st_comm *c, bool ended)
-{
-    if (ended)
-        atomic_store(&c->orphan, atomic_exchange(&c->kept, NULL));
-    st_book_close(c->book);
-    st_life_release(c);
-}
-
-/* Several threads may run this at once, because st_life_hold calls it when it finds no handle. Only
- * one of them discards the orphan. */
-void st_life_discard(struct st_comm *c)
-{
-    const struct st_kernels *kernels = c->kernels;
-    struct symtuner_ar *handle =
-        atomic_load(&c->users) == 0 ? atomic_exchange(&c->orphan, NULL) : NULL;
-
-    if (!handle || !kernels->discard_)
-        return; /* an older library has no discard_, so the handle leaks */
-    st_inside++;
-    kernels->discard_(&handle, 1);
-    st_inside--;
 }

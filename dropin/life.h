@@ -47,7 +47,8 @@ void st_life_end(struct st_comm *c);
 /* Send all later calls of ${c} to NCCL, but keep its handle until the communicator ends: graphs
  * with calls of the handle may run again when NCCL has resumed the communicator. */
 void st_life_suspend(struct st_comm *c);
-/* Call this before NCCL aborts its own kernels: make our kernels give up. Does not wait. */
+/* Call this before NCCL aborts its own kernels: make our kernels give up, which takes 50 ms, and up
+ * to 2 s if copies are queued. Does not wait for other threads. */
 void st_life_abort(struct st_comm *c);
 /* Call this before ncclCommAbort. It does what st_life_abort does, and removes ${c} from the table
  * of communicators (comms.h). ${c} itself stays valid until st_life_aborted. */

@@ -6,6 +6,11 @@
  * usage: newer CASE    under the drop-in, on the fake NCCL and the fake kernels. Exit 1: stderr says
  *                      which line failed.
  */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
 #include "test/dropin/play/play.h"
 
 static struct nccl n;
@@ -183,13 +188,49 @@ static void races(void)
     MUST(pthread_join(thread, NULL) == 0);
 }
 
+/* One thread revokes a communicator, and another destroys it in the meantime. The destruction must
+ * find the handle, and must not free it while it is being aborted. */
+static atomic_int step;
+
+static void pause_in_abort(void)
+{
+    atomic_store(&step, 1);
+    while (atomic_load(&step) < 2)
+        sched_yield();
+    usleep(100000);
+    MUST(kernels()->handles == 2);
+}
+
+static void *revoker(void *comm)
+{
+    MUST(n.f.CommRevoke(comm, 0) == 0);
+    return NULL;
+}
+
+static void ends(void)
+{
+    void *comm[2];
+    pthread_t thread;
+
+    make(comm, 2);
+    kernels()->aborts = pause_in_abort;
+    MUST(pthread_create(&thread, NULL, revoker, comm[0]) == 0);
+    while (atomic_load(&step) < 1)
+        sched_yield();
+    atomic_store(&step, 2);
+    MUST(n.f.CommDestroy(comm[0]) == 0);
+    MUST(kernels()->handles == 1);
+    MUST(pthread_join(thread, NULL) == 0);
+    kernels()->aborts = NULL;
+    SAID(kernels(), "abort destroy:1 ");
+    MUST(n.f.CommDestroy(comm[1]) == 0);
+}
+
 int main(int argc, char **argv)
 {
-    static const struct play_case cases[] = {{"shrinks", shrinks},
-                                             {"windows", windows},
-                                             {"restricted", restricted},
-                                             {"suspends", suspends},
-                                             {"races", races}};
+    static const struct play_case cases[] = {{"shrinks", shrinks},       {"windows", windows},
+                                             {"restricted", restricted}, {"suspends", suspends},
+                                             {"races", races},           {"ends", ends}};
 
     MUST(argc == 2);
     nccl_linked(&n);

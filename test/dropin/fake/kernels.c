@@ -275,6 +275,8 @@ int symtuner_ar_abort(struct symtuner_ar *handle)
     record_add(&record, "abort ");
     if (__atomic_exchange_n(&handle->aborted, 1, __ATOMIC_RELAXED) == 0)
         __atomic_add_fetch(&record.aborted, 1, __ATOMIC_RELAXED);
+    if (record.aborts)
+        record.aborts();
     return 0;
 }
 

@@ -37,6 +37,7 @@ struct record {
     void (*launch)(void *comm, void *stream); /* called to launch a kernel of ours */
     void (*window)(void);                     /* called in ncclCommWindowRegister */
     void (*registers)(void *comm);            /* called in symtuner_ar_register */
+    void (*aborts)(void);                     /* called in symtuner_ar_abort */
     /* the fake library sets these members to say what it has seen */
     void *nccl;          /* what symtuner_ar_use_nccl was given */
     long handles;        /* number of handles that exist */

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* end.c - see life.h: what happens when a communicator ends or is aborted. */
+#include <pthread.h>
+#include <sched.h>
+
+#include "dropin/ledger/book.h"
+#include "dropin/life.h"
+#include "dropin/meet.h"
+
+/* Held while a handle moves, so that another thread that ends the communicator finds it in one of
+ * the two places. */
+static pthread_mutex_t moving = PTHREAD_MUTEX_INITIALIZER;
+
+/* Take the handle from the record for good, so that NCCL runs all later calls. */
+static struct symtuner_ar *take(struct st_comm *c)
+{
+    struct symtuner_ar *handle, *kept;
+
+    pthread_mutex_lock(&moving);
+    handle = atomic_exchange(&c->handle, NULL);
+    kept = atomic_exchange(&c->kept, NULL);
+    if (handle || kept) {
+        c->why = ST_WHY_FAILED;
+        st_comm_give(c);
+    }
+    pthread_mutex_unlock(&moving);
+    return handle ? handle : kept;
+}
+
+/* Move the handle to ${kept}, so that NCCL runs all later calls. If it ${gives} its place, another
+ * communicator may use our kernels instead. Returns the handle; NULL: there is none. */
+static struct symtuner_ar *keep(struct st_comm *c, bool gives)
+{
+    struct symtuner_ar *handle;
+
+    pthread_mutex_lock(&moving);
+    handle = atomic_exchange(&c->handle, NULL);
+    if (handle)
+        atomic_store(&c->kept, handle);
+    handle = atomic_load(&c->kept);
+    if (handle)
+        c->why = ST_WHY_FAILED;
+    if (handle && gives)
+        st_comm_give(c);
+    pthread_mutex_unlock(&moving);
+    return handle;
+}
+
+void st_life_end(struct st_comm *c)
+{
+    struct symtuner_ar *handle = take(c);
+
+    st_book_close(c->book);
+    if (!handle)
+        return;
+    while (atomic_load(&c->users) > 0)
+        sched_yield();
+    st_inside++;
+    c->kernels->destroy_(&handle, 1);
+    st_inside--;
+    st_meet_leave(c->meet);
+    c->meet = NULL;
+}
+
+void st_life_suspend(struct st_comm *c)
+{
+    keep(c, false); /* it keeps its place, because graphs may run its calls */
+}
+
+/* To free the handle here, we would have to wait for the GPU, but NCCL's abort does not wait. So
+ * the handle stays in ${kept} until st_life_end or st_life_aborted, when the communicator ends. This
+ * thread counts as a user of the handle, so that st_life_end in another thread waits. Another thread
+ * may still be in a vote, so ${meet} is freed only when the record is used again. */
+void st_life_abort(struct st_comm *c)
+{
+    struct symtuner_ar *handle;
+
+    atomic_fetch_add(&c->users, 1);
+    handle = keep(c, true);
+    if (handle) {
+        if (c->meet)
+            st_meet_give_up(c->meet);
+        st_inside++;
+        c->kernels->abort_(handle);
+        st_inside--;
+    }
+    st_life_release(c);
+}
+
+void st_life_leave(struct st_comm *c)
+{
+    st_life_abort(c);
+    atomic_fetch_add(&c->users, 1);
+    st_comm_remove(c);
+}
+
+void st_life_aborted(struct st_comm *c, bool ended)
+{
+    if (ended)
+        atomic_store(&c->orphan, atomic_exchange(&c->kept, NULL));
+    st_book_close(c->book);
+    st_life_release(c);
+}
+
+/* Several threads may run this at once, because st_life_hold calls it when it finds no handle. Only
+ * one of them discards the orphan. */
+void st_life_discard(struct st_comm *c)
+{
+    const struct st_kernels *kernels = c->kernels;
+    struct symtuner_ar *handle =
+        atomic_load(&c->users) == 0 ? atomic_exchange(&c->orphan, NULL) : NULL;
+
+    if (!handle || !kernels->discard_)
+        return; /* an older library has no discard_, so the handle leaks */
+    st_inside++;
+    kernels->discard_(&handle, 1);
+    st_inside--;
+}
