@@ -10,7 +10,7 @@
 #include "dropin/meet.h"
 
 _Atomic(struct st_comm *) st_comm_table[ST_COMM_PLACES];
-atomic_int st_comm_handles[ST_DEVICES];
+atomic_int st_comm_handles[ST_DEVICES], st_comm_wide[ST_DEVICES];
 
 /* Takes the place of an ended communicator in st_comm_table, so that a search goes on to the next
  * entry. */
@@ -91,12 +91,21 @@ void st_comm_remove(struct st_comm *c)
 
 int st_comm_take(struct st_comm *c)
 {
-    c->placed = true;
+    c->placed = c->wide = true;
+    atomic_fetch_add(&st_comm_wide[c->device], 1);
     return atomic_fetch_add(&st_comm_handles[c->device], 1);
+}
+
+void st_comm_limit(struct st_comm *c)
+{
+    if (c->wide)
+        atomic_fetch_sub(&st_comm_wide[c->device], 1);
+    c->wide = false;
 }
 
 void st_comm_give(struct st_comm *c)
 {
+    st_comm_limit(c);
     if (c->placed)
         atomic_fetch_sub(&st_comm_handles[c->device], 1);
     c->placed = false;

@@ -47,6 +47,7 @@ struct st_comm {
     int rank, ranks;
     int device;  /* CUDA device number of the communicator, modulo ST_DEVICES     */
     bool placed; /* its handle is counted in st_comm_handles[device]              */
+    bool wide;   /* its handle is counted in st_comm_wide[device]                 */
     bool spans;  /* its ranks are on several boxes, and all could make a handle   */
     bool blocking;
     uint64_t key; /* identifies the communicator, the same on all its ranks; 0: unknown */
@@ -132,8 +133,13 @@ uint64_t st_comm_key(const struct nccl_abi_id *id, int ids);
 /* How many communicators have a handle, or are about to make one, on each GPU. */
 enum { ST_DEVICES = 64 };
 extern atomic_int st_comm_handles[ST_DEVICES];
+/* How many of these are first on their GPU, so that their calls have all the blocks that the library
+ * allows (st_settings_further). */
+extern atomic_int st_comm_wide[ST_DEVICES];
 /* Count a handle of ${c} on its GPU. Returns how many the GPU had before. */
 int st_comm_take(struct st_comm *c);
+/* Count the handle of ${c} no longer in st_comm_wide, because its calls get fewer blocks. */
+void st_comm_limit(struct st_comm *c);
 /* Take ${c} out of the count of its GPU's handles, if it counts there. */
 void st_comm_give(struct st_comm *c);
 

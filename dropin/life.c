@@ -151,6 +151,8 @@ static bool take_places(struct party *p)
         room = before < st_settings_comms(c->device);
         p->further |= before > 0 || st_settings_kept();
     }
+    for (int i = 0; i < p->n && room && p->further; i++)
+        st_comm_limit(p->c[i]);
     for (int i = 0; i < p->n && !room; i++)
         st_comm_give(p->c[i]);
     return room;

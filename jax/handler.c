@@ -118,7 +118,7 @@ static XLA_FFI_Error *adopt_comm(const struct job *j, const XLA_FFI_CallFrame *f
 {
     const struct ffi_ar *ar = ffi_ar_get();
     struct ffi_member *member = j->member;
-    struct symtuner_ar_config config = ffi_ar_config(member->timeout_ms);
+    struct symtuner_ar_config config = ffi_ar_config(member->timeout_ms, &member->ordinal, 1);
     ffi_handle *handle = NULL;
     void *comm = NULL;
     char why[512];

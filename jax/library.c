@@ -80,11 +80,27 @@ void symtuner_ffi_memory(const void *p)
     memory = p;
 }
 
-struct symtuner_ar_config ffi_ar_config(uint32_t timeout_ms)
+/* Return the smallest limit that the drop-in has for any of these GPUs, or 0 if it has none. */
+static int limit_of(const int *devices, int n)
+{
+    int (*ask)(int device), least = 0;
+
+    *(void **)&ask = dlsym(RTLD_DEFAULT, "symtuner_nccl_limit");
+    for (int i = 0; i < n && ask != NULL; i++) {
+        int limit = ask(devices[i]);
+
+        if (limit > 0 && (least == 0 || limit < least))
+            least = limit;
+    }
+    return least;
+}
+
+struct symtuner_ar_config ffi_ar_config(uint32_t timeout_ms, const int *devices, int n)
 {
     return (struct symtuner_ar_config){.size = sizeof(struct symtuner_ar_config),
                                        .timeout_ms = timeout_ms,
                                        .one_stream = 1,
+                                       .max_ctas = limit_of(devices, n),
                                        .beside = FFI_BESIDE,
                                        .memory = memory};
 }

@@ -62,8 +62,10 @@ static inline void ffi_ar_reserve(const struct ffi_ar *ar, ffi_handle **handles,
     (void)ar->reserve(handles, n, SIZE_MAX);
 }
 
-/* Return how to make handles of JAX. Their kernels give up after ${timeout_ms}; 0: the default. */
-struct symtuner_ar_config ffi_ar_config(uint32_t timeout_ms);
+/* Return how to make handles of JAX on ${n} GPUs. Their kernels give up after ${timeout_ms}; 0: the
+ * default. If the program's communicators have handles on one of these GPUs, the calls of these
+ * handles get fewer blocks (dropin/entry/jax.h). */
+struct symtuner_ar_config ffi_ar_config(uint32_t timeout_ms, const int *devices, int n);
 
 /* Return the functions of the loaded library, or NULL before it is loaded. */
 const struct ffi_ar *ffi_ar_get(void);

@@ -53,7 +53,7 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
                             char *why, size_t why_size)
 {
     const struct ffi_ar *ar = need_ar(why, why_size);
-    struct symtuner_ar_config config = ffi_ar_config(timeout_ms);
+    struct symtuner_ar_config config;
     ffi_handle *handles[FFI_GROUP_RANKS] = {NULL};
     struct ffi_member members[FFI_GROUP_RANKS];
     struct ffi_exchange *exchange;
@@ -63,6 +63,7 @@ int symtuner_ffi_open_local(const int64_t *ids, const int *ordinals, int ranks, 
     for (int i = 0; i < ranks; i++)
         if (check_place(ordinals[i], why, why_size) != 0)
             return -1;
+    config = ffi_ar_config(timeout_ms, ordinals, ranks);
     if (ar->create_local(handles, ordinals, ranks, &config) != 0)
         return ffi_fail(why, why_size, "%s", ar->error(NULL));
     ffi_ar_reserve(ar, handles, ranks);
@@ -197,7 +198,7 @@ static struct ffi_member *new_member(const int64_t *ids, int ranks, int me, int 
 static int join(struct ffi_member *member, const void *unique_id, uint32_t timeout_ms, char *why,
                 size_t why_size)
 {
-    struct symtuner_ar_config config = ffi_ar_config(timeout_ms);
+    struct symtuner_ar_config config = ffi_ar_config(timeout_ms, &member->ordinal, 1);
     ffi_unique_id id;
     int (*init)(void **, int, ffi_unique_id, int);
     char ignored[128];

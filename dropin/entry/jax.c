@@ -18,6 +18,11 @@ int symtuner_nccl_keep_place(int device)
     return handles == 0 || handles <= st_settings_comms(device);
 }
 
+int symtuner_nccl_limit(int device)
+{
+    return atomic_load(&st_comm_wide[device % ST_DEVICES]) > 0 ? st_settings_further(device) : 0;
+}
+
 struct st_tally_slot *symtuner_nccl_slot(int version, int rank, int ranks)
 {
     if (version != ST_TALLY_VERSION)

@@ -22,6 +22,16 @@ struct st_tally_slot;
  */
 __attribute__((visibility("default"))) int symtuner_nccl_keep_place(int device);
 
+/*
+ * symtuner_nccl_limit(device):
+ * Return the limit for the blocks of a call of JAX's groups on the GPU ${device}, as config.max_ctas
+ * (symtuner_ar.h). Call this after symtuner_nccl_keep_place. One of two handles on a GPU must leave
+ * room for NCCL (st_settings_further): the communicator's if JAX keeps its place already, else JAX's.
+ * Then the result is 0, or that limit. In another process the order may be another one, but of a
+ * group's limits the library takes the smallest.
+ */
+__attribute__((visibility("default"))) int symtuner_nccl_limit(int device);
+
 /* Return this process's slot in the file that SYMTUNER_RUN_FILE names (dropin/tally.h). If it has
  * none, claim one for rank ${rank} of a group of ${ranks}. Returns NULL if there is no such file or
  * no free slot, or if ${version} is not our ST_TALLY_VERSION. */

@@ -159,6 +159,7 @@ static void first(void)
 
     load_jax();
     MUST(opens_across());
+    MUST(kernels()->max_ctas == 0);
     MUST(opens_local(10) && opens_local(20)); /* further groups of JAX take no further place */
     MUST(make(one) == GPUS);
     MUST(make(two) == 0);
@@ -175,9 +176,12 @@ static void kept(void)
 
     load_jax();
     MUST(make(one) == GPUS);
+    MUST(kernels()->max_ctas == 96);
     MUST(make(two) == 0);
     MUST(opens_local(10));
+    MUST(kernels()->max_ctas == 0);
     MUST(opens_across());
+    MUST(kernels()->max_ctas == 0);
     check_slot();
 }
 
@@ -202,6 +206,24 @@ static void late(void)
     MUST(kernels()->handles == 3 * GPUS);
 }
 
+/* If a communicator came first, it may use all blocks, and JAX's groups leave room for NCCL. */
+static void second(void)
+{
+    void *one[GPUS];
+
+    MUST(make(one) == GPUS);
+    MUST(kernels()->max_ctas == 0);
+    load_jax();
+    MUST(opens_across());
+    MUST(kernels()->max_ctas == 96);
+    kernels()->max_ctas = 0;
+    MUST(opens_local(10));
+    MUST(kernels()->max_ctas == 96);
+    end(one);
+    MUST(opens_local(20));
+    MUST(kernels()->max_ctas == 0);
+}
+
 /* With SYMTUNER_MAX_COMMS=0 or 1 JAX has its place and the communicators have none. */
 static void alone(void)
 {
@@ -215,8 +237,8 @@ static void alone(void)
 
 int main(int argc, char **argv)
 {
-    static const struct play_case cases[] = {
-        {"once", once}, {"first", first}, {"kept", kept}, {"late", late}, {"alone", alone}};
+    static const struct play_case cases[] = {{"once", once}, {"first", first},   {"kept", kept},
+                                             {"late", late}, {"second", second}, {"alone", alone}};
 
     MUST(argc == 4);
     nccl_linked(&n);

@@ -57,7 +57,7 @@ room 46 120 2
 # --- groups of JAX beside communicators --------------------------------------------------------------
 # jax CASE: runs the case with the kernels that the drop-in has
 jax() { under "$here/jax" "$1" "$here/libsymtuner_ffi.so" "$here/libsymtuner_ar.so" 2> "$work/err" || { fail "groups of JAX, $1"; cat "$work/err"; }; }
-for case in once first kept late; do jax $case; done
+for case in once first kept late second; do jax $case; done
 for most in 0 1; do SYMTUNER_MAX_COMMS=$most jax alone; done
 
 # --- the kernels that follow ours --------------------------------------------------------------------

@@ -86,8 +86,9 @@ int symtuner_ar_create(struct symtuner_ar **handles, void *const *comms, int n,
 int symtuner_ar_create_local(struct symtuner_ar **handles, const int *devices, int n,
                              const struct symtuner_ar_config *config)
 {
-    (void)devices, (void)config;
+    (void)devices;
     record_add(&record, "create_local:%d ", n);
+    __atomic_store_n(&record.max_ctas, config ? config->max_ctas : 0, __ATOMIC_RELAXED);
     for (int i = 0; i < n; i++)
         handles[i] = calloc(1, sizeof **handles);
     __atomic_add_fetch(&record.handles, n, __ATOMIC_RELAXED);
