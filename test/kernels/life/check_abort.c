@@ -134,6 +134,29 @@ START_TEST(test_a_second_abort_waits_as_the_first)
 }
 END_TEST
 
+/* Neither a capture of another thread (_i = 0) ends, nor one that holds calls of the handle. */
+START_TEST(test_an_abort_ends_no_capture)
+{
+    ck_assert_int_eq(symtuner_ar_reserve(handles, N, SIZE_MAX), ncclSuccess);
+    call("copy");
+    fake.global_capture = _i == 0;
+    fake.capture = _i == 0 ? 0 : 7;
+    if (_i == 1)
+        call("copy");
+    fake.unreached = 100;
+    abort_ms();
+    ck_assert_int_eq(fake.unreached, 0); /* the call outside of the capture has ended */
+    ck_assert_int_eq(fake.prohibited, 0);
+    want_error(
+        symtuner_ar_all_reduce(memory[0], memory[0], 4096, ncclFloat, ncclSum, handles[0], NULL),
+        ncclInvalidUsage, handles[0], "aborted");
+    ck_assert_int_eq(fake.prohibited, 0);
+    fake.global_capture = 0;
+    fake.capture = 0;
+    fake_graph_gone(7);
+}
+END_TEST
+
 Suite *st_suite_abort(void)
 {
     Suite *s = suite_create("ar_abort");
@@ -146,6 +169,7 @@ Suite *st_suite_abort(void)
     tcase_add_test(t, test_an_abort_does_not_wait_for_graphs);
     tcase_add_test(t, test_an_abort_waits_for_a_call_that_submits_copies);
     tcase_add_test(t, test_a_second_abort_waits_as_the_first);
+    tcase_add_loop_test(t, test_an_abort_ends_no_capture, 0, 2);
     suite_add_tcase(s, t);
     return s;
 }
