@@ -82,6 +82,8 @@ struct st_meet *st_made_enter(const struct st_real *real, const struct st_made *
     return st_meet_enter(made->key, count);
 }
 
+/* Return a record of the new communicator. If the table of communicators is full, it is not in the
+ * table, and the caller frees it: this rank then tells the others that it cannot use our kernels. */
 static struct st_comm *record(struct st_real *real, const struct st_made *made)
 {
     struct st_comm *c = st_comm_find(*made->comm);
@@ -91,8 +93,14 @@ static struct st_comm *record(struct st_real *real, const struct st_made *made)
     if (c) /* this is an older communicator at the same address, which NCCL ended after an error */
         st_book_close(c->book), st_comm_remove(c);
     c = st_comm_add(*made->comm, real);
-    if (!c)
-        return NULL;
+    if (!c) {
+        c = calloc(1, sizeof *c);
+        if (!c)
+            return NULL;
+        c->unlisted = true;
+        c->comm = *made->comm;
+        c->real = real;
+    }
     c->key = made->key;
     c->blocking = made->blocking;
     if (!made->blocking) /* while NCCL may still be making the communicator, its size is unknown */
@@ -103,7 +111,8 @@ static struct st_comm *record(struct st_real *real, const struct st_made *made)
     else if (real->comm_device && real->comm_device(*made->comm, &device) == NCCL_ABI_SUCCESS)
         c->device = device >= 0 ? device % ST_DEVICES : 0;
     st_slot_claim(c->rank, c->ranks, real->version, real->path);
-    c->book = st_book_open(c->key, c->rank, made->blocking ? c->ranks : 0, real->version);
+    if (!c->unlisted)
+        c->book = st_book_open(c->key, c->rank, made->blocking ? c->ranks : 0, real->version);
     c->why = (int)shared_reason(real, made, c->ranks);
     return c;
 }
@@ -117,6 +126,12 @@ static void decide(struct st_comm *c, enum st_tally_why why)
     c->why = (int)why;
     if (slot)
         st_tally_add(slot, &slot->comms[why]);
+}
+
+static void drop_unlisted(struct st_comm *c)
+{
+    if (c->unlisted)
+        free(c);
 }
 
 /* The ranks of one communicator that this thread drives. */
@@ -168,6 +183,9 @@ static enum st_tally_why own_reason(const struct st_real *real, struct party *p)
         return ST_WHY_SETTINGS;
     if (settings->observe)
         return ST_WHY_OBSERVE;
+    for (int i = 0; i < p->n; i++)
+        if (p->c[i]->unlisted)
+            return ST_WHY_COMMS;
     if (!take_places(p))
         return ST_WHY_COMMS;
     if (st_kernels_for(real))
@@ -193,7 +211,10 @@ static void warn(const struct party *p, enum st_tally_why why, enum st_meet_answ
         [ST_MEET_UNABLE] = "another rank cannot use our kernels",
         [ST_MEET_DIFFER] = "its ranks have different SYMTUNER_ variables or versions"};
 
-    if (why == ST_WHY_COMMS)
+    if (why == ST_WHY_COMMS && p->c[0]->unlisted)
+        st_warn_once("NCCL runs all calls of a further communicator: the drop-in follows only %d",
+                     ST_COMM_PLACES / 2);
+    else if (why == ST_WHY_COMMS)
         st_warn_once("NCCL runs all calls of a further communicator of %d ranks: our kernels serve "
                      "%d of a GPU at a time%s; set a lower SYMTUNER_AR_MAX_CTAS or raise "
                      "SYMTUNER_MAX_COMMS",
@@ -366,6 +387,7 @@ void st_made_settle(struct st_real *real, struct st_made *made, int n)
             c->why = ST_WHY_UNFOLLOWED;
         } else if (c) {
             decide(c, (enum st_tally_why)c->why);
+            drop_unlisted(c);
         }
     }
     for (int i = 0; i < parties; i++) { /* come to all meetings before waiting in one */
@@ -378,8 +400,11 @@ void st_made_settle(struct st_real *real, struct st_made *made, int n)
         if (p->meet)
             st_meet_come(p->meet, p->c[0]->ranks, p->n, &entry);
     }
-    for (int i = 0; i < parties; i++)
+    for (int i = 0; i < parties; i++) {
         meet(&party[i]);
+        for (int k = 0; k < party[i].n; k++)
+            drop_unlisted(party[i].c[k]);
+    }
     st_made_drop(made, n);
     free(party);
 }

@@ -9,7 +9,10 @@
  *                                 all-gather. With SPLIT set, it splits the communicator without
  *                                 leaving out a rank, makes an all-reduce on the new one, and
  *                                 checks how the drop-in has asked the kernels for a handle: as
- *                                 always ("create"), or so that all ranks get none ("refuse").
+ *                                 always ("create"), or so that all ranks get none ("refuse"). With
+ *                                 FULL=RANK that rank first makes as many communicators as the
+ *                                 drop-in follows, with SPLIT right before the split, where it must
+ *                                 then "refuse".
  *                                 With VERIFY=1 it makes four calls in
  *                                 place, the third in a capture, and prints who ran each. With
  *                                 VERIFY=wrong the kernels of this rank also compute wrong results
@@ -158,6 +161,15 @@ static void split(void *comm, const char *request)
     MUST(n.f.CommDestroy(child) == 0);
 }
 
+/* Make so many communicators of one rank that the drop-in follows no more. */
+static void fill(void)
+{
+    void *comm;
+
+    for (int i = 0; i < 2048; i++)
+        MUST(n.f.CommInitAll(&comm, 1, NULL) == 0);
+}
+
 /* Rank 0 asks NCCL for an id, and the others read it from a file. */
 static struct nccl_abi_id shared_id(const char *seed, int rank)
 {
@@ -223,6 +235,7 @@ int main(int argc, char **argv)
     struct nccl_abi_id id = {{0}};
     void *comm;
     double waited;
+    bool full;
 
     if (argc == 2)
         return execlp("sh", "sh", "-c", "echo child", (char *)NULL);
@@ -243,6 +256,9 @@ int main(int argc, char **argv)
         id = shared_id(argv[1], atoi(argv[3]));
     else
         snprintf(id.bytes, sizeof id.bytes, "%s", argv[1]);
+    full = getenv("FULL") && atoi(getenv("FULL")) == atoi(argv[3]);
+    if (full && !getenv("SPLIT"))
+        fill();
     if (init(&comm, atoi(argv[2]), id, atoi(argv[3])) != 0) {
         printf("failed 0.0\n");
         return 0;
@@ -261,8 +277,10 @@ int main(int argc, char **argv)
     printf("%s %.1f\n", *n.record->text ? "nccl" : "ours", waited);
     if (getenv("GATHER"))
         MUST(n.f.AllGather(a, b, 4, F32, comm, NULL) == 0);
+    if (full && getenv("SPLIT"))
+        fill();
     if (getenv("SPLIT"))
-        split(comm, getenv("SPLIT"));
+        split(comm, full ? "refuse" : getenv("SPLIT"));
     MUST(n.f.CommDestroy(comm) == 0);
     return 0;
 }

@@ -120,6 +120,7 @@ ranks 4 nccl 1 bare:2
 ranks 2 nccl 1 1:SYMTUNER_MODE=off
 ranks 2 nccl 1 0:SYMTUNER_ONLY=allreduce
 ranks 2 nccl 1 1:SYMTUNER_MAX_COMMS=0
+ranks 2 nccl 1 1:FULL=1 # it knows too many communicators, and says so at once
 ranks 2 ours 0 0:SYMTUNER_AR_MAX_CTAS=32
 ranks 2 nccl 1,2 0:SYMTUNER_VERIFY=some # rank 0 also warns if it is the first to come
 grep -q '^symtuner: warning: SYMTUNER_VERIFY=some: write ' "$work/err.0" || fail "a wrong value: $(cat "$work/err.0")"
@@ -323,6 +324,18 @@ symtuner run: 2 processes called NCCL 2.28.9
   ranks (N): NCCL runs all calls of a further communicator of 2 ranks: our kernels serve 1 of a GPU at a time; set a lower SYMTUNER_AR_MAX_CTAS or raise SYMTUNER_MAX_COMMS
 X
 SPLIT=refuse SYMTUNER_MAX_COMMS=1 SYMTUNER_AR_NODES=1 job 'no room for a split' 0 -- sh "$work/apart" "$here/ranks" "$$-r9" "$here/box.so"
+# One rank knows too many communicators to follow the new one. It must ask as well, so that no rank
+# waits for it. (The fake kernels give the other rank its handle all the same.)
+cat > "$work/want" <<'X'
+symtuner run: drop-in
+symtuner: warning: NCCL runs all calls of a further communicator: the drop-in follows only 2048
+symtuner run: 2 processes called NCCL 2.28.9
+  allreduce            4 calls    256 B   3 by our kernels (75 %), 192 B
+  NCCL ran 1 call: the communicator was made by a call that the drop-in does not follow
+  3 calls by our kernels ran box by box, in 9 pieces
+  ranks (N): NCCL runs all calls of a further communicator: the drop-in follows only 2048
+X
+FULL=1 SPLIT=create SYMTUNER_AR_NODES=1 job 'no record of a split' 0 -- sh "$work/apart" "$here/ranks" "$$-r13" "$here/box.so"
 # Each process drives two ranks: in threads of their own, and at the split in one thread. Other
 # processes may have one thread for each rank and ask the kernels for a handle, so these ranks must
 # ask, too.
