@@ -191,23 +191,19 @@ struct symtuner_ar_config {
                              map it, SYMTUNER_AR_IPC=1 has no effect on the group. Since 0.2    */
 };
 
-/*
- * symtuner_ar_use_nccl(library):
- * Use the NCCL of ${library}, a handle from dlopen, for all communicators of this process. You need
- * this if NCCL's function names resolve to another library: to another copy of NCCL, or to a
- * library that is preloaded in front of NCCL. Call it before the first symtuner_ar_create. It fails
- * if this library already uses another NCCL in the process. Since 0.2.
- */
+/* symtuner_ar_use_nccl(library): use the NCCL of ${library}, a handle from dlopen, for all
+ * communicators of this process. You need this if NCCL's function names resolve to another library:
+ * to another copy of NCCL, or to a library that is preloaded in front of NCCL. Call it before the
+ * first symtuner_ar_create. It fails if this library already uses another NCCL in the process.
+ * Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_use_nccl(void *library);
 
-/*
- * symtuner_ar_create(handles_out, comms, n, config):
- * Make one handle for each of the ${n} ranks of one group that this thread drives; ${comms} are the
- * communicators of these ranks (n is 1 unless a thread drives several GPUs). Collective over the
- * group. Needs NCCL 2.28.3 or later, already loaded or found as libnccl.so.2. NCCL runs every call
- * of the handle if the ranks span several nodes (but see Boxes above) or GPU models, if there are
- * more than 16 ranks, or if they cannot share memory: symtuner_ar_query() says so. Since 0.2.
- */
+/* symtuner_ar_create(handles_out, comms, n, config): make one handle for each of the ${n} ranks of
+ * one group that this thread drives; ${comms} are the communicators of these ranks (n is 1 unless a
+ * thread drives several GPUs). Collective over the group. Needs NCCL 2.28.3 or later, already
+ * loaded or found as libnccl.so.2. NCCL runs every call of the handle if the ranks span several
+ * nodes (but see Boxes above) or GPU models, if there are more than 16 ranks, or if they cannot
+ * share memory: symtuner_ar_query() says so. Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *comms,
                                                 int n, const struct symtuner_ar_config *config);
 
@@ -241,15 +237,12 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out,
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
 
-/*
- * symtuner_ar_discard(handles, n):
- * Give up handles on which symtuner_ar_abort and then ncclCommAbort were called, and set the
- * handles to NULL. This is for programs that cannot wait in symtuner_ar_destroy before they abort,
- * such as a watchdog. The function frees nothing. A later create or destroy of this process frees
- * the handles, once the GPU is idle and no graph contains their calls. No other thread may be in a
- * call on the handles. They must not be of a local group. A handle on which NCCL has timed out
- * (see Progress above) is never freed. Since 0.2.
- */
+/* symtuner_ar_discard(handles, n): give up handles on which symtuner_ar_abort and then
+ * ncclCommAbort were called, and set the handles to NULL. This is for programs that cannot wait in
+ * symtuner_ar_destroy before they abort, such as a watchdog. The function frees nothing. A later
+ * create or destroy of this process frees the handles, once the GPU is idle and no graph contains
+ * their calls. No other thread may be in a call on the handles. They must not be of a local group.
+ * A handle on which NCCL has timed out (see Progress above) is never freed. Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n);
 
 /*
@@ -259,10 +252,12 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n);
  * which must come from ncclMemAlloc (or from cudaMalloc, in a local group). Otherwise ${windows}
  * holds the windows that the application has already registered for exactly these buffers; the
  * application must deregister them itself. Pass all handles of a local group in one call. Buffers
- * begin at multiples of 16 bytes and do not overlap. A handle has room for 64 buffers. If the call
- * fails on one rank, it fails on all ranks and registers nothing. Do not call it between
- * ncclGroupStart and ncclGroupEnd. If no kernel could use the buffers (ranks share pinned host
- * memory, or every call goes to NCCL), the call succeeds without effect.
+ * begin at multiples of 16 bytes. A handle has room for 64 buffers. If the call fails on one rank,
+ * it fails on all ranks and registers nothing. Do not call it between ncclGroupStart and
+ * ncclGroupEnd. If no kernel could use the buffers (ranks share pinned host memory, or every call
+ * goes to NCCL), the call succeeds without effect.
+ * A buffer may overlap registered buffers, and may begin where one of them begins. But if the two
+ * do not overlap in the same way on all ranks, no call on either of them is zero-copy from then on.
  * As with NCCL's own windows, a call must then use registered memory on all ranks or on none. Send
  * lies within one registration, and recv within another or the same one. Each lies at the same
  * offset on all ranks. So a call with registered memory is in place on all ranks or on none. (A
@@ -272,22 +267,29 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n);
 SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
                                                   const ncclWindow_t *windows, int n, size_t bytes);
 
-/* symtuner_ar_deregister(handles, buffers, n): undo symtuner_ar_register; collective. If the
- * library itself has registered the memory, first destroy all graphs with calls on that memory, on
- * all ranks. If such a graph still exists on a rank, the function fails on all ranks and undoes
- * nothing. Since 0.2. */
+/* symtuner_ar_deregister(handles, buffers, n): undo the latest symtuner_ar_register of these
+ * buffers; collective. If the library itself has registered the memory, first destroy all graphs
+ * with calls on that memory, on all ranks. If such a graph still exists on a rank, the function
+ * fails on all ranks and undoes nothing. Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
                                                     int n);
 
-/*
- * symtuner_ar_reserve(handles, n, bytes):
- * Allocate the scratch (see above) that calls of up to ${bytes} need with the kernels that the
- * library would choose now. Then no such call waits for scratch, and graphs may capture such calls.
- * Collective, same ${bytes} on all ranks; SIZE_MAX means all messages. Pass all handles of a local
- * group in one call, while no other thread makes calls. Do not call it while a stream of the handle
- * is captured, nor between ncclGroupStart and ncclGroupEnd. If a rank lacks the memory, the
- * function fails on all ranks, and the handles stay usable. Since 0.2.
- */
+/* symtuner_ar_deregister_window(handle, window): undo symtuner_ar_register for one window of the
+ * application, on this rank. Does not wait for the other ranks. Since 0.2. */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_deregister_window(symtuner_ar *handle,
+                                                           ncclWindow_t window);
+
+/* symtuner_ar_registered(handle, p, bytes): return 1 if peers may read and write the memory at ${p}
+ * directly, because it was registered, else 0. Since 0.2. */
+SYMTUNER_AR_API int symtuner_ar_registered(const symtuner_ar *handle, const void *p, size_t bytes);
+
+/* symtuner_ar_reserve(handles, n, bytes): allocate the scratch (see above) that calls of up to
+ * ${bytes} need with the kernels that the library would choose now. Then no such call waits for
+ * scratch, and graphs may capture such calls. Collective, same ${bytes} on all ranks; SIZE_MAX
+ * means all messages. Pass all handles of a local group in one call, while no other thread makes
+ * calls. Do not call it while a stream of the handle is captured, nor between ncclGroupStart and
+ * ncclGroupEnd. If a rank lacks the memory, the function fails on all ranks, and the handles stay
+ * usable. Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_reserve(symtuner_ar **handles, int n, size_t bytes);
 
 /*
@@ -385,13 +387,10 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_gather(const void *send, void *recv
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_followers_wait(int wait);
 
-/*
- * symtuner_ar_separate(stream):
- * After symtuner_ar_followers_wait(0), call this before each launch of a kernel that does not wait.
- * That kernel then starts when all earlier work of ${stream} has ended, including calls of this
- * library that let the next kernel start early. Does nothing if the kernel could not start early
- * anyway. ${stream} may be in a capture. Threads: any. Since 0.2.
- */
+/* symtuner_ar_separate(stream): after symtuner_ar_followers_wait(0), call this before each launch
+ * of a kernel that does not wait. That kernel then starts when all earlier work of ${stream} has
+ * ended, including calls of this library that let the next kernel start early. Does nothing if the
+ * kernel could not start early anyway. ${stream} may be in a capture. Threads: any. Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_separate(cudaStream_t stream);
 
 enum symtuner_ar_coll {

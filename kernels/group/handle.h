@@ -39,14 +39,20 @@ struct ar_arena {
     ncclWindow_t window; /* NCCL's window of ${memory} */
 };
 
-/* A registered buffer. */
+/* A registered buffer. Each call looks at all of them, so what it looks at comes first. */
 struct ar_window {
     char *base; /* start of the buffer; NULL: this entry is free */
     size_t bytes;
+    uint64_t number; /* counts the registrations of the handle; the same on all ranks, so a higher
+                        number means a newer window */
+    bool ours;       /* whether this library registered the window, not the application */
+    /* kernels/host/window.c explains the next three. */
+    bool blocked;             /* no call uses this window, or another one that holds its buffer */
+    bool gone;                /* deregistered on this rank, but other ranks may still have it */
+    bool ended;               /* deregistered on another rank, so no call's buffer can lie in it */
     char *peer[AR_MAX_RANKS]; /* [r]: the address at which this rank maps the buffer of rank r */
     char *multicast;          /* multicast address of the buffers of all ranks; NULL: none */
     ncclWindow_t handle;      /* NCCL's window of the buffer; NULL in local groups */
-    bool ours;                /* whether this library registered the window, not the application */
 };
 
 /* What the program has told us by symtuner_ar_followers_wait about the kernels that follow ours on
@@ -120,6 +126,8 @@ struct symtuner_ar {
     uint64_t timeout_ns;
     struct ar_window windows[AR_MAX_WINDOWS];
     int windows_top;         /* entries of ${windows} from here on were never used */
+    uint64_t registrations;  /* number of the newest window */
+    bool no_multimem;        /* a window had no multicast address on some rank, so none has one */
     struct ar_operator *ops; /* operators that the program has created (operator.h) */
     int op_count;
     struct ar_force force;
@@ -163,19 +171,42 @@ static inline int ar_most_ctas(const symtuner_ar *h)
     return most > h->on_device ? most / h->on_device : 1;
 }
 
-/* Return the window that holds all ${bytes} at ${p}, or NULL. */
+/* Return the window through which calls use the ${bytes} at ${p}, or NULL if there is none. If
+ * several windows hold these bytes, take the one that begins nearest before ${p}, and of those the
+ * newest. NCCL takes the same one (dev_runtime.cc of 2.28.3 to 2.30.7), so a program that keeps the
+ * right windows for NCCL keeps them for us. */
 static inline const struct ar_window *ar_window_find(const symtuner_ar *h, const void *p,
                                                      size_t bytes)
 {
+    const struct ar_window *found = NULL;
     const char *at = p;
 
     for (int i = 0; i < h->windows_top; i++) {
         const struct ar_window *w = &h->windows[i];
 
-        if (w->base != NULL && at >= w->base && at + bytes <= w->base + w->bytes)
-            return w;
+        if (w->base == NULL || w->ended || at < w->base || at + bytes > w->base + w->bytes)
+            continue;
+        if (w->blocked)
+            return NULL;
+        if (!w->gone && (found == NULL || w->base > found->base ||
+                         (w->base == found->base && w->number > found->number)))
+            found = w;
     }
-    return NULL;
+    return found;
+}
+
+/* Return the newest window that begins at ${base} and was not deregistered, or NULL. */
+static inline struct ar_window *ar_window_at(symtuner_ar *h, const void *base)
+{
+    struct ar_window *found = NULL;
+
+    for (int i = 0; i < h->windows_top && base != NULL; i++) {
+        struct ar_window *w = &h->windows[i];
+
+        if (w->base == base && !w->gone && (found == NULL || w->number > found->number))
+            found = w;
+    }
+    return found;
 }
 
 #endif

@@ -14,21 +14,18 @@
 
 /* ---- choose ---------------------------------------------------------------------------------- */
 
+/* Find the windows of the call's buffers. In place, both are the window of the longer buffer:
+ * around the shorter one there may be another window on some ranks. */
 static void find_windows(const symtuner_ar *h, struct ar_buffers *b)
 {
+    const bool in_place = ar_in_place(h, b->coll, b->send, b->recv, b->part);
+
     b->from = ar_window_find(h, b->send, b->part * ar_parts_sent(h, b->coll));
-    b->to = ar_window_find(h, b->recv, b->part * ar_parts_received(h, b->coll));
-}
-
-/* Return whether the call is in place. In a reduce-scatter or an all-gather this means that the
- * shorter buffer lies where this rank's part of the longer buffer is. */
-static bool is_in_place(const symtuner_ar *h, int coll, const char *send, const char *recv,
-                        uint64_t part)
-{
-    const uint64_t mine = (uint64_t)h->me * part;
-
-    return send + (coll == AR_REDUCE_SCATTER ? mine : 0) ==
-           recv + (coll == AR_ALL_GATHER ? mine : 0);
+    b->to = in_place && b->coll == AR_REDUCE_SCATTER
+                ? b->from
+                : ar_window_find(h, b->recv, b->part * ar_parts_received(h, b->coll));
+    if (in_place && b->coll == AR_ALL_GATHER)
+        b->from = b->to;
 }
 
 static bool whole_words(const struct ar_window *w, const void *p)
@@ -60,7 +57,7 @@ static void ask_about(const symtuner_ar *h, const struct ar_buffers *b, int dtyp
     ask->src_mapped = whole_words(b->from, b->send);
     /* With registered buffers, a call is in place on all ranks or on none. With other buffers no
      * choice depends on in_place. */
-    ask->in_place = is_in_place(h, b->coll, b->send, b->recv, b->part);
+    ask->in_place = ar_in_place(h, b->coll, b->send, b->recv, b->part);
     if (b->coll == AR_ALL_GATHER && ask->in_place)
         ask->src_mapped = ask->dst_mapped;
     ask->registered =
@@ -106,7 +103,7 @@ static ncclResult_t check(symtuner_ar *h, int coll, const void *send, const void
     if ((uintptr_t)send % (size_t)size != 0 || (uintptr_t)recv % (size_t)size != 0)
         return ar_fail(h, ncclInvalidArgument, "%s is not aligned to its %d-byte elements",
                        (uintptr_t)send % (size_t)size != 0 ? "send" : "recv", size);
-    if (!is_in_place(h, coll, s, r, part) && s < r + part * ar_parts_received(h, coll) &&
+    if (!ar_in_place(h, coll, s, r, part) && s < r + part * ar_parts_received(h, coll) &&
         r < s + part * ar_parts_sent(h, coll))
         return ar_fail(h, ncclInvalidUsage,
                        coll == AR_ALL_REDUCE

@@ -32,6 +32,17 @@ static inline uint64_t ar_parts_received(const symtuner_ar *h, int coll)
     return coll == AR_ALL_GATHER ? (uint64_t)h->ranks : 1;
 }
 
+/* Return whether the call is in place. In a reduce-scatter or an all-gather this means that the
+ * shorter buffer lies where this rank's part of the longer buffer is. */
+static inline bool ar_in_place(const symtuner_ar *h, int coll, const char *send, const char *recv,
+                               uint64_t part)
+{
+    const uint64_t mine = (uint64_t)h->me * part;
+
+    return send + (coll == AR_REDUCE_SCATTER ? mine : 0) ==
+           recv + (coll == AR_ALL_GATHER ? mine : 0);
+}
+
 /* Return whether both buffers have multicast addresses. */
 static inline bool ar_has_multicast(const struct ar_buffers *b)
 {

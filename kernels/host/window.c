@@ -12,14 +12,6 @@
 #include "kernels/order/follower.h"
 #include "kernels/order/graph.h"
 
-static struct ar_window *find_base(symtuner_ar *h, const void *base)
-{
-    for (int i = 0; i < AR_MAX_WINDOWS; i++)
-        if (h->windows[i].base == base)
-            return &h->windows[i];
-    return NULL;
-}
-
 enum { GRAPH_MS = 1000 }; /* how long to wait for CUDA to release a graph */
 
 static uint64_t bit(const symtuner_ar *h, const struct ar_window *w)
@@ -27,15 +19,25 @@ static uint64_t bit(const symtuner_ar *h, const struct ar_window *w)
     return 1ull << (w - h->windows);
 }
 
-/* Add the window ${seen} to the table of ${h}, in which calls look for their buffers. */
-static void show(symtuner_ar *h, const struct ar_window *seen)
+/* Enter the window ${seen} in place ${place} of the table of ${h}, in which calls look for their
+ * buffers. */
+static void show(symtuner_ar *h, int place, const struct ar_window *seen)
 {
-    struct ar_window *w = find_base(h, NULL);
-    int place = (int)(w - h->windows);
-
-    *w = *seen;
+    h->windows[place] = *seen;
+    h->windows[place].number = ++h->registrations;
     if (h->windows_top <= place)
         h->windows_top = place + 1;
+}
+
+/* Let no call use ${w} any more. Our own window goes on all ranks at once. Of the caller's windows
+ * we remember where they lay, until the ranks compare again (compare). */
+static void forget(symtuner_ar *h, struct ar_window *w)
+{
+    w->gone = !w->ours;
+    if (w->ours)
+        w->base = NULL;
+    for (struct ar_graph *g = h->graphs; g != NULL; g = g->next)
+        g->windows &= ~bit(h, w); /* another window may use this entry next */
 }
 
 /* Return whether no call of ${h} can use our windows: NCCL runs all calls, or the ranks of a
@@ -53,28 +55,14 @@ static ncclResult_t check(symtuner_ar **handles, void *const *buffers, int n)
 }
 
 /* Check those arguments that may be wrong on some ranks and right on others. */
-static ncclResult_t check_buffer(symtuner_ar *h, const void *buffer, size_t bytes, int i, char *why)
+static ncclResult_t check_buffer(const void *buffer, size_t bytes, int i, char *why)
 {
-    const char *from = buffer;
-
     if (bytes == 0)
         return ar_why(why, AR_WHY, ncclInvalidArgument, "bytes is 0");
     if (buffer == NULL)
         return ar_why(why, AR_WHY, ncclInvalidArgument, "buffers[%d] is NULL", i);
     if ((uintptr_t)buffer % AR_WORD != 0)
         return ar_why(why, AR_WHY, ncclInvalidArgument, "buffers[%d] is not 16-byte aligned", i);
-    for (int k = 0; k < h->windows_top; k++) {
-        const struct ar_window *w = &h->windows[k];
-
-        if (w->base == NULL || from >= w->base + w->bytes || w->base >= from + bytes)
-            continue;
-        return ar_why(why, AR_WHY, ncclInvalidUsage,
-                      "buffers[%d]: %p of %zu bytes is registered already", i, (void *)w->base,
-                      w->bytes);
-    }
-    if (find_base(h, NULL) == NULL)
-        return ar_why(why, AR_WHY, ncclInvalidUsage, "all %d places for windows are taken",
-                      AR_MAX_WINDOWS);
     return ncclSuccess;
 }
 
@@ -92,6 +80,93 @@ static ncclResult_t agree(symtuner_ar **handles, int n, ncclResult_t result, uin
                ? result
                : ar_bootstrap_agree(handles[0]->nccl, endpoints, n, result, alike, why, &met);
 }
+
+/* ---- windows that overlap --------------------------------------------------------------------
+ *
+ * Programs register memory that lies in windows already: XLA does so for each of its executables.
+ * Then a call's buffer may lie in several windows. Each rank knows only where its own buffer lies,
+ * but all ranks must choose alike, and must reach the same memory. So when the ranks register a
+ * buffer, they compare where it lies in each older window. If that is the same place on all ranks,
+ * calls may use both windows: a buffer in one of them lies in the other on all ranks or on none,
+ * and at the same place. Then a rank may take either. If it is not the same place, both windows are
+ * blocked: no call uses them, or any other window for a buffer that lies in them.
+ *
+ * NCCL's function to deregister does not wait for other ranks. So a rank may have deregistered a
+ * window that other ranks still have, and which blocks some of their buffers. Therefore a rank
+ * remembers such windows, until the ranks compare next. Then all ranks forget them, because no
+ * buffer of a call can lie in them. */
+
+/* in place of a distance: this rank has no such window; the new buffer does not overlap it */
+static const int64_t NOT_HERE = INT64_MIN, APART = INT64_MAX;
+
+struct distances {
+    int64_t from[AR_MAX_WINDOWS]; /* [w]: from the start of window w to the new buffer, in bytes */
+};
+
+_Static_assert(sizeof(struct distances) <= AR_INFO_BYTES, "one rank may send all distances");
+
+static int64_t distance(const struct ar_window *w, const char *buffer, size_t bytes)
+{
+    if (w->base == NULL || w->gone)
+        return NOT_HERE;
+    return buffer < w->base + w->bytes && w->base < buffer + bytes ? buffer - w->base : APART;
+}
+
+/* Note on all ranks what was found out about window w: it is ${here} on that many ranks. */
+static void judge(symtuner_ar *h, int w, int here)
+{
+    struct ar_window *window = &h->windows[w];
+
+    if (window->gone)
+        window->base = NULL;
+    else if (here < h->ranks)
+        window->ended = true;
+    else
+        window->blocked = true;
+}
+
+/* Compare on all ranks where the new buffers lie in the windows that there are. *place becomes a
+ * place in the table that is free on all ranks, or -1 if there is none. *blocked says whether the
+ * new window is blocked. */
+static ncclResult_t compare(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
+                            int *place, bool *blocked, char *why)
+{
+    struct ar_endpoint *endpoints[AR_MAX_RANKS];
+    struct distances mine[AR_MAX_RANKS], all[AR_MAX_RANKS];
+    const int ranks = handles[0]->ranks;
+    ncclResult_t result = ncclSuccess;
+
+    *place = -1;
+    *blocked = false;
+    for (int i = 0; i < n; i++) {
+        endpoints[i] = &handles[i]->endpoint;
+        for (int w = 0; w < AR_MAX_WINDOWS; w++)
+            mine[i].from[w] = distance(&handles[i]->windows[w], buffers[i], bytes);
+    }
+    if (handles[0]->comm == NULL)
+        memcpy(all, mine, (size_t)n * sizeof *mine); /* the order of the ranks does not matter */
+    else
+        result =
+            ar_bootstrap_exchange(handles[0]->nccl, endpoints, n, mine, all, sizeof *mine, why);
+    for (int w = 0; w < AR_MAX_WINDOWS && result == ncclSuccess; w++) {
+        int here = 0, alike = 0;
+
+        for (int r = 0; r < ranks; r++) {
+            here += all[r].from[w] != NOT_HERE;
+            alike += all[r].from[w] == all[0].from[w];
+        }
+        if (here == 0 && *place < 0)
+            *place = w;
+        if (here != 0 && alike == ranks)
+            continue;
+        *blocked |= here == ranks;
+        for (int i = 0; i < n; i++)
+            judge(handles[i], w, here);
+    }
+    return result;
+}
+
+/* ---- register -------------------------------------------------------------------------------- */
 
 /* Fill seen[i] with the addresses at which handles[i] reaches the buffers of all ranks. */
 static ncclResult_t look_up(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
@@ -118,9 +193,9 @@ static ncclResult_t look_up(symtuner_ar **handles, void *const *buffers, int n, 
     return result;
 }
 
-/* Add multicast addresses to ${seen} on all ranks or on none. Otherwise ranks could choose
- * different kernels, and would wait for each other. Call it when all windows of the group are
- * mapped. */
+/* Add multicast addresses to ${seen}, unless a window of any rank has none: then no window has one.
+ * Otherwise ranks could choose different kernels, and would wait for each other. Call it when all
+ * windows of the group are mapped. */
 static ncclResult_t add_multicast(symtuner_ar **handles, int n, struct ar_window *seen, char *why)
 {
     struct ar_endpoint *endpoints[AR_MAX_RANKS];
@@ -140,8 +215,12 @@ static ncclResult_t add_multicast(symtuner_ar **handles, int n, struct ar_window
             ar_bootstrap_exchange(handles[0]->nccl, endpoints, n, mine, all, sizeof *mine, why);
     for (int r = 0; r < handles[0]->ranks && result == ncclSuccess; r++)
         everywhere &= all[r] != 0;
-    for (int i = 0; i < n && result == ncclSuccess && everywhere; i++)
-        seen[i].multicast = m.rank[i].found;
+    for (int i = 0; i < n && result == ncclSuccess; i++) {
+        seen[i].multicast = everywhere ? m.rank[i].found : NULL;
+        handles[i]->no_multimem = !everywhere;
+        for (int w = 0; w < AR_MAX_WINDOWS && !everywhere; w++)
+            handles[i]->windows[w].multicast = NULL;
+    }
     return result;
 }
 
@@ -150,12 +229,17 @@ static ncclResult_t make_windows(symtuner_ar **handles, void *const *buffers,
 {
     ncclWindow_t made[AR_MAX_RANKS] = {NULL}, *at[AR_MAX_RANKS];
     struct ar_window seen[AR_MAX_RANKS];
-    ncclResult_t result = ncclSuccess;
+    ncclResult_t result;
     char why[AR_WHY];
-    bool ours = windows == NULL;
+    bool ours = windows == NULL, blocked;
+    int place;
 
+    result = compare(handles, buffers, n, bytes, &place, &blocked, why);
+    if (result == ncclSuccess && place < 0)
+        result = ar_why(why, AR_WHY, ncclInvalidUsage, "all %d places for windows are taken",
+                        AR_MAX_WINDOWS);
     for (int i = 0; i < n && result == ncclSuccess; i++)
-        result = check_buffer(handles[i], buffers[i], bytes, i, why);
+        result = check_buffer(buffers[i], bytes, i, why);
     result = agree(handles, n, result, 2 * (uint64_t)bytes + ours, why);
     if (result == ncclSuccess) {
         if (ours && handles[0]->comm != NULL) {
@@ -168,12 +252,13 @@ static ncclResult_t make_windows(symtuner_ar **handles, void *const *buffers,
         if (result == ncclSuccess)
             result = look_up(handles, buffers, n, bytes, ours ? made : windows, ours, seen, why);
         result = agree(handles, n, result, 0, why);
-        if (result == ncclSuccess && ar_multicast_wanted(handles[0]))
+        if (result == ncclSuccess && ar_multicast_wanted(handles[0]) && !handles[0]->no_multimem)
             result = add_multicast(handles, n, seen, why);
     }
     for (int i = 0; i < n; i++) {
+        seen[i].blocked = blocked;
         if (result == ncclSuccess)
-            show(handles[i], &seen[i]);
+            show(handles[i], place, &seen[i]);
         else if (made[i] != NULL)
             ar_window_drop(handles[i], made[i]);
     }
@@ -214,12 +299,13 @@ static bool has_ours(const symtuner_ar *h)
     return ours;
 }
 
-/* Return whether buffers[i] may be deregistered. Graphs must be gone only if the window is ours:
- * plain pointers and the caller's windows stay valid. *ours becomes true if the window is our own,
- * or may be our own on another rank. */
-static ncclResult_t may_drop(symtuner_ar *h, const void *buffer, int i, bool *ours, char *why)
+/* Find the newest window of buffers[i], and return whether it may be deregistered. Graphs must be
+ * gone only if the window is ours: plain pointers and the caller's windows stay valid. *ours
+ * becomes true if the window is our own, or may be our own on another rank. */
+static ncclResult_t may_drop(symtuner_ar *h, const void *buffer, int i, struct ar_window **found,
+                             bool *ours, char *why)
 {
-    const struct ar_window *w = buffer == NULL ? NULL : find_base(h, buffer);
+    const struct ar_window *w = *found = ar_window_at(h, buffer);
 
     *ours |= w != NULL ? w->ours : has_ours(h);
     if (w == NULL)
@@ -238,30 +324,32 @@ static ncclResult_t may_drop(symtuner_ar *h, const void *buffer, int i, bool *ou
  * function need not be called on all ranks at the same time. */
 static ncclResult_t deregister(symtuner_ar **handles, void *const *buffers, int n)
 {
+    struct ar_window *w[AR_MAX_RANKS];
     ncclResult_t result = ncclSuccess, latest;
     bool ours = false, usable = true;
     char why[AR_WHY], other[AR_WHY];
 
     for (int i = 0; i < n; i++) {
-        latest = may_drop(handles[i], buffers[i], i, &ours, result == ncclSuccess ? why : other);
+        latest =
+            may_drop(handles[i], buffers[i], i, &w[i], &ours, result == ncclSuccess ? why : other);
         result = result == ncclSuccess ? latest : result;
         usable = usable && symtuner_ar_status(handles[i]) == ncclSuccess;
+        if (result == ncclSuccess && w[i]->number != w[0]->number)
+            result = ar_why(why, AR_WHY, ncclInvalidUsage,
+                            "buffers[0] and buffers[%d] were not registered last in one call", i);
     }
     /* After an error do not agree: there are no later calls, and ranks may be lost. */
     if (ours && usable)
-        result = agree(handles, n, result, 0, why);
+        result = agree(handles, n, result, w[0] == NULL ? 0 : w[0]->number, why);
     if (result != ncclSuccess)
         return ar_handles_fail(handles, n, result, "%s", why);
     for (int i = 0; i < n; i++) {
         symtuner_ar *h = handles[i];
-        struct ar_window *w = find_base(h, buffers[i]);
 
-        w->base = NULL;
-        for (struct ar_graph *g = h->graphs; g != NULL; g = g->next)
-            g->windows &= ~bit(h, w); /* another window may use this entry next */
-        if (!w->ours)
+        forget(h, w[i]);
+        if (!w[i]->ours)
             continue;
-        latest = ar_window_drop(h, w->handle);
+        latest = ar_window_drop(h, w[i]->handle);
         if (latest != ncclSuccess)
             result = ar_handles_fail(handles, n, latest, "%.*s", AR_WHY - 1, h->error);
     }
@@ -272,7 +360,8 @@ static ncclResult_t deregister_in_boxes(symtuner_ar *h, void *buffer)
 {
     char why[AR_WHY] = "";
     bool ours = false;
-    ncclResult_t allowed = may_drop(h->nodes->box, buffer, 0, &ours, why);
+    struct ar_window *w;
+    ncclResult_t allowed = may_drop(h->nodes->box, buffer, 0, &w, &ours, why);
 
     return ar_nodes_deregister(h, buffer, allowed, why);
 }
@@ -295,4 +384,28 @@ ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
     if (device >= 0)
         cudaSetDevice(device);
     return result;
+}
+
+ncclResult_t symtuner_ar_deregister_window(symtuner_ar *h, ncclWindow_t window)
+{
+    if (h == NULL)
+        return ar_fail_null();
+    if (needs_none(h))
+        return ncclSuccess;
+    for (int i = 0; i < h->windows_top; i++) {
+        struct ar_window *w = &h->windows[i];
+
+        if (w->base == NULL || w->gone || w->ours || window == NULL || w->handle != window)
+            continue;
+        forget(h, w);
+        return ncclSuccess;
+    }
+    return ar_fail(h, ncclInvalidUsage, "window %p is not registered", (void *)window);
+}
+
+int symtuner_ar_registered(const symtuner_ar *h, const void *buffer, size_t bytes)
+{
+    if (h != NULL && h->nodes != NULL)
+        h = h->nodes->box;
+    return h != NULL && ar_window_find(h, buffer, bytes) != NULL;
 }

@@ -49,7 +49,7 @@ ncclResult_t ar_nodes_deregister(symtuner_ar *h, void *buffer, ncclResult_t allo
         return ncclSuccess; /* the windows are gone with the communicator */
     /* If the buffer is not found, the program had registered a window of its own, which had no
      * effect. */
-    if (ar_window_find(h->nodes->box, buffer, 1) != NULL) {
+    if (ar_window_at(h->nodes->box, buffer) != NULL) {
         /* After an error do not agree, because ranks may be lost. */
         if (symtuner_ar_status(h) == ncclSuccess)
             result = ar_nodes_agree(h, allowed, why, &lost);

@@ -331,7 +331,7 @@ START_TEST(test_a_group_with_a_call_that_never_ends_is_late_as_a_whole)
 
     reset(2);
     make_group();
-    odd(1, 2, ncclInProgress); /* rank 1's window never comes; rank 0's window does */
+    odd(1, 3, ncclInProgress); /* rank 1's window never comes; rank 0's window does */
     for (int r = 0; r < RANKS; r++)
         handle[r]->endpoint.limit_ns = 1500000000;
     start = now_ms();

@@ -37,6 +37,8 @@ int main(void)
     srunner_add_suite(runner, st_suite_comm());
     srunner_add_suite(runner, st_suite_bootstrap());
     srunner_add_suite(runner, st_suite_window());
+    srunner_add_suite(runner, st_suite_overlaps());
+    srunner_add_suite(runner, st_suite_windows());
     srunner_add_suite(runner, st_suite_nccl());
     srunner_add_suite(runner, st_suite_call());
     srunner_add_suite(runner, st_suite_nccl_wait());

@@ -25,6 +25,8 @@ Suite *st_suite_abort(void);
 Suite *st_suite_comm(void);
 Suite *st_suite_bootstrap(void);
 Suite *st_suite_window(void);
+Suite *st_suite_overlaps(void);
+Suite *st_suite_windows(void);
 Suite *st_suite_nccl(void);
 Suite *st_suite_call(void);
 Suite *st_suite_nccl_wait(void);
