@@ -192,7 +192,7 @@ static nccl_abi_result by_nccl(struct st_comm *c, const struct st_call *call)
 }
 
 /* Is the time of such a call in cli/run/times.h on some boxes? */
-static bool is_timed(const struct st_comm *c, const struct st_tally_slot *slot,
+static bool is_timed(struct st_comm *c, const struct st_tally_slot *slot,
                      const struct st_call *call)
 {
     size_t bytes = st_call_bytes(c, call);

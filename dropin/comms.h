@@ -15,7 +15,7 @@
 #include "dropin/kernels.h"
 #include "dropin/tally.h"
 
-enum { ST_WINDOWS = 64, ST_SETS = 64, ST_WAYS = 4, ST_SHRINKS = 16 };
+enum { ST_SETS = 64, ST_WAYS = 4, ST_SHRINKS = 16 };
 
 /* Who runs a call: NCCL; NCCL because a rule says so; NCCL because the ranks are on several boxes;
  * our kernels; or both, box by box. In this last case the value is ST_PLAN_BOXES plus the number of
@@ -66,12 +66,7 @@ struct st_comm {
         uint64_t list;
         uint32_t times; /* 0: the element is free */
     } shrinks[ST_SHRINKS];
-    /* The application's windows that our kernels know. ${window} is NCCL's handle. */
-    struct {
-        void *window, *base;
-        size_t bytes;
-    } windows[ST_WINDOWS];
-    int windows_top;
+    bool windows; /* whether our kernels have been told of a window of this communicator */
     /* What the kernels' library answered about earlier calls. Each element is a hash of a call,
      * whose lowest byte is replaced by the answer, an enum st_plan. */
     uint64_t answers[ST_SETS][ST_WAYS];

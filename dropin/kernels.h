@@ -23,7 +23,6 @@
     X(create)                                                                                      \
     X(destroy)                                                                                     \
     X(register)                                                                                    \
-    X(deregister)                                                                                  \
     X(all_reduce)                                                                                  \
     X(query)                                                                                       \
     X(status)                                                                                      \
@@ -39,6 +38,8 @@
     X(followers_wait)                                                                              \
     X(boxes_asked)                                                                                 \
     X(separate)                                                                                    \
+    X(deregister_window)                                                                           \
+    X(registered)                                                                                  \
     X(discard)                                                                                     \
     X(given_to_nccl)
 

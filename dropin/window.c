@@ -1,24 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dropin/window.h"
 
-#include <string.h>
-
 #include "dropin/life.h"
 
 enum { MOST = 16 };
 
-bool st_window_holds(const struct st_comm *c, const void *buffer, size_t bytes)
+bool st_window_holds(struct st_comm *c, const void *buffer, size_t bytes)
 {
-    for (int i = 0; i < c->windows_top; i++) {
-        uintptr_t at = (uintptr_t)buffer - (uintptr_t)c->windows[i].base;
+    struct symtuner_ar *handle = c->windows ? st_life_hold(c) : NULL;
+    bool holds = handle && c->kernels->registered_(handle, buffer, bytes);
 
-        if (at < c->windows[i].bytes && bytes <= c->windows[i].bytes - at)
-            return true;
-    }
-    return false;
+    if (handle)
+        st_life_release(c);
+    return holds;
 }
 
-uint64_t st_window_class(const struct st_comm *c, const void *buffer, size_t bytes)
+uint64_t st_window_class(struct st_comm *c, const void *buffer, size_t bytes)
 {
     return !st_window_holds(c, buffer, bytes) ? 0 : (uintptr_t)buffer % 16 == 0 ? 1 : 2;
 }
@@ -56,21 +53,10 @@ static void settle(struct st_seen *seen, int n)
     result = c[0]->kernels->register_(handle, buffer, window, ranks, bytes);
     st_inside--;
     /* if register_ fails, it fails on all ranks, and the buffers are staged */
-    for (int i = 0; i < ranks && result == NCCL_ABI_SUCCESS; i++) {
-        int place = 0;
-
-        while (place < c[i]->windows_top && c[i]->windows[place].base)
-            place++;
-        if (place == ST_WINDOWS)
-            continue;
-        if (place == c[i]->windows_top)
-            c[i]->windows_top++;
-        c[i]->windows[place].window = window[i];
-        c[i]->windows[place].base = buffer[i];
-        c[i]->windows[place].bytes = bytes;
-    }
-    for (int i = 0; i < ranks; i++)
+    for (int i = 0; i < ranks; i++) {
+        c[i]->windows |= result == NCCL_ABI_SUCCESS;
         st_life_release(c[i]);
+    }
 }
 
 /* The ranks wait for each other when they register a window. So all ranks register the windows of a
@@ -100,6 +86,8 @@ void st_seen(struct st_comm *c, struct st_seen seen)
     struct st_group *g = st_group_of(c->real);
     struct st_seen *waiting;
 
+    if (!c->kernels->registered_ || !c->kernels->deregister_window_)
+        return;
     if (g->depth == 0) {
         st_seen_settle(&seen, 1);
         return;
@@ -113,18 +101,13 @@ void st_seen(struct st_comm *c, struct st_seen seen)
 
 void st_window_forget(struct st_comm *c, void *window)
 {
-    struct symtuner_ar *handle = st_life_hold(c);
+    struct symtuner_ar *handle = c->windows && window ? st_life_hold(c) : NULL;
 
-    for (int i = 0; i < c->windows_top && window; i++) {
-        if (c->windows[i].window != window)
-            continue;
-        if (handle) {
-            st_inside++;
-            c->kernels->deregister_(&handle, &c->windows[i].base, 1);
-            st_inside--;
-        }
-        memset(&c->windows[i], 0, sizeof c->windows[i]);
-    }
-    if (handle)
-        st_life_release(c);
+    if (!handle)
+        return;
+    /* The call fails if our kernels do not know the window, and nothing needs to be done then. */
+    st_inside++;
+    c->kernels->deregister_window_(handle, window);
+    st_inside--;
+    st_life_release(c);
 }

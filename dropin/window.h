@@ -21,8 +21,8 @@ void st_seen_settle(struct st_seen *seen, int n);
 /* Forget ${window}, because the application is about to deregister it. */
 void st_window_forget(struct st_comm *c, void *window);
 
-/* Do all these bytes lie in one window of ${c}? */
-bool st_window_holds(const struct st_comm *c, const void *buffer, size_t bytes);
+/* May calls use these bytes in place, because they lie in a window of ${c}? */
+bool st_window_holds(struct st_comm *c, const void *buffer, size_t bytes);
 
 /* Return the class of this buffer. The kernels' library gives the same answer for all buffers of a
  * class.
@@ -30,6 +30,6 @@ bool st_window_holds(const struct st_comm *c, const void *buffer, size_t bytes);
  *      other addresses
  *   1  it lies in a window, and its address is a multiple of 16
  *   2  it lies in a window, and its address is not a multiple of 16 */
-uint64_t st_window_class(const struct st_comm *c, const void *buffer, size_t bytes);
+uint64_t st_window_class(struct st_comm *c, const void *buffer, size_t bytes);
 
 #endif

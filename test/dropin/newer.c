@@ -56,7 +56,7 @@ static void shrinks(void)
 static void windows(void)
 {
     static float a[64], b[64];
-    void *comm[2], *window[3];
+    void *comm[2], *window[4];
 
     make(comm, 2);
     n.f.GroupStart();
@@ -81,16 +81,28 @@ static void windows(void)
     MUST(n.f.AllGather((char *)a + 204, a, 3, F32, comm[1], NULL) == 0);
     MUST(n.f.AllGather((char *)a + 12, a, 3, F32, comm[1], NULL) == 0);
     SAID(kernels(), "query all_gather:3 query all_gather:3 all_gather:3 ");
-    /* a window with the same base, and a window that is not symmetric */
+    /* our kernels may stage calls although the buffers lie in a window */
+    MUST(n.f.AllReduce(a, b, 8, F32, SUM, comm[0], NULL) == 0);
+    SAID(kernels(), "query all_reduce:8 ");
+    kernels()->stages = 1;
+    MUST(n.f.AllReduce(a, b, 8, F32, SUM, comm[0], NULL) == 0);
+    kernels()->stages = 0;
+    SAID(kernels(), "query all_reduce:8 ");
+    /* windows with the same base, which end in any order, and a window that is not symmetric */
     MUST(n.f.CommWindowRegister(comm[0], a, 128, &window[2], 1) == 0);
-    SAID(kernels(), "register:1x128 ");
+    MUST(n.f.CommWindowRegister(comm[0], a, 192, &window[3], 1) == 0);
+    SAID(kernels(), "register:1x128 register:1x192 ");
     MUST(n.f.CommWindowDeregister(comm[0], window[0]) == 0);
     MUST(n.f.CommWindowDeregister(comm[0], window[0]) == 0);
-    SAID(kernels(), "deregister:1 ");
+    SAID(kernels(), "deregister:256 ");
     MUST(n.f.CommWindowRegister(comm[0], b, 64, &window[0], 0) == 0);
     MUST(n.f.CommWindowDeregister(comm[0], window[0]) == 0);
     MUST(n.f.CommWindowDeregister(comm[0], window[2]) == 0);
-    SAID(kernels(), "deregister:1 ");
+    SAID(kernels(), "deregister:128 ");
+    MUST(n.f.AllReduce((char *)a + 128, b, 16, F32, SUM, comm[0], NULL) == 0);
+    SAID(kernels(), "all_reduce:16 "); /* the drop-in knows the answer for buffers in windows */
+    MUST(n.f.CommWindowDeregister(comm[0], window[3]) == 0);
+    SAID(kernels(), "deregister:192 ");
     said(n.record);
     MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[0], NULL) ==
          0); /* without the window, the drop-in asks the kernels again */

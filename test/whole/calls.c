@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * calls.c - a program that calls NCCL and knows nothing of symtuner. Its ranks are threads. They
- * make random calls on three communicators, one by one and in groups. Some buffers are registered.
- * Each rank checks every byte of its results.
+ * make random calls on three communicators, one by one and in groups. Some buffers are registered,
+ * and windows that overlap them come and go. Each rank checks every byte of its results.
  *
  * usage: calls RANKS ROUNDS SEED. Before the random rounds, the program calls each collective once,
  * in a way that all kernels can run. It prints how many calls were made, counted once for each
@@ -26,7 +26,7 @@ ncclResult_t ncclGroupEnd(void);
 /* number of collectives that NCCL itself ran, counted once for each rank */
 long whole_nccl_ran(void);
 
-enum { SLOTS = 4, SLOT = 32 << 10, MOST_RANKS = 4, POISON = 0x5a };
+enum { SLOTS = 4, SLOT = 32 << 10, MOST_RANKS = 4, POISON = 0x5a, MORE = 3 };
 enum coll { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, COLLS };
 enum { PREMUL = 4 }; /* an operator that the program makes, in place of ncclAvg */
 
@@ -44,6 +44,8 @@ struct rank {
     ncclComm_t comm[3];
     int me[3], ranks[3];
     char *window[2], *plain[2]; /* [0: send, 1: receive] */
+    /* [0]: the window that has the buffers of the calls; then others, which overlap it */
+    ncclWindow_t made[2][1 + MORE];
     double scalar[SLOTS];
 };
 
@@ -220,10 +222,38 @@ static void check(const struct rank *k, const struct call *c)
         }
 }
 
+/* Register ${slots} slots of window[w] from slot ${first} on. */
+static void add_window(struct rank *k, int w, int i, int first, int slots)
+{
+    MUST(ncclCommWindowRegister(k->comm[0], k->window[w] + (size_t)first * SLOT,
+                                (size_t)slots * SLOT, &k->made[w][i],
+                                NCCL_WIN_COLL_SYMMETRIC) == ncclSuccess);
+}
+
+static void drop_window(struct rank *k, int w, int i)
+{
+    if (k->made[w][i] != NULL)
+        MUST(ncclCommWindowDeregister(k->comm[0], k->made[w][i]) == ncclSuccess);
+    k->made[w][i] = NULL;
+}
+
+/* Register or deregister a window. Some ranks deregister later than others. In one of eight windows
+ * a rank has its part at another place than the other ranks. */
+static void change_windows(struct rank *k)
+{
+    int w = (int)draw(&k->common, 2), i = (int)draw(&k->common, 1 + MORE);
+    int first = (int)draw(&k->common, SLOTS - 1);
+    int slots = 1 + (int)draw(&k->common, (unsigned)(SLOTS - 1 - first));
+    bool odd = draw(&k->common, 8) == 0 && k->rank == 1, comes = draw(&k->common, 2) || i == 0;
+
+    if (comes || draw(&k->own, 2))
+        drop_window(k, w, i);
+    if (comes)
+        add_window(k, w, i, i == 0 ? 0 : first + odd, i == 0 ? SLOTS : slots);
+}
+
 static void open_rank(struct rank *k)
 {
-    ncclWindow_t window;
-
     MUST(cudaSetDevice(k->rank) == cudaSuccess);
     for (int i = 0; i < 2; i++)
         MUST(ncclCommInitRank(&k->comm[i], ranks, ids[i], k->rank) == ncclSuccess);
@@ -234,8 +264,7 @@ static void open_rank(struct rank *k)
     }
     for (int w = 0; w < 2; w++) {
         MUST(ncclMemAlloc((void **)&k->window[w], SLOTS * SLOT) == ncclSuccess);
-        MUST(ncclCommWindowRegister(k->comm[0], k->window[w], SLOTS * SLOT, &window,
-                                    NCCL_WIN_COLL_SYMMETRIC) == ncclSuccess);
+        add_window(k, w, 0, 0, SLOTS);
         k->plain[w] = malloc(SLOTS * SLOT);
     }
 }
@@ -251,6 +280,8 @@ static void *body(void *p)
         int calls = random && draw(&k->common, 3) == 0 ? 1 + (int)draw(&k->common, SLOTS) : 1;
         struct call call[SLOTS];
 
+        if (random && draw(&k->common, 2))
+            change_windows(k);
         for (int i = 0; i < calls; i++) {
             call[i] = random ? drawn(k, i) : plain((enum coll)(round + COLLS));
             fill(k, &call[i]);

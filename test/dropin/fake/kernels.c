@@ -20,6 +20,11 @@
 struct symtuner_ar {
     void *comm;
     int aborted, used; /* used: number of calls that have begun and not returned */
+    struct {
+        const void *window; /* NULL: this element is free */
+        const char *base;
+        size_t bytes;
+    } windows[8];
 };
 
 static struct record record = {.lock = PTHREAD_MUTEX_INITIALIZER, .nccl_from = 1 << 20};
@@ -157,18 +162,42 @@ int symtuner_ar_discard(struct symtuner_ar **handles, int n)
 int symtuner_ar_register(struct symtuner_ar **handles, void *const *buffers, void *const *windows,
                          int n, size_t bytes)
 {
-    (void)buffers, (void)windows;
     record_add(&record, "register:%dx%zu ", n, bytes);
     if (record.registers)
         record.registers(handles[0]->comm);
+    for (int i = 0; i < n; i++) {
+        struct symtuner_ar *h = handles[i];
+        int place = 0;
+
+        while (place < 7 && h->windows[place].window)
+            place++;
+        h->windows[place].window = windows[i];
+        h->windows[place].base = buffers[i];
+        h->windows[place].bytes = bytes;
+    }
     return 0;
 }
 
-int symtuner_ar_deregister(struct symtuner_ar **handles, void *const *buffers, int n)
+int symtuner_ar_deregister_window(struct symtuner_ar *h, void *window)
 {
-    (void)handles, (void)buffers;
-    record_add(&record, "deregister:%d ", n);
-    return 0;
+    for (int i = 0; i < 8; i++) {
+        if (!window || h->windows[i].window != window)
+            continue;
+        record_add(&record, "deregister:%zu ", h->windows[i].bytes);
+        h->windows[i].window = NULL;
+        return 0;
+    }
+    return 5;
+}
+
+int symtuner_ar_registered(const struct symtuner_ar *h, const void *p, size_t bytes)
+{
+    bool found = false;
+
+    for (int i = 0; i < 8; i++)
+        found |= h->windows[i].window && (const char *)p >= h->windows[i].base &&
+                 (const char *)p + bytes <= h->windows[i].base + h->windows[i].bytes;
+    return found && !record.stages;
 }
 
 static int run(const char *name, size_t count, struct symtuner_ar *handle, void *stream)

@@ -30,6 +30,7 @@ struct record {
     size_t nccl_from;   /* messages of this many bytes or more go to NCCL */
     int wrong;          /* the kernels compute wrong results */
     bool gives;         /* the kernels' library gives all calls to NCCL */
+    int stages;         /* the kernels use no window */
     int create;         /* result of symtuner_ar_create */
     int create_once;    /* result of the next symtuner_ar_create only */
     int async;          /* what ncclCommGetAsyncError reports */
