@@ -36,7 +36,8 @@ $(NCCL_PROG:%=$(B)/%): $(B)/%: test/gpu/%.c bench/must.h
 # of our library. They link CUDA's shared runtime, as NCCL's users do.
 GPU_PROG  := ar_compare ar_fuzz ar_kill ar_late
 GPU_SRC    = $(wildcard $(if $(filter ar_compare,$*),bench/compare/*.c bench/compare/*.cu,\
-             $(patsubst %,test/gpu/ar/$(*:ar_%=%)%,.c _*.c _*.cu)))
+             $(patsubst %,test/gpu/ar/$(*:ar_%=%)%,.c _*.c _*.cu) \
+             $(if $(filter ar_fuzz,$*),test/gpu/ipc/created.c)))
 
 $(GPU_PROG:%=$(B)/%): $(B)/%: $$(GPU_SRC) bench/number.h $$(wildcard bench/compare/*.h test/gpu/ar/*.h) | kernels
 	@mkdir -p $(@D)
@@ -48,7 +49,8 @@ $(GPU_PROG:%=$(B)/%): $(B)/%: $$(GPU_SRC) bench/number.h $$(wildcard bench/compa
 
 # ar_ipc: do two processes map each other's memory? It tests kernels/ipc without the rest of the
 # library.
-$(B)/ar_ipc: test/gpu/ipc/ipc.c $(wildcard kernels/ipc/*) base/board.c bench/must.h
+$(B)/ar_ipc: test/gpu/ipc/ipc.c test/gpu/ipc/created.c $(wildcard kernels/ipc/*) base/board.c \
+    bench/must.h
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(CC) $(CFLAGS) $(AR_INC) -o $@ $(filter %.c,$^) -L$(CUDA_HOME)/lib64 -lcudart_static -ldl \

@@ -97,8 +97,8 @@
  *            "nvls_one" ranks may get different bits. These two kernels run only if the user names
  *            them.
  * Mapping    with SYMTUNER_AR_IPC=1 or auto on all ranks, kernel "tma_ipc" may run calls on buffers
- *            that are not registered: each rank maps its peers' allocations by CUDA IPC. Until the
- *            handle is freed, cudaFree does not free them (docs/reference/unregistered.md).
+ *            that are not registered: each rank maps its peers' allocations. Until the handle is
+ *            freed, cudaFree does not free them (docs/reference/unregistered.md).
  * Boxes      with SYMTUNER_AR_NODES=1, or with rules that have network-pieces, ranks on several
  *            boxes may add up box by box (docs/nodes.md). First each box runs a reduce-scatter.
  *            Then ncclAllReduce adds up between the ranks that have the same number within their

@@ -2,14 +2,13 @@
 /* allocation.c - finds the allocation in a GPU's memory that holds a buffer. */
 #include "kernels/ipc/allocation.h"
 
-#include <cuda_runtime_api.h>
-#include <stdatomic.h>
-#include <stdint.h>
+#include <unistd.h>
 
-/* Constants of the driver's interface (cuda.h), with which the library is not linked: the version
- * of the function to look up, and values of enum CUpointer_attribute. */
+#include "kernels/ipc/driver.h"
+#include "kernels/ipc/vmm.h"
+
+/* Values of enum CUpointer_attribute (cuda.h). */
 enum {
-    DRIVER = 12000,
     BUFFER_ID = 7,
     DEVICE_ORDINAL = 9,
     IS_LEGACY_CUDA_IPC_CAPABLE = 10,
@@ -17,44 +16,40 @@ enum {
     RANGE_SIZE = 12
 };
 
-typedef int ask_function(unsigned n, int *attributes, void **values, unsigned long long p);
-
-static ask_function *find_function(void)
-{
-    static _Atomic(ask_function *) known;
-    ask_function *ask = atomic_load_explicit(&known, memory_order_relaxed);
-#if CUDART_VERSION >= 12050
-    enum cudaDriverEntryPointQueryResult found;
-
-    if (ask == NULL &&
-        cudaGetDriverEntryPointByVersion("cuPointerGetAttributes", (void **)&ask, DRIVER,
-                                         cudaEnableDefault, &found) != cudaSuccess) {
-        cudaGetLastError();
-        ask = NULL;
-    }
-    atomic_store_explicit(&known, ask, memory_order_relaxed);
-#endif
-    return ask;
-}
-
+/* Of memory of cuMemCreate the driver says as RANGE_START_ADDR and RANGE_SIZE which addresses are
+ * reserved. Several allocations may be mapped there, so ar_vmm_find asks for the mapping. */
 bool ar_allocation_find(const void *p, size_t bytes, int device, struct ar_allocation *found)
 {
-    ask_function *ask = find_function();
-    int attributes[] = {BUFFER_ID, DEVICE_ORDINAL, RANGE_START_ADDR, RANGE_SIZE}, on = -1;
-    void *values[] = {&found->id, &on, &found->base, &found->bytes};
+    int attributes[] = {BUFFER_ID, DEVICE_ORDINAL, RANGE_START_ADDR, RANGE_SIZE,
+                        IS_LEGACY_CUDA_IPC_CAPABLE};
+    int on = -1, ipc = 0;
+    void *values[] = {&found->id, &on, &found->base, &found->bytes, &ipc};
     const char *at = p;
+    struct ar_vmm vmm;
 
     *found = (struct ar_allocation){0};
-    return ask != NULL && ask(4, attributes, values, (uintptr_t)p) == 0 && on == device &&
-           found->base != NULL && at >= found->base &&
+    if (ar_driver_ask(5, attributes, values, p) != 0 || on != device)
+        return false;
+    if ((ipc & 0xff) == 0 && ar_vmm_find(p, &vmm))
+        *found = (struct ar_allocation){true, vmm.handle, vmm.base, vmm.bytes};
+    return found->base != NULL && at >= found->base &&
            bytes <= found->bytes - (size_t)(at - found->base);
 }
 
 bool ar_allocation_can_map(const void *p)
 {
-    ask_function *ask = find_function();
-    int attribute = IS_LEGACY_CUDA_IPC_CAPABLE, can = 0;
-    void *value = &can;
+    int attribute = IS_LEGACY_CUDA_IPC_CAPABLE, ipc = 0, fd;
+    void *value = &ipc;
+    struct ar_vmm vmm;
 
-    return ask != NULL && ask(1, &attribute, &value, (uintptr_t)p) == 0 && (can & 0xff) != 0;
+    if (ar_driver_ask(1, &attribute, &value, p) != 0)
+        return false;
+    if ((ipc & 0xff) != 0)
+        return true;
+    fd = ar_vmm_find(p, &vmm) ? ar_vmm_export(p, &vmm.handle) : -1;
+    if (fd < 0)
+        return false;
+    ar_vmm_release(vmm.handle);
+    close(fd);
+    return true;
 }

@@ -7,7 +7,9 @@
 #include <stddef.h>
 
 struct ar_allocation {
-    unsigned long long id; /* CUDA's id; unlike an address, used only once in a process */
+    bool vmm;              /* of cuMemCreate, and other processes map it by a descriptor (vmm.h) */
+    unsigned long long id; /* CUDA's id; unlike an address, used only once in a process. Of memory
+                              of cuMemCreate: its handle, which is used again after its end */
     char *base;
     size_t bytes;
 };
@@ -16,7 +18,7 @@ struct ar_allocation {
  * there is no such allocation, or if the driver cannot tell. */
 bool ar_allocation_find(const void *p, size_t bytes, int device, struct ar_allocation *found);
 
-/* Can another process map the memory at ${p} by CUDA IPC? */
+/* Can another process map the memory at ${p}, by CUDA IPC or by a descriptor? */
 bool ar_allocation_can_map(const void *p);
 
 #endif

@@ -14,6 +14,8 @@
 #include "kernels/group/error.h"
 #include "kernels/ipc/agree.h"
 #include "kernels/ipc/allocation.h"
+#include "kernels/ipc/post.h"
+#include "kernels/ipc/vmm.h"
 #include "kernels/order/capture.h"
 
 /* What a rank shows to its peers. Only that rank writes here. It sets an entry of ${allocation}
@@ -21,11 +23,27 @@
 struct shown {
     uint64_t process; /* the number of the rank's process, from this_process() */
     int device;
-    uint32_t count; /* entries of ${allocation} that are set */
+    struct ar_post_address address; /* where the rank receives descriptors */
+    uint32_t count;                 /* entries of ${allocation} that are set */
     struct {
-        char *base; /* its address in the process ${process} */
+        size_t by_fd; /* 0, or the bytes of an allocation whose descriptor the rank sends */
+        char *base;   /* its address in the process ${process} */
         cudaIpcMemHandle_t handle;
     } allocation[AR_IPC_ALLOCATIONS];
+};
+
+/* An allocation of this rank that it has shown. */
+struct own {
+    struct ar_allocation a;
+    int fd;        /* its descriptor; -1: none, or all peers have it */
+    unsigned lack; /* bit r: rank r has yet to get ${fd} */
+};
+
+/* An allocation of a peer. */
+struct mapped {
+    char *at;     /* its address here; NULL: not mapped */
+    size_t by_fd; /* 0, or the bytes of a mapping by a descriptor */
+    bool came;    /* its descriptor has come */
 };
 
 /* With AR_IPC_AUTO a rank shows an allocation to its peers in the USES-th call that uses it. So
@@ -46,53 +64,17 @@ struct ar_ipc {
     struct ar_ipc_talk *talk; /* lies behind the board; NULL unless the mode is AR_IPC_AUTO */
     struct ar_ipc_past past;  /* this rank's side of ${talk} */
     struct candidate candidate[CANDIDATE_SETS][CANDIDATE_WAYS];
-    uint64_t room;                                /* how many bytes this rank may still show */
-    struct ar_allocation own[AR_IPC_ALLOCATIONS]; /* [i]: what mine(h)->allocation[i] shows */
-    unsigned long long refused; /* id of the latest own allocation that peers cannot map */
-    char *peer[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* [r]: rank r's allocations, mapped here */
-    int count[AR_IPC_RANKS]; /* [r]: used entries of peer[r]; NULL entries could not be mapped */
-    struct ar_ipc_map *map;  /* a copy of ${peer} in GPU memory */
-    cudaStream_t stream;     /* copies to ${map} run on this stream */
+    uint64_t room;                      /* how many bytes this rank may still show */
+    struct own own[AR_IPC_ALLOCATIONS]; /* [i]: what mine(h)->allocation[i] shows */
+    unsigned long long refused;         /* id of the latest own allocation that peers cannot map */
+    struct mapped peer[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* [r]: rank r's allocations */
+    int count[AR_IPC_RANKS];                              /* [r]: used entries of peer[r] */
+    struct ar_post post;                                  /* descriptors come and go here */
+    int unsent;             /* own allocations whose descriptors peers have yet to get */
+    int awaited;            /* descriptors that peers have shown, less those that have come */
+    struct ar_ipc_map *map; /* a copy of the addresses in ${peer} in GPU memory */
+    cudaStream_t stream;    /* copies to ${map} run on this stream */
 };
-
-int ar_ipc_wanted(int asked, const void *memory)
-{
-    /* XLA's allocator "platform" makes a new allocation for each buffer, so the numbers of
-     * allocations would soon be used up. JAX ignores the case of the words. */
-    static const struct {
-        const char *variable, *word, *who;
-    } unfit[] = {
-        {"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "torch"},
-        {"PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync", "torch"},
-        {"PYTORCH_ALLOC_CONF", "expandable_segments:True", "torch"},
-        {"PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync", "torch"},
-        {"XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async", "JAX"},
-        {"XLA_PYTHON_CLIENT_ALLOCATOR", "platform", "JAX"},
-        {"XLA_PYTHON_CLIENT_ALLOCATOR", "vmm", "JAX"},
-    };
-
-    for (size_t i = 0; i < sizeof unfit / sizeof unfit[0] && asked != AR_IPC_OFF; i++) {
-        const char *value = getenv(unfit[i].variable);
-        char text[AR_WHY];
-
-        if (value == NULL || strcasestr(value, unfit[i].word) == NULL)
-            continue;
-        snprintf(text, sizeof text,
-                 "SYMTUNER_AR_IPC=1 has no effect: other processes cannot map memory that %s "
-                 "takes with %s=%s, or not for long",
-                 unfit[i].who, unfit[i].variable, unfit[i].word);
-        if (asked == AR_IPC_ON)
-            ar_rules_warn(text);
-        asked = AR_IPC_OFF;
-    }
-    if (asked == AR_IPC_OFF || memory == NULL || ar_allocation_can_map(memory))
-        return asked;
-    if (asked == AR_IPC_ON)
-        ar_rules_warn(
-            "SYMTUNER_AR_IPC=1 has no effect: other processes cannot map the memory of "
-            "this program; docs/reference/unregistered.md says how JAX takes other memory");
-    return AR_IPC_OFF;
-}
 
 /* Return a number that no other process of this host has, or 0 if that fails. It is made of the
  * process id and the PID namespace, because processes of two containers may have the same id. */
@@ -125,6 +107,9 @@ int ar_ipc_open(symtuner_ar *h, const char *name, bool create)
 
     if (ipc == NULL)
         return ENOMEM;
+    for (int i = 0; i < AR_IPC_ALLOCATIONS; i++)
+        ipc->own[i].fd = -1;
+    ar_post_init(&ipc->post);
     cause = st_board_map(name, board_bytes(h), create, (void **)&ipc->board);
     if (cause != 0) {
         ipc->board = NULL;
@@ -136,6 +121,9 @@ int ar_ipc_open(symtuner_ar *h, const char *name, bool create)
     mine(h)->device = h->device;
     if (mine(h)->process == 0)
         return ENOSYS;
+    cause = ar_post_open(&ipc->post, &mine(h)->address);
+    if (cause != 0)
+        return cause;
     error = cudaSetDevice(h->device);
     if (error == cudaSuccess)
         error = cudaMemGetInfo(&room, &total);
@@ -157,6 +145,17 @@ static bool is_here(const symtuner_ar *h, int r)
     return h->ipc->board[r].process == mine(h)->process;
 }
 
+/* End the mapping of allocation ${i} of rank ${r}. */
+static void end_one(symtuner_ar *h, int r, int i)
+{
+    const struct mapped *m = &h->ipc->peer[r][i];
+
+    if (m->at != NULL && m->by_fd != 0)
+        ar_vmm_unmap(m->at, m->by_fd);
+    else if (m->at != NULL && !is_here(h, r))
+        cudaIpcCloseMemHandle(m->at);
+}
+
 void ar_ipc_end(symtuner_ar *h)
 {
     struct ar_ipc *ipc = h->ipc;
@@ -164,9 +163,15 @@ void ar_ipc_end(symtuner_ar *h)
     if (ipc == NULL)
         return;
     for (int r = 0; r < h->ranks && ipc->board != NULL; r++)
-        for (int i = 0; i < ipc->count[r] && !is_here(h, r); i++)
-            if (ipc->peer[r][i] != NULL)
-                cudaIpcCloseMemHandle(ipc->peer[r][i]);
+        for (int i = 0; i < AR_IPC_ALLOCATIONS; i++)
+            end_one(h, r, i);
+    for (int i = 0; i < AR_IPC_ALLOCATIONS; i++) {
+        if (ipc->own[i].a.vmm)
+            ar_vmm_release(ipc->own[i].a.id);
+        if (ipc->own[i].fd >= 0)
+            close(ipc->own[i].fd);
+    }
+    ar_post_close(&ipc->post);
     if (ipc->stream != NULL)
         cudaStreamDestroy(ipc->stream);
     cudaFree(ipc->map);
@@ -179,26 +184,92 @@ void ar_ipc_end(symtuner_ar *h)
 
 /* ---- this rank's allocations ----------------------------------------------------------------- */
 
+/* Send the peers the descriptors that they have yet to get. What cannot be sent now stays for the
+ * next call. */
+static void send_rest(symtuner_ar *h)
+{
+    struct ar_ipc *ipc = h->ipc;
+    char text[AR_WHY];
+
+    for (int i = 0; i < (int)mine(h)->count && ipc->unsent > 0; i++) {
+        struct own *o = &ipc->own[i];
+
+        for (int r = 0; r < h->ranks && o->lack != 0; r++) {
+            enum ar_post_sent sent = AR_POST_LATER;
+
+            if ((o->lack >> r & 1) != 0)
+                sent = ar_post_send(&ipc->post, h->me, r, &ipc->board[r].address, i, o->fd);
+            if (sent == AR_POST_LATER)
+                continue;
+            o->lack &= ~(1u << r);
+            if (sent == AR_POST_NEVER) {
+                snprintf(text, sizeof text,
+                         "rank %d cannot send rank %d a descriptor of its memory (%s); calls with "
+                         "it go through scratch",
+                         h->me, r, strerror(errno));
+                ar_rules_warn(text);
+            }
+        }
+        if (o->lack == 0 && o->fd >= 0) {
+            close(o->fd);
+            o->fd = -1;
+            ipc->unsent--;
+        }
+    }
+}
+
+/* Get what peers need to map an allocation, and set ${*by_fd} and ${*handle}. */
+static bool get_handle(symtuner_ar *h, struct own *o, size_t *by_fd, cudaIpcMemHandle_t *handle)
+{
+    *by_fd = 0;
+    if (o->a.vmm) {
+        o->fd = ar_vmm_export(o->a.base, &o->a.id);
+        if (o->fd < 0)
+            return false;
+        *by_fd = o->a.bytes;
+        o->lack = ((1u << h->ranks) - 1) & ~(1u << h->me);
+        h->ipc->unsent++;
+        return true;
+    }
+    /* For example, memory of a pool has no IPC handle. Ask even if all ranks are in this process:
+     * other GPUs may not access such memory, although peer access is enabled. */
+    if (cudaIpcGetMemHandle(handle, o->a.base) == cudaSuccess)
+        return true;
+    cudaGetLastError();
+    return false;
+}
+
 /* Show an allocation to the peers. Returns its number, or 0 if the peers cannot map it. */
 static int show(symtuner_ar *h, const struct ar_allocation *a)
 {
     struct shown *s = mine(h);
     const uint32_t n = s->count;
+    struct own o = {*a, -1, 0};
+    char text[AR_WHY];
 
     if (a->id == h->ipc->refused || n == AR_IPC_ALLOCATIONS)
         return 0;
-    /* For example, memory of a pool or of torch's expandable segments has no IPC handle. Ask even
-     * if all ranks are in this process: other GPUs may not access such memory, although peer access
-     * is enabled. */
-    if (cudaIpcGetMemHandle(&s->allocation[n].handle, a->base) != cudaSuccess) {
-        cudaGetLastError();
+    if (!get_handle(h, &o, &s->allocation[n].by_fd, &s->allocation[n].handle)) {
         h->ipc->refused = a->id;
+        if (a->vmm) {
+            snprintf(text, sizeof text,
+                     "rank %d gets no descriptor of its memory; calls with it go through scratch",
+                     h->me);
+            ar_rules_warn(text);
+        }
         return 0;
     }
     s->allocation[n].base = a->base;
-    h->ipc->own[n] = *a;
+    h->ipc->own[n] = o;
     __atomic_store_n(&s->count, n + 1, __ATOMIC_RELEASE);
     return (int)n + 1;
+}
+
+/* A place is a distance from the base. So memory of cuMemCreate that is mapped at two addresses has
+ * two numbers. */
+static bool is_same(const struct ar_allocation *a, const struct ar_allocation *b)
+{
+    return a->id == b->id && a->vmm == b->vmm && a->base == b->base && a->bytes == b->bytes;
 }
 
 /* With AR_IPC_AUTO: count a call that uses ${a}. Return whether this rank may show ${a} now. */
@@ -232,7 +303,7 @@ static uint64_t place_of(symtuner_ar *h, const char *p, uint64_t bytes)
     if ((uintptr_t)p % AR_WORD != 0 || !ar_allocation_find(p, bytes, h->device, &a))
         return 0;
     for (int i = (int)mine(h)->count; i > 0 && number == 0; i--)
-        if (h->ipc->own[i - 1].id == a.id)
+        if (is_same(&h->ipc->own[i - 1].a, &a))
             number = i;
     if (number == 0 && (h->ipc->talk == NULL || may_show(h, &a)))
         number = show(h, &a);
@@ -241,12 +312,33 @@ static uint64_t place_of(symtuner_ar *h, const char *p, uint64_t bytes)
 
 /* ---- the peers' allocations ------------------------------------------------------------------ */
 
-/* Map allocation ${i} of rank ${r}. Returns its address here, or NULL if that fails. */
-static char *map_one(symtuner_ar *h, int r, int i)
+static void tell_unmapped(const symtuner_ar *h, int r, const char *why)
+{
+    char text[AR_WHY];
+
+    snprintf(text, sizeof text,
+             "rank %d cannot map memory of rank %d (%s); calls with it go through scratch", h->me,
+             r, why);
+    ar_rules_warn(text);
+}
+
+/* Tell the GPU where allocation ${i} of rank ${r} is mapped, and the peers that it is. */
+static void tell_mapped(symtuner_ar *h, int r, int i)
+{
+    const struct mapped *m = &h->ipc->peer[r][i];
+
+    if (m->at != NULL && h->ipc->talk != NULL)
+        ar_ipc_tell_mapped(h->ipc->talk, h->me, r, i + 1);
+    cudaMemcpyAsync(&h->ipc->map->base[r][i], &m->at, sizeof m->at, cudaMemcpyHostToDevice,
+                    h->ipc->stream);
+}
+
+/* Map allocation ${i} of rank ${r}, which has an IPC handle. If that fails, for example because the
+ * allocation was freed meanwhile, its address stays NULL. */
+static void map_one(symtuner_ar *h, int r, int i)
 {
     const struct shown *s = &h->ipc->board[r];
     void *at = NULL;
-    char text[AR_WHY];
     cudaError_t error;
 
     if (!is_here(h, r)) {
@@ -257,34 +349,67 @@ static char *map_one(symtuner_ar *h, int r, int i)
         error = error == cudaErrorPeerAccessAlreadyEnabled ? cudaSuccess : error;
     }
     cudaGetLastError();
-    if (error == cudaSuccess)
-        return at;
-    snprintf(text, sizeof text,
-             "rank %d cannot map memory of rank %d (%s); calls with it go through scratch", h->me,
-             r, cudaGetErrorString(error));
-    ar_rules_warn(text);
-    return NULL;
+    h->ipc->peer[r][i].at = error == cudaSuccess ? at : NULL;
+    if (error != cudaSuccess)
+        tell_unmapped(h, r, cudaGetErrorString(error));
+    tell_mapped(h, r, i);
 }
 
-/* Map the allocations that the peers have shown since the last call. If one cannot be mapped, for
- * example because it was freed meanwhile, its address is NULL, and the next one is tried. */
+/* Map the allocation whose descriptor has come. The rank or number of a parcel is wrong only if a
+ * program of this user has made it up. */
+static void map_parcel(symtuner_ar *h, const struct ar_parcel *parcel)
+{
+    struct ar_ipc *ipc = h->ipc;
+    const int r = parcel->rank, i = parcel->number;
+    struct mapped *m;
+    char why[40] = "no room for a file descriptor";
+    int error;
+
+    if (r >= h->ranks || r == h->me || i >= AR_IPC_ALLOCATIONS ||
+        i >= (int)__atomic_load_n(&ipc->board[r].count, __ATOMIC_ACQUIRE) ||
+        ipc->board[r].allocation[i].by_fd == 0 || ipc->peer[r][i].came)
+        return;
+    m = &ipc->peer[r][i];
+    m->came = true;
+    ipc->awaited--;
+    m->by_fd = ipc->board[r].allocation[i].by_fd;
+    if (parcel->fd >= 0) {
+        m->at = ar_vmm_map(parcel->fd, m->by_fd, h->device, &error);
+        snprintf(why, sizeof why, "error %d of the driver", error);
+    }
+    if (m->at == NULL)
+        tell_unmapped(h, r, why);
+    tell_mapped(h, r, i);
+}
+
+/* Map the allocations that the peers have shown since the last call, and those whose descriptors
+ * have come. */
 static void map_new(symtuner_ar *h)
 {
     struct ar_ipc *ipc = h->ipc;
+    struct ar_parcel parcel;
 
     for (int r = 0; r < h->ranks; r++) {
         const int shown = (int)__atomic_load_n(&ipc->board[r].count, __ATOMIC_ACQUIRE);
 
-        for (int *n = &ipc->count[r]; r != h->me && *n < shown; ++*n) {
-            char **at = &ipc->peer[r][*n];
-
-            *at = map_one(h, r, *n);
-            if (*at != NULL && ipc->talk != NULL)
-                ar_ipc_tell_mapped(ipc->talk, h->me, r, *n + 1);
-            cudaMemcpyAsync(&ipc->map->base[r][*n], at, sizeof *at, cudaMemcpyHostToDevice,
-                            ipc->stream);
-        }
+        for (int *n = &ipc->count[r]; r != h->me && *n < shown; ++*n)
+            if (ipc->board[r].allocation[*n].by_fd != 0)
+                ipc->awaited++;
+            else
+                map_one(h, r, *n);
     }
+    while (ipc->awaited > 0 && ar_post_receive(&ipc->post, &mine(h)->address, &parcel)) {
+        map_parcel(h, &parcel);
+        if (parcel.fd >= 0)
+            close(parcel.fd);
+    }
+}
+
+static void exchange(symtuner_ar *h)
+{
+    if (h->ipc->unsent > 0)
+        send_rest(h);
+    map_new(h);
 }
 
 /* ---------------------------------------------------------------------------------------------- */
@@ -312,7 +437,7 @@ ncclResult_t ar_ipc_agree(symtuner_ar *h, int coll, const char *send, uint64_t s
 
     call.send = call.needs_send ? place_of(h, send, sent) : 0;
     call.recv = call.needs_recv ? place_of(h, recv, got) : 0;
-    map_new(h);
+    exchange(h);
     ar_capture_mode(mode);
     decision = ar_ipc_decide(h->ipc->talk, &h->ipc->past, h->me, h->ranks, &call, h->timeout_ns,
                              &h->mailbox->abort);
@@ -330,7 +455,7 @@ void ar_ipc_locate(symtuner_ar *h, int coll, uint64_t sent, uint64_t got, struct
     args->ipc = h->ipc->map;
     args->at_send = needs_send(coll) ? place_of(h, args->in, sent) : 0;
     args->at_recv = needs_recv(coll) ? place_of(h, args->out, got) : 0;
-    map_new(h);
+    exchange(h);
     ar_capture_mode(mode);
 }
 
@@ -341,8 +466,8 @@ int ar_ipc_describe(const symtuner_ar *h, char *text, size_t size)
     if (h->ipc == NULL)
         return 0;
     for (int r = 0; r < h->ranks; r++)
-        for (int i = 0; i < h->ipc->count[r]; i++)
-            peers += h->ipc->peer[r][i] != NULL;
+        for (int i = 0; i < AR_IPC_ALLOCATIONS; i++)
+            peers += h->ipc->peer[r][i].at != NULL;
     return snprintf(text, size,
                     "unregistered buffers: %u allocations shown to the peers, %d of theirs mapped; "
                     "%u calls without scratch, %u through it\n",

@@ -24,13 +24,19 @@ fuzz() { # fuzz RANKS MODE CALLS [further options]
     must ar_fuzz --ranks "$ranks" --mode "$mode" --calls "$number" --seed "$seed" "$@"
 }
 
-must ar_ipc
-[ "$gpus" -lt 2 ] || must ar_ipc 0 1
+for created in "" --created; do
+    # shellcheck disable=SC2086
+    must ar_ipc $created
+    # shellcheck disable=SC2086
+    [ "$gpus" -lt 2 ] || must ar_ipc $created 0 1
+done
 SYMTUNER_AR_IPC=1
 export SYMTUNER_AR_IPC
-fuzz 2 local "$few" --gpus 1 --most 4194304 --kernel tma_ipc
-[ "$gpus" -lt 2 ] || fuzz 2 procs "$few" --kernel tma_ipc
-[ "$gpus" -lt 2 ] || fuzz 2 threads "$few" --kernel tma_ipc
+for created in 0 1; do
+    fuzz 2 local "$few" --gpus 1 --most 4194304 --kernel tma_ipc --created $created
+    [ "$gpus" -lt 2 ] || fuzz 2 procs "$few" --kernel tma_ipc --created $created
+    [ "$gpus" -lt 2 ] || fuzz 2 threads "$few" --kernel tma_ipc --created $created
+done
 unset SYMTUNER_AR_IPC
 fuzz 2 local "$few" --gpus 1 --most 4194304
 fuzz 3 local "$((few / 2))" --gpus 1 --most 4194304

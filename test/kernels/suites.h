@@ -42,6 +42,8 @@ Suite *st_suite_grow_local(void);
 Suite *st_suite_ipc(void);
 Suite *st_suite_agree(void);
 Suite *st_suite_ipc_auto(void);
+Suite *st_suite_post(void);
+Suite *st_suite_vmm(void);
 Suite *st_suite_heap(void);
 
 void st_add_emulated_tests(TCase *t); /* adds tests to check-ar-kernels, like the next function */

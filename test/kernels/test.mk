@@ -7,7 +7,7 @@
 AR_API    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),\
              $(wildcard $(NCCL_HOME)/include/nccl.h))
 AR_NONE   := no cuda_runtime_api.h or nccl.h under CUDA_HOME=$(CUDA_HOME), NCCL_HOME=$(NCCL_HOME)
-AR_FAKE   := cuda capture capture_info links memory steps
+AR_FAKE   := cuda capture capture_info links memory steps vmm
 AR_EMU    := $(wildcard test/kernels/emulated/*.c)
 AR_TEST   := $(if $(AR_API),test/dropin/headers.c $(wildcard test/kernels/*.c test/kernels/choose/*.c \
              test/kernels/scratch/*.c test/kernels/ipc/*.c test/kernels/life/*.c \
@@ -82,7 +82,7 @@ $(B)/check-ar-kernels$(AR_BREAK): $(AR_EMU_OBJ)
 # emulated kernels; each stream is a thread. Its CUDA runtime and its NCCL, both in host memory, are
 # those of test/whole.
 WH_CUDA := $(patsubst %,test/whole/%.c,cuda graph gpu memops) \
-           $(patsubst %,test/kernels/fake/%.c,links capture_info memory) \
+           $(patsubst %,test/kernels/fake/%.c,links capture_info memory vmm) \
            $(patsubst %,test/kernels/emulated/%.c,emulate emulate_tma)
 WH_NCCL := $(patsubst %,test/whole/%.c,nccl team values)
 NODES_TEST := $(wildcard test/kernels/nodes/*.c)

@@ -31,7 +31,7 @@ $(WH)/absent: test/whole/absent.c $(WH)/libsymtuner_ar.so
 	$(Q)$(WH_CC) -o $@ $< -L$(WH) -lsymtuner_ar $(WH_SO)
 
 # ar_fuzz on the GPUs of cuda.c. The part of ar_fuzz that runs on GPUs is compiled as C++.
-WH_FUZZ := $(wildcard test/gpu/ar/fuzz*.c)
+WH_FUZZ := $(wildcard test/gpu/ar/fuzz*.c) test/gpu/ipc/created.c
 $(WH)/fuzz_gpu.o: test/gpu/ar/fuzz_gpu.cu test/gpu/ar/fuzz.h test/whole/launch.h test/kernels/reference.h
 	@mkdir -p $(@D)
 	$(call say,CXX)

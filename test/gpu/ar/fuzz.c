@@ -5,7 +5,7 @@
  *   ar_fuzz [--ranks N] [--mode local|threads|procs] [--calls 100000] [--seed N] [--kernel NAME]
  *           [--host 0|1] [--gpus N] [--most BYTES] [--timeout MS] [--limit SECONDS] [--say 0|1]
  *           [--fork 0|1] [--nonblocking 0|1] [--reserve 0|1] [--threads MOST]
- *           [--coll all|all_reduce|reduce_scatter|all_gather]
+ *           [--coll all|all_reduce|reduce_scatter|all_gather] [--created 0|1]
  *
  * --mode local makes groups with symtuner_ar_create_local and runs a thread per rank. --mode
  * threads and procs make groups from an ncclComm_t and run threads of one process, or one process
@@ -13,7 +13,8 @@
  * and with --most 4194304, because longer calls may be cut into more launches than CUDA queues).
  * --fork 0: run the threads in this process, for tools that do not follow a fork. --nonblocking 1:
  * make communicators with blocking = 0, and pass them to the library while NCCL is still making
- * them. --threads: most threads of a block, for GPUs on the CPU (test/whole/cuda.c).
+ * them. --threads: most threads of a block, for GPUs on the CPU (test/whole/cuda.c). --created 1:
+ * take the memory of plain buffers by cuMemCreate, as XLA does.
  * Scratch grows when a call needs it, until some step at which all ranks reserve the rest. From
  * that step on, graphs are captured. With --reserve 0 no rank reserves scratch, so scratch grows
  * when a call needs it, or a capture refuses the call.
@@ -42,6 +43,7 @@
 #include <time.h>
 
 #include "test/gpu/ar/fuzz_rank.h"
+#include "test/gpu/ipc/created.h"
 
 /* Steps between two looks at the results. A launch waits when about 1000 launches are queued on its
  * stream. Ranks that share a GPU share CUDA's context. So a launch that waits may keep a peer's
@@ -392,7 +394,11 @@ static void body(int me)
         NCCL(team_comm(team, g, me, option.nonblocking, &r->comm[g]));
     }
     for (int role = 0; role < 2; role++) {
-        CUDA(cudaMalloc((void **)&r->buffer[0][role], LANES * LANE_BYTES));
+        if (option.created)
+            r->buffer[0][role] = created_map(created_reserve(LANES * LANE_BYTES),
+                                             LANES * LANE_BYTES, me % option.gpus);
+        else
+            CUDA(cudaMalloc((void **)&r->buffer[0][role], LANES * LANE_BYTES));
         if (option.local)
             CUDA(cudaMalloc((void **)&r->buffer[1][role], LANES * LANE_BYTES));
         else

@@ -44,6 +44,7 @@ int fuzz_options_read(int argc, char **argv)
         {"--nonblocking", &option.nonblocking, 0, 1},
         {"--reserve", &option.reserve, 0, 1},
         {"--threads", &option.threads, 32, 1024},
+        {"--created", &option.created, 0, 1},
     };
     size_t known = sizeof numbers / sizeof numbers[0];
 

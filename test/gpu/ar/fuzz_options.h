@@ -6,7 +6,8 @@
 #include <stddef.h>
 
 struct fuzz_options {
-    int ranks, gpus, local, apart, host, timeout, limit, say, fork, nonblocking, reserve, threads;
+    int ranks, gpus, local, apart, host, timeout, limit, say, fork, nonblocking, reserve, threads,
+        created;
     long calls;
     unsigned seed;
     size_t most;

@@ -3,12 +3,17 @@
  * ipc.c - checks that two processes map each other's memory as kernels/ipc says, on one GPU or on
  * two.
  *
- * usage: ar_ipc [GPU GPU]
+ * usage: ar_ipc [--created] [GPU GPU]
  *
  * The processes have allocations whose words hold rank, round and position. Each process locates
  * some of them, until it has mapped those of its peer. Then it reads the peer's words at the
- * addresses that its own kernels would use. The program runs no kernel; ar_fuzz tests those. Exit
- * 77 without a GPU.
+ * addresses that its own kernels would use. The program runs no kernel of ours; ar_fuzz tests
+ * those. While a process locates memory, another kernel runs on its GPU, so a function that waits
+ * for kernels would wait until the time limit.
+ *
+ * --created: the memory comes from cuMemCreate, as XLA's pool does. New memory often has the address
+ * of freed memory, and the program first prints what the driver says about such memory. Exit 1 if a
+ * process has read a wrong word, or has mapped nothing.
  */
 #include <cuda_runtime_api.h>
 #include <stdint.h>
@@ -20,16 +25,39 @@
 #include <unistd.h>
 
 #include "bench/must.h"
+#include "kernels/group/error.h"
+#include "kernels/group/nccl_wait.h"
+#include "kernels/ipc/allocation.h"
 #include "kernels/ipc/ipc.h"
+#include "test/gpu/ipc/created.h"
 
-enum { ROUNDS = 20, WORDS = 1 << 20 };
+enum { ROUNDS = 20, WORDS = 1 << 20, BYTES = WORDS * 4 };
 
 static int to_peer, from_peer; /* pipes */
+static bool created;
 
 /* Replaces the function of kernels/choose, with which this program is not linked. */
+/* Functions of other parts of the library, which this program does without. The last three are for
+ * SYMTUNER_AR_IPC=auto, which it does not use. */
 void ar_rules_warn(const char *text)
 {
     fprintf(stderr, "%s\n", text);
+}
+
+ncclResult_t ar_fail(symtuner_ar *h, ncclResult_t result, const char *format, ...)
+{
+    (void)h, (void)format;
+    return result;
+}
+
+uint64_t ar_now_ns(void)
+{
+    return 0;
+}
+
+void ar_pause(uint64_t waited_ns)
+{
+    (void)waited_ns;
 }
 
 static void meet(void)
@@ -46,16 +74,56 @@ static uint32_t word(int rank, int round, size_t at)
 }
 
 /* Return an allocation filled with words of this rank. */
-static uint32_t *make(int rank, int round)
+static uint32_t *make(int rank, int round, int device)
 {
-    uint32_t *here = malloc(WORDS * sizeof *here), *p;
+    static char *at; /* addresses for memory of cuMemCreate */
+    uint32_t *here = malloc(BYTES), *p;
 
     for (size_t i = 0; i < WORDS; i++)
         here[i] = word(rank, round, i);
-    CUDA(cudaMalloc((void **)&p, WORDS * sizeof *p));
-    CUDA(cudaMemcpy(p, here, WORDS * sizeof *p, cudaMemcpyHostToDevice));
+    if (created) {
+        if (round % 3 != 1) /* else there was memory before at these addresses */
+            at = created_reserve(BYTES);
+        p = (uint32_t *)created_map(at, BYTES, device);
+    } else {
+        CUDA(cudaMalloc((void **)&p, BYTES));
+    }
+    CUDA(cudaMemcpy(p, here, BYTES, cudaMemcpyHostToDevice));
     free(here);
     return p;
+}
+
+/* Print what the driver says about memory of several kinds, and how the library takes it. */
+static void print_facts(int device)
+{
+    enum { PART = CREATED_STEP };
+    char *const two = created_reserve(2 * PART);
+    struct cudaMemPoolProps kind = {.allocType = cudaMemAllocationTypePinned,
+                                    .handleTypes = cudaMemHandleTypePosixFileDescriptor,
+                                    .location = {cudaMemLocationTypeDevice, device}};
+    struct ar_allocation found;
+    cudaMemPool_t pool;
+    void *p;
+
+    CUDA(cudaMalloc(&p, PART));
+    printf("cudaMalloc:          %s\n", created_facts(p));
+    CUDA(cudaMemPoolCreate(&pool, &kind));
+    CUDA(cudaMallocFromPoolAsync(&p, PART, pool, NULL));
+    CUDA(cudaStreamSynchronize(NULL));
+    printf("pool:                %s; ours: %s\n", created_facts(p),
+           ar_allocation_can_map(p) ? "WRONG, can be mapped" : "cannot be mapped");
+    created_map(two, PART, device);
+    created_map(two + PART, PART, device);
+    printf("cuMemCreate, first:  %s\n", created_facts(two + 4096));
+    printf("cuMemCreate, second: %s\n", created_facts(two + PART));
+    printf("  ours: %s, %s over both\n",
+           ar_allocation_can_map(two) ? "can be mapped" : "WRONG, cannot be mapped",
+           ar_allocation_find(two, 2 * PART, device, &found) ? "WRONG, found" : "nothing");
+    for (int i = 0; i < 2; i++) {
+        created_free(two, PART);
+        created_map(two, PART, device);
+        printf("freed, made anew:    %s\n", created_facts(two));
+    }
 }
 
 static int run(int rank, int device, uint64_t group)
@@ -70,6 +138,9 @@ static int run(int rank, int device, uint64_t group)
     snprintf(name, sizeof name, "/symtuner-ar-%016llx-ipc", (unsigned long long)group);
     h.mailbox = &mailbox;
     CUDA(cudaSetDevice(device));
+    CUDA(cudaFree(NULL)); /* makes the context, which the driver's functions need */
+    if (created && rank == 0)
+        print_facts(device);
     if (rank == 0 && ar_ipc_open(&h, name, true) != 0)
         return 1;
     meet();
@@ -78,18 +149,20 @@ static int run(int rank, int device, uint64_t group)
     meet();
     shm_unlink(name);
     for (int round = 0; round < ROUNDS; round++) {
-        uint32_t *p = make(rank, round), seen = 0;
+        uint32_t *p = make(rank, round, device), seen = 0;
         const size_t at = 4 * (size_t)(rand() % (WORDS / 8));
         uint64_t theirs;
         const char *base;
 
         meet();
+        created_spin();
         for (int i = 0; i < 2; i++) { /* by the second time, the peer has surely shown its memory */
             args.in = (char *)(p + at);
             args.out = (char *)p;
             ar_ipc_locate(&h, AR_ALL_REDUCE, WORDS, WORDS, &args);
             meet();
         }
+        created_spin_end();
         CUDA(cudaDeviceSynchronize());
         CUDA(cudaMemcpy(&map, args.ipc, sizeof map, cudaMemcpyDeviceToHost));
         if (write(to_peer, &args.at_send, 8) != 8 || read(from_peer, &theirs, 8) != 8)
@@ -103,7 +176,9 @@ static int run(int rank, int device, uint64_t group)
         CUDA(cudaMemcpy(&seen, base + ar_ipc_at(theirs), sizeof seen, cudaMemcpyDeviceToHost));
         wrong += seen != word(1 - rank, round, ar_ipc_at(theirs) / 4);
         meet();
-        if (round % 3 == 0) /* the address may be used again, under another number */
+        if (round % 3 == 0 && created) /* the address may be used again, under another number */
+            created_free((char *)p, BYTES);
+        else if (round % 3 == 0)
             CUDA(cudaFree(p));
     }
     ar_ipc_end(&h);
@@ -113,11 +188,14 @@ static int run(int rank, int device, uint64_t group)
 
 int main(int argc, char **argv)
 {
-    const int devices[2] = {argc > 2 ? atoi(argv[1]) : 0, argc > 2 ? atoi(argv[2]) : 0};
+    const int first = argc > 1 && strcmp(argv[1], "--created") == 0 ? 2 : 1;
+    const int devices[2] = {argc > first + 1 ? atoi(argv[first]) : 0,
+                            argc > first + 1 ? atoi(argv[first + 1]) : 0};
     const uint64_t group = (uint64_t)getpid() << 20;
     int there[2], back[2], status = 1, failed;
     pid_t child;
 
+    created = first == 2;
     setvbuf(stdout, NULL, _IONBF, 0);
     if (pipe(there) != 0 || pipe(back) != 0)
         return 1;

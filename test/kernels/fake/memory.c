@@ -17,7 +17,8 @@ static struct {
     char *base;
     size_t bytes;
     int device;
-    unsigned long long id;
+    unsigned long long id, handle; /* handle: 0, or that of memory from cuMemCreate */
+    uint64_t types;                /* of its shareable handles */
 } list[MOST];
 static int count;
 static unsigned long long ids;
@@ -25,11 +26,10 @@ static unsigned long long ids;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Put the allocation in the place of one that is gone, or at the end of the list. */
-void fake_allocation(void *base, size_t bytes, int device)
+static void add(void *base, size_t bytes, int device, unsigned long long handle, unsigned types)
 {
     int at = 0;
 
-    fake_allocation_gone(base);
     pthread_mutex_lock(&lock);
     while (at < count && list[at].base != NULL)
         at++;
@@ -40,21 +40,48 @@ void fake_allocation(void *base, size_t bytes, int device)
     list[at].bytes = bytes;
     list[at].device = device;
     list[at].id = ++ids;
+    list[at].handle = handle;
+    list[at].types = types;
     pthread_mutex_unlock(&lock);
+}
+
+void fake_allocation(void *base, size_t bytes, int device)
+{
+    fake_allocation_gone(base);
+    add(base, bytes, device, 0, 0);
+}
+
+void fake_created(void *base, size_t bytes, int device, unsigned types)
+{
+    fake_allocation_gone(base);
+    add(base, bytes, device, fake_handle_new(base), types);
+}
+
+void fake_created_also(void *also, void *base)
+{
+    struct fake_found found;
+
+    if (!fake_find((uintptr_t)base, &found))
+        abort();
+    fake_handle_keep(found.handle);
+    add(also, found.bytes, 0, found.handle, 1);
 }
 
 void fake_allocation_gone(void *base)
 {
     pthread_mutex_lock(&lock);
     for (int i = 0; i < count; i++)
-        if (list[i].base == base)
+        if (list[i].base == base && base != NULL) {
             list[i].base = NULL;
+            fake_handle_free(list[i].handle);
+        }
     pthread_mutex_unlock(&lock);
 }
 
 void fake_memory_clear(void)
 {
     count = 0;
+    fake_handles_clear();
     memset(&fake_memory, 0, sizeof fake_memory);
 }
 
@@ -68,15 +95,31 @@ static int find(uintptr_t p)
     return -1;
 }
 
+bool fake_find(unsigned long long p, struct fake_found *found)
+{
+    int at;
+
+    pthread_mutex_lock(&lock);
+    at = find(p);
+    if (at >= 0)
+        *found = (struct fake_found){list[at].base, list[at].bytes, list[at].handle};
+    pthread_mutex_unlock(&lock);
+    return at >= 0;
+}
+
 /* The numbers are those of enum CUpointer_attribute. */
 static int get_attributes(unsigned n, const int *attributes, void **values, unsigned long long p)
 {
-    const int can_map = !fake_memory.no_handles;
+    static void *const reserved = (void *)4096;
+    void *const pool = fake_memory.pool ? &list : NULL;
+    static const size_t most = (size_t)1 << 47;
     int at;
 
     pthread_mutex_lock(&lock);
     at = find(p);
     for (unsigned i = 0; i < n && at >= 0; i++) {
+        const bool created = list[at].handle != 0;
+        const int can_map = !fake_memory.no_handles && !created;
         const struct {
             int attribute;
             const void *value;
@@ -84,8 +127,10 @@ static int get_attributes(unsigned n, const int *attributes, void **values, unsi
         } known[] = {{7, &list[at].id, sizeof list[at].id},
                      {9, &list[at].device, sizeof list[at].device},
                      {10, &can_map, sizeof can_map},
-                     {11, &list[at].base, sizeof list[at].base},
-                     {12, &list[at].bytes, sizeof list[at].bytes}};
+                     {11, created ? &reserved : (const void *)&list[at].base, sizeof reserved},
+                     {12, created ? &most : &list[at].bytes, sizeof most},
+                     {14, &list[at].types, sizeof list[at].types},
+                     {17, &pool, sizeof pool}};
 
         for (size_t k = 0; k < sizeof known / sizeof *known; k++)
             if (known[k].attribute == attributes[i])
@@ -134,7 +179,7 @@ void (*fake_driver(const char *name))(void)
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(name, known[i].name) == 0 && (fake_memory.memops || !known[i].memops))
             return known[i].function;
-    return NULL;
+    return fake_vmm_function(name);
 }
 
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *p)

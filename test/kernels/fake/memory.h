@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * memory.h - a fake of what the driver knows about allocations, of its stream memory operations,
- * and of CUDA IPC.
+ * of CUDA IPC, and of memory from cuMemCreate (vmm.c).
  *
- * Only memory that a test has named with fake_allocation is an allocation. A peer maps it at the
- * same address.
+ * Only memory that a test has named with fake_allocation or fake_created is an allocation. By CUDA
+ * IPC a peer maps it at the same address.
  */
 #ifndef ST_TEST_FAKE_MEMORY_H_
 #define ST_TEST_FAKE_MEMORY_H_
@@ -21,6 +21,12 @@ struct fake_memory {
     bool no_memops;    /* the driver has these operations, but the GPU does not */
     const char *lacks; /* a function that the driver does not have; NULL: it has all */
     int waits, writes; /* numbers of stream memory operations so far */
+    const char *fails; /* a function for memory from cuMemCreate that fails; NULL: none */
+    bool pool;         /* memory from cuMemCreate belongs to a pool of cudaMallocAsync */
+    int exported;      /* calls of cuMemExportToShareableHandle */
+    int kept;          /* handles that were retained or imported, and not released */
+    int mapped;        /* mappings of imported memory that have not ended */
+    int reserved;      /* addresses that are reserved for mappings */
 };
 
 extern struct fake_memory fake_memory;
@@ -28,8 +34,37 @@ extern struct fake_memory fake_memory;
 /* Let ${bytes} at ${base} be an allocation of GPU ${device}, with a new id. */
 void fake_allocation(void *base, size_t bytes, int device);
 
+/* Let ${bytes} at ${base} be an allocation of cuMemCreate on GPU ${device}, with the first handle
+ * that is free. ${types} says which shareable handles it has; 1: a descriptor. Like the driver, the
+ * fake says about each address that all addresses of the GPU are reserved. */
+void fake_created(void *base, size_t bytes, int device, unsigned types);
+
+/* Map the memory from cuMemCreate that is mapped at ${base} at ${also}, too. */
+void fake_created_also(void *also, void *base);
+
 /* Forget the allocation at ${base}, if there is one. */
 void fake_allocation_gone(void *base);
+
+/* Return what is mapped at ${at}, an address from cuMemAddressReserve: the address that the owner
+ * of the memory has it at. NULL: nothing. */
+char *fake_mapped_at(const char *at);
+
+/* An allocation that holds ${p}. Returns false if there is none. */
+struct fake_found {
+    char *base;
+    size_t bytes;
+    unsigned long long handle; /* 0: not from cuMemCreate */
+};
+bool fake_find(unsigned long long p, struct fake_found *found);
+
+/* The handles of memory from cuMemCreate: a new one; one more or one less that keeps it. */
+unsigned long long fake_handle_new(char *base);
+void fake_handle_keep(unsigned long long handle);
+void fake_handle_free(unsigned long long handle);
+void fake_handles_clear(void);
+
+/* Return the driver's function ${name} for memory from cuMemCreate, or NULL. */
+void (*fake_vmm_function(const char *name))(void);
 
 /* Forget all allocations, and set fake_memory to zeros. */
 void fake_memory_clear(void);

@@ -14,44 +14,12 @@
 #include "test/kernels/fake/local_group.h"
 #include "test/kernels/fake/memory.h"
 #include "test/kernels/fake/nccl.h"
+#include "test/kernels/ipc/ranks.h"
 #include "test/kernels/suites.h"
 
-enum { BYTES = 8 << 20, FLOATS = BYTES / 4 };
 enum { CARD = 2 }; /* the number of the gather in which ranks tell each other what they are */
 
-static symtuner_ar *h[2];
-static char *const place[2] = {(char *)((uintptr_t)1 << 40), (char *)((uintptr_t)2 << 40)};
-
-static void make_pair(void)
-{
-    struct symtuner_ar_config config = small();
-
-    memset(&fake, 0, sizeof fake);
-    fake.devices = fake.peers = 2;
-    fake.arch = 90;
-    fake_memory_clear();
-    setenv("SYMTUNER_AR_IPC", "1", 1);
-    ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
-    for (int r = 0; r < 2; r++)
-        fake_allocation(place[r], 4 * BYTES, r);
-}
-
-static void drop_pair(void)
-{
-    symtuner_ar_destroy(h, 2);
-    ck_assert_int_eq(fake.live, 0);
-    ck_assert_int_eq(fake_memory.opened + fake_memory.closed, 0);
-    unsetenv("SYMTUNER_AR_IPC");
-}
-
-/* Make a call on rank ${r}, and return the arguments of its kernel. */
-static const struct ar_args *call(int r, const char *send, char *recv)
-{
-    symtuner_ar_force(h[r], "tma_ipc", 0, 0);
-    ck_assert_int_eq(symtuner_ar_all_reduce(send, recv, FLOATS, ncclFloat32, ncclSum, h[r], NULL),
-                     ncclSuccess);
-    return &fake.launch[fake.launches - 1].args;
-}
+static const char *said; /* what the library has printed on stderr */
 
 START_TEST(test_a_place_is_a_number_and_a_distance)
 {
@@ -236,60 +204,6 @@ START_TEST(test_the_table_takes_it_alone)
 END_TEST
 
 /* ---- processes ------------------------------------------------------------------------------- */
-
-pid_t __real_getpid(void);
-pid_t __wrap_getpid(void);
-
-/* Differs between the threads of the ranks, so that they take each other for processes. */
-static _Thread_local int fake_pid;
-
-pid_t __wrap_getpid(void)
-{
-    return fake_pid != 0 ? fake_pid : __real_getpid();
-}
-
-static symtuner_ar *of_rank[2];
-static const char *said; /* what the library has printed on stderr */
-
-static void create_in_process(int rank)
-{
-    struct symtuner_ar_config config = small();
-    ncclComm_t comm = (ncclComm_t)(uintptr_t)(rank + 1);
-
-    fake_pid = 1000 + rank;
-    config.timeout_ms = 5000;
-    ck_assert_int_eq(symtuner_ar_create(&of_rank[rank], &comm, 1, &config), ncclSuccess);
-}
-
-static void destroy_in_process(int rank)
-{
-    fake_pid = 1000 + rank;
-    symtuner_ar_destroy(&of_rank[rank], 1);
-}
-
-static void make_processes(void)
-{
-    memset(&fake, 0, sizeof fake);
-    fake.devices = fake.peers = 2;
-    fake.arch = 90;
-    fake_nccl_reset(2);
-    fake_memory_clear();
-    setenv("SYMTUNER_AR_IPC", "1", 1);
-    fake_nccl_threads(create_in_process);
-    for (int r = 0; r < 2; r++) {
-        h[r] = of_rank[r];
-        fake_allocation(place[r], 4 * BYTES, r);
-    }
-}
-
-static void drop_processes(void)
-{
-    fake_nccl_threads(destroy_in_process);
-    ck_assert_int_eq(fake.live, 0);
-    ck_assert_int_eq(fake_nccl.live, 0);
-    ck_assert_int_eq(fake_memory.opened, fake_memory.closed);
-    unsetenv("SYMTUNER_AR_IPC");
-}
 
 START_TEST(test_processes_map_by_handles)
 {

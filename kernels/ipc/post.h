@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * post.h - send file descriptors to the other ranks of a group on this host, without waiting.
+ *
+ * Each rank listens on a Unix socket, whose name and token its address has. The ranks learn each
+ * other's addresses from shared memory. A rank connects to a peer when it first sends to it, and a
+ * message waits in the kernel until the peer asks for it. Only processes of the same user exchange
+ * messages. A message names the token of the rank that it is for, so a rank ignores messages that
+ * were meant for a process that had the name of its socket before.
+ *
+ * Threads    one at a time, as for the handle.
+ */
+#ifndef AR_POST_H_
+#define AR_POST_H_
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/shared/ipc.h"
+
+struct ar_post_address {
+    uint64_t token;
+    uint32_t length; /* of ${name}, in bytes */
+    char name[12];   /* abstract: it begins with a zero, and no file has it */
+};
+
+struct ar_post {
+    int listener;
+    int to[AR_IPC_RANKS];   /* [r]: connection to rank r; -1: not connected yet */
+    int from[AR_IPC_RANKS]; /* connections of peers, in any order; -1: unused */
+};
+
+/* Begin to listen, and say where. Returns 0, or an errno number. ar_post_init comes first, and
+ * ar_post_close last, also after a failure. */
+void ar_post_init(struct ar_post *post);
+int ar_post_open(struct ar_post *post, struct ar_post_address *address);
+void ar_post_close(struct ar_post *post);
+
+enum ar_post_sent {
+    AR_POST_SENT,  /* the caller may close the descriptor */
+    AR_POST_LATER, /* a buffer or a table of the kernel is full: try again */
+    AR_POST_NEVER  /* for example, the peer has ended; errno says why */
+};
+
+/* Send ${fd}, which is the descriptor of allocation ${number} of rank ${me}, to rank ${peer}, whose
+ * address is ${address}. */
+enum ar_post_sent ar_post_send(struct ar_post *post, int me, int peer,
+                               const struct ar_post_address *address, int number, int fd);
+
+struct ar_parcel {
+    int rank, number; /* as the sender has said; check them */
+    int fd;           /* the caller closes it; -1: this process has no room for a descriptor */
+};
+
+/* Take a parcel that was sent to ${address}, the rank's own. Returns false if there is none now. */
+bool ar_post_receive(struct ar_post *post, const struct ar_post_address *address,
+                     struct ar_parcel *parcel);
+
+#endif

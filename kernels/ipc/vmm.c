@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* vmm.c - see vmm.h. */
+#include "kernels/ipc/vmm.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+
+#include "kernels/ipc/driver.h"
+
+/* Values of enumerations of the driver's interface (cuda.h), which are named at their right. */
+enum { ALLOWED_HANDLE_TYPES = 14, MEMPOOL_HANDLE = 17 }; /* CUpointer_attribute */
+enum { POSIX_FILE_DESCRIPTOR = 1 };                      /* CUmemAllocationHandleType */
+enum { ON_DEVICE = 1 };                                  /* CUmemLocationType */
+enum { READ_AND_WRITE = 3 };                             /* CUmemAccess_flags */
+
+/* CUmemAccessDesc */
+struct access {
+    int location, id, flags;
+};
+
+typedef unsigned long long address; /* CUdeviceptr, and CUmemGenericAllocationHandle */
+
+/* In functions that map, the driver wants 0 for ${offset}, ${alignment}, ${wish} and ${flags}. */
+static struct {
+    int (*get_range)(address *base, size_t *bytes, address p);
+    int (*retain)(address *handle, void *p);
+    int (*release)(address handle);
+    int (*export_to)(void *fd, address handle, int type, address flags);
+    int (*import_from)(address *handle, void *fd, int type);
+    int (*reserve)(address *at, size_t bytes, size_t alignment, address wish, address flags);
+    int (*unreserve)(address at, size_t bytes);
+    int (*map)(address at, size_t bytes, size_t offset, address handle, address flags);
+    int (*unmap)(address at, size_t bytes);
+    int (*set_access)(address at, size_t bytes, const struct access *list, size_t count);
+} driver;
+static bool has_all; /* the driver has all of these functions */
+
+static void find_functions(void)
+{
+    const struct {
+        const char *name;
+        void *function;
+    } wanted[] = {
+        {"cuMemGetAddressRange", &driver.get_range},
+        {"cuMemRetainAllocationHandle", &driver.retain},
+        {"cuMemRelease", &driver.release},
+        {"cuMemExportToShareableHandle", &driver.export_to},
+        {"cuMemImportFromShareableHandle", &driver.import_from},
+        {"cuMemAddressReserve", &driver.reserve},
+        {"cuMemAddressFree", &driver.unreserve},
+        {"cuMemMap", &driver.map},
+        {"cuMemUnmap", &driver.unmap},
+        {"cuMemSetAccess", &driver.set_access},
+    };
+
+    has_all = true;
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        has_all = ar_driver_find(wanted[i].name, wanted[i].function) && has_all;
+}
+
+static bool is_there(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, find_functions);
+    return has_all;
+}
+
+/* Memory of a pool (cudaMallocAsync) may have a descriptor, too, but that is one of the whole pool. */
+bool ar_vmm_find(const void *p, struct ar_vmm *found)
+{
+    uint64_t types = 0; /* the driver may write only the lower half */
+    void *pool = NULL;
+    int attributes[] = {ALLOWED_HANDLE_TYPES, MEMPOOL_HANDLE};
+    void *values[] = {&types, &pool};
+    address base = 0;
+
+    *found = (struct ar_vmm){0};
+    if (!is_there() || ar_driver_ask(2, attributes, values, p) != 0 ||
+        (types & POSIX_FILE_DESCRIPTOR) == 0 || pool != NULL ||
+        driver.get_range(&base, &found->bytes, (uintptr_t)p) != 0 || base > (uintptr_t)p ||
+        (uintptr_t)p - base >= found->bytes ||
+        driver.retain(&found->handle, (void *)(uintptr_t)p) != 0)
+        return false;
+    driver.release(found->handle);
+    found->base = (char *)(uintptr_t)base;
+    return true;
+}
+
+int ar_vmm_export(const void *p, unsigned long long *handle)
+{
+    int fd = -1;
+
+    if (!is_there() || driver.retain(handle, (void *)(uintptr_t)p) != 0)
+        return -1;
+    if (driver.export_to(&fd, *handle, POSIX_FILE_DESCRIPTOR, 0) != 0) {
+        driver.release(*handle);
+        return -1;
+    }
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    return fd;
+}
+
+void ar_vmm_release(unsigned long long handle)
+{
+    driver.release(handle);
+}
+
+void *ar_vmm_map(int fd, size_t bytes, int device, int *error)
+{
+    const struct access access = {ON_DEVICE, device, READ_AND_WRITE};
+    address handle, at = 0;
+
+    *error = 0;
+    if (!is_there())
+        return NULL;
+    *error = driver.import_from(&handle, (void *)(intptr_t)fd, POSIX_FILE_DESCRIPTOR);
+    if (*error != 0)
+        return NULL;
+    *error = driver.reserve(&at, bytes, 0, 0, 0);
+    if (*error == 0) {
+        *error = driver.map(at, bytes, 0, handle, 0);
+        if (*error == 0 && (*error = driver.set_access(at, bytes, &access, 1)) != 0)
+            driver.unmap(at, bytes);
+        if (*error != 0)
+            driver.unreserve(at, bytes);
+    }
+    driver.release(handle); /* the mapping keeps the memory */
+    return *error == 0 ? (void *)(uintptr_t)at : NULL;
+}
+
+void ar_vmm_unmap(void *at, size_t bytes)
+{
+    driver.unmap((uintptr_t)at, bytes);
+    driver.unreserve((uintptr_t)at, bytes);
+}

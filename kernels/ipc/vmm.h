@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * vmm.h - GPU memory that a program took by cuMemCreate, and that other processes map by a file
+ * descriptor.
+ *
+ * XLA's pool is such memory from jax 0.11.0 on. CUDA IPC cannot map it. Its owner must have asked
+ * for a descriptor (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) when it took the memory, as XLA does.
+ *
+ * Threads    any thread may call, with the GPU's context current.
+ */
+#ifndef AR_VMM_H_
+#define AR_VMM_H_
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* An allocation of cuMemCreate, as far as it is mapped at ${base}. */
+struct ar_vmm {
+    unsigned long long handle; /* the driver's; it names another allocation after this one's end */
+    char *base;
+    size_t bytes;
+};
+
+/* Find the allocation that is mapped at ${p}. Returns false if there is none that has a descriptor,
+ * or if the driver cannot tell. */
+bool ar_vmm_find(const void *p, struct ar_vmm *found);
+
+/* Return a new descriptor of the allocation that is mapped at ${p}, or -1. As long as the
+ * descriptor is open, the memory is not free. On success, also keep the allocation's handle for
+ * the caller, and set *handle to it. As long as a handle is kept, no other allocation gets it, and
+ * the memory is not free. ar_vmm_release gives the handle back. */
+int ar_vmm_export(const void *p, unsigned long long *handle);
+void ar_vmm_release(unsigned long long handle);
+
+/* Map ${bytes} of the allocation of ${fd} for GPU ${device}. Returns the address, or NULL; then
+ * *error is the driver's error. ${fd} may be closed afterwards. ar_vmm_unmap ends a mapping, which
+ * no kernel may use any more: the driver does not wait for kernels. */
+void *ar_vmm_map(int fd, size_t bytes, int device, int *error);
+void ar_vmm_unmap(void *at, size_t bytes);
+
+#endif

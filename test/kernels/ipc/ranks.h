@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ranks.h - two ranks that map each other's memory, in one process or in two. */
+#ifndef ST_TEST_RANKS_H_
+#define ST_TEST_RANKS_H_
+
+#include "kernels/group/handle.h"
+#include "test/kernels/fake/local_group.h"
+
+enum { BYTES = 8 << 20, FLOATS = BYTES / 4 };
+
+extern symtuner_ar *h[2];
+extern char *const place[2]; /* where each rank has an allocation of 4 * BYTES */
+
+/* For tcase_add_checked_fixture: ranks of one process. */
+void make_pair(void);
+void drop_pair(void);
+
+/* Make a call on rank ${r}, and return the arguments of its kernel. */
+const struct ar_args *call(int r, const char *send, char *recv);
+
+/* What getpid returns; 0: the real number. It differs between the threads of the ranks, so they
+ * take each other for processes. */
+extern _Thread_local int fake_pid;
+
+/* Ranks of two processes. create_in_process makes of_rank[rank]; make_processes also sets h. */
+extern symtuner_ar *of_rank[2];
+void create_in_process(int rank);
+void destroy_in_process(int rank);
+void make_processes(void);
+void drop_processes(void);
+
+/* Return how many descriptors this process has open. */
+int open_files(void);
+
+#endif
