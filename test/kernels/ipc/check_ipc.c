@@ -86,14 +86,14 @@ END_TEST
 
 START_TEST(test_a_gather_shows_recv_only)
 {
-    symtuner_ar_force(h[0], "tma_ipc", 0, 0);
-    ck_assert_int_eq(
-        symtuner_ar_all_gather(place[0], place[0] + 2 * BYTES, FLOATS / 2, ncclFloat32, h[0], NULL),
-        ncclSuccess);
+    symtuner_ar_force(pair[0], "tma_ipc", 0, 0);
+    ck_assert_int_eq(symtuner_ar_all_gather(place[0], place[0] + 2 * BYTES, FLOATS / 2, ncclFloat32,
+                                            pair[0], NULL),
+                     ncclSuccess);
     ck_assert(fake.launch[0].args.at_send == 0);
     ck_assert(fake.launch[0].args.at_recv == ar_ipc_place(1, 2 * BYTES));
     ck_assert_int_eq(symtuner_ar_reduce_scatter(place[0], place[0] + 2 * BYTES, FLOATS / 2,
-                                                ncclFloat32, ncclSum, h[0], NULL),
+                                                ncclFloat32, ncclSum, pair[0], NULL),
                      ncclSuccess);
     ck_assert(fake.launch[1].args.at_send == ar_ipc_place(1, 0));
     ck_assert(fake.launch[1].args.at_recv == 0);
@@ -112,9 +112,9 @@ START_TEST(test_scratch_has_room_for_all_blocks)
                 must(tiles >= 1);
                 must(tiles * tile * (uint64_t)(ctas * ranks * ar_ipc_slots(coll)) <= 4 << 20);
             }
-    symtuner_ar_force(h[0], "tma_ipc", AR_MAX_CTAS, 0);
+    symtuner_ar_force(pair[0], "tma_ipc", AR_MAX_CTAS, 0);
     ck_assert_int_eq(
-        symtuner_ar_all_reduce(place[0], place[0], FLOATS, ncclFloat32, ncclSum, h[0], NULL),
+        symtuner_ar_all_reduce(place[0], place[0], FLOATS, ncclFloat32, ncclSum, pair[0], NULL),
         ncclSuccess);
     ck_assert_int_eq(fake.launch[0].ctas, AR_IPC_CTAS);
 }
@@ -137,17 +137,18 @@ START_TEST(test_the_table_takes_it_for_long_calls)
     char text[8192];
 
     ck_assert_int_eq(
-        symtuner_ar_query(place[0], place[0], FLOATS, ncclFloat32, ncclSum, h[0], &plan),
+        symtuner_ar_query(place[0], place[0], FLOATS, ncclFloat32, ncclSum, pair[0], &plan),
         ncclSuccess);
     ck_assert_str_eq(plan.kernel, "tma_ipc");
     ck_assert_int_eq(plan.zero_copy, 1);
     ck_assert_int_eq(plan.pieces, 1);
-    ck_assert_int_eq(symtuner_ar_query(place[0], place[0], 4096, ncclFloat32, ncclSum, h[0], &plan),
-                     ncclSuccess);
+    ck_assert_int_eq(
+        symtuner_ar_query(place[0], place[0], 4096, ncclFloat32, ncclSum, pair[0], &plan),
+        ncclSuccess);
     ck_assert_str_ne(plan.kernel, "tma_ipc");
     call(0, place[0], place[0]);
-    h[0]->mailbox->ipc[1] = 7;
-    symtuner_ar_describe(h[0], text, sizeof text);
+    pair[0]->mailbox->ipc[1] = 7;
+    symtuner_ar_describe(pair[0], text, sizeof text);
     ck_assert_ptr_nonnull(strstr(text, "unregistered buffers: 1 allocations shown to the peers, 0 "
                                        "of theirs mapped; 7 calls without scratch, 0 through it"));
     ck_assert_ptr_nonnull(strstr(text, "tma_ipc"));
@@ -171,7 +172,7 @@ static const char *kernel_of(int coll, size_t count, ncclDataType_t dtype)
     struct symtuner_ar_plan plan = {.size = sizeof plan};
 
     ck_assert_int_eq(symtuner_ar_query_coll(coll, place[0], place[0] + (1ull << 38), count, dtype,
-                                            ncclSum, h[0], &plan),
+                                            ncclSum, pair[0], &plan),
                      ncclSuccess);
     return plan.kernel;
 }
@@ -185,7 +186,7 @@ START_TEST(test_the_table_takes_it_alone)
     drop_pair();
     setenv("SYMTUNER_AR_IPC", "1", 1);
     config.beside = SYMTUNER_AR_ALONE;
-    ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_create_local(pair, devices, 2, &config), ncclSuccess);
     /* the message has 12 MiB */
     ck_assert_str_ne(kernel_of(AR_ALL_REDUCE, 3 << 20, ncclFloat32), "tma_ipc");
     ck_assert_str_eq(kernel_of(AR_ALL_REDUCE, (3 << 20) + 1, ncclFloat32), "tma_ipc");
@@ -196,7 +197,7 @@ START_TEST(test_the_table_takes_it_alone)
     ck_assert_str_ne(kernel_of(AR_ALL_GATHER, 1 << 20, ncclInt32), "tma_ipc");
     ck_assert_str_eq(kernel_of(AR_REDUCE_SCATTER, 1 << 22, ncclFloat32), "tma_ipc");
     ck_assert_str_ne(kernel_of(AR_REDUCE_SCATTER, 1 << 21, ncclFloat32), "tma_ipc");
-    symtuner_ar_describe(h[0], text, sizeof text);
+    symtuner_ar_describe(pair[0], text, sizeof text);
     ck_assert_ptr_nonnull(strstr(text, "tma_ipc      at most   8 blocks of  384, not registered, "
                                        "alone"));
     ck_assert_ptr_null(strstr(text, "unless alone"));
@@ -210,7 +211,7 @@ START_TEST(test_processes_map_by_handles)
     call(0, place[0], place[0]);
     call(1, place[1], place[1]);
     call(0, place[0], place[0]);
-    ck_assert(h[0]->ipc != NULL);
+    ck_assert(pair[0]->ipc != NULL);
     ck_assert_int_eq(fake_memory.handles, 2);
     ck_assert_int_eq(fake_memory.opened, 2);
     ck_assert_ptr_eq(fake.launch[fake.launches - 1].args.ipc->base[1][0], place[1]);
@@ -338,22 +339,23 @@ START_TEST(test_frameworks_may_take_memory_that_cannot_be_mapped)
     setenv("SYMTUNER_AR_IPC", "1", 1);
     setenv(settings[_i].variable, settings[_i].value, 1);
     capture_stderr();
-    ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_create_local(pair, devices, 2, &config), ncclSuccess);
     said = captured_stderr();
     unsetenv(settings[_i].variable);
-    ck_assert(settings[_i].fits == (h[0]->ipc != NULL));
+    ck_assert(settings[_i].fits == (pair[0]->ipc != NULL));
     if (settings[_i].fits) {
         ck_assert_ptr_null(strstr(said, "SYMTUNER_AR_IPC"));
         drop_pair();
         return;
     }
-    ck_assert_int_eq((int)h[0]->arena[0].layout.half[AR_REGION_IPC], 0);
+    ck_assert_int_eq((int)pair[0]->arena[0].layout.half[AR_REGION_IPC], 0);
     ck_assert_ptr_nonnull(strstr(said, "SYMTUNER_AR_IPC=1 has no effect"));
     snprintf(want, sizeof want, " takes with %s=", settings[_i].variable);
     ck_assert_ptr_nonnull(strstr(said, want));
-    want_error(symtuner_ar_force(h[0], "tma_ipc", 0, 0), ncclSuccess, h[0], "no error");
-    want_error(symtuner_ar_all_reduce(place[0], place[0], FLOATS, ncclFloat32, ncclSum, h[0], NULL),
-               ncclInvalidUsage, h[0], "kernel tma_ipc cannot run this call");
+    want_error(symtuner_ar_force(pair[0], "tma_ipc", 0, 0), ncclSuccess, pair[0], "no error");
+    want_error(
+        symtuner_ar_all_reduce(place[0], place[0], FLOATS, ncclFloat32, ncclSum, pair[0], NULL),
+        ncclInvalidUsage, pair[0], "kernel tma_ipc cannot run this call");
     drop_pair();
 }
 END_TEST

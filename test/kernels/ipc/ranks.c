@@ -12,7 +12,7 @@
 #include "test/kernels/fake/memory.h"
 #include "test/kernels/fake/nccl.h"
 
-symtuner_ar *h[2];
+symtuner_ar *pair[2];
 char *const place[2] = {(char *)((uintptr_t)1 << 40), (char *)((uintptr_t)2 << 40)};
 
 void make_pair(void)
@@ -24,14 +24,14 @@ void make_pair(void)
     fake.arch = 90;
     fake_memory_clear();
     setenv("SYMTUNER_AR_IPC", "1", 1);
-    ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_create_local(pair, devices, 2, &config), ncclSuccess);
     for (int r = 0; r < 2; r++)
         fake_allocation(place[r], 4 * BYTES, r);
 }
 
 void drop_pair(void)
 {
-    symtuner_ar_destroy(h, 2);
+    symtuner_ar_destroy(pair, 2);
     ck_assert_int_eq(fake.live, 0);
     ck_assert_int_eq(fake_memory.opened + fake_memory.closed, 0);
     unsetenv("SYMTUNER_AR_IPC");
@@ -39,9 +39,10 @@ void drop_pair(void)
 
 const struct ar_args *call(int r, const char *send, char *recv)
 {
-    symtuner_ar_force(h[r], "tma_ipc", 0, 0);
-    ck_assert_int_eq(symtuner_ar_all_reduce(send, recv, FLOATS, ncclFloat32, ncclSum, h[r], NULL),
-                     ncclSuccess);
+    symtuner_ar_force(pair[r], "tma_ipc", 0, 0);
+    ck_assert_int_eq(
+        symtuner_ar_all_reduce(send, recv, FLOATS, ncclFloat32, ncclSum, pair[r], NULL),
+        ncclSuccess);
     return &fake.launch[fake.launches - 1].args;
 }
 
@@ -85,7 +86,7 @@ void make_processes(void)
     setenv("SYMTUNER_AR_IPC", "1", 1);
     fake_nccl_threads(create_in_process);
     for (int r = 0; r < 2; r++) {
-        h[r] = of_rank[r];
+        pair[r] = of_rank[r];
         fake_allocation(place[r], 4 * BYTES, r);
     }
 }

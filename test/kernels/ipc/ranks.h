@@ -8,7 +8,7 @@
 
 enum { BYTES = 8 << 20, FLOATS = BYTES / 4 };
 
-extern symtuner_ar *h[2];
+extern symtuner_ar *pair[2];
 extern char *const place[2]; /* where each rank has an allocation of 4 * BYTES */
 
 /* For tcase_add_checked_fixture: ranks of one process. */
@@ -22,7 +22,7 @@ const struct ar_args *call(int r, const char *send, char *recv);
  * take each other for processes. */
 extern _Thread_local int fake_pid;
 
-/* Ranks of two processes. create_in_process makes of_rank[rank]; make_processes also sets h. */
+/* Ranks of two processes. create_in_process makes of_rank[rank]; make_processes also sets ${pair}. */
 extern symtuner_ar *of_rank[2];
 void create_in_process(int rank);
 void destroy_in_process(int rank);
