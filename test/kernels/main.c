@@ -54,9 +54,9 @@ int main(void)
     srunner_add_suite(runner, st_suite_ipc());
     srunner_add_suite(runner, st_suite_agree());
     srunner_add_suite(runner, st_suite_ipc_auto());
-    srunner_add_suite(runner, st_suite_heap());
     srunner_add_suite(runner, st_suite_post());
     srunner_add_suite(runner, st_suite_vmm());
+    srunner_add_suite(runner, st_suite_heap());
 #endif
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);
