@@ -101,7 +101,7 @@ const char *created_facts(const void *p)
 }
 
 /* A kernel that runs until the word at its argument is not 0. */
-static const char spin[] = ".version 7.0\n.target sm_70\n.address_size 64\n"
+static const char spin[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
                            ".visible .entry spin(.param .u64 at)\n"
                            "{\n"
                            ".reg .u64 %a; .reg .u32 %v; .reg .pred %p;\n"
