@@ -195,10 +195,10 @@ static nccl_abi_result by_nccl(struct st_comm *c, const struct st_call *call)
 static bool is_timed(struct st_comm *c, const struct st_tally_slot *slot,
                      const struct st_call *call)
 {
-    size_t bytes = st_call_bytes(c, call);
-
-    return call->coll == ST_TALLY_ALL_REDUCE && c->ranks == slot->ranks && !c->spans &&
-           !st_window_holds(c, call->send, bytes) && !st_window_holds(c, call->recv, bytes);
+    return st_settings()->usual && st_tally_is_timed(call->coll, call->dtype, call->op) &&
+           c->ranks == slot->ranks && !c->spans &&
+           !st_window_holds(c, call->send, st_call_bytes(c, call)) &&
+           !st_window_holds(c, call->recv, st_call_bytes(c, call));
 }
 
 static nccl_abi_result run_ours(struct st_comm *c, const struct st_call *call)

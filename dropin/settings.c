@@ -118,6 +118,8 @@ static unsigned colls_of(const char *list)
 
 static void read_all(void)
 {
+    static const char *const unusual[] = {"SYMTUNER_RULE", "SYMTUNER_RULES", "SYMTUNER_AR_KERNEL",
+                                          "SYMTUNER_AR_CTAS", "SYMTUNER_AR_MAX_CTAS"};
     uint64_t hash = st_hash(ST_HASH_START, SYMTUNER_VERSION, sizeof SYMTUNER_VERSION);
     const char *ledger = getenv("SYMTUNER_LEDGER");
 
@@ -126,6 +128,9 @@ static void read_all(void)
     settings.only = colls_of(getenv("SYMTUNER_ONLY"));
     settings.verify = (uint32_t)number_of("SYMTUNER_VERIFY", 0, 500);
     settings.max_comms = (int)number_of("SYMTUNER_MAX_COMMS", -1, 4096);
+    settings.usual = true;
+    for (size_t i = 0; i < sizeof unusual / sizeof *unusual; i++)
+        settings.usual &= !getenv(unusual[i]) || !*getenv(unusual[i]);
     if (ledger && *ledger)
         settings.ledger = strdup(ledger); /* the program may change its environment */
     hash = st_hash(hash, &settings.only, sizeof settings.only);

@@ -17,6 +17,7 @@ struct st_settings {
     unsigned only;   /* bit c: collective c may run on our kernels            */
     uint32_t verify; /* SYMTUNER_VERIFY: calls of each collective to verify   */
     int max_comms;   /* SYMTUNER_MAX_COMMS; -1: not set                       */
+    bool usual;         /* no rule, and no kernel or limit of CTAs, is set    */
     const char *ledger; /* SYMTUNER_LEDGER; NULL: not set                     */
     uint64_t hash;   /* hash of what must be the same on all ranks            */
 };

@@ -120,8 +120,9 @@ struct st_tally_slot {
     _Atomic uint64_t jax_captured; /* calls in ${jax} that went into a CUDA graph         */
     _Atomic uint64_t jax_groups;   /* how often the process has opened a group            */
     struct st_tally_cell call[ST_TALLY_COLLS][ST_WHYS];
-    /* The all-reduces by our kernels whose time was measured on some boxes (cli/run/times.h): their
-     * communicator has ${ranks} ranks, all on this box, and their buffers lie in no window.
+    /* The all-reduces by our kernels whose time was measured on some boxes (cli/run/times.h): sums of
+     * f32 or bf16, without rules or a limit of CTAs; their communicator has ${ranks} ranks, all on
+     * this box, and their buffers lie in no window.
      * [1: went into a CUDA graph][b]: those of 2^b to 2^(b+1) - 1 bytes. */
     _Atomic uint64_t timed[2][ST_TALLY_SIZES];
 };
@@ -184,6 +185,14 @@ static inline void st_tally_count(struct st_tally_slot *slot, enum st_tally_coll
 {
     if (slot)
         st_tally_put(&slot->call[coll][why], bytes);
+}
+
+/* Is such a call one of those that were timed (st_tally_time)? ${dtype} and ${op} are NCCL's. */
+static inline bool st_tally_is_timed(enum st_tally_coll coll, int dtype, int op)
+{
+    enum { SUM = 0, F32 = 7, BF16 = 9 };
+
+    return coll == ST_TALLY_ALL_REDUCE && op == SUM && (dtype == F32 || dtype == BF16);
 }
 
 static inline void st_tally_time(struct st_tally_slot *slot, bool captured, uint64_t bytes)

@@ -33,6 +33,8 @@
 #include "dropin/tally.h"
 #include "test/dropin/play/play.h"
 
+enum { INT32 = 2, MAX = 2 };
+
 static struct nccl n;
 static float a[16], b[16];
 
@@ -77,6 +79,8 @@ static void load(void)
     MUST(n.f.Broadcast(a, b, 8, F32, 0, comm[1], NULL) == 0);
     MUST(n.f.AllReduce(a, b, 0, F32, SUM, comm[0], NULL) == 0);
     MUST(n.f.AllReduce(NULL, b, 2, F32, SUM, comm[0], NULL) == 0);
+    MUST(n.f.AllReduce(a, b, 16, INT32, SUM, comm[0], NULL) == 0);
+    MUST(n.f.AllReduce(a, b, 16, F32, MAX, comm[0], NULL) == 0);
     MUST(n.f.CommInitRankConfig(&later, 2, id, 0, &fast) == NCCL_ABI_IN_PROGRESS);
     call(later);
     MUST(n.f.CommSplit(later, 0, 0, &child, &fast) == NCCL_ABI_IN_PROGRESS && !child);
@@ -107,10 +111,11 @@ static void count(const char *program, const char *path)
     MUST(slot->pid == child && slot->nccl == 22809 && slot->ranks == 2);
     MUST(strcmp(slot->program, "ranks") == 0 && strstr(slot->library, "first/libnccl.so.2"));
     MUST(slot->comms[ST_WHY_OURS] == 2);
-    MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].calls == 2);
-    MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].bytes == 128);
+    MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].calls == 4);
+    MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].bytes == 256);
     MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_UNMAPPED].calls == 1);
-    /* only one call was timed, because the other used a window */
+    /* only one call is like those that were timed: the others use a window, another type, and
+     * another operator */
     MUST(slot->timed[0][6] == 1 && slot->timed[1][6] == 0);
     MUST(slot->call[ST_TALLY_BROADCAST][ST_WHY_COLLECTIVE].calls == 1);
     MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_EMPTY].calls == 1);

@@ -226,10 +226,12 @@ cat >> "$work/want" <<'X'
     2 calls took about 4.0 us less on each GPU
 X
 SYMTUNER_MACHINE='gpu=NVIDIA H200; gpus=2; links=nvlink; multicast=no' job 'an estimate' 0 -- sh "$work/two" "$here/ranks" "$$-r11"
+sed -i '/estimated/d; /took about/d' "$work/want"
+SYMTUNER_MACHINE='gpu=NVIDIA H200; gpus=2; links=nvlink; multicast=no' job 'no estimate with a limit of CTAs' 0 --max-ctas 8 -- sh "$work/two" "$here/ranks" "$$-r14"
 cat > "$work/want" <<'X'
 symtuner run: drop-in
 symtuner run: 1 process called NCCL 2.28.9
-  allreduce            6 calls    264 B   2 by our kernels (33 %), 128 B
+  allreduce            8 calls    392 B   4 by our kernels (50 %), 256 B
   allgather             1 call     32 B   none by our kernels
   broadcast             1 call     32 B   none by our kernels
   reduce                1 call     16 B   none by our kernels
