@@ -89,8 +89,8 @@ void st_life_abort(struct st_comm *c)
 
 void st_life_leave(struct st_comm *c)
 {
+    atomic_fetch_add(&c->users, 1); /* until st_life_aborted */
     st_life_abort(c);
-    atomic_fetch_add(&c->users, 1);
     st_comm_remove(c);
 }
 
