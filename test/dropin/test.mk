@@ -46,8 +46,8 @@ $(DI)/libsymtuner_nccl.so: $(B)/libsymtuner_nccl.so
 DI_PROGRAMS := $(patsubst %,$(DI)/%,cases followers places ranks threads cost random opposite memory loading \
                newer jax)
 $(DI)/loading: override LDFLAGS += -rdynamic
-$(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play/play.c test/dropin/play/play.h $(TALLY) dropin/tally.h \
-                $(DI)/first/libnccl.so.2
+$(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play/play.c test/dropin/play/play.h test/dropin/fake/record.h \
+                $(TALLY) dropin/tally.h $(DI)/first/libnccl.so.2
 	$(call say,CC)
 	$(Q)$(DI_CC) -o $@ test/dropin/$*.c test/dropin/play/play.c $(TALLY) \
 	    $(DI)/first/libnccl.so.2 -ldl -lpthread
