@@ -6,6 +6,7 @@
 
 #include "dropin/ledger/book.h"
 #include "dropin/life.h"
+#include "dropin/operator.h"
 #include "dropin/verify/cuda.h"
 #include "dropin/verify/verify.h"
 #include "dropin/window.h"
@@ -67,6 +68,8 @@ static unsigned ask(struct st_comm *c, const struct st_call *call)
         return plan.pieces < ST_PLANS - ST_PLAN_BOXES ? ST_PLAN_BOXES + (unsigned)plan.pieces
                                                       : ST_PLANS - 1;
     }
+    if (strcmp(plan.kernel, "tma_ipc") == 0 && c->kernels->decide_)
+        return ST_PLAN_EITHER;
     return strcmp(plan.kernel, "nccl") != 0 ? ST_PLAN_OURS : nccl_plan(plan.why);
 }
 
@@ -105,16 +108,12 @@ static unsigned answer(struct st_comm *c, const struct st_call *call)
     return set[0] % ST_PLANS;
 }
 
-/* Does the kernels' library know operators that programs create? An older version does not. */
-static bool knows_operators(const struct st_comm *c)
-{
-    return c->kernels->op_create_premul_sum_ && c->kernels->op_destroy_;
-}
-
-static enum st_tally_why judge(struct st_comm *c, const struct st_call *call)
+/* Say who runs the call. *either: the ranks must decide that (ST_PLAN_EITHER). */
+static enum st_tally_why judge(struct st_comm *c, const struct st_call *call, bool *either)
 {
     unsigned plan;
 
+    *either = false;
     if (!atomic_load_explicit(&c->handle, memory_order_acquire) || c->distrusted)
         return (enum st_tally_why)atomic_load_explicit(&c->why, memory_order_relaxed);
     if (!(st_settings()->only >> call->coll & 1))
@@ -123,13 +122,14 @@ static enum st_tally_why judge(struct st_comm *c, const struct st_call *call)
         (call->coll == ST_TALLY_ALL_GATHER && !c->kernels->all_gather_) ||
         (call->coll != ST_TALLY_ALL_REDUCE && !c->kernels->query_coll_))
         return ST_WHY_COLLECTIVE;
-    if (call->op < 0 || (call->op >= NCCL_ABI_BUILT_IN_OPS && !knows_operators(c)))
+    if (call->op < 0 || (call->op >= NCCL_ABI_BUILT_IN_OPS && !st_op_known(c)))
         return ST_WHY_OPERATOR;
     if (call->count == 0)
         return ST_WHY_EMPTY;
     if (!call->send || !call->recv || st_call_bytes(c, call) == 0)
         return ST_WHY_ARGUMENTS;
     plan = answer(c, call);
+    *either = plan == ST_PLAN_EITHER;
     return plan >= ST_PLAN_OURS     ? ST_WHY_OURS
            : plan == ST_PLAN_ACROSS ? ST_WHY_BOXES
            : plan == ST_PLAN_RULE   ? ST_WHY_RULE
@@ -160,7 +160,6 @@ static nccl_abi_result by_kernels(struct st_comm *c, const struct st_call *call)
     struct symtuner_ar *handle = st_life_hold(c);
     const struct st_kernels *k = c->kernels;
     nccl_abi_result result;
-    uint64_t before;
 
     if (!handle)
         return NCCL_ABI_INVALID_USAGE; /* another thread has aborted the communicator */
@@ -169,7 +168,6 @@ static nccl_abi_result by_kernels(struct st_comm *c, const struct st_call *call)
         return NCCL_ABI_INVALID_USAGE; /* aborted, and the record ${c} was used again */
     }
     st_inside++;
-    before = k->given_to_nccl_ ? k->given_to_nccl_(handle) : 0;
     result = call->coll == ST_TALLY_ALL_REDUCE
                  ? k->all_reduce_(call->send, call->recv, call->count, call->dtype, call->op,
                                   handle, call->stream)
@@ -178,12 +176,28 @@ static nccl_abi_result by_kernels(struct st_comm *c, const struct st_call *call)
                                       handle, call->stream)
                  : k->all_gather_(call->send, call->recv, call->count, call->dtype, handle,
                                   call->stream);
-    c->left_to_nccl = k->given_to_nccl_ && k->given_to_nccl_(handle) != before;
     st_inside--;
     if (result != NCCL_ABI_SUCCESS)
         st_warn_once("%s: %s", st_tally_coll_name(call->coll), k->error_(handle));
     st_life_release(c);
     return result;
+}
+
+/* Let the ranks decide who runs the next call. Returns true if that is NCCL. */
+static bool is_for_nccl(struct st_comm *c, const struct st_call *call)
+{
+    struct symtuner_ar *handle = st_life_hold(c);
+    int nccl = 0;
+
+    if (!handle)
+        return false;
+    st_inside++;
+    if (c->kernels->decide_(call->coll, call->send, call->recv, call->count, call->dtype, call->op,
+                            handle, &nccl) != NCCL_ABI_SUCCESS)
+        nccl = 0; /* the call itself will fail, and say why */
+    st_inside--;
+    st_life_release(c);
+    return nccl != 0;
 }
 
 static nccl_abi_result by_nccl(struct st_comm *c, const struct st_call *call)
@@ -212,9 +226,7 @@ static nccl_abi_result run_ours(struct st_comm *c, const struct st_call *call)
 
     if ((!slot && !c->book) || result != NCCL_ABI_SUCCESS)
         return result;
-    count(c, call->coll, c->left_to_nccl ? ST_WHY_UNMAPPED : ST_WHY_OURS, st_call_bytes(c, call));
-    if (c->left_to_nccl)
-        return result;
+    count(c, call->coll, ST_WHY_OURS, st_call_bytes(c, call));
     if (slot && c->by_boxes && (how = answer(c, call)) >= ST_PLAN_BOXES) {
         st_tally_add(slot, &slot->by_boxes);
         atomic_fetch_add_explicit(&slot->pieces, how - ST_PLAN_BOXES, memory_order_relaxed);
@@ -287,6 +299,7 @@ nccl_abi_result st_call(struct st_from from, const struct st_call *call)
     struct st_call *queued;
     nccl_abi_result result;
     struct st_group *g;
+    bool either;
 
     if (!real)
         return st_no_nccl();
@@ -296,7 +309,9 @@ nccl_abi_result st_call(struct st_from from, const struct st_call *call)
     if (!c || st_passes(from, real))
         return run_nccl(real, call);
     g = st_group_of(real);
-    why = judge(c, call);
+    why = judge(c, call, &either);
+    if (why == ST_WHY_OURS && g->depth == 0 && either && is_for_nccl(c, call))
+        why = ST_WHY_UNMAPPED;
     if (why == ST_WHY_OURS && g->depth == 0)
         return run_ours(c, call);
     if (why == ST_WHY_OURS) {
@@ -304,6 +319,7 @@ nccl_abi_result st_call(struct st_from from, const struct st_call *call)
         if (!queued)
             return NCCL_ABI_INTERNAL_ERROR;
         *queued = *call;
+        queued->either = either;
         g->calls++;
         note(g, c, true);
         return NCCL_ABI_SUCCESS;
@@ -321,7 +337,8 @@ nccl_abi_result st_call(struct st_from from, const struct st_call *call)
 
 /* Hand waiting calls to NCCL, in their order. If ${all}, hand over every call. Otherwise hand over
  * a communicator's calls only if it has more than ST_GROUP_MOST collectives in this group, or a
- * collective that our kernels cannot run. The other calls stay in the queue. */
+ * collective that our kernels cannot run; and single calls that the ranks give to NCCL. The other
+ * calls stay in the queue. */
 static nccl_abi_result give_back(struct st_real *real, struct st_group *g, bool all)
 {
     nccl_abi_result result = NCCL_ABI_SUCCESS;
@@ -330,13 +347,17 @@ static nccl_abi_result give_back(struct st_real *real, struct st_group *g, bool 
     for (int i = 0; i < g->calls; i++) {
         struct st_call *call = &g->call[i];
         struct st_comm *c = st_comm_find(call->comm);
+        enum st_tally_why why = ST_WHY_GROUP;
 
         if (!all && c && c->group_others == 0 && c->group_ours <= ST_GROUP_MOST) {
-            g->call[left++] = *call;
-            continue;
+            why = call->either && is_for_nccl(c, call) ? ST_WHY_UNMAPPED : ST_WHY_OURS;
+            if (why == ST_WHY_OURS) {
+                g->call[left++] = *call;
+                continue;
+            }
         }
         if (c)
-            count(c, call->coll, ST_WHY_GROUP, st_call_bytes(c, call));
+            count(c, call->coll, why, st_call_bytes(c, call));
         if (result == NCCL_ABI_SUCCESS)
             result = run_nccl(real, call);
     }
@@ -358,64 +379,6 @@ static nccl_abi_result run_queue(struct st_group *g)
             result = latest;
     }
     return result;
-}
-
-static nccl_abi_result destroy_now(struct st_op op)
-{
-    struct st_comm *c = st_comm_find(op.comm);
-    struct symtuner_ar *handle = c ? st_life_hold(c) : NULL;
-    nccl_abi_result result = NCCL_ABI_INVALID_USAGE;
-
-    if (!c)
-        return NCCL_ABI_SUCCESS; /* the communicator is gone, and its operators with it */
-    if (handle && knows_operators(c)) {
-        st_inside++;
-        result = c->kernels->op_destroy_(op.op, handle);
-        st_inside--;
-    }
-    if (handle)
-        st_life_release(c);
-    return result == NCCL_ABI_SUCCESS ? result : c->real->call.RedOpDestroy(op.op, op.comm);
-}
-
-nccl_abi_result st_op_create(struct st_comm *c, int *op, void *scalar, int dtype, int residence)
-{
-    struct symtuner_ar *handle = st_life_hold(c);
-    nccl_abi_result result;
-
-    if (handle && knows_operators(c)) {
-        st_inside++;
-        result = c->kernels->op_create_premul_sum_(op, scalar, dtype, residence, handle);
-        st_inside--;
-    } else {
-        result = c->real->call.RedOpCreatePreMulSum(op, scalar, dtype, residence, c->comm);
-    }
-    if (handle)
-        st_life_release(c);
-    return result;
-}
-
-nccl_abi_result st_op_destroy(struct st_comm *c, int op)
-{
-    const struct st_op gone = {atomic_load(&c->comm), op};
-    struct st_group *g = st_group_of(c->real);
-    struct st_op *later;
-
-    if (g->depth == 0 || g->calls == 0)
-        return destroy_now(gone);
-    later = st_group_more((void **)&g->op, g->ops, &g->ops_room, sizeof *g->op);
-    if (!later)
-        return NCCL_ABI_INTERNAL_ERROR;
-    *later = gone;
-    g->ops++;
-    return NCCL_ABI_SUCCESS;
-}
-
-static void destroy_ops(struct st_group *g)
-{
-    for (int i = 0; i < g->ops; i++)
-        destroy_now(g->op[i]);
-    g->ops = 0;
 }
 
 nccl_abi_result st_group_start(struct st_from from)
@@ -480,7 +443,7 @@ nccl_abi_result st_group_end(struct st_from from)
         return real->call.GroupEnd();
     }
     result = end_group(real, g);
-    destroy_ops(g);
+    st_ops_destroy(g);
     return result;
 }
 
@@ -494,7 +457,7 @@ nccl_abi_result st_group_simulate(struct st_from from, void *info)
     g = st_group_of(real);
     if (!st_passes(from, real) && g->depth > 0 && --g->depth == 0) {
         give_back(real, g, true); /* NCCL estimates the group's time, so it must see all calls */
-        destroy_ops(g);
+        st_ops_destroy(g);
     }
     return real->call.GroupSimulateEnd ? real->call.GroupSimulateEnd(info) : st_no_nccl();
 }

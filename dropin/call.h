@@ -33,13 +33,6 @@ void st_call_forwarded(struct st_comm *c, struct st_real *real, enum st_tally_co
  * call of that group. */
 void st_call_failed(struct st_real *real);
 
-/* Create an operator. If ${c} has a handle, our kernels know the operator, too. */
-nccl_abi_result st_op_create(struct st_comm *c, int *op, void *scalar, int dtype, int residence);
-/* Destroy an operator. If calls wait for the end of an open group, they may still use the operator;
- * then destroy it at the end of the group. NCCL itself needs an operator only until the call that
- * uses it has returned. */
-nccl_abi_result st_op_destroy(struct st_comm *c, int op);
-
 nccl_abi_result st_group_start(struct st_from from);
 nccl_abi_result st_group_end(struct st_from from);
 nccl_abi_result st_group_simulate(struct st_from from, void *info);

@@ -18,13 +18,15 @@
 enum { ST_SETS = 64, ST_WAYS = 4, ST_SHRINKS = 16 };
 
 /* Who runs a call: NCCL; NCCL because a rule says so; NCCL because the ranks are on several boxes;
- * our kernels; or both, box by box. In this last case the value is ST_PLAN_BOXES plus the number of
+ * our kernels; our kernels or NCCL, as the ranks decide for each call (symtuner_ar_decide); or both,
+ * box by box. In this last case the value is ST_PLAN_BOXES plus the number of
  * pieces into which the call is cut. */
 enum st_plan {
     ST_PLAN_NCCL,
     ST_PLAN_RULE,
     ST_PLAN_ACROSS,
     ST_PLAN_OURS,
+    ST_PLAN_EITHER,
     ST_PLAN_BOXES,
     ST_PLANS = 256
 };
@@ -57,7 +59,6 @@ struct st_comm {
     struct st_meet *meet;
     struct st_book *book; /* its counters for the ledger (ledger/book.h); NULL: none */
     uint32_t verified[ST_TALLY_ALL_GATHER + 1]; /* verified calls of each collective */
-    bool left_to_nccl; /* the kernels' library gave the latest call to NCCL        */
     bool distrusted; /* our result of a verified call differed from NCCL's       */
     uint32_t splits; /* how often NCCL has split this one                  */
     /* How often NCCL has shrunk this one, for each list of ranks to leave out. ${list} is a hash of

@@ -41,7 +41,7 @@
     X(deregister_window)                                                                           \
     X(registered)                                                                                  \
     X(discard)                                                                                     \
-    X(given_to_nccl)
+    X(decide)
 
 struct st_kernels {
 #define X(name) __typeof__(symtuner_ar_##name) *name##_;

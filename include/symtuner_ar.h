@@ -227,13 +227,12 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out,
  * handle, if a graph holds one, or if config.one_stream is set. CUDA refuses that while a stream of
  * the GPU is captured. Then the capture fails, the result is ncclUnhandledCudaError, and nothing of
  * that rank is freed.
- * Our kernels give up on a dead peer by themselves, but NCCL's kernels do not. So if NCCL ran a
- * call of a rank, the function waits for that rank's GPU only up to the timeout (2 s at least). If
- * the GPU is not idle then, the result is ncclRemoteError, and nothing of that rank is freed. The
- * caller can end NCCL's kernel by ncclCommAbort.
+ * NCCL's kernels do not give up on a dead peer. So if NCCL ran a call of a rank, the function waits
+ * for that rank's GPU only up to the timeout (2 s at least). If the GPU is not idle then, the result
+ * is ncclRemoteError, and nothing of that rank is freed. ncclCommAbort can end NCCL's kernel.
  * If symtuner_ar_status() reports an error, such as a kernel that gave up on a peer, the handles
  * are still freed, but the result is that error. After symtuner_ar_abort it is ncclSuccess.
- * What graphs still need (see Graphs above) is freed by a later create or destroy. Since 0.2.
+ * Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
 
@@ -409,10 +408,9 @@ struct symtuner_ar_plan {
     int pieces;         /* number of launches: each runs one piece of the message             */
     char why[192];      /* what chose the kernel: a row and column (enum symtuner_ar_beside) of
                            the table, with the row's source; "rules: FILE:LINE"; what was forced;
-                           or the start-up probe. For NCCL, why it runs the call. If the order of
-                           addition is not ours, whose it is                                  */
-    int boxes;          /* number of boxes that add up box by box, each with ${kernel}; 0: the
-                           call does not run box by box                                       */
+                           or the start-up probe. For NCCL, why it runs the call. Then whose
+                           order of addition it is, if not ours                               */
+    int boxes;          /* how many boxes add up box by box, each with ${kernel}; 0: none     */
 };
 
 /* symtuner_ar_query(...): fill ${plan_out} for a call with these arguments, as if its scratch was
@@ -422,13 +420,18 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_query(const void *send, const void *rec
                                                symtuner_ar *handle,
                                                struct symtuner_ar_plan *plan_out);
 
-/* symtuner_ar_query_coll(coll, ...): do what symtuner_ar_query does for any collective (enum
- * symtuner_ar_coll). ${count} is the recv_count or send_count of the call. All-gather ignores
- * ${op}. Since 0.2. */
+/* symtuner_ar_query_coll(coll, ...): as symtuner_ar_query, for any collective. ${count} is the
+ * recv_count or send_count of the call. All-gather ignores ${op}. Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv,
                                                     size_t count, ncclDataType_t dtype,
                                                     ncclRedOp_t op, symtuner_ar *handle,
                                                     struct symtuner_ar_plan *plan_out);
+
+/* symtuner_ar_decide(coll, ...): with SYMTUNER_AR_IPC=auto, let the ranks agree who runs the next such
+ * call. *nccl_out 1: the caller must make it with NCCL; 0: with this library. Since 0.2. */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_decide(int coll, const void *send, const void *recv,
+                                                size_t count, ncclDataType_t dtype, ncclRedOp_t op,
+                                                symtuner_ar *handle, int *nccl_out);
 
 /*
  * symtuner_ar_force(handle, kernel, ctas, threads):
@@ -480,9 +483,6 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);
 /* symtuner_ar_waits(handle): return a number that changes every few ms while a kernel of ours (but
  * not of engines and tma_engines) has waited for a peer for 10 ms. Any thread. Since 0.2. */
 SYMTUNER_AR_API uint32_t symtuner_ar_waits(const symtuner_ar *handle);
-
-/* symtuner_ar_given_to_nccl(handle): return how many calls the library gave to NCCL. Since 0.2. */
-SYMTUNER_AR_API uint64_t symtuner_ar_given_to_nccl(const symtuner_ar *handle);
 
 /* symtuner_ar_error(handle): return the last error of the handle as one sentence. If ${handle} is
  * NULL, return this thread's last error of a create, destroy or register, or of a call to which no

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "dropin/call.h"
+#include "dropin/operator.h"
 #include "dropin/life.h"
 #include "dropin/settings.h"
 #include "dropin/window.h"
@@ -21,7 +22,8 @@ static struct st_real *real_for(struct st_from from, const struct st_comm *c)
 static nccl_abi_result in_AllReduce(struct st_from from, const void *send, void *recv, size_t count,
                                     int dtype, int op, void *comm, void *stream)
 {
-    const struct st_call call = {comm, ST_TALLY_ALL_REDUCE, send, recv, count, dtype, op, stream};
+    const struct st_call call = {comm, ST_TALLY_ALL_REDUCE, send, recv, count, dtype, op, stream,
+                                 false};
 
     return st_call(from, &call);
 }
@@ -29,8 +31,8 @@ static nccl_abi_result in_AllReduce(struct st_from from, const void *send, void 
 static nccl_abi_result in_ReduceScatter(struct st_from from, const void *send, void *recv,
                                         size_t count, int dtype, int op, void *comm, void *stream)
 {
-    const struct st_call call = {comm,  ST_TALLY_REDUCE_SCATTER, send, recv, count, dtype, op,
-                                 stream};
+    const struct st_call call = {
+        comm, ST_TALLY_REDUCE_SCATTER, send, recv, count, dtype, op, stream, false};
 
     return st_call(from, &call);
 }
@@ -38,7 +40,8 @@ static nccl_abi_result in_ReduceScatter(struct st_from from, const void *send, v
 static nccl_abi_result in_AllGather(struct st_from from, const void *send, void *recv, size_t count,
                                     int dtype, void *comm, void *stream)
 {
-    const struct st_call call = {comm, ST_TALLY_ALL_GATHER, send, recv, count, dtype, 0, stream};
+    const struct st_call call = {comm, ST_TALLY_ALL_GATHER, send, recv, count, dtype, 0, stream,
+                                 false};
 
     return st_call(from, &call);
 }

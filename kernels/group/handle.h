@@ -135,11 +135,11 @@ struct symtuner_ar {
     char rules_note[AR_RULES_NOTE];
     struct ar_probe probe;          /* the probe's figures, the same on all ranks */
     char probe_from[AR_PROBE_FROM]; /* where these figures come from; empty: no probe ran */
-    bool stuck;             /* a kernel of the probe or of NCCL does not end, so free nothing */
-    bool gave_nccl;         /* whether a call went to NCCL */
-    uint64_t given_to_nccl; /* how many calls went to NCCL */
-    uint32_t stall_ns;      /* tests set this: longest pause in kernels, in ns */
-    int lag;                /* SYMTUNER_AR_LAG, in tiles; 0: as rows.c says */
+    bool stuck;        /* a kernel of the probe or of NCCL does not end, so free nothing */
+    bool gave_nccl;    /* whether a call went to NCCL */
+    uint32_t decided;  /* how many next calls symtuner_ar_decide gave to kernel tma_ipc */
+    uint32_t stall_ns; /* tests set this: longest pause in kernels, in ns */
+    int lag;           /* SYMTUNER_AR_LAG, in tiles; 0: as rows.c says */
     enum ar_start overlap[AR_FOLLOWERS]; /* how kernels start, for each value of enum ar_follower */
     atomic_bool first;       /* whether this handle is the first on its GPU (order/first.h) */
     uint64_t place;          /* this handle's place among those of its GPU (order/first.h) */

@@ -77,9 +77,17 @@ static void ask_about(const symtuner_ar *h, const struct ar_buffers *b, int dtyp
     ask->has_nvls = ar_has_multicast(b);
 }
 
+void ar_call_ask(const symtuner_ar *h, struct ar_buffers *b, size_t count, int dtype, int op,
+                 struct ar_ask *ask)
+{
+    b->part = count * (uint64_t)ar_dtype_bytes(dtype);
+    find_windows(h, b);
+    ask_about(h, b, dtype, note_op(h, b, op), ask);
+}
+
 /* Check the arguments. The error message names the argument that is wrong. */
-static ncclResult_t check(symtuner_ar *h, int coll, const void *send, const void *recv,
-                          size_t count, int dtype, int op)
+ncclResult_t ar_call_check(symtuner_ar *h, int coll, const void *send, const void *recv,
+                           size_t count, int dtype, int op)
 {
     int size = ar_dtype_bytes(dtype);
     const char *s = send, *r = recv;
@@ -113,7 +121,7 @@ static ncclResult_t check(symtuner_ar *h, int coll, const void *send, const void
 }
 
 /* Return why only NCCL can run a call, or NULL if our kernels may. */
-static const char *never_ours(const symtuner_ar *h, int op)
+const char *ar_call_gate(const symtuner_ar *h, int op)
 {
     return h->gate != NULL    ? h->gate
            : op == AR_FOREIGN ? "user-defined operators are NCCL's"
@@ -122,9 +130,9 @@ static const char *never_ours(const symtuner_ar *h, int op)
                               : NULL;
 }
 
-static ncclResult_t choose(symtuner_ar *h, const struct ar_ask *ask, struct ar_choice *choice)
+ncclResult_t ar_call_choose(symtuner_ar *h, const struct ar_ask *ask, struct ar_choice *choice)
 {
-    const char *gate = never_ours(h, ask->op);
+    const char *gate = ar_call_gate(h, ask->op);
     char why[160];
 
     if (gate != NULL && h->force.family > AR_NCCL)
@@ -147,99 +155,12 @@ static ncclResult_t choose(symtuner_ar *h, const struct ar_ask *ask, struct ar_c
 
 /* Return into how many pieces the message is cut if the ranks add it up box by box (kernels/nodes),
  * else 0. */
-static int pieces_of(const symtuner_ar *h, const struct ar_buffers *b, int dtype, int op, char *why,
-                     size_t size)
+int ar_call_pieces(const symtuner_ar *h, const struct ar_buffers *b, int dtype, int op, char *why,
+                   size_t size)
 {
     if (b->coll != AR_ALL_REDUCE || h->force.family >= 0)
         return 0;
     return ar_nodes_choose(h, b->part, dtype, op, why, size);
-}
-
-/* Return whether ${family} runs the call in the peers' buffers, without scratch. */
-static bool is_zero_copy(const struct ar_ask *ask, int family)
-{
-    if (!ar_is_bulk(family))
-        return false;
-    if (family == AR_TMA_IPC)
-        /* tma_ipc needs no scratch as soon as the peers have mapped the buffers. */
-        return true;
-    if (ask->coll == AR_ALL_REDUCE)
-        return ask->dst_mapped;
-    if (family == AR_ENGINES)
-        return ask->src_mapped;
-    return ar_families[family].slots == 0 || family == AR_COPY;
-}
-
-static ncclResult_t unknown_coll(symtuner_ar *h, int coll)
-{
-    return ar_fail(h, ncclInvalidArgument, "collective %d is unknown", coll);
-}
-
-ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t count,
-                                    ncclDataType_t dtype, ncclRedOp_t op, symtuner_ar *h,
-                                    struct symtuner_ar_plan *plan)
-{
-    struct ar_buffers b = {.coll = coll, .send = send, .recv = (char *)recv};
-    struct ar_ask ask;
-    struct ar_choice choice;
-    const char *gate;
-    ncclResult_t result;
-    size_t used;
-    int pieces;
-
-    if (h == NULL)
-        return ar_fail_null();
-    if (coll < 0 || coll >= AR_COLLS)
-        return unknown_coll(h, coll);
-    if (coll == AR_ALL_GATHER)
-        op = ncclSum; /* an all-gather has no operator */
-    if (plan == NULL)
-        return ar_fail(h, ncclInvalidArgument, "plan_out is NULL");
-    if (plan->size != sizeof *plan)
-        return ar_fail(h, ncclInvalidArgument,
-                       "plan.size is %zu; set it to sizeof(struct symtuner_ar_plan) = %zu",
-                       plan->size, sizeof *plan);
-    result = check(h, coll, send, recv, count, (int)dtype, (int)op);
-    if (result != ncclSuccess)
-        return result;
-    b.part = count * (uint64_t)ar_dtype_bytes((int)dtype);
-    pieces = pieces_of(h, &b, (int)dtype, (int)op, plan->why, sizeof plan->why);
-    if (pieces > 0)
-        return ar_nodes_query(h, pieces, send, b.recv, b.part, dtype, op, plan);
-    find_windows(h, &b);
-    ask_about(h, &b, (int)dtype, note_op(h, &b, (int)op), &ask);
-    result = choose(h, &ask, &choice);
-    if (result != ncclSuccess)
-        return result;
-    plan->kernel = ar_family_name(choice.family);
-    plan->ctas = choice.ctas;
-    plan->threads = choice.threads;
-    plan->zero_copy = is_zero_copy(&ask, choice.family);
-    plan->pieces = choice.pieces;
-    plan->boxes = 0;
-    gate = never_ours(h, ask.op);
-    if (gate != NULL && (h->nodes == NULL || coll != AR_ALL_REDUCE))
-        snprintf(plan->why, sizeof plan->why, "%s", gate);
-    else if (gate == NULL)
-        ar_rules_why(h->rules, &ask, &choice, plan->why, sizeof plan->why);
-    used = strlen(plan->why);
-    if (choice.family == AR_TMA_IPC && h->ipc_mode == AR_IPC_AUTO) {
-        snprintf(plan->why + used, sizeof plan->why - used,
-                 "; NCCL until all ranks have mapped the buffers");
-        used = strlen(plan->why);
-    }
-    if (coll != AR_ALL_GATHER)
-        snprintf(plan->why + used, sizeof plan->why - used, "%s%s", ar_order_note(choice.family),
-                 ask.op == AR_PREMUL && gate == NULL ? "; each product is rounded, then the sum"
-                                                     : "");
-    return ncclSuccess;
-}
-
-ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
-                               ncclDataType_t dtype, ncclRedOp_t op, symtuner_ar *h,
-                               struct symtuner_ar_plan *plan)
-{
-    return symtuner_ar_query_coll(AR_ALL_REDUCE, send, recv, count, dtype, op, h, plan);
 }
 
 /* ---- launch ---------------------------------------------------------------------------------- */
@@ -270,8 +191,6 @@ static ncclResult_t call_nccl(symtuner_ar *h, const struct ar_ask *ask, const st
                 : h->nccl->ncclAllGather(b->send, b->recv, count, dtype, h->comm, stream);
         result = ar_comm_wait(h->nccl, &h->endpoint, result, call, why);
     }
-    if (result == ncclSuccess)
-        h->given_to_nccl++;
     return result == ncclSuccess ? result : ar_fail(h, result, "%s", why);
 }
 
@@ -288,7 +207,7 @@ static ncclResult_t choose_arena(symtuner_ar *h, struct ar_ask *ask, cudaStream_
     enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
 
     for (;;) {
-        ncclResult_t result = choose(h, ask, choice);
+        ncclResult_t result = ar_call_choose(h, ask, choice);
 
         *arena = AR_ARENA_SMALL;
         if (result != ncclSuccess || choice->family == AR_NCCL || h->ranks == 1)
@@ -354,17 +273,20 @@ static ncclResult_t run_without_kernel(symtuner_ar *h, const struct ar_ask *ask,
 }
 
 /* With AR_IPC_AUTO, let the ranks agree whether kernel tma_ipc runs the call, if the table would
- * choose it. */
-static ncclResult_t agree(symtuner_ar *h, struct ar_ask *ask, const struct ar_buffers *b)
+ * choose it. Return in ask->has_ipc whether it does. *asked: whether the ranks had to agree. */
+ncclResult_t ar_call_agree(symtuner_ar *h, struct ar_ask *ask, const struct ar_buffers *b,
+                           bool *asked)
 {
     struct ar_choice choice;
     bool runs = true;
-    ncclResult_t result;
+    ncclResult_t result = ncclSuccess;
 
+    *asked = false;
     if (h->ipc_mode != AR_IPC_AUTO || !ask->has_ipc || h->force.family >= 0)
         return ncclSuccess;
-    result = choose(h, ask, &choice);
-    if (result == ncclSuccess && choice.family == AR_TMA_IPC)
+    result = ar_call_choose(h, ask, &choice);
+    *asked = result == ncclSuccess && choice.family == AR_TMA_IPC;
+    if (*asked && h->decided == 0)
         result = ar_ipc_agree(h, b->coll, b->send, b->part * ar_parts_sent(h, b->coll), b->recv,
                               b->part * ar_parts_received(h, b->coll), &runs);
     ask->has_ipc = runs;
@@ -394,12 +316,15 @@ static ncclResult_t run(symtuner_ar *h, struct ar_ask *ask, const struct ar_buff
     struct ar_choice choice;
     struct ar_order *order = NULL;
     struct ar_graph *graph = NULL;
-    int arena, pieces = pieces_of(h, b, ask->dtype, ask->op, NULL, 0);
+    int arena, pieces = ar_call_pieces(h, b, ask->dtype, ask->op, NULL, 0);
+    bool asked;
     ncclResult_t result;
 
     if (pieces > 0)
         return run_box_by_box(h, pieces, ask, b, stream);
-    result = agree(h, ask, b);
+    result = ar_call_agree(h, ask, b, &asked);
+    if (asked && h->decided > 0)
+        h->decided--;
     if (result == ncclSuccess)
         result = choose_arena(h, ask, stream, &choice, &arena);
     if (result != ncclSuccess)
@@ -424,12 +349,10 @@ static ncclResult_t call(struct ar_buffers *b, size_t count, int dtype, int op, 
     ncclResult_t result = symtuner_ar_status(h);
 
     if (result == ncclSuccess)
-        result = check(h, b->coll, b->send, b->recv, count, dtype, op);
+        result = ar_call_check(h, b->coll, b->send, b->recv, count, dtype, op);
     if (result != ncclSuccess || count == 0)
         return result;
-    b->part = count * (uint64_t)ar_dtype_bytes(dtype);
-    find_windows(h, b);
-    ask_about(h, b, dtype, note_op(h, b, op), &ask);
+    ar_call_ask(h, b, count, dtype, op, &ask);
     if (cudaGetDevice(&device) != cudaSuccess || device == h->device)
         return run(h, &ask, b, count, stream);
     cudaSetDevice(h->device);
@@ -483,7 +406,7 @@ ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends, void *const *re
     for (int r = 0; r < h->ranks; r++) {
         char why[sizeof h->error];
 
-        result = check(h, AR_ALL_REDUCE, sends[r], recvs[r], count, (int)dtype, (int)op);
+        result = ar_call_check(h, AR_ALL_REDUCE, sends[r], recvs[r], count, (int)dtype, (int)op);
         if (result == ncclSuccess)
             continue;
         memcpy(why, h->error, sizeof why);

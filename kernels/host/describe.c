@@ -45,11 +45,6 @@ uint32_t symtuner_ar_waits(const symtuner_ar *h)
     return h != NULL ? __atomic_load_n(&h->mailbox->waits, __ATOMIC_RELAXED) + box : 0;
 }
 
-uint64_t symtuner_ar_given_to_nccl(const symtuner_ar *h)
-{
-    return h != NULL ? h->given_to_nccl : 0;
-}
-
 ncclResult_t symtuner_ar_force(symtuner_ar *h, const char *kernel, int ctas, int threads)
 {
     int family = -1;

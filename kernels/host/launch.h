@@ -50,6 +50,34 @@ static inline bool ar_has_multicast(const struct ar_buffers *b)
            b->to->multicast != NULL;
 }
 
+/* ---- steps of a call (call.c) ----------------------------------------------------------------- */
+
+/* Check the arguments. The error message names the argument that is wrong. */
+ncclResult_t ar_call_check(symtuner_ar *h, int coll, const void *send, const void *recv,
+                           size_t count, int dtype, int op);
+
+/* Set the rest of ${b}, whose collective and buffers are set, and fill ${ask}. */
+void ar_call_ask(const symtuner_ar *h, struct ar_buffers *b, size_t count, int dtype, int op,
+                 struct ar_ask *ask);
+
+/* Return why only NCCL can run a call, or NULL if our kernels may. */
+const char *ar_call_gate(const symtuner_ar *h, int op);
+
+/* Return into how many pieces the message is cut if the ranks add it up box by box (kernels/nodes),
+ * else 0. */
+int ar_call_pieces(const symtuner_ar *h, const struct ar_buffers *b, int dtype, int op, char *why,
+                   size_t size);
+
+ncclResult_t ar_call_choose(symtuner_ar *h, const struct ar_ask *ask, struct ar_choice *choice);
+
+/* With AR_IPC_AUTO, let the ranks agree whether kernel tma_ipc runs the call, if the table would
+ * choose it, and set ask->has_ipc to that. But if symtuner_ar_decide has given the next call to the
+ * kernel, do not ask again. *asked: whether this is a call about which the ranks agree. */
+ncclResult_t ar_call_agree(symtuner_ar *h, struct ar_ask *ask, const struct ar_buffers *b,
+                           bool *asked);
+
+/* ---------------------------------------------------------------------------------------------- */
+
 /* Run the call ${ask} as ${choice} says, with scratch in ${arena}. ${order} comes from
  * ar_stream_enter. */
 ncclResult_t ar_pieces_run(symtuner_ar *h, struct ar_order *order, const struct ar_ask *ask,

@@ -59,12 +59,17 @@ struct candidate {
     int uses;      /* how many calls have used it */
 };
 
-struct ar_ipc {
-    struct shown *board;      /* shared memory; one entry for each rank */
-    struct ar_ipc_talk *talk; /* lies behind the board; NULL unless the mode is AR_IPC_AUTO */
+/* What a rank needs with AR_IPC_AUTO. */
+struct auto_state {
+    struct ar_ipc_talk *talk; /* lies behind the board */
     struct ar_ipc_past past;  /* this rank's side of ${talk} */
     struct candidate candidate[CANDIDATE_SETS][CANDIDATE_WAYS];
-    uint64_t room;                      /* how many bytes this rank may still show */
+    uint64_t room; /* how many bytes this rank may still show */
+};
+
+struct ar_ipc {
+    struct auto_state *automatic;       /* NULL unless the mode is AR_IPC_AUTO */
+    struct shown *board;                /* shared memory; one entry for each rank */
     struct own own[AR_IPC_ALLOCATIONS]; /* [i]: what mine(h)->allocation[i] shows */
     unsigned long long refused;         /* id of the latest own allocation that peers cannot map */
     struct mapped peer[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* [r]: rank r's allocations */
@@ -115,8 +120,12 @@ int ar_ipc_open(symtuner_ar *h, const char *name, bool create)
         ipc->board = NULL;
         return cause;
     }
-    if (h->ipc_mode == AR_IPC_AUTO)
-        ipc->talk = (struct ar_ipc_talk *)(ipc->board + h->ranks);
+    if (h->ipc_mode == AR_IPC_AUTO) {
+        ipc->automatic = calloc(1, sizeof *ipc->automatic);
+        if (ipc->automatic == NULL)
+            return ENOMEM;
+        ipc->automatic->talk = (struct ar_ipc_talk *)(ipc->board + h->ranks);
+    }
     mine(h)->process = this_process();
     mine(h)->device = h->device;
     if (mine(h)->process == 0)
@@ -125,9 +134,10 @@ int ar_ipc_open(symtuner_ar *h, const char *name, bool create)
     if (cause != 0)
         return cause;
     error = cudaSetDevice(h->device);
-    if (error == cudaSuccess)
+    if (error == cudaSuccess && ipc->automatic != NULL) {
         error = cudaMemGetInfo(&room, &total);
-    ipc->room = total / PART_OF_MEMORY;
+        ipc->automatic->room = total / PART_OF_MEMORY;
+    }
     if (error == cudaSuccess)
         error = cudaMalloc((void **)&ipc->map, sizeof *ipc->map);
     if (error == cudaSuccess)
@@ -178,6 +188,7 @@ void ar_ipc_end(symtuner_ar *h)
     cudaGetLastError();
     if (ipc->board != NULL)
         munmap(ipc->board, board_bytes(h));
+    free(ipc->automatic);
     free(ipc);
     h->ipc = NULL;
 }
@@ -275,8 +286,8 @@ static bool is_same(const struct ar_allocation *a, const struct ar_allocation *b
 /* With AR_IPC_AUTO: count a call that uses ${a}. Return whether this rank may show ${a} now. */
 static bool may_show(symtuner_ar *h, const struct ar_allocation *a)
 {
-    struct ar_ipc *ipc = h->ipc;
-    struct candidate *set = ipc->candidate[a->id % CANDIDATE_SETS], *c = set;
+    struct auto_state *s = h->ipc->automatic;
+    struct candidate *set = s->candidate[a->id % CANDIDATE_SETS], *c = set;
 
     for (int i = 0; i < CANDIDATE_WAYS && c->id != a->id; i++)
         if (set[i].id == a->id || set[i].call < c->call)
@@ -284,12 +295,12 @@ static bool may_show(symtuner_ar *h, const struct ar_allocation *a)
             c = &set[i];
     if (c->id != a->id)
         *c = (struct candidate){.id = a->id};
-    if (c->call != ipc->past.calls + 1)
+    if (c->call != s->past.calls + 1)
         c->uses++;
-    c->call = ipc->past.calls + 1;
-    if (c->uses < USES || a->bytes > ipc->room)
+    c->call = s->past.calls + 1;
+    if (c->uses < USES || a->bytes > s->room)
         return false;
-    ipc->room -= a->bytes;
+    s->room -= a->bytes;
     return true;
 }
 
@@ -305,7 +316,7 @@ static uint64_t place_of(symtuner_ar *h, const char *p, uint64_t bytes)
     for (int i = (int)mine(h)->count; i > 0 && number == 0; i--)
         if (is_same(&h->ipc->own[i - 1].a, &a))
             number = i;
-    if (number == 0 && (h->ipc->talk == NULL || may_show(h, &a)))
+    if (number == 0 && (h->ipc->automatic == NULL || may_show(h, &a)))
         number = show(h, &a);
     return number == 0 ? 0 : ar_ipc_place(number, (uint64_t)(p - a.base));
 }
@@ -327,8 +338,8 @@ static void tell_mapped(symtuner_ar *h, int r, int i)
 {
     const struct mapped *m = &h->ipc->peer[r][i];
 
-    if (m->at != NULL && h->ipc->talk != NULL)
-        ar_ipc_tell_mapped(h->ipc->talk, h->me, r, i + 1);
+    if (m->at != NULL && h->ipc->automatic != NULL)
+        ar_ipc_tell_mapped(h->ipc->automatic->talk, h->me, r, i + 1);
     cudaMemcpyAsync(&h->ipc->map->base[r][i], &m->at, sizeof m->at, cudaMemcpyHostToDevice,
                     h->ipc->stream);
 }
@@ -439,8 +450,8 @@ ncclResult_t ar_ipc_agree(symtuner_ar *h, int coll, const char *send, uint64_t s
     call.recv = call.needs_recv ? place_of(h, recv, got) : 0;
     exchange(h);
     ar_capture_mode(mode);
-    decision = ar_ipc_decide(h->ipc->talk, &h->ipc->past, h->me, h->ranks, &call, h->timeout_ns,
-                             &h->mailbox->abort);
+    decision = ar_ipc_decide(h->ipc->automatic->talk, &h->ipc->automatic->past, h->me, h->ranks,
+                             &call, h->timeout_ns, &h->mailbox->abort);
     *runs = decision > 0;
     return decision >= 0
                ? ncclSuccess

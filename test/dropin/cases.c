@@ -150,6 +150,37 @@ static void strangers(void)
     }
 }
 
+/* The ranks decide anew for each such call. In a group NCCL must get its calls before the group
+ * ends: outside of a group, a thread that drives two ranks would wait for itself. */
+static void either(void)
+{
+    void *comm[2];
+
+    make(comm);
+    reduce(comm[0], DECIDED);
+    SAID(kernels(), "query decide:12 all_reduce:12 ");
+    SAID(n.record, "");
+    kernels()->gives = true;
+    reduce(comm[0], DECIDED);
+    SAID(kernels(), "decide:12 ");
+    SAID(n.record, "AllReduce:12 ");
+    n.f.GroupStart();
+    reduce(comm[0], DECIDED);
+    reduce(comm[0], 16);
+    n.f.GroupEnd();
+    SAID(n.record, "GroupStart AllReduce:12 GroupEnd ");
+    SAID(kernels(), "query decide:12 all_reduce:16 ");
+    /* what NCCL gets in any case needs no decision */
+    n.f.GroupStart();
+    reduce(comm[0], DECIDED);
+    n.f.Broadcast(a, a, 5, F32, 0, comm[0], NULL);
+    n.f.GroupEnd();
+    SAID(n.record, "GroupStart Broadcast:5 AllReduce:12 GroupEnd ");
+    SAID(kernels(), "");
+    kernels()->gives = false;
+    end(comm);
+}
+
 static void groups(void)
 {
     void *comm[2], *other[2];
@@ -456,10 +487,9 @@ static void symbols(void)
 int main(int argc, char **argv)
 {
     static const struct play_case cases[] = {
-        {"calls", calls},       {"strangers", strangers}, {"groups", groups},
-        {"life", life},         {"defaults", defaults},   {"two", two},
-        {"many", many},         {"trace", trace},         {"symbols", symbols},
-        {"lacking", lacking},   {"operators", operators}};
+        {"calls", calls}, {"strangers", strangers}, {"groups", groups},   {"either", either},
+        {"life", life},   {"defaults", defaults},   {"two", two},         {"many", many},
+        {"trace", trace}, {"symbols", symbols},     {"lacking", lacking}, {"operators", operators}};
 
     MUST(argc == 3);
     if (strcmp(argv[2], "linked") == 0)

@@ -74,7 +74,7 @@ static void load(void)
     call(comm[0]);
     MUST(n.f.CommWindowDeregister(comm[0], window) == 0);
     kernels()->gives = true;
-    call(comm[0]);
+    MUST(n.f.AllReduce(a, b, DECIDED, F32, SUM, comm[0], NULL) == 0);
     kernels()->gives = false;
     MUST(n.f.Broadcast(a, b, 8, F32, 0, comm[1], NULL) == 0);
     MUST(n.f.AllReduce(a, b, 0, F32, SUM, comm[0], NULL) == 0);

@@ -28,7 +28,7 @@ under() { LD_LIBRARY_PATH=$here/${FIRST:-first} LD_PRELOAD=${PRELOAD:-$so} "$@";
 bare() { LD_LIBRARY_PATH=$here/first "$@"; }
 
 for how in linked "$here/first/libnccl.so.2"; do
-    for what in calls strangers groups operators life two many symbols; do
+    for what in calls strangers groups either operators life two many symbols; do
         SYMTUNER_MAX_COMMS=8 under "$here/cases" $what "$how" 2> "$work/err" || { fail "case $what $how"; cat "$work/err"; }
     done
     (unset SYMTUNER_ONLY && under "$here/cases" defaults "$how") || fail "case defaults $how"
@@ -231,7 +231,7 @@ SYMTUNER_MACHINE='gpu=NVIDIA H200; gpus=2; links=nvlink; multicast=no' job 'no e
 cat > "$work/want" <<'X'
 symtuner run: drop-in
 symtuner run: 1 process called NCCL 2.28.9
-  allreduce            8 calls    392 B   4 by our kernels (50 %), 256 B
+  allreduce            8 calls    376 B   4 by our kernels (50 %), 256 B
   allgather             1 call     32 B   none by our kernels
   broadcast             1 call     32 B   none by our kernels
   reduce                1 call     16 B   none by our kernels

@@ -209,8 +209,6 @@ static int run(const char *name, size_t count, struct symtuner_ar *handle, void 
         record.launch(handle->comm, stream);
     __atomic_add_fetch(&record.collectives, 1, __ATOMIC_RELAXED);
     record_add(&record, "%s:%zu ", name, count);
-    if (record.gives)
-        __atomic_add_fetch(&record.given, 1, __ATOMIC_RELAXED);
     result = __atomic_load_n(&handle->aborted, __ATOMIC_RELAXED)
                  ? 5
                  : __atomic_exchange_n(&record.fail, 0, __ATOMIC_RELAXED);
@@ -234,10 +232,13 @@ int symtuner_ar_all_reduce_at(const void *const *sends, void *const *recvs, size
     return run("all_reduce_at", count, handle, stream);
 }
 
-uint64_t symtuner_ar_given_to_nccl(const struct symtuner_ar *handle)
+int symtuner_ar_decide(int coll, const void *send, const void *recv, size_t count, int dtype,
+                       int op, struct symtuner_ar *handle, int *nccl)
 {
-    (void)handle;
-    return __atomic_load_n(&record.given, __ATOMIC_RELAXED);
+    (void)coll, (void)send, (void)recv, (void)dtype, (void)op, (void)handle;
+    record_add(&record, "decide:%zu ", count);
+    *nccl = record.gives;
+    return 0;
 }
 
 uint32_t symtuner_ar_waits(const struct symtuner_ar *handle)
@@ -271,9 +272,9 @@ int symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t 
 {
     (void)send, (void)recv, (void)dtype, (void)handle;
     record_add(&record, "query ");
-    plan->kernel = count * 4 >= record.nccl_from || ((int)op > 4 && (int)op != made_op)
-                       ? "nccl"
-                       : "two_lamport";
+    plan->kernel = count * 4 >= record.nccl_from || ((int)op > 4 && (int)op != made_op) ? "nccl"
+                   : count == DECIDED                                                   ? "tma_ipc"
+                                      : "two_lamport";
     plan->boxes = 0;
     if (getenv("BOX") || getenv("WHY"))
         plan->kernel = "nccl";

@@ -18,6 +18,9 @@
 
 #include "base/hash.h"
 
+/* Calls of so many elements are those that need symtuner_ar_decide. */
+enum { DECIDED = 12 };
+
 struct record {
     pthread_mutex_t lock;
     bool quiet; /* do not write the text, only count, because there are many calls */
@@ -29,7 +32,7 @@ struct record {
     int status;         /* result of symtuner_ar_status */
     size_t nccl_from;   /* messages of this many bytes or more go to NCCL */
     int wrong;          /* the kernels compute wrong results */
-    bool gives;         /* the kernels' library gives all calls to NCCL */
+    bool gives;         /* symtuner_ar_decide gives calls to NCCL */
     int stages;         /* the kernels use no window */
     int create;         /* result of symtuner_ar_create */
     int create_once;    /* result of the next symtuner_ar_create only */
@@ -40,14 +43,13 @@ struct record {
     void (*registers)(void *comm);            /* called in symtuner_ar_register */
     void (*aborts)(void);                     /* called in symtuner_ar_abort */
     /* the fake library sets these members to say what it has seen */
-    void *nccl;          /* what symtuner_ar_use_nccl was given */
-    long handles;        /* number of handles that exist */
-    long aborted;        /* how many of these handles were aborted */
-    uint64_t given;      /* number of calls that the kernels' library gave to NCCL */
-    struct timespec met; /* when all ranks had reached ncclCommInitRank */
-    int promises;        /* calls of symtuner_ar_followers_wait(1) */
-    int taken_back;      /* calls of symtuner_ar_followers_wait(0) */
-    int separated;       /* calls of symtuner_ar_separate */
+    void *nccl;             /* what symtuner_ar_use_nccl was given */
+    long handles;           /* number of handles that exist */
+    long aborted;           /* how many of these handles were aborted */
+    struct timespec met;    /* when all ranks had reached ncclCommInitRank */
+    int promises;           /* calls of symtuner_ar_followers_wait(1) */
+    int taken_back;         /* calls of symtuner_ar_followers_wait(0) */
+    int separated;          /* calls of symtuner_ar_separate */
     void *separated_stream; /* the stream of the latest of these calls */
     uint32_t limit_ms;      /* timeout_ms of the latest symtuner_ar_create */
     int max_ctas;           /* max_ctas of the latest symtuner_ar_create */

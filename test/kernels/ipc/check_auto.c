@@ -18,6 +18,7 @@ enum { STEPS = 12, BUCKETS = 100 };
 
 static symtuner_ar *h[2];
 static char *const place[2] = {(char *)((uintptr_t)1 << 40), (char *)((uintptr_t)2 << 40)};
+static bool decides;        /* the ranks call symtuner_ar_decide, as the drop-in does */
 static int given[2][STEPS]; /* [r][i]: how many calls of rank r went to NCCL by step i */
 
 static pthread_barrier_t step;
@@ -47,6 +48,7 @@ static void make(void)
     for (int r = 0; r < 2; r++)
         fake_allocation(place[r], 4 * BYTES, r);
     pthread_barrier_init(&step, NULL, 2);
+    decides = true;
 }
 
 static void drop(void)
@@ -58,30 +60,38 @@ static void drop(void)
     pthread_barrier_destroy(&step);
 }
 
-static void all_reduce_steps(int rank)
+/* Make a call on rank ${rank}. Return whether symtuner_ar_decide gave it to NCCL. */
+static int reduce(int rank, char *p)
 {
-    for (int i = 0; i < STEPS; i++) {
-        pthread_barrier_wait(&step);
-        ck_assert_int_eq(symtuner_ar_all_reduce(place[rank], place[rank], FLOATS, ncclFloat32,
-                                                ncclSum, h[rank], NULL),
+    int nccl = 0;
+
+    pthread_barrier_wait(&step);
+    if (decides)
+        ck_assert_int_eq(symtuner_ar_decide(SYMTUNER_AR_ALL_REDUCE, p, p, FLOATS, ncclFloat32,
+                                            ncclSum, h[rank], &nccl),
                          ncclSuccess);
-        given[rank][i] = (int)symtuner_ar_given_to_nccl(h[rank]);
-    }
+    if (!nccl)
+        ck_assert_int_eq(symtuner_ar_all_reduce(p, p, FLOATS, ncclFloat32, ncclSum, h[rank], NULL),
+                         ncclSuccess);
+    return nccl;
 }
 
-/* Make the steps of a program with many buckets, each of which is an allocation of its own. */
+static void all_reduce_steps(int rank)
+{
+    int nccl = 0;
+
+    for (int i = 0; i < STEPS; i++)
+        given[rank][i] = nccl += reduce(rank, place[rank]);
+}
+
+/* Steps of a program with many buckets, each an allocation of its own. */
 static void bucket_steps(int rank)
 {
-    for (int i = 0; i < STEPS; i++)
-        for (int b = 0; b < BUCKETS; b++) {
-            char *bucket = place[rank] + (size_t)b * 8 * BYTES;
+    int nccl = 0;
 
-            pthread_barrier_wait(&step);
-            ck_assert_int_eq(
-                symtuner_ar_all_reduce(bucket, bucket, FLOATS, ncclFloat32, ncclSum, h[rank], NULL),
-                ncclSuccess);
-            given[rank][i] = (int)symtuner_ar_given_to_nccl(h[rank]);
-        }
+    for (int i = 0; i < STEPS; i++)
+        for (int b = 0; b < BUCKETS; b++)
+            given[rank][i] = nccl += reduce(rank, place[rank] + (size_t)b * 8 * BYTES);
 }
 
 static void reduce_scatter_steps(int rank)
@@ -106,6 +116,18 @@ START_TEST(test_nccl_runs_calls_until_all_have_mapped)
     ck_assert_int_eq(given[0][2], 3);
     ck_assert_int_lt(given[0][STEPS - 1], 7);
     ck_assert_int_eq(fake.launches, 2 * (STEPS - given[0][STEPS - 1]));
+    ck_assert_int_eq(fake_nccl.reduces, 0);
+}
+END_TEST
+
+/* If the caller does not decide, the library gives the same calls to NCCL. */
+START_TEST(test_the_library_decides_alone)
+{
+    decides = false;
+    fake_nccl_threads(all_reduce_steps);
+    ck_assert_int_ge(fake_nccl.reduces, 6);
+    ck_assert_int_lt(fake_nccl.reduces, 14);
+    ck_assert_int_eq(fake.launches, 2 * STEPS - fake_nccl.reduces);
 }
 END_TEST
 
@@ -138,7 +160,7 @@ END_TEST
 START_TEST(test_auto_is_for_all_reduces)
 {
     fake_nccl_threads(reduce_scatter_steps);
-    ck_assert_int_eq((int)symtuner_ar_given_to_nccl(h[0]), STEPS);
+    ck_assert_int_eq(fake_nccl.scatters, 2 * STEPS);
     ck_assert_int_eq(fake_memory.handles, 0);
 }
 END_TEST
@@ -178,6 +200,7 @@ Suite *st_suite_ipc_auto(void)
 
     tcase_add_checked_fixture(two, make, drop);
     tcase_add_loop_test(two, test_nccl_runs_calls_until_all_have_mapped, 0, 2);
+    tcase_add_test(two, test_the_library_decides_alone);
     tcase_add_loop_test(two, test_all_buckets_of_a_step_are_mapped, 0, 2);
     tcase_add_test(two, test_a_large_allocation_is_not_shown);
     tcase_add_test(two, test_auto_is_for_all_reduces);
