@@ -6,7 +6,7 @@
 
 #include "dropin/ledger/book.h"
 #include "dropin/life.h"
-#include "dropin/operator.h"
+#include "dropin/operators/operator.h"
 #include "dropin/verify/cuda.h"
 #include "dropin/verify/verify.h"
 #include "dropin/window.h"

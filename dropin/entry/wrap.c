@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "dropin/call.h"
-#include "dropin/operator.h"
+#include "dropin/operators/operator.h"
 #include "dropin/life.h"
 #include "dropin/settings.h"
 #include "dropin/window.h"

@@ -183,7 +183,7 @@ static ncclResult_t show(int number, int first, int n, size_t bytes)
     const ncclWindow_t window = (ncclWindow_t)object[number];
     const ncclWindow_t windows[RANKS] = {window, window, window};
 
-    return symtuner_ar_register(&h[first], &object[number][first], windows, n, bytes);
+    return symtuner_ar_register(&win_h[first], &object[number][first], windows, n, bytes);
 }
 
 /* Put the window object[number] at the same place on all ranks, and register it. */
@@ -196,7 +196,7 @@ static void put(int number, uintptr_t at, size_t bytes)
 
 static ncclResult_t drop(int rank, int number)
 {
-    return symtuner_ar_deregister_window(h[rank], (ncclWindow_t)object[number]);
+    return symtuner_ar_deregister_window(win_h[rank], (ncclWindow_t)object[number]);
 }
 
 /* Return how many ranks take a window for ${bytes} at the start of object[number]. */
@@ -205,7 +205,7 @@ static int takers(int number, size_t bytes)
     int n = 0;
 
     for (int r = 0; r < RANKS; r++)
-        n += symtuner_ar_registered(h[r], object[number][r], bytes);
+        n += symtuner_ar_registered(win_h[r], object[number][r], bytes);
     return n;
 }
 
@@ -232,7 +232,7 @@ START_TEST(test_windows_at_one_address_end_in_any_order)
             for (size_t b = PAGE; b <= 6 * PAGE; b += PAGE)
                 ck_assert_int_eq(takers(1, b), b <= longest ? RANKS : 0);
         }
-        want_error(drop(0, 1), ncclInvalidUsage, h[0], "is not registered");
+        want_error(drop(0, 1), ncclInvalidUsage, win_h[0], "is not registered");
     }
 }
 END_TEST
@@ -246,15 +246,15 @@ START_TEST(test_a_window_that_one_rank_has_deregistered_is_no_window)
     ck_assert(takers(1, 2 * PAGE) == RANKS && takers(1, 3 * PAGE) == 0);
     put(2, 1 << 20, 6 * PAGE);
     for (int r = 0; r < RANKS; r++) {
-        const struct ar_window *w = ar_window_find(h[r], object[1][r], PAGE);
+        const struct ar_window *w = ar_window_find(win_h[r], object[1][r], PAGE);
 
-        ck_assert(w->number == 3 && w - h[r]->windows == 2); /* place 0 is not free on all ranks */
+        ck_assert(w->number == 3 && w - win_h[r]->windows == 2); /* place 0 is not free on all ranks */
     }
     for (int r = 1; r < RANKS; r++)
         ck_assert_int_eq(drop(r, 0), ncclSuccess);
     put(3, 1 << 21, PAGE);
     for (int r = 0; r < RANKS; r++)
-        ck_assert(ar_window_find(h[r], object[3][r], PAGE) == &h[r]->windows[0]);
+        ck_assert(ar_window_find(win_h[r], object[3][r], PAGE) == &win_h[r]->windows[0]);
 }
 END_TEST
 
@@ -283,7 +283,7 @@ START_TEST(test_a_window_that_is_not_there_is_named)
 {
     want_error(symtuner_ar_deregister_window(NULL, NULL), ncclInvalidArgument, NULL,
                "handle is NULL");
-    want_error(symtuner_ar_deregister_window(h[0], NULL), ncclInvalidUsage, h[0],
+    want_error(symtuner_ar_deregister_window(win_h[0], NULL), ncclInvalidUsage, win_h[0],
                "is not registered");
     ck_assert_int_eq(symtuner_ar_registered(NULL, object, 1), 0);
 }
@@ -294,13 +294,13 @@ START_TEST(test_windows_have_multicast_addresses_all_or_none)
 {
     fake_nccl.multicast = true;
     put(0, 1 << 20, PAGE);
-    ck_assert_ptr_nonnull(ar_window_find(h[1], object[0][1], PAGE)->multicast);
+    ck_assert_ptr_nonnull(ar_window_find(win_h[1], object[0][1], PAGE)->multicast);
     fake_nccl.no_multicast = 2;
     put(1, 1 << 20, 2 * PAGE);
     fake_nccl.no_multicast = -1;
     put(2, 1 << 20, 3 * PAGE);
     for (size_t b = PAGE; b <= 3 * PAGE; b += PAGE)
-        ck_assert_ptr_null(ar_window_find(h[1], object[0][1], b)->multicast);
+        ck_assert_ptr_null(ar_window_find(win_h[1], object[0][1], b)->multicast);
 }
 END_TEST
 

@@ -162,11 +162,11 @@ static void play(int rank)
             void *buffer = s->at[rank];
 
             object[s->window][rank] = buffer;
-            must(symtuner_ar_register(&h[rank], &buffer, &window, 1, s->bytes) == ncclSuccess);
+            must(symtuner_ar_register(&win_h[rank], &buffer, &window, 1, s->bytes) == ncclSuccess);
         } else if (s->kind == DEREGISTER && s->rank == rank) {
-            must(symtuner_ar_deregister_window(h[rank], window) == ncclSuccess);
+            must(symtuner_ar_deregister_window(win_h[rank], window) == ncclSuccess);
         } else if (s->kind == CALL) {
-            w = ar_window_find(h[rank], s->at[rank], s->bytes);
+            w = ar_window_find(win_h[rank], s->at[rank], s->bytes);
             must((w == NULL ? 0 : w->number) == s->want[rank]);
             for (int r = 0; r < RANKS && w != NULL; r++)
                 must(w->peer[r] + (s->at[rank] - w->base) == s->at[r]);
@@ -185,7 +185,7 @@ START_TEST(test_ranks_take_the_windows_of_a_simple_model)
         fake_nccl_threads(play);
         for (int r = 0; r < RANKS; r++)
             for (int w = 0; w < MOST; w++)
-                symtuner_ar_deregister_window(h[r], (ncclWindow_t)object[w]);
+                symtuner_ar_deregister_window(win_h[r], (ncclWindow_t)object[w]);
         tear_down_comms();
         set_up_comms();
     }

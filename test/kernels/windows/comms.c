@@ -10,7 +10,7 @@
 #include "test/kernels/fake/nccl.h"
 #include "test/kernels/suites.h"
 
-symtuner_ar *h[RANKS];
+symtuner_ar *win_h[RANKS];
 void *object[OBJECTS][RANKS];
 
 static void make_ranks(int rank)
@@ -18,7 +18,7 @@ static void make_ranks(int rank)
     struct symtuner_ar_config config = small();
     ncclComm_t comm = (ncclComm_t)(uintptr_t)(rank + 1);
 
-    must(symtuner_ar_create(&h[rank], &comm, 1, &config) == ncclSuccess);
+    must(symtuner_ar_create(&win_h[rank], &comm, 1, &config) == ncclSuccess);
 }
 
 void set_up_comms(void)
@@ -32,7 +32,7 @@ void set_up_comms(void)
 
 static void end_rank(int rank)
 {
-    must(symtuner_ar_destroy(&h[rank], 1) == ncclSuccess);
+    must(symtuner_ar_destroy(&win_h[rank], 1) == ncclSuccess);
 }
 
 void tear_down_comms(void)

@@ -10,7 +10,7 @@
 
 enum { PAGE = 4096, RANKS = 3, OBJECTS = 128 };
 
-extern symtuner_ar *h[RANKS];
+extern symtuner_ar *win_h[RANKS];
 extern void *object[OBJECTS][RANKS]; /* what the fake NCCL takes for a window: the buffers */
 
 /* For tcase_add_checked_fixture. */

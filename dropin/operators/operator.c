@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "dropin/operator.h"
+#include "dropin/operators/operator.h"
 
 #include "dropin/life.h"
 
