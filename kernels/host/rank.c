@@ -90,10 +90,12 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     h->ipc_mode = h->ranks > 1 && h->ranks <= AR_IPC_RANKS
                       ? ar_ipc_wanted(options->ipc, config->memory)
                       : AR_IPC_OFF;
-    /* Without NCCL there is nobody else to run a call, and the table names tma_ipc for two ranks. */
-    if (h->ipc_mode == AR_IPC_AUTO && (h->nccl == NULL || h->ranks > 2))
-        h->ipc_mode = AR_IPC_OFF;
     h->beside = config->beside;
+    /* Without NCCL there is nobody else to run a call. The table names tma_ipc for two ranks. And a
+     * program that runs nothing beside its calls has kernels that are faster without mapping. */
+    if (h->ipc_mode == AR_IPC_AUTO &&
+        (h->nccl == NULL || h->ranks > 2 || h->beside == AR_BESIDE_NOTHING))
+        h->ipc_mode = AR_IPC_OFF;
     h->one_stream = config->one_stream != 0;
     h->on_device = 1;
     h->nan_scratch = config->first_epoch != 0;

@@ -5,6 +5,8 @@
 
 #include "kernels/group/nccl_wait.h"
 
+enum { MOST_WANTED = 1000 };
+
 void ar_ipc_tell_mapped(struct ar_ipc_talk *talk, int me, int r, int number)
 {
     __atomic_fetch_or(&talk->rank[me].mapped[r][(number - 1) / 64], 1ull << (number - 1) % 64,
@@ -116,7 +118,16 @@ static void judge(const struct ar_ipc_talk *talk, int me, int ranks, struct ar_i
             return;
         forgotten = found == FORGOTTEN;
     }
-    kind->good = !forgotten && all_reach(talk, me, ranks, of, &kind->what);
+    if (!forgotten && all_reach(talk, me, ranks, of, &kind->what)) {
+        kind->in_row++;
+        if (kind->in_row >= 8 * (kind->wanted + 1)) /* rare enough that it is worth trying again */
+            kind->wanted /= 2;
+    } else {
+        if (kind->good && !forgotten && kind->wanted < MOST_WANTED)
+            kind->wanted = 2 * kind->wanted + 1;
+        kind->in_row = 0;
+    }
+    kind->good = kind->in_row > kind->wanted;
     kind->call = number;
 }
 

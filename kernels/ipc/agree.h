@@ -70,8 +70,11 @@ struct ar_ipc_past {
         struct ar_ipc_call what;
         /* number of the latest call of this kind that is not judged yet; 0: the entry is unused */
         uint64_t call;
-        /* whether all ranks have mapped the buffers of the latest judged call of this kind */
+        /* ${good}: kernel tma_ipc runs such calls, because all ranks have mapped the buffers of the
+         * latest ${in_row} judged calls, and that is more than ${wanted}. ${wanted} doubles each time
+         * buffers come that are not mapped, so calls whose buffers come and go are left to NCCL. */
         bool good;
+        int in_row, wanted;
     } kind[AR_IPC_SETS][AR_IPC_WAYS];
 };
 

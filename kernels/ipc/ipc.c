@@ -3,6 +3,7 @@
 #include "kernels/ipc/ipc.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -262,7 +263,7 @@ static int show(symtuner_ar *h, const struct ar_allocation *a)
         return 0;
     if (!get_handle(h, &o, &s->allocation[n].by_fd, &s->allocation[n].handle)) {
         h->ipc->refused = a->id;
-        if (a->vmm) {
+        if (a->vmm && h->ipc->automatic == NULL) {
             snprintf(text, sizeof text,
                      "rank %d gets no descriptor of its memory; calls with it go through scratch",
                      h->me);
@@ -283,11 +284,13 @@ static bool is_same(const struct ar_allocation *a, const struct ar_allocation *b
     return a->id == b->id && a->vmm == b->vmm && a->base == b->base && a->bytes == b->bytes;
 }
 
-/* With AR_IPC_AUTO: count a call that uses ${a}. Return whether this rank may show ${a} now. */
-static bool may_show(symtuner_ar *h, const struct ar_allocation *a)
+/* With AR_IPC_AUTO: show ${a}, if the ranks are to decide about the call and enough calls have used
+ * ${a}, or if the call runs kernel tma_ipc in any case. Returns as show() does. */
+static int show_later(symtuner_ar *h, const struct ar_allocation *a, bool decides)
 {
     struct auto_state *s = h->ipc->automatic;
     struct candidate *set = s->candidate[a->id % CANDIDATE_SETS], *c = set;
+    int number;
 
     for (int i = 0; i < CANDIDATE_WAYS && c->id != a->id; i++)
         if (set[i].id == a->id || set[i].call < c->call)
@@ -295,18 +298,22 @@ static bool may_show(symtuner_ar *h, const struct ar_allocation *a)
             c = &set[i];
     if (c->id != a->id)
         *c = (struct candidate){.id = a->id};
-    if (c->call != s->past.calls + 1)
+    if (decides && c->call != s->past.calls + 1)
         c->uses++;
     c->call = s->past.calls + 1;
-    if (c->uses < USES || a->bytes > s->room)
-        return false;
-    s->room -= a->bytes;
-    return true;
+    if ((decides && c->uses < USES) || (h->force.family < 0 && a->bytes > s->room))
+        return 0;
+    number = show(h, a);
+    if (number != 0)
+        s->room -= a->bytes < s->room ? a->bytes : s->room;
+    else
+        c->uses = INT_MIN; /* peers can never map it, so do not try again soon */
+    return number;
 }
 
 /* Return the place (kernels/shared/ipc.h) of the buffer of ${bytes} at ${p}, or 0 if peers cannot
- * map that buffer. */
-static uint64_t place_of(symtuner_ar *h, const char *p, uint64_t bytes)
+ * map that buffer. ${decides}: the ranks are about to decide who runs the call. */
+static uint64_t place_of(symtuner_ar *h, const char *p, uint64_t bytes, bool decides)
 {
     struct ar_allocation a;
     int number = 0;
@@ -316,8 +323,8 @@ static uint64_t place_of(symtuner_ar *h, const char *p, uint64_t bytes)
     for (int i = (int)mine(h)->count; i > 0 && number == 0; i--)
         if (is_same(&h->ipc->own[i - 1].a, &a))
             number = i;
-    if (number == 0 && (h->ipc->automatic == NULL || may_show(h, &a)))
-        number = show(h, &a);
+    if (number == 0)
+        number = h->ipc->automatic == NULL ? show(h, &a) : show_later(h, &a, decides);
     return number == 0 ? 0 : ar_ipc_place(number, (uint64_t)(p - a.base));
 }
 
@@ -327,6 +334,8 @@ static void tell_unmapped(const symtuner_ar *h, int r, const char *why)
 {
     char text[AR_WHY];
 
+    if (h->ipc->automatic != NULL)
+        return; /* NCCL runs the calls, as it would without us */
     snprintf(text, sizeof text,
              "rank %d cannot map memory of rank %d (%s); calls with it go through scratch", h->me,
              r, why);
@@ -446,8 +455,8 @@ ncclResult_t ar_ipc_agree(symtuner_ar *h, int coll, const char *send, uint64_t s
                                .bytes = sent > got ? sent : got};
     int decision;
 
-    call.send = call.needs_send ? place_of(h, send, sent) : 0;
-    call.recv = call.needs_recv ? place_of(h, recv, got) : 0;
+    call.send = call.needs_send ? place_of(h, send, sent, true) : 0;
+    call.recv = call.needs_recv ? place_of(h, recv, got, true) : 0;
     exchange(h);
     ar_capture_mode(mode);
     decision = ar_ipc_decide(h->ipc->automatic->talk, &h->ipc->automatic->past, h->me, h->ranks,
@@ -464,8 +473,8 @@ void ar_ipc_locate(symtuner_ar *h, int coll, uint64_t sent, uint64_t got, struct
     enum cudaStreamCaptureMode mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
 
     args->ipc = h->ipc->map;
-    args->at_send = needs_send(coll) ? place_of(h, args->in, sent) : 0;
-    args->at_recv = needs_recv(coll) ? place_of(h, args->out, got) : 0;
+    args->at_send = needs_send(coll) ? place_of(h, args->in, sent, false) : 0;
+    args->at_recv = needs_recv(coll) ? place_of(h, args->out, got, false) : 0;
     exchange(h);
     ar_capture_mode(mode);
 }

@@ -157,6 +157,46 @@ START_TEST(test_a_large_allocation_is_not_shown)
 }
 END_TEST
 
+/* Memory that has no handle takes nothing of the part of the memory that a rank may show. */
+START_TEST(test_memory_that_cannot_be_shown_takes_no_room)
+{
+    for (int r = 0; r < 2; r++)
+        fake_allocation(place[r], 5ull << 30, r);
+    fake_memory.no_handles = true;
+    fake_nccl_threads(all_reduce_steps);
+    ck_assert_int_eq(given[0][STEPS - 1], STEPS);
+    ck_assert_int_eq(fake_memory.handles, 2); /* each rank asks once */
+    fake_memory.no_handles = false;
+    for (int r = 0; r < 2; r++)
+        fake_allocation(place[r], 5ull << 30, r);
+    fake_nccl_threads(all_reduce_steps);
+    ck_assert_int_lt(given[0][STEPS - 1], STEPS);
+}
+END_TEST
+
+/* A forced kernel runs all calls, so nothing is gained by showing the buffers later. */
+START_TEST(test_a_forced_kernel_shows_at_once)
+{
+    for (int r = 0; r < 2; r++)
+        ck_assert_int_eq(symtuner_ar_force(h[r], "tma_ipc", 0, 0), ncclSuccess);
+    decides = false;
+    fake_nccl_threads(all_reduce_steps);
+    ck_assert_int_eq(fake_nccl.reduces, 0);
+    ck_assert(fake.launch[0].args.at_send == ar_ipc_place(1, 0));
+}
+END_TEST
+
+/* A program that runs nothing beside its calls has kernels that are faster without mapping. */
+START_TEST(test_a_program_that_runs_alone_maps_nothing)
+{
+    fake_nccl_threads(destroy);
+    setenv("SYMTUNER_AR_BESIDE", "alone", 1);
+    fake_nccl_threads(create);
+    unsetenv("SYMTUNER_AR_BESIDE");
+    ck_assert_ptr_null(h[0]->ipc);
+}
+END_TEST
+
 START_TEST(test_auto_is_for_all_reduces)
 {
     fake_nccl_threads(reduce_scatter_steps);
@@ -203,6 +243,9 @@ Suite *st_suite_ipc_auto(void)
     tcase_add_test(two, test_the_library_decides_alone);
     tcase_add_loop_test(two, test_all_buckets_of_a_step_are_mapped, 0, 2);
     tcase_add_test(two, test_a_large_allocation_is_not_shown);
+    tcase_add_test(two, test_memory_that_cannot_be_shown_takes_no_room);
+    tcase_add_test(two, test_a_forced_kernel_shows_at_once);
+    tcase_add_test(two, test_a_program_that_runs_alone_maps_nothing);
     tcase_add_test(two, test_auto_is_for_all_reduces);
     tcase_add_test(two, test_the_plan_says_that_nccl_runs_the_first_calls);
     suite_add_tcase(s, two);
