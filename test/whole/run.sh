@@ -10,7 +10,7 @@ set -u
 cd "$1/whole" || exit 1
 rounds=${WHOLE_ROUNDS:-20} seed=${WHOLE_SEED:-1}
 failed=0
-# Each thread of a block is a thread of the CPU here, so blocks are few and small.
+# The kernels run on the CPU, so blocks are few and small.
 grid="ctas=2 threads=64"
 export LD_LIBRARY_PATH="$PWD" SYMTUNER_MAX_COMMS=12 SYMTUNER_ONLY=allreduce,reducescatter,allgather
 unset LD_PRELOAD SYMTUNER_AR_BESIDE SYMTUNER_AR_KERNEL SYMTUNER_AR_CTAS SYMTUNER_RULE

@@ -1,78 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* emulate.c - runs grids as teams of POSIX threads. */
+/* emulate.c - runs blocks as POSIX threads, and their threads as fibers. */
 #include "test/kernels/emulated/emulate.h"
 #include "test/kernels/emulated/emulate_tma.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <ucontext.h>
 
 #include "kernels/shared/args.h"
 
-/* A barrier that also ORs one value of each thread. Threads that wait yield, because there are far
- * more threads than cores. */
-struct team {
-    int size;
-    int arrived;
-    unsigned generation, value, result[2];
+enum { STACK = 64 << 10 };
+
+/* One CUDA thread. */
+struct fiber {
+    ucontext_t context;
+    int thread, in_step;
+    struct team *line, *warp;
+    struct emulate_stores *stores;
+    struct fiber *next; /* waits in the same team */
 };
 
-struct member {
+/* A barrier that also ORs one value of each thread. */
+struct team {
+    int size, arrived;
+    unsigned value, result;
+    struct fiber *waiting;
+};
+
+struct block {
     void (*kernel)(struct ar_args);
     const struct ar_args *args;
-    int thread, block, threads, ctas, device;
-    int *left; /* number of threads of the block that still run */
-    struct team *line, *warp, *whole;
-    struct emulate_memory *memory;
+    int index, threads, ctas, device;
+    int left;             /* fibers that have not ended */
+    int yields;           /* since the POSIX thread yielded */
+    int count;            /* of ready */
+    struct fiber **ready; /* fibers that can go on, without the one that runs */
+    struct team whole;
+    ucontext_t end;
+    pthread_t person;
+};
+
+/* The fibers of one block, and their stacks. They are kept for later blocks. */
+struct fibers {
+    struct fibers *next;
+    int count;
+    char *stacks;
+    struct fiber of[];
 };
 
 __thread struct emulate_index threadIdx, blockIdx, blockDim, gridDim;
 __thread int emulate_in_step;
 
-static __thread struct team *my_line, *my_warp, *my_block;
+static __thread struct block *my_block;
+static __thread struct fiber *self;
 static __thread uint32_t random_state = 1;
 
-static unsigned meet(struct team *t, unsigned value)
-{
-    unsigned generation = __atomic_load_n(&t->generation, __ATOMIC_ACQUIRE);
-
-    __atomic_fetch_or(&t->value, value, __ATOMIC_ACQ_REL);
-    if (__atomic_add_fetch(&t->arrived, 1, __ATOMIC_ACQ_REL) == t->size) {
-        t->result[generation % 2] = __atomic_exchange_n(&t->value, 0, __ATOMIC_ACQ_REL);
-        t->arrived = 0;
-        __atomic_store_n(&t->generation, generation + 1, __ATOMIC_RELEASE);
-    } else {
-        while (__atomic_load_n(&t->generation, __ATOMIC_ACQUIRE) == generation)
-            sched_yield();
-    }
-    return t->result[generation % 2];
-}
-
-unsigned emulate_block_or(unsigned value)
-{
-    return meet(my_block, value);
-}
-
-unsigned emulate_warp_or(unsigned value)
-{
-    return meet(my_warp, value);
-}
-
-void emulate_line_barrier(void)
-{
-    meet(my_line, 0);
-}
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct fibers *kept;
 
 unsigned emulate_random(unsigned below)
 {
     random_state = random_state * 1664525u + 1013904223u;
     return (random_state >> 10) % below;
-}
-
-void emulate_yield(void)
-{
-    sched_yield();
 }
 
 uint64_t emulate_now_ns(void)
@@ -83,77 +75,212 @@ uint64_t emulate_now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-static void *run_member(void *p)
-{
-    const struct member *s = p;
+/* ---- fibers ---------------------------------------------------------------------------------- */
 
-    threadIdx.x = (unsigned)s->thread;
-    blockIdx.x = (unsigned)s->block;
-    blockDim.x = (unsigned)s->threads;
-    gridDim.x = (unsigned)s->ctas;
-    my_line = s->line;
-    my_warp = s->warp;
-    my_block = s->whole;
-    emulate_memory_use(s->memory);
-    random_state = (uint32_t)emulate_now_ns() ^ (uint32_t)(s->thread * 7919 + s->block * 104729);
-    s->kernel(*s->args);
+/* Take a random one of the fibers that can go on. */
+static struct fiber *draw(struct block *b)
+{
+    struct fiber **at = &b->ready[b->count > 0 ? emulate_random((unsigned)b->count) : 0];
+    struct fiber *drawn = *at;
+
+    if (b->count == 0)
+        abort(); /* the threads of the block wait for each other, or for one that has ended */
+    *at = b->ready[--b->count];
+    return drawn;
+}
+
+static void become(struct fiber *f)
+{
+    self = f;
+    threadIdx.x = (unsigned)f->thread;
+    emulate_in_step = f->in_step;
+    emulate_stores_use(f->stores);
+}
+
+/* Let ${next} run on this POSIX thread, until a fiber gives way to the one that runs now. */
+static void give_way(struct fiber *next)
+{
+    struct fiber *me = self;
+
+    me->in_step = emulate_in_step;
+    become(next);
+    swapcontext(&me->context, &next->context);
+}
+
+void emulate_yield(void)
+{
+    struct block *b = my_block;
+
+    if (b == NULL) { /* this is no kernel */
+        sched_yield();
+        return;
+    }
+    if (b->yields++ >= b->count) { /* all may wait for another block */
+        b->yields = 0;
+        sched_yield();
+    }
+    if (b->count > 0) {
+        struct fiber *next = draw(b);
+
+        b->ready[b->count++] = self;
+        give_way(next);
+    }
+}
+
+void emulate_yield_rarely(void)
+{
+    if (emulate_random(16) == 0)
+        emulate_yield();
+}
+
+static unsigned meet(struct team *t, unsigned value)
+{
+    struct block *b = my_block;
+
+    t->value |= value;
+    if (++t->arrived < t->size) {
+        self->next = t->waiting;
+        t->waiting = self;
+        give_way(draw(b));
+        return t->result;
+    }
+    t->result = t->value;
+    t->value = 0;
+    t->arrived = 0;
+    for (; t->waiting != NULL; t->waiting = t->waiting->next)
+        b->ready[b->count++] = t->waiting;
+    emulate_yield();
+    return t->result;
+}
+
+unsigned emulate_block_or(unsigned value)
+{
+    return meet(&my_block->whole, value);
+}
+
+unsigned emulate_warp_or(unsigned value)
+{
+    return meet(self->warp, value);
+}
+
+void emulate_line_barrier(void)
+{
+    meet(self->line, 0);
+}
+
+static struct fibers *take_fibers(int count)
+{
+    struct fibers **at = &kept, *f;
+
+    pthread_mutex_lock(&kept_lock);
+    while (*at != NULL && (*at)->count < count)
+        at = &(*at)->next;
+    f = *at;
+    if (f != NULL)
+        *at = f->next;
+    pthread_mutex_unlock(&kept_lock);
+    if (f != NULL)
+        return f;
+    f = calloc(1, sizeof *f + (size_t)count * sizeof f->of[0]);
+    f->count = count;
+    f->stacks = mmap(NULL, (size_t)count * STACK, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (f->stacks == MAP_FAILED)
+        abort();
+    return f;
+}
+
+static void keep_fibers(struct fibers *f)
+{
+    for (int i = 0; i < f->count; i++)
+        if (f->stacks[(size_t)i * STACK] != 0)
+            abort(); /* a stack was too small */
+    pthread_mutex_lock(&kept_lock);
+    f->next = kept;
+    kept = f;
+    pthread_mutex_unlock(&kept_lock);
+}
+
+/* ---- blocks ---------------------------------------------------------------------------------- */
+
+static void run_fiber(void)
+{
+    struct block *b = my_block;
+
+    b->kernel(*b->args);
     emulate_memory_leave();
-    if (__atomic_sub_fetch(s->left, 1, __ATOMIC_ACQ_REL) == 0)
-        emulate_give_room(s->device);
+    if (--b->left == 0)
+        setcontext(&b->end);
+    become(draw(b));
+    setcontext(&self->context);
+}
+
+/* Not part of run_block, because getcontext may return twice. */
+static __attribute__((noinline)) void prepare(ucontext_t *context, char *stack)
+{
+    getcontext(context);
+    context->uc_stack.ss_sp = stack;
+    context->uc_stack.ss_size = STACK;
+    makecontext(context, run_fiber, 0);
+}
+
+static void *run_block(void *p)
+{
+    struct block *b = p;
+    const size_t threads = (size_t)b->threads;
+    struct fibers *fibers = take_fibers(b->threads);
+    struct team *lines = calloc(threads / 8, sizeof *lines);
+    struct team *warps = calloc(threads / 32, sizeof *warps);
+    struct emulate_memory *memory = emulate_memory_new(b->threads);
+
+    b->ready = calloc(threads, sizeof *b->ready);
+    b->left = b->whole.size = b->threads;
+    my_block = b;
+    blockIdx.x = (unsigned)b->index;
+    blockDim.x = (unsigned)b->threads;
+    gridDim.x = (unsigned)b->ctas;
+    random_state = (uint32_t)emulate_now_ns() ^ (uint32_t)(b->index * 104729);
+    for (int i = 0; i < b->threads; i++) {
+        struct fiber *f = b->ready[b->count++] = &fibers->of[i];
+
+        f->thread = i;
+        f->in_step = 0;
+        f->line = &lines[i / 8];
+        f->line->size = 8;
+        f->warp = &warps[i / 32];
+        f->warp->size = 32;
+        f->stores = emulate_stores(memory, i);
+        prepare(&f->context, fibers->stacks + (size_t)i * STACK);
+    }
+    become(draw(b));
+    swapcontext(&b->end, &self->context);
+    emulate_memory_free(memory);
+    keep_fibers(fibers);
+    free(b->ready);
+    free(warps);
+    free(lines);
+    emulate_give_room(b->device);
     return NULL;
 }
 
 void emulate_launch(const void *kernel, const struct ar_args *args, int ctas, int threads,
                     int device)
 {
-    int all = ctas * threads;
-    struct member *members = calloc((size_t)all, sizeof *members);
-    struct team *lines = calloc((size_t)all / 8, sizeof *lines);
-    struct team *warps = calloc((size_t)all / 32, sizeof *warps);
-    struct team *blocks = calloc((size_t)ctas, sizeof *blocks);
-    pthread_t *people = calloc((size_t)all, sizeof *people);
-    struct emulate_memory **memory = calloc((size_t)ctas, sizeof *memory);
-    int *left = calloc((size_t)ctas, sizeof *left);
+    struct block *blocks = calloc((size_t)ctas, sizeof *blocks);
     pthread_attr_t small;
 
     pthread_attr_init(&small);
     pthread_attr_setstacksize(&small, 256 << 10);
-    for (int i = 0; i < all / 8; i++)
-        lines[i].size = 8;
-    for (int i = 0; i < all / 32; i++)
-        warps[i].size = 32;
-    for (int i = 0; i < ctas; i++)
-        blocks[i].size = left[i] = threads;
-    for (int i = 0; i < ctas; i++)
-        memory[i] = emulate_memory_new();
-    for (int i = 0; i < all; i++) {
-        if (i % threads == 0)
-            emulate_take_room(device);
-        members[i] = (struct member){.args = args,
-                                     .thread = i % threads,
-                                     .block = i / threads,
-                                     .threads = threads,
-                                     .ctas = ctas,
-                                     .device = device,
-                                     .left = &left[i / threads],
-                                     .line = &lines[i / 8],
-                                     .warp = &warps[i / 32],
-                                     .whole = &blocks[i / threads],
-                                     .memory = memory[i / threads]};
-        *(const void **)&members[i].kernel = kernel;
-        if (pthread_create(&people[i], &small, run_member, &members[i]) != 0)
-            abort(); /* the threads that were already started would wait for ever */
+    for (int i = 0; i < ctas; i++) {
+        emulate_take_room(device);
+        blocks[i] = (struct block){
+            .args = args, .index = i, .threads = threads, .ctas = ctas, .device = device};
+        *(const void **)&blocks[i].kernel = kernel;
+        if (pthread_create(&blocks[i].person, &small, run_block, &blocks[i]) != 0)
+            abort(); /* the blocks that were started would wait for ever */
     }
-    for (int i = 0; i < all; i++)
-        pthread_join(people[i], NULL);
     for (int i = 0; i < ctas; i++)
-        emulate_memory_free(memory[i]);
+        pthread_join(blocks[i].person, NULL);
     pthread_attr_destroy(&small);
-    free(people);
-    free(memory);
-    free(left);
     free(blocks);
-    free(warps);
-    free(lines);
-    free(members);
 }

@@ -3,9 +3,11 @@
  * emulate.h - the part of CUDA's device side that is needed to run the kernels of kernels/ on
  * threads of the CPU.
  *
- * Each CUDA thread is a POSIX thread. The blocks of a grid, and the grids of several ranks, run at
- * the same time. The scheduler and random yields decide the order. Words are stored in two halves
- * at random, in either order. The memory model of the CPU (x86) is stronger than a GPU's, so a
+ * Each block is a POSIX thread. The blocks of a grid, and the grids of several ranks, run at the same
+ * time. The threads of a block are fibers of its POSIX thread, because hundreds of POSIX threads that
+ * poll mostly cost the time of the operating system. A fiber gives way at barriers, at polls, and at
+ * random at other accesses to memory; the next fiber is drawn at random. Words are stored in two
+ * halves at random, in either order. The memory model of the CPU (x86) is stronger than a GPU's, so a
  * missing fence does not show here: the tests on GPUs are for that. Missing waits, clears, halves
  * and barriers show. Kernels are compiled with -DST_EMULATE -include this file.
  */
@@ -35,6 +37,7 @@ unsigned emulate_warp_or(unsigned value);
 void emulate_line_barrier(void); /* a barrier for the eight lanes of a 128-byte line */
 unsigned emulate_random(unsigned below);
 void emulate_yield(void);
+void emulate_yield_rarely(void); /* one of 16 times */
 uint64_t emulate_now_ns(void);
 
 /* Run one grid on GPU ${device} to its end. ${kernel} takes a struct ar_args by value. Each block
@@ -81,8 +84,7 @@ static inline double emulate_min(double x, double y)
 #define __grid_constant__
 
 #define AR_SAME_IN_WARP(value) (emulate_warp_or(value) != 0)
-/* Few, because with hundreds of threads a poll may take milliseconds. */
-#define AR_POLLS_TO_LOOK       16
+#define AR_POLLS_TO_LOOK       16 /* few, because a poll lets all other threads of the block run */
 
 static inline void __trap()
 {
@@ -155,8 +157,7 @@ static inline void store_word(void *p, uint4 v)
     int first = emulate_random(2);
 
     __atomic_store_n((uint64_t *)p + first, part[first], __ATOMIC_RELEASE);
-    if (emulate_random(16) == 0)
-        emulate_yield();
+    emulate_yield_rarely();
     __atomic_store_n((uint64_t *)p + !first, part[!first], __ATOMIC_RELEASE);
 }
 
@@ -216,21 +217,25 @@ static inline uint64_t load_acquire(const uint64_t *p)
 
 static inline uint64_t load_relaxed(const uint64_t *p)
 {
+    emulate_yield_rarely(); /* also because a kernel may poll with nothing else */
     return __atomic_load_n(p, __ATOMIC_RELAXED);
 }
 
 static inline uint32_t load_relaxed(const uint32_t *p)
 {
+    emulate_yield_rarely(); /* also because a kernel may poll with nothing else */
     return __atomic_load_n(p, __ATOMIC_RELAXED);
 }
 
 static inline void store_relaxed(uint64_t *p, uint64_t v)
 {
+    emulate_yield_rarely();
     __atomic_store_n(p, v, __ATOMIC_RELAXED);
 }
 
 static inline void store_relaxed(uint32_t *p, uint32_t v)
 {
+    emulate_yield_rarely();
     __atomic_store_n(p, v, __ATOMIC_RELAXED);
 }
 
@@ -243,12 +248,14 @@ static inline uint4 load_bulk(const void *p)
 {
     uint4 v;
 
+    emulate_yield_rarely();
     memcpy(&v, p, sizeof v);
     return v;
 }
 
 static inline void store_bulk(void *p, uint4 v)
 {
+    emulate_yield_rarely();
     memcpy(p, &v, sizeof v);
 }
 

@@ -8,7 +8,6 @@
  */
 #include "test/kernels/emulated/emulate_tma.h"
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -25,10 +24,17 @@ struct load {
     struct barrier *barrier;
 };
 
+/* The stores of one thread, latest first. */
+struct emulate_stores {
+    struct emulate_memory *memory;
+    struct store *stores;
+    int groups;
+};
+
 struct emulate_memory {
-    pthread_mutex_t lock; /* protects loads and barriers */
     char *shared;
     struct load *loads;
+    struct emulate_stores of[];
 };
 
 /* The size is that of an mbarrier. */
@@ -52,14 +58,12 @@ struct store {
 };
 
 static __thread struct emulate_memory *mine;
-static __thread struct store *stores; /* list of the stores of this thread, the latest first */
-static __thread int groups;
+static __thread struct emulate_stores *my;
 
-struct emulate_memory *emulate_memory_new(void)
+struct emulate_memory *emulate_memory_new(int threads)
 {
-    struct emulate_memory *m = calloc(1, sizeof *m);
+    struct emulate_memory *m = calloc(1, sizeof *m + (size_t)threads * sizeof m->of[0]);
 
-    pthread_mutex_init(&m->lock, NULL);
     m->shared = aligned_alloc(128, (AR_TMA_IPC_SHARED + 127) / 128 * 128);
     memset(m->shared, 0xa5, AR_TMA_IPC_SHARED);
     return m;
@@ -69,16 +73,20 @@ void emulate_memory_free(struct emulate_memory *m)
 {
     if (m->loads != NULL)
         abort(); /* the block ended while a copy still wrote to its shared memory */
-    pthread_mutex_destroy(&m->lock);
     free(m->shared);
     free(m);
 }
 
-void emulate_memory_use(struct emulate_memory *m)
+struct emulate_stores *emulate_stores(struct emulate_memory *m, int thread)
 {
-    mine = m;
-    stores = NULL;
-    groups = 0;
+    m->of[thread].memory = m;
+    return &m->of[thread];
+}
+
+void emulate_stores_use(struct emulate_stores *stores)
+{
+    mine = stores->memory;
+    my = stores;
 }
 
 char *emulate_shared(void)
@@ -95,7 +103,6 @@ static void check(const void *global, const void *shared, uint32_t bytes)
         abort();
 }
 
-/* Callers hold the lock. */
 static void may_end_phase(struct barrier *b)
 {
     if (b->pending != 0 || b->bytes != 0)
@@ -115,12 +122,10 @@ void emulate_barrier_arrive(void *barrier, uint32_t bytes)
 {
     struct barrier *b = barrier;
 
-    pthread_mutex_lock(&mine->lock);
     b->bytes += (int32_t)bytes;
     if (b->pending-- == 0)
         abort(); /* there are more arrivals than the phase expects */
     may_end_phase(b);
-    pthread_mutex_unlock(&mine->lock);
 }
 
 static void run_one_load(void)
@@ -145,11 +150,9 @@ int emulate_barrier_ended(void *barrier, unsigned parity)
     struct barrier *b = barrier;
     int ended;
 
-    pthread_mutex_lock(&mine->lock);
     ended = b->phase != parity;
     if (!ended)
         run_one_load();
-    pthread_mutex_unlock(&mine->lock);
     if (!ended)
         emulate_yield();
     return ended;
@@ -160,10 +163,8 @@ void emulate_bulk_load(void *shared, const void *from, uint32_t bytes, void *bar
     struct load *load = malloc(sizeof *load);
 
     check(from, shared, bytes);
-    pthread_mutex_lock(&mine->lock);
     *load = (struct load){mine->loads, shared, from, bytes, barrier};
     mine->loads = load;
-    pthread_mutex_unlock(&mine->lock);
 }
 
 static void read_store(struct store *s)
@@ -186,8 +187,8 @@ void emulate_bulk_store(void *to, const void *shared, uint32_t bytes)
     struct store *s = malloc(sizeof *s + bytes);
 
     check(to, shared, bytes);
-    *s = (struct store){stores, to, shared, bytes, groups, false, false};
-    stores = s;
+    *s = (struct store){my->stores, to, shared, bytes, my->groups, false, false};
+    my->stores = s;
     if (emulate_random(3) == 0)
         read_store(s);
     if (emulate_random(6) == 0)
@@ -196,17 +197,17 @@ void emulate_bulk_store(void *to, const void *shared, uint32_t bytes)
 
 void emulate_bulk_commit(void)
 {
-    groups++;
+    my->groups++;
 }
 
 void emulate_bulk_wait(int pending, int only_read)
 {
-    struct store **at = &stores;
+    struct store **at = &my->stores;
 
     while (*at != NULL) {
         struct store *s = *at;
 
-        if (s->group >= groups - pending) {
+        if (s->group >= my->groups - pending) {
             at = &s->next;
         } else if (only_read) {
             read_store(s);
@@ -221,6 +222,6 @@ void emulate_bulk_wait(int pending, int only_read)
 
 void emulate_memory_leave(void)
 {
-    if (stores != NULL)
+    if (my->stores != NULL)
         abort(); /* the thread ended before its stores were complete */
 }

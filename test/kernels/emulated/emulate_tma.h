@@ -13,12 +13,15 @@
 extern "C" {
 #endif
 
-/* The shared memory of one block. Each thread of the block calls emulate_memory_use when it starts
- * and emulate_memory_leave when it ends. */
+/* The shared memory of one block, and the stores of each of its threads. The POSIX thread that runs
+ * the block calls emulate_stores_use when it goes on with another CUDA thread. A CUDA thread calls
+ * emulate_memory_leave when it ends. */
 struct emulate_memory;
-struct emulate_memory *emulate_memory_new(void);
+struct emulate_stores;
+struct emulate_memory *emulate_memory_new(int threads);
 void emulate_memory_free(struct emulate_memory *m);
-void emulate_memory_use(struct emulate_memory *m);
+struct emulate_stores *emulate_stores(struct emulate_memory *m, int thread);
+void emulate_stores_use(struct emulate_stores *stores);
 void emulate_memory_leave(void);
 
 char *emulate_shared(void);

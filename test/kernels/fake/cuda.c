@@ -15,7 +15,7 @@
 
 #ifdef ST_EMULATE
 #include "test/kernels/emulated/emulate.h"
-#define MULTIPROCESSORS 8 /* few, because each thread of a block is a thread of the CPU here */
+#define MULTIPROCESSORS 8 /* few, because each block is a thread of the CPU here */
 #define TOUCHED         SIZE_MAX
 #else
 #define MULTIPROCESSORS 132
