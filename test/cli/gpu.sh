@@ -26,7 +26,7 @@ json() { # json WHAT FILE: checks the file only if python3 is here, since a fres
     fi
 }
 
-fake="$cc -O1 -shared -fPIC -fvisibility=hidden -pthread"
+fake="$cc -O3 -shared -fPIC -fvisibility=hidden -pthread"
 selection=$(ls kernels/choose/*.c 2> /dev/null) # these files need no CUDA
 mkdir "$work/bin" && cp "$build/symtuner" "$work/bin/"
 $fake -I. -DFAKE_CUDA -o "$work/bin/libcuda.so.1" test/cli/fake_gpu.c &&
