@@ -98,7 +98,8 @@ $(B)/check-host: $(call obj,$(HOST)) | $(FAKES)
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread
 
-test: test-so $(TEST_ALSO) test-host test-core
+# test-commands comes first, because it takes the longest and is one process after the other.
+test: test-commands test-so $(TEST_ALSO) test-host test-core
 	$(if $(strip $(TEST_NOT)),@echo "make test: not run here: $(strip $(TEST_NOT))")
 test-core: $(B)/check
 	$(Q)$(B)/check

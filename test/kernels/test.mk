@@ -31,10 +31,16 @@ $(B)/check-ar: $(AR_CHECK)
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) $(AR_WRAPPED:%=-Wl,--wrap=%) -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl \
 	    -lpthread -lrt
-test-ar: $(B)/check-ar $(if $(AR_API),$(B)/check-ar-kernels $(B)/check-nodes $(B)/check-nodes-emu)
+# Targets of their own, so that make -j runs them side by side.
+test-ar: test-ar-host $(if $(AR_API),test-ar-kernels test-nodes test-nodes-emu)
+	$(if $(AR_API),,@echo "test-ar: host side and kernels skipped: $(AR_NONE)")
+test-ar-host: $(B)/check-ar
 	$(Q)$(B)/check-ar
-	$(if $(AR_API),$(Q)$(B)/check-nodes && $(B)/check-nodes-emu)
-	$(if $(AR_API),$(Q)$(B)/check-ar-kernels,@echo "test-ar: host side and kernels skipped: $(AR_NONE)")
+test-ar-kernels: $(B)/check-ar-kernels
+	$(Q)$(B)/check-ar-kernels
+test-nodes-emu: $(B)/check-nodes-emu
+	$(Q)$(B)/check-nodes-emu
+.PHONY: test-ar test-ar-host test-ar-kernels test-nodes-emu
 
 # The program bench/compare/main.c and the libraries that it compares, on fake GPUs in host memory
 # (test/bench/fake_gpu.c).
