@@ -292,6 +292,8 @@ static int show_later(symtuner_ar *h, const struct ar_allocation *a, bool decide
     struct candidate *set = s->candidate[a->id % CANDIDATE_SETS], *c = set;
     int number;
 
+    if (a->vmm)
+        return 0; /* mapping by a descriptor has never run on GPUs; with AR_IPC_ON users can try it */
     for (int i = 0; i < CANDIDATE_WAYS && c->id != a->id; i++)
         if (set[i].id == a->id || set[i].call < c->call)
             /* after the loop, the entry of ${a}, or else the one that was not used longest */
