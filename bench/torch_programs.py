@@ -130,7 +130,7 @@ class Ranks:
         return statistics.median(times)
 
     def host_us(self, run, repeat, samples, before):
-        """Time ``repeat`` runs from the first launch to the end of the last."""
+        """Time ``repeat`` runs by the host's clock, from the launch of the first until the GPU has ended the last."""
         times = []
         for _ in range(samples):
             before()

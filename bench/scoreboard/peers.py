@@ -18,9 +18,10 @@ RANK, RANKS = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE",
 
 
 class Call:
-    """``send`` is the tensor to fill. ``run()`` starts the call on the current stream and returns the
-    result. ``out`` is where the result will be, if that is known. ``about`` says what runs. If ``in_place``,
-    the result overwrites ``send``. ``captured()`` must be called after a capture."""
+    """``send`` is the input of the call: the caller writes its data there before ``run()``, which starts the
+    call on the current stream and returns the result. ``out`` is where the result will be, if that is known.
+    ``about`` says what runs. If ``in_place``, the result overwrites ``send``. After a capture the caller must
+    call ``captured()``."""
 
     def __init__(self, send, run, out=None, about=None, in_place=False, captured=None):
         self.send, self.run, self.out, self.about = send, run, out, about

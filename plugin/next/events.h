@@ -10,9 +10,10 @@
 
 #include "nccl_abi/profiler_events.h"
 
-/* Translate ${event} from version ${abi} (4 to 7), which NCCL speaks, to ${version} (1 to 4).
- * Events of versions 4 to 7 begin with the same members, but the width of the type differs. So the
- * caller passes ${type}, too. */
+/* Translate ${event} from version ${abi} (4 to 7), which NCCL speaks, to ${version} (1 to 4), and
+ * write it to ${old}. Events of versions 4 to 7 begin with the same members. But the first member,
+ * the type of the event, has 8 bits in version 4 and 64 bits in later versions. So the caller
+ * passes its value as ${type}. */
 void st_event_write(int version, int abi, int type, const struct nccl_abi_event_v7 *event,
                     struct nccl_abi_event_old *old);
 
