@@ -166,8 +166,9 @@ int st_tune_way(struct st_tune *tune, int coll, int size, const char *name);
  * ${error}, if the output does not fit the plan. */
 bool st_tune_take(struct st_tune *tune, int round, int coll, int setting, const char *output,
                   char *error, size_t size);
-/* st_tune_put stores one time of a candidate, st_tune_put_way one time of a way. Both return false
- * if the size, candidate or way is not in the plan, or if ${us} is not above 0 or is above 1e9. */
+/* Store one measured time, ${us}: st_tune_put for a candidate, st_tune_put_way for a way. Both
+ * return false if the size, candidate or way is not in the plan, or if ${us} is not above 0 or is
+ * above 1e9. */
 bool st_tune_put(struct st_tune *tune, int round, int coll, int candidate, uint64_t bytes,
                  double us);
 bool st_tune_put_way(struct st_tune *tune, int round, int coll, const char *name, uint64_t bytes,

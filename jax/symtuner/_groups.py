@@ -78,8 +78,9 @@ def _box(device: Any) -> int | None:
 
 def _over_boxes(devices: Sequence[Any]) -> bool:
     """Would NCCL run every call of this group? It would if the group spans boxes, and the user has
-    not asked for box by box. The user must ask on all processes or on none. With NCCL_HOSTID set we
-    cannot tell, because NCCL may then count several boxes as one."""
+    not switched on adding up box by box (SYMTUNER_AR_NODES=1, docs/nodes.md). The switch must be
+    the same on all processes. With NCCL_HOSTID set we cannot tell, because NCCL may then count
+    several boxes as one; then return False."""
     if len({_box(d) for d in devices}) < 2 or os.environ.get("NCCL_HOSTID"):
         return False
     try:

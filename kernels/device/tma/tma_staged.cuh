@@ -3,18 +3,18 @@
  * tma_staged.cuh - what the kernels of chunked.cu do, with fewer blocks: TMA moves the data, and
  * most threads only add. The kernels need no registered buffer.
  *
- *   push    warp 0   chunk of in[shard o] -> shared -> slot at owner o, then REDUCE flag
- *   own     warp 1   REDUCE flags; my tile and those in my slots -> shared
+ *   push    warp 0   chunk of in[shard o] -> shared -> slot at owner o; raise the REDUCE flag
+ *   own     warp 1   await all REDUCE flags; my tile and those in my slots -> shared
  *           warps 4+ add them up
- *           warp 2   sum -> out, and -> every rank's gather slot (or recv, if the peers map it),
- *                    then GATHER flag
- *   fetch   warp 3   GATHER flag; chunk of my gather slot -> shared -> out
+ *           warp 2   sum -> out, and -> every rank's gather slot (or recv, if the peers map it);
+ *                    raise the GATHER flag
+ *   fetch   warp 3   await the GATHER flag; chunk of my gather slot -> shared -> out
  *
  * The table shows an all-reduce. A reduce-scatter has no fetch and no GATHER flag. In an all-gather
- * there is nothing to add: each rank pushes its part to all peers, and fetches their parts after
- * the REDUCE flags. Reduce-scatter and all-gather end with a barrier, so that no rank pushes data
- * of the next call into a slot that a peer still reads. An all-reduce needs no such barrier,
- * because its GATHER flags say that the slots have been read.
+ * there is nothing to add: each rank pushes its part to all peers, and fetches their parts after it
+ * has seen their REDUCE flags. Reduce-scatter and all-gather end with a barrier, so that no rank
+ * pushes data of the next call into a slot that a peer still reads. An all-reduce needs no such
+ * barrier, because an owner raises its GATHER flags only after it has read its slots.
  *
  * In each of warps 0 to 3 one thread moves data. Warps 0 and 3 have a ring each; warps 1 and 2
  * share a ring with the warps that add. Flags count chunks. Before a thread raises a flag, it must
