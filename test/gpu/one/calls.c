@@ -5,6 +5,10 @@
  *
  * usage: nccl_calls [--ranks N] [--calls N] [--most BYTES] [--opposite ROUNDS] [--aborts N]
  *                   [--comms N] [--kills N] [--seed N] [--split COLOURS] [--only COLLECTIVE]
+ *                   [--box RANKS]
+ *
+ * With --box N, NCCL takes each N ranks for a box of their own, because their NCCL_HOSTID differs
+ * from that of other boxes.
  *
  * The program knows nothing of symtuner. Ranks share GPUs if there are fewer GPUs than ranks; NCCL
  * allows that only with hosts.c preloaded. Exit 0: all was right. 1: something was wrong. 77: no
@@ -49,6 +53,10 @@ static int run(int rank)
     setvbuf(stdout, NULL, _IOLBF, 0);
     snprintf(text, sizeof text, "%d", rank);
     setenv("RANK", text, 1); /* hosts.c reads it */
+    if (job->box) {
+        snprintf(text, sizeof text, "box%d", rank / job->box);
+        setenv("NCCL_HOSTID", text, 1);
+    }
     /* one after the other, because MPS refuses clients that begin at the same time */
     for (int turn = 0; turn < job->ranks; turn++) {
         if (turn == rank && cudaGetDeviceCount(&gpus) == cudaSuccess && gpus > 0)
@@ -94,6 +102,8 @@ static void set(const char *name, const char *text)
         }
     if (strcmp(name, "--ranks") == 0) {
         job->ranks = number_must("nccl_calls", name, text, 2, MAX_RANKS);
+    } else if (strcmp(name, "--box") == 0) {
+        job->box = number_must("nccl_calls", name, text, 1, MAX_RANKS);
     } else if (strcmp(name, "--split") == 0) {
         job->colours = number_must("nccl_calls", name, text, 1, MAX_RANKS);
     } else if (strcmp(name, "--only") == 0 && kind_named(text) >= 0) {

@@ -15,6 +15,7 @@ enum { MAX_RANKS = 8 };
 struct job {
     int ranks;
     int colours; /* 0: no communicator is split */
+    int box;     /* how many ranks NCCL takes for one box; 0: all */
     int only;    /* number of the only collective (kind_named()); -1: all collectives */
     long seed, calls, rounds, aborts, comms, kills;
     size_t most; /* bytes of the longest message */
