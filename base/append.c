@@ -24,7 +24,7 @@ void st_append_host(char *host, size_t size)
 }
 
 /* Expand ${pattern} into ${path}. Returns false if the result does not fit, because a shortened
- * path would be another file's. */
+ * path would name another file. */
 static bool expand(const char *pattern, char *path, size_t size)
 {
     struct utsname box;

@@ -90,7 +90,8 @@ static unsigned answer(struct st_comm *c, const struct st_call *call)
     int op = call->op < NCCL_ABI_BUILT_IN_OPS ? call->op : NCCL_ABI_BUILT_IN_OPS;
     const uint64_t places =
         st_window_class(c, call->send, in) << 4 | st_window_class(c, call->recv, out) << 2;
-    /* calls in place have answers of their own, since their shorter buffer's class says nothing */
+    /* A call in place gets an answer of its own: whatever the class of its shorter buffer, that
+     * buffer lies inside the longer one. */
     const bool at_place = places && st_call_in_place(c, call, in < out ? in : out);
     uint64_t key =
         mix(mix(0, call->count), (uint64_t)call->coll << 32 | (uint64_t)call->dtype << 16 |
@@ -138,7 +139,8 @@ static enum st_tally_why judge(struct st_comm *c, const struct st_call *call, bo
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
-/* Count a call of ${c}. NCCL can tell the size of a non-blocking communicator only now. */
+/* Count a call of ${c}. The ledger also needs the number of ranks. If the communicator is
+ * non-blocking, it was unknown until now, so ask NCCL for it. */
 static void count(struct st_comm *c, enum st_tally_coll coll, enum st_tally_why why, size_t bytes)
 {
     struct st_book *book = c->book;
@@ -205,7 +207,7 @@ static nccl_abi_result by_nccl(struct st_comm *c, const struct st_call *call)
     return run_nccl(c->real, call);
 }
 
-/* Is the time of such a call in cli/run/times.h on some boxes? */
+/* Is this a call whose time was measured on some boxes (cli/run/times.h)? */
 static bool is_timed(struct st_comm *c, const struct st_tally_slot *slot,
                      const struct st_call *call)
 {
@@ -335,10 +337,10 @@ nccl_abi_result st_call(struct st_from from, const struct st_call *call)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* Hand waiting calls to NCCL, in their order. If ${all}, hand over every call. Otherwise hand over
- * a communicator's calls only if it has more than ST_GROUP_MOST collectives in this group, or a
- * collective that our kernels cannot run; and single calls that the ranks give to NCCL. The other
- * calls stay in the queue. */
+/* Hand the waiting calls that NCCL must run to NCCL, in their order. If ${all}, these are all
+ * calls. Otherwise they are all calls of each communicator that has more than ST_GROUP_MOST
+ * collectives in this group, or one that our kernels cannot run; and of the other communicators,
+ * the calls that the ranks give to NCCL. The rest stay in the queue. */
 static nccl_abi_result give_back(struct st_real *real, struct st_group *g, bool all)
 {
     nccl_abi_result result = NCCL_ABI_SUCCESS;

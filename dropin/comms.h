@@ -135,7 +135,7 @@ extern atomic_int st_comm_handles[ST_DEVICES];
 extern atomic_int st_comm_wide[ST_DEVICES];
 /* Count a handle of ${c} on its GPU. Returns how many the GPU had before. */
 int st_comm_take(struct st_comm *c);
-/* Count the handle of ${c} no longer in st_comm_wide, because its calls get fewer blocks. */
+/* Take the handle of ${c} out of st_comm_wide, because its calls get fewer blocks. */
 void st_comm_limit(struct st_comm *c);
 /* Take ${c} out of the count of its GPU's handles, if it counts there. */
 void st_comm_give(struct st_comm *c);

@@ -7,8 +7,8 @@
 #include "dropin/life.h"
 #include "dropin/meet.h"
 
-/* Held while a handle moves, so that another thread that ends the communicator finds it in one of
- * the two places. */
+/* Held while a handle moves from ${handle} to ${kept}. So another thread that ends the communicator
+ * finds the handle in one of the two. */
 static pthread_mutex_t moving = PTHREAD_MUTEX_INITIALIZER;
 
 /* Take the handle from the record for good, so that NCCL runs all later calls. */
@@ -27,8 +27,9 @@ static struct symtuner_ar *take(struct st_comm *c)
     return handle ? handle : kept;
 }
 
-/* Move the handle to ${kept}, so that NCCL runs all later calls. If it ${gives} its place, another
- * communicator may use our kernels instead. Returns the handle; NULL: there is none. */
+/* Move the handle to ${kept}, so that NCCL runs all later calls. If ${gives}, the handle gives up
+ * its place on the GPU, so that another communicator may use our kernels. Returns the handle; NULL:
+ * there is none. */
 static struct symtuner_ar *keep(struct st_comm *c, bool gives)
 {
     struct symtuner_ar *handle;
@@ -67,10 +68,11 @@ void st_life_suspend(struct st_comm *c)
     keep(c, false); /* it keeps its place, because graphs may run its calls */
 }
 
-/* To free the handle here, we would have to wait for the GPU, but NCCL's abort does not wait. So
- * the handle stays in ${kept} until st_life_end or st_life_aborted, when the communicator ends. This
- * thread counts as a user of the handle, so that st_life_end in another thread waits. Another thread
- * may still be in a vote, so ${meet} is freed only when the record is used again. */
+/* Make our kernels give up, but do not free the handle. To free it we would have to wait for the
+ * GPU, and NCCL's abort does not wait. So the handle stays in ${kept} until st_life_end or
+ * st_life_aborted. Until this function returns, this thread counts as a user of the handle, so
+ * st_life_end in another thread waits. A third thread may still be in a vote, so ${meet} is freed
+ * only when the record is used again. */
 void st_life_abort(struct st_comm *c)
 {
     struct symtuner_ar *handle;

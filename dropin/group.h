@@ -19,8 +19,7 @@ struct st_call {
     size_t count;
     int dtype, op;
     void *stream;
-    bool
-        either; /* set in the queue of a group: the ranks decide whether our kernels run it (ST_PLAN_EITHER) */
+    bool either; /* in a group's queue: the ranks decide who runs the call (ST_PLAN_EITHER) */
 };
 
 /* Return the size of ${count} elements in bytes, or 0 if the type is unknown. ${per_rank}: multiply

@@ -146,9 +146,10 @@ struct party {
     bool further;      /* one of its GPUs has a handle already */
 };
 
-/* Count one handle more on each GPU of ${p}. If a GPU has the most handles already, count none and
- * return false. If no handle is made later, decide() takes it out of the count. Count before the
- * ranks meet, because other threads, or this thread's group, may be about to make handles, too. */
+/* Count one more handle on each GPU of ${p}. If one of these GPUs already has as many handles as
+ * allowed, count none and return false. Count before the ranks meet, because other threads, or this
+ * thread's group, may be about to make handles, too. If then no handle is made, decide() takes it
+ * out of the count. */
 static bool take_places(struct party *p)
 {
     bool room = true;
@@ -226,7 +227,8 @@ static void warn(const struct party *p, enum st_tally_why why, enum st_meet_answ
 }
 
 /* Does NCCL run every call of this handle? It does if the library cannot add up box by box, for
- * example with one rank in each box. All ranks get the same answer, about a sum of one int8. */
+ * example with one rank in each box. All ranks ask about the same call, a sum of one int8, so they
+ * get the same answer. */
 static bool in_vain(const struct st_kernels *kernels, struct symtuner_ar *handle)
 {
     static const char no_boxes[] = "the ranks span several nodes";

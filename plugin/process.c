@@ -246,8 +246,8 @@ static void start(void)
     pthread_once(&decide_once, decide);
 }
 
-/* Log which CTA count symmetric kernels get, and why. If the count is that of a rule, this logs it
- * only if it has no effect. */
+/* Log which CTA count symmetric kernels get, and why. If a rule gives the count, log only that it
+ * has no effect, if so. */
 static void announce_ctas(const struct st_for_nccl *here, const char *release)
 {
     const char *gpu = process.machine.gpu[0] ? process.machine.gpu : "this GPU";

@@ -4,9 +4,9 @@
 #include "dropin/comms.h"
 #include "dropin/settings.h"
 
-/* The place is kept before the handles are counted, and take_places() (life.c) counts a handle
- * before it asks how many there may be. So if another thread makes a communicator meanwhile, that
- * thread sees that the place is kept, or this one sees the handle. */
+/* First keep the place, and then count the handles. take_places() (life.c) does it the other way
+ * round: it first counts its handle, and then asks how many there may be. So if another thread
+ * makes a communicator at the same time, at least one of the two threads notices the other. */
 int symtuner_nccl_keep_place(int device)
 {
     int handles;

@@ -19,7 +19,8 @@
  * them either. */
 enum { ST_BOOK_COLLS = ST_TALLY_REDUCE + 1 };
 
-/* What happened to calls by our kernels besides that they ran. VERIFIED: NCCL ran them, too. */
+/* What else happened to a call that our kernels ran. CAPTURED: it went into a CUDA graph. VERIFIED:
+ * NCCL ran it, too. */
 enum st_book_also { ST_BOOK_CAPTURED, ST_BOOK_VERIFIED, ST_BOOK_ALSO };
 
 /* The counters of one rank of a communicator. */

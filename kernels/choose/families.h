@@ -32,7 +32,7 @@ enum ar_need {
     AR_NEEDS_WORDS = 1 << 10,    /* each part of the message is whole 16-byte words */
     AR_NEEDS_TMA = 1 << 11,      /* sm_90 or later, with shared memory for the stages of TMA */
     AR_NEEDS_UNSCALED = 1 << 12, /* the operator is not AR_PREMUL */
-    AR_RUNS = 1 << 13,           /* no need: the bit only says that the family has kernels */
+    AR_RUNS = 1 << 13,           /* the family has kernels that need nothing of the above */
     AR_NEVER = 1 << 14,          /* the family has no kernels for all-reduce */
     AR_NEEDS_IPC = 1 << 15,      /* the ranks map each other's memory (kernels/ipc) */
 };
@@ -40,22 +40,23 @@ enum ar_need {
 /* Words, forms, regions and slots are explained in kernels/shared/layout.h. */
 struct ar_family_row {
     const char *name;
-    int shots;         /* 1: every rank adds up the whole message; 2: its shard; 0: NCCL adds up */
+    int shots;         /* 1: each rank adds up the whole message; 2: its shard; 0: NCCL adds up */
     enum ar_form form; /* form of the words that are sent; AR_LAMPORT if plain data is sent */
     int region;        /* region of scratch; AR_REGION_BULK and later regions hold plain data */
     int slots;         /* slots of scratch for each rank; 0: the kernel needs no slots */
     unsigned needs;    /* bits of enum ar_need for all-reduce */
     unsigned scatter;  /* bits of enum ar_need for reduce-scatter; 0: there are no kernels */
     unsigned gather;   /* bits of enum ar_need for all-gather; 0: there are no kernels */
-    int fallback;      /* the family to try next if this family cannot run a call; -1: none */
-    int rest;          /* the family that runs the last bytes of a message that fill no 16-byte
-                          word; 0: this family does */
+    int fallback;      /* the family that runs a call if this family cannot; -1: none */
+    int rest;          /* the family that runs the bytes at the end of a message that fill no
+                          16-byte word; 0: this family */
     bool gathers;      /* if peers cannot write recv, results go through AR_REGION_GATHER */
     bool many_threads; /* kernels for few ranks may have 1024 threads per block, not only 512 */
     int unroll;        /* 16-byte words per thread and tile */
     int movers;        /* warps of a block that only move data; at least one more warp adds up */
     int shared;        /* bytes of dynamic shared memory per block */
-    int ctas;          /* blocks if the row of the call names another family; 0: as in that row */
+    int ctas;          /* blocks if a row names another family and this one is its fallback; 0:
+                          as in that row */
     int max_ctas;      /* largest number of blocks of a call; 0: AR_MAX_CTAS */
     /* For ar_probe_cost (probe.h), which predicts the time of a message of S bytes on n ranks. push
      * is how much data a rank stores at its peers, pull is how much it loads from them, and copy is
@@ -63,14 +64,14 @@ struct ar_family_row {
      * bytes if shots is 2. latency is an estimate of the time for hops, barriers and engine starts,
      * in microseconds; 0: unknown. */
     double push, pull, copy, latency;
-    const char *order; /* what users are told if it adds in another order than most; else NULL */
+    const char *order; /* what users are told if it adds in another order than most families;
+                          else NULL */
 };
 
-/* The kernels of AR_PULLS and AR_TMA_NEEDS cannot run AR_PREMUL. Each rank knows only its own
- * scalar, so it must multiply its numbers before another rank adds them up. But these kernels, like
- * those of family copy, add up what they find in the peers' send, or what a bulk copy or a copy
- * engine has moved from there: no thread has touched these numbers. To run AR_PREMUL, they would
- * first have to exchange the scalars, in kernels of their own (30 more kernels for the three
+/* The kernels with AR_PULLS or AR_TMA_NEEDS cannot run AR_PREMUL, in which each rank multiplies its
+ * numbers by its own scalar before they are added up. These kernels, like those of family copy,
+ * take the numbers of a peer directly from its send, where no thread has multiplied them yet. They
+ * would first have to exchange the scalars, in kernels of their own (30 more kernels for the three
  * families with TMA). */
 #define AR_NAN_SUMS (AR_NEEDS_NAN_TYPE | AR_NEEDS_SUM_AVG)
 #define AR_LINES    (AR_NEEDS_NVLINK | AR_NEEDS_UNSCALED)

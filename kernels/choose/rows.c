@@ -112,10 +112,9 @@ const struct ar_row ar_rows[] = {
     {AR_LINKS_HOST, 3, 16, ANY, NO_END, AR_TWO_LAMPORT, 32, 256, 0, HOSTMEM},
 };
 
-/* Reduce-scatter and all-gather. The GENERIC rows are also for all-gathers of every type. Here each
- * rank sends one part to each peer; in a one-shot all-reduce it sends the whole message to each
- * peer. So each row has the blocks and threads of a one-shot all-reduce of the length of one part.
- */
+/* The rows of reduce-scatter and all-gather. A rank sends one part of the message to each peer,
+ * just as in a one-shot all-reduce of a message as long as one part. So each row has the blocks and
+ * threads of that all-reduce. Rows with GENERIC also apply to all-gathers of any type. */
 const struct ar_row ar_rows_of_halves[] = {
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_TMA, 64 * MiB, AR_TMA, 16, AR_TMA_THREADS, 0, FEW},
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_IPC, 64 * MiB, AR_TMA_IPC, 16, AR_TMA_THREADS, 0, IPC},

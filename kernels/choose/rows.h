@@ -22,7 +22,8 @@ enum ar_row_need {
                         NVLink multicast, and the call is an all-gather, or a sum or avg of f32,
                         f16 or bf16 */
     LONG_BY_IPC, /* like LONG_BY_TMA, but for kernel tma_ipc; no buffer is registered */
-    BY_IPC,      /* like LONG_BY_IPC, but for calls of any length, also alone */
+    BY_IPC,      /* like LONG_BY_IPC, but for calls of any length, even if nothing runs beside
+                    them */
     NEEDS
 };
 

@@ -143,7 +143,7 @@ static const struct st_rule *find(const symtuner_rules *rules, const struct ar_a
     return NULL;
 }
 
-/* Return whether the call must do without an arena, and ${family} could run it with all arenas. */
+/* Return whether only the lack of an arena keeps ${family} from running the call. */
 static bool with_all_arenas(const struct ar_ask *ask, int family)
 {
     struct ar_ask whole = *ask;

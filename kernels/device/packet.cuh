@@ -41,7 +41,8 @@ struct form_ll8 {
     }
     static __device__ __forceinline__ void clear(void *slot)
     {
-/* With ST_BREAK_EPOCH old words count as new. Tests see that only if the old words stay. */
+/* ST_BREAK_EPOCH makes old words count as new. Tests notice that only if old words stay in the
+ * slot. */
 #if !defined(ST_BREAK_CLEAR) && !defined(ST_BREAK_EPOCH)
         store_word(slot, make_uint4(0, 0, 0, 0));
 #endif

@@ -98,8 +98,8 @@ ncclResult_t ar_engines_gather(symtuner_ar *h, const struct ar_args *args, const
     if (result != ncclSuccess)
         return result;
     e = h->engines;
-    /* A graph may outlive the communicator, which maps the peers' memory. So check before any copy
-     * that the handle still exists. */
+    /* A graph may outlive the communicator, through which the peers' memory is mapped. So a
+     * captured call first checks, before any copy, that the handle still exists. */
     if (capture.id != 0 && h->comm != NULL)
         TRY(ar_step_watch(args, kernel, 0, AR_ENGINES_ENTERED, stream));
     watch = e->stream[h->me];

@@ -50,8 +50,8 @@ static ncclResult_t fetch(symtuner_ar *h, const struct ar_args *a, int r, cudaSt
     return ncclSuccess;
 }
 
-/* Launch the kernel that adds up this rank's shard. In a reduce-scatter the shard would be the
- * whole recv, and this rank's part of send. */
+/* Launch the kernel that adds up this rank's shard. The kernel is that of a reduce-scatter, so it
+ * gets the shard as if it were the whole recv, and as if it were this rank's part of send. */
 static cudaError_t add(const struct ar_args *call, const struct ar_engines_adder *adder,
                        cudaStream_t stream)
 {

@@ -60,7 +60,7 @@ struct ar_window {
 enum ar_follower {
     AR_FOLLOWER_UNKNOWN,      /* the program has told us nothing */
     AR_FOLLOWER_WAITS,        /* kernels that start early wait for our kernel */
-    AR_FOLLOWER_MAY_NOT_WAIT, /* such kernels need not wait, and no later promise counts */
+    AR_FOLLOWER_MAY_NOT_WAIT, /* such kernels need not wait; no later promise changes this */
     AR_FOLLOWERS
 };
 
@@ -154,7 +154,7 @@ struct symtuner_ar {
     struct ar_side *sides;      /* streams beside the caller's (order/side.h); NULL: none yet */
     cudaEvent_t copy_event[2];  /* [0]: the stream of ${sides} may begin; [1]: it has ended */
     struct ar_engines *engines; /* streams of kernels/engines; NULL: no call yet */
-    cudaEvent_t copied;         /* the latest call with copy engines outside of captures has ended */
+    cudaEvent_t copied;         /* after the latest call with copy engines that is not captured */
     bool has_copied;            /* whether ${copied} was recorded; atomic */
     int copying;                /* calls with copy engines that are being submitted; atomic */
     bool has_marker;            /* whether there is a thread ${marker} */

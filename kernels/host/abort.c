@@ -33,8 +33,9 @@ enum { DRAIN_MS = 2000 };
 
 /* ---- copies ---------------------------------------------------------------------------------- */
 
-/* A call counts itself, and then looks whether the handle was aborted. An abort says so, and then
- * looks for calls that are counted. So one of the two sees the other. */
+/* First count the call, and then look whether the handle was aborted. symtuner_ar_abort does it the
+ * other way round: it first marks the handle as aborted, and then looks at the count. So at least
+ * one of the two notices the other. */
 ncclResult_t ar_copies_enter(symtuner_ar *h)
 {
     __atomic_add_fetch(&h->copying, 1, __ATOMIC_SEQ_CST);
@@ -105,7 +106,8 @@ void ar_abort_join(symtuner_ar *h)
     h->has_marker = false;
 }
 
-/* Wait as long as kernels and copies need to end, also if another thread has aborted the handle. */
+/* Give the kernels and copies time to end. Runs even if another thread has already aborted the
+ * handle. */
 static void await_end(const symtuner_ar *h)
 {
     const uint64_t until = ar_now_ns() + (DRAIN_MS + LEAVE_MS) * 1000000ull;

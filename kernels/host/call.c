@@ -14,8 +14,8 @@
 
 /* ---- choose ---------------------------------------------------------------------------------- */
 
-/* Find the windows of the call's buffers. In place, both are the window of the longer buffer:
- * around the shorter one there may be another window on some ranks. */
+/* Find the windows that hold the call's buffers. If the call is in place, take the window of the
+ * longer buffer for both buffers: on some ranks the shorter one may also lie in another window. */
 static void find_windows(const symtuner_ar *h, struct ar_buffers *b)
 {
     const bool in_place = ar_in_place(h, b->coll, b->send, b->recv, b->part);
@@ -46,8 +46,8 @@ static void ask_about(const symtuner_ar *h, const struct ar_buffers *b, int dtyp
 {
     ar_grow_ask(h, ask);
     if (h->ipc_mode == AR_IPC_AUTO && b->coll != AR_ALL_REDUCE)
-        /* FSDP frees the buffers of its collectives so that it can use the memory again, so do not
-         * map them */
+        /* Do not map these buffers. FSDP frees the buffers of reduce-scatters and all-gathers to
+         * use their memory again, and memory that a peer has mapped is not freed. */
         ask->has_ipc = 0;
     ask->coll = b->coll;
     ask->bytes = b->part * (uint64_t)ar_coll_parts(b->coll, h->ranks);
@@ -65,7 +65,7 @@ static void ask_about(const symtuner_ar *h, const struct ar_buffers *b, int dtyp
     if (b->coll == AR_REDUCE_SCATTER)
         ask->dst_mapped = 0; /* no peer writes recv, and its alignment may differ between ranks */
     if (b->sends != NULL) {
-        /* symtuner_ar_all_reduce_at has passed these lists, and its buffers count as registered. */
+        /* The program called symtuner_ar_all_reduce_at, whose buffers count as registered. */
         ask->dst_mapped = ask->src_mapped = 1;
         for (int r = 0; r < h->ranks; r++) {
             ask->dst_mapped &= (uintptr_t)b->recvs[r] % AR_WORD == 0;

@@ -117,8 +117,8 @@ static bool is_marked(symtuner_ar *h)
     return !h->gave_nccl && !h->eager.open && !ar_graphs_live(h, ~0ull, 0);
 }
 
-/* Wait for the latest call. CUDA allows this while a stream of the GPU is captured. It refuses to
- * wait for the whole GPU then, and ends the capture. */
+/* Wait for the latest call by its event. CUDA allows this while a stream of the GPU is captured. A
+ * wait for the whole GPU would fail then, and break the capture. */
 static cudaError_t await_mark(const symtuner_ar *h)
 {
     return h->eager.used ? cudaEventSynchronize(h->eager.done) : cudaSuccess;

@@ -148,7 +148,8 @@ static ncclResult_t run(symtuner_ar *h, int coll, const void *kernel, const stru
     return launch(h, kernel, args, choice, stream);
 }
 
-/* Return how to run the rest of a message, which fills no word, if ${family} does not run it. */
+/* Return how to run the end of a message that fills no word, if ${family} itself does not run
+ * it. */
 static struct ar_choice choice_of_rest(int family)
 {
     return (struct ar_choice){.family = ar_families[family].rest, .ctas = 1, .threads = 64};

@@ -25,7 +25,7 @@ enum {
 #define MOST_SLOT (16ull << 20) /* largest number of bytes of a slot */
 #define TILE      ((uint64_t)THREADS * AR_WORD * AR_PROBE_UNROLL)
 
-/* Return the arena that holds the slots of the probe. It is the bulk arena, so a group that probes
+/* Return the arena that holds the slots of the probe: the bulk arena. So a group that probes
  * allocates all its scratch when it is created. */
 static const struct ar_arena *arena_of(const symtuner_ar *h)
 {

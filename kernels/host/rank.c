@@ -91,8 +91,9 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
                       ? ar_ipc_wanted(options->ipc, config->memory)
                       : AR_IPC_OFF;
     h->beside = config->beside;
-    /* Without NCCL there is nobody else to run a call. The table names tma_ipc for two ranks. And a
-     * program that runs nothing beside its calls has kernels that are faster without mapping. */
+    /* Turn the mode auto off where it cannot help. Without NCCL only our kernels can run a call.
+     * With more than two ranks the table does not name tma_ipc. And if nothing runs beside our
+     * calls, kernels that map no buffers are faster. */
     if (h->ipc_mode == AR_IPC_AUTO &&
         (h->nccl == NULL || h->ranks > 2 || h->beside == AR_BESIDE_NOTHING))
         h->ipc_mode = AR_IPC_OFF;

@@ -19,8 +19,7 @@ static uint64_t bit(const symtuner_ar *h, const struct ar_window *w)
     return 1ull << (w - h->windows);
 }
 
-/* Enter the window ${seen} in place ${place} of the table of ${h}, in which calls look for their
- * buffers. */
+/* Write the window ${seen} to entry ${place} of h->windows, where calls look for their buffers. */
 static void show(symtuner_ar *h, int place, const struct ar_window *seen)
 {
     h->windows[place] = *seen;
@@ -29,8 +28,9 @@ static void show(symtuner_ar *h, int place, const struct ar_window *seen)
         h->windows_top = place + 1;
 }
 
-/* Let no call use ${w} any more. Our own window goes on all ranks at once. Of the caller's windows
- * we remember where they lay, until the ranks compare again (compare). */
+/* Let no call use ${w} any more. A window of our own is dropped on all ranks at once, so its entry
+ * becomes free. A window of the caller may still exist on other ranks, so its entry is kept until
+ * the ranks compare their windows again (compare()). */
 static void forget(symtuner_ar *h, struct ar_window *w)
 {
     w->gone = !w->ours;
@@ -96,7 +96,7 @@ static ncclResult_t agree(symtuner_ar **handles, int n, ncclResult_t result, uin
  * remembers such windows, until the ranks compare next. Then all ranks forget them, because no
  * buffer of a call can lie in them. */
 
-/* in place of a distance: this rank has no such window; the new buffer does not overlap it */
+/* These stand for no distance: the rank has no such window; the new buffer lies outside of it. */
 static const int64_t NOT_HERE = INT64_MIN, APART = INT64_MAX;
 
 struct distances {
@@ -112,7 +112,8 @@ static int64_t distance(const struct ar_window *w, const char *buffer, size_t by
     return buffer < w->base + w->bytes && w->base < buffer + bytes ? buffer - w->base : APART;
 }
 
-/* Note on all ranks what was found out about window w: it is ${here} on that many ranks. */
+/* Update window w, in which the new buffers do not lie at the same place on all ranks. ${here} is
+ * the number of ranks that still have the window. */
 static void judge(symtuner_ar *h, int w, int here)
 {
     struct ar_window *window = &h->windows[w];
@@ -125,9 +126,9 @@ static void judge(symtuner_ar *h, int w, int here)
         window->blocked = true;
 }
 
-/* Compare on all ranks where the new buffers lie in the windows that there are. *place becomes a
- * place in the table that is free on all ranks, or -1 if there is none. *blocked says whether the
- * new window is blocked. */
+/* Let all ranks compare where the new buffer of each rank lies in the older windows. *place becomes
+ * an entry of h->windows that is free on all ranks, or -1 if there is none. *blocked says whether
+ * the new window is blocked. */
 static ncclResult_t compare(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
                             int *place, bool *blocked, char *why)
 {
@@ -299,9 +300,10 @@ static bool has_ours(const symtuner_ar *h)
     return ours;
 }
 
-/* Find the newest window of buffers[i], and return whether it may be deregistered. Graphs must be
- * gone only if the window is ours: plain pointers and the caller's windows stay valid. *ours
- * becomes true if the window is our own, or may be our own on another rank. */
+/* Find the newest window of buffers[i], and check whether it may be deregistered. A window of our
+ * own may not while a graph uses it, because its addresses end with it. The caller's windows and
+ * plain pointers stay valid. *ours becomes true if the window is our own on this rank, or may be on
+ * another rank. */
 static ncclResult_t may_drop(symtuner_ar *h, const void *buffer, int i, struct ar_window **found,
                              bool *ours, char *why)
 {
@@ -319,9 +321,9 @@ static ncclResult_t may_drop(symtuner_ar *h, const void *buffer, int i, struct a
     return ncclSuccess;
 }
 
-/* If one rank may not deregister our window, no rank does. Otherwise later calls would be zero-copy
- * on some ranks only. Ranks do not wait for each other because of the caller's windows: NCCL's own
- * function need not be called on all ranks at the same time. */
+/* If one rank may not deregister a window of our own, no rank does. Otherwise later calls would be
+ * zero-copy on some ranks only. For a window of the caller the ranks do not wait for each other,
+ * because NCCL does not ask all ranks to deregister it at the same time. */
 static ncclResult_t deregister(symtuner_ar **handles, void *const *buffers, int n)
 {
     struct ar_window *w[AR_MAX_RANKS];

@@ -120,7 +120,7 @@ static void judge(const struct ar_ipc_talk *talk, int me, int ranks, struct ar_i
     }
     if (!forgotten && all_reach(talk, me, ranks, of, &kind->what)) {
         kind->in_row++;
-        if (kind->in_row >= 8 * (kind->wanted + 1)) /* rare enough that it is worth trying again */
+        if (kind->in_row >= 8 * (kind->wanted + 1)) /* after so many good calls, demand fewer */
             kind->wanted /= 2;
     } else {
         if (kind->good && !forgotten && kind->wanted < MOST_WANTED)

@@ -70,9 +70,10 @@ struct ar_ipc_past {
         struct ar_ipc_call what;
         /* number of the latest call of this kind that is not judged yet; 0: the entry is unused */
         uint64_t call;
-        /* ${good}: kernel tma_ipc runs such calls, because all ranks have mapped the buffers of the
-         * latest ${in_row} judged calls, and that is more than ${wanted}. ${wanted} doubles each time
-         * buffers come that are not mapped, so calls whose buffers come and go are left to NCCL. */
+        /* ${in_row}: for how many judged calls in a row all ranks had mapped the buffers. ${good}:
+         * kernel tma_ipc runs calls of this kind, because ${in_row} is above ${wanted}. ${wanted}
+         * grows each time a buffer was not mapped although ${good} was true. So if buffers come and
+         * go, NCCL runs the calls. */
         bool good;
         int in_row, wanted;
     } kind[AR_IPC_SETS][AR_IPC_WAYS];

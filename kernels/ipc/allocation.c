@@ -16,8 +16,8 @@ enum {
     RANGE_SIZE = 12
 };
 
-/* Of memory of cuMemCreate the driver says as RANGE_START_ADDR and RANGE_SIZE which addresses are
- * reserved. Several allocations may be mapped there, so ar_vmm_find asks for the mapping. */
+/* For memory of cuMemCreate, RANGE_START_ADDR and RANGE_SIZE are the range of reserved addresses,
+ * in which several allocations may be mapped. So ar_vmm_find asks for the mapping itself. */
 bool ar_allocation_find(const void *p, size_t bytes, int device, struct ar_allocation *found)
 {
     int attributes[] = {BUFFER_ID, DEVICE_ORDINAL, RANGE_START_ADDR, RANGE_SIZE,

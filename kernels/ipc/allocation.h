@@ -7,9 +7,10 @@
 #include <stddef.h>
 
 struct ar_allocation {
-    bool vmm;              /* of cuMemCreate, and other processes map it by a descriptor (vmm.h) */
-    unsigned long long id; /* CUDA's id; unlike an address, used only once in a process. Of memory
-                              of cuMemCreate: its handle, which is used again after its end */
+    bool vmm;              /* it comes from cuMemCreate; other processes map it by a descriptor
+                              (vmm.h) */
+    unsigned long long id; /* CUDA's id, which no later allocation of this process gets; if ${vmm}:
+                              the handle, which a later allocation may get */
     char *base;
     size_t bytes;
 };

@@ -48,9 +48,9 @@ struct mapped {
 };
 
 /* With AR_IPC_AUTO a rank shows an allocation to its peers in the USES-th call that uses it. So
- * buffers of a program's first steps, which the program soon frees, stay unmapped. A rank shows at
- * most one byte of PART_OF_MEMORY bytes of its GPU's memory, because cudaFree does not free memory
- * that a peer has mapped. */
+ * buffers of a program's first steps, which the program soon frees, stay unmapped. Together the
+ * allocations that a rank shows are at most 1 / PART_OF_MEMORY of its GPU's memory, because
+ * cudaFree does not free memory that a peer has mapped. */
 enum { USES = 3, PART_OF_MEMORY = 16, CANDIDATE_SETS = 128, CANDIDATE_WAYS = 4 };
 
 /* An allocation that is not shown yet. */
@@ -77,7 +77,7 @@ struct ar_ipc {
     int count[AR_IPC_RANKS];                              /* [r]: used entries of peer[r] */
     struct ar_post post;                                  /* descriptors come and go here */
     int unsent;             /* own allocations whose descriptors peers have yet to get */
-    int awaited;            /* descriptors that peers have shown, less those that have come */
+    int awaited;            /* descriptors that peers have announced and that have not come yet */
     struct ar_ipc_map *map; /* a copy of the addresses in ${peer} in GPU memory */
     cudaStream_t stream;    /* copies to ${map} run on this stream */
 };
@@ -196,8 +196,8 @@ void ar_ipc_end(symtuner_ar *h)
 
 /* ---- this rank's allocations ----------------------------------------------------------------- */
 
-/* Send the peers the descriptors that they have yet to get. What cannot be sent now stays for the
- * next call. */
+/* Send the peers the descriptors that they do not have yet. If some cannot be sent now, the next
+ * call tries again. */
 static void send_rest(symtuner_ar *h)
 {
     struct ar_ipc *ipc = h->ipc;
@@ -277,15 +277,16 @@ static int show(symtuner_ar *h, const struct ar_allocation *a)
     return (int)n + 1;
 }
 
-/* A place is a distance from the base. So memory of cuMemCreate that is mapped at two addresses has
- * two numbers. */
+/* Are ${a} and ${b} the same allocation, at the same address? Memory of cuMemCreate that is
+ * mapped at two addresses counts as two allocations, because a place is a distance from one base
+ * address. */
 static bool is_same(const struct ar_allocation *a, const struct ar_allocation *b)
 {
     return a->id == b->id && a->vmm == b->vmm && a->base == b->base && a->bytes == b->bytes;
 }
 
-/* With AR_IPC_AUTO: show ${a}, if the ranks are to decide about the call and enough calls have used
- * ${a}, or if the call runs kernel tma_ipc in any case. Returns as show() does. */
+/* With AR_IPC_AUTO, show ${a} to the peers if enough calls have used it. If ${decides} is false,
+ * the call runs kernel tma_ipc in any case, so show ${a} at once. Returns as show() does. */
 static int show_later(symtuner_ar *h, const struct ar_allocation *a, bool decides)
 {
     struct auto_state *s = h->ipc->automatic;
@@ -293,7 +294,7 @@ static int show_later(symtuner_ar *h, const struct ar_allocation *a, bool decide
     int number;
 
     if (a->vmm)
-        return 0; /* mapping by a descriptor has never run on GPUs; with AR_IPC_ON users can try it */
+        return 0; /* mapping by a descriptor has never run on GPUs, so only AR_IPC_ON tries it */
     for (int i = 0; i < CANDIDATE_WAYS && c->id != a->id; i++)
         if (set[i].id == a->id || set[i].call < c->call)
             /* after the loop, the entry of ${a}, or else the one that was not used longest */
@@ -337,7 +338,7 @@ static void tell_unmapped(const symtuner_ar *h, int r, const char *why)
     char text[AR_WHY];
 
     if (h->ipc->automatic != NULL)
-        return; /* NCCL runs the calls, as it would without us */
+        return; /* no warning: NCCL runs these calls */
     snprintf(text, sizeof text,
              "rank %d cannot map memory of rank %d (%s); calls with it go through scratch", h->me,
              r, why);
@@ -377,8 +378,8 @@ static void map_one(symtuner_ar *h, int r, int i)
     tell_mapped(h, r, i);
 }
 
-/* Map the allocation whose descriptor has come. The rank or number of a parcel is wrong only if a
- * program of this user has made it up. */
+/* Map the allocation whose descriptor came in ${parcel}. Ignore the parcel if its rank or number is
+ * wrong: some other program of this user has sent it. */
 static void map_parcel(symtuner_ar *h, const struct ar_parcel *parcel)
 {
     struct ar_ipc *ipc = h->ipc;
@@ -436,8 +437,8 @@ static void exchange(symtuner_ar *h)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* In an all-gather no peer reads send, and in a reduce-scatter no peer writes recv, so these
- * buffers need no place. */
+/* Do the peers need the place of send? In an all-gather no peer reads send, and in a reduce-scatter
+ * no peer writes recv. */
 static bool needs_send(int coll)
 {
     return coll != AR_ALL_GATHER;

@@ -8,16 +8,16 @@
  * shared memory: with its CUDA IPC handle, or, if it comes from cuMemCreate, with a note that each
  * peer gets a file descriptor of it through a socket (post.h). Then the host maps the allocations
  * whose handles and descriptors its peers have sent so far, and writes their addresses to its GPU
- * (struct ar_ipc_map). The host never waits for a peer. As long as any rank has not mapped a buffer of the call, the kernels of all ranks
- * move the data through scratch (kernels/device/tma/tma_ipc.cuh). So the first calls with a buffer
- * are slower. The kernels decide this anew in each replay of a graph, so a graph becomes faster
- * when later calls map its buffers.
+ * (struct ar_ipc_map). The host never waits for a peer. As long as any rank has not mapped a buffer
+ * of the call, the kernels of all ranks move the data through scratch
+ * (kernels/device/tma/tma_ipc.cuh). So the first calls with a buffer are slower. The kernels decide
+ * this anew in each replay of a graph, so a graph becomes faster when later calls map its buffers.
  *
  * The mappings of a symtuner_ar end when it is freed. They cannot end earlier, because
  * cudaIpcCloseMemHandle waits for running kernels, which may wait for peers. As long as a peer maps
- * an allocation, its memory is not free, even after cudaFree. Memory from cuMemCreate is not free
- * before its owner's symtuner_ar is, either: a rank keeps the handle, so that no other allocation
- * gets it (vmm.h).
+ * an allocation, cudaFree does not free its memory. Memory from cuMemCreate is not freed either
+ * before the symtuner_ar of the rank that owns it: the rank keeps the memory's handle, so that no
+ * other allocation gets the same handle (vmm.h).
  *
  * Threads    one at a time, as for the handle.
  */

@@ -141,8 +141,8 @@ enum ar_post_sent ar_post_send(struct ar_post *post, int me, int peer,
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-/* Accept the connections that peers have made since. If there are more than peers, the others are
- * strangers, and wait. */
+/* Accept the new connections of peers. If there are more connections than peers, the rest are not
+ * from peers, and stay unaccepted. */
 static void accept_all(struct ar_post *post)
 {
     for (int r = 0; r < AR_IPC_RANKS; r++) {

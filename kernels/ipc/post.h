@@ -2,11 +2,11 @@
 /*
  * post.h - send file descriptors to the other ranks of a group on this host, without waiting.
  *
- * Each rank listens on a Unix socket, whose name and token its address has. The ranks learn each
- * other's addresses from shared memory. A rank connects to a peer when it first sends to it, and a
- * message waits in the kernel until the peer asks for it. Only processes of the same user exchange
- * messages. A message names the token of the rank that it is for, so a rank ignores messages that
- * were meant for a process that had the name of its socket before.
+ * Each rank listens on a Unix socket. The rank's address has the name of the socket, and a token,
+ * which is a number. The ranks learn each other's addresses from shared memory. A rank connects to
+ * a peer when it first sends to it, and a message waits in the kernel until the peer asks for it.
+ * Only processes of the same user exchange messages. A message contains the token of the rank that
+ * it is for. So a rank ignores messages for a process whose socket had the same name before.
  *
  * Threads    one at a time, as for the handle.
  */
@@ -30,8 +30,8 @@ struct ar_post {
     int from[AR_IPC_RANKS]; /* connections of peers, in any order; -1: unused */
 };
 
-/* Begin to listen, and say where. Returns 0, or an errno number. ar_post_init comes first, and
- * ar_post_close last, also after a failure. */
+/* Begin to listen, and set *address to where. Returns 0, or an errno number. Call ar_post_init
+ * first, and ar_post_close last, even if ar_post_open failed. */
 void ar_post_init(struct ar_post *post);
 int ar_post_open(struct ar_post *post, struct ar_post_address *address);
 void ar_post_close(struct ar_post *post);

@@ -8,7 +8,8 @@
 
 #include "kernels/ipc/driver.h"
 
-/* Values of enumerations of the driver's interface (cuda.h), which are named at their right. */
+/* Constants of the driver's interface (cuda.h). The comment beside each line names their
+ * enumeration. */
 enum { ALLOWED_HANDLE_TYPES = 14, MEMPOOL_HANDLE = 17 }; /* CUpointer_attribute */
 enum { POSIX_FILE_DESCRIPTOR = 1 };                      /* CUmemAllocationHandleType */
 enum { ON_DEVICE = 1 };                                  /* CUmemLocationType */
@@ -67,7 +68,8 @@ static bool is_there(void)
     return has_all;
 }
 
-/* Memory of a pool (cudaMallocAsync) may have a descriptor, too, but that is one of the whole pool. */
+/* Memory of a pool (cudaMallocAsync) is not found: its descriptor would be one of the whole
+ * pool. */
 bool ar_vmm_find(const void *p, struct ar_vmm *found)
 {
     uint64_t types = 0; /* the driver may write only the lower half */

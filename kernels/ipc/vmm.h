@@ -16,7 +16,8 @@
 
 /* An allocation of cuMemCreate, as far as it is mapped at ${base}. */
 struct ar_vmm {
-    unsigned long long handle; /* the driver's; it names another allocation after this one's end */
+    unsigned long long handle; /* the driver's handle; another allocation may get it after the
+                                  end of this one */
     char *base;
     size_t bytes;
 };

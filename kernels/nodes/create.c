@@ -147,9 +147,9 @@ ncclResult_t ar_nodes_span(symtuner_ar *h, const struct ar_box_card *cards,
     return lost ? result : ncclSuccess;
 }
 
-/* Let calls of other threads end first, because NCCL frees the communicators. A call that waits in
- * NCCL for a lost rank does not end. Then abort both communicators at once: if one is aborted
- * first, NCCL waits for the other's kernels. */
+/* Abort both communicators. First let calls of other threads end, because NCCL frees the
+ * communicators; a call that waits in NCCL for a lost rank does not end. Then abort the two at
+ * once: if one is aborted first, NCCL waits for the other's kernels. */
 static void abort_both(struct ar_nodes *nodes)
 {
     for (int ms = 0; ms < LEAVE_MS && __atomic_load_n(&nodes->inside, __ATOMIC_SEQ_CST) > 0; ms++)
@@ -160,8 +160,8 @@ static void abort_both(struct ar_nodes *nodes)
     nodes->nccl->ncclGroupEnd();
 }
 
-/* This thread frees and unmaps memory while another thread may be capturing a graph. CUDA allows
- * that in capture mode relaxed only. */
+/* Abort both communicators. This frees and unmaps memory while another thread may be capturing a
+ * graph, which CUDA allows only in capture mode relaxed. */
 static void *abort_thread(void *nodes)
 {
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;

@@ -10,8 +10,8 @@
 namespace ar
 {
 
-/* A thread raises the flag for a copy only after it has started this many later copies, and then
- * waited until all copies but these later ones are complete. */
+/* How many of a thread's latest bulk copies may be incomplete when it raises a flag. The flag
+ * reports only the copies before these. */
 #ifdef ST_EMULATE
 #define AR_TMA_PENDING 2
 #else
