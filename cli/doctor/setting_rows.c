@@ -323,7 +323,8 @@ const struct st_finding st_findings_settings[] = {
         "and so do calls that need a general kernel, unless NCCL_ALGO lists its algorithm",
         "unset NCCL_SYM_KERNEL"),
     SETTING("algo-excludes-symmetric", ST_ERROR, 23100, 0, "NCCL_ALGO", ST_WHEN_SET, NULL,
-        "from 2.31 on a function that NCCL_ALGO names gets no symmetric kernel, whatever the value",
+        "from 2.31 on a collective that NCCL_ALGO names gets no symmetric kernel, whatever "
+        "algorithm is set",
         "unset NCCL_ALGO; choose general kernels by a rule instead"),
     SETTING("algo-forced", ST_WARNING, 0, 23099, "NCCL_ALGO", ST_WHEN_SET, NULL,
         "NCCL uses this setting for all sizes; rules can only choose among the algorithms that it "
@@ -380,8 +381,8 @@ const struct st_finding st_findings_settings[] = {
             "your number wins: sym-ctas of the rules and symtuner's defaults are not used",
             "unset NCCL_SYM_CTAS to let the rules decide"),
     SETTING("max-ctas-low", ST_WARNING, 0, 0, "NCCL_MAX_CTAS", ST_WHEN_BELOW, "16",
-        "this limit is too low for symmetric kernels, which from 64 KiB on get faster with up to "
-        "16 to 32 CTAs",
+        "this limit is too low for symmetric kernels, which from 64 KiB on get faster with more "
+        "CTAs, up to 16 or 32",
         "unset NCCL_MAX_CTAS"),
     SETTING("max-channels-low", ST_WARNING, 0, 0, "NCCL_MAX_NCHANNELS", ST_WHEN_BELOW, "8",
         "this limit gives general kernels too few channels for large messages",
