@@ -234,8 +234,8 @@ struct symtuner_kernel_decision {
 /*
  * symtuner_kernel_decide(rules, query, decision_out):
  * Decide by the first [kernels] rule, in file order, that covers ${query}. libsymtuner_ar.so
- * follows that decision if it can, and else its own table. Returns SYMTUNER_EINVAL if the query is
- * out of range.
+ * follows that decision if it can; otherwise its own table decides. Returns SYMTUNER_EINVAL if the
+ * query is out of range.
  * Since 0.2.
  */
 SYMTUNER_API enum symtuner_status symtuner_kernel_decide(

@@ -117,7 +117,7 @@
  *            between ncclGroupStart and ncclGroupEnd. All ranks must make the calls of the handle,
  *            and their own NCCL calls on its communicator, in the same order. If a rank is lost,
  *            NCCL's kernels wait for it until the program calls symtuner_ar_abort and, on its own
- *            communicator, ncclCommAbort. One alone does not end the kernels of the other.
+ *            communicator, ncclCommAbort. Each of the two alone ends only a part of these kernels.
  */
 #ifndef SYMTUNER_AR_H_
 #define SYMTUNER_AR_H_
@@ -169,7 +169,7 @@ enum symtuner_ar_beside {
 };
 
 /* For the defaults, set ${size} to sizeof(struct symtuner_ar_config) and the rest to 0, or pass
- * NULL as config. All ranks must pass the same values, but of ${max_ctas}, ${beside}, ${memory}. */
+ * NULL as config. Only ${max_ctas}, ${beside} and ${memory} may differ between ranks. */
 struct symtuner_ar_config {
     size_t size;
     int transport;        /* enum symtuner_ar_transport                                           */
@@ -222,7 +222,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out,
  * symtuner_ar_destroy(handles, n):
  * Wait until the handles' calls have ended, free everything, and set the handles to NULL. NULL
  * entries are skipped. Collective for handles made from a communicator. Pass all handles of a local
- * group in one call; if some are missing, that is an error and nothing is freed.
+ * group in one call; if some are missing, that is an error, and nothing is freed.
  * In three cases the function waits until the handle's GPU is idle: if NCCL ran a call of the
  * handle, if a graph holds one, or if config.one_stream is set. CUDA refuses that while a stream of
  * the GPU is captured. Then the capture fails, the result is ncclUnhandledCudaError, and nothing of
@@ -231,8 +231,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out,
  * for that rank's GPU only up to the timeout (2 s at least). If the GPU is not idle then, the result
  * is ncclRemoteError, and nothing of that rank is freed. ncclCommAbort can end NCCL's kernel.
  * If symtuner_ar_status() reports an error, such as a kernel that gave up on a peer, the handles
- * are still freed, but the result is that error. After symtuner_ar_abort it is ncclSuccess.
- * Since 0.2.
+ * are still freed, but the result is that error. After symtuner_ar_abort the result is
+ * ncclSuccess. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
 
@@ -408,8 +408,8 @@ struct symtuner_ar_plan {
     int pieces;         /* number of launches: each runs one piece of the message             */
     char why[192];      /* what chose the kernel: a row and column (enum symtuner_ar_beside) of
                            the table, with the row's source; "rules: FILE:LINE"; what was forced;
-                           or the start-up probe. For NCCL, why it runs the call. Then whose
-                           order of addition it is, if not ours                               */
+                           or the start-up probe. If NCCL runs the call: why. At the end,
+                           whose order of addition the call has, unless it is ours            */
     int boxes;          /* how many boxes add up box by box, each with ${kernel}; 0: none     */
 };
 
@@ -427,8 +427,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_query_coll(int coll, const void *send, 
                                                     ncclRedOp_t op, symtuner_ar *handle,
                                                     struct symtuner_ar_plan *plan_out);
 
-/* symtuner_ar_decide(coll, ...): with SYMTUNER_AR_IPC=auto, let the ranks agree who runs the next such
- * call. *nccl_out 1: the caller must make it with NCCL; 0: with this library. Since 0.2. */
+/* symtuner_ar_decide(coll, ...): with SYMTUNER_AR_IPC=auto, let the ranks agree who runs the next
+ * call, which has these arguments. *nccl_out 1: NCCL; 0: this library. Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_decide(int coll, const void *send, const void *recv,
                                                 size_t count, ncclDataType_t dtype, ncclRedOp_t op,
                                                 symtuner_ar *handle, int *nccl_out);
@@ -459,8 +459,8 @@ SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
 /*
  * symtuner_ar_status(handle): return ncclSuccess while the group is usable. Three things make the
  * group unusable: a kernel gives up on a peer (ncclRemoteError), the handle is aborted, or a kernel
- * finds a misuse. From then on return the error. The handle then refuses further calls and must be
- * destroyed on all ranks. Does not synchronise.
+ * finds a misuse. From then on the result is the error. The handle then refuses further calls and
+ * must be destroyed on all ranks. Does not synchronise.
  * If a rank dies, is aborted or stops calling, the current or next call of each other rank waits
  * for the lost rank. This call ends in ncclRemoteError, timeout_ms after its kernel began to wait.
  * If the lost rank had already sent its whole part of a call, that call is complete and right, and
@@ -475,13 +475,13 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
 /* symtuner_ar_abort(handle): refuse further calls, and end the kernels of this rank within 50 ms
  * (over several boxes 100 ms). Then wait at most 2 s for queued calls with copy engines (copy,
  * engines, tma_engines), but not for graphs. Then ncclCommAbort may unmap the peers' memory; copies
- * that run later are an illegal access. Any thread. Peers are not told: abort them, too, or they wait
- * until their time limit. Over several boxes this also aborts the communicators that the library
- * split from the program's (NCCL does that only with splitShare = 1). Since 0.2. */
+ * that run later access unmapped memory. Any thread. Peers are not told: abort them, too, or they
+ * wait until their time limit. Over several boxes this also aborts the communicators that the
+ * library split from the program's (NCCL does that only with splitShare = 1). Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);
 
-/* symtuner_ar_waits(handle): return a number that changes every few ms while a kernel of ours (but
- * not of engines and tma_engines) has waited for a peer for 10 ms. Any thread. Since 0.2. */
+/* symtuner_ar_waits(handle): return a number. It changes every few ms while one of our kernels (but
+ * not engines or tma_engines) has been waiting for a peer for over 10 ms. Any thread. Since 0.2. */
 SYMTUNER_AR_API uint32_t symtuner_ar_waits(const symtuner_ar *handle);
 
 /* symtuner_ar_error(handle): return the last error of the handle as one sentence. If ${handle} is
