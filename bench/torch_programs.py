@@ -113,7 +113,8 @@ class Ranks:
         self.one.fill_(1)
 
     def gpu_us(self, run, repeat, samples, before=None, lead=True):
-        """Time ``repeat`` runs by events. ``lead``: run once before, while the host starts the others."""
+        """Time ``repeat`` runs by events. ``lead``: first do a run that is not timed, so that the
+        host can launch the timed runs meanwhile."""
         times, (first, last) = [], (torch.cuda.Event(enable_timing=True) for _ in range(2))
         for _ in range(samples):
             if before:
@@ -297,7 +298,7 @@ def train(ranks, batch, which):
     shape = (batch, TRAIN["tokens"], TRAIN["hidden"])
     model = blocks(ranks.seed % (1 << 31))
     xs = []
-    for _ in range(2):    # the first is for an earlier step, whose gradients are then old data
+    for _ in range(2):    # xs[1] is for the step that is checked, xs[0] for a step before it
         ranks.seed += 1
         xs.append(torch.randn(shape, generator=ranks.fresh(RANK), device="cuda", dtype=torch.bfloat16))
     x = xs[1]

@@ -6,7 +6,7 @@
     python3 bench/torch_steps.py --dry-run --rounds 2 --out /tmp/steps.json        without torch, without GPUs
 
 Each round starts three jobs of torchrun, one after the other: with NCCL, under `symtuner run`, and with NCCL
-again. Each round begins with another one. A job runs bench/torch_programs.py, which knows nothing of
+again. Each round begins with a different job. A job runs bench/torch_programs.py, which knows nothing of
 symtuner, checks all results before it times anything, and reports the times of the slowest rank. How ratios
 and the A/A spread are computed is in bench/turns.py.
 

@@ -18,9 +18,9 @@
 enum { ST_SETS = 64, ST_WAYS = 4, ST_SHRINKS = 16 };
 
 /* Who runs a call: NCCL; NCCL because a rule says so; NCCL because the ranks are on several boxes;
- * our kernels; our kernels or NCCL, as the ranks decide for each call (symtuner_ar_decide); or both,
- * box by box. In this last case the value is ST_PLAN_BOXES plus the number of
- * pieces into which the call is cut. */
+ * our kernels; our kernels or NCCL, as the ranks decide for each call (symtuner_ar_decide); or
+ * both, box by box. In this last case the value is ST_PLAN_BOXES plus the number of pieces into
+ * which the call is cut. */
 enum st_plan {
     ST_PLAN_NCCL,
     ST_PLAN_RULE,
@@ -130,8 +130,8 @@ uint64_t st_comm_key(const struct nccl_abi_id *id, int ids);
 /* How many communicators have a handle, or are about to make one, on each GPU. */
 enum { ST_DEVICES = 64 };
 extern atomic_int st_comm_handles[ST_DEVICES];
-/* How many of these are first on their GPU, so that their calls have all the blocks that the library
- * allows (st_settings_further). */
+/* How many communicators made their handle as the first on their GPU. Their calls have all the
+ * blocks that the library allows; calls of later handles have fewer (st_settings_further). */
 extern atomic_int st_comm_wide[ST_DEVICES];
 /* Count a handle of ${c} on its GPU. Returns how many the GPU had before. */
 int st_comm_take(struct st_comm *c);

@@ -82,8 +82,9 @@ struct st_meet *st_made_enter(const struct st_real *real, const struct st_made *
     return st_meet_enter(made->key, count);
 }
 
-/* Return a record of the new communicator. If the table of communicators is full, it is not in the
- * table, and the caller frees it: this rank then tells the others that it cannot use our kernels. */
+/* Return a record of the new communicator. If the table of communicators is full, the record is not
+ * in the table, and the caller frees it: this rank then tells the others that it cannot use our
+ * kernels. */
 static struct st_comm *record(struct st_real *real, const struct st_made *made)
 {
     struct st_comm *c = st_comm_find(*made->comm);

@@ -120,9 +120,9 @@ struct st_tally_slot {
     _Atomic uint64_t jax_captured; /* calls in ${jax} that went into a CUDA graph         */
     _Atomic uint64_t jax_groups;   /* how often the process has opened a group            */
     struct st_tally_cell call[ST_TALLY_COLLS][ST_WHYS];
-    /* The all-reduces by our kernels whose time was measured on some boxes (cli/run/times.h): sums of
-     * f32 or bf16, without rules or a limit of CTAs; their communicator has ${ranks} ranks, all on
-     * this box, and their buffers lie in no window.
+    /* The all-reduces by our kernels whose time was measured on some boxes (cli/run/times.h): sums
+     * of f32 or bf16, without rules or a limit of CTAs; their communicator has ${ranks} ranks, all
+     * on this box, and their buffers lie in no window.
      * [1: went into a CUDA graph][b]: those of 2^b to 2^(b+1) - 1 bytes. */
     _Atomic uint64_t timed[2][ST_TALLY_SIZES];
 };

@@ -135,9 +135,9 @@ static void notice(struct watch *w)
     w->since = now_ms();
 }
 
-/* Is a call of this watch's member pending, or was one within the last second? Processes that share
- * a GPU take turns on it, so a kernel that waits cannot say so all the time. The member may have
- * been closed, and its handle destroyed. */
+/* Is a call of this watch's member pending, or was one within the last second? A waiting kernel
+ * shows that it waits only while it runs, and processes that share a GPU take turns on it. The
+ * member may have been closed, and its handle destroyed. */
 static bool is_pending(struct watch *w)
 {
     struct ffi_member *member;

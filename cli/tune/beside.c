@@ -21,8 +21,9 @@
 #include "cli/text.h"
 #include "cli/tune/tune.h"
 
-/* GEMMs run for ${least_us} or, if calls are long, for six times as long as a call takes alone, but
- * at most for ${most_us}. The calls alone would take a third of this time. */
+/* GEMMs run for ${least_us} or, if calls are long, for six times as long as a call takes alone,
+ * but at most for ${most_us}. Beside them run as many calls as would take a third of this time
+ * alone. */
 static const double least_us = 12e3, most_us = 60e3;
 enum { MOST_CALLS = 200 };
 

@@ -123,8 +123,8 @@ static void write_rule(const struct st_tune *tune, int coll, int from, int to, u
  * calls the rule is:
  *   NULL              for every call, if the rule's choice is also the best choice beside GEMMs
  *   "alone"           for calls alone only, if the choice is slower beside GEMMs
- *   NULL              for every call below ST_BESIDE_LIMIT bytes, if calls beside GEMMs have none:
- *                     there the library's table does not depend on what runs beside a call
+ *   NULL              for every call below ST_BESIDE_LIMIT bytes, if no rule is for calls beside
+ *                     GEMMs: there the library's table does not depend on what runs beside a call
  *   "alone, unknown"  in all other cases: also for calls beside which nothing is known to run */
 static const char *when_of(const struct st_tune *tune, int coll, int z)
 {
@@ -171,7 +171,8 @@ static void write_both(const struct st_tune *tune, int coll, bool beside, FILE *
 
         to = from;
         if (!way || (beside && same(way, said(tune, coll, from, false))))
-            /* There is no rule, or the rule for calls alone is for these calls, too. */
+            /* Nothing to write: there is no rule, or the rule for calls alone is for these calls,
+             * too. */
             continue;
         while (to + 1 < sizes && same(way, said(tune, coll, to + 1, beside)) &&
                (beside ? !same(way, said(tune, coll, to + 1, false))

@@ -33,7 +33,7 @@ int hlo_call_is_ours(const struct hlo_instruction *in);
 int hlo_call_may_share(const struct hlo_module *module, const struct hlo_computation *computation,
                        const struct hlo_instruction *in);
 
-/* Let the custom call of which ${out} has the fields share memory with its operand. */
+/* Let the custom call whose fields are in ${out} put its result into the buffer of its operand. */
 void hlo_call_share(struct hlo_out *out);
 
 /* Can our call ${in} become a part of a longer one? If so, set *shape to its shape. Only

@@ -291,7 +291,8 @@ static void put_instruction(const struct symtuner_hlo *hlo, const struct hlo_ins
     free(body.at);
 }
 
-/* Write a computation. If instructions of it share calls, write them all in place of the first. */
+/* Write a computation. If some of its instructions share calls, write all instructions in a new
+ * order, where the first one was. */
 static void put_computation(const struct symtuner_hlo *hlo,
                             const struct hlo_computation *computation, struct hlo_bytes rest,
                             struct hlo_out *out)

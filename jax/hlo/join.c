@@ -184,8 +184,8 @@ static void fill(struct hlo_joins *joins, const struct hlo_module *module, size_
             *bucket = (struct hlo_bucket){.first = i, .before = *latest};
             *latest = (int)joins->bucket_count++;
         }
-        /* XLA may record the call only if it may record each of them; the target of a call that it
-         * may not record is the shorter one */
+        /* XLA may record the shared call only if it may record each member. A target whose calls
+         * XLA may not record has the shorter name, so take the shortest. */
         if (bucket->count == 0 || member->target.size < bucket->target.size)
             bucket->target = member->target;
         bucket->last = i;
@@ -247,8 +247,8 @@ struct place {
     size_t instruction;
 };
 
-/* What has more members behind it comes first. So the operands of all members of a bucket come
- * before its first member. */
+/* An instruction with more members behind it comes first. So the operands of all members of a
+ * bucket come before its first member. */
 static int compare_places(const void *a, const void *b)
 {
     const struct place *x = a, *y = b;

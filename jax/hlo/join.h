@@ -45,8 +45,8 @@ struct hlo_joins {
     uint32_t free_id; /* no instruction has this id or a larger one */
 };
 
-/* Add an all-reduce. It must be behind those that were added before. ${call} is copied. Returns 0,
- * or -1 if memory is short. */
+/* Add an all-reduce. Add them in the order of the instructions. ${call} is copied. Returns 0, or -1
+ * if memory is short. */
 int hlo_joins_add(struct hlo_joins *joins, const struct hlo_computation *computation,
                   const struct hlo_instruction *in, const struct hlo_shape *shape,
                   struct hlo_bytes call);
@@ -54,7 +54,7 @@ int hlo_joins_add(struct hlo_joins *joins, const struct hlo_computation *computa
 /* Decide which members share calls. Returns 0, or -1 if memory is short. */
 int hlo_joins_decide(struct hlo_joins *joins, const struct hlo_module *module);
 
-/* Let no members share call ${i}. */
+/* Undo shared call ${i}: its members stay calls of their own. */
 void hlo_joins_part(struct hlo_joins *joins, size_t i);
 
 /* Return the member that ${in} is, if it shares a call; otherwise NULL. */

@@ -50,7 +50,7 @@ static inline bool ar_has_multicast(const struct ar_buffers *b)
            b->to->multicast != NULL;
 }
 
-/* ---- steps of a call (call.c) ----------------------------------------------------------------- */
+/* ---- steps of a call (call.c) ---------------------------------------------------------------- */
 
 /* Check the arguments. The error message names the argument that is wrong. */
 ncclResult_t ar_call_check(symtuner_ar *h, int coll, const void *send, const void *recv,

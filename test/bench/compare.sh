@@ -27,13 +27,13 @@ said()
     grep -q "$1" "$folder/out" || fail "it did not say: $1"
 }
 
-rows() # CONTENDER HOW_MANY: in the file of the run
+rows() # CONTENDER HOW_MANY: check how many rows of CONTENDER the run has written
 {
     found=$(cut -d, -f3 "$folder/rows.csv" | grep -c "^$1\$" || true)
     [ "$found" = "$2" ] || fail "$found rows of $1, not $2"
 }
 
-refuses() # STATUS SAYS ARGUMENTS...
+refuses() # STATUS SAYS ARGUMENTS...: check that ar_compare ends with STATUS and says SAYS
 {
     want=$1 says=$2
     shift 2

@@ -87,9 +87,9 @@ static int plugin_ctas(void)
 }
 
 /* Return a time for ${choice} in us. FAKE_BEST=FAMILY is the fastest from 16 KiB on, with 32 blocks
- * of 256 threads. Otherwise all choices are equally good. A rule starts no blocks without work, but
- * tune forces such blocks. So a choice with fewer blocks must cost less than the 3 % that --verify
- * allows. */
+ * of 256 threads. Otherwise all choices are equally good. tune also forces blocks that have no
+ * work, but a rule starts none. So another number of blocks costs only 2 %, less than the 3 % that
+ * --verify allows. */
 static double time_of(const struct ar_choice *choice, size_t bytes)
 {
     const char *best = getenv("FAKE_BEST");

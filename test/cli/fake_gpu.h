@@ -13,8 +13,8 @@
  *   FAKE_BEST=KERNEL  the fastest of symtuner's kernels from 16 KiB on
  *   FAKE_FREE=N       the CTAs of calls that take no time from GEMMs beside them (16)
  *
- * A call on a stream of high priority takes 0.5 us from the GEMMs of its rank, and the share of its
- * own time that its CTAs beyond FAKE_FREE have of 132.
+ * A call on a stream of high priority makes the GEMMs of its rank longer: by 0.5 us, and by its own
+ * time x (its CTAs - FAKE_FREE) / 132 if that is above 0.
  */
 #ifndef FAKE_GPU_H_
 #define FAKE_GPU_H_
@@ -31,7 +31,8 @@
 struct stream {
     double clock_us, graph_us;
     int capturing, high;
-    /* taken from other streams so far, and by streams that this one waited for */
+    /* ${stolen_us}: time that calls on this stream took from other streams so far. ${waited_us}:
+     * ${stolen_us} of the other stream when this one last waited for it. */
     double stolen_us, waited_us;
 };
 struct event {
@@ -100,8 +101,8 @@ static inline void charge_call(struct stream *stream, double us, int ctas)
         stream->stolen_us += 0.5 + (more > 0 ? us * more / 132 : 0);
 }
 
-/* Must a call compute its result? While a graph is captured, it must not. Beside GEMMs, where a
- * call is repeated often, it must only if the memory for the result was poisoned. */
+/* Does a call compute its result? Not while a graph is captured. Beside GEMMs a call is repeated
+ * often, so there only if the memory for the result was poisoned. */
 static inline int computes(const struct stream *stream, const void *out)
 {
     uint16_t first;

@@ -22,8 +22,7 @@ static struct record records[RECORDS_MAX];
 static int count;
 static const char *library, *rules, *whole_rules, *keep;
 
-/* ---- text
- * -------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 /* Print ${text}, with lines broken at blanks; lines after the first are indented. */
 static void print_folded(const char *first, const char *next, const char *text)
@@ -87,8 +86,7 @@ static void describe(const struct outcome *outcome, char *text, size_t size)
                  17 - (int)strlen(algo_name[outcome->algo]), proto_name[outcome->proto], channels);
 }
 
-/* ---- parts
- * ------------------------------------------------------------------------------------- */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 static struct outcome as_recorded(const struct record *call)
 {

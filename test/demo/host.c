@@ -32,8 +32,7 @@ struct host {
     char interfaces[64];
 };
 
-/* ---- what a plugin finds of NCCL
- * --------------------------------------------------------------- */
+/* ---- what a plugin finds of NCCL ------------------------------------------------------------- */
 
 static void (*listener)(const char *line);
 static int nccl_version;
@@ -60,8 +59,7 @@ static void logger(int level, unsigned long flags, const char *file, int line, c
     listener(text);
 }
 
-/* ---- loading
- * ----------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 /* Find the newest symbol PREFIXn that the library and the release both have, in the order in which
  * NCCL looks. */
@@ -222,8 +220,7 @@ const char *host_interfaces(const struct host *host)
     return host->interfaces;
 }
 
-/* ---- calls
- * ------------------------------------------------------------------------------------- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 /* Ask for NCCL_SYM_CTAS once and keep the answer, as NCCL does until the process ends. */
 const char *host_sym_ctas(struct host *host)

@@ -150,8 +150,8 @@ static void strangers(void)
     }
 }
 
-/* The ranks decide anew for each such call. In a group NCCL must get its calls before the group
- * ends: outside of a group, a thread that drives two ranks would wait for itself. */
+/* Check calls of DECIDED elements: the ranks decide each time who runs one. In a group, NCCL must
+ * get them before the group ends: later, a thread that drives two ranks would wait for itself. */
 static void either(void)
 {
     void *comm[2];

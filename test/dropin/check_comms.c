@@ -92,9 +92,9 @@ START_TEST(test_a_full_table_has_room_again)
 }
 END_TEST
 
-/* Ranks count only the shrinks that do not leave them out. So one rank may have no room for another
- * list while others have room. If that rank took no part, the others would wait for it where no
- * time limit ends the wait (struct st_made, parent_spans). */
+/* Only the ranks that stay in a shrunk communicator count this shrink. So one rank may have no room
+ * for another list of left-out ranks while others have room. It must still get a key and take part,
+ * or the others would wait for it without a time limit (struct st_made, parent_spans). */
 START_TEST(test_a_shrunk_communicator_always_has_a_key)
 {
     struct st_comm parent = {.key = 5}, unknown = {.key = 0};

@@ -68,8 +68,8 @@ static void end(void **comm, int count)
 }
 
 /* Check that a large communicator has no more room on a GPU than small ones have. The first handle
- * of a GPU has the library's own limit of blocks, and a further handle leaves 32 multiprocessors
- * more. */
+ * of a GPU has the library's own limit of blocks. A further handle leaves 32 more multiprocessors
+ * free. */
 static void sizes(void)
 {
     static const int low[] = {0, 1}, high[] = {2, 3};
@@ -111,7 +111,7 @@ static void group(void)
     MUST(kernels()->handles == 0);
 }
 
-/* Make two communicators more than a GPU has room for, which is ${most}. */
+/* Make ${most} + 2 communicators on GPUs that have room for ${most}. */
 static void fill(int most)
 {
     void *comm[2];

@@ -326,8 +326,9 @@ symtuner run: 2 processes called NCCL 2.28.9
   ranks (N): NCCL runs all calls of a further communicator of 2 ranks: our kernels serve 1 of a GPU at a time; set a lower SYMTUNER_AR_MAX_CTAS or raise SYMTUNER_MAX_COMMS
 X
 SPLIT=refuse SYMTUNER_MAX_COMMS=1 SYMTUNER_AR_NODES=1 job 'no room for a split' 0 -- sh "$work/apart" "$here/ranks" "$$-r9" "$here/box.so"
-# One rank knows too many communicators to follow the new one. It must ask as well, so that no rank
-# waits for it. (The fake kernels give the other rank its handle all the same.)
+# One rank already knows too many communicators to follow the new one. It must still ask the kernels
+# for a handle, or the other rank would wait for it. (The fake kernels give the other rank its
+# handle all the same.)
 cat > "$work/want" <<'X'
 symtuner run: drop-in
 symtuner: warning: NCCL runs all calls of a further communicator: the drop-in follows only 2048

@@ -50,7 +50,7 @@ static int replace_all(struct symtuner_hlo *module, int *collectives)
     return replaced;
 }
 
-/* Return how many calls are shared. If several can be shared, let nothing share the first. */
+/* Join calls, and return how many shared calls result. If there are several, undo the first. */
 static int join(struct symtuner_hlo *module)
 {
     struct symtuner_hlo_joined joined;

@@ -3,8 +3,8 @@
  * nccl_ranks.c - checks NCCL's collectives with one process per GPU. Each process has an
  * environment of its own.
  *
- *   nccl_ranks [--ranks N] [--limit SECONDS] [--max-ctas N] [--chdir RANK:FOLDER] [RANK:NAME=VALUE
- * ...]
+ *   nccl_ranks [--ranks N] [--limit SECONDS] [--max-ctas N] [--chdir RANK:FOLDER]
+ *              [RANK:NAME=VALUE ...]
  *
  * Each rank makes a communicator, and after the first calls a second one. With each communicator it
  * checks sums and gathers of 1 KiB, 64 KiB and 4 MiB, on symmetric windows and in plain memory.

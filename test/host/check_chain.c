@@ -45,7 +45,7 @@ START_TEST(test_every_version_behind_every_release)
         ck_assert_uint_eq(next->comm_id, 0xbeef);
         ck_assert_int_eq(next->domains.domains, 2);
         ck_assert_int_eq(next->domains.max_ranks, 8);
-        for (size_t i = 0; i < (version == 7 ? 159 : 144); i++) { /* the rows of 3 begin at 84 */
+        for (size_t i = 0; i < (version == 7 ? 159 : 144); i++) { /* rows of 3 begin at 84 */
             size_t rows = version == 7 ? 5 : 4, at = i < 84 ? 0 : (i - 84) % (rows * 3);
             size_t array = i < 84 ? 0 : (i - 84) / (rows * 3);
             double given = i < 84        ? 1 + (double)i

@@ -81,8 +81,8 @@ __device__ __forceinline__ uint32_t peer_gave_up(const ar_args &args)
  *   dst     dst[r]: the word to which thread r stores the verdict if this rank gives up
  *   src     src[r]: the word to which thread 16 + r stores the verdict, after all of dst
  *
- * If the kernel finds AR_PEERS_GONE when it begins, it stores only to src, whose words lie in memory
- * of this rank. Those of dst lie in memory of the peers.
+ * If the kernel finds AR_PEERS_GONE when it begins, it stores only to src, whose words lie in the
+ * memory of this rank. Those of dst lie in the memory of the peers.
  */
 __global__ void __launch_bounds__(32) watch(const __grid_constant__ ar_args args)
 {

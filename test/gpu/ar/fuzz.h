@@ -18,12 +18,13 @@
 
 enum { FUZZ_GUARD = 64, FUZZ_RING = 8192 };
 
-/* FUZZ_EXACT: small integers, which every type adds up exactly. FUZZ_REAL: numbers of a float type,
- * some with exponents near each other, some far apart. FUZZ_SPECIAL: such numbers with -0 and NaN
- * among them. */
+/* the operation PreMulSum, in which each rank has a factor: fuzz_weight(rank) */
 enum { FUZZ_PREMUL = 5 };
 #define fuzz_weight(rank) ((rank) % 3 + 1)
 
+/* FUZZ_EXACT: small integers, which every type adds up exactly. FUZZ_REAL: numbers of a float type,
+ * some with exponents near each other, some far apart. FUZZ_SPECIAL: such numbers with -0 and NaN
+ * among them. */
 enum fuzz_data { FUZZ_EXACT, FUZZ_REAL, FUZZ_SPECIAL };
 
 struct fuzz_record {
@@ -50,8 +51,7 @@ struct fuzz_call {
     size_t count; /* number of elements of one part; in all-reduce, of the message */
     size_t sent, received;                /* numbers of elements of send and of recv */
     int type, op, data, ranks, me, bytes; /* type, op: NCCL's numbers; bytes: size of one element */
-    /* number of calls of this lane that were prepared before this one and are not verified yet */
-    unsigned tag;
+    unsigned tag;   /* number of the call */
     unsigned ahead; /* calls of this lane that were prepared before this one and not verified yet */
     struct fuzz_lane *lane;
 };

@@ -137,7 +137,7 @@ static int one_kill(struct group *g, const pid_t *pid, int victim, long long *wo
 
     while (atomic_load(&g->running) < ranks && now_ms() - begin < START) {
         for (int r = 0; r < ranks; r++)
-            /* the others wait in vain, so the time begins earlier */
+            /* if a rank has failed, the others wait in vain: end this loop */
             begin -= atomic_load(&g->failed[r]) ? START : 0;
         usleep(500);
     }

@@ -36,9 +36,8 @@ enum { ROUNDS = 20, WORDS = 1 << 20, BYTES = WORDS * 4 };
 static int to_peer, from_peer; /* pipes */
 static bool created;
 
-/* Replaces the function of kernels/choose, with which this program is not linked. */
-/* Functions of other parts of the library, which this program does without. The last three are for
- * SYMTUNER_AR_IPC=auto, which it does not use. */
+/* Stand in for functions of other parts of the library, with which this program is not linked. The
+ * last three serve SYMTUNER_AR_IPC=auto, which it does not use. */
 void ar_rules_warn(const char *text)
 {
     fprintf(stderr, "%s\n", text);

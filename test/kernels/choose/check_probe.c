@@ -111,7 +111,8 @@ START_TEST(test_a_small_difference_is_noise)
 }
 END_TEST
 
-/* Whatever ${family} and the figures are, with the families ${can} the choice is one that can run. */
+/* For each family f that a table may name, and many measured figures, check the choice: f itself,
+ * or a family of the set ${can} whose time is known. */
 static void choose_of(unsigned can)
 {
     for (int i = 0; i < 5 * 5 * 5 * AR_FAMILIES; i++) {
@@ -124,8 +125,8 @@ static void choose_of(unsigned can)
     }
 }
 
-/* All sets of the families whose time can be worked out, each with none, one or all of the others.
- * All sets of all families would be twice as many with each family that is added. */
+/* Try each set of families whose time can be predicted, together with none, one or all of the other
+ * families. All sets of all families would take twice as long with each new family. */
 START_TEST(test_only_what_can_run_and_is_known_is_chosen)
 {
     struct ar_probe none = {0, 0, 0};

@@ -75,9 +75,9 @@ START_TEST(test_after_an_abort_no_word_of_a_peer_is_written)
 END_TEST
 
 /* In tma_engines, rank 0 raises its flags of the last barrier of the kernel, and then gives up. So
- * rank 1 passes this barrier and fetches from rank 0. Rank 1 must notice the verdict that the copies
- * of rank 0 tell it. They may tell it long before rank 0 runs watch; here a failing launch stands
- * for that. */
+ * rank 1 passes this barrier and fetches from rank 0. Rank 1 must notice the verdict that rank 0's
+ * copies bring. Real copies may arrive long before rank 0 runs watch. To test that, the launch of
+ * watch fails here. */
 START_TEST(test_a_peer_that_gives_up_at_the_last_barrier_is_noticed)
 {
     enum { BYTES = 4096, COUNT = 1000 };

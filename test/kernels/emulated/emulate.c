@@ -35,8 +35,8 @@ struct block {
     const struct ar_args *args;
     int index, threads, ctas, device;
     int left;             /* fibers that have not ended */
-    int yields;           /* since the POSIX thread yielded */
-    int count;            /* of ready */
+    int yields;           /* yields of fibers since the POSIX thread itself yielded */
+    int count;            /* number of fibers in ${ready} */
     struct fiber **ready; /* fibers that can go on, without the one that runs */
     struct team whole;
     ucontext_t end;

@@ -217,13 +217,13 @@ static inline uint64_t load_acquire(const uint64_t *p)
 
 static inline uint64_t load_relaxed(const uint64_t *p)
 {
-    emulate_yield_rarely(); /* also because a kernel may poll with nothing else */
+    emulate_yield_rarely(); /* yield here too: some kernels poll with this function only */
     return __atomic_load_n(p, __ATOMIC_RELAXED);
 }
 
 static inline uint32_t load_relaxed(const uint32_t *p)
 {
-    emulate_yield_rarely(); /* also because a kernel may poll with nothing else */
+    emulate_yield_rarely(); /* yield here too: some kernels poll with this function only */
     return __atomic_load_n(p, __ATOMIC_RELAXED);
 }
 

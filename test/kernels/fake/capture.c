@@ -57,8 +57,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
 }
 #endif
 
-/* ---- what separates a kernel from the kernels before it
- * --------------------------------------- */
+/* ---- what separates a kernel from the kernels before it -------------------------------------- */
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *what)
 {

@@ -57,7 +57,7 @@ struct fake_found {
 };
 bool fake_find(unsigned long long p, struct fake_found *found);
 
-/* The handles of memory from cuMemCreate: a new one; one more or one less that keeps it. */
+/* Handles of memory from cuMemCreate: make one; count one more user of it; count one less. */
 unsigned long long fake_handle_new(char *base);
 void fake_handle_keep(unsigned long long handle);
 void fake_handle_free(unsigned long long handle);

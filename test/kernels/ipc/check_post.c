@@ -203,7 +203,8 @@ START_TEST(test_the_receiver_has_no_descriptor_left)
 }
 END_TEST
 
-/* A message for a process that had the same name before, and what is no message. */
+/* Drop a message for a process whose socket had the same name before, and bytes that are no
+ * message. */
 START_TEST(test_other_messages_are_dropped)
 {
     const struct ar_post_address old = {.token = address[1].token + 1, .length = address[1].length};

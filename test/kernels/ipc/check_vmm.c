@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_vmm.c - memory from cuMemCreate, as XLA's pool: which of it peers can map, by which
- * descriptors, and what becomes of them. */
+/* check_vmm.c - checks memory from cuMemCreate, such as XLA's pool: which of it peers can map, and
+ * that no descriptor, handle or mapping is left. */
 #include <check.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -97,7 +97,7 @@ START_TEST(test_both_kinds)
 }
 END_TEST
 
-/* The driver gives handles again, and XLA addresses, when memory is freed. */
+/* When memory is freed, the driver may give its handle to new memory, and XLA its address. */
 START_TEST(test_new_memory_has_a_new_number)
 {
     ck_assert(call(0, place[0], place[0])->at_send == ar_ipc_place(1, 0));
@@ -122,7 +122,8 @@ START_TEST(test_memory_that_ends_before_a_peer_maps_it)
 }
 END_TEST
 
-/* A place is a distance from the address of the mapping, so each mapping has its number. */
+/* A place counts bytes from the start of a mapping. So memory that is mapped twice has two
+ * numbers. */
 START_TEST(test_memory_that_is_mapped_twice)
 {
     char *const also = place[0] + BYTES;
@@ -137,7 +138,8 @@ START_TEST(test_memory_that_is_mapped_twice)
 }
 END_TEST
 
-/* A pool may have descriptors, but not one for each buffer. */
+/* Peers cannot map memory without a descriptor of its own. A pool has one descriptor for all its
+ * memory. */
 START_TEST(test_some_memory_has_no_descriptor)
 {
     take_memory(_i == 0 ? NONE : _i == 1 ? FABRIC : BY_FD);
@@ -148,7 +150,7 @@ START_TEST(test_some_memory_has_no_descriptor)
 }
 END_TEST
 
-/* As of torch's expandable segments: a buffer may lie in two allocations. */
+/* A buffer may lie in two allocations, as with torch's expandable segments. */
 START_TEST(test_a_buffer_in_two_allocations)
 {
     fake_created(place[0], BYTES, 0, BY_FD);
@@ -192,7 +194,7 @@ START_TEST(test_a_function_that_fails)
     }
     ck_assert_ptr_nonnull(strstr(said, faults[_i].said));
     ck_assert_ptr_null(strstr(strstr(said, faults[_i].said) + 1, faults[_i].said));
-    ck_assert_int_le(fake_memory.exported, 2); /* not again in each call */
+    ck_assert_int_le(fake_memory.exported, 2); /* a rank does not try again in each call */
     fake_memory.fails = NULL;
     fake_created(place[0] + 8 * BYTES, 4 * BYTES, 0, BY_FD);
     call(0, place[0] + 8 * BYTES, place[0] + 8 * BYTES);
@@ -221,7 +223,7 @@ static void allow(int more)
     ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-/* The call goes on, and a later call sends the descriptor. */
+/* If a descriptor cannot be sent, the call goes on, and a later call sends it. */
 START_TEST(test_a_descriptor_that_cannot_be_sent_now)
 {
     allow(1); /* for the memory, not for a socket */
@@ -233,7 +235,7 @@ START_TEST(test_a_descriptor_that_cannot_be_sent_now)
 }
 END_TEST
 
-/* Let both ranks listen no more. */
+/* Close the sockets on which the ranks listen. */
 static void silence(void)
 {
     for (int fd = 3; fd < 256; fd++) {

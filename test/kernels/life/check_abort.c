@@ -73,7 +73,8 @@ START_TEST(test_an_abort_waits_for_copies_no_longer_than_its_limit)
 }
 END_TEST
 
-/* Graphs are the program's, and an event that was recorded in a capture cannot be waited for. */
+/* An abort does not wait for the copies of graphs: only the program knows when it launches them,
+ * and nobody can wait for an event that was recorded in a capture. */
 START_TEST(test_an_abort_does_not_wait_for_graphs)
 {
     ck_assert_int_eq(symtuner_ar_reserve(handles, N, SIZE_MAX), ncclSuccess);
@@ -101,7 +102,8 @@ START_TEST(test_an_abort_waits_for_a_call_that_submits_copies)
     ck_assert_int_eq(ar_copies_enter(handles[0]), ncclSuccess);
     pthread_create(&thread, NULL, leave_late, handles[0]);
     symtuner_ar_abort(handles[0]);
-    ck_assert(__atomic_load_n(&handles[0]->has_copied, __ATOMIC_RELAXED)); /* that call has left */
+    ck_assert(__atomic_load_n(&handles[0]->has_copied, __ATOMIC_RELAXED)); /* the other thread's
+                                                                              call has left */
     pthread_join(thread, NULL);
     ck_assert_int_eq(fake.queries, 1);
     want_error(ar_copies_enter(handles[0]), ncclInvalidUsage, handles[0], "aborted");
@@ -134,7 +136,8 @@ START_TEST(test_a_second_abort_waits_as_the_first)
 }
 END_TEST
 
-/* Neither a capture of another thread (_i = 0) ends, nor one that holds calls of the handle. */
+/* An abort must not end a capture: of another thread (_i = 0), or one that holds calls of the
+ * handle. */
 START_TEST(test_an_abort_ends_no_capture)
 {
     ck_assert_int_eq(symtuner_ar_reserve(handles, N, SIZE_MAX), ncclSuccess);
