@@ -223,10 +223,10 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out,
  * Wait until the handles' calls have ended, free everything, and set the handles to NULL. NULL
  * entries are skipped. Collective for handles made from a communicator. Pass all handles of a local
  * group in one call; if some are missing, that is an error, and nothing is freed.
- * In three cases the function waits until the handle's GPU is idle: if NCCL ran a call of the
- * handle, if a graph holds one, or if config.one_stream is set. CUDA refuses that while a stream of
- * the GPU is captured. Then the capture fails, the result is ncclUnhandledCudaError, and nothing of
- * that rank is freed.
+ * The function waits until the handle's GPU is idle if NCCL ran a call of the handle, if a graph has
+ * a call of the handle, or if config.one_stream is set. CUDA refuses that while a stream of the GPU
+ * is captured. Then the capture fails, the result is ncclUnhandledCudaError, and nothing of that
+ * rank is freed.
  * NCCL's kernels do not give up on a dead peer. So if NCCL ran a call of a rank, the function waits
  * for that rank's GPU only up to the timeout (2 s at least). If the GPU is not idle then, the result
  * is ncclRemoteError, and nothing of that rank is freed. ncclCommAbort can end NCCL's kernel.
