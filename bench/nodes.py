@@ -144,7 +144,7 @@ def simulated(boxes, per_box, rate, box):
 
 
 def measured(text):
-    """Return the Ways of the start-up figures in what symtuner_ar_describe printed."""
+    """Read the start-up figures from what symtuner_ar_describe printed. Return their Ways."""
     head = re.search(r"start-up figures, us for messages of((?: \d+)+) bytes:\n", text)
     if not head:
         raise ValueError("no start-up figures, which symtuner_ar_describe prints for a group over several boxes "

@@ -90,8 +90,8 @@ static unsigned answer(struct st_comm *c, const struct st_call *call)
     int op = call->op < NCCL_ABI_BUILT_IN_OPS ? call->op : NCCL_ABI_BUILT_IN_OPS;
     const uint64_t places =
         st_window_class(c, call->send, in) << 4 | st_window_class(c, call->recv, out) << 2;
-    /* A call in place gets an answer of its own: whatever the class of its shorter buffer, that
-     * buffer lies inside the longer one. */
+    /* A call in place gets an answer of its own: the library reaches its shorter buffer through the
+     * longer one, whatever the class of the shorter one. */
     const bool at_place = places && st_call_in_place(c, call, in < out ? in : out);
     uint64_t key =
         mix(mix(0, call->count), (uint64_t)call->coll << 32 | (uint64_t)call->dtype << 16 |
@@ -337,10 +337,11 @@ nccl_abi_result st_call(struct st_from from, const struct st_call *call)
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* Hand the waiting calls that NCCL must run to NCCL, in their order. If ${all}, these are all
- * calls. Otherwise they are all calls of each communicator that has more than ST_GROUP_MOST
- * collectives in this group, or one that our kernels cannot run; and of the other communicators,
- * the calls that the ranks give to NCCL. The rest stay in the queue. */
+/* Hand waiting calls to NCCL, in their order. If ${all}, hand over all calls. Otherwise hand over
+ * - all calls of each communicator that has more than ST_GROUP_MOST collectives in this group
+ * - all calls of each communicator that has a collective which our kernels cannot run
+ * - of the other communicators, the calls that the ranks give to NCCL.
+ * The other calls stay in the queue. */
 static nccl_abi_result give_back(struct st_real *real, struct st_group *g, bool all)
 {
     nccl_abi_result result = NCCL_ABI_SUCCESS;

@@ -304,7 +304,7 @@ static void span(struct party *p)
 
     st_meet_leave(p->meet);
     p->meet = NULL;
-    if (p->parent_spans) { /* even with several ranks here: other threads may drive one */
+    if (p->parent_spans) { /* also if this thread drives several ranks: all ranks must do so */
         c->spans = make_handles(p);
         for (int i = 1; i < p->n; i++)
             p->c[i]->spans = c->spans;
@@ -382,7 +382,7 @@ void st_made_settle(struct st_real *real, struct st_made *made, int n)
             }
             if (last->n == 0)
                 last->meet = made[i].meet;
-            else if (made[i].meet) /* come with 0 ranks, because last->c[0] comes for all */
+            else if (made[i].meet) /* last->c[0] comes for all of them, so come with 0 ranks */
                 st_meet_come(made[i].meet, c->ranks, 0, NULL);
             if (last->n == 0)
                 made[i].meet = NULL;

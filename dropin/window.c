@@ -38,7 +38,7 @@ static void settle(struct st_seen *seen, int n)
         if (!other || !c[0] || other->key != c[0]->key)
             continue;
         for (int k = 0; k < ranks; k++)
-            again |= c[k] == other; /* a second window of that rank, for a later call */
+            again |= c[k] == other; /* that rank's second window: leave it to a later settle() */
         if (again || !(handle[ranks] = st_life_hold(other)))
             continue;
         c[ranks] = other;

@@ -42,7 +42,7 @@ CONTENDERS = [
     Contender(OURS, "symtuner", "ours", "ours", ALL),
     Contender(AGAIN, "symtuner", "ours", "ours", ALL),
     Contender("staged", "symtuner", "ours", "staged", ALL),
-    Contender("default", "symtuner", "ours", "default", ALL),    # nothing tells it what runs beside it
+    Contender("default", "symtuner", "ours", "default", ALL),    # symtuner is not told what runs beside the calls
     *_nccl("box"), *_nccl("2.30.7"), *_nccl("2.32.3"),
     Contender("torch/one_shot", "torch", "torch", "one_shot", most=16 << 20),
     Contender("torch/two_shot", "torch", "torch", "two_shot"),

@@ -108,7 +108,7 @@ static bool variable_typo(const struct st_doctor *doctor, char *evidence)
     return false;
 }
 
-/* Has a variable a value in which NCCL finds another number than its writer meant? Leaves out
+/* Does NCCL read another number from a variable's value than the user meant? Leaves out
  * NCCL_SYM_CTAS, which sym-ctas-range reports. */
 static bool number_expected(const struct st_doctor *doctor, char *evidence)
 {

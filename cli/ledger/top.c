@@ -24,10 +24,10 @@ struct sum {
     /* [algorithm * SYMTUNER_PROTOS + protocol]: how often this entry of the cost table won */
     uint64_t pick[PICKS];
     bool seen; /* a ledger has a "ran" line for this collective and range */
-    /* What the drop-in counted. ours[]: calls that it sent to our kernels (ST_OURS_...). twice:
-     * those of them that NCCL ran, too, for SYMTUNER_VERIFY, and that a plugin counted, too.
-     * left[]: calls that it left to NCCL. left[0]: in processes without a plugin. left[1]: in
-     * processes where a plugin should have counted them, too. */
+    /* What the drop-in counted. ours[]: calls that it sent to our kernels (ST_OURS_...). twice: of
+     * these, the calls that NCCL also ran (SYMTUNER_VERIFY) and a plugin also counted. left[]:
+     * calls that it left to NCCL. left[0]: in processes without a plugin. left[1]: in processes
+     * where a plugin should also have counted them. */
     uint64_t ours[ST_OURS_COUNTS], twice, left[2];
 };
 

@@ -24,7 +24,6 @@ __attribute__((visibility("default"))) int symtuner_nccl_keep_place(int device);
 
 /*
  * symtuner_nccl_limit(device):
- * symtuner_nccl_limit(device):
  * Return the limit for the blocks of a call of JAX's groups on the GPU ${device}, in the form of
  * config.max_ctas (symtuner_ar.h). Call this after symtuner_nccl_keep_place. If JAX and a
  * communicator both have handles on a GPU, those of one of them must leave room for NCCL

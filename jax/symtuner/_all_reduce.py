@@ -144,8 +144,8 @@ def custom_call(
     """Lower one collective to our custom call. ``by_name``: the program calls all_reduce().
     ``layouts`` go to jax.ffi.ffi_lowering. Returns the result and the name of the call's target.
     Raises SymtunerError if the groups cannot be opened or the library cannot be loaded."""
-    # open the groups first. If there is no library, this tells the other processes, and then raises an error. load()
-    # would raise it without telling them, and they would wait for this process
+    # call _open_groups() before load(). If there is no library, each of the two raises an error, but
+    # only _open_groups() tells the other processes, which would otherwise wait for this process
     said, across = _open_groups(ctx, axes, groups, by_name)
     aval = ctx.avals_in[0]
     size = aval.size * aval.dtype.itemsize

@@ -102,7 +102,7 @@ class _Module:
             number += 1
 
     def part(self, number: int) -> None:
-        """Let nothing share this call."""
+        """Undo a shared call: its all-reduces stay calls of their own."""
         self._c.symtuner_ffi_hlo_part(self._handle, number)
 
     def write(self) -> bytes:

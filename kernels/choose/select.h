@@ -29,7 +29,7 @@ struct ar_ask {
     int beside;                /* enum ar_beside */
     int dst_mapped;            /* whether peers can write recv: registered and 16-byte aligned */
     int src_mapped;            /* whether peers can read send: registered and 16-byte aligned */
-    int registered;            /* whether both buffers are registered, as rules ask */
+    int registered;            /* whether both buffers are registered; rules can ask for that */
     int in_place;              /* whether send and recv share memory, as in NCCL's in-place calls */
     int has_nccl;              /* whether there is a communicator, so that NCCL can run the call */
     int has_copy;              /* whether copy engines can run: one rank per GPU, peer memory */

@@ -47,7 +47,7 @@ struct ar_window {
                         number means a newer window */
     bool ours;       /* whether this library registered the window, not the application */
     /* kernels/host/window.c explains the next three. */
-    bool blocked;             /* no call uses this window, or another one that holds its buffer */
+    bool blocked;             /* no call uses it, nor another window for a buffer in it */
     bool gone;                /* deregistered on this rank, but other ranks may still have it */
     bool ended;               /* deregistered on another rank, so no call's buffer can lie in it */
     char *peer[AR_MAX_RANKS]; /* [r]: the address at which this rank maps the buffer of rank r */
@@ -154,7 +154,7 @@ struct symtuner_ar {
     struct ar_side *sides;      /* streams beside the caller's (order/side.h); NULL: none yet */
     cudaEvent_t copy_event[2];  /* [0]: the stream of ${sides} may begin; [1]: it has ended */
     struct ar_engines *engines; /* streams of kernels/engines; NULL: no call yet */
-    cudaEvent_t copied;         /* after the latest call with copy engines that is not captured */
+    cudaEvent_t copied;         /* recorded after the latest uncaptured call with copy engines */
     bool has_copied;            /* whether ${copied} was recorded; atomic */
     int copying;                /* calls with copy engines that are being submitted; atomic */
     bool has_marker;            /* whether there is a thread ${marker} */

@@ -111,7 +111,7 @@ void ar_nccl_warn(int version, int dtype, int op, const void *send, const void *
     char text[400];
 
     if (dtype != AR_F16 && dtype != AR_F32 && dtype < AR_BF16)
-        return; /* all faults are in symmetric kernels, and NCCL has none for these types */
+        return; /* all faults are in symmetric kernels, which NCCL lacks for these types */
     for (int i = 0; (hazard = st_hazard_of_call(version, op, (uintptr_t)send, (uintptr_t)recv, i));
          i++) {
         snprintf(text, sizeof text, "kernel nccl: NCCL %d.%d.%d: %s, or use another kernel",

@@ -96,7 +96,8 @@ static ncclResult_t agree(symtuner_ar **handles, int n, ncclResult_t result, uin
  * remembers such windows, until the ranks compare next. Then all ranks forget them, because no
  * buffer of a call can lie in them. */
 
-/* These stand for no distance: the rank has no such window; the new buffer lies outside of it. */
+/* Values that are no distances. NOT_HERE: the rank has no such window. APART: the new buffer lies
+ * outside of the window. */
 static const int64_t NOT_HERE = INT64_MIN, APART = INT64_MAX;
 
 struct distances {

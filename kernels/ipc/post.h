@@ -21,7 +21,7 @@
 struct ar_post_address {
     uint64_t token;
     uint32_t length; /* of ${name}, in bytes */
-    char name[12];   /* abstract: it begins with a zero, and no file has it */
+    char name[12];   /* an abstract name: it begins with a zero byte, and no file has it */
 };
 
 struct ar_post {
@@ -30,8 +30,8 @@ struct ar_post {
     int from[AR_IPC_RANKS]; /* connections of peers, in any order; -1: unused */
 };
 
-/* Begin to listen, and set *address to where. Returns 0, or an errno number. Call ar_post_init
- * first, and ar_post_close last, even if ar_post_open failed. */
+/* Begin to listen, and set *address to the address on which this rank listens. Returns 0, or an
+ * errno number. Call ar_post_init first, and ar_post_close last, even if ar_post_open failed. */
 void ar_post_init(struct ar_post *post);
 int ar_post_open(struct ar_post *post, struct ar_post_address *address);
 void ar_post_close(struct ar_post *post);

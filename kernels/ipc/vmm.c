@@ -8,7 +8,7 @@
 
 #include "kernels/ipc/driver.h"
 
-/* Constants of the driver's interface (cuda.h). The comment beside each line names their
+/* Constants of the driver's interface (cuda.h). The comment behind each one names its
  * enumeration. */
 enum { ALLOWED_HANDLE_TYPES = 14, MEMPOOL_HANDLE = 17 }; /* CUpointer_attribute */
 enum { POSIX_FILE_DESCRIPTOR = 1 };                      /* CUmemAllocationHandleType */
