@@ -225,11 +225,11 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out,
  * group in one call; if some are missing, that is an error, and nothing is freed.
  * The function waits until the handle's GPU is idle if NCCL ran a call of the handle, if a graph has
  * a call of the handle, or if config.one_stream is set. CUDA refuses that while a stream of the GPU
- * is captured. Then the capture fails, the result is ncclUnhandledCudaError, and nothing of that
- * rank is freed.
+ * is captured. Then the capture fails, the result is ncclUnhandledCudaError, and none of that
+ * rank's memory is freed.
  * NCCL's kernels do not give up on a dead peer. So if NCCL ran a call of a rank, the function waits
  * for that rank's GPU only up to the timeout (2 s at least). If the GPU is not idle then, the result
- * is ncclRemoteError, and nothing of that rank is freed. ncclCommAbort can end NCCL's kernel.
+ * is ncclRemoteError, and none of that rank's memory is freed. ncclCommAbort ends NCCL's kernel.
  * If symtuner_ar_status() reports an error, such as a kernel that gave up on a peer, the handles
  * are still freed, but the result is that error. After symtuner_ar_abort the result is
  * ncclSuccess. Since 0.2.
