@@ -52,7 +52,7 @@ struct st_comm {
     bool wide;   /* its handle is counted in st_comm_wide[device]                 */
     bool spans;  /* its ranks are on several boxes, and all could make a handle   */
     bool blocking;
-    bool unlisted; /* it is not in the table, because that is full                */
+    bool unlisted; /* the record is not in the table, because the table is full */
     uint64_t key; /* identifies the communicator, the same on all its ranks; 0: unknown */
     /* The meeting (meet.h) in which the ranks vote on verified calls. NULL: no call is verified.
      * After an abort we leave the meeting only when the record is used again. */

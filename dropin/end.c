@@ -65,7 +65,7 @@ void st_life_end(struct st_comm *c)
 
 void st_life_suspend(struct st_comm *c)
 {
-    keep(c, false); /* it keeps its place, because graphs may run its calls */
+    keep(c, false); /* the handle keeps its place, because graphs may run its calls */
 }
 
 /* Make our kernels give up, but do not free the handle. To free it we would have to wait for the

@@ -22,8 +22,8 @@ struct st_made {
     bool blocking;
     struct st_meet *meet; /* the meeting that this rank has entered; NULL: none */
     struct st_boxes_mark mark; /* the mark that st_boxes_read found in the ncclUniqueId */
-    /* It was made by split or shrink from a communicator that spans boxes and whose ranks all have
-     * handles. So all ranks have the drop-in, and settings for several boxes. */
+    /* The communicator was made by split or shrink from one that spans boxes and whose ranks all
+     * have handles. So all ranks have the drop-in, and settings for several boxes. */
     bool parent_spans;
 };
 

@@ -36,7 +36,8 @@ struct st_tally *st_tally_create(const char *path, char *error, size_t size)
     if (!tally) {
         snprintf(error, size, "%s: %s", path, strerror(status));
         unlink(path);
-        /* Tell the caller the reason: neither posix_fallocate nor close need have set errno. */
+        /* Tell the caller the reason: posix_fallocate does not set errno, and close may change
+         * it. */
         errno = status;
         return NULL;
     }

@@ -113,9 +113,9 @@ struct st_tally_slot {
     _Atomic uint64_t by_boxes; /* calls by our kernels that were added up box by box     */
     _Atomic uint64_t pieces;   /* the pieces of all calls in ${by_boxes}                 */
     /* Calls of the JAX route: those that our kernels ran (${jax}), and those that libsymtuner_ar.so
-     * gave to NCCL (${jax_nccl}). ${call} does not count these calls, except those that the library
-     * gave to NCCL by way of the drop-in's function. A call that goes into a CUDA graph counts each
-     * time XLA records it. */
+     * gave to NCCL (${jax_nccl}). If such a call goes to NCCL through the drop-in, it also counts
+     * in ${call}; the others do not. A call that goes into a CUDA graph counts each time XLA
+     * records it. */
     struct st_tally_cell jax, jax_nccl;
     _Atomic uint64_t jax_captured; /* calls in ${jax} that went into a CUDA graph         */
     _Atomic uint64_t jax_groups;   /* how often the process has opened a group            */

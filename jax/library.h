@@ -63,8 +63,8 @@ static inline void ffi_ar_reserve(const struct ffi_ar *ar, ffi_handle **handles,
 }
 
 /* Return how to make handles of JAX on ${n} GPUs. Their kernels give up after ${timeout_ms}; 0: the
- * default. If the program's communicators have handles on one of these GPUs, the calls of these
- * handles get fewer blocks (dropin/entry/jax.h). */
+ * default. If the program's communicators already have handles on one of these GPUs, the calls of
+ * JAX's handles get fewer blocks (dropin/entry/jax.h). */
 struct symtuner_ar_config ffi_ar_config(uint32_t timeout_ms, const int *devices, int n);
 
 /* Return the functions of the loaded library, or NULL before it is loaded. */

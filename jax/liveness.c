@@ -129,7 +129,8 @@ static void notice(struct watch *w)
     }
     if (w->how != NULL || (w->lost | left_of(w)) == 0)
         return;
-    /* if one rank died and another said goodbye, name the second: its message explains more */
+    /* if one rank died and another said goodbye, name the one that said goodbye: the message about
+     * it explains more */
     w->first = __builtin_ctz(left_of(w) != 0 ? left_of(w) : w->lost);
     w->how = left_of(w) != 0 ? "has closed the group or raised an exception" : "is gone";
     w->since = now_ms();

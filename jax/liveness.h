@@ -9,7 +9,8 @@
 #ifndef FFI_LIVENESS_STUCK_MS /* tests set shorter times */
 /* after a rank has gone, we give up a call that makes no progress for this time */
 #define FFI_LIVENESS_STUCK_MS 5000
-/* this long after we gave up a call we call _exit(), unless the process has ended by itself */
+/* after we have given up a call, the process has this time to end by itself; then we call
+ * _exit() */
 #define FFI_LIVENESS_LEAVE_MS 5000
 /* a process that ends may wait this long for a dead rank in jax.distributed's shutdown */
 #define FFI_LIVENESS_END_MS 15000

@@ -59,7 +59,7 @@ static bool driver_missing(const struct st_doctor *d, char *evidence)
 }
 
 /* Is ${library} from CUDA's forward compatibility package, and newer than the kernel module? Then
- * the two may work together. Containers have that package in a folder called compat. */
+ * it may work with that module. Containers have the package in a folder called compat. */
 static bool forward_compatible(const struct st_doctor *d, const char *library, const char *version)
 {
     return strstr(library, "/compat/") && strverscmp(version, d->driver_text) > 0;

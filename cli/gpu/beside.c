@@ -77,7 +77,7 @@ static double run(struct st_rank *r, char mode, uint64_t bytes, int gemms, int c
     pthread_barrier_wait(&job.barrier);
     CUDA(event_record, r->start, g->stream);
     CUDA(stream_behind, r->stream, r->start, 0);
-    /* Start GEMMs and calls by turns, so that neither stream runs out of work. */
+    /* Start GEMMs and calls in turns, so that both streams always have work. */
     for (int i = 0, done = 0; i < gemms; i++) {
         gemm(r);
         for (; done < calls * (i + 1) / gemms; done++)

@@ -132,8 +132,8 @@ bool st_nccl_load(struct st_nccl *nccl_out, const char *path, char *error, size_
  * searches for the library. */
 bool st_ar_load(struct st_ar *ar_out, char *error, size_t size);
 
-/* Load libcublas.so.13 if the driver is of CUDA 13 or later, otherwise or if there is none
- * libcublas.so.12. */
+/* Load libcublas.so.13 if the driver is of CUDA 13 or later and there is such a library. Otherwise
+ * load libcublas.so.12. */
 bool st_cublas_load(struct st_cublas *cublas_out, const struct st_cuda *cuda, char *error,
                     size_t size);
 

@@ -165,7 +165,7 @@ bool st_run_job_begin(struct st_run_job *job, char error[ST_RUN_ERROR])
             snprintf(job->path, sizeof job->path, "%.300s/symtuner-job-%u-%d-%lld%09ld", in,
                      (unsigned)geteuid(), (int)getpid(), (long long)now.tv_sec, now.tv_nsec);
         if (take(job, error)) {
-            error[0] = '\0'; /* it may still say why an earlier folder failed */
+            error[0] = '\0'; /* ${error} may still say why an earlier folder failed */
             return true;
         }
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * book.h - the drop-in's counters for the ledger (docs/ledger.md): which calls of a communicator
- * ran on our kernels, and why NCCL ran the others. The plugin never sees the former.
+ * ran on our kernels, which the plugin never sees, and why NCCL ran the other calls.
  *
  * Counting is lock-free and allocates nothing.
  *

@@ -39,7 +39,8 @@ struct ar_arena {
     ncclWindow_t window; /* NCCL's window of ${memory} */
 };
 
-/* A registered buffer. Each call looks at all of them, so what it looks at comes first. */
+/* A registered buffer. Each call searches all of them, so the fields that the search reads come
+ * first. */
 struct ar_window {
     char *base; /* start of the buffer; NULL: this entry is free */
     size_t bytes;
@@ -59,7 +60,7 @@ struct ar_window {
  * their streams. */
 enum ar_follower {
     AR_FOLLOWER_UNKNOWN,      /* the program has told us nothing */
-    AR_FOLLOWER_WAITS,        /* kernels that start early wait for our kernel */
+    AR_FOLLOWER_WAITS,        /* early kernels need not wait; no later promise changes this */
     AR_FOLLOWER_MAY_NOT_WAIT, /* such kernels need not wait; no later promise changes this */
     AR_FOLLOWERS
 };

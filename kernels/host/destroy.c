@@ -191,7 +191,7 @@ static bool defer_group(symtuner_ar **handles, int n, int i)
     if (!defer(together, many))
         return false;
     if (h->comm != NULL) { /* the program may end h->comm now, which unmaps the peers' memory */
-        ar_abort_join(h);  /* it may set another verdict */
+        ar_abort_join(h);  /* the thread of the abort may set another verdict */
         cudaSetDevice(h->device);
         cudaMemcpyAsync(&h->state->dead, &destroyed, sizeof destroyed, cudaMemcpyHostToDevice,
                         h->copy_stream);

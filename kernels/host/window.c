@@ -195,9 +195,9 @@ static ncclResult_t look_up(symtuner_ar **handles, void *const *buffers, int n, 
     return result;
 }
 
-/* Add multicast addresses to ${seen}, unless a window of any rank has none: then no window has one.
- * Otherwise ranks could choose different kernels, and would wait for each other. Call it when all
- * windows of the group are mapped. */
+/* Add multicast addresses to ${seen} if the windows of all ranks have them. If one rank's window
+ * has none, add none: ranks could choose different kernels, and would wait for each other. Call
+ * this when all windows of the group are mapped. */
 static ncclResult_t add_multicast(symtuner_ar **handles, int n, struct ar_window *seen, char *why)
 {
     struct ar_endpoint *endpoints[AR_MAX_RANKS];

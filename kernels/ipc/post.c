@@ -30,7 +30,7 @@ static void close_one(int *fd)
     *fd = -1;
 }
 
-/* Is the process at the other end one of this user? */
+/* Does the process at the other end of ${fd} belong to this user? */
 static bool is_ours(int fd)
 {
     struct ucred other;

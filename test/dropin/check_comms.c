@@ -46,7 +46,8 @@ START_TEST(test_communicators_with_one_place)
 }
 END_TEST
 
-/* A program may for ever make the next communicator before it ends the last one. */
+/* A program may go on for ever like this: it makes a communicator, and only then ends the one
+ * before. */
 START_TEST(test_always_another_communicator)
 {
     void *comm[SAME];

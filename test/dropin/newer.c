@@ -72,8 +72,8 @@ static void windows(void)
     /* at an address where loads of 16 bytes do not work, the drop-in asks the kernels again */
     MUST(n.f.AllReduce((char *)a + 4, b, 16, F32, SUM, comm[0], NULL) == 0);
     SAID(kernels(), "query all_reduce:16 ");
-    /* a window also matters in place: rank 1's part of an all-gather may be aligned otherwise than
-     * rank 0's */
+    /* a window also matters in place: rank 1's part of an all-gather may have another alignment
+     * than rank 0's part */
     MUST(n.f.AllReduce(a, (char *)a + 128, 16, F32, SUM, comm[0], NULL) == 0);
     MUST(n.f.AllReduce(a, a, 16, F32, SUM, comm[0], NULL) == 0);
     SAID(kernels(), "query all_reduce:16 query all_reduce:16 ");

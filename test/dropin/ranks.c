@@ -2,20 +2,21 @@
 /*
  * ranks.c - one process per rank. Prints whether our kernels or NCCL run the rank's calls.
  *
- * usage: ranks SEED RANKS RANK    SEED names the communicator. With BOX set, its id is the one that
- *                                 rank 0 gets from NCCL. Prints "ours" or "nccl", and the seconds
- *                                 that the drop-in needed for the communicator; prints "failed" if
- *                                 NCCL could not make it. With GATHER set, it also makes an
- *                                 all-gather. With SPLIT set, it splits the communicator without
- *                                 leaving out a rank, makes an all-reduce on the new one, and
- *                                 checks how the drop-in has asked the kernels for a handle: as
- *                                 always ("create"), or so that all ranks get none ("refuse"). With
- *                                 FULL=RANK that rank first makes as many communicators as the
- *                                 drop-in follows, with SPLIT right before the split, where it must
- *                                 then "refuse".
- *                                 With VERIFY=1 it makes four calls in
- *                                 place, the third in a capture, and prints who ran each. With
- *                                 VERIFY=wrong the kernels of this rank also compute wrong results
+ * usage: ranks SEED RANKS RANK    SEED names the communicator. Prints "ours" or "nccl", and the
+ *                                 seconds that the drop-in needed for the communicator; prints
+ *                                 "failed" if NCCL could not make it. Variables change that:
+ *                                 BOX      the id is the one that rank 0 gets from NCCL
+ *                                 GATHER   also make an all-gather
+ *                                 SPLIT    split the communicator without leaving out a rank, make
+ *                                          an all-reduce on the new one, and check how the drop-in
+ *                                          has asked the kernels for a handle: as always
+ *                                          ("create"), or so that all ranks get none ("refuse")
+ *                                 FULL=R   rank R first makes as many communicators as the drop-in
+ *                                          follows; with SPLIT right before the split, where it
+ *                                          must then "refuse"
+ *                                 VERIFY   1: make four calls in place, the third in a capture, and
+ *                                          print who ran each; wrong: also, the kernels of this
+ *                                          rank compute wrong results
  *        ranks pair SEED RANKS RANK
  *                                 drives ranks RANK and RANK + 1: two threads make the
  *                                 communicator, and then one thread splits both in a group. The

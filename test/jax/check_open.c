@@ -164,8 +164,8 @@ static void check_tickets(void)
     unsetenv("FAKE_CUDA_FAIL");
 }
 
-/* Check that with a full table the opening of a group fails, so that all ranks hear of it. admit
- * must not fail. */
+/* If the table is full, opening a group must fail, so that all ranks hear of it. Admitting the
+ * group would be too late for that. */
 static void check_full(void)
 {
     fill_table();

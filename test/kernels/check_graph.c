@@ -431,7 +431,7 @@ START_TEST(test_a_capture_of_another_thread_stops_no_creation)
 }
 END_TEST
 
-/* No other function, and no first call of any kernel, may end a capture of another thread. */
+/* No call of the library, not even the first of a kernel, may end a capture of another thread. */
 START_TEST(test_a_capture_of_another_thread_goes_on_during_calls)
 {
     const float scalar = 2;

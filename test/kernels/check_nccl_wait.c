@@ -24,7 +24,7 @@ static struct outcome {
     ncclResult_t result;
     const char *step; /* the first step that failed; NULL: no step failed */
     char error[256];
-} of[RANKS]; /* if each rank has a thread, one for each rank; otherwise of[0] is for all ranks */
+} of[RANKS]; /* [rank] if each rank has a thread; otherwise [0] is for all ranks */
 
 static void reset(int polls)
 {

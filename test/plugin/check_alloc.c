@@ -81,7 +81,7 @@ static int refused(void)
     return failed;
 }
 
-/* More than any test makes, so that no allocation fails in the last rounds. */
+/* More allocations than any test makes, so that none fails in the last rounds. */
 enum { ALLOCATIONS = 24 };
 
 /* ---- tests ---------------------------------------------------------------------------------- */

@@ -56,7 +56,7 @@ static const struct {
     {"any prefer=symmetric", LATER, HIDDEN},
     {ALL, KERNELS " dtype=f32", HIDDEN},
     {ALL, KERNELS " op=max", HIDDEN},
-    /* it does not hide them if it leaves them some calls */
+    /* a rule does not hide later rules if it leaves them some calls */
     {RULE " bytes=1KiB", LATER, NULL},
     {RULE " bytes=1KiB..4KiB", LATER " bytes=1KiB..4KiB", HIDDEN},
     {RULE " bytes=1KiB..4KiB", LATER " bytes=2KiB..8KiB", SHARES(2048, 4096)},
@@ -94,7 +94,7 @@ static const struct {
     {RULE " " LOW, LATER " " HIGH, SHARES(65536, 65536)},
     {RULE " " HIGH, LATER " " LOW, SHARES(65536, 65536)},
     {RULE " bytes=..65535", LATER " " HIGH, NULL},
-    {RULE " " LOW, RULE " " HIGH, NULL}, /* both do the same, so it does not matter */
+    {RULE " " LOW, RULE " " HIGH, NULL}, /* both rules do the same, so it does not matter */
     {ALL " " LOW, KERNELS " " HIGH, SHARES(65536, 65536)},
     {ALL " " LOW, ALL " " HIGH, NULL},
     {ALL " " LOW, ALL " " HIGH " ctas=4", SHARES(65536, 65536)},

@@ -3,7 +3,7 @@
 #ifndef TEST_WHOLE_BOXES_H_
 #define TEST_WHOLE_BOXES_H_
 
-/* Put this thread on the box of its rank. Does nothing without BOXES. */
+/* Put this thread on the box of its rank. If the environment has no BOXES, do nothing. */
 void boxes_sit(int rank, int ranks);
 
 #endif

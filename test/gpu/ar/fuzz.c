@@ -212,9 +212,10 @@ static void spread_lane(struct rank *r, int from)
             CUDA(cudaStreamWaitEvent(r->stream[l], r->event, 0));
 }
 
-/* Let all ranks become idle. Where ranks share a GPU, they share CUDA's context. Some calls, such
- * as the first launch of a graph, hold the context while they wait for the GPU. If a rank waited so
- * for a peer's kernel, and that kernel waited for this rank, both would wait for ever. */
+/* Let all ranks become idle. Where ranks share a GPU, they share CUDA's context. Some calls,
+ * such as the first launch of a graph, hold the context while they wait for the GPU. If a rank
+ * in such a call waited for a peer's kernel, and that kernel waited for this rank, both would
+ * wait for ever. */
 static void wait_for_all(struct rank *r)
 {
     if (option.gpus == option.ranks)

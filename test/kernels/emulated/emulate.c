@@ -20,7 +20,7 @@ struct fiber {
     int thread, in_step;
     struct team *line, *warp;
     struct emulate_stores *stores;
-    struct fiber *next; /* waits in the same team */
+    struct fiber *next; /* the next fiber that waits in the same team */
 };
 
 /* A barrier that also ORs one value of each thread. */

@@ -45,8 +45,8 @@ void fake_created_also(void *also, void *base);
 /* Forget the allocation at ${base}, if there is one. */
 void fake_allocation_gone(void *base);
 
-/* Return what is mapped at ${at}, an address from cuMemAddressReserve: the address that the owner
- * of the memory has it at. NULL: nothing. */
+/* Return at which address its owner has the memory that is mapped at ${at}, an address from
+ * cuMemAddressReserve. NULL: nothing is mapped there. */
 char *fake_mapped_at(const char *at);
 
 /* An allocation that holds ${p}. Returns false if there is none. */

@@ -284,7 +284,7 @@ static ncclResult_t submit(ncclComm_t comm, struct op op)
         return ncclInvalidArgument;
     }
     mine[(uintptr_t)comm - 1] = op;
-    if (depth > 0) /* both mean success to the library; NCCL's releases return ncclSuccess */
+    if (depth > 0) /* in a group the library takes both as success; NCCL returns ncclSuccess */
         return fake_nccl.polls % 2 != 0 ? ncclInProgress : ncclSuccess;
     return join();
 }

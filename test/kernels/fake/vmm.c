@@ -18,7 +18,7 @@ typedef unsigned long long address;
 
 static struct {
     char *base; /* where its owner has the memory */
-    int kept;   /* how often: by its owner, by who has retained or imported it, and by mappings */
+    int kept;   /* number of its users: its owner, who has retained or imported it, and mappings */
 } handles[HANDLES];
 
 static struct {

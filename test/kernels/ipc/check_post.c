@@ -100,7 +100,7 @@ END_TEST
 START_TEST(test_a_peer_that_has_ended)
 {
     signal(SIGPIPE, SIG_DFL);
-    if (_i == 1) /* it ends after the rank has connected to it */
+    if (_i == 1) /* the process ends after the rank has connected to it */
         ck_assert_int_eq(send_it(0), AR_POST_SENT);
     ar_post_close(&post[1]);
     ck_assert_int_eq(send_it(1), AR_POST_NEVER);

@@ -59,8 +59,8 @@ static void end_processes(void)
     must_be_clean();
 }
 
-/* Make a call on rank ${r} on its memory. Returns what is mapped here as allocation ${number} of
- * the peer, where the peer has it; NULL: nothing. */
+/* Make a call on rank ${r} on its memory. If that rank has mapped allocation ${number} of its peer,
+ * return the address at which the peer has it, else NULL. */
 static char *peer_in_call(int r, int number)
 {
     return fake_mapped_at(call(r, place[r], place[r])->ipc->base[1 - r][number - 1]);

@@ -131,7 +131,7 @@ START_TEST(test_a_second_abort_waits_as_the_first)
     abort_ms();
     ck_assert_int_eq(fake.unreached, 0);
     pthread_join(thread, NULL);
-    abort_ms(); /* a third one finds nothing to wait for */
+    abort_ms(); /* a third abort finds nothing to wait for */
     ck_assert_int_eq(fake.queries, 301);
 }
 END_TEST

@@ -23,7 +23,7 @@ struct fake_net {
     bool adds_nothing;          /* long collectives take time but compute nothing */
     int slow_all_us;            /* us per MiB of an all-reduce of all ranks */
     int slow_some_us;           /* us per MiB of an all-reduce of fewer ranks */
-    int slow_rank;              /* the rank on which both take 1 ms more; -1: none */
+    int slow_rank;              /* the rank on which each all-reduce takes 1 ms more; -1: none */
     const char *set[NET_RANKS]; /* "NAME=value" in the environment of a rank */
     int all_reduces;            /* number of all-reduces of all ranks, counted once per rank */
     int some_reduces;           /* number of all-reduces of fewer ranks, counted once per rank */

@@ -11,7 +11,8 @@
 enum { PAGE = 4096, RANKS = 3, OBJECTS = 128 };
 
 extern symtuner_ar *win_h[RANKS];
-extern void *object[OBJECTS][RANKS]; /* what the fake NCCL takes for a window: the buffers */
+extern void *object[OBJECTS][RANKS]; /* [window][rank]: the buffer; row i also stands for window
+                                        i itself */
 
 /* For tcase_add_checked_fixture. */
 void set_up_comms(void);
