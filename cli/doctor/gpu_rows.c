@@ -143,7 +143,7 @@ static bool multicast_unused(const struct st_doctor *d, char *evidence)
 const struct st_finding st_findings_gpu[] = {
     ST_ROW("gpu-fails", ST_ERROR, gpu_fails,
         "the tests on the GPUs failed, so the doctor can check nothing else about the GPUs",
-        "run nvidia-smi, and look into the kernel log for Xid lines"),
+        "run nvidia-smi, and look for Xid lines in the kernel log"),
     ST_ROW("gpus-differ", ST_WARNING, gpus_differ,
         "NCCL and rules assume GPUs of one kind, so ranks may decide differently",
         "use GPUs of one kind for a job (CUDA_VISIBLE_DEVICES)"),
@@ -163,7 +163,7 @@ const struct st_finding st_findings_gpu[] = {
         "writes become very slow if many are on their way: kernels that write to other GPUs are "
         "slow, and kernels that read from them are not",
         "use kernels that only read (SYMTUNER_AR_KERNEL=pull_one; on PCIe libsymtuner_ar.so "
-        "finds out by itself), or move the GPUs to one switch or root complex"),
+        "chooses them by itself), or move the GPUs to one switch or root complex"),
     ST_ROW("slow-pair", ST_WARNING, slow_pair,
         "these pairs are slower than the others, and a collective is as slow as its slowest pair",
         "run nvidia-smi nvlink -s and nvidia-smi topo -m: a link may be down, or a slot narrower"),
