@@ -427,8 +427,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_query_coll(int coll, const void *send, 
                                                     ncclRedOp_t op, symtuner_ar *handle,
                                                     struct symtuner_ar_plan *plan_out);
 
-/* symtuner_ar_decide(coll, ...): with SYMTUNER_AR_IPC=auto, let the ranks agree who runs the next
- * call, which has these arguments. *nccl_out 1: NCCL; 0: this library. Since 0.2. */
+/* symtuner_ar_decide(coll, ...): with SYMTUNER_AR_IPC=auto, let the ranks agree whether NCCL
+ * (*nccl_out 1) or this library (0) runs the next call, which has these arguments. Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_decide(int coll, const void *send, const void *recv,
                                                 size_t count, ncclDataType_t dtype, ncclRedOp_t op,
                                                 symtuner_ar *handle, int *nccl_out);
