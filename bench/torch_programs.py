@@ -85,7 +85,7 @@ class Ranks:
     def __init__(self):
         self.control = dist.new_group(backend="gloo")
         self.one = torch.ones(1, device="cuda")
-        self.seed = int(self.most(time.time_ns() % (1 << 40)))    # another one in each run
+        self.seed = int(self.most(time.time_ns() % (1 << 40)))    # another seed in each run
 
     def most(self, value):
         t = torch.tensor([value], dtype=torch.float64)

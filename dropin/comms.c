@@ -132,7 +132,7 @@ uint64_t st_comm_split_key(struct st_comm *parent, int color)
 uint64_t st_comm_shrink_key(struct st_comm *parent, const int *without, int n)
 {
     uint64_t list = 0;
-    uint32_t number = UINT32_MAX; /* if the array is full, the key is the same each time */
+    uint32_t number = UINT32_MAX; /* used for a new list if parent->shrinks is full */
     int i = 0;
 
     for (int k = 0; k < n && without; k++)

@@ -272,7 +272,7 @@ int symtuner_ffi_give_up(void *ticket, char *why, size_t why_size)
         return 0; /* there is nothing to free */
     if (member->handle != NULL)
         bad = end_handles(&member->handle, 1, why, why_size);
-    if (member->comm != NULL) /* our own: XLA's is set later, in a run */
+    if (member->comm != NULL) /* it is our own; one of XLA's is set only in a run */
         bad |= end_comm(member->comm, "ncclCommAbort", why, why_size);
     free(member);
     return bad;

@@ -206,8 +206,8 @@ void st_doctor_settings(struct st_doctor *doctor);
 const struct st_setting *st_doctor_get(const struct st_doctor *doctor, const char *name);
 
 /* setting_values.c: how NCCL reads values. */
-/* Return the name of variable ${index}, counted from 0, of those of NCCL that matter here, or NULL
- * if there are no more. */
+/* Number NCCL's variables that matter here from 0. Return the name of variable ${index}, or NULL if
+ * there are not so many. */
 const char *st_setting_known(int index);
 /* Does NCCL read the setting as a number? Sets ${*number_out} to this number, and ${*whole_out} to
  * whether the value is nothing but a number. Returns false if the setting is no number for NCCL, or

@@ -117,11 +117,11 @@ const struct hlo_member *hlo_joins_find(const struct hlo_joins *joins,
 }
 
 /* ---- the decision --------------------------------------------------------------------------- */
-/* Set joins->behind for the instructions of a computation. Members that have the same value there
- * need no results of each other. If each bucket has members of one value only, then no bucket needs
- * its own result, not even by way of other buckets.
+/* Set joins->behind (join.h) for the instructions of a computation. Members with equal values need
+ * no results of each other. So if all members of each bucket have equal values, no bucket needs its
+ * own result, not even by way of other buckets.
  *
- * Returns 0, or -1 if the order of the instructions depends on something else. */
+ * Returns 0, or -1 if an instruction waits for more than its operands. */
 static int count_behind(struct hlo_joins *joins, const struct hlo_module *module,
                         const struct hlo_computation *computation)
 {

@@ -244,7 +244,8 @@ def _rule(name: str, coll: str, op: str, own: Any) -> Any:
 # have started. We must not start them: jax.distributed.initialize() must come before they start,
 # and may come after install(). JAX reports each program between lowering and compiling it. So we
 # register when JAX reports the first program.
-# reasons of _hlo.py and jax/hlo/ for which XLA should run a collective, as in _Left.fine
+
+# how the reasons of _hlo.py and jax/hlo/ begin if XLA should run the collective (see _Left.fine)
 _FINE = (
     "symtuner.disabled() ",
     "SYMTUNER_ONLY does not name ",

@@ -35,9 +35,9 @@ def _local(name: str) -> Iterator[Any]:
     return (value for (value,) in _locals(name))
 
 
-# JAX lowers a function once for all meshes of one shape, since its lowerings name no devices. Ours
-# do. So JAX must know which primitives we lower, and lower functions that contain them once for
-# each list of devices.
+# The primitives that we lower. JAX's own lowerings name no devices, so JAX lowers a function once
+# for all meshes of one shape. Our lowerings name devices, so a function that contains one of these
+# primitives must be lowered once for each list of devices.
 NEEDS_DEVICES: set[Any] = set()
 
 

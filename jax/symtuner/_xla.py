@@ -50,9 +50,9 @@ def why_not() -> str:
     return said[0] if said else f"the probe did not end within {PROBE_S} s"
 
 
-# If use() raised an error in one process, the other processes would wait for that process. So use()
-# raises none, and all processes begin to open the group. If check() then raises an error in one
-# process, _processes.py raises this error in all of them.
+# use() raises no error, because the other processes would then wait for this process. So all
+# processes begin to open the group. If check() then raises an error in one process, _processes.py
+# raises this error in all of them.
 def use() -> bool:
     """Does this process want XLA's communicator for its groups?"""
     choice = os.environ.get(_NAME, "own")

@@ -48,7 +48,7 @@ struct ar_window {
                         number means a newer window */
     bool ours;       /* whether this library registered the window, not the application */
     /* kernels/host/window.c explains the next three. */
-    bool blocked;             /* no call uses it, nor another window for a buffer in it */
+    bool blocked;             /* calls with a buffer in it use no window for that buffer */
     bool gone;                /* deregistered on this rank, but other ranks may still have it */
     bool ended;               /* deregistered on another rank, so no call's buffer can lie in it */
     char *peer[AR_MAX_RANKS]; /* [r]: the address at which this rank maps the buffer of rank r */
@@ -60,8 +60,8 @@ struct ar_window {
  * their streams. */
 enum ar_follower {
     AR_FOLLOWER_UNKNOWN,      /* the program has told us nothing */
-    AR_FOLLOWER_WAITS,        /* early kernels need not wait; no later promise changes this */
-    AR_FOLLOWER_MAY_NOT_WAIT, /* such kernels need not wait; no later promise changes this */
+    AR_FOLLOWER_WAITS,        /* kernels that start early wait for our kernel */
+    AR_FOLLOWER_MAY_NOT_WAIT, /* they may not wait for it; no later promise changes this */
     AR_FOLLOWERS
 };
 

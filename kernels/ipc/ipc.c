@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ipc.c - maps buffers of the peers that nobody registered. */
+/* ipc.c - maps those buffers of the peers that nobody registered. */
 #include "kernels/ipc/ipc.h"
 
 #include <errno.h>

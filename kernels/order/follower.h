@@ -14,7 +14,7 @@
 
 #include "kernels/group/handle.h"
 
-/* Return what the program has said. Once it is AR_FOLLOWER_MAY_NOT_WAIT, it stays so. */
+/* Return what the program has promised. Once this is AR_FOLLOWER_MAY_NOT_WAIT, it stays so. */
 enum ar_follower ar_follower_said(void);
 
 /* Return how the kernels of ${h} start. They start serially if ranks share the GPU, because blocks

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # completion.sh BUILD - checks what bash, zsh and fish would offer after some beginnings of a
-# command line. The files lie as make install puts them, since those of zsh and fish read that of
-# bash. Exit 0: all right. 1: something is missing. 77: no bash here.
+# command line. It runs make install first, because the completion files of zsh and fish read that
+# of bash. Exit 0: all right. 1: something is missing. 77: no bash here.
 set -u
 command -v bash > /dev/null || { echo "completion.sh: skipped, no bash here"; exit 77; }
 work=$(mktemp -d) || exit 1

@@ -120,7 +120,7 @@ ranks 4 nccl 1 bare:2
 ranks 2 nccl 1 1:SYMTUNER_MODE=off
 ranks 2 nccl 1 0:SYMTUNER_ONLY=allreduce
 ranks 2 nccl 1 1:SYMTUNER_MAX_COMMS=0
-ranks 2 nccl 1 1:FULL=1 # it knows too many communicators, and says so at once
+ranks 2 nccl 1 1:FULL=1 # rank 1 has too many communicators, and says so at once
 ranks 2 ours 0 0:SYMTUNER_AR_MAX_CTAS=32
 ranks 2 nccl 1,2 0:SYMTUNER_VERIFY=some # rank 0 also warns if it is the first to come
 grep -q '^symtuner: warning: SYMTUNER_VERIFY=some: write ' "$work/err.0" || fail "a wrong value: $(cat "$work/err.0")"

@@ -79,7 +79,7 @@ fi
 # interrupt the run as soon as it has measured something, and resume it
 [ "${TUNE_TINY:-1}" = 1 ] || { echo "tune.sh: $passed passed, $failed failed"; [ "$failed" -eq 0 ]; exit; }
 start=$(date +%s)
-(   # no function, because in the background a function is a shell, which would take the signal
+(   # not a function: in the background a function runs in a shell, which would get the signal
     exec "$build/symtuner" tune --library "$nccl" --ranks "$ranks" --bytes 64KiB..1MiB --ctas 16 \
         --out "$work/a.rules" > /dev/null 2> "$work/stop.err"
 ) &

@@ -46,8 +46,10 @@ static struct box {
 } boxes[BOXES_MAX];
 static int n_boxes;
 
-/* Return the index of the recorded release whose calls are put to release ${nccl}. */
 static const char *const recorded[RECORDED] = {"2.27.7", "2.28.9", "2.29.3", "2.29.7", "2.30.7"};
+
+/* Return the index in ${recorded} of the release whose recorded calls are put to release
+ * ${nccl}. */
 static int recorded_for(int nccl)
 {
     return nccl < 22800 ? 0 : nccl < 22900 ? 1 : nccl < 22907 ? 2 : nccl < 23000 ? 3 : 4;

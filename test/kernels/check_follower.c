@@ -105,7 +105,7 @@ START_TEST(test_streams_are_left_alone_if_no_kernel_let_others_start_early)
 }
 END_TEST
 
-/* A graph that was captured under the promise may be launched on any stream at any time. */
+/* A graph that was captured while the promise held may be launched on any stream at any time. */
 START_TEST(test_behind_graphs_streams_are_separated_each_time)
 {
     ck_assert_int_eq(symtuner_ar_followers_wait(1), ncclSuccess);

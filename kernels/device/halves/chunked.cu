@@ -23,7 +23,7 @@
 namespace ar
 {
 
-/* What a call does first. All threads of the block construct this together. */
+/* What each call does first. All threads of the block must construct it together. */
 struct begun_call {
     call_counters counters;
     bool alive; /* false: this rank has given up */
@@ -31,7 +31,7 @@ struct begun_call {
     __device__ __forceinline__ explicit begun_call(const ar_args &args)
         : counters(after_previous_kernel(args))
     {
-        /* This is not an initializer, because nvcc's host compiler reads initializers, too. */
+        /* Not in the initializer list: nvcc shows that to the host compiler, too. */
         alive = !__syncthreads_or(counters.dead);
     }
 

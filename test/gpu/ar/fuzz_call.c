@@ -233,7 +233,7 @@ static void take_note(struct rank *r, const struct drawn *d, int lane, int captu
 
     for (*number = 0; strcmp(symtuner_ar_kernel_name(*number), d->plan.kernel) != 0;)
         ++*number;
-    if (c->count == 0) /* an empty call runs no kernel, and its kernel gets this number */
+    if (c->count == 0) /* an empty call runs no kernel: count it under this number */
         *number = MOST_KERNELS - 1;
     snprintf(r->note[c->tag % NOTES], sizeof r->note[0],
              "%s %s %dx%d %s %s count %zu at %u/%u%s data %d lane %d%s%s, %u of %d", colls[c->coll],

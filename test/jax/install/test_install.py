@@ -185,8 +185,8 @@ def test_where():
         assert fate(smap(psum()), x) == (1, 0, [])
         assert fate(smap(lambda v: symtuner.all_reduce(v, "i")), x) == (1, 0, [])
         assert fate(jax.pmap(psum(), axis_name="i"), two) == (1, 0, [])
-        # in the backward pass, the weight is the same on all devices, and its gradient is a sum
-        # that JAX adds
+        # the psum of the loss, and a sum that JAX adds: the gradient of the weight, which is the
+        # same on all devices
         assert fate(jax.jit(step), np.float32(2), x) == (2, 0, [])
         ours, left, why = fate(jax.jit(nested), x)
         assert (ours, left) == (1, 0) or why == ["XLA partitions the program over i"]  # jax 0.9.2

@@ -47,11 +47,12 @@ struct fake_nccl {
     int keep, say;                   /* numbers of gathers. keep: store what rank 1 sends in that
                                         gather; say: let it send the stored data in that gather */
     char said[FAKE_CARD];
-    /* For communicators with blocking = 0; creating one counts as the first call on it. The
-     * odd_call-th call on odd_rank ends as odd_end says. An error: the call ends with it.
-     * ncclInProgress: the call never ends. ncclSuccess: the call ends well, but the kernel of its
-     * gather never ends. If calls block, the kernel of that gather never ends, and odd_end is what
-     * ncclCommGetAsyncError returns. */
+    /* How call odd_call on odd_rank ends. Creating a communicator with blocking = 0 is call 1.
+     *   an error        the call ends with it
+     *   ncclInProgress  the call never ends
+     *   ncclSuccess     the call ends well, but the kernel of its gather never ends
+     * If calls block, the kernel of that gather never ends, and ncclCommGetAsyncError returns
+     * odd_end. */
     int polls; /* how often ncclInProgress is returned for each call; 0: calls block */
     int odd_rank;
     int odd_call;

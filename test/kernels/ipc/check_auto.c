@@ -162,7 +162,7 @@ START_TEST(test_a_large_allocation_is_not_shown)
 }
 END_TEST
 
-/* Memory that has no handle takes nothing of the part of the memory that a rank may show. */
+/* A rank may show only a part of its memory. Memory without a handle does not count. */
 START_TEST(test_memory_that_cannot_be_shown_takes_no_room)
 {
     for (int r = 0; r < 2; r++)
