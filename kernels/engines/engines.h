@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* engines.h - collectives in which the copy engines move data. In the all-gather only one small
- * kernel runs on multiprocessors. In the all-reduce a kernel with TMA adds up before that. */
+ * kernel runs on multiprocessors. In the all-reduce a kernel with TMA first adds up, and then the
+ * copy engines gather the sums. */
 #ifndef AR_ENGINES_H_
 #define AR_ENGINES_H_
 

@@ -136,7 +136,7 @@ def test_trouble():
                        ("--from none.csv", "No such file")):
         done = run(words)
         assert done.returncode == 2 and why in done.stderr, done
-    # here is no torch, or no GPU
+    # torch or a GPU is missing here
     real = run(f"{peers()} --only torch/*".replace(f"--worker {FAKE}", ""))
     assert real.returncode == 77 and "not here: ours:" in real.stdout, real
     done = run(f"{peers()} --list")

@@ -124,7 +124,7 @@ START_TEST(test_a_communicator_gets_two_lines_and_a_call_none)
 }
 END_TEST
 
-/* A fault of the NCCL release is logged as INFO: the job did nothing to be warned of. */
+/* A fault of the NCCL release is logged as INFO, because the job itself did nothing wrong. */
 START_TEST(test_a_job_that_did_nothing_wrong_gets_no_warning)
 {
     struct comm comm;

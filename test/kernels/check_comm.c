@@ -16,7 +16,7 @@
 #include "test/kernels/fake/nccl.h"
 #include "test/kernels/suites.h"
 
-enum { RANKS = 2, CARDS = 2 /* the second gather exchanges what the ranks say of themselves */ };
+enum { RANKS = 2, CARDS = 2 /* in gather number 2 the ranks exchange their settings */ };
 
 static int endless_at, keep, say, sms, transport; /* settings of the fakes for the next group, and
                                                      the transport that the next group asks for */
@@ -163,7 +163,7 @@ START_TEST(test_ranks_with_different_settings_are_told_which)
         ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), other[i][0]));
         ck_assert_int_eq(fake.live, 0);
     }
-    /* rank 1 now has the same settings as in the gather that the fake kept */
+    /* rank 1 now has the settings of the first group, which the fake repeats (fake_nccl.say) */
     make_group(h, NULL, NULL);
     symtuner_ar_destroy(h, RANKS);
 }

@@ -316,7 +316,7 @@ START_TEST(test_what_goes_to_nccl_is_separated)
     ck_assert_int_eq(symtuner_ar_all_reduce(m, m, 8, ncclFloat, ncclSum, h[0], NULL), ncclSuccess);
     ck_assert_int_eq(fake.host_functions, 1);
     fake.fails = "cudaLaunchHostFunc";
-    fake.others = 1000; /* count the stream as another one */
+    fake.others = 1000; /* the stream now counts as a new one, which is not separated yet */
     ck_assert_int_ne(symtuner_ar_all_reduce(m, m, 8, ncclFloat, ncclSum, h[0], NULL), ncclSuccess);
     ck_assert_ptr_nonnull(strstr(symtuner_ar_error(h[0]), "separate a stream"));
     fake.fails = NULL;

@@ -37,7 +37,7 @@ unsigned emulate_warp_or(unsigned value);
 void emulate_line_barrier(void); /* a barrier for the eight lanes of a 128-byte line */
 unsigned emulate_random(unsigned below);
 void emulate_yield(void);
-void emulate_yield_rarely(void); /* one of 16 times */
+void emulate_yield_rarely(void); /* yields in one of 16 calls */
 uint64_t emulate_now_ns(void);
 
 /* Run one grid on GPU ${device} to its end. ${kernel} takes a struct ar_args by value. Each block

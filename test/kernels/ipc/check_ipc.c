@@ -289,7 +289,7 @@ START_TEST(test_a_failed_mapping_is_told_once)
 }
 END_TEST
 
-/* ---- who wants it ---------------------------------------------------------------------------- */
+/* ---- who has SYMTUNER_AR_IPC ----------------------------------------------------------------- */
 
 /* In its gather, rank 1 sends what a rank without SYMTUNER_AR_IPC would send. */
 START_TEST(test_all_ranks_must_want_it)

@@ -193,7 +193,7 @@ START_TEST(test_the_receiver_has_no_descriptor_left)
     ck_assert_int_eq(send_it(1), AR_POST_SENT);
     ck_assert_int_eq(send_it(2), AR_POST_SENT);
     allow(0);
-    ck_assert(!receive()); /* the connection waits */
+    ck_assert(!receive()); /* no descriptor is left for the connection, so it waits */
     allow(1);
     ck_assert(receive());
     ck_assert_int_eq(parcel.number, 1);

@@ -226,7 +226,7 @@ static void allow(int more)
 /* If a descriptor cannot be sent, the call goes on, and a later call sends it. */
 START_TEST(test_a_descriptor_that_cannot_be_sent_now)
 {
-    allow(1); /* for the memory, not for a socket */
+    allow(1); /* one descriptor: for the memory, but none for a socket */
     ck_assert(call(0, place[0], place[0])->at_send == ar_ipc_place(1, 0));
     ck_assert_ptr_null(peer_in_call(1, 1));
     allow(-1);

@@ -452,7 +452,7 @@ START_TEST(test_scratch_is_reserved_in_the_box)
 }
 END_TEST
 
-/* Handles are made and used as JAX does. The library measures on a stream of its own. */
+/* A handle with one_stream keeps it, although the library measures on a stream of its own. */
 START_TEST(test_one_stream_is_still_one_after_measuring)
 {
     int idles;
