@@ -68,8 +68,10 @@ static unsigned ask(struct st_comm *c, const struct st_call *call)
         return plan.pieces < ST_PLANS - ST_PLAN_BOXES ? ST_PLAN_BOXES + (unsigned)plan.pieces
                                                       : ST_PLANS - 1;
     }
-    if (strcmp(plan.kernel, "tma_ipc") == 0 && c->kernels->decide_)
+    if (strcmp(plan.kernel, "tma_ipc") == 0 && c->kernels->decide_) {
+        c->either = true;
         return ST_PLAN_EITHER;
+    }
     return strcmp(plan.kernel, "nccl") != 0 ? ST_PLAN_OURS : nccl_plan(plan.why);
 }
 
@@ -220,7 +222,7 @@ static bool is_timed(struct st_comm *c, const struct st_tally_slot *slot,
 static nccl_abi_result run_ours(struct st_comm *c, const struct st_call *call)
 {
     struct st_tally_slot *slot = st_slot();
-    unsigned how;
+    unsigned how = ST_PLAN_OURS;
     bool captured;
     nccl_abi_result result = call->op < NCCL_ABI_BUILT_IN_OPS && st_verify_wanted(c, call)
                                  ? st_verify(c, call, by_kernels, by_nccl)
@@ -229,7 +231,9 @@ static nccl_abi_result run_ours(struct st_comm *c, const struct st_call *call)
     if ((!slot && !c->book) || result != NCCL_ABI_SUCCESS)
         return result;
     count(c, call->coll, ST_WHY_OURS, st_call_bytes(c, call));
-    if (slot && c->by_boxes && (how = answer(c, call)) >= ST_PLAN_BOXES) {
+    if (slot && (c->by_boxes || c->either))
+        how = answer(c, call);
+    if (how >= ST_PLAN_BOXES) {
         st_tally_add(slot, &slot->by_boxes);
         atomic_fetch_add_explicit(&slot->pieces, how - ST_PLAN_BOXES, memory_order_relaxed);
     }
@@ -238,7 +242,9 @@ static nccl_abi_result run_ours(struct st_comm *c, const struct st_call *call)
         st_book_also(c->book, call->coll, ST_BOOK_CAPTURED, st_call_bytes(c, call));
     if (slot && captured)
         st_tally_add(slot, &slot->captured);
-    if (slot && is_timed(c, slot, call))
+    if (how == ST_PLAN_EITHER)
+        st_tally_add(slot, &slot->tma_ipc);
+    else if (slot && is_timed(c, slot, call))
         st_tally_time(slot, captured, st_call_bytes(c, call));
     return result;
 }

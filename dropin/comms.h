@@ -18,9 +18,9 @@
 enum { ST_SETS = 64, ST_WAYS = 4, ST_SHRINKS = 16 };
 
 /* Who runs a call: NCCL; NCCL because a rule says so; NCCL because the ranks are on several boxes;
- * our kernels; our kernels or NCCL, as the ranks decide for each call (symtuner_ar_decide); or
- * both, box by box. In this last case the value is ST_PLAN_BOXES plus the number of pieces into
- * which the call is cut. */
+ * our kernels; our kernel tma_ipc or NCCL, as the ranks decide for each call
+ * (symtuner_ar_decide); or both, box by box. In this last case the value is ST_PLAN_BOXES plus the
+ * number of pieces into which the call is cut. */
 enum st_plan {
     ST_PLAN_NCCL,
     ST_PLAN_RULE,
@@ -72,6 +72,7 @@ struct st_comm {
      * whose lowest byte is replaced by the answer, an enum st_plan. */
     uint64_t answers[ST_SETS][ST_WAYS];
     bool by_boxes; /* some element of ${answers} is ST_PLAN_BOXES or more */
+    bool either;   /* some element of ${answers} is ST_PLAN_EITHER        */
     /* ${group} and ${group_number} say for which group of calls the next two members count.
      * ${group_ours}: collectives of this communicator that our kernels could run. ${group_others}:
      * its other collectives. */

@@ -30,7 +30,7 @@
 #define ST_TALLY_VARIABLE "SYMTUNER_RUN_FILE"
 #define ST_TALLY_MAGIC    UINT64_C(0x796c6c6174747973) /* the bytes "syttally" */
 
-enum { ST_TALLY_VERSION = 9, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
+enum { ST_TALLY_VERSION = 10, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
 
 /* The NCCL functions that are counted: X(NAME in ST_TALLY_NAME, name in SYMTUNER_ONLY and in rules,
  * NCCL's name). The last row stands for all further functions of known.h. */
@@ -112,6 +112,7 @@ struct st_tally_slot {
     _Atomic uint64_t captured; /* calls by our kernels that went into a CUDA graph       */
     _Atomic uint64_t by_boxes; /* calls by our kernels that were added up box by box     */
     _Atomic uint64_t pieces;   /* the pieces of all calls in ${by_boxes}                 */
+    _Atomic uint64_t tma_ipc;  /* calls that our kernel tma_ipc ran                      */
     /* Calls of the JAX route: those that our kernels ran (${jax}), and those that libsymtuner_ar.so
      * gave to NCCL (${jax_nccl}). If such a call goes to NCCL through the drop-in, it also counts
      * in ${call}; the others do not. A call that goes into a CUDA graph counts each time XLA
@@ -121,8 +122,8 @@ struct st_tally_slot {
     _Atomic uint64_t jax_groups;   /* how often the process has opened a group            */
     struct st_tally_cell call[ST_TALLY_COLLS][ST_WHYS];
     /* The all-reduces by our kernels whose time was measured on some boxes (cli/run/times.h): sums
-     * of f32 or bf16, without rules or a limit of CTAs; their communicator has ${ranks} ranks, all
-     * on this box, and their buffers lie in no window.
+     * of f32 or bf16, without rules or a limit of CTAs, and not by kernel tma_ipc; their
+     * communicator has ${ranks} ranks, all on this box, and their buffers lie in no window.
      * [1: went into a CUDA graph][b]: those of 2^b to 2^(b+1) - 1 bytes. */
     _Atomic uint64_t timed[2][ST_TALLY_SIZES];
 };

@@ -99,7 +99,7 @@ static const char *duration(double us, char text[24])
 
 void st_run_saved(const struct st_tally *tally, FILE *out)
 {
-    uint64_t calls[2] = {0}, ours = 0, verified = 0;
+    uint64_t calls[2] = {0}, ours = 0, verified = 0, tma_ipc = 0;
     double us[2] = {0}; /* us saved; [1]: by calls in graphs, if each graph ran once */
     int used = st_tally_used(tally), ranks = used ? (int)tally->slot[0].ranks : 0;
     char text[24];
@@ -110,6 +110,7 @@ void st_run_saved(const struct st_tally *tally, FILE *out)
         if (slot->ranks != ranks)
             return;
         verified += slot->verified;
+        tma_ipc += slot->tma_ipc;
         for (int c = 0; c < ST_TALLY_COLLS; c++)
             ours += slot->call[c][ST_WHY_OURS].calls;
         for (int captured = 0; captured < 2; captured++)
@@ -134,8 +135,12 @@ void st_run_saved(const struct st_tally *tally, FILE *out)
                 " call%s in CUDA graphs take%s about %s %s each, each time they run\n",
                 calls[1], calls[1] == 1 ? "" : "s", calls[1] == 1 ? "s" : "",
                 duration(us[1] / (double)calls[1], text), us[1] < 0 ? "more" : "less");
-    if (ours > calls[0] + calls[1])
-        fprintf(out, "    %" PRIu64 " call%s by our kernels %s not estimated\n",
-                ours - calls[0] - calls[1], ours - calls[0] - calls[1] == 1 ? "" : "s",
-                ours - calls[0] - calls[1] == 1 ? "is" : "are");
+    ours -= calls[0] + calls[1] < ours ? calls[0] + calls[1] : ours;
+    if (ours)
+        fprintf(out, "    %" PRIu64 " call%s by our kernels %s not estimated", ours,
+                ours == 1 ? "" : "s", ours == 1 ? "is" : "are");
+    if (ours && tma_ipc)
+        fprintf(out, "; kernel tma_ipc ran %" PRIu64 " of them", tma_ipc);
+    if (ours)
+        fputc('\n', out);
 }

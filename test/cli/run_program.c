@@ -8,6 +8,7 @@
  *   nccl N     claim a slot, with NCCL release N
  *   timed N    claim a slot as rank 0 of 2; count N all-reduces of 64 KiB by our kernels, whose time is
  *              known, and 3 of 8 KiB in a graph
+ *   tma_ipc N  count N all-reduces of 8 MiB by kernel tma_ipc
  *   sent N     claim a slot; count a send of N bytes by our kernels
  *   whys N     claim a slot; count N reduces that NCCL runs for one reason, N + 1 for the next, to N + 5
  *   jax N      claim a slot without NCCL, open a group of the JAX route, and count N of its calls of
@@ -116,6 +117,10 @@ int main(int argc, char **argv)
             st_tally_put(&slot->jax_nccl, 1 << 10);
         if (strcmp(step, "left") == 0)
             st_tally_add(slot, &slot->jax_captured);
+        for (int n = strcmp(step, "tma_ipc") == 0 ? atoi(value) : 0; n > 0; n--) {
+            st_tally_count(slot, ST_TALLY_ALL_REDUCE, ST_WHY_OURS, 1 << 23);
+            st_tally_add(slot, &slot->tma_ipc);
+        }
         if (strcmp(step, "whys") == 0)
             whys((uint32_t)atoi(value));
         for (int n = strcmp(step, "more") == 0 ? atoi(value) : 0; n > 0; n--)

@@ -77,6 +77,7 @@ static void load(void)
     kernels()->gives = true;
     MUST(n.f.AllReduce(a, b, DECIDED, F32, SUM, comm[0], NULL) == 0);
     kernels()->gives = false;
+    MUST(n.f.AllReduce(a, b, DECIDED, F32, SUM, comm[0], NULL) == 0);
     MUST(n.f.Broadcast(a, b, 8, F32, 0, comm[1], NULL) == 0);
     MUST(n.f.AllReduce(a, b, 0, F32, SUM, comm[0], NULL) == 0);
     MUST(n.f.AllReduce(NULL, b, 2, F32, SUM, comm[0], NULL) == 0);
@@ -112,12 +113,13 @@ static void count(const char *program, const char *path)
     MUST(slot->pid == child && slot->nccl == 22809 && slot->ranks == 2);
     MUST(strcmp(slot->program, "ranks") == 0 && strstr(slot->library, "first/libnccl.so.2"));
     MUST(slot->comms[ST_WHY_OURS] == 2);
-    MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].calls == 4);
-    MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].bytes == 256);
+    MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].calls == 5);
+    MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_OURS].bytes == 304);
     MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_UNMAPPED].calls == 1);
-    /* only one call is like those that were timed: the others use a window, another type, and
-     * another operator */
+    /* only one call is like those that were timed: the others use a window, another type, another
+     * operator, and another kernel */
     MUST(slot->timed[0][6] == 1 && slot->timed[1][6] == 0);
+    MUST(slot->timed[0][5] == 0 && slot->tma_ipc == 1);
     MUST(slot->call[ST_TALLY_BROADCAST][ST_WHY_COLLECTIVE].calls == 1);
     MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_EMPTY].calls == 1);
     MUST(slot->call[ST_TALLY_ALL_REDUCE][ST_WHY_ARGUMENTS].calls == 1);
