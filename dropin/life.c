@@ -304,7 +304,7 @@ static void span(struct party *p)
 
     st_meet_leave(p->meet);
     p->meet = NULL;
-    if (p->parent_spans) { /* also if this thread drives several ranks: all ranks must do so */
+    if (p->parent_spans) { /* all ranks make handles, even several ranks of one thread */
         c->spans = make_handles(p);
         for (int i = 1; i < p->n; i++)
             p->c[i]->spans = c->spans;

@@ -297,7 +297,7 @@ static int is_accumulated(const struct hlo_module *module,
            is_body_of_loop(module, computation);
 }
 
-/* XLA moves sums of these types only. */
+/* Would XLA move the call out of a loop? It moves only sums, and only of these types. */
 static int may_leave_loop(const struct hlo_call *call)
 {
     struct hlo_shape shape;

@@ -45,7 +45,7 @@ struct hlo_module {
     /* Indices of the instructions: one computation after the other, in each sorted by the lower
      * half of the id. */
     uint32_t *by_id;
-    struct hlo_use *uses; /* one computation after the other; in each sorted by id */
+    struct hlo_use *uses; /* grouped by computation; sorted by id in each group */
     size_t use_count, use_room;
 };
 

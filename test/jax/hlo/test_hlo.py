@@ -34,7 +34,7 @@ def record(rows, xla):
     opened.append([[d.id for d in row] for row in rows])
 
 
-_hlo.open_rows = record  # here are no GPUs that a group could open
+_hlo.open_rows = record  # there are no GPUs here, so no group can be opened
 
 
 # ---- modules from text ---------------------------------------------------------------------------

@@ -144,7 +144,7 @@ def alone(devices, rank):
     _processes.WAIT_S = 1
     time.sleep(4 * rank)
     print(*lower(devices, axes=("tp",), shape=(2, 1), names=("tp", "dp")), flush=True)
-    time.sleep(0 if rank else 8)  # JAX's coordinator is in rank 0
+    time.sleep(0 if rank else 8)  # rank 0 has JAX's coordinator, so it ends last
 
 
 def start(devices, variable):
@@ -171,7 +171,7 @@ def unset(devices, rank):
         symtuner.retry()
         print(*lower(devices, by_name=False), flush=True)
     else:
-        time.sleep(10)  # JAX's coordinator is in rank 0
+        time.sleep(10)  # rank 0 has JAX's coordinator, so it ends last
 
 
 def called(devices, rank):

@@ -242,7 +242,7 @@ def child(case, rank, ranks, port):
         slow = _library.load()
         slow.call = lambda name, *a: (time.sleep(name == "watch"), type(slow).call(slow, name, *a))
     if case in LATE:
-        jax.process_index(), _library.load()  # at the first time, these calls wait for all ranks
+        jax.process_index(), _library.load()  # the first time, these calls wait for all ranks
         return LATE[case](devices, rank)
     comm, offered = COMM.get(case, {}).get(rank, ("own", True))
     os.environ["SYMTUNER_JAX_COMM"] = comm

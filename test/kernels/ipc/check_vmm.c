@@ -18,7 +18,7 @@
 
 enum { NONE = 0, BY_FD = 1, FABRIC = 8 }; /* types of shareable handles */
 
-static int files; /* open before the test */
+static int files; /* number of open files before the test */
 
 static void take_memory(unsigned types)
 {
