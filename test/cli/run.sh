@@ -17,7 +17,7 @@ ok() { # ok WHAT STATUS
     checked=$((checked + 1))
     [ "$2" -eq 0 ] || { echo "FAIL $1"; failed=1; }
 }
-# An installed tree; the drop-in in it has no content, so that the loader takes it for any program.
+# Make an installed tree. Its drop-in is an empty library, which any program can load.
 mkdir -p "$work/bin" "$work/lib" "$work/empty/bin"
 cp "$build/symtuner" "$work/bin/" && cp "$build/symtuner" "$work/empty/bin/" || exit 1
 cp "$build/libsymtuner.so" "$work/lib/" && : | "$cc" -shared -fPIC -x c -o "$work/lib/libsymtuner_nccl.so" - || exit 1
@@ -293,8 +293,8 @@ ok "a program that ignores the stop of its group goes on" $?
 
 why() { sed -n "s/^ *X($1, \"\(.*\)\").*/\1/p" "$root/dropin/tally.h"; }
 # ---- the summary ---------------------------------------------------------------------------------
-mkdir -p shm # summary() leaves out Killed and Terminated, which the shell says
-summary() { grep -v '^symtuner run: plugin, drop-in, JAX route$\|^Killed$\|^Terminated$' "$1"; }
+mkdir -p shm
+summary() { grep -v '^symtuner run: plugin, drop-in, JAX route$\|^Killed$\|^Terminated$' "$1"; } # the shell prints Killed and Terminated
 once() { # once WHAT FILE: exactly one summary
     [ "$(grep -c '^symtuner run: .* process' "$2")" = 1 ]
     ok "$1: not one summary: $(cat "$2")" $?

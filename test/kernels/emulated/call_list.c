@@ -111,7 +111,7 @@ void list_make(struct call *list, int calls, const struct list_kind *kind, unsig
         c->shift = aligned ? 0
                            : list_draw(&state, 16 / (unsigned)ar_dtype_bytes(c->dtype)) *
                                  (unsigned)ar_dtype_bytes(c->dtype);
-        /* Such messages of whole words run on shorter kernels. */
+        /* Make it an aligned message of whole words, which runs on a shorter kernel. */
         if (kind->unregistered || list_draw(&state, 2)) {
             c->count = c->count < 16 ? 16 : c->count / 16 * 16;
             c->shift = 0;

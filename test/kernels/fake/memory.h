@@ -36,7 +36,7 @@ void fake_allocation(void *base, size_t bytes, int device);
 
 /* Let ${bytes} at ${base} be an allocation of cuMemCreate on GPU ${device}, with the first handle
  * that is free. ${types} says which shareable handles it has; 1: a descriptor. Like the driver, the
- * fake says about each address that all addresses of the GPU are reserved. */
+ * fake reports the whole reserved range for each address: here all addresses of the GPU. */
 void fake_created(void *base, size_t bytes, int device, unsigned types);
 
 /* Map the memory from cuMemCreate that is mapped at ${base} at ${also}, too. */
@@ -45,7 +45,7 @@ void fake_created_also(void *also, void *base);
 /* Forget the allocation at ${base}, if there is one. */
 void fake_allocation_gone(void *base);
 
-/* Return at which address its owner has the memory that is mapped at ${at}, an address from
+/* Return the owner's address of the memory that is mapped at ${at}, an address from
  * cuMemAddressReserve. NULL: nothing is mapped there. */
 char *fake_mapped_at(const char *at);
 

@@ -50,7 +50,7 @@ address fake_handle_new(char *base)
     return n;
 }
 
-/* Change how often a handle is kept. Returns false if there is no such handle. */
+/* Add ${by} to the number of users of a handle. Returns false if there is no such handle. */
 static bool keep(address handle, int by)
 {
     bool valid;

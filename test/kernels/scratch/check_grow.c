@@ -375,8 +375,8 @@ static void create_unequal(int r)
         __atomic_store_n(&pairs_made, 1, __ATOMIC_RELEASE);
 }
 
-/* Processes may drive different numbers of GPUs of a box. Then all ranks make all scratch at once,
- * also those that could wait for the others in a call. */
+/* Processes may drive different numbers of GPUs of a box. If one drives several, all ranks make all
+ * their scratch when the handles are created, even a rank that is alone in its process. */
 START_TEST(test_threads_may_drive_unequal_numbers_of_ranks)
 {
     start_ranks(create_unequal);
