@@ -380,7 +380,7 @@ static nccl_abi_result in_CommWindowDeregister(struct st_from from, void *comm, 
     return real->call.CommWindowDeregister(comm, window);
 }
 
-/* ---- the functions of both kinds ------------------------------------------------------------- */
+/* ---- exported and looked-up functions -------------------------------------------------------- */
 
 /* DEFINE(name, params, args) defines the exported function, and one function for each copy of NCCL.
  * ${args} is (, a, b) for the arguments a and b, and () if there are none. */

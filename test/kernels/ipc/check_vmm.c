@@ -82,7 +82,7 @@ START_TEST(test_ranks_map_by_descriptors)
 }
 END_TEST
 
-/* A rank may have memory of both kinds. */
+/* A rank may have memory from cudaMalloc and memory from cuMemCreate. */
 START_TEST(test_both_kinds)
 {
     char *const other = place[0] + 8 * BYTES;
