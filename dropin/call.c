@@ -64,7 +64,7 @@ static unsigned ask(struct st_comm *c, const struct st_call *call)
     if (result != NCCL_ABI_SUCCESS)
         return ST_PLAN_NCCL;
     if (plan.boxes > 0) { /* runs box by box, even if NCCL's kernels add up in each box */
-        c->by_boxes = true;
+        c->by_boxes = plan.boxes;
         return plan.pieces < ST_PLANS - ST_PLAN_BOXES ? ST_PLAN_BOXES + (unsigned)plan.pieces
                                                       : ST_PLANS - 1;
     }
@@ -231,9 +231,12 @@ static nccl_abi_result run_ours(struct st_comm *c, const struct st_call *call)
     if ((!slot && !c->book) || result != NCCL_ABI_SUCCESS)
         return result;
     count(c, call->coll, ST_WHY_OURS, st_call_bytes(c, call));
-    if (slot && (c->by_boxes || c->either))
+    if (c->by_boxes || c->either)
         how = answer(c, call);
-    if (how >= ST_PLAN_BOXES) {
+    if (how >= ST_PLAN_BOXES)
+        st_book_parts(c->book, st_call_bytes(c, call), c->ranks / c->by_boxes,
+                      (int)(how - ST_PLAN_BOXES));
+    if (slot && how >= ST_PLAN_BOXES) {
         st_tally_add(slot, &slot->by_boxes);
         atomic_fetch_add_explicit(&slot->pieces, how - ST_PLAN_BOXES, memory_order_relaxed);
     }
@@ -242,7 +245,7 @@ static nccl_abi_result run_ours(struct st_comm *c, const struct st_call *call)
         st_book_also(c->book, call->coll, ST_BOOK_CAPTURED, st_call_bytes(c, call));
     if (slot && captured)
         st_tally_add(slot, &slot->captured);
-    if (how == ST_PLAN_EITHER)
+    if (slot && how == ST_PLAN_EITHER)
         st_tally_add(slot, &slot->tma_ipc);
     else if (slot && is_timed(c, slot, call))
         st_tally_time(slot, captured, st_call_bytes(c, call));

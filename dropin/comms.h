@@ -71,8 +71,9 @@ struct st_comm {
     /* What the kernels' library answered about earlier calls. Each element is a hash of a call,
      * whose lowest byte is replaced by the answer, an enum st_plan. */
     uint64_t answers[ST_SETS][ST_WAYS];
-    bool by_boxes; /* some element of ${answers} is ST_PLAN_BOXES or more */
-    bool either;   /* some element of ${answers} is ST_PLAN_EITHER        */
+    int by_boxes; /* how many boxes calls are added up on, if some element of ${answers} is
+                   * ST_PLAN_BOXES or more; else 0 */
+    bool either;  /* some element of ${answers} is ST_PLAN_EITHER */
     /* ${group} and ${group_number} say for which group of calls the next two members count.
      * ${group_ours}: collectives of this communicator that our kernels could run. ${group_others}:
      * its other collectives. */

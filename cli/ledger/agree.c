@@ -81,8 +81,9 @@ static bool row_differs(struct difference *d, const struct st_ledger_row *row)
     uint64_t x = (uint64_t)(d->one->local ? d->one->local : 1);
     uint64_t y = (uint64_t)(d->other->local ? d->other->local : 1);
 
-    /* Do not compare reasons: ranks may know different ones. */
-    if (row->kind == ST_ROW_LEFT)
+    /* Do not compare reasons: ranks may know different ones. Nor the parts of calls, which follow
+     * from the calls. */
+    if (row->kind == ST_ROW_LEFT || row->kind == ST_ROW_PARTS)
         return false;
     for (int i = 0; i < (row->kind == ST_ROW_RAN ? ST_COUNTS : 1); i++) {
         char low[ST_TEXT_SIZE];

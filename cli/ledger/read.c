@@ -203,7 +203,7 @@ static bool add_row(struct reader *reader, enum st_row_kind kind, char **rest)
 
 static bool read_line(struct reader *reader, char *line)
 {
-    static const char *const kind[] = {"asked", "picked", "ran", "ours", "left"};
+    static const char *const kind[] = {"asked", "picked", "ran", "ours", "left", "parts"};
     char *rest, *word, *name, *value;
 
     if (strncmp(line, first_line, sizeof first_line - 1) == 0 &&

@@ -18,8 +18,16 @@
 
 /* What a row counts. ASKED: how often NCCL asked the tuner. PICKED: how often an entry of the cost
  * table was the cheapest. RAN: calls and kernels that ran. OURS: calls that the drop-in sent to our
- * kernels. LEFT: calls that it left to NCCL. */
-enum st_row_kind { ST_ROW_ASKED, ST_ROW_PICKED, ST_ROW_RAN, ST_ROW_OURS, ST_ROW_LEFT };
+ * kernels. LEFT: calls that it left to NCCL. PARTS: all-reduces that NCCL ran as parts of
+ * calls over several boxes, which ST_ROW_OURS counts. */
+enum st_row_kind {
+    ST_ROW_ASKED,
+    ST_ROW_PICKED,
+    ST_ROW_RAN,
+    ST_ROW_OURS,
+    ST_ROW_LEFT,
+    ST_ROW_PARTS
+};
 /* The counters of a ST_ROW_RAN. CALLED: calls outside of CUDA graph capture. CAPTURED: calls inside
  * of it. GENERAL: general kernels. SYMMETRIC: symmetric kernels. CE: collectives that the copy
  * engine ran. */

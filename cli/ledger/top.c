@@ -25,10 +25,11 @@ struct sum {
     uint64_t pick[PICKS];
     bool seen; /* a ledger has a "ran" line for this collective and range */
     /* What the drop-in counted. ours[]: calls that it sent to our kernels (ST_OURS_...). twice: of
-     * these, the calls that NCCL also ran (SYMTUNER_VERIFY) and a plugin also counted. left[]:
+     * these, the calls that NCCL also ran (SYMTUNER_VERIFY) and a plugin also counted. parts:
+     * all-reduces that NCCL ran as parts of calls over several boxes, and a plugin counted. left[]:
      * calls that it left to NCCL. left[0]: in processes without a plugin. left[1]: in processes
      * where a plugin should also have counted them. */
-    uint64_t ours[ST_OURS_COUNTS], twice, left[2];
+    uint64_t ours[ST_OURS_COUNTS], twice, parts, left[2];
 };
 
 struct sums {
@@ -95,6 +96,9 @@ static void add(struct sums *sums, const struct st_ledger_row *row, bool with_pl
             sum->ours[i] += row->count[i];
         sum->twice += with_plugin ? row->count[ST_OURS_BOTH_WAYS] : 0;
         break;
+    case ST_ROW_PARTS:
+        sum->parts += with_plugin ? row->count[0] : 0;
+        break;
     case ST_ROW_LEFT:
         why = st_tally_why_parse(row->verdict);
         sums->why[why >= 0 ? why : ST_WHYS] += row->count[0];
@@ -103,14 +107,19 @@ static void add(struct sums *sums, const struct st_ledger_row *row, bool with_pl
     }
 }
 
+/* Return ${all} without ${some}. Plugin and drop-in may have written their counters at different
+ * moments, so ${some} may be more than ${all}. */
+static uint64_t less(uint64_t all, uint64_t some)
+{
+    return all - (some < all ? some : all);
+}
+
 static uint64_t calls(const struct sum *sum)
 {
     uint64_t ran = sum->ran[ST_COUNT_CALLED] + sum->ran[ST_COUNT_CAPTURED];
     uint64_t by_nccl = sum->seen && ran ? ran : sum->asked[0] + sum->asked[1];
 
-    /* Plugin and drop-in may have written their counters at different moments. So subtract at most
-     * ${by_nccl}. */
-    by_nccl -= sum->twice < by_nccl ? sum->twice : by_nccl;
+    by_nccl = less(by_nccl, sum->twice + sum->parts);
     if (ran == 0 && sum->left[1] > by_nccl) /* NCCL does not ask the tuner about every call */
         by_nccl = sum->left[1];
     return sum->ours[ST_OURS_CALLS] + by_nccl + sum->left[0];
@@ -219,7 +228,8 @@ static bool print_blocks(const struct st_ledgers *ledgers, FILE *out)
 static void print_row(const struct sum *sum, bool dropin, FILE *out)
 {
     const uint64_t *ran = sum->ran;
-    uint64_t known = ran[ST_COUNT_GENERAL] + ran[ST_COUNT_SYMMETRIC] + ran[ST_COUNT_CE];
+    uint64_t general = less(ran[ST_COUNT_GENERAL], sum->parts);
+    uint64_t known = general + ran[ST_COUNT_SYMMETRIC] + ran[ST_COUNT_CE];
     uint64_t whole = sum->ours[ST_OURS_CALLS] + (known ? known : sum->left[1]) + sum->left[0];
     char low[ST_TEXT_SIZE], high[ST_TEXT_SIZE], range[64], picks[64];
     char part[4][8], reg[8];
@@ -227,7 +237,7 @@ static void print_row(const struct sum *sum, bool dropin, FILE *out)
     snprintf(range, sizeof range, "%s .. %s", st_text_size(sum->lo, low),
              st_text_size(sum->hi + 1, high));
     share(part[0], sizeof part[0], ran[ST_COUNT_SYMMETRIC], known ? whole : 0);
-    share(part[1], sizeof part[1], ran[ST_COUNT_GENERAL], known ? whole : 0);
+    share(part[1], sizeof part[1], general, known ? whole : 0);
     share(part[2], sizeof part[2], ran[ST_COUNT_CE], known ? whole : 0);
     share(part[3], sizeof part[3], sum->ours[ST_OURS_CALLS], whole);
     share(reg, sizeof reg, sum->asked[1], sum->asked[0] + sum->asked[1]);
@@ -268,6 +278,7 @@ static void print_whys(const struct sums *sums, FILE *out)
 static void print_text(const struct st_ledgers *ledgers, const struct sums *sums, FILE *out)
 {
     bool dropin = print_blocks(ledgers, out), left = false;
+    uint64_t parts = 0;
 
     if (dropin)
         fprintf(out, "\n%-13s %-18s %7s %5s %9s %8s %5s %10s  %s\n", "collective", "bytes", "calls",
@@ -288,6 +299,13 @@ static void print_text(const struct st_ledgers *ledgers, const struct sums *sums
     if (dropin)
         fputs(left ? "\n" : " nothing.\n", out);
     print_whys(sums, out);
+    for (int i = 0; i < sums->count; i++)
+        parts += sums->sum[i].parts;
+    if (parts)
+        fprintf(out,
+                "NCCL also ran %" PRIu64 " part%s of calls over several boxes. The table counts "
+                "these calls, not their parts.\n",
+                parts, parts == 1 ? "" : "s");
 }
 
 static void json_count(struct st_json *json, const char *key, uint64_t count)
@@ -339,6 +357,7 @@ static void print_json(const struct st_ledgers *ledgers, const struct sums *sums
         json_count(&json, "ours", sum->ours[ST_OURS_CALLS]);
         json_count(&json, "ours_captured", sum->ours[ST_OURS_INTO_GRAPHS]);
         json_count(&json, "ours_verified", sum->ours[ST_OURS_BOTH_WAYS]);
+        json_count(&json, "parts", sum->parts);
         json_count(&json, "left", sum->left[0] + sum->left[1]);
         st_json_open(&json, "picked", "{");
         for (int p = 0; p < PICKS; p++) {

@@ -25,8 +25,14 @@ static void write_size(FILE *out, int coll, int size)
 
 static void write_rows(FILE *out, const struct st_book *book, int coll, int size)
 {
+    const unsigned long long parts = book->also[coll][size][ST_BOOK_PARTS];
     char word[ST_TALLY_WORD];
 
+    if (parts) {
+        fputs("parts", out);
+        write_size(out, coll, size);
+        fprintf(out, " count=%llu\n", parts);
+    }
     for (int why = 0; why < ST_WHYS; why++) {
         unsigned long long calls = book->calls[coll][size][why];
 

@@ -20,8 +20,9 @@
 enum { ST_BOOK_COLLS = ST_TALLY_REDUCE + 1 };
 
 /* What else happened to a call that our kernels ran. CAPTURED: it went into a CUDA graph. VERIFIED:
- * NCCL ran it, too. */
-enum st_book_also { ST_BOOK_CAPTURED, ST_BOOK_VERIFIED, ST_BOOK_ALSO };
+ * NCCL ran it, too. PARTS: not a call, but an all-reduce that libsymtuner_ar.so gave to NCCL for a
+ * part of a call over several boxes; its size is that of the part. */
+enum st_book_also { ST_BOOK_CAPTURED, ST_BOOK_VERIFIED, ST_BOOK_PARTS, ST_BOOK_ALSO };
 
 /* The counters of one rank of a communicator. */
 struct st_book {
@@ -47,6 +48,19 @@ void st_book_close(struct st_book *book);
  * SYMTUNER_LEDGER_SIGNAL arrives; it finds the function by dlsym. */
 __attribute__((visibility("default"))) void symtuner_nccl_ledger(void);
 
+/* An all-reduce of ${bytes} runs box by box in ${pieces} pieces, and each box has ${ranks} ranks.
+ * Return the bytes of the all-reduce over the boxes that NCCL runs for ${piece}. If ${piece} is
+ * ${pieces}, return how many bytes at the end of the message NCCL reduces over all ranks. The
+ * kernels cut messages in the same way (struct ar_cut in kernels/nodes/model.h). */
+static inline uint64_t st_book_part(uint64_t bytes, int ranks, int pieces, int piece)
+{
+    const uint64_t words = bytes / 16 / (uint64_t)ranks, all = (uint64_t)pieces;
+
+    return piece == pieces
+               ? bytes - 16 * words * (uint64_t)ranks
+               : 16 * (words * ((uint64_t)piece + 1) / all - words * (uint64_t)piece / all);
+}
+
 static inline int st_book_size(uint64_t bytes)
 {
     int size = 63 - __builtin_clzll(bytes | 1);
@@ -69,6 +83,17 @@ static inline void st_book_also(struct st_book *book, enum st_tally_coll coll,
     if (book && (int)coll < ST_BOOK_COLLS)
         atomic_fetch_add_explicit(&book->also[coll][st_book_size(bytes)][what], 1,
                                   memory_order_relaxed);
+}
+
+/* Count the parts that NCCL runs of an all-reduce over several boxes (st_book_part). */
+static inline void st_book_parts(struct st_book *book, uint64_t bytes, int ranks, int pieces)
+{
+    for (int piece = 0; book && piece <= pieces; piece++) {
+        const uint64_t part = st_book_part(bytes, ranks, pieces, piece);
+
+        if (part)
+            st_book_also(book, ST_TALLY_ALL_REDUCE, ST_BOOK_PARTS, part);
+    }
 }
 
 #endif

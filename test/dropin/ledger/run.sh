@@ -109,6 +109,21 @@ communicator ID of the drop-in differs first in: allreduce from 64 B
   v.1:1 (): our kernels 3 times
 Y
 
+# --- calls that run box by box, in three pieces ----------------------------------------------------------
+for rank in 0 1; do
+    BOX=0 SYMTUNER_LEDGER=$work/b.$rank READY=$work/ready under "$here/ranks" "$$-b" 2 $rank > /dev/null &
+done
+wait
+want "calls box by box" "$work/b.1" <<'Y'
+# symtuner ledger 1
+comm writer=drop-in ranks=2 rank=1 local=1 nccl=2.28.9 mode=steer
+parts coll=allreduce bytes=16..31 count=2
+parts coll=allreduce bytes=32..63 count=1
+ours coll=allreduce bytes=64..127 count=1 captured=0 verified=0
+end
+Y
+"$symtuner" agree "$work/b.0" "$work/b.1" > "$work/out" || fail "agree: $(cat "$work/out")"
+
 # --- with the plugin, on a signal --------------------------------------------------------------------
 SYMTUNER_LEDGER=$work/signal SYMTUNER_LEDGER_SIGNAL=USR1 SYMTUNER_MACHINE=gpu=x under "$here/calls" signal "$plugin" 2> "$work/err"
 [ $? = 137 ] || { fail "the signal"; cat "$work/err"; }
