@@ -219,7 +219,9 @@ static void count(struct ffi_member *member, const struct ffi_call *call, int ze
     __atomic_store_n(&member->minor, minor, __ATOMIC_RELAXED);
 }
 
-/* Do our kernels run this call, or has libsymtuner_ar.so given it to NCCL? */
+/* Do our kernels run this call, or has libsymtuner_ar.so given it to NCCL? With SYMTUNER_AR_IPC=auto
+ * the plan would not tell, but groups of JAX do not use auto, because they say that their calls run
+ * alone (FFI_BESIDE). */
 static int is_ours(const struct job *j)
 {
     const struct ffi_call *call = &j->call;

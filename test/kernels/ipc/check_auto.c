@@ -18,6 +18,7 @@ enum { STEPS = 12, BUCKETS = 100 };
 
 static symtuner_ar *h[2];
 static char *const place[2] = {(char *)((uintptr_t)1 << 40), (char *)((uintptr_t)2 << 40)};
+static int says;            /* config.beside of the handles */
 static bool decides;        /* the ranks call symtuner_ar_decide, as the drop-in does */
 static int given[2][STEPS]; /* [r][i]: how many calls of rank r went to NCCL by step i */
 
@@ -28,6 +29,7 @@ static void create(int rank)
     struct symtuner_ar_config config = small();
     ncclComm_t comm = (ncclComm_t)(uintptr_t)(rank + 1);
 
+    config.beside = says;
     ck_assert_int_eq(symtuner_ar_create(&h[rank], &comm, 1, &config), ncclSuccess);
 }
 
@@ -49,6 +51,7 @@ static void make(void)
         fake_allocation(place[r], 4 * BYTES, r);
     pthread_barrier_init(&step, NULL, 2);
     decides = true;
+    says = SYMTUNER_AR_UNKNOWN;
 }
 
 static void drop(void)
@@ -202,6 +205,20 @@ START_TEST(test_a_program_that_runs_alone_maps_nothing)
 }
 END_TEST
 
+/* symtuner in JAX says that its calls run alone. It counts who ran them by symtuner_ar_query, which
+ * could not tell if the ranks decided for each call. */
+START_TEST(test_what_the_program_says_counts_for_auto)
+{
+    fake_nccl_threads(destroy);
+    says = SYMTUNER_AR_ALONE;
+    setenv("SYMTUNER_AR_BESIDE", "compute", 1);
+    fake_nccl_threads(create);
+    unsetenv("SYMTUNER_AR_BESIDE");
+    ck_assert_ptr_null(h[0]->ipc);
+    ck_assert_int_eq(h[0]->beside, AR_BESIDE_COMPUTE);
+}
+END_TEST
+
 START_TEST(test_auto_is_for_all_reduces)
 {
     fake_nccl_threads(reduce_scatter_steps);
@@ -252,6 +269,7 @@ Suite *st_suite_ipc_auto(void)
     tcase_add_test(two, test_memory_that_cannot_be_shown_takes_no_room);
     tcase_add_test(two, test_a_forced_kernel_shows_at_once);
     tcase_add_test(two, test_a_program_that_runs_alone_maps_nothing);
+    tcase_add_test(two, test_what_the_program_says_counts_for_auto);
     tcase_add_test(two, test_auto_is_for_all_reduces);
     tcase_add_test(two, test_the_plan_says_that_nccl_runs_the_first_calls);
     suite_add_tcase(s, two);
