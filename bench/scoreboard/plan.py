@@ -36,13 +36,14 @@ def _nccl(release):
                       f"NCCL {release}", f"nccl-{release}", way, ALL) for way in ways]
 
 
-# OURS is compared with all others. AGAIN is the same contender once more: the A/A measurement.
-OURS, AGAIN = "ours", "ours A/A"
+# {what is measured: the contender that is compared with all others}. "ours" knows that its calls run
+# alone; nobody tells "default" what runs beside its calls. AGAIN has the same contenders once more: the
+# A/A measurement.
+OURS = {"alone": "ours", "beside": "default"}
+AGAIN = {what: f"{name} A/A" for what, name in OURS.items()}
 CONTENDERS = [
-    Contender(OURS, "symtuner", "ours", "ours", ALL),
-    Contender(AGAIN, "symtuner", "ours", "ours", ALL),
+    *[Contender(name, "symtuner", "ours", OURS[what], ALL) for what in OURS for name in (OURS[what], AGAIN[what])],
     Contender("staged", "symtuner", "ours", "staged", ALL),
-    Contender("default", "symtuner", "ours", "default", ALL),    # symtuner is not told what runs beside the calls
     *_nccl("box"), *_nccl("2.30.7"), *_nccl("2.32.3"),
     Contender("torch/one_shot", "torch", "torch", "one_shot", most=16 << 20),
     Contender("torch/two_shot", "torch", "torch", "two_shot"),
@@ -99,10 +100,10 @@ def needs(crew, peers, library):
 
 
 def chosen(only):
-    """Return the contenders that match one of the patterns of ``only``; OURS is always there."""
+    """Return the contenders that match one of the patterns of ``only``, and those of OURS and AGAIN."""
     patterns = only.split(",") if only else ["*"]
     known = [c for c in CONTENDERS
-             if c.name in (OURS, AGAIN) or any(fnmatch.fnmatch(c.name, p) for p in patterns)]
+             if c.name in {*OURS.values(), *AGAIN.values()} or any(fnmatch.fnmatch(c.name, p) for p in patterns)]
     for pattern in patterns:
         if not any(fnmatch.fnmatch(c.name, pattern) for c in CONTENDERS):
             raise SystemExit(f"--only {pattern}: no such contender; there are "

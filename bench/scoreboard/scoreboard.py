@@ -130,7 +130,7 @@ class Run:
 
     def measure(self, coll, kind, size):
         ready = self.prepare(coll, kind, size)
-        ours = [(slot, c) for slot, c in ready if c.name == plan.OURS]
+        ours = [(slot, c) for slot, c in ready if c.name == plan.OURS["alone"]]
         if not ours:
             return
         first = self.ask(ours[0][1], do="alone", slot=ours[0][0], replays=1, samples=1)

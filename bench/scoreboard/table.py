@@ -41,8 +41,9 @@ def paired(mine, other):
     return statistics.median(ratios) if ratios else None
 
 
-def compare(times):
-    """Compare the contenders at one size. ``times`` maps contenders to {round: us}. Returns a dictionary:
+def compare(times, what):
+    """Compare the contenders at one size. ``times`` maps contenders to {round: us}; ``what`` is "alone" or
+    "beside". Returns a dictionary:
 
     "us"     our median time
     "best"   {group: (ratio, contender, us)} of the best contender of each group
@@ -51,13 +52,13 @@ def compare(times):
 
     A ratio is the median over the rounds of our time divided by theirs. The spread is the median distance of
     a round's A/A ratio from 1. It shows how far apart two equal contenders are."""
-    ours, groups = times[plan.OURS], {}
+    ours, groups = times[plan.OURS[what]], {}
     for contender in plan.CONTENDERS:
         other = times.get(contender.name)
         ratio = paired(ours, other) if other and contender.group != "symtuner" else None
         if ratio is not None and ratio > groups.get(contender.group, (0,))[0]:
             groups[contender.group] = (ratio, contender.name, statistics.median(other.values()))
-    again = times.get(plan.AGAIN, {})
+    again = times.get(plan.AGAIN[what], {})
     spread = [abs(again[r] / ours[r] - 1) for r in ours if r in again]
     return {"us": statistics.median(ours.values()), "best": groups,
             "rival": max(groups.values(), default=None),
@@ -71,8 +72,8 @@ def tables(rows):
         times[ranks, what, coll, kind, size][who][rnd] = us
     out = collections.defaultdict(dict)
     for (*key, size), who in sorted(times.items()):
-        if plan.OURS in who:
-            out[tuple(key)][size] = compare(who)
+        if plan.OURS[key[1]] in who:
+            out[tuple(key)][size] = compare(who, key[1])
     return dict(out)
 
 

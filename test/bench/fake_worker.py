@@ -10,7 +10,10 @@ import time
 crew, rank = sys.argv[1], int(os.environ["RANK"])
 trouble = dict(word.split(":") for word in os.environ.get("FAKE_TROUBLE", "").split(",") if word).get(crew)
 reply = os.fdopen(int(os.environ["SCOREBOARD_REPLY"]), "w", buffering=1)
-FACTOR = {"ours": float(os.environ.get("FAKE_OURS", "1")), "general": 2, "own": 1.5, "1shot_push": 1.1, "16": 1.2}
+OURS = float(os.environ.get("FAKE_OURS", "1"))
+FACTOR = {"ours": OURS, "general": 2, "own": 1.5, "1shot_push": 1.1, "16": 1.2}
+if crew == "ours":
+    FACTOR["default"] = OURS    # SGLang has a kernel of this name, too
 slots, log = {}, open(os.environ["FAKE_LOG"], "a", buffering=1) if "FAKE_LOG" in os.environ else None
 
 

@@ -45,7 +45,7 @@ def test_plan():
     assert plan.sizes(1024, 8192, 2) == [1024, 2048, 4096, 8192]
     fails(lambda: plan.sizes(1024, 512, 2), "sizes begin at 256")
     names = [c.name for c in plan.CONTENDERS]
-    assert len(set(names)) == len(names) and plan.OURS in names and plan.AGAIN in names
+    assert len(set(names)) == len(names) and {*plan.OURS.values(), *plan.AGAIN.values()} <= set(names)
     for n in (1, 2, 5):    # each contender runs once a round, and begins one of n rounds
         assert all(sorted(plan.turns(n, r)) == list(range(n)) for r in range(n))
         assert sorted(plan.turns(n, r)[0] for r in range(n)) == list(range(n))
@@ -62,13 +62,13 @@ def test_tables():
         return [(2, "alone", "allreduce", "bf16", 1024, who, r, us) for r, us in enumerate(times)]
 
     # the rounds drift by a factor of 2, but the ratios within a round do not
-    drift = rows(plan.OURS, 10, 20, 30) + rows("vllm", 10.1, 20.2, 30.3)
+    drift = rows(plan.OURS["alone"], 10, 20, 30) + rows("vllm", 10.1, 20.2, 30.3)
     line = table.tables(drift)[2, "alone", "allreduce", "bf16"][1024]
     assert line["us"] == 20 and abs(line["rival"][0] - 1 / 1.01) < 1e-9 and line["aa"] is None
     assert not table.behind(line)
-    slow = rows(plan.OURS, 10, 10, 10) + rows("vllm", 9.9, 9.9, 9.9)
+    slow = rows(plan.OURS["alone"], 10, 10, 10) + rows("vllm", 9.9, 9.9, 9.9)
     assert table.behind(table.tables(slow)[2, "alone", "allreduce", "bf16"][1024])
-    noisy = slow + rows(plan.AGAIN, 10.3, 9.8, 10.2)    # two equal contenders differ by 2 %
+    noisy = slow + rows(plan.AGAIN["alone"], 10.3, 9.8, 10.2)    # two equal contenders differ by 2 %
     line = table.tables(noisy)[2, "alone", "allreduce", "bf16"][1024]
     assert abs(line["aa"] - 0.02) < 1e-9 and not table.behind(line)
     best = slow + rows("sglang/default", 11, 11, 11) + rows("sglang/1shot_push", 9, 9, 9) + rows("staged", 1, 1, 1)
@@ -76,12 +76,14 @@ def test_tables():
     assert line["best"]["SGLang"][1] == "sglang/1shot_push" and line["rival"][1] == "sglang/1shot_push"
     # staged is our own contender, so it is no rival
     assert set(line["best"]) == {"vLLM", "SGLang"}
-    some = rows(plan.OURS, 1, 1) + [rows("vllm", 0, 2)[1]]    # the rival lost round 0
+    some = rows(plan.OURS["alone"], 1, 1) + [rows("vllm", 0, 2)[1]]    # the rival lost round 0
     assert table.tables(some)[2, "alone", "allreduce", "bf16"][1024]["rival"][0] == 0.5
     assert table.tables(rows("vllm", 1)) == {}
     assert table.read(table.text(best).splitlines()) == best
     fails(lambda: table.read(["round,us"]), "the first line is not")
     fails(lambda: table.read([table.HEAD, "2,alone,allreduce"]), "line 2 is not a row")
+    beside = [(2, "beside", *row[2:]) for row in slow + rows("default", 9, 9, 9)]    # ours did not run as "ours"
+    assert table.tables(beside)[2, "beside", "allreduce", "bf16"][1024]["us"] == 9
     words, lost = table.markdown(best)
     assert lost == 1 and "| 1 KiB | 10.00 |" in words and "**behind**" in words, words
 
@@ -107,7 +109,7 @@ def test_driver():
     assert len(rows) == 3 * len(each) and {what for what, _, _ in each} == {"alone", "beside"}
     times = {(row[5], row[4]): row[7] for row in rows if row[1] == "alone"}
     # time of the slowest rank, of the median sample
-    assert abs(times[plan.OURS, 1024] - (2 + 1024 / 1e5 + 0.001)) < 0.01
+    assert abs(times[plan.OURS["alone"], 1024] - (2 + 1024 / 1e5 + 0.001)) < 0.01
     lines = table.tables(rows)[2, "alone", "allreduce", "bf16"]
     assert lines[1024]["rival"][1] == "sglang/1shot_push" and lines[1024]["aa"] == 0
     assert "ours is behind at 0 sizes" in done.stdout and (WORK / "rows.csv.md").exists()
