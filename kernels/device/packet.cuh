@@ -381,32 +381,36 @@ __device__ __forceinline__ payload reduce_whole(const ar_args &args, const paylo
 }
 
 /* Poll every slot[i] with i > 0 and want[i] true, until the words of all these slots have arrived.
- * Then put the payload of each into v[i]. Returns false if the rank gave up. */
+ * Then put the payload of each into v[i]. Returns false if the rank gave up. The inner loop calls no
+ * function: around a call the compiler would compute the addresses anew for each poll. */
 template <class F, int N>
 __device__ __forceinline__ bool await_whole(const ar_args &args, char *const *slot, uint64_t epoch,
                                             spin_limit &wait, const bool *want, payload *v)
 {
-    uint32_t polls = 0;
-
     warp_in_step<F>();
     for (;;) {
-        uint4 w[N];
-        bool here = true;
+#pragma unroll 1
+        for (int polls = 0; polls < AR_POLLS_TO_LOOK; polls++) {
+            uint4 w[N];
+            bool here = true;
 
 #pragma unroll
-        for (int i = 1; i < N; i++)
-            if (want[i])
-                w[i] = receive<F>(slot[i]);
-#pragma unroll
-        for (int i = 1; i < N; i++)
-            here = (!want[i] || F::arrived(w[i], epoch)) && here;
-        if (all_here<F>(here)) {
+            for (int i = 1; i < N; i++)
+                if (want[i])
+                    w[i] = receive<F>(slot[i]);
 #pragma unroll
             for (int i = 1; i < N; i++)
-                v[i] = F::decode(w[i]);
-            return true;
+                here = (!want[i] || F::arrived(w[i], epoch)) && here;
+            if (all_here<F>(here)) {
+#pragma unroll
+                for (int i = 1; i < N; i++)
+                    v[i] = F::decode(w[i]);
+                return true;
+            }
         }
-        if (all_give_up<F>(args, polls, wait))
+        const bool stop = past_spin_limit(args, wait);
+
+        if (F::warp_wide ? __any_sync(~0u, stop) : stop)
             return false;
     }
 }

@@ -159,6 +159,7 @@ __device__ __forceinline__ void store_unit(char *p, uint2 u)
 #define AR_POLLS_TO_LOOK 1024
 #endif
 
+/* ${since}: when the thread began to wait, in ns; 0: it has not read the clock yet. */
 struct spin_limit {
     uint64_t since = 0;
 };
@@ -180,35 +181,44 @@ static __device__ __forceinline__ bool turn_to_look(const ar_args *args, uint64_
 #endif
 }
 
-static __device__ __noinline__ bool past_spin_limit(const ar_args *args, spin_limit *p)
+/* Return since when the thread has waited: ${since}, or now if ${since} is 0. Return 0 if the thread
+ * must give up. (A spin_limit is not passed by address, because it would need a stack then.) */
+static __device__ __noinline__ uint64_t waited_since(const ar_args *args, uint64_t since)
 {
     uint64_t now = now_ns();
     uint32_t verdict = AR_ALIVE;
 
-    if (p->since == 0)
-        p->since = now;
+    if (since == 0)
+        since = now;
     if (load_relaxed(&args->state->dead) != AR_ALIVE)
-        return true;
-    if (now - p->since > args->timeout_ns)
+        return 0;
+    if (now - since > args->timeout_ns)
         verdict = AR_TIMEOUT;
-    else if (turn_to_look(args, p->since, now)) {
+    else if (turn_to_look(args, since, now)) {
         /* This reads the clock again, because to keep ${now} until here would cost registers. */
         store_relaxed(&args->mailbox->waits, (uint32_t)now_ns());
         if (load_relaxed(&args->mailbox->abort) != 0)
             verdict = AR_ABORTED;
     }
     if (verdict == AR_ALIVE)
-        return false;
+        return since;
     store_relaxed(&args->mailbox->error, verdict);
     store_relaxed(&args->state->dead, verdict);
-    return true;
+    return 0;
+}
+
+/* Called after AR_POLLS_TO_LOOK polls. Returns whether to stop waiting. */
+__device__ __forceinline__ bool past_spin_limit(const ar_args &args, spin_limit &p)
+{
+    p.since = waited_since(&args, p.since);
+    return p.since == 0;
 }
 
 /* Called after each poll. Returns whether to stop waiting. The caller owns ${polls}, so that the
  * compiler keeps it in a register. */
 __device__ __forceinline__ bool give_up(const ar_args &args, uint32_t &polls, spin_limit &p)
 {
-    return (++polls & (AR_POLLS_TO_LOOK - 1)) == 0 && past_spin_limit(&args, &p);
+    return (++polls & (AR_POLLS_TO_LOOK - 1)) == 0 && past_spin_limit(args, p);
 }
 
 /*
