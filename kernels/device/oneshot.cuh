@@ -130,6 +130,14 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
     counters.publish(args);
 }
 
+template <class F, int N> __device__ __forceinline__ void send_whole(char *const *slot, uint4 word)
+{
+    line_in_step<F>();
+#pragma unroll
+    for (int i = 1; i < N; i++)
+        send<F>(slot[i], word);
+}
+
 /*
  * oneshot() for 2, 4 or 8 ranks and messages of whole words. This kernel has about half as many
  * instructions, and in short messages the instructions take most of the time. Its i-th peer is rank
@@ -142,38 +150,49 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
 {
     const auto [bytes, words, rounded, stride, step, first_word] = words_of(args);
     const uint32_t region = (uint32_t)args.region + first_word * AR_WORD;
+    const uint32_t half = (uint32_t)args.half;
     payload v[N], first = {};
     /* [i]: this rank's slot at rank me ^ i, in the half of even epochs, at first_word. */
     char *peer_slot[N];
+    const char *in = args.in;
+    const ar_state *state = args.state;
     spin_limit wait;
-
-    await_previous_kernel(args);
-    if (first_word < words)
-        first = load_whole<F>(args.in, first_word, bytes);
-
-    call_counters counters(args);
 
 #pragma unroll
     for (int i = 1; i < N; i++)
         peer_slot[i] = args.peer[args.me ^ i] + (region + args.me * stride);
-    /* Slot 0 of this rank, in the half of even epochs, at first_word. */
-    char *const here = args.peer[args.me] + region;
-    first = F::canonical(first); /* only now, because canonical() waits for the load */
+    if constexpr (N == 2)
+        await_previous_kernel(args, in, state, peer_slot[1]);
+    else if constexpr (N == 4)
+        await_previous_kernel(args, in, state, peer_slot[1], peer_slot[2], peer_slot[3]);
+    else /* more addresses do not fit into registers */
+        await_previous_kernel(args, in, state);
 
-    const uint32_t half = ar_half(counters.epoch) * (uint32_t)args.half;
+    if (first_word < words)
+        first = load_whole<F>(in, first_word, bytes);
 
+    call_counters counters(state);
+    const uint32_t at_half = (uint32_t)ar_half(counters.epoch) * half;
+
+#pragma unroll
+    for (int i = 1; i < N; i++)
+        peer_slot[i] += at_half;
     stall(args, counters.epoch, 1);
-    if (!counters.dead)
-        for (uint32_t w = first_word; w < words; w += step) {
-            payload p = w == first_word ? first : F::canonical(load_whole<F>(args.in, w, bytes));
-            uint4 word = F::encode(p, counters.epoch);
+    if (!counters.dead && first_word < words) {
+        send_whole<F, N>(peer_slot, F::encode(F::canonical(first), counters.epoch));
+        for (uint32_t w = first_word + step; w < words; w += step) {
+            const payload p = load_whole<F>(in, w, bytes);
 
-            line_in_step<F>();
 #pragma unroll
             for (int i = 1; i < N; i++)
-                send<F>(peer_slot[i] + (half + (w - first_word) * AR_WORD), word);
+                peer_slot[i] += step * AR_WORD;
+            send_whole<F, N>(peer_slot, F::encode(F::canonical(p), counters.epoch));
         }
+    }
     counters.book_in(args);
+    /* Slot 0 of this rank, at first_word. */
+    char *const here = args.peer[args.me] + (region + at_half);
+
     stall(args, counters.epoch, 2);
     if (!counters.dead)
         for (uint32_t w = first_word; w < (F::warp_wide ? rounded : words); w += step) {
@@ -184,11 +203,11 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
 #pragma unroll
             for (int i = 1; i < N; i++) {
                 want[i] = valid;
-                slot[i] = here + (half + (w - first_word) * AR_WORD + (args.me ^ i) * stride);
+                slot[i] = here + ((w - first_word) * AR_WORD + (args.me ^ i) * stride);
             }
-            v[0] = first;
             if (w != first_word && valid)
-                v[0] = F::canonical(load_whole<F>(args.in, w, bytes));
+                first = load_whole<F>(in, w, bytes);
+            v[0] = F::canonical(first);
             if (!await_whole<F, N>(args, slot, counters.epoch, wait, want, v))
                 break;
             if (valid) {

@@ -221,18 +221,37 @@ __device__ __forceinline__ bool give_up(const ar_args &args, uint32_t &polls, sp
     return (++polls & (AR_POLLS_TO_LOOK - 1)) == 0 && past_spin_limit(args, p);
 }
 
+template <class P> __device__ __forceinline__ void hide(P *&address)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("" : "+l"(address));
+#endif
+}
+
 /*
  * Every kernel that may start early calls this before it reads or writes anything, because the
  * previous kernel of the stream may still be running. This function waits until the previous kernel
  * has ended and its stores are visible. With AR_EARLY_BOTH the next kernel may start early as well,
  * and must wait in the same way.
+ *
+ * The ${address}es are computed before the wait. There they cost no time, and neither do the loads
+ * from the constant cache, which is cold at launch. Nothing less keeps them there: the compiler
+ * moves loads of arguments and additions to their first use. So the wait depends on the addresses
+ * (they are never 0), and the compiler cannot know that the empty asm leaves them as they are.
  */
-__device__ __forceinline__ void await_previous_kernel(const ar_args &args)
+template <class... P>
+__device__ __forceinline__ void await_previous_kernel(const ar_args &args, P *&...address)
 {
 #if __CUDA_ARCH__ >= 900
+    uint64_t any = sizeof...(P) == 0;
+
+    (hide(address), ...);
+    any = (any | ... | (uint64_t)address);
     if (args.overlap != AR_SERIAL) {
 #ifndef ST_BREAK_PREVIOUS
-        asm volatile("griddepcontrol.wait;" ::: "memory");
+        asm volatile("{.reg .pred some; setp.ne.u64 some, %0, 0; @some griddepcontrol.wait;}" ::"l"(
+                         any)
+                     : "memory");
 #endif
         if (args.overlap == AR_EARLY_BOTH)
             asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -265,8 +284,12 @@ struct call_counters {
     bool dead;
 
     __device__ __forceinline__ explicit call_counters(const ar_args &args)
+        : call_counters(args.state)
     {
-        const uint4 s = *reinterpret_cast<const uint4 *>(args.state);
+    }
+    __device__ __forceinline__ explicit call_counters(const ar_state *state)
+    {
+        const uint4 s = load_local(state);
 
         epoch = (uint64_t)s.y << 32 | s.x;
         base = s.z;

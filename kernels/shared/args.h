@@ -46,15 +46,17 @@ enum ar_start { AR_SERIAL, AR_EARLY, AR_EARLY_BOTH, AR_STARTS };
  * aborted, and NCCL may have unmapped the memory of the peers. */
 enum ar_verdict { AR_ALIVE, AR_TIMEOUT, AR_ABORTED, AR_OVERLAP, AR_DESTROYED, AR_PEERS_GONE };
 
-/* The fields that kernels read first come first, because the constant cache is cold at launch. */
+/* The fields that kernels read first come first, because the constant cache is cold at launch. The
+ * first six share a line of it (64 bytes; the arguments begin at 16). */
 struct ar_args {
     const char *in;
     char *out;
     struct ar_state *state;
+    uint64_t half;    /* if words are sent: bytes of one half; else: offset of the gather slots */
+    uint64_t words;   /* one-shot: words of the message; two-shot: words of one slot */
+    uint64_t overlap; /* how the kernel starts: enum ar_start                   */
     uint64_t bytes;
     uint64_t region; /* offset of half 0 of the region that the call uses      */
-    uint64_t half;   /* if words are sent: bytes of one half; else: offset of the gather slots */
-    uint64_t words;  /* one-shot: words of the message; two-shot: words of one slot */
     uint64_t shard;  /* bytes from shard to shard; reduce-scatter, all-gather: from slot to slot */
     int ranks;
     int me;
@@ -66,7 +68,6 @@ struct ar_args {
     int lag;                  /* chunked: tiles by which the push is ahead of the sums  */
     char *peer[AR_MAX_RANKS]; /* address of every rank's arena, as this rank maps it    */
     uint64_t tiles;           /* tiles per block and shard (chunked, pull) or per slot (tma_ipc) */
-    uint64_t overlap;         /* how the kernel starts: enum ar_start                   */
     uint64_t timeout_ns;
     struct ar_mailbox *mailbox;
     char *dst[AR_MAX_RANKS];       /* kernels that store directly: the recv buffer of every rank */
