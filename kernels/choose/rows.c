@@ -16,13 +16,18 @@
 #define PCIE     "unmeasured: fewer blocks and no LL128, after published PCIe numbers"
 #define HOSTSEEN "2 and 4 ranks against NCCL_P2P_DISABLE=1 on H200, 2026-11-21; grid not swept"
 #define HOSTMEM  "unmeasured: without a communicator there is no NCCL to call"
-#define NVLS                                                                                       \
-    "unmeasured: NCCL uses multicast, for which 480 GB/s are published; we measured 389"
+#define NVLS     "unmeasured: NCCL uses multicast, for which 480 GB/s are published; we measured 389"
 #define STAGED   "recv not registered: our kernels copy once more than NCCL's ring"
 
-/* From bench/results/notes.md, "Beside GEMMs". No message between 2 and 16 MiB was measured. */
+/* From bench/results/notes.md, "Beside GEMMs". */
 #define GEMMS    "beside GEMMs 200 x 16 MiB took 73.7 ms, NCCL 52.1: 2 H200, 2026-11-22"
 #define AS_GEMMS "not measured beside GEMMs; as for all-reduce on 2 H200"
+
+/* From bench/results/2026-11-28-h200x2, with SYMTUNER_AR_OVERLAP=2. Beside GEMMs, 64 blocks of 1024
+ * threads take 0.5 to 0.6 of the time of 128 blocks, perhaps because the next call can start early
+ * only with 64 (order/first.h). */
+#define BLOCKS64 "alone, and 2 to 8 MiB beside GEMMs: 2 H200, bf16, 2026-11-28"
+#define NEAR64   "not measured: as for 256 KiB and 1 MiB"
 
 /* From bench/results/2026-11-23-h200x2: bf16, 16 to 256 MiB. */
 #define FEW "beside GEMMs and alone against NCCL with 16 CTAs: 2 H200, bf16, 2026-11-23"
@@ -37,6 +42,7 @@
 
 const struct ar_row ar_rows[] = {
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_TMA, NO_END, AR_TMA, 8, AR_TMA_THREADS, 0, FEW},
+    {AR_LINKS_NVLINK, 2, 2, LONG_SUMS, 12 * MiB, AR_TWO_LAMPORT, 64, 1024, 0, BLOCKS64},
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_IPC, 256 * MiB, AR_TMA_IPC, 8, AR_TMA_THREADS, 0, IPC},
     {AR_LINKS_NVLINK, 2, 2, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, GEMMS},
     {AR_LINKS_NVLINK, 3, 16, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
@@ -54,8 +60,10 @@ const struct ar_row ar_rows[] = {
     {AR_LINKS_NVLINK, 2, 2, ANY, 64 * KiB, AR_ONE_LAMPORT, 64, 64, 0, SWEEP},
     {AR_LINKS_NVLINK, 2, 2, ANY, 128 * KiB, AR_ONE_LAMPORT, 64, 128, 0, SWEEP},
     {AR_LINKS_NVLINK, 2, 2, ANY, 256 * KiB, AR_ONE_LAMPORT, 64, 256, 0, SWEEP},
-    {AR_LINKS_NVLINK, 2, 2, ANY, 512 * KiB, AR_ONE_LAMPORT, 128, 256, 0, SWEEP},
-    {AR_LINKS_NVLINK, 2, 2, ANY, 1 * MiB, AR_ONE_LAMPORT, 128, 512, 0, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 512 * KiB, AR_ONE_LAMPORT, 64, 512, 0, NEAR64},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 1 * MiB, AR_ONE_LAMPORT, 64, 1024, 0, BLOCKS64},
+    {AR_LINKS_NVLINK, 2, 2, BESIDE, 2 * MiB, AR_ONE_LAMPORT, 64, 1024, 0, BLOCKS64},
+    {AR_LINKS_NVLINK, 2, 2, BESIDE, 4 * MiB, AR_TWO_LAMPORT, 64, 1024, 0, BLOCKS64},
     {AR_LINKS_NVLINK, 2, 2, ANY, 4 * MiB, AR_ONE_LAMPORT, 128, 1024, 0, SWEEP},
     {AR_LINKS_NVLINK, 2, 2, ANY, 12 * MiB, AR_TWO_LAMPORT, 128, 1024, 0, SWEEP},
     {AR_LINKS_NVLINK, 2, 2, BY_IPC, 256 * MiB, AR_TMA_IPC, 8, AR_TMA_THREADS, 0, IPC},

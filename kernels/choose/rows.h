@@ -10,17 +10,18 @@ enum ar_links { AR_LINKS_NVLINK, AR_LINKS_PCIE, AR_LINKS_HOST, AR_LINKS };
 
 /* The condition that a call must meet so that the row applies to it. */
 enum ar_row_need {
-    ANY,         /* the row is for every call */
-    UNMAPPED,    /* recv is not registered; in a reduce-scatter: send is not registered */
-    GENERIC,     /* the call is an all-gather, or not a sum or avg of f32, f16 or bf16 */
-    MULTICAST,   /* NCCL may use NVLink multicast */
-    GATHERS,     /* the call is an all-gather */
-    SCATTERS,    /* the call is a reduce-scatter */
-    BY_TMA,      /* the call is a reduce-scatter that kernel tma can run */
+    ANY,       /* the row is for every call */
+    UNMAPPED,  /* recv is not registered; in a reduce-scatter: send is not registered */
+    GENERIC,   /* the call is an all-gather, or not a sum or avg of f32, f16 or bf16 */
+    MULTICAST, /* NCCL may use NVLink multicast */
+    GATHERS,   /* the call is an all-gather */
+    SCATTERS,  /* the call is a reduce-scatter */
+    BY_TMA,    /* the call is a reduce-scatter that kernel tma can run */
+    BESIDE,    /* other kernels may run beside ours; the call is a sum or avg of f32, f16 or bf16 */
     LONG_BESIDE, /* longer than ST_BESIDE_LIMIT, while other kernels may run beside ours */
-    LONG_BY_TMA, /* as LONG_BESIDE; also, kernel tma can run the call, NCCL may not use
-                        NVLink multicast, and the call is an all-gather, or a sum or avg of f32,
-                        f16 or bf16 */
+    LONG_SUMS,   /* as BESIDE and LONG_BESIDE; also, NCCL may not use NVLink multicast */
+    LONG_BY_TMA, /* as LONG_BESIDE; also, kernel tma can run the call, NCCL may not use NVLink
+                    multicast, and the call is an all-gather, or a sum or avg of f32, f16 or bf16 */
     LONG_BY_IPC, /* like LONG_BY_TMA, but for kernel tma_ipc; no buffer is registered */
     BY_IPC,      /* like LONG_BY_IPC, but for calls of any length, even if nothing runs beside
                     them */

@@ -166,7 +166,8 @@ static uint64_t max_ctas(int family)
 static const struct ar_row *find_row(const struct ar_ask *ask)
 {
     const bool half = ask->coll != AR_ALL_REDUCE, gathers = ask->coll == AR_ALL_GATHER;
-    const bool long_beside = ask->beside != AR_BESIDE_NOTHING && ask->bytes > ST_BESIDE_LIMIT;
+    const bool beside = ask->beside != AR_BESIDE_NOTHING;
+    const bool long_beside = beside && ask->bytes > ST_BESIDE_LIMIT;
     const bool for_movers = !ask->has_multicast && !is_generic(ask);
     const bool by_ipc =
         for_movers && !ask->src_mapped && !ask->dst_mapped && ar_capacity(ask, AR_TMA_IPC) != 0;
@@ -178,7 +179,9 @@ static const struct ar_row *find_row(const struct ar_ask *ask)
         [GATHERS] = gathers,
         [SCATTERS] = ask->coll == AR_REDUCE_SCATTER,
         [BY_TMA] = ask->coll == AR_REDUCE_SCATTER && ar_capacity(ask, AR_TMA) != 0,
+        [BESIDE] = beside && !is_generic(ask),
         [LONG_BESIDE] = long_beside,
+        [LONG_SUMS] = long_beside && for_movers,
         [LONG_BY_TMA] = long_beside && for_movers && ar_capacity(ask, AR_TMA) != 0,
         [LONG_BY_IPC] = long_beside && by_ipc,
         [BY_IPC] = by_ipc,

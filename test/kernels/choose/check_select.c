@@ -81,7 +81,10 @@ END_TEST
  * garbage in its struct ar_choice. So an answer must not depend on the order of the questions. */
 START_TEST(test_the_answer_knows_nothing_of_earlier_questions)
 {
-    enum { QUESTIONS = 1021, STEP = 389 }; /* QUESTIONS is prime, so that the steps reach every
+    enum {
+        QUESTIONS = 1021,
+        STEP = 389
+    }; /* QUESTIONS is prime, so that the steps reach every
                                               question */
     static struct ar_ask ask[QUESTIONS];
     static struct ar_choice first[QUESTIONS];
@@ -219,11 +222,11 @@ START_TEST(test_fewer_blocks_have_more_threads)
         uint64_t bytes;
         int ctas, threads;
     } want[] = {
-        {2, 128, 0, 512 << 10, 128, 256}, {2, 64, 0, 512 << 10, 64, 512},
-        {2, 64, 0, 1 << 20, 64, 1024},    {2, 32, 0, 1 << 20, 32, 1024},
-        {2, 64, 0, 2 << 20, 64, 1024},    {4, 64, 0, 2 << 20, 64, 512},
-        {4, 64, 0, 512 << 10, 64, 128},   {4, 64, 0, 32 << 20, 64, 512},
-        {2, 48, 0, 512 << 10, 48, 672},   {2, 64, 256, 512 << 10, 64, 256},
+        {2, 128, 0, 4 << 20, 128, 1024}, {2, 64, 0, 512 << 10, 64, 512},
+        {2, 64, 0, 1 << 20, 64, 1024},   {2, 32, 0, 1 << 20, 32, 1024},
+        {2, 64, 0, 2 << 20, 64, 1024},   {4, 64, 0, 2 << 20, 64, 512},
+        {4, 64, 0, 512 << 10, 64, 128},  {4, 64, 0, 32 << 20, 64, 512},
+        {2, 48, 0, 512 << 10, 48, 672},  {2, 64, 256, 512 << 10, 64, 256},
         {2, 96, 0, 64 << 10, 64, 64},
     };
 
@@ -296,6 +299,15 @@ static bool by_tma(const struct ar_ask *ask)
            (!half || (part <= 64 << 20 && part % 16 == 0));
 }
 
+/* Does the table of all-reduces have rows of 64 blocks for this call, if other kernels may run beside
+ * it? */
+static bool by_64(const struct ar_ask *ask)
+{
+    return ask->coll == AR_ALL_REDUCE && ask->ranks == 2 && ask->links == AR_LINKS_NVLINK &&
+           ask->dtype == AR_BF16 && ask->bytes > 1 << 20 &&
+           ask->bytes <= (ask->has_multicast ? ST_BESIDE_LIMIT : 12 << 20);
+}
+
 static void compare_hints(struct ar_ask ask)
 {
     struct ar_choice alone, c;
@@ -306,10 +318,12 @@ static void compare_hints(struct ar_ask ask)
     for (int k = 0; k < 2; k++) {
         ask.beside = k == 0 ? AR_BESIDE_UNKNOWN : AR_BESIDE_COMPUTE;
         must(ar_select(&ask, &free_choice, &c) == 0);
-        if (ask.bytes <= ST_BESIDE_LIMIT)
-            must(memcmp(&c, &alone, sizeof c) == 0);
-        else if (by_tma(&ask))
+        if (ask.bytes > ST_BESIDE_LIMIT && by_tma(&ask))
             must(c.family == AR_TMA && c.ctas == few && c.piece == ask.bytes);
+        else if (by_64(&ask))
+            must(ar_families[c.family].form == AR_LAMPORT && c.ctas == 64 && c.threads == 1024);
+        else if (ask.bytes <= ST_BESIDE_LIMIT)
+            must(memcmp(&c, &alone, sizeof c) == 0);
         else
             must(c.family == AR_NCCL);
         ar_select_why(&ask, &c, why, sizeof why);
@@ -321,7 +335,7 @@ static void compare_hints(struct ar_ask ask)
     must(ar_select(&ask, &free_choice, &alone) == 0);
     must(c.family != AR_NCCL);
     if (memcmp(&c, &alone, sizeof c) != 0)
-        must(c.family == AR_TMA && by_tma(&ask) && ask.bytes > ST_BESIDE_LIMIT);
+        must(by_64(&ask) || (c.family == AR_TMA && by_tma(&ask) && ask.bytes > ST_BESIDE_LIMIT));
 }
 
 /* tma_engines moves whole words. If the last bytes of a message fill no word, they are a piece of

@@ -13,7 +13,7 @@
 #include "test/kernels/fake/nccl.h"
 #include "test/kernels/suites.h"
 
-enum { BYTES = 8 << 20, FLOATS = BYTES / 4 };
+enum { BYTES = 16 << 20, FLOATS = BYTES / 4 };
 enum { STEPS = 12, BUCKETS = 100 };
 
 static symtuner_ar *h[2];

@@ -6,7 +6,7 @@
 #include "kernels/group/handle.h"
 #include "test/kernels/fake/local_group.h"
 
-enum { BYTES = 8 << 20, FLOATS = BYTES / 4 };
+enum { BYTES = 16 << 20, FLOATS = BYTES / 4 };
 
 extern symtuner_ar *pair[2];
 extern char *const place[2]; /* where each rank has an allocation of 4 * BYTES */
