@@ -14,7 +14,8 @@ default   libsymtuner_ar.so with registered buffers; nothing tells it what runs 
 ours      as default, but SYMTUNER_AR_BESIDE=alone tells it that nothing runs beside it
 staged    as ours, but with buffers that are not registered
 
-The last three may end with :KERNEL or :KERNEL:CTAS, which forces a kernel and a number of CTAs.
+The last three may end with :KERNEL, :KERNEL:CTAS or :KERNEL:CTAS:THREADS, which forces a kernel, a
+number of CTAs, and a number of threads per CTA.
 
 The program measures four durations, each on the slowest rank:
 
@@ -58,12 +59,12 @@ COLLS = ["allreduce", "allgather", "reducescatter"]
 AR_COLLS = ["allreduce", "reducescatter", "allgather"]    # in the order of enum symtuner_ar_coll
 BF16, SUM, SYMMETRIC, UNDEFINED = 9, 0, 1, -(1 << 31)
 # {bytes of a call: number of calls that together take a third of the GEMMs' time}
-CALLS = {16 << 20: 200, 64 << 20: 60, 256 << 20: 16}
+CALLS = {2 << 20: 1280, 4 << 20: 740, 8 << 20: 400, 16 << 20: 200, 64 << 20: 60, 256 << 20: 16}
 GEMMS, GRAPH, MOST = 24, 20, 256 << 20
 # for "behind": number of GEMMs; bytes of a call; numbers of GEMMs from one call to the next
 BEHIND, BUCKET, EVERY = 192, 25 << 20, (2, 4, 8)
 WORD = re.compile(r"(?P<way>[1-9]\d*|own|general|default|ours|staged)"
-                  r"(:(?P<kernel>[a-z0-9_]+)(:(?P<ctas>[1-9]\d*))?)?")
+                  r"(:(?P<kernel>[a-z0-9_]+)(:(?P<ctas>[1-9]\d*)(:(?P<threads>[1-9]\d*))?)?)?")
 
 
 class Id(ctypes.Structure):
@@ -163,7 +164,7 @@ class Plan(ctypes.Structure):    # struct symtuner_ar_plan
 class Ours:
     """libsymtuner_ar.so on a communicator of its own; ``beside``: a value for SYMTUNER_AR_BESIDE."""
 
-    def __init__(self, nccl, library, buffers, beside, kernel, ctas, symmetric):
+    def __init__(self, nccl, library, buffers, beside, kernel, ctas, threads, symmetric):
         self.library, self.context = library, ctypes.c_void_p()
         comm = communicator(nccl, 0)
         os.environ["SYMTUNER_AR_BESIDE"] = beside    # the library reads it when a handle is made
@@ -172,7 +173,8 @@ class Ours:
             self.check(library.symtuner_ar_register(
                 ctypes.byref(self.context), ctypes.byref(address), None, 1, ctypes.c_size_t(MOST)))
         if kernel:
-            self.check(library.symtuner_ar_force(self.context, kernel.encode(), int(ctas or 0), 0))
+            self.check(library.symtuner_ar_force(self.context, kernel.encode(), int(ctas or 0),
+                                                 int(threads or 0)))
         everything = ctypes.c_size_t(-1)    # allocate all scratch before graphs capture calls
         self.check(library.symtuner_ar_reserve(ctypes.byref(self.context), 1, everything))
         self.all_reduce = library.symtuner_ar_all_reduce
@@ -200,7 +202,7 @@ def contender(nccl, library, buffers, word):
     way = part["way"]
     if way in ("ours", "staged", "default"):
         return Ours(nccl, library, buffers, "unknown" if way == "default" else "alone",
-                    part["kernel"], part["ctas"], way != "staged")
+                    part["kernel"], part["ctas"], part["threads"], way != "staged")
     if way == "general":
         return Nccl(nccl, buffers, 0, symmetric=False)
     return Nccl(nccl, buffers, 0 if way == "own" else int(way))
@@ -374,7 +376,7 @@ def words(known):
                 raise argparse.ArgumentTypeError(
                     f"\"{word}\" is none of " + (", ".join(known) if isinstance(known, list) else
                                                "N, own, general, default, ours, staged, each of the "
-                                               "last three perhaps with :KERNEL or :KERNEL:CTAS"))
+                                               "last three perhaps with :KERNEL[:CTAS[:THREADS]]"))
         return text.split(",")
     return read
 

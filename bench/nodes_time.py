@@ -56,7 +56,7 @@ class Bed:
         beside.prototypes(nccl, library)
         self.graphs, self.buffers = given.graphs, beside.allocate(nccl)
         self.nccl = beside.Nccl(nccl, self.buffers, 0, symmetric=False)
-        self.ours = beside.Ours(nccl, library, self.buffers, "alone", None, None, symmetric=False)
+        self.ours = beside.Ours(nccl, library, self.buffers, "alone", None, None, None, symmetric=False)
         text, version = ctypes.create_string_buffer(1 << 16), ctypes.c_int()
         library.symtuner_ar_describe(self.ours.context, text, ctypes.c_size_t(len(text)))
         nccl.ncclGetVersion(ctypes.byref(version))

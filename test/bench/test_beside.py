@@ -27,6 +27,7 @@ def test_arguments():
     refuse(2, '"zz" is none of N, own', "--with", "8,zz")
     refuse(2, '"0" is none of N, own', "--with", "0")
     refuse(2, '"ours:tma:" is none of N, own', "--with", "ours:tma:", *here)
+    refuse(2, '"ours:tma::256" is none of N, own', "--with", "ours:tma::256", *here)
     refuse(2, "NCCL takes no kernel", "--with", "8:tma", *here)
     refuse(2, "name the library with --library", "--with", "16,staged")
     refuse(2, "there is no such file", "--with", "default", "--library", "/nowhere")
@@ -93,7 +94,7 @@ class Library:
             if name == "symtuner_ar_create":
                 SAID.append(os.environ["SYMTUNER_AR_BESIDE"])
             if name == "symtuner_ar_force":
-                SAID.append(arguments[1:3])
+                SAID.append(arguments[1:])
             if name == "symtuner_ar_query_coll":
                 arguments[-1]._obj.kernel = b"chunked"
             if name == "ncclCommWindowRegister":
@@ -115,19 +116,19 @@ def test_a_run():
         beside.ctypes.CDLL = lambda _: Library()
         beside.ctypes.string_at = lambda *_: bytes(128)
         beside.os = types.SimpleNamespace(environ=os.environ, path=os.path, _exit=ended.append)
-        sys.argv = ["beside.py", "--library", PROGRAM, "--with", "own,16,general,ours,staged:tma:8,default",
+        sys.argv = ["beside.py", "--library", PROGRAM, "--with", "own,16,general,ours,staged:tma:8:256,default",
                     "--rounds", "2", "--step", "64", "--out", out]
         with contextlib.redirect_stdout(io.StringIO()) as text:
             beside.main()
         rows = list(csv.DictReader(open(out)))
     assert ended == [0]
     assert "16: 16 CTAs, general: NCCL's own CTAs, ours: chunked/0/0" in text.getvalue()
-    assert SAID == ["alone", "alone", (b"tma", 8), "unknown"], SAID
+    assert SAID == ["alone", "alone", (b"tma", 8, 256), "unknown"], SAID
     kinds = {(r["what"], r["coll"]) for r in rows}
     assert kinds == {(w, c) for w in ("alone", "beside", "comm", "behind") for c in beside.COLLS}, kinds
-    assert {r["contender"] for r in rows} == {"own", "16", "general", "ours", "staged:tma:8", "default",
+    assert {r["contender"] for r in rows} == {"own", "16", "general", "ours", "staged:tma:8:256", "default",
                                               "A/A"}
-    assert len(rows) == 2 * 7 * 3 * (4 + 3 + 3 + 3), len(rows)    # rounds, contenders, colls, sizes
+    assert len(rows) == 2 * 7 * 3 * (4 + 6 + 6 + 3), len(rows)    # rounds, contenders, colls, sizes
 
 
 if __name__ == "__main__":    # test_nodes.py imports this file for its fakes
