@@ -303,9 +303,11 @@ static bool by_tma(const struct ar_ask *ask)
  * it? */
 static bool by_64(const struct ar_ask *ask)
 {
-    return ask->coll == AR_ALL_REDUCE && ask->ranks == 2 && ask->links == AR_LINKS_NVLINK &&
+    const bool long_too = ask->ranks == 2 && !ask->has_multicast;
+
+    return ask->coll == AR_ALL_REDUCE && ask->ranks <= 4 && ask->links == AR_LINKS_NVLINK &&
            ask->dtype == AR_BF16 && ask->bytes > 1 << 20 &&
-           ask->bytes <= (ask->has_multicast ? ST_BESIDE_LIMIT : 12 << 20);
+           ask->bytes <= (long_too ? 12 << 20 : ST_BESIDE_LIMIT);
 }
 
 static void compare_hints(struct ar_ask ask)
@@ -321,7 +323,8 @@ static void compare_hints(struct ar_ask ask)
         if (ask.bytes > ST_BESIDE_LIMIT && by_tma(&ask))
             must(c.family == AR_TMA && c.ctas == few && c.piece == ask.bytes);
         else if (by_64(&ask))
-            must(ar_families[c.family].form == AR_LAMPORT && c.ctas == 64 && c.threads == 1024);
+            must(ar_families[c.family].form == AR_LAMPORT && c.ctas > 32 && c.ctas <= 64 &&
+                 c.threads == (ask.ranks == 2 ? 1024 : 512));
         else if (ask.bytes <= ST_BESIDE_LIMIT)
             must(memcmp(&c, &alone, sizeof c) == 0);
         else
