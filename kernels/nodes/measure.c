@@ -16,6 +16,10 @@
 
 enum { WARM_UPS = 2, TIMES = 5 }; /* how many calls are not timed, and how many are */
 
+/* How long kernels in the box wait for each other. The drop-in sets a time limit of a day, but while
+ * the ranks measure, none of them does anything else. */
+#define BOX_NS UINT64_C(60000000000)
+
 static double now_us(void)
 {
     struct timespec t;
@@ -32,17 +36,19 @@ static ncclResult_t launch(symtuner_ar *h, enum ar_way way, char *buffer, uint64
     const uint64_t part = bytes / (uint64_t)nodes->boxes.ranks / 4;
     char *mine = buffer + 4 * part * (uint64_t)nodes->boxes.at;
     struct ar_endpoint *ranks = way == AR_WAY_NCCL ? &h->endpoint : &h->nodes->across;
-    ncclResult_t result;
+    ncclResult_t result, gathered;
 
-    if (way == AR_WAY_BOX) {
+    if (way == AR_WAY_BOX) { /* make the second call even if the first fails: others wait for it */
         result = symtuner_ar_reduce_scatter(buffer, mine, part, ncclFloat, ncclSum, nodes->box,
                                             nodes->network);
-        if (result == ncclSuccess)
-            result =
-                symtuner_ar_all_gather(mine, buffer, part, ncclFloat, nodes->box, nodes->network);
         if (result != ncclSuccess)
             snprintf(why, AR_WHY, "in its box: %.*s", AR_WHY - 20, symtuner_ar_error(nodes->box));
-        return result;
+        gathered =
+            symtuner_ar_all_gather(mine, buffer, part, ncclFloat, nodes->box, nodes->network);
+        if (result != ncclSuccess || gathered == ncclSuccess)
+            return result;
+        snprintf(why, AR_WHY, "in its box: %.*s", AR_WHY - 20, symtuner_ar_error(nodes->box));
+        return gathered;
     }
     result = h->nccl->ncclAllReduce(
         way == AR_WAY_NCCL ? buffer : mine, way == AR_WAY_NCCL ? buffer : mine,
@@ -63,31 +69,45 @@ static ncclResult_t await(symtuner_ar *h, char *why)
             h->stuck = true;
             return ncclRemoteError;
         }
-    if (error == cudaSuccess)
+    if (error == cudaSuccess && symtuner_ar_status(h->nodes->box) == ncclSuccess)
+        return ncclSuccess;
+    if (error == cudaSuccess) {
+        snprintf(why, AR_WHY, "in its box: %.*s", AR_WHY - 20, symtuner_ar_error(h->nodes->box));
         return symtuner_ar_status(h->nodes->box);
+    }
     cudaGetLastError();
     snprintf(why, AR_WHY, "%s: %s", call, cudaGetErrorString(error));
     return ncclUnhandledCudaError;
 }
 
+/* After an error this rank still makes all calls, because without them the calls of the other ranks
+ * would never end. But it waits for none of them. If a kernel in the box could not be launched, the
+ * other ranks of the box have an error, too, after BOX_NS. */
 static ncclResult_t measure(symtuner_ar *h, char *buffer, char *why)
 {
+    ncclResult_t result = ncclSuccess, latest;
+    char trouble[AR_WHY];
+
     for (int w = 0; w < AR_WAYS; w++)
         for (int i = 0; i < AR_NODES_SIZES; i++) {
             double start = 0;
 
             for (int k = 0; k < WARM_UPS + TIMES; k++) {
-                ncclResult_t result = launch(h, (enum ar_way)w, buffer, ar_nodes_size[i], why);
-
-                if (result == ncclSuccess && (k == WARM_UPS - 1 || k == WARM_UPS + TIMES - 1))
-                    result = await(h, why);
-                if (result != ncclSuccess)
+                latest = launch(h, (enum ar_way)w, buffer, ar_nodes_size[i], trouble);
+                if (result == ncclSuccess && latest == ncclSuccess &&
+                    (k == WARM_UPS - 1 || k == WARM_UPS + TIMES - 1))
+                    latest = await(h, trouble);
+                if (result == ncclSuccess && latest != ncclSuccess) {
+                    result = latest;
+                    memcpy(why, trouble, AR_WHY);
+                }
+                if (h->stuck)
                     return result;
                 start = k == WARM_UPS - 1 ? now_us() : start;
             }
             h->nodes->figures.us[w][i] = (float)((now_us() - start) / TIMES);
         }
-    return ncclSuccess;
+    return result;
 }
 
 ncclResult_t ar_nodes_measure(symtuner_ar *h, char *why, bool *lost)
@@ -96,6 +116,7 @@ ncclResult_t ar_nodes_measure(symtuner_ar *h, char *why, bool *lost)
     struct ar_nodes_figures *figures = &h->nodes->figures;
     const struct ar_nodes_figures *all = (const struct ar_nodes_figures *)endpoint->received;
     char *buffer = NULL;
+    const uint64_t limit = h->nodes->box->timeout_ns;
     ncclResult_t result = ncclSuccess;
 
     cudaSetDevice(h->device);
@@ -108,8 +129,11 @@ ncclResult_t ar_nodes_measure(symtuner_ar *h, char *why, bool *lost)
         result = ncclUnhandledCudaError;
     }
     result = ar_nodes_agree(h, result, why, lost);
-    if (result == ncclSuccess)
+    if (result == ncclSuccess) {
+        h->nodes->box->timeout_ns = limit < BOX_NS ? limit : BOX_NS;
         result = ar_nodes_agree(h, measure(h, buffer, why), why, lost);
+        h->nodes->box->timeout_ns = limit;
+    }
     if (result == ncclSuccess) {
         result = ar_bootstrap_exchange(h->nccl, &endpoint, 1, figures, endpoint->received,
                                        sizeof *figures, why);

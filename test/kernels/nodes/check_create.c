@@ -326,26 +326,6 @@ START_TEST(test_a_rank_without_memory_stops_all)
 }
 END_TEST
 
-/* The last steps of rank 3 fail, one after the other, until one is its wait for what it measured. If
- * an earlier one failed, the other ranks would wait for rank 3 in ncclAllReduce. */
-START_TEST(test_what_fails_at_the_end_of_measuring_is_told)
-{
-    bool told = false;
-
-    for (int at = 0, calls = 0; !told; at = at == 0 ? calls : at - 1) {
-        group_reset(4, 2, NULL);
-        setenv("SYMTUNER_AR_NODES", "1", 1);
-        fake.fail_on = 4, fake.fail_at = at;
-        group_create();
-        told = handle[0]->nodes == NULL;
-        if (told)
-            group_must_be_nccls("not box by box: rank 3: measure at the start: out of memory");
-        calls = at == 0 ? fake.calls : calls;
-        group_destroy();
-    }
-}
-END_TEST
-
 /* ---- start-up figures ------------------------------------------------------------------------ */
 
 /* Return in how many pieces the ranks add up box by box (0: not at all), if NCCL takes ${all} us
@@ -490,7 +470,6 @@ Suite *nodes_suite_create(void)
     tcase_add_loop_test(t, test_a_rule_on_one_rank_is_no_rule, 0, 4);
     tcase_add_test(t, test_a_communicator_that_does_not_block_is_nccls);
     tcase_add_test(t, test_a_rank_without_memory_stops_all);
-    tcase_add_test(t, test_what_fails_at_the_end_of_measuring_is_told);
     tcase_add_test(t, test_the_slower_network_decides);
     tcase_add_test(t, test_the_described_rules_keep_the_choice);
     tcase_add_test(t, test_more_ranks_in_a_box_than_kernels_take_are_nccls);
