@@ -28,6 +28,7 @@
  * only with 64 (order/first.h). */
 #define BLOCKS64  "alone, and 2 to 8 MiB beside GEMMs: 2 H200, bf16, 2026-11-28"
 #define AS_2RANKS "not measured beside GEMMs: 64 blocks, as for 2 ranks"
+#define SHORT     "alone, 4 to 16 KiB: 2 H200, bf16, 2026-11-28"
 #define NEAR64    "not measured: as for 256 KiB and 1 MiB"
 
 /* From bench/results/2026-11-23-h200x2: bf16, 16 to 256 MiB. */
@@ -52,12 +53,14 @@ const struct ar_row ar_rows[] = {
      * row has more than 128 blocks, so a few multiprocessors stay free for other kernels. If all
      * multiprocessors were needed, one that is busy would keep a block of ours from starting, and
      * every rank would wait for that block. */
-    {AR_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, AR_ONE_LL8, 16, 128, 0, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 2 * KiB, AR_ONE_LL8, 16, 128, 0, SWEEP},
+    {AR_LINKS_NVLINK, 2, 2, GENERIC, 16 * KiB, AR_ONE_LL8, 16, 128, 0, SHAPE},
     {AR_LINKS_NVLINK, 2, 2, GENERIC, 64 * KiB, AR_ONE_LL128, 64, 128, 0, SHAPE},
     {AR_LINKS_NVLINK, 2, 2, GENERIC, 128 * KiB, AR_ONE_LL128, 96, 128, 0, SHAPE},
     {AR_LINKS_NVLINK, 2, 2, GENERIC, 256 * KiB, AR_ONE_LL128, 96, 256, 0, SHAPE},
     {AR_LINKS_NVLINK, 2, 2, GENERIC, 512 * KiB, AR_ONE_LL128, 96, 512, 0, SHAPE},
     {AR_LINKS_NVLINK, 2, 2, GENERIC, 1 * MiB, AR_ONE_LL128, 96, 768, 0, SHAPE},
+    {AR_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, AR_ONE_LAMPORT, 16, 128, 0, SHORT},
     {AR_LINKS_NVLINK, 2, 2, ANY, 64 * KiB, AR_ONE_LAMPORT, 64, 64, 0, SWEEP},
     {AR_LINKS_NVLINK, 2, 2, ANY, 128 * KiB, AR_ONE_LAMPORT, 64, 128, 0, SWEEP},
     {AR_LINKS_NVLINK, 2, 2, ANY, 256 * KiB, AR_ONE_LAMPORT, 64, 256, 0, SWEEP},
