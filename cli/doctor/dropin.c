@@ -80,6 +80,7 @@ static const struct st_preload *dropin(const struct st_doctor *d, bool loads)
 void st_doctor_dropin_print(const struct st_doctor *d, FILE *out)
 {
     const struct st_preload *one = dropin(d, true);
+    const char *ipc = getenv("SYMTUNER_AR_IPC");
     char text[ST_EVIDENCE];
     size_t at;
 
@@ -98,6 +99,13 @@ void st_doctor_dropin_print(const struct st_doctor *d, FILE *out)
     if (d->frameworks == 0)
         st_text_add(text, sizeof text, at, "any NCCL that a program loads");
     st_text_wrap(out, 11, text);
+    if (ipc && strcmp(ipc, "auto") == 0) {
+        fprintf(out, "%-11s", "");
+        st_text_wrap(out, 11,
+                     "SYMTUNER_AR_IPC=auto: two ranks map the buffers of long all-reduces, which "
+                     "kernel tma_ipc then runs; NCCL runs them until then. Larger communicators map "
+                     "nothing");
+    }
 }
 
 void st_doctor_dropin_json(struct st_json *json, const struct st_doctor *d)

@@ -116,6 +116,7 @@ struct symtuner_ar {
     uint32_t wanted[AR_ARENAS]; /* [a]: how many calls needed arena a before it was there */
     uint32_t tries[AR_ARENAS];  /* [a]: attempts to allocate arena a; the same on all ranks */
     int ipc_mode;               /* enum ar_ipc_mode; the same on all ranks */
+    const char *no_auto;        /* why SYMTUNER_AR_IPC=auto has no effect; else NULL */
     struct ar_ipc *ipc;         /* NULL: the peers cannot map unregistered buffers (kernels/ipc) */
     /* tests set this: fill scratch whose contents do not matter with NaN */
     bool nan_scratch;

@@ -127,8 +127,11 @@ static ncclResult_t compare(struct group *g)
             h->budget = g->all[r].budget < h->budget ? g->all[r].budget : h->budget;
             h->beside_differs = h->beside_differs || g->all[r].beside != g->all[0].beside;
             h->multicast = h->multicast && g->all[r].multicast;
-            if (g->all[r].ipc != g->all[0].ipc)
+            if (g->all[r].ipc != g->all[0].ipc) {
+                if (h->ipc_mode == AR_IPC_AUTO)
+                    h->no_auto = "the ranks have different settings";
                 h->ipc_mode = AR_IPC_OFF;
+            }
         }
         if (h->beside_differs)
             h->beside = AR_BESIDE_UNKNOWN;

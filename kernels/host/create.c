@@ -59,10 +59,7 @@ ncclResult_t ar_config_check(const struct symtuner_ar_config *given,
         return ar_fail(NULL, ncclInvalidArgument, "%s", why);
     if (config->transport == SYMTUNER_AR_AUTO)
         config->transport = options->transport;
-    /* SYMTUNER_AR_IPC=auto is not for programs whose calls run alone (rank.c). Programs that say so
-     * themselves rely on it: they ask symtuner_ar_query who runs a call. */
-    if (config->beside == SYMTUNER_AR_ALONE && options->ipc == AR_IPC_AUTO)
-        options->ipc = AR_IPC_OFF;
+    options->alone = config->beside == SYMTUNER_AR_ALONE;
     if (options->beside >= 0)
         config->beside = options->beside;
     return ncclSuccess;

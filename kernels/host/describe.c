@@ -150,6 +150,13 @@ size_t symtuner_ar_describe(symtuner_ar *h, char *text, size_t length)
     for (int a = 0; a < AR_ARENAS && h->gate == NULL; a++)
         n += describe_arena(h, a, head + n, sizeof head - (size_t)n);
     n += ar_ipc_describe(h, head + n, sizeof head - (size_t)n);
+    if (h->no_auto != NULL)
+        n += snprintf(head + n, sizeof head - (size_t)n, "SYMTUNER_AR_IPC=auto has no effect: %s\n",
+                      h->no_auto);
+    else if (h->ipc_mode == AR_IPC_AUTO && h->ipc != NULL)
+        n += snprintf(head + n, sizeof head - (size_t)n,
+                      "SYMTUNER_AR_IPC=auto: NCCL runs long all-reduces until both ranks have "
+                      "mapped their buffers\n");
     n += snprintf(head + n, sizeof head - (size_t)n, "overlapped launches: %s\n",
                   overlaps[ar_start_of(h)]);
     if (length != 0)

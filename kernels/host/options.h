@@ -3,6 +3,7 @@
 #ifndef AR_OPTIONS_H_
 #define AR_OPTIONS_H_
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +21,7 @@ struct ar_options {
     int overlap;            /* enum ar_start; -1: as early as is safe */
     int nodes;              /* 1: ranks on several boxes add up box by box */
     int ipc;                /* enum ar_ipc_mode */
+    bool alone;             /* the program itself says that nothing runs beside its calls */
     int probe;              /* 0: never probe; 1: always; -1: if the links are PCIe */
     const char *probe_file; /* file that keeps the probe's figures, or NULL; points into environ */
 };

@@ -70,6 +70,18 @@ uint64_t ar_timeout_ns(const struct symtuner_ar_config *config, const struct ar_
     return (uint64_t)ms * 1000000;
 }
 
+/* Return why SYMTUNER_AR_IPC=auto has no effect on ${h}, or NULL if it has one. Without NCCL there is
+ * nobody else to run a call. The table names tma_ipc for two ranks. And a program that runs nothing
+ * beside its calls has kernels that are faster without mapping. If the program itself says so, it
+ * relies on it, whatever SYMTUNER_AR_BESIDE says: it asks symtuner_ar_query who runs a call. */
+static const char *no_auto(const symtuner_ar *h, const struct ar_options *options)
+{
+    return h->nccl == NULL ? "the group was made without NCCL"
+           : h->ranks != 2 ? "it is for communicators of two ranks"
+           : options->alone || h->beside == AR_BESIDE_NOTHING ? "the calls run alone"
+                                                              : NULL;
+}
+
 ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *config,
                            const struct ar_options *options)
 {
@@ -91,11 +103,8 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
                       ? ar_ipc_wanted(options->ipc, config->memory)
                       : AR_IPC_OFF;
     h->beside = config->beside;
-    /* Turn the mode auto off where it cannot help. Without NCCL only our kernels can run a call.
-     * With more than two ranks the table does not name tma_ipc. And if nothing runs beside our
-     * calls, kernels that map no buffers are faster. */
-    if (h->ipc_mode == AR_IPC_AUTO &&
-        (h->nccl == NULL || h->ranks > 2 || h->beside == AR_BESIDE_NOTHING))
+    h->no_auto = options->ipc == AR_IPC_AUTO ? no_auto(h, options) : NULL;
+    if (h->no_auto != NULL)
         h->ipc_mode = AR_IPC_OFF;
     h->one_stream = config->one_stream != 0;
     h->on_device = 1;

@@ -366,6 +366,9 @@ own=/opt/libsymtuner_nccl.so
     rm -rf "$work/box" && cp -r "$clean" "$work/box" && (cd "$work/box" && eval "$drop")
     doctor "$work/box" -- LD_PRELOAD=$own | grep -q '^ "dropin": "/opt/libsymtuner_nccl.so",$' ||
         { echo "FAIL the doctor does not say which drop-in is loaded"; failed=1; }
+    said() { env -i "$@" "$symtuner" doctor --root "$work/box" | grep -q '^ *SYMTUNER_AR_IPC=auto: two ranks '; }
+    said LD_PRELOAD=$own SYMTUNER_AR_IPC=auto || { echo "FAIL the doctor does not say what SYMTUNER_AR_IPC=auto does"; failed=1; }
+    ! said LD_PRELOAD=$own SYMTUNER_AR_IPC=1 || { echo "FAIL the doctor speaks of SYMTUNER_AR_IPC=auto, which is not set"; failed=1; }
     doctor "$work/box" | grep -q '^ "dropin": null,$' || { echo "FAIL the doctor names a drop-in that is not preloaded"; failed=1; }
 } 2> /dev/null
 

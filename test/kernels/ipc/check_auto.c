@@ -63,6 +63,15 @@ static void drop(void)
     pthread_barrier_destroy(&step);
 }
 
+/* The description of the handle ${h[0]} must contain ${part}. */
+static void must_say(const char *part)
+{
+    static char text[1 << 14];
+
+    symtuner_ar_describe(h[0], text, sizeof text);
+    ck_assert_msg(strstr(text, part) != NULL, "%.500s", text);
+}
+
 /* Make a call on rank ${rank}. Return whether symtuner_ar_decide gave it to NCCL. */
 static int reduce(int rank, char *p)
 {
@@ -202,6 +211,7 @@ START_TEST(test_a_program_that_runs_alone_maps_nothing)
     fake_nccl_threads(create);
     unsetenv("SYMTUNER_AR_BESIDE");
     ck_assert_ptr_null(h[0]->ipc);
+    must_say("SYMTUNER_AR_IPC=auto has no effect: the calls run alone\n");
 }
 END_TEST
 
@@ -216,6 +226,7 @@ START_TEST(test_what_the_program_says_counts_for_auto)
     unsetenv("SYMTUNER_AR_BESIDE");
     ck_assert_ptr_null(h[0]->ipc);
     ck_assert_int_eq(h[0]->beside, AR_BESIDE_COMPUTE);
+    must_say("SYMTUNER_AR_IPC=auto has no effect: the calls run alone\n");
 }
 END_TEST
 
@@ -236,6 +247,8 @@ START_TEST(test_the_plan_says_that_nccl_runs_the_first_calls)
         ncclSuccess);
     ck_assert_str_eq(plan.kernel, "tma_ipc");
     ck_assert_ptr_nonnull(strstr(plan.why, "NCCL until all ranks have mapped the buffers"));
+    must_say("SYMTUNER_AR_IPC=auto: NCCL runs long all-reduces until both ranks have mapped their "
+             "buffers\n");
 }
 END_TEST
 
@@ -250,6 +263,7 @@ START_TEST(test_a_local_group_maps_nothing)
     setenv("SYMTUNER_AR_IPC", "auto", 1);
     ck_assert_int_eq(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
     ck_assert_ptr_null(h[0]->ipc);
+    must_say("SYMTUNER_AR_IPC=auto has no effect: the group was made without NCCL\n");
     symtuner_ar_destroy(h, 2);
     unsetenv("SYMTUNER_AR_IPC");
 }
