@@ -21,8 +21,8 @@
  * ends. ${pids}[i] is rank i's process. Returns 0, or -1 with a sentence in ${why}. */
 int ffi_liveness_watch(struct ffi_member *member, const int *pids, char *why, size_t why_size);
 
-/* pending.c: calls of groups across processes that have not ended on the GPU. An event is recorded
- * after each call that is launched. A replay of a CUDA graph has no such event. */
+/* pending.c: has the GPU done all calls of groups across processes? An event is recorded after each
+ * call that is launched. A replay of a CUDA graph has no such event. */
 
 /* Does ${stream} capture, that is, does XLA record the calls on it into a CUDA graph? Returns -1 if
  * the driver does not tell. */

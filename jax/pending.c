@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pending.c - keeps the calls of groups across processes that have not ended on the GPU. */
+/* pending.c - says whether the GPU has done all calls of groups across processes. */
 #include "jax/liveness.h"
 
 #include <stdatomic.h>
@@ -69,8 +69,8 @@ int ffi_pending(struct ffi_member *member)
 
 enum { WAITING, IDLE, FAILED };
 
-/* A wait for all work on some GPUs. No event marks a replay of a CUDA graph, so nothing less than
- * this is sure to include the replays. */
+/* A wait until some GPUs have done all their work. It would not be enough to wait for the events of
+ * the calls, because no event marks a replay of a CUDA graph. */
 struct settling {
     int gpus[FFI_GROUP_RANKS], n;
     atomic_int state; /* WAITING, IDLE or FAILED */

@@ -177,7 +177,8 @@ void st_run_job_end(struct st_run_job *job,
 {
     if (!job->tally)
         return;
-    /* one `symtuner run` after the other, so that the last one gets the write lock on MEMBER */
+    /* Wait until no other `symtuner run` wants the write lock on MEMBER. If two wanted it at once,
+     * neither would get it, because each of them holds a read lock. */
     if (!job->shared || (lock_byte(job->lock, LEAVING, F_WRLCK, true) &&
                          lock_byte(job->lock, MEMBER, F_WRLCK, false))) {
         if (print)

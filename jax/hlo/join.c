@@ -331,8 +331,9 @@ struct added {
     char own_name[48];
 };
 
-/* Begin an instruction whose result has one dimension. The ids of one computation may have the
- * computation's id in their upper halves. */
+/* Begin an instruction whose result has ${count} elements in one dimension. XLA may write the id of
+ * a computation into the upper half of the ids of its instructions. So the upper half of the new id
+ * is that of the id of ${member}. The lower half is ${id}. */
 static void begin(struct added *added, const struct hlo_member *member, uint32_t id, int64_t count)
 {
     memset(added, 0, sizeof *added);

@@ -91,10 +91,10 @@ static void lay_out_piece(const symtuner_ar *h, int coll, const struct ar_choice
 }
 
 /*
- * Keep the blocks of this handle within its budget even when kernels overlap, so that two handles
- * fit side by side. A kernel lets the next kernel start early only if two kernels of its size fit
- * into the budget. A kernel starts early only if it fits into the budget beside the previous
- * kernel.
+ * Let this kernel overlap others of the handle only if their blocks together stay within the
+ * budget, ar_most_ctas(). Then two handles fit on a GPU side by side. If this kernel and the
+ * previous one need more blocks, this kernel starts after the previous one has ended. If two
+ * kernels of ${ctas} blocks need more, this kernel does not let the next one start early.
  */
 static void keep_budget(const symtuner_ar *h, struct ar_order *order, struct ar_args *args,
                         int ctas)

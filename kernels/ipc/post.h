@@ -30,8 +30,9 @@ struct ar_post {
     int from[AR_IPC_RANKS]; /* connections of peers, in any order; -1: unused */
 };
 
-/* Begin to listen, and set *address to the address on which this rank listens. Returns 0, or an
- * errno number. Call ar_post_init first, and ar_post_close last, even if ar_post_open failed. */
+/* ar_post_open begins to listen, and sets *address to the address on which this rank listens. It
+ * returns 0, or an errno number. Call ar_post_init before it. At the end call ar_post_close, even
+ * if ar_post_open failed. */
 void ar_post_init(struct ar_post *post);
 int ar_post_open(struct ar_post *post, struct ar_post_address *address);
 void ar_post_close(struct ar_post *post);

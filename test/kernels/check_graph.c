@@ -302,8 +302,8 @@ static void end_one(int rank)
     free(buffer[rank][0]);
 }
 
-/* If only rank 0 has a graph that uses the buffer, or if the buffer is unknown to rank 0 only, the
- * buffer stays registered on all ranks. Otherwise the next call would be zero-copy on one rank. */
+/* Rank 0 cannot deregister its buffer: a graph uses the buffer, or the address is wrong. Then the
+ * other ranks keep theirs, too. Otherwise the next call would be zero-copy on rank 0 only. */
 START_TEST(test_all_ranks_deregister_or_none)
 {
     memset(&fake, 0, sizeof fake);
