@@ -126,27 +126,37 @@ static void make_plan(const struct st_run_ask *ask, struct st_run_plan *plan)
     st_run_plan(ask, &libraries, value_of, &doctor, plan);
 }
 
+/* Write the value of ${setting} into ${word} as a word for sh. Returns false if the value is too long
+ * or has a character that is not safe to print. */
+static bool word_of(const struct st_run_setting *setting, char word[2 * ST_RUN_VALUE])
+{
+    bool shown = true;
+
+    for (const char *at = setting->value; *at && shown;)
+        at += st_text_character(at, &shown);
+    return shown && st_run_quote(setting->value, word, 2 * ST_RUN_VALUE);
+}
+
+/* Print all settings, or none of them: a job script that got only some would start its ranks with
+ * these. A newline in a value must not end the first line, because sh would run what follows. */
 static int print_plan(const struct st_run_plan *plan)
 {
     char word[2 * ST_RUN_VALUE];
-    bool shown;
 
-    printf("# symtuner run: %s\n", plan->said);
-    for (int i = 0; i < plan->sets; i++) {
-        const char *value = plan->set[i].value;
-
-        for (const char *at = value; *at; at += st_text_character(at, &shown))
-            if (st_text_character(at, &shown), !shown)
-                value = NULL;
-        if (!value || !st_run_quote(value, word, sizeof word)) {
+    for (int i = 0; i < plan->sets; i++)
+        if (!word_of(&plan->set[i], word)) {
             fprintf(stderr,
                     "symtuner run: %s cannot be printed: its value has a control character "
                     "or is too long\n",
                     plan->set[i].name);
             return ST_EXIT_FINDINGS;
         }
-        printf("export %s=%s\n", plan->set[i].name, word);
-    }
+    fputs("# symtuner run: ", stdout);
+    st_text_plain(stdout, plan->said);
+    putchar('\n');
+    for (int i = 0; i < plan->sets; i++)
+        if (word_of(&plan->set[i], word))
+            printf("export %s=%s\n", plan->set[i].name, word);
     return ST_EXIT_FINE;
 }
 
@@ -212,12 +222,14 @@ int st_cmd_run(int argc, char **argv)
     }
     for (int i = 0; i < plan.sets; i++)
         setenv(plan.set[i].name, plan.set[i].value, 1);
-    if (!request.quiet && outermost && (job.first || !job.tally))
-        fprintf(stderr, "symtuner run: %s%s%s%s\n", plan.said, error[0] ? "; no summary: " : "",
-                error,
+    if (!request.quiet && outermost && (job.first || !job.tally)) {
+        fputs("symtuner run: ", stderr);
+        st_text_plain(stderr, plan.said);
+        fprintf(stderr, "%s%s%s\n", error[0] ? "; no summary: " : "", error,
                 plan.counts && plan.preloads && ignores_preload(program[0])
                     ? "; the program is setuid or setgid, and so runs without the drop-in"
                     : "");
+    }
     ran = st_run_program(program, &end);
     st_run_job_end(&job, ran && !request.quiet ? st_run_summary : NULL);
     if (end.signal)

@@ -1,0 +1,36 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# start.sh BUILD - what symtuner run says if a program cannot be started, and what it prints if a
+# setting has odd characters. Needs neither a GPU nor a C compiler.
+# Exit 0: all right. 1: something failed.
+set -u
+build=$(cd "$1" && pwd)
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failed=0 checked=0
+mkdir -p "$work/bin" "$work/lib"
+cp "$build/symtuner" "$work/bin/" && cp "$build/libsymtuner.so" "$work/lib/" || exit 1
+cd "$work" || exit 1
+clean="env -i PATH=$work/bin:$PATH LC_ALL=C HOME=$work ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0"
+is() { # is WHAT EXPECTED GOT
+    checked=$((checked + 1))
+    [ "$2" = "$3" ] || { echo "FAIL $1: $3, not $2"; failed=1; }
+}
+
+# ---- --print --------------------------------------------------------------------------------------
+line='x
+touch ran'
+$clean NCCL_ENV_PLUGIN="$line" symtuner run --print --only plugin > print 2> err
+is "status with a newline in a value that is kept" 0 $?
+sh ./print
+is "no command from a value" no "$([ -e ran ] && echo yes || echo no)"
+$clean NCCL_TUNER_PLUGIN="$line" symtuner run --print --only plugin > print 2> err
+is "status with a newline in a value that is printed" 1 $?
+is "settings, none rather than some" "" "$(cat print)"
+is "why" "symtuner run: SYMTUNER_NEXT_TUNER cannot be printed: its value has a control character or is too long" "$(cat err)"
+$clean NCCL_ENV_PLUGIN="$line" symtuner run --only plugin -- true 2> err
+is "one line" "symtuner run: plugin; kept: NCCL_ENV_PLUGIN=x?touch ran" "$(head -1 err)"
+
+[ "$failed" = 0 ] || exit 1
+echo "start: $checked checks, all fine"
