@@ -14,11 +14,15 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "cli/text.h"
 
 /* The signal state that we restore for the program. */
 struct inherited {
@@ -117,9 +121,56 @@ static struct st_run_end wait_for(pid_t pid, const sigset_t *all)
     }
 }
 
+bool st_run_find(const char *program, char file[ST_PATH])
+{
+    const char *path = getenv("PATH");
+    struct stat found;
+
+    for (const char *at = strchr(program, '/') || !path ? "" : path;; at++) {
+        int n = (int)strcspn(at, ":");
+
+        snprintf(file, ST_PATH, "%.*s%s%.500s", n < 500 ? n : 0, at, n ? "/" : "", program);
+        if (access(file, X_OK) == 0 && stat(file, &found) == 0 && S_ISREG(found.st_mode))
+            return true;
+        at += n;
+        if (*at == '\0')
+            return false;
+    }
+}
+
+/* Write the interpreter that the first line of the script ${file} names into ${text}. Returns false
+ * if ${file} is no script. */
+static bool interpreter(const char *file, char text[ST_PATH])
+{
+    int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, ST_PATH - 1);
+    char *at = text + 2;
+
+    if (fd >= 0)
+        close(fd);
+    if (n < 2 || text[0] != '#' || text[1] != '!')
+        return false;
+    text[n] = '\0';
+    at += strspn(at, " \t");
+    memmove(text, at, strlen(at) + 1);
+    text[strcspn(text, " \t\n")] = '\0';
+    return true;
+}
+
+/* Say why ${name} was not started. If a script is there and its interpreter is not, as in a Python
+ * environment that was moved, Linux gives the same error as for a missing script. */
 static bool not_started(const char *name, int reason, struct st_run_end *end)
 {
-    fprintf(stderr, "symtuner run: %s: %s\n", name, strerror(reason));
+    char file[ST_PATH], missing[ST_PATH];
+
+    fprintf(stderr, "symtuner run: ");
+    if (reason == ENOENT && st_run_find(name, file)) {
+        st_text_plain(stderr, file);
+        fprintf(stderr, " needs ");
+        st_text_plain(stderr, interpreter(file, missing) ? missing : "the loader that it names");
+    } else
+        st_text_plain(stderr, name);
+    fprintf(stderr, ": %s\n", strerror(reason));
     *end = (struct st_run_end){reason == ENOENT ? ST_RUN_NOT_FOUND : ST_RUN_NOT_EXECUTABLE, 0};
     return false;
 }

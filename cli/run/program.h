@@ -6,6 +6,8 @@
 
 #include <stdbool.h>
 
+#include "cli/doctor/doctor.h"
+
 enum { ST_RUN_NOT_EXECUTABLE = 126, ST_RUN_NOT_FOUND = 127 };
 
 /* How a program has ended. */
@@ -13,6 +15,10 @@ struct st_run_end {
     int status; /* its exit status, or 128 plus the signal that killed it */
     int signal; /* the signal that killed it, or 0                        */
 };
+
+/* Look ${program} up in PATH, unless it has a "/", and write its path into ${file_out}. Returns false
+ * if there is no such file that may be executed. */
+bool st_run_find(const char *program, char file_out[ST_PATH]);
 
 /* Run ${argv}, looked up in PATH, and wait for its end. If the program cannot be started, prints
  * the reason, sets ${status} of ${end_out} to ST_RUN_NOT_FOUND or ST_RUN_NOT_EXECUTABLE, and

@@ -164,19 +164,9 @@ static int print_plan(const struct st_run_plan *plan)
  * its caller's. */
 static bool ignores_preload(const char *program)
 {
-    const char *path = getenv("PATH");
     char file[ST_PATH];
 
-    for (const char *at = strchr(program, '/') || !path ? "" : path;; at++) {
-        int n = (int)strcspn(at, ":");
-
-        snprintf(file, sizeof file, "%.*s%s%.500s", n < 500 ? n : 0, at, n ? "/" : "", program);
-        if (access(file, X_OK) == 0)
-            return st_doctor_secure(file);
-        at += n;
-        if (*at == '\0')
-            return false;
-    }
+    return st_run_find(program, file) && st_doctor_secure(file);
 }
 
 /* If our caller has closed stdin, stdout or stderr, open /dev/null in its place. Otherwise a file

@@ -17,6 +17,23 @@ is() { # is WHAT EXPECTED GOT
     checked=$((checked + 1))
     [ "$2" = "$3" ] || { echo "FAIL $1: $3, not $2"; failed=1; }
 }
+starts() { # starts PROGRAM STATUS MESSAGE
+    $clean symtuner run --quiet --only plugin -- "$1" 2> err
+    is "exit status of $1" "$2" $?
+    is "message for $1" "symtuner run: $3" "$(cat err)"
+}
+
+# ---- a program that cannot be started ------------------------------------------------------------
+printf '#! /none/bin/python3 -u\n' > bin/moved
+printf '#!/bin/sh\r\necho hi\r\n' > windows
+: > plain
+chmod +x bin/moved windows
+mkdir bin/folder
+starts moved 127 "$work/bin/moved needs /none/bin/python3: No such file or directory"
+starts ./windows 127 "./windows needs /bin/sh?: No such file or directory"
+starts ./none 127 "./none: No such file or directory"
+starts folder 126 "folder: Permission denied"
+starts ./plain 126 "./plain: Permission denied"
 
 # ---- --print --------------------------------------------------------------------------------------
 line='x
