@@ -76,6 +76,17 @@ static bool names_symtuner(const char *value)
            ends_with(value, "/libsymtuner.so") || ends_with(value, "-symtuner.so");
 }
 
+/* If ${variable} names our plugin without its folder, set its whole path: the loader does not search
+ * the folders of a Python environment. Returns whether ${variable} names our plugin. */
+static bool named(struct making *making, const char *variable, const char *plugin)
+{
+    const char *value = now(making, variable);
+
+    if (names_symtuner(value) && !strchr(value, '/'))
+        set(making, variable, plugin);
+    return names_symtuner(value);
+}
+
 /* Make ${variable} name our plugin. If it names another plugin, that plugin goes behind ours:
  * ${next} then names it. Change nothing if ${variable} is "none", or if it names another plugin and
  * ${next} is already set. */
@@ -84,7 +95,7 @@ static void put_in_front(struct making *making, const char *variable, const char
 {
     const char *value = now(making, variable);
 
-    if (names_symtuner(value))
+    if (named(making, variable, plugin))
         return;
     if (strcasecmp(value, "none") == 0 || (value[0] && now(making, next)[0])) {
         note(making, "kept: ", variable, value);
@@ -111,7 +122,7 @@ static void plan_plugin(struct making *making, const char *plugin)
     part(making, "plugin");
     if (!env[0])
         set(making, "NCCL_ENV_PLUGIN", plugin);
-    else if (!names_symtuner(env))
+    else if (!named(making, "NCCL_ENV_PLUGIN", plugin))
         note(making, "kept: ", "NCCL_ENV_PLUGIN", env);
     /* NCCL_CTA_POLICY=1 makes NCCL prefer NVLS, but not if any tuner is loaded. So if
      * NCCL_CTA_POLICY is set and the user names no tuner, do not set NCCL_TUNER_PLUGIN. */

@@ -94,8 +94,8 @@ sets next NCCL_TUNER_PLUGIN=libfoo.so SYMTUNER_NEXT_TUNER=libbar.so
 has NCCL_TUNER_PLUGIN libfoo.so
 has SYMTUNER_NEXT_TUNER libbar.so
 sets named NCCL_TUNER_PLUGIN=symtuner NCCL_ENV_PLUGIN=libsymtuner.so LD_PRELOAD="/none/a.so:$dropin"
-has NCCL_TUNER_PLUGIN symtuner
-has NCCL_ENV_PLUGIN libsymtuner.so
+has NCCL_TUNER_PLUGIN "$plugin" # a loader finds the bare name in few installations
+has NCCL_ENV_PLUGIN "$plugin"
 has LD_PRELOAD "/none/a.so:$dropin"
 echo NCCL_TUNER_PLUGIN=libconf.so > "$work/.nccl.conf"
 sets conf

@@ -49,5 +49,14 @@ is "why" "symtuner run: SYMTUNER_NEXT_TUNER cannot be printed: its value has a c
 $clean NCCL_ENV_PLUGIN="$line" symtuner run --only plugin -- true 2> err
 is "one line" "symtuner run: plugin; kept: NCCL_ENV_PLUGIN=x?touch ran" "$(head -1 err)"
 
+# ---- our plugin, named without its folder ---------------------------------------------------------
+for name in libsymtuner.so symtuner libnccl-env-symtuner.so; do
+    $clean NCCL_ENV_PLUGIN=$name NCCL_TUNER_PLUGIN=$name symtuner run --quiet --only plugin -- env > env
+    is "$name" "$(printf "%s\n" "NCCL_ENV_PLUGIN=$work/lib/libsymtuner.so" "NCCL_TUNER_PLUGIN=$work/lib/libsymtuner.so")" \
+        "$(grep '^NCCL_' env | sort)"
+done
+$clean NCCL_ENV_PLUGIN=/opt/libsymtuner.so symtuner run --quiet --only plugin -- env > env
+is "a plugin of ours with its folder" NCCL_ENV_PLUGIN=/opt/libsymtuner.so "$(grep ^NCCL_ENV env)"
+
 [ "$failed" = 0 ] || exit 1
 echo "start: $checked checks, all fine"
