@@ -16,6 +16,7 @@ Importing symtuner does not import jax: a wheel starts the command symtuner thro
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -60,10 +61,26 @@ _MODULE = {
 }
 
 
+def _without_jax(what: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
+    """Return ``error`` with the cure in its text, if the module that is missing is jax's. ``what``
+    is the name of this package that needs jax."""
+    if (error.name or "").partition(".")[0] not in ("jax", "jaxlib"):
+        return error
+    return ModuleNotFoundError(
+        f"symtuner.{what} needs jax, which {sys.executable} does not have ({error}): pip install "
+        "jax. For PyTorch use symtuner run and symtuner doctor, which need no jax",
+        name=error.name,
+    )
+
+
 def __getattr__(name: str) -> Any:
     if name not in _MODULE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module("." + _MODULE[name], __name__), name)
+    try:
+        module = importlib.import_module("." + _MODULE[name], __name__)
+    except ModuleNotFoundError as e:
+        raise _without_jax(name, e) from None
+    value = getattr(module, name)
     globals()[name] = value
     return value
 

@@ -17,4 +17,8 @@ if __name__ == "__main__":
         _command.run("run", "--print")
     if len(sys.argv) > 1:
         _command.run(*sys.argv[1:])
-    sys.exit(0 if check().ok else 1)
+    try:
+        report = check()
+    except ModuleNotFoundError as e:
+        sys.exit(f"symtuner: {e}")
+    sys.exit(0 if report.ok else 1)
