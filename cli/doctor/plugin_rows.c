@@ -249,7 +249,8 @@ static bool driver_old(const struct st_doctor *d, char *evidence)
 const struct st_finding st_findings_plugin[] = {
     ST_ROW_OF("tuner-not-asked", ST_WARNING, 22700, 0, tuner_not_asked,
         "NCCL is not told about any tuner and finds none under its default name",
-        "export NCCL_TUNER_PLUGIN=libsymtuner.so (from 2.28.7 NCCL_ENV_PLUGIN is enough for all)"),
+        "start the program with symtuner run, or set NCCL_ENV_PLUGIN=libsymtuner.so (before 2.28.7 "
+        "NCCL_TUNER_PLUGIN)"),
     ST_ROW("tuner-not-found", ST_ERROR, tuner_lost,
         "the loader does not find this file; NCCL says so at INFO only and goes on without the "
         "tuner",
