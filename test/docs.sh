@@ -140,7 +140,7 @@ heads()
 # Check that every relative link of a page leads to a file, and to a heading in it.
 check_links()
 {
-    for page in *.md docs/*.md docs/*/*.md test/data/README.md bench/results/*.md bench/results/*/README.md; do
+    for page in *.md docs/*.md docs/*/*.md examples/*.md examples/*/*.md test/data/README.md bench/results/*.md bench/results/*/README.md; do
         for link in $(grep -oE '\]\([^)#]+' "$page" | sed 's/^](//' | grep -v '^http'); do
             [ -e "$(dirname "$page")/$link" ] || fail "$page: the link $link leads nowhere"
         done
@@ -154,6 +154,10 @@ check_links()
     # old files.
     for name in $(grep -ohE '`[a-z]+/[A-Za-z0-9_./-]+\.(c|h|cu|cuh|sh|py|md)`' $pages | tr -d '`' | grep -v '^xla/\|[A-Z]\{4\}' | sort -u); do
         [ -e "$name" ] || [ -e "include/$name" ] || [ -e "plugin/$name" ] || fail "the pages name $name, which is no file"
+    done
+    # a folder that pip is to install has a pyproject.toml
+    for name in $(grep -ohE 'pip install \./[A-Za-z0-9_/-]+' $pages examples/*/*.md | sed 's/.* //' | sort -u); do
+        [ -f "$name/pyproject.toml" ] || fail "the pages install $name, which pip cannot"
     done
     # code, messages, headers and man pages name pages by their path
     for name in $(git ls-files | grep -v '^bench/results/' | xargs grep -ohE 'docs/[a-z/-]+\.(md|rules)' 2> /dev/null | sort -u); do
