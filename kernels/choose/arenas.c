@@ -22,8 +22,8 @@ uint64_t ar_scratch_half(int arena, int region, int ranks, uint64_t bulk, bool h
         [AR_ARENA_WORDS] = {[AR_REGION_LL128] = 16 * MiB, [AR_REGION_LAMPORT] = 32 * MiB},
     };
 
-    /* Host memory: the scratch of up to ten ranks fits into 64 MiB, which is the usual size of
-     * /dev/shm in a container. */
+    /* In host memory the regions are so small that the scratch of ten ranks fits into 64 MiB, which
+     * is the usual size of /dev/shm in a container. */
     if (host)
         return arena != AR_ARENA_SMALL       ? 0
                : region == AR_REGION_LL8     ? MiB

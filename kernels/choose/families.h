@@ -29,10 +29,10 @@ enum ar_need {
     AR_NEEDS_TWO_BUFS = 1 << 7,  /* the call is not in place */
     AR_NEEDS_COPY = 1 << 8,      /* copy engines can move the data */
     AR_NEEDS_MULTICAST = 1 << 9, /* both buffers have multicast addresses */
-    AR_NEEDS_WORDS = 1 << 10,    /* each part of the message is whole 16-byte words */
+    AR_NEEDS_WORDS = 1 << 10,    /* the bytes of each part of the message are a multiple of 16 */
     AR_NEEDS_TMA = 1 << 11,      /* sm_90 or later, with shared memory for the stages of TMA */
     AR_NEEDS_UNSCALED = 1 << 12, /* the operator is not AR_PREMUL */
-    AR_RUNS = 1 << 13,           /* the family has kernels that need nothing of the above */
+    AR_RUNS = 1 << 13,           /* no need, but keeps the bits from being 0 (no kernels) */
     AR_NEVER = 1 << 14,          /* the family has no kernels for all-reduce */
     AR_NEEDS_IPC = 1 << 15,      /* the ranks map each other's memory (kernels/ipc) */
 };
@@ -52,11 +52,11 @@ struct ar_family_row {
                           16-byte word; 0: this family */
     bool gathers;      /* if peers cannot write recv, results go through AR_REGION_GATHER */
     bool many_threads; /* kernels for few ranks may have 1024 threads per block, not only 512 */
-    int unroll;        /* 16-byte words per thread and tile */
+    int unroll;        /* how many 16-byte words of a tile each thread handles */
     int movers;        /* warps of a block that only move data; at least one more warp adds up */
     int shared;        /* bytes of dynamic shared memory per block */
-    int ctas;          /* blocks if a row names another family and this one is its fallback; 0:
-                          as in that row */
+    int ctas;          /* blocks if this family runs a call whose row names another family; 0: as
+                          many as in that row */
     int max_ctas;      /* largest number of blocks of a call; 0: AR_MAX_CTAS */
     /* For ar_probe_cost (probe.h), which predicts the time of a message of S bytes on n ranks. push
      * is how much data a rank stores at its peers, pull is how much it loads from them, and copy is
@@ -64,15 +64,15 @@ struct ar_family_row {
      * bytes if shots is 2. latency is an estimate of the time for hops, barriers and engine starts,
      * in microseconds; 0: unknown. */
     double push, pull, copy, latency;
-    const char *order; /* what users are told if it adds in another order than most families;
-                          else NULL */
+    const char *order; /* what users are told if this family adds in another order than most
+                          families; else NULL */
 };
 
 /* The kernels with AR_PULLS or AR_TMA_NEEDS cannot run AR_PREMUL, in which each rank multiplies its
  * numbers by its own scalar before they are added up. These kernels, like those of family copy,
- * take the numbers of a peer directly from its send, where no thread has multiplied them yet. They
- * would first have to exchange the scalars, in kernels of their own (30 more kernels for the three
- * families with TMA). */
+ * take the numbers of a peer directly from its send, where no thread has multiplied them yet. To
+ * multiply, each rank would first need the scalars of its peers. Further kernels would have to do
+ * this (30 of them for the three families with TMA). */
 #define AR_NAN_SUMS (AR_NEEDS_NAN_TYPE | AR_NEEDS_SUM_AVG)
 #define AR_LINES    (AR_NEEDS_NVLINK | AR_NEEDS_UNSCALED)
 #define AR_PULLS    (AR_NEEDS_PEERS | AR_NEEDS_RECV | AR_NEEDS_SEND | AR_NEEDS_UNSCALED)

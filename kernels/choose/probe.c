@@ -81,7 +81,7 @@ int ar_probe_read(const char *path, uint64_t key, struct ar_probe *p, char *why,
     int fields;
     FILE *f;
 
-    /* Refuse a pipe: to open a pipe that has no writer would block for ever. */
+    /* Refuse a pipe, because fopen would wait for ever if no process writes to the pipe. */
     if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) {
         snprintf(why, why_size, "SYMTUNER_AR_PROBE_FILE=\"%s\" is no plain file", path);
         return -1;

@@ -25,7 +25,7 @@ struct ar_probe {
     uint32_t push, pull, copy; /* MB/s; 0: not measured, or the bytes were wrong */
 };
 
-/* Values of ${push} that are no rates. */
+/* Values of ${push} that are not rates: they say that the rank found a fault or could not probe. */
 #define AR_PROBE_BROKEN 1u  /* stores do not arrive as sent; lower than any measured rate */
 #define AR_PROBE_FAILED ~0u /* the rank could not probe */
 #define AR_PROBE_STUCK  ~1u /* the rank could not probe, because its kernel does not end */
@@ -72,7 +72,8 @@ int ar_probe_read(const char *path, uint64_t key, struct ar_probe *p, char *why,
 int ar_probe_write(const char *path, uint64_t key, const struct ar_probe *p, char *why,
                    size_t why_size);
 
-/* Return the FNV-1a hash of ${text}, continued from the hash ${key}; 0: start a new hash. */
+/* Return the FNV-1a hash of ${text}. If ${key} is not 0, it is an earlier hash, which this call
+ * continues. */
 uint64_t ar_probe_key(uint64_t key, const char *text);
 
 #endif

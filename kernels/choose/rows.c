@@ -34,7 +34,8 @@
 /* From bench/results/2026-11-23-h200x2: bf16, 16 to 256 MiB. */
 #define FEW "beside GEMMs and alone against NCCL with 16 CTAs: 2 H200, bf16, 2026-11-23"
 
-/* The times are from bench/results/2026-11-24-h200x2. The grid is that of tma. */
+/* The times are from bench/results/2026-11-24-h200x2. The numbers of blocks and threads are those
+ * of kernel tma. */
 #define IPC "unregistered buffers against NCCL: 2 H200, bf16, 2026-11-24"
 
 #define HALVES "not measured: from the rows of all-reduce"

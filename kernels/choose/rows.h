@@ -18,9 +18,9 @@ enum ar_row_need {
     SCATTERS,  /* the call is a reduce-scatter */
     BY_TMA,    /* the call is a reduce-scatter that kernel tma can run */
     BESIDE,    /* other kernels may run beside ours; the call is a sum or avg of f32, f16 or bf16 */
-    LONG_BESIDE, /* longer than ST_BESIDE_LIMIT, while other kernels may run beside ours */
-    LONG_SUMS,   /* as BESIDE and LONG_BESIDE; also, NCCL may not use NVLink multicast */
-    LONG_BY_TMA, /* as LONG_BESIDE; also, kernel tma can run the call, NCCL may not use NVLink
+    LONG_BESIDE, /* other kernels may run beside ours; the call is longer than ST_BESIDE_LIMIT */
+    LONG_SUMS,   /* BESIDE and LONG_BESIDE are met, and NCCL does not use NVLink multicast */
+    LONG_BY_TMA, /* LONG_BESIDE is met, kernel tma can run the call, NCCL does not use NVLink
                     multicast, and the call is an all-gather, or a sum or avg of f32, f16 or bf16 */
     LONG_BY_IPC, /* like LONG_BY_TMA, but for kernel tma_ipc; no buffer is registered */
     BY_IPC,      /* like LONG_BY_IPC, but for calls of any length, even if nothing runs beside

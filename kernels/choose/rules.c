@@ -176,9 +176,10 @@ int ar_rules_select(const symtuner_rules *rules, const struct ar_ask *ask,
     if (answer == 0) {
         choice->because = AR_RULE_SAYS;
     } else {
-        /* The kernel of the rule cannot run the call. If it lacks nothing but an arena that was
-         * refused, do not choose NCCL. The ranks may learn at different times that an arena was
-         * refused, so some ranks would call NCCL while others run the kernel of the rule. */
+        /* The kernel of the rule cannot run the call. If the only reason is that the call must not
+         * use an arena (ask->without), do not choose NCCL. The ranks may learn at different times
+         * that they must not use the arena, so some ranks would call NCCL while others still run
+         * the kernel of the rule. */
         told.has_nccl = told.has_nccl && !with_all_arenas(&told, wish.family);
         answer = ar_select(&told, force, choice);
     }

@@ -68,7 +68,7 @@ uint64_t ar_capacity(const struct ar_ask *ask, int family)
     if (f->slots == 0 || (parts > 1 && family == AR_COPY) ||
         (family == AR_ENGINES && ask->src_mapped))
         return (1ull << 40) * (uint64_t)parts;
-    if (family == AR_ENGINES) /* a rank uses one slot only: in its own scratch, for its own part */
+    if (family == AR_ENGINES) /* a rank uses one slot, in its own scratch, to hold its own part */
         return fits(f->form, ask->half[AR_REGION_GATHER], 1, 1) * (uint64_t)parts;
     bytes = fits(f->form, ask->half[f->region], slots * ask->ranks, used) * (uint64_t)parts;
     if (!f->gathers || parts > 1)
@@ -262,7 +262,7 @@ int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_
     capacity = ar_capacity(ask, family);
     choice->piece = ask->bytes < capacity ? ask->bytes : capacity;
     if (ar_families[family].rest != 0 && choice->piece > AR_WORD)
-        choice->piece -= choice->piece % AR_WORD; /* the rest is a piece of its own */
+        choice->piece -= choice->piece % AR_WORD; /* bytes that fill no word are a last piece */
     choice->pieces = ask->bytes == 0 ? 0 : (int)ar_div_up(ask->bytes, choice->piece);
     if (force->threads > 0)
         choice->threads = force->threads;
