@@ -28,7 +28,7 @@ struct ar_state {
 struct ar_mailbox {
     uint32_t abort;  /* the host writes AR_ABORTED, waiting kernels read it */
     uint32_t error;  /* enum ar_verdict; kernels write it */
-    uint32_t ipc[2]; /* [0]: calls of tma_ipc through scratch; [1]: its calls without scratch */
+    uint32_t ipc[2]; /* number of calls of tma_ipc: [0] through scratch, [1] without scratch */
     uint32_t waits;  /* a kernel that has waited for 10 ms changes it about once per millisecond */
 };
 
@@ -46,8 +46,9 @@ enum ar_start { AR_SERIAL, AR_EARLY, AR_EARLY_BOTH, AR_STARTS };
  * aborted, and NCCL may have unmapped the memory of the peers. */
 enum ar_verdict { AR_ALIVE, AR_TIMEOUT, AR_ABORTED, AR_OVERLAP, AR_DESTROYED, AR_PEERS_GONE };
 
-/* The fields that kernels read first come first, because the constant cache is cold at launch. The
- * first six share a line of it (64 bytes; the arguments begin at 16). */
+/* The fields that kernels read first come first, because at launch the arguments are not yet in the
+ * constant cache. The first six fields are in one 64-byte line of that cache, because the arguments
+ * begin at byte 16 of a line. */
 struct ar_args {
     const char *in;
     char *out;
@@ -100,7 +101,7 @@ extern "C" {
 /* The kernels of kernels/device/local.cu that signal the peers and wait for the peers. */
 extern const void *const ar_kernel_signal, *const ar_kernel_await;
 
-/* kernel of the start-up probe (kernels/choose/probe.h) */
+/* The kernel of kernels/device/probe.cu, which the start-up probe runs (kernels/choose/probe.h). */
 extern const void *const ar_kernel_probe;
 
 #ifdef __cplusplus

@@ -2,9 +2,10 @@
 /*
  * dtypes.h - data types and operators, and which reducer a type and an operator need.
  *
- * One X-macro row per data type, in NCCL's numbering. The three float types that carry almost all
- * traffic have reducers of their own; all other types share two slower reducers. The types differ
- * only in arithmetic, and in whether their sums may be sent as Lamport words.
+ * Each data type is one row of AR_DTYPE_MAP, with the number that NCCL gives it. A reducer is the
+ * code that adds up. f32, f16 and bf16, which carry almost all traffic, have reducers of their own;
+ * all other types share two slower reducers. The types differ only in arithmetic, and in whether
+ * their sums may be sent as Lamport words (layout.h).
  */
 #ifndef AR_DTYPES_H_
 #define AR_DTYPES_H_
@@ -89,7 +90,7 @@ static inline int ar_reducer_of(int dtype, int op)
                                                                                      : AR_R_NATIVE;
 }
 
-/* The data type and the operator in one number. Kernels get both of them from it. */
+/* Pack the data type and the operator into one number, from which the kernels read both. */
 #define AR_KIND(dtype, op) ((dtype)*8 + (op))
 
 #endif

@@ -45,16 +45,17 @@ AR_HD uint64_t ar_ipc_at(uint64_t place)
     return place & (((uint64_t)1 << 56) - 1);
 }
 
-/* What a block tells the same block of every peer: rows of AR_FLAG_IPC. */
+/* What a block tells the block of the same number on every peer. Each value is one of the block's
+ * rows of flags of kind AR_FLAG_IPC (layout.h). */
 enum ar_ipc_row {
     AR_IPC_SEND,    /* the place of send; 0: peers cannot or need not map it */
     AR_IPC_RECV,    /* the place of recv; 0: peers cannot or need not map it */
-    AR_IPC_REACHES, /* a flag: step 3 of the call if this rank reaches all buffers, else step 2 */
+    AR_IPC_REACHES, /* ar_flag_step: step 3 if this rank has mapped all peers' buffers, else 2 */
     AR_IPC_ROWS
 };
 
-/* The largest number of blocks of a call. With more blocks, a slot in the 4 MiB of AR_REGION_IPC
- * would be too short for a tile of an all-gather over 8 ranks. */
+/* The largest number of blocks of a call of tma_ipc. With more blocks, a slot in the 4 MiB of
+ * AR_REGION_IPC would be too short for a tile of an all-gather over 8 ranks. */
 #define AR_IPC_CTAS 32
 
 /* Return how many slots of scratch each block has per rank: one for what the rank sends, and in an

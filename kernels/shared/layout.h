@@ -2,8 +2,8 @@
 /*
  * layout.h - where the parts of a message lie: words, shards, slots, halves, flags.
  *
- * Pure functions. The host, the kernels and test/kernels/check_layout.c all compile this file, so
- * the tests check exactly what the kernels compute, for every count, number of ranks and alignment.
+ * The functions are pure. The host, the kernels and test/kernels/check_layout.c all compile this
+ * file, so the test checks exactly what the kernels compute.
  *
  * Vocabulary
  *   unit     8 bytes of payload; no element straddles two units, so ranks reduce unit by unit
@@ -85,7 +85,7 @@ AR_HD uint32_t ar_round_up32(uint32_t a, uint32_t b)
     return (a + b - 1) & ~(b - 1);
 }
 
-/* Payload bytes in one line of eight words. */
+/* Return the payload bytes of one line of eight words. */
 AR_HD uint64_t ar_line_payload(int form)
 {
     return form == AR_LL8 ? 64 : form == AR_LAMPORT ? 128 : 120;
@@ -134,7 +134,7 @@ AR_HD uint64_t ar_shard_bytes(uint64_t bytes, uint64_t stride, int s)
     return first >= bytes ? 0 : bytes - first < stride ? bytes - first : stride;
 }
 
-/* ar_shard_bytes in 32 bits, for pieces that are sent as words. */
+/* As ar_shard_bytes, but with 32-bit arithmetic, for pieces that are sent as words. */
 AR_HD uint32_t ar_shard_bytes32(uint32_t bytes, uint32_t stride, int s)
 {
     uint32_t first = stride * (uint32_t)s;
@@ -150,14 +150,15 @@ AR_HD uint64_t ar_tiles_per_cta(uint64_t stride, uint64_t tile, int ctas)
 }
 
 /*
- * Return how many blocks a handle may run at once on a GPU with ${sms} multiprocessors, one block
- * on each. That is ${asked}, but at most the limit of the GPU. If ${asked} is 0, it is that limit.
+ * Return how many blocks of one handle may run at once on a GPU with ${sms} multiprocessors, one
+ * block on each. The user asks for ${asked} blocks (0: for as many as possible). The result is at
+ * most ${most}, which leaves a few multiprocessors free.
  *
- * The limit leaves a few multiprocessors free, because a waiting block keeps its multiprocessor. If
- * two ranks start calls of two handles in different order, the second call of each rank must still
- * find free multiprocessors. Otherwise the ranks would wait for each other for ever. A few are
- * enough: a block exchanges data only with the same block of its peers, so the blocks of one call
- * may run one after the other.
+ * A few must be free, because a waiting block keeps its multiprocessor. If two ranks start calls of
+ * two handles in different order, the second call of each rank must still find free
+ * multiprocessors. Otherwise the ranks would wait for each other for ever. A few are enough: a
+ * block exchanges data only with the block of the same number on each peer, so the blocks of one
+ * call may run one after the other.
  */
 AR_HD int ar_budget(int sms, int asked)
 {
@@ -167,9 +168,10 @@ AR_HD int ar_budget(int sms, int asked)
     return budget > 1 ? budget : 1;
 }
 
-/* Return the largest number of blocks for ranks that share a GPU: ${budget}, but at most half of
- * the multiprocessors. Such ranks wait for each other, so all blocks of a call must be resident at
- * once, and the blocks of two handles must fit side by side. */
+/* Return how many blocks all ranks that share a GPU may run together. That is ${budget}, the result
+ * of ar_budget, but at most half of the multiprocessors. Such ranks wait for each other, so all
+ * blocks of a call must be resident at once, and the blocks of two handles must fit side by side.
+ */
 AR_HD int ar_budget_together(int sms, int budget)
 {
     int half = (sms - 1) / 2;
@@ -252,7 +254,8 @@ enum ar_engine_row {
     AR_ENGINES_ENTERED, /* the writer has begun the call: its send is ready */
     AR_ENGINES_FETCHED, /* the writer has copied this rank's part or shard */
     AR_ENGINES_GAVE_UP, /* the writer has given up; this row must come right after FETCHED */
-    AR_ENGINES_UNUSED,  /* stores that must go somewhere go here; nobody reads this row */
+    AR_ENGINES_UNUSED,  /* the kernel watch stores for AR_MAX_RANKS ranks; what it stores for ranks
+                           that do not exist goes here, and nobody reads it */
     AR_ENGINES_ROWS
 };
 
