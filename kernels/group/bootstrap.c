@@ -52,7 +52,7 @@ ncclResult_t ar_endpoint_open(struct ar_endpoint *endpoint, const struct ar_nccl
     }
     if (cudaStreamCreateWithFlags(&endpoint->stream, cudaStreamNonBlocking) != cudaSuccess) {
         cudaGetLastError();
-        endpoint->stream = NULL; /* use the default stream, which waits for the caller's work */
+        endpoint->stream = NULL; /* exchange on the default stream, after the caller's work */
     }
     return ncclSuccess;
 }
@@ -91,9 +91,9 @@ static cudaError_t say(struct ar_endpoint *endpoint, const void *mine, size_t by
  * not ended. Call this function before any call that waits for the stream without a limit, such as
  * a copy to memory that is not pinned. That call, not this function, reports errors of the stream.
  *
- * An all-gather never ends if a rank is lost: NCCL notices some lost ranks, but its kernel goes on
- * waiting for them. After an error on a nonblocking communicator a rank is lost, too, because the
- * communicator refuses all later calls of that rank. */
+ * If a rank is lost, the all-gather never ends. NCCL may notice that the rank is lost, but its
+ * kernel goes on waiting for it. A rank is also lost after an error on its nonblocking
+ * communicator, because that communicator then refuses all further calls. */
 static bool await(const struct ar_nccl *nccl, struct ar_endpoint *endpoint, const char *call)
 {
     uint64_t start = 0;
@@ -141,11 +141,12 @@ ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoin
     cudaError_t error = cudaSuccess, latest;
     ncclResult_t result;
 
-    /* After a timeout say() would wait for a gather that never ends, so fail here. */
+    /* After a timeout, an all-gather that never ends is still on the stream. say() would wait for
+     * it, so fail here. */
     for (int i = 0; i < n; i++)
         if (endpoints[i]->timed_out[0] != 0)
             return ar_comms_timed_out(endpoints, n, endpoints[i], why);
-    /* Go on even after an error, because the other ranks wait for us. */
+    /* Even if a copy fails, take part in the all-gather, because the other ranks wait in it. */
     for (int i = 0; i < n; i++) {
         latest = say(endpoints[i], (const char *)mine + bytes * (size_t)i, bytes);
         error = error == cudaSuccess ? latest : error;

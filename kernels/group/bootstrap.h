@@ -20,7 +20,7 @@ ncclResult_t ar_endpoint_open(struct ar_endpoint *endpoint, const struct ar_nccl
                               ncclComm_t comm, uint64_t limit_ns, char *why);
 void ar_endpoint_close(struct ar_endpoint *endpoint); /* frees nothing after a timeout */
 
-/* Collective: an all-gather of ${bytes} bytes from each rank. ${mine} holds what the ${n} ranks of
+/* Collective: send ${bytes} bytes from each rank to all ranks. ${mine} holds what the ${n} ranks of
  * this thread send, one after the other. ${all} receives what all ranks of the communicator send.
  * After an error ${why} (AR_WHY bytes) says why. */
 ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoint *const *endpoints,
@@ -30,8 +30,8 @@ ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoin
  * Collective: agree on the outcome of a step. ${result} and ${why} are the outcome on this rank. If
  * any rank failed, all ranks return an error (their own, or ncclRemoteError), and ${why} names the
  * lowest rank that failed and its reason. ${alike} is a number that must be the same on all ranks;
- * if ranks differ in it, all ranks fail. *met is false if the exchange itself failed. If a rank of
- * ${endpoints} is of another group than the first one, its endpoint's ${stranger} becomes true.
+ * if ranks differ in it, all ranks fail. *met is false if the exchange itself failed. If one of
+ * ${endpoints} belongs to another group than endpoints[0], its ${stranger} becomes true.
  */
 ncclResult_t ar_bootstrap_agree(const struct ar_nccl *nccl, struct ar_endpoint *const *endpoints,
                                 int n, ncclResult_t result, uint64_t alike, char *why, bool *met);

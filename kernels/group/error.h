@@ -16,7 +16,8 @@ ncclResult_t ar_fail_cuda(symtuner_ar *h, cudaError_t error, const char *what);
 /* Do what ar_fail does, for a call whose handle is NULL. */
 ncclResult_t ar_fail_null(void);
 
-/* Call CUDA. If that fails, leave the function with an error that names ${what}. */
+/* Make the CUDA call ${call}. If it fails, return from the function in which this macro stands,
+ * with an error that names ${what}. */
 #define AR_TRY(h, call, what)                                                                      \
     do {                                                                                           \
         const cudaError_t error_ = (call);                                                         \

@@ -12,8 +12,8 @@
 
 #include "kernels/group/nccl_wait.h"
 
-/* What the helper thread owns. ${ended} is its own descriptor of the caller's eventfd, so the
- * thread may go on after the caller has returned. */
+/* What the helper thread owns. ${ended} is a duplicate of the descriptor of the caller's eventfd,
+ * so the thread can still use it after the caller has closed the eventfd and returned. */
 struct wait {
     int device, ended;
 };

@@ -3,7 +3,8 @@
  * gpu_wait.h - wait until a GPU is idle, up to a time limit.
  *
  * If a peer is gone, our kernels end by themselves, but NCCL's kernels end only after
- * ncclCommAbort. CUDA has no wait with a time limit, so a helper thread waits for the GPU. When the
+ * ncclCommAbort. So the host must not wait for the GPU without a limit. CUDA has no wait with a
+ * time limit, so a helper thread waits for the GPU, and the caller waits for the thread. When the
  * time is over, the caller goes on, but the thread still waits, in code of this library. So dlclose
  * must not unload the library: kernels.mk links it with -z nodelete.
  */

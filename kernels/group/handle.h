@@ -35,7 +35,8 @@
 struct ar_arena {
     struct ar_layout layout;  /* if its ${bytes} is 0, this handle never has the arena */
     char *peer[AR_MAX_RANKS]; /* [r]: the address at which this rank maps the arena of rank r */
-    void *memory; /* what to free; NULL: none yet, or the arena lies in the memory of another one */
+    void *memory; /* what to free; NULL: nothing, as long as the arena does not exist, or if it is
+                     part of another arena's memory */
     ncclWindow_t window; /* NCCL's window of ${memory} */
 };
 
@@ -61,16 +62,16 @@ struct ar_window {
 enum ar_follower {
     AR_FOLLOWER_UNKNOWN,      /* the program has told us nothing */
     AR_FOLLOWER_WAITS,        /* kernels that start early wait for our kernel */
-    AR_FOLLOWER_MAY_NOT_WAIT, /* they may not wait for it; no later promise changes this */
+    AR_FOLLOWER_MAY_NOT_WAIT, /* perhaps they do not wait for it; no later promise changes this */
     AR_FOLLOWERS
 };
 
-/* The stream of the latest call, and an event that is recorded after that call. The calls of each
- * capture have a struct ar_order, and all calls outside of captures have one together. Outside of
- * captures ${stream} is the id that CUDA gives to each stream. The stream's handle would not do: a
- * new stream may get the handle of a destroyed one, and cudaStreamPerThread is another stream in
- * each thread. In a capture ${stream} is mostly the stream's handle (kernels/order/graph.c says
- * why). */
+/* By this record each call runs after the call before it: it has the stream of the latest call, and
+ * an event that is recorded after that call. Each capture has a record for its calls, and one
+ * record is for all calls outside of captures. Outside of captures ${stream} is the id that CUDA
+ * gives to each stream. The stream's handle would not identify the stream: a new stream may get the
+ * handle of a destroyed one, and cudaStreamPerThread is another stream in each thread. In a capture
+ * ${stream} is mostly the stream's handle (kernels/order/graph.c says why). */
 struct ar_order {
     unsigned long long capture; /* id of the capture that the calls are in; 0: no capture */
     bool used;                  /* whether there was a call */
@@ -129,7 +130,7 @@ struct symtuner_ar {
     struct ar_window windows[AR_MAX_WINDOWS];
     int windows_top;         /* entries of ${windows} from here on were never used */
     uint64_t registrations;  /* number of the newest window */
-    bool no_multimem;        /* a window had no multicast address on some rank, so none has one */
+    bool no_multimem;        /* on some rank a window got no multicast address: no longer ask */
     struct ar_operator *ops; /* operators that the program has created (operator.h) */
     int op_count;
     struct ar_force force;
@@ -139,7 +140,7 @@ struct symtuner_ar {
     char probe_from[AR_PROBE_FROM]; /* where these figures come from; empty: no probe ran */
     bool stuck;        /* a kernel of the probe or of NCCL does not end, so free nothing */
     bool gave_nccl;    /* whether a call went to NCCL */
-    uint32_t decided;  /* how many next calls symtuner_ar_decide gave to kernel tma_ipc */
+    uint32_t decided;  /* for how many of the next calls symtuner_ar_decide has chosen tma_ipc */
     uint32_t stall_ns; /* tests set this: longest pause in kernels, in ns */
     int lag;           /* SYMTUNER_AR_LAG, in tiles; 0: as rows.c says */
     enum ar_start overlap[AR_FOLLOWERS]; /* how kernels start, for each value of enum ar_follower */

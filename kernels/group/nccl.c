@@ -28,7 +28,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Is ${library} the NCCL that load() has found? */
 static bool is_found(void *library)
 {
-    pthread_once(&once, load); /* wait until another thread has found all functions */
+    pthread_once(&once, load); /* if another thread is in load(), wait until it has finished */
     return nccl.ncclGroupStart != NULL &&
            dlsym(library, "ncclGroupStart") == *(void **)&nccl.ncclGroupStart;
 }

@@ -57,13 +57,13 @@ struct ar_nccl {
 /* Return NCCL's functions, or NULL with the reason in ${why}. Finds them once per process. */
 const struct ar_nccl *ar_nccl_get(char *why, size_t why_size);
 
-/* Make ar_nccl_get look for NCCL's functions in ${library}, a handle from dlopen. Returns false if
- * ar_nccl_get has already found them elsewhere, or if an earlier call has named another library. If
- * ar_nccl_get has found them in this very NCCL, returns true. */
+/* Make ar_nccl_get look for NCCL's functions in ${library}, a handle from dlopen. Returns true if
+ * ar_nccl_get will do so, or has already found the functions of this NCCL. Returns false if it has
+ * already found those of another NCCL, or if an earlier call has named another library. */
 bool ar_nccl_choose(void *library);
 
-/* Warn once if NCCL ${version} has a fault (nccl/hazards.h) that an all-reduce of this type and
- * operator can trigger. Both buffers of the all-reduce lie in windows. */
+/* Warn about each fault of NCCL ${version} (nccl/hazards.h) that an all-reduce with these arguments
+ * can trigger. Call this only if both buffers lie in windows. Each warning is printed once. */
 void ar_nccl_warn(int version, int dtype, int op, const void *send, const void *recv);
 
 /*

@@ -26,9 +26,10 @@ void ar_pause(uint64_t waited_ns);
 
 /*
  * ar_comm_wait(nccl, endpoint, result, call, why):
- * Wait until ${call}, which returned ${result}, is done. To wait before a call, pass
- * ncclInProgress. Returns the final result: ncclRemoteError after a timeout, ncclInvalidUsage after
- * an abort. If it is not ncclSuccess, ${why} (AR_WHY bytes) says what went wrong and names ${call}.
+ * Wait until ${call}, which returned ${result}, is done. To wait for earlier calls before you make
+ * ${call}, pass ncclInProgress. Returns the final result: ncclRemoteError after a timeout,
+ * ncclInvalidUsage after an abort. If it is not ncclSuccess, ${why} (AR_WHY bytes) says what went
+ * wrong and names ${call}.
  */
 ncclResult_t ar_comm_wait(const struct ar_nccl *nccl, struct ar_endpoint *endpoint,
                           ncclResult_t result, const char *call, char *why);
@@ -39,8 +40,8 @@ ncclResult_t ar_comm_wait(const struct ar_nccl *nccl, struct ar_endpoint *endpoi
 ncclResult_t ar_comm_poll(struct ar_endpoint *endpoint, uint64_t *start, const char *call);
 
 /* Wait for the earlier calls on all ${endpoints}, then call ncclGroupStart. If that succeeds, the
- * caller must call ar_comms_end. Do not wait for a call before ar_comms_end: inside a group
- * ncclInProgress means success. */
+ * caller must call ar_comms_end. Between the two, do not wait for NCCL calls that return
+ * ncclInProgress: inside a group this means success. */
 ncclResult_t ar_comms_start(const struct ar_nccl *nccl, struct ar_endpoint *const *endpoints, int n,
                             const char *call, char *why);
 

@@ -42,7 +42,8 @@ ncclResult_t ar_window_drop(symtuner_ar *h, ncclWindow_t window)
     result = ar_comm_wait(h->nccl, &h->endpoint, ncclInProgress, call, why);
     cudaGetDevice(&device);
     cudaSetDevice(h->device);
-    /* Deregister even if the wait failed, because nothing uses the window any more. */
+    /* Deregister even if the wait ended with an error, because nothing uses the window any more.
+     * But after a timeout NCCL must not be called again. */
     if (h->endpoint.timed_out[0] == 0)
         result = ar_comm_wait(h->nccl, &h->endpoint,
                               h->nccl->ncclCommWindowDeregister(h->comm, window), call, why);

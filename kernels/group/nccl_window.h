@@ -11,8 +11,8 @@
  * if the caller is between ncclGroupStart and ncclGroupEnd. */
 ncclResult_t ar_windows_make(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
                              ncclWindow_t *const *windows, char *why);
-/* Deregister ${window} on the GPU of ${h}. The caller's GPU stays current. After a timeout this
- * function does nothing. Then the window stays, so its memory must not be freed. */
+/* Deregister ${window} on the GPU of ${h}. The caller's GPU stays current. If the communicator of
+ * ${h} has timed out, the window stays registered, so its memory must not be freed. */
 ncclResult_t ar_window_drop(symtuner_ar *h, ncclWindow_t window);
 
 #endif
