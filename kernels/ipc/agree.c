@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agree.c - decides with SYMTUNER_AR_IPC=auto which calls kernel tma_ipc runs, the same on all
- * ranks. */
+/* agree.c - with SYMTUNER_AR_IPC=auto, decides which calls kernel tma_ipc runs. The decision about
+ * a call is the same on all ranks. */
 #include "kernels/ipc/agree.h"
 
 #include "kernels/group/nccl_wait.h"
@@ -47,7 +47,7 @@ static enum recalled recall(const struct ar_ipc_talk *talk, int r, uint64_t numb
     return __atomic_load_n(&at->call, __ATOMIC_RELAXED) == number ? RECALLED : FORGOTTEN;
 }
 
-/* Show the peers the places of the buffers of this rank's call ${number}. */
+/* Show the peers the places of the buffers that this rank passes in call ${number}. */
 static void show(struct ar_ipc_talk *talk, int me, uint64_t number, const struct ar_ipc_call *call)
 {
     __typeof__(talk->rank->recent[0]) *at = &talk->rank[me].recent[number % AR_IPC_RECENT];
@@ -71,8 +71,8 @@ static uint64_t mix(uint64_t hash, uint64_t more)
     return hash ^ hash >> 32;
 }
 
-/* Return the entry for calls like ${call}. If there is none, empty the oldest entry of the set and
- * return that one. */
+/* Return the entry for calls with the same buffers and length as ${call}. If there is none, take
+ * the entry of the call's set that was not used for longest, and return it empty. */
 static struct ar_ipc_kind *kind_of(struct ar_ipc_past *past, const struct ar_ipc_call *call)
 {
     const uint64_t hash = mix(mix(mix(0, call->send), call->recv), call->bytes);
@@ -100,8 +100,9 @@ static bool all_reach(const struct ar_ipc_talk *talk, int me, int ranks,
     return true;
 }
 
-/* If all ranks have made the call that ${kind} remembers, judge that call, and then remember call
- * ${number} instead. */
+/* ${kind} remembers one call. If all ranks have made that call, check whether all of them have
+ * mapped its buffers, and set kind->good by the result. Then let ${kind} remember call ${number}
+ * instead. */
 static void judge(const struct ar_ipc_talk *talk, int me, int ranks, struct ar_ipc_kind *kind,
                   uint64_t number)
 {
@@ -120,7 +121,7 @@ static void judge(const struct ar_ipc_talk *talk, int me, int ranks, struct ar_i
     }
     if (!forgotten && all_reach(talk, me, ranks, of, &kind->what)) {
         kind->in_row++;
-        if (kind->in_row >= 8 * (kind->wanted + 1)) /* after so many good calls, demand fewer */
+        if (kind->in_row >= 8 * (kind->wanted + 1)) /* after so many, be content with fewer */
             kind->wanted /= 2;
     } else {
         if (kind->good && !forgotten && kind->wanted < MOST_WANTED)

@@ -4,11 +4,12 @@
  *
  * The kernel is fast only if all ranks have mapped the buffers of the call. A rank does not know
  * which buffers its peers will pass, and must not wait for them. So the first rank that makes a
- * call decides for all ranks. It looks up the latest call that all ranks have made and for which it
- * passed the same buffers itself. If all ranks have mapped all buffers of that call by now, the
- * kernel runs the new call, because training programs use the same buffers in each step. A peer may
- * pass other buffers this time. Then the kernel moves the data through scratch, which is right but
- * slow. As soon as the peer has made that call, calls with these buffers go to NCCL again.
+ * call decides for all ranks. Of the calls that all ranks have made, that rank looks up the latest
+ * one in which it passed the same buffers as now. If by now all ranks have mapped all buffers of
+ * that earlier call, the kernel runs the new call: the peers will probably pass the same buffers
+ * again, as training programs do in each step. A peer may pass other buffers this time. Then the
+ * kernel moves the data through scratch, which gives the right result but is slow. As soon as the
+ * peer has made that call, calls with these buffers go to NCCL again.
  *
  * The ranks number the calls that need a decision. All ranks make these calls in the same order,
  * which NCCL, too, demands. A call that is captured into a graph gets one number, when it is
@@ -30,8 +31,9 @@ enum {
     /* How many decisions are kept. A rank that is so many calls ahead of another rank waits for
      * it. */
     AR_IPC_DECISIONS = 16384,
-    /* A rank remembers this many sets, which a hash of the call selects. Each set has AR_IPC_WAYS
-     * kinds of calls. */
+    /* A rank remembers kinds of calls. Calls are of one kind if they have the same buffers and the
+     * same length. There are AR_IPC_SETS sets of AR_IPC_WAYS kinds each, and a hash of the call
+     * selects the set. */
     AR_IPC_SETS = 256,
     AR_IPC_WAYS = 4
 };
@@ -68,9 +70,9 @@ struct ar_ipc_past {
     uint64_t calls; /* how many calls had a decision */
     struct ar_ipc_kind {
         struct ar_ipc_call what;
-        /* number of the latest call of this kind that is not judged yet; 0: the entry is unused */
+        /* number of the call of this kind that will be checked next; 0: the entry is unused */
         uint64_t call;
-        /* ${in_row}: for how many judged calls in a row all ranks had mapped the buffers. ${good}:
+        /* ${in_row}: for how many checked calls in a row all ranks had mapped the buffers. ${good}:
          * kernel tma_ipc runs calls of this kind, because ${in_row} is above ${wanted}. ${wanted}
          * grows each time a buffer was not mapped although ${good} was true. So if buffers come and
          * go, NCCL runs the calls. */

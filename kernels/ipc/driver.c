@@ -7,7 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { DRIVER = 12000, NOT_FOUND = 500 }; /* a version of the driver's interface; a CUresult */
+/* DRIVER is the version of the driver's interface that we use, NOT_FOUND is a value of CUresult. */
+enum { DRIVER = 12000, NOT_FOUND = 500 };
 
 bool ar_driver_find(const char *name, void *function)
 {

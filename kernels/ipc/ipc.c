@@ -33,7 +33,7 @@ struct shown {
     } allocation[AR_IPC_ALLOCATIONS];
 };
 
-/* An allocation of this rank that it has shown. */
+/* An allocation of this rank that it has shown to its peers. */
 struct own {
     struct ar_allocation a;
     int fd;        /* its descriptor; -1: none, or all peers have it */
@@ -62,7 +62,7 @@ struct candidate {
 
 /* What a rank needs with AR_IPC_AUTO. */
 struct auto_state {
-    struct ar_ipc_talk *talk; /* lies behind the board */
+    struct ar_ipc_talk *talk; /* in the shared memory of the board, behind it */
     struct ar_ipc_past past;  /* this rank's side of ${talk} */
     struct candidate candidate[CANDIDATE_SETS][CANDIDATE_WAYS];
     uint64_t room; /* how many bytes this rank may still show */
@@ -230,7 +230,7 @@ static void send_rest(symtuner_ar *h)
     }
 }
 
-/* Get what peers need to map an allocation, and set ${*by_fd} and ${*handle}. */
+/* Get what peers need to map ${o}: a descriptor (*by_fd is then not 0), or else *handle. */
 static bool get_handle(symtuner_ar *h, struct own *o, size_t *by_fd, cudaIpcMemHandle_t *handle)
 {
     *by_fd = 0;
@@ -243,8 +243,8 @@ static bool get_handle(symtuner_ar *h, struct own *o, size_t *by_fd, cudaIpcMemH
         h->ipc->unsent++;
         return true;
     }
-    /* For example, memory of a pool has no IPC handle. Ask even if all ranks are in this process:
-     * other GPUs may not access such memory, although peer access is enabled. */
+    /* Some memory has no IPC handle, for example that of a pool. Ask even if all ranks are in this
+     * process: enabled peer access alone does not let other GPUs access such memory. */
     if (cudaIpcGetMemHandle(handle, o->a.base) == cudaSuccess)
         return true;
     cudaGetLastError();
@@ -297,7 +297,7 @@ static int show_later(symtuner_ar *h, const struct ar_allocation *a, bool decide
         return 0; /* mapping by a descriptor has never run on GPUs, so only AR_IPC_ON tries it */
     for (int i = 0; i < CANDIDATE_WAYS && c->id != a->id; i++)
         if (set[i].id == a->id || set[i].call < c->call)
-            /* after the loop, the entry of ${a}, or else the one that was not used longest */
+            /* ${c} becomes the entry of ${a}, or else the entry that was not used for longest */
             c = &set[i];
     if (c->id != a->id)
         *c = (struct candidate){.id = a->id};
@@ -345,7 +345,7 @@ static void tell_unmapped(const symtuner_ar *h, int r, const char *why)
     ar_rules_warn(text);
 }
 
-/* Tell the GPU where allocation ${i} of rank ${r} is mapped, and the peers that it is. */
+/* Tell the peers that allocation ${i} of rank ${r} is mapped, and the GPU at which address. */
 static void tell_mapped(symtuner_ar *h, int r, int i)
 {
     const struct mapped *m = &h->ipc->peer[r][i];
@@ -437,8 +437,8 @@ static void exchange(symtuner_ar *h)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* Do the peers need the place of send? In an all-gather no peer reads send, and in a reduce-scatter
- * no peer writes recv. */
+/* needs_send and needs_recv return whether peers need the place of the buffer. In an all-gather no
+ * peer reads send, and in a reduce-scatter no peer writes recv. */
 static bool needs_send(int coll)
 {
     return coll != AR_ALL_GATHER;

@@ -4,10 +4,11 @@
  * peers.
  *
  * Before a call launches kernel tma_ipc, the host finds out in which allocation each buffer of the
- * call lies. An allocation that is new gets the next number of this rank, and goes to a board in
- * shared memory: with its CUDA IPC handle, or, if it comes from cuMemCreate, with a note that each
- * peer gets a file descriptor of it through a socket (post.h). Then the host maps the allocations
- * whose handles and descriptors its peers have sent so far, and writes their addresses to its GPU
+ * call lies. If an allocation is new, the host gives it the next number of this rank, and writes an
+ * entry for it on a board in shared memory. The entry has the allocation's CUDA IPC handle. Memory
+ * from cuMemCreate has no such handle. For this memory the entry says that the host sends each peer
+ * a file descriptor through a socket (post.h). Then the host maps the allocations whose handles and
+ * descriptors its peers have sent so far, and writes their addresses to its GPU
  * (struct ar_ipc_map). The host never waits for a peer. As long as any rank has not mapped a buffer
  * of the call, the kernels of all ranks move the data through scratch
  * (kernels/device/tma/tma_ipc.cuh). So the first calls with a buffer are slower. The kernels decide
@@ -15,9 +16,9 @@
  *
  * The mappings of a symtuner_ar end when it is freed. They cannot end earlier, because
  * cudaIpcCloseMemHandle waits for running kernels, which may wait for peers. As long as a peer maps
- * an allocation, cudaFree does not free its memory. Memory from cuMemCreate is not freed either
- * before the symtuner_ar of the rank that owns it: the rank keeps the memory's handle, so that no
- * other allocation gets the same handle (vmm.h).
+ * an allocation, cudaFree does not free its memory. Memory from cuMemCreate also stays allocated
+ * until the rank that owns it frees its symtuner_ar: until then the rank keeps the memory's handle,
+ * so that no other allocation gets the same handle (vmm.h).
  *
  * Threads    one at a time, as for the handle.
  */

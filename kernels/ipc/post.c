@@ -49,7 +49,7 @@ void ar_post_init(struct ar_post *post)
 int ar_post_open(struct ar_post *post, struct ar_post_address *address)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
-    socklen_t size = sizeof at.sun_family; /* no name: the kernel chooses one that is free */
+    socklen_t size = sizeof at.sun_family; /* no name: Linux chooses one that is free */
 
     post->listener = socket(AF_UNIX, SOCKET, 0);
     if (post->listener < 0 || bind(post->listener, (struct sockaddr *)&at, size) != 0 ||
@@ -78,7 +78,7 @@ void ar_post_close(struct ar_post *post)
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-/* Return whether to try again after a failure, of which errno says why. */
+/* A system call has failed, and errno says why. Return whether to try again. */
 static enum ar_post_sent after_failure(void)
 {
     static const int passing[] = {EAGAIN, EINTR, ENOBUFS, ENOMEM, EMFILE, ENFILE, ETOOMANYREFS};
@@ -156,7 +156,8 @@ static void accept_all(struct ar_post *post)
     }
 }
 
-/* Take the descriptor out of ${message}, and close any further ones. */
+/* Return the descriptor that came with ${message}, or -1. If there are several, return the last one
+ * and close the others. */
 static int descriptor_of(struct msghdr *message)
 {
     int fd = -1, next;

@@ -4,9 +4,9 @@
  *
  * Each rank listens on a Unix socket. The rank's address has the name of the socket, and a token,
  * which is a number. The ranks learn each other's addresses from shared memory. A rank connects to
- * a peer when it first sends to it, and a message waits in the kernel until the peer asks for it.
- * Only processes of the same user exchange messages. A message contains the token of the rank that
- * it is for. So a rank ignores messages for a process whose socket had the same name before.
+ * a peer when it first sends to it, and Linux keeps a message until the peer asks for it. Only
+ * processes of the same user exchange messages. A message contains the token of the rank that it is
+ * for. So a rank ignores messages for an earlier process whose socket had the same name.
  *
  * Threads    one at a time, as for the handle.
  */
@@ -39,7 +39,7 @@ void ar_post_close(struct ar_post *post);
 
 enum ar_post_sent {
     AR_POST_SENT,  /* the caller may close the descriptor */
-    AR_POST_LATER, /* a buffer or a table of the kernel is full: try again */
+    AR_POST_LATER, /* a buffer or a table of Linux is full: try again */
     AR_POST_NEVER  /* for example, the peer has ended; errno says why */
 };
 
@@ -48,6 +48,7 @@ enum ar_post_sent {
 enum ar_post_sent ar_post_send(struct ar_post *post, int me, int peer,
                                const struct ar_post_address *address, int number, int fd);
 
+/* A message that has come: the descriptor of allocation ${number} of rank ${rank}. */
 struct ar_parcel {
     int rank, number; /* as the sender has said; check them */
     int fd;           /* the caller closes it; -1: this process has no room for a descriptor */

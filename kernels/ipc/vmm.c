@@ -22,7 +22,8 @@ struct access {
 
 typedef unsigned long long address; /* CUdeviceptr, and CUmemGenericAllocationHandle */
 
-/* In functions that map, the driver wants 0 for ${offset}, ${alignment}, ${wish} and ${flags}. */
+/* The driver's functions. Some have arguments that must be 0, or for which 0 means that the driver
+ * chooses: ${offset}, ${alignment}, ${wish} and ${flags}. */
 static struct {
     int (*get_range)(address *base, size_t *bytes, address p);
     int (*retain)(address *handle, void *p);

@@ -26,16 +26,16 @@ struct ar_vmm {
  * or if the driver cannot tell. */
 bool ar_vmm_find(const void *p, struct ar_vmm *found);
 
-/* Return a new descriptor of the allocation that is mapped at ${p}, or -1. As long as the
- * descriptor is open, the memory is not free. On success, also keep the allocation's handle for
- * the caller, and set *handle to it. As long as a handle is kept, no other allocation gets it, and
- * the memory is not free. ar_vmm_release gives the handle back. */
+/* Return a new descriptor of the allocation that is mapped at ${p}, or -1. On success, also set
+ * *handle to the allocation's handle, which the caller must give back by ar_vmm_release. Until the
+ * descriptor is closed and the handle is given back, the memory stays allocated, and no other
+ * allocation gets the same handle. */
 int ar_vmm_export(const void *p, unsigned long long *handle);
 void ar_vmm_release(unsigned long long handle);
 
 /* Map ${bytes} of the allocation of ${fd} for GPU ${device}. Returns the address, or NULL; then
- * *error is the driver's error. ${fd} may be closed afterwards. ar_vmm_unmap ends a mapping, which
- * no kernel may use any more: the driver does not wait for kernels. */
+ * *error is the driver's error. ${fd} may be closed afterwards. ar_vmm_unmap ends a mapping. All
+ * kernels that use the mapping must have ended before: the driver does not wait for them. */
 void *ar_vmm_map(int fd, size_t bytes, int device, int *error);
 void ar_vmm_unmap(void *at, size_t bytes);
 
