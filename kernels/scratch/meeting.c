@@ -43,8 +43,9 @@ static bool join(struct ar_meeting *m, int arena, int ranks, uint64_t now, uint6
     return false;
 }
 
-/* Wait until the number of tries or the phase in the word differs from that in ${now}. At the
- * ${limit} set the word to ${next}. Returns whether this rank has set the word. */
+/* Wait until the number of tries or the phase in the word differs from that in ${now}. If the
+ * ${limit} is reached before that, set the word to ${next}. Returns whether this rank has set it.
+ */
 static bool outwait(struct ar_meeting *m, int arena, uint64_t now, uint64_t next,
                     const struct ar_spin_limit *limit)
 {

@@ -34,7 +34,7 @@ struct ar_meeting {
                                  (16), number of ranks that came in this phase (16) */
 };
 
-/* How long a rank waits for the others, and the host's abort word, which ends its wait. */
+/* How long a rank waits for the others. The wait also ends when *abort is not 0. */
 struct ar_spin_limit {
     uint64_t limit_ns;
     const uint32_t *abort;
@@ -50,8 +50,9 @@ static inline enum ar_phase ar_meeting_phase(const struct ar_meeting *m, int are
 enum ar_phase ar_meeting_come(struct ar_meeting *m, int arena, int ranks, uint32_t number,
                               const struct ar_spin_limit *limit);
 
-/* Report whether this rank's step of ${phase}, AR_MET or AR_MADE, went ${well}. Wait until all
- * ranks have reported success, or one has failed or given up. Returns the phase that follows.
+/* In phase AR_MET each rank allocates memory, in phase AR_MADE each rank maps it. Report whether
+ * this went ${well} on this rank in ${phase}. Then wait until all ranks have reported success, or
+ * one has failed or given up. Returns the phase that follows.
  * *broke says whether this rank ended the attempt, because it failed or waited too long. */
 enum ar_phase ar_meeting_step(struct ar_meeting *m, int arena, int ranks, enum ar_phase phase,
                               bool well, const struct ar_spin_limit *limit, bool *broke);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* members.c - the ranks of a group that one thread creates. */
+/* members.c - those ranks of a new group whose handles one thread creates. */
 #include "kernels/scratch/members.h"
 
 #include <stdarg.h>

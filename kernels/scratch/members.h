@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* members.h - the ranks of a group that one thread creates. Used only during the creation. */
+/* members.h - those ranks of a new group whose handles one thread creates. The list exists only
+ * while the group is created. */
 #ifndef AR_MEMBERS_H_
 #define AR_MEMBERS_H_
 

@@ -15,8 +15,8 @@ static unsigned arena_of_call(const symtuner_ar *h, int coll, uint64_t bytes, in
     ar_grow_ask(h, &ask);
     ask.without = 0; /* count refused arenas, too, so that the caller reports them as an error */
     ar_grow_halves(h, &ask);
-    /* In a reduce-scatter, no peer writes the destination, so its mapping does not count (ask_about
-     * in host/call.c says the same). */
+    /* In a reduce-scatter no peer writes to recv, so treat recv as not registered (as ask_about in
+     * host/call.c does). */
     ask.dst_mapped = mapped && coll != AR_REDUCE_SCATTER;
     ask.src_mapped = ask.registered = mapped;
     if (ar_rules_select(h->rules, &ask, &h->force, &choice) != 0 || choice.family == AR_NCCL)
@@ -24,15 +24,16 @@ static unsigned arena_of_call(const symtuner_ar *h, int coll, uint64_t bytes, in
     return 1u << ar_grow_arena_of(h, &ask, &choice);
 }
 
-/* Return whether reserve must try calls of this type and operator. Without rules it is enough to
- * try two sums: of bf16, which can be sent as Lamport words, and of f64, which cannot. */
+/* To find out which arenas are needed, reserve() asks which kernels would run some sample calls.
+ * Return whether it needs samples of this type and operator. Without rules two sums are enough: of
+ * bf16, which can be sent as Lamport words, and of f64, which cannot. */
 static bool is_tried(const symtuner_ar *h, int dtype, int op)
 {
     return h->rules != NULL || (op == AR_SUM && (dtype == AR_BF16 || dtype == AR_F64));
 }
 
-/* Return the arenas that calls of ${bytes} need, as bits. This tries all collectives, with
- * registered and with unregistered buffers. */
+/* Return, as bits, the arenas that calls of ${bytes} need. The samples are calls of all
+ * collectives, with registered and with unregistered buffers. */
 static unsigned arenas_at(const symtuner_ar *h, uint64_t bytes)
 {
     unsigned arenas = 0;
@@ -54,9 +55,10 @@ static unsigned arenas_up_to(const symtuner_ar *h, uint64_t bytes)
 }
 
 /* Return the arenas that calls of up to ${bytes} need because of a rule. A rule may be for few
- * lengths only, so this tries the longest call of each rule, which needs the most scratch. But an
- * earlier rule may cover the longest calls of this rule. Then the longest call that remains is the
- * one just below the lengths of the earlier rule, so this tries that call, too. */
+ * lengths only, so one sample is the longest call of each rule, which needs the most scratch. But
+ * another rule, which comes first, may cover the longest calls of this one. The longest call that
+ * this one still decides is then just below the shortest call of the other. So the length just
+ * below each rule is a sample, too. */
 static unsigned arenas_of_rules(const symtuner_ar *h, uint64_t bytes)
 {
     unsigned arenas = 0;
