@@ -20,8 +20,8 @@ struct ar_engines_adder {
     int shared; /* bytes of dynamic shared memory per block */
 };
 
-/* Run one piece of an all-reduce, which has only whole words. The peers can read send and recv.
- * ${watch} is the kernel watch. */
+/* Run one piece of an all-reduce. Its length must be a multiple of 16 bytes, and the peers must be
+ * able to read send and recv. ${watch} is the kernel watch. */
 ncclResult_t ar_engines_reduce(symtuner_ar *h, const struct ar_args *args,
                                const struct ar_engines_adder *adder, const void *watch,
                                cudaStream_t stream);

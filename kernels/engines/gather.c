@@ -7,8 +7,8 @@
  *   watch stream   the kernel watch: await FETCHED of all ranks, with a time limit
  *
  * A rank sets ENTERED at a peer when its own send is ready, and FETCHED when it has copied the part
- * of that peer. To set a flag, a copy engine copies a 1 of 8 bytes into the peer's scratch. That
- * copy is queued behind the copies that the flag reports. A stream waits for ENTERED with the
+ * of that peer. To set a flag, a copy engine copies the number 1 (8 bytes) into the peer's scratch.
+ * That copy is queued behind the copies that the flag reports. A stream waits for ENTERED with the
  * driver's stream memory operations, which need no multiprocessor. The only kernel is watch, which
  * ends the call. It is a kernel because only a kernel has a clock for the time limit. It is
  * submitted first, because a stream memory operation may hold up what is submitted after it.

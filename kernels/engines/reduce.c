@@ -5,8 +5,9 @@
  *   main stream     the kernel tma: own shard | tell 1, fetch shard of 1, FETCHED to 1 | watch
  *   stream of r                               '. tell r, fetch shard of r, FETCHED to r .'
  *
- * Here 1 is the next rank, and r stands for each further rank. The first step is the kernel that
- * does a reduce-scatter (kernels/device/halves/tma.cu). It adds up this rank's shard of the message
+ * Here 1 is the next rank, and r stands for each further rank. To "tell" a rank is to copy GAVE_UP
+ * to it, which is explained below. The first step is the kernel that does a reduce-scatter
+ * (kernels/device/halves/tma.cu). It adds up this rank's shard of the message
  * and stores the sums in this rank's recv. At its end it waits for all ranks. So afterwards all
  * shards are complete, and nobody reads a send buffer any more. The copies that follow need not
  * wait for anything, and no stream memory operation is used. Most of the time after the first step
@@ -36,7 +37,8 @@
 
 #define TRY(call) AR_TRY(h, call, "all-reduce by TMA and copy engines")
 
-/* Fetch the shard of rank ${r}. */
+/* Copy this rank's verdict (enum ar_verdict) to GAVE_UP at rank ${r}, and then fetch the shard of
+ * that rank. */
 static ncclResult_t fetch(symtuner_ar *h, const struct ar_args *a, int r, cudaStream_t stream)
 {
     const uint64_t at = (uint64_t)r * a->shard;
