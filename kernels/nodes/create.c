@@ -147,9 +147,10 @@ ncclResult_t ar_nodes_span(symtuner_ar *h, const struct ar_box_card *cards,
     return lost ? result : ncclSuccess;
 }
 
-/* Abort both communicators. First let calls of other threads end, because NCCL frees the
- * communicators; a call that waits in NCCL for a lost rank does not end. Then abort the two at
- * once: if one is aborted first, NCCL waits for the other's kernels. */
+/* Abort both communicators. Because this frees them, first wait until no other thread is in a call
+ * that uses them. Wait at most LEAVE_MS, because a call that waits in NCCL for a lost rank ends
+ * only by the abort. Then abort the two in one NCCL group: if one were aborted first, NCCL would
+ * wait for the kernels of the other. */
 static void abort_both(struct ar_nodes *nodes)
 {
     for (int ms = 0; ms < LEAVE_MS && __atomic_load_n(&nodes->inside, __ATOMIC_SEQ_CST) > 0; ms++)

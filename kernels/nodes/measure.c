@@ -16,8 +16,8 @@
 
 enum { WARM_UPS = 2, TIMES = 5 }; /* how many calls are not timed, and how many are */
 
-/* How long kernels in the box wait for each other. The drop-in sets a time limit of a day, but while
- * the ranks measure, none of them does anything else. */
+/* How long kernels in the box wait for each other. The drop-in sets a time limit of a day, but
+ * while the ranks measure, none of them does anything else. */
 #define BOX_NS UINT64_C(60000000000)
 
 static double now_us(void)
@@ -81,8 +81,8 @@ static ncclResult_t await(symtuner_ar *h, char *why)
 }
 
 /* After an error this rank still makes all calls, because without them the calls of the other ranks
- * would never end. But it waits for none of them. If a kernel in the box could not be launched, the
- * other ranks of the box have an error, too, after BOX_NS. */
+ * would never end. But it waits for none of them. If this rank could not launch a kernel in the
+ * box, the kernels of the other ranks of the box wait for it, and fail after BOX_NS. */
 static ncclResult_t measure(symtuner_ar *h, char *buffer, char *why)
 {
     ncclResult_t result = ncclSuccess, latest;

@@ -22,7 +22,7 @@
 
 #include <stdint.h>
 
-/* What is measured for a message. */
+/* The steps whose time is measured, each for messages of several lengths. */
 enum ar_way {
     AR_WAY_NCCL,    /* ncclAllReduce of the message over all ranks */
     AR_WAY_BOX,     /* reduce-scatter and all-gather of the message in the box */
@@ -62,7 +62,7 @@ int ar_nodes_pieces(const struct ar_nodes_figures *f, uint64_t bytes);
  * piece is less than a word per rank, and NCCL reduces it over all ranks.
  */
 struct ar_cut {
-    uint64_t words; /* 16-byte words in all parts of one rank */
+    uint64_t words; /* 16-byte words that one rank of a box adds up, in all pieces together */
     int pieces, ranks;
 };
 

@@ -51,8 +51,8 @@ struct ar_nodes {
 ncclResult_t ar_nodes_span(symtuner_ar *h, const struct ar_box_card *cards,
                            const struct symtuner_ar_config *config, char *gate, char *why);
 
-/* Begin to use the communicators. Returns false if they are aborted; then the caller may not use
- * them. Otherwise the caller must call ar_nodes_leave. */
+/* Call this before you use the communicators. If it returns false, they are aborted, and the caller
+ * must not use them. Otherwise the caller must call ar_nodes_leave at the end. */
 bool ar_nodes_enter(struct ar_nodes *nodes);
 void ar_nodes_leave(struct ar_nodes *nodes);
 
