@@ -3,14 +3,15 @@
  * abort.c - abort a handle: refuse calls, and end the kernels that run.
  *
  * Afterwards the caller may let ncclCommAbort unmap the memory of the peers, and NCCL does not know
- * that our kernels and copies use it. So the kernels are told on the GPU that the handle is dead.
- * Kernels that begin later end at once. The streams of the calls may be gone or stuck, so nothing
- * waits for them.
+ * that our kernels and copies use it. So symtuner_ar_abort sets state->dead on the GPU. Kernels
+ * that wait for a peer see this and end, and kernels that begin later end at once.
+ * symtuner_ar_abort does not wait for the streams of the calls, because they may be gone or stuck.
  *
- * Copies cannot be told, so this waits until the copies that are queued have ended. They may be
- * behind work that never ends, for example a kernel of NCCL that only ncclCommAbort ends. So the
- * wait has a limit. Copies that run after that may find no memory, which is an error of CUDA. The
- * copies of a graph that is queued are not waited for, because only the program knows of it.
+ * A copy cannot look at state->dead, so symtuner_ar_abort waits until the queued copies have ended.
+ * They may be behind work that never ends, for example a kernel of NCCL that only ncclCommAbort
+ * ends. So the wait has a limit. A copy that runs after that may find its memory unmapped, which is
+ * an error of CUDA. symtuner_ar_abort does not wait for the copies of a queued graph, because only
+ * the program knows that the graph is queued.
  */
 #include <pthread.h>
 #include <signal.h>

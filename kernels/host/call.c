@@ -15,7 +15,8 @@
 /* ---- choose ---------------------------------------------------------------------------------- */
 
 /* Find the windows that hold the call's buffers. If the call is in place, take the window of the
- * longer buffer for both buffers: on some ranks the shorter one may also lie in another window. */
+ * longer buffer for both buffers: the shorter one may also lie in another window, but perhaps only
+ * on some ranks, and all ranks must make the same choice. */
 static void find_windows(const symtuner_ar *h, struct ar_buffers *b)
 {
     const bool in_place = ar_in_place(h, b->coll, b->send, b->recv, b->part);
@@ -46,8 +47,9 @@ static void ask_about(const symtuner_ar *h, const struct ar_buffers *b, int dtyp
 {
     ar_grow_ask(h, ask);
     if (h->ipc_mode == AR_IPC_AUTO && b->coll != AR_ALL_REDUCE)
-        /* Do not map these buffers. FSDP frees the buffers of reduce-scatters and all-gathers to
-         * use their memory again, and memory that a peer has mapped is not freed. */
+        /* Do not map these buffers. torch's FSDP frees the buffers of reduce-scatters and
+         * all-gathers to use their memory again, but cudaFree keeps memory that a peer has mapped.
+         */
         ask->has_ipc = 0;
     ask->coll = b->coll;
     ask->bytes = b->part * (uint64_t)ar_coll_parts(b->coll, h->ranks);
@@ -272,8 +274,6 @@ static ncclResult_t run_without_kernel(symtuner_ar *h, const struct ar_ask *ask,
     return result == ncclSuccess ? ar_stream_leave(h, stream, order) : result;
 }
 
-/* With AR_IPC_AUTO, let the ranks agree whether kernel tma_ipc runs the call, if the table would
- * choose it. Return in ask->has_ipc whether it does. *asked: whether the ranks had to agree. */
 ncclResult_t ar_call_agree(symtuner_ar *h, struct ar_ask *ask, const struct ar_buffers *b,
                            bool *asked)
 {
@@ -293,7 +293,8 @@ ncclResult_t ar_call_agree(symtuner_ar *h, struct ar_ask *ask, const struct ar_b
     return result;
 }
 
-/* Run the pieces of the call. symtuner_ar_abort can end kernels, but must wait for copies. */
+/* Run the pieces of the call. If copy engines move data, tell symtuner_ar_abort by ar_copies_enter
+ * and ar_copies_leave, because it must wait for copies. */
 static ncclResult_t run_pieces(symtuner_ar *h, struct ar_order *order, const struct ar_ask *ask,
                                const struct ar_choice *choice, int arena,
                                const struct ar_buffers *b, cudaStream_t stream)

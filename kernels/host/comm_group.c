@@ -221,8 +221,8 @@ static ncclResult_t settle(struct group *g, const struct symtuner_ar_config *giv
     bool host, probes;
     ncclResult_t result;
 
-    /* The exchange in ar_members_agree has shown which communicators are nonblocking, and which are
-     * of other groups. */
+    /* create() has called ar_members_agree, which exchanged data between the ranks. That exchange
+     * has shown which communicators are nonblocking, and which belong to other groups. */
     for (int i = 0; i < g->m.n; i++) {
         g->mine[i].box.unable |= g->m.endpoints[i]->threaded ? AR_BOX_UNBLOCKED : 0u;
         for (int k = 1; k < g->m.n; k++)
@@ -298,8 +298,8 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
     info->ipc = h->ipc_mode;
     info->multicast = h->multicast = h->ranks >= 4 && ar_multicast_here();
     info->transport = config->transport;
-    info->probe_mode = options->probe;    /* a rank that probes waits for the others to probe */
-    info->kernel = options->force.family; /* ranks in different kernels would wait for each other */
+    info->probe_mode = options->probe;    /* must be alike: a rank that probes waits for the rest */
+    info->kernel = options->force.family; /* must be alike: different kernels would never finish */
     info->ctas = options->force.ctas;
     info->bulk_bytes = config->bulk_bytes;
     info->bulk_own = ar_scratch_bulk();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copy.c - two-shot in which copy engines move the data, for the largest messages.
+ * copy.c - a two-shot all-reduce in which copy engines move the data, for the largest messages.
  *
  *   copy stream   RS0 signal | RS1 signal | await gather0  AG0 | await gather1  AG1 | signal leave
  *                     \            \          ^                    ^                     \
@@ -123,7 +123,7 @@ ncclResult_t ar_copy_guard(symtuner_ar *h, cudaStream_t stream)
     return ncclSuccess;
 }
 
-/* Set *side to a stream that follows the work of ${stream}. */
+/* Set *side to a stream that first waits for all work that was submitted to ${stream} so far. */
 static ncclResult_t fork(symtuner_ar *h, cudaStream_t stream, cudaStream_t *side)
 {
     struct ar_capture capture = {0};

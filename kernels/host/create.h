@@ -32,9 +32,9 @@ ncclResult_t ar_probe_run(symtuner_ar **handles, int n, const struct ar_probe_gr
 uint64_t ar_rules_hash(const symtuner_ar *h);
 void ar_rules_drop(symtuner_ar **handles, int n, int other);
 
-/* Collective: if all ranks have SYMTUNER_AR_IPC=1, let them map each other's buffers (kernels/ipc).
- * If that fails on one rank, no rank maps buffers of others. Returns an error only if other ranks
- * cannot be reached any more. */
+/* Collective: unless the ranks' ipc_mode is AR_IPC_OFF, prepare them to map each other's buffers
+ * (kernels/ipc). If that fails on one rank, no rank maps buffers of others. Returns an error only
+ * if other ranks cannot be reached any more. */
 ncclResult_t ar_ipc_share(struct ar_members *m);
 
 #endif

@@ -17,7 +17,7 @@
 #include "kernels/order/graph.h"
 #include "kernels/scratch/arena.h"
 
-/* How long a create or destroy waits until the GPU of discarded handles is idle. */
+/* How long ar_deferred_free waits for each GPU with discarded handles to become idle. */
 enum { IDLE_NS = 100000000 };
 
 struct deferred {
@@ -147,7 +147,7 @@ static ncclResult_t await_calls(symtuner_ar *h, bool another_is_stuck)
         return ar_fail_cuda(NULL, error, "what ran before symtuner_ar_destroy");
     h->stuck = true;
     if (h->nodes != NULL)
-        ar_nodes_abort(h); /* the caller has no access to these communicators */
+        ar_nodes_abort(h); /* the program cannot abort these communicators itself */
     return ar_fail(NULL, ncclRemoteError,
                    "rank %d frees nothing: GPU %d is not idle after %llu ms, and NCCL had calls of "
                    "this handle; is a rank missing? ncclCommAbort ends them",
@@ -191,7 +191,7 @@ static bool defer_group(symtuner_ar **handles, int n, int i)
     if (!defer(together, many))
         return false;
     if (h->comm != NULL) { /* the program may end h->comm now, which unmaps the peers' memory */
-        ar_abort_join(h);  /* the thread of the abort may set another verdict */
+        ar_abort_join(h);  /* or the thread of symtuner_ar_abort might write its verdict later */
         cudaSetDevice(h->device);
         cudaMemcpyAsync(&h->state->dead, &destroyed, sizeof destroyed, cudaMemcpyHostToDevice,
                         h->copy_stream);
@@ -239,7 +239,8 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
             continue;
         over = !h->stuck && h->endpoint.timed_out[0] == 0;
         if (over && h->nodes != NULL && h->nodes->aborted) {
-            /* NCCL is aborting the handle's communicators, and waits for graphs with its calls. */
+            /* NCCL is aborting the communicators of h->nodes. The abort ends only when no graph has
+             * calls of this handle any more. Do not wait for that here. */
             symtuner_ar_discard(&handles[i], 1);
             discarded = true;
             continue;

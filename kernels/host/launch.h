@@ -56,7 +56,8 @@ static inline bool ar_has_multicast(const struct ar_buffers *b)
 ncclResult_t ar_call_check(symtuner_ar *h, int coll, const void *send, const void *recv,
                            size_t count, int dtype, int op);
 
-/* Set the rest of ${b}, whose collective and buffers are set, and fill ${ask}. */
+/* The caller has set the collective and the buffers in ${b}. Set the other fields of ${b}, and fill
+ * ${ask}. */
 void ar_call_ask(const symtuner_ar *h, struct ar_buffers *b, size_t count, int dtype, int op,
                  struct ar_ask *ask);
 
@@ -70,9 +71,10 @@ int ar_call_pieces(const symtuner_ar *h, const struct ar_buffers *b, int dtype, 
 
 ncclResult_t ar_call_choose(symtuner_ar *h, const struct ar_ask *ask, struct ar_choice *choice);
 
-/* With AR_IPC_AUTO, let the ranks agree whether kernel tma_ipc runs the call, if the table would
- * choose it, and set ask->has_ipc to that. But if symtuner_ar_decide has given the next call to the
- * kernel, do not ask again. *asked: whether this is a call about which the ranks agree. */
+/* With AR_IPC_AUTO, if the table chooses kernel tma_ipc for the call, let the ranks agree whether
+ * the kernel runs the call. Set ask->has_ipc to the result, and *asked to true. But if
+ * symtuner_ar_decide has already chosen the kernel for this call, do not ask the ranks again. In
+ * all other cases set *asked to false. */
 ncclResult_t ar_call_agree(symtuner_ar *h, struct ar_ask *ask, const struct ar_buffers *b,
                            bool *asked);
 
@@ -108,7 +110,7 @@ ncclResult_t ar_copy_run(symtuner_ar *h, const struct ar_args *args, const void 
 ncclResult_t ar_copy_gather(symtuner_ar *h, const struct ar_args *args, cudaStream_t stream);
 
 /* Call ar_copies_enter before a call submits copies from or to the memory of the peers, and
- * ar_copies_leave after it. Then symtuner_ar_abort waits until they have ended (abort.c).
+ * ar_copies_leave after that. Then symtuner_ar_abort waits until the copies have ended (abort.c).
  * ar_copies_enter fails if the handle was aborted; then do not submit the copies. ${captured}: the
  * stream is being captured. */
 ncclResult_t ar_copies_enter(symtuner_ar *h);

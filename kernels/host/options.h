@@ -27,8 +27,8 @@ struct ar_options {
 };
 
 /* Read all variables into ${options}. Returns 0, or -1 if a value is wrong. Then ${why} names the
- * variable, its value and what to write instead. Warns on stderr of variables SYMTUNER_AR_* that
- * we do not know. */
+ * variable, its value and what to write instead. Prints a warning on stderr for each variable
+ * SYMTUNER_AR_* that we do not know. */
 int ar_options_read(struct ar_options *options, char *why, size_t why_size);
 
 #endif

@@ -91,10 +91,11 @@ static void lay_out_piece(const symtuner_ar *h, int coll, const struct ar_choice
 }
 
 /*
- * Let this kernel overlap others of the handle only if their blocks together stay within the
- * budget, ar_most_ctas(). Then two handles fit on a GPU side by side. If this kernel and the
- * previous one need more blocks, this kernel starts after the previous one has ended. If two
- * kernels of ${ctas} blocks need more, this kernel does not let the next one start early.
+ * Let kernels of this handle overlap only if together they have at most ar_most_ctas() blocks. Then
+ * the blocks of two handles fit on a GPU side by side. If this kernel and the previous one have
+ * more blocks than that, this kernel starts after the previous one has ended. The next kernel
+ * probably has ${ctas} blocks, too. If two such kernels have more blocks than ar_most_ctas(), this
+ * kernel does not let the next one start early.
  */
 static void keep_budget(const symtuner_ar *h, struct ar_order *order, struct ar_args *args,
                         int ctas)
@@ -127,7 +128,7 @@ static ncclResult_t launch(symtuner_ar *h, const void *kernel, const struct ar_a
     return error == cudaSuccess ? ncclSuccess : ar_fail_cuda(h, error, "launch the kernel");
 }
 
-/* Run one piece. ${args} is complete. */
+/* Run one piece, for which all fields of ${args} are set. */
 static ncclResult_t run(symtuner_ar *h, int coll, const void *kernel, const struct ar_args *args,
                         const struct ar_choice *choice, bool send_mapped, cudaStream_t stream)
 {

@@ -174,7 +174,7 @@ static ncclResult_t run_step(symtuner_ar **handles, int n, int step)
             error = start(handles[started], step, there[started]);
     }
     for (int i = 0; i < started;
-         i++) { /* even after an error: memory that a kernel still uses must not be freed */
+         i++) { /* wait even after an error: memory that a kernel uses must not be freed */
         cudaError_t ended = await_stream(handles[i]->copy_stream, begin + WAIT_MS * 1e3);
         double us = now_us() - begin;
 

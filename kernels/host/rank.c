@@ -70,10 +70,12 @@ uint64_t ar_timeout_ns(const struct symtuner_ar_config *config, const struct ar_
     return (uint64_t)ms * 1000000;
 }
 
-/* Return why SYMTUNER_AR_IPC=auto has no effect on ${h}, or NULL if it has one. Without NCCL there is
- * nobody else to run a call. The table names tma_ipc for two ranks. And a program that runs nothing
- * beside its calls has kernels that are faster without mapping. If the program itself says so, it
- * relies on it, whatever SYMTUNER_AR_BESIDE says: it asks symtuner_ar_query who runs a call. */
+/* Return why SYMTUNER_AR_IPC=auto has no effect on ${h}, or NULL if it has one. With auto, NCCL
+ * runs a call whose buffers are not mapped, so a group without NCCL cannot use it. The table names
+ * tma_ipc only for two ranks. And if nothing runs beside the calls, other kernels are faster, which
+ * need no mapping. That is so if config.beside says ALONE (options->alone), even if
+ * SYMTUNER_AR_BESIDE says something else: such a program asks symtuner_ar_query who runs a call,
+ * and relies on the answer. */
 static const char *no_auto(const symtuner_ar *h, const struct ar_options *options)
 {
     return h->nccl == NULL ? "the group was made without NCCL"

@@ -93,8 +93,9 @@ static ncclResult_t agree(symtuner_ar **handles, int n, ncclResult_t result, uin
  *
  * NCCL's function to deregister does not wait for other ranks. So a rank may have deregistered a
  * window that other ranks still have, and which blocks some of their buffers. Therefore a rank
- * remembers such windows, until the ranks compare next. Then all ranks forget them, because no
- * buffer of a call can lie in them. */
+ * remembers the windows that it has deregistered (gone), until the ranks compare their windows
+ * again. Then all ranks stop using these windows (ended), because no buffer of a call can lie in a
+ * window that one rank has deregistered. */
 
 /* Values that are no distances. NOT_HERE: the rank has no such window. APART: the new buffer lies
  * outside of the window. */
@@ -301,10 +302,11 @@ static bool has_ours(const symtuner_ar *h)
     return ours;
 }
 
-/* Find the newest window of buffers[i], and check whether it may be deregistered. A window of our
- * own may not while a graph uses it, because its addresses end with it. The caller's windows and
- * plain pointers stay valid. *ours becomes true if the window is our own on this rank, or may be on
- * another rank. */
+/* Find the newest window that begins at ${buffer}, which is buffers[i], and check whether it may be
+ * deregistered. We must not deregister a window that this library has registered while a graph uses
+ * it, because that unmaps its addresses. To forget a window of the caller, or the pointers of a
+ * local group, unmaps nothing. *ours becomes true if the window is our own on this rank, or may be
+ * our own on another rank. */
 static ncclResult_t may_drop(symtuner_ar *h, const void *buffer, int i, struct ar_window **found,
                              bool *ours, char *why)
 {
@@ -341,7 +343,8 @@ static ncclResult_t deregister(symtuner_ar **handles, void *const *buffers, int 
             result = ar_why(why, AR_WHY, ncclInvalidUsage,
                             "buffers[0] and buffers[%d] were not registered last in one call", i);
     }
-    /* After an error do not agree: there are no later calls, and ranks may be lost. */
+    /* If a handle has an error, do not agree: there are no later calls, and a lost rank would not
+     * answer. */
     if (ours && usable)
         result = agree(handles, n, result, w[0] == NULL ? 0 : w[0]->number, why);
     if (result != ncclSuccess)
