@@ -46,8 +46,9 @@ __device__ __forceinline__ bool await_flag(const ar_args &args, const uint64_t *
     return true;
 }
 
-/* Called by all threads of the block: wait until the same block of every peer has set its flag of
- * ${kind} at this rank to ${value} or more. Returns false in all threads if the rank gave up. */
+/* Called by all threads of the block: wait until the same block of every peer, that is the block of
+ * the same number, has set its flag of ${kind} at this rank to ${value} or more. Returns false in
+ * all threads if the rank gave up. */
 __device__ __forceinline__ bool await_flags(const ar_args &args, int kind, uint64_t value,
                                             spin_limit &wait)
 {
@@ -65,8 +66,8 @@ __device__ __forceinline__ bool await_flags(const ar_args &args, int kind, uint6
 }
 
 /* ---- tiles: each thread has ${Unroll} words of a tile, blockDim.x words apart ---------------- */
-/* Return where this thread's first word of the ${k}-th tile of this block begins. ${tile}: the
- * bytes of a tile. */
+/* Return where this thread's first word in the block's ${k}-th tile begins. A tile has ${tile}
+ * bytes. */
 __device__ __forceinline__ uint64_t tile_start(uint64_t k, uint64_t tile)
 {
     return (k * gridDim.x + blockIdx.x) * tile + threadIdx.x * AR_WORD;

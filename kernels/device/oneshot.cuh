@@ -61,7 +61,8 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
     const auto [bytes, words, rounded, stride, step, first_word] = words_of(args);
     const uint32_t my_slot = (uint32_t)args.region + args.me * stride;
     payload first = {};
-    /* This rank's slot at each peer, in the half of even epochs, at first_word. */
+    /* [i]: address of word first_word in this rank's slot at the i-th peer, in the half of even
+     * epochs. */
     char *slot[peers];
     spin_limit wait;
 
@@ -152,7 +153,8 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
     const uint32_t region = (uint32_t)args.region + first_word * AR_WORD;
     const uint32_t half = (uint32_t)args.half;
     payload v[N], first = {};
-    /* [i]: this rank's slot at rank me ^ i, in the half of even epochs, at first_word. */
+    /* [i]: address of word first_word in this rank's slot at rank me ^ i, first in the half of even
+     * epochs, later in the half of this epoch. */
     char *peer_slot[N];
     const char *in = args.in;
     const ar_state *state = args.state;
@@ -190,7 +192,7 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
         }
     }
     counters.book_in(args);
-    /* Slot 0 of this rank, at first_word. */
+    /* Address of word first_word in slot 0 of this rank, in the half of this epoch. */
     char *const here = args.peer[args.me] + (region + at_half);
 
     stall(args, counters.epoch, 2);

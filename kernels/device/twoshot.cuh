@@ -26,8 +26,8 @@
 namespace ar
 {
 
-/* For each of several peers, word w of the shard that the peer owns. fetch() loads these words from
- * args.in. send() sends each word to the owner of its shard. */
+/* Holds word w of each of several shards, which are owned by different peers. fetch() loads these
+ * words from args.in. send() sends each word to the owner of its shard. */
 template <class F, class R, int N> struct row {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
@@ -216,7 +216,8 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     payload v[N], own = {};
     uint32_t bytes[N]; /* [i]: bytes in the shard of rank me ^ i */
     bool want[N];
-    /* [i]: this rank's reduce slot at rank me ^ i, in the half of even epochs, at first_word */
+    /* [i]: address of word first_word in this rank's reduce slot at rank me ^ i, in the half of
+     * even epochs */
     char *peer_slot[N];
     spin_limit wait;
     bool alive;
@@ -235,7 +236,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     }
     if (want[0])
         own = v[0];
-    /* Reduce slot 0 of this rank, in the half of even epochs, at first_word. */
+    /* Address of word first_word in reduce slot 0 of this rank, in the half of even epochs. */
     char *const here = args.peer[args.me] + region;
 
     call_counters counters(args);

@@ -23,7 +23,8 @@
 namespace ar
 {
 
-/* What each call does first. All threads of the block must construct it together. */
+/* Each kernel of this file begins with this constructor: it waits for the previous kernel of the
+ * stream and reads the counters. All threads of the block must call it together. */
 struct begun_call {
     call_counters counters;
     bool alive; /* false: this rank has given up */
@@ -31,7 +32,8 @@ struct begun_call {
     __device__ __forceinline__ explicit begun_call(const ar_args &args)
         : counters(after_previous_kernel(args))
     {
-        /* Not in the initializer list: nvcc shows that to the host compiler, too. */
+        /* This is not in the initializer list, because nvcc gives that list to the host compiler,
+         * too, which cannot compile it. */
         alive = !__syncthreads_or(counters.dead);
     }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engines.cu - the kernel that waits for flags beside or after the copies of kernels/engines.
+ * engines.cu - the kernel watch, which waits for flags while the copies of kernels/engines run, or
+ * after them.
  *
  * The kernel is one warp with at most 8 registers per thread on sm_90; make test-kernels checks
  * this (test/kernels/compiled/resources.sh). With so few registers it fits on a multiprocessor

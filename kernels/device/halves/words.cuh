@@ -32,8 +32,8 @@ __device__ __forceinline__ int next_rank(int me, int i, int ranks)
     return me + i < ranks ? me + i : me + i - ranks;
 }
 
-/* For each of several peers, word w of the part that the peer owns. fetch() loads these words from
- * args.in. send() sends each word to the owner of its part. */
+/* Holds word w of each of several parts, which are owned by different peers. fetch() loads these
+ * words from args.in. send() sends each word to the owner of its part. */
 template <class F, class R, int N> struct outgoing {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
@@ -169,8 +169,8 @@ __device__ __forceinline__ bool store_words(const ar_args &args, char *here, uin
     return true;
 }
 
-/* Set slot[i] to word ${first_word} of this rank's slot at the i-th peer, in the half of even
- * epochs. */
+/* Set slot[i] to the address of word ${first_word} in this rank's slot at the i-th peer. The
+ * address is in the half of even epochs. */
 template <int N>
 __device__ __forceinline__ void find_slots(const ar_args &args, uint32_t my_slot,
                                            uint32_t first_word, char **slot)

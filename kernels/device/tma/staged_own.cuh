@@ -80,7 +80,8 @@ __device__ __forceinline__ void own_store(const sum_ring &ring, const my_tile<Co
     bulk_commit();
 }
 
-/* Wait for a phase of a ring's barrier. Returns false if another warp has set *stop. */
+/* Wait until the phase of ${barrier} with this parity has ended. Returns false if another warp has
+ * set *stop. */
 __device__ __forceinline__ bool await_phase(uint64_t *barrier, uint32_t parity,
                                             const volatile uint32_t *stop)
 {

@@ -303,7 +303,7 @@ __device__ __forceinline__ void prepare_ring(const add_ring &ring)
 }
 
 /* Move this block's tiles. In an all-reduce, block ${last} also adds up the last bytes of the
- * shard, which are in no tile; ${ends} has the addresses of the buffers for that. */
+ * shard, which are in no tile. For that it takes the addresses of the buffers from ${ends}. */
 template <class R, int N, int Coll, class At>
 __device__ __forceinline__ void move_tiles(const tma_tiles<Coll> &tiles, const At &buffers,
                                            const add_ring &ring, uint32_t last, const ar_args &ends)

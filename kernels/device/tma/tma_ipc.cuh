@@ -94,9 +94,10 @@ __device__ __forceinline__ bool ipc_agree(const ar_args &args, uint64_t epoch, b
     return !__syncthreads_or(told == no);
 }
 
-/* The addresses that ipc_find() has found, kept in registers: a thread that moves tiles has no time
- * to load them. The first entry is that of the rank after this one, and so on. So the compiler
- * knows the indices, whatever the number of this rank is. */
+/* Holds the addresses that ipc_find() has found, in registers: a thread that moves tiles has no
+ * time to load them from memory. Entry 0 is for the rank after this one, entry 1 for the next, and
+ * so on. So all indices are constants at compile time, as registers need, whatever number this rank
+ * has. */
 template <int N> struct found_buffers {
     const char *src_[N ? N : AR_IPC_RANKS];
     char *dst_[N ? N : AR_IPC_RANKS];

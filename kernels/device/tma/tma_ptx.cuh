@@ -52,7 +52,8 @@ __device__ __forceinline__ void barrier_arrive(uint64_t *barrier)
                : "memory");
 }
 
-/* Set ${ended}: has the phase with this parity ended? ${how} is "try_wait" or "test_wait". */
+/* Set ${ended} to whether the phase of ${barrier} with this parity has ended. ${how} is "try_wait"
+ * or "test_wait". */
 #define AR_TMA_HAS_ENDED(how, ended, barrier, parity)                                              \
     AR_TMA_ASM("{\n"                                                                               \
                ".reg .pred p;\n"                                                                   \
