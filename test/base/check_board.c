@@ -31,7 +31,7 @@ static void teardown(void)
     shm_unlink(name);
 }
 
-/* Make the shared object with another size or mode than a board has. */
+/* Make a shared object that differs from a board in its mode or its size. */
 static void make(int mode, off_t size)
 {
     int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
@@ -63,7 +63,8 @@ START_TEST(test_a_closed_stderr_is_no_board)
 }
 END_TEST
 
-/* Beyond the limit of file sizes, the system also sends SIGXFSZ, which would end the program. */
+/* RLIMIT_FSIZE forbids every file to grow. st_board_join and st_board_map must then return an
+ * error. They must also keep SIGXFSZ, which the system sends then, from ending the program. */
 START_TEST(test_a_limit_of_file_sizes_is_a_failure)
 {
     struct rlimit before, none;
@@ -75,7 +76,7 @@ START_TEST(test_a_limit_of_file_sizes_is_a_failure)
 
     getrlimit(RLIMIT_FSIZE, &before);
     none = (struct rlimit){0, before.rlim_max};
-    /* no ck_assert until the limit ends, because ck_assert writes a file */
+    /* check nothing while the limit holds, because ck_assert writes a file */
     setrlimit(RLIMIT_FSIZE, &none);
     joined = st_board_join(&board, name, SIZE);
     shm_unlink(name);
@@ -147,8 +148,9 @@ static void count_alarm(int number)
     alarms += number == SIGALRM;
 }
 
-/* A process that prepares the object holds the exclusive lock. This process waits for the lock,
- * whatever signals come. */
+/* The child holds the exclusive lock, as a process does that prepares the object. Meanwhile the
+ * parent joins the board. It must wait until the child frees the lock, although signals interrupt
+ * the wait. */
 START_TEST(test_a_signal_does_not_end_the_wait_for_a_lock)
 {
     const struct itimerval often = {{0, 20000}, {0, 20000}}, never = {{0, 0}, {0, 0}};
@@ -214,13 +216,13 @@ START_TEST(test_one_makes_a_board_and_others_find_it)
     munmap(one, SIZE);
     munmap(two, SIZE);
     teardown();
-    /* a size that no /dev/shm has: the call fails and leaves nothing behind */
+    /* no /dev/shm has so much memory: the call must fail and leave no object behind */
     ck_assert_int_ne(st_board_map(name, (size_t)1 << 60, true, &one), 0);
     ck_assert_int_eq(st_board_map(name, SIZE, false, &one), ENOENT);
 }
 END_TEST
 
-/* Published values of 64-bit FNV-1a. */
+/* The expected numbers are published values of 64-bit FNV-1a. */
 START_TEST(test_the_hash_is_fnv_1a)
 {
     ck_assert(st_hash(ST_HASH_START, "", 0) == UINT64_C(0xcbf29ce484222325));

@@ -85,8 +85,8 @@ cp "$build/peer_hangs.so" "$folder/bad/peer-nccl-tests.so"
 cp "$build/peer_wrong.so" "$folder/bad/peer-trtllm.so"
 echo "not a library" >"$folder/bad/peer-mscclpp.so"
 
-# 3 sizes, 2 rounds: contenders in both modes have 12 rows at n=2, peers in one mode 6; cold adds 6
-# rows to each, f32 adds 3
+# A contender has 18 rows for each mode in which it runs: 3 sizes x 2 rounds x (bf16 warm, bf16
+# cold, f32 warm). Our own contenders run in both modes, and peers run in one.
 own=ours,staged,general,sym
 compare --ranks 2 --max 4K --rounds 2 --only "$own,vllm,nt_lsa,nt_vec" --peers "$folder/good" \
     --extra 0
@@ -97,7 +97,7 @@ rows ours 36
 rows sym 36
 rows vllm 18
 rows nt_lsa 18
-rows nt_vec 12 # nt_vec refuses 4 KiB
+rows nt_vec 12 # nt_vec refuses 4 KiB, one of the three sizes
 
 compare --ranks 2,4 --max 4K --rounds 1 --types bf16 --cold 0 --extra 0 --modes procs \
     --only "ours,vllm,nt_lsa,trt1,mscclpp" --peers "$folder/bad"
@@ -126,7 +126,7 @@ for coll in reduce_scatter all_gather; do
     said "4 t bf16 $coll warm 1K |"
     rows ours 8
     rows sym 8
-    rows vllm 0 # peers only run all-reduces
+    rows vllm 0 # a peer runs all-reduces only
 done
 refuses 2 '[-]-coll all_gather: takes one collective, and needs --extra 0' --coll all_gather
 refuses 2 '"scan" is none of reduce_scatter all_gather' --coll scan --extra 0

@@ -98,8 +98,9 @@ static struct variant variants[] = {
 };
 enum { VARIANTS = sizeof variants / sizeof *variants, NOTHING = 0, EMPTY = 1, EMPTY_EVENT = 6 };
 
-/* Write rules as symtuner tune does. For each of three collectives, each range of sizes has its
- * best entry. A rule covers every call of this benchmark. */
+/* Write ${count} rules as symtuner tune does: for each of three collectives, one rule for each
+ * range of sizes, which prefers the best kernel of that range. Each call of this benchmark matches
+ * a rule. */
 static void write_rules(const char *path, int count)
 {
     static const char *const coll[] = {"allreduce", "allgather", "reducescatter"};
@@ -183,7 +184,7 @@ static void start(struct variant *variant, const char *so)
         wrong |= !(mask & NCCL_ABI_EV_COLL_API);
         variant->event = profiler->start_event;
     } else {
-        /* the rules need the tuners of all ranks; keep the last one */
+        /* The plugin uses rules only once all 8 ranks have a tuner. ctx keeps the last tuner. */
         for (int rank = 0; rank < 8; rank++)
             wrong |= tuner->init(&variant->ctx, 1 + (uint64_t)(variant - variants), 8, 1, NULL,
                                  NULL, NULL);
@@ -209,7 +210,8 @@ static void make_pool(void)
     static const char *const name[] = {"AllGather", "ReduceScatter", "AllReduce"};
     struct t_random random = {t_seed()};
 
-    /* the live entries: tree and ring with all protocols, and nvls/simple */
+    /* NCCL could choose tree and ring with each protocol, and nvls/simple: these entries get a
+     * time, and the others get -1. */
     for (int i = 0; i < CELLS; i++)
         costs[i] = i < 6 ? 20.0f + (float)(i * 7 % 5) : i == 14 ? 24.5f : -1.0f;
     for (int i = 0; i < POOL; i++) {
@@ -342,7 +344,8 @@ int main(int argc, char **argv)
     sched_setaffinity(0, sizeof one, &one);
     if (!mkdtemp(folder))
         return 1;
-    /* runs after the exit handlers of the plugins, which write into the folder */
+    /* Register this before the plugins are loaded, so that it runs after their exit handlers, which
+     * write into the folder. */
     atexit(remove_folder);
     make_pool();
     for (int v = 1; v < VARIANTS; v++)

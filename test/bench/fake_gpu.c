@@ -15,7 +15,7 @@
 #include "bench/compare/protocol.h"
 #include "symtuner_ar.h"
 
-/* only so many bytes of each buffer are filled; the test needs fewer */
+/* gpu_fill fills only so many bytes of a buffer, because the test looks at fewer */
 #define FILLED ((size_t)1 << 20)
 
 static __thread int capturing;
@@ -285,6 +285,6 @@ ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv
                                     ncclDataType_t type, ncclRedOp_t op, symtuner_ar *handle,
                                     struct symtuner_ar_plan *plan)
 {
-    /* after this error ar_compare prints its own name for the kernel */
+    /* after this error ar_compare prints its own name for the kernel instead */
     return ncclInvalidUsage;
 }

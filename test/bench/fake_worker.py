@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker of bench/scoreboard without torch or GPU, whose times are known. With
-FAKE_TROUBLE=CREW:WHAT a crew misbehaves. WHAT is end (the crew ends), hang (it hangs at its
-first call), wrong (it gives wrong results) or no (it refuses to start)."""
+"""A fake of the worker that bench/scoreboard starts for each rank of a crew. It needs no torch and
+no GPU, and its times are known. With FAKE_TROUBLE=CREW:WHAT the workers of that crew misbehave.
+WHAT is end (rank 1 ends), hang (rank 0 hangs at its first call), wrong (it gives wrong results) or
+no (it refuses to start)."""
 import json
 import os
 import sys
@@ -13,7 +14,7 @@ reply = os.fdopen(int(os.environ["SCOREBOARD_REPLY"]), "w", buffering=1)
 OURS = float(os.environ.get("FAKE_OURS", "1"))
 FACTOR = {"ours": OURS, "general": 2, "own": 1.5, "1shot_push": 1.1, "16": 1.2}
 if crew == "ours":
-    FACTOR["default"] = OURS    # SGLang has a kernel of this name, too
+    FACTOR["default"] = OURS    # only of our crew, because SGLang has a kernel of this name, too
 slots, log = {}, open(os.environ["FAKE_LOG"], "a", buffering=1) if "FAKE_LOG" in os.environ else None
 
 

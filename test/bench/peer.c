@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peer.c - peers for bench/compare/peer.h. A macro chooses the peer. Without a macro it is good.
- * With NO_CREATE it cannot be made. With HANG_AT, WRONG_AT or FAIL_AT it hangs, gives wrong sums or
- * fails at that number of bytes.
+ * peer.c - a library of kernels, called a peer, for bench/compare/peer.h. It is good, unless it is
+ * compiled with a macro that breaks it. With NO_CREATE its creation fails. With HANG_AT=N,
+ * WRONG_AT=N or FAIL_AT=N a call of N bytes hangs, gives wrong sums or fails.
  */
 #include <stdio.h>
 #include <unistd.h>

@@ -12,7 +12,7 @@ import types
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 PROGRAM = os.path.join(ROOT, "bench", "beside.py")
-SAID = []    # what beside.py asked of the library
+SAID = []    # what beside.py asked of symtuner's library
 
 
 def refuse(status, says, *arguments):
@@ -87,7 +87,8 @@ def fake_torch():
 
 
 class Library:
-    """Every function succeeds, and takes a list of argument types as a function of ctypes does."""
+    """Stands for a library that ctypes has opened. Every function of it takes a list of argument
+    types, and succeeds."""
 
     def __getattr__(self, name):
         def function(*arguments):

@@ -45,8 +45,8 @@ def lives(pid):
 
 
 def ends_its_children(number):
-    """With --processes, a signal that ends the parent also ends the ranks. The jax of the ranks
-    only waits."""
+    """Check that with --processes a signal that ends the parent also ends the ranks. Each rank
+    imports a fake jax, which writes down the rank's process id and then only waits."""
     with tempfile.TemporaryDirectory() as folder:
         fake = "import os, time\nopen(f'{os.path.dirname(__file__)}/{os.getpid()}.pid', 'w')\n"
         pathlib.Path(folder, "jax.py").write_text(fake + "time.sleep(100)\n", encoding="utf-8")

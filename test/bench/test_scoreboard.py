@@ -82,7 +82,7 @@ def test_tables():
     assert table.read(table.text(best).splitlines()) == best
     fails(lambda: table.read(["round,us"]), "the first line is not")
     fails(lambda: table.read([table.HEAD, "2,alone,allreduce"]), "line 2 is not a row")
-    beside = [(2, "beside", *row[2:]) for row in slow + rows("default", 9, 9, 9)]    # ours did not run as "ours"
+    beside = [(2, "beside", *row[2:]) for row in slow + rows("default", 9, 9, 9)]    # beside: ours is "default"
     assert table.tables(beside)[2, "beside", "allreduce", "bf16"][1024]["us"] == 9
     words, lost = table.markdown(best)
     assert lost == 1 and "| 1 KiB | 10.00 |" in words and "**behind**" in words, words
@@ -108,13 +108,13 @@ def test_driver():
     each = {(what, size, who) for _, what, _, _, size, who, _, _ in rows}
     assert len(rows) == 3 * len(each) and {what for what, _, _ in each} == {"alone", "beside"}
     times = {(row[5], row[4]): row[7] for row in rows if row[1] == "alone"}
-    # time of the slowest rank, of the median sample
+    # the table gives the time of the slowest rank in the median sample
     assert abs(times[plan.OURS["alone"], 1024] - (2 + 1024 / 1e5 + 0.001)) < 0.01
     lines = table.tables(rows)[2, "alone", "allreduce", "bf16"]
     assert lines[1024]["rival"][1] == "sglang/1shot_push" and lines[1024]["aa"] == 0
     assert "ours is behind at 0 sizes" in done.stdout and (WORK / "rows.csv.md").exists()
     first = [line for line in log.read_text().splitlines()][:60]
-    n = len(set(first))    # every contender takes its turn before one has a second
+    n = len(set(first))    # every contender must have its turn before any has a second one
     assert len(set(first[:n])) == n and first[n:2 * n] == first[1:n] + first[:1], first
     again = run("--from rows.csv")
     assert again.returncode == 0 and "ours is behind at 0 sizes" in again.stdout, again
@@ -138,7 +138,7 @@ def test_trouble():
                        ("--from none.csv", "No such file")):
         done = run(words)
         assert done.returncode == 2 and why in done.stderr, done
-    # torch or a GPU is missing here
+    # without the fake worker, torch or a GPU is missing on this machine
     real = run(f"{peers()} --only torch/*".replace(f"--worker {FAKE}", ""))
     assert real.returncode == 77 and "not here: ours:" in real.stdout, real
     done = run(f"{peers()} --list")
@@ -146,7 +146,7 @@ def test_trouble():
 
 
 def test_silence():
-    """The driver ends the crew of a silent rank, and the crew's processes are gone."""
+    """If a rank does not answer in time, the driver ends all processes of its crew."""
     one = crew.Crew("sglang", FAKE, 2, {"FAKE_TROUBLE": "sglang:hang"}, 4096, 0)
     assert one.ready() == "fake"
     assert one.ask(do="prepare", slot=0, how="x", bytes=1024) == [{"ok": "x"}] * 2
@@ -166,7 +166,7 @@ def test_prepare():
     assert prepare.thin(library, [90]) == 2 * 140 and len(library) == 25 + 2 * len(blob)
     assert b"a" * 2 not in library and library.count(b"b" * 60) == 2 and b"p" * 2 not in library
     assert b"elf" * 7 in library and b"tail" in library
-    # looks like a fat binary but is none
+    # these bytes begin like a fat binary, but they are none
     assert prepare.thin(bytearray(b"\x50\xed\x55\xba" + b"\xff" * 40), [90]) == 0
     root = WORK / "root"
     root.mkdir()
