@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# doctor.sh BUILD - checks every finding of `symtuner doctor` that needs no GPU. On a clean box it
-# must be absent; once its fault is planted, it must be there. A box is a folder with files; the
-# environment is given. test/cli/gpu.sh plants the faults of running GPUs.
+# doctor.sh BUILD - checks every finding of `symtuner doctor` that needs no GPU. The doctor must not
+# report it on a clean box, and must report it once the test has planted its fault. A box is a
+# folder that the doctor takes for the root of the file system. test/cli/gpu.sh plants the faults of
+# running GPUs.
 # Exit 0: all right. 1: something failed. 77: no C compiler here to make libraries with, or no
 # python3 to ask for site-packages folders (the rest was run).
 
@@ -16,7 +17,8 @@ trap 'rm -rf "$work"' EXIT
 command -v "$cc" > /dev/null || { echo "doctor.sh: skipped, no $cc here"; exit 77; }
 planted=" " failed=0 count=0
 
-# A python3 without packages, because the invented boxes do not have the packages of this machine.
+# The doctor asks python3 for installed packages. On the invented boxes it gets this python3, which
+# has none, because these boxes do not have the packages of this machine.
 python=$(python3 -c 'import sys; print(sys.executable)' 2> /dev/null)
 mkdir "$work/bin"
 printf '#!/bin/sh\nprintf "python\\t3.11.0\\t/usr/bin/python3\\n"\n' > "$work/bin/python3"
@@ -62,7 +64,7 @@ for gpu in 0000:01:00.0 0000:02:00.0; do
     echo identity > "$clean/sys/bus/pci/devices/$gpu/iommu_group/type"
 done
 pci "$clean" 0000:00:01.0 0x060400 0x8086
-# PCI configuration with an ACS capability at offset 0x100, whose control word is 0
+# This bridge's PCI configuration has an ACS capability at offset 0x100, whose control word is 0.
 { head -c 256 /dev/zero; printf '\015\000\001\000\000\000\000\000'; head -c 64 /dev/zero; } \
     > "$clean/sys/bus/pci/devices/0000:00:01.0/config"
 
@@ -78,7 +80,8 @@ doctor() { # doctor ROOT ARGUMENTS -- ENVIRONMENT
 }
 ids() { sed -n 's/.*{"id": "\([a-z0-9-]*\)".*/\1/p'; }
 
-# every release has a note; the notes of 2.27.7 are about wrong results
+# The doctor has notes on every release of NCCL. The clean box has 2.27.7, and the notes on this
+# release are two faults that give wrong results.
 found=$(echo $(doctor "$clean" | ids))
 [ "$found" = "nccl-ll-unaligned nccl-one-rank" ] || { echo "FAIL the clean box has other findings than its release's:" $found; failed=1; }
 doctor "$clean" > /dev/null || { echo "FAIL the clean box: exit status $?"; failed=1; }
@@ -144,7 +147,7 @@ spare proto-forced NCCL_PROTO=simple,ll128
 spare proto-forced NCCL_PROTO=^LL128
 plant proto-forced NCCL_PROTO=Simple
 plant win-disabled NCCL_WIN_ENABLE=0
-# numbers, as NCCL reads them
+# NCCL reads a variable as a number. It reads each value of the first loop as 0.
 for off in 00 0x0 false true no ' 0'; do plant win-disabled "NCCL_WIN_ENABLE=$off"; done
 for on in 1 0x1 '' 99999999999999999999; do spare win-disabled "NCCL_WIN_ENABLE=$on"; done
 evidence cumem-disabled 'NCCL_CUMEM_ENABLE=true (environment); NCCL reads it as 0' NCCL_CUMEM_ENABLE=true
@@ -274,7 +277,8 @@ spare tuner-not-asked -n 2.28.9 NCCL_TUNER_PLUGIN= NCCL_ENV_PLUGIN=libsymtuner.s
 evidence tuner-not-found 'NCCL_TUNER_PLUGIN=lost (environment); tried .*libnccl-tuner-lost.so' NCCL_TUNER_PLUGIN=lost
 spare tuner-not-found -s 'mv usr/local/lib/libsymtuner.so usr/local/lib/libnccl-tuner-symtuner.so' NCCL_TUNER_PLUGIN=symtuner
 spare tuner-not-found -s 'mkdir opt; mv usr/local/lib/libsymtuner.so opt' LD_LIBRARY_PATH=/none:/opt
-# 60 folders of 30 bytes, as module systems set them; also rules on one line of more than 512 bytes
+# LD_LIBRARY_PATH with 60 folders of 30 bytes, as module systems set it, must be read to its end. So
+# must rules on one line of more than 512 bytes.
 folders=$(printf '/modules/of/a/cluster/%05d/lib:' $(seq 60))
 spare tuner-not-found -s 'mkdir opt; mv usr/local/lib/libsymtuner.so opt' "LD_LIBRARY_PATH=$folders/opt"
 spare rules-wrong "SYMTUNER_RULE=$(printf 'allreduce bytes=..%dKiB prefer=general:ring/ll; ' $(seq 20))"
@@ -377,7 +381,8 @@ own=/opt/libsymtuner_nccl.so
 
 # ---- findings that the user knows ----------------------------------------------------------------
 # accepted NAME STATUS IDS ARGUMENT [NAME=VALUE]: run the doctor with the option ARGUMENT on a box
-# with NCCL 2.28.9 and two warnings
+# with NCCL 2.28.9 and two warnings. It must exit with STATUS, and mark the findings IDS as
+# accepted.
 rm -rf "$work/box" && cp -r "$clean" "$work/box"
 cp "$work/nccl/2.28.9" "$work/box/usr/lib64/libnccl.so.2"
 accepted() {

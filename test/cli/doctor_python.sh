@@ -25,8 +25,9 @@ package() { # package CUDA RELEASE [VERSION]: makes the files that pip leaves of
     printf 'Metadata-Version: 2.1\nName: nvidia-nccl-cu%s\nVersion: %s\n' "$1" "${3:-$2}" \
         > "$sp/nvidia_nccl_cu$1-${3:-$2}.dist-info/METADATA"
 }
-# loads NAME WANTED COMMANDS [NAME=VALUE ...]: WANTED has one line for each framework, such as
-# "torch RELEASE HOW"
+# loads NAME WANTED COMMANDS [NAME=VALUE ...]: run COMMANDS in the root of a fresh box. The doctor
+# must then report the frameworks of WANTED. WANTED has one line for each, such as "torch PATH HOW":
+# which NCCL torch would load, and what leads to this NCCL.
 loads() {
     name=$1 wanted=$2 commands=$3
     shift 3
@@ -70,8 +71,8 @@ torch /opt/libnccl.so.2 LD_PRELOAD" "torch_rpath; jax_plugin; package 12 2.28.9;
     loads cpu-torch "" "mkdir -p $sp/torch/lib; : > $sp/torch/__init__.py"
     judged cpu-torch 2.27.7
     loads nothing-found "torch null null" 'torch_plain; rm usr/lib64/libnccl.so.2'
-    # the doctor imports neither jax nor torch, and does not take a package of the current folder
-    # for the program's
+    # The doctor must neither import jax and torch, nor report a torch of the current folder, which
+    # the program would not load.
     loads not-imported "torch $pip RPATH" "torch_rpath; package 12 2.28.9; echo 'raise SystemExit(9)' > $sp/torch/__init__.py; mkdir -p $sp/jax; echo 'raise SystemExit(9)' > $sp/jax/__init__.py"
     # two packages installed the same file; the release in the file is what matters
     loads two-packages "torch $pip RPATH" 'torch_rpath; package 13 2.29.7; package 12 2.28.9'
@@ -93,7 +94,7 @@ torch /usr/lib64/libnccl.so.2 the loader's folders" "$both"
     { plant dropin-nccl-inside -s "$drop; $inside" LD_PRELOAD=$own PYTHONPATH="$work/box/$sp"
       spare dropin-nccl-inside -s "$drop; $(echo "$inside" | sed 's/ AllReduce/ ncclAllReduce/')" LD_PRELOAD=$own PYTHONPATH="$work/box/$sp"
       spare dropin-nccl-inside -s "$inside" PYTHONPATH="$work/box/$sp"; } 2> /dev/null
-    # what the options say counts more than what is found
+    # an option that names the release overrules what the doctor finds
     out=$(env -i PATH="$python_path" PYTHONPATH="$work/box/$sp" "$symtuner" doctor --root "$work/box" --nccl 2.30.7 --json)
     judged asked 2.30.7
 fi
@@ -104,7 +105,7 @@ printf '#!/bin/sh\nsleep 60\n' > "$work/bin/python3"
 start=$(date +%s)
 doctor "$clean" | grep -q '"not_checked": .*python3 gave no answer within 5 s' || { echo "FAIL python3 that hangs is not said"; failed=1; }
 [ $(($(date +%s) - start)) -le 8 ] || { echo "FAIL python3 that hangs holds the doctor up"; failed=1; }
-# this python3 closes its output, but does not end
+# this python3 closes its output, but does not end; the doctor must not wait for it
 printf '#!/bin/sh\nexec > /dev/null 2>&1\nsleep 60\n' > "$work/bin/python3"
 start=$(date +%s)
 doctor "$clean" | grep -q '"not_checked": .*python3 gave no answer within 5 s' || { echo "FAIL python3 that hangs after its output is not said"; failed=1; }

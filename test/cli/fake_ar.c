@@ -5,8 +5,8 @@
 #include "nccl/names.h"
 #include "test/cli/fake_gpu.h"
 
-/* The choice of kernels and the rules are the library's own code (kernels/choose/select.c and
- * rules.c). Only the times are invented. */
+/* This fake calls kernels/choose/select.c and kernels/choose/rules.c of the real library to choose
+ * kernels and to read rules. It invents only the times. */
 struct symtuner_ar {
     struct comm *comm;
     struct ar_force force;
@@ -38,8 +38,8 @@ EXPORT int symtuner_ar_create(symtuner_ar **h, void *const *comms, int n,
 }
 EXPORT int symtuner_ar_destroy(symtuner_ar **h, int n) { (void)n; free(*h); return 0; }
 
-/* Choose a kernel. ${why} is NULL or where to write the reason. ${n} is the number of elements of a
- * part. */
+/* Choose a kernel for a call. ${n} is the number of elements of a part. If ${why} is not NULL, the
+ * reason goes there. */
 static int choose(const struct symtuner_ar *h, int coll, size_t n, int type,
                   struct ar_choice *choice, char why[160])
 {
@@ -86,10 +86,10 @@ static int plugin_ctas(void)
     return ctas ? ctas : 7;
 }
 
-/* Return a time for ${choice} in us. FAKE_BEST=FAMILY is the fastest from 16 KiB on, with 32 blocks
- * of 256 threads. Otherwise all choices are equally good. tune also forces blocks that have no
- * work, but a rule starts none. So another number of blocks costs only 2 %, less than the 3 % that
- * --verify allows. */
+/* Return a time for ${choice} in us. From 16 KiB on, the kernel FAKE_BEST=FAMILY is the fastest,
+ * and 32 blocks of 256 threads are the best. Otherwise all kernels take the same time. A rule may
+ * start fewer blocks than tune forced, namely without those that had no work. Therefore another
+ * number of blocks costs only 2 %, so that --verify, which allows 3 %, still confirms the rule. */
 static double time_of(const struct ar_choice *choice, size_t bytes)
 {
     const char *best = getenv("FAKE_BEST");

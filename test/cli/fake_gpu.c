@@ -38,13 +38,14 @@ EXPORT int cuDeviceCanAccessPeer(int *v, int a, int b)
 EXPORT int cuDevicePrimaryCtxRetain(void **c, int d) { *c = context_of(d); return 0; }
 EXPORT int cuCtxSetCurrent(void *c) { current = c; return 0; }
 EXPORT int cuCtxSynchronize(void) { return 0; }
-/* Without NVSwitch a GPU has at most 8 peers. */
+/* With FAKE_FAULT=peers-full, GPUs 0 and 1 get error 711, too many peers. The driver returns it for
+ * a ninth peer on machines without NVSwitch. */
 EXPORT int cuCtxEnablePeerAccess(void *c, unsigned f)
 {
     (void)f;
     return fault("peers-full") && ((struct context *)c)->device + current->device == 1 ? 711 : 0;
 }
-/* The number of matrices for the GEMMs of this thread's GPU. */
+/* The addresses of this thread's large buffers, which hold the matrices of the GEMMs. */
 enum { BIG = 3 };
 static __thread struct {
     uint64_t at, end;
@@ -65,7 +66,7 @@ EXPORT int cuMemcpyHtoD_v2(uint64_t d, const void *s, size_t n)
 {
     size_t skip = 0;
 
-    for (int i = 0; i < BIG && n > 4096; i++) /* copy only the tail, which saves time and memory */
+    for (int i = 0; i < BIG && n > 4096; i++) /* of a matrix copy only the tail, to save time */
         if (big[i].at <= d && d < big[i].end)
             skip = n - 4096;
     memcpy((char *)(uintptr_t)d + skip, (const char *)s + skip, n - skip);

@@ -31,8 +31,8 @@
 struct stream {
     double clock_us, graph_us;
     int capturing, high;
-    /* ${stolen_us}: time that calls on this stream took from other streams so far. ${waited_us}:
-     * ${stolen_us} of the other stream when this one last waited for it. */
+    /* ${stolen_us} is the time that calls on this stream took from other streams so far.
+     * ${waited_us} is the other stream's ${stolen_us} when this stream last waited for it. */
     double stolen_us, waited_us;
 };
 struct event {
@@ -101,8 +101,9 @@ static inline void charge_call(struct stream *stream, double us, int ctas)
         stream->stolen_us += 0.5 + (more > 0 ? us * more / 132 : 0);
 }
 
-/* Does a call compute its result? Not while a graph is captured. Beside GEMMs a call is repeated
- * often, so there only if the memory for the result was poisoned. */
+/* Does a call compute its result? It does not while a graph is captured. On a stream of high
+ * priority, that is beside GEMMs, calls are repeated often. There a call computes only if the test
+ * has poisoned the memory for the result with 0xff. */
 static inline int computes(const struct stream *stream, const void *out)
 {
     uint16_t first;

@@ -21,7 +21,8 @@ symtuner=$build/symtuner
 esc=$(printf '\033') feed='
 '
 parse() { python3 "$root/test/cli/parse.py" "$@"; }
-# Store what the script of each page shows as PAGE.drawn.html. A fresh Debian has no node.
+# Run the script of each page, and store what it shows as PAGE.drawn.html. Without node, as on a
+# fresh Debian, only parse the pages.
 draw() {
     parse "$@" || return 1
     command -v node > /dev/null || return 0
@@ -109,8 +110,9 @@ for rules in tuned.rules plain.rules; do
     SYMTUNER_MACHINE=$machine "$symtuner" check "$rules" > check.out 2>&1
     ok "$rules of tune are legal and without findings: $(cat -v check.out)" $?
 done
-# A way (kernel, blocks, threads) that is faster at 4 and 8 MiB. Above 4 MiB the library's table
-# depends on what runs beside the kernels, so the rule is for handles that run alone.
+# Give tune raw data in which one way (kernel, blocks, threads) is faster at 4 and 8 MiB. Above 4
+# MiB the library's table depends on what runs beside the kernels. So there tune must write a rule
+# only for handles whose kernels run alone.
 sed 's#,chunked/128/512,\(4194304\|8388608\),.*#,chunked/128/512,\1,9.0#' "$root/test/data/tune.csv" > fast.csv
 "$symtuner" tune --from fast.csv --out fast.rules > fast.out 2>&1
 sed -n '/kernels 4MiB/,$p' fast.rules | grep -E '^\[|^bytes|^when' > fast.spans
@@ -312,7 +314,7 @@ env -i SYMTUNER_RULES="$odd" SYMTUNER_MACHINE="$odd" "$symtuner" env > env.txt 2
 env -i SYMTUNER_RULES="$odd" SYMTUNER_MACHINE="$odd" "$symtuner" decide allreduce 1KiB > decide.txt 2>&1
 parse text*.txt doctor.txt env.txt decide.txt
 ok "no control byte reaches the terminal" $?
-# the letter é many times; the end of a buffer cuts some of them in two
+# Print the letter é, which has two bytes, so often that ends of a buffer cut some of them in two.
 long=$(awk 'BEGIN { for (i = 0; i < 9000; i++) printf "\303\251" }')
 [ "$(env -i SYMTUNER_RULES="$long" "$symtuner" env | tr -cd '\303\251' | wc -c)" = 18000 ]
 ok "characters of several bytes stay whole" $?
@@ -320,7 +322,8 @@ ok "characters of several bytes stay whole" $?
 ok "half a character becomes one question mark" $?
 
 # ---- rules in a Turkish program -------------------------------------------------------------------
-# Python takes the locale of the environment. In Turkish, the small letter of I is not i.
+# Python sets the locale that the environment names. In Turkish, the small letter of I is not i. So
+# the rules reader must not use the locale to compare words.
 mkdir locale
 if localedef -i tr_TR -f UTF-8 locale/tr_TR.UTF-8 2> /dev/null &&
     printf '#include <locale.h>\n__attribute__((constructor)) static void as_python(void) { setlocale(LC_ALL, ""); }\n' |

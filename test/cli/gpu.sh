@@ -27,7 +27,7 @@ json() { # json WHAT FILE: checks the file only if python3 is here, since a fres
 }
 
 fake="$cc -O3 -shared -fPIC -fvisibility=hidden -pthread"
-selection=$(ls kernels/choose/*.c 2> /dev/null) # these files need no CUDA
+selection=$(ls kernels/choose/*.c 2> /dev/null) # fake_ar.c calls these files, which need no CUDA
 mkdir "$work/bin" && cp "$build/symtuner" "$work/bin/"
 $fake -I. -DFAKE_CUDA -o "$work/bin/libcuda.so.1" test/cli/fake_gpu.c &&
     $fake -I. -DFAKE_NCCL -o "$work/bin/libnccl.so.2" test/cli/fake_gpu.c &&
@@ -346,7 +346,8 @@ awk '/^\[/ { head = $0 } /^when-beside/ { $1 = $2 = ""; head = head $0 } /^kerne
 grep -q '^\[kernels 8MiB-alone\]  alone pull$' "$work/y" && grep -q '^# 8 MiB *not for calls beside GEMMs' "$work/y.rules"
 ok "tune --beside: a kernel that is slower beside GEMMs is for calls alone: $(cat "$work/y") $(tail -1 "$work/y.out")" $?
 
-# an empty file as cuBLAS, because the loader may find a real cuBLAS in its own folders
+# libcublas.so.12 is an empty file here. Without it, the loader might find a real cuBLAS in its own
+# folders.
 mkdir "$work/none" && cp "$work"/bin/libcuda.so.1 "$work"/bin/libnccl.so.2 "$work/none" && : > "$work/none/libcublas.so.12"
 cp "$work/g.rules.csv" "$work/g.keep"
 for command in "tune --out $work/g.rules" bench; do

@@ -68,7 +68,8 @@ done
 [ $? = 2 ]
 ok "--dtype float16x is no type" $?
 
-# a value after a blank or after "=", and an option before or after the words
+# A value may follow its option after a blank or after "=". An option may stand before or after the
+# words. The output must be the same.
 for pair in "decide allreduce 1MiB|--ranks|4" "table docs/example.rules|--machine|h200x2" \
     "top test/data/ledger/rank0.ledger|--sort|size" "check docs/example.rules|--nccl|2.28.9"; do
     begin=${pair%%|*} value=${pair##*|} option=${pair#*|} option=${option%|*}

@@ -4,7 +4,7 @@
 # packages.sh BUILD - makes each kind of package, and uses it as somebody does who has only the
 # package.
 #
-#   tarball   the same bytes twice; it has every file of the commit
+#   tarball   two builds give the same bytes; it has every file of the commit
 #   Debian    has all that make install installs; its command runs; lintian finds no error
 #   wheel     runs from glibc 2.28 on; in a new venv its command, module and libraries are found with no
 #             variable set; symtuner run starts programs with them, also a JAX program on CPU devices;
@@ -199,7 +199,7 @@ debian
 python=$build/wheel-tools/bin/python
 if make -s "$built/wheel-tools/bin/python" B="$built" > "$work/log" 2>&1; then
     dockerfile
-    # runs beside the others, which mostly compile
+    # run this in the background, because the others mostly compile
     (wheel; [ $failed = 0 ] || exit 1; exit $skipped) &
     sdist
     pages

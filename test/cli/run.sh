@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh BUILD - symtuner run without a GPU, with a program that counts as the drop-in does
-# (run_program.c). Checks what it sets and keeps, how it passes on signals and the program's end,
-# and its summary. It does not check the drop-in itself.
+# run.sh BUILD - tests symtuner run without a GPU. It runs a program that counts calls as the
+# drop-in does (run_program.c). Checks what symtuner run sets and keeps, how it passes on signals
+# and the program's end, and its summary. It does not check the drop-in itself.
 # Exit 0: all right. 1: something failed. 77: no C compiler here to make the program with, or no
 # python3 for a terminal (the rest was run).
 set -u
@@ -76,7 +76,7 @@ has NCCL_ENV_PLUGIN /opt/libother.so
 has SYMTUNER_JAX 0
 grep -q 'kept: NCCL_ENV_PLUGIN=/opt/libother.so; kept: NCCL_TUNER_PLUGIN=none' err
 ok "the line says what is kept: $(cat err)" $?
-deep=$work/$(printf '%0200d/%0200d' 0 0) # NCCL cuts longer names than 254 bytes
+deep=$work/$(printf '%0200d/%0200d' 0 0) # NCCL cuts names of more than 254 bytes
 mkdir -p "$deep/bin" "$deep/lib" && cp "$build/symtuner" "$deep/bin/" && cp "$work"/lib/*.so "$deep/lib/"
 symtuner=$deep/bin/symtuner
 sets deep NCCL_TUNER_PLUGIN=libfoo.so
@@ -94,7 +94,7 @@ sets next NCCL_TUNER_PLUGIN=libfoo.so SYMTUNER_NEXT_TUNER=libbar.so
 has NCCL_TUNER_PLUGIN libfoo.so
 has SYMTUNER_NEXT_TUNER libbar.so
 sets named NCCL_TUNER_PLUGIN=symtuner NCCL_ENV_PLUGIN=libsymtuner.so LD_PRELOAD="/none/a.so:$dropin"
-has NCCL_TUNER_PLUGIN "$plugin" # a loader finds the bare name in few installations
+has NCCL_TUNER_PLUGIN "$plugin" # most installations need the folder to find the library
 has NCCL_ENV_PLUGIN "$plugin"
 has LD_PRELOAD "/none/a.so:$dropin"
 echo NCCL_TUNER_PLUGIN=libconf.so > "$work/.nccl.conf"
@@ -112,7 +112,7 @@ none SYMTUNER_JAX
 none SYMTUNER_RUN_FILE
 [ "$(cat err)" = "symtuner run: drop-in; all of it off: SYMTUNER_MODE=off" ]
 ok "off: $(cat err)" $?
-# symtuner would report a variable that nobody knows as misspelt
+# each variable must be one that symtuner knows, or symtuner would report it as misspelt
 run SYMTUNER_LEDGER=/tmp/l NCCL_TUNER_PLUGIN=a NCCL_PROFILER_PLUGIN=b \
     "$symtuner" run --print --off --max-ctas 1 --verify 1 --only plugin,dropin,jax,allgather > print
 [ "$(grep -c ^export print)" = 12 ]
@@ -236,8 +236,8 @@ if [ "$(id -u)" = 0 ] && chown 65534 setuid && chmod u+s setuid; then
     ok "a setuid program is named: $(cat err)" $?
 fi
 
-# $clean runs symtuner as the background process itself. A function would run in a shell of its own,
-# and that shell would get the signals.
+# $clean starts symtuner itself as the background process. The function run would start a shell
+# there, and that shell would get the signals.
 # ---- signals -------------------------------------------------------------------------------------
 until_file() { i=0; while [ ! -e "$1" ] && [ $i -lt 200 ]; do sleep 0.05; i=$((i + 1)); done; }
 for signal in TERM HUP USR1 USR2 INT QUIT ALRM; do

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run_job.c - two ranks of a job end while other runs begin, and look for files that killed runs
- * have left behind. Exactly one of the two must print the summary, in every round.
+ * run_job.c - two ranks of a job end at the same time. Meanwhile other processes begin and end
+ * runs, and so look for files that killed runs have left behind. In every round exactly one of the
+ * two ranks must print the summary.
  *
  * usage: run_job ROUNDS
  */

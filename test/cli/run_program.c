@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * run_program.c - plays a program under `symtuner run`: it counts NCCL calls as the drop-in does,
- * and ends in many ways. Its arguments are steps:
+ * and ends in many ways. A slot is the part of the job's file in which a process counts. The
+ * arguments are steps:
  *
  *   count N    claim a slot; count N all-reduces of 1 MiB by our kernels, and one of each other kind
  *   more N     count N more all-reduces, which NCCL runs because of the group

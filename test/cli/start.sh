@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# start.sh BUILD - what symtuner run says if a program cannot be started, and what it prints if a
-# setting has odd characters. Needs neither a GPU nor a C compiler.
+# start.sh BUILD - checks what symtuner run says if a program cannot be started, and what it prints
+# if a setting has odd characters. Needs neither a GPU nor a C compiler.
 # Exit 0: all right. 1: something failed.
 set -u
 build=$(cd "$1" && pwd)
