@@ -112,7 +112,7 @@ static void operators(void)
     MUST(n.f.GroupEnd() == 3);
     SAID(kernels(), "op_create op_destroy ");
     SAID(n.record, "GroupStart RedOpCreate:0 GroupEnd RedOpDestroy:77 ");
-    /* an operator that the kernels do not know */
+    /* the kernels do not know this operator */
     MUST(n.f.AllReduce(a, b, 17, F32, 5, comm[0], NULL) == 0);
     MUST(n.f.RedOpDestroy(5, comm[0]) == 4);
     SAID(kernels(), "query op_destroy ");
@@ -150,8 +150,8 @@ static void strangers(void)
     }
 }
 
-/* Check calls of DECIDED elements: the ranks decide each time who runs one. In a group, NCCL must
- * get them before the group ends: later, a thread that drives two ranks would wait for itself. */
+/* For each call of DECIDED elements the ranks decide who runs it. NCCL must get its calls before a
+ * group ends, because after that a thread that drives both ranks would wait for itself. */
 static void either(void)
 {
     void *comm[2];
@@ -170,7 +170,7 @@ static void either(void)
     n.f.GroupEnd();
     SAID(n.record, "GroupStart AllReduce:12 GroupEnd ");
     SAID(kernels(), "query decide:12 all_reduce:16 ");
-    /* what NCCL gets in any case needs no decision */
+    /* because of the broadcast NCCL gets the whole group, so the ranks decide nothing */
     n.f.GroupStart();
     reduce(comm[0], DECIDED);
     n.f.Broadcast(a, a, 5, F32, 0, comm[0], NULL);
@@ -244,7 +244,7 @@ static void groups(void)
     n.f.GroupSimulateEnd(NULL);
     SAID(kernels(), "");
     SAID(n.record, "GroupStart AllReduce:16 GroupSimulateEnd ");
-    /* a group with an unknown function; then an end of a group without a start */
+    /* call an unknown function in a group; then end a group that was not begun */
     n.f.GroupStart();
     reduce(comm[0], 16);
     n.future(1);
@@ -295,7 +295,7 @@ static void life(void)
     reduce(one, 9);
     SAID(n.record, "GroupEnd AllReduce:8 AllReduce:9 ");
     MUST(n.f.CommDestroy(child[0]) == 0 && n.f.CommDestroy(one) == 0);
-    /* First a communicator with more ranks than any box has GPUs, then a group that fails. */
+    /* First make a communicator with more ranks than any box has GPUs. Then let a group fail. */
     n.f.GroupStart();
     MUST(n.f.CommInitRankScalable(&one, 17, 0, 1, &id, NULL) == 0);
     MUST(n.f.GroupEnd() == 0);
@@ -462,8 +462,8 @@ static void trace(void)
     printf("kernels: %s\n", kernels() ? "opened" : "not opened");
 }
 
-/* This NCCL lacks the function, so there is a warning, although the drop-in has not read its
- * settings yet. */
+/* The drop-in must warn that this NCCL lacks the function, although it has not read its settings
+ * yet. */
 static void lacking(void)
 {
     MUST(n.f.GatherConfig(a, b, 1, F32, 0, NULL, NULL, NULL) == 5);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_compare.c - checks for which results of two libraries the comparison says that they are the
- * same. */
+/* check_compare.c - tests the comparison of results that two libraries computed: which of them does
+ * it take for the same? */
 #include <check.h>
 #include <math.h>
 #include <stdint.h>

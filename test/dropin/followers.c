@@ -68,7 +68,7 @@ static void until_a_window(void)
 {
     void *comm[2], *alone[1], *made;
 
-    make(&n, comm, 2); /* the handles themselves have windows, for their scratch */
+    make(&n, comm, 2); /* makes windows for the handles' scratch, which do not end the promise */
     make(&n, alone, 1);
     want(1, 0, 0);
     window(&n, comm[0], 0);

@@ -54,7 +54,7 @@ static void load_jax(void)
 
 static char id[128];
 static pthread_barrier_t all;
-/* protects ${why} while ranks open a group */
+/* protects ${why}, because the ranks that open a group are threads */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void meet(void)
@@ -62,7 +62,7 @@ static void meet(void)
     pthread_barrier_wait(&all);
 }
 
-/* One rank of a group across processes. Here a process is a thread. */
+/* Open a group across processes as one of its ranks. Here each process is a thread. */
 static void *open_rank(void *rank)
 {
     static const int64_t ids[GPUS] = {5, 7};
@@ -134,7 +134,7 @@ static void once(void)
     MUST(opens_across());
     MUST(kernels()->handles == GPUS);
     SAID(kernels(), "create:1 create:1 ");
-    /* the calls that our kernels made to NCCL */
+    /* our kernels made these calls to NCCL */
     SAID(n.record, "AllGather:1 WindowRegister:4096 AllGather:1 WindowRegister:4096 ");
     MUST(close_all(why, sizeof why) == 0);
     SAID(kernels(), "destroy:1 destroy:1 ");

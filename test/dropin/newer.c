@@ -72,8 +72,8 @@ static void windows(void)
     /* at an address where loads of 16 bytes do not work, the drop-in asks the kernels again */
     MUST(n.f.AllReduce((char *)a + 4, b, 16, F32, SUM, comm[0], NULL) == 0);
     SAID(kernels(), "query all_reduce:16 ");
-    /* a window also matters in place: rank 1's part of an all-gather may have another alignment
-     * than rank 0's part */
+    /* For buffers in windows, the drop-in remembers answers for calls in place and for other calls
+     * separately: in an all-gather in place, ranks 0 and 1 may have parts of other alignment. */
     MUST(n.f.AllReduce(a, (char *)a + 128, 16, F32, SUM, comm[0], NULL) == 0);
     MUST(n.f.AllReduce(a, a, 16, F32, SUM, comm[0], NULL) == 0);
     SAID(kernels(), "query all_reduce:16 query all_reduce:16 ");
@@ -88,7 +88,7 @@ static void windows(void)
     MUST(n.f.AllReduce(a, b, 8, F32, SUM, comm[0], NULL) == 0);
     kernels()->stages = 0;
     SAID(kernels(), "query all_reduce:8 ");
-    /* windows with the same base, which end in any order, and a window that is not symmetric */
+    /* register windows with the same base, and end them in any order; one is not symmetric */
     MUST(n.f.CommWindowRegister(comm[0], a, 128, &window[2], 1) == 0);
     MUST(n.f.CommWindowRegister(comm[0], a, 192, &window[3], 1) == 0);
     SAID(kernels(), "register:1x128 register:1x192 ");

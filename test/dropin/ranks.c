@@ -39,7 +39,7 @@ enum { INT32 = 2, MAX = 2 };
 static struct nccl n;
 static float a[16], b[16];
 
-/* Return the seconds since all ranks had reached ncclCommInitRank. */
+/* Return how many seconds have passed since all ranks reached ncclCommInitRank. */
 static double since_met(void)
 {
     const struct timespec *met = &n.record->met;

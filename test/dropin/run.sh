@@ -114,7 +114,7 @@ objects > "$work/before"
 ranks 2 ours 0
 ranks 4 ours 0
 ranks 2 ours 0 0:SYMTUNER_AR_TIMEOUT_MS=5 1:SYMTUNER_AR_TIMEOUT_MS=5
-ranks 2 ours 0 1:SLOW=6 # after that, NCCL's ranks wait for each other
+ranks 2 ours 0 1:SLOW=6 # rank 1 loads its kernels 6 s late; only then do the ranks meet
 ranks 2 nccl 1 bare:0
 ranks 4 nccl 1 bare:2
 ranks 2 nccl 1 1:SYMTUNER_MODE=off
@@ -142,7 +142,7 @@ FIRST=old ranks 2 nccl 0
 FIRST=oldest ranks 2 ours 0
 mkdir "$work/alone" && cp "$here/libsymtuner_nccl.so" "$work/alone/"
 PRELOAD=$work/alone/libsymtuner_nccl.so ranks 2 nccl 2 # each rank warns that it has no kernels
-# more ranks than GPUs in this box: their calls go to NCCL; each process counts the GPUs once
+# If this box has fewer GPUs than ranks, NCCL runs the calls. Each process counts the GPUs once.
 mkdir "$work/gpus" "$work/gpus/0000:01:00.0"
 export GPUS="$work/gpus"
 PRELOAD="$here/gpus.so $so" ranks 2 nccl 0
@@ -249,7 +249,7 @@ symtuner run: 2 processes called NCCL 2.28.9
   NCCL ran 2 calls: SYMTUNER_ONLY leaves this collective out
 X
 job 'other collectives only' 0 --only dropin,allgather -- sh "$work/two" "$here/ranks" "$$-r2"
-# by_nccl WHY TEXT: the kernels leave the calls to NCCL for the reason WHY; the summary must say
+# by_nccl WHY TEXT: let the kernels leave the calls to NCCL for the reason WHY; the summary must say
 # TEXT
 over_boxes='the communicator spans several boxes, where NCCL alone runs such calls or is faster'
 by_nccl()

@@ -1,4 +1,4 @@
-# test.mk - the drop-in on a fake NCCL and fake kernels.
+# test.mk - builds and runs the tests of the drop-in, which use a fake NCCL and fake kernels.
 
 DI := $(B)/dropin-test
 DI_CC = $(CC) $(filter-out -MMD -MP,$(CFLAGS)) $(LDFLAGS)

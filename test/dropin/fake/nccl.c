@@ -130,7 +130,8 @@ EXPORT int ncclGetUniqueId(struct nccl_abi_id *id);
 int ncclGetUniqueId(struct nccl_abi_id *id)
 {
     static atomic_int number;
-    /* The number of the id that is full to its end. In other ids NCCL leaves the end empty. */
+    /* LONG_ID is the number of the one id that is full to its end. In other ids NCCL leaves the end
+     * empty. */
     const char *full = getenv("LONG_ID");
     FILE *file = fopen("/dev/urandom", "r");
     size_t read;
@@ -261,7 +262,7 @@ static struct {
     void *parent, **where, *what;
 } child;
 
-/* Each color gets half of the ranks. If WHOLE is in the environment, it gets all ranks. */
+/* Each color has half of the ranks. If WHOLE is in the environment, each color has all ranks. */
 int ncclCommSplit(void *comm, int color, int key, void **made, void *config)
 {
     const struct nccl_abi_config *how = config;

@@ -18,7 +18,7 @@
 
 #include "base/hash.h"
 
-/* Calls of so many elements are those that need symtuner_ar_decide. */
+/* A call of DECIDED elements needs symtuner_ar_decide. */
 enum { DECIDED = 12 };
 
 struct record {

@@ -26,7 +26,7 @@ void nccl_opened(struct nccl *nccl, void *library);
 /* Return the record of the fake kernels, or NULL if the drop-in has not opened them yet. */
 struct record *kernels(void);
 
-/* Run the case with the name ${name}, and return the exit status of the program. */
+/* play_case runs the case with the name ${name}, and returns the exit status of the program. */
 struct play_case {
     const char *name;
     void (*run)(void);
