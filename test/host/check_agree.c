@@ -240,7 +240,7 @@ START_TEST(test_two_processes_with_one_input_different_do_the_same)
     ck_assert_msg(!differs[row].says ? usual->warnings == 0
                                      : strstr(usual->text, differs[row].says) != NULL,
                   "%s: %s", differs[row].what, usual->text);
-    /* then the warning also names the consequence */
+    /* if NCCL_MIN_CTAS differs, the warning also names the consequence */
     if (strstr(usual->text, "different values of NCCL_MIN_CTAS"))
         ck_assert_msg(strstr(usual->text, strcmp(usual->sym_ctas, "8") == 0
                                               ? "; all are told NCCL_SYM_CTAS=8 instead; "

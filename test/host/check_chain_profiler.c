@@ -23,7 +23,7 @@ static void check_body(int version, int type, const struct seen_event *seen,
     ck_assert_int_eq(seen->rank, 5);
     memcpy(&whole.u, seen->body, sizeof whole.u);
     old = &whole;
-    /* The profiler's layout is the same, or longer and the rest is zero. */
+    /* Here the profiler's layout is that of the release, or a longer one whose rest is zero. */
     if (version >= 4 && !(version == 4 && abi > 4)) {
         size_t given = abi == 7 ? 112 : abi == 4 ? 80 : 88;
 
@@ -180,8 +180,8 @@ START_TEST(test_states_that_the_version_knows)
 }
 END_TEST
 
-/* A process can have two copies of NCCL. If only one copy can be given the profiler, the profiler
- * must get that copy's events, whichever copy comes first. */
+/* A process can have two copies of NCCL. If the profiler can serve only one of them, it must get
+ * that copy's events, whichever copy comes first. */
 START_TEST(test_a_second_nccl_does_not_take_the_profiler_away)
 {
     const struct release *served_by = &releases[3], *not_served = &releases[1];

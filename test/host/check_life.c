@@ -30,7 +30,7 @@ START_TEST(test_a_thousand_loads_and_unloads_keep_state_and_answers)
             known = (void *)(uintptr_t)plugin.tuner;
             kept = plugin.get_env ? plugin.get_env("NCCL_SYM_CTAS") : NULL;
         }
-        /* the same address, because -z nodelete keeps the library loaded */
+        /* the library is still at the same address, because -z nodelete keeps it loaded */
         ck_assert_ptr_eq(plugin.tuner, known);
         ck_assert_int_eq(dlclose(plugin.library), 0);
     }

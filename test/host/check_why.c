@@ -40,8 +40,8 @@ static struct box {
     char name[32], gpu[96];
     int multicast, nvlink, gpus;
     char line[RECORDED][KEPT][LINE_BYTES];
-    /* Of each kind the call with the smallest hash is kept. So it may be any call, but is always
-     * the same one. */
+    /* Of the recorded calls of each kind, the one with the smallest hash is kept. This choice is
+     * arbitrary, but always the same. */
     unsigned hash[RECORDED][KEPT];
 } boxes[BOXES_MAX];
 static int n_boxes;
@@ -301,8 +301,9 @@ static void check_table(const struct comm *comm, const char *decide, const char 
     ck_assert_str_eq(said, wrote);
 }
 
-/* For a symmetric kernel: the number of CTAs must be the same as when the user sets by hand what
- * the plugin answers. Without the plugin, NCCL may drop an LL kernel that a rule keeps. */
+/* For a symmetric kernel, compare why with a run in which the user sets the plugin's answers by
+ * hand. The kernel and its CTA count must be the same. But if a rule prefers symmetric kernels,
+ * NCCL may drop the kernel in that run, because the rule does not apply there. */
 static void check_count(const char *words, const char *decide, const char *why)
 {
     char by_hand[8192], line[2048], one[64], other[64];

@@ -15,7 +15,8 @@ const struct release releases[RELEASES] = {
     {23102, 6, 7, 2}, {23203, 6, 7, 2}, {23206, 7, 7, 2},
 };
 
-/* For functions that threads call, because libcheck would only hear of their failures. */
+/* Check in a function that threads call. This reaches libcheck only if the condition is false,
+ * while ck_assert also reports each success. */
 #define must(condition, ...)                                                                       \
     do {                                                                                           \
         if (!(condition))                                                                          \
@@ -284,7 +285,7 @@ void nccl_collective(const struct comm *comm, int func, size_t bytes, int regist
         memcpy(probe.table, costs, sizeof probe.table);
         nccl_ask(comm, &probe);
         ck_assert_int_eq(probe.channels, 0);
-        /* NCCL asks about LL, then asks the same once more */
+        /* 2.29 and 2.30 ask about LL, and then ask the same question once more */
     } else if (plugin.release->nccl >= 22900) {
         nccl_ask(comm, last);
         memcpy(last->table, costs, sizeof last->table);

@@ -3,8 +3,8 @@
  * nccl.h - a stand-in for NCCL. It loads the built libsymtuner.so as a given release would, and
  * calls its tables in that release's order. It needs neither a GPU nor NCCL.
  *
- * The order is that of NCCL's source. First the env plugin; then for each communicator profiler
- * init and tuner init, and at its end tuner finalize and profiler finalize. Every answer is
+ * The order is that of NCCL's source. The env plugin comes first. Each communicator begins with
+ * profiler init and tuner init, and ends with tuner finalize and profiler finalize. Every answer is
  * checked: it is a success, makes no dead entry live, and writes no value <= 0.
  *
  * Each test runs in a process of its own, so that the plugin starts afresh.

@@ -81,7 +81,7 @@ static int refused(void)
     return failed;
 }
 
-/* More allocations than any test makes, so that none fails in the last rounds. */
+/* No test makes so many allocations, so in the last rounds none fails. */
 enum { ALLOCATIONS = 24 };
 
 /* ---- tests ---------------------------------------------------------------------------------- */

@@ -254,7 +254,7 @@ START_TEST(test_an_explanation_says_what_the_release_allows)
     length = symtuner_explain(rules, &query, &d, text, sizeof text);
     ck_assert_msg(strstr(text, explained[_i].says), "\"%s\" not in: %s", explained[_i].says, text);
     ck_assert_uint_eq(strlen(text), (size_t)length);
-    /* a buffer of any size is enough */
+    /* the text must fit any buffer: it is cut, and nothing is written beyond the buffer's end */
     for (size_t size = 0; size <= (size_t)length + 1; size += 7) {
         char small[4096];
 

@@ -139,7 +139,7 @@ static void full_handler(int number, siginfo_t *info, void *context)
     full = info->si_signo == number && context;
 }
 
-/* The program may have a handler of its own (1, 2), which must still run. */
+/* In rounds 1 and 2 the program has a handler of its own, which must still run. */
 START_TEST(test_the_signal_appends_the_counters_at_once)
 {
     struct sigaction action = {.sa_handler = plain_handler};

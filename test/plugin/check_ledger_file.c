@@ -63,8 +63,8 @@ START_TEST(test_an_unwritable_file_is_a_warning)
 }
 END_TEST
 
-/* As on a full disk, the file has room for one byte or none. Beyond this limit the system also
- * sends SIGXFSZ, which would end the program. */
+/* The file has room for one byte or none, as on a full disk. Where a write would go beyond that,
+ * the system also sends SIGXFSZ. The plugin must keep this signal from ending the program. */
 START_TEST(test_a_text_that_is_cut_off_is_a_warning)
 {
     struct rlimit room, before;
@@ -75,7 +75,7 @@ START_TEST(test_a_text_that_is_cut_off_is_a_warning)
     want_ledger();
     setenv("NCCL_DEBUG", "WARN", 1);
     st_log_use(keep_message);
-    /* no ck_assert until the limit ends, because ck_assert writes a file */
+    /* check nothing while the limit holds, because ck_assert writes a file */
     setrlimit(RLIMIT_FSIZE, &room);
     st_ledger_close(st_ledger_open(1, 2, 1, 22809));
     setrlimit(RLIMIT_FSIZE, &before);
@@ -137,7 +137,7 @@ END_TEST
 
 enum { PAGE = 4096, PIPE = 16 * PAGE }; /* PIPE is the number of bytes that a pipe holds on Linux */
 
-/* Make a pipe with ${room} free pages the ledger's file. */
+/* Let the ledger write into a new pipe, which has room for ${room} pages. */
 static void want_ledger_in_pipe(int *ends, int room)
 {
     static char much[PIPE];
@@ -162,8 +162,8 @@ static __attribute__((noinline)) void soil_the_stack(void)
         soil[i] = 0xff;
 }
 
-/* The program may block SIGPIPE (row 1), and may have one pending (row 2). A pending SIGPIPE must
- * stay pending, and so must any other signal. */
+/* In rounds 1 and 2 the program blocks SIGPIPE, and in round 2 one is pending. It must stay
+ * pending, and so must any other signal. */
 START_TEST(test_a_pipe_whose_reader_goes_does_not_end_the_job)
 {
     sigset_t sigpipe, pending, masked;
@@ -214,7 +214,7 @@ static void ignore(int number)
     (void)number;
 }
 
-/* The pipe is full, or has room for one page (row 1). A timer interrupts every system call, as a
+/* The pipe is full, or in round 1 has room for one page. A timer interrupts every system call, as a
  * profiler's timer does. */
 START_TEST(test_a_pipe_whose_reader_sleeps_does_not_hold_the_job_up)
 {

@@ -162,7 +162,7 @@ START_TEST(test_kinds_of_events_are_told_apart)
     event.u.api = (struct nccl_abi_ev_coll_api){"AllReduce", 1024, "ncclFloat32", 0, NULL, true};
     st_profiler_event_v7(profiler, &handle, &event);
     ck_assert_uint_eq(ran(ledger, SYMTUNER_ALLREDUCE, 4096, ST_RAN_CAPTURED), 1);
-    /* a Group event, for which the plugin did not ask, and which it does not count */
+    /* this is a Group event: the plugin did not ask for it, and must not count it */
     event.type = 1;
     st_profiler_event_v7(profiler, &handle, &event);
     ck_assert_uint_eq(ran_at_all(ledger), 6);
