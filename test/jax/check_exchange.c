@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_exchange.c - lets ranks, which are threads, meet before a run. They agree or differ, their
- * sites look alike, or a rank stays away. */
+/* check_exchange.c - lets ranks, which are threads, meet before a run, and checks what they find:
+ * if they agree, if they differ, if sites look alike, and if a rank stays away. */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +40,7 @@ static void *walk(void *arg)
 
     for (int i = 0; i < r->sites; i++)
         r->agreed[i] = ffi_exchange_come(exchange, r->run, r->me, &r->offer[i]);
-    /* each site comes twice; at the second time it is remembered */
+    /* look for each site twice; the second time, latest[] remembers the site */
     for (int i = 0; i < 2 * r->sites; i++) {
         const struct ffi_site *site =
             ffi_exchange_look(exchange, r->run, r->me, &r->offer[i / 2], &latest[r->me]);

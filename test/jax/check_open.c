@@ -98,8 +98,8 @@ static void fill_table(void)
 
 /* ---- tickets --------------------------------------------------------------------------------- */
 
-/* Check a ticket that is given up after it was admitted. Python gives up a ticket so if it is
- * interrupted right after admit. */
+/* Check that a ticket may be given up after it was admitted. Python does this if it is interrupted
+ * right after admit. */
 static void check_spent_ticket(void)
 {
     void *ticket = open_comm(ids), *full;

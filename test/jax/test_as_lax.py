@@ -396,8 +396,8 @@ def test_memory_that_is_short():
 
 
 def test_settings_load_no_library():
-    """settings() is part of the key of each program in JAX's compile cache, so JAX calls it
-    often."""
+    """JAX calls settings() often, because its result is part of the key of each program in JAX's
+    compile cache. So settings() must load no library."""
     library, cdll = _library.load(), ctypes.CDLL
 
     def refuse(*_):
@@ -411,7 +411,7 @@ def test_settings_load_no_library():
 
 
 def test_time_limits():
-    """NCCL, which would run the calls without us, waits for a late device for ever."""
+    """The limits are long, because without us NCCL would run the calls, and NCCL waits for ever."""
     os.environ.pop("SYMTUNER_AR_TIMEOUT_MS", None)
     assert _groups.timeout_ms("processes") == 24 * 3600 * 1000
     assert _groups.timeout_ms("local") >= 600 * 1000

@@ -16,7 +16,8 @@ import sys
 
 FIELDS_H = pathlib.Path(__file__).parents[3] / "jax" / "hlo" / "fields.h"
 FILES = ("xla/service/hlo.proto", "xla/xla_data.proto")
-# prefix of a name in fields.h: its message; if several fit, the longest prefix counts
+# Each name in fields.h begins with one of these prefixes, which says to which message it belongs.
+# If several prefixes fit, the longest counts.
 MESSAGES = {
     "HLO_MODULE_": "HloModuleProto",
     "HLO_COMPUTATION_": "HloComputationProto",

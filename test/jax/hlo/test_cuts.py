@@ -124,8 +124,8 @@ def turned(proto, path=(3, 2)):
 
 
 def test_order_of_fields():
-    """A writer of protobuf may choose the order of the fields; XLA writes them in ascending
-    order."""
+    """The editor must read the fields of a message in any order, because protobuf allows any. XLA
+    writes them in ascending order."""
     for proto in (made(), cut(GATHER), cut(SCATTER)):
         assert turned(proto) != proto and turned(proto, (0,)) == proto
         assert show(edit(turned(proto))[0]) == show(edit(proto)[0])

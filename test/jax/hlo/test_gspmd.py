@@ -41,7 +41,8 @@ def place(mesh, x, *spec):
 
 
 def programs():
-    """Return name: (mesh -> function and arguments). All sums are exact in float32."""
+    """Return a dictionary: for each name a function that makes a program and its arguments for a
+    mesh. All sums are exact in float32."""
     flat = Mesh(np.array(DEVICES), ("a",))
     turned = Mesh(np.array(DEVICES)[[2, 0, 3, 1]].reshape(2, 2), ("a", "b"))
     square = Mesh(np.array(DEVICES).reshape(2, 2), ("a", "b"))
@@ -228,8 +229,8 @@ FLAT6, BACK = "f32[24]{0} reshape(%n)", "ROOT %e = f32[6,4]{1,0} reshape(%c)"
 
 
 def in_place(*rest, root=False, text=PLACE):
-    """Does our call put its result into its operand's buffer? ``rest`` has one collective. It is
-    XLA's and becomes ours, or it is already ours."""
+    """Does our call put its result into its operand's buffer? ``rest`` has one collective. Try the
+    module twice: with XLA's all-reduce, which the edit replaces by our call, and with our call."""
     answers = set()
     for call in (ALL_REDUCE, CALL):
         lines = [("ROOT " * root + call) if line == "CALL" else line for line in rest]

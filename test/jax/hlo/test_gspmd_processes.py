@@ -14,7 +14,7 @@ GROUPS = "channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, "
 
 
 def compile_program(devices, rank):
-    """Edit a program with one all-reduce, as XLA would ask for while it compiles."""
+    """Edit a program with one all-reduce, as XLA lets us do while it compiles."""
     import jax
     import test_hlo
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The editor of jax/hlo/: which collectives it replaces, what it writes, and what it leaves alone.
+"""Tests the editor of jax/hlo/: what it replaces, what it writes, and what it leaves alone.
 
 jaxlib makes the modules from HLO text and reads the edited ones back. test_gspmd.py has real
 programs.
@@ -443,8 +443,8 @@ def test_refused():
 
 
 def test_devices_that_cannot_be_read():
-    """A field that only a newer XLA has, ids that are cut short, or too many ids: then there is no
-    assignment at all."""
+    """A field that only a newer XLA has, ids that are cut short, or too many ids make the editor
+    take the module for one without an assignment."""
     for odd in (b"", field(9, 1), b"\x0a\x05", field(1, 7)):
         ids = b"".join(field(3, field(1, varint(i)) + (odd if i == 3 else b"")) for i in range(4))
         reasons = why(made(ids=None) + field(15, field(1, 1) + field(2, 4) + ids))

@@ -307,7 +307,8 @@ def test_order_that_counts():
 
 
 def test_groups_that_do_not_open():
-    """Groups do not open, as when install() is in force in this process only."""
+    """If groups do not open, calls are not joined. Groups do not open if only this process has
+    called install()."""
 
     passing = False
 

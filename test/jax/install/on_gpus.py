@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the random programs of programs.py on the GPUs of this box. Do they give the same values
-installed as not installed? SYMTUNER_ONLY says which collectives are replaced; here all.
+"""Runs the random programs of programs.py on the GPUs of this box, first without install() and then
+with it, and compares the values. It replaces the collectives that SYMTUNER_ONLY names, by default
+all.
 
 usage: on_gpus.py [PROGRAMS]        (200; in parts: FIRST-LAST)
 

@@ -37,7 +37,7 @@ def same(a, b, tolerance=0.0, least=0.0):
 
 
 class Program:
-    """The program of a number, which is the same each time."""
+    """A random program. The same number always gives the same program."""
 
     def __init__(self, number):
         self.number = number
@@ -56,7 +56,8 @@ class Program:
             self.groups = self.one(groups)
         self.exact = self.rng.random() < 0.5  # whole numbers, whose sums are exact
         self.cut_axes = self._axes()  # the axes of all reduce-scatters and all-gathers
-        # of these: whether they are tiled, the dimension, and the rank whose part is special
+        # for these collectives: whether they are tiled, their dimension, and the rank whose part is
+        # special
         self.tiled, self.cut, self.place = self.rng.integers(0, (2, 3, 12)).tolist()
         self.plan = []
         for _ in range(self.rng.integers(1, 4)):
@@ -197,7 +198,8 @@ class Program:
 
 
 def _vary(v, axes):
-    """A sum is the same on all devices. Give it the type of the values that were summed."""
+    """A sum is the same on all devices, and JAX's type says so. Give it the type of values that
+    vary over the axes, as the summed values do."""
     axes = axes if isinstance(axes, tuple) else (axes,)
     cast = getattr(lax, "pcast", None)
     return cast(v, axes, to="varying") if cast else lax.pvary(v, axes)

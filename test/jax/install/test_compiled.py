@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-r"""What XLA's compiler for GPUs makes of our calls, without a GPU.
+r"""Tests what XLA's compiler for GPUs makes of our calls, without a GPU.
 
-It compiles for four H100s that are only described. That needs the CUDA plugin of this jax, 190 MB:
+The compiler compiles for four H100s that are only described. That needs the CUDA plugin of this
+jax, 190 MB:
 
     pip install --no-deps --target DIR jax-cuda12-pjrt==VERSION jax-cuda12-plugin==VERSION
     PYTHONPATH=jax:DIR SYMTUNER_LIB_DIR=build/jax-test/lib python \
@@ -112,7 +113,7 @@ def test_no_more_copies():
 
 def test_small_leaves():
     """XLA joins psums, with one kernel before them and one for each leaf after them. It does not
-    join our calls. Here nobody shows us the program, otherwise our calls would share one
+    join our calls. We would join them if XLA showed us the program, but here it does not
     (test/jax/hlo/test_join.py)."""
     args = [shape(SPLIT, 4, 100 + i) for i in range(12)]
     psum = mapped(lambda *leaves: lax.psum(list(leaves), "i"))
@@ -223,8 +224,8 @@ def test_in_place():
 
 
 def data_parallel():
-    """Three weights, whose gradients XLA's partitioner sums. Compile that, and XLA shows us the
-    program."""
+    """Compile a program with three weights, whose gradients XLA's partitioner sums, and print its
+    instructions. test_stage() runs this in a process in which XLA logs its transformations."""
     loss = lambda ws, x: (jnp.tanh(x @ ws[0]) @ ws[1] @ ws[2]).mean()
     args = [shape(WHOLE, 64, 64)] * 3, shape(SPLIT, 32, 64)
     print(compiled(jax.jit(jax.grad(loss), out_shardings=WHOLE), args))

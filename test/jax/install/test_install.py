@@ -185,8 +185,8 @@ def test_where():
         assert fate(smap(psum()), x) == (1, 0, [])
         assert fate(smap(lambda v: symtuner.all_reduce(v, "i")), x) == (1, 0, [])
         assert fate(jax.pmap(psum(), axis_name="i"), two) == (1, 0, [])
-        # the psum of the loss, and a sum that JAX adds: the gradient of the weight, which is the
-        # same on all devices
+        # two sums are replaced: the psum of the loss, and one that JAX adds for the gradient of the
+        # weight, because the weight is the same on all devices
         assert fate(jax.jit(step), np.float32(2), x) == (2, 0, [])
         ours, left, why = fate(jax.jit(nested), x)
         assert (ours, left) == (1, 0) or why == ["XLA partitions the program over i"]  # jax 0.9.2
@@ -254,8 +254,8 @@ def loops():
 
 
 def test_sums_that_leave_a_loop():
-    """XLA moves these sums behind the loop if they are its own. jax/hlo/call.c explains the
-    rest."""
+    """XLA moves sums of its own behind their loop, if each iteration only adds them up. So our rule
+    leaves such sums to XLA. jax/hlo/call.c explains the rest."""
     x = np.arange(16, dtype=np.float32).reshape(4, 4)
     for name, (leaves, f) in loops().items():
         want = smap(f)(x)
@@ -335,7 +335,7 @@ def test_strict():
         bad = smap(lambda v: lax.psum(v, "i"))
         raises(symtuner.SymtunerError, "no data type int16", reductions, bad, (x.astype("i2"),))
         single = Mesh(np.array(jax.devices()).reshape(4, 1), ("i", "j"))
-        # there is nothing to reduce
+        # on an axis with one device there is nothing to reduce
         assert fate(smap(lambda v: lax.psum(v, "j"), single), x)[:2] == (0, 1)
         with symtuner.disabled():
             assert fate(smap(lambda v: lax.psum(v, "i")), x)[:2] == (0, 1)

@@ -255,9 +255,9 @@ def test_one_row():
 
 
 def test_several_on_one_line():
-    """Strict finds the all-reduce that XLA's partitioner decides on, even if the rule judged
-    another all-reduce of the same line, or of the same place in the line. If they have places of
-    their own, the report has each once."""
+    """In strict mode an all-reduce on which XLA's partitioner decides must be found, even if our
+    rule has judged another call in the same line, or at the same column. If the two have columns of
+    their own, the report names each once."""
     gather = ("all_gather float32[2,4] over i", "SYMTUNER_ONLY does not name allgather")
     sums = lambda v, i: lax.all_gather(v, i).sum(0)
     for by, more in (

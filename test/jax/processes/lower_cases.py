@@ -66,8 +66,8 @@ SQUARE = dict(shape=(2, 2), names=("dp", "tp"))
 
 
 def square(devices, rank):
-    """All groups of a program get one verdict. Rank 1's group fails, so {2, 3} lower jax.lax,
-    too."""
+    """All groups of a program get one verdict. Rank 1 cannot open its group, so the ranks of the
+    other group, 2 and 3, lower jax.lax, too."""
     import symtuner
 
     if rank == 1:
@@ -175,8 +175,8 @@ def unset(devices, rank):
 
 
 def called(devices, rank):
-    """SYMTUNER_JAX is set only in process 1, but the program calls install(): once before the start
-    and once after it."""
+    """SYMTUNER_JAX is set only in process 1, but the program calls install(): in process 1 before
+    JAX's backends start, and in process 0 after that."""
     import symtuner
 
     if rank:

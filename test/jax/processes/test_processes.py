@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Groups across processes without GPUs: how ranks agree, say goodbye and die, on fakes of CUDA and
-NCCL.
+"""Tests groups across processes without GPUs: how ranks agree, say goodbye and die, on fakes of
+CUDA and NCCL.
 
 Two or four processes join JAX's coordinator, open a group through its key-value store and run one
 of the CASES. The parent compares what they print and how they end.
@@ -129,8 +129,8 @@ def close_meanwhile(devices, rank):
 
 
 def exit_meanwhile(devices, rank):
-    """Rank 1 gives up an opening that goes on for longer than the test, and rank 1 ends
-    meanwhile."""
+    """Rank 1 gives up an opening that takes longer than this test. Rank 1 ends while the opening
+    still runs."""
     open_slowly(devices, rank, 100)
 
 
@@ -287,7 +287,7 @@ def child(case, rank, ranks, port):
         symtuner.close()
         time.sleep(3)
         os.kill(os.getpid(), 9)
-    # one rank leaves, one waits in its kernel, and two have errors and wait for these two
+    # rank 1 leaves at once, rank 3 waits in its kernel, and ranks 0 and 2 leave a second later
     if case == "cascade":
         if rank == 3:
             _library.load()._c.test_touch()
