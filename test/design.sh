@@ -26,8 +26,9 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
     function row_y(level) { return level == 4 ? 16 : level == 3 ? 150 : level == 2 ? 446 : level == 1 ? 592 : 738 }
     function leaf(room) { sub(/.*\//, "", room); return room }
 
-    # How far a box stands above the lowest box: the longest way down. A box has the height -1 while
-    # the function looks at it, so that the function also ends on a circle of includes.
+    # Return how far a box stands above the lowest box: the length of the longest way down. While
+    # the function looks at a box, the height of this box is -1, so that the function also ends if
+    # includes go in a circle.
     function level(box,    i, below, here) {
         if (box in level_of) return level_of[box]
         level_of[box] = -1
@@ -35,8 +36,8 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
             if ((box, name[i]) in uses && (below = level(name[i]) + 1) > here) here = below
         return level_of[box] = here + 0
     }
-    # The same for a room among the rooms of its box. Two rooms that include each other stand side
-    # by side.
+    # Return the same for a room among the rooms of its box. Two rooms that include each other stand
+    # side by side.
     function step(room,    other, below, here) {
         if (room in step_of) return step_of[room]
         step_of[room] = 0
@@ -81,7 +82,7 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
             }
         }
     }
-    # ${by}: a corner on the way, as text of an SVG path, or "".
+    # Draw an arrow. ${by} is a corner on its way, as text of an SVG path, or "".
     function arrow(class, x1, y1, x2, y2, by) {
         printf "<path class=\"%s\" d=\"M%d %d%sL%d %d\" marker-end=\"url(#tip)\"/>\n", class, x1, y1, by, x2, y2
     }
@@ -92,8 +93,8 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
             if (level(name[i]) == at && row_y(at) + height[name[i]] > y) y = row_y(at) + height[name[i]]
         return y
     }
-    # The corners of the arrow from box ${from}, which leaves the box at ${x}. Some boxes are
-    # included by jax but not by the kernels. They stand below the next row, so the arrows to them
+    # Return the corners of the arrow from box ${from}, which leaves the box at ${x}. The boxes that
+    # jax includes, but the kernels do not, stand below the next row. So the arrows from jax to them
     # pass between two boxes of that row.
     function corners(from, x,    gap) {
         if (from != "jax") return level(from) == 3 ? sprintf("L%d %d", x, row_end(3) + 6) : ""
@@ -101,7 +102,7 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
         return sprintf("L%d %dL%d %d", gap, row_y(3) - 6, gap, row_end(3) + 6)
     }
     function middle(box) { return left[box] + width[box] / 2 }
-    # The place nearest to ${x} at which an arrow may touch a box.
+    # Return the place nearest to ${x} at which an arrow may touch a box.
     function inside(box, x) {
         if (x < left[box] + 10) return left[box] + 10
         return x > left[box] + width[box] - 10 ? left[box] + width[box] - 10 : x

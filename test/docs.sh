@@ -166,7 +166,8 @@ check_links()
     fine "links between the pages lead somewhere, and the files that they name are there"
 }
 
-# README and the manuals are for users. Notes on when a tree was run belong in bench/results/.
+# Check that README and the manuals, which are for users, have no notes on single runs, such as the
+# time or the commit. These belong in bench/results/.
 check_notes()
 {
     for page in $pages; do

@@ -11,7 +11,7 @@ mkdir -p build
 failures=build/full-failures
 : >"$failures"
 sh test/need-check.sh || exit 1
-# Steps in the background ignore Ctrl-C, so the script ends them when it is ended.
+# Steps in the background ignore Ctrl-C, so at Ctrl-C the script ends them itself.
 trap 'trap - TERM; kill 0' INT
 # A slow test is not a failure, because several steps share the cores.
 export CK_TIMEOUT_MULTIPLIER=10

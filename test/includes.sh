@@ -19,7 +19,8 @@ table() # NAME
     sed -n '/^```text '"$1"'$/,/^```$/p' docs/design.md | sed '1d;$d'
 }
 
-# Print "FILE INCLUDED" for all rooms. A source includes public headers without their folder.
+# Print "FILE INCLUDED" for each include in a room. A source includes public headers without their
+# folder.
 git ls-files 'include/*.h' '*.c' '*.h' '*.cu' '*.cuh' 2> /dev/null | grep -v '^test/\|^examples/' > "$work/files"
 [ -s "$work/files" ] || find include base nccl rules plugin kernels dropin cli jax bench -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' > "$work/files"
 xargs grep -HE '^#include "' < "$work/files" | sed -E 's/^([^:]*):#include "([^"]*)".*/\1 \2/' > "$work/includes"

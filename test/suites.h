@@ -2,8 +2,8 @@
 /*
  * suites.h - the suites of build/check, one per module.
  *
- * A new suite is a file test/ROOM/check_NAME.c that defines NAME_suite, and its name here. Every
- * suite is declared weak: a file that is not there is left out. X(name)
+ * A new suite is a file test/ROOM/check_NAME.c that defines NAME_suite, and a line X(NAME) below.
+ * Every suite is declared weak: if its file is not there, the suite is left out.
  */
 #ifndef TEST_SUITES_H_
 #define TEST_SUITES_H_
@@ -22,14 +22,15 @@
             ck_abort_msg(__VA_ARGS__);                                                             \
     } while (0)
 
-/* Modules without state. Their suites also run without fork (CK_FORK=no), for valgrind and gdb. */
+/* The suites of modules without state. They also run without fork (CK_FORK=no), for valgrind and
+ * gdb. */
 #define PURE_SUITES(X)                                                                             \
     X(names) X(sizes) X(rules) X(files) X(kernels) X(lint) X(golden) X(match) X(symmodel) \
     X(general_cost) X(gates) X(steer) X(options) X(machine) X(api) X(abi) X(next) \
     X(compare)
 
-/* Modules that look something up once per process. So each of their tests has a process of its
- * own. */
+/* The suites of modules that look something up once per process. Each of their tests runs in a
+ * process of its own. */
 #define PROCESS_SUITES(X) X(rollcall) X(log) X(profiler) X(ledger) X(ledger_file) X(alloc) \
     X(tally) X(board) X(meet) X(comms)
 

@@ -1,4 +1,4 @@
-# test.mk - the demo, and all tests but those of the kernels and of JAX.
+# test.mk - builds and runs the demo, and all tests but those of the kernels and of JAX.
 
 DEMO := $(call obj,$(wildcard test/demo/*.c))
 

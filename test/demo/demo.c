@@ -205,7 +205,7 @@ static int part_rules(void)
     printf("  loaded: %s\n", host_interfaces(host));
     bad = print_calls(host, "2.28.9", "f32", false, 8, "") ||
           print_calls(host, "2.28.9", "i32", true, 8, "") ||
-          /* this call is for the ledger: NCCL does not ask about it */
+          /* NCCL asks no tuner about this symmetric call, but the ledger must have it */
           (symmetric && host_call(host, records, count, symmetric, &unshown) != 0);
     host_close(host);
     return print_ledger(ledger) || bad;
@@ -233,7 +233,7 @@ static int part_release(void)
     return bad != 0;
 }
 
-/* Run a part in a process with an environment of our own. */
+/* Run a part in a child process, which has an environment of its own. */
 static int run(int (*part)(void))
 {
     int status;

@@ -7,9 +7,10 @@
  *
  * Line 1 of DICTIONARY begins a command line, line 2 begins one that reads a file from stdin, every
  * further line is a word. Every second round runs line 1 and random words; the others run line 2
- * with a damaged copy of SAMPLE. In a build with SAN=address,undefined, findings exit with 99. The
- * exit statuses 0, 1, 2 and 77 are right. After any other, or after 20 seconds, cli_fuzz prints the
- * command line, writes the input to cli_fuzz.input and exits with 1.
+ * with a damaged copy of SAMPLE. The exit statuses 0, 1, 2 and 77 are right. If a sanitizer
+ * (SAN=address,undefined) finds something, the command exits with 99. After any exit status that is
+ * not right, or after 20 seconds, cli_fuzz prints the command line, writes the input to
+ * cli_fuzz.input and exits with 1.
  */
 #include <stdint.h>
 #include <stdio.h>

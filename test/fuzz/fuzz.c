@@ -5,7 +5,8 @@
  *
  *   make fuzz FUZZ_SECONDS=20
  *
- * builds it with FUZZ_rules, FUZZ_inline and FUZZ_csv and starts from the texts in test/golden.
+ * builds this file with FUZZ_rules, FUZZ_inline and FUZZ_csv, and starts from the texts in
+ * test/golden.
  */
 #include <stdio.h>
 #include <stdlib.h>

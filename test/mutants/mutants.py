@@ -51,7 +51,7 @@ COMPARISON = {"<": ["<=", ">"], "<=": ["<", ">="], ">": [">=", "<"], ">=": [">",
               "==": ["!="], "!=": ["=="]}
 TOKEN = re.compile(r"->|<<=?|>>=?|[<>=!]=|&&|\|\||[<>!]|\b(?:true|false)\b"
                    r"|\b(?:0[xX][0-9a-fA-F]+|[1-9][0-9]*|0)[uUlL]*\b(?!\.|[\"'])")
-# as in "int x", "const char *const p", "struct a b[3]": two names in a row, or name, stars, name
+# a declaration, such as "struct a b[3]" or "const char *const p": two names, or name, stars, name
 DECLARES = re.compile(r"\s*(?:static|const|extern|typedef|struct|enum|union|unsigned|"
                       r"[A-Za-z_]\w*\s+\**\s*(?:const\s+)?[A-Za-z_]\w*\s*[;,=\[(:])")
 NO_EXPRESSION = re.compile(r"\s*(?:return|if|for|while|do|else|switch|case|default|goto)\b")
@@ -355,8 +355,8 @@ def status_of(step, folder, seconds):
 
 
 def fails(step, base, folder, seconds):
-    """Return False, or how the suite fails. On a busy machine the tree itself may fail, too. So a
-    suite must fail twice, a long one once, while it passes in the unchanged tree."""
+    """Return False, or how the suite fails. On a busy machine the tree itself may fail. So a suite
+    must fail twice (a long one once), and then pass in the unchanged tree."""
     for again in range(4):
         status = status_of(step, folder, seconds)
         if status in (0, 77):

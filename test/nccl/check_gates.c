@@ -425,8 +425,8 @@ START_TEST(test_eras_are_in_order_and_cover_every_release)
 }
 END_TEST
 
-/* The releases whose symmetric kernels do not wait are those with the fault nccl-no-wait. Only up
- * to 2.28 must both buffers be in windows, whatever the settings. */
+/* A release has the fault nccl-no-wait if and only if its symmetric kernels do not wait. From 2.29
+ * on these kernels can run without both windows (ST_PDL_ANYWHERE, symmetric_one_sided). */
 START_TEST(test_symmetric_kernels_wait_where_no_fault_says_otherwise)
 {
     for (int version = 22700; version < 23300; version++) {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_golden.c - checks rules texts, each of which has the result that it must give.
+ * check_golden.c - checks what rules texts mean. The expected result stands behind each text.
  *
  * test/golden/rules/rules.test has good texts, what they mean, and their lint findings.
  * bad/bad.test has bad texts, each with its one error, line and column. A case of these files is
  *
- *   --- KIND NAME      rules, csv or inline: the text follows; file: it is the file NAME beside the
- *   text --- means          or --- error the result, up to blank lines and the next case
+ *   --- KIND NAME      KIND is rules, csv, inline or file
+ *   the text           only with KIND file, the text is the file NAME in the same folder instead
+ *   --- means          or --- error
+ *   the result         blank lines in front of the next case do not count
  *
  * GOLDEN_UPDATE=1 rewrites the results; read what git then shows.
  */

@@ -81,8 +81,8 @@ START_TEST(test_rules_know_what_runs_beside)
 }
 END_TEST
 
-/* Rules for the way between boxes decide no kernel, and a question for a kernel finds the next
- * rule. */
+/* A rule with network-pieces says how boxes exchange data. It does not choose a kernel, so a
+ * question for a kernel finds the next rule. */
 START_TEST(test_network_pieces_are_for_several_boxes)
 {
     symtuner_rules *rules = parsed("[kernels a]\nnetwork-pieces = 4\n[kernels b]\n"
@@ -110,7 +110,7 @@ START_TEST(test_network_pieces_are_for_several_boxes)
     ck_assert_int_eq(rules->rule[2].launch.network_pieces, 0);
     ck_assert_ptr_null(st_kernels_lint(&rules->rule[0], 0));
     ck_assert_ptr_nonnull(strstr(st_kernels_lint(&rules->rule[2], 0), "next to network-pieces"));
-    /* only one finding, because rule b is not hidden */
+    /* rule c is hidden; rule b is not, so there is one finding */
     ck_assert_int_eq(symtuner_rules_lint(rules, 0, text, sizeof text), 1);
     ck_assert_msg(strstr(text, "\"c\" never applies: \"a\"") != NULL, "%s", text);
     symtuner_rules_free(rules);
@@ -165,7 +165,8 @@ START_TEST(test_coll_says_which_collectives_a_rule_is_for)
 }
 END_TEST
 
-/* Only all-reduces are added up box by box, so a rule for other collectives does not decide it. */
+/* Only all-reduces are added up box by box. So a rule for other collectives does not set their
+ * network-pieces, and no rule covers an all-gather or a reduce-scatter on two boxes. */
 START_TEST(test_network_pieces_are_for_all_reduces)
 {
     symtuner_rules *rules = parsed("[kernels gather]\ncoll = allgather\nnetwork-pieces = 0\n"
@@ -255,7 +256,7 @@ START_TEST(test_a_kernel_query_out_of_range_is_refused)
 }
 END_TEST
 
-/* The caller was compiled before queries had a machine. */
+/* The caller was compiled before queries had a machine, so the library must not read it. */
 START_TEST(test_an_older_caller_s_smaller_kernel_query_is_answered)
 {
     struct symtuner_kernel_query query = {

@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-/* so that libraries call these functions instead of libc's */
+/* Libraries call a function that is marked like this instead of libc's function of that name. */
 #define EXPORT __attribute__((visibility("default")))
 
 static _Thread_local char box[16]; /* name of the box of this thread; "": it is on none */

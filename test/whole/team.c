@@ -72,7 +72,7 @@ static void reduce_scatter(struct team *t)
     const size_t count = t->op[0]->count;
     void *sum[WHOLE_RANKS];
 
-    /* if the call is in place, storing a result overwrites input */
+    /* Compute all results before storing any, because in place a result overwrites input. */
     for (int r = 0; r < t->ranks; r++)
         sum[r] = reduced(t, (size_t)r * count, count);
     for (int r = 0; r < t->ranks; r++) {

@@ -1,5 +1,6 @@
-# test.mk - the whole path on the CPU: a program that knows only NCCL, the drop-in in front of it,
-# and the kernels of libsymtuner_ar.so in the emulation (test/kernels/emulated/emulate.h).
+# test.mk - builds and runs the tests of the whole path on the CPU: a program that knows only NCCL,
+# the drop-in in front of it, and the kernels of libsymtuner_ar.so in the emulation
+# (test/kernels/emulated/emulate.h).
 
 WH := $(B)/whole
 WH_CC = $(CC) $(filter-out -MMD -MP -fvisibility=hidden,$(CFLAGS)) $(AR_INC) $(LDFLAGS)
