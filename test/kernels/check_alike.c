@@ -26,7 +26,7 @@ static unsigned draw(unsigned below)
     return (state >> 9) % below;
 }
 
-/* What must be the same on all ranks for one launch of a call. */
+/* What a launch must have in common on all ranks. */
 struct deed {
     const void *kernel;
     int ctas, threads, lag, staged;
@@ -42,8 +42,8 @@ static int deeds_since(int first, struct deed *deeds)
     for (int i = 0; i < n; i++) {
         const struct fake_launch *l = &fake.launch[(first + i) % FAKE_LAUNCHES];
         const struct ar_args *a = &l->args;
-        /* the second launch of copy covers the rank's own shard, so its bytes and region may differ
-         * between ranks */
+        /* copy makes two launches. The second one covers only the rank's own shard, so its bytes
+         * and region may differ between ranks. Set them to 0, so that they compare as equal. */
         bool own = a->bytes != fake.launch[first % FAKE_LAUNCHES].args.bytes;
 
         deeds[i] = (struct deed){
@@ -124,8 +124,8 @@ START_TEST(test_what_may_differ_does_not_reach_the_choice)
 }
 END_TEST
 
-/* If one rank refuses a list of buffers, all ranks must refuse it. Otherwise the others would wait
- * for that rank. */
+/* If one rank refuses a list of buffers, all ranks must refuse it. Otherwise the other ranks would
+ * launch the call and wait for the rank that refused. */
 START_TEST(test_a_bad_list_is_refused_by_all)
 {
     const void *sends[RANKS];
@@ -148,7 +148,8 @@ START_TEST(test_a_bad_list_is_refused_by_all)
 }
 END_TEST
 
-/* A kernel that needs two buffers cannot run if the buffers of one rank are the same. */
+/* The kernel pull_one needs a recv that is not the send, on every rank. If one rank gives one
+ * buffer for both, all ranks must refuse pull_one. */
 START_TEST(test_one_rank_in_place_counts_for_all)
 {
     const void *sends[RANKS];

@@ -48,7 +48,8 @@ START_TEST(test_create_refuses_bad_arguments_by_name)
 }
 END_TEST
 
-/* New scratch holds zeros, so no call may have the number 0. */
+/* Some kernels send the call's number in each word. New scratch holds zeros, so with the number 0
+ * an empty word would look like data. */
 START_TEST(test_counters_start_at_one_or_as_configured)
 {
     struct symtuner_ar_config config = small();
@@ -308,8 +309,8 @@ START_TEST(test_zero_copy_needs_recv_inside_a_window)
 }
 END_TEST
 
-/* A long message goes through a small scratch in several launches. Together they must cover the
- * message once, in order, and their number must be what query said. */
+/* A long message goes through a small scratch in several launches. Together the launches must cover
+ * the message once, in order. symtuner_ar_query must predict how many there are. */
 START_TEST(test_pieces_cover_a_long_message_once)
 {
     static const char *const names[] = {"one_ll8",   "one_ll128",   "one_lamport", "two_ll8",
@@ -357,8 +358,8 @@ START_TEST(test_a_new_stream_waits_for_the_old_one)
     fake.capture = 6;
     ON(a);
     ck_assert_int_eq(fake.waits, 2);
-    /* This call is outside of captures. The last such call was on b, whatever was captured
-     * since. */
+    /* The next call is not captured. The latest call that was not captured was also on stream b, so
+     * the next call need not wait. */
     fake.capture = 0;
     ON(b);
     ck_assert_int_eq(fake.waits, 2);
@@ -401,7 +402,7 @@ START_TEST(test_one_stream_has_no_events_until_there_is_another)
     ck_assert_int_eq(fake.records, 3);
     ck_assert_int_eq(fake.idles, 0);
     fake.capture = 0;
-    ON(a); /* captured calls do not change what later calls do, so there is still no event */
+    ON(a); /* captured calls on other streams do not count, so this call records no event */
     ck_assert_int_eq(fake.records, 3);
     ON(b); /* stream a has no event to wait for, so the call waits until the GPU is idle */
     ck_assert_int_eq(fake.idles, 1);
@@ -437,8 +438,8 @@ START_TEST(test_a_dead_handle_refuses_further_calls)
         ncclInvalidUsage, handles[0], "aborted");
     ck_assert_int_eq(handles[0]->mailbox->abort, AR_ABORTED);
     for (int ms = 0; ms < 5000 && load_dead(handles[0]) == AR_ALIVE; ms++)
-        usleep(1000); /* a thread sets the word; on a busy machine it may be late */
-    /* the word must be set before ncclCommAbort unmaps memory */
+        usleep(1000); /* a thread of the library sets state->dead, on a busy machine late */
+    /* our kernels must read this and leave before the program's ncclCommAbort unmaps memory */
     ck_assert_int_eq(load_dead(handles[0]), AR_ABORTED);
     ck_assert_int_eq(handles[1]->state->dead, AR_ALIVE);
     ck_assert_int_eq(fake.launches, 0);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_bootstrap.c - each rank has a thread of its own, on test/kernels/fake/nccl.c. Whatever
- * fails on one rank, no other rank may wait for that rank for ever, and all ranks must learn why.
+ * check_bootstrap.c - tests how ranks make handles together. Each rank is a thread, and NCCL is
+ * test/kernels/fake/nccl.c. Whatever fails on one rank, no other rank may wait for that rank for
+ * ever, and all ranks must learn why.
  */
 #include <check.h>
 #include <glob.h>
@@ -105,8 +106,8 @@ START_TEST(test_ranks_of_threads_make_a_group)
 }
 END_TEST
 
-/* If a rank has no memory for the data that it receives, it must still take part in the
- * exchange. */
+/* One rank cannot allocate the memory for what the others send it. It must still take part in the
+ * exchange, so that the others do not wait for it. */
 START_TEST(test_memory_that_one_rank_lacks_fails_all)
 {
     reset();
@@ -119,9 +120,9 @@ START_TEST(test_memory_that_one_rank_lacks_fails_all)
 }
 END_TEST
 
-/* In case ${_i} the hint of rank r is digit r of ${_i} to base 3. From case 27 on,
- * SYMTUNER_AR_BESIDE is set as well. If the ranks' hints differ, all ranks take "unknown", and then
- * NCCL runs long calls on all ranks. */
+/* In case ${_i} the hint of rank r is digit r of ${_i} to base 3: what the program says runs beside
+ * the rank's calls. From case 27 on, SYMTUNER_AR_BESIDE is set as well. If the ranks' hints differ,
+ * all ranks take "unknown", and NCCL runs the long calls of all ranks. */
 START_TEST(test_ranks_agree_on_what_runs_beside_them)
 {
     const int hint[RANKS] = {_i % 3, _i / 3 % 3, _i / 9 % 3};
@@ -163,9 +164,9 @@ START_TEST(test_a_rank_that_cannot_start_tells_the_others)
 }
 END_TEST
 
-/* A rank is lost, so the gather of rank 1 never ends. ${known} is the state of the communicator
- * that NCCL reports. LeakSanitizer ignores what is allocated here: the name of this function
- * contains never_ends (main.c). */
+/* Create handles, while gather number ${gather} of rank 1 never ends, as if another rank were lost.
+ * NCCL reports ${known} as the state of the communicator. LeakSanitizer ignores what is allocated
+ * here, because the name of this function contains never_ends (main.c). */
 static __attribute__((noinline)) ncclResult_t create_where_one_never_ends(int gather,
                                                                           ncclResult_t known)
 {
@@ -265,10 +266,11 @@ START_TEST(test_a_full_gpu_is_no_hang_and_no_secret)
 }
 END_TEST
 
-/* Rank 0 has created the shared memory of SYMTUNER_AR_IPC=1 when another rank is lost. */
+/* Rank 0 has created a shared memory file for SYMTUNER_AR_IPC=1 when another rank is lost. Rank 0
+ * must remove the file. */
 START_TEST(test_a_lost_rank_leaves_no_shared_memory)
 {
-    /* numbers of the gathers in which ranks agree whether they have that memory */
+    /* the ranks tell each other in these gathers whether they have that memory */
     static const int gathers[] = {7, 8};
 
     setenv("SYMTUNER_AR_IPC", "1", 1);
@@ -408,8 +410,8 @@ START_TEST(test_host_memory_needs_no_windows)
 }
 END_TEST
 
-/* If an error left a group open, NCCL would run nothing before the application closed that
- * group. */
+/* The library opens NCCL groups with ncclGroupStart. If it left a group open after an error, NCCL
+ * would start nothing more, because it would wait for that group's end. */
 START_TEST(test_no_error_leaves_a_group_open)
 {
     const ncclComm_t comms[RANKS] = {(ncclComm_t)1, (ncclComm_t)2, (ncclComm_t)3};

@@ -18,14 +18,13 @@
 
 enum { RANKS = 2, CARDS = 2 /* in gather number 2 the ranks exchange their settings */ };
 
-static int endless_at, keep, say, sms, transport; /* settings of the fakes for the next group, and
-                                                     the transport that the next group asks for */
+static int endless_at, keep, say, sms, transport; /* try_group passes these to the fakes and to the
+                                                     next group */
 
-/* How a kernel of ours starts. An early kernel is set up while the kernel in front of it still
- * runs, and then waits for that kernel. Code for GPUs before sm_90 cannot wait in this way. Drivers
- * before CUDA 12.3 do not capture such a launch. If ranks share a GPU, an early kernel takes room
- * from another rank. A kernel lets the next one start early only if NCCL's release or the program
- * says that it waits. */
+/* Each row has a situation, and how our kernel must start in it. AR_EARLY: the GPU sets our kernel
+ * up while the previous kernel of the stream runs. This needs sm_90, a driver that can capture such
+ * a launch (CUDA 12.3), and a GPU that no other rank uses. AR_EARLY_BOTH: the next kernel may start
+ * early, too, because NCCL's release or the program says that it waits for ours. */
 static const struct start {
     const char *asked, *kernel;
     int arch, driver, nccl;
@@ -163,14 +162,14 @@ START_TEST(test_ranks_with_different_settings_are_told_which)
         ck_assert_ptr_nonnull(strstr(symtuner_ar_error(NULL), other[i][0]));
         ck_assert_int_eq(fake.live, 0);
     }
-    /* rank 1 now has the settings of the first group, which the fake repeats (fake_nccl.say) */
+    /* no variable is set any more, so rank 0 has the settings that the fake sends for rank 1 */
     make_group(h, NULL, NULL);
     symtuner_ar_destroy(h, RANKS);
 }
 END_TEST
 
-/* All ranks take the smallest budget of CTAs and the smallest number of multiprocessors that any
- * rank says. From the second row on, rank 1 says what it said in the first row. */
+/* All ranks take the smallest limit of CTAs (SYMTUNER_AR_MAX_CTAS) and the smallest number of
+ * multiprocessors of any rank. In rows 2 and 3, rank 1 sends what it sent in row 1. */
 START_TEST(test_ranks_agree_on_the_least_budget)
 {
     static const struct {
@@ -197,14 +196,14 @@ START_TEST(test_ranks_agree_on_the_least_budget)
 }
 END_TEST
 
-/* If kernels of one handle may run at the same time, they share the handle's budget of CTAs. */
+/* If kernels of one handle may overlap, their CTAs together stay within SYMTUNER_AR_MAX_CTAS. */
 START_TEST(test_overlapped_kernels_keep_the_budget)
 {
     static char memory[1 << 14];
     static const struct {
         int ctas;
         enum ar_start want;
-        unsigned capture; /* captured kernels do not run between the others */
+        unsigned capture; /* not 0: the call is captured, so it overlaps none */
     } row[] = {{32, AR_EARLY_BOTH, 0}, {32, AR_EARLY_BOTH, 0}, {33, AR_SERIAL, 0},
                {64, AR_EARLY, 0},      {4, AR_EARLY_BOTH, 0},  {60, AR_EARLY, 0},
                {1, AR_EARLY_BOTH, 0},  {64, AR_EARLY, 7},      {64, AR_SERIAL, 0},

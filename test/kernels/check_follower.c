@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_follower.c - checks what the program says about the kernels that follow ours, and which
- * streams must be separated so that our kernels and theirs do not overlap. Runs on
- * test/kernels/fake/cuda.c. What a program says holds for its whole process, so each test runs in a
- * process of its own, which libcheck forks.
+ * check_follower.c - tests symtuner_ar_followers_wait, by which a program promises that the kernels
+ * that follow ours on a stream wait for ours, and symtuner_ar_separate, which keeps a follower that
+ * may not wait from overlapping ours. Runs on test/kernels/fake/cuda.c. A promise holds for the
+ * whole process, so each test runs in a process of its own, which libcheck forks.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -83,8 +83,9 @@ START_TEST(test_streams_are_separated_where_it_is_needed)
     separate(1, 3, 2);
     fake.capture = 0;
     separate(1, 3, 2);
-    fake.capture = 6; /* without the promise, a call that is captured later lets no kernel start
-                         early */
+    /* The promise is taken back, so the kernel of this captured call lets no other kernel start
+     * early. A stream outside of captures then need not be separated because of this graph. */
+    fake.capture = 6;
     ck_assert_int_eq(call_on(1), AR_EARLY);
     fake.capture = 0;
     separate(1, 3, 2);
@@ -105,7 +106,9 @@ START_TEST(test_streams_are_left_alone_if_no_kernel_let_others_start_early)
 }
 END_TEST
 
-/* A graph that was captured while the promise held may be launched on any stream at any time. */
+/* The graph was captured while the promise held, so its kernels let others start early. The program
+ * may launch the graph on any stream at any time, so each symtuner_ar_separate has to separate its
+ * stream. */
 START_TEST(test_behind_graphs_streams_are_separated_each_time)
 {
     ck_assert_int_eq(symtuner_ar_followers_wait(1), ncclSuccess);
@@ -119,8 +122,8 @@ START_TEST(test_behind_graphs_streams_are_separated_each_time)
 }
 END_TEST
 
-/* Without this rule, two ranks would wait for each other for ever if the calls of two handles on a
- * GPU came in different order (first.h). */
+/* If a second handle also let followers start early, two ranks that start the calls of the two
+ * handles in different order could wait for each other for ever (first.h). */
 START_TEST(test_only_the_first_handle_of_a_gpu_lets_followers_start_early)
 {
     static const int low[] = {0, 1}, high[] = {2, 3};
@@ -144,8 +147,8 @@ START_TEST(test_only_the_first_handle_of_a_gpu_lets_followers_start_early)
     ck_assert_int_eq(start_of(first[0], 0), AR_EARLY_BOTH);
     fake.capture = 0;
     symtuner_ar_destroy(first, 2);
-    ck_assert_int_eq(start_of(third[0], 0), AR_EARLY); /* the captured call of the first handle may
-                                                          still run */
+    /* the graph may still run the captured call of the first handle */
+    ck_assert_int_eq(start_of(third[0], 0), AR_EARLY);
     fake_graph_gone(5);
     ck_assert_int_eq(symtuner_ar_create_local(second, low, 2, &config), ncclSuccess);
     ck_assert_int_eq(start_of(third[1], 0), AR_EARLY_BOTH);
@@ -158,7 +161,7 @@ END_TEST
 
 enum { GPUS = 4, GROUPS = 12, STEPS = 400 };
 
-/* What each GPU knows of each group. Each GPU stands for the process of one rank. */
+/* Groups of handles, with one rank for each GPU. Each GPU stands for the process of its rank. */
 static struct {
     symtuner_ar *rank[GPUS]; /* NULL: the handle was not made, or was freed */
     bool member[GPUS];
@@ -170,8 +173,8 @@ static bool is_first(int g, int gpu)
     return groups[g].rank[gpu] != NULL && groups[g].rank[gpu]->first;
 }
 
-/* If two groups have two ranks in common, these ranks must not take different groups for the first.
- * Otherwise they could wait for each other for ever. */
+/* Suppose that GPU x takes group a for the first, and GPU y takes group b. If both GPUs belong to
+ * both groups, they could wait for each other for ever. */
 static void must_agree(void)
 {
     for (int a = 0; a < GROUPS; a++)
@@ -182,9 +185,9 @@ static void must_agree(void)
                            groups[a].rank[y] != NULL));
 }
 
-/* Let rank ${gpu} of group ${g} take its next step. First it begins to make its handle. When all
- * ranks have begun, it learns the place of the handle. When all have learnt it, it leaves. Ranks
- * take their steps in any order. */
+/* Let rank ${gpu} of group ${g} take its next step. In its first step the rank joins: it proposes a
+ * place for its handle. When all ranks of the group have joined, its next step gives the handle the
+ * largest proposed place. When all handles have their place, the rank may leave. */
 static void step(int g, int gpu, bool may_leave)
 {
     symtuner_ar *h = groups[g].rank[gpu];
@@ -203,7 +206,7 @@ static void step(int g, int gpu, bool may_leave)
                 place = groups[g].rank[r]->place;
         }
         if (all && groups[g].place == 0)
-            /* as if a rank on another box had more handles */
+            /* some groups get a larger place, as if a rank of another box had proposed it */
             groups[g].place = place + (g % 4 == 3);
         if (all)
             ar_first_place(h, groups[g].place);
@@ -218,8 +221,8 @@ static void step(int g, int gpu, bool may_leave)
     }
 }
 
-/* Threads of each process make handles at the same time, so each rank may get the handles in
- * another order. */
+/* Let ranks take steps in random order, because threads of each process make handles at the same
+ * time. No two ranks may disagree on the first handle. */
 START_TEST(test_ranks_agree_on_the_first_handle)
 {
     unsigned state = 20261124u + (unsigned)_i;
@@ -244,7 +247,8 @@ START_TEST(test_ranks_agree_on_the_first_handle)
         must_agree();
         for (int a = 0; a < GROUPS; a++)
             for (int r = 0; r < GPUS; r++)
-                must(!had[a][r] || is_first(a, r)); /* its calls may still be running */
+                must(!had[a][r] || is_first(a, r)); /* calls of a first handle may still run, so it
+                                                       stays the first */
     }
     for (int g = 0; g < GROUPS; g++)
         for (int r = 0; r < GPUS; r++)
@@ -276,8 +280,8 @@ static void make_pair(symtuner_ar **h, int nccl)
                   symtuner_ar_error(NULL));
 }
 
-/* The first handle of a program often has all its ranks. If they are on several boxes, NCCL runs
- * the calls of this handle, and our kernels run those of the handles that come after it. */
+/* The first handle of a program often has all ranks of the program. If these are on several boxes,
+ * NCCL runs the calls of this handle. Then the first handle with kernels of ours is another one. */
 START_TEST(test_a_handle_without_kernels_is_not_the_first)
 {
     static char m[4096];
@@ -300,7 +304,8 @@ START_TEST(test_a_handle_without_kernels_is_not_the_first)
 }
 END_TEST
 
-/* If a handle gives a call to NCCL, the kernels of NCCL may follow ours, too. */
+/* A handle that gives a call to NCCL must separate the stream, because NCCL's kernel may follow
+ * ours there. */
 START_TEST(test_what_goes_to_nccl_is_separated)
 {
     static char m[4096];
@@ -325,8 +330,8 @@ START_TEST(test_what_goes_to_nccl_is_separated)
 }
 END_TEST
 
-/* In releases before 2.30.7 symmetric kernels do not wait, and a registered buffer lets them
- * run. */
+/* Registering a buffer lets NCCL run its symmetric kernels. Before 2.30.7 these do not wait for the
+ * previous kernel, so the library then takes the program's promise back. */
 static const struct window {
     int nccl;
     enum ar_follower want;
@@ -343,8 +348,8 @@ START_TEST(test_registering_takes_the_promise_back)
     for (int r = 0; r < RANKS; r++)
         buffer[r] = aligned_alloc(4096, 4096);
     ck_assert_int_eq(symtuner_ar_followers_wait(1), ncclSuccess);
-    ck_assert_int_eq(ar_follower_said(), AR_FOLLOWER_WAITS); /* scratch is not the program's
-                                                                buffer */
+    /* The handles have registered their scratch, too, but no symmetric kernel runs on scratch. */
+    ck_assert_int_eq(ar_follower_said(), AR_FOLLOWER_WAITS);
     ck_assert_int_eq(symtuner_ar_register(h, buffer, NULL, RANKS, 4096), ncclSuccess);
     ck_assert_int_eq(ar_follower_said(), windows[_i].want);
     symtuner_ar_destroy(h, RANKS);

@@ -30,8 +30,8 @@ START_TEST(test_halves_refuse_bad_arguments_by_name)
     want_error(SCATTER(h, NULL, m, 1), ncclInvalidArgument, h, "send is NULL");
     want_error(GATHER(h, m, NULL, 1), ncclInvalidArgument, h, "recv is NULL");
     want_error(GATHER(h, m, m + 6, 1), ncclInvalidArgument, h, "recv is not aligned");
-    /* in place, rank 1's buffer must be the second part; at any other place the two buffers
-     * overlap */
+    /* A call in place on rank 1 must use the second part. With the buffers below, the parts overlap
+     * in other ways. */
     want_error(SCATTER(h, m, m, 16), ncclInvalidUsage, h, "overlap");
     want_error(SCATTER(h, m, m + 4 * 64 - 4, 16), ncclInvalidUsage, h, "overlap");
     want_error(GATHER(h, m + 4 * 64 - 4, m, 16), ncclInvalidUsage, h, "overlap");
@@ -138,8 +138,8 @@ START_TEST(test_pieces_cut_all_parts_alike)
 }
 END_TEST
 
-/* With registered buffers, kernels get the addresses of the peers' parts. The test has rank 2 of 4,
- * and parts of 1000 floats. */
+/* Kernels must get the addresses of the parts in the peers' registered buffers. The test calls as
+ * rank 2 of 4, with parts of 1000 floats. */
 START_TEST(test_registered_parts_are_found_in_every_window)
 {
     void *buffers[N] = {memory[0], memory[1], memory[2], memory[3]};
@@ -161,7 +161,8 @@ START_TEST(test_registered_parts_are_found_in_every_window)
     ck_assert_int_eq(GATHER(h, m + far + 2 * part, m + far, 1000), ncclSuccess);
     for (int r = 0; r < N; r++)
         ck_assert_ptr_eq(fake.launch[0].args.src[r], memory[r] + far + (size_t)r * part);
-    ck_assert_uint_eq(fake.copied, 3 * part); /* this rank's own part is already there */
+    ck_assert_uint_eq(fake.copied, 3 * part); /* in place: this rank's own part need not be
+                                                 copied */
     ck_assert_int_eq(GATHER(h, m + 32, m + far, 1000), ncclSuccess);
     ck_assert_uint_eq(fake.copied, 7 * part);
     /* pull needs an aligned send for a reduce-scatter, and an aligned recv for an all-gather */
@@ -173,9 +174,9 @@ START_TEST(test_registered_parts_are_found_in_every_window)
 }
 END_TEST
 
-/* A rule with "registered" asks whether both buffers are registered. The shorter buffer of a call
- * in place begins at a multiple of 16 bytes only on some ranks: here on rank 2, but not on rank
- * 1. */
+/* A rule with "registered" asks whether both buffers are registered. It must not matter how they
+ * are aligned: in a call in place, the shorter buffer begins at a multiple of 16 bytes on rank 2,
+ * but not on rank 1. */
 START_TEST(test_rules_ask_whether_both_buffers_are_registered)
 {
     void *buffers[N] = {memory[0], memory[1], memory[2], memory[3]};
@@ -281,9 +282,10 @@ START_TEST(test_nccl_runs_the_same_collective)
 }
 END_TEST
 
-/* If streams can wait for words in memory, each peer's stream waits only for that peer, and a
- * kernel runs only at the end, on a stream of its own. Otherwise a kernel waits for all peers
- * first. In both cases the caller's stream waits for all streams of the library. */
+/* How the kernel family "engines" waits. If the driver can make a stream wait for a word in memory,
+ * each peer has a stream that waits only for that peer, and the one kernel runs at the end, on a
+ * stream of its own. Otherwise a kernel in front of all copies waits for all peers. In both cases
+ * the caller's stream waits for all streams of the library. */
 static const struct {
     int driver;
     bool memops, no_memops;

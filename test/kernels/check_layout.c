@@ -78,8 +78,7 @@ START_TEST(test_shards_tile_the_message)
 }
 END_TEST
 
-/* The slots of all ranks, in both hops, lie inside the scratch whose size the scratch functions
- * return. */
+/* The slots of all ranks, in both hops, fit into the scratch that scratch_bytes.h computes. */
 START_TEST(test_slots_do_not_overlap)
 {
     for (int ranks = 1; ranks <= AR_MAX_RANKS; ranks++)
@@ -161,8 +160,9 @@ START_TEST(test_regions_follow_each_other)
 }
 END_TEST
 
-/* Lamport kernels mark an empty word by ones in all bits. In every type of theirs that pattern must
- * be a NaN. Otherwise a call would wait for ever when a user's number has this pattern. */
+/* Lamport kernels mark an empty word by ones in all bits. In every type that they support, this
+ * pattern must be a NaN. If it were a number, a call with this number in its data would wait for
+ * ever. */
 START_TEST(test_lamport_only_where_all_ones_is_nan)
 {
     for (int t = 0; t < AR_DTYPES; t++) {
@@ -172,7 +172,8 @@ START_TEST(test_lamport_only_where_all_ones_is_nan)
                 ck_assert(ar_reducer_of(t, op) <= AR_R_BF16);
     }
     ck_assert(ar_dtype_lamport(AR_F32) && ar_dtype_lamport(AR_F16) && ar_dtype_lamport(AR_BF16));
-    ck_assert(!ar_dtype_lamport(AR_F64)); /* 0x3fefffffffffffff is the largest number below 1 */
+    /* the lower half of 0x3fefffffffffffff, the largest number below 1, has ones in all bits */
+    ck_assert(!ar_dtype_lamport(AR_F64));
     ck_assert(!ar_dtype_lamport(AR_I32)); /* all ones are the number -1 */
     ck_assert_int_eq(ar_dtype_bytes(AR_DTYPES), 0);
     ck_assert_int_eq(ar_dtype_bytes(-1), 0);

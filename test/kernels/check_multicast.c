@@ -64,7 +64,8 @@ static int have(int ranks)
     return n;
 }
 
-/* A capture of another thread goes on while NCCL allocates for its multicast addresses. */
+/* NCCL allocates memory when it makes multicast addresses. This must not end a capture of another
+ * thread. */
 START_TEST(test_asking_ends_no_capture)
 {
     set_up_nccl(3);
@@ -112,8 +113,9 @@ START_TEST(test_multicast_is_on_all_ranks_or_on_none)
 }
 END_TEST
 
-/* All ranks choose alike. If one rank's machine has no multicast, or that rank has
- * NCCL_NVLS_ENABLE=0, long messages of all ranks stay with our kernels. */
+/* Where all ranks have multicast, NCCL runs long messages. In case 1 no machine has multicast. In
+ * case 2 the last rank has none, for example because of NCCL_NVLS_ENABLE=0. In both cases our
+ * kernels run the long messages of all ranks. */
 START_TEST(test_long_messages_are_nccls_where_all_ranks_have_multicast)
 {
     static const char *const one_without[] = {NULL, NULL, "no"};

@@ -131,12 +131,12 @@ START_TEST(test_links_are_what_cuda_says_else_nvml_else_pcie)
     cudaGetLastError();
     links = ar_links_between(pair->a, pair->b);
     ck_assert_msg(links == pair->links, "%s: %d", pair->what, links);
-    ck_assert_int_eq(cudaGetLastError(), cudaSuccess); /* if CUDA does not see a GPU, no CUDA error
-                                                          may be left */
+    /* CUDA does not see some of these GPUs, but no CUDA error may be left */
+    ck_assert_int_eq(cudaGetLastError(), cudaSuccess);
 }
 END_TEST
 
-/* A program may make thousands of communicators, each of which asks for the box. */
+/* The library asks for the box at each communicator, of which a program may make thousands. */
 START_TEST(test_asking_for_the_box_leaves_no_file_open)
 {
     int before = dup(0);
@@ -168,7 +168,7 @@ static const struct {
     {"ncclCommCount", 22809, "this NCCL has no ncclCommCount"},
     {"ncclCommWindowRegister", 22809, "this NCCL has no ncclCommWindowRegister"},
     {"ncclGetErrorString", 22809, "this NCCL has no ncclGetErrorString"},
-    /* this function is not needed, because it exists only since 2.29 */
+    /* these functions need not exist, because NCCL has them only since 2.29 */
     {"ncclGetLsaDevicePointer", 22809, NULL},
     {"ncclGetLsaMultimemDevicePointer", 22809, NULL},
 };
@@ -198,8 +198,8 @@ START_TEST(test_an_nccl_is_good_enough_or_says_why_not)
 }
 END_TEST
 
-/* The functions of a chosen NCCL come from that library only: the other way to look for functions
- * finds nothing here. */
+/* Once a program has chosen an NCCL with symtuner_ar_use_nccl, the library takes functions from
+ * that NCCL only. no_default lets the search through all loaded libraries find nothing. */
 START_TEST(test_a_chosen_nccl_is_used)
 {
     const struct ar_nccl *nccl;
@@ -236,7 +236,7 @@ END_TEST
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-/* A window in device memory as NCCL lays it out. The offsets were found by experiment. */
+/* This is how NCCL lays out a window in device memory. The offsets were found by experiment. */
 struct record {
     void *host;
     char *flat;

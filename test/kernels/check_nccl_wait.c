@@ -160,8 +160,8 @@ static void names_the_call(const char *step, const char *error)
     ck_assert_msg(named, "%s: %s", step, error);
 }
 
-/* Make the first, second, ... call on the communicator of rank 1 hang, until all steps together
- * make fewer calls. */
+/* In round n, call number n on the communicator of rank 1 never ends. The test is over when all
+ * steps of live() together make fewer than n calls. */
 START_TEST(test_a_call_that_never_ends_is_an_error_in_time)
 {
     int steps = 0;
@@ -237,7 +237,7 @@ START_TEST(test_an_error_that_comes_later_is_passed_on)
         ck_assert_int_eq(fake_nccl.live, 0);
         if (fake_nccl.calls < call)
             break;
-        if (of[0].step == NULL) /* an error of the very last call loses nothing */
+        if (of[0].step == NULL) /* no step notices an error of the very last call */
             continue;
         ck_assert_int_eq(of[0].result, ncclRemoteError);
         ck_assert_msg(strstr(of[0].error, "fake remote") != NULL, "%s", of[0].error);
@@ -247,8 +247,8 @@ START_TEST(test_an_error_that_comes_later_is_passed_on)
 }
 END_TEST
 
-/* NCCL has launched the kernel of the gather and is ready, but that kernel waits for another
- * rank. */
+/* NCCL reports that it launched the gather, but the gather's kernel waits for another rank for
+ * ever. symtuner_ar_create must give up in time. */
 START_TEST(test_a_gather_that_never_ends_is_an_error_in_time)
 {
     static const int gathers[] = {2, 3, 4, 5, 7};
@@ -264,7 +264,7 @@ START_TEST(test_a_gather_that_never_ends_is_an_error_in_time)
 }
 END_TEST
 
-/* The refused rank has no handle, only the buffer in which it tells the other ranks its error. */
+/* A refused rank has no handle, but the gather may still read its error, so the error must stay. */
 START_TEST(test_a_refused_rank_frees_nothing_of_a_gather_that_never_ends)
 {
     reset(2);
@@ -373,8 +373,8 @@ START_TEST(test_an_abort_ends_a_wait_that_never_ends)
 }
 END_TEST
 
-/* An abort stops the library's kernels only. NCCL has no error, so destroy gives it some time to
- * take the windows back. */
+/* An abort stops only the library's kernels. NCCL has no error, so destroy gives NCCL some time to
+ * deregister the windows. */
 START_TEST(test_after_an_abort_a_destroy_frees_everything)
 {
     reset(_i);
@@ -436,7 +436,7 @@ START_TEST(test_every_call_waits_for_what_the_caller_asked_of_nccl)
 }
 END_TEST
 
-/* In the caller's group NCCL begins its work at ncclGroupEnd, so the caller waits for this work. */
+/* The caller closes the NCCL group and then waits for NCCL itself, so the library must not wait. */
 START_TEST(test_in_the_callers_group_nothing_is_waited_for)
 {
     ncclResult_t state;

@@ -59,9 +59,9 @@ START_TEST(test_bad_operators_are_refused_by_name)
 }
 END_TEST
 
-/* The library copies a scalar on the host when the operator is created. If the scalar is in device
- * memory, the kernel gets its address. Both kinds of operators run on the same kernel, so ranks may
- * differ in this. */
+/* The library copies a scalar on the host when the program creates the operator. If the scalar is
+ * in device memory, the kernel gets the scalar's address. Both kinds of operators run on the same
+ * kernel, so one rank may use one kind and another rank the other. */
 START_TEST(test_kernels_get_the_scalar_or_its_address)
 {
     symtuner_ar *h = handles[0];
@@ -85,8 +85,7 @@ START_TEST(test_kernels_get_the_scalar_or_its_address)
     ck_assert_ptr_eq(fake.launch[1].args.scalar, memory[3]);
     ck_assert_ptr_eq(fake.launch[0].kernel, fake.launch[1].kernel);
     ck_assert_ptr_ne(fake.launch[0].kernel, fake.launch[2].kernel);
-    /* a number is used again after its operator is destroyed, and the other operator stays as it
-     * is */
+    /* A new operator may get the number of a destroyed one. The other operator must not change. */
     ck_assert_int_eq(symtuner_ar_op_destroy(host, h), ncclSuccess);
     ck_assert_int_eq(made(h, &scalar, ncclHalf, ncclScalarHostImmediate), host);
     ck_assert_int_eq(sum(h, device, ncclFloat), ncclSuccess);
@@ -148,8 +147,8 @@ START_TEST(test_a_group_of_one_does_not_multiply)
 }
 END_TEST
 
-/* On a handle with a communicator NCCL makes the operator, too. NCCL's number of it differs between
- * ranks. */
+/* If the handle has a communicator, the library creates the operator in NCCL, too. NCCL numbers it
+ * differently on each rank, so each rank must give NCCL its own number. */
 START_TEST(test_nccl_knows_the_operator)
 {
     const ncclComm_t comms[] = {(ncclComm_t)1, (ncclComm_t)2};
@@ -182,7 +181,8 @@ START_TEST(test_nccl_knows_the_operator)
         ncclInvalidArgument);
     ck_assert_int_eq(none, ncclSum);
     fake_nccl.refuses = false;
-    symtuner_ar_destroy(h, 2); /* the operator that was not destroyed stays in NCCL */
+    symtuner_ar_destroy(h, 2); /* the program did not destroy the other operator, so it stays in
+                                  NCCL */
     ck_assert_int_eq(fake_nccl.ops_destroyed, 1);
 }
 END_TEST

@@ -136,8 +136,8 @@ START_TEST(test_windows_are_deregistered_on_their_own_gpu)
 }
 END_TEST
 
-/* Neither the functions of the library nor those of NCCL may spoil a graph that the thread
- * captures. */
+/* If the calling thread captures a graph, neither the library nor the NCCL functions that it calls
+ * may spoil the capture. */
 START_TEST(test_a_capture_of_the_thread_goes_on)
 {
     const ncclComm_t comms[2] = {(ncclComm_t)1, (ncclComm_t)2};
@@ -149,7 +149,8 @@ START_TEST(test_a_capture_of_the_thread_goes_on)
     cudaThreadExchangeStreamCaptureMode(&mode);
     fake.capture = 5;
     ck_assert_int_eq(symtuner_ar_create(h, comms, 2, NULL), ncclSuccess);
-    for (int again = 0; again < 2; again++) { /* the second round deregisters the last window */
+    for (int again = 0; again < 2; again++) { /* in the second round destroy deregisters the
+                                                 window */
         ck_assert_int_eq(symtuner_ar_register(h, buffers, NULL, 2, 4096), ncclSuccess);
         if (!again)
             ck_assert_int_eq(symtuner_ar_deregister(h, buffers, 2), ncclSuccess);
@@ -162,8 +163,9 @@ START_TEST(test_a_capture_of_the_thread_goes_on)
 }
 END_TEST
 
-/* CUDA refuses to wait for a GPU while one of its streams is captured, and then also ends the
- * capture. So destroy waits for the event of the latest call, unless that call left none. */
+/* CUDA refuses to wait for a GPU while one of its streams is captured, and also ends the capture.
+ * So destroy waits for the event of the latest call instead. A handle with one_stream records no
+ * event; then destroy waits for the GPU. */
 START_TEST(test_destroy_waits_for_the_latest_call)
 {
     static const int pair[] = {0, 1};
@@ -190,7 +192,7 @@ START_TEST(test_destroy_waits_for_the_latest_call)
 }
 END_TEST
 
-/* If the event of the latest call could not be recorded, destroy waits for the GPU. */
+/* If CUDA could not record the event of the latest call, destroy waits for the GPU. */
 START_TEST(test_destroy_waits_for_a_call_that_failed)
 {
     static const int pair[] = {0, 1};
@@ -211,8 +213,9 @@ START_TEST(test_destroy_waits_for_a_call_that_failed)
 }
 END_TEST
 
-/* While a kernel may run on the handle's GPU, or a graph holds a call, nothing is freed. After that
- * all is freed, except for the windows, which NCCL has freed with the communicator. */
+/* symtuner_ar_discard frees nothing while a kernel may run on the handle's GPU, or a graph holds a
+ * call. Later calls of symtuner_ar_destroy free it all, except for the windows, which NCCL has
+ * freed with the communicator. */
 START_TEST(test_a_discarded_handle_is_freed_later)
 {
     const ncclComm_t comms[2] = {(ncclComm_t)1, (ncclComm_t)2};

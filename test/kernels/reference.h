@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reference.h - computes the result of an all-reduce of floats, with all its bits: in which order
- * numbers are added, and how numbers of each type are added. The kernels are tested against it, so
- * it shares no code with them. Compiles as C and for CUDA's device side.
+ * reference.h - computes each bit of the result of an all-reduce of floats, in the fixed order of
+ * addition and with the rounding of each type. The kernels are tested against it, so it shares no
+ * code with them. Compiles as C and for CUDA's device side.
  *
- * Units   all numbers are doubles that the type can hold. The result is exact except for the
+ * Units: all numbers are doubles that the type can hold. The result is exact except for the
  * rounding to the type. The caller rounds once, to the nearest value, ties to even.
  */
 #ifndef ST_TEST_REFERENCE_H_
@@ -69,8 +69,8 @@ ST_REFERENCE struct reference_f32 reference_add_f32(struct reference_f32 x, stru
     return both;
 }
 
-/* Return the sum divided by ${divisor}, rounded once to a float. What the roundings dropped counts,
- * too. */
+/* Return the sum divided by ${divisor}, rounded once to a float. The quotient includes what the
+ * additions dropped. */
 ST_REFERENCE float reference_round_f32(struct reference_f32 x, int divisor)
 {
     float share = 1.0f / (float)divisor, near = x.sum * share;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scratch_bytes.h - computes how much scratch a message needs. The calculation is the tests'
- * own. */
+/* scratch_bytes.h - computes how much scratch a message needs. It does not use the library's own
+ * calculation, so that the tests can compare the two. */
 #ifndef TEST_KERNELS_SCRATCH_BYTES_H_
 #define TEST_KERNELS_SCRATCH_BYTES_H_
 

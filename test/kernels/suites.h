@@ -46,7 +46,8 @@ Suite *st_suite_post(void);
 Suite *st_suite_vmm(void);
 Suite *st_suite_heap(void);
 
-void st_add_emulated_tests(TCase *t); /* adds tests to check-ar-kernels, like the next function */
+/* Each of these adds tests to check-ar-kernels. */
+void st_add_emulated_tests(TCase *t);
 void st_add_engines_tests(TCase *t);
 
 #endif

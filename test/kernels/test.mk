@@ -31,7 +31,7 @@ $(B)/check-ar: $(AR_CHECK)
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) $(AR_WRAPPED:%=-Wl,--wrap=%) -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl \
 	    -lpthread -lrt
-# Targets of their own, so that make -j runs them side by side.
+# test-ar is split into several targets, so that make -j runs them side by side.
 test-ar: test-ar-host $(if $(AR_API),test-ar-kernels test-nodes test-nodes-emu)
 	$(if $(AR_API),,@echo "test-ar: host side and kernels skipped: $(AR_NONE)")
 test-ar-host: $(B)/check-ar
@@ -42,8 +42,8 @@ test-nodes-emu: $(B)/check-nodes-emu
 	$(Q)$(B)/check-nodes-emu
 .PHONY: test-ar test-ar-host test-ar-kernels test-nodes-emu
 
-# The program bench/compare/main.c and the libraries that it compares, on fake GPUs in host memory
-# (test/bench/fake_gpu.c).
+# Builds bench/compare/main.c and libraries that it compares, and runs them on fake GPUs in host
+# memory (test/bench/fake_gpu.c).
 CMP_PEERS := good raining hangs wrong
 $(B)/peer_raining.so: CMP_DEF := -DNO_CREATE
 $(B)/peer_hangs.so:   CMP_DEF := -DHANG_AT=2048
@@ -64,7 +64,7 @@ $(CMP_PEERS:%=$(B)/peer_%.so): test/bench/peer.c bench/compare/peer.h
 test-compare: $(if $(AR_API),$(B)/ar_compare_fake $(CMP_PEERS:%=$(B)/peer_%.so))
 	$(if $(AR_API),$(Q)sh test/bench/compare.sh $(B),@echo "test-compare: skipped: $(AR_NONE)"; exit 77)
 
-# The kernels themselves, compiled as C++. They run on threads of the CPU
+# Compiles the kernels themselves as C++. They run on threads of the CPU
 # (test/kernels/emulated/emulate.h).
 AR_EMU_OBJ := $(patsubst %,$(B)/check-ar-emu$(AR_BREAK)/%.o,\
               $(AR_EMU) $(patsubst %,test/kernels/fake/%.c,$(AR_FAKE)) $(AR_C) $(AR_CU))
@@ -83,10 +83,10 @@ $(B)/check-ar-kernels$(AR_BREAK): $(AR_EMU_OBJ)
 	$(call say,LD)
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
 
-# Ranks on several boxes, on a fake NCCL that can split communicators (test/kernels/nodes/net.h).
-# check-nodes tests what the host does on the fake CUDA. check-nodes-emu tests the results of the
-# emulated kernels; each stream is a thread. Its CUDA runtime and its NCCL, both in host memory, are
-# those of test/whole.
+# check-nodes and check-nodes-emu test ranks on several boxes, with a fake NCCL that can split
+# communicators (test/kernels/nodes/net.h). check-nodes tests what the host does on the fake CUDA.
+# check-nodes-emu tests the results of the emulated kernels; each stream is a thread. Its CUDA
+# runtime and its NCCL are those of test/whole, in host memory.
 WH_CUDA := $(patsubst %,test/whole/%.c,cuda graph gpu memops) \
            $(patsubst %,test/kernels/fake/%.c,links capture_info memory vmm) \
            $(patsubst %,test/kernels/emulated/%.c,emulate emulate_tma)

@@ -174,7 +174,7 @@ static void print_mapped_choices(FILE *out)
     }
 }
 
-/* Print the tables as describe shows them. */
+/* Print the tables as symtuner_ar_describe shows them. */
 static void print_tables(FILE *out, int beside)
 {
     for (int links = 0; links < AR_LINKS; links++)

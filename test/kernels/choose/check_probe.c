@@ -300,7 +300,8 @@ START_TEST(test_a_group_takes_the_figures_of_the_file)
 }
 END_TEST
 
-/* The list has room for more ranks than the group has. */
+/* Stands in for the exchange between ranks: writes the figures of each rank to ${all}. ${all} has
+ * room for more ranks than the group has. What stands behind the group's figures must not count. */
 static ncclResult_t exchange_here(void *handles, struct ar_probe *all)
 {
     for (int r = 0; r < 2; r++)

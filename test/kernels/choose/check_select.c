@@ -186,8 +186,9 @@ START_TEST(test_printed_table_fits_or_says_how_long_it_is)
 }
 END_TEST
 
-/* For every number of multiprocessors, a budget never takes all of them, and the budgets of two
- * groups that share GPUs fit together. */
+/* The budget of a group is the largest number of blocks that its kernels may have on a GPU. It must
+ * leave one multiprocessor free. If two groups share GPUs, each has a smaller budget, and both
+ * budgets together must leave one multiprocessor free, too. */
 START_TEST(test_two_budgets_leave_room)
 {
     static const struct {
@@ -212,9 +213,9 @@ START_TEST(test_two_budgets_leave_room)
 }
 END_TEST
 
-/* If the budget allows fewer blocks than the table wants, each block gets more threads. This needs
- * a kernel that can have more, and no forced number of threads. With 64 blocks this was the best in
- * measurements. */
+/* If the budget is below the table's number of blocks, each block gets more threads. This needs a
+ * kernel that can have more threads, and no forced number of threads. In measurements with 64
+ * blocks, kernels with more threads were the fastest. */
 START_TEST(test_fewer_blocks_have_more_threads)
 {
     static const struct {
@@ -287,8 +288,9 @@ static void for_all(void (*what)(struct ar_ask ask))
                 }
 }
 
-/* Return whether tma runs this message if it is above the limit. That needs two ranks on NVLink
- * without multicast, registered buffers, and either a sum of floats or an all-gather. */
+/* Return whether tma runs this message if it is longer than ST_BESIDE_LIMIT and other kernels may
+ * run beside it. tma needs two ranks on NVLink without multicast, registered buffers, and either a
+ * sum of floats or an all-gather. */
 static bool by_tma(const struct ar_ask *ask)
 {
     const bool half = ask->coll != AR_ALL_REDUCE;
@@ -299,8 +301,8 @@ static bool by_tma(const struct ar_ask *ask)
            (!half || (part <= 64 << 20 && part % 16 == 0));
 }
 
-/* Does the table of all-reduces have rows of 64 blocks for this call, if other kernels may run beside
- * it? */
+/* Return whether the table has rows of 64 blocks for this call that are for calls beside other
+ * kernels. */
 static bool by_64(const struct ar_ask *ask)
 {
     const bool long_too = ask->ranks == 2 && !ask->has_multicast;
@@ -360,8 +362,8 @@ START_TEST(test_a_rest_is_a_piece_of_its_own)
 }
 END_TEST
 
-/* Up to the limit the hint changes nothing. Messages above the limit run on kernels of many blocks
- * only with the hint "alone", or if there is no NCCL. */
+/* Up to ST_BESIDE_LIMIT the hint changes only what by_64 names. Longer messages run on kernels of
+ * many blocks only with the hint "alone", or if there is no NCCL. */
 START_TEST(test_long_messages_take_few_blocks_unless_alone)
 {
     for_all(compare_hints);

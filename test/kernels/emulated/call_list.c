@@ -56,7 +56,8 @@ static void draw_coll(struct call *c, unsigned *state, const char *only)
         c->kernel = only;
 }
 
-/* Take each kernel in turn. For each take every float type, with a sum, an average or a product. */
+/* Take each kernel in turn. With each, take every float type in turn, and every operator that is
+ * listed here. */
 static void add_every_way(struct call *c)
 {
     static const int floats[] = {AR_F64, AR_F32, AR_BF16, AR_F16, AR_F8E5M2, AR_F8E4M3};
@@ -111,7 +112,7 @@ void list_make(struct call *list, int calls, const struct list_kind *kind, unsig
         c->shift = aligned ? 0
                            : list_draw(&state, 16 / (unsigned)ar_dtype_bytes(c->dtype)) *
                                  (unsigned)ar_dtype_bytes(c->dtype);
-        /* Make it an aligned message of whole words, which runs on a shorter kernel. */
+        /* Make about half of the messages aligned and of whole words. Shorter kernels run these. */
         if (kind->unregistered || list_draw(&state, 2)) {
             c->count = c->count < 16 ? 16 : c->count / 16 * 16;
             c->shift = 0;

@@ -55,7 +55,7 @@ static unsigned round_small(const struct format *f, double v)
         return sign | infinite;
     frexp(v, &e);
     e = e - 1 < 1 - bias ? 1 - bias : e - 1;
-    /* For a subnormal number this is below 1 << digits. */
+    /* If v is subnormal, the next number is below 1 << digits. */
     n = (unsigned)nearbyint(ldexp(fabs(v), f->digits - e));
     n += (unsigned)(e + bias - 1) << f->digits; /* a carry may go into the exponent */
     return sign | (n < infinite || f->most > 0 ? n : infinite);

@@ -160,8 +160,8 @@ static void make_absence(struct absence *a, int ranks)
     }
 }
 
-/* Let ${h} go on after an error, one call later. All that its scratch holds has older epochs, or
- * lies where only the absent rank would write. */
+/* Make ${h} usable again after an error. Its epoch skips one call, so all words in its scratch are
+ * of older epochs, or lie where only the absent rank would write. */
 static void revive(symtuner_ar *h)
 {
     h->state->epoch += 2;
@@ -376,8 +376,8 @@ static void grow_both(struct grower *g, const char *kernel, int count, int round
 }
 
 /* A graph was captured while only the small arena existed. Then the group grows, and the graph is
- * replayed between calls in all arenas, which share the counters. Between two replays there are odd
- * and even numbers of calls, so that each half is used after each half. */
+ * replayed between calls in all arenas. All arenas share the counters. The number of calls between
+ * two replays is odd or even, so that a replay uses each half of the scratch after each half. */
 START_TEST(test_a_graph_from_before_the_growth_is_right_after_it)
 {
     static const char *const kernel[] = {"one_ll8", "one_ll128", "one_lamport", "two_lamport"};
@@ -421,8 +421,8 @@ START_TEST(test_a_graph_from_before_the_growth_is_right_after_it)
 }
 END_TEST
 
-/* A kernel that is more general than needed also gives right results, so no other test would notice
- * it. */
+/* ar_kernel_find must choose the shortest kernel that can run a call. A more general kernel would
+ * give right results, too, so no other test would notice. */
 extern const struct ar_kernel_row ar_kernels_two_ll128;
 
 START_TEST(test_the_shortest_kernel_that_does_it_is_taken)

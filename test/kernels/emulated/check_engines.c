@@ -103,7 +103,7 @@ START_TEST(test_a_peer_that_gives_up_at_the_last_barrier_is_noticed)
         *(uint64_t *)(flags + ar_flag_offset(kind, 0, 0)) = ar_flag_step(h[0]->state->epoch, 1);
     h[0]->state->dead = _i == 0 ? AR_ALIVE : AR_TIMEOUT;
     fake.fails = "cudaLaunchKernel";
-    if (_i == 0) /* rank 0 is alive: let it wait for no flag of rank 1 */
+    if (_i == 0) /* rank 0 is alive: set all flags of rank 1 for which it would wait */
         for (int kind = AR_FLAG_ENTER; kind <= AR_FLAG_LEAVE; kind++)
             *(uint64_t *)(h[0]->arena[AR_ARENA_SMALL].peer[0] + ar_flag_offset(kind, 0, 1)) =
                 ar_flag_step(h[0]->state->epoch, 1);

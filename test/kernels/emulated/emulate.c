@@ -77,7 +77,7 @@ uint64_t emulate_now_ns(void)
 
 /* ---- fibers ---------------------------------------------------------------------------------- */
 
-/* Take a random one of the fibers that can go on. */
+/* Take a fiber out of b->ready, at random. */
 static struct fiber *draw(struct block *b)
 {
     struct fiber **at = &b->ready[b->count > 0 ? emulate_random((unsigned)b->count) : 0];
@@ -115,7 +115,7 @@ void emulate_yield(void)
         sched_yield();
         return;
     }
-    if (b->yields++ >= b->count) { /* all may wait for another block */
+    if (b->yields++ >= b->count) { /* all fibers may wait for another block */
         b->yields = 0;
         sched_yield();
     }
@@ -215,7 +215,7 @@ static void run_fiber(void)
     setcontext(&self->context);
 }
 
-/* Not part of run_block, because getcontext may return twice. */
+/* This is a function of its own, because getcontext may return twice. */
 static __attribute__((noinline)) void prepare(ucontext_t *context, char *stack)
 {
     getcontext(context);

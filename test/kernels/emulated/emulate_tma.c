@@ -2,9 +2,10 @@
 /*
  * emulate_tma.c - bulk copies between global and shared memory.
  *
- * A load that a kernel has started is done while some thread of the block waits; the order of loads
- * is random. A store reads shared memory and writes global memory. Both happen either at once, or
- * as late as the kernel allows, that is, when it waits for the store's group.
+ * A kernel starts a load, and the emulation does the load while some thread of the block waits. The
+ * order of loads is random. A store reads shared memory and writes global memory. The emulation
+ * does each of these two steps either at once, or as late as the kernel allows: when the kernel
+ * waits for the store's group.
  */
 #include "test/kernels/emulated/emulate_tma.h"
 
@@ -37,7 +38,7 @@ struct emulate_memory {
     struct emulate_stores of[];
 };
 
-/* The size is that of an mbarrier. */
+/* Stands in for CUDA's mbarrier, and has its size. */
 struct barrier {
     uint16_t arrivals : 15;
     uint16_t phase : 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_agree.c - checks which calls the ranks give to kernel tma_ipc with SYMTUNER_AR_IPC=auto.
- * All ranks must choose the same calls, and only calls whose buffers all ranks had mapped the last
- * time. */
+ * All ranks must choose the same calls. They may choose a call only if all of them had mapped its
+ * buffers when these buffers were last used. */
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
@@ -61,12 +61,12 @@ START_TEST(test_the_kernel_runs_what_all_have_mapped)
     ar_ipc_tell_mapped(talk, 1, 0, 1);
     ck_assert_int_eq(both(_i, 1, 2), 1);
     ck_assert_int_eq(both(!_i, 1, 2), 1);
-    ck_assert_int_eq(both(_i, 3, 2),
-                     _i); /* the first rank decides, but it knows only its own buffers */
+    /* Rank 0 uses a new buffer. The rank that calls first decides, and rank 1 does not know it. */
+    ck_assert_int_eq(both(_i, 3, 2), _i);
     ck_assert_int_eq(both(!_i, 3, 2), 0); /* now both ranks know that the last call was bad */
+    /* rank 1 remembers the bad call, and gives two good calls to NCCL before it trusts again */
     for (int i = 0; i < 2; i++)
-        ck_assert_int_eq(both(1, 1, 2),
-                         0); /* rank 1 remembers that call, and wants two good ones */
+        ck_assert_int_eq(both(1, 1, 2), 0);
     ck_assert_int_eq(both(1, 1, 2), 1);
 }
 END_TEST
@@ -79,7 +79,8 @@ START_TEST(test_a_buffer_without_a_place_is_never_mapped)
 }
 END_TEST
 
-/* A rank that is ahead does not know what its peer has passed to the calls in between. */
+/* A rank that is ahead does not know which buffers its peer will use in the calls in between, so it
+ * gives its calls to NCCL. */
 START_TEST(test_a_rank_ahead_gives_its_calls_to_nccl)
 {
     ar_ipc_tell_mapped(talk, 0, 1, 2);
@@ -109,8 +110,8 @@ START_TEST(test_old_calls_are_forgotten)
 }
 END_TEST
 
-/* Rank 1 has two buffers in turn, and one of them can never be mapped. Only a few calls go through
- * scratch. */
+/* Rank 1 uses two buffers in turn, one of which can never be mapped. If the kernel runs a call in
+ * that buffer, the data goes through scratch. That may happen at most once. */
 START_TEST(test_buffers_that_come_and_go_are_left_to_nccl)
 {
     int through_scratch = 0;

@@ -174,7 +174,8 @@ START_TEST(test_a_large_allocation_is_not_shown)
 }
 END_TEST
 
-/* A rank may show only a part of its memory. Memory without a handle does not count. */
+/* Memory for which CUDA gives no handle cannot be shown. It must not count towards the part of its
+ * memory that a rank may show. */
 START_TEST(test_memory_that_cannot_be_shown_takes_no_room)
 {
     for (int r = 0; r < 2; r++)
@@ -215,8 +216,9 @@ START_TEST(test_a_program_that_runs_alone_maps_nothing)
 }
 END_TEST
 
-/* symtuner in JAX says that its calls run alone. It counts who ran them by symtuner_ar_query, which
- * could not tell if the ranks decided for each call. */
+/* symtuner in JAX says that its calls run alone. It asks symtuner_ar_query who runs them. With
+ * SYMTUNER_AR_IPC=auto this would change from call to call, and symtuner_ar_query could not tell.
+ * So "auto" maps nothing then, whatever SYMTUNER_AR_BESIDE says. */
 START_TEST(test_what_the_program_says_counts_for_auto)
 {
     fake_nccl_threads(destroy);

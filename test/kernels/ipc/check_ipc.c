@@ -34,7 +34,7 @@ START_TEST(test_a_place_is_a_number_and_a_distance)
 }
 END_TEST
 
-/* New memory may get the address of freed memory. */
+/* New memory may get the address of freed memory. It must get another number all the same. */
 START_TEST(test_new_memory_has_a_new_number)
 {
     ck_assert(call(0, place[0], place[0])->at_send == ar_ipc_place(1, 0));
@@ -155,8 +155,9 @@ START_TEST(test_the_table_takes_it_for_long_calls)
 }
 END_TEST
 
-/* Peer access that is enabled does not hold for memory of a pool. A peer in this process that
- * accessed it would end the program. */
+/* Peers in one process use a buffer at its own address. That needs peer access, which does not
+ * cover memory of a pool: a kernel that accessed it would end the program. So such memory has no
+ * place. */
 START_TEST(test_memory_of_pools_has_no_place_here)
 {
     fake_memory.no_handles = true;
@@ -177,7 +178,8 @@ static const char *kernel_of(int coll, size_t count, ncclDataType_t dtype)
     return plan.kernel;
 }
 
-/* The calls run alone, as in JAX. */
+/* Where the program says that its calls run alone, as JAX does, the table chooses tma_ipc for long
+ * messages. */
 START_TEST(test_the_table_takes_it_alone)
 {
     struct symtuner_ar_config config = small();
@@ -223,12 +225,12 @@ START_TEST(test_memory_of_pools_has_no_place)
     fake_memory.no_handles = true;
     for (int i = 0; i < 3; i++)
         ck_assert(call(0, place[0], place[0])->at_send == 0);
-    /* the library asks for only one handle per allocation */
+    /* the library asks CUDA for only one handle per allocation */
     ck_assert_int_eq(fake_memory.handles, 1);
 }
 END_TEST
 
-/* Each rank creates its handle with an address in its memory. If that of one rank cannot be mapped,
+/* Each rank passes this address as config.memory. If the memory there cannot be mapped on one rank,
  * no rank maps anything. */
 static const void *memory_of[2];
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_post.c - descriptors that ranks send each other: they arrive, nobody waits, and strangers
- * get and send nothing. The sockets are real. */
+/* check_post.c - checks the file descriptors that ranks send each other. They must arrive, no rank
+ * may wait for them, and strangers must neither get nor send any. The sockets are real. */
 #include <check.h>
 #include <dirent.h>
 #include <errno.h>
@@ -197,14 +197,14 @@ START_TEST(test_the_receiver_has_no_descriptor_left)
     allow(1);
     ck_assert(receive());
     ck_assert_int_eq(parcel.number, 1);
-    ck_assert_int_eq(parcel.fd, -1); /* the kernel has dropped it */
+    ck_assert_int_eq(parcel.fd, -1); /* Linux has dropped the descriptor */
     allow(-1);
     must_come(2);
 }
 END_TEST
 
-/* Drop a message for a process whose socket had the same name before, and bytes that are no
- * message. */
+/* The receiver must drop a message that is for another process, whose socket had the same name
+ * before. It must also drop bytes that are no message. */
 START_TEST(test_other_messages_are_dropped)
 {
     const struct ar_post_address old = {.token = address[1].token + 1, .length = address[1].length};

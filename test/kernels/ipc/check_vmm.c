@@ -97,7 +97,8 @@ START_TEST(test_both_kinds)
 }
 END_TEST
 
-/* When memory is freed, the driver may give its handle to new memory, and XLA its address. */
+/* When memory is freed, the driver may give its handle to new memory, and XLA may use its address
+ * again. The new memory must have another number all the same. */
 START_TEST(test_new_memory_has_a_new_number)
 {
     ck_assert(call(0, place[0], place[0])->at_send == ar_ipc_place(1, 0));
@@ -138,8 +139,8 @@ START_TEST(test_memory_that_is_mapped_twice)
 }
 END_TEST
 
-/* Peers cannot map memory without a descriptor of its own. A pool has one descriptor for all its
- * memory. */
+/* Peers can map memory only if it has a descriptor of its own. Memory of a pool has none, because
+ * the pool has one descriptor for all its memory. */
 START_TEST(test_some_memory_has_no_descriptor)
 {
     take_memory(_i == 0 ? NONE : _i == 1 ? FABRIC : BY_FD);
@@ -150,7 +151,8 @@ START_TEST(test_some_memory_has_no_descriptor)
 }
 END_TEST
 
-/* A buffer may lie in two allocations, as with torch's expandable segments. */
+/* A buffer may lie in two allocations, as with torch's expandable segments. Then it has no
+ * place. */
 START_TEST(test_a_buffer_in_two_allocations)
 {
     fake_created(place[0], BYTES, 0, BY_FD);

@@ -18,11 +18,12 @@ void drop_pair(void);
 /* Make a call on rank ${r}, and return the arguments of its kernel. */
 const struct ar_args *call(int r, const char *send, char *recv);
 
-/* What getpid returns; 0: the real number. It differs between the threads of the ranks, so they
- * take each other for processes. */
+/* What getpid returns in this thread; 0: the real number. The threads of the two ranks get
+ * different numbers, so the ranks take each other for processes. */
 extern _Thread_local int fake_pid;
 
-/* Ranks of two processes. create_in_process makes of_rank[rank]; make_processes also sets ${pair}. */
+/* The ranks of two processes. create_in_process makes of_rank[rank]. make_processes makes both, and
+ * sets ${pair}. */
 extern symtuner_ar *of_rank[2];
 void create_in_process(int rank);
 void destroy_in_process(int rank);

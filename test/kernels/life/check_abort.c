@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_abort.c - what symtuner_ar_abort waits for, and for how long, on a fake CUDA. */
+/* check_abort.c - tests what symtuner_ar_abort waits for, and for how long, on a fake CUDA. */
 #include <check.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -66,7 +66,8 @@ START_TEST(test_an_abort_waits_for_copies_no_longer_than_its_limit)
     int ms;
 
     call("copy");
-    fake.unreached = -1; /* for example behind a kernel of NCCL that only ncclCommAbort ends */
+    /* the copy never ends, for example behind a kernel of NCCL that only ncclCommAbort ends */
+    fake.unreached = -1;
     ms = abort_ms();
     ck_assert_int_ge(ms, DRAIN_MS);
     ck_assert_int_le(ms, DRAIN_MS + LEAVE_MS + LATE_MS);
@@ -102,8 +103,8 @@ START_TEST(test_an_abort_waits_for_a_call_that_submits_copies)
     ck_assert_int_eq(ar_copies_enter(handles[0]), ncclSuccess);
     pthread_create(&thread, NULL, leave_late, handles[0]);
     symtuner_ar_abort(handles[0]);
-    ck_assert(__atomic_load_n(&handles[0]->has_copied, __ATOMIC_RELAXED)); /* the other thread's
-                                                                              call has left */
+    /* symtuner_ar_abort has waited until the other thread's call had submitted its copies */
+    ck_assert(__atomic_load_n(&handles[0]->has_copied, __ATOMIC_RELAXED));
     pthread_join(thread, NULL);
     ck_assert_int_eq(fake.queries, 1);
     want_error(ar_copies_enter(handles[0]), ncclInvalidUsage, handles[0], "aborted");
@@ -117,7 +118,8 @@ static void *abort_too(void *out)
     return NULL;
 }
 
-/* Each caller may let NCCL unmap memory as soon as its own symtuner_ar_abort returns. */
+/* Two threads abort the handle at the same time. Each of them may let NCCL unmap memory as soon as
+ * its own symtuner_ar_abort returns, so both must wait for the copy. */
 START_TEST(test_a_second_abort_waits_as_the_first)
 {
     pthread_t thread;
@@ -136,8 +138,8 @@ START_TEST(test_a_second_abort_waits_as_the_first)
 }
 END_TEST
 
-/* An abort must not end a capture: of another thread (_i = 0), or one that holds calls of the
- * handle. */
+/* An abort must not end a capture. In case 0 another thread captures. In case 1 the capture holds
+ * calls of the handle. */
 START_TEST(test_an_abort_ends_no_capture)
 {
     ck_assert_int_eq(symtuner_ar_reserve(handles, N, SIZE_MAX), ncclSuccess);

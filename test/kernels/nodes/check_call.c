@@ -47,7 +47,7 @@ static void call_all(size_t count, ncclDataType_t type, ncclRedOp_t op)
     ck_assert(!whole_nccl.hung);
 }
 
-/* Call group_reset first. */
+/* Create the handles and the buffers of all ranks. Call group_reset before. */
 static void make_group(void)
 {
     for (int r = 0; r < net.ranks; r++) {
@@ -82,8 +82,8 @@ static void close_group(void)
 
 /* ---- what waits for what ----------------------------------------------------------------------
  *
- * A step sees the steps before it on its stream. If its stream has waited for an event, the step
- * also sees what that event saw. seen[i][k] is 1 if step i sees step k.
+ * seen[i][k] is 1 if step k is sure to end before step i begins ("step i sees step k"). A step sees
+ * all steps before it on its stream, and all that an event saw for which its stream has waited.
  */
 
 enum { STEPS = 2048 };
@@ -92,7 +92,7 @@ static struct fake_step step[STEPS];
 static unsigned char seen[STEPS][STEPS];
 static int steps;
 
-/* Take the steps of the GPU of rank ${r}. */
+/* Copy what the fake CUDA recorded on the GPU of rank ${r} to ${step}, and fill ${seen}. */
 static void take_steps(int r)
 {
     steps = 0;
@@ -284,9 +284,9 @@ END_TEST
 
 /* ---- captures, errors, order of life --------------------------------------------------------- */
 
-/* NCCL's communicators must live longer than the graph, because NCCL would wait for the graph's end
- * before it destroys them. The scratch of the box is freed at once, and its kernels then stop a
- * replay. */
+/* ncclCommDestroy would wait until the graph is gone, so destroy keeps NCCL's communicators until
+ * then. It frees the scratch of the box at once. If the program replays the graph, the kernels of
+ * the box find that the handle is destroyed, and stop the replay. */
 START_TEST(test_a_graph_keeps_the_communicators)
 {
     int comms;
@@ -382,7 +382,7 @@ START_TEST(test_buffers_are_registered_in_every_box_or_in_none)
 }
 END_TEST
 
-/* If a graph of one rank uses the buffer, it stays registered in all boxes. */
+/* If a graph of one rank uses the buffer, the buffer stays registered in all boxes. */
 START_TEST(test_buffers_are_deregistered_in_every_box_or_in_none)
 {
     open_group(4, 2, "kernels network-pieces=1");
@@ -412,7 +412,7 @@ START_TEST(test_buffers_are_deregistered_in_every_box_or_in_none)
 }
 END_TEST
 
-/* No kernel can use windows of the communicator over all boxes, so nothing happens. */
+/* A window of the program spans all boxes. Our kernels stay in a box, so they cannot use it. */
 START_TEST(test_windows_of_the_program_have_no_effect)
 {
     open_group(4, 2, "kernels network-pieces=1");
@@ -452,7 +452,7 @@ START_TEST(test_scratch_is_reserved_in_the_box)
 }
 END_TEST
 
-/* A handle with one_stream keeps it, although the library measures on a stream of its own. */
+/* With config.one_stream a handle records no events. That must still be so after measuring. */
 START_TEST(test_one_stream_is_still_one_after_measuring)
 {
     int idles;
@@ -463,7 +463,7 @@ START_TEST(test_one_stream_is_still_one_after_measuring)
     group_config.beside = SYMTUNER_AR_ALONE;
     net.adds_nothing = true;
     make_group();
-    for (int r = 0; r < 4; r++) /* a busy machine may have measured anything */
+    for (int r = 0; r < 4; r++) /* a busy machine measures anything: say that NCCL is slow */
         for (int i = 0; i < AR_NODES_SIZES; i++)
             handle[r]->nodes->figures.us[AR_WAY_NCCL][i] = 1e9f;
     idles = fake.idles;

@@ -302,7 +302,8 @@ START_TEST(test_a_communicator_that_does_not_block_is_nccls)
 }
 END_TEST
 
-/* If memory runs out in the middle, nothing may be left behind, and no rank may wait for ever. */
+/* Let a call of one rank to CUDA fail, as if memory ran out in the middle of the creation. Nothing
+ * may be left behind, and no rank may wait for ever. */
 START_TEST(test_a_rank_without_memory_stops_all)
 {
     int alone = 0, together = 0;
@@ -328,8 +329,9 @@ END_TEST
 
 /* ---- start-up figures ------------------------------------------------------------------------ */
 
-/* Return in how many pieces the ranks add up box by box (0: not at all), if NCCL takes ${all} us
- * per MiB for all ranks and ${some} for fewer, and 1 ms more on rank ${slow_rank}. */
+/* Return in how many pieces the ranks add up box by box; 0: NCCL adds up. The fake NCCL takes
+ * ${all} us per MiB for an all-reduce of all ranks, ${some} us per MiB for one of fewer ranks, and
+ * 1 ms more on rank ${slow_rank}. */
 static int pieces_with(int all, int some, int slow_rank)
 {
     int pieces;
@@ -360,11 +362,13 @@ START_TEST(test_the_slower_network_decides)
 {
     ck_assert_int_gt(pieces_with(4000, 100, -1), 0);
     ck_assert_int_eq(pieces_with(100, 4000, -1), 0);
-    ck_assert_int_gt(pieces_with(4000, 100, 2), 0); /* the other ranks see that rank 2 is late */
+    ck_assert_int_gt(pieces_with(4000, 100, 2), 0); /* all ranks use the figures of the slowest
+                                                       rank */
 }
 END_TEST
 
-/* The rules that symtuner_ar_describe prints keep the choice, without any figures. */
+/* symtuner_ar_describe prints rules. With these rules, the library must choose the same numbers of
+ * pieces without measuring. */
 START_TEST(test_the_described_rules_keep_the_choice)
 {
     static char rules[8192];
@@ -433,7 +437,8 @@ static void create_for_both(int r)
     ncclCommDestroy(both[1]);
 }
 
-/* The communicators of one call must be those of one group. Buffers have room for its ranks. */
+/* All communicators of one call must be of one group, because the library makes room for the ranks
+ * of one group only. */
 START_TEST(test_communicators_of_two_groups_are_refused)
 {
     group_reset(4, 4, NULL);

@@ -4,9 +4,10 @@
  * error, from symtuner_ar_status or symtuner_ar_destroy. symtuner_ar_abort and ncclCommAbort must
  * end what still runs on its GPU.
  *
- * If a rank is in the box of a lost rank, it has an error after one time limit. Its sums then go to
- * the other boxes, whose ranks wait for one more time limit. If a call waits in NCCL,
- * symtuner_ar_status does not know of it; symtuner_ar_destroy does, after one time limit.
+ * A rank in the box of a lost rank has an error after one time limit. It then goes on to NCCL, so
+ * its peer in the other box goes on, too, and waits there one more time limit for the rank whose
+ * NCCL call waits for the lost rank. symtuner_ar_status does not notice a call that waits in NCCL.
+ * symtuner_ar_destroy notices it after one time limit.
  */
 #include <check.h>
 #include <stdio.h>
@@ -21,8 +22,8 @@
 
 enum { RANKS = 4, LIMIT_MS = 3000, COUNT = 1000 };
 
-/* ${status} is a part of the error of symtuner_ar_status. NULL: no error, because the call waits in
- * NCCL. */
+/* ${status} is a part of the error that symtuner_ar_status gives a rank. NULL: it gives none,
+ * because the rank's call waits in NCCL. */
 static const struct {
     bool lost[RANKS];
     const char *status[RANKS];
@@ -71,8 +72,8 @@ static void good_call(int r)
     cudaStreamSynchronize(stream[r]);
 }
 
-/* Call while other ranks are lost. Ask for the status until there is an error, or until the time is
- * over. Then destroy the handle. */
+/* Make a call on rank ${r} while other ranks are lost. Ask for the status until there is an error,
+ * or until the time is over. If there was no error, destroy the handle. */
 static void call_alone(int r)
 {
     const double start = time_s(), limit = LIMIT_MS / 1000.0;
@@ -146,8 +147,9 @@ static void call_in_the_first_box(int r)
     ck_assert_int_eq(cudaStreamQuery(stream[r]), cudaErrorNotReady);
 }
 
-/* A call of one box waits in NCCL for the other box. ncclCommAbort of the program's communicator
- * alone would not end it, because the call is on another communicator. */
+/* Only the ranks of the first box have made this call, so it waits in NCCL for the other box. It
+ * runs on a communicator of the library. The program's ncclCommAbort alone would not end it,
+ * because that is for another communicator. */
 static void abort_and_discard(int r)
 {
     symtuner_ar *list[2] = {NULL};

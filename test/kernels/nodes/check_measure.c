@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_measure.c - tests what happens if a rank has an error while the ranks measure the network. */
+/* check_measure.c - tests what happens if a rank has an error while the ranks measure the network
+ * before the first call. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -17,21 +18,22 @@ static void must_be_box_by_box(void)
     }
 }
 
-/* Make the group while the call ${at} of rank 3 to CUDA fails; 0: none does. Returns how many calls
- * to CUDA rank 3 has made. */
+/* Create the handles while call number ${at} of rank 3 to CUDA fails; 0: none fails. Returns how
+ * many calls to CUDA rank 3 has made. */
 static int create_while_failing(const char *rule, int at)
 {
     group_reset(4, 2, rule);
     if (rule == NULL)
         setenv("SYMTUNER_AR_NODES", "1", 1);
-    net.adds_nothing = true; /* else long sums take the time */
+    net.adds_nothing = true; /* so the fake NCCL loses no time with adding */
     fake.fail_on = 4, fake.fail_at = at;
     group_create();
     return fake.calls;
 }
 
-/* The calls of rank 3 to CUDA fail, one in each round, from shortly before the ranks measure.
- * The other ranks must not wait for rank 3 in ncclAllReduce, and all go on alike. */
+/* In each round, another call of rank 3 to CUDA fails. The first of these calls comes shortly
+ * before the ranks measure. The other ranks must not wait for rank 3 in ncclAllReduce, and all must
+ * go on alike. */
 START_TEST(test_what_fails_while_measuring_stops_all)
 {
     const int first = create_while_failing(RULE, 0) - 20, step = 14;
@@ -60,7 +62,8 @@ START_TEST(test_what_fails_while_measuring_stops_all)
 }
 END_TEST
 
-/* A rank whose kernel in the box could not be launched must not let the others wait for a day. */
+/* The program's time limit is a day. If rank 3 could not launch its kernel, the others would wait
+ * for it a day. So while the ranks measure, kernels wait only a minute. */
 START_TEST(test_kernels_wait_a_minute_while_measuring)
 {
     group_reset(4, 2, NULL);

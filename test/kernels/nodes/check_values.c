@@ -108,8 +108,8 @@ static double combine(double x, double y)
                                : x + y;
 }
 
-/* Return NCCL's result for ${n} numbers: they are added in order, and each sum is rounded. In f32
- * the fake adds floats; a double holds the exact sum or product of two floats. */
+/* Return NCCL's result for ${n} numbers: the fake adds them in order and rounds each sum. In f32
+ * the fake adds floats. Adding doubles and rounding to float gives the same bits. */
 static double by_nccl(const double *x, int n)
 {
     double sum = x[0];

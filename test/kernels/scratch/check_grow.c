@@ -145,7 +145,8 @@ START_TEST(test_small_calls_take_little_scratch)
     }
     phases(AR_OPEN, AR_OPEN);
     calls((int[]){MIDDLE, 0});
-    for (int r = 0; r < RANKS; r++) /* so that the fake also counts what is allocated later */
+    /* Now the ranks have more scratch, and the fake has counted it, too. */
+    for (int r = 0; r < RANKS; r++)
         ck_assert_uint_gt(fake_nccl.allocated[r], 32 << 20);
     end_group();
 }
@@ -308,8 +309,8 @@ START_TEST(test_an_arena_that_is_there_stays)
 }
 END_TEST
 
-/* Between ncclGroupStart and ncclGroupEnd NCCL only notes the registration. It maps the window
- * afterwards. */
+/* If a rank is between ncclGroupStart and ncclGroupEnd, NCCL only notes that it registers its new
+ * scratch. NCCL maps the window after the group. Until then no rank can use the new scratch. */
 START_TEST(test_a_group_of_nccl_calls_is_no_hang)
 {
     make_group();
@@ -375,8 +376,9 @@ static void create_unequal(int r)
         __atomic_store_n(&pairs_made, 1, __ATOMIC_RELEASE);
 }
 
-/* Processes may drive different numbers of GPUs of a box. If one drives several, all ranks make all
- * their scratch when the handles are created, even a rank that is alone in its process. */
+/* Processes may drive different numbers of GPUs of a box. If one process drives several, all
+ * ranks make all their scratch when the handles are created. So does a rank that is alone in its
+ * process. */
 START_TEST(test_threads_may_drive_unequal_numbers_of_ranks)
 {
     start_ranks(create_unequal);

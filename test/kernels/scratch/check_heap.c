@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_heap.c - checks that a group gives back all memory of the heap that it took. fake.live
- * counts only what is CUDA's, and LeakSanitizer runs only with SAN=address.
+ * check_heap.c - checks that a group gives back all heap memory that it took. No other test does:
+ * fake.live counts only what CUDA allocates, and LeakSanitizer runs only with SAN=address.
  */
 #include <check.h>
 #include <malloc.h>
@@ -59,11 +59,10 @@ static bool live_once(bool comm, const struct symtuner_ar_config *config)
     return symtuner_ar_destroy(h, 2) == ncclSuccess && fine;
 }
 
-/* A series of ${rounds} rounds has ended, before which ${before} bytes of the heap were in use. All
- * rounds are alike, so with a leak the heap grows in each series. Without a leak it also grows in
- * some, because it keeps some freed memory for later: how much depends on the tests before. Returns
- * whether it did not grow in this series. With sanitizers the heap never grows: they have their own
- * allocators, so mallinfo2 gives 0 before and after. */
+/* Return whether the heap stayed as it was in a series of ${rounds} equal rounds. ${before} is how
+ * many of its bytes were in use when the series began. With a leak, the heap grows in each series.
+ * Without a leak it may grow in some, because it keeps some freed memory for later. With sanitizers
+ * it never grows here: they have their own allocators, so mallinfo2 gives 0 before and after. */
 static bool is_as_it_was(size_t before, size_t rounds)
 {
     return mallinfo2().uordblks < before + 16 * rounds;
@@ -92,7 +91,7 @@ START_TEST(test_groups_leave_the_heap_as_it_was)
 }
 END_TEST
 
-/* In each round the first call of CUDA fails, then only the second, ... */
+/* In each round, the first call to CUDA fails, then only the second, and so on. */
 START_TEST(test_failures_leave_the_heap_as_it_was)
 {
     enum { TIMES = 3 };
@@ -120,7 +119,7 @@ START_TEST(test_failures_leave_the_heap_as_it_was)
 }
 END_TEST
 
-/* The caller waits with a helper thread, or without it if none can be started. */
+/* ar_gpu_wait uses a helper thread, or waits without one if none can be started. */
 START_TEST(test_waiting_for_a_gpu_leaves_the_heap_as_it_was)
 {
     bool fine = false;

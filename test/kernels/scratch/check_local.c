@@ -64,7 +64,7 @@ START_TEST(test_reserve_makes_what_calls_of_that_length_need)
                {1 << 20, AR_OPEN, AR_HERE, "kernels dtype=f32 kernel=chunked"},
                {1 << 20, AR_OPEN, AR_HERE, "kernels op=max kernel=chunked"},
                {1 << 20, AR_OPEN, AR_HERE, "kernels bytes=300000..300000 kernel=chunked"},
-               /* the first rule decides the longest calls of the second */
+               /* the first rule takes the longest calls away from the second one */
                {1 << 20, AR_OPEN, AR_HERE,
                 "kernels bytes=300100..300200 kernel=one_ll8;"
                 "kernels bytes=300000..300200 kernel=chunked"},

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_overlaps.c - registered buffers that overlap. All ranks must reach the same memory. */
+/* check_overlaps.c - tests registered buffers that overlap. Whichever registration each rank takes
+ * for a call, all ranks must reach the same memory. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +64,7 @@ START_TEST(test_a_buffer_may_be_registered_again)
         ck_assert_int_eq(add(0, orders[i][0]), ncclSuccess);
         ck_assert_int_eq(add(0, orders[i][1]), ncclSuccess);
         ck_assert(zero_copy(0, 4) && zero_copy(0, 8) && zero_copy(7, 1) && !zero_copy(0, 9));
-        ck_assert_int_eq(undo(0), ncclSuccess); /* the newer one */
+        ck_assert_int_eq(undo(0), ncclSuccess); /* this ends the newer registration */
         ck_assert(zero_copy(0, 4) && zero_copy(0, 8) == (i == 1));
         ck_assert_int_eq(undo(0), ncclSuccess);
         ck_assert(!zero_copy(0, 4));
@@ -72,7 +73,8 @@ START_TEST(test_a_buffer_may_be_registered_again)
 }
 END_TEST
 
-/* The newest registration need not be the last in the table. */
+/* The newest registration of a buffer need not be the last in the table of windows. The library
+ * must find it there. */
 START_TEST(test_deregister_takes_the_newest)
 {
     ck_assert_int_eq(add(100, 1), ncclSuccess);
@@ -94,8 +96,9 @@ START_TEST(test_buffers_may_overlap_in_part)
 }
 END_TEST
 
-/* On rank 0 the second buffer begins in the first one, on the other ranks far away. For a buffer in
- * both, rank 0 cannot tell which of the two the other ranks mean. */
+/* On rank 0 the third buffer begins in the first one. On the other ranks it lies far away. For a
+ * call in both, rank 0 cannot tell which buffer the other ranks mean. So calls in either buffer go
+ * through scratch on all ranks. */
 START_TEST(test_ranks_whose_buffers_overlap_otherwise_stage_them)
 {
     void *buffers[N];
@@ -143,8 +146,9 @@ START_TEST(test_there_are_64_places)
 }
 END_TEST
 
-/* In place, the shorter buffer of rank 0 also lies in a window that is blocked, and those of the
- * other ranks do not. All ranks must choose alike. */
+/* A window is blocked if a later window overlaps it on some ranks only (handle.h). In this call in
+ * place, the part of rank 0 also lies in a blocked window, and the parts of the other ranks do not.
+ * All ranks must look at the longer buffer only, so that they choose alike. */
 START_TEST(test_in_place_the_longer_buffer_decides)
 {
     void *buffers[N];
@@ -199,7 +203,7 @@ static ncclResult_t drop(int rank, int number)
     return symtuner_ar_deregister_window(win_h[rank], (ncclWindow_t)object[number]);
 }
 
-/* Return how many ranks take a window for ${bytes} at the start of object[number]. */
+/* Return on how many ranks a call of ${bytes} at the start of object[number] would use a window. */
 static int takers(int number, size_t bytes)
 {
     int n = 0;
@@ -209,7 +213,8 @@ static int takers(int number, size_t bytes)
     return n;
 }
 
-/* As XLA does: windows at one address with other lengths, which end in any order. */
+/* Like XLA, register windows of several lengths at one address, and deregister them in any
+ * order. */
 START_TEST(test_windows_at_one_address_end_in_any_order)
 {
     static const int orders[][3] = {{1, 2, 3}, {3, 2, 1}, {2, 3, 1}, {2, 1, 3}};
@@ -248,7 +253,8 @@ START_TEST(test_a_window_that_one_rank_has_deregistered_is_no_window)
     for (int r = 0; r < RANKS; r++) {
         const struct ar_window *w = ar_window_find(win_h[r], object[1][r], PAGE);
 
-        ck_assert(w->number == 3 && w - win_h[r]->windows == 2); /* place 0 is not free on all ranks */
+        /* place 0 is taken as long as one rank has window 0 */
+        ck_assert(w->number == 3 && w - win_h[r]->windows == 2);
     }
     for (int r = 1; r < RANKS; r++)
         ck_assert_int_eq(drop(r, 0), ncclSuccess);
@@ -258,9 +264,9 @@ START_TEST(test_a_window_that_one_rank_has_deregistered_is_no_window)
 }
 END_TEST
 
-/* Window 1 is blocked, and window 0 lies in it. As long as some rank may have window 1, no rank may
- * use window 0: its buffers may be meant as buffers of window 1, for which ranks may not choose
- * alike. */
+/* Window 2 overlaps window 1 on rank 0 only, so window 1 is blocked. Window 0 lies in window 1. As
+ * long as some rank may have window 1, no rank may use window 0, because a call in window 0 may
+ * mean window 1. Ranks learn that window 1 is gone when they next register a window together. */
 START_TEST(test_a_blocked_window_blocks_until_the_ranks_compare)
 {
     put(0, 1 << 20, 4 * PAGE);
@@ -289,7 +295,8 @@ START_TEST(test_a_window_that_is_not_there_is_named)
 }
 END_TEST
 
-/* If one window has no multicast address, none has one: ranks may take one or the other. */
+/* For one call, ranks may take different windows. So either all windows have a multicast address,
+ * or none of them has one. */
 START_TEST(test_windows_have_multicast_addresses_all_or_none)
 {
     fake_nccl.multicast = true;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_windows.c - random registrations and deregistrations, with calls between them. A simple
- * model, which sees all ranks, says which window each rank must take. Each rank runs in a thread of
- * its own, and deregisters windows earlier or later than other ranks.
+ * check_windows.c - tests random registrations and deregistrations, with calls between them. A
+ * simple model, which sees all ranks, says which window each rank must take. Each rank runs in a
+ * thread of its own, and deregisters windows earlier or later than other ranks.
  *
- *   TEST_SEED, TEST_ROUNDS  (3) rounds of each case; see test/random.h
+ * TEST_ROUNDS is the number of rounds of each case (3). TEST_SEED is explained in test/random.h.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -118,13 +118,14 @@ static bool plan_call(struct t_random *random, struct step *s)
         s->want[r] = expected(r, s->at[r], s->bytes);
         taken += s->want[r] != 0;
     }
-    must(taken == 0 || taken == RANKS); /* otherwise the rule itself would be wrong */
+    must(taken == 0 || taken == RANKS); /* otherwise the model itself would be wrong */
     staged += taken == 0;
     direct += taken != 0;
     return true;
 }
 
-/* Fill ${step}. In one of ${odd} registrations a rank's buffer lies elsewhere; 0: in none. */
+/* Fill ${step} with random steps. In one of ${odd} registrations, the buffer of one rank lies
+ * elsewhere; 0: in none. */
 static void plan(uint64_t seed, int odd)
 {
     struct t_random random = {seed};
