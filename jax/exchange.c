@@ -22,7 +22,7 @@ enum verdict { OPEN, AGREED, REFUSED };
 struct meeting {
     struct ffi_site site;
     int came;
-    int verdict; /* enum verdict; decide() writes it under the lock, spin() reads it without */
+    int verdict; /* enum verdict; decide() sets it under the lock; spin() takes no lock */
 };
 
 struct run {
@@ -41,7 +41,7 @@ struct ffi_exchange {
     pthread_cond_t changed;
     int ranks;
     int skip;  /* how many of the next runs have no meetings */
-    int pause; /* what ${skip} will be after the next late rank */
+    int pause; /* how many runs to skip if a rank is late once more */
     uint64_t clock, late;
     struct run run[RUNS];
 };
@@ -82,8 +82,9 @@ static struct run *find_run(struct ffi_exchange *m, int64_t id)
     return NULL;
 }
 
-/* Begin a new run, which overwrites the oldest one. The first rank that comes to the run calls
- * this, and decides for all ranks whether the run has meetings. */
+/* Begin a new run in the place of the oldest one. Only the first rank that comes to a run calls
+ * this. If runs must be skipped because a rank was late, it marks the run as over, so that no rank
+ * makes a meeting in it. */
 static struct run *make_run(struct ffi_exchange *m, int64_t id)
 {
     struct run *oldest = &m->run[0];
@@ -91,7 +92,7 @@ static struct run *make_run(struct ffi_exchange *m, int64_t id)
     for (int i = 0; i < RUNS; i++)
         if (m->run[i].age < oldest->age)
             oldest = &m->run[i];
-    memset(oldest, 0, offsetof(struct run, block)); /* keep the blocks for the next run */
+    memset(oldest, 0, offsetof(struct run, block)); /* but keep its blocks */
     oldest->used = true;
     oldest->id = id;
     oldest->age = ++m->clock;
@@ -121,9 +122,10 @@ static bool make_meeting(struct run *run, int number)
     return true;
 }
 
-/* Note that a rank did not come in time. It may be in time in the next run, or never come again. So
- * the ranks try again in the next run. But each try may take FFI_EXCHANGE_MS, so after each further
- * miss they skip twice as many runs before the next try, up to FFI_EXCHANGE_PAUSE. */
+/* Called when a rank did not come in time: end the meetings of this run, and set how many of the
+ * next runs have none. After the first miss the ranks try again in the very next run. But a rank
+ * that never comes costs the others FFI_EXCHANGE_MS in each try. So after each further miss they
+ * skip twice as many runs before the next try, up to FFI_EXCHANGE_PAUSE. */
 static void miss(struct ffi_exchange *m, struct run *run)
 {
     run->over = true;
@@ -193,8 +195,10 @@ static void bring(struct meeting *meeting, int me, const struct ffi_offer *offer
     meeting->came++;
 }
 
-/* Decide a meeting to which all ranks have come. All ranks still wait in it. So no rank has started
- * a kernel of this run, and we can still refuse all meetings of the run. */
+/* The last rank that comes to a meeting calls this: set the verdict to AGREED. If an earlier
+ * meeting of the run is confusing() together with this one, refuse all meetings of the run. It is
+ * not too late for that: the other ranks still wait here, so no rank has started a kernel of this
+ * run. */
 static void conclude(struct ffi_exchange *m, struct run *run, struct meeting *meeting)
 {
     decide(meeting, AGREED);
@@ -224,8 +228,9 @@ int ffi_exchange_come(struct ffi_exchange *m, int64_t id, int me, const struct f
     if (run == NULL)
         run = make_run(m, id);
     number = run->next[me]++;
-    /* The run is over if a meeting timed out or could not be made. No rank then makes a further
-     * meeting, so all ranks stop after the same number of meetings. */
+    /* If no other rank has made this meeting yet, make it. If the run is over, or if the meeting
+     * cannot be made, end the run and return. No rank makes a meeting in a run that is over, so all
+     * ranks have the same number of meetings. */
     if (number >= run->sites &&
         (run->over || number >= FFI_EXCHANGE_SITES || !make_meeting(run, number))) {
         run->over = true;

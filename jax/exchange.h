@@ -7,7 +7,9 @@
  * first kernel. Then it calls the initialize stage of each custom call on each device, from one
  * thread per device. In that stage the ranks of a group meet, once for each all-reduce in the
  * program. When all ranks have come to a meeting, each knows the addresses of all, and the
- * all-reduce may run a zero-copy kernel. What can go wrong, and what this file does about it:
+ * all-reduce may run a zero-copy kernel. If a meeting fails, the call is *staged*: it copies its
+ * data through memory of libsymtuner_ar.so. The next list says what can go wrong in a meeting, and
+ * what this file does about it:
  *
  *   the ranks decide differently  the decision is one word, set once under a lock: "agreed" by the
  *                                 last rank to come, "refused" by the first one that times out
@@ -19,8 +21,8 @@
  *                                 more runs pass before the next try, up to FFI_EXCHANGE_PAUSE
  *   no memory, too many calls     the remaining calls of the run are staged, on all ranks
  *
- * A staged call copies through memory of libsymtuner_ar.so. No address is kept for the next run, so
- * addresses of donated or freed buffers are never used.
+ * This file keeps no address for the next run, so it never uses the address of a buffer that was
+ * donated or freed after a run.
  */
 #ifndef FFI_EXCHANGE_H_
 #define FFI_EXCHANGE_H_
@@ -33,7 +35,7 @@
 #define FFI_EXCHANGE_MS 5000
 #endif
 #define FFI_EXCHANGE_SITES 1024 /* largest number of meetings in a run; further calls are staged */
-#define FFI_EXCHANGE_PAUSE 256  /* largest number of runs without meetings after a late rank */
+#define FFI_EXCHANGE_PAUSE 256 /* at most this many runs have no meetings after a late rank */
 
 /* What one rank brings to a meeting: its buffers, and which all-reduce it calls. */
 struct ffi_offer {
@@ -75,9 +77,9 @@ struct ffi_exchange_state {
 
 void ffi_exchange_state(struct ffi_exchange *m, struct ffi_exchange_state *state);
 
-/* The last answer of ffi_exchange_find() to one rank. The answer does not change after the run's
- * first kernel has started. So if a program has a call in a loop, only the call of the first
- * iteration takes the lock. */
+/* A rank's cache of the last answer of ffi_exchange_find(). The answer does not change once the
+ * run's first kernel has started. So if a program has a call in a loop, only the first iteration
+ * has to ask ffi_exchange_find(), which takes a lock. */
 struct ffi_found {
     int64_t run;
     int known, agreed;

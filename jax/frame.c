@@ -12,7 +12,8 @@
 #define OP_AVG    4
 #define OPS       5
 
-/* hlo_type_find() takes numbers of xla_data.proto. */
+/* read_buffers() passes an XLA_FFI_DataType to hlo_type_find(), which expects a PrimitiveType of
+ * xla_data.proto. So both must number the types in the same way. */
 _Static_assert(XLA_FFI_DataType_S8 == 2 && XLA_FFI_DataType_F8E4M3FN == 20 &&
                    XLA_FFI_DataType_C128 == 18,
                "XLA_FFI_DataType has the numbers of PrimitiveType");
@@ -107,7 +108,7 @@ static int read_groups(const XLA_FFI_Attrs *attrs, struct ffi_call *call, char *
 }
 
 /* Do the lengths of operand and result fit together? The buffers of an all-reduce are equally long.
- * In the other collectives the shorter buffer is as long as a rank's part of the longer one. */
+ * In the other collectives the longer buffer is ${call}->ranks times as long as the shorter one. */
 static int do_fit(const struct ffi_call *call, int64_t in, int64_t out)
 {
     int64_t shorter = call->coll == SYMTUNER_AR_ALL_GATHER ? in : out;

@@ -14,8 +14,9 @@
 #include "jax/library.h"
 #include "xla/ffi/api/c_api.h"
 
-/* The version of the FFI API that our handlers report. It is the oldest version that has all they
- * use, because a runtime refuses a handler that reports a newer version than its own. */
+/* The version of the FFI API that our handlers report. It is the oldest version that has everything
+ * that the handlers use, because a runtime refuses a handler that reports a newer version than the
+ * runtime's own. */
 #define FFI_MAJOR 0
 #define FFI_MINOR 3
 
@@ -31,9 +32,9 @@ struct ffi_call {
     int rows, ranks;
 };
 
-/* The groups of a call, in the form that XLA's communicators need: a device is its position in the
- * program's list of devices. Calls that use XLA's communicator have these positions in the
- * attribute "flat". Other calls have none. */
+/* The groups of a call that uses XLA's communicator. XLA identifies a device by its position in the
+ * program's list of devices. Such a call has these positions in the attribute "flat", which other
+ * calls do not have. */
 struct ffi_flat {
     const int64_t *ids; /* the positions; NULL: the call does not use XLA's communicator */
     int rows, ranks;

@@ -62,8 +62,8 @@ static int has_row(const struct ffi_member *member, const int64_t *groups, int r
     return 0;
 }
 
-/* Skips members of other devices without a write to their ${held}, so that ranks do not write to
- * each other's cache lines. */
+/* To skip the members of other devices, we read ${gpus} and do not call hold(). A call of hold()
+ * would write to a cache line that the thread of another device uses all the time. */
 struct ffi_member *ffi_member_find(const int64_t *groups, int rows, int ranks, int ordinal, int xla)
 {
     int n = __atomic_load_n(&used, __ATOMIC_ACQUIRE);
@@ -84,8 +84,8 @@ int ffi_members_room(int n)
     return __atomic_load_n(&used, __ATOMIC_ACQUIRE) + n <= FFI_GROUP_MEMBERS;
 }
 
-/* Copy ${with} to ${member}, except ${lock}, ${open} and ${held}. A thread that looks for the
- * member that was here before may be changing ${held} right now. */
+/* Copy ${with} to ${member}, except ${lock}, ${open} and ${held}. Another thread may be in hold()
+ * for the member that was here before, and that thread changes ${held} and reads ${open}. */
 static void fill(struct ffi_member *member, const struct ffi_member *with)
 {
     size_t from = offsetof(struct ffi_member, found);

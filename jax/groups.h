@@ -3,12 +3,13 @@
  * groups.h - the table that says which handle of libsymtuner_ar.so serves which device of which
  * group in this process.
  *
- * A group is an ordered list of JAX device ids. Python opens it while a program is lowered. A
- * compiled program names its groups by these ids, and the handler looks up the handle of the device
- * that it runs on.
+ * A group is an ordered list of JAX device ids. Python opens it while a program is lowered. The
+ * table then has one member for each device of this process in the group. A compiled program names
+ * its groups by the device ids. When XLA calls our handler for a device, the handler finds the
+ * device's member here, and in it the handle.
  *
- * Readers take no lock. A member of the table is filled before it is marked open. It is used again,
- * for another group, only after it was closed and no call holds it. A call holds a member from
+ * Readers take no lock. We fill a member before we mark it open. We use a member again, for another
+ * group, only after it was closed and when no call holds it. A call holds a member from
  * ffi_member_find(), which returns it, to ffi_member_release(). The thread that closes a group
  * waits until no call holds its members, and then destroys their handles.
  */

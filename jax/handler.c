@@ -100,10 +100,10 @@ static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
 }
 
 /* May the ranks of this call exchange addresses? The answer is the same on all ranks, because it
- * depends on sizes and settings only. It is no if XLA may record the call: the recording would keep
- * the addresses of other ranks' buffers, and these may change before a replay. It is no for other
- * collectives than all-reduce: only symtuner_ar_all_reduce_at() takes the addresses of all
- * ranks. */
+ * depends on sizes and settings only. They may not if XLA may record the call: the recording would
+ * keep the addresses of other ranks' buffers, and these may change before a replay. They may not in
+ * a reduce-scatter or an all-gather either, because the library has a function that takes the
+ * addresses of all ranks for all-reduces only (symtuner_ar_all_reduce_at()). */
 static int may_exchange(const struct job *j)
 {
     return j->member->exchange != NULL && j->call.bytes >= zero_copy_from && !j->recordable &&
@@ -170,10 +170,10 @@ static XLA_FFI_Error *look_for_absent(const struct ffi_member *member, const XLA
     return fail(api, XLA_FFI_Error_Code_UNAVAILABLE, why);
 }
 
-/* Before a run: return an error if an earlier replay of a recorded call failed because its kernel
- * gave up, or if a rank has gone. A replay does not call execute(), so nothing else would report
- * this. XLA calls the initialize stage for each call of a program; only the first one of a run
- * checks. */
+/* The initialize stage of a recordable call: return an error if a rank has gone, or if the kernel
+ * of an earlier call gave up. When XLA replays a recorded call, it does not call execute(), so
+ * execute() cannot report such an error. XLA calls the initialize stage once for each call of a
+ * program. ${looked} lets only the first of these calls in a run check. */
 static XLA_FFI_Error *look_at_replays(const struct job *j, const XLA_FFI_Api *api)
 {
     const struct ffi_ar *ar = ffi_ar_get();
@@ -219,9 +219,9 @@ static void count(struct ffi_member *member, const struct ffi_call *call, int ze
     __atomic_store_n(&member->minor, minor, __ATOMIC_RELAXED);
 }
 
-/* Do our kernels run this call, or has libsymtuner_ar.so given it to NCCL? With SYMTUNER_AR_IPC=auto
- * the plan would not tell, but groups of JAX do not use auto, because they say that their calls run
- * alone (FFI_BESIDE). */
+/* Do our kernels run this call, or has libsymtuner_ar.so given it to NCCL? The plan tells us. It
+ * would not with SYMTUNER_AR_IPC=auto, but JAX's groups ignore auto, because their configuration
+ * says that nothing runs beside their calls (FFI_BESIDE). */
 static int is_ours(const struct job *j)
 {
     const struct ffi_call *call = &j->call;
@@ -297,8 +297,9 @@ static XLA_FFI_Error *execute(const struct job *j, const XLA_FFI_Api *api)
     return result == 0 ? NULL : fail(api, XLA_FFI_Error_Code_INTERNAL, why);
 }
 
-/* The prepare stage: request XLA's communicator if the call uses it. No later stage can request it.
- * The prepare stage has no buffers, and perhaps no device. */
+/* The prepare stage: request XLA's communicator if the call uses it, because a later stage cannot
+ * request it. In this stage the frame has no buffers, and perhaps no device, so read_job() would
+ * fail. */
 static XLA_FFI_Error *prepare(const XLA_FFI_CallFrame *frame)
 {
     struct ffi_flat flat;

@@ -65,7 +65,7 @@ int ffi_ar_load(const char *path, char *why, size_t why_size)
     pthread_mutex_lock(&lock);
     if (library == NULL) {
         result = open_library(path, why, why_size);
-        ffi_keep_place(-1); /* so that no communicator of the drop-in takes it */
+        ffi_keep_place(-1); /* now, before the program's communicators take all places */
     } else if (strcmp(path, loaded_path) != 0) {
         result = ffi_fail(why, why_size, "%s is loaded already, not %s", loaded_path, path);
     }
@@ -73,7 +73,7 @@ int ffi_ar_load(const char *path, char *why, size_t why_size)
     return result;
 }
 
-static const void *memory; /* in XLA's memory; set before the first group is opened */
+static const void *memory; /* an address in XLA's memory; set before the first group is opened */
 
 void symtuner_ffi_memory(const void *p)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * library.h - libsymtuner_ar.so, NVIDIA's driver and the drop-in, found at run time and called by
- * function pointers; and the slot in which this process counts its calls.
+ * library.h - find libsymtuner_ar.so, NVIDIA's driver and the drop-in at run time, to call them by
+ * function pointers. Also find the slot in which this process counts its calls.
  *
  * The XLA handler is built with XLA's header only. In place of the types of CUDA and NCCL it
  * declares plain integers and pointers. test/jax/same_types.c checks that these are passed to
@@ -18,8 +18,8 @@
 
 typedef symtuner_ar ffi_handle;
 
-/* Nothing runs beside our calls, because XLA runs our calls and its own kernels one after another,
- * on one stream. */
+/* The value of config.beside for our handles: nothing runs beside our calls, because XLA runs our
+ * calls and its own kernels one after another, on one stream. */
 enum { FFI_BESIDE = SYMTUNER_AR_ALONE };
 
 /* The functions that we use, without "symtuner_ar_". */
@@ -52,19 +52,21 @@ struct ffi_ar {
 int ffi_ar_load(const char *path, char *why, size_t why_size);
 
 /*
- * Make all scratch of new handles now. XLA itself decides when it captures a call, and may capture
- * it on one rank and not on another. If a call is captured before the scratch exists, the library
- * never makes that scratch (include/symtuner_ar.h, Scratch). If there is no memory for the scratch,
- * the library prints a warning, and cuts long messages into short pieces.
+ * Allocate all scratch of new handles now, before XLA can capture a call. XLA itself decides when
+ * it captures a call, and may capture it on one rank and not on another. If a call is captured
+ * before its scratch exists, the library never allocates that scratch (include/symtuner_ar.h,
+ * Scratch). If there is no memory for the scratch, the library prints a warning, and sends the data
+ * of a long call in several pieces.
  */
 static inline void ffi_ar_reserve(const struct ffi_ar *ar, ffi_handle **handles, int n)
 {
     (void)ar->reserve(handles, n, SIZE_MAX);
 }
 
-/* Return how to make handles of JAX on ${n} GPUs. Their kernels give up after ${timeout_ms}; 0: the
- * default. If the program's communicators already have handles on one of these GPUs, the calls of
- * JAX's handles get fewer blocks (dropin/entry/jax.h). */
+/* Return the configuration for new handles of JAX's groups on ${n} GPUs. The kernels of these
+ * handles give up after ${timeout_ms}; 0: the default. If the program's communicators already have
+ * handles on one of these GPUs, the calls of JAX's handles get fewer blocks
+ * (dropin/entry/jax.h). */
 struct symtuner_ar_config ffi_ar_config(uint32_t timeout_ms, const int *devices, int n);
 
 /* Return the functions of the loaded library, or NULL before it is loaded. */
@@ -74,9 +76,9 @@ const struct ffi_ar *ffi_ar_get(void);
  * there. libsymtuner_ar.so contains a static CUDA runtime, which we cannot call. */
 void *ffi_driver(const char *name);
 
-/* Keep a place for our groups beside the program's communicators, whose calls the drop-in sends to
- * our kernels (dropin/entry/jax.h). Returns whether the GPU ${device} has that place free, or
- * whether there is no drop-in. If ${device} is below 0, looks at no GPU. */
+/* Ask the drop-in to keep a place for our groups on each GPU. The drop-in gives the other places to
+ * the program's communicators (dropin/entry/jax.h). Returns 1 if that place is free on the GPU
+ * ${device}, if ${device} is below 0, or if there is no drop-in. Otherwise returns 0. */
 int ffi_keep_place(int device);
 
 /* Return this process's slot in the file in which a job under `symtuner run` counts its calls

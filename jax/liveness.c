@@ -65,7 +65,7 @@ struct watch {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct watch *watches; /* list; lock it to read or change it, or to wake a watch */
+static struct watch *watches; /* list; hold ${lock} to read or change it, or to wake a watch */
 static int64_t ending_since;  /* ms; when this process began to end; 0: it has not */
 static int64_t waiting_at;    /* ms; argument of symtuner_ffi_waiting(); 0: not called */
 
@@ -136,9 +136,10 @@ static void notice(struct watch *w)
     w->since = now_ms();
 }
 
-/* Is a call of this watch's member pending, or was one within the last second? A waiting kernel
- * shows that it waits only while it runs, and processes that share a GPU take turns on it. The
- * member may have been closed, and its handle destroyed. */
+/* Is a call of this watch's member pending, or was one within the last second? symtuner_ar_waits()
+ * changes only while a waiting kernel runs, and if processes share a GPU, the kernel does not run
+ * all the time. So one look is not enough. We look for the member in the table, because it may have
+ * been closed, and then its handle is destroyed. */
 static bool is_pending(struct watch *w)
 {
     struct ffi_member *member;
@@ -158,9 +159,10 @@ static bool is_pending(struct watch *w)
     return now_ms() - w->pending_at < 1000;
 }
 
-/* A rank has gone. Has a call been pending for FFI_LIVENESS_STUCK_MS, without a new call in that
- * time? A rank that says goodbye has finished its own calls. So if a call still waits now, the
- * first rank that went never made that call, or died in it. Ranks that went later do not matter. */
+/* Called after a rank has gone: has a call been pending for FFI_LIVENESS_STUCK_MS, without a new
+ * call in that time? If so, the call waits for the first rank that went. That rank died in the call
+ * or before it. Or it said goodbye, which it does only when its own calls have finished, so it
+ * never made this one. */
 static int stuck(struct watch *w)
 {
     uint64_t calls = __atomic_load_n(&w->member->calls, __ATOMIC_RELAXED);
@@ -184,7 +186,8 @@ static void give_up(const struct watch *w)
     _exit(FFI_LIVENESS_EXIT);
 }
 
-/* Would jax.distributed's shutdown wait for rank ${r} in vain? */
+/* Would jax.distributed's shutdown wait for rank ${r} in vain? The comment of symtuner_ffi_ending()
+ * names the two cases. */
 static int missed(const struct watch *w, int r)
 {
     int64_t told = __atomic_load_n(&w->told_at, __ATOMIC_ACQUIRE);

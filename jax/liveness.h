@@ -21,8 +21,9 @@
  * ends. ${pids}[i] is rank i's process. Returns 0, or -1 with a sentence in ${why}. */
 int ffi_liveness_watch(struct ffi_member *member, const int *pids, char *why, size_t why_size);
 
-/* pending.c: has the GPU done all calls of groups across processes? An event is recorded after each
- * call that is launched. A replay of a CUDA graph has no such event. */
+/* The next functions are in pending.c. They find out whether the GPU has finished the calls of
+ * groups across processes, by an event that we record after each call. In a replay of a CUDA graph
+ * nobody records such an event. */
 
 /* Does ${stream} capture, that is, does XLA record the calls on it into a CUDA graph? Returns -1 if
  * the driver does not tell. */

@@ -177,8 +177,8 @@ static struct ffi_member *new_member(const int64_t *ids, int ranks, int me, int 
     if (need_ar(why, why_size) == NULL || check_ids(ids, ranks, why, why_size) != 0 ||
         check_place(ordinal, why, why_size) != 0)
         return NULL;
-    /* check for room now, while an error still reaches all ranks. An error of symtuner_ffi_admit()
-     * would reach this rank only */
+    /* check for room now. The ranks tell each other about an error of this step, but no longer
+     * about an error of symtuner_ffi_admit() */
     if (ffi_members_room(1))
         member = aligned_alloc(FFI_CACHE_LINE, sizeof *member);
     if (member == NULL) {
@@ -257,8 +257,9 @@ int symtuner_ffi_admit(void **ticket, char *why, size_t why_size)
         return ffi_fail(why, why_size, "%s", *ticket == NULL ? "the group was not opened" : FULL);
     ffi_slot_claim(((struct ffi_member *)*ticket)->me, ((struct ffi_member *)*ticket)->ranks);
     free(*ticket);
-    /* Clear the ticket here, and not in Python: after a Ctrl-C between this call and that line,
-     * Python would give up a group that is open. */
+    /* Clear the ticket here, and not in Python. If Python cleared it after this call, a Ctrl-C just
+     * before that line would leave the ticket set. Python would then call symtuner_ffi_give_up()
+     * for a group that is open. */
     *ticket = NULL;
     return 0;
 }

@@ -50,7 +50,8 @@ static int ask_driver(const void *p, const int *gpus, int n)
         struct location where = {LOCATION_DEVICE, gpus[i]};
 
         if (get_access(&flags, &where, at) != 0)
-            /* the memory has no list of GPUs: it is cudaMalloc's, or a stream-ordered pool's */
+            /* the memory has no list of GPUs. So it is from cudaMalloc, which all GPUs can access,
+             * or from a stream-ordered pool, which they cannot */
             return get_attribute(&pool, ATTRIBUTE_MEMPOOL, at) != 0 || pool == NULL;
         if (flags != ACCESS_READWRITE)
             return 0;

@@ -30,13 +30,14 @@ symtuner_ffi_all_reduce_recordable(struct XLA_FFI_CallFrame *frame);
 /* Load libsymtuner_ar.so from ${path}. */
 SYMTUNER_FFI_API int symtuner_ffi_load(const char *path, char *why, size_t why_size);
 
-/* Let the ranks of a local group exchange addresses before a run (jax/exchange.h), for calls of at
- * least ${bytes}. Then the kernels can access XLA's buffers of other ranks. SIZE_MAX: the ranks
- * never exchange addresses. Call this before the first run. */
+/* Set the size from which calls use the buffers of other ranks directly: for calls of at least
+ * ${bytes} the ranks of a local group exchange addresses before a run (jax/exchange.h). SIZE_MAX:
+ * the ranks never exchange addresses. Call this before the first run. */
 SYMTUNER_FFI_API void symtuner_ffi_zero_copy_from(size_t bytes);
 
-/* With SYMTUNER_AR_IPC=1: an address in the memory that XLA allocates, for config.memory of
- * include/symtuner_ar.h. Call this before the first group is opened. */
+/* Tell the library an address in memory that XLA allocated. New handles get it as config.memory
+ * (include/symtuner_ar.h). This is needed with SYMTUNER_AR_IPC=1. Call it before the first group is
+ * opened. */
 SYMTUNER_FFI_API void symtuner_ffi_memory(const void *p);
 
 /* Open a group whose devices are all in this process: ${ids}[i] is CUDA device ${ordinals}[i]. */
@@ -71,9 +72,9 @@ SYMTUNER_FFI_API int symtuner_ffi_admit(void **ticket, char *why, size_t why_siz
  * waits. */
 SYMTUNER_FFI_API int symtuner_ffi_give_up(void *ticket, char *why, size_t why_size);
 
-/* A handler for the stages prepare and execute. It only checks whether the runtime offers its
- * communicators. symtuner_ffi_probed() returns the result: 1 if it does, 0 if not, -1 before the
- * handler ran. */
+/* The handler of a call that does nothing. In the prepare stage it only checks whether the runtime
+ * offers its communicators. symtuner_ffi_probed() returns the result: 1 if it does, 0 if not, -1
+ * before the handler ran. */
 SYMTUNER_FFI_API struct XLA_FFI_Error *symtuner_ffi_probe(struct XLA_FFI_CallFrame *frame);
 SYMTUNER_FFI_API int symtuner_ffi_probed(void);
 
@@ -100,9 +101,9 @@ SYMTUNER_FFI_API void symtuner_ffi_ending(void);
 SYMTUNER_FFI_API int symtuner_ffi_goodbye(const int64_t *ids, int ranks, int rank, char *why,
                                           size_t why_size);
 
-/* Tell the library that it knows all goodbyes up to ${until_ms} (ms of CLOCK_MONOTONIC) in the
- * groups of these ids, and will not learn of later ones. So if a rank dies after that time, the
- * library assumes that the rank has said goodbye. */
+/* Python tells the library of no further goodbye in the groups of these ids. The library has been
+ * told of all goodbyes up to ${until_ms} (ms of CLOCK_MONOTONIC). If a rank dies after that time,
+ * the library assumes that the rank has said goodbye. */
 SYMTUNER_FFI_API int symtuner_ffi_told(const int64_t *ids, int ranks, int64_t until_ms, char *why,
                                        size_t why_size);
 

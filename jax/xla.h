@@ -15,8 +15,9 @@
 /* Does the runtime offer the extension to this call, in a version that we know? */
 int ffi_xla_offers(const XLA_FFI_CallFrame *frame);
 
-/* Call this in the prepare stage. Request the communicator of the group that has this device;
- * ${flat} lists all groups. Returns NULL, or XLA's error. */
+/* Call this in the prepare stage. Request the communicator of the group of this device. ${flat}
+ * lists all groups of the call; XLA picks the one that has this device. Returns NULL, or XLA's
+ * error. */
 XLA_FFI_Error *ffi_xla_request(const XLA_FFI_CallFrame *frame, const struct ffi_flat *flat);
 
 /* Call this in the initialize stage or later. Set *comm to the communicator that was requested.

@@ -41,8 +41,8 @@ int hlo_call_is(const struct hlo_instruction *in)
     return find_kind(in) != NULL;
 }
 
-/* Does an instruction have frontend attributes other than is_spmd_generated? That attribute only
- * says where the instruction comes from. */
+/* Does an instruction have frontend attributes that may say how to run it? We ignore only
+ * is_spmd_generated, which says where the instruction comes from. */
 static int has_wishes(struct hlo_bytes rest)
 {
     struct hlo_field entry, field;
@@ -151,8 +151,9 @@ static const char *judge_all_gather(const struct hlo_module *module,
     return why != NULL ? why : judge_cut(in, &result, &input, &call->parts);
 }
 
-/* In a reduce-scatter and an all-gather each rank has a part of the longer buffer, so the order of
- * the ranks matters. */
+/* Check that the longer buffer of a reduce-scatter or an all-gather has one part for each rank, and
+ * that the ranks are in the order of device ids. Our groups have that order, and it determines
+ * which part belongs to which rank. */
 static const char *judge_places(const struct hlo_call *call)
 {
     if (call->parts != call->groups.ranks)
@@ -167,7 +168,7 @@ static const char *judge_places(const struct hlo_call *call)
  * with our calls, so we leave these all-reduces to XLA. What the passes replace was read in XLA's
  * source, and seen in programs for an H100 (test/jax/install/test_compiled.py). */
 
-/* To learn how a dynamic-slice computes its offset, we look at this many instructions at most. */
+/* is_of_rank() looks at this many instructions at most. */
 #define STEPS 64
 
 static int is_one_of(const struct hlo_instruction *in, const char *const *opcodes, size_t count)
@@ -204,7 +205,8 @@ static const struct hlo_instruction *find_user(const struct hlo_module *module,
 static int is_of_rank(const struct hlo_module *module, const struct hlo_computation *computation,
                       const struct hlo_instruction *in, int *steps);
 
-/* Does an operand of ${in}, from the ${first}-th on, depend on the rank's number? */
+/* Does an operand of ${in} depend on the rank's number? Operands before index ${first} do not
+ * count. */
 static int has_operand_of_rank(const struct hlo_module *module,
                                const struct hlo_computation *computation,
                                const struct hlo_instruction *in, size_t first, int *steps)
@@ -225,8 +227,10 @@ static int has_operand_of_rank(const struct hlo_module *module,
     return found;
 }
 
-/* Does ${in} compute an offset from the number of the rank that runs the program? We follow the
- * opcodes that XLA follows. A dynamic-slice looks the offset up in a table. */
+/* Does the result of ${in} depend on the number of the rank that runs the program? If so, ${in} can
+ * be the offset of the rank's own part. We go back through the operands, but only through the
+ * opcodes that XLA goes through. A dynamic-slice among them looks the offset up in a table. So its
+ * first operand, the table, does not count. */
 static int is_of_rank(const struct hlo_module *module, const struct hlo_computation *computation,
                       const struct hlo_instruction *in, int *steps)
 {
@@ -241,8 +245,8 @@ static int is_of_rank(const struct hlo_module *module, const struct hlo_computat
 }
 
 /* Does each rank use only its own part of the result, as for the gradients of sharded weights? Then
- * XLA turns the all-reduce into a reduce-scatter. There must be one part for each rank of a group.
- * If we cannot read a shape, we assume that there is. */
+ * XLA turns the all-reduce into a reduce-scatter, if there is one part for each rank of a group. If
+ * we cannot read the shapes, we assume that there is one part for each rank. */
 static int is_cut(const struct hlo_module *module, const struct hlo_computation *computation,
                   const struct hlo_call *call)
 {

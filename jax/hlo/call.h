@@ -10,7 +10,7 @@ struct hlo_call {
     const struct hlo_instruction *in, *operand;
     struct hlo_groups groups;
     int64_t bytes;   /* size of the operand */
-    int64_t parts;   /* longer buffer's length divided by the shorter one's; 0 in an all-reduce */
+    int64_t parts;   /* longer buffer's length / shorter buffer's; 0: an all-reduce */
     int coll;        /* enum symtuner_ar_coll */
     int op;          /* ncclRedOp_t */
     const char *why; /* why we leave it to XLA; NULL: it can be replaced */
@@ -19,25 +19,27 @@ struct hlo_call {
 /* Is this instruction a collective that we replace or report? */
 int hlo_call_is(const struct hlo_instruction *in);
 
-/* Fill ${call} for an instruction of ${computation} that is a collective. ${no_devices}: why
- * ${devices} is not known, or NULL. */
+/* Decide whether the collective ${in} can be replaced, and fill ${call}. ${computation} is the one
+ * that contains ${in}. ${no_devices}: why ${devices} is not known, or NULL. */
 void hlo_call_judge(const struct hlo_module *module, const struct hlo_computation *computation,
                     const struct hlo_instruction *in, const struct hlo_devices *devices,
                     const char *no_devices, struct hlo_call *call);
 
-/* Is this instruction one of our all-reduces, as jax.ffi writes them? */
+/* Is this instruction a custom call for an all-reduce of ours? jax.ffi writes such calls before XLA
+ * compiles the program. */
 int hlo_call_is_ours(const struct hlo_instruction *in);
 
-/* May our call put its result into the buffer of its operand? It may if ${in} is an all-reduce,
- * XLA's or ours, and if XLA need not copy the operand for it. */
+/* ${in} is a call of ours, or a collective that we want to replace by one. May our call put its
+ * result into the buffer of its operand? It may if ${in} is an all-reduce, and if XLA need not copy
+ * the operand first. */
 int hlo_call_may_share(const struct hlo_module *module, const struct hlo_computation *computation,
                        const struct hlo_instruction *in);
 
 /* Let the custom call whose fields are in ${out} put its result into the buffer of its operand. */
 void hlo_call_share(struct hlo_out *out);
 
-/* Can our call ${in} become a part of a longer one? If so, set *shape to its shape. Only
- * all-reduces can, because their operand and result have the same shape. */
+/* Can the all-reduce ${in} share one longer call with other all-reduces (join.h)? If so, set *shape
+ * to its shape. Only all-reduces can, because their operand and result have the same shape. */
 int hlo_call_may_join(const struct hlo_module *module, const struct hlo_computation *computation,
                       const struct hlo_instruction *in, struct hlo_shape *shape);
 

@@ -141,7 +141,7 @@ struct mesh {
     struct hlo_numbers sizes; /* sizes of the axes */
     int64_t *ids;             /* [position]: the id at this position of the mesh */
     int64_t *group;           /* [position]: the first position of the group that it is in */
-    int64_t last;             /* step between neighbours on the axis that was read last; 0: none */
+    int64_t last;             /* step between neighbours on the axis read last; 0: none was read */
     int disordered;           /* 1: an axis was listed before one with a larger step */
 };
 
@@ -233,10 +233,10 @@ static const char *read_part(struct hlo_bytes rest, int64_t *before, int64_t *si
     return *size < 1 ? no_message : NULL;
 }
 
-/* Positions that differ only in their coordinate along this axis are in one group. So we set that
- * coordinate to 0 in ${group}. A reference may also name only a part of an axis of size S, by two
- * numbers P (pre_size) and N (size). Then we split the axis into dimensions P x N x S/(P*N), and
- * set the coordinate along the dimension of size N to 0. */
+/* Read a reference to an axis. Positions that differ only in their coordinate along this axis are
+ * in one group. So we set that coordinate to 0 in mesh->group. A reference may also name only a
+ * part of an axis of size S, by two numbers P (pre_size) and N (size). Then we split the axis into
+ * dimensions P x N x S/(P*N), and set the coordinate along the dimension of size N to 0. */
 static const char *read_axis_ref(struct mesh *mesh, struct hlo_bytes rest, int64_t count)
 {
     int64_t axis = 0, before = 1, size = 0, stride = 1, after, step, product;

@@ -160,10 +160,11 @@ static const char *list_members(const int64_t *group, const int64_t *order, int 
     return why;
 }
 
-/* We refuse a collective without a channel, because each partition would have groups of its own. A
- * collective with a channel is of one of two kinds (CollectiveOpGroupMode of xla_data.proto). If it
- * uses global device ids, its groups list places. Otherwise its groups list replicas, and a group
- * has all partitions of its replicas; we do not need to know their order. */
+/* A collective with a channel is of one of two kinds (CollectiveOpGroupMode of xla_data.proto). If
+ * it uses global device ids, its groups list places. Otherwise its groups list replicas, and a
+ * group has all partitions of its replicas. We do not work out the order of these partitions, so
+ * ${in_order} of such groups is 0. We refuse a collective without a channel, because there each
+ * partition has groups of its own. */
 const char *hlo_groups_read(const struct hlo_instruction *in, const struct hlo_devices *devices,
                             struct hlo_groups *groups)
 {

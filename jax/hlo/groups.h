@@ -5,8 +5,8 @@
  * A program runs on replicas x partitions devices. The module's device assignment names a device
  * for each replica and partition. We call replica * partitions + partition the place of this
  * device. A collective lists replicas or places, in one of several forms. We sort each group by the
- * ids of its devices, because the order means nothing to an all-reduce. An all-gather or
- * reduce-scatter can be replaced only if the instruction lists each group in this sorted order.
+ * ids of its devices. For an all-reduce the order does not matter. An all-gather or reduce-scatter
+ * can be replaced only if the instruction lists each group in this sorted order.
  */
 #ifndef HLO_GROUPS_H_
 #define HLO_GROUPS_H_

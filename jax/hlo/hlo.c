@@ -164,7 +164,8 @@ static int is_changed(const struct edit *edit)
     return edit->ours ? edit->shares : edit->target[0] != '\0';
 }
 
-/* Write the fields of a call of ours, without those that let it work in place. */
+/* Write the fields of a call of ours. Only put_instruction() adds the field that lets it work in
+ * place. */
 static void put_call(const struct edit *edit, struct hlo_out *out)
 {
     if (edit->ours)
@@ -291,8 +292,9 @@ static void put_instruction(const struct symtuner_hlo *hlo, const struct hlo_ins
     free(body.at);
 }
 
-/* Write a computation. If some of its instructions share calls, write all instructions in a new
- * order, where the first one was. */
+/* Write a computation, whose fields are in ${rest}. If some of its instructions share calls, the
+ * instructions need a new order (hlo_joins_order()). Then write all of them when the first one
+ * comes in ${rest}, and skip the others there. */
 static void put_computation(const struct symtuner_hlo *hlo,
                             const struct hlo_computation *computation, struct hlo_bytes rest,
                             struct hlo_out *out)

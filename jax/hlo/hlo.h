@@ -53,20 +53,22 @@ SYMTUNER_HLO_API int symtuner_ffi_hlo_call(const struct symtuner_hlo *module, in
 SYMTUNER_HLO_API int symtuner_ffi_hlo_replace(struct symtuner_hlo *module, int i,
                                               const char *target, int flat);
 
-/* Return how many custom calls of ours the module has that symtuner_ffi_hlo_write() lets work in
- * place: JAX has written them, and nothing else needs their operands. */
+/* Count the custom calls of ours that were in the module when it was opened, and whose operands
+ * nothing else needs. symtuner_ffi_hlo_write() lets these calls work in place. Returns the
+ * count. */
 SYMTUNER_HLO_API int symtuner_ffi_hlo_in_place(const struct symtuner_hlo *module);
 
-/* All-reduces of a module that share one call. */
+/* One call that several all-reduces of a module share. */
 struct symtuner_hlo_joined {
-    int32_t count; /* how many they are; 0: they do not share a call after all */
+    int32_t count; /* how many all-reduces share it; 0: it was undone */
     int32_t unused;
     const char *attributes; /* ${size} bytes: the attributes of the call, as XLA prints them */
     size_t size;
 };
 
-/* Decide which small all-reduces share calls: those that were replaced, and those that JAX has
- * written. Call this after symtuner_ffi_hlo_replace(). Returns like symtuner_ffi_hlo_open(). */
+/* Decide which small all-reduces share calls. Two kinds can: those that symtuner_ffi_hlo_replace()
+ * replaced, and custom calls of ours that were in the module when it was opened. Call this after
+ * symtuner_ffi_hlo_replace(). Returns like symtuner_ffi_hlo_open(). */
 SYMTUNER_HLO_API int symtuner_ffi_hlo_join(struct symtuner_hlo *module, char *why, size_t why_size);
 
 /* Fill ${joined} for shared call ${i}, which counts from 0. Returns 0, or -1 if there is none. */

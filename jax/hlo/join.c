@@ -8,10 +8,9 @@
 #include <string.h>
 
 /* All-reduces of up to SMALL bytes share calls of up to MOST bytes. XLA copies the operands to join
- * them, and the result to split it, in kernels of their own or as a part of others. Fewer than
- * LEAST are not joined, because these copies take time. _buckets.py has the same three values. At
- * most MANY are joined: one kernel can compute that many operands and join them, but not 130
- * (test/jax/install/test_compiled.py). */
+ * them, and copies the result to split it. These copies take time, so we join no fewer than LEAST.
+ * _buckets.py has the same three values. We join at most MANY: XLA can compute and join that many
+ * operands in one kernel, but not 130 (test/jax/install/test_compiled.py). */
 #define SMALL (64 << 10)
 #define MOST  (1 << 20)
 #define LEAST 3
@@ -117,9 +116,9 @@ const struct hlo_member *hlo_joins_find(const struct hlo_joins *joins,
 }
 
 /* ---- the decision --------------------------------------------------------------------------- */
-/* Set joins->behind (join.h) for the instructions of a computation. Members with equal values need
- * no results of each other. So if all members of each bucket have equal values, no bucket needs its
- * own result, not even by way of other buckets.
+/* Set joins->behind (join.h) for the instructions of a computation. If a member needs the result of
+ * another, even indirectly, its value is smaller. fill() puts only members with equal values into
+ * one bucket. So no shared call needs its own result, not even by way of other shared calls.
  *
  * Returns 0, or -1 if an instruction waits for more than its operands. */
 static int count_behind(struct hlo_joins *joins, const struct hlo_module *module,
@@ -152,8 +151,8 @@ static int same_bytes(struct hlo_bytes a, struct hlo_bytes b)
     return a.size == b.size && memcmp(a.at, b.at, a.size) == 0;
 }
 
-/* Return the last bucket for calls like ${member}, or NULL. Those before it are full. ${latest}:
- * the last bucket of members with the same value of joins->behind. */
+/* Return the newest bucket whose members have the type and attributes of ${member}, or NULL. Older
+ * ones are full. ${latest}: the newest bucket for the member's value of joins->behind. */
 static struct hlo_bucket *find_bucket(const struct hlo_joins *joins,
                                       const struct hlo_member *member, int latest)
 {
@@ -184,8 +183,8 @@ static void fill(struct hlo_joins *joins, const struct hlo_module *module, size_
             *bucket = (struct hlo_bucket){.first = i, .before = *latest};
             *latest = (int)joins->bucket_count++;
         }
-        /* XLA may record the shared call only if it may record each member. A target whose calls
-         * XLA may not record has the shorter name, so take the shortest. */
+        /* XLA may record the shared call only if it may record each member. So take the shortest
+         * target: it lacks "_recordable" if XLA may not record some member. */
         if (bucket->count == 0 || member->target.size < bucket->target.size)
             bucket->target = member->target;
         bucket->last = i;
@@ -203,8 +202,8 @@ void hlo_joins_part(struct hlo_joins *joins, size_t i)
     joins->buckets[i].count = 0;
 }
 
-/* Find ids and names for instructions that we add. For each member and each bucket we need two.
- * Returns 0, or -1 if there are none. */
+/* Set joins->free_id. We need two free ids for each member and two for each bucket. Returns 0, or
+ * -1 if there are too few, or if an instruction has a name that we would use. */
 static int find_ids(struct hlo_joins *joins, const struct hlo_module *module)
 {
     for (size_t i = 0; i < module->instruction_count; i++) {
@@ -247,8 +246,9 @@ struct place {
     size_t instruction;
 };
 
-/* An instruction with more members behind it comes first. So the operands of all members of a
- * bucket come before its first member. */
+/* An instruction with more members behind it comes first. A member's operand has more behind it
+ * than the member, and all members of a bucket have equally many. So the operands of all members of
+ * a bucket come before its first member. */
 static int compare_places(const void *a, const void *b)
 {
     const struct place *x = a, *y = b;
@@ -332,8 +332,8 @@ struct added {
 };
 
 /* Begin an instruction whose result has ${count} elements in one dimension. XLA may write the id of
- * a computation into the upper half of the ids of its instructions. So the upper half of the new id
- * is that of the id of ${member}. The lower half is ${id}. */
+ * a computation into the upper half of the ids of its instructions. So the new id gets its upper
+ * half from the id of ${member}, and ${id} as its lower half. */
 static void begin(struct added *added, const struct hlo_member *member, uint32_t id, int64_t count)
 {
     memset(added, 0, sizeof *added);
@@ -371,7 +371,7 @@ static int64_t length(const struct hlo_member *member)
     return member->shape.bytes / member->shape.type->size;
 }
 
-/* Write the reshape of a member's operand to one dimension. Returns its id. */
+/* Reshape a member's operand to one dimension if it has more. Returns the id of the result. */
 static int64_t put_flat(const struct hlo_joins *joins, const struct hlo_member *member,
                         uint32_t field, struct hlo_out *out)
 {
@@ -392,7 +392,7 @@ static uint32_t bucket_id(const struct hlo_joins *joins, int bucket)
     return joins->free_id + 2 * (uint32_t)joins->count + 2 * (uint32_t)bucket;
 }
 
-/* Write the call of a bucket: that of its first member, with another operand and another shape. */
+/* Write the call of a bucket: the first member's call with another operand, shape and target. */
 static void put_call(const struct hlo_bucket *bucket, const struct hlo_member *first, uint32_t id,
                      int64_t operand, int64_t count, uint32_t field, struct hlo_bytes share,
                      struct hlo_out *out)
@@ -417,7 +417,7 @@ static void put_call(const struct hlo_bucket *bucket, const struct hlo_member *f
     end(&added, &body, field, out);
 }
 
-/* Write what joins the operands of a bucket, and the call. */
+/* Write the instructions that join the operands of a bucket, and then the call. */
 static void put_bucket(const struct hlo_joins *joins, const struct hlo_member *first,
                        uint32_t field, struct hlo_bytes share, struct hlo_out *out)
 {
@@ -438,7 +438,7 @@ static void put_bucket(const struct hlo_joins *joins, const struct hlo_member *f
     put_call(bucket, first, id + 1, added.id, count, field, share, out);
 }
 
-/* Write a member as its part of the bucket's result. */
+/* Cut a member's part out of the result of the bucket's call. The part gets the member's id. */
 static void put_part(const struct hlo_joins *joins, const struct hlo_member *member, uint32_t field,
                      struct hlo_out *out)
 {

@@ -2,10 +2,11 @@
 /*
  * join.h - let small all-reduces share a call: one call reduces the operands of several.
  *
- * Pure. XLA's combiner does so with XLA's all-reduces, but not with our calls. The decision depends
- * on nothing but the module, and which calls of it are ours with which attributes. So all processes
- * of a program decide alike. It does not depend on the calls' targets, which may differ between
- * processes, because a process may compile other programs at the same time.
+ * XLA's combiner joins XLA's own all-reduces in this way, but it does not join our calls. Which
+ * calls we join depends only on the module, and on which of its calls are ours and have which
+ * attributes. So all processes of a program join the same calls. The targets of the calls have no
+ * influence: they may differ between processes, because a process may compile other programs at the
+ * same time.
  */
 #ifndef HLO_JOIN_H_
 #define HLO_JOIN_H_
@@ -20,7 +21,7 @@ struct hlo_member {
     const struct hlo_instruction *in;
     const struct hlo_computation *computation;
     struct hlo_shape shape;
-    struct hlo_out call;                 /* the custom call that it is if it shares none */
+    struct hlo_out call;                 /* its own custom call, which is used if it shares none */
     struct hlo_bytes target, attributes; /* target and attributes of ${call} */
     int bucket;                          /* index in hlo_joins.buckets, or HLO_ALONE */
 };
@@ -31,15 +32,16 @@ struct hlo_bucket {
     int count;          /* 0: they do not share a call after all */
     struct hlo_bytes target;
     int64_t bytes;
-    int before; /* the bucket before it with the same value of ${behind}; or HLO_ALONE */
+    int before; /* the previous bucket with the same value of ${behind}, or HLO_ALONE */
 };
 
 struct hlo_joins {
     struct hlo_member *members; /* in the order of the instructions */
     struct hlo_bucket *buckets;
     size_t count, room, bucket_count;
-    /* [instruction]: number of members in the longest chain behind the instruction. In a chain each
-     * member needs the result of the one before, and the first needs that of the instruction. */
+    /* [instruction]: how many members must run one after another behind this instruction. The first
+     * of them needs the result of the instruction, and each further one needs the result of the
+     * member before it. If there are several such chains, the longest one counts. */
     uint32_t *behind;
     int *latest;      /* [value of ${behind}]: the last bucket of members with this value */
     uint32_t free_id; /* no instruction has this id or a larger one */
@@ -57,19 +59,21 @@ int hlo_joins_decide(struct hlo_joins *joins, const struct hlo_module *module);
 /* Undo shared call ${i}: its members stay calls of their own. */
 void hlo_joins_part(struct hlo_joins *joins, size_t i);
 
-/* Return the member that ${in} is, if it shares a call; otherwise NULL. */
+/* If ${in} is a member that shares a call, return this member; otherwise return NULL. */
 const struct hlo_member *hlo_joins_find(const struct hlo_joins *joins,
                                         const struct hlo_instruction *in);
 
 /* Does any instruction of the computation share a call? If so, set *order to the order in which its
- * instructions must be written: the operands of all members of a bucket come first, then the
- * members, each before what uses it. *order has ${computation->count} indices of
- * module->instructions. Free it with free(). It is NULL if memory is short. */
+ * instructions must be written. In this order the operands of all members of a bucket come before
+ * the first of these members, and each member comes before the instructions that use it. *order has
+ * ${computation->count} indices of module->instructions. Free it with free(). It is NULL if memory
+ * is short. */
 int hlo_joins_order(const struct hlo_joins *joins, const struct hlo_computation *computation,
                     size_t **order);
 
-/* Write a member that shares a call, as instructions in fields with number ${field}. The first
- * member of a bucket also writes the call, which has ${share} appended. */
+/* Write the instructions that take the place of a member that shares a call, each as a field with
+ * number ${field}. For the first member of a bucket, first write the shared call itself, with
+ * ${share} appended to its fields. */
 void hlo_joins_put(const struct hlo_joins *joins, const struct hlo_member *member, uint32_t field,
                    struct hlo_bytes share, struct hlo_out *out);
 

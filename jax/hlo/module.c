@@ -39,8 +39,8 @@ static int read_ids(const struct hlo_field *field, int64_t *ids, size_t room, si
     return result;
 }
 
-/* Add the operands in ${field} to module->uses. They are operands of the last instruction so
- * far. */
+/* Add the operand ids in ${field} to module->uses, as operands of the instruction that was read
+ * last. */
 static int read_uses(const struct hlo_field *field, struct hlo_module *module)
 {
     struct hlo_numbers ids = {0};

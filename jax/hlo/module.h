@@ -19,7 +19,7 @@ struct hlo_instruction {
     int global_ids, constrains_layout;
     int shares; /* 1: an operand and the result share memory */
     int newer;  /* 1: the instruction has a field that we do not know */
-    int waits;  /* 1: it must run after or near another instruction, which need not be an operand */
+    int waits;  /* 1: it must run after or near another instruction that need not be its operand */
 };
 
 /* One operand of an instruction. */
@@ -42,8 +42,8 @@ struct hlo_module {
     size_t computation_count, computation_room;
     struct hlo_instruction *instructions;
     size_t instruction_count, instruction_room;
-    /* Indices of the instructions: one computation after the other, in each sorted by the lower
-     * half of the id. */
+    /* Indices of the instructions. Those of one computation are together, and sorted by the lower
+     * half of the instruction's id. */
     uint32_t *by_id;
     struct hlo_use *uses; /* grouped by computation; sorted by id in each group */
     size_t use_count, use_room;
@@ -59,7 +59,8 @@ const struct hlo_instruction *hlo_instruction_find(const struct hlo_module *modu
                                                    const struct hlo_computation *computation,
                                                    int64_t id);
 
-/* Return the first of the *count elements of module->uses for the result of ${in}. */
+/* Find the uses of the result of ${in}. They are *count consecutive elements of module->uses;
+ * return the first. */
 const struct hlo_use *hlo_uses_find(const struct hlo_module *module,
                                     const struct hlo_computation *computation,
                                     const struct hlo_instruction *in, size_t *count);
@@ -70,8 +71,8 @@ const struct hlo_instruction *hlo_user_find(const struct hlo_module *module,
                                             const struct hlo_computation *computation,
                                             const struct hlo_instruction *in);
 
-/* Does ${in} have one operand, which is a new buffer that nothing else needs? Then XLA can put the
- * result of ${in} into the buffer of the operand, and need not copy the operand. */
+/* Does ${in} have only one operand, whose buffer nothing else needs? Then XLA can put the result of
+ * ${in} into the buffer of the operand, and need not copy the operand. */
 int hlo_ends_operand(const struct hlo_module *module, const struct hlo_computation *computation,
                      const struct hlo_instruction *in);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reduction.c - recognise what a computation reduces by. */
+/* reduction.c - find out by which operator a computation reduces, such as addition. */
 #include "jax/hlo/call.h"
 
 #include <string.h>
@@ -26,8 +26,9 @@ static int is_scalar(const struct hlo_instruction *in, const struct hlo_type *ty
 }
 
 /* Return the instruction that makes the result if it is one operation on the two parameters, and if
- * result and parameters have the type ${type}. Otherwise return NULL. So a reduction in which XLA
- * converts numbers to float32 and back is left to XLA, because it rounds differently. */
+ * result and parameters have the type ${type}. Otherwise return NULL. So we leave a reduction to
+ * XLA in which XLA converts numbers to float32 and back, because it rounds differently from our
+ * kernels. */
 static const struct hlo_instruction *find_operation(const struct hlo_module *module, int64_t id,
                                                     const struct hlo_type *type)
 {

@@ -36,9 +36,10 @@ Axes = tuple[Any, ...]  # as in jax.lax.psum: names of axes, and numbers of the 
 
 # ---- by jax.lax ----------------------------------------------------------------------------------
 def _lax_prod(x: Any, axes: Axes, *, axis_index_groups: Groups) -> Any:
-    """Return the product over the ranks, for which jax.lax has no function. The last step is a
-    psum, because its result counts in JAX as the same on all ranks. All of its terms but one are
-    zero."""
+    """Return the product over the ranks, for which jax.lax has no function. Each rank computes the
+    product of the gathered values, but JAX does not know that these products are equal. So only the
+    first rank of a group puts its product into a last psum, and the others put in zeros: JAX knows
+    that the result of a psum is the same on all ranks."""
     firsts = [0] if axis_index_groups is None else [group[0] for group in axis_index_groups]
     product = lax.all_gather(x, axes, axis_index_groups=axis_index_groups)
     product = product.prod(axis=0, dtype=x.dtype)
@@ -144,8 +145,8 @@ def custom_call(
     """Lower one collective to our custom call. ``by_name``: the program calls all_reduce().
     ``layouts`` go to jax.ffi.ffi_lowering. Returns the result and the name of the call's target.
     Raises SymtunerError if the groups cannot be opened or the library cannot be loaded."""
-    # call _open_groups() before load(). If there is no library, each of the two raises an error, but
-    # only _open_groups() tells the other processes, which would otherwise wait for this process
+    # call _open_groups() before load(). Both raise an error if there is no library. But only
+    # _open_groups() tells the other processes, which would otherwise wait for this one
     said, across = _open_groups(ctx, axes, groups, by_name)
     aval = ctx.avals_in[0]
     size = aval.size * aval.dtype.itemsize
@@ -263,7 +264,7 @@ def _one(leaf: Any, axes: Axes, op: str, groups: Groups) -> Any:
     integers = not np.issubdtype(leaf.dtype, np.inexact) and leaf.dtype.kind in "iu"
     reduce = _replace if why is None else _lax_all_reduce
     if op == "avg" and (within or (integers and why is None)):
-        # lax.pmean does the same
+        # divide the sum by the number of terms, as lax.pmean does
         return reduce(leaf, between, "sum", groups) / _size_of(axes, groups)
     return reduce(leaf, between, op, groups)
 
@@ -272,8 +273,9 @@ def _may_join(leaf: Any, axes: Axes, op: str, groups: Groups) -> bool:
     """May the leaf be reshaped and share a call with others? It may if our kernels reduce it, if
     all axes are axes of the mesh, and if XLA does not partition the program over other axes.
 
-    With a SYMTUNER_MODE other than steer, a process that is alone joins no leaves. Processes that
-    have others do, because these may steer, and all must trace the same program."""
+    If SYMTUNER_MODE is not steer, this process does not need our kernels. If it is the only
+    process, it then joins no leaves. If there are other processes, it joins leaves all the same:
+    the others may use our kernels, and all processes must trace the same program."""
     mesh = jax.sharding.get_abstract_mesh()
     if not isinstance(leaf, jax.core.Tracer) or leaf.dtype == np.bool_:
         return False

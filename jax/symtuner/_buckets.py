@@ -2,9 +2,9 @@
 """Put small leaves of a pytree into few calls. Leaves that share a call are a bucket.
 
 Every call takes at least a few microseconds, however few bytes it has. XLA's combiner joins the
-psums of several leaves, but it does not see our calls, so we join the leaves here. The result for
-an element does not depend on its position in a message. So a leaf has the same result in a bucket
-as in a call of its own.
+psums of several leaves, but it does not see our calls, so we join the leaves here. Our kernels
+compute the same result for an element wherever it is in the data of a call. So a leaf has the same
+result in a bucket as in a call of its own.
 """
 
 from __future__ import annotations

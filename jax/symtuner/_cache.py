@@ -121,9 +121,10 @@ def _read(*args: Any, **more: Any) -> Any:
 
 
 def keep_out(program: str) -> None:
-    """Let JAX write no entry for programs of this name, because a call of the program is left to
-    XLA: its groups could not be opened this time. A later start would read the entry. If only some
-    processes had it, the others would try to open the groups, and wait for those that had it."""
+    """Let JAX write no entry for programs of this name. Call this if a call of the program is left
+    to XLA because its groups could not be opened this time. If we let JAX write the entry, a
+    process could read it at a later start, and then it would not open the groups. A process without
+    the entry would try to open them, and would wait for the others."""
     _kept_out.add(program)
 
 
@@ -151,7 +152,8 @@ def _guard_files() -> None:
 
         _saved["persistent_load"] = _JaxPjrtUnpickler.persistent_load
         _JaxPjrtUnpickler.persistent_load = _unpickle
-    # in this case programs with our calls need symtuner.open_group()
+    # this release of JAX lacks these names. Then a user who loads a program with our calls from a
+    # file must call symtuner.open_group() before
     except (ImportError, AttributeError):
         pass
 

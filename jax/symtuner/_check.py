@@ -17,7 +17,7 @@ import sys
 import tempfile
 from typing import Any
 
-_PSUM_BYTES = 16 << 20  # above 4 MiB; for smaller ones XLA may run kernels of its own
+_PSUM_BYTES = 16 << 20  # more than 4 MiB, because XLA may run kernels of its own for smaller psums
 _REDUCE_BYTES = (8 << 10, 16 << 20)
 
 # (name, first release, last release, what is wrong and the cure): the rows of nccl/hazards.h that

@@ -190,7 +190,7 @@ def _try_rows(rows: list[list[Any]], xla: bool) -> str:
 
 
 def _passing(problem: str) -> SymtunerError:
-    """Return an error that a later start of the program may not have."""
+    """Return an error whose ``may_pass`` says that a later start of the program may succeed."""
     error = SymtunerError(problem)
     error.may_pass = True
     return error
@@ -206,11 +206,13 @@ def open_rows(rows: list[list[Any]], xla: bool, by_name: bool = False) -> None:
     same for all processes: after PAUSES_S if there was too little memory, and after retry() or
     close(). A process that has all ranks and had too little memory also tries again after LATER_S.
     """
-    # If groups can never be opened, do not ask the other processes: they would not answer if they
-    # read the program from the compile cache, where it has no calls with such groups.
+    # If these groups can never be opened, raise the error without asking the other processes. They
+    # may have read the program from the compile cache. There it has no calls with such groups, so
+    # those processes would not answer.
     if never := next(filter(None, map(_why_never, rows)), ""):
         raise SymtunerError(never)
-    # XLA runs its own calls beside others and joins small ones, so it should run these calls
+    # NCCL would run these calls, with us or without us. Leave them to XLA, which calls NCCL, too,
+    # but joins small calls and runs calls beside other work
     if any(map(_over_boxes, rows)):
         raise SymtunerError(
             "the group spans several boxes, where NCCL runs every call (docs/nodes.md)"
@@ -313,7 +315,7 @@ def _close_open() -> None:
     if closer is not None:
         load().settle(CLOSE_S)  # a goodbye means that all our calls are done, so wait for them
         _processes.say_goodbye()
-    try:  # after a Ctrl-C before this line the groups are open, and close() can be called again
+    try:  # if a Ctrl-C comes before this, the groups stay open, and close() can be called again
         if closer is not None:
             closer.bounded(CLOSE_S, lambda: load().call("close"), "closing the groups")
     except SymtunerError as e:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replace the collectives of compiled programs, also those that XLA's partitioner inserted. Also let
-our calls work in place where nothing else needs their operands, and let several small
-all-reduces share one call.
+"""Replace the collectives of compiled programs, also those that XLA's partitioner inserted. Also
+let our calls put their results into their operands' buffers where nothing else needs the operands,
+and let several small all-reduces share one call.
 
 jax.extend.xla.register_hlo_module_transformation lets us see each program after partitioning, in
 the middle of XLA's compilation, as a serialized HloModuleProto. jax/hlo/ edits it. A collective
@@ -150,8 +150,8 @@ def _compiler_options() -> dict[str, Any]:
                 found.update({f"{thread}_{name}": value for name, value in options.items()})
                 found[f"{thread}_"] = ""
             frame = frame.f_back
-    # if no thread compiles, we do not know the options: return one with which two calls of a
-    # program may run at the same time
+    # if we find no thread that compiles, we do not know the options. Then return an option that
+    # makes Library.target() assume that two calls of the program may run at the same time
     return found or {"unknown_command_buffer_scheduling_mode": "unknown"}
 
 
@@ -197,15 +197,15 @@ def _replace(platform: str, module: _Module, number: int, call: _Call) -> str:
 
 def _may_share(platform: str, program: str, attributes: str) -> bool:
     """May calls of ``program`` with these attributes share one? They may if all processes with a
-    device of the groups edit the program as this one does. If install() is not in force in one of
-    them, it still runs the calls of symtuner.all_reduce()."""
+    device of the groups edit the program as this one does. A process in which install() is not in
+    force does not edit the program, although it runs the calls of symtuner.all_reduce() in it."""
     try:
         rows = _cache.rows_in(attributes)
         _open_groups(platform, sum(rows, []), len(rows[0]))
         return True
     except SymtunerError as e:
-        # write no cache entry: at a later start the calls may share one, but a process that reads
-        # the entry would still make all of them
+        # let JAX write no cache entry. At a later start these calls may share one call, but a
+        # process that read the entry would make each call separately
         if e.may_pass:
             _cache.keep_out(program)
         return False
@@ -242,8 +242,8 @@ def _edit(platform: str, proto: bytes) -> tuple[bytes | None, list[_Row]]:
 
 
 def _transform(platform: str, proto: bytes) -> bytes | None:
-    """Edit a program; XLA calls this function. An exception would end the compilation, so only
-    ``say`` may raise one."""
+    """Edit a program. XLA calls this function. An exception that leaves it ends the compilation.
+    Only ``say`` may raise one, which it does in strict mode; we catch all others."""
     say = _say
     if say is None or not any(word in proto for word in _WORDS):
         return None

@@ -245,7 +245,8 @@ def _rule(name: str, coll: str, op: str, own: Any) -> Any:
 # and may come after install(). JAX reports each program between lowering and compiling it. So we
 # register when JAX reports the first program.
 
-# how the reasons of _hlo.py and jax/hlo/ begin if XLA should run the collective (see _Left.fine)
+# _hlo.py and jax/hlo/ give reasons why a collective stays with XLA. A reason that begins like this
+# is no fault, so strict mode raises no error for it (as for _Left.fine)
 _FINE = (
     "symtuner.disabled() ",
     "SYMTUNER_ONLY does not name ",
@@ -290,9 +291,10 @@ def _edits() -> bool:
 def _of_compiled(
     program: str, what: str, replaced: bool, why: str, where: _say.Line | None, column: int
 ) -> None:
-    """Record what _hlo.py says about a collective of a compiled program. A collective that our rule
-    left to XLA is in the report already. But if the rule also left a collective of the same place
-    to _hlo.py, as in a loop over several axes, this may be that one."""
+    """Record what _hlo.py says about a collective of a compiled program. If our rule left the
+    collective to XLA, the report has it already, so do not record it again. But several collectives
+    can come from one line, as in a loop over several axes. If our rule left one of them to _hlo.py,
+    we cannot tell which one this is, so record it."""
     if not replaced and (program, where, column) in _judged - _passed:
         return
     _report.say(program, what, replaced, why, where)
@@ -325,8 +327,9 @@ def _rules_of_jax() -> dict[str, tuple[Any, Any]]:
 
 
 def _uncached() -> set[Any]:
-    """Return JAX's set of primitives whose lowerings it does not cache. Otherwise two sums of equal
-    arrays in one program are lowered once, and we cannot leave to XLA only the one in a loop."""
+    """Return JAX's set of primitives whose lowerings it does not cache. install() adds our
+    primitives to it. If JAX cached them, it would lower two sums of arrays of one shape only once.
+    Then we could not leave one of them, which is in a loop, to XLA and replace the other."""
     from jax._src.interpreters import mlir as own
 
     return getattr(own, "_uncacheable_primitives", set())

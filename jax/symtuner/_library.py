@@ -43,9 +43,10 @@ TARGETS = {
 # With 2 to 4 ranks on NVLink, the kernels that the selection table (kernels/choose/rows.c) names
 # for shorter calls do not access the peers' buffers, and so need no addresses.
 _ZERO_COPY_FROM = (12 << 20) + 1
-# All-reduces across processes that XLA may record. Without a rule our kernels run them on any links
-# (kernels/choose/rows.c), and say so if they wait for another rank (symtuner_ar_waits). In a replay
-# of NCCL's kernels nobody sees whether these wait for a dead rank.
+# XLA may record all-reduces across processes of up to this many bytes. On any links our kernels run
+# calls of this size, unless a rule of the user says otherwise (kernels/choose/rows.c). If a
+# replayed kernel of ours waits for a dead rank, symtuner_ar_waits() tells us so. NCCL may run
+# longer calls, and nobody can see whether a replayed kernel of NCCL waits for a dead rank.
 _RECORD_ACROSS = 1 << 20
 _MODE = "command_buffer_scheduling_mode"
 _CONCURRENT = re.compile(_MODE + r"=[\"']?CONCURRENT", re.IGNORECASE)

@@ -68,9 +68,9 @@ def _is_possible() -> bool:
 
 
 def _ask_for_devices() -> None:
-    """Replace JAX's function that answers whether a function needs its devices. We do not call it:
-    it calls itself by its name, which is then the name of our function, and it keeps the
-    answers."""
+    """JAX asks one of its functions whether a traced function must be lowered for its own devices.
+    Replace that function by ours. Ours does not call the old one: the old one calls itself by its
+    global name, and would so call ours, and it caches its answers."""
     from jax._src import dispatch
 
     names = "prim_requires_devices_during_lowering", "jaxpr_has_prim_requiring_devices"
@@ -113,8 +113,9 @@ def _given_devices(mesh: Any) -> Any:
 
 
 def _is_in_mesh() -> bool:
-    """Is jax.set_mesh() in force? A shard_map without a mesh then has the mesh with which JAX
-    traced the function first. Today's mesh may have other devices."""
+    """Is jax.set_mesh() in force? If it is, JAX gives a shard_map without a mesh of its own the
+    mesh with which JAX first traced the function. The mesh that is in force now may have other
+    devices."""
     from jax._src import mesh  # jax.sharding.get_mesh() refuses to answer within jit
 
     get = getattr(mesh, "get_concrete_mesh", None)

@@ -5,9 +5,9 @@ SYMTUNER_MODE=observe or off counts as one that does not run it.
 
 There are two questions (_QUESTIONS), because a program can call symtuner.all_reduce() without
 install(). Each process says "yes" to a question, or why not, when it lowers its first program to
-which the question applies. Others may say of it that it does not. Only the first word about a
-process counts, and it holds until all processes call symtuner.retry() or symtuner.close(). So all
-processes get the same answer.
+which the question applies. If it says nothing in time, another process says for it that it does not
+run symtuner. Only the first of these words about a process counts. It holds until all processes
+call symtuner.retry() or symtuner.close(). So all processes get the same answer.
 """
 
 from __future__ import annotations
@@ -125,8 +125,9 @@ def _ask_about(question: str, process: int, key: str, seconds: float) -> str:
 
 
 def _heard(question: str, keys: dict[int, str]) -> dict[str, str]:
-    """Return what was said so far. A process that said in another round that it runs symtuner still
-    runs it: it need not have called close() if it has no groups."""
+    """Return what processes have said so far about themselves or others. A process that said "+" in
+    another round counts as "+" in this round, too. For if it has no groups, it need not call
+    close(), and so may not know that a new round has begun."""
     said = dict(_processes.coordinator().key_value_dir_get(f"symtuner/{question}/"))
     runs = {key.rpartition("/")[2] for key, word in said.items() if word == "+"}
     every = {key: said.get(key, "+" if str(p) in runs else "") for p, key in keys.items()}
@@ -137,7 +138,7 @@ def missing(processes: Sequence[int], question: str = RUNS) -> str:
     """Return which of these processes does not run symtuner, and why, or "". Also say so, once, on
     stderr. The answers of all processes together may take as long as a group may take to open."""
     say(question)
-    # again() may begin another round
+    # keep the words and keys of this round, because again() may begin another one meanwhile
     words, keys = _words, {p: _key(question, p) for p in processes}
     until = time.monotonic() + _processes.OPEN_WAITS * _processes.WAIT_S
     out = {}
@@ -163,8 +164,9 @@ def missing(processes: Sequence[int], question: str = RUNS) -> str:
 
 
 def again(speak: bool = True) -> None:
-    """Let all processes say again whether they run symtuner. If this one was said not to run it, it
-    speaks at once, because it may never ask the others."""
+    """Begin a new round, in which all processes say again whether they run symtuner. A process says
+    its word when it next asks about the others. But if this process counted as one that does not
+    run symtuner, it may never ask, so it says its word now."""
     global _round, _words
     _renew()
     out = [q for q in _QUESTIONS if _words.get(_my_key(q), "").startswith("-")]

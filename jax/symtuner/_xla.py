@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What XLA has for us: does this jaxlib offer XLA's own communicators to custom calls, and can other
-processes map XLA's memory?
+"""Find out whether this jaxlib offers XLA's own communicators to custom calls, and whether other
+processes can map XLA's memory.
 
 jaxlib 0.11.2 attaches its FFI extension "collectives" to every custom call on a GPU. Only the
 prepare stage of a call can see whether the extension is there. So once per process we run a small
@@ -20,7 +20,8 @@ from . import _say
 from ._library import SymtunerError, load, word
 
 _NAME = "SYMTUNER_JAX_COMM"
-# longest time in seconds for that small program, or for an array; after that time the answer is no
+# seconds; we wait at most this long for that small program, or for the array of show_memory().
+# After that time we assume that XLA does not offer what we look for
 PROBE_S = 60
 
 
@@ -89,8 +90,9 @@ def reason(xla: bool) -> str:
 @functools.cache
 def show_memory() -> None:
     """With SYMTUNER_AR_IPC=1, show the library an address in XLA's memory, from which it learns
-    whether other processes can map this memory. If XLA has none to show, they cannot. The array is
-    made in a thread of its own, because the calling thread is lowering a program."""
+    whether other processes can map this memory. If we get no such address, the library assumes that
+    they cannot. The array is made in a thread of its own, because the calling thread is lowering a
+    program."""
     if os.environ.get("SYMTUNER_AR_IPC") != "1":
         return
     at = [1]  # 1 is no valid address
