@@ -31,14 +31,16 @@ static nccl_abi_result run_nccl(const struct st_real *real, const struct st_call
 
 /* ---- who runs a call? ------------------------------------------------------------------------ */
 
-/* Return the enum st_plan of a call that the library leaves to NCCL; ${why} is what it says. */
+/* The library leaves a call to NCCL, and its text ${why} says for what reason. Return the enum
+ * st_plan of this reason. */
 static unsigned nccl_plan(const char *why)
 {
     static const char span[] = "the ranks span several nodes";
     int boxes = 0;
 
     sscanf(why, "%*d boxes of %*d ranks: %n", &boxes);
-    /* if the kernel that a rule names cannot run the call, the table has decided */
+    /* A rule may name a kernel that cannot run the call. Then not the rule but the library's table
+     * has chosen NCCL. */
     if (strncmp(why + boxes, "rules: ", 7) == 0 && !strstr(why, " cannot run this call; "))
         return ST_PLAN_RULE;
     return boxes || strncmp(why, span, sizeof span - 1) == 0 ? ST_PLAN_ACROSS : ST_PLAN_NCCL;
@@ -92,8 +94,8 @@ static unsigned answer(struct st_comm *c, const struct st_call *call)
     int op = call->op < NCCL_ABI_BUILT_IN_OPS ? call->op : NCCL_ABI_BUILT_IN_OPS;
     const uint64_t places =
         st_window_class(c, call->send, in) << 4 | st_window_class(c, call->recv, out) << 2;
-    /* A call in place gets an answer of its own: the library reaches its shorter buffer through the
-     * longer one, whatever the class of the shorter one. */
+    /* Calls in place get other answers than calls that are not: the library reaches the shorter
+     * buffer of a call in place through the longer one, whatever the class of the shorter one. */
     const bool at_place = places && st_call_in_place(c, call, in < out ? in : out);
     uint64_t key =
         mix(mix(0, call->count), (uint64_t)call->coll << 32 | (uint64_t)call->dtype << 16 |
@@ -111,7 +113,8 @@ static unsigned answer(struct st_comm *c, const struct st_call *call)
     return set[0] % ST_PLANS;
 }
 
-/* Say who runs the call. *either: the ranks must decide that (ST_PLAN_EITHER). */
+/* Return ST_WHY_OURS if our kernels run the call, else the reason why NCCL runs it. If the ranks
+ * must still decide (ST_PLAN_EITHER), return ST_WHY_OURS and set *either. */
 static enum st_tally_why judge(struct st_comm *c, const struct st_call *call, bool *either)
 {
     unsigned plan;
@@ -141,8 +144,9 @@ static enum st_tally_why judge(struct st_comm *c, const struct st_call *call, bo
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
-/* Count a call of ${c}. The ledger also needs the number of ranks. If the communicator is
- * non-blocking, it was unknown until now, so ask NCCL for it. */
+/* Count a call of ${c} for the summary of symtuner run and for the ledger. The ledger also needs
+ * the communicator's number of ranks. The drop-in does not know this number when a non-blocking
+ * communicator is made, so ask NCCL for it now. */
 static void count(struct st_comm *c, enum st_tally_coll coll, enum st_tally_why why, size_t bytes)
 {
     struct st_book *book = c->book;
@@ -187,7 +191,8 @@ static nccl_abi_result by_kernels(struct st_comm *c, const struct st_call *call)
     return result;
 }
 
-/* Let the ranks decide who runs the next call. Returns true if that is NCCL. */
+/* Let the ranks decide together whether NCCL or our kernel tma_ipc runs ${call}. Returns true if
+ * they choose NCCL. */
 static bool is_for_nccl(struct st_comm *c, const struct st_call *call)
 {
     struct symtuner_ar *handle = st_life_hold(c);
@@ -209,7 +214,7 @@ static nccl_abi_result by_nccl(struct st_comm *c, const struct st_call *call)
     return run_nccl(c->real, call);
 }
 
-/* Is this a call whose time was measured on some boxes (cli/run/times.h)? */
+/* Has cli/run/times.h measured times that are valid for this call (${timed} in tally.h)? */
 static bool is_timed(struct st_comm *c, const struct st_tally_slot *slot,
                      const struct st_call *call)
 {
@@ -266,8 +271,9 @@ static void note(struct st_group *g, struct st_comm *c, bool by_us)
         c->group_others++;
 }
 
-/* Count a call of a communicator that has no record. For example, we do not see the pointer of a
- * non-blocking child: NCCL writes it when ncclCommSplit has long returned. */
+/* Count a call of a communicator that has no record, because we did not see it being made. For
+ * example, NCCL writes the pointer to a non-blocking child when ncclCommSplit has long returned, so
+ * we do not see this pointer. */
 static void count_unknown(const struct st_real *real, enum st_tally_coll coll, void *comm,
                           size_t elements, int dtype, bool per_rank)
 {
@@ -349,7 +355,7 @@ nccl_abi_result st_call(struct st_from from, const struct st_call *call)
 /* Hand waiting calls to NCCL, in their order. If ${all}, hand over all calls. Otherwise hand over
  * - all calls of each communicator that has more than ST_GROUP_MOST collectives in this group
  * - all calls of each communicator that has a collective which our kernels cannot run
- * - of the other communicators, the calls that the ranks give to NCCL.
+ * - of the other communicators, the calls that the ranks decide to give to NCCL (is_for_nccl).
  * The other calls stay in the queue. */
 static nccl_abi_result give_back(struct st_real *real, struct st_group *g, bool all)
 {

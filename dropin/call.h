@@ -2,14 +2,14 @@
 /*
  * call.h - the three collectives that may run on our kernels, and NCCL's groups.
  *
- * All ranks must make the same decision whether NCCL or our kernels run a call. So the decision
- * depends only on what is the same on all ranks: communicator, collective, count, type, operator,
- * whether the buffers lie in windows, and the communicator's collectives in the same group. The
- * group's sends and receives must not matter, because another rank may have none.
+ * All ranks must decide alike whether NCCL or our kernels run a call. So the decision depends only
+ * on what is the same on all ranks: the communicator, the collective, count, type and operator,
+ * whether the buffers lie in windows, and how many collectives the group has on this communicator.
+ * The group's sends and receives must not matter, because another rank may have none.
  *
  * In a group, calls for our kernels wait until the outermost ncclGroupEnd, and run after the
  * group's calls that go to NCCL. The reason: our library may ask NCCL for more scratch memory,
- * which is possible only when no group is open.
+ * and this works only when no group is open.
  *
  * Threads    each thread has its own groups, as in NCCL.
  */
@@ -18,8 +18,8 @@
 
 #include "dropin/group.h"
 
-/* If a group has more collectives than this on one communicator, NCCL runs them, because it runs
- * all of them in one kernel. */
+/* If a group has more collectives than this on one communicator, NCCL runs them. NCCL runs them all
+ * in one kernel, but we would launch one kernel for each. */
 enum { ST_GROUP_MOST = 4 };
 
 nccl_abi_result st_call(struct st_from from, const struct st_call *call);

@@ -12,14 +12,14 @@
 _Atomic(struct st_comm *) st_comm_table[ST_COMM_PLACES];
 atomic_int st_comm_handles[ST_DEVICES], st_comm_wide[ST_DEVICES];
 
-/* Takes the place of an ended communicator in st_comm_table, so that a search goes on to the next
- * entry. */
+/* When a communicator ends, its entry in st_comm_table points to this record instead. So a search
+ * for another communicator does not stop there, but goes on to the next entry. */
 static struct st_comm gone;
 static int used; /* entries of st_comm_table that are not NULL */
 
 /* Records of ended communicators, oldest first. If a watchdog thread has aborted a communicator,
- * another thread may still be in a call on it. So we use a record again only after RESTING more
- * communicators have ended. */
+ * another thread may still be in a call on it. So a new communicator gets a record only after
+ * RESTING more communicators have ended. */
 enum { RESTING = 64 };
 static struct st_comm *oldest, **newest = &oldest;
 static int resting;
@@ -126,9 +126,10 @@ uint64_t st_comm_split_key(struct st_comm *parent, int color)
     return parent->key ? st_hash(h, &color, sizeof color) | 1 : 0;
 }
 
-/* The key depends on the number of earlier calls with the same list, which is equal on all ranks of
- * the new communicator. The number of all calls is not: ranks that are left out do not call
- * ncclCommShrink. Ranks may give the list in different orders. */
+/* The key contains how many earlier calls of ncclCommShrink had the same list. This number is equal
+ * on all ranks of the new communicator. The number of calls with any list is not: a rank that is
+ * left out does not call ncclCommShrink. Ranks may give the list in different orders, so its hash
+ * is a sum over its elements. */
 uint64_t st_comm_shrink_key(struct st_comm *parent, const int *without, int n)
 {
     uint64_t list = 0;

@@ -17,18 +17,17 @@
 
 enum { ST_SETS = 64, ST_WAYS = 4, ST_SHRINKS = 16 };
 
-/* Who runs a call: NCCL; NCCL because a rule says so; NCCL because the ranks are on several boxes;
- * our kernels; our kernel tma_ipc or NCCL, as the ranks decide for each call
- * (symtuner_ar_decide); or both, box by box. In this last case the value is ST_PLAN_BOXES plus the
- * number of pieces into which the call is cut. */
+/* Who runs a call? */
 enum st_plan {
     ST_PLAN_NCCL,
-    ST_PLAN_RULE,
-    ST_PLAN_ACROSS,
-    ST_PLAN_OURS,
-    ST_PLAN_EITHER,
-    ST_PLAN_BOXES,
-    ST_PLANS = 256
+    ST_PLAN_RULE,   /* NCCL, because a rule says so                            */
+    ST_PLAN_ACROSS, /* NCCL, because the ranks are on several boxes            */
+    ST_PLAN_OURS,   /* our kernels                                             */
+    ST_PLAN_EITHER, /* our kernel tma_ipc or NCCL: for each call the ranks decide which
+                     * (symtuner_ar_decide) */
+    ST_PLAN_BOXES,  /* both, box by box. The value is ST_PLAN_BOXES plus the number of pieces into
+                     * which the call is cut */
+    ST_PLANS = 256  /* larger than every value */
 };
 
 struct st_book;
@@ -39,12 +38,12 @@ struct st_comm {
     struct st_real *real; /* the copy of NCCL that made it                       */
     const struct st_kernels *kernels;
     _Atomic(struct symtuner_ar *) handle; /* NULL: all calls go to NCCL         */
-    /* A handle that runs no more calls is in ${kept} until the communicator ends: it is aborted, or
-     * NCCL has suspended the communicator. After ncclCommAbort it is in ${orphan} until no thread
-     * uses it. */
+    /* When the program aborts the communicator, or NCCL suspends it, its handle moves from
+     * ${handle} to ${kept} and runs no more calls. It stays there until the communicator ends.
+     * After ncclCommAbort has ended it, the handle is in ${orphan} until no thread uses it. */
     _Atomic(struct symtuner_ar *) kept, orphan;
-    _Atomic int users; /* number of threads that use the handle (st_life_hold); while it is above 0,
-                        * the record is not used again */
+    _Atomic int users; /* number of threads that use the handle (st_life_hold). While it is above
+                        * 0, no new communicator gets this record */
     _Atomic int why;   /* enum st_tally_why: why all calls go to NCCL          */
     int rank, ranks;
     int device;  /* CUDA device number of the communicator, modulo ST_DEVICES     */
@@ -55,10 +54,10 @@ struct st_comm {
     bool unlisted; /* the record is not in the table, because the table is full */
     uint64_t key; /* identifies the communicator, the same on all its ranks; 0: unknown */
     /* The meeting (meet.h) in which the ranks vote on verified calls. NULL: no call is verified.
-     * After an abort we leave the meeting only when the record is used again. */
+     * After an abort the rank leaves the meeting only when a new communicator gets this record. */
     struct st_meet *meet;
     struct st_book *book; /* its counters for the ledger (ledger/book.h); NULL: none */
-    uint32_t verified[ST_TALLY_ALL_GATHER + 1]; /* verified calls of each collective */
+    uint32_t verified[ST_TALLY_ALL_GATHER + 1]; /* verified calls, by collective */
     bool distrusted; /* our result of a verified call differed from NCCL's       */
     uint32_t splits; /* how often NCCL has split this one                  */
     /* How often NCCL has shrunk this one, for each list of ranks to leave out. ${list} is a hash of
@@ -71,12 +70,11 @@ struct st_comm {
     /* What the kernels' library answered about earlier calls. Each element is a hash of a call,
      * whose lowest byte is replaced by the answer, an enum st_plan. */
     uint64_t answers[ST_SETS][ST_WAYS];
-    int by_boxes; /* how many boxes calls are added up on, if some element of ${answers} is
-                   * ST_PLAN_BOXES or more; else 0 */
-    bool either;  /* some element of ${answers} is ST_PLAN_EITHER */
-    /* ${group} and ${group_number} say for which group of calls the next two members count.
-     * ${group_ours}: collectives of this communicator that our kernels could run. ${group_others}:
-     * its other collectives. */
+    int by_boxes; /* the number of boxes, if the library has answered for some call that it runs
+                   * box by box; else 0 */
+    bool either;  /* the library has answered ST_PLAN_EITHER for some call */
+    /* The collectives of this communicator in the group that ${group} and ${group_number} identify:
+     * ${group_ours} that our kernels could run, and ${group_others} others. */
     const void *group;
     uint64_t group_number;
     int group_ours, group_others;
@@ -117,14 +115,14 @@ struct st_comm *st_comm_add(void *comm, struct st_real *real);
 /* Remove a record from the table. Does nothing if another thread has already removed it. */
 void st_comm_remove(struct st_comm *c);
 
-/* Return the key of the communicator that this call of ncclCommSplit makes from ${parent}, 0 if
- * ${parent} has no key. Every rank must call it for each split, even a rank that gets no
- * communicator from it. */
+/* Return the key of the communicator that this call of ncclCommSplit makes from ${parent}, or 0 if
+ * ${parent} has no key. The key depends on how often ${parent} was split. So every rank must call
+ * this at each split, even a rank that gets no communicator from it. */
 uint64_t st_comm_split_key(struct st_comm *parent, int color);
-/* Return the key of the communicator that this call of ncclCommShrink makes from ${parent}, 0 if
- * ${parent} has no key. Ranks get different keys if one of them, but not all, has shrunk ${parent}
- * with more than ST_SHRINKS different lists ${without}. Then the ranks do not meet in shared
- * memory. */
+/* Return the key of the communicator that this call of ncclCommShrink makes from ${parent}, or 0 if
+ * ${parent} has no key. The record has room for ST_SHRINKS different lists ${without}. If only some
+ * of the ranks have used up this room, the ranks get different keys. Then they do not find each
+ * other in shared memory, and NCCL runs all calls of the new communicator. */
 uint64_t st_comm_shrink_key(struct st_comm *parent, const int *without, int n);
 /* Return the key of the communicator that NCCL makes with these ${ids} ids. */
 uint64_t st_comm_key(const struct nccl_abi_id *id, int ids);
@@ -132,12 +130,14 @@ uint64_t st_comm_key(const struct nccl_abi_id *id, int ids);
 /* How many communicators have a handle, or are about to make one, on each GPU. */
 enum { ST_DEVICES = 64 };
 extern atomic_int st_comm_handles[ST_DEVICES];
-/* How many communicators made their handle as the first on their GPU. Their calls have all the
- * blocks that the library allows; calls of later handles have fewer (st_settings_further). */
+/* How many of these communicators are wide, which means that their calls may have all the blocks
+ * that the library allows. A communicator is wide if its handle was the first on its GPU. Calls of
+ * later handles get fewer blocks (st_settings_further). */
 extern atomic_int st_comm_wide[ST_DEVICES];
-/* Count a handle of ${c} on its GPU. Returns how many the GPU had before. */
+/* Count a handle of ${c} on its GPU, at first as a wide one. Returns how many handles the GPU had
+ * before. */
 int st_comm_take(struct st_comm *c);
-/* Take the handle of ${c} out of st_comm_wide, because its calls get fewer blocks. */
+/* ${c} is not wide: take it out of st_comm_wide. */
 void st_comm_limit(struct st_comm *c);
 /* Take ${c} out of the count of its GPU's handles, if it counts there. */
 void st_comm_give(struct st_comm *c);

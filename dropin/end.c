@@ -11,7 +11,8 @@
  * finds the handle in one of the two. */
 static pthread_mutex_t moving = PTHREAD_MUTEX_INITIALIZER;
 
-/* Take the handle from the record for good, so that NCCL runs all later calls. */
+/* Take the handle out of the record and return it, NULL if there is none. From then on NCCL runs
+ * all calls of the communicator. */
 static struct symtuner_ar *take(struct st_comm *c)
 {
     struct symtuner_ar *handle, *kept;
@@ -27,9 +28,9 @@ static struct symtuner_ar *take(struct st_comm *c)
     return handle ? handle : kept;
 }
 
-/* Move the handle to ${kept}, so that NCCL runs all later calls. If ${gives}, the handle gives up
- * its place on the GPU, so that another communicator may use our kernels. Returns the handle; NULL:
- * there is none. */
+/* Move the handle to ${kept} and return it, NULL if there is none. From then on NCCL runs all calls
+ * of the communicator. If ${gives}, the handle no longer counts on its GPU, so another communicator
+ * may make a handle there. */
 static struct symtuner_ar *keep(struct st_comm *c, bool gives)
 {
     struct symtuner_ar *handle;
@@ -72,7 +73,7 @@ void st_life_suspend(struct st_comm *c)
  * GPU, and NCCL's abort does not wait. So the handle stays in ${kept} until st_life_end or
  * st_life_aborted. Until this function returns, this thread counts as a user of the handle, so
  * st_life_end in another thread waits. A third thread may still be in a vote, so ${meet} is freed
- * only when the record is used again. */
+ * only when a new communicator gets the record. */
 void st_life_abort(struct st_comm *c)
 {
     struct symtuner_ar *handle;

@@ -19,7 +19,8 @@ struct st_call {
     size_t count;
     int dtype, op;
     void *stream;
-    bool either; /* in a group's queue: the ranks decide who runs the call (ST_PLAN_EITHER) */
+    bool either; /* the call waits in a group, and the ranks must still decide whether NCCL or
+                  * our kernels run it (ST_PLAN_EITHER) */
 };
 
 /* Return the size of ${count} elements in bytes, or 0 if the type is unknown. ${per_rank}: multiply
@@ -27,8 +28,9 @@ struct st_call {
 size_t st_bytes(const struct st_comm *c, size_t count, int dtype, bool per_rank);
 /* Return the bytes of the call's larger buffer; 0 if the type is unknown. */
 size_t st_call_bytes(const struct st_comm *c, const struct st_call *call);
-/* Is the call in place? In a reduce-scatter or an all-gather this means that the shorter buffer, of
- * ${part} bytes, lies where this rank's part of the longer buffer is. */
+/* Is the call in place? An all-reduce is in place if both buffers begin at the same address. A
+ * reduce-scatter or an all-gather is in place if the shorter buffer, of ${part} bytes, lies where
+ * this rank's part of the longer buffer is. */
 bool st_call_in_place(const struct st_comm *c, const struct st_call *call, size_t part);
 
 /* An operator that the program has created. */
@@ -37,7 +39,8 @@ struct st_op {
     int op;
 };
 
-/* Besides calls, new communicators (life.h) and windows (window.h) wait for the end of a group. */
+/* Two more things wait for the end of a group: the handles of new communicators (life.h), and the
+ * windows that we have to register (window.h). */
 struct st_made;
 struct st_seen;
 
@@ -47,7 +50,7 @@ struct st_group {
     bool failed;     /* NCCL refused a call, so it will run no call of this group */
     struct st_call *call;
     int calls, calls_room;
-    struct st_op *op; /* destroyed operators that the waiting calls may still use */
+    struct st_op *op; /* the program has destroyed them, but waiting calls may use them */
     int ops, ops_room;
     struct st_made *made;
     int mades, mades_room;

@@ -62,7 +62,7 @@ static bool load(struct st_kernels *k)
     return !missing;
 }
 
-/* Take over the functions that load() has found, and give the kernels to the copy of NCCL ${real}.
+/* Store the functions that load() has found, and make our kernels use the copy of NCCL ${real}.
  * Called with the lock. */
 static void take(const struct st_kernels *found, bool ok, const struct st_real *real)
 {
@@ -86,7 +86,8 @@ const struct st_kernels *st_kernels_for(const struct st_real *real)
     first = !tried;
     pthread_mutex_unlock(&lock);
     /* Load without our lock. The loader has a lock, too, and another thread may hold that one while
-     * it runs a constructor that calls us. Two threads may load at once: they find the same. */
+     * it runs a constructor that calls us. If two threads load at once, both find the same
+     * functions. */
     if (first)
         ok = load(&found);
     pthread_mutex_lock(&lock);
@@ -135,7 +136,8 @@ void st_followers_window(const struct st_real *real)
 
 void st_separate_now(const struct st_real *real, void *stream)
 {
-    /* we need not check the result: if CUDA refuses this kernel, it refuses NCCL's, too */
+    /* We need not check the result. separate_ launches a kernel; if CUDA refuses this one, it will
+     * refuse NCCL's kernel, too, and the program sees that error. */
     if (pdl_of(real) != ST_PDL_WAITS)
         kernels.separate_(stream);
 }

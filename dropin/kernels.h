@@ -2,8 +2,9 @@
 /*
  * kernels.h - libsymtuner_ar.so, opened when the first communicator of a process is made.
  *
- * The drop-in is built without CUDA's and NCCL's headers, and declares plain integers and pointers
- * in place of their types. test/dropin/headers.c checks that both are passed in the same way.
+ * The drop-in is built without CUDA's and NCCL's headers. It declares the library's functions with
+ * plain integers and pointers instead of the types of those headers. test/dropin/headers.c checks
+ * that a call passes both kinds of types in the same way.
  */
 #ifndef ST_KERNELS_H_
 #define ST_KERNELS_H_
@@ -71,11 +72,11 @@ bool st_kernels_loaded(void);
  * Therefore the drop-in then calls symtuner_ar_separate before each later call that goes to an NCCL
  * with such kernels. */
 
-/* Withdraw the promise if NCCL ${real} has a kernel that breaks it with any communicator. Called
- * when NCCL ${real} is about to make a communicator, or has made one. */
+/* Withdraw the promise if NCCL ${real} has a kernel that does not wait for ours and can run on
+ * every communicator. Called when NCCL ${real} is about to make a communicator, or has made one. */
 void st_followers_comm(const struct st_real *real);
-/* Withdraw the promise if NCCL ${real} has a kernel that breaks it with a symmetric window. Called
- * when NCCL ${real} will make one. */
+/* Withdraw the promise if NCCL ${real} has a kernel that does not wait for ours and can run on a
+ * symmetric window. Called before NCCL ${real} makes such a window. */
 void st_followers_window(const struct st_real *real);
 
 extern atomic_bool st_promise_gone; /* the drop-in gave the promise, and then withdrew it */

@@ -11,7 +11,7 @@
 #include "dropin/settings.h"
 
 enum { OLDEST = 22803 };  /* the first release that has the windows that our kernels use */
-enum { DONE_MS = 60000 }; /* by how much ranks may differ in the time to make a handle */
+enum { DONE_MS = 60000 }; /* how long a rank that is done waits for the others' handles */
 enum { MOST = 16 };       /* largest number of ranks, as SYMTUNER_AR_MAX_RANKS */
 /* How long a kernel of ours waits for a late rank: a day, the most that the library takes. NCCL's
  * kernels wait for ever, and programs let ranks wait for hours, for example in a barrier while one
@@ -83,8 +83,8 @@ struct st_meet *st_made_enter(const struct st_real *real, const struct st_made *
 }
 
 /* Return a record of the new communicator. If the table of communicators is full, the record is not
- * in the table, and the caller frees it: this rank then tells the others that it cannot use our
- * kernels. */
+ * in the table (${unlisted}). The rank then needs the record only to tell the other ranks that it
+ * cannot use our kernels, and the caller frees it. */
 static struct st_comm *record(struct st_real *real, const struct st_made *made)
 {
     struct st_comm *c = st_comm_find(*made->comm);
@@ -149,8 +149,8 @@ struct party {
 
 /* Count one more handle on each GPU of ${p}. If one of these GPUs already has as many handles as
  * allowed, count none and return false. Count before the ranks meet, because other threads, or this
- * thread's group, may be about to make handles, too. If then no handle is made, decide() takes it
- * out of the count. */
+ * thread's group, may be about to make handles, too. If in the end no handle is made, decide()
+ * takes this one out of the count again. */
 static bool take_places(struct party *p)
 {
     bool room = true;
@@ -294,8 +294,9 @@ static bool make_handles(struct party *p)
 }
 
 /* Meet the other ranks through NCCL, and make a handle that adds up box by box. Called if the
- * meeting on this box has not found all ranks. create_ itself ensures that either all ranks get a
- * handle or none does. If a parent spans boxes, all ranks call create_, so they need no meeting. */
+ * meeting on this box has not found all ranks. If a parent spans boxes, the ranks know that all of
+ * them call create_, so they do not meet. create_ itself ensures that either all ranks get a handle
+ * or none does. */
 static void span(struct party *p)
 {
     struct st_comm *c = p->c[0];
@@ -382,7 +383,7 @@ void st_made_settle(struct st_real *real, struct st_made *made, int n)
             }
             if (last->n == 0)
                 last->meet = made[i].meet;
-            else if (made[i].meet) /* last->c[0] comes for all of them, so come with 0 ranks */
+            else if (made[i].meet) /* below, last->meet announces all ranks of the party */
                 st_meet_come(made[i].meet, c->ranks, 0, NULL);
             if (last->n == 0)
                 made[i].meet = NULL;

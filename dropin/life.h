@@ -4,9 +4,9 @@
  *
  * A communicator whose calls may run on our kernels has a handle, a struct symtuner_ar. The drop-in
  * makes the handle at the end of a blocking ncclCommInit*, ncclCommSplit or ncclCommShrink, or, if
- * a group is open, at the outermost ncclGroupEnd. Before it makes the handle, all ranks must have
- * told each other that they can. Ranks of one box do so in shared memory (meet.h). Ranks of several
- * boxes do so through NCCL, if the user wants to add up box by box (boxes/boxes.h).
+ * a group is open, at the outermost ncclGroupEnd. First all ranks must have told each other that
+ * they can use our kernels. Ranks of one box do so in shared memory (meet.h). Ranks of several
+ * boxes do so through NCCL, but only if the user wants them to add up box by box (boxes/boxes.h).
  */
 #ifndef ST_LIFE_H_
 #define ST_LIFE_H_
@@ -47,8 +47,8 @@ void st_life_end(struct st_comm *c);
 /* Send all later calls of ${c} to NCCL, but keep its handle until the communicator ends: graphs
  * with calls of the handle may run again when NCCL has resumed the communicator. */
 void st_life_suspend(struct st_comm *c);
-/* Call this before NCCL aborts its own kernels: make our kernels give up, which takes 50 ms, and up
- * to 2 s if copies are queued. Does not wait for other threads. */
+/* Call this before NCCL aborts its own kernels. It makes our kernels give up, which takes 50 ms, or
+ * up to 2 s if copies are queued on the GPU. It does not wait for other threads. */
 void st_life_abort(struct st_comm *c);
 /* Call this before ncclCommAbort. It does what st_life_abort does, and removes ${c} from the table
  * of communicators (comms.h). ${c} itself stays valid until st_life_aborted. */

@@ -58,7 +58,8 @@ bool st_meet_done(struct st_meet *meet, int ranks, bool done, int ms);
  * st_meet_vote(meet, yes, most, ms):
  * Vote, and wait for the votes of all ranks. Each rank calls this itself, all ranks equally often,
  * at most ST_MEET_VOTES times. Returns true on all ranks if all said yes within ${ms}, else false
- * on all ranks. *most must not be negative. Sets *most to the largest *most of all ranks.
+ * on all ranks. Each rank passes a number in *most, which must not be negative, and gets back the
+ * largest of all ranks' numbers.
  */
 bool st_meet_vote(struct st_meet *meet, bool yes, double *most, int ms);
 

@@ -144,12 +144,12 @@ const struct st_settings *st_settings(void)
 }
 
 /*
- * Return how many communicators cannot make each other hang. Ranks may start the calls of k
- * communicators in different orders. They cannot hang if the CTAs of k - 1 waiting calls leave a
- * multiprocessor free (include/symtuner_ar.h, Blocks). By default a call leaves four
- * multiprocessors free, so two communicators are safe. If SYMTUNER_AR_MAX_CTAS limits a call to n
- * CTAs, 1 + 100 / n communicators are safe on a GPU with more than 100 multiprocessors. If the
- * driver does not tell how many the GPU has, take it that these are more than 100.
+ * Return how many communicators with handles on one GPU cannot make each other hang. Ranks may
+ * start the calls of k communicators in different orders. They cannot hang if the CTAs of k - 1
+ * waiting calls leave a multiprocessor free (include/symtuner_ar.h, Blocks). By default a call
+ * leaves four multiprocessors free, so two communicators are safe. If SYMTUNER_AR_MAX_CTAS limits a
+ * call to n CTAs, 1 + 100 / n communicators are safe on a GPU with more than 100 multiprocessors.
+ * If the driver does not tell how many multiprocessors the GPU has, assume more than 100.
  */
 static int comms_that_fit(int device)
 {
@@ -183,7 +183,8 @@ int st_settings_comms(int device)
  * blocks of call 1. So call 1 runs on all ranks and ends.
  *
  * With two ranks, or without X, some call runs on all ranks anyway. For two kernels of NCCL at a
- * time, 64 blocks less would be needed. The ranks of a handle take the smallest limit of all.
+ * time, 64 blocks less would be needed. If ranks of a communicator pass different limits, the
+ * library takes the smallest.
  */
 int st_settings_further(int device)
 {

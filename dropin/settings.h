@@ -17,7 +17,7 @@ struct st_settings {
     unsigned only;   /* bit c: collective c may run on our kernels            */
     uint32_t verify; /* SYMTUNER_VERIFY: calls of each collective to verify   */
     int max_comms;   /* SYMTUNER_MAX_COMMS; -1: not set                       */
-    bool usual;         /* no rule, and no kernel or limit of CTAs, is set    */
+    bool usual;         /* no variable sets rules, a kernel or a CTA count */
     const char *ledger; /* SYMTUNER_LEDGER; NULL: not set                     */
     uint64_t hash;   /* hash of what must be the same on all ranks            */
 };
@@ -32,10 +32,12 @@ const struct st_settings *st_settings(void);
 /* Return how many handles the communicators of the GPU number ${device} may have at a time. This is
  * one less after st_settings_keep(). */
 int st_settings_comms(int device);
-/* Return the limit for the blocks of a call, as config.max_ctas (symtuner_ar.h), for a handle on a
- * GPU that has one already. 0: SYMTUNER_AR_MAX_CTAS is the limit. */
+/* If a GPU has a handle already, the calls of a further handle get fewer blocks. Return their limit
+ * on GPU number ${device}, as a value for config.max_ctas (symtuner_ar.h). If SYMTUNER_AR_MAX_CTAS
+ * is set, returns 0, and the library takes that limit. */
 int st_settings_further(int device);
-/* From now on keep a place on each GPU for the groups of JAX (entry/jax.h). */
+/* From now on keep one of the handles that a GPU may have (st_settings_comms) free for the groups
+ * of JAX (entry/jax.h), on each GPU. */
 void st_settings_keep(void);
 bool st_settings_kept(void);
 

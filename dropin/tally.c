@@ -36,8 +36,8 @@ struct st_tally *st_tally_create(const char *path, char *error, size_t size)
     if (!tally) {
         snprintf(error, size, "%s: %s", path, strerror(status));
         unlink(path);
-        /* Tell the caller the reason: posix_fallocate does not set errno, and close may change
-         * it. */
+        /* The caller reads the reason in errno. posix_fallocate does not set errno, and close may
+         * have changed it, so set it here. */
         errno = status;
         return NULL;
     }
@@ -84,7 +84,7 @@ struct st_tally_slot *st_tally_claim(struct st_tally *tally, const char *program
     uint32_t own = atomic_load(&tally->claimed);
     struct st_tally_slot *slot;
 
-    do /* stop one past the end, so that the counter cannot wrap around */
+    do /* the counter stops at ST_TALLY_SLOTS + 1, so it cannot wrap around */
         if (own > ST_TALLY_SLOTS)
             return NULL;
     while (!atomic_compare_exchange_weak(&tally->claimed, &own, own + 1));

@@ -113,18 +113,19 @@ struct st_tally_slot {
     _Atomic uint64_t by_boxes; /* calls by our kernels that were added up box by box     */
     _Atomic uint64_t pieces;   /* the pieces of all calls in ${by_boxes}                 */
     _Atomic uint64_t tma_ipc;  /* calls that our kernel tma_ipc ran                      */
-    /* Calls of the JAX route: those that our kernels ran (${jax}), and those that libsymtuner_ar.so
-     * gave to NCCL (${jax_nccl}). If such a call goes to NCCL through the drop-in, it also counts
-     * in ${call}; the others do not. A call that goes into a CUDA graph counts each time XLA
-     * records it. */
+    /* Calls of the JAX route. ${jax}: our kernels ran them. ${jax_nccl}: libsymtuner_ar.so gave
+     * them to NCCL. If a call of ${jax_nccl} reaches NCCL through the drop-in, it counts in
+     * ${call}, too. When XLA records a CUDA graph, each call in it counts, once for each
+     * recording. */
     struct st_tally_cell jax, jax_nccl;
     _Atomic uint64_t jax_captured; /* calls in ${jax} that went into a CUDA graph         */
     _Atomic uint64_t jax_groups;   /* how often the process has opened a group            */
     struct st_tally_cell call[ST_TALLY_COLLS][ST_WHYS];
-    /* The all-reduces by our kernels whose time was measured on some boxes (cli/run/times.h): sums
-     * of f32 or bf16, without rules or a limit of CTAs, and not by kernel tma_ipc; their
-     * communicator has ${ranks} ranks, all on this box, and their buffers lie in no window.
-     * [1: went into a CUDA graph][b]: those of 2^b to 2^(b+1) - 1 bytes. */
+    /* cli/run/times.h has times of all-reduces by our kernels that we measured on some boxes. Here
+     * we count the calls for which these times are valid: sums of f32 or bf16, without rules or a
+     * limit of CTAs, and not by kernel tma_ipc. Their communicator has ${ranks} ranks, all on this
+     * box, and their buffers lie in no window. timed[captured][b] counts the calls of 2^b to
+     * 2^(b+1) - 1 bytes; ${captured} is 1 for calls that went into a CUDA graph. */
     _Atomic uint64_t timed[2][ST_TALLY_SIZES];
 };
 
@@ -188,7 +189,8 @@ static inline void st_tally_count(struct st_tally_slot *slot, enum st_tally_coll
         st_tally_put(&slot->call[coll][why], bytes);
 }
 
-/* Is such a call one of those that were timed (st_tally_time)? ${dtype} and ${op} are NCCL's. */
+/* Are the measured times valid for calls with these properties (${timed} above)? ${dtype} and ${op}
+ * are NCCL's. */
 static inline bool st_tally_is_timed(enum st_tally_coll coll, int dtype, int op)
 {
     enum { SUM = 0, F32 = 7, BF16 = 9 };

@@ -21,7 +21,7 @@ void st_seen_settle(struct st_seen *seen, int n);
 /* Forget ${window}, because the application is about to deregister it. */
 void st_window_forget(struct st_comm *c, void *window);
 
-/* May calls use these bytes in place, because they lie in a window of ${c}? */
+/* Do these bytes lie in a window of ${c}, so that our kernels can use them where they are? */
 bool st_window_holds(struct st_comm *c, const void *buffer, size_t bytes);
 
 /* Return the class of this buffer. The kernels' library gives the same answer for all buffers of a

@@ -15,8 +15,8 @@ enum { COME_MS = 20000, PASS_MS = 60000 }; /* time limits of steps 1 and 2 (boxe
 #define CONFIG_MAGIC 0xcafebeefu
 enum { CONFIG_VERSION = 21400 };
 
-/* The bytes of an ncclUniqueId. NCCL uses the first 36 or 40 bytes of ${own}. The drop-in writes
- * the members after ${own}. */
+/* How we divide the 128 bytes of an ncclUniqueId. NCCL uses the first 36 or 40 bytes of ${own}. The
+ * drop-in writes the members after ${own}. */
 enum { OWN = 48 };
 struct layout {
     char own[OWN];

@@ -8,8 +8,8 @@
  * make a second communicator. When the program asks NCCL for an ncclUniqueId, the drop-in asks NCCL
  * for a second id. It writes the second id into the free bytes of the first. An id has 128 bytes,
  * and NCCL leaves the last 88 empty (in 2.28.3 to 2.32.3 an id is the address of a socket). The
- * program sends the first id to all ranks, and the second id travels inside it. NCCL ignores those
- * bytes.
+ * program sends the first id to all ranks, and the second id travels inside it. NCCL ignores the
+ * bytes of the second id.
  *
  * Once NCCL has made the program's communicator, each rank that is asked to add up box by box makes
  * the second one. It does so with non-blocking calls, in two steps. A rank that cannot use our

@@ -2,8 +2,9 @@
 /*
  * jax.h - what the drop-in does for libsymtuner_ffi.so, if both are in one process.
  *
- * libsymtuner_ffi.so finds these functions by dlsym. It makes the handles of JAX's groups itself,
- * and calls NCCL past the drop-in (symbols.c).
+ * libsymtuner_ffi.so runs collectives of JAX programs on our kernels. It makes a handle itself for
+ * each group of ranks that a collective of JAX has ("JAX's groups"), and calls NCCL past the
+ * drop-in (symbols.c). It finds these functions by dlsym.
  */
 #ifndef ST_ENTRY_JAX_H_
 #define ST_ENTRY_JAX_H_

@@ -14,9 +14,10 @@ struct st_real st_reals[ST_REALS];
 static atomic_int real_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Four functions that every NCCL has. We look up the first one to find a copy of NCCL, because no
- * wrapper library defines it. A library that has all four is a copy of NCCL: a wrapper library
- * lacks at least one of them. */
+/* Four functions that every NCCL has. Other libraries may define some of NCCL's functions, too, to
+ * intercept calls as we do; each of those that we know lacks at least one of the four. So a library
+ * that has all four is a copy of NCCL. We look up ncclGetErrorString first, because none of those
+ * libraries defines it. */
 #define LANDMARK "ncclGetErrorString"
 static const char *const others_of_nccl[] = {"ncclGetUniqueId", "ncclCommInitRank",
                                              "ncclGroupStart"};
@@ -79,7 +80,8 @@ static struct st_real *known(const void *base)
 }
 
 /* Return the entry of the copy of NCCL that ${landmark} lies in. ${next}: the program finds this
- * copy through the global scope, where other libraries may define some of its functions first. */
+ * copy through the global scope, where other libraries may define some of its functions first; then
+ * the entry gets the functions that the program would find there. */
 static struct st_real *entry_at(const void *landmark, bool next)
 {
     struct st_real made = {0}, *real;

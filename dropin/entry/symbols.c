@@ -98,7 +98,7 @@ struct st_answer st_symbol(void *library, const char *name, const void *caller)
     if (!answer.value)
         return answer;
     if (st_wrapper_is_export(answer.value, known)) {
-        /* the search in the global scope found our function; without us it may find nothing */
+        /* The search found our exported function. See what it finds without the drop-in. */
         real = st_real_of((struct st_from){NULL, caller});
         if (!real || !real->function[known])
             answer.value = find(RTLD_NEXT, name); /* on failure dlerror tells the program so */

@@ -198,8 +198,8 @@ static nccl_abi_result in_CommInitRankScalable(struct st_from from, void **comm,
     return made(from, real, real->call.CommInitRankScalable(comm, ranks, rank, ids, id, config), m);
 }
 
-/* All ranks are in this thread, so the communicator's key need only differ from other keys of this
- * host. */
+/* All ranks of this communicator are in this thread, so no other process needs to compute its key.
+ * The key need only differ from all other keys on this host. */
 static nccl_abi_result in_CommInitAll(struct st_from from, void **comms, int n, const int *devices)
 {
     static atomic_uint number;
@@ -251,7 +251,8 @@ static nccl_abi_result in_CommShrink(struct st_from from, void *comm, int *witho
     return made(from, real, real->call.CommShrink(comm, without, n, child, config, flags), m);
 }
 
-/* The new ranks were not in the parent, so there is no key that all ranks can work out. */
+/* The new ranks were not in the parent, so there is no key that all ranks can work out. Without a
+ * key, NCCL runs all calls of the communicator. */
 static nccl_abi_result in_CommGrow(struct st_from from, void *comm, int ranks,
                                    const struct nccl_abi_id *id, int rank, void **child,
                                    void *config)
@@ -312,9 +313,9 @@ static nccl_abi_result in_CommRevoke(struct st_from from, void *comm, int flags)
     return real->call.CommRevoke(comm, flags);
 }
 
-/* NCCL runs all later calls of this communicator. It releases only memory of its own
- * (mem_manager.cc of 2.30.7), not that of windows, so graphs with calls of ours still work
- * afterwards. */
+/* From now on NCCL runs all calls of this communicator. ncclCommSuspend releases only memory that
+ * NCCL itself uses (mem_manager.cc of 2.30.7), not that of windows. So graphs with calls of our
+ * kernels still work afterwards. */
 static nccl_abi_result in_CommSuspend(struct st_from from, void *comm, int flags)
 {
     struct st_comm *c = st_comm_find(comm);
@@ -333,7 +334,8 @@ static nccl_abi_result in_CommGetAsyncError(struct st_from from, void *comm, int
 
     REAL(CommGetAsyncError, c);
     result = real->call.CommGetAsyncError(comm, error);
-    /* do not report our errors to NCCL itself: ncclCommAbort would fail */
+    /* NCCL itself may make this call, from ncclCommAbort, which would fail if we reported an error
+     * of our kernels (st_passes) */
     if (!c || st_passes(from, real) || result != NCCL_ABI_SUCCESS || *error != NCCL_ABI_SUCCESS)
         return result;
     handle = st_life_hold(c); /* ncclCommFinalize in another thread waits for the release below */
@@ -382,8 +384,8 @@ static nccl_abi_result in_CommWindowDeregister(struct st_from from, void *comm, 
 
 /* ---- exported and looked-up functions -------------------------------------------------------- */
 
-/* DEFINE(name, params, args) defines the exported function, and one function for each copy of NCCL.
- * ${args} is (, a, b) for the arguments a and b, and () if there are none. */
+/* DEFINE(name, params, args) defines the exported function, and one more function for each copy of
+ * NCCL. ${args} is (, a, b) for the arguments a and b, and () if there are none. */
 #define ONE(linkage, symbol, name, params, args, where)                                            \
     linkage nccl_abi_result symbol params                                                          \
     {                                                                                              \

@@ -20,8 +20,9 @@
 enum { ST_BOOK_COLLS = ST_TALLY_REDUCE + 1 };
 
 /* What else happened to a call that our kernels ran. CAPTURED: it went into a CUDA graph. VERIFIED:
- * NCCL ran it, too. PARTS: not a call, but an all-reduce that libsymtuner_ar.so gave to NCCL for a
- * part of a call over several boxes; its size is that of the part. */
+ * NCCL ran it, too. PARTS counts something else: when libsymtuner_ar.so runs a call over several
+ * boxes, it gives parts of the call to NCCL as all-reduces, and each of them counts, with its own
+ * size. */
 enum st_book_also { ST_BOOK_CAPTURED, ST_BOOK_VERIFIED, ST_BOOK_PARTS, ST_BOOK_ALSO };
 
 /* The counters of one rank of a communicator. */
@@ -32,8 +33,8 @@ struct st_book {
     pid_t pid;       /* the process that opened the book */
     int nccl, rank;
     _Atomic int ranks; /* how many ranks the communicator has; 0: not known yet */
-    /* [collective][size: 2^b to 2^(b+1) - 1 bytes][who ran the call; in ${also}: what happened to
-     * it] */
+    /* The first index is the collective, and the second is b, for calls of 2^b to 2^(b+1) - 1
+     * bytes. The third says who ran the call, or in ${also} what else happened to it. */
     _Atomic uint64_t calls[ST_BOOK_COLLS][ST_TALLY_SIZES][ST_WHYS];
     _Atomic uint64_t also[ST_BOOK_COLLS][ST_TALLY_SIZES][ST_BOOK_ALSO];
 };

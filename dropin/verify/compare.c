@@ -75,9 +75,9 @@ double st_compare_most(const void *numbers, size_t count, int dtype)
     return most;
 }
 
-/* No partial sum is larger than ranks x ${most}. So each rounding changes a result by at most ranks
- * x ${most} x half an epsilon. Two results may err in opposite directions, so they may differ by
- * twice that for each rounding. */
+/* Are ${a} and ${b} equal within rounding? No partial sum is larger than ranks x ${most}. So each
+ * rounding changes a result by at most half an epsilon of that. Two results may err in opposite
+ * directions, so they may differ by twice as much for each rounding. */
 static bool floats_alike(double a, double b, int dtype, int op, int ranks, double most)
 {
     double epsilon = ldexp(1, -type[dtype].fraction), sum = ranks * most;
