@@ -24,9 +24,9 @@ const char *st_held_default(st_get *get, const void *from)
         return own;
     if (policy && *policy && strcmp(policy, "0") != 0 && strcasecmp(policy, "DEFAULT") != 0)
         return "NCCL_CTA_POLICY"; /* the user asks for few CTAs, or for none (copy engine) */
-    /* If this variable is set, NCCL compares the prices of symmetric and general kernels, and each
-     * CTA adds 2.5 % to a symmetric kernel's price. So more CTAs could make NCCL choose general
-     * kernels. */
+    /* If NCCL_ENQUEUE_REARCH_ENABLE is set, NCCL compares the prices of symmetric and general
+     * kernels, and each CTA adds 2.5 % to a symmetric kernel's price. So more CTAs could make NCCL
+     * choose general kernels. */
     if (mixed && strtol(mixed, NULL, 0) != 0)
         return "NCCL_ENQUEUE_REARCH_ENABLE";
     return NULL;

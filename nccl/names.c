@@ -123,9 +123,9 @@ int st_word_distance(const char *a, size_t na, const char *b, size_t nb)
     return row[na % 3][nb];
 }
 
-/* Return the most edits by which ${text} may differ from ${word} and still be taken for it: about
- * one for every three letters. Letters up to the last "_" or "-" that both share are not counted,
- * so NCCL_ALGO may have as many wrong letters as ALGO. */
+/* Return how many edits (st_word_distance) ${text} may be away from ${word} so that we still take
+ * it for a misspelling of ${word}: about one for every three letters. Letters up to the last "_" or
+ * "-" that both share are not counted, so NCCL_ALGO may have as many wrong letters as ALGO. */
 static int edits_allowed(const char *text, size_t len, const char *word)
 {
     size_t head = 0;

@@ -39,8 +39,8 @@ enum st_kernel_coll { ST_KERNEL_ALL_REDUCE, ST_KERNEL_REDUCE_SCATTER, ST_KERNEL_
 extern const struct st_words st_beside_words;
 
 /* A message size in bytes. For longer messages the table of libsymtuner_ar.so chooses a kernel with
- * few blocks, or NCCL, because kernels that run beside it may need the multiprocessors. The limit
- * has no effect if the application says that no other kernels run. */
+ * few blocks, or NCCL, because compute kernels that run at the same time may need the
+ * multiprocessors. The limit has no effect if the application says that no other kernels run. */
 enum { ST_BESIDE_LIMIT = 4 << 20 };
 
 /* The full names of the environment variables of libsymtuner_ar.so. Case matters. */

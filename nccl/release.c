@@ -61,7 +61,8 @@ static const struct st_era eras[] = {
 
 enum { ERAS = sizeof eras / sizeof *eras, NEWEST_READ = 23206 };
 
-/* What a release without a patch number means: "2.27" is the first 2.27 that NVIDIA published. */
+/* The first releases of 2.27 to 2.32 that NVIDIA published. A text without a patch number, such as
+ * "2.27", means this release. */
 static const int line_first[] = {22703, 22803, 22902, 23003, 23102, 23203};
 
 const struct st_era *st_era_of(int version)
@@ -138,7 +139,7 @@ char *st_release_print(int version, char *text, size_t size)
 bool st_table_pick(const struct st_era *era, const float *table, const float *shown, int algos,
                    int protos, int *algo_out, int *proto_out)
 {
-    /* ${strict}: a negative entry of ${table} cannot win. */
+    /* if ${strict}, NCCL never chooses an entry that is negative in ${table} */
     bool strict = !shown || !era->negative_wins;
     float best = era->table_limit;
     int found = -1;

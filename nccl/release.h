@@ -102,7 +102,7 @@ struct st_era {
     enum st_unsure_rule unsure;
 
     /* cost table */
-    bool negative_wins;       /* a negative entry wins; false: it means "not available"         */
+    bool negative_wins;       /* NCCL prefers a negative entry; false: it is "not available"    */
     bool tie_takes_last;      /* NCCL chooses the last of equal entries; false: the first */
     bool gather_unclamped;    /* a tuner's channel count for AllGather may exceed NCCL's own    */
     bool channels_cap;        /* a tuner's channel count only limits NCCL's; false: replaces it */

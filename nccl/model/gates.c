@@ -234,7 +234,8 @@ static enum symtuner_gate_state gate_group(const struct look *look)
     return look->has_pick ? PASS : FAIL;
 }
 
-/* Up to 2.30 NCCL uses a kernel that NCCL_SYM_KERNEL allows, whatever the cost table says. */
+/* Does NCCL use the symmetric kernel that it picked, whatever the cost table says? Up to 2.30 it
+ * does so if NCCL_SYM_KERNEL is set and allows this kernel. */
 static bool forced(const struct look *look)
 {
     return look->env == ST_ENV_LIMITS && look->era->ll != ST_LL_ASK_VOID;
@@ -303,7 +304,7 @@ static enum symtuner_kind kind_behind(const struct look *look, enum symtuner_gat
     if (gate == SYMTUNER_GATE_GROUP && era->symmetric_groups && !era->symmetric_one_sided)
         return SYMTUNER_KIND_ERROR;
     if (look->nothing && gate != SYMTUNER_GATE_RANKS)
-        return SYMTUNER_KIND_ERROR; /* no entry is left: NVLS has no LL, for example */
+        return SYMTUNER_KIND_ERROR; /* NCCL can choose no entry: NVLS has no LL, for example */
     return SYMTUNER_KIND_GENERAL;
 }
 

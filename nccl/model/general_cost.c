@@ -53,7 +53,7 @@ static const struct {
 /* What differs between releases; st_era.general is the index of the release's row. */
 static const struct general {
     bool nvls_flat;         /* NCCL does not multiply NVLS's bandwidth by an efficiency       */
-    bool first_tree;        /* trees have the bandwidth bus.tree_old                          */
+    bool first_tree;        /* trees have the bandwidth bus.tree_old, not bus.tree            */
     bool any_window;        /* a buffer in a window counts as registered even if windows are off
                                or cannot work                                                 */
     bool both_sides;        /* a ring uses registered buffers only if both are registered     */
@@ -297,8 +297,9 @@ static bool ring_registers(const struct symtuner_call *call, int proto)
            (!general_of(call)->both_sides || call->graph || registered(call, call->send));
 }
 
-/* Return how many of ${channels} NVLS uses. NVLS needs fewer channels with registered buffers.
- * Ranks that share a process have registered buffers only with NCCL_SINGLE_PROC_MEM_REG_ENABLE. */
+/* Return how many of the ${channels} channels NVLS uses. NVLS needs fewer channels with registered
+ * buffers. If ranks share a process, NCCL registers buffers only with
+ * NCCL_SINGLE_PROC_MEM_REG_ENABLE. */
 static int nvls_registered(const struct symtuner_call *call, int channels)
 {
     bool new_gpu = call->arch >= 100;

@@ -73,7 +73,7 @@ struct st_sym_query {
     bool send_window, recv_window; /* the buffer is in a symmetric window                  */
     bool tma;             /* TMA kernels may be used                                       */
     int min_ctas, max_ctas; /* NCCL_MIN_CTAS and NCCL_MAX_CTAS, or the communicator's own  */
-    int sym_ctas;         /* NCCL_SYM_CTAS; 0 leaves the count to the model                */
+    int sym_ctas;         /* NCCL_SYM_CTAS; 0: the cost model chooses the count            */
     uint32_t allowed;     /* one bit per kernel that NCCL_SYM_KERNEL allows; ~0u: all      */
     bool forced;          /* NCCL_SYM_KERNEL is set: 2.31 then ignores the TMA size limit  */
 };
