@@ -11,8 +11,9 @@ enum st_append { ST_APPEND_ALL, ST_APPEND_CUT, ST_APPEND_NONE };
 
 /* Append ${text} to the file ${pattern}, in whose name %p stands for the process id, %h for the
  * host and %% for a %. One write() appends all of ${text}, so the texts of several processes do not
- * mix. If the file is a pipe and full, wait at most two seconds for its reader. Returns how many
- * bytes were written. If that is not all, ${error} says "FILE: reason". */
+ * mix. If the file is a pipe and full, wait at most two seconds for its reader. Returns whether all
+ * of ${text} was written, only its beginning (ST_APPEND_CUT), or nothing. If not all was written,
+ * ${error} says "FILE: reason". */
 enum st_append st_append(const char *pattern, const char *text, size_t size,
                          char error[ST_APPEND_ERROR]);
 

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <time.h>
 
-/* Lock ${lock}, and wait for it at most 2 s: if a signal handler calls exit(), this thread may hold
- * the lock itself. Returns whether the lock is held. */
+/* Lock ${lock}, but wait for it at most 2 s. A longer wait could last for ever: a signal handler
+ * may call exit() in a thread that holds the lock itself. Returns whether the lock is held. */
 static inline bool st_exit_lock(pthread_mutex_t *lock)
 {
     struct timespec until;

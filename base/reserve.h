@@ -7,7 +7,8 @@
 
 #include "base/quiet.h"
 
-/* Reserve ${size} bytes for the file ${fd}. Returns 0, or an errno number on failure. */
+/* Give the new file ${fd} a size of ${size} bytes, and reserve the space. Returns 0, or an errno
+ * number on failure. */
 static inline int st_reserve(int fd, size_t size)
 {
     struct st_quiet quiet;
