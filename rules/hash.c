@@ -51,8 +51,8 @@ static uint64_t hash_key(uint64_t hash, const struct st_key *key, const struct s
     return hash;
 }
 
-/* The hash leaves out names, comments, layout and line numbers, because no decision depends on
- * them. */
+/* The hash leaves out names, comments, layout and line numbers of the rules, because no decision
+ * depends on them. */
 uint64_t symtuner_rules_hash(const symtuner_rules *rules)
 {
     uint64_t hash = ST_HASH_START;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernels.c - finds the [kernels] rule that covers a call of libsymtuner_ar.so, and reasons why
- * such a rule cannot do what it says. */
+/* kernels.c - finds the [kernels] rule that covers a call of libsymtuner_ar.so, and says why a
+ * [kernels] rule cannot do what it says. */
 #include <string.h>
 
 #include "nccl/names.h"
@@ -14,9 +14,9 @@
 #define SCATTER BIT(ST_KERNEL_REDUCE_SCATTER)
 #define GATHER  BIT(ST_KERNEL_ALL_GATHER)
 
-/* What each kernel needs (docs/kernels.md says why). If ${colls}, ${dtypes} or ${ops} is 0, the
- * kernel runs all collectives, types or operators. ${buffers}: all-reduces need registered
- * buffers. */
+/* What each kernel needs (docs/kernels.md says why): NVLink, registered buffers for all-reduces
+ * (${buffers}), multicast. If ${colls}, ${dtypes} or ${ops} is 0, the kernel runs all collectives,
+ * types or operators. */
 static const struct {
     const char *kernel;
     bool nvlink, buffers, multicast;
@@ -53,9 +53,8 @@ unsigned st_kernel_runs(int kernel)
 
 /* ---- find ------------------------------------------------------------------------------------ */
 
-/* A rule without the key coll is for all-reduces, because most rules were found by timing
- * all-reduces. If its kernel cannot run all-reduces, the rule is for the collectives that the
- * kernel can run. */
+/* Most rules were found by timing all-reduces. So a rule without the key coll is for all-reduces.
+ * If its kernel cannot run all-reduces, the rule is for the collectives that the kernel can run. */
 unsigned st_kernels_colls(const struct st_rule *rule)
 {
     unsigned runs;
@@ -99,7 +98,8 @@ enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
     if (q.coll == ST_KERNEL_ALL_GATHER)
         /* An all-gather has no operator. The library passes sum here, so do the same. */
         q.op = SYMTUNER_SUM;
-    /* Ranks may differ in the next two members, but all ranks must find the same rule. */
+    /* For a call over several boxes ignore ${registered} and ${beside}. Ranks may differ in these
+     * two members, but all ranks must find the same rule. */
     if (q.boxes > 1)
         q.registered = q.beside = 0;
     for (int i = 0; rules && i < rules->count && d.rule < 0; i++) {

@@ -36,8 +36,8 @@ const struct st_rule *st_match(const symtuner_rules *rules, int from, const stru
                                const struct st_call *call);
 
 /* An index has two lanes per collective: one for calls with registered buffers, and one for other
- * calls. A lane divides the range of all sizes into spans. If we ignore conditions on pipe_ops, the
- * same rule is the first match for all sizes of a span. */
+ * calls. A lane divides the range of all sizes into spans. Within a span the first rule that
+ * matches a size is the same for all sizes, if we ignore conditions on pipe_ops. */
 enum { ST_LANES = SYMTUNER_COLLS * 2, ST_SIZE_KEYS = 496 };
 
 struct st_lane {
@@ -69,8 +69,8 @@ static inline unsigned st_size_key(uint64_t bytes)
  * frees the index with free(). */
 struct st_index *st_index_build(const symtuner_rules *rules, const struct st_group *group);
 
-/* Return the rule that st_match returns if ${from} is 0, but find the rule by the index. The
- * function is inline, because getCollInfo must be fast. */
+/* Return the same rule as st_match with ${from} 0, but find it by the index. The function is
+ * inline, because getCollInfo must be fast. */
 static inline const struct st_rule *st_index_find(const struct st_index *index,
                                                   const struct st_call *call)
 {

@@ -48,7 +48,8 @@ static bool start_rule(struct st_reader *reader, struct st_section *section, int
         return false;
     rule->process = where == ST_IN_PROCESS;
     rule->kernels = where == ST_IN_KERNELS;
-    /* This is only for the hash: kernel_colls says which collectives a [kernels] rule is for. */
+    /* A [kernels] rule has its collectives in ${kernel_colls}. Its ${colls} always gets this value,
+     * because the hash of rules (rules/hash.c) contains it. */
     if (rule->kernels)
         rule->colls = 1u << SYMTUNER_ALLREDUCE;
     return true;
@@ -250,7 +251,7 @@ static ssize_t slurp(const char *path, bool any, char *text, size_t size, const 
     fstat(fd, &file);
     end = (struct pollfd){fd, POLLIN, 0};
     if (any && S_ISFIFO(file.st_mode))
-        poll(&end, 1, 1000); /* wait up to 1 s, because a writer may be starting, too */
+        poll(&end, 1, 1000); /* wait up to 1 s for a writer, which may still be starting */
     if (!any && !S_ISREG(file.st_mode) && !S_ISDIR(file.st_mode) &&
         file.st_rdev != makedev(1, 3)) /* /dev/null never blocks, so it is allowed */
         *why = "a pipe or a device could block the job; write the rules to a file";

@@ -110,8 +110,8 @@ unsigned st_kernel_runs(int kernel);
 /* Return the collectives that a [kernels] rule is for: one bit per word of st_kernel_coll_words. */
 unsigned st_kernels_colls(const struct st_rule *rule);
 
-/* st_kernels_concern: are the conditions of a [kernels] rule on ranks, machine and release true?
- * ${nccl} is 0 if the ranks do not use NCCL; then every condition on the release is true.
+/* st_kernels_concern: are a [kernels] rule's conditions on ranks, machine and release true? If the
+ * ranks do not use NCCL, ${nccl} is 0, and every condition on the release counts as true.
  * st_kernels_cover: are the rule's conditions on the call true? ${coll} is an enum
  * st_kernel_coll. */
 bool st_kernels_concern(const struct st_rule *rule, int nccl, int ranks,
