@@ -11,9 +11,9 @@
 #include "plugin/ranks/agree.h"
 #include "plugin/process.h"
 
-/* Return a name by which NCCL can open this library. NCCL cuts long names (ST_NCCL_NAME_MAX). If
- * our path is longer, the name alone is enough, because the loader finds a library that is already
- * loaded by its SONAME. */
+/* Return a name by which NCCL can open this library. That is our path, unless it is so long that
+ * NCCL would cut it (ST_NCCL_NAME_MAX). For a long path the file name alone is enough: this library
+ * is already loaded, and the loader finds it by its SONAME. */
 static const char *own_path(void)
 {
     Dl_info info;

@@ -59,8 +59,8 @@ static void write_ran(FILE *out, const struct st_ledger *ledger, int coll, int b
 static void write_text(FILE *out, const struct st_ledger *ledger, const char *host)
 {
     const struct st_process *process = st_process();
-    /* The number of ranks: each rank opens one tuner and one profiler. If the user has excluded our
-     * tuner, it opens a profiler only. */
+    /* How many ranks of the communicator this process has. Each rank opens one tuner and one
+     * profiler, or only a profiler if the user has excluded our tuner. */
     int local = ledger->local ? ledger->local : ledger->profilers;
     const struct st_for_nccl here = st_process_for(ledger->nccl);
     int given = st_agree_sym_ctas_given(ledger->nccl);
@@ -282,7 +282,8 @@ static void on_signal(int number, siginfo_t *info, void *context)
 {
     int error = errno;
 
-    sem_post(&asked_for); /* a signal handler may call this; listen_thread does the rest */
+    sem_post(&asked_for); /* one of the few functions that a signal handler may call; it
+                           * wakes listen_thread, which writes the ledgers */
     errno = error;
     if (!program_handles())
         return;

@@ -2,10 +2,11 @@
 /*
  * log.h - messages through NCCL's own logger.
  *
- * A warning means that the user must act. Each cause leads to at most one warning per process. The
- * exception: a ledger that cannot be written leads to a warning each time. With NCCL_DEBUG=INFO a
+ * A warning means that the user must act. Each cause leads to at most one warning per process, with
+ * one exception: each ledger that cannot be written leads to a warning. With NCCL_DEBUG=INFO a
  * communicator gets one line when it begins and one when it ends. Nothing is ever logged per call.
- * If there is no logger (NULL), or if the logger would drop a warning, the warning goes to stderr.
+ * If NCCL has given us no logger, or if its logger would drop a warning, the warning goes to
+ * stderr.
  * Hazard: NCCL's logger takes a mutex that NCCL may hold while it asks our env interface for a
  * variable. So nothing that st_env_get calls may log.
  */

@@ -99,10 +99,11 @@ static bool asks(int nccl)
     return false;
 }
 
-/* NCCL reads NCCL_MIN_CTAS (the built-in count) and NCCL_SYM_CTAS (the count of [process] rules)
- * once per process. All ranks must have the same counts, whichever communicator or copy of NCCL a
- * rank starts first. So both counts depend only on machine and release. The built-in count depends
- * on no file, because one rank might fail to read the file. */
+/* Here we decide on two counts, which NCCL reads once per process: the built-in count
+ * (NCCL_MIN_CTAS) and the count of [process] rules (NCCL_SYM_CTAS). All ranks must have the same
+ * counts, whichever communicator or copy of NCCL a rank starts first. So both counts depend only on
+ * machine and release. The built-in count depends on no file, because one rank might fail to read
+ * the file. */
 struct st_for_nccl st_process_for(int nccl)
 {
     const struct symtuner_machine *machine = &process.machine;
@@ -246,8 +247,8 @@ static void start(void)
     pthread_once(&decide_once, decide);
 }
 
-/* Log which CTA count symmetric kernels get, and why. If a rule gives the count, log only that it
- * has no effect, if so. */
+/* Log which CTA count symmetric kernels get, NCCL's own or the built-in one, and why. The count of
+ * [process] rules is mentioned only if it has no effect. */
 static void announce_ctas(const struct st_for_nccl *here, const char *release)
 {
     const char *gpu = process.machine.gpu[0] ? process.machine.gpu : "this GPU";

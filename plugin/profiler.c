@@ -100,8 +100,9 @@ static int parse_func(const char *func)
     }
 }
 
-/* Return the bytes of a whole call. The first digit in a name such as "ncclFloat32" tells the size
- * of an element. The name of an 8-bit type has an 8 or no digit: for uint8 NCCL says "Unknown". */
+/* Return the bytes of a whole call. ${datatype} is a name such as "ncclFloat32", and its first
+ * digit tells the size of an element. The name of an 8-bit type has an 8 or no digit: for uint8
+ * NCCL says "Unknown". */
 static uint64_t total_bytes(const struct st_profiler *profiler, int coll, size_t count,
                             const char *datatype)
 {

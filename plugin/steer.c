@@ -10,7 +10,8 @@ const char *const st_verdict_word[ST_VERDICTS] = {ST_VERDICT_MAP(ST_VERDICT_WORD
 
 enum { ANY = -1, NOTHING = -1 };
 
-/* A decision takes about 300 instructions. Only the most frequent path is inlined. */
+/* A decision takes about 300 instructions. To keep it short, only functions of the most frequent
+ * path are inlined. */
 #define INLINE   inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline))
 
@@ -78,8 +79,9 @@ static inline four four_least(four a, four b)
     return (a & less) | (b & ~less);
 }
 
-/* Return the bits of the least entry; if no entry is live, they are not below ${dead}. The tree of
- * comparisons is as flat as possible, because every decision waits for the result. */
+/* Return the bits of the least entry. If the table has no live entry, the result is not below
+ * ${dead}. The tree of comparisons is as flat as possible, because every decision waits for the
+ * result. */
 static INLINE uint32_t least(struct st_table table)
 {
     enum { USUAL = SYMTUNER_ALGOS * SYMTUNER_PROTOS };
@@ -109,7 +111,7 @@ bool st_table_live(struct st_table table)
     return least(table) < dead;
 }
 
-/* Do the work of cheapest() if ${algo}, ${proto} or both are ANY. */
+/* This does the work of cheapest() below, if ${algo}, ${proto} or both are ANY. */
 static NOINLINE int search(struct st_table table, int algo, int proto)
 {
     int first = (algo == ANY ? 0 : algo * table.protos) + (proto == ANY ? 0 : proto);

@@ -105,10 +105,10 @@ static void forbid_negatives(const struct st_era *era, const float *shown, struc
             table.cost[i] = INFINITY;
 }
 
-/* Find the rule for ${call}, apply the rule to ${table} and ${*n_channels}, and count the call.
- * ${shown} is a copy of the table from before the tuner behind ours could change it; NULL if there
- * is no such tuner. ${empty_probe}: this is a probe (st_is_probe) whose table has no live entry, so
- * no rule is applied. ${pick}: also count which entry NCCL will take. */
+/* Find the rule for ${call}, apply the rule to ${table} and ${*n_channels}, and count the call. If
+ * a tuner is behind ours, ${shown} is a copy of the table that NCCL gave to that tuner; otherwise
+ * it is NULL. ${empty_probe}: this is a probe (st_is_probe) whose table has no live entry, so no
+ * rule is applied. ${pick}: also count which entry NCCL will take. */
 static inline __attribute__((always_inline)) void decide(struct st_tuner *tuner,
                                                          struct st_call call,
                                                          struct st_table table, int *n_channels,

@@ -8,9 +8,9 @@
 #include "plugin/next/events.h"
 #include "plugin/next/open.h"
 
-/* The profiler behind ours, for each interface version that a copy of NCCL in this process speaks.
- * When NCCL stops an event, it does not say to which communicator the event belongs, but we know
- * the version. */
+/* sides[v] is the profiler behind ours, as it serves the copies of NCCL that speak version v of the
+ * interface. We do not store it per communicator: when NCCL stops an event, it does not say to
+ * which communicator the event belongs, but we know the version. */
 enum { ABIS = 8 };
 static struct side {
     _Atomic(const struct st_next_library *) other; /* NULL: none */

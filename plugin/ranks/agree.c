@@ -18,8 +18,8 @@ struct st_agree {
     struct st_roll_entry own;
 };
 
-/* st_agree_open returns the address of this object if memory runs out. Then this rank cannot know
- * whether the other ranks agree with it, so it applies no rules. */
+/* If memory runs out, st_agree_open returns the address of this object. A rank that gets it cannot
+ * know whether the other ranks agree with it, so it applies no rules. */
 static struct st_agree nobody;
 
 /* The first communicator that the NCCL of each release has made in this process. Its roll call
@@ -53,9 +53,9 @@ static struct st_roll *first_roll(int nccl)
 
 enum cause { RULES_DIFFER, RANKS_MISSING, MIN_DIFFERS, NO_SYM_CTAS, CAUSES };
 
-/* Should ${cause} be logged now? It is logged once for each communicator: as a warning for the
- * first communicator of the process that has it, at level INFO for later ones. ${*warn_out} says
- * whether it is a warning. */
+/* Should ${cause} be logged now? A cause is logged once for each communicator that has it. For the
+ * first such communicator of the process it is a warning, and then ${*warn_out} becomes true. For
+ * later ones it has level INFO. */
 static bool new_cause(const struct st_agree *agree, enum cause cause, bool *warn_out)
 {
     static atomic_bool said[CAUSES];
@@ -166,9 +166,9 @@ static bool is_first(int nccl, uint64_t comm_id)
     return first && first->id == comm_id;
 }
 
-/* For the first communicator of an NCCL: return the reason why NCCL cannot get the count of
- * [process] rules, or NULL if there is none. Finds only reasons that this rank knows without the
- * roll call. */
+/* Return the reason why NCCL cannot get the count of [process] rules, or NULL if there is none.
+ * This is for the first communicator that an NCCL makes. It finds only reasons that this rank knows
+ * without the roll call. */
 static const char *no_sym_ctas(const struct st_process *process, const struct st_agree *agree,
                                int ranks, int nodes)
 {

@@ -21,8 +21,8 @@
 struct st_agree;
 
 /* Add this rank to the roll call of its communicator, which the NCCL of ${here} has made. Returns
- * NULL if the communicator has no roll call. Writes to the log if its ranks are not compared, or if
- * [process] sym-ctas cannot be applied. */
+ * NULL if the communicator has no roll call. If its ranks are not compared, or if [process]
+ * sym-ctas cannot be applied, a message goes to the log. */
 struct st_agree *st_agree_open(const struct st_process *process, const struct st_for_nccl *here,
                                uint64_t comm_id, int ranks, int nodes);
 
