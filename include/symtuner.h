@@ -200,7 +200,7 @@ SYMTUNER_API enum symtuner_status symtuner_decide(const symtuner_rules *rules,
                                                   const struct symtuner_query *query,
                                                   struct symtuner_decision *decision_out);
 
-/* One call of libsymtuner_ar.so, as [kernels] rules see it. */
+/* A call of libsymtuner_ar.so, described by what the conditions of [kernels] rules can name. */
 struct symtuner_kernel_query {
     size_t struct_size; /* set by the caller; see Sizes above                             */
     int nccl;           /* release; 0: a group without NCCL, which fits any release       */
@@ -227,7 +227,7 @@ struct symtuner_kernel_decision {
     int beside;         /* enum symtuner_ar_beside: the column of the library's table to
                            use; -1: the column of the query's ${beside}                   */
     /* For ranks on several boxes: add up box by box, in this many pieces. 0: NCCL runs the call.
-     * -1: no rule says. */
+     * -1: no rule says how the call runs. */
     int network_pieces;
 };
 

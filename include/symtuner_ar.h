@@ -15,13 +15,13 @@
  *            handle was made from must outlive the handle.
  * Threads    only one thread at a time may use a handle. Different handles are independent.
  * Streams    the calls on a handle run one after the other. For this the library records an event
- *            after every call, and a call on another stream first waits for that event. But if NCCL
- *            runs a call between ncclGroupStart and ncclGroupEnd, later calls do not wait for it.
+ *            after every call, and a call on another stream first waits for that event. But if the
+ *            library gives a call to NCCL while a group is open, later calls do not wait for it.
  *            config.one_stream = 1 does without these events; the library then records events only
- *            in captures and for copy engines. Set it only if all eager calls of a handle are on one
- *            stream, no call is captured on that stream, and each GPU has a thread of its own. If an
- *            eager call still comes on another stream, the call waits on the host until the GPU is
- *            idle. From then on events are recorded.
+ *            in captures and for copy engines. Set it only if all eager calls of a handle are on
+ *            one stream, no call is captured on that stream, and each GPU has a thread of its own.
+ *            If an eager call still comes on another stream, the call waits on the host until the
+ *            GPU is idle. From then on events are recorded.
  *            Graphs with calls of the same handle must not run at the same time. If the library
  *            sees two kernels of a handle run at once, that is an error. But the library may not
  *            see the overlap if the second graph starts while the last blocks of the first graph
@@ -37,13 +37,13 @@
  * Devices    a stream must belong to the handle's GPU. The current GPU need not be the handle's,
  *            and no function changes the current GPU.
  * Graphs     every call may be captured. The library's counters are in device memory, so graphs may
- *            be replayed many times, between other graphs and eager calls. All ranks must do this
- *            in the same order. After symtuner_ar_destroy, graphs of a local group still work, and
- *            so do their clones and executables, because they keep all memory that their calls
- *            need. Graphs of a handle made from a communicator keep only the counters. If such a
- *            graph is replayed after symtuner_ar_destroy, its kernel writes nothing and ends with
- *            cudaErrorLaunchFailure, which ends the CUDA context. The caller's buffers, and windows
- *            that the caller has registered, must outlive the graphs.
+ *            be replayed many times, between other graphs and eager calls. All ranks must replay
+ *            and call in the same order. After symtuner_ar_destroy, graphs of a local group still
+ *            work, and so do their clones and executables, because they keep all memory that their
+ *            calls need. Graphs of a handle made from a communicator keep only the counters. If
+ *            such a graph is replayed after symtuner_ar_destroy, its kernel writes nothing and ends
+ *            with cudaErrorLaunchFailure, which ends the CUDA context. The caller's buffers, and
+ *            windows that the caller has registered, must outlive the graphs.
  * Scratch    a handle begins with 14 MiB on its GPU. That is enough for messages of 1 MiB, for sums
  *            of f32, f16 and bf16 of 2 MiB, and for zero-copy kernels. The first eager call that
  *            needs more scratch allocates it: 96 MiB for messages of several MiB, and 5/4 of
@@ -104,12 +104,12 @@
  *            Then ncclAllReduce adds up between the ranks that have the same number within their
  *            boxes. Then each box runs an all-gather. A box is what NCCL considers a host: it
  *            compares NCCL_HOSTID, or host name and boot id. All ranks make the same choice and get
- *            the same bits. Within a box, an element is added up in the order above, in which r0,
- *            r1 ... then are the ranks of the box. The sum is rounded to its type once. NCCL then
- *            adds the boxes' results as it does with one rank per box, and rounds to the type each
- *            time. So the bits differ from those of one box with as many ranks, and from those of
- *            NCCL over all ranks. An average is the average of the boxes' averages. If fewer than
- *            16 bytes per rank of a box remain at the end of a message, NCCL reduces this rest over
+ *            the same bits. Within a box, an element is added up in the order of Promise, where r0,
+ *            r1 ... are the ranks of the box. The sum is rounded to its type once. NCCL then adds
+ *            the boxes' results as it does with one rank per box, and rounds to the type each time.
+ *            So the bits differ from those of one box with as many ranks, and from those of NCCL
+ *            over all ranks. An average is the average of the boxes' averages. If fewer than 16
+ *            bytes per rank of a box remain at the end of a message, NCCL reduces this rest over
  *            all ranks.
  *            NCCL chooses its algorithm by the length. So if a message has another length, or is
  *            cut into another number of pieces, its elements may be added in another order. With
@@ -174,8 +174,8 @@ struct symtuner_ar_config {
     size_t size;
     int transport;        /* enum symtuner_ar_transport                                           */
     uint32_t timeout_ms;  /* how long a kernel waits for a silent peer; also how long a function
-                             waits for other ranks, or for NCCL with blocking = 0. 0:
-                             SYMTUNER_AR_TIMEOUT_MS, or 600000 if that is not set              */
+                             waits for other ranks, or for NCCL with blocking = 0. The value 0
+                             stands for SYMTUNER_AR_TIMEOUT_MS, or 600000 if that is not set   */
     size_t bulk_bytes;    /* longest piece of a message that is not zero-copy; longer messages are
                              cut. 0: 256 MiB, or 64 MiB if a GPU of the group has less than
                              24 GiB. See Scratch above                                         */
@@ -183,7 +183,7 @@ struct symtuner_ar_config {
                              scratch is full of NaN. 0: the counters start at 1               */
     int one_stream;       /* 1: record no event after a call; see Streams above. Since 0.2        */
     int max_ctas;         /* largest number of blocks per call, each on a multiprocessor of its own.
-                             If ranks differ, all take the smallest value. 0:
+                             If ranks differ, all take the smallest value. 0 stands for
                              SYMTUNER_AR_MAX_CTAS, or else the default (Blocks above). Since 0.2 */
     int beside;           /* enum symtuner_ar_beside. SYMTUNER_AR_BESIDE overrides this. If ranks
                              differ, all take UNKNOWN. Since 0.2                                */
@@ -266,10 +266,10 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n);
 SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
                                                   const ncclWindow_t *windows, int n, size_t bytes);
 
-/* symtuner_ar_deregister(handles, buffers, n): undo the latest symtuner_ar_register of these
- * buffers; collective. If the library itself has registered the memory, first destroy all graphs
- * with calls on that memory, on all ranks. If such a graph still exists on a rank, the function
- * fails on all ranks and undoes nothing. Since 0.2. */
+/* symtuner_ar_deregister(handles, buffers, n): on all ranks, undo the latest symtuner_ar_register
+ * of these buffers. Collective: all ranks must call it. If the library itself has registered the
+ * memory, first destroy all graphs with calls on that memory, on all ranks. If such a graph still
+ * exists on a rank, the function fails on all ranks and undoes nothing. Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_deregister(symtuner_ar **handles, void *const *buffers,
                                                     int n);
 
@@ -408,8 +408,8 @@ struct symtuner_ar_plan {
     int pieces;         /* number of launches: each runs one piece of the message             */
     char why[192];      /* what chose the kernel: a row and column (enum symtuner_ar_beside) of
                            the table, with the row's source; "rules: FILE:LINE"; what was forced;
-                           or the start-up probe. If NCCL runs the call: why. At the end,
-                           whose order of addition the call has, unless it is ours            */
+                           or the start-up probe. Says why, if NCCL runs the call. Names at the
+                           end who chooses the order of addition, unless it is our order      */
     int boxes;          /* how many boxes add up box by box, each with ${kernel}; 0: none     */
 };
 
@@ -474,14 +474,14 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
 
 /* symtuner_ar_abort(handle): refuse further calls, and end the kernels of this rank within 50 ms
  * (over several boxes 100 ms). Then wait at most 2 s for queued calls with copy engines (copy,
- * engines, tma_engines), but not for graphs. Then ncclCommAbort may unmap the peers' memory; copies
- * that run later access unmapped memory. Any thread. Peers are not told: abort them, too, or they
- * wait until their time limit. Over several boxes this also aborts the communicators that the
+ * engines, tma_engines), but not for graphs. ncclCommAbort may then unmap the peers' memory; copies
+ * that run after that access unmapped memory. Threads: any. Peers are not told: abort them, too, or
+ * they wait until their time limit. Over several boxes this also aborts the communicators that the
  * library split from the program's (NCCL does that only with splitShare = 1). Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);
 
-/* symtuner_ar_waits(handle): return a number. It changes every few ms while one of our kernels (but
- * not engines or tma_engines) has been waiting for a peer for over 10 ms. Any thread. Since 0.2. */
+/* symtuner_ar_waits(handle): return a number that changes every few ms once one of our kernels (but
+ * not engines or tma_engines) has waited for a peer for 10 ms. Any thread may ask. Since 0.2. */
 SYMTUNER_AR_API uint32_t symtuner_ar_waits(const symtuner_ar *handle);
 
 /* symtuner_ar_error(handle): return the last error of the handle as one sentence. If ${handle} is

@@ -134,8 +134,8 @@ struct symtuner_call {
  * NVLink and no multicast. */
 SYMTUNER_API void symtuner_call_init(struct symtuner_call *call, int nccl);
 
-/* The conditions for a symmetric kernel (gates), in NCCL's order. If several fail, the verdict
- * names the first.
+/* The gates: the conditions that a call must meet to run on a symmetric kernel, in the order in
+ * which NCCL checks them. If a call fails several gates, the verdict names the first.
  * X(id, name, what must hold, the cure) */
 #define SYMTUNER_GATE_MAP(X)                                                                       \
     X(RELEASE,  "release",  "NCCL is 2.27 or newer: older ones have no symmetric kernels",         \
@@ -193,7 +193,7 @@ enum symtuner_gate_state {
 };
 
 enum symtuner_kind {
-    SYMTUNER_KIND_GENERAL,   /* a general kernel: ring, tree, NVLS ...                         */
+    SYMTUNER_KIND_GENERAL,   /* a general kernel, such as ring, tree or NVLS                   */
     SYMTUNER_KIND_SYMMETRIC,
     SYMTUNER_KIND_CE,        /* the copy engine; no kernel runs                                */
     SYMTUNER_KIND_ERROR,     /* NCCL refuses the call, or runs nothing                         */
