@@ -213,7 +213,8 @@ const struct st_finding st_findings_dropin[] = {
     ST_ROW("dropin-no-kernels", ST_WARNING, no_kernels,
         "the drop-in looks for the kernels in its own folder; without them every call stays with "
         "NCCL",
-        "run make kernels, and install both libraries into one folder"),
+        "install symtuner again where there is nvcc (docs/install.md), or run make kernels and "
+        "install both libraries into one folder"),
     ST_ROW("dropin-hidden", ST_WARNING, hidden,
         "programs call the functions of another preloaded library instead of the drop-in's "
         "functions",

@@ -152,7 +152,7 @@ static bool preloads_dropin(const char *list)
 
 /* Put our drop-in in front of all libraries in LD_PRELOAD. A library in front of the drop-in that
  * defines NCCL's functions, such as NCCL itself, would hide the drop-in. */
-static void plan_dropin(struct making *making, const char *dropin)
+static void plan_dropin(struct making *making, const char *dropin, const char *kernels)
 {
     const char *list = now(making, "LD_PRELOAD");
     char value[ST_RUN_VALUE];
@@ -169,6 +169,9 @@ static void plan_dropin(struct making *making, const char *dropin)
     } else {
         part(making, "drop-in");
         set(making, "LD_PRELOAD", value);
+        if (!kernels) /* pip builds none where it finds no nvcc */
+            note(making, "no kernels: libsymtuner_ar.so is not beside symtuner, so NCCL runs every "
+                         "call", "", "");
     }
     making->plan->counts = making->plan->preloads = true;
     if (making->ask->colls[0])
@@ -221,7 +224,7 @@ void st_run_plan(const struct st_run_ask *ask, const struct st_run_libraries *li
     if (plugin && libraries->plugin)
         plan_plugin(&making, libraries->plugin);
     if (dropin && libraries->dropin)
-        plan_dropin(&making, libraries->dropin);
+        plan_dropin(&making, libraries->dropin, libraries->kernels);
     if (wanted(&making, ST_RUN_JAX)) {
         part(&making, "JAX route");
         plan->counts = true;

@@ -32,7 +32,7 @@ struct st_run_ask {
 
 /* The paths of our libraries; NULL: the library is not beside the command. */
 struct st_run_libraries {
-    const char *plugin, *dropin;
+    const char *plugin, *dropin, *kernels;
 };
 
 struct st_run_setting {

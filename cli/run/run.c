@@ -118,9 +118,10 @@ static void make_plan(const struct st_run_ask *ask, struct st_run_plan *plan)
 {
     /* static, because it is too large for the stack */
     static struct st_doctor doctor = {.root = ""};
-    char plugin[ST_PATH], dropin[ST_PATH];
+    char plugin[ST_PATH], dropin[ST_PATH], kernels[ST_PATH];
     struct st_run_libraries libraries = {find("libsymtuner.so", plugin),
-                                         find("libsymtuner_nccl.so", dropin)};
+                                         find("libsymtuner_nccl.so", dropin),
+                                         find("libsymtuner_ar.so", kernels)};
 
     st_doctor_settings(&doctor);
     st_run_plan(ask, &libraries, value_of, &doctor, plan);

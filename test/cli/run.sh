@@ -20,7 +20,7 @@ ok() { # ok WHAT STATUS
 # Make an installed tree. Its drop-in is an empty library, which any program can load.
 mkdir -p "$work/bin" "$work/lib" "$work/empty/bin"
 cp "$build/symtuner" "$work/bin/" && cp "$build/symtuner" "$work/empty/bin/" || exit 1
-cp "$build/libsymtuner.so" "$work/lib/" && : | "$cc" -shared -fPIC -x c -o "$work/lib/libsymtuner_nccl.so" - || exit 1
+cp "$build/libsymtuner.so" "$work/lib/" && : | "$cc" -shared -fPIC -x c -o "$work/lib/libsymtuner_nccl.so" - && : > "$work/lib/libsymtuner_ar.so" || exit 1
 "$cc" -std=c11 -D_GNU_SOURCE -I. -Iinclude -o "$work/program" test/cli/run_program.c dropin/tally.c || exit 1
 "$cc" -std=c11 -D_GNU_SOURCE -I. -Iinclude -o "$work/run_job" test/cli/run_job.c cli/run/job.c dropin/tally.c || exit 1
 symtuner=$work/bin/symtuner program=$work/program

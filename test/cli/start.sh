@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# start.sh BUILD - checks what symtuner run says if a program cannot be started, and what it prints
-# if a setting has odd characters. Needs neither a GPU nor a C compiler.
+# start.sh BUILD - checks what symtuner run says if the kernels are missing, if a program cannot be
+# started, and if a setting has odd characters. Needs neither a GPU nor a C compiler.
 # Exit 0: all right. 1: something failed.
 set -u
 build=$(cd "$1" && pwd)
@@ -57,6 +57,17 @@ for name in libsymtuner.so symtuner libnccl-env-symtuner.so; do
 done
 $clean NCCL_ENV_PLUGIN=/opt/libsymtuner.so symtuner run --quiet --only plugin -- env > env
 is "a plugin of ours with its folder" NCCL_ENV_PLUGIN=/opt/libsymtuner.so "$(grep ^NCCL_ENV env)"
+
+# ---- no kernels ------------------------------------------------------------------------------------
+# --print loads no library, so empty files do
+: > lib/libsymtuner_nccl.so
+lacks='; no kernels: libsymtuner_ar.so is not beside symtuner, so NCCL runs every call'
+is "no kernels" "# symtuner run: plugin, drop-in, JAX route$lacks" "$($clean symtuner run --print | head -1)"
+is "no kernels, no drop-in" "# symtuner run: plugin" "$($clean symtuner run --print --only plugin | head -1)"
+is "another drop-in, which may have kernels" "# symtuner run: plugin, drop-in, JAX route" \
+    "$($clean LD_PRELOAD=/none/libsymtuner_nccl.so symtuner run --print 2> err | head -1)"
+: > lib/libsymtuner_ar.so
+is "kernels" "# symtuner run: plugin, drop-in, JAX route" "$($clean symtuner run --print | head -1)"
 
 [ "$failed" = 0 ] || exit 1
 echo "start: $checked checks, all fine"
