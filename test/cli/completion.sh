@@ -14,8 +14,8 @@ share=$work/usr/share
 PATH=$(cd "$1" && pwd):$PATH
 export share PATH
 
-# Each line: what must be offered, and the words of the command line so far. The last word is
-# incomplete; _ is an empty word.
+# Each line begins with what must be offered. Then come the words of the command line so far, of
+# which the last is incomplete; _ is an empty word.
 cat > "$work/cases" <<'END'
 doctor symtuner do
 why symtuner _

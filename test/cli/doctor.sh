@@ -25,14 +25,14 @@ printf '#!/bin/sh\nprintf "python\\t3.11.0\\t/usr/bin/python3\\n"\n' > "$work/bi
 chmod +x "$work/bin/python3"
 python_path=$work/bin:$PATH
 
-lib() { # lib FILE CODE: a shared object
+lib() { # lib FILE CODE: compiles CODE into a shared object
     mkdir -p "$(dirname "$1")"
     echo "$2" | "$cc" -shared -fPIC -x c -o "$1" - || exit 1
 }
-nccl() { # nccl FILE RELEASE CUDA
+nccl() { # nccl FILE RELEASE CUDA: makes a library that says it is this NCCL
     lib "$1" "const char version_text[] = \"NCCL version $2+cuda$3\"; int ncclGetVersion(int *v) { *v = 0; return 0; }"
 }
-pci() { # pci ROOT NAME CLASS VENDOR
+pci() { # pci ROOT NAME CLASS VENDOR: makes the files of a PCI device
     mkdir -p "$1/sys/bus/pci/devices/$2"
     echo "$3" > "$1/sys/bus/pci/devices/$2/class"
     echo "$4" > "$1/sys/bus/pci/devices/$2/vendor"
@@ -68,7 +68,7 @@ pci "$clean" 0000:00:01.0 0x060400 0x8086
 { head -c 256 /dev/zero; printf '\015\000\001\000\000\000\000\000'; head -c 64 /dev/zero; } \
     > "$clean/sys/bus/pci/devices/0000:00:01.0/config"
 
-doctor() { # doctor ROOT ARGUMENTS -- ENVIRONMENT
+doctor() { # doctor ROOT ARGUMENTS -- ENVIRONMENT: runs the doctor on the box ROOT
     root=$1
     shift
     arguments=
@@ -160,7 +160,7 @@ evidence number-expected 'NCCL_BUFFSIZE=4M (/etc/nccl.conf:1): NCCL reads 4"' -s
 spare number-expected NCCL_BUFFSIZE=4194304 NCCL_ALGO=Ring NCCL_NTHREADS=0x100 NCCL_MAX_CTAS=
 plant cumem-disabled -s 'echo NCCL_CUMEM_ENABLE=0 > home/.nccl.conf'
 plant tuner-not-found -s 'mkdir opt; mv usr/local/lib/libsymtuner.so opt; echo LD_LIBRARY_PATH=/opt > etc/nccl.conf'
-# up to NCCL 2.29 the home folder is that of the password file; from 2.30.3 on it is that of HOME
+# Up to 2.29 NCCL takes the home folder from the password file, and from 2.30.3 on from HOME.
 for folder in home other; do
     for release in 2.29.7 2.30.7; do
         finds=spare
@@ -179,7 +179,7 @@ plant local-register-off NCCL_LOCAL_REGISTER=0
 plant graph-register-off NCCL_GRAPH_REGISTER=0
 plant copy-engine-policy -n 2.30.7 NCCL_CTA_POLICY=zero
 plant efficiency-policy NCCL_CTA_POLICY=1
-# NCCL knows words and their combinations from 2.29 on; no release knows 3
+# From 2.29 on NCCL reads words here, alone and combined. No release knows the number 3.
 plant copy-engine-policy -n 2.29.7 'NCCL_CTA_POLICY=EFFICIENCY|zero'
 plant efficiency-policy -n 2.29.7 'NCCL_CTA_POLICY=EFFICIENCY|zero'
 plant copy-engine-policy -n 2.28.9 NCCL_CTA_POLICY=2
@@ -413,15 +413,15 @@ env -i PATH="$PATH" NCCL_TUNER_PLUGIN=libsymtuner.so "$symtuner" doctor --root "
 # ---- the box -------------------------------------------------------------------------------------
 plant driver-missing -s 'rm proc/driver/nvidia/version'
 plant driver-mismatch -s ': > usr/lib64/libcuda.so.570.10.01'
-# the container toolkit adds the folder of CUDA's forward compatibility, whose libcuda also works
-# with older drivers
+# The container toolkit adds the folder of CUDA's forward compatibility. The libcuda in it also
+# works with older drivers, so there a newer release is no mismatch.
 compat='mkdir -p usr/local/cuda/compat; echo /usr/local/cuda/compat > etc/ld.so.conf.d/00-compat.conf; : > usr/local/cuda/compat'
 spare driver-mismatch -s "$compat/libcuda.so.590.44.01"
 plant driver-mismatch -s "$compat/libcuda.so.570.86.15"
 plant driver-mismatch -s ': > usr/lib64/libcuda.so.590.44.01'
 plant uvm-missing -s 'rm dev/nvidia-uvm'
 plant fabric-manager -s 'mkdir -p proc/driver/nvidia-nvswitch/devices run/systemd/system'
-# a container has no systemd
+# a container has no systemd, so the doctor does not look for the fabric manager in it
 spare fabric-manager -s 'mkdir -p proc/driver/nvidia-nvswitch/devices run'
 spare fabric-manager -s 'mkdir -p run/systemd/system'
 spare fabric-manager -s 'mkdir -p proc/driver/nvidia-nvswitch/devices run/systemd/system run/nvidia-fabricmanager; : > run/nvidia-fabricmanager/nv-fabricmanager.pid'

@@ -4,7 +4,7 @@
 # doctor.sh includes this file, which does not run by itself.
 
 sp=home/site
-framework() { # framework FILE FLAGS: a library that needs libnccl.so.2
+framework() { # framework FILE FLAGS: makes a library that needs libnccl.so.2
     mkdir -p "$(dirname "$1")"
     mkdir -p "$work/stub"
     [ -e "$work/stub/libnccl.so.2" ] ||
@@ -46,7 +46,7 @@ if [ -n "$python" ]; then
     printf '#!/bin/sh\nexec "%s" "$@"\n' "$python" > "$work/bin/python3"
     loads rpath "torch $pip RPATH" 'torch_rpath; package 12 2.28.9'
     judged rpath 2.28.9
-    # the system's 2.27.7 is listed, but no program loads it
+    # no program loads the system's 2.27.7, so the doctor lists it, but reports no second copy
     echo "$out" | ids | grep -qx nccl-two-copies && { echo "FAIL rpath: nccl-two-copies"; failed=1; }
     echo "$out" | ids | grep -qx nccl-no-wait || { echo "FAIL rpath: no nccl-no-wait of 2.28.9"; failed=1; }
     echo "$out" | grep -q '"path": "/[a-z]*/*lib64/libnccl.so.2", "nccl": "2.27.7"' || { echo "FAIL rpath: the system's copy is not named"; failed=1; }
@@ -89,7 +89,8 @@ torch /usr/lib64/libnccl.so.2 the loader's folders" "$both"
     [ "$(echo "$out" | ids | sort | uniq -d)" = "" ] || { echo "FAIL both: findings twice"; failed=1; }
     env -i HOME=/home PATH="$python_path" PYTHONPATH="$work/box/$sp" "$symtuner" doctor --root "$work/box" |
         grep -q '^warning  nccl-no-wait with NCCL 2.28.9$' || { echo "FAIL both: not said with which release"; failed=1; }
-    # a torch with NCCL inside calls the drop-in only if the loader binds torch's calls of NCCL
+    # A torch that contains NCCL calls the drop-in only if its calls of NCCL go through the loader.
+    # The doctor must warn of a torch whose calls do not.
     inside="lib $sp/torch/lib/libtorch_cuda.so 'const char version[] = \"NCCL version 2.29.2+cuda13.0\"; int ncclGetVersion, AllReduce;'; : > $sp/torch/__init__.py"
     { plant dropin-nccl-inside -s "$drop; $inside" LD_PRELOAD=$own PYTHONPATH="$work/box/$sp"
       spare dropin-nccl-inside -s "$drop; $(echo "$inside" | sed 's/ AllReduce/ ncclAllReduce/')" LD_PRELOAD=$own PYTHONPATH="$work/box/$sp"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fake_ar.c - libsymtuner_ar.so on GPUs made of host memory (fake_gpu.h). */
+/* fake_ar.c - a fake libsymtuner_ar.so for GPUs made of host memory (fake_gpu.h). */
 #include "cli/gpu/cuda.h"
 #include "kernels/choose/rules.h"
 #include "nccl/names.h"

@@ -186,7 +186,7 @@ EXPORT int cuLaunchKernel(void *f, unsigned a, unsigned b, unsigned c, unsigned 
             to[n - 1] ^= 1;
     } else if (strcmp(f, "st_copy") == 0) {
         static __thread unsigned launches;
-        /* the doctor times four stores, then four loads, in turns */
+        /* the doctor launches four stores, then four loads, and so on; this tells them apart */
         int store = launches++ / 4 % 2 == 0;
 
         charge(stream, (64 << 20) / (fault("peer-staged")                      ? 20e3

@@ -5,13 +5,13 @@
  * libsymtuner_ar.so.
  *
  * Collectives really compute; time is a number that every operation adds to its stream.
- *   FAKE_GPUS=N       how many (2)
+ *   FAKE_GPUS=N       number of GPUs (2)
  *   FAKE_FAULT=WORD   what is broken: see the uses of fault()
  *   FAKE_NOISE=P      per cent by which times vary from call to call (0.3)
  *   FAKE_SLEEP_MS=N   real time that creating a communicator takes (0)
  *   FAKE_CONF=1       a file nccl.conf names symtuner as env plugin
  *   FAKE_BEST=KERNEL  the fastest of symtuner's kernels from 16 KiB on
- *   FAKE_FREE=N       the CTAs of calls that take no time from GEMMs beside them (16)
+ *   FAKE_FREE=N       number of CTAs that a call can have without slowing down GEMMs (16)
  *
  * A call on a stream of high priority makes the GEMMs of its rank longer: by 0.5 us, and by its own
  * time x (its CTAs - FAKE_FREE) / 132 if that is above 0.

@@ -13,7 +13,7 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
 failed=0 checked=0
-ok() { # ok WHAT STATUS
+ok() { # ok WHAT STATUS: counts a check, which has failed unless STATUS is 0
     checked=$((checked + 1))
     [ "$2" -eq 0 ] || { echo "FAIL $1"; failed=1; }
 }
@@ -30,7 +30,7 @@ draw() {
         node "$root/test/cli/draw.js" "$page" > "${page%.html}.drawn.html" && parse "${page%.html}.drawn.html" || return 1
     done
 }
-shows() { # shows PAGE WORD: the drawn page has the word; also true where there is no node
+shows() { # shows PAGE WORD: checks that the drawn page has the word, if there is node
     ! command -v node > /dev/null || grep -qF -- "$2" "${1%.html}.drawn.html"
 }
 
@@ -175,7 +175,7 @@ ok "tuned rules say of sums what docs/reference/sums.md says, by pointing there"
 
 # ---- nobody else's file is overwritten -----------------------------------------------------------
 sample=$root/test/data/tune.csv
-kept() { # kept WHAT FILE WANT ARGUMENTS: the exit status is WANT, and the file is unchanged
+kept() { # kept WHAT FILE WANT ARGUMENTS: symtuner must exit with WANT and leave FILE as it is
     cp "$2" before
     what=$1 file=$2 want=$3
     shift 3
@@ -253,7 +253,7 @@ ok "tune wants a name: $(cat err)" $?
 
 # ---- JSON ----------------------------------------------------------------------------------------
 i=0
-json() { # json STATUS ARGUMENTS
+json() { # json STATUS ARGUMENTS: runs symtuner, checks its exit status, and keeps its answer
     want=$1
     shift
     i=$((i + 1))

@@ -14,7 +14,7 @@ command -v "$cc" > /dev/null || { echo "gpu.sh: skipped, no $cc here"; exit 77; 
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 failed=0 passed=0
-ok() { # ok WHAT STATUS
+ok() { # ok WHAT STATUS: counts a check, which has failed unless STATUS is 0
     if [ "$2" -eq 0 ]; then passed=$((passed + 1)); else echo "FAIL $1"; failed=$((failed + 1)); fi
 }
 json() { # json WHAT FILE: checks the file only if python3 is here, since a fresh Debian has none
@@ -36,7 +36,7 @@ $fake -I. -DFAKE_CUDA -o "$work/bin/libcuda.so.1" test/cli/fake_gpu.c &&
         base/open_file.c nccl/*.c rules/*.c -ldl || exit 1
 cp "$build/libsymtuner.so" "$work/bin/"
 
-run() { # run NAME=VALUE ... ARGUMENTS: runs it in an environment of its own
+run() { # run NAME=VALUE ... COMMAND: runs COMMAND in an environment of its own
     env -i PATH="$PATH" LC_ALL=C LD_LIBRARY_PATH="$work/bin" \
         SYMTUNER_MACHINE='gpu=NVIDIA Fake; links=nvlink; multicast=no' ASAN_OPTIONS=detect_leaks=0 "$@"
 }
@@ -222,7 +222,7 @@ done
 run FAKE_GPUS=4 "$symtuner" tune --bytes 32KiB..64KiB --out "$work/f32.rules" 2>&1 | grep -q 'another plan; --fresh'
 ok "tune: another type is another plan" $?
 
-# the raw data alone give the same rules
+# tune --from must make the same rules from the raw data alone
 run "$symtuner" tune --from "$work/whole.csv" --out "$work/again.rules" > /dev/null 2>&1
 grep -v '^#' "$work/whole.rules" > "$work/one" && grep -v '^#' "$work/again.rules" > "$work/two"
 cmp -s "$work/one" "$work/two"
@@ -252,7 +252,7 @@ grep -v '^#' "$work/a.rules" > "$work/two"
 cmp -s "$work/one" "$work/two"
 ok "tune: interrupted and resumed, it gives the same rules" $?
 
-# what tune refuses
+# tune must refuse each of these calls
 run "$symtuner" tune --bytes 1KiB..8MiB --out "$work/a.rules" 2>&1 | grep -q 'another plan; --fresh'
 ok "tune: another plan is not mixed in" $?
 sed 's/^\(0,0,allreduce,general,1024,\).*/\1-3/' "$work/whole.csv" > "$work/bad.csv"
@@ -287,7 +287,7 @@ ok "tune: three ranks: $(tail -1 "$work/c.out")" $?
 
 # ---- tune and bench beside GEMMs -----------------------------------------------------------------
 # 64 CTAs are the fastest alone, but only FAKE_FREE CTAs of the fake GPUs cost GEMMs nothing
-beside() { # beside OUT NAME=VALUE ...
+beside() { # beside OUT NAME=VALUE ...: runs tune --beside, which writes OUT.rules
     out=$work/$1.rules && shift
     run "$@" "$symtuner" tune --beside --bytes 4MiB..16MiB --force --out "$out" > "$work/g.out" 2> "$work/g.err"
 }
@@ -312,7 +312,7 @@ awk '/^\[/ { head = $0 } /^when-beside/ { head = head " " $3 } /^ctas/ { print h
 ok "tune --beside: calls beside GEMMs get a kernel with few CTAs" $?
 grep -q '^16 MiB .* 0\.[0-9][0-9]  nccl/0/0$' "$work/g.out" && [ "$(awk '{ if (length($0) > n) n = length($0) } END { print n }' "$work/g.out")" -le 104 ]
 ok "tune --beside: the table fits 100 columns" $?
-# a fake GEMM of 8192 rows takes 1571 us
+# a fake GEMM of 8192 rows takes 1571 us, so eight of them take 12.6 ms
 awk -F, '$2 == 15 && $4 == "gemms" { n++; if ($6 < 12000 || $6 > 13500) bad++ } END { exit !(n == 9 && !bad) }' "$work/g.rules.csv"
 ok "tune --beside: the GEMMs take about 12 ms" $?
 ! command -v python3 > /dev/null || python3 test/cli/parse.py "$work/g.rules.html" "$work/g.rules.csv"
@@ -418,7 +418,7 @@ mkdir "$work/bare" && cp "$work"/bin/symtuner "$work"/bin/libcuda.so.1 "$work"/b
 run LD_LIBRARY_PATH="$work/bare" "$work/bare/symtuner" bench --bytes 1KiB..1KiB > /dev/null 2> "$work/bare.err"
 [ $? = 77 ] && grep -q 'no plugin: .*libsymtuner.so' "$work/bare.err"
 ok "bench: a plugin that is missing is named: $(tail -1 "$work/bare.err")" $?
-# NCCL cuts the names of plugins at 254 bytes
+# NCCL cuts the names of plugins at 254 bytes, so bench must say that NCCL would not find this one
 deep=$work/$(printf '%0250d' 0) && mkdir "$deep" && cp "$work"/bin/* "$deep"
 run "$deep/symtuner" bench --bytes 1KiB..2KiB > /dev/null 2> "$work/deep.err"
 [ $? = 77 ] && grep -q 'NCCL cuts the name .*/libsymtuner.so at 254 bytes' "$work/deep.err"

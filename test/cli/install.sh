@@ -63,7 +63,7 @@ make -s uninstall B="$1" $places > "$work/log" 2>&1 || fail "make uninstall: $(c
 left=$(find "$work/root" ! -type d -o -name symtuner)
 [ -z "$left" ] || fail "make uninstall left:" $left
 
-kernels() { # kernels WANT VARIABLE=VALUE ...
+kernels() { # kernels WANT VARIABLE=VALUE ...: make kernels must fail and say WANT
     want=$1
     shift
     make -s kernels B="$work/build" CUDA_HOME="$work/none" "$@" > "$work/log" 2>&1 && fail "make kernels $* succeeds"

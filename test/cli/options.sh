@@ -9,7 +9,7 @@ symtuner=$(cd "$1" && pwd)/symtuner
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 failed=0 checked=0
-ok() { # ok WHAT STATUS
+ok() { # ok WHAT STATUS: counts a check, which has failed unless STATUS is 0
     checked=$((checked + 1))
     [ "$2" -eq 0 ] || { echo "FAIL $1"; failed=1; }
 }

@@ -87,7 +87,7 @@ sys.exit(3 if os.environ["LD_PRELOAD"] in maps else 4)' > out 2> err
 run_jax()
 {
     here=$("$work/venv/bin/python3" -c 'import sys; print(sys.version_info[:2])')
-    # this file names the folders of jax's packages
+    # this file makes the venv find jax's packages: it names their folders
     place=$(echo "$work/venv"/lib/python3*/site-packages)/jax.pth
     for other in ${JAX_PYTHON:-"$build/jax-venv/bin/python" python3}; do
         "$other" -c 'import jax, sys; jax.__version_info__ >= (0, 9, 2) or sys.exit(1); print(sys.version_info[:2], *[p for p in sys.path if p.endswith("-packages")], sep="\n")' \
@@ -119,7 +119,7 @@ X
 
 wheel()
 {
-    # the architectures of BUILD's kernels, from the name of their folder, for example
+    # take the architectures of BUILD's kernels from the name of their folder, for example
     # ar-80-90-100-120
     archs=$(readlink "$build/libsymtuner_ar.so" | sed -n 's|^ar-\([0-9-]*\)/.*|\1|p' | tr - ' ')
     make -s wheel B="$built" AR_ARCHS="$archs" > "$work/wheel.log" 2>&1 || { fail "make wheel: $(tail -5 "$work/wheel.log")"; return; }

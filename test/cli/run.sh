@@ -13,7 +13,7 @@ command -v "$cc" > /dev/null || { echo "run.sh: skipped, no $cc here"; exit 77; 
 work=$(mktemp -d) && work=$(cd "$work" && pwd -P) || exit 1
 trap 'rm -rf "$work"' EXIT
 failed=0 checked=0
-ok() { # ok WHAT STATUS
+ok() { # ok WHAT STATUS: counts a check, which has failed unless STATUS is 0
     checked=$((checked + 1))
     [ "$2" -eq 0 ] || { echo "FAIL $1"; failed=1; }
 }
@@ -26,16 +26,16 @@ cp "$build/libsymtuner.so" "$work/lib/" && : | "$cc" -shared -fPIC -x c -o "$wor
 symtuner=$work/bin/symtuner program=$work/program
 cd "$work" || exit 1
 clean="env -i PATH=$PATH LC_ALL=C HOME=$work ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0"
-run() { # run [NAME=VALUE ...] ARGUMENTS: runs it in an environment of its own
+run() { # run [NAME=VALUE ...] COMMAND: runs COMMAND in an environment of its own
     $clean "$@"
 }
-has() { # has VARIABLE VALUE: the file env sets it so; VALUE may be a pattern
+has() { # has VARIABLE VALUE: checks that the file env sets VARIABLE so; VALUE may be a pattern
     got=$(sed -n "s/^$1=//p" env)
     case $got in $2) true ;; *) false ;; esac
     ok "$what: $1=$got, not $2" $?
 }
 none() { ! grep -q "^$1=" env; ok "$what: $1 is set: $(grep "^$1=" env)" $?; }
-sets() { # sets WHAT [NAME=VALUE ...] [--OPTION]: leave the program's environment in env
+sets() { # sets WHAT [NAME=VALUE ...] [--OPTION]: leaves the program's environment in the file env
     what=$1
     shift
     settings= options=
@@ -186,7 +186,7 @@ run LD_PRELOAD="$(printf '/none/\033[31m')" "$symtuner" run --print > out 2> err
 ok "--print and a control character: $(cat -v err)" $?
 
 # ---- the program's end ---------------------------------------------------------------------------
-ends() { # ends STATUS ARGUMENTS
+ends() { # ends STATUS ARGUMENTS: checks the exit status of symtuner run
     want=$1
     shift
     run "$symtuner" run --quiet -- "$@" > out 2> err
@@ -217,7 +217,7 @@ ok "the program's arguments: $(cat out)" $?
 ok "stdin reaches the program" $?
 if command -v python3 > /dev/null; then
     for number in 2 9 11 15; do # a shell cannot tell death by a signal from an exit with 128 and more
-        # this test may be a background job of a shell, which ignores SIGINT
+        # if this test is a background job of a shell, SIGINT is ignored; env resets it
         run python3 -c 'import subprocess, sys; print(subprocess.run(sys.argv[1:]).returncode)' \
             env --default-signal=INT "$symtuner" run -- "$program" count 1 kill $number > out 2> err
         [ "$(cat out)" = -$number ]
@@ -295,7 +295,7 @@ why() { sed -n "s/^ *X($1, \"\(.*\)\").*/\1/p" "$root/dropin/tally.h"; }
 # ---- the summary ---------------------------------------------------------------------------------
 mkdir -p shm
 summary() { grep -v '^symtuner run: plugin, drop-in, JAX route$\|^Killed$\|^Terminated$' "$1"; } # the shell prints Killed and Terminated
-once() { # once WHAT FILE: exactly one summary
+once() { # once WHAT FILE: checks that FILE has exactly one summary
     [ "$(grep -c '^symtuner run: .* process' "$2")" = 1 ]
     ok "$1: not one summary: $(cat "$2")" $?
 }
@@ -352,7 +352,7 @@ ok "a communicator that stays with NCCL: $(cat difference)" $?
 run "$symtuner" run -- true 2> err
 [ "$(summary err)" = "symtuner run: no process made an NCCL communicator under the drop-in, and none used the JAX route" ]
 ok "no call: $(cat err)" $?
-# if /dev/shm is too small, as in some containers, another folder must do
+# if /dev/shm is too small, as in some containers, symtuner run must use another folder
 small='mount -t tmpfs -o size=4k none /dev/shm && exec "$@"'
 if run unshare -rm sh -c "$small" sh true 2> /dev/null; then
     run unshare -rm sh -c "$small" sh "$symtuner" run --only dropin -- true > /dev/null 2> err
@@ -428,7 +428,7 @@ for steps in 'verified 1' 'ranks 3' 'ranks 4'; do
 done
 run SYMTUNER_MACHINE="$two" "$symtuner" run -- sh -c "'$program' timed 9; '$program' timed 9 ranks 3" 2> err
 ok "an estimate for processes whose communicators differ: $(cat err)" "$(grep -c estimated err)"
-# ranks of a launcher: the last rank to end prints for all, even if another rank was killed
+# A launcher starts each rank. The last rank to end prints for all, even if another was killed.
 for n in 0 1 2; do
     $clean LOCAL_RANK=$n "$symtuner" run -- "$program" count 1 made up$n wait up0 wait up1 wait up2 wait go$n &
     eval "pid$n=\$!"
@@ -446,7 +446,7 @@ ok "three ranks: $(cat err)" $?
 ok "one rank says what is set: $(cat err)" $?
 run "$work/run_job" "${JOBS:-600}" > out
 ok "jobs that end while others begin: $(cat out)" $?
-# files: after a run its files are gone; the next run removes files that a killed run left over
+# After a run its files are gone. The next run removes files that a killed run has left over.
 left() { ls /dev/shm /tmp 2> /dev/null | grep -c "^symtuner-job-$(id -u)-$pid-"; }
 rm -f ready
 $clean "$symtuner" run --quiet -- sh -c ': > ready; exec sleep 30' &

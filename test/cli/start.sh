@@ -13,11 +13,11 @@ mkdir -p "$work/bin" "$work/lib"
 cp "$build/symtuner" "$work/bin/" && cp "$build/libsymtuner.so" "$work/lib/" || exit 1
 cd "$work" || exit 1
 clean="env -i PATH=$work/bin:$PATH LC_ALL=C HOME=$work ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0"
-is() { # is WHAT EXPECTED GOT
+is() { # is WHAT EXPECTED GOT: checks that the two values are equal
     checked=$((checked + 1))
     [ "$2" = "$3" ] || { echo "FAIL $1: $3, not $2"; failed=1; }
 }
-starts() { # starts PROGRAM STATUS MESSAGE
+starts() { # starts PROGRAM STATUS MESSAGE: checks the exit status and message of symtuner run
     $clean symtuner run --quiet --only plugin -- "$1" 2> err
     is "exit status of $1" "$2" $?
     is "message for $1" "symtuner run: $3" "$(cat err)"

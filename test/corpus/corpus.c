@@ -285,7 +285,7 @@ static void check(struct corpus *corpus, enum miss miss, bool right, bool *wrong
     *wrong = true;
 }
 
-/* Return whether two costs are equal to the six digits that are recorded. */
+/* Return whether two costs are equal in the six digits that the recorder writes. */
 static bool same_cost(float a, float b)
 {
     return fabsf(a - b) <= 2e-5f * fabsf(b);

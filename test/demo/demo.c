@@ -145,7 +145,7 @@ static int part_default(void)
     return bad;
 }
 
-/* Return the largest call of a release that was recorded with the default count and with 16
+/* Return the release's largest call that was recorded both with NCCL's own CTA count and with 16
  * CTAs. */
 static const struct record *large_symmetric(const char *release)
 {

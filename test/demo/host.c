@@ -23,7 +23,7 @@ struct host {
     const struct nccl_abi_tuner_v4 *v4; /* NULL unless the tuner has version 4 */
     nccl_abi_get_coll_info get_coll_info;
     nccl_abi_result (*finalize)(void *ctx);
-    /* also used for v4, which has the same members; two arguments differ */
+    /* v4 is called through this, too: it has the same members, and two arguments differ */
     const struct nccl_abi_profiler_v5 *profiler;
     void *tuner_ctx[RANKS_MAX], *profiler_ctx[RANKS_MAX];
     int mask;
@@ -88,7 +88,7 @@ static void *load(const char *path, const char *what)
     return library;
 }
 
-/* Release 2.28.7 has version 1 of the env interface, 2.30.7 has version 2. NCCL reads
+/* Open the env interface. Release 2.28.7 has version 1 of it, 2.30.7 has version 2. Like NCCL, read
  * NCCL_ENV_PLUGIN itself from the real environment. */
 static bool open_env(struct host *host)
 {

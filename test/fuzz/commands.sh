@@ -9,7 +9,7 @@ root=$PWD
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 ln -s "$root/docs" "$root/test" "$work/" && cd "$work" || exit 1
-one() { # one DICTIONARY SAMPLE
+one() { # one DICTIONARY SAMPLE: runs cli_fuzz with both
     "$build/cli_fuzz" "$build/symtuner" "test/fuzz/$1.words" "$2" "$rounds" "${SEED:-1}" || {
         [ ! -f cli_fuzz.input ] || cp cli_fuzz.input "$build/cli_fuzz.input"
         exit 1
