@@ -17,7 +17,7 @@
 static struct nccl n;
 static float a[64], b[64];
 
-/* The calls of NCCL that the kernels make while handles for two ranks are created. */
+/* The calls that the kernels make to NCCL while they create handles for two ranks. */
 #define MADE "AllGather:1 WindowRegister:4096 AllGather:1 WindowRegister:4096 "
 
 static void make(void **comm)
@@ -95,7 +95,7 @@ static void operators(void)
     MUST(n.f.AllReduce(a, b, 16, F32, op, comm[0], NULL) == 0);
     MUST(n.f.AllReduce(a, b, 16, F32, op, comm[0], NULL) == 0);
     SAID(kernels(), "op_create query all_reduce:16 all_reduce:16 ");
-    /* NCCL allows to destroy an operator before the group ends; the group's calls still use it */
+    /* an operator may be destroyed before the group ends; the group's calls still use it */
     n.f.GroupStart();
     MUST(n.f.AllReduce(a, b, 16, F32, op, comm[0], NULL) == 0);
     MUST(n.f.RedOpDestroy(op, comm[0]) == 0);
@@ -348,8 +348,8 @@ static void life(void)
     MUST(n.f.CommGrow(comm[0], 2, NULL, 0, &child[0], NULL) == 0);
     reduce(child[0], 8);
     SAID(n.record, "Shrink:0 AllReduce:8 AllReduce:8 ");
-    /* if a communicator that does not block is in a group in progress, the other calls run as
-     * usual */
+    /* ncclGroupEnd may return ncclInProgress, because of a communicator that does not block; our
+     * calls of the group run as usual */
     make(comm);
     n.f.GroupStart();
     reduce(comm[0], 8);
@@ -381,8 +381,8 @@ static void defaults(void)
     end(comm);
 }
 
-/* Calls on communicators of a second NCCL go to NCCL. It does not matter which copy's function the
- * program calls: a call goes to the copy that made its communicator. */
+/* Calls on communicators of a second NCCL go to that NCCL. It does not matter which copy's function
+ * the program calls: a call goes to the copy that made its communicator. */
 static void two(void)
 {
     struct nccl first = n, second;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * followers.c - a program that uses NCCL. It checks whether the drop-in promises that kernels which
- * follow ours wait for them, and until when. It also checks which calls the drop-in separates from
- * ours after it has taken the promise back.
+ * followers.c - a program that uses NCCL. The drop-in can promise our kernels that every kernel
+ * behind them on the stream waits for their end. The program checks whether the drop-in gives this
+ * promise, and when it takes it back. It also checks which calls the drop-in then separates from
+ * ours.
  *
  * usage: followers CASE     the variable SECOND holds the path of another NCCL
  *
@@ -104,7 +105,7 @@ static void until_a_window(void)
     want(1, 1, 9);
 }
 
-/* The program makes the window before the drop-in loads the kernels. */
+/* If the program makes a window before the drop-in loads the kernels, there is never a promise. */
 static void window_first(void)
 {
     void *comm[2], *alone[1];
@@ -128,7 +129,7 @@ static void never(void)
     want(0, 0, 0);
 }
 
-/* With NCCL 2.30.7 the promise stays, because symmetric kernels wait, so windows do not matter. */
+/* With NCCL 2.30.7 the promise stays although there are windows, because symmetric kernels wait. */
 static void always(void)
 {
     void *comm[2];
@@ -139,7 +140,8 @@ static void always(void)
     want(1, 0, 0);
 }
 
-/* NCCL 2.30.7 is in use, with a second NCCL of 2.28.9 in the same process. */
+/* NCCL 2.30.7 is in use, with a second NCCL of 2.28.9 in the same process. The promise ends at the
+ * first window of the second NCCL. */
 static void two(void)
 {
     void *comm[2], *foreign[2];

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * jax.c - groups of JAX and communicators of the program in one process, under the drop-in.
+ * jax.c - checks groups of JAX beside communicators of the program, in one process under the
+ * drop-in.
  *
  * usage: jax CASE FFI KERNELS
  * FFI is the path of a libsymtuner_ffi.so without its XLA handler. It finds NCCL by dlopen and
- * dlsym, as the whole library does. KERNELS is the libsymtuner_ar.so that it loads. Each GPU has
- * places for two, if SYMTUNER_MAX_COMMS is not set.
+ * dlsym, as the whole library does. KERNELS is the libsymtuner_ar.so that it loads. Unless
+ * SYMTUNER_MAX_COMMS says otherwise, each GPU has two places. A communicator takes one, and all
+ * groups of JAX together take one.
  */
 #include <pthread.h>
 #include <stdint.h>

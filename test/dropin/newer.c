@@ -81,7 +81,7 @@ static void windows(void)
     MUST(n.f.AllGather((char *)a + 204, a, 3, F32, comm[1], NULL) == 0);
     MUST(n.f.AllGather((char *)a + 12, a, 3, F32, comm[1], NULL) == 0);
     SAID(kernels(), "query all_gather:3 query all_gather:3 all_gather:3 ");
-    /* our kernels may stage calls although the buffers lie in a window */
+    /* the kernels may stage a call although its buffers lie in a window; the drop-in asks again */
     MUST(n.f.AllReduce(a, b, 8, F32, SUM, comm[0], NULL) == 0);
     SAID(kernels(), "query all_reduce:8 ");
     kernels()->stages = 1;

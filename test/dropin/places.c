@@ -67,9 +67,9 @@ static void end(void **comm, int count)
         MUST(n.f.CommDestroy(comm[i]) == 0);
 }
 
-/* Check that a large communicator has no more room on a GPU than small ones have. The first handle
- * of a GPU has the library's own limit of blocks. A further handle leaves 32 more multiprocessors
- * free. */
+/* Check that a communicator of all GPUs gets handles only if each GPU has a free place. The first
+ * handle of a GPU has the library's own limit of blocks. A further handle leaves 32 more
+ * multiprocessors free. */
 static void sizes(void)
 {
     static const int low[] = {0, 1}, high[] = {2, 3};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * random.c - random calls on three communicators per thread, alone and in groups, on four streams,
- * one of which is captured. Each call must compute the right result, once and at the right time. It
- * must run on the kernels or on NCCL as docs/dropin.md says, and the drop-in must count it so.
+ * random.c - makes random calls on three communicators per thread, alone and in groups, on four
+ * streams, one of which is captured. Each call must compute the right result, once and at the right
+ * time. It must run on the kernels or on NCCL as docs/dropin.md says, and the drop-in must count it
+ * so.
  *
  * usage: random CALLS THREADS FILE    runs until the kernels have run CALLS calls and NCCL has run
  *                                     CALLS; the job's counters go to FILE

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ranks.c - one process per rank. Prints whether our kernels or NCCL run the rank's calls.
+ * ranks.c - runs as one process per rank, and prints whether our kernels or NCCL run its calls.
  *
  * usage: ranks SEED RANKS RANK    SEED names the communicator. Prints "ours" or "nccl", and the
  *                                 seconds that the drop-in needed for the communicator; prints
@@ -156,8 +156,8 @@ static int init(void **comm, int ranks, struct nccl_abi_id id, int rank)
                          : n.f.CommInitRankConfig(comm, ranks, id, rank, NULL);
 }
 
-/* Split the communicator and use the new one. The drop-in must have asked the kernels for its
- * handle by ${request}. */
+/* Split the communicator and use the new one. ${request} is "create" or "refuse": how the drop-in
+ * must have asked the kernels for a handle. */
 static void split(void *comm, const char *request)
 {
     void *child;
@@ -169,7 +169,7 @@ static void split(void *comm, const char *request)
     MUST(n.f.CommDestroy(child) == 0);
 }
 
-/* Make so many communicators of one rank that the drop-in follows no more. */
+/* Make communicators of a single rank, until the drop-in cannot follow another one. */
 static void fill(void)
 {
     void *comm;

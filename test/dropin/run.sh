@@ -151,7 +151,7 @@ mkdir "$work/gpus/0000:02:00.0"
 PRELOAD="$here/gpus.so $so" ranks 2 ours 0
 [ "$(grep -c . "$GPUS.log")" = 2 ] || fail "2 processes looked for GPUs $(grep -c . "$GPUS.log") times"
 unset GPUS
-# the ranks are on several boxes
+# from here on the ranks are on two boxes
 BOXES=2 PRELOAD="$here/box.so $so"
 ranks 4 nccl 2 # the first rank of each box warns
 # without SYMTUNER_RULE or SYMTUNER_RULES the drop-in does not ask the kernels about rules

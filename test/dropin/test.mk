@@ -31,8 +31,7 @@ $(DI)/first/libcuda.so.1: test/dropin/fake/cuda.c dropin/verify/cuda.h
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(DI_CC) -shared -Wl,-soname,libcuda.so.1 -o $@ $<
-# The part of libsymtuner_ffi.so that can be built without jax, which is all but the functions that
-# XLA calls.
+# This is libsymtuner_ffi.so without the functions that XLA calls. Only these need jax to be built.
 $(DI)/libsymtuner_ffi.so: $(filter-out jax/frame.c jax/handler.c jax/xla.c,$(wildcard jax/*.c)) \
                           $(TALLY) $(wildcard jax/*.h) dropin/tally.h
 	@mkdir -p $(@D)

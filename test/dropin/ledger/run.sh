@@ -28,8 +28,8 @@ want()
 SYMTUNER_LEDGER=$work/%h.%p under "$here/calls" ends 2> "$work/err" || { fail "calls"; cat "$work/err"; }
 [ "$(find "$work" -name "$(uname -n).*" | wc -l)" = 1 ] || fail "not one file: $(ls "$work")"
 mv "$work/$(uname -n)".* "$work/ends"
-# The communicators that end come first, in this order; then those that were open at the exit,
-# newest first. A non-blocking communicator without a call is left out.
+# The ledger must have first the communicators that ended, in this order, and then those that were
+# open at the exit, newest first. It leaves out a non-blocking communicator without a call.
 cat > "$work/rows" <<'Y'
 ours coll=allreduce bytes=64..127 count=4 captured=1 verified=0
 left coll=allreduce bytes=0..1 why=empty count=1
