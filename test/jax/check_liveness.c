@@ -40,7 +40,7 @@ static void say(const char *text)
 
 /* ---- what a case is made of ------------------------------------------------------------------ */
 
-/* Open a new group. If the table is empty, it gets the first place. */
+/* Open a new group. If the table is empty, the group gets its first place. */
 static struct ffi_member *open_group(void)
 {
     struct ffi_member member = {.ranks = RANKS, .across = 1, .calls = 1};
@@ -251,7 +251,7 @@ static void slow_goodbye(void)
     take_long();
 }
 
-/* The time limit counts from when this process began to end, not from the death. */
+/* The time limit counts from when this process began to end, not from rank 2's death. */
 static void lost_late_in_the_end(void)
 {
     open_group();

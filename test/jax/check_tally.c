@@ -117,7 +117,7 @@ int main(int argc, char **argv)
     MUST(symtuner_ffi_load(argv[1], why, sizeof why) == 0);
     in_child(uncounted, NULL);
     in_child(uncounted, argv[2]); /* there is no such file yet */
-    /* this is a file of another kind, which counts as one of another version */
+    /* argv[1] is a library, which has no counters, so it is refused like another version */
     in_child(uncounted, argv[1]);
     tally = st_tally_create(argv[2], why, sizeof why);
     MUST(tally);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""GSPMD programs: what becomes of the all-reduces that XLA's partitioner inserts, and what the
-programs compute.
+"""Tests GSPMD programs: what becomes of the all-reduces that XLA's partitioner inserts, and what
+the programs compute.
 
 jax compiles for four CPU devices, and shows us each program as it would on GPUs. A fake of the
 custom call reduces on the CPU. All sums are exact, so the results must be equal bit by bit.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""GSPMD programs in two processes, on fakes of CUDA and NCCL as in test_processes.py. Either both
-processes replace an all-reduce, or neither does."""
+"""Tests GSPMD programs in two processes, on fakes of CUDA and NCCL as in test_processes.py. Both
+processes must replace an all-reduce, or neither may."""
 
 import os
 import sys

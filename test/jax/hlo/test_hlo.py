@@ -155,7 +155,7 @@ def test_two_computations():
 
 
 def test_halves_of_ids():
-    """In some places, some releases write only the lower half of an id."""
+    """Some releases write only the lower half of an id in some places. Both forms are read."""
     full = field(36, varint(1 << 32))
     proto = made()
     assert proto.count(full) == 1
@@ -214,7 +214,7 @@ def random_iota(rng, n, each):
 
 
 def random_mesh(rng, n, _):
-    """Return axes of a mesh, whole and in part, over devices in some order."""
+    """Return groups over some axes of a random mesh, as HLO text and as rows of ids."""
     sizes = factors(rng, n)
     ids, listed = np.arange(n), ""
     if rng.random() < 0.5 and n > 2:
@@ -289,7 +289,7 @@ def iota_transform(sizes, order, refs):
 
 
 def test_iota_transform():
-    """Replace a module's groups by those of a newer one, and correct the lengths around them."""
+    """Put groups in the form of newer releases into a module, and check what is read of them."""
     proto, _, old, new = iota_transform((2, 4), (1, 0), (1,))
     proto = replace_in(proto, [3, 2], old, new)
     want = np.arange(8).reshape(2, 4).T.reshape(4, 2).tolist()

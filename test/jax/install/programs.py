@@ -9,7 +9,7 @@ from jax import lax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-# the shape of a mesh, its axes, and groups of indices of its first axis
+# each row: the shape of a mesh, its axes, and groups of indices of its first axis to choose from
 _SHAPES = (
     ((4,), ("i",), ([[0, 1], [2, 3]], [[0, 3], [2, 1]], [[3, 1, 0, 2]])),
     ((2,), ("i",), ([[1, 0]],)),

@@ -43,7 +43,7 @@ def compiled(folder, code):
 
 
 def test_compile_cache():
-    """JAX does not read an entry without us that it wrote with us, or the other way round."""
+    """With us, JAX does not read an entry of the cache that it wrote without us, nor vice versa."""
     hit, miss = ["True", "1", "0"], ["True", "0", "1"]
     without, ours = "", "symtuner.install()"
     away = "symtuner.install(); symtuner.uninstall()"

@@ -232,8 +232,8 @@ def data_parallel():
 
 
 def test_stage():
-    """XLA calls transformations before its combiner. So the module has three all-reduces there, and
-    one at the end."""
+    """XLA calls transformations such as ours before its combiner. So there the module has three
+    all-reduces, and at the end one."""
     env = dict(os.environ, TF_CPP_VMODULE="xla_transform=1", TF_CPP_MIN_LOG_LEVEL="0")
     command = [sys.executable, __file__, "data_parallel"]
     p = subprocess.run(command, env=env, text=True, capture_output=True, timeout=300)

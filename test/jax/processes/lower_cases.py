@@ -222,7 +222,7 @@ def two_late(devices, rank):
 
 
 def initialized_again(devices, rank):
-    """The new coordinator does not know what the old one knew."""
+    """JAX is initialized again. Its new coordinator does not know what the old one knew."""
     import os
 
     import symtuner
