@@ -16,12 +16,12 @@ trap 'trap - TERM; kill 0' INT
 # A slow test is not a failure, because several steps share the cores.
 export CK_TIMEOUT_MULTIPLIER=10
 
-log_of() # NAME
+log_of() # NAME: print the name of the log of a step
 {
     echo "build/full-$(echo "$1" | tr ' /' '--').log"
 }
 
-step() # NAME COMMAND...
+step() # NAME COMMAND...: run a step, and print its time and verdict
 {
     name=$1
     shift
@@ -36,7 +36,7 @@ step() # NAME COMMAND...
     fi
 }
 
-strict() # compiler
+strict() # COMPILER: build everything with -Werror, and test it
 {
     make -j"$jobs" CC="$1" WERROR=1 B="build-$1" all "build-$1/check" "build-$1/check-host" &&
         "build-$1/check" && "build-$1/check-host" "$PWD/build-$1/libsymtuner.so"
@@ -52,13 +52,13 @@ memory()
         make -j"$jobs" -Otarget SAN=address,undefined CFLAGS='-O1 -g' test-core test-host test-dropin
 }
 
-kernels() # the part of the kernels' library that runs on the host
+kernels() # test the part of the kernels' library that runs on the host
 {
     make -j"$jobs" SAN=address,undefined CFLAGS='-O1 -g' build-address-undefined/check-ar &&
         UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build-address-undefined/check-ar
 }
 
-threads() # all tests but those of the commands, which have only one thread
+threads() # run all tests but those of the commands, which have only one thread
 {
     export TSAN_OPTIONS="halt_on_error=1:die_after_fork=0" TEST_ROUNDS=500
     export CK_EXCLUDE_TAGS=commands
@@ -80,7 +80,7 @@ heap()
 # Two workers go through the list in work(), and each takes what the other has not taken. Steps that
 # build in the same folder are taken together.
 rm -rf build/full-taken && mkdir build/full-taken || exit 1
-take() # NAME
+take() # NAME: succeed unless the other worker has taken the step
 {
     mkdir "build/full-taken/$1" 2>/dev/null
 }

@@ -14,7 +14,7 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 failed=0
 
-table() # NAME
+table() # NAME: print the table NAME of docs/design.md
 {
     sed -n '/^```text '"$1"'$/,/^```$/p' docs/design.md | sed '1d;$d'
 }

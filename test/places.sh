@@ -16,7 +16,7 @@ failed=0
 product="include base nccl rules plugin kernels dropin cli jax bench"
 
 wrong() { echo "FAIL CONTRIBUTING.md, $topic: $*"; failed=1; }
-same() # WHAT FILE FILE
+same() # WHAT FILE FILE: check that two files are equal, and not empty
 {
     cmp -s "$2" "$3" || { wrong "$1"; diff "$2" "$3" | sed 's/^/    /'; }
     [ -s "$2" ] || wrong "found nothing to compare: $1"

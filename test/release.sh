@@ -13,7 +13,7 @@ failed=0 skipped=0
 fail() { echo "FAIL $*"; failed=1; }
 skip() { echo "skip $*"; skipped=1; }
 fine() { echo "ok   $*"; }
-same() # WHAT WANT GOT
+same() # WHAT WANT GOT: check that two values are equal
 {
     if [ "$2" = "$3" ]; then fine "$1: $2"; else fail "$1: \"$3\", not \"$2\""; fi
 }

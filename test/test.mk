@@ -82,8 +82,8 @@ $(B)/check: $(call obj,$(CORE) $(MODEL) $(TALLY) $(DROPIN_PURE) $(SUITES))
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) $(WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread
 
-# Other plugins, for the tests of chaining: one library per version of NCCL's interface, and broken
-# libraries.
+# The tests of chaining need other plugins: one library per version of NCCL's interface, and broken
+# ones.
 FAKES := $(patsubst %,$(B)/fakes/tuner%.so,2 3 4 5 6 7 _no_init _no_ask _unknown) \
          $(patsubst %,$(B)/fakes/profiler%.so,1 2 3 4 5 6 7) $(B)/fakes/empty.so
 fake_version = $(or $(filter 1 2 3 4 5 6 7,$(patsubst tuner%,%,$(patsubst profiler%,%,$*))),5)

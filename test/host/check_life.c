@@ -119,8 +119,8 @@ START_TEST(test_the_ledger_tells_what_was_asked_picked_and_ran)
 }
 END_TEST
 
-/* From 2.29 on, Broadcasts with several roots run as one AllGather. These Broadcasts run no kernels
- * of their own. */
+/* From 2.29 on, Broadcasts with several roots run as one AllGather, without kernels of their own.
+ * So the ledger must not conclude from a Broadcast's event that a symmetric kernel ran. */
 START_TEST(test_only_collectives_that_have_symmetric_kernels_are_derived)
 {
     const struct release *release = &releases[_i];

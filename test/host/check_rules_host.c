@@ -124,12 +124,12 @@ START_TEST(test_a_collective_of_each_release_ends_as_the_rules_say)
     nccl_load(&releases[_i], ENV_PLUGIN);
     ck_assert_int_eq(nccl_comm(&comm, 0x77, 8, 1), 0);
     nccl_collective(&comm, SYMTUNER_ALLREDUCE, 4096, 0, table, 0, &last);
-    /* the entries ring/ll and nvls/simple */
+    /* table[3] is ring/ll, and table[14] is nvls/simple */
     ck_assert(last.table[3] == 6.0f && last.table[14] == 12.0f);
     nccl_collective(&comm, SYMTUNER_ALLREDUCE, 2 << 20, 1, table, 0, &last);
-    /* the entries tree/ll and nvls/simple */
+    /* table[0] is tree/ll */
     ck_assert(last.table[0] == INFINITY && last.table[14] == INFINITY);
-    /* the entries ring/simple and ring/ll */
+    /* table[5] is ring/simple */
     ck_assert(last.table[5] == 12.0f && last.table[3] == 24.0f);
     nccl_collective(&comm, SYMTUNER_REDUCE, 4096, 0, table, 0, &last);
     ck_assert((last.table[5] == INFINITY) == (releases[_i].nccl / 100 == 230 ||

@@ -202,7 +202,7 @@ static void describe_boxes(void)
         snprintf(words, sizeof words, "why allreduce 4 --machine %.31s --nccl 2.28.9 --json",
                  boxes[i].name);
         if (!run_it(json, sizeof json, words))
-            /* The tests of this box will fail, too. */
+            /* say why the tests of this box are going to fail */
             fprintf(stderr, "symtuner %s fails\n", words);
         snprintf(boxes[i].gpu, sizeof boxes[i].gpu, "%s", value(json, "gpu", text));
         boxes[i].gpus = number(json, "gpus");

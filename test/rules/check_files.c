@@ -80,8 +80,8 @@ START_TEST(test_too_many_rules_of_three_sources_are_none)
 }
 END_TEST
 
-/* A job must not wait for a pipe's writer, since it might wait for ever. A person who names a pipe
- * on a command line also writes to it. */
+/* A job must not wait for a pipe's writer, since it might wait for ever. A command may wait a
+ * while, because the person who names a pipe on its command line also writes to it. */
 START_TEST(test_a_pipe_never_holds_a_job_up)
 {
     char path[] = "/tmp/symtuner-check-XXXXXX";

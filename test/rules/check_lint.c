@@ -284,7 +284,8 @@ static const struct {
     {"gpu = a", "multicast = no", 0},
 };
 
-/* The rules are used only with the releases that [provenance] names. */
+/* The rules are used only with the releases that [provenance] names, so pat is a fault only if one
+ * of these releases has it. */
 START_TEST(test_pat_is_no_fault_of_the_releases_of_the_provenance)
 {
     static const char *const nccl[] = {"2.30.7", "2.31.2", "2.28.."};

@@ -130,7 +130,7 @@ static const struct {
     {"any bytes=4096..8192", SYMTUNER_ALLREDUCE, 2, 8193, 0},
     {"any bytes=0", SYMTUNER_ALLREDUCE, 2, 0, 1},
     {"any bytes=0", SYMTUNER_ALLREDUCE, 2, 1, 0},
-    /* converted to a float, this size is equal to 16777217 */
+    /* converted to a float, 16777216 would be equal to 16777217 */
     {"any bytes=16777217", SYMTUNER_ALLREDUCE, 2, 16777216, 0},
     {"any bytes=16777217", SYMTUNER_ALLREDUCE, 2, 16777217, 1},
     {"any bytes=16777217", SYMTUNER_ALLREDUCE, 2, 16777218, 0},
@@ -142,7 +142,7 @@ static const struct {
     {"any bytes-per-rank=4096", SYMTUNER_BROADCAST, 4, 16384, 0},
     {"any bytes-per-rank=4096", SYMTUNER_ALLGATHER, 4, 16383, 0},
     {"any bytes-per-rank=4096", SYMTUNER_ALLGATHER, 4, 16384, 1},
-    /* the quotient is 4096, with a remainder */
+    /* 16387 bytes on 4 ranks are 4096 per rank, with a remainder */
     {"any bytes-per-rank=4096", SYMTUNER_REDUCESCATTER, 4, 16387, 1},
     {"any bytes-per-rank=4096", SYMTUNER_REDUCESCATTER, 4, 16388, 0},
     {"any bytes-per-rank=4096..", SYMTUNER_ALLGATHER, 8, UINT64_MAX, 1},

@@ -396,7 +396,7 @@ static const struct {
     {"gpus = 2", 22809, {"", 0, -1, -1, 3}, 0},
     {"gpus = ..4", 22809, {"", 0, -1, -1, 4}, 1},
     {"gpus = ..4", 22809, {"", 0, -1, -1, 5}, 0},
-    /* an unknown number does not count as a small one */
+    /* 0 GPUs: their number is unknown, so it is not known to be 4 at most */
     {"gpus = ..4", 22809, {"", 0, -1, -1, 0}, 0},
     {"gpus = 4..", 22809, {"", 0, -1, -1, 8}, 1},
     {"gpus = 4..", 22809, {"", 0, -1, -1, 0}, 0},

@@ -40,8 +40,8 @@ struct rank {
 static struct rank rank[RANKS];
 static const char *kernel;
 static int reduces; /* whether the calls are all-reduces, in which send is as long as recv */
-/* Whether the calls are in place. Then two calls in a row, each of which takes the maximum, give
- * the same result as one call. */
+/* Whether the calls are in place. Such all-reduces take the maximum, because a second one in a row
+ * then does not change the result. */
 static int in_place;
 
 /* Make a group. If ${registered} is set, register its buffers. */
@@ -209,7 +209,7 @@ static void CUDART_CB other_work(void *unused)
     usleep(400000);
 }
 
-/* Each rank has a call queued behind other work, and is aborted, one after the other. */
+/* Queue a call of each rank behind other work, and abort the ranks one after the other. */
 static void abort_queued(void)
 {
     for (int r = 0; r < RANKS; r++) {

@@ -237,8 +237,8 @@ static void drop_window(struct rank *k, int w, int i)
     k->made[w][i] = NULL;
 }
 
-/* Register or deregister a window. Some ranks deregister later than others. In one of eight windows
- * a rank has its part at another place than the other ranks. */
+/* Register or deregister a window. Some ranks deregister later than others. In one case of eight
+ * rank 1 registers another part of its buffer than the other ranks do. */
 static void change_windows(struct rank *k)
 {
     int w = (int)draw(&k->common, 2), i = (int)draw(&k->common, 1 + MORE);

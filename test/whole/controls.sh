@@ -22,7 +22,7 @@ control() {
     done
     echo "controls: $kernel ${ops:+without stream memory operations, }without ${guard#plain}: caught $caught"
     case $guard$ops/$caught in
-    # without stream memory operations, nothing needs to be released
+    # without stream memory operations nothing needs to be released, so RELEASE guards nothing
     plain/no | plain1/no | RELEASE1/no) ;;
     plain* | RELEASE1* | */no) bad=1 ;;
     esac

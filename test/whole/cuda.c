@@ -210,8 +210,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     cudaError_t error =
         whole_queue(stream, (struct op){.kind = COPY, .to = to, .from = from, .bytes = bytes});
 
-    /* this runtime takes all host memory for not pinned; for such memory CUDA returns when the copy
-     * has ended */
+    /* This runtime treats all host memory as memory that is not pinned. A copy from or to such
+     * memory has ended when the call returns, as in CUDA. */
     return kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyHostToDevice
                ? cudaStreamSynchronize(stream)
                : error;
@@ -308,7 +308,7 @@ cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id)
     pthread_mutex_lock(&whole_lock);
     s = whole_stream_of(stream);
     *id = s->id;
-    /* CUDA 13 gives the same error */
+    /* CUDA 13, too, gives this error for a stream that is being captured */
     error = s->graph != NULL ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
     pthread_mutex_unlock(&whole_lock);
     return whole_error(error);

@@ -48,7 +48,7 @@ for run in "2 local --reserve 1" "3 local --reserve 0" "2 threads --reserve 0" "
         --most 65536 --threads 64 --timeout 60000 --seed "$seed" --fork 0 > out 2>&1 ||
         fail "ar_fuzz $run, seed $seed"
 done
-# The peers map unregistered buffers.
+# With SYMTUNER_AR_IPC=1 the peers map unregistered buffers.
 seed=$((seed + 1))
 SYMTUNER_AR_IPC=1 SYMTUNER_AR_MAX_CTAS=2 ./ar_fuzz --ranks 2 --mode threads --kernel tma_ipc \
     --calls $((rounds * 3)) --most 65536 --threads 96 --timeout 60000 --seed "$seed" --fork 0 > out 2>&1 ||

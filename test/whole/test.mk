@@ -7,7 +7,7 @@ WH_CC = $(CC) $(filter-out -MMD -MP -fvisibility=hidden,$(CFLAGS)) $(AR_INC) $(L
 WH_OBJ := $(patsubst %,$(B)/check-ar-emu$(AR_BREAK)/%.o,$(AR_C) $(AR_CU))
 WH_SO   = -L$(WH) -lwhole_cuda -Wl,-rpath,'$$ORIGIN' -lm -ldl -lpthread -lrt
 
-# CUDA's runtime on the CPU. test/kernels/test.mk sets WH_CUDA and WH_NCCL.
+# This library is CUDA's runtime on the CPU. test/kernels/test.mk sets WH_CUDA and WH_NCCL.
 $(WH)/libwhole_cuda.so: $(WH_CUDA) $(wildcard test/kernels/emulated/emulate*.[ch] test/whole/*.h)
 	@mkdir -p $(@D)
 	$(call say,CC)
@@ -31,7 +31,7 @@ $(WH)/absent: test/whole/absent.c $(WH)/libsymtuner_ar.so
 	$(call say,CC)
 	$(Q)$(WH_CC) -o $@ $< -L$(WH) -lsymtuner_ar $(WH_SO)
 
-# ar_fuzz on the GPUs of cuda.c. The part of ar_fuzz that runs on GPUs is compiled as C++.
+# ar_fuzz runs on the GPUs of cuda.c. The part of ar_fuzz that runs on GPUs is compiled as C++.
 WH_FUZZ := $(wildcard test/gpu/ar/fuzz*.c) test/gpu/ipc/created.c
 $(WH)/fuzz_gpu.o: test/gpu/ar/fuzz_gpu.cu test/gpu/ar/fuzz.h test/whole/launch.h test/kernels/reference.h
 	@mkdir -p $(@D)
