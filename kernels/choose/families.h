@@ -17,7 +17,7 @@
 #include "kernels/shared/layout.h"
 #include "kernels/shared/tma.h"
 
-/* What must be true of a call, or of the GPUs, so that a family can run the call. */
+/* The conditions of a family: it can run a call only if the call and the GPUs meet all of them. */
 enum ar_need {
     AR_NEEDS_NVLINK = 1 << 0,
     AR_NEEDS_PEERS = 1 << 1,     /* scratch is in peer memory, not in host memory */
@@ -58,11 +58,11 @@ struct ar_family_row {
     int ctas;          /* blocks if this family runs a call whose row names another family; 0: as
                           many as in that row */
     int max_ctas;      /* largest number of blocks of a call; 0: AR_MAX_CTAS */
-    /* For ar_probe_cost (probe.h), which predicts the time of a message of S bytes on n ranks. push
-     * is how much data a rank stores at its peers, pull is how much it loads from them, and copy is
-     * how much its copy engines move. Their unit is S (n-1) bytes if shots is 1, and S (n-1)/n
-     * bytes if shots is 2. latency is an estimate of the time for hops, barriers and engine starts,
-     * in microseconds; 0: unknown. */
+    /* ar_probe_cost (probe.h) takes these four fields to predict the time of a message of S bytes
+     * on n ranks. push is how much data a rank stores at its peers, pull is how much it loads from
+     * them, and copy is how much its copy engines move. The unit of all three is S (n-1) bytes if
+     * shots is 1, and S (n-1)/n bytes if shots is 2. latency is an estimate of the time for hops,
+     * barriers and engine starts, in microseconds; 0: unknown. */
     double push, pull, copy, latency;
     const char *order; /* what users are told if this family adds in another order than most
                           families; else NULL */

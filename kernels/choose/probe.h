@@ -32,7 +32,7 @@ struct ar_probe {
 
 #define AR_PROBE_FROM   160  /* bytes of the text that says where the figures come from */
 #define AR_PROBE_MARK   0x40 /* rank r fills its slot with bytes of the value AR_PROBE_MARK + r */
-#define AR_PROBE_UNROLL 4    /* 16-byte words per thread and tile of the probe kernel */
+#define AR_PROBE_UNROLL 4    /* how many 16-byte words of a tile each thread handles */
 
 enum ar_probe_step {
     AR_PROBE_FILL,
@@ -54,9 +54,9 @@ struct ar_probe_seen {
  * missing. */
 double ar_probe_cost(const struct ar_probe *p, int family, int ranks, uint64_t bytes);
 
-/* Return the family to use for a call for which the built-in table (rows.h) names ${family}. That
- * is the fastest of the families that can run the call, if it takes less than four fifths of the
- * time of ${family}, else ${family}. Bit f of ${can} says whether family f can run the call. */
+/* The built-in table (rows.h) names ${family} for a call. Return the fastest of the families that
+ * can run the call if it takes less than four fifths of the time of ${family}. Otherwise return
+ * ${family}. Bit f of ${can} says whether family f can run the call. */
 int ar_probe_choose(const struct ar_probe *p, int family, unsigned can, int ranks, uint64_t bytes);
 
 /* Return, for each figure, the lower one of its values in ${a} and ${b}. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rows.c - the built-in table (rows.h). The last column says where the row comes from. */
+/* rows.c - the built-in table (rows.h). The last column says where the row's numbers come from. */
 #include "kernels/choose/rows.h"
 
 #include "kernels/choose/families.h"
@@ -19,19 +19,20 @@
 #define NVLS     "unmeasured: NCCL uses multicast, for which 480 GB/s are published; we measured 389"
 #define STAGED   "recv not registered: our kernels copy once more than NCCL's ring"
 
-/* From bench/results/notes.md, "Beside GEMMs". */
+/* The times are from bench/results/notes.md, "Beside GEMMs". */
 #define GEMMS    "beside GEMMs 200 x 16 MiB took 73.7 ms, NCCL 52.1: 2 H200, 2026-11-22"
 #define AS_GEMMS "not measured beside GEMMs; as for all-reduce on 2 H200"
 
-/* From bench/results/2026-11-28-h200x2, with SYMTUNER_AR_OVERLAP=2. Beside GEMMs, 64 blocks of 1024
- * threads take 0.5 to 0.6 of the time of 128 blocks, perhaps because the next call can start early
- * only with 64 (order/first.h). */
+/* The measurements are in bench/results/2026-11-28-h200x2, and ran with SYMTUNER_AR_OVERLAP=2.
+ * Beside GEMMs, calls with 64 blocks of 1024 threads take 0.5 to 0.6 of the time of calls with 128
+ * blocks. The reason may be that the next call can start early if a call has 64 blocks, but not if
+ * it has 128 (order/first.h). */
 #define BLOCKS64  "alone, and 2 to 8 MiB beside GEMMs: 2 H200, bf16, 2026-11-28"
 #define AS_2RANKS "not measured beside GEMMs: 64 blocks, as for 2 ranks"
 #define SHORT     "alone, 4 to 16 KiB: 2 H200, bf16, 2026-11-28"
 #define NEAR64    "not measured: as for 256 KiB and 1 MiB"
 
-/* From bench/results/2026-11-23-h200x2: bf16, 16 to 256 MiB. */
+/* The measurements are in bench/results/2026-11-23-h200x2, for bf16 and 16 to 256 MiB. */
 #define FEW "beside GEMMs and alone against NCCL with 16 CTAs: 2 H200, bf16, 2026-11-23"
 
 /* The times are from bench/results/2026-11-24-h200x2. The numbers of blocks and threads are those
@@ -40,7 +41,8 @@
 
 #define HALVES "not measured: from the rows of all-reduce"
 
-/* From bench/results/2026-11-24-h100x2. The sizes there are those of all ranks' parts together. */
+/* The measurements are in bench/results/2026-11-24-h100x2. The sizes there are those of the whole
+ * message, all ranks' parts together. */
 #define ALONE "alone against NCCL with 32 CTAs: 2 H100, bf16, 2026-11-24"
 
 const struct ar_row ar_rows[] = {

@@ -13,16 +13,16 @@ enum ar_row_need {
     ANY,       /* the row is for every call */
     UNMAPPED,  /* recv is not registered; in a reduce-scatter: send is not registered */
     GENERIC,   /* the call is an all-gather, or not a sum or avg of f32, f16 or bf16 */
-    MULTICAST, /* NCCL may use NVLink multicast */
+    MULTICAST, /* NCCL can use NVLink multicast */
     GATHERS,   /* the call is an all-gather */
     SCATTERS,  /* the call is a reduce-scatter */
     BY_TMA,    /* the call is a reduce-scatter that kernel tma can run */
     BESIDE,    /* other kernels may run beside ours; the call is a sum or avg of f32, f16 or bf16 */
     LONG_BESIDE, /* other kernels may run beside ours; the call is longer than ST_BESIDE_LIMIT */
-    LONG_SUMS,   /* BESIDE and LONG_BESIDE are met, and NCCL does not use NVLink multicast */
-    LONG_BY_TMA, /* LONG_BESIDE is met, kernel tma can run the call, NCCL does not use NVLink
+    LONG_SUMS,   /* BESIDE and LONG_BESIDE are met, and NCCL cannot use NVLink multicast */
+    LONG_BY_TMA, /* LONG_BESIDE is met, kernel tma can run the call, NCCL cannot use NVLink
                     multicast, and the call is an all-gather, or a sum or avg of f32, f16 or bf16 */
-    LONG_BY_IPC, /* like LONG_BY_TMA, but for kernel tma_ipc; no buffer is registered */
+    LONG_BY_IPC, /* like LONG_BY_TMA, but for kernel tma_ipc, and neither buffer is registered */
     BY_IPC,      /* like LONG_BY_IPC, but for calls of any length, even if nothing runs beside
                     them */
     NEEDS

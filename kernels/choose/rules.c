@@ -98,7 +98,8 @@ symtuner_rules *ar_rules_read(int nccl, int ranks, char note[AR_RULES_NOTE])
                  "SYMTUNER_MODE=%.60s: write one of steer|observe|off; using \"steer\"", mode);
         ar_rules_warn(error);
     }
-    /* NULL: read no file in NCCL's CSV format, because such files have no [kernels] rules. */
+    /* The third argument, NULL, says to read no file in NCCL's CSV format: such files have no
+     * [kernels] rules. */
     if (st_rules_sources(getenv("SYMTUNER_RULE"), getenv("SYMTUNER_RULES"), NULL, &rules, error,
                          sizeof error) != SYMTUNER_OK) {
         put_note(note, "not used: %.220s", error);

@@ -31,9 +31,9 @@ enum { AR_RULES_NOTE = 240 }; /* bytes of the note of ar_rules_read */
  */
 symtuner_rules *ar_rules_read(int nccl, int ranks, char note[AR_RULES_NOTE]);
 
-/* Like ar_select and ar_select_why, but the first rule that covers the call overrides the table,
- * and a forced kernel overrides the rule. If the kernel of the rule cannot run the call, the table
- * decides, and ${why} says so. */
+/* Do what ar_select and ar_select_why do, but also follow rules: the first rule that covers the
+ * call overrides the table, and a forced kernel overrides the rule. If the kernel of the rule
+ * cannot run the call, the table decides, and ${why} says so. */
 int ar_rules_select(const symtuner_rules *rules, const struct ar_ask *ask,
                     const struct ar_force *force, struct ar_choice *choice);
 void ar_rules_why(const symtuner_rules *rules, const struct ar_ask *ask,

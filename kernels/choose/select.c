@@ -74,7 +74,8 @@ uint64_t ar_capacity(const struct ar_ask *ask, int family)
     if (!f->gathers || parts > 1)
         return bytes;
     staged = fits(f->form, ask->half[AR_REGION_GATHER], ask->ranks, used);
-    /* Flags count at most AR_MAX_STEPS tiles, and the smallest tile has 16 * 64 bytes. */
+    /* A flag can count AR_MAX_STEPS tiles, so one launch can move no more tiles than that. The
+     * smallest tile has 16 * 64 bytes. */
     most = (uint64_t)AR_MAX_STEPS * 16 * 64;
     if (!ask->dst_mapped && staged < bytes)
         bytes = staged;
@@ -262,7 +263,7 @@ int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_
     capacity = ar_capacity(ask, family);
     choice->piece = ask->bytes < capacity ? ask->bytes : capacity;
     if (ar_families[family].rest != 0 && choice->piece > AR_WORD)
-        choice->piece -= choice->piece % AR_WORD; /* bytes that fill no word are a last piece */
+        choice->piece -= choice->piece % AR_WORD; /* the last piece has the other bytes */
     choice->pieces = ask->bytes == 0 ? 0 : (int)ar_div_up(ask->bytes, choice->piece);
     if (force->threads > 0)
         choice->threads = force->threads;

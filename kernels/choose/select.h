@@ -34,7 +34,7 @@ struct ar_ask {
     int has_nccl;              /* whether there is a communicator, so that NCCL can run the call */
     int has_copy;              /* whether copy engines can run: one rank per GPU, peer memory */
     int has_nvls;              /* whether both buffers have multicast addresses */
-    int has_multicast;         /* whether NCCL may use NVLink multicast */
+    int has_multicast;         /* whether NCCL can use NVLink multicast */
     int has_tma;               /* whether AR_NEEDS_TMA is met */
     int has_ipc;               /* whether AR_NEEDS_IPC is met */
     int max_ctas;              /* limit of this call's blocks on each rank (ar_most_ctas) */
@@ -51,12 +51,12 @@ struct ar_choice {
     int family;     /* enum ar_family */
     int ctas;       /* blocks */
     int threads;    /* threads per block */
-    int lag;        /* used by kernel chunked: tiles between the push of a tile and its reduction */
+    int lag;        /* for kernel chunked: by how many tiles the push is ahead of the sums */
     uint64_t piece; /* bytes of the message that one launch moves; the last piece may be shorter */
     int pieces;     /* number of pieces */
     enum ar_because because;
     int wanted;                 /* the family that the table names, or that was forced */
-    const char *source;         /* where the row of the table comes from */
+    const char *source;         /* where the numbers in the table's row come from */
     const struct st_rule *rule; /* the rule that covers the call (rules.h), or NULL */
 };
 

@@ -84,8 +84,9 @@ struct ar_args {
                                   cannot or need not map this buffer */
 };
 
-/* Instances of a kernel. AR_NX is for any number of ranks; AR_N2 and AR_N4 are for 2 and 4 ranks.
- * AR_N*_WHOLE have less code, but are only for messages of whole words (kernels/host/table.c). */
+/* The instances of a kernel's template. AR_NX is for any number of ranks; AR_N2 and AR_N4 are for 2
+ * and 4 ranks. AR_N*_WHOLE have less code, but are only for messages of whole words
+ * (kernels/host/table.c). */
 enum ar_class { AR_NX, AR_N2, AR_N4, AR_N2_WHOLE, AR_N4_WHOLE, AR_N8_WHOLE, AR_CLASSES };
 
 struct ar_kernel_row {

@@ -10,9 +10,10 @@
 #ifndef AR_DTYPES_H_
 #define AR_DTYPES_H_
 
-/* Name, NCCL's number, bytes, and whether sums may be sent as Lamport words. They may if 32 bits of
- * all ones can only be NaNs of the type, and are still NaNs after the last bit has been cleared.
- * (This holds for F8E5M2, too, but there are no Lamport kernels for F8E5M2.) */
+/* A row has the type's name, NCCL's number, the bytes of the type, and whether sums may be sent as
+ * Lamport words. They may if 32 bits of all ones can only be NaNs of the type, and are still NaNs
+ * after the last bit has been cleared. (This holds for F8E5M2, too, but there are no Lamport
+ * kernels for F8E5M2.) */
 #define AR_DTYPE_MAP(X)                                                                            \
     X(I8, 0, 1, 0)                                                                                 \
     X(U8, 1, 1, 0)                                                                                 \

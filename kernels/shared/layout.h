@@ -108,11 +108,11 @@ AR_HD bool ar_word_wanted(int form, uint32_t w, uint32_t bytes)
 }
 
 /*
- * How two-shot kernels divide a message into shards. All shards have the same length, but the last
- * shard that has data may be shorter, and the shards after it are empty. Every rank computes the
- * same bounds from bytes and ranks. The length is a multiple of the grain, which is a whole number
- * of lines, and a multiple of 16 bytes so that wide loads are aligned. A line of LL128 carries 120
- * bytes, so the grain of LL128 is two lines.
+ * Two-shot kernels divide a message into shards. All shards have the same length (the stride), but
+ * the last shard that has data may be shorter, and the shards after it are empty. Every rank
+ * computes the same bounds from bytes and ranks. The stride is a multiple of the grain, which is a
+ * whole number of lines, and a multiple of 16 bytes so that wide loads are aligned. A line of LL128
+ * carries 120 bytes, so the grain of LL128 is two lines.
  */
 AR_HD uint64_t ar_shard_grain(int form)
 {

@@ -69,7 +69,8 @@ AR_HD uint64_t ar_tma_count(uint64_t bytes, uint32_t tile, int cta, int ctas)
     return tiles <= (uint64_t)cta ? 0 : (tiles - (uint64_t)cta - 1) / (uint64_t)ctas + 1;
 }
 
-/* Bytes of shared memory that a block needs. tma_ipc also keeps the call's arguments in it. */
+/* Bytes of shared memory that a block needs. A block of tma_ipc also has the call's arguments in
+ * shared memory, in AR_TMA_IPC_MORE bytes. */
 #define AR_TMA_SHARED     (AR_TMA_STAGES * AR_TMA_TILES + AR_TMA_BARRIERS)
 #define AR_TMA_IPC_MORE   1024
 #define AR_TMA_IPC_SHARED (AR_TMA_SHARED + AR_TMA_IPC_MORE)
