@@ -33,7 +33,7 @@ struct ar_endpoint {
     void *received;    /* host memory for what all ranks sent, AR_INFO_BYTES for each rank */
     bool on_host;      /* whether ${memory} is pinned host memory, because the GPU had none left */
     uint64_t limit_ns; /* time limit of waits for other ranks (nccl_wait.h) */
-    uint64_t number;   /* a number that hardly any other endpoint has */
+    uint64_t number;   /* nearly unique, so ranks of different groups send different data */
     bool stranger;     /* its rank is of another group than this thread's first endpoint */
     /* The other fields are for communicators that may be nonblocking. */
     bool threaded;          /* the communicator is nonblocking, and refuses calls after an error */

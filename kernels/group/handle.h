@@ -45,8 +45,7 @@ struct ar_arena {
 struct ar_window {
     char *base; /* start of the buffer; NULL: this entry is free */
     size_t bytes;
-    uint64_t number; /* counts the registrations of the handle; the same on all ranks, so a higher
-                        number means a newer window */
+    uint64_t number; /* a newer window has a higher number; the number is the same on all ranks */
     bool ours;       /* whether this library registered the window, not the application */
     /* kernels/host/window.c explains the next three. */
     bool blocked;             /* calls with a buffer in it use no window for that buffer */
@@ -66,19 +65,19 @@ enum ar_follower {
     AR_FOLLOWERS
 };
 
-/* By this record each call runs after the call before it: it has the stream of the latest call, and
- * an event that is recorded after that call. Each capture has a record for its calls, and one
- * record is for all calls outside of captures. Outside of captures ${stream} is the id that CUDA
- * gives to each stream. The stream's handle would not identify the stream: a new stream may get the
- * handle of a destroyed one, and cudaStreamPerThread is another stream in each thread. In a capture
- * ${stream} is mostly the stream's handle (kernels/order/graph.c says why). */
+/* A record by which the calls of a handle run one after the other. It has the stream of the latest
+ * call, and an event that is recorded after that call. Each capture has a record for its calls, and
+ * one record is for all calls outside of captures. Outside of captures ${stream} is the id that
+ * CUDA gives to each stream. The stream's handle would not identify the stream: a new stream may
+ * get the handle of a destroyed one, and cudaStreamPerThread is another stream in each thread. In a
+ * capture ${stream} is mostly the stream's handle (kernels/order/graph.c says why). */
 struct ar_order {
     unsigned long long capture; /* id of the capture that the calls are in; 0: no capture */
     bool used;                  /* whether there was a call */
     bool open;                  /* the latest call did not record ${done} */
     unsigned long long stream;
     cudaEvent_t done; /* recorded after the latest call */
-    int let_go;       /* blocks of the latest kernel; 0: the next kernel must not start early */
+    int let_go;       /* if the next kernel may start early: blocks of the latest kernel; else 0 */
 };
 
 /* What SYMTUNER_AR_IPC says: 0, 1 or auto. */
@@ -96,13 +95,13 @@ struct ar_side;
 struct symtuner_ar {
     int ranks, me, device;
     uint64_t group;      /* a number that only the handles of this group have */
-    int sms, on_device;  /* multiprocessors of the smallest GPU; the most ranks on one GPU */
+    int sms, on_device;  /* multiprocessors of the smallest GPU; ranks on the GPU that has most */
     int budget;          /* limit of this handle's blocks; the same on all ranks (ar_budget) */
     int links;           /* enum ar_links */
     int beside;          /* enum ar_beside; the same on all ranks */
     bool beside_differs; /* the ranks were told different values, so ${beside} is unknown on all */
     bool tma;            /* whether the kernels that move data by TMA can run */
-    bool multicast;      /* whether NCCL may use NVLink multicast on all ranks */
+    bool multicast;      /* whether NCCL can use NVLink multicast on all ranks */
     const char *gate;    /* why all calls go to NCCL; NULL: our kernels can run */
     char gate_text[2 * AR_WHY + 64];
     char no_peer[AR_WHY];   /* why peer memory failed; empty: it did not fail, or was not tried */
@@ -119,7 +118,7 @@ struct symtuner_ar {
     int ipc_mode;               /* enum ar_ipc_mode; the same on all ranks */
     const char *no_auto;        /* why SYMTUNER_AR_IPC=auto has no effect; else NULL */
     struct ar_ipc *ipc;         /* NULL: the peers cannot map unregistered buffers (kernels/ipc) */
-    /* tests set this: fill scratch whose contents do not matter with NaN */
+    /* set by tests: scratch whose contents do not matter is filled with NaN */
     bool nan_scratch;
     void *host_map; /* pinned host memory to unmap; NULL: this handle has none */
     size_t host_map_bytes;
@@ -155,7 +154,7 @@ struct symtuner_ar {
     /* the host copies and measures on this stream; no call runs on it */
     cudaStream_t copy_stream;
     struct ar_side *sides;      /* streams beside the caller's (order/side.h); NULL: none yet */
-    cudaEvent_t copy_event[2];  /* [0]: the stream of ${sides} may begin; [1]: it has ended */
+    cudaEvent_t copy_event[2];  /* [0]: work on a stream of ${sides} may begin; [1]: it has ended */
     struct ar_engines *engines; /* streams of kernels/engines; NULL: no call yet */
     cudaEvent_t copied;         /* recorded after the latest uncaptured call with copy engines */
     bool has_copied;            /* whether ${copied} was recorded; atomic */
@@ -176,8 +175,8 @@ static inline int ar_most_ctas(const symtuner_ar *h)
 
 /* Return the window through which calls use the ${bytes} at ${p}, or NULL if there is none. If
  * several windows hold these bytes, take the one that begins nearest before ${p}, and of those the
- * newest. NCCL takes the same one (dev_runtime.cc of 2.28.3 to 2.30.7), so a program that keeps the
- * right windows for NCCL keeps them for us. */
+ * newest. NCCL takes the same one (dev_runtime.cc of 2.28.3 to 2.30.7). So a program that keeps the
+ * windows that NCCL needs also keeps those that we need. */
 static inline const struct ar_window *ar_window_find(const symtuner_ar *h, const void *p,
                                                      size_t bytes)
 {

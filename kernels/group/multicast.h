@@ -40,8 +40,8 @@ bool ar_multicast_wanted(const symtuner_ar *h);
 ncclResult_t ar_multicast_begin(struct ar_multicast *m, symtuner_ar **handles,
                                 const struct ar_window *windows, int n, char *why);
 
-/* Let the threads ask NCCL if ${ask}, else let them end without asking. Then wait until they have
- * ended. Afterwards rank[i].found is set. */
+/* If ${ask}, let the threads ask NCCL. Otherwise let them end without asking. Then wait until they
+ * have ended. Afterwards rank[i].found is the address that thread i got, or NULL. */
 void ar_multicast_end(struct ar_multicast *m, bool ask);
 
 #endif

@@ -10,7 +10,7 @@
 enum {
     SPIN_NS = 1000000,     /* time to wait without sleep; most waits are shorter */
     NAP_NS = 50000,        /* how long to sleep between two polls after SPIN_NS */
-    ABORT_NS = 1000000000, /* how long to wait after an abort, so that NCCL can drop windows */
+    ABORT_NS = 1000000000, /* how long to go on after an abort: NCCL may be dropping windows */
 };
 
 uint64_t ar_now_ns(void)

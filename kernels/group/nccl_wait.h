@@ -5,7 +5,8 @@
  * Such a communicator does its work in a thread of NCCL. A call returns ncclInProgress. Until
  * ncclCommGetAsyncError returns something else, the outputs of that call are not there yet, and
  * another call would fail and break the communicator. So we wait before and after each call of
- * NCCL. On a blocking communicator the wait before is one query, and the wait after does nothing.
+ * NCCL. On a blocking communicator the wait before a call is one query, and the wait after a call
+ * does nothing.
  *
  * We give up a wait after the endpoint's time limit, or within a second after an abort. Then the
  * communicator counts as timed out. NCCL may still read and write the memory that it was given. So

@@ -21,8 +21,8 @@ static bool has_mapped(const struct ar_ipc_talk *talk, int who, int r, uint64_t 
            (__atomic_load_n(&talk->rank[who].mapped[r][i / 64], __ATOMIC_ACQUIRE) >> i % 64 & 1);
 }
 
-/* Return whether rank ${who} has mapped the buffers of rank ${r}. ${of} has the places of these
- * buffers. */
+/* Return whether rank ${who} has mapped those buffers of rank ${r} that the call needs. ${of} has
+ * the places of the buffers. */
 static bool reaches(const struct ar_ipc_talk *talk, int who, int r, const struct ar_ipc_call *of)
 {
     return (!of->needs_send || has_mapped(talk, who, r, of->send)) &&
@@ -121,7 +121,7 @@ static void judge(const struct ar_ipc_talk *talk, int me, int ranks, struct ar_i
     }
     if (!forgotten && all_reach(talk, me, ranks, of, &kind->what)) {
         kind->in_row++;
-        if (kind->in_row >= 8 * (kind->wanted + 1)) /* after so many, be content with fewer */
+        if (kind->in_row >= 8 * (kind->wanted + 1)) /* after so many good calls, demand fewer */
             kind->wanted /= 2;
     } else {
         if (kind->good && !forgotten && kind->wanted < MOST_WANTED)

@@ -43,8 +43,9 @@ int ar_ipc_wanted(int asked, const void *memory);
 int ar_ipc_open(symtuner_ar *h, const char *name, bool create);
 void ar_ipc_end(symtuner_ar *h);
 
-/* Set in ${args} where the buffers of a call of ${coll} lie (ipc, at_send and at_recv). The buffers
- * are args->in, of ${sent} bytes, and args->out, of ${got} bytes. */
+/* Set the fields ipc, at_send and at_recv of ${args}, by which the ranks find each other's buffers
+ * in a call of ${coll}. This rank's buffers are args->in, of ${sent} bytes, and args->out, of
+ * ${got} bytes. */
 void ar_ipc_locate(symtuner_ar *h, int coll, uint64_t sent, uint64_t got, struct ar_args *args);
 
 /* With AR_IPC_AUTO, set *runs to whether kernel tma_ipc runs the next call of ${coll}. All ranks

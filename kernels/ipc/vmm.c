@@ -69,8 +69,8 @@ static bool is_there(void)
     return has_all;
 }
 
-/* Memory of a pool (cudaMallocAsync) is not found: its descriptor would be one of the whole
- * pool. */
+/* This does not find memory of a pool (cudaMallocAsync), because a descriptor of it would be one of
+ * the whole pool. */
 bool ar_vmm_find(const void *p, struct ar_vmm *found)
 {
     uint64_t types = 0; /* the driver may write only the lower half */

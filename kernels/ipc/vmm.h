@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vmm.h - GPU memory that a program took by cuMemCreate, and that other processes map by a file
- * descriptor.
+ * vmm.h - GPU memory that a program allocated by cuMemCreate, and that other processes map by a
+ * file descriptor.
  *
- * XLA's pool is such memory from jax 0.11.0 on. CUDA IPC cannot map it. Its owner must have asked
- * for a descriptor (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) when it took the memory, as XLA does.
+ * XLA's pool is such memory from jax 0.11.0 on. CUDA IPC cannot map it. There is a descriptor only
+ * if the program that allocated the memory asked for one
+ * (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR). XLA does so.
  *
  * Threads    any thread may call, with the GPU's context current.
  */
@@ -14,7 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* An allocation of cuMemCreate, as far as it is mapped at ${base}. */
+/* An allocation of cuMemCreate. ${bytes} of it are mapped at ${base}. */
 struct ar_vmm {
     unsigned long long handle; /* the driver's handle; another allocation may get it after the
                                   end of this one */

@@ -10,6 +10,7 @@
 /* Set the layouts of all arenas; config->bulk_bytes must not be 0. ${host}: scratch will be host
  * memory. */
 void ar_arena_sizes(symtuner_ar *h, const struct symtuner_ar_config *config, bool host);
+/* Return the bytes of the arenas from ${first} to ${last} - 1 together. */
 uint64_t ar_arena_bytes(const symtuner_ar *h, int first, int last);
 
 /* Fill the arenas at ${memory}, in GPU memory, with values that mean "nothing has arrived". Wait

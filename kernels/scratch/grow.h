@@ -11,9 +11,10 @@
  * group the first rank makes the arena for all, and waits for nobody.
  *
  * If a graph captures a call that needs an arena, and the arena is not there yet, the arena is
- * refused for good. Suppose that the arena were made later. Then another rank could replay the old
- * graph, without the arena, while this rank makes a call with the arena. But all ranks must run the
- * same kernels. Without the arena a call is cut into more pieces, or another kernel runs it.
+ * refused for good: no rank ever makes it. The call, in the graph and on all ranks, is then cut
+ * into more pieces, or another kernel runs it. Suppose that the arena were made later. Then another
+ * rank could replay the old graph, without the arena, while this rank makes a call with the arena.
+ * But all ranks must run the same kernels.
  */
 #ifndef AR_GROW_H_
 #define AR_GROW_H_

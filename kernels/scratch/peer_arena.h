@@ -14,7 +14,7 @@ ncclResult_t ar_comm_arena_make(symtuner_ar *h, int first, int last, char *why);
  * the other ranks. ar_comm_arena_make() must have succeeded on all ranks. */
 ncclResult_t ar_comm_arena_link(symtuner_ar **handles, int n, int first, int last, char *why);
 
-/* Allocate and fill the memory of all ranks of a local group, and map it. */
+/* Allocate and fill the memory of all ranks of a local group, and tell each rank the addresses. */
 ncclResult_t ar_local_arena_make(symtuner_ar *const *handles, int n, int first, int last,
                                  char *why);
 
