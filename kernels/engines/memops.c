@@ -2,9 +2,9 @@
 /* memops.c - the driver's stream memory operations, which wait for a word in memory or write it. */
 #include "kernels/engines/memops.h"
 
-/* Constants of the driver's interface (cuda.h): the oldest driver that can capture the operations
- * into graphs; the attribute of a GPU that has the operations for 64-bit words; and the flag of a
- * wait that ends when the word is at least as large as the given value. */
+/* The first constant is the version of the oldest driver that can capture the operations into
+ * graphs. The others are from cuda.h: the attribute of a GPU that has the operations for 64-bit
+ * words, and the flag of a wait that ends when the word is at least as large as the given value. */
 enum { DRIVER_OF_MEMOPS = 12000, CAN_USE_64_BIT_STREAM_MEM_OPS = 122, WAIT_VALUE_GEQ = 0 };
 
 static bool find(const char *name, void **function)

@@ -52,8 +52,9 @@ static ncclResult_t fetch(symtuner_ar *h, const struct ar_args *a, int r, cudaSt
     return ncclSuccess;
 }
 
-/* Launch the kernel that adds up this rank's shard. The kernel is that of a reduce-scatter, so it
- * gets the shard as if it were the whole recv, and as if it were this rank's part of send. */
+/* Launch the kernel that adds up this rank's shard. It is the kernel of a reduce-scatter, whose
+ * recv has only this rank's part. So pass it the address of this rank's shard as the start of recv,
+ * and as the place of this rank's part in each send. */
 static cudaError_t add(const struct ar_args *call, const struct ar_engines_adder *adder,
                        cudaStream_t stream)
 {

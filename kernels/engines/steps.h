@@ -15,8 +15,8 @@ struct ar_engines {
     bool has_ops;
 };
 
-/* Make h->engines if it is not there yet, and find the streams for a call in the capture
- * ${capture}; 0: outside of captures. */
+/* Make h->engines if it is not there yet, and find the streams for a call. ${capture} is the id of
+ * the capture that the call is in; 0: no capture. */
 ncclResult_t ar_step_prepare(symtuner_ar *h, unsigned long long capture);
 
 /* Return the address of the flag that rank ${writer} sets in the scratch of rank ${owner}. ${row}:

@@ -63,7 +63,7 @@ static bool may_copy(const symtuner_ar *h)
            __atomic_load_n(&h->has_copied, __ATOMIC_SEQ_CST);
 }
 
-/* Wait until no copy of ${h} is queued, at most DRAIN_MS. */
+/* Wait until no copy of ${h} is queued any more, but no longer than DRAIN_MS. */
 static void drain(symtuner_ar *h)
 {
     const uint64_t until = ar_now_ns() + DRAIN_MS * 1000000ull;

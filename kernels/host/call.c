@@ -87,7 +87,6 @@ void ar_call_ask(const symtuner_ar *h, struct ar_buffers *b, size_t count, int d
     ask_about(h, b, dtype, note_op(h, b, op), ask);
 }
 
-/* Check the arguments. The error message names the argument that is wrong. */
 ncclResult_t ar_call_check(symtuner_ar *h, int coll, const void *send, const void *recv,
                            size_t count, int dtype, int op)
 {
@@ -122,7 +121,6 @@ ncclResult_t ar_call_check(symtuner_ar *h, int coll, const void *send, const voi
     return ncclSuccess;
 }
 
-/* Return why only NCCL can run a call, or NULL if our kernels may. */
 const char *ar_call_gate(const symtuner_ar *h, int op)
 {
     return h->gate != NULL    ? h->gate
@@ -155,8 +153,6 @@ ncclResult_t ar_call_choose(symtuner_ar *h, const struct ar_ask *ask, struct ar_
     return ncclSuccess;
 }
 
-/* Return into how many pieces the message is cut if the ranks add it up box by box (kernels/nodes),
- * else 0. */
 int ar_call_pieces(const symtuner_ar *h, const struct ar_buffers *b, int dtype, int op, char *why,
                    size_t size)
 {

@@ -82,7 +82,7 @@ static const char *unlike(const struct peer_info *a, const struct peer_info *b)
                                               : NULL;
 }
 
-/* Compare what the ranks told about themselves. All ranks compare the same data, so they get the
+/* Compare what the ranks have told each other. All ranks compare the same data, so they get the
  * same result. */
 static ncclResult_t compare(struct group *g)
 {

@@ -284,7 +284,7 @@ ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n)
         ar_first_leave(h);
         h->comm_gone = true;
         all[0] = h;
-        if (h->nodes != NULL && h->nodes->box != NULL) { /* list ${box} behind ${h} */
+        if (h->nodes != NULL && h->nodes->box != NULL) { /* list ${box}, too, behind ${h} */
             all[many++] = h->nodes->box;
             ar_first_leave(h->nodes->box);
             h->nodes->box = NULL;

@@ -17,7 +17,7 @@ struct ar_buffers {
     void *const *recvs;       /* every rank's recv, or NULL */
     const struct ar_window *from, *to; /* the windows that hold send and recv; NULL: none */
     ncclRedOp_t op;                    /* the operator that the program passed */
-    const struct ar_operator *premul;  /* that operator, if it is AR_PREMUL, else NULL */
+    const struct ar_operator *premul;  /* our record of ${op} if it is AR_PREMUL, else NULL */
 };
 
 /* Return how many parts lie in send. */
@@ -61,7 +61,7 @@ ncclResult_t ar_call_check(symtuner_ar *h, int coll, const void *send, const voi
 void ar_call_ask(const symtuner_ar *h, struct ar_buffers *b, size_t count, int dtype, int op,
                  struct ar_ask *ask);
 
-/* Return why only NCCL can run a call, or NULL if our kernels may. */
+/* Return why only NCCL can run a call with operator ${op}, or NULL if our kernels may run it. */
 const char *ar_call_gate(const symtuner_ar *h, int op);
 
 /* Return into how many pieces the message is cut if the ranks add it up box by box (kernels/nodes),
@@ -116,8 +116,8 @@ ncclResult_t ar_copy_gather(symtuner_ar *h, const struct ar_args *args, cudaStre
 ncclResult_t ar_copies_enter(symtuner_ar *h);
 ncclResult_t ar_copies_leave(symtuner_ar *h, bool captured, cudaStream_t stream);
 
-/* Wait for the thread of symtuner_ar_abort, if there is one. It ends DRAIN_MS (abort.c) after the
- * abort at the latest, unless CUDA blocks. */
+/* Wait until the thread of symtuner_ar_abort has ended, if there is one. That thread ends at most
+ * DRAIN_MS (abort.c) after the abort, unless CUDA blocks. */
 void ar_abort_join(symtuner_ar *h);
 
 #endif

@@ -23,9 +23,9 @@ static int part_alignment(const void *p, uint64_t part, uint64_t parts)
 }
 
 /* For a reduce-scatter or an all-gather, set args->src[r] and args->dst[r] to addresses in the
- * buffers of rank r. In a reduce-scatter src[r] is where this rank's part lies in send. In an
- * all-gather dst[r] is where this rank's part lies in recv, and src[r] is the part that rank r
- * sends. That part lies in rank r's send, or in its recv if the call is in place. */
+ * buffers of rank r. In a reduce-scatter src[r] is where this rank's part lies in rank r's send. In
+ * an all-gather dst[r] is where this rank's part lies in rank r's recv, and src[r] is the part that
+ * rank r sends. That part lies in rank r's send, or in its recv if the call is in place. */
 static void map_parts(const symtuner_ar *h, const struct ar_buffers *b, struct ar_args *args)
 {
     const uint64_t mine = (uint64_t)h->me * b->part;
@@ -149,8 +149,8 @@ static ncclResult_t run(symtuner_ar *h, int coll, const void *kernel, const stru
     return launch(h, kernel, args, choice, stream);
 }
 
-/* Return how to run the end of a message that fills no word, if ${family} itself does not run
- * it. */
+/* If ${family} cannot run the bytes at the end of a message that fill no word, return how to run
+ * them. Otherwise the result's family is 0. */
 static struct ar_choice choice_of_rest(int family)
 {
     return (struct ar_choice){.family = ar_families[family].rest, .ctas = 1, .threads = 64};

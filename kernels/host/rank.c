@@ -35,7 +35,7 @@ uint64_t ar_scratch_bulk(void)
  * Choose how our kernels start. Programmatic dependent launch lets a kernel start before the
  * previous kernel of its stream has ended. It needs kernels compiled for sm_90 or later, because
  * only these can wait for the previous kernel. It needs a driver of CUDA 12.3 or later, because
- * older drivers cannot capture it (NCCL's enqueue.cc checks this, too).
+ * older drivers cannot capture such launches (NCCL's enqueue.cc checks this, too).
  *
  * Our kernel may let the next kernel start early only if the next kernel waits for ours. The
  * symmetric kernels of NCCL 2.28.3 to 2.30.6 do not wait (NCCL's commit 2948185 changed that). So

@@ -12,7 +12,7 @@
 #include "kernels/order/follower.h"
 #include "kernels/order/graph.h"
 
-enum { GRAPH_MS = 1000 }; /* how long to wait for CUDA to release a graph */
+enum { GRAPH_MS = 1000 }; /* how long to wait until CUDA has freed a graph that was destroyed */
 
 static uint64_t bit(const symtuner_ar *h, const struct ar_window *w)
 {
@@ -37,7 +37,7 @@ static void forget(symtuner_ar *h, struct ar_window *w)
     if (w->ours)
         w->base = NULL;
     for (struct ar_graph *g = h->graphs; g != NULL; g = g->next)
-        g->windows &= ~bit(h, w); /* another window may use this entry next */
+        g->windows &= ~bit(h, w); /* the graph does not use the next window in this entry */
 }
 
 /* Return whether no call of ${h} can use our windows: NCCL runs all calls, or the ranks of a
@@ -97,8 +97,8 @@ static ncclResult_t agree(symtuner_ar **handles, int n, ncclResult_t result, uin
  * again. Then all ranks stop using these windows (ended), because no buffer of a call can lie in a
  * window that one rank has deregistered. */
 
-/* Values that are no distances. NOT_HERE: the rank has no such window. APART: the new buffer lies
- * outside of the window. */
+/* Two results of distance() that are not distances. NOT_HERE: the rank has no such window. APART:
+ * the new buffer lies outside of the window. */
 static const int64_t NOT_HERE = INT64_MIN, APART = INT64_MAX;
 
 struct distances {
@@ -147,7 +147,7 @@ static ncclResult_t compare(symtuner_ar **handles, void *const *buffers, int n, 
             mine[i].from[w] = distance(&handles[i]->windows[w], buffers[i], bytes);
     }
     if (handles[0]->comm == NULL)
-        memcpy(all, mine, (size_t)n * sizeof *mine); /* the order of the ranks does not matter */
+        memcpy(all, mine, (size_t)n * sizeof *mine); /* any order of the ranks will do */
     else
         result =
             ar_bootstrap_exchange(handles[0]->nccl, endpoints, n, mine, all, sizeof *mine, why);

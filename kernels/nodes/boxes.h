@@ -34,7 +34,7 @@ struct ar_boxes {
 
 /*
  * ar_boxes_find(cards, ranks, me, boxes_out, why):
- * Set *boxes_out for rank ${me} of ${ranks} ranks. Returns false if the ranks span several boxes
+ * Set *boxes_out for rank ${me}. There are ${ranks} ranks. Returns false if they span several boxes
  * but cannot add up box by box, or were not asked to. Then ${why} (AR_WHY bytes) is the end of a
  * sentence that begins with "the ranks span several nodes". The text is the same on all ranks.
  */

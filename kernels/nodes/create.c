@@ -57,7 +57,7 @@ static ncclResult_t start(symtuner_ar *h, const struct ar_boxes *boxes, char *wh
     nodes->boxes = *boxes;
     nodes->nccl = h->nccl;
     cudaSetDevice(h->device);
-    nodes->network = h->copy_stream; /* a stream to use until the first call */
+    nodes->network = h->copy_stream; /* until the first call sets it; ar_nodes_measure needs it */
     error = cudaEventCreateWithFlags(&nodes->reduced, cudaEventDisableTiming);
     if (error == cudaSuccess)
         error = cudaEventCreateWithFlags(&nodes->rested, cudaEventDisableTiming);

@@ -30,9 +30,9 @@ struct ar_nodes {
     struct ar_endpoint across; /* across.comm: the ranks with this rank's number in their boxes */
     cudaStream_t network;      /* where NCCL adds up over the boxes, beside the caller's stream; it
                                   is one of h->sides, and before the first call h->copy_stream */
-    cudaEvent_t reduced;       /* on the caller's stream: a piece is reduced in the box */
-    cudaEvent_t added[2];      /* [p % 2], on ${network}: piece p is added up over the boxes */
-    cudaEvent_t rested;        /* on ${network}: NCCL has reduced what is in no piece */
+    cudaEvent_t reduced;       /* the caller's stream has reduced a piece in the box */
+    cudaEvent_t added[2];      /* [p % 2]: ${network} has added up piece p over the boxes */
+    cudaEvent_t rested;        /* ${network} has reduced the end of the message (in no piece) */
     struct ar_nodes_figures figures;
     const struct ar_nccl *nccl;
     int inside;        /* calls that may use the communicators now (ar_nodes_enter); atomic */
