@@ -125,9 +125,10 @@ __device__ __forceinline__ void sum_words(const ar_args &args, const char *slot,
 
 } // namespace ar
 
-/* The kernels that the template ${kernel} makes. Its parameters are a reducer, the number of ranks
- * (0: any) and the number of words of a tile that each thread handles. Each reducer has a kernel
- * for any number of ranks; the first three reducers also have kernels for 2 and for 4 ranks. */
+/* AR_TILES_ROW lists the kernels that the template ${kernel} makes. The template's parameters are a
+ * reducer, the number of ranks (0: any) and the number of words of a tile that each thread handles.
+ * Each reducer has a kernel for any number of ranks; the first three reducers also have kernels for
+ * 2 and for 4 ranks. */
 #define AR_TILES_FAST(kernel, R)                                                                   \
     {                                                                                              \
         (const void *)&ar::kernel<R, 0, AR_CHUNKED_UNROLL>,                                        \

@@ -39,7 +39,7 @@ __device__ __forceinline__ void send_word(const ar_args &args, char *const *slot
 /* The words of the message that one thread handles: first_word, first_word + step and so on. */
 struct thread_words {
     uint32_t bytes, words; /* lengths of the message */
-    uint32_t rounded;      /* ${words} rounded up to whole warps, whose lanes loop equally often */
+    uint32_t rounded;      /* ${words} rounded up, so that all lanes of a warp loop equally often */
     uint32_t stride;       /* bytes of a slot */
     uint32_t step, first_word;
 };
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
         await_previous_kernel(args, in, state, peer_slot[1]);
     else if constexpr (N == 4)
         await_previous_kernel(args, in, state, peer_slot[1], peer_slot[2], peer_slot[3]);
-    else /* more addresses do not fit into registers */
+    else /* the addresses for 8 ranks do not fit into registers */
         await_previous_kernel(args, in, state);
 
     if (first_word < words)

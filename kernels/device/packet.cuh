@@ -41,8 +41,8 @@ struct form_ll8 {
     }
     static __device__ __forceinline__ void clear(void *slot)
     {
-/* ST_BREAK_EPOCH makes old words count as new. Tests notice that only if old words stay in the
- * slot. */
+/* In the test build ST_BREAK_EPOCH old words count as new. Tests notice that only if old words stay
+ * in the slot, so that build does not clear it. */
 #if !defined(ST_BREAK_CLEAR) && !defined(ST_BREAK_EPOCH)
         store_word(slot, make_uint4(0, 0, 0, 0));
 #endif
@@ -309,7 +309,7 @@ __device__ __forceinline__ bool gather_word(const ar_args &args, const char *slo
 {
     constexpr int batch = N ? N : 4;
     const int ranks = N ? N : args.ranks;
-    const uint4 mine = F::encode(own, epoch); /* F::arrived() accepts this word */
+    const uint4 mine = F::encode(own, epoch); /* F::arrived() accepts this, so the loop can end */
     uint32_t polls = 0;
     rank_sum<R, F::units, N> sum;
 
@@ -381,8 +381,8 @@ __device__ __forceinline__ payload reduce_whole(const ar_args &args, const paylo
 }
 
 /* Poll every slot[i] with i > 0 and want[i] true, until the words of all these slots have arrived.
- * Then put the payload of each into v[i]. Returns false if the rank gave up. The inner loop calls no
- * function: around a call the compiler would compute the addresses anew for each poll. */
+ * Then put the payload of each into v[i]. Returns false if the rank gave up. The inner loop calls
+ * no function: around a call the compiler would compute the addresses anew for each poll. */
 template <class F, int N>
 __device__ __forceinline__ bool await_whole(const ar_args &args, char *const *slot, uint64_t epoch,
                                             spin_limit &wait, const bool *want, payload *v)

@@ -31,7 +31,8 @@ namespace ar
 template <class F, class R, int N> struct row {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
-    char *peer_slot[width]; /* this rank's slot at the owner, in the half of even epochs */
+    char *peer_slot[width]; /* address of word w in this rank's slot at the owner, in the half of
+                               even epochs */
     bool want[width];       /* whether the owner's shard has word w */
 
     __device__ __forceinline__ void fetch(const ar_args &args, uint32_t w, int first)

@@ -29,7 +29,8 @@ __device__ __forceinline__ uint4 across(uint4 v, uint4 w, int by)
                      (uint64_t)w.y << 32 | w.x, (uint64_t)w.w << 32 | w.z};
     bool far = by >= AR_UNIT;
     uint64_t a = far ? q[1] : q[0], b = far ? q[2] : q[1], c = far ? q[3] : q[2];
-    int right = by % AR_UNIT * 8, left = 63 - right; /* shift twice: a shift by 64 is undefined */
+    /* Shift to the left in two steps, by 1 and by ${left}, because a shift by 64 is undefined. */
+    int right = by % AR_UNIT * 8, left = 63 - right;
     uint64_t lo = a >> right | b << 1 << left, hi = b >> right | c << 1 << left;
 
     return make_uint4((uint32_t)lo, (uint32_t)(lo >> 32), (uint32_t)hi, (uint32_t)(hi >> 32));

@@ -37,7 +37,8 @@ __device__ __forceinline__ int next_rank(int me, int i, int ranks)
 template <class F, class R, int N> struct outgoing {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
-    char *slot[width]; /* this rank's slot at the owner, in the half of even epochs */
+    char *slot[width]; /* address of word w in this rank's slot at the owner, in the half of even
+                          epochs */
 
     __device__ __forceinline__ void fetch(const ar_args &args, uint32_t w, int first)
     {

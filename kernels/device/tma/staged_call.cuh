@@ -29,7 +29,7 @@ using move_ring = tma_ring<AR_TMA_MOVES>;
 template <int Coll> struct staged_call {
     const ar_args &args;
     uint64_t epoch,
-        step;        /* ${step}: bytes of a shard from one of this block's chunks to the next */
+        step;        /* bytes from the start of one chunk of this block to the start of its next */
     uint32_t chunks; /* how many chunks of the longest shard this block moves */
     uint32_t batch;  /* how many chunks a thread moves before it raises the next flag */
 

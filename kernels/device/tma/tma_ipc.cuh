@@ -233,7 +233,7 @@ template <class R, int Coll> __device__ __forceinline__ void ipc_add(const ipc_w
         });
 }
 
-/* Copy the sums of all ranks to recv; in an all-gather, copy what the ranks sent. */
+/* Copy the sums of all shards from scratch to recv; in an all-gather, copy what the ranks sent. */
 template <int Coll> __device__ __forceinline__ void ipc_copy_out(const ipc_words<Coll> &w)
 {
     const ar_args &args = w.args;
