@@ -22,11 +22,11 @@ command -v "${NVCC:-nvcc}" > /dev/null || skip "no nvcc"
 
 # Columns: NAME; the kernel that ar_fuzz calls; the number of ranks; what is missing. Kernel "any"
 # means all kernels, with a process per rank. /overlap: with SYMTUNER_AR_OVERLAP=2. /COLLECTIVE:
-# another collective than all_reduce.
-# PREVIOUS shows only with overlap 2. With overlap 1 the next kernel starts after the previous one
-# has ended, and only the last stores of that kernel might be missing. EPOCH lacks two guards, since
-# each of them alone is enough: a cleared LL8 slot has no old flag, and an old flag differs from
-# that of a new epoch.
+# another collective than all_reduce. ar_fuzz can notice the missing guard PREVIOUS only with
+# SYMTUNER_AR_OVERLAP=2. With overlap 1 the next kernel starts after the previous one has ended, so
+# only the last stores of the previous one might be missing. The build EPOCH lacks two guards,
+# because each of them alone is enough: one clears the slots of LL8, so that no old flag is left
+# there, and the other makes old flags differ from those of a new epoch.
 cat > "$work/list" <<END
 plain         one_lamport 2 nothing: pauses alone
 plain         one_ll8     2 nothing: pauses alone

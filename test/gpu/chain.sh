@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # chain.sh BUILD [PEERS] - loads our plugin, which in turn loads NCCL's example tuner and profiler,
-# on two real GPUs. In whichever way NCCL loads our plugin, both examples must get as many questions
-# as without it. The folder PEERS (.peer) has libnccl-tuner-example.so and
+# on two real GPUs. In whichever way NCCL loads our plugin, NCCL must call both examples as often as
+# without our plugin. The folder PEERS (.peer) has libnccl-tuner-example.so and
 # libnccl-profiler-example.so of NCCL 2.28 or later. They are built like this:
 #
 #   git -C NCCL archive v2.28.9-1 ext-tuner/example ext-profiler/example | tar x -C .peer
@@ -23,11 +23,12 @@ mkdir "$work/default"
 ln -s "$tuner" "$work/default/libnccl-tuner.so"
 ln -s "$profiler" "$work/default/libnccl-profiler.so"
 
-# run NAME VARIABLE=VALUE...: runs three collectives on plain buffers (NCCL asks no tuner about
-# registered ones). The example tuner prints a line per question, and the example profiler writes
-# down its events. The profiler's mask selects Group, Coll, P2p and the API events, because the
-# number of proxy and GPU events differs from run to run. A Coll event of the example takes 755 MB
-# (mostly unused), so there are few calls and a small pool.
+# run NAME VARIABLE=VALUE...: runs three collectives on plain buffers, because NCCL asks no tuner
+# about registered ones. The example tuner prints a line each time that NCCL asks it, and the
+# example profiler writes down its events. The profiler's mask selects the events Group, Coll and
+# P2p, and those of the API. It leaves out proxy and GPU events, because their number differs from
+# run to run. A Coll event of the example takes 755 MB (mostly unused), so there are few calls and a
+# small pool.
 run() {
     name=$1
     shift
@@ -78,8 +79,8 @@ run env NCCL_ENV_PLUGIN="$lib" SYMTUNER_DEFAULTS=0 NCCL_TUNER_PLUGIN="$tuner" NC
     SYMTUNER_LEDGER="$work/env.ledger"
 same env "NCCL_ENV_PLUGIN, the examples named by the user"
 
-# NCCL loads our tuner because of the built-in CTA count; without that count there is no reason to
-# load it.
+# Our env plugin makes NCCL load our tuner only if the tuner has something to do. Here it has nothing
+# to do: there is no ledger, and with SYMTUNER_DEFAULTS=0 no built-in CTA count.
 run idle NCCL_ENV_PLUGIN="$lib" SYMTUNER_DEFAULTS=0 \
     LD_LIBRARY_PATH="$work/default:${LD_LIBRARY_PATH:-}"
 same idle "NCCL_ENV_PLUGIN with nothing to do: NCCL loads the examples itself"

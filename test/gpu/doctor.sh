@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # doctor.sh BUILD - runs symtuner doctor on real GPUs. It must end within 30 s, measure every pair,
-# and find no fault in the GPUs. It must find that NCCL gives real windows, and NULL if NCCL is told
-# to give none. Exit 0: passed. 1: failed. 77: fewer than two GPUs here, or no NCCL.
+# and find no fault in the GPUs. It must find that NCCL gives real windows. If NCCL is told to give
+# none, the doctor must find that NCCL gives NULL. Exit 0: passed. 1: failed. 77: fewer than two
+# GPUs here, or no NCCL.
 . "$(dirname "$0")/common.sh"
 need_gpus 2
 find_nccl

@@ -41,8 +41,8 @@ def integers(shape, dtype, seed=0):
 
 
 def stack(mesh, batch, hidden, inner, layers, dtype, different=4):
-    """A stack of MLPs, at the end of each of which the partitioner puts one all-reduce.
-    ``different``: after so many layers, the weights are those of the first layer again."""
+    """Return a function that runs a stack of MLPs, and its arguments. The partitioner puts one
+    all-reduce at the end of each MLP. Layer i has the weights of layer i % different."""
     weights = [
         (
             place(mesh, integers((hidden, inner), dtype, 2 * i), None, "a"),
@@ -62,8 +62,8 @@ def stack(mesh, batch, hidden, inner, layers, dtype, different=4):
 
 
 def programs(devices):
-    """Return name: (function, arguments, how many all-reduces are replaced at least). All sums are
-    exact."""
+    """Return {name: (function, arguments, least)}. install() must replace at least ``least``
+    all-reduces of the function. All sums are exact."""
     n = len(devices)
     line, turned = Mesh(devices, ("a",)), Mesh(devices[::-1], ("a",))
 
@@ -136,7 +136,7 @@ def values(all_programs):
 
 
 def cached(f, args):
-    """Check that a program from the cache on disk opens its groups."""
+    """Check that a program that JAX loads from its cache on disk opens symtuner's groups again."""
     with tempfile.TemporaryDirectory() as folder:
         jax.config.update("jax_compilation_cache_dir", folder)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
@@ -145,7 +145,7 @@ def cached(f, args):
         want = run(f, args)
         files = len(os.listdir(folder))
         jax.clear_caches()
-        symtuner.close()  # so that it is as in a new process
+        symtuner.close()  # a new process has no groups either
         got = run(f, args)
         same = all(a.tobytes() == b.tobytes() for a, b in zip(want, got, strict=True))
         check("from the cache: same bits", same and files, f"{files} files")

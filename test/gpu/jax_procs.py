@@ -33,7 +33,7 @@ import time
 
 BOUND_S = 30  # seconds within which the others must end after the rank has gone
 START_S = 150  # seconds within which the rank must go; many groups start side by side
-GOES = {  # which ranks go, and in a group of how many ranks; the longest case first
+GOES = {  # by case: which ranks go, in a group of so many ranks; the longest case comes first
     "two": lambda ranks: (1, 2),
     "kill": lambda ranks: (1,),
     "exit": lambda ranks: (1,),
@@ -46,7 +46,7 @@ MANY = ("kill", "exit", "raise")  # the cases of --times, unless --case names ot
 COMMS = {"own": "own-nccl", "xla": "xla-nccl", "auto": r"\w+-nccl"}  # what jax_rank.py must print
 HERE = os.path.dirname(os.path.abspath(__file__))
 SAID = re.compile(r"rank (\d+)(?: of \d+)? (?:is gone|has closed)")
-# MiB; at the end of the test, at most so much more memory of a GPU may be in use than at its start
+# by how many MiB more of a GPU's memory may be in use after the test than before it
 LEFT_MIB = 256
 
 
@@ -128,7 +128,7 @@ class Group:
             return f.read()
 
     def look(self):
-        """Have all processes of the group ended, by themselves or because their time was over?"""
+        """Return whether all processes of the group have ended. Kill them if their time is over."""
         if not self.went and self.goers():
             goes = {
                 r: re.search(rf"^rank {r} goes ([\d.]+)$", self.said(r), re.M)
@@ -230,7 +230,8 @@ def gpu_memory(gpus):
 
 
 def memory_came_back(before, gpus):
-    """Is as much memory in use as before? The driver takes a moment to free it."""
+    """Return whether no GPU has more memory in use than before, give or take LEFT_MIB. The driver
+    takes a moment to free memory, so ask several times."""
     if before is None:
         print("  GPU memory: not looked at: nvidia-smi does not say")
         return True
@@ -337,7 +338,7 @@ def main():
             p.error(f"--{name}: write 1 or more")
     if args.ranks < 2:
         p.error("--ranks: write 2 or more")
-    # if groups take turns on a GPU, each call needs a turn
+    # With --side above 1, groups take turns on a GPU, and each call waits for a turn.
     args.calls = args.calls or (300 if args.side == 1 else 20)
     seen = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(args.ranks)))
     gpus = seen.split(",")

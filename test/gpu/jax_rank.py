@@ -76,7 +76,7 @@ class Rank:
         assert (self.mine(x) == 1).all()
         before = calls_so_far()
         assert (self.mine(step(x)) == 1).all()
-        # XLA's handler makes a call, but a replay of a graph does not run the handler
+        # XLA runs our handler for a call that it launches, but not for a replay of a graph
         made = calls_so_far() - before
         assert made < calls if self.recorded else made == calls, made
         return step, x

@@ -97,9 +97,10 @@ def in_order(add, rows):
 
 
 def rounded_once(host, op, want, nearest, got):
-    """Is the result ``nearest``, the value of its type nearest to the reference? For float64: is it
-    what float64 gives in the fixed order? Sums of types below 4 bytes are exact in float32 here,
-    and so are products of float8 with up to 6 ranks."""
+    """Return for each element whether the result ``got`` was rounded only once: it is as close to
+    the reference ``want`` as ``nearest``, the nearest number of its type. A float64 must be what
+    float64 gives in the fixed order. Sums of types below 4 bytes are exact in float32 here, and so
+    are products of float8 with up to 6 ranks."""
     if op in ("max", "min"):
         return got.astype(np.longdouble) == want
     if host.dtype == np.float64:
@@ -296,8 +297,8 @@ def many(mesh, ranks, calls):
 
 
 def calls_so_far():
-    """Return how many calls the handler has launched or recorded, in the count of one rank of each
-    group."""
+    """Return how many calls the handler has launched or recorded in all groups. Of each group only
+    rank 0 counts."""
     lines = symtuner.groups()
     return sum(int(line.split("calls=")[1].split()[0]) for line in lines if "rank=0" in line)
 

@@ -92,8 +92,8 @@ static void describe_machine(void)
     NCCL(ncclGetVersion(&job.version));
 }
 
-/* On every rank, allocate one buffer for each kind of registration. The first kind is no
- * registration. The order is the same on all ranks. */
+/* On every rank, allocate one buffer for each kind of registration. The first of these buffers
+ * stays unregistered. The order is the same on all ranks. */
 static void make_buffers(void *buffer[MAX_RANKS][REGS], size_t bytes)
 {
     ncclWindow_t window[MAX_RANKS];
@@ -134,7 +134,8 @@ static struct row draw_row(void)
                       .group = draw(8) ? 1 : GROUP};
     size_t bytes = (size_t)256 << draw(18);
 
-    if (strstr(job.setting, "NCCL_SYM_KERNEL")) /* with this setting 2.28 refuses groups */
+    /* With this setting, NCCL 2.28 refuses groups. */
+    if (strstr(job.setting, "NCCL_SYM_KERNEL"))
         row.group = 1;
     row.send = draw(3) ? 3 * (int)draw(2) : (int)draw(REGS);
     row.recv = draw(2) ? row.send : (int)draw(REGS);
@@ -171,8 +172,8 @@ static void call_once(const struct row *row, int rank)
     }
 }
 
-/* Read the first line of a decision in ${log} and print it. If there is no such line, the kind is
- * "ce" (copy engine). */
+/* Print the first decision that NCCL has written to ${log} since the last call. If there is none,
+ * the kind is "ce" (copy engine). */
 static void print_decision(FILE *log)
 {
     char line[LINE], kernel[128], algo[32], proto[32];

@@ -79,7 +79,7 @@ fi
 # interrupt the run as soon as it has measured something, and resume it
 [ "${TUNE_TINY:-1}" = 1 ] || { echo "tune.sh: $passed passed, $failed failed"; [ "$failed" -eq 0 ]; exit; }
 start=$(date +%s)
-(   # not a function: in the background a function runs in a shell, which would get the signal
+(   # exec, not the function tune: a function would run in a subshell, which would get the signal
     exec "$build/symtuner" tune --library "$nccl" --ranks "$ranks" --bytes 64KiB..1MiB --ctas 16 \
         --out "$work/a.rules" > /dev/null 2> "$work/stop.err"
 ) &
@@ -100,7 +100,7 @@ cat "$work/a.out"
 fits "$work/a.rules"
 ok "its rules are legal and fit this box" $?
 
-# measure beside GEMMs, and add that to these times
+# tune --beside must keep the times that the run above has measured, and add times beside GEMMs.
 before=$(date +%s)
 tune "$work/a.rules" 64KiB..1MiB --ctas 16 --beside > "$work/g.out" 2> "$work/g.err"
 status=$?

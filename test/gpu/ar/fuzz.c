@@ -45,10 +45,10 @@
 #include "test/gpu/ar/fuzz_rank.h"
 #include "test/gpu/ipc/created.h"
 
-/* Steps between two looks at the results. A launch waits when about 1000 launches are queued on its
- * stream. Ranks that share a GPU share CUDA's context. So a launch that waits may keep a peer's
- * thread from the launch for which all wait. Therefore these ranks look at the results before so
- * many launches are queued. */
+/* How many steps a rank makes before it looks at the results. A launch waits when about 1000
+ * launches are queued on its stream. Ranks that share a GPU share CUDA's context. So a launch that
+ * waits may keep a peer's thread from the launch for which all wait. Therefore such ranks look at
+ * the results before so many launches are queued. */
 enum { BATCH = 400, BATCH_SHARED = 4, REPLAYS_MOST = 6 };
 
 static const struct phase {
@@ -325,7 +325,8 @@ static void look(struct rank *r, int groups)
         }
     for (int l = 0; l < LANES; l++)
         counter[l] = fetch_lane(r, l);
-    /* no rank captures at this time, because CUDA would not allow this during a capture */
+    /* CUDA allows cudaDeviceSynchronize only while no rank of the process captures. All ranks meet
+     * before and after it, so that none captures in between. */
     team_meet(team);
     CUDA(cudaDeviceSynchronize());
     team_meet(team);
@@ -419,7 +420,8 @@ static void body(int me)
     CUDA(cudaStreamCreateWithFlags(&r->aside, cudaStreamNonBlocking));
     CUDA(cudaEventCreateWithFlags(&r->event, cudaEventDisableTiming));
     CUDA(fuzz_load());
-    /* load now: the first kernel of a stream may wait for kernels of other streams */
+    /* Launch a first kernel on each stream now, because it may wait for kernels of other
+     * streams. */
     for (int l = 0; l < LANES; l++)
         CUDA(fuzz_stall(1, r->stream[l]));
     CUDA(fuzz_stall(1, r->aside));

@@ -29,8 +29,8 @@ unsigned fuzz_draw(unsigned long long *state, unsigned below)
 }
 
 /* Draw a length of at most ${allowed} bytes. Half of the lengths are any number. The others are
- * often powers of two, or multiples of words, or of lines on every rank, for which kernels have
- * special cases. */
+ * often powers of two, multiples of a word, or multiples of a line for each rank. For such lengths
+ * kernels have special cases. */
 static size_t draw_bytes(struct rank *r, size_t allowed)
 {
     unsigned p = fuzz_draw(&r->common, 1000), even = fuzz_draw(&r->common, 8);
@@ -54,7 +54,7 @@ static size_t draw_bytes(struct rank *r, size_t allowed)
     return even == 4 ? grain : bytes - bytes % grain;
 }
 
-/* Return the operator's number for the library. */
+/* Return the number that ${h} has for the operator of ${c}. */
 static ncclRedOp_t op_of(const struct rank *r, const symtuner_ar *h, const struct fuzz_call *c)
 {
     return c->op == FUZZ_PREMUL ? r->premul[h == r->handle[1]][c->type] : (ncclRedOp_t)c->op;
@@ -156,7 +156,7 @@ static void draw_call(struct rank *r, int lane, int lists, int k, int n, struct 
     c->sent = c->count * (size_t)(c->coll == SYMTUNER_AR_REDUCE_SCATTER ? option.ranks : 1);
     c->received = c->count * (size_t)(c->coll == SYMTUNER_AR_ALL_GATHER ? option.ranks : 1);
     reals = c->type >= 6; /* the types f16, f32, f64, bf16 and the two of f8 */
-    /* sums of up to four ranks are exact in fp8, too */
+    /* in fp8, too, PreMulSums of up to four ranks are exact */
     if (c->coll != SYMTUNER_AR_ALL_GATHER && fuzz_draw(&r->common, 8) == 0 &&
         (c->type < 10 || option.ranks <= 4))
         c->op = FUZZ_PREMUL, reals = 0;

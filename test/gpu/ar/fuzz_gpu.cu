@@ -117,7 +117,7 @@ static __device__ unsigned long long input(const fuzz_call &c, int rank, unsigne
         return low(encode(c.type, whole(c, rank, h)), c.bytes);
     if (c.data == FUZZ_SPECIAL) {
         if (h % 61 == 0 && h / 61 % (unsigned)c.ranks == (unsigned)rank)
-            /* a NaN, which is also the pattern that some packets reserve */
+            /* a NaN whose bits are all ones, which is what some kernels store in empty words */
             return low(~0ull, c.bytes);
         if (h % 61 == 1)
             return 1ull << (8 * c.bytes - 1); /* -0 */
@@ -130,7 +130,7 @@ static __device__ unsigned long long input(const fuzz_call &c, int rank, unsigne
     return low(encode(c.type, ldexp(v, (int)(mix(r) % (2 * most + 1)) - (int)most)), c.bytes);
 }
 
-/* Is the output element ${got} right? */
+/* Return whether the output element ${got} is right. Set ${want} to the right bits. */
 static __device__ int right(const fuzz_call &c, unsigned h, unsigned long long got,
                             unsigned long long *want)
 {
@@ -211,13 +211,13 @@ static __device__ size_t guarded_bytes(const fuzz_call &c)
     return (c.in_place && c.coll == REDUCE_SCATTER ? c.sent : c.received) * c.bytes;
 }
 
-/* Is element ${i} of recv also an element of the input? That is so only in place. */
+/* Return whether element ${i} of recv is also an element of the input, in a call in place. */
 static __device__ bool is_send(const fuzz_call &c, size_t i)
 {
     return c.coll != ALL_GATHER || i / c.count == (size_t)c.me;
 }
 
-/* For an all-gather: does element ${i} of the output, ${got}, have the bits that were sent? */
+/* Return whether element ${i} of an all-gather's output, ${got}, has the bits that were sent. */
 static __device__ bool same(const fuzz_call &c, unsigned seed, size_t i, unsigned long long got,
                             unsigned long long *want)
 {

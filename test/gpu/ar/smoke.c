@@ -29,7 +29,7 @@
 
 static const struct {
     const char *name;
-    int bytes, exponent, mantissa; /* exponent 0: an integer or a float of C */
+    int bytes, exponent, mantissa; /* exponent 0: an integer */
     int is_signed, limit;
 } types[] = {
     {"i8", 1, 0, 0, 1, 4},   {"u8", 1, 0, 0, 0, 4},    {"i32", 4, 0, 0, 1, 9},
@@ -161,7 +161,7 @@ static unsigned long long wanted(const struct round *c, int n, int me, size_t i)
 static int check_rank(const struct rank *k, const struct round *c, int n, int me, const char *label)
 {
     size_t count = received(c, n), size = (size_t)types[c->type].bytes, wrong = 0;
-    /* in place, other parts lie around a part of send */
+    /* in a reduce-scatter in place, recv is a part of send, and other parts lie around it */
     bool alone = c->place != 2 || c->coll != SYMTUNER_AR_REDUCE_SCATTER;
 
     CUDA(cudaSetDevice(k->gpu));

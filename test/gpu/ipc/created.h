@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* created.h - GPU memory by cuMemCreate, as XLA takes its pool. An error ends the program. */
+/* created.h - takes GPU memory by cuMemCreate, as XLA does for its pool. An error ends the
+ * program. */
 #ifndef ST_GPU_CREATED_H_
 #define ST_GPU_CREATED_H_
 

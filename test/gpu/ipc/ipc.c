@@ -36,8 +36,8 @@ enum { ROUNDS = 20, WORDS = 1 << 20, BYTES = WORDS * 4 };
 static int to_peer, from_peer; /* pipes */
 static bool created;
 
-/* Stand in for functions of other parts of the library, with which this program is not linked. The
- * last three serve SYMTUNER_AR_IPC=auto, which it does not use. */
+/* These functions stand in for other parts of the library, with which this program is not linked.
+ * The last three serve SYMTUNER_AR_IPC=auto, which this program does not use. */
 void ar_rules_warn(const char *text)
 {
     fprintf(stderr, "%s\n", text);
@@ -81,7 +81,8 @@ static uint32_t *make(int rank, int round, int device)
     for (size_t i = 0; i < WORDS; i++)
         here[i] = word(rank, round, i);
     if (created) {
-        if (round % 3 != 1) /* else there was memory before at these addresses */
+        if (round % 3 != 1) /* in every third round, reuse the addresses of the memory that was
+                               freed last */
             at = created_reserve(BYTES);
         p = (uint32_t *)created_map(at, BYTES, device);
     } else {

@@ -4,9 +4,9 @@
 # result must be right, in threads and in processes, and the summary must say that our kernels ran.
 # Run it in the repository root.
 #
-# Fetch and build nccl-tests (its source was read at 2.19.6) before, on any machine with nvcc; $B is
-# the folder BUILD. Nothing of nccl-tests is part of this project. The box with GPUs needs only
-# three libraries, eleven programs and this tree:
+# First fetch and build nccl-tests, on any machine with nvcc. We have read its source at 2.19.6.
+# Nothing of nccl-tests is part of this project. The box with GPUs needs only the three libraries
+# and eleven programs that these commands build, and this tree. $B is the folder BUILD:
 #   git clone https://github.com/NVIDIA/nccl-tests $B/nccl-tests.src
 #   mkdir -p $B/nccl-mpi/include $B/nccl-mpi/lib && cp test/gpu/nccl_tests/mpi.h $B/nccl-mpi/include/
 #   cc -O2 -std=c11 -D_GNU_SOURCE -I. -fPIC -shared -o $B/nccl-mpi/lib/libmpi.so test/gpu/nccl_tests/mpi.c
@@ -37,9 +37,9 @@ export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$build/nccl-mpi/lib
 export SYMTUNER_AR_BESIDE=alone
 collectives=dropin,allreduce,reducescatter,allgather
 
-# sizes: three scans, none of which has only powers of two; an end that is odd; and 1 byte, which is
-# no element of most types. nccl-tests 2.19.6 never ends with -b 0, because its warm-up doubles the
-# size.
+# FIRST:LAST:STEP of three scans. None has only powers of two, and two end at an odd size. A message
+# of 1 byte holds no element of most types. nccl-tests 2.19.6 never ends with -b 0, because its
+# warm-up doubles the size.
 sizes='1:4096:51 4099:1048583:65551 1048583:'$most':x3'
 
 # one WHAT OURS COMMAND...: runs the command. OURS is a collective that our kernels must have run,

@@ -57,7 +57,8 @@ static int run(int rank)
         snprintf(text, sizeof text, "box%d", rank / job->box);
         setenv("NCCL_HOSTID", text, 1);
     }
-    /* one after the other, because MPS refuses clients that begin at the same time */
+    /* Let the ranks start CUDA one after the other, because MPS refuses clients that begin at the
+     * same time. */
     for (int turn = 0; turn < job->ranks; turn++) {
         if (turn == rank && cudaGetDeviceCount(&gpus) == cudaSuccess && gpus > 0)
             CUDA(cudaSetDevice(rank % gpus));
@@ -142,7 +143,8 @@ static int all_ranks(void)
         if (victim)
             code = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? 0 : 1;
         for (int r = 0; r < job->ranks && code != 0; r++)
-            kill(child[r], SIGKILL); /* the other ranks would wait for it */
+            /* the other ranks would wait for the rank that failed */
+            kill(child[r], SIGKILL);
         worst = worst == 0 ? code : worst;
     }
     return worst;

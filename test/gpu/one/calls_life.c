@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * calls_life.c - calls on two communicators in opposite order, calls that only rank 0 makes until
- * the communicator is aborted, calls during which a rank is killed, and many communicators one
- * after the other.
+ * calls_life.c - makes calls on two communicators in opposite order, calls that only rank 0 makes
+ * until the communicator is aborted, calls during which a rank is killed, and many communicators
+ * one after the other.
  */
 #include <signal.h>
 #include <stdatomic.h>

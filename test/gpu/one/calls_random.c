@@ -157,7 +157,8 @@ static struct call draw(struct t_random *random, const struct place *p, size_t a
                      .shift = (size_t)t_below(random, SHIFTS)};
     size_t most = job->most / whole_size(c.type);
 
-    if (t_below(random, 3) == 0 && c.kind >= BROADCAST) /* NCCL runs the other kinds, and slowly */
+    /* NCCL runs broadcasts and reduces, and that slowly, so make fewer of them. */
+    if (t_below(random, 3) == 0 && c.kind >= BROADCAST)
         c.kind = ALL_REDUCE;
     if (job->only >= 0)
         c.kind = (enum kind)job->only;
@@ -231,7 +232,8 @@ static void batch(struct rank *r, const struct place *p, struct t_random *random
 
     for (int i = 0; i < n; i++) {
         call[i] = draw(random, p, end, launches ? 0 : t_below(random, STREAMS));
-        /* in a group no call is in place, because the copy before it may not be in the group */
+        /* no call of a group is in place, because make() would copy its input between the group's
+         * calls */
         call[i].in_place &= !group;
         call[i].grouped = group;
         call[i].captured = launches > 0;
@@ -311,8 +313,9 @@ void random_calls(struct rank *r)
         CUDA(cudaMemcpy(p.data[t], here, n * size, cudaMemcpyHostToDevice));
         free(here);
     }
-    pthread_barrier_wait(
-        &job->all); /* allocating and freeing memory wait for the calls of all ranks on this GPU */
+    /* Allocating and freeing memory wait for the calls of all ranks on this GPU. So no rank may make
+     * a call before all ranks have allocated their memory. */
+    pthread_barrier_wait(&job->all);
     while (r->made < job->calls)
         batch(r, &p, &random, &own);
     pthread_barrier_wait(&job->all);

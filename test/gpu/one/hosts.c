@@ -21,7 +21,7 @@
 
 #define EXPORT __attribute__((visibility("default"))) /* replaces a function of the C library */
 
-/* Is the code at ${address} NCCL's? */
+/* Return whether the code at ${address} is NCCL's. */
 static int is_nccl(void *address)
 {
     Dl_info info;
@@ -29,7 +29,7 @@ static int is_nccl(void *address)
     return dladdr(address, &info) && info.dli_fname && strstr(info.dli_fname, "/libnccl.so");
 }
 
-/* The name of this process's box, or NULL if there are no boxes. */
+/* Return the name of this process's box, or NULL if there are no boxes. */
 static char *box(void)
 {
     static _Thread_local char name[16];

@@ -8,9 +8,9 @@
 # milliseconds, then the other, so a call takes 2 ms.
 #
 #   ONE_GPU_CALLS   how many random calls each run makes (20000; without MPS 1000)
-#   ONE_GPU_COMMS   how many communicators the part comms makes (50)
+#   ONE_GPU_COMMS   how many communicators the part "comms" makes (50)
 #   ONE_GPU_PROGRAMS   how many random programs of JAX run with 2 and with 4 ranks (40)
-#   ONE_GPU_KILLS   how many ranks the part kills kills (20), a rank in each run
+#   ONE_GPU_KILLS   how many rounds the part "kills" has (20); in each round it kills one rank
 #   ONE_GPU_ONLY    parts to run, of "calls opposite comms aborts kills boxes nccl-tests python torch
 #                    jax" (all)
 #   ONE_GPU_LIMIT   seconds that a run may take (300)
@@ -87,7 +87,7 @@ if wanted opposite; then
     job opposite -- "$build/nccl_calls" --opposite "$calls"
     ran opposite allreduce
 fi
-# The time that NCCL alone takes, and what it leaves behind, is printed beside our numbers.
+# comms runs first with NCCL alone, so that our time and memory can be compared with NCCL's.
 if wanted comms; then
     job comms-nccl nccl -- "$build/nccl_calls" --comms "${ONE_GPU_COMMS:-50}"
     job comms -- "$build/nccl_calls" --comms "${ONE_GPU_COMMS:-50}"
@@ -106,8 +106,8 @@ if wanted aborts; then
     ok "aborts over boxes" $?
 fi
 
-# This part runs without MPS, because under MPS a kill would also end the other processes. There is
-# one communicator, and so one box or two boxes of two ranks.
+# This part runs without MPS, because under MPS a kill would also end the other processes. The four
+# ranks are one box (0), or two boxes of two ranks (2).
 if wanted kills; then
     for box in 0 2; do
         (
@@ -200,8 +200,8 @@ if wanted torch torch; then
     done
 fi
 
-# Programs that install() changes, in several processes. jax_procs.py kills processes. Under MPS a
-# kill would also end the other processes, so jax_procs.py runs without MPS.
+# Run programs that install() changes, in several processes. jax_procs.py kills processes. Under MPS
+# a kill would also end the other processes, so jax_procs.py runs without MPS.
 if wanted jax jax; then
     mkdir "$work/jax" && cp "$one/libsymtuner_ar.so" "$work/jax/"
     make -s OUT="$work/jax" JAX_PYTHON=python3 WERROR=1 jax

@@ -18,7 +18,7 @@ TYPES = ["int8", "uint8", "int32", "uint32", "int64", "uint64", "float16", "floa
 
 
 class CuPy:
-    """cupy.cuda.nccl, which is linked with NCCL."""
+    """Calls NCCL through cupy.cuda.nccl, which is linked with NCCL."""
 
     def __init__(self, rank, unique):
         from cupy.cuda import nccl
@@ -41,7 +41,7 @@ class CuPy:
 
 
 class Nccl4py:
-    """nccl.core, which opens NCCL by name."""
+    """Calls NCCL through nccl.core, which opens NCCL by name."""
 
     def __init__(self, rank, unique):
         import nccl.core

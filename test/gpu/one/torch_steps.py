@@ -29,7 +29,7 @@ def say(name, tensors):
 
 
 def chain():
-    """All-reduces whose results the next kernel uses at once."""
+    """Make all-reduces whose results the next kernel uses at once."""
     torch.manual_seed(7)
     lengths = torch.Generator().manual_seed(5)
     data = torch.randn(1 << 21, device=GPU, dtype=BF16) * (RANK + 1)
@@ -44,7 +44,7 @@ def chain():
 
 
 def tensor_parallel(batch):
-    """A decode step with two products and one all-reduce per layer, in a CUDA graph."""
+    """Run a decode step with two products and one all-reduce per layer, in a CUDA graph."""
     hidden, ranks = 2048, dist.get_world_size()
     torch.manual_seed(100 + RANK)
     layers = [(torch.randn(hidden, hidden // ranks, device=GPU, dtype=BF16) * .02,
@@ -95,7 +95,7 @@ def blocks():
 
 
 def train(model):
-    """Twelve training steps. In the middle the freed memory goes back to the driver."""
+    """Make twelve training steps. In the middle, the freed memory goes back to the driver."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     torch.manual_seed(50 + RANK)
     for i in range(12):
