@@ -47,7 +47,7 @@ static void run(const struct st_child *child, int out, int err)
         n = 1;
     }
 
-    setpgid(0, 0); /* so that Ctrl-C ends only the parent */
+    setpgid(0, 0); /* so that Ctrl-C reaches only the parent, which then kills the child */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (int i = 0; child->set && child->set[i]; i++) {
         char pair[1400], *equals;
@@ -158,7 +158,8 @@ static enum st_child_end listen(struct st_child *child, pid_t pid, int out, int 
             }
         }
     }
-    /* The child has closed its output, but may still be inside the driver. */
+    /* Here the child has closed stdout and stderr. It may still run, because it waits inside the
+     * driver, so wait for its end. */
     while (how == ST_CHILD_DONE && !reap(pid, &status, st_child_now() + 0.2))
         how = stop ? ST_CHILD_STOPPED : st_child_now() > end ? ST_CHILD_TIMEOUT : ST_CHILD_DONE;
     if (how != ST_CHILD_DONE) {
@@ -191,7 +192,8 @@ enum st_child_end st_child_run(struct st_child *child)
         close(out[1]);
         return ST_CHILD_FAILED;
     }
-    /* If our parent made us ignore SIGCHLD, Linux would keep no exit status of the child. */
+    /* Stop ignoring SIGCHLD, if our parent made us ignore it: Linux would then keep no exit status
+     * of the child. */
     signal(SIGCHLD, SIG_DFL);
     fflush(NULL);
     pid = fork();

@@ -12,8 +12,8 @@
 
 extern char **environ;
 
-/* Return "unset" if the list of legal values begins with an empty value, as in "|steer|off".
- * Otherwise return "". */
+/* An empty value at the head of the list of legal values, as in "|steer|off", means that the
+ * variable need not be set. Return "unset" if the list has it, otherwise "". */
 static const char *empty(const struct symtuner_option *row)
 {
     return row->values[0] == '|' ? "unset" : "";

@@ -63,7 +63,7 @@ bool st_own_file_free(const char *command, const char *path, bool force)
     bool ours;
 
     if (force || stat(path, &is) != 0 || !S_ISREG(is.st_mode) || is.st_size == 0)
-        return true; /* nothing to protect; whether writing is possible shows later */
+        return true; /* there is no file to protect; if it cannot be written, the write will fail */
     file = fopen(path, "r");
     text = calloc(1, (size_t)is.st_size + 1);
     ours = file && text && is_ours(text, fread(text, 1, (size_t)is.st_size, file));
@@ -112,7 +112,7 @@ static int open_out(const char *path, char **beside)
 static bool put(const char *path, const char *text, size_t size)
 {
     char *beside, *real = realpath(path, NULL);
-    const char *out = real ? real : path; /* a link stays, and the file that it names changes */
+    const char *out = real ? real : path; /* if it is a link, replace the file that it names */
     int fd = open_out(out, &beside), why;
     FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
     bool good = file && fwrite(text, 1, size, file) == size;

@@ -86,8 +86,9 @@ static bool uvm_missing(const struct st_doctor *d, char *evidence)
            st_found(evidence, "driver %s is loaded, /dev/nvidia-uvm is not there", d->driver_text);
 }
 
-/* A container sees the host's NVSwitches in /proc, but not the host's /run, where the pid file is.
- * It has no systemd either. */
+/* Is there an NVSwitch, but no fabric manager that runs? If it runs, it has a pid file in /run. A
+ * container sees the host's NVSwitches in /proc, but not the host's /run. So where systemd does not
+ * run, as in containers, there is no finding. */
 static bool fabric_manager(const struct st_doctor *d, char *evidence)
 {
     return st_doctor_exists(d, "/proc/driver/nvidia-nvswitch/devices") &&

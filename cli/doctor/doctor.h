@@ -191,8 +191,8 @@ bool st_doctor_path(const struct st_doctor *doctor, const char *path, char full[
  * or -1 if the file cannot be read. */
 long st_doctor_read(const struct st_doctor *doctor, const char *path, char *text, size_t size);
 bool st_doctor_exists(const struct st_doctor *doctor, const char *path);
-/* Set ${out} to match number ${index} of a glob pattern, counted from 0. ${out} does not contain
- * the root folder. Returns false if there are no more matches. */
+/* Several files may match a glob pattern. Set ${out} to the path of number ${index} of them,
+ * counted from 0, without the root folder. Returns false if there are not so many. */
 bool st_doctor_glob(const struct st_doctor *doctor, const char *pattern, int index,
                     char out[ST_PATH]);
 /* List ${what} as not checked. */
@@ -206,12 +206,12 @@ void st_doctor_settings(struct st_doctor *doctor);
 const struct st_setting *st_doctor_get(const struct st_doctor *doctor, const char *name);
 
 /* setting_values.c: how NCCL reads values. */
-/* Number NCCL's variables that matter here from 0. Return the name of variable ${index}, or NULL if
- * there are not so many. */
+/* Return the name of number ${index}, counted from 0, of the NCCL variables that the doctor knows.
+ * Returns NULL if it does not know so many. */
 const char *st_setting_known(int index);
-/* Does NCCL read the setting as a number? Sets ${*number_out} to this number, and ${*whole_out} to
- * whether the value is nothing but a number. Returns false if the setting is no number for NCCL, or
- * if NCCL ignores the value. */
+/* Does NCCL read a number from the setting? If so, sets ${*number_out} to this number, and
+ * ${*whole_out} to whether the value has nothing besides the number. Returns false if NCCL does not
+ * read the variable as a number, or if NCCL ignores the value. */
 bool st_setting_number(const struct st_setting *setting, long long *number_out, bool *whole_out);
 /* Is the condition SET, IS, IS_NOT or BELOW of a finding true? */
 bool st_setting_holds(const struct st_setting *setting, enum st_when when, const char *operand);

@@ -189,8 +189,9 @@ static void probe_pair(struct bench *b, int i, int j)
 
     c->can_access(&can, i, j);
     c->context_set(b->gpu[i].context);
-    /* Enabling may fail: without NVSwitch a GPU can have at most 8 peers. A kernel that writes to a
-     * GPU that is no peer would fail, and so would all CUDA calls after it. */
+    /* Enabling peer access may fail: without NVSwitch a GPU can have at most 8 peers. Then measure
+     * only the copy engine. A kernel that writes to a GPU that is no peer would fail, and so would
+     * all CUDA calls after it. */
     enabled = can ? c->enable_peer(b->gpu[j].context, 0) : -1;
     pair->peer = enabled == 0 || enabled == ALREADY_ENABLED;
     pair->engine_arrives = verify(b, i, j, true);

@@ -203,9 +203,8 @@ static void name_package(struct st_doctor *doctor, const char *package, const ch
 }
 
 /* Read what python3 printed, in three passes, because each pass needs the results of the one
- * before. The first pass finds the file of the NCCL package, the second one finds the frameworks
- * and adds their copies of NCCL, and the third one gives these copies the names of their
- * packages. */
+ * before. The first pass finds the file of the NCCL package. The second pass finds the frameworks
+ * and adds their copies of NCCL. The third pass gives these copies the names of their packages. */
 static void read_answer(struct st_doctor *doctor, const char *output)
 {
     char package[ST_PATH] = "";

@@ -9,7 +9,8 @@
  * GEMMs and calls are done, on the slowest rank. What a call adds is the makespan minus that of the
  * GEMMs alone, divided by CALLS. It may be below 0, because times vary.
  *
- * Kinds of calls and the GEMMs alone take turns, ${REPEATS} times. The result is the median.
+ * The worker times the GEMMs alone, and then the GEMMs with each kind of calls. It does all of this
+ * ${REPEATS} times, and prints the median for each kind.
  *
  * The matrices hold random numbers, because a GPU multiplies zeros with less power and so faster.
  * cuBLAS gets its memory before it is timed. So no GEMM allocates while a call waits for a peer.
@@ -38,7 +39,8 @@ enum {
     DEFAULT_ALGORITHM = -1
 };
 static const double longest_gemm_us = 5000; /* halve the matrices if one GEMM takes longer */
-/* A kernel is not timed further if one call takes this many times as long as all GEMMs. */
+/* If one call of a kernel takes this many times as long as all GEMMs, the kernel is too slow, and
+ * st_worker_beside_us() does not time it further. */
 static const double far_off = 2;
 
 static void cublas_good(int result, const char *what)
@@ -165,8 +167,8 @@ double st_worker_beside_us(struct st_rank *r, char mode, uint64_t bytes)
     int gemms, calls;
 
     amounts(r, bytes, &gemms, &calls);
-    /* The first of these two runs also loads the kernel. Kernels that are far too slow have no
-     * third run. */
+    /* Run one call beside one GEMM, twice, because the first run also loads the kernel. If the
+     * second run shows that the kernel is far too slow, do not run it beside all GEMMs. */
     for (int i = 0; i < 2; i++)
         one = run(r, mode, bytes, 1, 1);
     if (one > far_off * gemms * r->gemms.us)

@@ -152,8 +152,8 @@ static bool start_block(struct reader *reader)
 }
 
 /* Are both blocks of one process and communicator? Processes in several containers can have the
- * same host and pid, and NCCL 2.27 gives no id; ${opened} tells such blocks apart. Ledgers of older
- * plugins have no ${opened}. */
+ * same host and pid, and NCCL 2.27 gives no id. Then only ${opened} tells the blocks apart. Ledgers
+ * of older plugins have no ${opened}; if such a block has no id either, the answer is no. */
 static bool same_counters(const struct st_ledger_block *a, const struct st_ledger_block *b)
 {
     return a->id == b->id && (a->id || a->opened) && a->opened == b->opened && a->pid == b->pid &&

@@ -120,7 +120,8 @@ static uint64_t calls(const struct sum *sum)
     uint64_t by_nccl = sum->seen && ran ? ran : sum->asked[0] + sum->asked[1];
 
     by_nccl = less(by_nccl, sum->twice + sum->parts);
-    if (ran == 0 && sum->left[1] > by_nccl) /* NCCL does not ask the tuner about every call */
+    /* ${asked} may be too small, because NCCL asks the tuner about some calls only */
+    if (ran == 0 && sum->left[1] > by_nccl)
         by_nccl = sum->left[1];
     return sum->ours[ST_OURS_CALLS] + by_nccl + sum->left[0];
 }

@@ -33,8 +33,9 @@ static void tell(struct check *check, const char *kind, const char *text, int *c
     ++*count;
 }
 
-/* Report a finding if the [provenance] does not fit this box. Without --nccl it is enough that the
- * [provenance] fits some known release of NCCL. */
+/* Report a finding if the section [provenance] of the rules names another box or release. Without
+ * --nccl the release is not known: then it is enough that the section fits this box with some
+ * release that we know. */
 static void check_here(struct check *check, const symtuner_rules *rules, int *count)
 {
     struct symtuner_machine machine;

@@ -86,9 +86,8 @@ const char *st_map_cell(const struct symtuner_decision *decision, char text[ST_M
     return text;
 }
 
-/* ${lo} and ${hi} belong to the range. A range of sizes above 64 KiB begins at 65537 bytes: print
- * ">64 KiB", which is shorter than "65537 B". In the same way, a range up to 1048575 bytes ends
- * with "<1 MiB". */
+/* The range includes ${lo} and ${hi}. If ${lo} is 65537 bytes, write ">64 KiB", which is shorter
+ * than "65537 B". If ${hi} is 1048575 bytes, write "<1 MiB". */
 const char *st_map_range(uint64_t lo, uint64_t hi, char *text, size_t size)
 {
     char low[ST_TEXT_SIZE], below[ST_TEXT_SIZE], high[ST_TEXT_SIZE], above[ST_TEXT_SIZE];

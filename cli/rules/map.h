@@ -85,8 +85,9 @@ int st_map_read(const struct st_command_line *line, int argc, char **argv,
 bool st_map_make(const struct st_map_request *request, const char *file, struct st_map *map_out);
 void st_map_free(struct st_map *map);
 
-/* Return the smallest size above ${at}, up to ${end}, for which the decision is not that for ${at}:
- * alike(with, at, size) is false. Returns 0 if there is no such size. */
+/* Return the smallest size above ${at}, up to ${end}, for which the decision differs from the one
+ * for ${at}, that is, for which alike(with, at, size) is false. Returns 0 if there is no such
+ * size. */
 uint64_t st_map_edge(uint64_t at, uint64_t end, bool (*alike)(void *, uint64_t, uint64_t),
                      void *with);
 

@@ -87,8 +87,8 @@ static bool named(struct making *making, const char *variable, const char *plugi
     return names_symtuner(value);
 }
 
-/* Make ${variable} name our plugin. If it names another plugin, that plugin goes behind ours:
- * ${next} then names it. Change nothing if ${variable} is "none", or if it names another plugin and
+/* Make ${variable} name our plugin. If it names another plugin, make ${next} name that one, so that
+ * our plugin calls it. Change nothing if ${variable} is "none", or if it names another plugin and
  * ${next} is already set. */
 static void put_in_front(struct making *making, const char *variable, const char *next,
                          const char *plugin)
@@ -108,9 +108,9 @@ static void put_in_front(struct making *making, const char *variable, const char
     set(making, variable, plugin);
 }
 
-/* For NCCL 2.28.7 and later NCCL_ENV_PLUGIN is enough: when NCCL asks our env plugin for a tuner or
- * profiler that symtuner needs, it names its own file (plugin/process.c). Earlier releases read
- * only NCCL_TUNER_PLUGIN and NCCL_PROFILER_PLUGIN. */
+/* For NCCL 2.28.7 and later NCCL_ENV_PLUGIN is enough: if symtuner needs its tuner or profiler, our
+ * env plugin gives NCCL its own file as the value of NCCL_TUNER_PLUGIN or NCCL_PROFILER_PLUGIN
+ * (plugin/process.c). Earlier releases read only NCCL_TUNER_PLUGIN and NCCL_PROFILER_PLUGIN. */
 static void plan_plugin(struct making *making, const char *plugin)
 {
     const char *env = now(making, "NCCL_ENV_PLUGIN");

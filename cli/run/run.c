@@ -138,8 +138,9 @@ static bool word_of(const struct st_run_setting *setting, char word[2 * ST_RUN_V
     return shown && st_run_quote(setting->value, word, 2 * ST_RUN_VALUE);
 }
 
-/* Print all settings, or none of them: a job script that got only some would start its ranks with
- * these. A newline in a value must not end the first line, because sh would run what follows. */
+/* Print the settings for sh. Print all of them or none: a job script that got only some would start
+ * its ranks with these. The first line is a comment that may contain values of the user.
+ * st_text_plain() removes newlines from it, because sh would run what follows a newline. */
 static int print_plan(const struct st_run_plan *plan)
 {
     char word[2 * ST_RUN_VALUE];

@@ -123,8 +123,8 @@ void st_run_saved(const struct st_tally *tally, FILE *out)
         return;
     fprintf(out, "  estimated from all-reduces alone on %d %ss (docs/run.md):\n", ranks,
             measured + strlen("NVIDIA "));
-    /* On each GPU: a GPU runs the calls of one rank of each communicator, so divide by the
-     * ranks. */
+    /* ${us} is the sum over all ranks. A GPU runs the calls of one rank of each communicator, so
+     * divide by the number of ranks. */
     if (calls[0])
         fprintf(out, "    %" PRIu64 " call%s took about %s %s on each GPU\n", calls[0],
                 calls[0] == 1 ? "" : "s", duration(us[0] / ranks, text),

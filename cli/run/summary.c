@@ -20,7 +20,8 @@ struct sums {
     uint64_t comms[ST_WHYS];
     struct count jax, jax_nccl;
     uint64_t verified, differed, captured, by_boxes, pieces, jax_captured, jax_groups;
-    int processes, jax_only; /* jax_only: processes of the JAX route without NCCL's release */
+    int processes;
+    int jax_only; /* processes that opened groups in JAX, and of whose NCCL the release is not known */
 };
 
 static void add_cell(struct count *count, const struct st_tally_cell *cell)

@@ -137,8 +137,8 @@ static const struct st_cell *way_cell(const struct st_tune *tune, int coll, int 
     return NULL;
 }
 
-/* Is the rules' choice for calls alone good beside GEMMs, too? There it may be at most 3 % slower
- * than NCCL's own choice, and than the library's own choice. */
+/* Is the rules' choice for calls alone good beside GEMMs, too? It is good if it is at most 3 %
+ * slower there than NCCL's own choice and than the library's own choice. */
 static bool holds(const struct st_tune *tune, int coll, int size)
 {
     const int say = tune->say[coll][size];

@@ -110,9 +110,9 @@ static bool compare_ctas(const struct st_tune *tune, int setting, double *mean_o
     return n > 0;
 }
 
-/* Choose the CTA count. ctas[0] stands for NCCL's own count. Going through the counts, a count
- * becomes the best so far if its mean is 1 % better. We choose the best if it is 2 % better than
- * NCCL's own count. */
+/* Choose the CTA count. ctas[0] stands for NCCL's own count. We go through the counts, and take a
+ * count as the best so far if its mean is 1 % better than that of the best before. At the end we
+ * choose the best if its mean is 2 % better than that of NCCL's own count. */
 static void choose_ctas(struct st_tune *tune)
 {
     double least = 0, mean, least_alone = 0;
@@ -149,7 +149,7 @@ static void choose_ctas(struct st_tune *tune)
                  "being counted slower at some size");
 }
 
-/* Pick the best way at each size. The times of that way become those of candidate ST_OWN. */
+/* Pick the best way at each size, and copy its times to candidate ST_OWN. */
 static void choose_ways(struct st_tune *tune, int coll)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++) {

@@ -15,8 +15,9 @@ static const char beside_line[] = "# settings from 15 on: beside GEMMs; us is wh
                                   "them, of gemms how long they take\n";
 _Static_assert(ST_TUNE_BESIDE == 15, "numbers of settings are in files");
 
-/* What the plan says of symtuner's kernels. OWN_REDUCE: several ways were measured for all-reduces
- * only. Earlier versions did so whatever --coll was. */
+/* What the plan in the file says of symtuner's kernels. OWN_REDUCE: the run measured several ways
+ * for all-reduces only, as earlier versions always did, even if --coll named other collectives,
+ * too. */
 enum { OWN_NONE, OWN_LIBRARY, OWN_REDUCE, OWN_WAYS };
 
 static int own_number(const struct st_tune *tune)
@@ -246,8 +247,8 @@ static void forget_beside(struct st_tune *tune)
     }
 }
 
-/* Use the number of rounds in the file: if there is a budget, the earlier run may have planned
- * fewer rounds than this run. */
+/* Take the number of rounds from the file. Called if there is a budget: the earlier run may have
+ * reduced its number of rounds to keep its budget (fits_budget in run.c). */
 static void take_rounds(struct st_tune *tune, const char *line)
 {
     int rounds = 0;
@@ -268,7 +269,8 @@ static bool take_plan(struct reader *reader, const char *line)
         take_rounds(reader->tune, line);
     plan_line(reader->tune, plan, sizeof plan);
     if (reader->tune->beside &&
-        /* The file may have data of calls alone, which this run completes. */
+        /* The file may be from a run without --beside. Then this run uses its times of calls alone,
+         * and measures the rest. */
         strcmp(line, plan) != 0) {
         reader->tune->beside = false;
         plan_line(reader->tune, plan, sizeof plan);

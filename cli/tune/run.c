@@ -69,10 +69,10 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
     const char *given = search ? ways : beside ? "" : NULL; /* NULL: no further arguments */
     const char *arguments[] = {"measure",  word[RANKS], nccl,        modes, word[COLL], word[LOW],
                                word[HIGH], word[SEED],  word[DTYPE], given, amounts,    NULL};
-    /* The variables that load plugins or rules, change the CTA count or force a kernel. A name
-     * without "=" is removed from the environment. The plugins' variables are set to "none": if
-     * they were removed, a file nccl.conf could set them. If the drop-in is preloaded,
-     * SYMTUNER_MAX_COMMS=0 makes it leave all calls to NCCL. */
+    /* Set or remove all variables that load plugins or rules, change the CTA count or force a
+     * kernel. A name without "=" is removed from the environment. We set the plugins' variables to
+     * "none" and do not remove them, because a file nccl.conf could set removed ones. If the
+     * drop-in is preloaded, SYMTUNER_MAX_COMMS=0 makes it leave all calls to NCCL. */
     const char *set[] = {tuner,
                          rules,
                          ctas,
@@ -112,7 +112,7 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
         const char *library = st_beside_command("libsymtuner.so", path, sizeof path);
 
         snprintf(tuner, sizeof tuner, "NCCL_TUNER_PLUGIN=%s", library);
-        /* our env plugin sets CTA counts */
+        /* our tuner alone is not enough, because our env plugin sets CTA counts */
         snprintf(env, sizeof env, "NCCL_ENV_PLUGIN=%s", library);
     }
     end = st_child_run(&child);

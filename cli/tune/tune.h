@@ -199,7 +199,7 @@ bool st_tune_ctas_hold(const struct st_tune *tune, int setting, char *why, size_
 void st_tune_choose_beside(struct st_tune *tune);
 /* Return the cell of the rules' choice: a way, or for ST_SAY_NCCL NCCL's symmetric kernels. */
 const struct st_cell *st_tune_said_beside(const struct st_tune *tune, int coll, int size);
-/* Return the difference in us between NCCL's own choice and the same choice measured again. */
+/* NCCL's own choice is measured twice. Return the difference in us between the two results. */
 double st_tune_noise(const struct st_tune *tune, int coll, int size);
 /* Print what was measured beside GEMMs, for the terminal or as JSON. Both write nothing without
  * --beside. */
@@ -234,7 +234,8 @@ void st_tune_write_kernels(const struct st_tune *tune, FILE *out);
 bool st_tune_copies(const char *way);
 
 /* Would the plugin and the library accept the rules in ${file} on this box with NCCL release
- * ${nccl}? 0: any release and any box. If not, print why. */
+ * ${nccl}? If not, print why. If ${nccl} is 0, do not check for which release and box the rules
+ * are. */
 bool st_tune_usable(const struct st_tune *tune, const char *file, int nccl);
 
 /* verify.c: measure the rules in ${files}, "A" or "A,B", beside the candidates that the earlier run

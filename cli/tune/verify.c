@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verify.c - tune --verify: with the rules of an earlier run, is each size still at most 3 % slower
- * than with the best way or CTA count? Processes take turns. In one of them, the plugin and
- * libsymtuner_ar.so load these rules. The others measure the ways and the CTA counts that the
- * earlier run compared. CTA counts that were far slower in the earlier run's raw data are left out.
+ * verify.c - tune --verify: checks rules that an earlier run wrote. At each size a call with the
+ * rules may be at most 3 % slower than with the best way or CTA count. Processes take turns. In one
+ * of them, the plugin and libsymtuner_ar.so load these rules. The others measure the ways and the
+ * CTA counts that the earlier run compared. CTA counts that were far slower in the earlier run's
+ * raw data are left out.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,9 @@
 #include "cli/tune/tune.h"
 
 /* Ratios of times. A CTA count is left out if at every size it took at least ${far_off} times as
- * long as the best. The rules may take up to ${promised} times as long as the best. The slower of A
- * and B may take up to ${agreed} times as long as the faster one. */
+ * long as the best. The rules may take up to ${promised} times as long as the best. A and B are the
+ * rules files of --verify A,B. The slower of the two may take up to ${agreed} times as long as the
+ * faster one. */
 static const double far_off = 1.15, promised = 1.03, agreed = 1.05;
 
 /* Load ${file}.csv, the raw data of the rules in ${file}. Returns false, with the error printed, if

@@ -33,9 +33,9 @@ static void in_the_way(struct st_here *here, const char *format, ...)
 
 /* ---- is it loaded? --------------------------------------------------------------------------- */
 
-/* Set here->missing if NCCL does not find symtuner in this environment. Set ${asks_out} to
- * whether NCCL asks symtuner for the values of variables. If NCCL does not find symtuner,
- * ${asks_out} and the rest of the answer assume that it does. */
+/* Set here->missing if NCCL does not find symtuner in this environment. Set ${asks_out} to whether
+ * NCCL asks symtuner's env plugin for the values of variables. Even if NCCL does not find symtuner,
+ * ${asks_out} and the rest of the answer say what would happen if it did. */
 static void look_for_plugin(const struct st_why *why, struct st_here *here, bool *asks_out)
 {
     /* static, because it is too large for the stack */
@@ -106,8 +106,8 @@ static const char *plural(int n)
     return n == 1 ? "" : "s";
 }
 
-/* [process] sym-ctas of the rules becomes NCCL_SYM_CTAS for the whole life of the process. If it
- * does not reach NCCL in this way, drop it from the decision and say why. */
+/* The key sym-ctas in [process] of the rules sets NCCL_SYM_CTAS for the whole life of the process.
+ * If something keeps this setting from NCCL, drop it from the decision and say why. */
 static void hold_sym_ctas(const struct st_why *why, bool asks, struct st_here *here)
 {
     const struct symtuner_call *call = &why->call;
@@ -135,8 +135,8 @@ static void hold_sym_ctas(const struct st_why *why, bool asks, struct st_here *h
         here->decision.process_ctas = count;
 }
 
-/* The built-in CTA count becomes NCCL_MIN_CTAS. If it does not reach NCCL in this way, drop it from
- * the decision and say why. */
+/* symtuner's built-in CTA count sets NCCL_MIN_CTAS. If something keeps this setting from NCCL, drop
+ * it from the decision and say why. */
 static void hold_min_ctas(const struct st_why *why, bool asks, struct st_here *here)
 {
     const char *held = st_held_default(st_why_get, why);
