@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time stock JAX's psum with and without symtuner, in turns.
 
-jax_workers.py says how calls are timed. For each size and mode this program prints the median of
-the rounds' best timings. The file of --out has every timing. Sizes are MiB per rank. Sums are
-checked exactly before timing. Results from before 2026-11-21, 07:36 UTC, were taken with --chain 1.
+jax_workers.py says how calls are timed. For each size and mode this program takes the best timing
+of each round, and prints the median of these. The file of --out has every timing. Sizes are MiB per
+rank. Sums are checked exactly before timing. Results from before 2026-11-21, 07:36 UTC, were taken
+with --chain 1.
 
 Modes  default  XLA's own choice, no registration
        sym      XLA's symmetric buffers

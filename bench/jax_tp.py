@@ -11,8 +11,8 @@ symtuner. Each program is compiled three times in one process:
 
 The three ways run in turns. `xla` runs twice in each round, which shows by how much two runs of one
 program differ (A/A). When a program has been measured, a line of JSON with its results is printed.
-Its gain is the median over the rounds of xla's time divided by symtuner's time in the same round.
-stderr says which phase runs, and how many seconds each took.
+In each round xla's time is divided by symtuner's time; the gain of the program is the median of
+these ratios. stderr says which phase runs, and how many seconds each took.
 
 programs: decode (one token for each sequence of a batch), prefill (--seq tokens), train (forward
 and backward), data (a data-parallel step, which reduces gradients), gspmd and gspmd_train (sharded
@@ -153,7 +153,7 @@ class Bench:
             "down": ((a.ffn, h), down),
         }
         self.cache_spec = P(None, None, None, "tp", None)
-        self.makers, self.made = {}, {}  # compiled by random(); layers that several programs use
+        self.makers, self.made = {}, {}  # what random() compiled; layers that several programs use
 
     @contextlib.contextmanager
     def phase(self, name):

@@ -10,10 +10,11 @@ and divide the time by 30 * CHAIN. Waiting for each call (--chain 1) would add a
 call of 2 MiB or more, in all modes (4 H200s, jax 0.11.2). That millisecond does not belong to the
 all-reduces.
 
-There are two results: ``best`` is the median of the rounds' best timings, ``all`` is the median of
-all timings. We look at the best timing because XLA launches every iteration from the host, and
-jitter of the host only adds time. CHAIN and the number of timings depend only on the size. So for
-every mode the best timing is chosen from the same number of timings.
+There are two results: ``best`` takes the best timing of each round, and is the median of these.
+``all`` is the median of all timings. We look at the best timing because XLA launches every
+iteration from the host, and jitter of the host only adds time. CHAIN and the number of timings
+depend only on the size. So for every mode the best timing is chosen from the same number of
+timings.
 """
 
 from __future__ import annotations

@@ -13,8 +13,9 @@ Without --measured nothing was measured on a network. The inputs are then:
 - In the box: all-reduces of bf16 by our kernels ("staged", unregistered buffers) on 4 H200, medians of
   bench/results/2026-11-22-h200x4b/ar-compare.csv.xz (2026-11-22, five rounds). Reduce-scatter and
   all-gather were not measured; for each we take half of the all-reduce's time plus 2 us for a launch.
-  For 8 GPUs, the part of a time that exceeds the shortest time is multiplied by the ratio of the bytes
-  per link, (7/8) / (3/4), and for other numbers accordingly. For boxes of 2 we take the rows of 2 ranks.
+  For other numbers of GPUs we multiply the part of a time that exceeds the shortest time by the
+  ratio of the bytes per link, which for 8 GPUs is (7/8) / (3/4). For boxes of 2 we take the rows of
+  2 ranks.
 - NCCL: the latencies and efficiencies of NCCL 2.30.7's own cost model (src/graph/tuning.cc, the tables
   for Hopper). NCCL's time is the shortest among ring and tree with each of the three protocols; NVLS,
   CollNet and PAT are left out. The same model, with one rank per box, gives the time of the steps
@@ -114,14 +115,16 @@ def pieces_time(half, across, pieces):
 
 
 class Ways:
-    """The times in us of a message of some bytes: by NCCL over all ranks; by reduce-scatter and all-gather in
-    the box; and of one rank's part between the boxes."""
+    """Three functions that return the time in us of a message of some bytes. ``whole``: NCCL over
+    all ranks runs it. ``box``: reduce-scatter and all-gather in the box. ``between``: the step
+    between the boxes for one rank's part."""
 
     def __init__(self, whole, box, between):
         self.whole, self.box, self.between = whole, box, between
 
     def us(self, size, pieces):
-        """Return the time box by box in ``pieces`` pieces, or for 0 that of NCCL over all ranks."""
+        """Return the time of a message that runs box by box in ``pieces`` pieces. If ``pieces`` is
+        0, NCCL runs it over all ranks."""
         if pieces == 0:
             return self.whole(size)
         return pieces_time(self.box(size / pieces) / 2, self.between(size / pieces), pieces)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""All-reduces over several boxes by libsymtuner_ar.so and by ncclAllReduce, in turns, and what the model says.
+"""Time all-reduces over several boxes by libsymtuner_ar.so and by ncclAllReduce, in turns, and
+compare the times with those that the model predicts.
 
     python3 -m torch.distributed.run --nproc_per_node 4 bench/nodes_time.py --per-box 2 --out nodes.json
     python3 bench/nodes_time.py --dry-run --out /tmp/nodes.json               without torch, without GPUs
@@ -11,16 +12,17 @@ has a GPU of its own: with 2 x 2 ranks, on four GPUs. With fewer GPUs the boxes 
 trying this program. (On one GPU preload hosts.so, as test/gpu/one/one.sh does; it tells NCCL the boxes.)
 
 In each of --rounds rounds NCCL, symtuner, and NCCL again take turns in the same processes, out of place on
-f32, as calls in a row, or with --graphs as graphs of calls. A time is that of the slowest rank. Before a
-size is timed, both results for fresh random numbers must be exactly right, in an output of NaN.
+f32, as calls in a row, or with --graphs as graphs of calls. A time is that of the slowest rank.
+Before a size is timed, each contender reduces fresh random numbers into an output that was filled
+with NaN. Both results must be exactly right.
 
 For each size the program prints how symtuner ran it (0 pieces: by NCCL), both times, the median
 ratio with its spread and the A/A spread (bench/turns.py), the times that the start-up figures of
 this run predict, and by how much the measured times differ from these. A run is good if three
-things are true: At no size symtuner is slower than NCCL by more than --slower (0.02). Where
-symtuner ran box by box, it is faster. No prediction is wrong by more than --predicts (0.15). A run
-in which no size ran box by box does not count. SYMTUNER_RULE="kernels network-pieces=2" in the
-environment makes every size run box by box.
+things are true. At no size is symtuner slower than NCCL by more than --slower (0.02). Where
+symtuner ran box by box, it is faster than NCCL. No prediction is wrong by more than --predicts
+(0.15). A run in which no size ran box by box does not count. SYMTUNER_RULE="kernels
+network-pieces=2" in the environment makes every size run box by box.
 
 The output of symtuner_ar_describe goes to OUT.figures, for bench/nodes.py --measured. This program
 has not run on GPUs yet. We expect that it takes less than a minute. Exit 1: the run is not good, or

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of PyTorch programs and single all-reduces, timed. bench/torch_steps.py runs this program.
+"""Time steps of PyTorch programs, and single all-reduces. bench/torch_steps.py runs this program.
 
     python3 -m torch.distributed.run --nproc_per_node 2 bench/torch_programs.py [--programs decode,calls]
 
@@ -14,11 +14,12 @@ Each line of the output is JSON, with a time in us. The time of each sample is t
 time in a line is the median of the samples. "exposed" is the time of a step minus that of the same step
 without communication, and "each" is decode's exposed time for each all-reduce.
 
-Before a thing is timed, its results for fresh random data are compared with sums that this program adds up
-itself, from what all_gather_into_tensor brings, or from numbers that every rank draws. Before such
-a check, outputs and the memory around them are filled with NaN. An all-reduce works in place, so
-only the memory around its buffer is. Gradients of DDP and FSDP2 hold data of an earlier step with
-another seed. Exit 1: a result is wrong.
+Before this program times a step or a call, it checks the results of the step or call for fresh
+random data. It adds up the sums itself, from what all_gather_into_tensor brings, or from numbers
+that every rank draws. Before a check it fills the output and the memory around it with NaN, so that
+old data cannot look right. There are two exceptions. An all-reduce works in place, so the program
+fills only the memory around its buffer. Gradients of DDP and FSDP2 hold data of an earlier step
+with another seed. Exit 1: a result is wrong.
 
 --pretend prints invented times, without torch. The variable PRETEND scales the communication in them.
 """
@@ -93,8 +94,8 @@ class Ranks:
         return t.item()
 
     def fresh(self, rank=-1):
-        """Return a generator of random numbers: its own for each rank, or for -1 one that all ranks share.
-        The caller increments ``seed`` for other numbers."""
+        """Return a generator of random numbers for rank ``rank``. If ``rank`` is -1, all ranks get
+        the same generator. To get other numbers, the caller first increments ``seed``."""
         return torch.Generator("cuda").manual_seed(self.seed * 64 + rank + 1)
 
     def right(self, what, error, most):
@@ -166,8 +167,10 @@ def apart(got, expected):
 
 # ---- single calls --------------------------------------------------------------------------------
 def calls(ranks, size):
-    """All-reduces in place. Each multiplies the numbers by RANKS, a power of two, so bf16 holds them exactly
-    until they overflow; timed runs begin with numbers near 2^-120 and end before 2^120."""
+    """Check and time all-reduces in place. After the first call all ranks have the same numbers, so
+    each further call multiplies them by RANKS. RANKS is a power of two, so bf16 holds the results
+    exactly until they overflow. The timed runs begin with numbers near 2^-120 and end before
+    2^120."""
     count, most = size // 2, 240 // (RANKS.bit_length() - 1)
     whole = torch.full((count + 2 * GUARD,), float("nan"), device="cuda", dtype=torch.bfloat16)
     x = whole[GUARD:-GUARD]
@@ -204,8 +207,9 @@ def calls(ranks, size):
 
 # ---- a decode step -------------------------------------------------------------------------------
 class Decoder:
-    """A rank's share of the layers: query, key and value; attention's output; both inputs and the output of
-    the feed-forward part. A decode step reads all weights for a few rows; attention itself is left out."""
+    """A rank's share of the weights of each layer: those for query, key and value, for attention's
+    output, and for both inputs and the output of the feed-forward part. A decode step reads all
+    weights for a few rows; attention itself is left out."""
 
     def __init__(self, ranks):
         hidden, ffn = DECODE["hidden"], DECODE["ffn"]

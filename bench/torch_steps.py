@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Unchanged PyTorch programs with NCCL alone and under `symtuner run`, in turns.
+"""Time unchanged PyTorch programs with NCCL alone and under `symtuner run`, in turns.
 
     python3 bench/torch_steps.py --ranks 2 --out steps.json
     python3 bench/torch_steps.py --dry-run --rounds 2 --out /tmp/steps.json        without torch, without GPUs
@@ -10,7 +10,8 @@ again. Each round begins with a different job. A job runs bench/torch_programs.p
 symtuner, checks all results before it times anything, and reports the times of the slowest rank. How ratios
 and the A/A spread are computed is in bench/turns.py.
 
-The bars (--bar NAME=NUMBER changes one, --bar NAME=none removes it):
+The program compares the times with these bars (--bar NAME=NUMBER changes one, --bar NAME=none
+removes it):
 
 decode    1.15  a decode step is at least this many times as fast, at each batch
 ddp       0.85  DDP's exposed time is at most this part of NCCL's

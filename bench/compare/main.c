@@ -11,10 +11,10 @@
  * Method: every contender captures the same call into a CUDA graph (20 times; 8 times above 32 MiB,
  * 4 times above 128 MiB). In each of --rounds rounds the contenders replay their graphs in turn.
  * Each round starts with a different contender. A turn is an untimed warm-up, followed by 3
- * samples (2 above 16 MiB). A sample is the time of 1 to 4 graphs on the slowest rank. The result
- * is the median over the rounds of each round's median. Calls are out of place. Warm: all calls use
- * the same buffers. Cold: each call has buffers of its own, and 128 MiB are overwritten before each
- * graph.
+ * samples (2 above 16 MiB). A sample is the time of 1 to 4 graphs on the slowest rank. Each round
+ * gives the median of its samples, and the result is the median of these medians. Calls are out of
+ * place. Warm: all calls use the same buffers. Cold: each call has buffers of its own, and 128 MiB
+ * are overwritten before each graph.
  *
  * Modes: "threads" is one process with a thread per GPU, "procs" one process per GPU. Torch and the
  * peers run only with one process per GPU; the tables of both modes show the results of these runs.

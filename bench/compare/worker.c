@@ -222,7 +222,7 @@ static void prepare(struct rank *r)
             snprintf(order.said, sizeof order.said, "ok %s:%dx%d", plan.kernel, plan.ctas,
                      plan.threads);
     }
-    if (!check(r)) { /* after a wrong sum of a peer, only this size is left out */
+    if (!check(r)) { /* a peer with a wrong sum is left out at this size only */
         if (job.peer == NULL)
             exit(1);
         snprintf(order.said, sizeof order.said, "no WRONG SUM");

@@ -2,8 +2,9 @@
 """The projects that are measured. Each class makes its state once, on all ranks, and then plans calls.
 
 plan(how, coll, kind, size) returns a Call, or a text that says why this project cannot run the call. All
-ranks get the same answer. The modules of SGLang and FlashInfer are those that prepare.py compiled. What
-these projects' Python code does around the modules is done here, in torch's symmetric memory.
+ranks get the same answer. The modules of SGLang and FlashInfer are those that prepare.py compiled.
+We do not run these projects' Python code. The classes here do what that code does around the
+modules, and use torch's symmetric memory.
 """
 import ctypes
 import importlib.util
