@@ -45,8 +45,8 @@ Q       := $(if $(V),,@)
 say      = $(if $(V),,@printf '  %-5s %s\n' $(1) $@)
 
 # ---- plugin and command --------------------------------------------------------------------------
-# MODEL works out what NCCL would decide; the command and the tests have it.  BOTH is in the plugin and
-# in the kernels' library.  TALLY counts a job's NCCL calls; the drop-in and the command have it.
+# MODEL works out what NCCL would decide; the command and the tests link it. The plugin and the
+# kernels' library link BOTH. TALLY counts a job's NCCL calls; the drop-in and the command link it.
 MODEL := $(wildcard nccl/model/*.c)
 BOTH  := $(wildcard base/*.c nccl/*.c rules/*.c)
 CORE  := $(BOTH) $(wildcard plugin/*.c plugin/*/*.c)

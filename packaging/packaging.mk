@@ -9,7 +9,7 @@ $(OUT)/symtuner.pc $(OUT)/symtuner_ar.pc: $(OUT)/%.pc: packaging/%.pc.in FORCE
 	$(Q)sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR:$(PREFIX)/%=$${prefix}/%)|; s|@VERSION@|$(VERSION)|' $< > $@
 .PHONY: FORCE install uninstall
 
-# calls ldconfig, so that the loader finds libsymtuner.so by its name without a path
+# LDCONFIG runs ldconfig, so that the loader finds libsymtuner.so by its name without a path
 LDCONFIG = $(if $(DESTDIR),,$(Q)ldconfig 2> /dev/null || true)
 install: all $(OUT)/symtuner.pc $(OUT)/symtuner_ar.pc
 	$(Q)$(PUT) install $(OUT)
@@ -20,8 +20,8 @@ uninstall:
 
 # ---- wheel ---------------------------------------------------------------------------------------
 # wheel-tree: install what a wheel contains into the folder TREE. If nvcc is there, that includes
-# kernels for all GPU generations; with AR_ARCHS=90 only for one generation, with AR_ARCHS= none.
-# WHEEL_LINK links the ordinary build's objects once more, into WHEEL_OUT.
+# kernels for all GPU generations. AR_ARCHS=90 makes kernels for that generation only, and AR_ARCHS=
+# makes no kernels. WHEEL_LINK links the ordinary build's objects once more, into WHEEL_OUT.
 WHEEL_ARCHS := $(if $(filter file,$(origin AR_ARCHS)),80 90 100 120,$(AR_ARCHS))
 WHEEL_LINK  := $(CC)
 WHEEL_FOR   := this-box

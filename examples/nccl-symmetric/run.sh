@@ -27,7 +27,7 @@ for plugin in without with; do
                 echo "not run: $build/libsymtuner.so is not built"
                 continue
             fi
-            NCCL_ENV_PLUGIN=$(cd "$build" && pwd)/libsymtuner.so # an env plugin loads the tuner, too, where it is needed
+            NCCL_ENV_PLUGIN=$(cd "$build" && pwd)/libsymtuner.so # from NCCL 2.28.7 on it is enough
             NCCL_TUNER_PLUGIN=$NCCL_ENV_PLUGIN
             export NCCL_ENV_PLUGIN NCCL_TUNER_PLUGIN
         fi
