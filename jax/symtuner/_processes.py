@@ -69,8 +69,8 @@ class _Talk:
         self.listener = threading.Thread(target=self._listen, daemon=True)
 
     def share(self, step: str, action: Callable[[], str]) -> list[str]:
-        """Run ``action`` on each rank and return the results of all ranks. If one rank fails or
-        does not answer, all ranks raise an error."""
+        """All ranks call this together. Run ``action``, tell the other ranks its result, and return
+        the results of all ranks. If one rank fails or does not answer, all ranks raise an error."""
         try:
             mine = "+" + action()
         except SymtunerError as e:
