@@ -23,9 +23,10 @@ void ffi_member_release(struct ffi_member *member)
         __atomic_fetch_sub(&member->held, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Count the caller in ${held} if the member is open. Returns whether it is. We first add to ${held}
- * and then read ${open}; a close first clears ${open} and then reads ${held}. So either we see the
- * close, or the close sees us. */
+/* Count the caller in ${held} if the member is open. Returns whether it is. Another thread may
+ * close the group at the same time. We first add to ${held} and then read ${open}; that thread
+ * first clears ${open} and then reads ${held}. So either we see that the member is closed, or the
+ * other thread sees our count and waits for us. */
 static int hold(struct ffi_member *member)
 {
     __atomic_fetch_add(&member->held, 1, __ATOMIC_SEQ_CST);

@@ -31,7 +31,7 @@ struct ffi_member {
     int ranks, me;
     int ordinal;                   /* CUDA device number in this process */
     int across;                    /* 1: one process per rank; 0: all ranks are in this process */
-    int xla;                       /* 1: uses XLA's communicator, known from the first run on */
+    int xla;                       /* 1: it uses XLA's communicator, which the first run gets */
     int gpus[FFI_GROUP_RANKS];     /* [r]: CUDA device of rank r; local groups only */
     struct ffi_exchange *exchange; /* shared by all ranks of a local group; else NULL */
     uint32_t timeout_ms;

@@ -21,7 +21,7 @@ struct sums {
     struct count jax, jax_nccl;
     uint64_t verified, differed, captured, by_boxes, pieces, jax_captured, jax_groups;
     int processes;
-    int jax_only; /* processes that opened groups in JAX, and of whose NCCL the release is not known */
+    int jax_only; /* processes that opened groups in JAX, but did not tell their NCCL release */
 };
 
 static void add_cell(struct count *count, const struct st_tally_cell *cell)

@@ -35,8 +35,9 @@ enum {
     ST_TUNE_RULES = 2
 };
 
-/* Numbers of settings. ST_TUNE_BESIDE + s is setting s beside GEMMs. ST_TUNE_AGAIN measures the
- * same as ST_TUNE_BESIDE once more: the differences between the two are noise (A/A). */
+/* Settings have numbers. Number ST_TUNE_BESIDE + s is setting s beside GEMMs. ST_TUNE_AGAIN
+ * measures the same as ST_TUNE_BESIDE once more: the differences between the two are noise
+ * (A/A). */
 enum {
     ST_TUNE_BESIDE = ST_TUNE_CTAS + 1 + ST_TUNE_RULES,
     ST_TUNE_AGAIN = ST_TUNE_BESIDE + ST_TUNE_CTAS + 1,
@@ -197,7 +198,8 @@ int st_tune_beside_seconds(const struct st_tune *tune);
 bool st_tune_ctas_hold(const struct st_tune *tune, int setting, char *why, size_t size);
 /* Choose what the rules say for calls beside GEMMs. */
 void st_tune_choose_beside(struct st_tune *tune);
-/* Return the cell of the rules' choice: a way, or for ST_SAY_NCCL NCCL's symmetric kernels. */
+/* Return the times beside GEMMs of what the rules choose: of a way or, if they choose NCCL, of
+ * NCCL's symmetric kernels. */
 const struct st_cell *st_tune_said_beside(const struct st_tune *tune, int coll, int size);
 /* NCCL's own choice is measured twice. Return the difference in us between the two results. */
 double st_tune_noise(const struct st_tune *tune, int coll, int size);

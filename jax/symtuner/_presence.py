@@ -23,7 +23,7 @@ RUNS = "runs"  # does the process lower calls of symtuner.all_reduce() to our ke
 INSTALLED = "installed"  # does it replace psum and other collectives, as install() does?
 _QUESTIONS = (RUNS, INSTALLED)
 
-_round = 0  # how many times retry() and close() were called; each round has words of its own
+_round = 0  # how many times retry() and close() were called; each call begins a round
 # key of a question, round and process -> "+", or "-" and why that process does not run symtuner
 _words: dict[str, str] = {}
 _client: Any = None  # the client of jax.distributed to which _round and _words belong
