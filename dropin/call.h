@@ -4,7 +4,7 @@
  *
  * All ranks must decide alike whether NCCL or our kernels run a call. So the decision depends only
  * on what is the same on all ranks: the communicator, the collective, count, type and operator,
- * whether the buffers lie in windows, and how many collectives the group has on this communicator.
+ * whether the buffers lie in windows, and which collectives the group has on this communicator.
  * The group's sends and receives must not matter, because another rank may have none.
  *
  * In a group, calls for our kernels wait until the outermost ncclGroupEnd, and run after the

@@ -63,14 +63,14 @@ bool st_kernels_loaded(void);
  *
  * Our kernels can let the next kernel of their stream start early, before they end (programmatic
  * dependent launch). They do so if the drop-in promises that the next kernel itself waits for them
- * (symtuner_ar_followers_wait). NCCL's symmetric kernels of some releases do not wait (enum
- * st_pdl_rule in nccl/release.h). The drop-in gives the promise at first. It can do so because it
- * sees every communicator and every window that the program makes with the copies of NCCL that it
- * stands in front of. When the program makes a communicator or a window with which a kernel that
- * does not wait could run, the drop-in takes the promise back for good, before that kernel can run.
- * Kernels of ours that were launched or captured earlier still let the next kernel start early.
- * Therefore the drop-in then calls symtuner_ar_separate before each later call that goes to an NCCL
- * with such kernels. */
+ * (symtuner_ar_followers_wait). But NCCL's symmetric kernels of some releases do not wait (enum
+ * st_pdl_rule in nccl/release.h). Such a kernel can run only after the program has made a
+ * communicator, or in some releases only after it has made a window. The drop-in sees the program
+ * make both, with each copy of NCCL whose functions it intercepts. So it gives the promise at
+ * first, and takes it back for good before such a kernel can run. Kernels of ours that were
+ * launched or captured earlier still let the next kernel start early. Therefore, once the promise
+ * is gone, the drop-in calls symtuner_ar_separate before each call that goes to an NCCL with such
+ * kernels. */
 
 /* Withdraw the promise if NCCL ${real} has a kernel that does not wait for ours and can run on
  * every communicator. Called when NCCL ${real} is about to make a communicator, or has made one. */

@@ -24,8 +24,8 @@ void st_window_forget(struct st_comm *c, void *window);
 /* Do these bytes lie in a window of ${c}, so that our kernels can use them where they are? */
 bool st_window_holds(struct st_comm *c, const void *buffer, size_t bytes);
 
-/* Return the class of this buffer. The kernels' library gives the same answer for all buffers of a
- * class.
+/* Return the class of this buffer. The kernels' library decides alike for all buffers of a class,
+ * so we need to ask it only once for each class.
  *   0  the buffer lies in no window. Then its address must not matter, because other ranks have
  *      other addresses
  *   1  it lies in a window, and its address is a multiple of 16

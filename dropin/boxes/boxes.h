@@ -18,11 +18,12 @@
  *     1 ncclCommInitRankConfig   ends if all ranks call it, else we give up after COME_MS
  *     2 ncclCommSplit            makes no communicator; ends if all ranks have passed step 1
  *
- * Step 1 alone is not enough: one rank may see that all have called it when another rank has just
- * given up. A rank that gives up aborts the second communicator, so step 2 succeeds on no rank.
- * Each rank waits in step 2 longer than any rank can need for step 1. So either all ranks pass step
- * 2, or none does. If anything fails, each rank aborts the second communicator. Until both steps
- * have ended, the drop-in does nothing with the program's communicator.
+ * Step 1 alone is not enough: one rank may see that all ranks have made the call just after
+ * another rank has given up. A rank that gives up aborts the second communicator, so step 2
+ * succeeds on no rank. Each rank waits in step 2 longer than any rank can need for step 1. So
+ * either all ranks pass step 2, or none does. If anything fails, each rank aborts the second
+ * communicator. Until both steps have ended, the drop-in does nothing with the program's
+ * communicator.
  *
  * A process that has once given up after a time limit never makes a second communicator again,
  * because it would wait each time.

@@ -28,7 +28,7 @@ __attribute__((visibility("default"))) int symtuner_nccl_keep_place(int device);
  * Return the limit for the blocks of a call of JAX's groups on the GPU ${device}, in the form of
  * config.max_ctas (symtuner_ar.h). Call this after symtuner_nccl_keep_place. If JAX's groups and
  * communicators both have handles on a GPU, those that came second must leave room for NCCL
- * (st_settings_further). So this returns their limit if a communicator was there first, and 0 (no
+ * (st_settings_further). So this returns a limit if a communicator was there first, and 0 (no
  * limit) if JAX kept its place first. Ranks of a group may get different results; the library takes
  * the smallest limit.
  */

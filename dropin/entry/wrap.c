@@ -128,8 +128,9 @@ static nccl_abi_result in_GetUniqueId(struct st_from from, struct nccl_abi_id *i
     return result;
 }
 
-/* Will the new communicator be blocking? A ${config} can say so; the default is yes. If ${config}
- * is NULL, a child is like its ${parent}, and a communicator without a parent is blocking. */
+/* Will the new communicator be blocking? If ${config} is NULL, a child is like its ${parent}, and a
+ * communicator without a parent is blocking. Otherwise config->blocking decides: the communicator
+ * is non-blocking only if the program has set this member to 0. */
 static bool is_blocking(const void *config, const struct st_comm *parent)
 {
     const struct nccl_abi_config *c = config;

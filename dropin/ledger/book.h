@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * book.h - the drop-in's counters for the ledger (docs/ledger.md): which calls of a communicator
- * ran on our kernels, which the plugin never sees, and why NCCL ran the other calls.
+ * book.h - the drop-in's counters for the ledger (docs/ledger.md).
  *
- * Counting is lock-free and allocates nothing.
+ * The plugin never sees the calls that our kernels run, so the drop-in counts them. It also counts
+ * why NCCL ran the other calls. Counting is lock-free and allocates nothing.
  *
  * Ownership  st_book_open allocates a book. After st_book_close, which writes it, late threads may
  *            still count in it, so it is freed only with its record (comms.c).
