@@ -11,9 +11,9 @@
 
 #include "base/reserve.h"
 
-/* Return 0 if the object is a regular file that only this user can open. If ${size} is not 0, the
- * object must also still have a name, and exactly ${size} bytes. Otherwise return an errno
- * number. */
+/* Check the object ${fd}: it must be a regular file that only this user can open. If ${size} is not
+ * 0, it must also still have a name, and exactly ${size} bytes. Returns 0 if all this is true, else
+ * an errno number. */
 static int judge(int fd, size_t size)
 {
     struct stat file;

@@ -324,7 +324,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_op_destroy(ncclRedOp_t op, symtuner_ar 
  * alignment may differ between ranks. ${dtype} is any NCCL data type. ${op} is ncclSum, ncclProd,
  * ncclMax, ncclMin, ncclAvg, or an operator of symtuner_ar_op_create_premul_sum. On a handle made
  * from a communicator, ${op} may also be an operator made with NCCL; such calls go to
- * ncclAllReduce. Asynchronous. Since 0.2.
+ * ncclAllReduce. The function does not wait for the result. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_all_reduce(const void *send, void *recv, size_t count,
                                                     ncclDataType_t dtype, ncclRedOp_t op,
@@ -460,7 +460,7 @@ SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
  * symtuner_ar_status(handle): return ncclSuccess while the group is usable. Three things make the
  * group unusable: a kernel gives up on a peer (ncclRemoteError), the handle is aborted, or a kernel
  * finds a misuse. From then on the result is the error. The handle then refuses further calls and
- * must be destroyed on all ranks. Does not synchronise.
+ * must be destroyed on all ranks. Does not wait for the GPU.
  * If a rank dies, is aborted or stops calling, the current or next call of each other rank waits
  * for the lost rank. This call ends in ncclRemoteError, timeout_ms after its kernel began to wait.
  * If the lost rank had already sent its whole part of a call, that call is complete and right, and

@@ -29,8 +29,8 @@ extern const struct st_words st_reg_words;
  * test/kernels/choose/check_rules.c compares the two. */
 extern const struct st_words st_kernel_words;
 
-/* The collectives of libsymtuner_ar.so: the words of enum symtuner_ar_coll, in its order. The enum
- * has the same values for files that do not include CUDA's headers. */
+/* The collectives of libsymtuner_ar.so: the words of enum symtuner_ar_coll, in its order. Files
+ * that do not include CUDA's headers use enum st_kernel_coll, which has the same values. */
 extern const struct st_words st_kernel_coll_words;
 enum st_kernel_coll { ST_KERNEL_ALL_REDUCE, ST_KERNEL_REDUCE_SCATTER, ST_KERNEL_ALL_GATHER };
 
