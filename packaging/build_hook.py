@@ -63,9 +63,13 @@ class BuildHook(BuildHookInterface):
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS"))}
         environment["PATH"] += f":{environment.get('CUDA_HOME', '/usr/local/cuda')}/bin"
         words = ["make", f"-j{os.cpu_count()}", "wheel-tree", f"TREE={tree}", *xla_headers()]
-        try:
-            subprocess.run(words, cwd=self.root, env=environment, check=True)
-        except FileNotFoundError:
-            raise SystemExit("symtuner: building it needs make and a C compiler") from None
+        compiler = (environment.get("CC", "").split() or ["cc"])[0]
+        for needed in "make", compiler:
+            if not shutil.which(needed, path=environment["PATH"]):
+                raise SystemExit(
+                    f"symtuner: building it needs make and a C compiler; there is no {needed}"
+                )
+        if subprocess.run(words, cwd=self.root, env=environment).returncode:
+            raise SystemExit("symtuner: make failed; what it printed is above")
         if not pathlib.Path(tree, "lib/libsymtuner_ar.so").exists():
             self.app.display_warning("symtuner: without kernels: make lacks nvcc or headers")

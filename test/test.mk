@@ -62,6 +62,7 @@ test-commands: all test-cli-fuzz
 	$(Q)sh test/cli/run.sh $(B) || [ $$? = 77 ]
 	$(Q)sh test/cli/start.sh $(B)
 	$(Q)! command -v python3 > /dev/null || python3 test/jax/install/no_jax.py
+	$(Q)! command -v python3 > /dev/null || python3 test/cli/build_hook.py
 	$(Q)sh test/fuzz/commands.sh $(B) $(or $(ROUNDS),200)
 
 # To add a test, write test/ROOM/check_NAME.c and a line in test/suites.h. Or write a target of your
