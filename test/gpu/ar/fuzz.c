@@ -16,8 +16,8 @@
  * them. --threads: most threads of a block, for GPUs on the CPU (test/whole/cuda.c). --created 1:
  * take the memory of plain buffers by cuMemCreate, as XLA does.
  * Scratch grows when a call needs it, until some step at which all ranks reserve the rest. From
- * that step on, graphs are captured. With --reserve 0 no rank reserves scratch, so scratch grows
- * when a call needs it, or a capture refuses the call.
+ * that step on, graphs are captured. With --reserve 0 no rank reserves scratch. Then scratch grows
+ * when a call needs it, unless a capture has needed it before: after that it does not grow.
  *
  * These are drawn at random, and are the same on all ranks: collective, type, operator (PreMulSum,
  * too), count, placement (plain, registered, in place, local: by lists of all ranks' addresses),
