@@ -112,8 +112,9 @@ static void check_output(struct rank *k, const struct call *c, const char *recv,
                      c->kernel, c->dtype, c->count);
 }
 
-/* Poison the memory around a buffer, or with ${lock} = 0 unpoison it. Up to eight bytes before the
- * buffer stay open, because ASan cannot tell them from the message in the same granule. */
+/* Poison the memory around a buffer, or with ${lock} = 0 unpoison it. AddressSanitizer poisons
+ * groups of eight bytes. If the buffer begins within such a group, the bytes of the group before it
+ * stay unpoisoned. */
 static void fence(char *buffer, size_t bytes, int lock)
 {
     if (lock) {

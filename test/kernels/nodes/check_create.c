@@ -189,7 +189,8 @@ START_TEST(test_a_split_that_fails_on_one_rank_stops_all)
 }
 END_TEST
 
-/* The drop-in asks, before there is a handle, whether the ranks want to add up box by box. */
+/* Before it makes a handle, the drop-in calls symtuner_ar_boxes_asked, to learn whether the
+ * settings ask to add up box by box. */
 START_TEST(test_who_asks)
 {
     static const struct {

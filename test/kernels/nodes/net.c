@@ -36,7 +36,8 @@ static bool collective(const struct whole_call *call)
         usleep((unsigned)(us * (double)call->bytes / (1 << 20)) +
                (call->world == net.slow_rank ? 1000 : 0));
     }
-    /* long gathers need not be done, because what ranks tell each other is short */
+    /* With adds_nothing, do only short all-gathers, because they carry what ranks tell each
+     * other. */
     return !net.adds_nothing || (call->kind == WHOLE_ALL_GATHER && call->bytes <= 4096);
 }
 

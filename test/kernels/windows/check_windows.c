@@ -18,7 +18,7 @@
 
 enum { STEPS = 4000, MOST = 40 };
 
-/* What the program has registered. */
+/* A window that the program has registered. */
 struct model {
     char *base[RANKS];
     size_t bytes;
@@ -30,7 +30,7 @@ struct model {
 
 static struct step {
     enum { REGISTER, DEREGISTER, CALL } kind;
-    int rank, window; /* the rank that deregisters; an element of ${object} */
+    int rank, window; /* the rank that deregisters; the window's index in ${model} */
     char *at[RANKS];  /* the buffer of the call */
     size_t bytes;
     uint64_t want[RANKS]; /* number of the window that the rank should take; 0: none */
