@@ -383,7 +383,7 @@ void st_made_settle(struct st_real *real, struct st_made *made, int n)
             }
             if (last->n == 0)
                 last->meet = made[i].meet;
-            else if (made[i].meet) /* below, last->meet announces all ranks of the party */
+            else if (made[i].meet) /* with 0 ranks, because last->meet announces them all */
                 st_meet_come(made[i].meet, c->ranks, 0, NULL);
             if (last->n == 0)
                 made[i].meet = NULL;
