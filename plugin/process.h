@@ -25,8 +25,8 @@ struct st_process {
 };
 
 /* What holds for the NCCL of one release. A process can have several copies of NCCL, for example
- * torch's and jax's. What one of them gets never depends on the others, because ranks may start
- * them in different orders. */
+ * torch's and jax's, and ranks may start the copies in different orders. So what one copy gets
+ * never depends on which other copies there are. */
 struct st_for_nccl {
     int nccl;
     const struct st_era *era;
@@ -53,11 +53,11 @@ bool st_default_gpu(int nccl, const struct symtuner_machine *machine);
 /* Return the process's options and rules. The first call reads them. Never returns NULL. */
 const struct st_process *st_process(void);
 
-/* Return the same struct as st_process, with release and machine filled in. Log wrong settings once
- * per process. Once for each release, log whether the rules are for it, its CTA count, and its
- * faults. Call this only in an init that NCCL calls after it has set up CUDA. ${abi} is the version
- * of the tuner interface. If nothing else tells NCCL's release, we assume the oldest release that
- * has this version. */
+/* Return the same struct as st_process, with release and machine filled in. The first call in a
+ * process logs which settings are wrong. The first call for each release logs whether the rules are
+ * for this release, and logs the release's CTA count and its faults. Call this only in an init that
+ * NCCL calls after it has set up CUDA. ${abi} is the version of the tuner interface. If nothing
+ * else tells NCCL's release, we assume the oldest release that has this version. */
 const struct st_process *st_process_start(nccl_abi_logger logger, int abi);
 
 /* Return the rules and the CTA counts for an NCCL of release ${nccl}. Before the first call of
