@@ -30,7 +30,7 @@
       "small symmetric kernels (LL) give wrong results for 8-bit and 16-bit types, and for "       \
       "AllGather with any type, if a buffer does not begin at a multiple of 4 bytes",              \
       "align the buffers, or use NCCL 2.30.3")                                                     \
-    /* seen in sgl-project/sglang#37768; NCCL commit 2948185 fixed it for 2.30.7 */                \
+    /* this was seen in sgl-project/sglang#37768; commit 2948185 fixed it for 2.30.7 */            \
     X("nccl-no-wait", ST_WARNING, 22803, 23006, ST_SAID_BY_PLUGIN, -1, 0,                          \
       "symmetric kernels do not wait for the kernel before them under programmatic dependent "     \
       "launch, so captured graphs that use it can give wrong results without an error (fixed in "  \
@@ -53,12 +53,12 @@
       "registering two windows in XLA's one memory pool exhausts the address space (NCCL issue "   \
       "2331)",                                                                                     \
       "leave XLA's symmetric flag off, or use another release")                                    \
-    /* seen on an H100 with 2.31.2 and 2.32.3, not with 2.28.9 and 2.30.7 (test/gpu/one) */        \
+    /* we saw this on an H100 with 2.31.2 and 2.32.3, not with 2.28.9 and 2.30.7 (test/gpu/one) */ \
     X("nccl-pat-avg", ST_WARNING, ST_PAT_AVG_FIRST, 0, ST_SAID_BY_PLUGIN, SYMTUNER_AVG, 0,         \
       "ReduceScatter of floats with ncclAvg or PreMulSum gives the bare sum where NCCL takes the " \
       "algorithm PAT for small sizes, as it does by default if each node has one rank",            \
       "set NCCL_PAT_ENABLE=0, or use ncclSum and scale")                                           \
-    /* NCCL's oneRankReduce (onerank.cu) rounds a quotient down; seen with 2.28.9 on H100s */      \
+    /* NCCL's oneRankReduce (onerank.cu) rounds a quotient down; we saw it with 2.28.9 on H100s */ \
     X("nccl-one-rank", ST_NOTE, 22703, 22906, ST_SAID_BY_PLUGIN, SYMTUNER_AVG, 0,                  \
       "on a communicator of one rank, reductions of floats with ncclAvg, and all reductions with " \
       "PreMulSum, leave up to 31 elements at the end of the receive buffer unwritten for some "    \
