@@ -53,10 +53,13 @@ static unsigned long long parent_began(void)
     return ticks;
 }
 
+/* Return the folder to try as number ${index}, or NULL. The program may change its working folder, so
+ * a relative TMPDIR does not count. */
 static const char *folder(int index)
 {
     const char *temporary = getenv("TMPDIR");
-    const char *const list[] = {"/dev/shm", temporary && *temporary ? temporary : "/tmp", "/tmp"};
+    const char *const list[] = {
+        "/dev/shm", temporary && *temporary == '/' ? temporary : "/tmp", "/tmp"};
 
     return index < 3 ? list[index] : NULL;
 }

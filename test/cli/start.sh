@@ -69,5 +69,15 @@ is "another drop-in, which may have kernels" "# symtuner run: plugin, drop-in, J
 : > lib/libsymtuner_ar.so
 is "kernels" "# symtuner run: plugin, drop-in, JAX route" "$($clean symtuner run --print | head -1)"
 
+# ---- the file of a job ------------------------------------------------------------------------------
+# only root may put a read-only folder over /dev/shm, and not in every container
+mkdir relative
+if unshare -m mount -t tmpfs -o ro none /dev/shm 2> /dev/null; then
+    # shellcheck disable=SC2016
+    is "a relative TMPDIR, which the program leaves" found "$($clean TMPDIR=relative unshare -m sh -c '
+        mount -t tmpfs -o ro none /dev/shm
+        symtuner run --quiet --only jax -- sh -c "cd / && test -f \$SYMTUNER_RUN_FILE && echo found"')"
+fi
+
 [ "$failed" = 0 ] || exit 1
 echo "start: $checked checks, all fine"
