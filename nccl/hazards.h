@@ -30,7 +30,7 @@
       "small symmetric kernels (LL) give wrong results for 8-bit and 16-bit types, and for "       \
       "AllGather with any type, if a buffer does not begin at a multiple of 4 bytes",              \
       "align the buffers, or use NCCL 2.30.3")                                                     \
-    /* this was seen in sgl-project/sglang#37768; commit 2948185 fixed it for 2.30.7 */            \
+    /* this was seen in sgl-project/sglang#37768; NCCL commit 2948185 fixed it for 2.30.7 */       \
     X("nccl-no-wait", ST_WARNING, 22803, 23006, ST_SAID_BY_PLUGIN, -1, 0,                          \
       "symmetric kernels do not wait for the kernel before them under programmatic dependent "     \
       "launch, so captured graphs that use it can give wrong results without an error (fixed in "  \
