@@ -7,7 +7,7 @@
 AR_API    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),\
              $(wildcard $(NCCL_HOME)/include/nccl.h))
 AR_NONE   := no cuda_runtime_api.h or nccl.h under CUDA_HOME=$(CUDA_HOME), NCCL_HOME=$(NCCL_HOME)
-AR_FAKE   := cuda capture capture_info links memory steps vmm
+AR_FAKE   := cuda capture capture_info event_nodes links memory steps vmm
 AR_EMU    := $(wildcard test/kernels/emulated/*.c)
 AR_TEST   := $(if $(AR_API),test/dropin/headers.c $(wildcard test/kernels/*.c test/kernels/choose/*.c \
              test/kernels/scratch/*.c test/kernels/ipc/*.c test/kernels/life/*.c \

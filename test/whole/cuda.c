@@ -130,7 +130,7 @@ struct CUstream_st *whole_stream_of(cudaStream_t stream)
     return standard[whole_current];
 }
 
-void whole_append(struct op ***last, const struct op *op)
+struct op *whole_append(struct op ***last, const struct op *op)
 {
     struct op *copy = malloc(sizeof *copy);
 
@@ -138,6 +138,7 @@ void whole_append(struct op ***last, const struct op *op)
     copy->next = NULL;
     **last = copy;
     *last = &copy->next;
+    return copy;
 }
 
 static bool idle(const struct CUstream_st *s)
@@ -332,18 +333,23 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
     return cudaSuccess;
 }
 
+struct mark *whole_mark(cudaEvent_t event, struct CUgraph_st *graph)
+{
+    whole_let_go(event->latest);
+    event->latest = calloc(1, sizeof *event->latest);
+    event->latest->refs = 2;
+    event->graph = graph;
+    return event->latest;
+}
+
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
-    struct mark *mark = calloc(1, sizeof *mark);
-    struct op op = {.kind = RECORD, .mark = mark};
+    struct op op = {.kind = RECORD};
     struct CUstream_st *s;
 
     pthread_mutex_lock(&whole_lock);
     s = whole_stream_of(stream);
-    whole_let_go(event->latest);
-    event->latest = mark;
-    event->graph = s->graph;
-    mark->refs = 2;
+    op.mark = whole_mark(event, s->graph);
     op.captured = s;
     whole_append(s->graph != NULL ? &s->graph->last : &s->last, &op);
     pthread_cond_broadcast(&whole_changed);

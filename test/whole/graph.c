@@ -54,12 +54,92 @@ cudaError_t fake_capture_info(cudaStream_t stream, enum cudaStreamCaptureStatus 
     return cudaSuccess;
 }
 
+/* ---- nodes: a node is an operation, or a struct end, or an empty node, which is the graph ---- */
+
+/* If ${node} is an operation that belongs to no stream yet, it now belongs to ${stream}. */
 cudaError_t fake_capture_after(cudaStream_t stream, cudaGraphNode_t node)
 {
-    (void)node;
-    return whole_stream_of(stream)->graph != NULL ? cudaSuccess
-                                                  : whole_error(cudaErrorIllegalState);
+    struct CUstream_st *s;
+    cudaError_t error;
+
+    pthread_mutex_lock(&whole_lock);
+    s = whole_stream_of(stream);
+    error = s->graph != NULL ? cudaSuccess : cudaErrorIllegalState;
+    if (error == cudaSuccess && node != (cudaGraphNode_t)s->graph &&
+        ((struct op *)node)->captured == NULL)
+        ((struct op *)node)->captured = s;
+    pthread_mutex_unlock(&whole_lock);
+    return whole_error(error);
 }
+
+/* The operations of a stream run one after the other, so the next one follows the latest. */
+size_t fake_capture_front(cudaStream_t stream, const cudaGraphNode_t **nodes)
+{
+    static _Thread_local cudaGraphNode_t front;
+    struct CUstream_st *s;
+
+    front = NULL;
+    *nodes = &front;
+    pthread_mutex_lock(&whole_lock);
+    s = whole_stream_of(stream);
+    for (struct op *op = s->graph != NULL ? s->graph->first : NULL; op != NULL; op = op->next)
+        if (op->captured == s)
+            front = (cudaGraphNode_t)op;
+    pthread_mutex_unlock(&whole_lock);
+    return front != NULL;
+}
+
+/* The node runs in the stream of the operation that it follows. If it follows none,
+ * fake_capture_after says in which stream it runs. */
+cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t *node, cudaGraph_t graph,
+                                      const cudaGraphNode_t *before, size_t befores,
+                                      cudaEvent_t event)
+{
+    struct op op = {.kind = OUTSIDE, .event = event};
+
+    if (befores > 1)
+        return whole_error(cudaErrorInvalidValue);
+    pthread_mutex_lock(&whole_lock);
+    if (befores == 1)
+        op.captured = ((struct op *)before[0])->captured;
+    *node = (cudaGraphNode_t)whole_append(&graph->last, &op);
+    pthread_mutex_unlock(&whole_lock);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphAddEventRecordNode(cudaGraphNode_t *node, cudaGraph_t graph,
+                                        const cudaGraphNode_t *before, size_t befores,
+                                        cudaEvent_t event)
+{
+    struct end *end = malloc(sizeof *end);
+
+    if (befores != 1)
+        abort();
+    pthread_mutex_lock(&whole_lock);
+    *end = (struct end){graph->ends, event, (struct op *)before[0], NULL};
+    graph->ends = end;
+    *node = (cudaGraphNode_t)end;
+    pthread_mutex_unlock(&whole_lock);
+    return cudaSuccess;
+}
+
+cudaError_t fake_graph_edge(cudaGraphNode_t before, cudaGraphNode_t node, bool follows)
+{
+    struct end *end = (struct end *)node;
+    const struct op *op = (struct op *)before;
+    bool fine;
+
+    pthread_mutex_lock(&whole_lock);
+    fine = follows ? end->before == NULL && end->after != op : end->before == op;
+    if (fine) {
+        end->before = follows ? end->after : NULL;
+        end->after = follows ? op : end->after;
+    }
+    pthread_mutex_unlock(&whole_lock);
+    return whole_error(fine ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+/* ---- life of graphs -------------------------------------------------------------------------- */
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *what)
 {
@@ -113,6 +193,10 @@ static void let_go(struct CUgraph_st *graph)
         whole_let_go(op->mark);
         pthread_mutex_unlock(&whole_lock);
         free(op);
+    }
+    for (struct end *end = graph->ends, *next; end != NULL; end = next) {
+        next = end->next;
+        free(end);
     }
     free(graph);
 }
@@ -174,11 +258,13 @@ static struct CUstream_st *branch(struct branches *b, struct CUstream_st *captur
     return b->now[i];
 }
 
-/* Put a copy of a captured operation into the stream in which this replay runs it. A copy that
- * records an event, or waits for one, gets a mark of this replay. The caller holds the lock. */
-static void replay(struct branches *b, const struct op *captured)
+/* Put a copy of a captured operation into the stream in which this replay runs it, and behind it
+ * the records of events that follow it. A copy that records an event of the capture, or waits for
+ * one, gets a mark of this replay. The caller holds the lock. */
+static void replay(struct branches *b, const struct CUgraph_st *graph, const struct op *captured)
 {
     struct op op = *captured;
+    struct CUstream_st *s = branch(b, op.captured);
 
     if (op.kind == RECORD) {
         op.mark->again = calloc(1, sizeof *op.mark);
@@ -186,9 +272,20 @@ static void replay(struct branches *b, const struct op *captured)
     }
     if (op.kind == RECORD || op.kind == WAIT)
         op.mark = op.mark->again;
-    if (op.kind == WAIT)
+    if (op.kind == OUTSIDE) {
+        op.kind = WAIT;
+        op.mark = op.event->latest;
+    }
+    if (op.kind == WAIT && op.mark != NULL)
         op.mark->refs++;
-    whole_append(&branch(b, op.captured)->last, &op);
+    if (op.kind != WAIT || op.mark != NULL)
+        whole_append(&s->last, &op);
+    for (const struct end *end = graph->ends; end != NULL; end = end->next)
+        if (end->after == captured) {
+            op = (struct op){.kind = RECORD, .captured = captured->captured};
+            op.mark = whole_mark(end->event, NULL);
+            whole_append(&s->last, &op);
+        }
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
@@ -201,7 +298,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
     b.captured[0] = graph->origin;
     b.now[0] = whole_stream_of(stream);
     for (const struct op *op = graph->first; op != NULL; op = op->next)
-        replay(&b, op);
+        replay(&b, graph, op);
     for (int i = 1; i < b.n; i++)
         whole_stream_end(b.now[i]);
     pthread_cond_broadcast(&whole_changed);

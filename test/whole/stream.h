@@ -12,7 +12,8 @@
 
 enum { DEVICES = 8, OBJECTS_OF_GRAPH = 4096 };
 
-enum kind { KERNEL, COPY, FILL, RECORD, WAIT, HOST, AWAIT_WORD, WRITE_WORD };
+/* OUTSIDE is in graphs only: a node that waits for an event of work outside of the graph. */
+enum kind { KERNEL, COPY, FILL, RECORD, WAIT, OUTSIDE, HOST, AWAIT_WORD, WRITE_WORD };
 
 struct op {
     enum kind kind;
@@ -22,6 +23,7 @@ struct op {
     size_t bytes;
     int ctas, threads, device, value;
     struct mark *mark;
+    cudaEvent_t event; /* for OUTSIDE */
     /* in a graph: the stream into which the program put the operation */
     struct CUstream_st *captured;
     void (*host)(void *what);
@@ -44,6 +46,14 @@ struct CUevent_st {
     struct CUgraph_st *graph; /* the capture that recorded it last; NULL: no capture did */
 };
 
+/* A node of a graph that records an event for work outside of the graph. No operation follows it.
+ * A node is moved behind another operation by adding the new edge before the old one is removed. */
+struct end {
+    struct end *next;
+    cudaEvent_t event;
+    const struct op *after, *before; /* the operations that it follows; NULL: none */
+};
+
 struct object_of_cuda {
     void *what;
     cudaHostFn_t drop;
@@ -52,6 +62,7 @@ struct object_of_cuda {
 
 struct CUgraph_st {
     struct op *first, **last;
+    struct end *ends;
     struct CUstream_st *origin; /* the stream on which the capture began */
     struct object_of_cuda *objects[OBJECTS_OF_GRAPH];
     int n_objects, refs;
@@ -89,10 +100,13 @@ cudaError_t whole_queue(cudaStream_t stream, struct op op);
 
 /* ---- call these with the lock held ----------------------------------------------------------- */
 
+/* Give ${event} a new mark, and return it, with a reference for the operation that records it.
+ * ${graph} is the capture that records the event, or NULL. */
+struct mark *whole_mark(cudaEvent_t event, struct CUgraph_st *graph);
 /* Return ${stream}. If it is NULL, return the standard stream of this thread's GPU. */
 struct CUstream_st *whole_stream_of(cudaStream_t stream);
-/* Add a copy of ${op} at the end of a list. */
-void whole_append(struct op ***last, const struct op *op);
+/* Add a copy of ${op} at the end of a list, and return the copy. */
+struct op *whole_append(struct op ***last, const struct op *op);
 /* Make a stream. */
 struct CUstream_st *whole_stream_begin(int device);
 /* Let the thread of ${s} end when it has run all operations. ${s} itself is never freed. */

@@ -10,6 +10,7 @@
 
 #include "test/kernels/fake/capture_info.h"
 #include "test/kernels/fake/cuda.h"
+#include "test/kernels/fake/event_nodes.h"
 #include "test/kernels/fake/memory.h"
 #include "test/whole/cuda.h"
 
@@ -70,6 +71,9 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void 
 cudaError_t fake_capture_after(cudaStream_t stream, cudaGraphNode_t node)
 {
     (void)stream;
+    if (fake.capture != 0 && (struct fake_node *)node >= fake_nodes &&
+        (struct fake_node *)node < fake_nodes + FAKE_NODES)
+        return fake_named("cudaStreamUpdateCaptureDependencies");
     if (fake.capture == 0 || node != (cudaGraphNode_t)(uintptr_t)fake.capture)
         return cudaErrorIllegalState;
     __atomic_add_fetch(&fake.empty_nodes, 1, __ATOMIC_RELAXED);

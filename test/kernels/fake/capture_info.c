@@ -15,7 +15,7 @@ cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream, enum cudaStreamCapt
                                         const cudaGraphNode_t **nodes, size_t *n)
 {
 #endif
-    (void)nodes, (void)n;
+    *n = fake_capture_front(stream, nodes);
     return fake_capture_info(stream, status, id, graph);
 }
 
@@ -33,6 +33,36 @@ cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNo
     if (n != 1 || flags != cudaStreamSetCaptureDependencies)
         return cudaErrorIllegalState;
     return fake_capture_after(stream, nodes[0]);
+}
+
+#if CUDART_VERSION >= 13000
+cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t *from,
+                                     const cudaGraphNode_t *to, const cudaGraphEdgeData *edges,
+                                     size_t n)
+{
+    (void)edges;
+#else
+cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNode_t *from,
+                                     const cudaGraphNode_t *to, size_t n)
+{
+#endif
+    (void)graph;
+    return n == 1 ? fake_graph_edge(from[0], to[0], true) : cudaErrorIllegalState;
+}
+
+#if CUDART_VERSION >= 13000
+cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph, const cudaGraphNode_t *from,
+                                        const cudaGraphNode_t *to, const cudaGraphEdgeData *edges,
+                                        size_t n)
+{
+    (void)edges;
+#else
+cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph, const cudaGraphNode_t *from,
+                                        const cudaGraphNode_t *to, size_t n)
+{
+#endif
+    (void)graph;
+    return n == 1 ? fake_graph_edge(from[0], to[0], false) : cudaErrorIllegalState;
 }
 
 /* The fakes run the operations of a graph one after the other, if at all, so an empty node changes

@@ -11,6 +11,7 @@
 
 #include "kernels/choose/families.h"
 #include "test/kernels/fake/capture_info.h"
+#include "test/kernels/fake/event_nodes.h"
 #include "test/kernels/fake/steps.h"
 
 #ifdef ST_EMULATE
@@ -40,7 +41,7 @@ static cudaError_t ends(cudaError_t error)
     return error;
 }
 
-static cudaError_t named(const char *call)
+cudaError_t fake_named(const char *call)
 {
     bool fails = fake.fails != NULL && strcmp(fake.fails, call) == 0;
 
@@ -269,7 +270,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     count(&fake.records, 1);
     fake_step(FAKE_RECORD, stream, event, NULL, 0);
-    return named("cudaEventRecord");
+    return fake_named("cudaEventRecord");
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
@@ -289,7 +290,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     count(&fake.waits, 1);
     fake_step(FAKE_WAIT, stream, event, NULL, 0);
     __atomic_store_n(&fake.waited, event, __ATOMIC_RELAXED);
-    return named("cudaStreamWaitEvent");
+    return fake_named("cudaStreamWaitEvent");
 }
 
 /* Fails during a capture, as in CUDA 13.0 with driver 580, which also ends the capture then. */
@@ -298,7 +299,7 @@ cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id)
     if (fake.capture)
         return cudaErrorStreamCaptureUnsupported;
     *id = (unsigned long long)(uintptr_t)stream + fake.others;
-    return named("cudaStreamGetId");
+    return fake_named("cudaStreamGetId");
 }
 
 /* ---- graphs: the graph of capture N has the address N ---------------------------------------- */
@@ -359,7 +360,7 @@ cudaError_t fake_capture_info(cudaStream_t stream, enum cudaStreamCaptureStatus 
     *graph = (cudaGraph_t)(uintptr_t)fake.capture;
     *status = fake.capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     *id = fake.capture;
-    return named("cudaStreamGetCaptureInfo");
+    return fake_named("cudaStreamGetCaptureInfo");
 }
 
 #ifdef ST_EMULATE
@@ -433,7 +434,7 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **p
                              size_t shared, cudaStream_t stream)
 {
     (void)shared; /* no kernel uses more than one dimension */
-    if (grid.y * grid.z * block.y * block.z != 1 || named("cudaLaunchKernel") != cudaSuccess)
+    if (grid.y * grid.z * block.y * block.z != 1 || fake_named("cudaLaunchKernel") != cudaSuccess)
         return ends(cudaErrorInvalidConfiguration);
     return remember(kernel, grid.x, block.x, 0, params, stream);
 }
@@ -454,7 +455,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
     __atomic_add_fetch(&fake.copied, bytes, __ATOMIC_RELAXED);
     if (kind == cudaMemcpyDefault && may_fail() != cudaSuccess)
         return cudaErrorMemoryAllocation;
-    return named("cudaMemcpyAsync");
+    return fake_named("cudaMemcpyAsync");
 }
 
 cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *text)
@@ -476,7 +477,7 @@ cudaError_t cudaDeviceGetP2PAttribute(int *value, enum cudaDeviceP2PAttr attr, i
 #define ROW(half, name)                                                                            \
     const struct ar_kernel_row ar_##half##_##name = {                                              \
         {[0 ... AR_R_PREMUL - 1] = {&name##_kernel[0]},                                            \
-         [AR_R_PREMUL ... AR_REDUCERS - 1] = {&name##_kernel[1]}}};
+         [AR_R_PREMUL... AR_REDUCERS - 1] = {&name##_kernel[1]}}};
 #define X(family, name, ...)                                                                       \
     static const char name##_kernel[2];                                                            \
     ROW(kernels, name)
