@@ -22,10 +22,11 @@
  *            one stream, no call is captured on that stream, and each GPU has a thread of its own.
  *            If an eager call still comes on another stream, the call waits on the host until the
  *            GPU is idle. From then on events are recorded.
- *            Graphs with calls of the same handle must not run at the same time. If the library
- *            sees two kernels of a handle run at once, that is an error. But the library may not
- *            see the overlap if the second graph starts while the last blocks of the first graph
- *            are ending. Then the result may be wrong.
+ *            A graph must not run at the same time as another graph or call of the handle. That is
+ *            an error. If one starts while the last blocks of the other are ending, the library may
+ *            not see it, and the result may be wrong. But with NCCL_GRAPH_MIXING_SUPPORT=1 and
+ *            without one_stream they wait for each other, if CUDA allows event nodes in the graph
+ *            (not run on GPUs).
  * Blocks     while the blocks of a call wait for the peers, they occupy multiprocessors. A call
  *            never occupies all of them: by default the limit is all but four, rounded down to a
  *            multiple of 4 (128 of 132). So two ranks may start the calls of two handles in

@@ -76,8 +76,9 @@ struct ar_order {
     bool used;                  /* whether there was a call */
     bool open;                  /* the latest call did not record ${done} */
     unsigned long long stream;
-    cudaEvent_t done; /* recorded after the latest call */
-    int let_go;       /* if the next kernel may start early: blocks of the latest kernel; else 0 */
+    /* recorded after the latest call; graphs record the one outside of captures, too (mixing.h) */
+    cudaEvent_t done;
+    int let_go; /* if the next kernel may start early: blocks of the latest kernel; else 0 */
 };
 
 /* What SYMTUNER_AR_IPC says: 0, 1 or auto. */
@@ -150,6 +151,7 @@ struct symtuner_ar {
     struct ar_order eager;   /* the order of the calls outside of captures */
     struct ar_graph *graphs; /* one record for each capture with calls of this handle */
     bool one_stream;         /* the caller promised one stream, so ${eager} needs no event */
+    bool mixing;             /* graphs and calls outside of them wait for each other (mixing.h) */
     /* The next fields are for the copy engines. */
     /* the host copies and measures on this stream; no call runs on it */
     cudaStream_t copy_stream;

@@ -242,7 +242,7 @@ static ncclResult_t run_box_by_box(symtuner_ar *h, int pieces, const struct ar_a
     if (result == ncclSuccess)
         result = ar_nodes_run(h, pieces, b->send, b->recv, b->part, (ncclDataType_t)ask->dtype,
                               (ncclRedOp_t)ask->op, stream);
-    return result == ncclSuccess ? ar_stream_leave(h, stream, order) : result;
+    return result == ncclSuccess ? ar_stream_leave(h, stream, graph) : result;
 }
 
 /* Run the call without our kernels: by NCCL, or by a copy if there is only one rank. */
@@ -267,7 +267,7 @@ static ncclResult_t run_without_kernel(symtuner_ar *h, const struct ar_ask *ask,
 
         result = error == cudaSuccess ? result : ar_fail_cuda(h, error, "copy send to recv");
     }
-    return result == ncclSuccess ? ar_stream_leave(h, stream, order) : result;
+    return result == ncclSuccess ? ar_stream_leave(h, stream, graph) : result;
 }
 
 ncclResult_t ar_call_agree(symtuner_ar *h, struct ar_ask *ask, const struct ar_buffers *b,
@@ -335,7 +335,7 @@ static ncclResult_t run(symtuner_ar *h, struct ar_ask *ask, const struct ar_buff
         result = ar_copy_guard(h, stream);
     if (result == ncclSuccess)
         result = run_pieces(h, order, ask, &choice, arena, b, stream);
-    return result == ncclSuccess ? ar_stream_leave(h, stream, order) : result;
+    return result == ncclSuccess ? ar_stream_leave(h, stream, graph) : result;
 }
 
 static ncclResult_t call(struct ar_buffers *b, size_t count, int dtype, int op, symtuner_ar *h,

@@ -74,6 +74,17 @@ static int read_word(const char *name, const char *const *words, int n, int *val
     return -1;
 }
 
+/* Return whether the user asks for the order of mixing.h, with NCCL's own variable. NCCL has this
+ * order by default. Our kernels do not, because it has not run on GPUs yet. A value that is no number
+ * is ignored, as NCCL does. */
+static bool mixes(void)
+{
+    const char *text = getenv("NCCL_GRAPH_MIXING_SUPPORT");
+    char *end;
+
+    return text != NULL && strtoll(text, &end, 0) != 0 && *end == 0;
+}
+
 int ar_options_read(struct ar_options *options, char *why, size_t why_size)
 {
     static const char *const transports[] = {"auto", "peer", "host"};
@@ -110,6 +121,7 @@ int ar_options_read(struct ar_options *options, char *why, size_t why_size)
     options->stall_us = (uint32_t)stall;
     options->lag = (int)lag;
     options->nodes = (int)nodes;
+    options->mixing = mixes();
     options->probe = probe == 2 ? -1 : (int)probe;
     options->probe_file = getenv("SYMTUNER_AR_PROBE_FILE");
     if (options->probe_file != NULL && *options->probe_file == 0)

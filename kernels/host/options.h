@@ -22,6 +22,7 @@ struct ar_options {
     int nodes;              /* 1: ranks on several boxes add up box by box */
     int ipc;                /* enum ar_ipc_mode */
     bool alone;             /* the program itself says that nothing runs beside its calls */
+    bool mixing;            /* graphs and other calls wait for each other (order/mixing.h) */
     int probe;              /* 0: never probe; 1: always; -1: if the links are PCIe */
     const char *probe_file; /* file that keeps the probe's figures, or NULL; points into environ */
 };

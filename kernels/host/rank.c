@@ -16,6 +16,7 @@
 #include "kernels/ipc/ipc.h"
 #include "kernels/nodes/nodes.h"
 #include "kernels/order/first.h"
+#include "kernels/order/mixing.h"
 #include "kernels/order/side.h"
 #include "kernels/scratch/arena.h"
 #include "kernels/scratch/grow.h"
@@ -109,6 +110,7 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     if (h->no_auto != NULL)
         h->ipc_mode = AR_IPC_OFF;
     h->one_stream = config->one_stream != 0;
+    h->mixing = options->mixing;
     h->on_device = 1;
     h->nan_scratch = config->first_epoch != 0;
     snprintf(h->error, sizeof h->error, "no error");
@@ -135,6 +137,8 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
     memset(h->mailbox, 0, sizeof *h->mailbox);
     ar_first_join(h);
     AR_TRY(h, cudaEventCreateWithFlags(&h->eager.done, cudaEventDisableTiming), order);
+    if (ar_mixes(h)) /* the graph of the first call may wait for the event */
+        AR_TRY(h, cudaEventRecord(h->eager.done, h->copy_stream), order);
     for (int i = 0; i < 2; i++)
         AR_TRY(h, cudaEventCreateWithFlags(&h->copy_event[i], cudaEventDisableTiming), order);
     AR_TRY(h, cudaEventCreateWithFlags(&h->copied, cudaEventDisableTiming), order);

@@ -88,6 +88,7 @@ static ncclResult_t open_box(symtuner_ar *h, const struct symtuner_ar_config *gi
         snprintf(why, AR_WHY, "in its box: %.*s", AR_WHY - 20, symtuner_ar_error(NULL));
         return result;
     }
+    nodes->box->mixing = false; /* the calls of ${h}, of which its calls are parts, are ordered */
     if (nodes->box->gate == NULL)
         return ncclSuccess;
     snprintf(why, AR_WHY, "in its box: %.*s", AR_WHY - 20, nodes->box->gate);

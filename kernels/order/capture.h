@@ -44,6 +44,28 @@ static inline cudaError_t ar_capture_after(cudaStream_t stream, cudaGraphNode_t 
 #endif
 }
 
+/* In ${graph}, let ${node} follow ${before}, too. */
+static inline cudaError_t ar_graph_follow(cudaGraph_t graph, cudaGraphNode_t before,
+                                          cudaGraphNode_t node)
+{
+#if CUDART_VERSION >= 13000
+    return cudaGraphAddDependencies(graph, &before, &node, NULL, 1);
+#else
+    return cudaGraphAddDependencies(graph, &before, &node, 1);
+#endif
+}
+
+/* In ${graph}, ${node} need not follow ${before} any more. */
+static inline cudaError_t ar_graph_leave(cudaGraph_t graph, cudaGraphNode_t before,
+                                         cudaGraphNode_t node)
+{
+#if CUDART_VERSION >= 13000
+    return cudaGraphRemoveDependencies(graph, &before, &node, NULL, 1);
+#else
+    return cudaGraphRemoveDependencies(graph, &before, &node, 1);
+#endif
+}
+
 /* Set this thread's capture mode, and return the former mode. While this thread captures, or
  * another thread captures in mode global, this thread may allocate, map and copy only in mode
  * relaxed, even if these operations are not captured. In any other mode they fail, and the capture

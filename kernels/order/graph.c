@@ -48,18 +48,37 @@ static ncclResult_t make(symtuner_ar *h, unsigned long long id, cudaGraph_t grap
     return ar_fail_cuda(h, error, "let the graph hold what its call needs");
 }
 
-/* Find the record of capture ${id}, which builds ${graph}. Make the record if there is none yet. */
-static ncclResult_t find(symtuner_ar *h, unsigned long long id, cudaGraph_t graph,
+/* Find the record of the capture that ${stream} is in. Make the record if there is none yet. */
+static ncclResult_t find(symtuner_ar *h, cudaStream_t stream, const struct ar_capture *capture,
                          struct ar_graph **out)
 {
+    ncclResult_t result;
+
     for (struct ar_graph *g = h->graphs; g != NULL; g = g->next)
-        if (g->order.capture == id) {
+        if (g->order.capture == capture->id) {
             *out = g;
             return ncclSuccess;
         }
     ar_graphs_live(h, 0, 0);
     ar_follower_captured();
-    return make(h, id, graph, out);
+    result = make(h, capture->id, capture->graph, out);
+    if (result == ncclSuccess)
+        ar_mixing_begin(h, &(*out)->ends, stream, capture);
+    return result;
+}
+
+/* If the graphs of the record *at are gone, free the record, and let *at be the next one. Return
+ * whether it was freed. */
+static bool drop_gone(struct ar_graph **at)
+{
+    struct ar_graph *g = *at;
+
+    if (!__atomic_load_n(&g->gone, __ATOMIC_ACQUIRE))
+        return false;
+    *at = g->next;
+    cudaEventDestroy(g->order.done);
+    free(g);
+    return true;
 }
 
 /* Do what ar_graphs_live() does, but do not wait. */
@@ -68,16 +87,10 @@ static bool look(symtuner_ar *h, uint64_t windows)
     bool live = false;
 
     for (struct ar_graph **at = &h->graphs; *at != NULL;) {
-        struct ar_graph *g = *at;
-
-        if (__atomic_load_n(&g->gone, __ATOMIC_ACQUIRE)) {
-            *at = g->next;
-            cudaEventDestroy(g->order.done);
-            free(g);
+        if (drop_gone(at))
             continue;
-        }
-        live = live || windows == ~0ull || (g->windows & windows) != 0;
-        at = &g->next;
+        live = live || windows == ~0ull || ((*at)->windows & windows) != 0;
+        at = &(*at)->next;
     }
     return live;
 }
@@ -91,6 +104,15 @@ bool ar_graphs_live(symtuner_ar *h, uint64_t windows, int wait_ms)
         live = look(h, windows);
     }
     return live;
+}
+
+/* Return whether a graph with calls of ${h} still exists. Takes the same time for many graphs as for
+ * one. */
+static bool has_graphs(symtuner_ar *h)
+{
+    while (h->graphs != NULL && drop_gone(&h->graphs))
+        ;
+    return h->graphs != NULL;
 }
 
 /* ---- order ----------------------------------------------------------------------------------- */
@@ -130,13 +152,14 @@ ncclResult_t ar_stream_enter(symtuner_ar *h, cudaStream_t stream, struct ar_orde
         return ncclSuccess;
     }
     if (capture.id != 0) {
-        ncclResult_t result = find(h, capture.id, capture.graph, graph_out);
+        ncclResult_t result = find(h, stream, &capture, graph_out);
 
         if (result != ncclSuccess)
             return result;
         *order_out = order = &(*graph_out)->order;
     }
-    if (order->used && order->stream != number) {
+    if ((order->used && order->stream != number) ||
+        (capture.id == 0 && ar_mixes(h) && has_graphs(h))) {
         /* With one_stream no event was recorded after the last call, and the stream of that call
          * may be gone. So the host waits. */
         error = h->one_stream && capture.id == 0 ? cudaDeviceSynchronize()
@@ -150,11 +173,14 @@ ncclResult_t ar_stream_enter(symtuner_ar *h, cudaStream_t stream, struct ar_orde
     return ncclSuccess;
 }
 
-ncclResult_t ar_stream_leave(symtuner_ar *h, cudaStream_t stream, struct ar_order *order)
+ncclResult_t ar_stream_leave(symtuner_ar *h, cudaStream_t stream, struct ar_graph *graph)
 {
-    bool silent = h->one_stream && order == &h->eager;
+    struct ar_order *order = graph != NULL ? &graph->order : &h->eager;
+    bool silent = h->one_stream && graph == NULL;
     cudaError_t error = silent ? cudaSuccess : cudaEventRecord(order->done, stream);
 
+    if (graph != NULL)
+        ar_mixing_end(h, &graph->ends, stream);
     order->used = true;
     order->open = silent || error != cudaSuccess;
     return error == cudaSuccess ? ncclSuccess : ar_fail_cuda(h, error, "mark the end of the call");

@@ -11,12 +11,14 @@
 #define AR_GRAPH_H_
 
 #include "kernels/group/handle.h"
+#include "kernels/order/mixing.h"
 
 struct ar_graph {
     struct ar_graph *next;
     struct ar_order order;
     uint64_t windows; /* bit w: a call uses h->windows[w] */
     uint32_t gone;    /* 1 once no graph refers to this record; a thread of CUDA's sets it */
+    struct ar_ends ends;
 };
 
 _Static_assert(AR_MAX_WINDOWS <= 64, "a bit for each window");
@@ -24,16 +26,16 @@ _Static_assert(AR_MAX_WINDOWS <= 64, "a bit for each window");
 /*
  * Calls of one handle share its counters and must not overlap. So a call waits for the previous
  * call, if that was on another stream. The previous call of a captured call is the last call in the
- * same capture, because a graph cannot wait for work outside of the graph. The previous call of any
- * other call is the last call outside of captures.
+ * same capture. The previous call of any other call is the last call outside of captures. The first
+ * call of a graph and the calls outside of it wait for each other as mixing.h says.
  *
  * Call ar_stream_enter before and ar_stream_leave after each call of a collective.
- * *graph_out becomes the record of the capture, or NULL outside of captures. Pass *order_out to
+ * *graph_out becomes the record of the capture, or NULL outside of captures. Pass *graph_out to
  * ar_stream_leave.
  */
 ncclResult_t ar_stream_enter(symtuner_ar *h, cudaStream_t stream, struct ar_order **order_out,
                              struct ar_graph **graph_out);
-ncclResult_t ar_stream_leave(symtuner_ar *h, cudaStream_t stream, struct ar_order *order);
+ncclResult_t ar_stream_leave(symtuner_ar *h, cudaStream_t stream, struct ar_graph *graph);
 
 /* Return whether a graph still exists that uses one of ${windows} (bit w: h->windows[w]; ~0: any
  * graph). Free the records of graphs that are gone. CUDA releases a graph only some time after its

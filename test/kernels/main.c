@@ -44,6 +44,7 @@ int main(void)
     srunner_add_suite(runner, st_suite_nccl_wait());
     srunner_add_suite(runner, st_suite_alike());
     srunner_add_suite(runner, st_suite_graph());
+    srunner_add_suite(runner, st_suite_mixing());
     srunner_add_suite(runner, st_suite_follower());
     srunner_add_suite(runner, st_suite_multicast());
     srunner_add_suite(runner, st_suite_dropin());

@@ -32,6 +32,7 @@ Suite *st_suite_call(void);
 Suite *st_suite_nccl_wait(void);
 Suite *st_suite_alike(void);
 Suite *st_suite_graph(void);
+Suite *st_suite_mixing(void);
 Suite *st_suite_follower(void);
 Suite *st_suite_multicast(void);
 Suite *st_suite_halves(void);

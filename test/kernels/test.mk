@@ -11,7 +11,7 @@ AR_FAKE   := cuda capture capture_info event_nodes links memory steps vmm
 AR_EMU    := $(wildcard test/kernels/emulated/*.c)
 AR_TEST   := $(if $(AR_API),test/dropin/headers.c $(wildcard test/kernels/*.c test/kernels/choose/*.c \
              test/kernels/scratch/*.c test/kernels/ipc/*.c test/kernels/life/*.c \
-             test/kernels/windows/*.c test/kernels/fake/*.c) \
+             test/kernels/order/*.c test/kernels/windows/*.c test/kernels/fake/*.c) \
              $(AR_C),$(wildcard test/kernels/choose/*.c) $(patsubst %,test/kernels/%.c,main \
              check_layout check_options fake/capture_stderr) $(wildcard kernels/choose/*.c) \
              kernels/host/options.c $(BOTH))

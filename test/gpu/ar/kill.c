@@ -323,27 +323,31 @@ static int silent_peer(const char *kernel)
 }
 
 /*
- * Runs in a child. Replays two graphs of the same handles at the same time, which the header
- * forbids. The result must be an error or right bytes, in time, and never wrong bytes.
+ * Runs in a child. Launches two graphs of the same handles on two streams, and then makes a call on
+ * a third stream. They must run one after the other. Each graph has two calls. ${mixing} is
+ * NCCL_GRAPH_MIXING_SUPPORT. With 0 nothing orders the graphs, and there is no call behind them. The
+ * result must then be an error or right bytes, in time, and never wrong bytes.
  */
-static int overlapping_graphs(const char *unused)
+static int overlapping_graphs(const char *mixing)
 {
     enum { LONG = 1 << 22 };
+    const int mixes = strcmp(mixing, "0") != 0;
     struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = TIMEOUT};
     symtuner_ar *h[2];
-    cudaStream_t stream[2][2];
+    cudaStream_t stream[2][3];
     cudaGraphExec_t graph[2][2];
     float *buffer[2][2], *host = malloc(LONG * sizeof *host);
     int devices[2] = {0, 1}, good = 1, error = 0, wrong = 0;
     long long begin;
 
-    (void)unused;
+    setenv("NCCL_GRAPH_MIXING_SUPPORT", mixing, 1);
     if (symtuner_ar_create_local(h, devices, 2, &config) != ncclSuccess)
         return 0;
     for (int i = 0; i < LONG; i++)
         host[i] = 1;
     for (int r = 0; r < 2; r++) {
         cudaSetDevice(r);
+        cudaStreamCreateWithFlags(&stream[r][2], cudaStreamNonBlocking);
         for (int k = 0; k < 2; k++) {
             cudaGraph_t made;
 
@@ -353,8 +357,9 @@ static int overlapping_graphs(const char *unused)
             /* this kernel is slow and has few blocks, so both calls fit on the GPU */
             symtuner_ar_force(h[r], "one_ll8", 16, 128);
             cudaStreamBeginCapture(stream[r][k], cudaStreamCaptureModeThreadLocal);
-            good &= symtuner_ar_all_reduce(buffer[r][k], buffer[r][k], LONG, ncclFloat32, ncclSum,
-                                           h[r], stream[r][k]) == ncclSuccess;
+            for (int call = 0; call < 2; call++)
+                good &= symtuner_ar_all_reduce(buffer[r][k], buffer[r][k], LONG, ncclFloat32,
+                                               ncclSum, h[r], stream[r][k]) == ncclSuccess;
             cudaStreamEndCapture(stream[r][k], &made);
             good &= cudaGraphInstantiate(&graph[r][k], made, 0) == cudaSuccess;
         }
@@ -366,6 +371,11 @@ static int overlapping_graphs(const char *unused)
             cudaSetDevice(r);
             cudaGraphLaunch(graph[r][k], stream[r][k]);
         }
+    for (int r = 0; r < 2 && mixes; r++) {
+        cudaSetDevice(r);
+        good &= symtuner_ar_all_reduce(buffer[r][0], buffer[r][0], LONG, ncclFloat32, ncclSum, h[r],
+                                       stream[r][2]) == ncclSuccess;
+    }
     for (int r = 0; r < 2; r++) {
         cudaSetDevice(r);
         good &= cudaDeviceSynchronize() == cudaSuccess;
@@ -376,9 +386,11 @@ static int overlapping_graphs(const char *unused)
         for (int k = 0; k < 2; k++) {
             cudaMemcpy(host, buffer[r][k], LONG * sizeof *host, cudaMemcpyDeviceToHost);
             for (int i = 0; i < LONG; i++)
-                wrong += host[i] != 2;
+                wrong += host[i] != (mixes && k == 0 ? 8 : 4);
         }
-    printf("two graphs of one handle at once: %s after %lld ms: %s\n",
+    good &= !(mixes && error);
+    printf("two graphs of one handle%s: %s after %lld ms: %s\n",
+           mixes ? " and a call" : " at once, with NCCL_GRAPH_MIXING_SUPPORT=0",
            error   ? symtuner_ar_error(h[0])
            : wrong ? "WRONG bytes and no error"
                    : "right bytes",
@@ -474,7 +486,7 @@ int main(int argc, char **argv)
     good &= in_child(silent_peer, NULL);
     for (size_t k = 0; k < sizeof waits / sizeof waits[0]; k++)
         good &= in_child(silent_peer, waits[k]);
-    good &= in_child(overlapping_graphs, NULL);
+    good &= in_child(overlapping_graphs, "1") & in_child(overlapping_graphs, "0");
     for (int k = 0; symtuner_ar_kernel_name(k) != NULL; k++)
         if (strncmp(symtuner_ar_kernel_name(k), "n", 1) != 0) /* leaves out nccl and nvls */
             good &= in_child(kill_untouched, symtuner_ar_kernel_name(k));

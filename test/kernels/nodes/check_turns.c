@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_turns.c - two captures and a call outside of captures take turns on one handle. The calls
- * are those of which a part runs on streams of the library: kernels copy, engines and tma_engines,
- * and calls box by box. Runs with the real kernels on the CPU (emulate.h), where a stream that
- * waits for an event of a capture joins the capture, as in CUDA (test/whole/cuda.c).
+ * check_turns.c - two captures and a call outside of captures take turns on one handle, and so do
+ * their graphs. Most calls are those of which a part runs on streams of the library: kernels copy,
+ * engines and tma_engines, and calls box by box. Runs with the real kernels on the CPU (emulate.h),
+ * where a stream that waits for an event of a capture joins the capture, as in CUDA
+ * (test/whole/cuda.c).
  */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/nodes/group.h"
@@ -16,13 +18,14 @@
 #include "test/whole/cuda.h"
 
 /* ${force}: the kernel of all calls; NULL: as the rule says. ${each}: number of ranks of a box.
- * Each case makes five calls in turns: calls 0 and 3 in one capture, calls 1 and 4 in another one,
- * and call 2 outside of captures. */
+ * Each case makes six calls in turns: calls 0 and 3 in one capture, calls 1 and 4 in another one, and
+ * call 2 outside of captures. Call 5, outside of captures, comes between the two graphs. */
 static const struct {
     const char *force, *rule;
     int ranks, each;
     bool gathers;
 } cases[] = {
+    {.force = "one_ll8", .ranks = 2, .each = 2},
     {.force = "copy", .ranks = 2, .each = 2},
     {.force = "copy", .ranks = 2, .each = 2, .gathers = true},
     {.force = "engines", .ranks = 2, .each = 2, .gathers = true},
@@ -32,11 +35,11 @@ static const struct {
      .each = 2},
 };
 
-enum { RANKS = 4, CALLS = 5, COUNT = 1024, PLACE = 8192 };
+enum { RANKS = 4, CALLS = 6, COUNT = 1024, PLACE = 8192 };
 
 static int now; /* the index of the case that runs */
 static char *memory[RANKS];
-static ncclResult_t result[RANKS][CALLS];
+static ncclResult_t result[RANKS][CALLS], status[RANKS];
 static char error[RANKS][CALLS][256];
 
 static float *send_of(int r, int call)
@@ -61,7 +64,8 @@ static void make_call(int r, int call, cudaStream_t stream)
     strcpy(error[r][call], symtuner_ar_error(handle[r]));
 }
 
-/* Take the turns of one rank, and then replay both graphs. */
+/* Take the turns of one rank, and then replay both graphs twice, each on its own stream, with a call
+ * on a third stream in between. */
 static void take_turns(int r)
 {
     cudaStream_t stream[3];
@@ -73,16 +77,22 @@ static void take_turns(int r)
         cudaStreamCreateWithFlags(&stream[i], cudaStreamNonBlocking);
     for (int i = 0; i < 2; i++)
         cudaStreamBeginCapture(stream[i], cudaStreamCaptureModeRelaxed);
-    for (int call = 0; call < CALLS; call++)
+    for (int call = 0; call < CALLS - 1; call++)
         make_call(r, call, stream[call % 3]);
     for (int i = 0; i < 2; i++) {
         cudaStreamEndCapture(stream[i], &graph[i]);
         cudaGraphInstantiate(&exec[i], graph[i], 0);
     }
-    for (int i = 0; i < 2; i++) {
-        cudaGraphLaunch(exec[i], stream[2]);
-        cudaStreamSynchronize(stream[2]);
+    for (int i = 0; i < 4; i++) {
+        cudaGraphLaunch(exec[i % 2], stream[i % 2]);
+        /* The NCCL of this test counts calls when they are made, but those of a graph when they
+         * run. So the graph runs first. */
+        if (cases[now].force == NULL)
+            cudaStreamSynchronize(stream[i % 2]);
+        make_call(r, CALLS - 1, stream[2]);
     }
+    cudaDeviceSynchronize();
+    status[r] = symtuner_ar_status(handle[r]);
     for (int i = 0; i < 2; i++) {
         cudaGraphExecDestroy(exec[i]);
         cudaGraphDestroy(graph[i]);
@@ -132,28 +142,112 @@ START_TEST(test_captures_and_calls_take_turns)
     }
     net_threads(prepare);
     net_threads(take_turns);
-    for (int r = 0; r < cases[_i].ranks; r++)
+    for (int r = 0; r < cases[_i].ranks; r++) {
+        ck_assert_int_eq(status[r], ncclSuccess);
         for (int call = 0; call < CALLS; call++) {
             ck_assert_msg(result[r][call] == ncclSuccess, "rank %d, call %d: %s", r, call,
                           error[r][call]);
             for (int i = 0; i < COUNT; i++)
                 ck_assert_msg(recv_of(r, call)[i] == expected(call, i),
-                              "rank %d, call %d: element %d", r, call, i);
+                              "rank %d, call %d: element %d is %g", r, call, i,
+                              (double)recv_of(r, call)[i]);
         }
+    }
     group_destroy();
     for (int r = 0; r < cases[_i].ranks; r++)
         free(memory[r]);
 }
 END_TEST
 
+/* ---- a handle of one rank, whose calls are copies -------------------------------------------- */
+
+/* Steps, one after the other, each on its own stream: G is a graph, which is captured just before it
+ * is launched, and E a call outside of graphs. The first step is held up, and the others wait for
+ * it, if NCCL_GRAPH_MIXING_SUPPORT is 1. */
+static const struct {
+    const char *steps;
+    bool mixes;
+} chains[] = {{"GE", true},    {"GG", true},  {"EG", true},  {"GEGGE", true},
+              {"EEGEG", true}, {"GE", false}, {"GG", false}, {"EG", false}};
+
+enum { STEPS = 8 };
+
+static int gate;
+
+static void CUDART_CB hold(void *unused)
+{
+    (void)unused;
+    while (!__atomic_load_n(&gate, __ATOMIC_ACQUIRE))
+        usleep(100);
+}
+
+/* Step ${k} copies number k to k + 1. A graph does so in two calls, and is held up between them. */
+static void take_step(symtuner_ar *lone, float *numbers, int k, bool graph, cudaStream_t stream)
+{
+    static float between[STEPS];
+    cudaGraph_t made;
+    cudaGraphExec_t exec;
+
+    if (graph)
+        cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed);
+    if (graph)
+        must(symtuner_ar_all_reduce(&numbers[k], &between[k], 1, ncclFloat, ncclSum, lone,
+                                    stream) == ncclSuccess);
+    if (k == 0)
+        cudaLaunchHostFunc(stream, hold, NULL);
+    must(symtuner_ar_all_reduce(graph ? &between[k] : &numbers[k], &numbers[k + 1], 1, ncclFloat,
+                                ncclSum, lone, stream) == ncclSuccess);
+    if (!graph)
+        return;
+    cudaStreamEndCapture(stream, &made);
+    cudaGraphInstantiate(&exec, made, 0);
+    cudaGraphLaunch(exec, stream);
+    cudaGraphDestroy(made);
+    cudaGraphExecDestroy(exec); /* the replay keeps the graph until it has ended */
+}
+
+START_TEST(test_graphs_and_calls_wait_for_each_other)
+{
+    const int device = 0, steps = (int)strlen(chains[_i].steps);
+    struct symtuner_ar_config config = {.size = sizeof config, .bulk_bytes = 1 << 20};
+    cudaStream_t stream[STEPS];
+    float numbers[STEPS + 1] = {42};
+    symtuner_ar *lone;
+
+    memset(&fake, 0, sizeof fake);
+    gate = 0;
+    setenv("NCCL_GRAPH_MIXING_SUPPORT", chains[_i].mixes ? "1" : "0", 1);
+    ck_assert_int_eq(symtuner_ar_create_local(&lone, &device, 1, &config), ncclSuccess);
+    unsetenv("NCCL_GRAPH_MIXING_SUPPORT");
+    cudaSetDevice(device);
+    for (int k = 0; k < steps; k++) {
+        cudaStreamCreateWithFlags(&stream[k], cudaStreamNonBlocking);
+        take_step(lone, numbers, k, chains[_i].steps[k] == 'G', stream[k]);
+    }
+    usleep(20000); /* steps that do not wait run now */
+    if (!chains[_i].mixes)
+        ck_assert_int_eq(cudaStreamSynchronize(stream[1]), cudaSuccess);
+    __atomic_store_n(&gate, 1, __ATOMIC_RELEASE);
+    cudaDeviceSynchronize();
+    ck_assert(numbers[steps] == (chains[_i].mixes ? 42.0f : 0.0f));
+    for (int k = 0; k < steps; k++)
+        cudaStreamDestroy(stream[k]);
+    ck_assert_int_eq(symtuner_ar_destroy(&lone, 1), ncclSuccess);
+    ck_assert_int_eq(fake.live, 0);
+}
+END_TEST
+
 Suite *nodes_suite_turns(void)
 {
     Suite *s = suite_create("nodes_turns");
-    TCase *t = tcase_create("turns");
+    TCase *t = tcase_create("turns"), *waits = tcase_create("waits");
 
     tcase_set_timeout(t, 300);
     tcase_add_loop_test(t, test_captures_and_calls_take_turns, 0,
                         (int)(sizeof cases / sizeof *cases));
+    tcase_add_loop_test(waits, test_graphs_and_calls_wait_for_each_other, 0,
+                        (int)(sizeof chains / sizeof *chains));
     suite_add_tcase(s, t);
+    suite_add_tcase(s, waits);
     return s;
 }
