@@ -198,8 +198,8 @@ int st_tune_beside_seconds(const struct st_tune *tune);
 bool st_tune_ctas_hold(const struct st_tune *tune, int setting, char *why, size_t size);
 /* Choose what the rules say for calls beside GEMMs. */
 void st_tune_choose_beside(struct st_tune *tune);
-/* Return the times beside GEMMs of what the rules choose: of a way or, if they choose NCCL, of
- * NCCL's symmetric kernels. */
+/* Return the times beside GEMMs of the way that the rules choose. If the rules choose NCCL, return
+ * the times of NCCL's symmetric kernels with the chosen CTA count. */
 const struct st_cell *st_tune_said_beside(const struct st_tune *tune, int coll, int size);
 /* NCCL's own choice is measured twice. Return the difference in us between the two results. */
 double st_tune_noise(const struct st_tune *tune, int coll, int size);

@@ -50,8 +50,8 @@ static void make_shared(void)
                              (unsigned)__builtin_popcount(set));
 }
 
-/* Open a communicator of the processes in ${set}, which has one bit for each. The communicator's id
- * depends only on the set, because NCCL's ids are the same on all ranks. */
+/* Open a communicator of the processes in ${set}, which has one bit for each process. As in NCCL,
+ * all ranks use the same id. It is made from the set and from the pid of the ranks' parent. */
 static void open_comm(struct comm *comm, unsigned set, bool with_plugin)
 {
     *comm = (struct comm){0};

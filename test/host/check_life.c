@@ -23,7 +23,7 @@ START_TEST(test_a_thousand_loads_and_unloads_keep_state_and_answers)
         nccl_load(release, n == 0 ? ENV_PLUGIN : 0);
         ck_assert_int_eq(nccl_comm(&comm, (uint64_t)n + 1, 8, 1), 0);
         nccl_ask(&comm, &question);
-        /* a cost of 0 is raised, too */
+        /* the preferred entry keeps its cost; entries that cost less are raised, even from 0 */
         ck_assert(question.table[3] == 6.0f && question.table[6] == 12.0f);
         nccl_comm_end(&comm);
         if (n == 0) {

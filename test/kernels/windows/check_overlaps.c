@@ -253,7 +253,8 @@ START_TEST(test_a_window_that_one_rank_has_deregistered_is_no_window)
     for (int r = 0; r < RANKS; r++) {
         const struct ar_window *w = ar_window_find(win_h[r], object[1][r], PAGE);
 
-        /* place 0 is taken as long as one rank has window 0 */
+        /* Windows 1 and 2 begin at the same address, so calls take the newer one, window 2. It got
+         * entry 2 of the table, because entry 0 is not free as long as one rank has window 0. */
         ck_assert(w->number == 3 && w - win_h[r]->windows == 2);
     }
     for (int r = 1; r < RANKS; r++)
