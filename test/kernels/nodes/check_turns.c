@@ -135,7 +135,9 @@ START_TEST(test_captures_and_calls_take_turns)
     fake.arch = 90;
     for (int r = 0; r < cases[_i].ranks; r++)
         memory[r] = aligned_alloc(4096, CALLS * 2 * PLACE);
+    setenv("NCCL_GRAPH_MIXING_SUPPORT", "1", 1);
     group_create();
+    unsetenv("NCCL_GRAPH_MIXING_SUPPORT");
     for (int r = 0; r < cases[_i].ranks; r++) {
         ck_assert_msg(created[r] == ncclSuccess, "%s", created_error[r]);
         ck_assert((handle[r]->nodes != NULL) == (cases[_i].force == NULL));
