@@ -6,6 +6,13 @@
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 
+/* CUDA 13 takes data about edges before their number. NULL: they are plain. */
+#if CUDART_VERSION >= 13000
+#define AR_PLAIN_EDGES NULL,
+#else
+#define AR_PLAIN_EDGES
+#endif
+
 /* The capture that a stream is in. */
 struct ar_capture {
     unsigned long long id; /* 0: the stream is not captured */
@@ -36,34 +43,22 @@ static inline cudaError_t ar_capture_look(cudaStream_t stream, struct ar_capture
 /* Let the next node of the stream's capture follow ${node} only. */
 static inline cudaError_t ar_capture_after(cudaStream_t stream, cudaGraphNode_t node)
 {
-#if CUDART_VERSION >= 13000
-    return cudaStreamUpdateCaptureDependencies(stream, &node, NULL, 1,
+    return cudaStreamUpdateCaptureDependencies(stream, &node, AR_PLAIN_EDGES 1,
                                                cudaStreamSetCaptureDependencies);
-#else
-    return cudaStreamUpdateCaptureDependencies(stream, &node, 1, cudaStreamSetCaptureDependencies);
-#endif
 }
 
 /* In ${graph}, let ${node} follow ${before}, too. */
 static inline cudaError_t ar_graph_follow(cudaGraph_t graph, cudaGraphNode_t before,
                                           cudaGraphNode_t node)
 {
-#if CUDART_VERSION >= 13000
-    return cudaGraphAddDependencies(graph, &before, &node, NULL, 1);
-#else
-    return cudaGraphAddDependencies(graph, &before, &node, 1);
-#endif
+    return cudaGraphAddDependencies(graph, &before, &node, AR_PLAIN_EDGES 1);
 }
 
 /* In ${graph}, ${node} need not follow ${before} any more. */
 static inline cudaError_t ar_graph_leave(cudaGraph_t graph, cudaGraphNode_t before,
                                          cudaGraphNode_t node)
 {
-#if CUDART_VERSION >= 13000
-    return cudaGraphRemoveDependencies(graph, &before, &node, NULL, 1);
-#else
-    return cudaGraphRemoveDependencies(graph, &before, &node, 1);
-#endif
+    return cudaGraphRemoveDependencies(graph, &before, &node, AR_PLAIN_EDGES 1);
 }
 
 /* Set this thread's capture mode, and return the former mode. While this thread captures, or
