@@ -294,7 +294,7 @@ static int show_later(symtuner_ar *h, const struct ar_allocation *a, bool decide
     int number;
 
     if (a->vmm)
-        return 0; /* mapping by a descriptor has never run on GPUs, so only AR_IPC_ON tries it */
+        return 0; /* on GPUs only ar_fuzz has mapped by descriptors, so only AR_IPC_ON tries it */
     for (int i = 0; i < CANDIDATE_WAYS && c->id != a->id; i++)
         if (set[i].id == a->id || set[i].call < c->call)
             /* ${c} becomes the entry of ${a}, or else the entry that was not used for longest */

@@ -19,7 +19,7 @@ void drop_pair(void);
 const struct ar_args *call(int r, const char *send, char *recv);
 
 /* What getpid returns in this thread; 0: the real number. The threads of the two ranks get
- * different numbers, so the ranks take each other for processes. */
+ * different numbers, so each rank believes that the other one is a process of its own. */
 extern _Thread_local int fake_pid;
 
 /* The ranks of two processes. create_in_process makes of_rank[rank]. make_processes makes both, and
