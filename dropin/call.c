@@ -94,8 +94,9 @@ static unsigned answer(struct st_comm *c, const struct st_call *call)
     int op = call->op < NCCL_ABI_BUILT_IN_OPS ? call->op : NCCL_ABI_BUILT_IN_OPS;
     const uint64_t places =
         st_window_class(c, call->send, in) << 4 | st_window_class(c, call->recv, out) << 2;
-    /* Calls in place get other answers than calls that are not: the library reaches the shorter
-     * buffer of a call in place through the longer one, whatever the class of the shorter one. */
+    /* Whether the call is in place belongs to the key, too. For a call in place the library looks
+     * only at the window of the longer buffer, so its answer may differ from that for another call
+     * whose buffers have the same classes. */
     const bool at_place = places && st_call_in_place(c, call, in < out ? in : out);
     uint64_t key =
         mix(mix(0, call->count), (uint64_t)call->coll << 32 | (uint64_t)call->dtype << 16 |

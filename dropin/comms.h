@@ -134,12 +134,13 @@ extern atomic_int st_comm_handles[ST_DEVICES];
  * that the library allows. A communicator is wide if its handle was the first on its GPU. Calls of
  * later handles get fewer blocks (st_settings_further). */
 extern atomic_int st_comm_wide[ST_DEVICES];
-/* Count a handle of ${c} on its GPU, at first as a wide one. Returns how many handles the GPU had
- * before. */
+/* Count ${c} among the communicators that have a handle on its GPU, and at first as wide. Returns
+ * how many of them the GPU had before. */
 int st_comm_take(struct st_comm *c);
-/* ${c} is not wide: take it out of st_comm_wide. */
+/* From now on do not count ${c} as wide. */
 void st_comm_limit(struct st_comm *c);
-/* Take ${c} out of the count of its GPU's handles, if it counts there. */
+/* Undo st_comm_take: from now on do not count ${c}, neither as wide nor among the communicators
+ * that have a handle. Does nothing if ${c} is not counted. */
 void st_comm_give(struct st_comm *c);
 
 #endif

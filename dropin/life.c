@@ -76,7 +76,8 @@ struct st_meet *st_made_enter(const struct st_real *real, const struct st_made *
         return NULL;
     st_followers_comm(real);
     /* Load the kernels before NCCL makes the communicator. Loading may take seconds longer on some
-     * ranks than on others. NCCL waits for late ranks, but the meeting afterwards would not. */
+     * ranks than on others. NCCL waits for the late ranks, but st_meet_wait(), which the ranks call
+     * afterwards, waits only a short time. */
     if (!settings->wrong && !settings->observe && settings->max_comms != 0)
         st_kernels_for(real);
     return st_meet_enter(made->key, count);

@@ -53,9 +53,10 @@ struct ffi_member {
     uint64_t calls, zero_copy; /* zero_copy: calls that got all ranks' buffers */
 };
 
-/* Find and hold the open member of CUDA device ${ordinal} whose group is a row of ${groups}.
- * ${groups} has ${rows} rows, each of ${ranks} JAX device ids. ${xla}: whether the group uses XLA's
- * communicator. Returns NULL if there is no such member. */
+/* Find the open member for CUDA device ${ordinal} in the group that is one of the rows of
+ * ${groups}, and hold the member until ffi_member_release(). ${groups} has ${rows} rows, each of
+ * ${ranks} JAX device ids. ${xla}: the group uses XLA's communicator. Returns NULL if there is no
+ * such member. */
 struct ffi_member *ffi_member_find(const int64_t *groups, int rows, int ranks, int ordinal,
                                    int xla);
 

@@ -150,7 +150,8 @@ static void exchange(const struct job *j)
         return;
     if (!ffi_peer_access(offer.send, j->member->gpus, j->member->ranks) ||
         !ffi_peer_access(offer.recv, j->member->gpus, j->member->ranks))
-        /* refuse: -1 is no operator, so the ranks do not agree, and all of them stage the call */
+        /* this rank does not want the exchange: -1 is no operator, so the ranks do not agree, and
+         * all of them stage the call */
         offer.op = -1;
     ffi_exchange_come(j->member->exchange, j->run, j->member->me, &offer);
 }
@@ -219,9 +220,10 @@ static void count(struct ffi_member *member, const struct ffi_call *call, int ze
     __atomic_store_n(&member->minor, minor, __ATOMIC_RELAXED);
 }
 
-/* Do our kernels run this call, or has libsymtuner_ar.so given it to NCCL? The plan tells us. It
- * would not with SYMTUNER_AR_IPC=auto, but JAX's groups ignore auto, because their configuration
- * says that nothing runs beside their calls (FFI_BESIDE). */
+/* Return whether our kernels run this call; if not, libsymtuner_ar.so has given it to NCCL. The
+ * library's plan for the call tells us. With SYMTUNER_AR_IPC=auto it would not, but JAX's groups
+ * ignore auto, because their configuration says that nothing runs beside their calls
+ * (FFI_BESIDE). */
 static int is_ours(const struct job *j)
 {
     const struct ffi_call *call = &j->call;

@@ -138,8 +138,8 @@ static void dump_all(void)
             dump(l);
 }
 
-/* Write the ledgers of the communicators that the program has not ended. Many programs exit that
- * way. */
+/* Write the ledgers of the communicators that still exist: many programs exit without destroying
+ * their communicators. */
 static void write_at_exit(void)
 {
     if (!st_exit_lock(&lock))

@@ -246,11 +246,11 @@ static INLINE enum st_verdict prefer_entry(const struct st_era *era, struct st_t
     return ST_VERDICT_GENERAL;
 }
 
-/* Favour symmetric kernels, where the table has an influence on them. From 2.29 on, if NCCL has
- * picked an LL symmetric kernel and the cheapest entry of the table is not LL, it may drop the
- * kernel. So we make an LL entry the cheapest: in 2.29 and 2.30 for every call, from 2.31 on for
- * probes (st_is_probe). From 2.31 on, with ${mixed}, we raise all prices in the tables of calls. In
- * all other cases the table has no influence. */
+/* Favour symmetric kernels, where the table has an influence on them. From 2.29 on, NCCL may drop
+ * an LL symmetric kernel that it has picked if the cheapest entry of the table is not LL. So we
+ * make an LL entry the cheapest: in 2.29 and 2.30 for every call, from 2.31 on for probes
+ * (st_is_probe). From 2.31 on, with ${mixed}, we raise all prices in the tables of calls. In all
+ * other cases the table has no influence. */
 static NOINLINE enum st_verdict
 prefer_symmetric(const struct st_era *era, int pipe_ops, bool mixed, struct st_table table)
 {

@@ -17,8 +17,8 @@
 
 enum { PEER_VERSION = 1, PEER_KERNELS = 4 };
 
-/* One rank. The struct stays valid as long as the peer. A peer is only asked for sums of
- * ncclBfloat16, ncclFloat32 and ncclFloat16. */
+/* What a peer is told about one rank. The struct stays valid as long as the peer. A peer is only
+ * asked for sums of ncclBfloat16, ncclFloat32 and ncclFloat16. */
 struct peer_rank {
     int rank, ranks;
     ncclComm_t comm;

@@ -298,8 +298,8 @@ static void measure(bool gpus)
         probe_together(&bench);
 }
 
-/* Wait until process ${pid} ends. If it makes no step for ${limit_s} seconds, kill it. Fills ${why}
- * with what happened, or "" if the process ended by itself. */
+/* Wait until process ${pid} ends. If it finishes no step of its work for ${limit_s} seconds, kill
+ * it. Fills ${why} with what happened, or "" if the process ended by itself. */
 static void watch(pid_t pid, int limit_s, char *why, size_t size)
 {
     static const struct timespec nap = {.tv_nsec = 2000000};

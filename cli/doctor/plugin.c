@@ -59,8 +59,9 @@ void st_doctor_dirs(struct st_doctor *doctor)
         "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
 #endif
         "/lib64", "/usr/lib64", "/lib", "/usr/lib"};
-    /* Only the environment counts: the loader reads this variable when the program starts, before
-     * NCCL reads its conf files. */
+    /* Read LD_LIBRARY_PATH from the environment only. A value in NCCL's conf files has no effect,
+     * because the loader reads the variable when the program starts, before NCCL reads those
+     * files. */
     const char *path = getenv("LD_LIBRARY_PATH"), *at = path ? path : "";
 
     while (*at) {

@@ -99,8 +99,8 @@ void symtuner_nccl_ledger(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* Write the books of the communicators that the program has not ended. Many programs exit that
- * way. */
+/* Write the books of the communicators that still exist: many programs exit without destroying
+ * their communicators. */
 static void write_at_exit(void)
 {
     if (!st_exit_lock(&lock))

@@ -174,7 +174,8 @@ static void put_call(const struct edit *edit, struct hlo_out *out)
         hlo_call_put(&edit->call, edit->target, edit->flat, out);
 }
 
-/* Offer a call to the joins. Returns 0, or -1 if memory is short. */
+/* If the call of ${edit} may share one longer call with other all-reduces, add it to those that may
+ * (hlo->joins). Returns 0, or -1 if memory is short. */
 static int offer(struct symtuner_hlo *hlo, const struct hlo_computation *computation,
                  const struct edit *edit)
 {

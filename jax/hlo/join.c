@@ -246,9 +246,9 @@ struct place {
     size_t instruction;
 };
 
-/* An instruction with more members behind it comes first. A member's operand has more behind it
- * than the member, and all members of a bucket have equally many. So the operands of all members of
- * a bucket come before its first member. */
+/* Order two instructions for qsort: the one with the larger value of joins->behind comes first. A
+ * member's operand has a larger value than the member, and all members of a bucket have the same
+ * value. So the operands of all members of a bucket come before its first member. */
 static int compare_places(const void *a, const void *b)
 {
     const struct place *x = a, *y = b;

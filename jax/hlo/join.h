@@ -47,8 +47,8 @@ struct hlo_joins {
     uint32_t free_id; /* no instruction has this id or a larger one */
 };
 
-/* Add an all-reduce. Add them in the order of the instructions. ${call} is copied. Returns 0, or -1
- * if memory is short. */
+/* Add an all-reduce that may share a call. The caller adds all-reduces in the order of their
+ * instructions. ${call} is copied. Returns 0, or -1 if memory is short. */
 int hlo_joins_add(struct hlo_joins *joins, const struct hlo_computation *computation,
                   const struct hlo_instruction *in, const struct hlo_shape *shape,
                   struct hlo_bytes call);

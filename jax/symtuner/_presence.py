@@ -24,7 +24,8 @@ INSTALLED = "installed"  # does it replace psum and other collectives, as instal
 _QUESTIONS = (RUNS, INSTALLED)
 
 _round = 0  # how many times retry() and close() were called; each call begins a round
-# key of a question, round and process -> "+", or "-" and why that process does not run symtuner
+# what each process has answered: the key names question, round and process; the value is "+", or
+# "-" and why that process does not run symtuner
 _words: dict[str, str] = {}
 _client: Any = None  # the client of jax.distributed to which _round and _words belong
 _asked = False  # SYMTUNER_JAX is set, and the other processes can know it

@@ -42,7 +42,7 @@ struct form_ll8 {
     static __device__ __forceinline__ void clear(void *slot)
     {
 /* In the test build ST_BREAK_EPOCH old words count as new. Tests notice that only if old words stay
- * in the slot, so that build does not clear it. */
+ * in the slot, so that build does not clear the slot either. */
 #if !defined(ST_BREAK_CLEAR) && !defined(ST_BREAK_EPOCH)
         store_word(slot, make_uint4(0, 0, 0, 0));
 #endif
@@ -82,7 +82,8 @@ struct form_ll128 {
     }
     static __device__ __forceinline__ void clear(void *)
     {
-        /* 64-bit epochs never repeat, so an old line cannot be mistaken for a new one. */
+        /* Nothing to clear: 64-bit epochs never repeat, so an old line cannot be mistaken for a new
+         * one. */
     }
     static __device__ __forceinline__ payload canonical(payload p)
     {

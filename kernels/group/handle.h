@@ -47,7 +47,7 @@ struct ar_window {
     size_t bytes;
     uint64_t number; /* a newer window has a higher number; the number is the same on all ranks */
     bool ours;       /* whether this library registered the window, not the application */
-    /* kernels/host/window.c explains the next three. */
+    /* kernels/host/window.c explains the next three fields. */
     bool blocked;             /* calls with a buffer in it use no window for that buffer */
     bool gone;                /* deregistered on this rank, but other ranks may still have it */
     bool ended;               /* deregistered on another rank, so no call's buffer can lie in it */

@@ -20,13 +20,15 @@ struct ar_buffers {
     const struct ar_operator *premul;  /* our record of ${op} if it is AR_PREMUL, else NULL */
 };
 
-/* Return how many parts lie in send. */
+/* Return how many parts of the message lie in this rank's send: in a reduce-scatter one for each
+ * rank, otherwise one. */
 static inline uint64_t ar_parts_sent(const symtuner_ar *h, int coll)
 {
     return coll == AR_REDUCE_SCATTER ? (uint64_t)h->ranks : 1;
 }
 
-/* Return how many parts lie in recv. */
+/* Return how many parts of the message lie in this rank's recv: in an all-gather one for each rank,
+ * otherwise one. */
 static inline uint64_t ar_parts_received(const symtuner_ar *h, int coll)
 {
     return coll == AR_ALL_GATHER ? (uint64_t)h->ranks : 1;

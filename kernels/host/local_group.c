@@ -91,7 +91,8 @@ static void count_neighbours(symtuner_ar **handles, int n)
     }
 }
 
-/* Return the bytes of bulk scratch that suit every GPU of the group. */
+/* Return the bytes of bulk scratch: the least that ar_scratch_bulk() returns for any GPU of the
+ * group. */
 static uint64_t least_bulk(symtuner_ar **handles, int n)
 {
     uint64_t least = UINT64_MAX, own;

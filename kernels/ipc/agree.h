@@ -28,8 +28,8 @@
 
 enum {
     AR_IPC_RECENT = 1024, /* how many of the latest calls of each rank are remembered */
-    /* How many decisions are kept. A rank that is so many calls ahead of another rank waits for
-     * it. */
+    /* How many decisions are kept. A rank that is this many calls ahead of another rank waits for
+     * it, so that it does not overwrite a decision that the other rank has not read yet. */
     AR_IPC_DECISIONS = 16384,
     /* A rank remembers kinds of calls. Calls are of one kind if they have the same buffers and the
      * same length. There are AR_IPC_SETS sets of AR_IPC_WAYS kinds each, and a hash of the call

@@ -345,7 +345,8 @@ static void tell_unmapped(const symtuner_ar *h, int r, const char *why)
     ar_rules_warn(text);
 }
 
-/* Tell the peers that allocation ${i} of rank ${r} is mapped, and the GPU at which address. */
+/* Tell the peers that this rank has mapped allocation ${i} of rank ${r}. Tell this rank's GPU the
+ * address of the mapping. */
 static void tell_mapped(symtuner_ar *h, int r, int i)
 {
     const struct mapped *m = &h->ipc->peer[r][i];

@@ -6,7 +6,8 @@
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 
-/* CUDA 13 takes data about edges before their number. NULL: they are plain. */
+/* In CUDA 13, functions that add edges to a graph take data about these edges, too, as the argument
+ * before their number. NULL means plain edges. */
 #if CUDART_VERSION >= 13000
 #define AR_PLAIN_EDGES NULL,
 #else

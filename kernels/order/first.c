@@ -8,7 +8,8 @@ static symtuner_ar *list; /* all handles, linked by h->next */
 static uint64_t latest;   /* the largest place of any handle so far */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Return whether ${other} comes before ${h}, or may come before it once it has a place. */
+/* Return whether ${other} comes before ${h} in the order of first.h. If ${other} has no place yet,
+ * return whether it may come before ${h} once it has one. */
 static bool may_precede(const symtuner_ar *other, const symtuner_ar *h)
 {
     if (other->place != h->place)

@@ -9,7 +9,8 @@
 #include "kernels/order/capture.h"
 #include "kernels/order/follower.h"
 
-/* CUDA calls this in a thread of its own, which must not call CUDA functions. */
+/* Note that the graph of ${record} is gone. CUDA calls this in a thread of its own, which must not
+ * call CUDA functions. */
 static void CUDART_CB let_go(void *record)
 {
     struct ar_graph *g = record;

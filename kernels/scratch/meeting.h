@@ -45,8 +45,10 @@ static inline enum ar_phase ar_meeting_phase(const struct ar_meeting *m, int are
     return (enum ar_phase)(__atomic_load_n(&m->word[arena], __ATOMIC_ACQUIRE) >> 16 & 0xffff);
 }
 
-/* Wait for all ${ranks} in try ${number}, which counts from 0 and is the same on all ranks. Returns
- * AR_OPEN if a rank gave up the try, else the phase that the arena has now. */
+/* Tell the other ranks that this rank wants to make the arena now, and wait until all ${ranks}
+ * ranks want it. ${number} is the number of this try, counted from 0; it is the same on all ranks.
+ * Returns AR_OPEN if a rank waited too long, which ends the try. Otherwise returns the phase that
+ * the arena has now. */
 enum ar_phase ar_meeting_come(struct ar_meeting *m, int arena, int ranks, uint32_t number,
                               const struct ar_spin_limit *limit);
 
