@@ -199,7 +199,7 @@ debian
 python=$build/wheel-tools/bin/python
 if make -s "$built/wheel-tools/bin/python" B="$built" > "$work/log" 2>&1; then
     dockerfile
-    # run this in the background, because the others mostly compile
+    # check the wheel in the background, because the checks below mostly compile
     (wheel; [ $failed = 0 ] || exit 1; exit $skipped) &
     sdist
     pages

@@ -23,7 +23,8 @@ struct host {
     const struct nccl_abi_tuner_v4 *v4; /* NULL unless the tuner has version 4 */
     nccl_abi_get_coll_info get_coll_info;
     nccl_abi_result (*finalize)(void *ctx);
-    /* v4 is called through this, too: it has the same members, and two arguments differ */
+    /* version 4 of the interface is called through this pointer, too: its table has the same
+     * members, and only two arguments differ */
     const struct nccl_abi_profiler_v5 *profiler;
     void *tuner_ctx[RANKS_MAX], *profiler_ctx[RANKS_MAX];
     int mask;
@@ -284,7 +285,7 @@ static void decide_general(struct host *host, int rank, const struct record *cal
     float table[CELLS];
     int channels = 0, cell;
 
-    /* 2.29.3 asks twice (docs/reference/nccl-releases.md) */
+    /* NCCL 2.29.3 asks the tuner twice about some calls (docs/reference/nccl-releases.md) */
     for (int i = 0; i < call->asked; i++) {
         memcpy(table, call->table, sizeof table);
         channels = 0;

@@ -69,7 +69,8 @@ static void windows(void)
     MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[0], NULL) == 0);
     MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[0], NULL) == 0);
     SAID(kernels(), "query all_reduce:16 all_reduce:16 ");
-    /* at an address where loads of 16 bytes do not work, the drop-in asks the kernels again */
+    /* for a buffer whose address is no multiple of 16, the drop-in asks the kernels again how to
+     * run the call */
     MUST(n.f.AllReduce((char *)a + 4, b, 16, F32, SUM, comm[0], NULL) == 0);
     SAID(kernels(), "query all_reduce:16 ");
     /* For buffers in windows, the drop-in remembers answers for calls in place and for other calls
@@ -81,7 +82,8 @@ static void windows(void)
     MUST(n.f.AllGather((char *)a + 204, a, 3, F32, comm[1], NULL) == 0);
     MUST(n.f.AllGather((char *)a + 12, a, 3, F32, comm[1], NULL) == 0);
     SAID(kernels(), "query all_gather:3 query all_gather:3 all_gather:3 ");
-    /* the kernels may stage a call although its buffers lie in a window; the drop-in asks again */
+    /* the kernels may stage a call although its buffers lie in a window; then the drop-in asks
+     * again at the next call */
     MUST(n.f.AllReduce(a, b, 8, F32, SUM, comm[0], NULL) == 0);
     SAID(kernels(), "query all_reduce:8 ");
     kernels()->stages = 1;

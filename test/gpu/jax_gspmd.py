@@ -54,7 +54,7 @@ def stack(mesh, batch, hidden, inner, layers, dtype, different=4):
     def f(x, weights):
         for i in range(layers):
             up, down = weights[i % different]
-            # keeps the sums small enough for bfloat16
+            # clip keeps the sums small enough for bfloat16
             x = jnp.clip(jnp.clip(x @ up, 0, 1) @ down, -2, 2)
         return x
 

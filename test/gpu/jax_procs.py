@@ -46,7 +46,7 @@ MANY = ("kill", "exit", "raise")  # the cases of --times, unless --case names ot
 COMMS = {"own": "own-nccl", "xla": "xla-nccl", "auto": r"\w+-nccl"}  # what jax_rank.py must print
 HERE = os.path.dirname(os.path.abspath(__file__))
 SAID = re.compile(r"rank (\d+)(?: of \d+)? (?:is gone|has closed)")
-# by how many MiB more of a GPU's memory may be in use after the test than before it
+# the memory of a GPU that is in use may grow by this many MiB from the start of the test to its end
 LEFT_MIB = 256
 
 

@@ -103,7 +103,8 @@ void *chain_open(void)
 
 const struct nccl_abi_profiler_v5 *chain_profiler(void)
 {
-    /* the members have the same places in all versions; only the heads of events differ */
+    /* in all versions of the interface this table has the same members in the same places; only the
+     * beginnings of events differ */
     return plugin.profiler;
 }
 

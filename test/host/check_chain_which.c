@@ -44,8 +44,8 @@ START_TEST(test_default_name)
 }
 END_TEST
 
-/* The plugin reads the name once, because ranks that read it at different times could get different
- * names. */
+/* The plugin reads the name of the tuner to chain only once. Otherwise ranks that read it at
+ * different times could get different names. */
 START_TEST(test_later_communicators_get_the_same_one)
 {
     struct comm comm, later;

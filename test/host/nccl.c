@@ -285,7 +285,7 @@ void nccl_collective(const struct comm *comm, int func, size_t bytes, int regist
         memcpy(probe.table, costs, sizeof probe.table);
         nccl_ask(comm, &probe);
         ck_assert_int_eq(probe.channels, 0);
-        /* 2.29 and 2.30 ask about LL, and then ask the same question once more */
+        /* NCCL 2.29 and 2.30 ask about LL, and then ask the same question once more */
     } else if (plugin.release->nccl >= 22900) {
         nccl_ask(comm, last);
         memcpy(last->table, costs, sizeof last->table);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_exchange.c - lets ranks, which are threads, meet before a run, and checks what they find:
- * if they agree, if they differ, if sites look alike, and if a rank stays away. */
+/* check_exchange.c - lets ranks, which are threads, exchange the addresses of their buffers before
+ * a run, and checks what each rank finds afterwards: if the ranks agree, if they differ, if calls
+ * look alike, and if a rank stays away. A "site" is one all-reduce of a run (jax/exchange.h). */
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +23,7 @@ static void expect(int right, const char *what)
         printf("FAILED: %s\n", what);
 }
 
-/* What one rank offers at each site of a run, and what it finds afterwards. */
+/* What one rank offers for each all-reduce of a run, and what it finds afterwards. */
 struct rank {
     pthread_t thread;
     int me, sites;

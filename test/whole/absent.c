@@ -72,7 +72,7 @@ static void begin(int registered)
     }
 }
 
-/* Let rank ${r} call. ${bytes} is the length of the message of an all-reduce. */
+/* Make a call on rank ${r}. ${bytes} is the length of the message of an all-reduce. */
 static ncclResult_t call(int r, size_t bytes)
 {
     if (reduces)
@@ -174,7 +174,7 @@ static void capture(int r)
     MUST(cudaGraphDestroy(graph) == cudaSuccess);
 }
 
-/* The last rank does not call. Each other rank makes a call, and then launches its graph of two
+/* The last rank makes no call. Each other rank makes a call, and then launches its graph of two
  * calls. */
 static void leave_one_out(void)
 {

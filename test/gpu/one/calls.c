@@ -49,7 +49,8 @@ static int run(int rank)
     int gpus = 0;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    /* so that the results so far can be seen even if the next part hangs */
+    /* write each line at once, so that the results so far can be seen even if the next part
+     * hangs */
     setvbuf(stdout, NULL, _IOLBF, 0);
     snprintf(text, sizeof text, "%d", rank);
     setenv("RANK", text, 1); /* hosts.c reads it */
@@ -143,7 +144,7 @@ static int all_ranks(void)
         if (victim)
             code = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? 0 : 1;
         for (int r = 0; r < job->ranks && code != 0; r++)
-            /* the other ranks would wait for the rank that failed */
+            /* end the other ranks, because they would wait for the rank that failed */
             kill(child[r], SIGKILL);
         worst = worst == 0 ? code : worst;
     }

@@ -157,7 +157,7 @@ static struct call draw(struct t_random *random, const struct place *p, size_t a
                      .shift = (size_t)t_below(random, SHIFTS)};
     size_t most = job->most / whole_size(c.type);
 
-    /* NCCL runs broadcasts and reduces, and that slowly, so make fewer of them. */
+    /* Make fewer broadcasts and reduces: only NCCL runs them, and it is slow here. */
     if (t_below(random, 3) == 0 && c.kind >= BROADCAST)
         c.kind = ALL_REDUCE;
     if (job->only >= 0)

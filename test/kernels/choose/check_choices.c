@@ -28,8 +28,8 @@ static void print_run(FILE *out, const struct run *run)
         fprintf(out, "%d..%d blocks%s\n", run->few, run->many, run->way);
 }
 
-/* Return whether the hint of ${ask} changes nothing: it is not "alone", but ${choice} is what the
- * hint "alone" would lead to, too. */
+/* A hint says what runs beside the calls (ask.beside). Return whether the hint of ${ask} changes
+ * nothing: it is not "alone", but the hint "alone" would lead to ${choice}, too. */
 static bool as_alone(struct ar_ask ask, const struct ar_force *force,
                      const struct ar_choice *choice)
 {

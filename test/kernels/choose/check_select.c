@@ -301,8 +301,8 @@ static bool by_tma(const struct ar_ask *ask)
            (!half || (part <= 64 << 20 && part % 16 == 0));
 }
 
-/* Return whether the table has rows of 64 blocks for this call that are for calls beside other
- * kernels. */
+/* Return whether the table has a row with 64 blocks for this call if other kernels may run beside
+ * it. */
 static bool by_64(const struct ar_ask *ask)
 {
     const bool long_too = ask->ranks == 2 && !ask->has_multicast;
@@ -362,15 +362,16 @@ START_TEST(test_a_rest_is_a_piece_of_its_own)
 }
 END_TEST
 
-/* Up to ST_BESIDE_LIMIT the hint changes only what by_64 names. Longer messages run on kernels of
- * many blocks only with the hint "alone", or if there is no NCCL. */
+/* A hint says what runs beside the calls (ask->beside). Up to ST_BESIDE_LIMIT bytes the hint
+ * changes only the calls for which by_64() is true. Longer messages run on kernels with many blocks
+ * only with the hint "alone", or if there is no NCCL. */
 START_TEST(test_long_messages_take_few_blocks_unless_alone)
 {
     for_all(compare_hints);
 }
 END_TEST
 
-/* A kernel that a user names runs with every hint. */
+/* A kernel that a user names runs whatever the hint says. */
 START_TEST(test_no_hint_is_stronger_than_a_name)
 {
     for (int beside = AR_BESIDE_UNKNOWN; beside <= AR_BESIDE_COMPUTE; beside++) {

@@ -174,9 +174,9 @@ static double far_apart(const struct call *c, unsigned random)
     return random & 1 ? -v : v;
 }
 
-/* Return element ${i} of ${rank}'s input to a float call. One of two elements is far_apart. The
- * others are small integers, or in f32 and f64 fractions of both signs times a power of two up to
- * 2^15. Of 61 elements in a row some are special:
+/* Return element ${i} of ${rank}'s input to a float call. Half of the elements come from
+ * far_apart(). The others are small integers, or in f32 and f64 fractions of both signs times a
+ * power of two up to 2^15. Of 61 elements in a row some are special:
  * - NaN: on one rank it has ones in all bits, which Lamport words must not carry;
  * - -0 on all ranks;
  * - order (16 bits, not products): in f32 any other order of addition gives another result;

@@ -377,7 +377,8 @@ static void grow_both(struct grower *g, const char *kernel, int count, int round
 
 /* A graph was captured while only the small arena existed. Then the group grows, and the graph is
  * replayed between calls in all arenas. All arenas share the counters. The number of calls between
- * two replays is odd or even, so that a replay uses each half of the scratch after each half. */
+ * two replays is sometimes odd and sometimes even. So a replay uses sometimes the same half of the
+ * scratch as the call before it, and sometimes the other half. */
 START_TEST(test_a_graph_from_before_the_growth_is_right_after_it)
 {
     static const char *const kernel[] = {"one_ll8", "one_ll128", "one_lamport", "two_lamport"};

@@ -67,7 +67,8 @@ struct fake_cuda {
     /* 1: a thread captures in mode global. So in all other modes than relaxed, calls that may wait
      * for the GPU fail. */
     int global_capture;
-    /* number of such calls, including those during a capture of ${capture} */
+    /* how many calls that may wait for the GPU came during a capture, of ${global_capture} or of
+     * ${capture} */
     int prohibited;
     int host_functions;       /* number of calls of cudaLaunchHostFunc */
     int empty_nodes;          /* empty nodes that were added to captures */

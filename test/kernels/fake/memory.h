@@ -39,7 +39,7 @@ void fake_allocation(void *base, size_t bytes, int device);
  * fake reports the whole reserved range for each address: here all addresses of the GPU. */
 void fake_created(void *base, size_t bytes, int device, unsigned types);
 
-/* Map the memory from cuMemCreate that is mapped at ${base} at ${also}, too. */
+/* The memory from cuMemCreate that is mapped at ${base}: map it at ${also}, too. */
 void fake_created_also(void *also, void *base);
 
 /* Forget the allocation at ${base}, if there is one. */
@@ -49,7 +49,7 @@ void fake_allocation_gone(void *base);
  * cuMemAddressReserve. NULL: nothing is mapped there. */
 char *fake_mapped_at(const char *at);
 
-/* An allocation that holds ${p}. Returns false if there is none. */
+/* fake_find sets ${*found} to the allocation that holds ${p}, or returns false if there is none. */
 struct fake_found {
     char *base;
     size_t bytes;

@@ -131,7 +131,8 @@ START_TEST(test_calls_wait_as_long_as_there_are_graphs)
 }
 END_TEST
 
-/* The event has been recorded even if there was no call yet. */
+/* Creating a handle records the event, so a graph can wait for the event even before the first
+ * call. */
 START_TEST(test_the_event_is_recorded_before_the_first_graph)
 {
     static const int one[] = {0};
