@@ -14,7 +14,8 @@
 #define BLOCKS (FFI_EXCHANGE_SITES / BLOCK)
 
 /* XLA starts all ranks of a run at about the same time. Waking a sleeping thread takes longer than
- * everything else in a meeting, so a rank spins for this long before it sleeps. */
+ * the rest of the exchange, so a rank that waits for the others spins for this long before it
+ * sleeps. */
 #define SPIN_NS 200000
 
 enum verdict { OPEN, AGREED, REFUSED };
@@ -108,7 +109,7 @@ static struct meeting *at(const struct run *run, int number)
     return &run->block[number / BLOCK][number % BLOCK];
 }
 
-/* Add meeting ${number} to the run. Returns false if there is no memory for it. */
+/* Add meeting ${number} (exchange.h) to the run. Returns false if there is no memory for it. */
 static bool make_meeting(struct run *run, int number)
 {
     struct meeting **block = &run->block[number / BLOCK];
@@ -142,7 +143,8 @@ static bool is_part(const struct ffi_site *site, int r, const struct ffi_offer *
            site->count == offer->count && site->dtype == offer->dtype && site->op == offer->op;
 }
 
-/* Do two meetings look like the same call on some ranks and like different calls on others? */
+/* Do ${a} and ${b} have the same buffers on some ranks, but different ones on others? If so, a rank
+ * cannot tell which of the two calls another rank means. */
 static bool confusing(const struct ffi_site *a, const struct ffi_site *b, int ranks)
 {
     int same = 0;

@@ -53,19 +53,19 @@ struct ffi_site {
     int dtype, op;
 };
 
-/* The meetings of one group, in all runs that are in flight. */
+/* The meetings (see above) of one group, in all runs that are in flight. */
 struct ffi_exchange;
 
 struct ffi_exchange *ffi_exchange_new(int ranks);
 void ffi_exchange_free(struct ffi_exchange *m);
 
-/* Come to rank ${me}'s next meeting in run ${run} with ${offer}, and wait for the other ranks.
- * Returns 1 if all ranks came and brought the same all-reduce, else 0. */
+/* Exchange buffers for the next all-reduce of rank ${me} in run ${run}: show the other ranks
+ * ${offer}, and wait for theirs. Returns 1 if all ranks came with the same all-reduce, else 0. */
 int ffi_exchange_come(struct ffi_exchange *m, int64_t run, int me, const struct ffi_offer *offer);
 
-/* Look up the meeting of run ${run} to which rank ${me} brought ${offer}. If all ranks agreed in
- * it, fills ${site} and returns 1. Otherwise, or if there is no such meeting, returns 0. All ranks
- * that look up the same all-reduce get the same result. */
+/* Look up what the ranks exchanged when rank ${me} brought ${offer} in run ${run}. If all ranks
+ * agreed, fills ${site} and returns 1. Otherwise, or if ${me} brought no such offer, returns 0. All
+ * ranks that look up the same all-reduce get the same result. */
 int ffi_exchange_find(struct ffi_exchange *m, int64_t run, int me, const struct ffi_offer *offer,
                       struct ffi_site *site);
 

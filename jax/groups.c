@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* groups.c - the table of members: each device of each group that is open in this process. */
+/* groups.c - the table of members: a member is one device of this process in one open group
+ * (groups.h). */
 #include "jax/groups.h"
 
 #include <stddef.h>
@@ -7,7 +8,8 @@
 #include <time.h>
 
 static struct ffi_member members[FFI_GROUP_MEMBERS];
-/* [i]: CUDA device of members[i]. Threads may read it even while members[i] is being filled. */
+/* gpus[i] is the CUDA device of members[i]. Threads may read it even while members[i] is being
+ * filled. */
 static int gpus[FFI_GROUP_MEMBERS];
 static int used; /* members[0] to members[used - 1] are or were in use */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -23,10 +25,10 @@ void ffi_member_release(struct ffi_member *member)
         __atomic_fetch_sub(&member->held, 1, __ATOMIC_SEQ_CST);
 }
 
-/* Count the caller in ${held} if the member is open. Returns whether it is. Another thread may
- * close the group at the same time. We first add to ${held} and then read ${open}; that thread
- * first clears ${open} and then reads ${held}. So either we see that the member is closed, or the
- * other thread sees our count and waits for us. */
+/* If the member is open, count the caller in its ${held}. Returns whether the member is open.
+ * Another thread may close the group at the same time. We first add to ${held} and then read
+ * ${open}; that thread first clears ${open} and then reads ${held}. So either we see that the
+ * member is closed, or the other thread sees our count and waits for us. */
 static int hold(struct ffi_member *member)
 {
     __atomic_fetch_add(&member->held, 1, __ATOMIC_SEQ_CST);

@@ -60,24 +60,26 @@ struct ffi_member {
 struct ffi_member *ffi_member_find(const int64_t *groups, int rows, int ranks, int ordinal,
                                    int xla);
 
-/* Hold and return the i-th open member, or NULL if there are not so many. */
+/* Return the i-th open member, counted from 0, and hold it until ffi_member_release(). Returns NULL
+ * if fewer members are open. */
 struct ffi_member *ffi_member_hold(int i);
 
 void ffi_member_release(struct ffi_member *member); /* does nothing if ${member} is NULL */
 
-/* Return the i-th open member without holding it, or NULL. The pointer is valid only as long as
- * nobody closes the group. */
+/* Return the i-th open member as ffi_member_hold() does, but without holding it. The pointer is
+ * valid only as long as nobody closes the member's group. */
 struct ffi_member *ffi_member_at(int i);
 
 /* Does the table have room for ${n} more members? */
 int ffi_members_room(int n);
 
-/* Copy ${n} members into the table and open them. Returns 0, or -1 if the table is full. */
+/* Copy ${n} members into the table and mark them open, so that calls find them. Returns 0, or -1 if
+ * the table is full. */
 int ffi_members_add(const struct ffi_member *members, int n);
 
 /* Mark all members closed, so that calls no longer find them. Returns how many members the table
- * has. The caller then calls ffi_member_shut() for each index and destroys the member's handle. At
- * last it calls ffi_members_forget(). */
+ * has. The caller then calls ffi_member_shut() for each index and destroys the member's handle.
+ * Finally it calls ffi_members_forget(). */
 int ffi_members_shut(void);
 
 /* Wait until no call holds the closed member with index ${i}, and return it. */

@@ -168,7 +168,8 @@ static int end_handles(ffi_handle **handles, int n, char *why, size_t why_size)
     return result == 0 ? 0 : ffi_fail(why, why_size, "%s", ffi_ar_get()->error(NULL));
 }
 
-/* Allocate a member outside of the table. Returns NULL and says why if that fails. */
+/* Allocate a member (groups.h) that is not in the table yet. Returns NULL and says why if that
+ * fails. */
 static struct ffi_member *new_member(const int64_t *ids, int ranks, int me, int ordinal, char *why,
                                      size_t why_size)
 {
@@ -279,9 +280,9 @@ int symtuner_ffi_give_up(void *ticket, char *why, size_t why_size)
     return bad;
 }
 
-/* Return this process's member of a group across processes, or NULL. The group may have two members
- * in this process, one on our own communicator and one on XLA's. Then return the member that was
- * opened later. */
+/* Return the member (groups.h) that this process has in a group across processes, or NULL. It may
+ * have two: one on our own communicator and one on XLA's. Then return the one that was opened
+ * later. */
 static struct ffi_member *find_member_across(const int64_t *ids, int ranks)
 {
     struct ffi_member *member, *latest = NULL;

@@ -151,8 +151,9 @@ static int same_bytes(struct hlo_bytes a, struct hlo_bytes b)
     return a.size == b.size && memcmp(a.at, b.at, a.size) == 0;
 }
 
-/* Return the newest bucket whose members have the type and attributes of ${member}, or NULL. Older
- * ones are full. ${latest}: the newest bucket for the member's value of joins->behind. */
+/* Return the newest bucket (all-reduces that share a call) with the type and the attributes of
+ * ${member}, or NULL if there is none. Older buckets of this kind are full. ${latest} is the newest
+ * bucket for the member's value of joins->behind. */
 static struct hlo_bucket *find_bucket(const struct hlo_joins *joins,
                                       const struct hlo_member *member, int latest)
 {
@@ -166,7 +167,8 @@ static struct hlo_bucket *find_bucket(const struct hlo_joins *joins,
     return NULL;
 }
 
-/* Put members ${from} to ${to} - 1, which are those of one computation, into buckets. */
+/* Put the all-reduces of one computation, members ${from} to ${to} - 1, into buckets. The
+ * all-reduces of a bucket share a call. */
 static void fill(struct hlo_joins *joins, const struct hlo_module *module, size_t from, size_t to)
 {
     size_t first_bucket = joins->bucket_count;
@@ -323,7 +325,7 @@ static void put_shape(struct hlo_out *out, const struct hlo_type *type, int64_t 
     free(layout.at);
 }
 
-/* An instruction that we add, or that takes the place of a member. */
+/* An instruction that we add, or that replaces one of the all-reduces. */
 struct added {
     struct hlo_bytes name, shape, metadata;
     int64_t id;
@@ -371,7 +373,8 @@ static int64_t length(const struct hlo_member *member)
     return member->shape.bytes / member->shape.type->size;
 }
 
-/* Reshape a member's operand to one dimension if it has more. Returns the id of the result. */
+/* Reshape the operand of an all-reduce to one dimension, if it has more. Returns the id of the
+ * result. */
 static int64_t put_flat(const struct hlo_joins *joins, const struct hlo_member *member,
                         uint32_t field, struct hlo_out *out)
 {
@@ -386,13 +389,15 @@ static int64_t put_flat(const struct hlo_joins *joins, const struct hlo_member *
     return added.id;
 }
 
-/* Return the id of the concatenation of a bucket. The bucket's call has the next id. */
+/* Return the id of the instruction that concatenates the operands of a bucket. The call of the
+ * bucket has the next id. */
 static uint32_t bucket_id(const struct hlo_joins *joins, int bucket)
 {
     return joins->free_id + 2 * (uint32_t)joins->count + 2 * (uint32_t)bucket;
 }
 
-/* Write the call of a bucket: the first member's call with another operand, shape and target. */
+/* Write the call that the all-reduces of a bucket share: the call of the first of them, with
+ * another operand, shape and target. */
 static void put_call(const struct hlo_bucket *bucket, const struct hlo_member *first, uint32_t id,
                      int64_t operand, int64_t count, uint32_t field, struct hlo_bytes share,
                      struct hlo_out *out)
@@ -417,7 +422,8 @@ static void put_call(const struct hlo_bucket *bucket, const struct hlo_member *f
     end(&added, &body, field, out);
 }
 
-/* Write the instructions that join the operands of a bucket, and then the call. */
+/* Write the instructions that join the operands of a bucket, and then the call that its all-reduces
+ * share. */
 static void put_bucket(const struct hlo_joins *joins, const struct hlo_member *first,
                        uint32_t field, struct hlo_bytes share, struct hlo_out *out)
 {
@@ -438,7 +444,8 @@ static void put_bucket(const struct hlo_joins *joins, const struct hlo_member *f
     put_call(bucket, first, id + 1, added.id, count, field, share, out);
 }
 
-/* Cut a member's part out of the result of the bucket's call. The part gets the member's id. */
+/* Cut the part of one all-reduce out of the result of the shared call. The part gets the id of that
+ * all-reduce. */
 static void put_part(const struct hlo_joins *joins, const struct hlo_member *member, uint32_t field,
                      struct hlo_out *out)
 {

@@ -26,7 +26,7 @@ struct hlo_member {
     int bucket;                          /* index in hlo_joins.buckets, or HLO_ALONE */
 };
 
-/* Members that share a call. */
+/* All-reduces that share one call. */
 struct hlo_bucket {
     size_t first, last; /* the first and the last of them in hlo_joins.members */
     int count;          /* 0: they do not share a call after all */
@@ -53,13 +53,15 @@ int hlo_joins_add(struct hlo_joins *joins, const struct hlo_computation *computa
                   const struct hlo_instruction *in, const struct hlo_shape *shape,
                   struct hlo_bytes call);
 
-/* Decide which members share calls. Returns 0, or -1 if memory is short. */
+/* Decide which of the all-reduces that were added share calls. Returns 0, or -1 if memory is
+ * short. */
 int hlo_joins_decide(struct hlo_joins *joins, const struct hlo_module *module);
 
-/* Undo shared call ${i}: its members stay calls of their own. */
+/* Undo shared call ${i}: its all-reduces stay calls of their own. */
 void hlo_joins_part(struct hlo_joins *joins, size_t i);
 
-/* If ${in} is a member that shares a call, return this member; otherwise return NULL. */
+/* If ${in} is an all-reduce that shares a call, return its struct hlo_member; otherwise return
+ * NULL. */
 const struct hlo_member *hlo_joins_find(const struct hlo_joins *joins,
                                         const struct hlo_instruction *in);
 

@@ -40,7 +40,8 @@ static void say(const char *text)
 
 /* ---- what a case is made of ------------------------------------------------------------------ */
 
-/* Open a new group. If the table is empty, the group gets its first place. */
+/* Open a new group with one member. If the table of members is empty, the member gets its first
+ * entry. */
 static struct ffi_member *open_group(void)
 {
     struct ffi_member member = {.ranks = RANKS, .across = 1, .calls = 1};
@@ -318,7 +319,8 @@ static void calls_go_on(void)
     say("not ended by the watch");
 }
 
-/* The next group gets the place of the closed one, but has other ranks. */
+/* The next group gets the entry of the closed group in the table of members, but has other
+ * ranks. */
 static void place_of_another(void)
 {
     struct ffi_member next = {.ranks = 2, .across = 1, .ids = {10, 20}};
