@@ -28,9 +28,9 @@ struct st_made {
 };
 
 /* Enter the meeting (meet.h) of a communicator that NCCL is about to make. Returns NULL if there is
- * no shared memory, or no need for a meeting, because NCCL will run all calls of the communicator
- * anyway. ${ranks}: the number of the communicator's ranks, 0 if unknown. ${count}: how many of
- * these ranks this thread drives. */
+ * no shared memory, or if NCCL will run all calls of the communicator anyway, so that the ranks
+ * need not meet. ${ranks}: the number of the communicator's ranks, 0 if unknown. ${count}: how many
+ * of these ranks this thread drives. */
 struct st_meet *st_made_enter(const struct st_real *real, const struct st_made *made, int ranks,
                               int count);
 /* Call st_made_settle for ${n} communicators that one call of NCCL has made: at once, or at the end

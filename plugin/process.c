@@ -21,7 +21,7 @@ static pthread_once_t read_once = PTHREAD_ONCE_INIT, decide_once = PTHREAD_ONCE_
 /* Names of the user's settings that keep us from giving NCCL a CTA count: default_held for the
  * built-in count, sym_held for the count of [process] rules. NULL: no setting does. */
 static const char *default_held, *sym_held;
-/* The releases of the copies of NCCL that ask us for their variables; 0: a free place. */
+/* The releases of the copies of NCCL that ask us for their variables; 0: the element is free. */
 enum { RELEASES = 8 };
 static atomic_int asking[RELEASES];
 static atomic_bool decided; /* decide() has run */

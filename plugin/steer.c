@@ -216,8 +216,8 @@ static bool masked(struct st_table table, uint32_t mask, int cell)
            mask >> (algo * SYMTUNER_PROTOS + proto) & 1;
 }
 
-/* Forbid the entries of ${mask}, but only if a live entry below ${limit} is left. Returns whether
- * an entry changed. */
+/* Forbid the entries of ${mask}, but only if NCCL can still choose another entry, one whose price
+ * is below ${limit}. Returns whether an entry changed. */
 static bool forbid(struct st_table table, float limit, uint32_t mask)
 {
     bool left = false, changed = false;

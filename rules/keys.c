@@ -313,7 +313,7 @@ static bool key_kernel(struct st_reader *reader, struct st_rule *rule, struct st
 }
 
 /* Read a number of blocks, or "leave". The kernel library reserves flags for 512 blocks. No GPU has
- * so many multiprocessors. */
+ * more multiprocessors than that. */
 static bool key_blocks(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                        const struct st_key *key)
 {

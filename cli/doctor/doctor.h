@@ -192,7 +192,7 @@ bool st_doctor_path(const struct st_doctor *doctor, const char *path, char full[
 long st_doctor_read(const struct st_doctor *doctor, const char *path, char *text, size_t size);
 bool st_doctor_exists(const struct st_doctor *doctor, const char *path);
 /* Several files may match a glob pattern. Set ${out} to the path of number ${index} of them,
- * counted from 0, without the root folder. Returns false if there are not so many. */
+ * counted from 0, without the root folder. Returns false if fewer files match. */
 bool st_doctor_glob(const struct st_doctor *doctor, const char *pattern, int index,
                     char out[ST_PATH]);
 /* List ${what} as not checked. */
@@ -207,7 +207,7 @@ const struct st_setting *st_doctor_get(const struct st_doctor *doctor, const cha
 
 /* setting_values.c: how NCCL reads values. */
 /* Return the name of number ${index}, counted from 0, of the NCCL variables that the doctor knows.
- * Returns NULL if it does not know so many. */
+ * Returns NULL if it knows fewer variables. */
 const char *st_setting_known(int index);
 /* Does NCCL read a number from the setting? If so, sets ${*number_out} to this number, and
  * ${*whole_out} to whether the value has nothing besides the number. Returns false if NCCL does not

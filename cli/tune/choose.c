@@ -149,7 +149,8 @@ static void choose_ctas(struct st_tune *tune)
                  "being counted slower at some size");
 }
 
-/* Pick the best way at each size, and copy its times to candidate ST_OWN. */
+/* Pick the best way to run symtuner's kernels at each size, and copy its times to candidate
+ * ST_OWN. */
 static void choose_ways(struct st_tune *tune, int coll)
 {
     for (int z = 0; z < st_tune_sizes(tune); z++) {

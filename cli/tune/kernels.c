@@ -22,7 +22,8 @@ bool st_tune_copies(const char *way)
     return strncmp(way, "one_", 4) == 0 || strncmp(way, "two_", 4) == 0;
 }
 
-/* Return what the rules say at size number ${z}: a way, or "nccl", or NULL if they say nothing. */
+/* Return what the rules say at size number ${z}: a way such as "one_ll8/16/128", or "nccl", or NULL
+ * if they say nothing. */
 static const char *said(const struct st_tune *tune, int coll, int z, bool beside)
 {
     const int say = beside ? tune->by.say[coll][z] : tune->say[coll][z];
@@ -37,7 +38,8 @@ static bool same(const char *a, const char *b)
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-/* Write a comment with the time of the rule's choice and the time of the way that it replaces. */
+/* Write a comment with the time of the rule's choice, and with the time of what it replaces: the
+ * library's own choice, or if the rule says "nccl", the best way. */
 static void comment(const struct st_tune *tune, int coll, int z, FILE *out)
 {
     const struct st_way *way = tune->way[coll][z];

@@ -200,11 +200,13 @@ static bool read_row(struct reader *reader, const char *line)
     return wrong(reader, "a measurement outside the plan", line);
 }
 
-/* Forget the times of units that are not marked done, so that these units are measured again. */
+/* A unit is one setting and one collective in one round (tune.h). Forget the times of units that
+ * are not marked done, so that these units are measured again. */
 static void forget_unfinished(struct st_tune *tune)
 {
     for (int c = 0; c < SYMTUNER_COLLS; c++) {
-        /* if round 0 did not finish, it will search for the ways again */
+        /* if round 0 did not finish, it will search again for the best ways to run symtuner's
+         * kernels */
         if (!tune->done[0][c][tune->n_ctas])
             memset(tune->ways[c], 0, sizeof tune->ways[c]);
         for (int r = 0; r < tune->rounds; r++)
@@ -221,7 +223,7 @@ static void forget_unfinished(struct st_tune *tune)
                         tune->cell[c][k][z].us[r] = 0;
 }
 
-/* Do what forget_unfinished() does, for the units beside GEMMs. */
+/* Do what forget_unfinished() does, for what is measured beside GEMMs. */
 static void forget_beside(struct st_tune *tune)
 {
     struct st_tune_beside *by = &tune->by;

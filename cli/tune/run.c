@@ -45,7 +45,8 @@ static void progress(const struct st_tune *tune, double began, int measured, con
             terminal && open ? "" : "\n");
 }
 
-/* Measure one unit at all sizes, in a process of its own, and store what that process prints. */
+/* Measure one unit (one setting and one collective in one round) at all sizes, in a process of its
+ * own, and store what that process prints. */
 static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int setting,
                                   char *error, size_t size)
 {
@@ -205,7 +206,7 @@ int st_tune_measure(struct st_tune *tune, const char *command)
     return ST_EXIT_FINE;
 }
 
-/* Does a setting of the plan load the plugin? */
+/* Does any of the plan's settings load the plugin? */
 static bool loads_plugin(const struct st_tune *tune)
 {
     for (int s = 0; s < tune->n_ctas; s++)

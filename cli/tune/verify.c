@@ -102,7 +102,8 @@ static void make_plan(struct st_tune *tune)
     tune->raw[0] = '\0'; /* the measurements are not kept in a file */
 }
 
-/* Add the ways of ${other}, the run that wrote the second rules file, as far as there is room. */
+/* Add the ways (kernel, CTAs, threads) of ${other}, the run that wrote the second rules file, as
+ * far as there is room. */
 static void add_ways(struct st_tune *tune, const struct st_tune *other)
 {
     for (int c = 0; c < SYMTUNER_COLLS; c++)

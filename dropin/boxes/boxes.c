@@ -71,7 +71,8 @@ void st_boxes_mark(const struct st_real *real, struct nccl_abi_id *id)
     if (!wanted(real) || !is_zero(id->bytes + OWN, sizeof *id - OWN) ||
         real->call.GetUniqueId(&other) != NCCL_ABI_SUCCESS ||
         !is_zero(other.bytes + OWN, sizeof other - OWN) || memcmp(&other, id, sizeof other) == 0)
-        /* If NCCL_COMM_ID is set, NCCL returns the same id each time, so write no mark into it. */
+        /* Write no mark. For example, NCCL returns the same id each time if NCCL_COMM_ID is set, so
+         * there is no second id. */
         return;
     memcpy(all.magic, magic, sizeof magic);
     all.settings = st_settings()->hash;

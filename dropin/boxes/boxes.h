@@ -36,19 +36,19 @@
 
 #include "dropin/entry/real.h"
 
-/* What the drop-in has written behind NCCL's own bytes in the program's ncclUniqueId. */
+/* The mark: what the drop-in has written behind NCCL's own bytes in the program's ncclUniqueId. */
 struct st_boxes_mark {
     bool there;            /* the drop-in has written the other members */
     uint64_t settings;     /* st_settings()->hash of the process that made the id */
     struct nccl_abi_id id; /* the ncclUniqueId of the second communicator */
 };
 
-/* Write the mark into ${id}, which NCCL ${real} has just made for the program. Does nothing if this
- * process is not asked to add up box by box. */
+/* Write the mark into ${id}, which NCCL ${real} has just made for the program. Does nothing if the
+ * settings of this process do not ask for box by box. */
 void st_boxes_mark(const struct st_real *real, struct nccl_abi_id *id);
 
-/* Return the mark of ${id}. ${there} is false if ${id} has no mark, or if this process is not asked
- * to add up box by box. */
+/* Return the mark of ${id}. ${there} is false if ${id} has no mark, or if the settings of this
+ * process do not ask for box by box. */
 struct st_boxes_mark st_boxes_read(const struct st_real *real, const struct nccl_abi_id *id);
 
 /*

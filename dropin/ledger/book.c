@@ -68,8 +68,8 @@ static void write_text(FILE *out, const struct st_book *book)
     fputs("end\n", out);
 }
 
-/* Append the book to the file that SYMTUNER_LEDGER names. If no call has told how many ranks the
- * communicator has, there is nothing to write. */
+/* Append the book to the file that SYMTUNER_LEDGER names. If the number of ranks is not known, the
+ * communicator had no call, and nothing is written. */
 static void dump(const struct st_book *book)
 {
     char error[ST_APPEND_ERROR], *text = NULL;

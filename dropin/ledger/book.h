@@ -39,8 +39,8 @@ struct st_book {
     _Atomic uint64_t also[ST_BOOK_COLLS][ST_TALLY_SIZES][ST_BOOK_ALSO];
 };
 
-/* Open a book for a rank of a communicator. Returns NULL, and then nothing is counted, if
- * SYMTUNER_LEDGER is not set or memory is short. */
+/* Open a book for a rank of a communicator. If SYMTUNER_LEDGER is not set, or if memory is short,
+ * returns NULL, and nothing is counted. */
 struct st_book *st_book_open(uint64_t key, int rank, int ranks, int nccl);
 /* Append the book to the ledger. ${book} may be NULL or closed already. */
 void st_book_close(struct st_book *book);

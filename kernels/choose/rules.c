@@ -144,7 +144,8 @@ static const struct st_rule *find(const symtuner_rules *rules, const struct ar_a
     return NULL;
 }
 
-/* Return whether only the lack of an arena keeps ${family} from running the call. */
+/* Return whether ${family} cannot run the call only because ask->without forbids some arenas of the
+ * scratch (arenas.h). */
 static bool with_all_arenas(const struct ar_ask *ask, int family)
 {
     struct ar_ask whole = *ask;

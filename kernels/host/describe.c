@@ -73,8 +73,8 @@ const char *symtuner_ar_kernel_name(int i)
     return ar_family_name(i);
 }
 
-/* Write a line about ${arena}, and return the length of the line. If this handle never has the
- * arena, write nothing and return 0. */
+/* Write a line about ${arena} (a part of the scratch), and return the length of the line. If this
+ * handle never gets the arena, write nothing and return 0. */
 static int describe_arena(const symtuner_ar *h, int arena, char *text, size_t size)
 {
     static const char *const regions[AR_REGIONS] = {"ll8",  "ll128",  "lamport",

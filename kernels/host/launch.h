@@ -82,7 +82,7 @@ ncclResult_t ar_call_agree(symtuner_ar *h, struct ar_ask *ask, const struct ar_b
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* Run the call ${ask} as ${choice} says, with scratch in ${arena}. ${order} comes from
+/* Run the call ${ask} as ${choice} says. The call uses the scratch of ${arena}. ${order} comes from
  * ar_stream_enter. */
 ncclResult_t ar_pieces_run(symtuner_ar *h, struct ar_order *order, const struct ar_ask *ask,
                            const struct ar_choice *choice, int arena, const struct ar_buffers *b,

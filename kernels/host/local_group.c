@@ -49,8 +49,8 @@ static bool open_peers(symtuner_ar **handles, int n, int *links_out, char *why, 
     return true;
 }
 
-/* Make the arenas of all ranks in GPU memory. If ${grows}, make only the small arenas now; the
- * other arenas are made when a call first needs them. */
+/* Make the scratch of all ranks in GPU memory. If ${grows}, make only the small arena of each rank
+ * now; the other arenas are made when a call first needs them. */
 static ncclResult_t peer_arenas(symtuner_ar **handles, int n,
                                 const struct symtuner_ar_config *config, bool grows)
 {

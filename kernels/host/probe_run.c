@@ -25,8 +25,8 @@ enum {
 #define MOST_SLOT (16ull << 20) /* largest number of bytes of a slot */
 #define TILE      ((uint64_t)THREADS * AR_WORD * AR_PROBE_UNROLL)
 
-/* Return the arena that holds the slots of the probe: the bulk arena. So a group that probes
- * allocates all its scratch when it is created. */
+/* Return the arena (part of the scratch) in which the probe works: the bulk arena. So a group that
+ * probes allocates all its scratch when it is created. */
 static const struct ar_arena *arena_of(const symtuner_ar *h)
 {
     return &h->arena[AR_ARENA_BULK];

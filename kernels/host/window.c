@@ -325,8 +325,8 @@ static ncclResult_t may_drop(symtuner_ar *h, const void *buffer, int i, struct a
 }
 
 /* If one rank may not deregister a window of our own, no rank does. Otherwise later calls would be
- * zero-copy on some ranks only. For a window of the caller the ranks do not wait for each other,
- * because NCCL does not ask all ranks to deregister it at the same time. */
+ * zero-copy on some ranks only. If the window is the caller's, the ranks do not wait for each
+ * other: as NCCL allows, each rank may deregister it at another time. */
 static ncclResult_t deregister(symtuner_ar **handles, void *const *buffers, int n)
 {
     struct ar_window *w[AR_MAX_RANKS];

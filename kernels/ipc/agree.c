@@ -21,8 +21,8 @@ static bool has_mapped(const struct ar_ipc_talk *talk, int who, int r, uint64_t 
            (__atomic_load_n(&talk->rank[who].mapped[r][i / 64], __ATOMIC_ACQUIRE) >> i % 64 & 1);
 }
 
-/* Return whether rank ${who} has mapped those buffers of rank ${r} that the call needs. ${of} has
- * the places of the buffers. */
+/* Return whether rank ${who} has mapped those buffers of rank ${r} that the call needs. ${of} says
+ * in which allocations the buffers lie, and where in them (their places, kernels/shared/ipc.h). */
 static bool reaches(const struct ar_ipc_talk *talk, int who, int r, const struct ar_ipc_call *of)
 {
     return (!of->needs_send || has_mapped(talk, who, r, of->send)) &&
@@ -47,7 +47,7 @@ static enum recalled recall(const struct ar_ipc_talk *talk, int r, uint64_t numb
     return __atomic_load_n(&at->call, __ATOMIC_RELAXED) == number ? RECALLED : FORGOTTEN;
 }
 
-/* Show the peers the places of the buffers that this rank passes in call ${number}. */
+/* Write for the peers where the buffers lie that this rank passes in call ${number}. */
 static void show(struct ar_ipc_talk *talk, int me, uint64_t number, const struct ar_ipc_call *call)
 {
     __typeof__(talk->rank->recent[0]) *at = &talk->rank[me].recent[number % AR_IPC_RECENT];

@@ -25,7 +25,7 @@
 
 #include "kernels/group/handle.h"
 
-/* Set h->place to what this rank proposes. h->device must be set. */
+/* Set h->place to the place that this rank proposes for ${h}. h->device must be set. */
 void ar_first_join(symtuner_ar *h);
 /* Give ${h} its place, the largest h->place of all ranks of its group, and set h->first. h->group
  * must be set. */

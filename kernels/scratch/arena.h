@@ -7,8 +7,8 @@
 
 #include "kernels/group/handle.h"
 
-/* Set the layouts of all arenas; config->bulk_bytes must not be 0. ${host}: scratch will be host
- * memory. */
+/* Set the layouts of all arenas of ${h}. config->bulk_bytes must not be 0. ${host}: the scratch
+ * will be in host memory. */
 void ar_arena_sizes(symtuner_ar *h, const struct symtuner_ar_config *config, bool host);
 /* Return the bytes of the arenas from ${first} to ${last} - 1 together. */
 uint64_t ar_arena_bytes(const symtuner_ar *h, int first, int last);
@@ -17,7 +17,7 @@ uint64_t ar_arena_bytes(const symtuner_ar *h, int first, int last);
  * until that is done, but not for other work on the GPU. */
 cudaError_t ar_arena_fill(const symtuner_ar *h, char *memory, int first, int last);
 
-/* Tell ${h} that the arenas of rank ${r} begin at ${memory}. */
+/* Store in ${h} that the arenas from ${first} to ${last} - 1 of rank ${r} begin at ${memory}. */
 void ar_arena_map(symtuner_ar *h, int r, char *memory, int first, int last);
 
 /* Map the scratch of all ranks, which is one block of pinned host memory, for the ${n} ranks of

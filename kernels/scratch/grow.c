@@ -212,7 +212,7 @@ void ar_grow_now(symtuner_ar *h, int arena, uint64_t limit_ns)
     ar_capture_mode(mode);
 }
 
-/* Refuse the arena for good, because a graph captures a call that needs it. */
+/* Make sure that no rank ever makes the arena, because a graph captures a call that needs it. */
 static void refuse(symtuner_ar *h, int arena)
 {
     char why[AR_WHY];

@@ -24,20 +24,21 @@
 
 enum { AR_GROW_WAIT_MS = 200 };
 
-/* Fill the fields of ${ask} that do not depend on the call. Arenas that may still be made count as
- * if they were there. */
+/* Fill the fields of ${ask} that do not depend on the call. Arenas (parts of the scratch) that may
+ * still be made count as if they were there. */
 void ar_grow_ask(const symtuner_ar *h, struct ar_ask *ask);
 
-/* Return the arena that ${choice} needs. */
+/* Return the arena (part of the scratch) that the call ${ask} needs if it runs as ${choice}
+ * says. */
 int ar_grow_arena_of(const symtuner_ar *h, const struct ar_ask *ask,
                      const struct ar_choice *choice);
 
-/* Return the phase of ${arena}: AR_HERE if the arena is there, a lower phase if it may still come,
- * a higher phase if it never will. */
+/* Return the phase of ${arena}: AR_HERE if the arena is there, a lower phase if it may still be
+ * made, a higher phase if it never will be. */
 enum ar_phase ar_grow_phase(const symtuner_ar *h, int arena);
 
-/* Set ask->half: for each region, the longest half that any arena has. Arenas in ask->without do
- * not count. */
+/* Set ask->half[r] for each region r of the scratch: the bytes of the longest half that any arena
+ * has for this region. Arenas in ask->without do not count. */
 void ar_grow_halves(const symtuner_ar *h, struct ar_ask *ask);
 
 /* Return whether a call may use ${arena}. If the arena is not there yet, first try to make it. But

@@ -59,13 +59,15 @@ enum ar_phase ar_meeting_come(struct ar_meeting *m, int arena, int ranks, uint32
 enum ar_phase ar_meeting_step(struct ar_meeting *m, int arena, int ranks, enum ar_phase phase,
                               bool well, const struct ar_spin_limit *limit, bool *broke);
 
-/* Refuse the arena if its phase is AR_OPEN. Returns whether this call refused it. */
+/* If the phase of the arena is AR_OPEN, set it to AR_REFUSED, so that no rank ever makes the arena.
+ * Returns whether this call has done so. */
 bool ar_meeting_refuse(struct ar_meeting *m, int arena);
 
 /* Set the phase of an arena in a local group; the caller holds the group's lock. */
 void ar_meeting_set(struct ar_meeting *m, int arena, enum ar_phase phase);
 
-/* Map a meeting that processes share; rank 0 creates it first. Returns NULL if that fails. */
+/* Map the shared memory object ${name}, in which the ranks of several processes meet. Rank 0
+ * creates the object first. Returns NULL if that fails. */
 struct ar_meeting *ar_meeting_share(const char *name, bool create);
 void ar_meeting_unshare(struct ar_meeting *m);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peer_arena.c - makes arenas in GPU memory that the peers can reach. */
+/* peer_arena.c - makes arenas (parts of the scratch) in GPU memory that the peers can reach. */
 #include "kernels/scratch/peer_arena.h"
 
 #include <stdio.h>

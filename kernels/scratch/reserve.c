@@ -5,7 +5,8 @@
 #include "kernels/order/capture.h"
 #include "kernels/scratch/grow.h"
 
-/* Return the arena that the call needs, as a bit; 0 if no kernel of ours runs the call. */
+/* Return the arena (part of the scratch) that the call needs, as a bit; 0 if no kernel of ours runs
+ * the call. */
 static unsigned arena_of_call(const symtuner_ar *h, int coll, uint64_t bytes, int dtype, int op,
                               int mapped)
 {

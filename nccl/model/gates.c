@@ -17,7 +17,7 @@
 #define FAIL SYMTUNER_GATE_FAIL
 #define IDLE SYMTUNER_GATE_IDLE
 
-/* What all gates read. It is filled in once per call. */
+/* What the functions of all gates read. It is filled in once per call. */
 struct look {
     const struct symtuner_call *call;
     const struct st_era *era;

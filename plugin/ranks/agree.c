@@ -31,7 +31,7 @@ static struct first {
     uint64_t id;
     _Atomic(struct st_roll *) roll;
 } firsts[RELEASES];
-/* Guards the ids, and the search for a free place in ${firsts}. */
+/* Guards the ids, and the search for a free element of ${firsts}. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct first *first_of(int nccl)

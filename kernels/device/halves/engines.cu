@@ -5,8 +5,9 @@
  *
  * The kernel is one warp with at most 8 registers per thread on sm_90; make test-kernels checks
  * this (test/kernels/compiled/resources.sh). With so few registers it fits on a multiprocessor
- * beside a GEMM of cuBLAS that leaves hardly any registers free. It needs so few because it counts
- * milliseconds in 32 bits, and because the host computes the addresses to which it stores.
+ * beside a GEMM of cuBLAS that leaves hardly any registers free. It needs no more registers,
+ * because it counts milliseconds in 32 bits, and because the host computes the addresses to which
+ * it stores.
  */
 #include "kernels/device/ptx.cuh"
 
