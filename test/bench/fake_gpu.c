@@ -15,7 +15,7 @@
 #include "bench/compare/protocol.h"
 #include "symtuner_ar.h"
 
-/* gpu_fill fills only so many bytes of a buffer, because the test looks at fewer */
+/* gpu_fill fills at most this many bytes of a buffer, because the test looks at fewer */
 #define FILLED ((size_t)1 << 20)
 
 static __thread int capturing;

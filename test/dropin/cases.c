@@ -201,8 +201,8 @@ static void groups(void)
     MUST(n.f.GroupEnd() == 0);
     SAID(kernels(), "all_reduce:16 all_reduce:16 ");
     SAID(n.record, "GroupStart GroupStart GroupEnd GroupEnd ");
-    /* neither a send, which other ranks may not have, nor a call on another communicator changes
-     * who runs our call */
+    /* who runs our call does not depend on a send, which other ranks may not have, or on a call of
+     * another communicator */
     n.f.GroupStart();
     reduce(comm[0], 16);
     n.f.Send(a, 3, F32, 1, comm[0], NULL);

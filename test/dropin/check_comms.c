@@ -22,8 +22,8 @@ static void with_one_place(void *comm[SAME])
             comm[n++] = pointer(number);
 }
 
-/* A program may end communicators of one place in the table in any order. The others must still be
- * found, and the end of each must return. */
+/* Several communicators may have the same hash, and so compete for one entry of the table. The
+ * program may end them in any order. The others must still be found, and each end must return. */
 START_TEST(test_communicators_with_one_place)
 {
     void *comm[SAME];

@@ -154,7 +154,8 @@ static void check_slot(void)
     MUST(!slot(ST_TALLY_VERSION, 0, GPUS) == !getenv(ST_TALLY_VARIABLE));
 }
 
-/* JAX's groups take one of the two places of each GPU. */
+/* On each GPU two communicators may have handles. All groups of JAX together count as one of
+ * them. */
 static void first(void)
 {
     void *one[GPUS], *two[GPUS];
@@ -171,7 +172,8 @@ static void first(void)
     end(one);
 }
 
-/* The drop-in keeps JAX's place from the moment at which JAX's library is loaded. */
+/* As soon as JAX's library is loaded, the drop-in lets the program's communicators have one handle
+ * less on each GPU. */
 static void kept(void)
 {
     void *one[GPUS], *two[GPUS];
@@ -187,7 +189,7 @@ static void kept(void)
     check_slot();
 }
 
-/* If communicators have all places of a GPU, JAX opens no group there. */
+/* If communicators already have as many handles as a GPU may have, JAX opens no group there. */
 static void late(void)
 {
     static const int64_t ids[GPUS] = {5, 7};
@@ -226,7 +228,7 @@ static void second(void)
     MUST(kernels()->max_ctas == 0);
 }
 
-/* With SYMTUNER_MAX_COMMS=0 or 1 JAX has its place and the communicators have none. */
+/* With SYMTUNER_MAX_COMMS=0 or 1 JAX opens its groups, and no communicator gets a handle. */
 static void alone(void)
 {
     void *one[GPUS];

@@ -165,7 +165,7 @@ FIRST=oldest ranks 4 ours 0
 BOXES=1 ranks 2 ours 0
 ranks 4 nccl 2 0:SYMTUNER_AR_NODES=0
 ranks 4 nccl 2 0:NCCL_COMM_BLOCKING=1 # creating the second communicator could take for ever
-# these ids have no room for the mark of the drop-in
+# these ids have no room for the second id, which the drop-in would add (dropin/boxes/boxes.h)
 for id in 1 2; do ranks 4 nccl 2 0:LONG_ID=$id; done
 ranks 4 nccl 1 1:SYMTUNER_ONLY=allreduce
 ranks 4 nccl 1 3:SYMTUNER_MAX_COMMS=0

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_follower.c - tests symtuner_ar_followers_wait, by which a program promises that the kernels
- * that follow ours on a stream wait for ours, and symtuner_ar_separate, which keeps a follower that
+ * check_follower.c - tests two functions. With symtuner_ar_followers_wait a program promises that
+ * the kernels that follow ours on a stream wait for ours. symtuner_ar_separate keeps a kernel that
  * may not wait from overlapping ours. Runs on test/kernels/fake/cuda.c. A promise holds for the
  * whole process, so each test runs in a process of its own, which libcheck forks.
  */
@@ -206,7 +206,8 @@ static void step(int g, int gpu, bool may_leave)
                 place = groups[g].rank[r]->place;
         }
         if (all && groups[g].place == 0)
-            /* some groups get a larger place, as if a rank of another box had proposed it */
+            /* some groups get a larger place than these ranks have proposed, as if a rank of
+             * another box had proposed it */
             groups[g].place = place + (g % 4 == 3);
         if (all)
             ar_first_place(h, groups[g].place);

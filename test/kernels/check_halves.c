@@ -283,9 +283,9 @@ START_TEST(test_nccl_runs_the_same_collective)
 END_TEST
 
 /* How the kernel family "engines" waits. If the driver can make a stream wait for a word in memory,
- * each peer has a stream that waits only for that peer, and the one kernel runs at the end, on a
- * stream of its own. Otherwise a kernel in front of all copies waits for all peers. In both cases
- * the caller's stream waits for all streams of the library. */
+ * there is a stream for each peer, which waits only for that peer. The only kernel then runs at the
+ * end, on a stream of its own. Otherwise a kernel in front of all copies waits for all peers. In
+ * both cases the caller's stream waits for all streams of the library. */
 static const struct {
     int driver;
     bool memops, no_memops;

@@ -4,9 +4,9 @@
 
 #include "test/kernels/suites.h"
 
-/* LeakSanitizer calls these functions. In tests whose names contain never_ends, memory that a
- * kernel could still use must not be freed, because the kernel never ends. So these leaks are
- * ignored. */
+/* LeakSanitizer calls these functions. In the tests whose names contain never_ends a kernel never
+ * ends, so the library must not free the memory that this kernel could still use. LeakSanitizer is
+ * to ignore these leaks. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 __attribute__((visibility("default"))) const char *__lsan_default_options(void);
 

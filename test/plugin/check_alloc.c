@@ -81,7 +81,7 @@ static int refused(void)
     return failed;
 }
 
-/* No test makes so many allocations, so in the last rounds none fails. */
+/* No test makes as many allocations as this, so in the last rounds none fails. */
 enum { ALLOCATIONS = 24 };
 
 /* ---- tests ---------------------------------------------------------------------------------- */

@@ -133,8 +133,8 @@ START_TEST(test_another_communicator_or_size_is_another_roll_call)
 }
 END_TEST
 
-/* An object that other users may read, or that is not a file of the right size, must not be
- * used. */
+/* The plugin must not use an object that other users may read, or that is not a file of the right
+ * size. */
 START_TEST(test_a_name_that_is_not_ours_is_not_used)
 {
     const struct st_roll_entry entry = LIKE;

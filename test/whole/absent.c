@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * absent.c - tests the all-gather and the all-reduce by copy engines when one rank does not call.
- * The copies and waits that the other ranks have queued must end within the time limit, with an
- * error. The buffers of the absent rank must not change. The program also aborts ranks whose calls
- * are queued behind other work. When the abort returns, no copy may be queued any more.
+ * absent.c - tests the all-gather and the all-reduce by copy engines when one rank does not make
+ * its call. The copies and waits that the other ranks have queued must end within the time limit,
+ * with an error. The buffers of the absent rank must not change. The program also aborts ranks
+ * whose calls are queued behind other work. When the abort returns, no copy may be queued any more.
  *
  * usage: absent engines|tma_engines [ANYTHING]. With a second argument no rank is absent, and the
  * program ends after the calls that all ranks make. One thread makes the calls of all ranks, each

@@ -13,7 +13,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-/* Libraries call a function that is marked like this instead of libc's function of that name. */
+/* A function that is marked with EXPORT replaces libc's function of the same name for all libraries
+ * of the process. */
 #define EXPORT __attribute__((visibility("default")))
 
 static _Thread_local char box[16]; /* name of the box of this thread; "": it is on none */

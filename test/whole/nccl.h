@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nccl.h - what a test can change in the NCCL of nccl.c, and what it can see there. If all of
- * whole_nccl is 0, as in libnccl.so.2, nothing fails and nothing is slowed down.
+ * nccl.h - what a test can change in the NCCL of nccl.c, and what it can see there. If all members
+ * of whole_nccl are 0, as in libnccl.so.2, every call works at full speed.
  */
 #ifndef TEST_WHOLE_NCCL_H_
 #define TEST_WHOLE_NCCL_H_

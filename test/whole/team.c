@@ -209,8 +209,8 @@ static bool over(const struct team *t)
     return whole_nccl.hung || t->aborted;
 }
 
-/* Wait until ${*count} is at least ${number}, or can never become so large. Returns whether it is
- * at least ${number}. */
+/* Wait until ${*count} is at least ${number}, or can no longer reach ${number}. Returns whether it
+ * is at least ${number}. */
 static bool await(const unsigned long *count, unsigned long number, const struct team *t)
 {
     struct timespec until;

@@ -29,11 +29,12 @@ struct op {
 struct team {
     unsigned char id[NCCL_UNIQUE_ID_BYTES];
     int ranks, here;
-    /* joined: number of ranks that have come; done: number of calls that have run */
+    /* joined: number of ranks that have entered the team; done: number of calls that have run */
     unsigned long joined, done;
     const struct op *op[WHOLE_RANKS]; /* the call with which each rank waits */
     long turns[WHOLE_RANKS];          /* number of calls that each rank has launched */
-    /* an abort ends only the calls of this team, and not those of teams that were split from it */
+    /* the communicator was aborted, which ends only the calls of this team, and not those of teams
+     * that were split from it */
     bool aborted;
 };
 
@@ -47,7 +48,8 @@ struct ncclComm {
 struct turn {
     struct team *team;
     int rank;
-    /* number of this call on the team, counted for this rank; -1: captured, so not counted yet */
+    /* number of this call among the calls of its rank on the team, from 0; -1: captured, so not
+     * counted yet */
     long number;
     struct op op;
 };
@@ -61,7 +63,7 @@ ncclComm_t team_comm(struct team *team, int rank, int device, int world);
  * come. */
 struct team *team_join(const ncclUniqueId *id, int ranks);
 
-/* Count one more call of ${rank}. Returns the number of this call, from 0. */
+/* Count one more call of ${rank} on the team. Returns the number of this call, from 0. */
 long team_turn(struct team *t, int rank);
 
 /* Wait until all earlier calls of the team have run, and all ranks have come to this call. Then run

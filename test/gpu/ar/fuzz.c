@@ -48,7 +48,7 @@
 /* How many steps a rank makes before it looks at the results. A launch waits when about 1000
  * launches are queued on its stream. Ranks that share a GPU share CUDA's context. So a launch that
  * waits may keep a peer's thread from the launch for which all wait. Therefore such ranks look at
- * the results before so many launches are queued. */
+ * the results before 1000 launches are queued. */
 enum { BATCH = 400, BATCH_SHARED = 4, REPLAYS_MOST = 6 };
 
 static const struct phase {
@@ -193,7 +193,7 @@ static void reserve(struct rank *r, int g)
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
-/* Make lane ${to} wait for all work of the first group so far. */
+/* Make stream ${to} wait for all work that the other streams of the first group have so far. */
 static void gather_lanes(struct rank *r, int to)
 {
     for (int l = 0; l < LANES - 1; l++)
@@ -203,7 +203,7 @@ static void gather_lanes(struct rank *r, int to)
         }
 }
 
-/* Make the other lanes wait for lane ${from}. */
+/* Make the other streams of the first group wait for stream ${from}. */
 static void spread_lane(struct rank *r, int from)
 {
     CUDA(cudaEventRecord(r->event, r->stream[from]));
@@ -259,8 +259,8 @@ static void replay(struct rank *r, int slot)
 
 /* ---- checking -------------------------------------------------------------------------------- */
 
-/* Fetch the records that lane ${l} has written since the last fetch. Returns the number of calls
- * that the lane has verified so far. */
+/* Fetch the results that the kernels on stream ${l} have recorded since the last fetch. Returns the
+ * number of calls that were verified on this stream so far. */
 static unsigned long long fetch_lane(struct rank *r, int l)
 {
     unsigned long long counter, first = r->seen[l] % FUZZ_RING, n;
@@ -363,7 +363,8 @@ static void run_phase(struct rank *r, const struct phase *phase)
             one_stream = r->issued < alone;
             r->issued += fuzz_call_some(r, !one_stream, 0, 0);
         } else if (what < 3 && step >= reserve_at) {
-            /* the library orders a graph's calls, also with eager calls on other lanes */
+            /* the library lets the calls of a graph run one after the other, even if eager calls on
+             * other streams come between them */
             capture(r, (int)slot);
         } else if (what < 20 && r->graph[slot] != NULL) {
             replay(r, (int)slot);

@@ -36,7 +36,7 @@ struct fuzz_record {
     unsigned long long first, got, want;
 };
 
-/* A rank has one lane for each stream. The lanes are in device memory. */
+/* What the kernels of the test keep for one stream of a rank. It is in device memory. */
 struct fuzz_lane {
     unsigned long long counter; /* number of verified calls */
     unsigned leaving;           /* number of blocks that have read the counter */

@@ -10,10 +10,10 @@
  * its handle within BOUND ms. Groups run side by side: as many as there are GPUs for, or N groups,
  * which then share the GPUs.
  *
- * Then these tests run, each in one process. A rank never calls, and nothing may be written to its
- * buffers. A rank is aborted during a call, in several kernels. Two graphs of one handle run at the
- * same time. Two groups are called in different order. Graphs outlive their handles. Exit 0: all in
- * time. 1: not all. 77: cannot run here.
+ * Then these tests run, each in one process. A rank never makes its call, and nothing may be
+ * written to its buffers. A rank is aborted during a call, in several kernels. Two graphs of one
+ * handle run at the same time. Two groups are called in different order. Graphs outlive their
+ * handles. Exit 0: all in time. 1: not all. 77: cannot run here.
  */
 #include <cuda_runtime.h>
 #include <limits.h>
@@ -265,7 +265,7 @@ static int abort_waiting(struct pair *p)
 }
 
 /*
- * Runs in a child. If ${kernel} is NULL, rank 1 never calls again. Otherwise rank 1 is aborted
+ * Runs in a child. If ${kernel} is NULL, rank 1 makes no more calls. Otherwise rank 1 is aborted
  * while it waits in ${kernel}. By then rank 1 may have sent all its data of that call, as one-shot
  * kernels do. Then rank 0's call has all that it needs and must end with the right sum, and rank
  * 0's next call must fail.

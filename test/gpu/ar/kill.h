@@ -6,10 +6,11 @@
 
 enum { KILL_TIMEOUT = 300 /* ms */ };
 
-/* Rank 1 never calls ${kernel}. Check that nobody writes to its registered buffers. */
+/* Rank 0 makes a call with ${kernel}, rank 1 does not. Check that nobody writes to the registered
+ * buffers of rank 1. */
 int kill_untouched(const char *kernel);
 
-/* Two ranks call two groups in different order. Both calls must end and be right. */
+/* Two ranks make calls on two groups, in different order. Both calls must end and be right. */
 int kill_different_order(const char *unused);
 
 /* Replay a graph of ${kernel} after its handles were destroyed. In a local group the replay must

@@ -5,7 +5,7 @@
 
 #define LATE_HOLD_MOST_NS 10000000000ull /* a gate that is never opened ends after this time */
 
-/* One gate per rank, in pinned host memory. */
+/* With a gate the host holds back the stream of one rank. The gate is in pinned host memory. */
 struct late_gate {
     unsigned open;     /* 1: the host has filled the streams of all ranks */
     unsigned delay_us; /* how long this rank waits after the gate is open */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * check_emulated.c - tests single calls of kernels on the CPU (emulate.h): ranks that are aborted
- * or never call, two handles at the same time, graphs, and which variant of a kernel is chosen.
+ * or never make their call, two handles at the same time, graphs, and which variant of a kernel is
+ * chosen.
  */
 #include <check.h>
 #include <pthread.h>

@@ -156,8 +156,8 @@ START_TEST(test_the_table_takes_it_for_long_calls)
 END_TEST
 
 /* Peers in one process use a buffer at its own address. That needs peer access, which does not
- * cover memory of a pool: a kernel that accessed it would end the program. So such memory has no
- * place. */
+ * cover memory of a pool: a kernel that accessed it would end the program. So peers cannot use such
+ * memory. */
 START_TEST(test_memory_of_pools_has_no_place_here)
 {
     fake_memory.no_handles = true;

@@ -123,8 +123,8 @@ START_TEST(test_memory_that_ends_before_a_peer_maps_it)
 }
 END_TEST
 
-/* A place counts bytes from the start of a mapping. So memory that is mapped twice has two
- * numbers. */
+/* A rank names a byte of its memory by the number of an allocation and the distance from its start.
+ * So memory that is mapped twice has two numbers. */
 START_TEST(test_memory_that_is_mapped_twice)
 {
     char *const also = place[0] + BYTES;
@@ -151,8 +151,8 @@ START_TEST(test_some_memory_has_no_descriptor)
 }
 END_TEST
 
-/* A buffer may lie in two allocations, as with torch's expandable segments. Then it has no
- * place. */
+/* A buffer may lie in two allocations, as with torch's expandable segments. Then peers cannot map
+ * it. */
 START_TEST(test_a_buffer_in_two_allocations)
 {
     fake_created(place[0], BYTES, 0, BY_FD);

@@ -282,7 +282,7 @@ START_TEST(test_all_ranks_must_ask)
 }
 END_TEST
 
-/* Ranks with different rules use no rules. Then no rank has asked to add up box by box. */
+/* Ranks with different rules use no rules, so the rule that asks for box by box has no effect. */
 START_TEST(test_a_rule_on_one_rank_is_no_rule)
 {
     group_reset(4, 2, NULL);

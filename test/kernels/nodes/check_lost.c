@@ -4,10 +4,10 @@
  * error, from symtuner_ar_status or symtuner_ar_destroy. symtuner_ar_abort and ncclCommAbort must
  * end what still runs on its GPU.
  *
- * A rank in the box of a lost rank has an error after one time limit. It then goes on to NCCL, so
- * its peer in the other box goes on, too, and waits there one more time limit for the rank whose
- * NCCL call waits for the lost rank. symtuner_ar_status does not notice a call that waits in NCCL.
- * symtuner_ar_destroy notices it after one time limit.
+ * A rank in the box of a lost rank has an error after one time limit. It then makes its call of
+ * NCCL, so its peer in the other box goes on, too. That peer then waits, for one more time limit,
+ * for the rank of its box whose NCCL call waits for the lost rank. symtuner_ar_status does not
+ * notice a call that waits in NCCL. symtuner_ar_destroy notices it after one time limit.
  */
 #include <check.h>
 #include <stdio.h>

@@ -163,9 +163,9 @@ END_TEST
 
 /* ---- a handle of one rank, whose calls are copies -------------------------------------------- */
 
-/* Steps, one after the other, each on its own stream: G is a graph, which is captured just before it
- * is launched, and E a call outside of graphs. The first step is held up, and the others wait for
- * it, if NCCL_GRAPH_MIXING_SUPPORT is 1. */
+/* Each letter of ${steps} is a step, on a stream of its own. G is a graph, which is captured just
+ * before it is launched. E is a call outside of graphs. The test holds up the first step. If
+ * ${mixes}, the other steps must wait for it, because NCCL_GRAPH_MIXING_SUPPORT is 1. */
 static const struct {
     const char *steps;
     bool mixes;

@@ -174,8 +174,8 @@ START_TEST(test_a_late_rank_does_as_the_others)
 }
 END_TEST
 
-/* If one thread calls for all ranks, one after the other, the first calls are slow, but no call
- * hangs. */
+/* If one thread makes the calls of all ranks, one after the other, the first calls are slow, but no
+ * call hangs. */
 START_TEST(test_one_thread_for_all_ranks_does_not_hang)
 {
     int launches[RANKS];

@@ -82,7 +82,7 @@ void phases(int words, int bulk)
     }
 }
 
-/* Return which arena the last launch used. */
+/* Return the number of the arena (part of the scratch) that the last launch used. */
 int last_arena(void)
 {
     const struct ar_args *a = &fake.launch[(fake.launches - 1) % FAKE_LAUNCHES].args;

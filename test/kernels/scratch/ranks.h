@@ -24,7 +24,8 @@ void call_one(int r, int count); /* makes one call on rank r; its buffers are ne
  * kernels. Returns the number of launches per rank. */
 int calls(const int *list);
 
-/* checks that on all ranks these two arenas are in these phases */
+/* checks that on all ranks the arenas WORDS and BULK are in these phases
+ * (kernels/scratch/meeting.h) */
 void phases(int words, int bulk);
 int last_arena(void); /* returns which arena the last launch used */
 
