@@ -178,8 +178,8 @@ static struct ffi_member *new_member(const int64_t *ids, int ranks, int me, int 
     if (need_ar(why, why_size) == NULL || check_ids(ids, ranks, why, why_size) != 0 ||
         check_place(ordinal, why, why_size) != 0)
         return NULL;
-    /* check for room now. The ranks tell each other about an error of this step, but no longer
-     * about an error of symtuner_ffi_admit() */
+    /* check for room now, because the ranks tell each other about an error of this step, but not
+     * about an error of symtuner_ffi_admit(), which comes later */
     if (ffi_members_room(1))
         member = aligned_alloc(FFI_CACHE_LINE, sizeof *member);
     if (member == NULL) {

@@ -151,9 +151,8 @@ static int same_bytes(struct hlo_bytes a, struct hlo_bytes b)
     return a.size == b.size && memcmp(a.at, b.at, a.size) == 0;
 }
 
-/* Return the newest bucket (all-reduces that share a call) with the type and the attributes of
- * ${member}, or NULL if there is none. Older buckets of this kind are full. ${latest} is the newest
- * bucket for the member's value of joins->behind. */
+/* Return the newest bucket with the type and attributes of ${member}, or NULL. Older ones are full.
+ * ${latest}: the newest bucket for the member's value of joins->behind. */
 static struct hlo_bucket *find_bucket(const struct hlo_joins *joins,
                                       const struct hlo_member *member, int latest)
 {
@@ -167,8 +166,7 @@ static struct hlo_bucket *find_bucket(const struct hlo_joins *joins,
     return NULL;
 }
 
-/* Put the all-reduces of one computation, members ${from} to ${to} - 1, into buckets. The
- * all-reduces of a bucket share a call. */
+/* Put members ${from} to ${to} - 1, of one computation, into buckets. A bucket shares one call. */
 static void fill(struct hlo_joins *joins, const struct hlo_module *module, size_t from, size_t to)
 {
     size_t first_bucket = joins->bucket_count;
@@ -373,8 +371,7 @@ static int64_t length(const struct hlo_member *member)
     return member->shape.bytes / member->shape.type->size;
 }
 
-/* Reshape the operand of an all-reduce to one dimension, if it has more. Returns the id of the
- * result. */
+/* Give the operand of an all-reduce one dimension, if it has more. Returns the id of the result. */
 static int64_t put_flat(const struct hlo_joins *joins, const struct hlo_member *member,
                         uint32_t field, struct hlo_out *out)
 {
@@ -389,15 +386,13 @@ static int64_t put_flat(const struct hlo_joins *joins, const struct hlo_member *
     return added.id;
 }
 
-/* Return the id of the instruction that concatenates the operands of a bucket. The call of the
- * bucket has the next id. */
+/* Return the id of a bucket's concatenated operands. The bucket's call has the next id. */
 static uint32_t bucket_id(const struct hlo_joins *joins, int bucket)
 {
     return joins->free_id + 2 * (uint32_t)joins->count + 2 * (uint32_t)bucket;
 }
 
-/* Write the call that the all-reduces of a bucket share: the call of the first of them, with
- * another operand, shape and target. */
+/* Write a bucket's shared call: its first member's call with another operand, shape, target. */
 static void put_call(const struct hlo_bucket *bucket, const struct hlo_member *first, uint32_t id,
                      int64_t operand, int64_t count, uint32_t field, struct hlo_bytes share,
                      struct hlo_out *out)
@@ -422,8 +417,7 @@ static void put_call(const struct hlo_bucket *bucket, const struct hlo_member *f
     end(&added, &body, field, out);
 }
 
-/* Write the instructions that join the operands of a bucket, and then the call that its all-reduces
- * share. */
+/* Write the instructions that join the operands of a bucket, and then the bucket's shared call. */
 static void put_bucket(const struct hlo_joins *joins, const struct hlo_member *first,
                        uint32_t field, struct hlo_bytes share, struct hlo_out *out)
 {
@@ -444,8 +438,7 @@ static void put_bucket(const struct hlo_joins *joins, const struct hlo_member *f
     put_call(bucket, first, id + 1, added.id, count, field, share, out);
 }
 
-/* Cut the part of one all-reduce out of the result of the shared call. The part gets the id of that
- * all-reduce. */
+/* Cut one all-reduce's part out of the result of the shared call. The part gets its id. */
 static void put_part(const struct hlo_joins *joins, const struct hlo_member *member, uint32_t field,
                      struct hlo_out *out)
 {

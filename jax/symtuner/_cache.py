@@ -102,7 +102,7 @@ def _open_groups_of(executable: Any) -> None:
     texts = [module.to_string() for module in executable.hlo_modules()]
     found = sum(map(groups_in, texts), [])
     devices = {d.id: d for d in jax.devices("cuda")} if found else {}
-    # open them in the same order as _hlo.py does in processes that compile the program
+    # open the groups in the same order as _hlo.py does in processes that compile the program
     for xla, rows in sorted(found, key=lambda call: (len(call[1][0]), call[1])):
         _groups.open_rows([[devices[i] for i in row] for row in rows], xla)
 
@@ -152,8 +152,8 @@ def _guard_files() -> None:
 
         _saved["persistent_load"] = _JaxPjrtUnpickler.persistent_load
         _JaxPjrtUnpickler.persistent_load = _unpickle
-    # this release of JAX lacks these names. Then a user who loads a program with our calls from a
-    # file must call symtuner.open_group() before
+    # this release of JAX lacks these names. With it, a user who loads a program with our calls from
+    # a file must call symtuner.open_group() before
     except (ImportError, AttributeError):
         pass
 
