@@ -201,8 +201,7 @@ static void groups(void)
     MUST(n.f.GroupEnd() == 0);
     SAID(kernels(), "all_reduce:16 all_reduce:16 ");
     SAID(n.record, "GroupStart GroupStart GroupEnd GroupEnd ");
-    /* who runs our call does not depend on a send, which other ranks may not have, or on a call of
-     * another communicator */
+    /* neither a send nor a call of another communicator changes who runs our call */
     n.f.GroupStart();
     reduce(comm[0], 16);
     n.f.Send(a, 3, F32, 1, comm[0], NULL);
@@ -238,7 +237,7 @@ static void groups(void)
     n.f.GroupEnd();
     SAID(kernels(), "");
     SAID(n.record, "GroupStart Send:3 GroupEnd ");
-    /* calls that are only simulated do not run */
+    /* ncclGroupSimulateEnd does not run the calls of its group */
     n.f.GroupStart();
     reduce(comm[0], 16);
     n.f.GroupSimulateEnd(NULL);
@@ -317,7 +316,8 @@ static void life(void)
     MUST(n.f.GroupEnd() == 0);
     SAID(kernels(), "create:2 ");
     SAID(n.record, "GroupEnd " MADE);
-    /* an error of our kernels is reported as an error of NCCL, but NCCL does not see it */
+    /* the program gets an error of our kernels as an error of NCCL; NCCL, which asks in an abort,
+     * does not get it */
     MUST(n.f.CommGetAsyncError(child[0], &error) == 0 && error == 0);
     kernels()->status = 6;
     MUST(n.f.CommGetAsyncError(child[0], &error) == 0 && error == 6);
@@ -479,7 +479,7 @@ static void symbols(void)
     MUST(dlsym(dlopen("libc.so.6", RTLD_NOW), "ncclAllReduce") == NULL);
     MUST(dlerror() != NULL && dlerror() == NULL);
     MUST(dlsym(RTLD_DEFAULT, "ncclCommInitAll") != NULL);
-    /* the drop-in has these functions, but this NCCL has not */
+    /* the drop-in has these functions, but this NCCL does not have them */
     MUST(dlsym(RTLD_DEFAULT, "ncclGatherConfig") == NULL && dlerror() != NULL);
     MUST(dlsym(dlopen(NULL, RTLD_NOW), "ncclScatter") == NULL && dlerror() != NULL);
 }

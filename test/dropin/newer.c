@@ -40,7 +40,8 @@ static void shrinks(void)
     void *comm[4], *child[4];
 
     make(comm, 4);
-    /* both halves shrink at the same time; ranks may give a list in different orders */
+    /* ranks 0 and 1 shrink the communicator to themselves, and so do ranks 2 and 3 at the same
+     * time; ranks may give the list of left-out ranks in different orders */
     n.f.GroupStart();
     MUST(n.f.CommShrink(comm[0], last, 2, &child[0], NULL, 0) == 0);
     MUST(n.f.CommShrink(comm[1], tsal, 2, &child[1], NULL, 0) == 0);

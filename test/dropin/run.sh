@@ -13,8 +13,8 @@ failed=0
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 case $1 in *-*) san=1 ;; *) san=0 ;; esac
-# these options let the loader load a sanitizer's library later than the drop-in; fake communicators
-# leak on purpose
+# the loader may load a sanitizer's library later than the drop-in (verify_asan_link_order=0), and
+# leaks are ignored, because fake communicators leak on purpose (detect_leaks=0)
 ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0
 export ASAN_OPTIONS SECOND="$here/second/libnccl.so.2"
 mkdir "$work/ready"

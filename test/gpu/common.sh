@@ -30,6 +30,6 @@ build=$(cd "${1:-build}" && pwd) || exit 2
 lib=$build/libsymtuner.so
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 work=$(mktemp -d) || exit 2
-# shellcheck disable=SC2064 # remove this folder, even if a test sets work to another one later
+# shellcheck disable=SC2064 # expand $work now, because a test may set it to another folder later
 trap "rm -rf '$work'" EXIT
 passed=0 failed=0

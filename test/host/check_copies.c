@@ -22,7 +22,7 @@ static void check_answer(const char *variable, const char *want)
  * was measured gets the count, whichever comes first. */
 START_TEST(test_each_nccl_of_a_process_gets_the_count_of_its_release)
 {
-    /* the count of the first was measured, that of the second was not */
+    /* there is a built-in CTA count for the first release, but not for the second */
     const struct release *const both[] = {&releases[3], &releases[4]};
 
     setenv("SYMTUNER_MACHINE", measured_box, 1);

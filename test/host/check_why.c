@@ -345,7 +345,8 @@ static void check_call(const struct box *box, const char *line)
         table_words(table, sizeof table, field);
     ck_assert_int_eq(nccl_comm(&comm, 1, ranks, nodes), 0);
 
-    /* decide is told which buffers are registered, but why works that out */
+    /* `decide` takes NCCL's word on whether the buffers are registered; `why` gets how each buffer
+     * is registered, and works that out */
     at = snprintf(words, sizeof words, "decide %s %s --pipe-ops %s --buffers %s",
                   field[column[COL_coll]],
                   field[column[COL_tuner_bytes]][0] ? field[column[COL_tuner_bytes]] : "1024",

@@ -243,7 +243,8 @@ void nccl_event(const struct comm *comm, int kind, int func, size_t count, int s
 
     if (!(comm->mask & kind))
         return;
-    /* v4 sends Coll events only inside a Group event that has a handle. */
+    /* With version 4 of the interface NCCL sends a Coll event only inside a Group event that has a
+     * handle. */
     if (plugin.release->profiler == 4) {
         struct nccl_abi_event_v4 event = {.type = (uint8_t)kind, .coll = coll}, group = {.type = 1};
         const struct nccl_abi_profiler_v4 *profiler = plugin.profiler;

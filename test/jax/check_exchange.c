@@ -41,7 +41,7 @@ static void *walk(void *arg)
 
     for (int i = 0; i < r->sites; i++)
         r->agreed[i] = ffi_exchange_come(exchange, r->run, r->me, &r->offer[i]);
-    /* look for each site twice; the second time, latest[] remembers the site */
+    /* look up each all-reduce twice; the second time the answer comes from latest[] */
     for (int i = 0; i < 2 * r->sites; i++) {
         const struct ffi_site *site =
             ffi_exchange_look(exchange, r->run, r->me, &r->offer[i / 2], &latest[r->me]);

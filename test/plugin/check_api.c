@@ -345,7 +345,7 @@ START_TEST(test_null_is_an_answer_and_never_a_crash)
     ck_assert_int_eq(symtuner_rules_parse(NULL, "t", &rules, error, 9), SYMTUNER_EINVAL);
     ck_assert_int_eq(symtuner_rules_parse("", NULL, &rules, error, 9), SYMTUNER_EINVAL);
     ck_assert_int_eq(symtuner_rules_inline(NULL, &rules, error, 9), SYMTUNER_EINVAL);
-    /* for NULL the caller wants no text, whatever the size */
+    /* if ${error} is NULL, the caller wants no text, whatever the size */
     ck_assert_int_eq(symtuner_rules_load("/nonexistent", &rules, NULL, 99), SYMTUNER_EIO);
     ck_assert_int_eq(symtuner_rules_inline("x", &rules, NULL, 99), SYMTUNER_ESYNTAX);
     ck_assert_ptr_null(rules);

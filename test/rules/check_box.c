@@ -154,7 +154,7 @@ static int nvml_shutdown(void)
 
 static int nvml_count(unsigned *count)
 {
-    /* the fake writes this also if the call fails, because the caller must not read it then */
+    /* the fake writes the count even if the call fails; the caller must not read it then */
     *count = (unsigned)box->gpus;
     return goes("nvmlDeviceGetCount_v2");
 }

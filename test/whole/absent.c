@@ -195,7 +195,8 @@ static void leave_one_out(void)
     }
     for (int i = 0; i < ALL; i++)
         MUST(rank[absent].recv[i] == POISON && rank[absent].send[i] == POISON);
-    /* a rank that calls too late gets an error, because the others may have changed their data */
+    /* a rank that makes its call too late gets an error, because the others may have changed their
+     * data */
     for (int r = 0; r < absent; r++)
         memset(rank[r].send, 0xff, ALL);
     MUST(call(absent, ALL) == ncclSuccess);

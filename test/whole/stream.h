@@ -35,8 +35,8 @@ struct op {
  * when it is called. Marks that the event gets later do not matter to it. */
 struct mark {
     bool reached;
-    /* number of references, which the event holds, and operations that record the mark or wait for
-     * it */
+    /* number of references: one of the event, and one of each operation that records the mark or
+     * waits for it */
     int refs;
     struct mark *again; /* in a graph: the copy of this mark in the replay that is being started */
 };

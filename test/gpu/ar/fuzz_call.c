@@ -156,7 +156,7 @@ static void draw_call(struct rank *r, int lane, int lists, int k, int n, struct 
     c->sent = c->count * (size_t)(c->coll == SYMTUNER_AR_REDUCE_SCATTER ? option.ranks : 1);
     c->received = c->count * (size_t)(c->coll == SYMTUNER_AR_ALL_GATHER ? option.ranks : 1);
     reals = c->type >= 6; /* the types f16, f32, f64, bf16 and the two of f8 */
-    /* in fp8, too, PreMulSums of up to four ranks are exact */
+    /* in every type, even in fp8, PreMulSums of up to four ranks are exact */
     if (c->coll != SYMTUNER_AR_ALL_GATHER && fuzz_draw(&r->common, 8) == 0 &&
         (c->type < 10 || option.ranks <= 4))
         c->op = FUZZ_PREMUL, reals = 0;

@@ -256,7 +256,7 @@ int kill_graph_of_local(const char *kernel)
     /* CUDA releases the graph's call in another thread; the next create or destroy frees the
      * memory */
     for (int i = 0; i < 100 && after < before + ((size_t)64 << 20); i++) {
-        /* passes no handle, so this only frees what is left */
+        /* all handles are NULL, so this call only frees what earlier handles have left */
         symtuner_ar_destroy(t.handle, RANKS);
         MUST(cudaSetDevice(devices[0]), cudaSuccess);
         MUST(cudaDeviceSynchronize(), cudaSuccess);

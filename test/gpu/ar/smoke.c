@@ -94,7 +94,7 @@ static unsigned long long expected(int type, int op, int ranks, size_t at, unsig
     }
     if (op != ncclAvg)
         return encode(type, acc);
-    /* for integers the sum fits, and the division truncates as in C */
+    /* for integers ${acc} is exact, and the average is truncated, as in C */
     whole = (long long)acc / ranks;
     return encode(type, types[type].exponent == 0 ? (double)whole : acc / ranks);
 }

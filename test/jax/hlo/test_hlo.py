@@ -227,7 +227,7 @@ def random_mesh(rng, n, _):
         if len(parts) < 2 or rng.random() < 0.5:
             parts = [size]
         for i, part in enumerate(parts):
-            # two parts that stand beside each other would have to be written as one
+            # do not take adjacent parts of an axis, which would have to be written as one
             if rng.random() < 0.5 and not (i > 0 and len(dims) - 1 in grouped):
                 grouped.append(len(dims))
                 pre = int(np.prod(parts[:i], dtype=int))

@@ -59,7 +59,7 @@ for name in "install", "all_reduce", "report", "groups", "close", "disabled":
     )
 run = python("import symtuner; print(symtuner.__version__)")
 check("import symtuner", run.returncode == 0 and not run.stderr, run)
-# another module that is missing is not jax
+# if a module other than jax is missing, the error must not say that jax is missing
 run = python("import symtuner; symtuner.report", "symtuner._say")
 check("symtuner._say", run.stderr.endswith("No module named 'symtuner._say'\n"), run)
 

@@ -46,8 +46,8 @@ def main(which="200"):
     wrong = []
     for n in numbers:
         program = Program(n)
-        # sums of numbers of both signs may be so small that the rounding of numbers of about 1
-        # exceeds them
+        # numbers of both signs may cancel, so allow at least the rounding error of numbers of about
+        # 1
         least = program.tolerance()
         if not same(got[n], want[n], program.tolerance(), least):
             wrong.append(n)

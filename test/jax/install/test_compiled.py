@@ -22,7 +22,7 @@ import sys
 
 os.environ.update(JAX_PLATFORMS="cpu", JAX_SKIP_CUDA_CONSTRAINTS_CHECK="1")
 os.environ["SYMTUNER_ONLY"] = "allreduce,reducescatter,allgather"
-# here is no GPU on which kernels could be tried
+# do not let XLA try out kernels, because there is no GPU here
 os.environ["XLA_FLAGS"] = "--xla_gpu_autotune_level=0"
 if not all(map(importlib.util.find_spec, ("jax_plugins", "jax_cuda12_plugin"))):
     print(f"{__file__}: not run: no jax-cuda12-pjrt and jax-cuda12-plugin on PYTHONPATH")

@@ -156,12 +156,12 @@ START_TEST(test_pieces_overlap_as_the_picture_says)
     set_way(&f, AR_WAY_NETWORK, 20, 0);
     ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 0), 1000);
     ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 1), 30);
-    /* the times are those of RS, AR, AR and AG */
+    /* 50 us: RS, AR, AR and AG, one after the other */
     ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 2), 50);
     ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 4), 90);
     set_way(&f, AR_WAY_NETWORK, 1, 0);
     ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 1), 11);
-    /* The times are those of RS, RS, AG and AG; the ARs run beside them. */
+    /* 20 us: RS, RS, AG and AG, one after the other; the ARs run beside them. */
     ck_assert_double_eq(ar_nodes_time(&f, 1 << 20, 2), 20);
 }
 END_TEST
