@@ -134,8 +134,8 @@ extern atomic_int st_comm_handles[ST_DEVICES];
  * that the library allows. A communicator is wide if its handle was the first on its GPU. Calls of
  * later handles get fewer blocks (st_settings_further). */
 extern atomic_int st_comm_wide[ST_DEVICES];
-/* Count ${c} among the communicators that have a handle on its GPU, and at first as wide. Returns
- * how many of them the GPU had before. */
+/* Count ${c} among the communicators that have a handle on its GPU, and among the wide ones.
+ * Returns how many communicators with a handle the GPU had before. */
 int st_comm_take(struct st_comm *c);
 /* From now on do not count ${c} as wide. */
 void st_comm_limit(struct st_comm *c);

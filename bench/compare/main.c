@@ -288,7 +288,7 @@ static void compare(int ranks, char *self, char *script)
     printf("n=%d done after %d s\n", ranks, (int)(time(NULL) - started));
 }
 
-/* Look for each peer's library and print which ones are there. */
+/* Look in --peers for the library of each other project, and print which ones are there. */
 static void find_peers(void)
 {
     static char path[CREWS][4096];

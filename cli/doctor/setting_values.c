@@ -56,7 +56,7 @@ bool st_setting_number(const struct st_setting *setting, long long *number_out, 
     return false;
 }
 
-/* Is ${number} one of the numbers in ${list}, "1|2"? */
+/* Is ${number} one of the numbers in ${list}, for example "1|2"? */
 static bool number_listed(const char *list, long long number)
 {
     for (char *end; *list; list = end + (*end == '|')) {

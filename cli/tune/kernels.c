@@ -139,7 +139,8 @@ static const char *when_of(const struct st_tune *tune, int coll, int z)
     return !beside && st_tune_bytes(tune, z) < ST_BESIDE_LIMIT ? NULL : "alone, unknown";
 }
 
-/* Write comments like those of comment(), but with what a call adds to GEMMs. */
+/* Write a comment about calls beside GEMMs: how much time the rule's choice and the alternatives
+ * add to the GEMMs. */
 static void comment_beside(const struct st_tune *tune, int coll, int z, bool beside, FILE *out)
 {
     const struct st_tune_beside *by = &tune->by;

@@ -89,8 +89,8 @@ static bool read_csv(const char *value, void *self, char error[ST_OPTION_ERROR])
 }
 
 /* Read the name of a file. For --verify, read two names with a comma between them. A name may have
- * MOST bytes: the buffers for names have 500 bytes or more, and to some names we append an end such
- * as ".html". */
+ * at most MOST bytes: the buffers for names have 500 bytes or more, and to some names we append an
+ * end such as ".html". */
 static bool read_file(const char *value, void *to, char error[ST_OPTION_ERROR])
 {
     enum { MOST = 490 };

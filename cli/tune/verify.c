@@ -63,8 +63,8 @@ static double best_of(const struct st_tune *tune, int coll, int z, char name[48]
     return best;
 }
 
-/* Did CTA count number ${setting} take less than ${far_off} times as long as the best at some size
- * of a collective for which symtuner's kernels were measured? */
+/* Is CTA count number ${setting} worth measuring again? It is if at some size its time is less than
+ * ${far_off} times the best time. Looks only at collectives of which our kernels were measured. */
 static bool is_near(const struct st_tune *tune, int setting)
 {
     char name[48];

@@ -438,7 +438,7 @@ static void put_bucket(const struct hlo_joins *joins, const struct hlo_member *f
     put_call(bucket, first, id + 1, added.id, count, field, share, out);
 }
 
-/* Cut one all-reduce's part out of the result of the shared call. The part gets its id. */
+/* Cut one all-reduce's part out of the shared call's result. The part gets the all-reduce's id. */
 static void put_part(const struct hlo_joins *joins, const struct hlo_member *member, uint32_t field,
                      struct hlo_out *out)
 {

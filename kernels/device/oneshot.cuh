@@ -153,8 +153,8 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
     const uint32_t region = (uint32_t)args.region + first_word * AR_WORD;
     const uint32_t half = (uint32_t)args.half;
     payload v[N], first = {};
-    /* [i]: address of word first_word in this rank's slot at rank me ^ i, first in the half of even
-     * epochs, later in the half of this epoch. */
+    /* [i]: address of word first_word in our slot in the scratch of rank me ^ i. At first the
+     * address is in the half for even epochs, and later in the half for this call's epoch. */
     char *peer_slot[N];
     const char *in = args.in;
     const ar_state *state = args.state;

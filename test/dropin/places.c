@@ -67,8 +67,8 @@ static void end(void **comm, int count)
         MUST(n.f.CommDestroy(comm[i]) == 0);
 }
 
-/* Check that a communicator of all GPUs gets handles only if each GPU has a free place. The first
- * handle of a GPU has the library's own limit of blocks. A further handle leaves 32 more
+/* Check that a communicator of all GPUs gets handles only if no GPU has its two handles yet. The
+ * first handle of a GPU has the library's own limit of blocks. The second leaves 32 more
  * multiprocessors free. */
 static void sizes(void)
 {

@@ -169,7 +169,7 @@ static void split(void *comm, const char *request)
     MUST(n.f.CommDestroy(child) == 0);
 }
 
-/* Make communicators of a single rank, until the drop-in cannot follow another one. */
+/* Make communicators of a single rank, until the drop-in's list of communicators is full. */
 static void fill(void)
 {
     void *comm;

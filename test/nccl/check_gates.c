@@ -64,8 +64,8 @@ static void spoil_ll(struct symtuner_call *c)
     c->table = simple;
 }
 
-/* [gate]: a change that makes a good call fail at this gate, in release 2.29.7 unless the change
- * sets another one. */
+/* [gate]: how to change a good call so that it fails at this gate. The release is 2.29.7, unless
+ * spoil() sets another one. */
 static const struct {
     void (*spoil)(struct symtuner_call *);
     enum symtuner_kind kind;

@@ -219,7 +219,7 @@ static const struct {
     {"cuDeviceGetAttribute", (void (*)(void))cu_attribute},
 };
 
-/* the addresses are the handles of the invented libraries: NVML, then the driver */
+/* &libraries[0] is the dlopen handle of the fake NVML, &libraries[1] that of the fake driver */
 static char libraries[2];
 
 void *__real_dlopen(const char *file, int flags);

@@ -117,13 +117,13 @@ __device__ __forceinline__ void bulk_commit()
     AR_TMA_ASM("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* Wait until all groups of this thread but the latest ${Pending} have read shared memory. */
+/* Wait until all groups of this thread, except the latest ${Pending}, have read shared memory. */
 template <int Pending> __device__ __forceinline__ void bulk_wait_read()
 {
     AR_TMA_ASM("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 }
 
-/* Wait until all groups of this thread but the latest ${Pending} are complete. */
+/* Wait until all groups of this thread, except the latest ${Pending}, are complete. */
 template <int Pending> __device__ __forceinline__ void bulk_wait()
 {
     AR_TMA_ASM("cp.async.bulk.wait_group %0;" ::"n"(Pending) : "memory");

@@ -220,8 +220,7 @@ static ncclResult_t make(struct rank *r, const struct fuzz_call *c, int lists, s
                                      op_of(r, h, c), h, stream);
 }
 
-/* Write the call's description for the report. A call by lists counts as one on registered buffers,
- * so it may get a zero-copy kernel where the table chooses. */
+/* Write the call's description for the report. */
 static void take_note(struct rank *r, const struct drawn *d, int lane, int captured, int n)
 {
     static const char *const types[] = {"i8",  "u8",  "i32", "u32",  "i64",  "u64",

@@ -204,7 +204,7 @@ START_TEST(test_a_forced_kernel_shows_at_once)
 }
 END_TEST
 
-/* A program that runs nothing beside its calls has kernels that are faster without mapping. */
+/* If nothing runs beside the calls, kernels that need no mapping are faster. */
 START_TEST(test_a_program_that_runs_alone_maps_nothing)
 {
     fake_nccl_threads(destroy);
