@@ -61,7 +61,7 @@ BF16, SUM, SYMMETRIC, UNDEFINED = 9, 0, 1, -(1 << 31)
 # {bytes of a call: how many such calls take a third of the time of the GEMMs}
 CALLS = {2 << 20: 1280, 4 << 20: 740, 8 << 20: 400, 16 << 20: 200, 64 << 20: 60, 256 << 20: 16}
 GEMMS, GRAPH, MOST = 24, 20, 256 << 20
-# for "behind": number of GEMMs; bytes of a call; in three runs: a call comes after so many GEMMs
+# for "behind": number of GEMMs; bytes of a call; GEMMs from one call to the next, in three runs
 BEHIND, BUCKET, EVERY = 192, 25 << 20, (2, 4, 8)
 WORD = re.compile(r"(?P<way>[1-9]\d*|own|general|default|ours|staged)"
                   r"(:(?P<kernel>[a-z0-9_]+)(:(?P<ctas>[1-9]\d*)(:(?P<threads>[1-9]\d*))?)?)?")

@@ -42,7 +42,7 @@ import subprocess
 RESULTS = pathlib.Path(__file__).parent / "results/2026-11-22-h200x4b/ar-compare.csv.xz"
 LAUNCH = 2.0
 PIECES = (1, 2, 4, 8, 16)
-# the names of kernels/nodes/describe.c
+# the names of the steps, as kernels/nodes/describe.c prints them
 NAMES = ("NCCL over all ranks", "in the box", "between the boxes")
 NVLINK = 346e3  # bytes per us of a ring in a box: nccl-tests 2.19.6, 8 H200, bf16, 256 MiB, one run
 # Each tuple has a number for LL, LL128 and Simple. BASE, INSIDE and BETWEEN are latencies in us: of

@@ -151,7 +151,7 @@ struct party {
 /* Count one more handle on each GPU of ${p}. If one of these GPUs already has as many handles as
  * allowed, count none and return false. Count before the ranks meet, because other threads, or this
  * thread's group, may be about to make handles, too. If in the end no handle is made, decide()
- * takes this one out of the count again. */
+ * takes these out of the count again. */
 static bool take_places(struct party *p)
 {
     bool room = true;

@@ -81,8 +81,8 @@ static bool row_differs(struct difference *d, const struct st_ledger_row *row)
     uint64_t x = (uint64_t)(d->one->local ? d->one->local : 1);
     uint64_t y = (uint64_t)(d->other->local ? d->other->local : 1);
 
-    /* Do not compare two kinds of rows. ST_ROW_LEFT counts reasons, and ranks may see different
-     * reasons. ST_ROW_PARTS counts parts of calls, and follows from rows that we compare. */
+    /* Skip rows of two kinds. ST_ROW_LEFT counts reasons, and ranks may see different reasons.
+     * ST_ROW_PARTS counts parts of calls, and follows from rows that we compare. */
     if (row->kind == ST_ROW_LEFT || row->kind == ST_ROW_PARTS)
         return false;
     for (int i = 0; i < (row->kind == ST_ROW_RAN ? ST_COUNTS : 1); i++) {

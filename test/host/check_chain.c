@@ -137,8 +137,7 @@ START_TEST(test_each_communicator_has_its_own_context)
 }
 END_TEST
 
-/* ---- theirs first, then our rule --------------------------------------------------------------
- */
+/* ---- first the tuner behind symtuner, then symtuner's rule ----------------------------------- */
 
 static int picked(const float *costs, const struct release *release)
 {

@@ -48,8 +48,8 @@ static int n_boxes;
 
 static const char *const recorded[RECORDED] = {"2.27.7", "2.28.9", "2.29.3", "2.29.7", "2.30.7"};
 
-/* Return the index in ${recorded} of the release whose recorded calls are put to release
- * ${nccl}. */
+/* Return an index in ${recorded}. The calls recorded with that release are those that the tests
+ * make with release ${nccl}. */
 static int recorded_for(int nccl)
 {
     return nccl < 22800 ? 0 : nccl < 22900 ? 1 : nccl < 22907 ? 2 : nccl < 23000 ? 3 : 4;

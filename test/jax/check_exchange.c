@@ -81,7 +81,7 @@ static void go(int n)
         pthread_join(ranks[r].thread, NULL);
 }
 
-/* Did every rank find the first ${n} sites and no other? */
+/* Did every rank find the buffers of the first ${n} all-reduces of its run, and of no other? */
 static int found_first(int n)
 {
     for (int r = 0; r < RANKS; r++)
@@ -96,7 +96,7 @@ static int found_first(int n)
     return 1;
 }
 
-/* With ${want} 1: did every rank find the right addresses at each site? With 0: did no rank find
+/* With ${want} 1: did every rank find the buffers of all all-reduces? With 0: did no rank find
  * any? */
 static int all_found(int want)
 {

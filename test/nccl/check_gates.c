@@ -426,7 +426,7 @@ START_TEST(test_eras_are_in_order_and_cover_every_release)
 END_TEST
 
 /* A release has the fault nccl-no-wait if and only if its symmetric kernels do not wait. From 2.29
- * on these kernels can run without both windows (ST_PDL_ANYWHERE, symmetric_one_sided). */
+ * on they need only one symmetric window, or none (symmetric_one_sided, ST_PDL_ANYWHERE). */
 START_TEST(test_symmetric_kernels_wait_where_no_fault_says_otherwise)
 {
     for (int version = 22700; version < 23300; version++) {

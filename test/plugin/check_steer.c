@@ -121,8 +121,8 @@ START_TEST(test_a_preferred_entry_is_what_nccl_then_takes)
             ck_abort_msg("seed 0x%llx round %ld, NCCL %s: wanted %d/%d, NCCL takes %d/%d",
                          (unsigned long long)t_seed(), n, era->name, action.algo, action.proto,
                          algo, proto);
-        /* ncclGroupSimulateEnd must report NCCL's own price, unless NCCL would not take that
-         * entry */
+        /* ncclGroupSimulateEnd reports the entry's price, so it must be NCCL's own price, unless
+         * NCCL could not take the entry at that price */
         cell = algo * T_PROTOS + proto;
         if (selectable(era, shown[cell]) && table[cell] != shown[cell])
             ck_abort_msg("seed 0x%llx round %ld, NCCL %s: the price %g became %g",

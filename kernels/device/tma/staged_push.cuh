@@ -39,8 +39,8 @@ static __device__ __forceinline__ void push(const staged_call<Coll> &c, const mo
     const bool aligned = c.args.in_align == AR_WORD, lane0 = threadIdx.x % 32 == 0;
     uint32_t jobs = 0, sent = 0, told = 0;
     staged_job<Coll> load(c);
-    /* How many of the copies of chunk ${sent} were started before the latest AR_TMA_PENDING copies,
-     * so that a flag may soon report them. */
+    /* How many copies of chunk ${sent} have AR_TMA_PENDING or more later copies. Once this is true
+     * of all its copies, the chunk counts as sent. */
     int part = 0;
 
     if (aligned && !lane0)

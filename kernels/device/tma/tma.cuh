@@ -347,7 +347,7 @@ __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma(const __grid_constant__
 
 } // namespace ar
 
-/* The kernels of one reducer. */
+/* The kernels of reducer ${R} for any number of ranks; FAST also has those for 2 and 4 ranks. */
 #define AR_TMA_FAST(R, coll)                                                                       \
     {                                                                                              \
         (const void *)&ar::tma<R, 0, coll>, (const void *)&ar::tma<R, 2, coll>,                    \

@@ -321,7 +321,7 @@ __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma_ipc(const __grid_consta
 
 } // namespace ar
 
-/* The kernels of one reducer. */
+/* The kernels of reducer ${R} for any number of ranks; FAST also has the one for 2 ranks. */
 #define AR_TMA_IPC_FAST(R, coll)                                                                   \
     {                                                                                              \
         (const void *)&ar::tma_ipc<R, 0, coll>, (const void *)&ar::tma_ipc<R, 2, coll>             \

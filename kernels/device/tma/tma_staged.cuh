@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(AR_TMA_THREADS, 1)
 
 } // namespace ar
 
-/* The kernels of one reducer. */
+/* The kernels of reducer ${R} for any number of ranks; FAST also has those for 2 and 4 ranks. */
 #define AR_TMA_STAGED_FAST(R, coll)                                                                \
     {                                                                                              \
         (const void *)&ar::tma_staged<R, 0, coll>, (const void *)&ar::tma_staged<R, 2, coll>,      \
