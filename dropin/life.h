@@ -23,7 +23,7 @@ struct st_made {
     struct st_meet *meet; /* the meeting that this rank has entered; NULL: none */
     struct st_boxes_mark mark; /* the mark that st_boxes_read found in the ncclUniqueId */
     /* The communicator was made by split or shrink from one that spans boxes and whose ranks all
-     * have handles. So all ranks have the drop-in, and settings for several boxes. */
+     * have handles. So all ranks have the drop-in, and the settings of all ask for box by box. */
     bool parent_spans;
 };
 

@@ -94,7 +94,7 @@ static double run(struct st_rank *r, char mode, uint64_t bytes, int gemms, int c
 }
 
 /* Fill ${bytes} at ${to} with random numbers. Each has a sign, 7 random bits of the mantissa, and a
- * size from 0.5 to 1 in bf16, or from 1.75 to 1.87 in f16. */
+ * magnitude from 0.5 to 1 in bf16, or from 1.75 to 1.87 in f16. */
 static void fill(st_address to, uint64_t bytes, unsigned seed)
 {
     uint64_t size = bytes < BLOCK ? bytes : BLOCK;

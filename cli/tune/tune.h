@@ -176,7 +176,8 @@ bool st_tune_put_way(struct st_tune *tune, int round, int coll, const char *name
                      double us);
 /* Return the index of the size ${bytes}, or -1. */
 int st_tune_size_of(const struct st_tune *tune, uint64_t bytes);
-/* Return the number of the same setting without GEMMs. ${setting} may be beside GEMMs or not. */
+/* Return the number of the setting that is like ${setting}, but without GEMMs. ${setting} itself
+ * may be without them. */
 int st_tune_alone(int setting);
 /* Set ${error} to: ${what}: "${line}". Returns false, so that the caller can return it. */
 bool st_tune_wrong(char *error, size_t size, const char *what, const char *line);

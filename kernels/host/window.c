@@ -343,8 +343,8 @@ static ncclResult_t deregister(symtuner_ar **handles, void *const *buffers, int 
             result = ar_why(why, AR_WHY, ncclInvalidUsage,
                             "buffers[0] and buffers[%d] were not registered last in one call", i);
     }
-    /* If a handle has an error, do not agree: there are no later calls, and a lost rank would not
-     * answer. */
+    /* If a handle has an error, do not ask the other ranks: there are no later calls, and a lost
+     * rank would not answer. */
     if (ours && usable)
         result = agree(handles, n, result, w[0] == NULL ? 0 : w[0]->number, why);
     if (result != ncclSuccess)

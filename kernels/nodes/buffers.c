@@ -50,7 +50,7 @@ ncclResult_t ar_nodes_deregister(symtuner_ar *h, void *buffer, ncclResult_t allo
     /* If the box has no window at this address, the program had registered a window of its own,
      * which had no effect. */
     if (ar_window_at(h->nodes->box, buffer) != NULL) {
-        /* If the handle has an error, do not agree: a rank may be lost, and would never answer. */
+        /* If the handle has an error, do not ask the other ranks: a lost one would never answer. */
         if (symtuner_ar_status(h) == ncclSuccess)
             result = ar_nodes_agree(h, allowed, why, &lost);
         if (result != ncclSuccess)

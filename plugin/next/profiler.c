@@ -124,7 +124,7 @@ void st_next_profiler_open(struct st_next_profiler *next, const struct st_profil
 
 void st_next_profiler_close(struct st_next_profiler *next)
 {
-    /* In every version finalize has the same place in the table. */
+    /* In every version finalize is at the same offset in the table. */
     const struct nccl_abi_profiler_v5 *table = next->table;
 
     if (table && table->finalize)

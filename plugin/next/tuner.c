@@ -137,7 +137,7 @@ nccl_abi_result st_next_tuner_ask(const struct st_next_tuner *next, int func, si
     if (next->version == 3)
         return ((const struct nccl_abi_tuner_v3 *)next->table)
             ->get_coll_info(next->ctx, func, bytes, pipe_ops, table, n_algo, n_proto, n_channels);
-    /* From v4 on get_coll_info has the same signature, and the same place in the table. */
+    /* From v4 on get_coll_info has the same signature, and the same offset in the table. */
     return ((const struct nccl_abi_tuner_v4 *)next->table)
         ->get_coll_info(next->ctx, func, bytes, pipe_ops, table, n_algo, n_proto, reg_buff,
                         n_channels);
@@ -157,7 +157,7 @@ void st_next_tuner_close(struct st_next_tuner *next)
 {
     const struct nccl_abi_tuner_v4 *table = next ? next->table : NULL;
 
-    /* The function destroy, which later versions call finalize, has the same place in every
+    /* The function destroy, which later versions call finalize, is at the same offset in every
      * version. If it returns an error, we do not pass the error on, because NCCL would then leak
      * the communicator. */
     if (table && table->destroy)

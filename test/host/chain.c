@@ -103,8 +103,8 @@ void *chain_open(void)
 
 const struct nccl_abi_profiler_v5 *chain_profiler(void)
 {
-    /* in all versions of the interface this table has the same members in the same places; only the
-     * beginnings of events differ */
+    /* in all versions of the interface this table has the same members at the same offsets; only
+     * the beginnings of events differ */
     return plugin.profiler;
 }
 

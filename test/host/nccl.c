@@ -191,7 +191,7 @@ int nccl_comm(struct comm *comm, uint64_t id, int ranks, int nodes)
 
 void nccl_comm_end(struct comm *comm)
 {
-    /* destroy and finalize have the same place and signature in every version */
+    /* destroy and finalize have the same offset and signature in every version */
     while (comm->others > 0)
         must(((const struct nccl_abi_tuner_v5 *)plugin.tuner)
                      ->finalize(comm->other[--comm->others]) == 0, "finalize failed");
@@ -205,7 +205,7 @@ void nccl_comm_end(struct comm *comm)
 
 int nccl_ask(const struct comm *comm, struct question *question)
 {
-    /* get_coll_info has the same place and signature in every version */
+    /* get_coll_info has the same offset and signature in every version */
     const struct nccl_abi_tuner_v5 *tuner = plugin.tuner;
     float before[T_CELLS];
     int answer, changed = 0;

@@ -29,7 +29,7 @@ static nccl_abi_result opened(void **ctx, int *mask)
 static nccl_abi_result start(void *ctx, void **handle, uint64_t type, void *event, size_t size)
 {
     struct seen_event *seen = &r.event[r.events % FAKE_EVENTS];
-    /* parent and rank are at the same place in all versions */
+    /* parent and rank are at the same offset in all versions */
     const struct nccl_abi_event_old *head = event;
 
     *seen =
@@ -123,7 +123,7 @@ static nccl_abi_result init(void **ctx, uint64_t id, int *mask, const char *name
 }
 #endif
 
-/* The six members of the table are at the same place in every version. Only the type of the event
+/* The six members of the table are at the same offsets in every version. Only the type of the event
  * differs. */
 static const char name[] = "fake";
 #define JOIN2(a, b) a##b
