@@ -30,8 +30,8 @@ START_TEST(test_halves_refuse_bad_arguments_by_name)
     want_error(SCATTER(h, NULL, m, 1), ncclInvalidArgument, h, "send is NULL");
     want_error(GATHER(h, m, NULL, 1), ncclInvalidArgument, h, "recv is NULL");
     want_error(GATHER(h, m, m + 6, 1), ncclInvalidArgument, h, "recv is not aligned");
-    /* A call in place on rank 1 must use the second part. With the buffers below, the parts overlap
-     * in other ways. */
+    /* In place on rank 1, the shorter buffer must be the second part of the longer one. The buffers
+     * below overlap in other ways. */
     want_error(SCATTER(h, m, m, 16), ncclInvalidUsage, h, "overlap");
     want_error(SCATTER(h, m, m + 4 * 64 - 4, 16), ncclInvalidUsage, h, "overlap");
     want_error(GATHER(h, m + 4 * 64 - 4, m, 16), ncclInvalidUsage, h, "overlap");

@@ -29,8 +29,8 @@ __device__ __forceinline__ void push_store(const move_ring &ring, const staged_j
     bulk_commit();
 }
 
-/* Called by all lanes of the warp. If TMA can load from send, only lane 0 works. Otherwise all
- * lanes load, and lane 0 does the rest. */
+/* Push all chunks of this block. All lanes of the warp call this. If TMA can load from send, only
+ * lane 0 works. Otherwise all lanes load, and lane 0 does the rest. */
 template <int Coll>
 static __device__ __forceinline__ void push(const staged_call<Coll> &c, const move_ring &ring)
 {
@@ -39,8 +39,8 @@ static __device__ __forceinline__ void push(const staged_call<Coll> &c, const mo
     const bool aligned = c.args.in_align == AR_WORD, lane0 = threadIdx.x % 32 == 0;
     uint32_t jobs = 0, sent = 0, told = 0;
     staged_job<Coll> load(c);
-    /* How many copies of chunk ${sent} have AR_TMA_PENDING or more later copies. Once this is true
-     * of all its copies, the chunk counts as sent. */
+    /* How many of the copies of chunk ${sent} are old enough for a flag, which means that at least
+     * AR_TMA_PENDING copies were started after them. */
     int part = 0;
 
     if (aligned && !lane0)
