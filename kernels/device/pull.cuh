@@ -29,7 +29,8 @@
 namespace ar
 {
 
-/* The store of one-shot: each rank stores its sums only in its own recv. */
+/* How one-shot kernels store sums: each rank adds up everything, and stores only in its own
+ * recv. */
 struct keep {
     static __device__ __forceinline__ void store_whole(const ar_args &args, uint64_t at,
                                                        uint64_t end, payload v)
