@@ -27,7 +27,7 @@
 #define PURE_SUITES(X)                                                                             \
     X(names) X(sizes) X(rules) X(files) X(kernels) X(lint) X(golden) X(match) X(symmodel) \
     X(general_cost) X(gates) X(steer) X(options) X(machine) X(api) X(abi) X(next) \
-    X(compare)
+    X(compare) X(cut)
 
 /* The suites of modules that look something up once per process. Each of their tests runs in a
  * process of its own. */

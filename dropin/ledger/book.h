@@ -13,6 +13,7 @@
 
 #include <sys/types.h>
 
+#include "base/cut.h"
 #include "dropin/tally.h"
 
 /* The collectives that are counted. Sends, receives and others are not: the plugin does not count
@@ -49,19 +50,6 @@ void st_book_close(struct st_book *book);
  * SYMTUNER_LEDGER_SIGNAL arrives; it finds the function by dlsym. */
 __attribute__((visibility("default"))) void symtuner_nccl_ledger(void);
 
-/* An all-reduce of ${bytes} runs box by box in ${pieces} pieces, and each box has ${ranks} ranks.
- * Return the bytes of the all-reduce over the boxes that NCCL runs for ${piece}. If ${piece} is
- * ${pieces}, return how many bytes at the end of the message NCCL reduces over all ranks. The
- * kernels cut messages in the same way (struct ar_cut in kernels/nodes/model.h). */
-static inline uint64_t st_book_part(uint64_t bytes, int ranks, int pieces, int piece)
-{
-    const uint64_t words = bytes / 16 / (uint64_t)ranks, all = (uint64_t)pieces;
-
-    return piece == pieces
-               ? bytes - 16 * words * (uint64_t)ranks
-               : 16 * (words * ((uint64_t)piece + 1) / all - words * (uint64_t)piece / all);
-}
-
 static inline int st_book_size(uint64_t bytes)
 {
     int size = 63 - __builtin_clzll(bytes | 1);
@@ -86,11 +74,16 @@ static inline void st_book_also(struct st_book *book, enum st_tally_coll coll,
                                   memory_order_relaxed);
 }
 
-/* Count the parts that NCCL runs of an all-reduce over several boxes (st_book_part). */
+/* Count what NCCL runs of an all-reduce of ${bytes} box by box in ${pieces} pieces: an all-reduce
+ * over the boxes for each piece, and one over all ranks for what remains after the last piece. Each
+ * box has ${ranks} ranks. */
 static inline void st_book_parts(struct st_book *book, uint64_t bytes, int ranks, int pieces)
 {
-    for (int piece = 0; book && piece <= pieces; piece++) {
-        const uint64_t part = st_book_part(bytes, ranks, pieces, piece);
+    const struct st_cut cut = st_cut(bytes, ranks, pieces);
+
+    for (int piece = 0; piece <= cut.pieces; piece++) {
+        const uint64_t part =
+            piece < cut.pieces ? st_cut_part(&cut, piece) : bytes - st_cut_start(&cut, piece);
 
         if (part)
             st_book_also(book, ST_TALLY_ALL_REDUCE, ST_BOOK_PARTS, part);

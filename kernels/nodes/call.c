@@ -2,6 +2,7 @@
 /* call.c - one all-reduce over several boxes: choose, and launch the pieces on two streams. */
 #include <stdio.h>
 
+#include "base/cut.h"
 #include "kernels/group/error.h"
 #include "kernels/group/nccl_wait.h"
 #include "kernels/nodes/nodes.h"
@@ -19,8 +20,8 @@ static const char *unable(uint64_t bytes, int ranks, int dtype, int op)
     return op >= AR_OPS ? "user-defined operators are NCCL's"
            : op == AR_AVG && is_integer(dtype)
                ? "an average of integers is not that of the boxes' averages"
-           : bytes < (uint64_t)ranks * AR_WORD ? "the message is shorter than a word per rank"
-                                               : NULL;
+           : bytes < (uint64_t)ranks * ST_CUT_WORD ? "the message is shorter than a word per rank"
+                                                   : NULL;
 }
 
 int ar_nodes_choose(const symtuner_ar *h, uint64_t bytes, int dtype, int op, char *why, size_t size)
@@ -54,7 +55,7 @@ int ar_nodes_choose(const symtuner_ar *h, uint64_t bytes, int dtype, int op, cha
                      boxes, ar_nodes_time(&nodes->figures, bytes, 0),
                      ar_nodes_time(&nodes->figures, bytes, pieces == 0 ? 1 : pieces));
     }
-    return ar_cut(bytes, nodes->boxes.ranks, pieces).pieces;
+    return st_cut(bytes, nodes->boxes.ranks, pieces).pieces;
 }
 
 ncclResult_t ar_nodes_query(symtuner_ar *h, int pieces, const char *send, char *recv,
@@ -62,8 +63,8 @@ ncclResult_t ar_nodes_query(symtuner_ar *h, int pieces, const char *send, char *
                             struct symtuner_ar_plan *plan)
 {
     const struct ar_nodes *nodes = h->nodes;
-    const struct ar_cut cut = ar_cut(bytes, nodes->boxes.ranks, pieces);
-    const uint64_t part = ar_cut_part(&cut, 0);
+    const struct st_cut cut = st_cut(bytes, nodes->boxes.ranks, pieces);
+    const uint64_t part = st_cut_part(&cut, 0);
     ncclResult_t result = symtuner_ar_query_coll(
         SYMTUNER_AR_REDUCE_SCATTER, send, recv + (uint64_t)nodes->boxes.at * part,
         part / (uint64_t)ar_dtype_bytes((int)dtype), dtype, op, nodes->box, plan);
@@ -82,7 +83,7 @@ ncclResult_t ar_nodes_query(symtuner_ar *h, int pieces, const char *send, char *
 struct job {
     symtuner_ar *h;
     struct ar_nodes *nodes;
-    struct ar_cut cut;
+    struct st_cut cut;
     const char *send;
     char *recv;
     ncclDataType_t dtype;
@@ -128,7 +129,7 @@ static ncclResult_t add_up(const struct job *j, struct ar_endpoint *ranks, const
  * on nodes->network. */
 static ncclResult_t reduce(const struct job *j, int piece)
 {
-    const uint64_t at = ar_cut_start(&j->cut, piece), part = ar_cut_part(&j->cut, piece);
+    const uint64_t at = st_cut_start(&j->cut, piece), part = st_cut_part(&j->cut, piece);
     char *mine = j->recv + at + (uint64_t)j->nodes->boxes.at * part;
     ncclResult_t result =
         in_box(j, symtuner_ar_reduce_scatter(j->send + at, mine, part / j->size, j->dtype, j->op,
@@ -145,7 +146,7 @@ static ncclResult_t reduce(const struct job *j, int piece)
 /* Run the all-gather of a piece on the caller's stream, after its all-reduce over the boxes. */
 static ncclResult_t gather(const struct job *j, int piece)
 {
-    const uint64_t at = ar_cut_start(&j->cut, piece), part = ar_cut_part(&j->cut, piece);
+    const uint64_t at = st_cut_start(&j->cut, piece), part = st_cut_part(&j->cut, piece);
     cudaError_t error = cudaStreamWaitEvent(j->stream, j->nodes->added[piece % 2], 0);
 
     if (error != cudaSuccess)
@@ -159,7 +160,7 @@ static ncclResult_t gather(const struct job *j, int piece)
 static ncclResult_t run(const struct job *j, uint64_t bytes)
 {
     symtuner_ar *h = j->h;
-    const uint64_t held = ar_cut_start(&j->cut, j->cut.pieces);
+    const uint64_t held = st_cut_start(&j->cut, j->cut.pieces);
     ncclResult_t result = ncclSuccess;
 
     for (int p = 0; p <= j->cut.pieces && result == ncclSuccess; p++) {
@@ -184,7 +185,7 @@ static ncclResult_t run(const struct job *j, uint64_t bytes)
 ncclResult_t ar_nodes_run(symtuner_ar *h, int pieces, const char *send, char *recv, uint64_t bytes,
                           ncclDataType_t dtype, ncclRedOp_t op, cudaStream_t stream)
 {
-    const struct job job = {h,    h->nodes, ar_cut(bytes, h->nodes->boxes.ranks, pieces),
+    const struct job job = {h,    h->nodes, st_cut(bytes, h->nodes->boxes.ranks, pieces),
                             send, recv,     dtype,
                             op,   stream,   (uint64_t)ar_dtype_bytes((int)dtype)};
     ncclResult_t result;

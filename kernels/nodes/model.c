@@ -2,8 +2,6 @@
 /* model.c - compares an all-reduce box by box with ncclAllReduce over all ranks. */
 #include "kernels/nodes/model.h"
 
-#include "kernels/shared/layout.h"
-
 const uint64_t ar_nodes_size[AR_NODES_SIZES] = {1 << 16, 1 << 20, 1 << 24};
 
 /* Limits of ar_nodes_pieces: it chooses at most MOST_CHOSEN pieces. If it chooses more than one,
@@ -69,25 +67,4 @@ int ar_nodes_pieces(const struct ar_nodes_figures *f, uint64_t bytes)
         }
     }
     return chosen;
-}
-
-struct ar_cut ar_cut(uint64_t bytes, int ranks, int pieces)
-{
-    struct ar_cut cut = {bytes / AR_WORD / (uint64_t)ranks, pieces, ranks};
-
-    if (cut.words < (uint64_t)pieces)
-        cut.pieces = (int)cut.words;
-    return cut;
-}
-
-uint64_t ar_cut_start(const struct ar_cut *cut, int piece)
-{
-    return cut->pieces == 0 ? 0
-                            : cut->words * (uint64_t)piece / (uint64_t)cut->pieces *
-                                  (uint64_t)cut->ranks * AR_WORD;
-}
-
-uint64_t ar_cut_part(const struct ar_cut *cut, int piece)
-{
-    return (ar_cut_start(cut, piece + 1) - ar_cut_start(cut, piece)) / (uint64_t)cut->ranks;
 }

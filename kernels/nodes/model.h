@@ -56,22 +56,4 @@ double ar_nodes_time(const struct ar_nodes_figures *f, uint64_t bytes, int piece
  * should run box by box: return into how many pieces to cut it. */
 int ar_nodes_pieces(const struct ar_nodes_figures *f, uint64_t bytes);
 
-/*
- * Where the pieces of a message lie. A piece has one part for each rank of a box, and that rank
- * adds up the part. Every part is a number of whole 16-byte words. What remains after the last
- * piece is less than a word per rank, and NCCL reduces it over all ranks.
- */
-struct ar_cut {
-    uint64_t words; /* 16-byte words that one rank of a box adds up, in all pieces together */
-    int pieces, ranks;
-};
-
-/* Cut ${bytes} for ${ranks} ranks of a box into at most ${pieces} pieces. */
-struct ar_cut ar_cut(uint64_t bytes, int ranks, int pieces);
-/* Return at which byte ${piece} starts. If ${piece} is cut->pieces, return where the last piece
- * ends. */
-uint64_t ar_cut_start(const struct ar_cut *cut, int piece);
-/* Return the bytes of each part of ${piece}. */
-uint64_t ar_cut_part(const struct ar_cut *cut, int piece);
-
 #endif

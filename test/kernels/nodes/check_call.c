@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cut.h"
 #include "kernels/order/graph.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/fake/steps.h"
@@ -42,8 +43,7 @@ static void call_all(size_t count, ncclDataType_t type, ncclRedOp_t op)
     next.op = op;
     net_threads(call_one);
     for (int r = 0; r < net.ranks; r++)
-        ck_assert_msg(next.result[r] == ncclSuccess, "rank %d: %s", r,
-                      symtuner_ar_error(handle[r]));
+        ck_assert_msg(!next.result[r], "rank %d: %s", r, symtuner_ar_error(handle[r]));
     ck_assert(!whole_nccl.hung);
 }
 
@@ -129,15 +129,15 @@ static bool inside(const void *p, const char *from, uint64_t bytes)
 /* Check on rank ${r} in which order one call handles its pieces. Each piece is reduced in the box,
  * then by NCCL, and then gathered in the box. Later work on the caller's stream must see all of
  * it. */
-static void must_be_in_order(int r, const struct ar_cut *cut, char *out, size_t bytes)
+static void must_be_in_order(int r, const struct st_cut *cut, char *out, size_t bytes)
 {
-    const uint64_t end = ar_cut_start(cut, cut->pieces);
+    const uint64_t end = st_cut_start(cut, cut->pieces);
     int rest = -1, last = -1;
 
     take_steps(r);
     for (int p = 0; p < cut->pieces; p++) {
-        const uint64_t at = ar_cut_start(cut, p), next_at = ar_cut_start(cut, p + 1);
-        const char *mine = out + at + (uint64_t)handle[r]->nodes->boxes.at * ar_cut_part(cut, p);
+        const uint64_t at = st_cut_start(cut, p), next_at = st_cut_start(cut, p + 1);
+        const char *mine = out + at + (uint64_t)handle[r]->nodes->boxes.at * st_cut_part(cut, p);
         int scattered = -1, added = -1, gathered = -1;
 
         for (int i = 0; i < steps; i++)
@@ -152,7 +152,7 @@ static void must_be_in_order(int r, const struct ar_cut *cut, char *out, size_t 
         ck_assert(scattered >= 0 && added >= 0 && gathered >= 0);
         ck_assert(step[scattered].stream == stream[r] && step[gathered].stream == stream[r]);
         ck_assert(step[added].stream != stream[r]);
-        ck_assert_uint_eq(step[added].bytes, ar_cut_part(cut, p));
+        ck_assert_uint_eq(step[added].bytes, st_cut_part(cut, p));
         ck_assert_int_eq(seen[added][scattered], 1);
         ck_assert_int_eq(seen[gathered][added], 1);
     }
@@ -181,18 +181,18 @@ static const struct {
 START_TEST(test_each_piece_waits_for_its_steps)
 {
     char rule[64];
-    struct ar_cut cut;
+    struct st_cut cut;
     int all = 0;
 
     snprintf(rule, sizeof rule, "kernels network-pieces=%d", calls[_i].pieces);
     open_group(calls[_i].ranks, calls[_i].each, rule);
     next.in_place = calls[_i].in_place;
-    cut = ar_cut(4 * calls[_i].count, calls[_i].each, calls[_i].pieces);
+    cut = st_cut(4 * calls[_i].count, calls[_i].each, calls[_i].pieces);
     for (int again = 0; again < 2; again++) {
         net.all_reduces = net.some_reduces = fake_step_count = 0;
         call_all(calls[_i].count, ncclFloat, ncclSum);
         ck_assert_int_eq(net.some_reduces, net.ranks * cut.pieces);
-        all = ar_cut_start(&cut, cut.pieces) < 4 * calls[_i].count;
+        all = st_cut_start(&cut, cut.pieces) < 4 * calls[_i].count;
         ck_assert_int_eq(net.all_reduces, all * net.ranks);
         for (int r = 0; r < net.ranks; r++)
             must_be_in_order(r, &cut, calls[_i].in_place ? send[r] : recv[r], 4 * calls[_i].count);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_model.c - checks the calculations of kernels/nodes: which ranks are on which box, how long
- * a message takes box by box and by NCCL alone, and how it is cut.
+ * check_model.c - checks the calculations of kernels/nodes: which ranks are on which box, and how
+ * long a message takes box by box and by NCCL alone.
  */
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "dropin/ledger/book.h"
 #include "kernels/group/endpoint.h"
 #include "kernels/nodes/boxes.h"
 #include "kernels/nodes/model.h"
@@ -211,33 +210,6 @@ START_TEST(test_the_slowest_rank_counts)
 }
 END_TEST
 
-/* ---- cut ------------------------------------------------------------------------------------- */
-
-START_TEST(test_pieces_hold_all_but_a_word_per_rank)
-{
-    for (int ranks = 2; ranks <= 16; ranks++)
-        for (int pieces = 1; pieces <= 64; pieces += 7)
-            for (uint64_t bytes = 1; bytes < 100000; bytes += bytes / 3 + 1) {
-                struct ar_cut cut = ar_cut(bytes, ranks, pieces);
-                uint64_t end = ar_cut_start(&cut, cut.pieces);
-
-                ck_assert_int_le(cut.pieces, pieces);
-                ck_assert(end <= bytes && bytes - end < 16 * (uint64_t)ranks);
-                if (cut.pieces > 0) /* the drop-in computes the same for the ledger */
-                    ck_assert(st_book_part(bytes, ranks, cut.pieces, cut.pieces) == bytes - end);
-                for (int p = 0; p < cut.pieces; p++) {
-                    uint64_t part = ar_cut_part(&cut, p);
-
-                    ck_assert(st_book_part(bytes, ranks, cut.pieces, p) == part);
-                    ck_assert(part > 0 && part % 16 == 0);
-                    ck_assert(ar_cut_start(&cut, p + 1) - ar_cut_start(&cut, p) ==
-                              part * (uint64_t)ranks);
-                }
-            }
-    ck_assert_int_eq(ar_cut(1 << 20, 2, 0).pieces, 0);
-}
-END_TEST
-
 Suite *nodes_suite_model(void)
 {
     Suite *s = suite_create("nodes_model");
@@ -252,7 +224,6 @@ Suite *nodes_suite_model(void)
     tcase_add_test(t, test_pieces_overlap_as_the_picture_says);
     tcase_add_test(t, test_the_choice_follows_the_figures);
     tcase_add_test(t, test_the_slowest_rank_counts);
-    tcase_add_test(t, test_pieces_hold_all_but_a_word_per_rank);
     suite_add_tcase(s, t);
     return s;
 }

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cut.h"
 #include "kernels/shared/dtypes.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/nodes/group.h"
@@ -183,7 +184,7 @@ static void call_and_check(int pieces)
 {
     const size_t size = (size_t)ar_dtype_bytes(next.type), bytes = next.count * size;
     const int chosen = ar_nodes_choose(handle[0], bytes, next.type, next.op, NULL, 0);
-    const struct ar_cut cut = ar_cut(bytes, handle[0]->nodes->boxes.ranks, chosen);
+    const struct st_cut cut = st_cut(bytes, handle[0]->nodes->boxes.ranks, chosen);
     char want[8];
 
     ck_assert_int_le(chosen, pieces);
@@ -196,7 +197,7 @@ static void call_and_check(int pieces)
         const char *out = (next.in_place ? send[r] : recv[r]) + GUARD;
 
         for (size_t i = 0; i < next.count; i++) {
-            put(want, 0, expected(i, i * size < ar_cut_start(&cut, cut.pieces)));
+            put(want, 0, expected(i, i * size < st_cut_start(&cut, cut.pieces)));
             ck_assert_msg(memcmp(out + i * size, want, size) == 0,
                           "rank %d, type %d, op %d, %zu in %d pieces: element %zu", r, next.type,
                           next.op, next.count, cut.pieces, i);
