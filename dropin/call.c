@@ -430,7 +430,7 @@ static nccl_abi_result end_group(struct st_real *real, struct st_group *g)
     g->depth = 0;
     result = real->call.GroupEnd();
     for (int i = 0; i < g->mades && result == NCCL_ABI_IN_PROGRESS; i++)
-        g->made[i].blocking = false;
+        g->made[i].blocking = g->made[i].parent_spans = false;
     if (g->mades && (result == NCCL_ABI_SUCCESS || result == NCCL_ABI_IN_PROGRESS))
         st_made_settle(real, g->made, g->mades);
     else

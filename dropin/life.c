@@ -89,6 +89,7 @@ struct st_meet *st_made_enter(const struct st_real *real, const struct st_made *
 static struct st_comm *record(struct st_real *real, const struct st_made *made)
 {
     struct st_comm *c = st_comm_find(*made->comm);
+    const bool known = made->blocking || made->parent_spans;
     int device = 0;
 
     st_followers_comm(real);
@@ -105,7 +106,7 @@ static struct st_comm *record(struct st_real *real, const struct st_made *made)
     }
     c->key = made->key;
     c->blocking = made->blocking;
-    if (!made->blocking) /* while NCCL may still be making the communicator, its size is unknown */
+    if (!known) /* while NCCL may still be making the communicator, its size is unknown */
         c->ranks = 1;
     else if (!real->comm_count || real->comm_count(*made->comm, &c->ranks) != NCCL_ABI_SUCCESS ||
              !real->comm_rank || real->comm_rank(*made->comm, &c->rank) != NCCL_ABI_SUCCESS)
@@ -114,7 +115,7 @@ static struct st_comm *record(struct st_real *real, const struct st_made *made)
         c->device = device >= 0 ? device % ST_DEVICES : 0;
     st_slot_claim(c->rank, c->ranks, real->version, real->path);
     if (!c->unlisted)
-        c->book = st_book_open(c->key, c->rank, made->blocking ? c->ranks : 0, real->version);
+        c->book = st_book_open(c->key, c->rank, known ? c->ranks : 0, real->version);
     c->why = (int)shared_reason(real, made, c->ranks);
     return c;
 }
@@ -182,6 +183,9 @@ static enum st_tally_why own_reason(const struct st_real *real, struct party *p)
 {
     const struct st_settings *settings = st_settings();
 
+    for (int i = 0; i < p->n; i++)
+        if (!p->c[i]->blocking)
+            return ST_WHY_NONBLOCKING;
     if (settings->wrong)
         return ST_WHY_SETTINGS;
     if (settings->observe)
@@ -196,12 +200,15 @@ static enum st_tally_why own_reason(const struct st_real *real, struct party *p)
     return st_kernels_loaded() ? ST_WHY_OTHER_NCCL : ST_WHY_NO_KERNELS;
 }
 
-/* May the ranks meet through NCCL (boxes/boxes.h)? Ranks on several boxes have no other way. */
+/* May the ranks meet through NCCL (boxes/boxes.h)? Ranks on several boxes have no other way. If the
+ * parent spans boxes, a rank with a non-blocking communicator takes part, too. On other ranks the
+ * communicator may be blocking, and these wait for all ranks. */
 static bool may_span(const struct st_real *real, const struct st_made *made,
-                     enum st_tally_why shared)
+                     const struct st_comm *c)
 {
     return (made->mark.there || made->parent_spans) && made->key && real->version >= OLDEST &&
-           (shared == ST_WHY_OURS || shared == ST_WHY_NOT_ONE_BOX);
+           (c->why == ST_WHY_OURS || c->why == ST_WHY_NOT_ONE_BOX ||
+            (c->why == ST_WHY_NONBLOCKING && made->parent_spans && c->ranks > 1));
 }
 
 /* Warn that NCCL runs all calls of the communicator, and say why. If the ranks met in shared
@@ -372,7 +379,7 @@ void st_made_settle(struct st_real *real, struct st_made *made, int n)
         struct st_comm *c = *made[i].comm ? record(real, &made[i]) : NULL;
         struct party *last = parties ? &party[parties - 1] : NULL;
         enum st_tally_why shared = c ? (enum st_tally_why)c->why : ST_WHY_UNFOLLOWED;
-        bool spans = c && may_span(real, &made[i], shared);
+        bool spans = c && may_span(real, &made[i], c);
 
         if (c && (shared == ST_WHY_OURS || spans)) {
             if (!last || last->c[0]->key != c->key || last->n == MOST)

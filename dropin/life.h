@@ -23,7 +23,9 @@ struct st_made {
     struct st_meet *meet; /* the meeting that this rank has entered; NULL: none */
     struct st_boxes_mark mark; /* the mark that st_boxes_read found in the ncclUniqueId */
     /* The communicator was made by split or shrink from one that spans boxes and whose ranks all
-     * have handles. So all ranks have the drop-in, and the settings of all ask for box by box. */
+     * have handles. So all ranks have the drop-in, and the settings of all ask for box by box. Such
+     * a parent is blocking, so NCCL returns only when it has made the child, even a non-blocking
+     * one (ncclAsyncLaunch in group.cc of 2.28.3 to 2.30.7). */
     bool parent_spans;
 };
 

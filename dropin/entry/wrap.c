@@ -158,6 +158,7 @@ static nccl_abi_result made(struct st_from from, struct st_real *real, nccl_abi_
     /* With NCCL_COMM_BLOCKING=0 the communicator is non-blocking, whatever its config says. We
      * notice that because NCCL returns ncclInProgress. */
     made.blocking &= result == NCCL_ABI_SUCCESS;
+    made.parent_spans &= result == NCCL_ABI_SUCCESS;
     if (!st_passes(from, real) && (result == NCCL_ABI_SUCCESS || result == NCCL_ABI_IN_PROGRESS))
         st_made(real, &made, 1);
     else

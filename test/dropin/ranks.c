@@ -14,6 +14,8 @@
  *                                 FULL=R   rank R first makes as many communicators as the drop-in
  *                                          follows; with SPLIT right before the split, where it
  *                                          must then "refuse"
+ *                                 FAST=R   the new communicator of SPLIT is non-blocking on rank R,
+ *                                          which must then "refuse"
  *                                 VERIFY   1: make four calls in place, the third in a capture, and
  *                                          print who ran each; wrong: also, the kernels of this
  *                                          rank compute wrong results
@@ -158,12 +160,13 @@ static int init(void **comm, int ranks, struct nccl_abi_id id, int rank)
 
 /* Split the communicator and use the new one. ${request} is "create" or "refuse": how the drop-in
  * must have asked the kernels for a handle. */
-static void split(void *comm, const char *request)
+static void split(void *comm, const char *request, bool fast)
 {
+    struct nccl_abi_config config = {.size = sizeof config, .blocking = 0};
     void *child;
 
     said(kernels());
-    MUST(n.f.CommSplit(comm, 0, 0, &child, NULL) == 0);
+    MUST(n.f.CommSplit(comm, 0, 0, &child, fast ? &config : NULL) == 0);
     MUST(strstr(kernels()->text, request) != NULL);
     call(child);
     MUST(n.f.CommDestroy(child) == 0);
@@ -243,7 +246,7 @@ int main(int argc, char **argv)
     struct nccl_abi_id id = {{0}};
     void *comm;
     double waited;
-    bool full;
+    bool full, fast;
 
     if (argc == 2)
         return execlp("sh", "sh", "-c", "echo child", (char *)NULL);
@@ -265,6 +268,7 @@ int main(int argc, char **argv)
     else
         snprintf(id.bytes, sizeof id.bytes, "%s", argv[1]);
     full = getenv("FULL") && atoi(getenv("FULL")) == atoi(argv[3]);
+    fast = getenv("FAST") && atoi(getenv("FAST")) == atoi(argv[3]);
     if (full && !getenv("SPLIT"))
         fill();
     if (init(&comm, atoi(argv[2]), id, atoi(argv[3])) != 0) {
@@ -288,7 +292,7 @@ int main(int argc, char **argv)
     if (full && getenv("SPLIT"))
         fill();
     if (getenv("SPLIT"))
-        split(comm, full ? "refuse" : getenv("SPLIT"));
+        split(comm, full || fast ? "refuse" : getenv("SPLIT"), fast);
     MUST(n.f.CommDestroy(comm) == 0);
     return 0;
 }

@@ -339,6 +339,16 @@ symtuner run: 2 processes called NCCL 2.28.9
   ranks (N): NCCL runs all calls of a further communicator: the drop-in follows only 2048
 X
 FULL=1 SPLIT=create SYMTUNER_AR_NODES=1 job 'no record of a split' 0 -- sh "$work/apart" "$here/ranks" "$$-r13" "$here/box.so"
+# The new communicator is non-blocking on one rank only. It must still ask the kernels for a handle,
+# or the other rank would wait for it.
+cat > "$work/want" <<'X'
+symtuner run: drop-in
+symtuner run: 2 processes called NCCL 2.28.9
+  allreduce            4 calls    256 B   3 by our kernels (75 %), 192 B
+  NCCL ran 1 call: the communicator is non-blocking
+  3 calls by our kernels ran box by box, in 9 pieces
+X
+FAST=1 SPLIT=create SYMTUNER_AR_NODES=1 job 'a split that is non-blocking on one rank' 0 -- sh "$work/apart" "$here/ranks" "$$-r15" "$here/box.so"
 # Each process drives two ranks: in threads of their own, and at the split in one thread. Other
 # processes may have one thread for each rank and ask the kernels for a handle, so these ranks must
 # ask, too.
