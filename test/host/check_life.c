@@ -7,7 +7,7 @@
 
 #include "test/host/nccl.h"
 
-START_TEST(test_a_thousand_loads_and_unloads_keep_state_and_answers)
+START_TEST(test_loads_and_unloads_keep_state_and_answers)
 {
     const struct release *release = &releases[_i];
     struct question first = {SYMTUNER_ALLREDUCE, 4096, 1, 0, {8, 9, 10, 6, 7, 12 /* zeros */}, 0};
@@ -16,7 +16,7 @@ START_TEST(test_a_thousand_loads_and_unloads_keep_state_and_answers)
 
     setenv("SYMTUNER_MACHINE", "gpu=test box; gpus=8", 1);
     setenv("SYMTUNER_RULE", "allreduce prefer=general:ring/ll; process sym-ctas=16", 1);
-    for (int n = 0; n < 1000; n++) {
+    for (long n = 0; n < t_rounds(1000); n++) {
         struct question question = first;
         struct comm comm;
 
@@ -263,7 +263,7 @@ Suite *life_suite(void)
     TCase *load = tcase_create("loading"), *ledger = tcase_create("ledger");
 
     tcase_set_timeout(load, 120);
-    t_each_release(load, test_a_thousand_loads_and_unloads_keep_state_and_answers);
+    t_each_release(load, test_loads_and_unloads_keep_state_and_answers);
     t_each_release(load, test_clean_up_without_a_communicator_works);
     t_each_release(ledger, test_the_ledger_tells_what_was_asked_picked_and_ran);
     t_each_release(ledger, test_only_collectives_that_have_symmetric_kernels_are_derived);
