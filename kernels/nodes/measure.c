@@ -16,9 +16,10 @@
 
 enum { WARM_UPS = 2, TIMES = 5 }; /* how many calls are not timed, and how many are */
 
-/* How long kernels in the box wait for each other. The drop-in sets a time limit of a day, but
- * while the ranks measure, none of them does anything else. */
-#define BOX_NS UINT64_C(60000000000)
+/* How long kernels in the box wait for each other, and how long a rank waits for calls of NCCL. The
+ * drop-in sets a time limit of a day, but while the ranks measure, none of them does anything
+ * else. */
+#define MOST_NS UINT64_C(60000000000)
 
 static double now_us(void)
 {
@@ -26,6 +27,22 @@ static double now_us(void)
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+/* NCCL has refused a call of this rank, or a call does not end, perhaps because NCCL has refused the
+ * call of another rank. In both cases no later call on this communicator can succeed. If it is our
+ * communicator between the boxes, abort it, which ends the calls that wait. The ranks can then still
+ * tell each other on h->comm. But if it is h->comm, which belongs to the program, this rank is lost
+ * to the others. */
+static void give_up(symtuner_ar *h, enum ar_way way, const char *why)
+{
+    if (way == AR_WAY_NETWORK) {
+        h->nccl->ncclCommAbort(h->nodes->across.comm);
+        h->nodes->across.comm = NULL;
+        return;
+    }
+    memcpy(h->endpoint.timed_out, why, AR_WHY);
+    h->stuck = true;
 }
 
 /* Launch one call of the step ${way}, for a message of ${bytes} at ${buffer}. */
@@ -50,23 +67,31 @@ static ncclResult_t launch(symtuner_ar *h, enum ar_way way, char *buffer, uint64
         snprintf(why, AR_WHY, "in its box: %.*s", AR_WHY - 20, symtuner_ar_error(nodes->box));
         return gathered;
     }
+    if (ranks->comm == NULL) /* after give_up */
+        return ncclRemoteError;
     result = h->nccl->ncclAllReduce(
         way == AR_WAY_NCCL ? buffer : mine, way == AR_WAY_NCCL ? buffer : mine,
         way == AR_WAY_NCCL ? bytes / 4 : part, ncclFloat, ncclSum, ranks->comm, nodes->network);
-    return ar_comm_wait(h->nccl, ranks, result, call, why);
+    result = ar_comm_wait(h->nccl, ranks, result, call, why);
+    if (result != ncclSuccess)
+        give_up(h, way, why);
+    return result;
 }
 
 /* Wait until the stream nodes->network is idle, but wait no longer than the time limit. */
-static ncclResult_t await(symtuner_ar *h, char *why)
+static ncclResult_t await(symtuner_ar *h, enum ar_way way, char *why)
 {
     static const char call[] = "measure at the start";
+    struct ar_endpoint ranks = h->endpoint;
     cudaError_t error;
     uint64_t start = 0;
 
+    if (way != AR_WAY_BOX && ranks.limit_ns > MOST_NS) /* kernels in the box end by themselves */
+        ranks.limit_ns = MOST_NS;
     while ((error = cudaStreamQuery(h->nodes->network)) == cudaErrorNotReady)
-        if (ar_comm_poll(&h->endpoint, &start, call) != ncclInProgress) {
-            memcpy(why, h->endpoint.timed_out, AR_WHY);
-            h->stuck = true;
+        if (ar_comm_poll(&ranks, &start, call) != ncclInProgress) {
+            memcpy(why, ranks.timed_out, AR_WHY);
+            give_up(h, way, why);
             return ncclRemoteError;
         }
     if (error == cudaSuccess && symtuner_ar_status(h->nodes->box) == ncclSuccess)
@@ -80,9 +105,10 @@ static ncclResult_t await(symtuner_ar *h, char *why)
     return ncclUnhandledCudaError;
 }
 
-/* After an error this rank still makes all calls, because without them the calls of the other ranks
- * would never end. But it waits for none of them. If this rank could not launch a kernel in the
- * box, the kernels of the other ranks of the box wait for it, and fail after BOX_NS. */
+/* After an error this rank still makes all calls that it can make (give_up), because without them
+ * the calls of the other ranks would never end. But it waits for none of them. If this rank could
+ * not launch a kernel in the box, the kernels of the other ranks of the box wait for it, and fail
+ * after MOST_NS. */
 static ncclResult_t measure(symtuner_ar *h, char *buffer, char *why)
 {
     ncclResult_t result = ncclSuccess, latest;
@@ -96,7 +122,7 @@ static ncclResult_t measure(symtuner_ar *h, char *buffer, char *why)
                 latest = launch(h, (enum ar_way)w, buffer, ar_nodes_size[i], trouble);
                 if (result == ncclSuccess && latest == ncclSuccess &&
                     (k == WARM_UPS - 1 || k == WARM_UPS + TIMES - 1))
-                    latest = await(h, trouble);
+                    latest = await(h, (enum ar_way)w, trouble);
                 if (result == ncclSuccess && latest != ncclSuccess) {
                     result = latest;
                     memcpy(why, trouble, AR_WHY);
@@ -130,7 +156,7 @@ ncclResult_t ar_nodes_measure(symtuner_ar *h, char *why, bool *lost)
     }
     result = ar_nodes_agree(h, result, why, lost);
     if (result == ncclSuccess) {
-        h->nodes->box->timeout_ns = limit < BOX_NS ? limit : BOX_NS;
+        h->nodes->box->timeout_ns = limit < MOST_NS ? limit : MOST_NS;
         result = ar_nodes_agree(h, measure(h, buffer, why), why, lost);
         h->nodes->box->timeout_ns = limit;
     }

@@ -61,6 +61,8 @@ static ncclResult_t launch_collective(struct turn *turn, cudaStream_t stream)
                                     .bytes = op->count * whole_size(op->type),
                                     .stream = stream};
 
+    if (whole_nccl.refuse != NULL && whole_nccl.refuse(&call))
+        return ncclSystemError;
     cudaStreamIsCapturing(stream, &capture);
     if (capture == cudaStreamCaptureStatusNone)
         turn->number = team_turn(turn->team, turn->rank);
@@ -183,6 +185,8 @@ EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm)
 EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     team_abort(comm->team);
+    if (whole_nccl.aborted != NULL)
+        whole_nccl.aborted();
     team_windows_free(comm->team, comm->rank, NULL);
     return ncclCommDestroy(comm);
 }

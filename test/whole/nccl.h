@@ -37,9 +37,14 @@ struct whole_nccl {
     /* Called when a collective goes to its stream. If it returns false, the collective waits for
      * the other ranks, but moves no values. */
     bool (*collective)(const struct whole_call *call);
+    /* Called before a collective goes to its stream. If it returns true, the call fails, and the
+     * other ranks wait for it. */
+    bool (*refuse)(const struct whole_call *call);
     /* Called at the ${number}-th split of this rank, counted from 1. If it returns an error, so
      * does the split, and the rank gets no communicator. */
     ncclResult_t (*split)(int world, int number, const ncclConfig_t *config);
+    /* Called when a rank aborts a communicator. */
+    void (*aborted)(void);
     /* Called when ranks make a window. If it returns false, this rank gets none. */
     bool (*window)(int world);
     bool hung; /* a rank did not come, or came with another call; all calls fail from then on */

@@ -227,6 +227,33 @@ START_TEST(test_measuring_ends_at_the_time_limit)
 }
 END_TEST
 
+/* NCCL refuses an all-reduce over all ranks on rank 3. It runs on the program's communicator, which
+ * the library must not abort. */
+START_TEST(test_measuring_ends_if_nccl_refuses_a_call)
+{
+    const double start = time_s();
+
+    frees_nothing = 1;
+    group_reset(RANKS, 2, NULL);
+    setenv("SYMTUNER_AR_NODES", "1", 1);
+    group_config.timeout_ms = LIMIT_MS;
+    whole_nccl.limit_s = 60;
+    net.refuse_on = 3;
+    net.refuse_at = 5;
+    group_create();
+    ck_assert_double_lt(time_s() - start, LIMIT_MS / 1000.0 + 10);
+    ck_assert(!whole_nccl.hung);
+    for (int r = 0; r < RANKS; r++) {
+        ck_assert_int_eq(created[r], r == 3 ? ncclSystemError : ncclRemoteError);
+        ck_assert_ptr_null(handle[r]);
+        ck_assert_msg(strstr(created_error[r], r == 3 ? "ncclAllReduce at the start: an error"
+                                                      : "measure at the start") != NULL,
+                      "rank %d: %s", r, created_error[r]);
+    }
+    net_threads(group_abort);
+}
+END_TEST
+
 Suite *nodes_suite_lost(void)
 {
     Suite *s = suite_create("nodes_lost");
@@ -235,6 +262,7 @@ Suite *nodes_suite_lost(void)
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, test_survivors_get_an_error, 0, (int)(sizeof cases / sizeof *cases));
     tcase_add_test(t, test_measuring_ends_at_the_time_limit);
+    tcase_add_test(t, test_measuring_ends_if_nccl_refuses_a_call);
     tcase_add_test(t, test_an_abort_ends_calls_that_wait_for_a_box);
     suite_add_tcase(s, t);
     return s;

@@ -41,6 +41,12 @@ static bool collective(const struct whole_call *call)
     return !net.adds_nothing || (call->kind == WHOLE_ALL_GATHER && call->bytes <= 4096);
 }
 
+static bool refuse(const struct whole_call *call)
+{
+    return net.refuse_at > 0 && call->world == net.refuse_on && call->kind == WHOLE_ALL_REDUCE &&
+           --net.refuse_at == 0;
+}
+
 static ncclResult_t split(int world, int number, const ncclConfig_t *config)
 {
     count(&net.splits);
@@ -59,8 +65,11 @@ void net_reset(int ranks, int in_a_box)
     net = (struct fake_net){.ranks = ranks, .no_window = -1, .slow_rank = -1};
     for (int r = 0; r < ranks; r++)
         net.box_of[r] = r / in_a_box;
-    whole_nccl = (struct whole_nccl){
-        .limit_s = 20, .collective = collective, .split = split, .window = window};
+    whole_nccl = (struct whole_nccl){.limit_s = 20,
+                                     .collective = collective,
+                                     .refuse = refuse,
+                                     .split = split,
+                                     .window = window};
     ncclGetUniqueId(&id);
 }
 

@@ -19,7 +19,9 @@ struct fake_net {
     int box_of[NET_RANKS];
     /* the split with number ${no_split}, counted from 1, fails on rank ${split_fails} */
     int no_split, split_fails;
-    int no_window;              /* the rank that gets no window; -1: all get one */
+    int no_window; /* the rank that gets no window; -1: all get one */
+    /* The all-reduce on which ${refuse_at} counts down to 0 fails on rank ${refuse_on}. */
+    int refuse_at, refuse_on;
     bool adds_nothing;          /* long collectives take time but compute nothing */
     int slow_all_us;            /* us per MiB of an all-reduce of all ranks */
     int slow_some_us;           /* us per MiB of an all-reduce of fewer ranks */
