@@ -28,7 +28,7 @@ class Id(ctypes.Structure):
 class Plan(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("kernel", ctypes.c_char_p), ("ctas", ctypes.c_int),
                 ("threads", ctypes.c_int), ("zero_copy", ctypes.c_int), ("pieces", ctypes.c_int),
-                ("why", ctypes.c_char * 192)]
+                ("why", ctypes.c_char * 192), ("boxes", ctypes.c_int)]
 
 
 torch.cuda.set_device(GPU)
