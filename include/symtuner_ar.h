@@ -22,11 +22,11 @@
  *            one stream, no call is captured on that stream, and each GPU has a thread of its own.
  *            If an eager call still comes on another stream, the call waits on the host until the
  *            GPU is idle. From then on events are recorded.
- *            A graph must not run at the same time as another graph or call of the handle. That is
+ *            Graphs and other calls of a handle wait for each other. They do not with one_stream,
+ *            with NCCL_GRAPH_MIXING_SUPPORT=0, or if CUDA allows no event nodes in the graph. Then
+ *            a graph must not run at the same time as another graph or call of the handle. That is
  *            an error. If one starts while the last blocks of the other are ending, the library may
- *            not see it, and the result may be wrong. But with NCCL_GRAPH_MIXING_SUPPORT=1 and
- *            without one_stream they wait for each other, if CUDA allows event nodes in the graph
- *            (not run on GPUs).
+ *            not see it, and the result may be wrong.
  * Blocks     while the blocks of a call wait for the peers, they occupy multiprocessors. A call
  *            never occupies all of them: by default the limit is all but four, rounded down to a
  *            multiple of 4 (128 of 132). So two ranks may start the calls of two handles in

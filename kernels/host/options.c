@@ -74,15 +74,19 @@ static int read_word(const char *name, const char *const *words, int n, int *val
     return -1;
 }
 
-/* Return whether the user asks for the order of mixing.h, with NCCL's own variable. NCCL has this
- * order by default. Our kernels do not, because it has not run on GPUs yet. A value that is no number
- * is ignored, as NCCL does. */
+/* Return whether graphs and other calls wait for each other (order/mixing.h). This is NCCL's own
+ * variable, which is 1 by default. A value is read as NCCL reads it (misc/param.cc): what is no
+ * number counts as 0, and a number that does not fit as the default. */
 static bool mixes(void)
 {
     const char *text = getenv("NCCL_GRAPH_MIXING_SUPPORT");
-    char *end;
+    long long value;
 
-    return text != NULL && strtoll(text, &end, 0) != 0 && *end == 0;
+    if (text == NULL || *text == 0)
+        return true;
+    errno = 0;
+    value = strtoll(text, NULL, 0);
+    return errno != 0 || value != 0;
 }
 
 int ar_options_read(struct ar_options *options, char *why, size_t why_size)

@@ -12,9 +12,9 @@
  * When a call is captured, nobody knows whether it is the last. So the second node moves behind each
  * call that is captured.
  *
- * There is such an order only if NCCL_GRAPH_MIXING_SUPPORT is set and not 0, and the caller has not
- * promised one stream. Some graphs can have no nodes for events, for example the bodies of
- * conditional nodes. Such a graph is not ordered, either.
+ * There is no such order if NCCL_GRAPH_MIXING_SUPPORT is 0, or if the caller has promised one
+ * stream. Some graphs can have no nodes for events, for example the bodies of conditional nodes.
+ * Such a graph is not ordered, either.
  */
 #ifndef AR_MIXING_H_
 #define AR_MIXING_H_

@@ -135,9 +135,7 @@ START_TEST(test_captures_and_calls_take_turns)
     fake.arch = 90;
     for (int r = 0; r < cases[_i].ranks; r++)
         memory[r] = aligned_alloc(4096, CALLS * 2 * PLACE);
-    setenv("NCCL_GRAPH_MIXING_SUPPORT", "1", 1);
     group_create();
-    unsetenv("NCCL_GRAPH_MIXING_SUPPORT");
     for (int r = 0; r < cases[_i].ranks; r++) {
         ck_assert_msg(created[r] == ncclSuccess, "%s", created_error[r]);
         ck_assert((handle[r]->nodes != NULL) == (cases[_i].force == NULL));
@@ -165,7 +163,7 @@ END_TEST
 
 /* Each letter of ${steps} is a step, on a stream of its own. G is a graph, which is captured just
  * before it is launched. E is a call outside of graphs. The test holds up the first step. If
- * ${mixes}, the other steps must wait for it, because NCCL_GRAPH_MIXING_SUPPORT is 1. */
+ * ${mixes}, the other steps must wait for it. If not, NCCL_GRAPH_MIXING_SUPPORT is 0. */
 static const struct {
     const char *steps;
     bool mixes;
@@ -218,7 +216,8 @@ START_TEST(test_graphs_and_calls_wait_for_each_other)
 
     memset(&fake, 0, sizeof fake);
     gate = 0;
-    setenv("NCCL_GRAPH_MIXING_SUPPORT", chains[_i].mixes ? "1" : "0", 1);
+    if (!chains[_i].mixes)
+        setenv("NCCL_GRAPH_MIXING_SUPPORT", "0", 1);
     ck_assert_int_eq(symtuner_ar_create_local(&lone, &device, 1, &config), ncclSuccess);
     unsetenv("NCCL_GRAPH_MIXING_SUPPORT");
     cudaSetDevice(device);
