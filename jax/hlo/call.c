@@ -162,7 +162,7 @@ static const char *judge_places(const struct hlo_call *call)
                                  : "the ranks of its groups are not in the order of device ids";
 }
 
-/* ---- all-reduces that XLA makes cheaper ----------------------------------------------------- */
+/* ---- all-reduces that XLA runs better ------------------------------------------------------- */
 /* After XLA has shown us the program, its passes ReduceScatterCreator and
  * WhileLoopAllReduceCodeMotion replace some all-reduces by something cheaper. They cannot do that
  * with our calls, so we leave these all-reduces to XLA. What the passes replace was read in XLA's
@@ -318,6 +318,8 @@ static const char *judge_rewrites(const struct hlo_module *module,
         return "XLA may make a reduce-scatter of it";
     if (may_leave_loop(call) && is_accumulated(module, computation, call->in))
         return "XLA may move it out of its loop";
+    if (call->bytes > HLO_LONG && hlo_overlaps(module, computation, call->in))
+        return "XLA may run it beside matrix products";
     return NULL;
 }
 

@@ -100,6 +100,11 @@ int symtuner_ffi_hlo_open(const void *bytes, size_t size, struct symtuner_hlo **
     return 0;
 }
 
+int64_t symtuner_ffi_hlo_long(void)
+{
+    return HLO_LONG;
+}
+
 int symtuner_ffi_hlo_name(const struct symtuner_hlo *hlo, char *text, size_t size)
 {
     hlo_text(hlo->module.name, text, size);

@@ -39,6 +39,10 @@ SYMTUNER_HLO_API int symtuner_ffi_hlo_open(const void *bytes, size_t size,
                                            struct symtuner_hlo **module, char *why,
                                            size_t why_size);
 
+/* Return the largest number of bytes of an all-reduce that is replaced even if XLA could run it
+ * beside matrix products. */
+SYMTUNER_HLO_API int64_t symtuner_ffi_hlo_long(void);
+
 /* Write the module's name. Returns 0. */
 SYMTUNER_HLO_API int symtuner_ffi_hlo_name(const struct symtuner_hlo *module, char *text,
                                            size_t size);

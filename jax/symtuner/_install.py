@@ -22,7 +22,7 @@ import jax
 from jax.interpreters import mlir
 
 from . import _all_reduce, _cache, _floats, _lowering, _presence, _report, _say
-from ._library import COLLS, MODE, MODES, STRICT, SymtunerError, idle, only, word
+from ._library import COLLS, MODE, MODES, STRICT, SymtunerError, idle, load, only, word
 
 # JAX's primitives, by their names in jax._src.lax.parallel: (collective, operator). The operator of
 # an all-gather means nothing. A release of JAX may lack some of the primitives. Those with
@@ -189,6 +189,8 @@ def _replace(ctx: Any, x: Any, coll: str, op: str, params: dict[str, Any]) -> An
         _refuse_order(rows, _lowering.listed(ctx, axes, groups))
     if why := idle():
         raise _Left(why)
+    if (coll, op) == ("all_reduce", "sum") and aval.size * aval.dtype.itemsize > load().long:
+        raise _Left("XLA may run it beside matrix products", fine=True, later=True)
     if coll != "all_reduce":
         layouts = _layouts(coll, ctx, params)
         return _all_reduce.custom_call(ctx, x, op, axes, groups, coll, **layouts)[0]

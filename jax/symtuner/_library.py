@@ -141,7 +141,8 @@ class Library:
         except OSError as e:
             raise SymtunerError(f"{self.path}: {e}") from None
         # raises AttributeError if the library is too old
-        self._c.symtuner_ffi_hlo_in_place.restype = ctypes.c_int
+        self._c.symtuner_ffi_hlo_long.restype = ctypes.c_int64
+        self.long = self._c.symtuner_ffi_hlo_long()
         self.call("load", str(self.ar_path).encode())
         ar = ctypes.CDLL(str(self.ar_path))
         # an older library lacks this function and never adds up box by box

@@ -52,7 +52,7 @@ $cc $asan -isystem "$include" -o "$out/check_handler" test/jax/check_handler.c t
     $cc -fPIC -shared -fvisibility=hidden -isystem "$include" -o "$lib/libsymtuner_ffi.so" \
         jax/*.c jax/hlo/*.c dropin/tally.c test/jax/touch.c -ldl -lpthread &&
     $cc -fPIC -shared -fvisibility=hidden -isystem "$include" -o "$lib/libfake_reduce.so" \
-        test/jax/hlo/fake_reduce.c jax/frame.c jax/hlo/types.c -lpthread &&
+        test/jax/hlo/fake_reduce.c jax/frame.c -lpthread &&
     mkdir -p "$out/fake" &&
     $cc -fPIC -shared -fvisibility=hidden -Wl,-soname,libcuda.so.1 -o "$out/fake/libcuda.so.1" \
         test/jax/fake_driver.c &&

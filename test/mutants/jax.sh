@@ -48,7 +48,7 @@ fi
 # shellcheck disable=SC2086
 $cc $shared -o "$out/libsymtuner_ffi.so" jax/*.c jax/hlo/*.c dropin/tally.c test/jax/touch.c -ldl -lpthread || exit 1
 # shellcheck disable=SC2086
-$cc $shared -o "$out/libfake_reduce.so" test/jax/hlo/fake_reduce.c jax/frame.c jax/hlo/types.c \
+$cc $shared -o "$out/libfake_reduce.so" test/jax/hlo/fake_reduce.c jax/frame.c \
     -lpthread || exit 1
 for test in test_hlo test_gspmd test_cuts; do
     SYMTUNER_LIB_DIR=$out PYTHONPATH=jax NPROC=16 JAX_CPU_ENABLE_ASYNC_DISPATCH=0 \

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Tests all-gathers and reduce-scatters in the editor of jax/hlo/: modules, and programs that run.
-Also tests all-reduces that XLA turns into something cheaper."""
+Also tests all-reduces that XLA turns into something cheaper, or runs beside other work."""
 
 import sys
 
@@ -58,6 +58,35 @@ ENTRY %main (p: (f32[8,4], f32[8,4])) -> (f32[8,4], f32[8,4]) {{
 }}
 """.replace("\\\n", "")
 WHILE = "while(%p), condition=%more, body=%body"
+LONG = """HloModule made
+
+%sum (a: f32[], b: f32[]) -> f32[] {{
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %r = f32[] add(%a, %b)
+}}
+
+%inner (q: f32[{n},{n}]) -> f32[{n},{n}] {{
+  %q = f32[{n},{n}]{{1,0}} parameter(0)
+  ROOT %i = f32[{n},{n}]{{1,0}} {inner}
+}}
+
+%outer (o: f32[{n},{n}]) -> f32[{n},{n}] {{
+  %o = f32[{n},{n}]{{1,0}} parameter(0)
+  ROOT %j = f32[{n},{n}]{{1,0}} call(%o), to_apply=%inner
+}}
+
+ENTRY %main (p: f32[{n},{n}], w: f32[{n},{n}]) -> (f32[{n},{n}], f32[{n},{n}]) {{
+  %p = f32[{n},{n}]{{1,0}} parameter(0)
+  %w = f32[{n},{n}]{{1,0}} parameter(1)
+  %x = f32[{n},{n}]{{1,0}} {before}
+  %c = f32[{n},{n}]{{1,0}} all-reduce(%x), channel_id=1, replica_groups={{{{0,1,2,3}}}}, \
+use_global_device_ids=true, to_apply=%sum
+  %y = f32[{n},{n}]{{1,0}} {beside}
+  ROOT %m = (f32[{n},{n}]{{1,0}}, f32[{n},{n}]{{1,0}}) tuple(%c, %y)
+}}
+""".replace("\\\n", "")
+DOT = "lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 SHAPES = {0: ("8,5", "2,5"), 1: ("2,20", "2,5"), 2: ("1,1,12,3", "1,1,3,3")}
 LINE = ((0, 1, 2, 3),)
 
@@ -261,6 +290,34 @@ def test_what_leaves_its_loop():
     assert loop(SUM.replace("%x", "%c"), END) == ""
     negated = f"%d = {WHOLE} negate(%s)"
     assert loop(SUM, negated, END.replace("%s", "%d")) == ""
+
+
+def long(beside, before="negate(%p)", inner="negate(%q)", n=1774):
+    """Return why a long all-reduce %c stays with XLA."""
+    words = dict(beside=beside, before=before, inner=inner, n=n)
+    ((*_, done, why, _, _),) = edit(made(LINE, LONG, **words))[1]
+    assert done != bool(why)
+    return why
+
+
+def test_what_runs_beside_products():
+    """XLA can run a long all-reduce beside products that neither need its result nor are needed for
+    it, as the gradients of other layers."""
+    beside = "XLA may run it beside matrix products"
+    assert long(f"dot(%w, %w), {DOT}") == beside
+    assert long(f"dot(%x, %w), {DOT}") == beside, "both need the same"
+    assert long('custom-call(%w), custom_call_target="__cublas$gemm"') == beside
+    assert long('custom-call(%w), custom_call_target="another"') == ""
+    assert long("negate(%w)") == "", "no product"
+    assert long(f"dot(%c, %w), {DOT}") == "", "the product needs the sum"
+    assert long("negate(%w)", before=f"dot(%p, %w), {DOT}") == "", "the sum needs the product"
+    assert long(f"dot(%w, %w), {DOT}", n=1773) == "", "12 MiB are not long"
+    inner = f"dot(%q, %q), {DOT}"
+    for way in ("call(%{}), to_apply=%inner", "call(%{}), to_apply=%outer"):
+        assert long(way.format("w"), inner=inner) == beside, way
+        assert long(way.format("w")) == "", way
+        assert long(way.format("c"), inner=inner) == "", way
+        assert long("negate(%w)", before=way.format("p"), inner=inner) == "", way
 
 
 if __name__ == "__main__":

@@ -269,6 +269,19 @@ def test_sums_that_leave_a_loop():
         assert fate(smap(loops()["scan"][1]), x)[1] == 1, "no error, since XLA's is cheaper"
 
 
+def test_long_sums():
+    """Only the editor of the compiled program sees whether XLA could run a long sum beside matrix
+    products. Where there is no editor, the sum stays XLA's."""
+    why = "XLA may run it beside matrix products"
+    psum, pmax = (smap(lambda v, f=f: f(v, "i")) for f in (lax.psum, lax.pmax))
+    edge, longer = (np.ones((4, n), np.float32) for n in (3 << 20, (3 << 20) + 1))
+    with Installed(strict=True):
+        assert fate(psum, edge) == (1, 0, [])
+        assert fate(psum, longer) == (0, 1, [why]), "no error, since XLA's may be faster"
+        assert fate(psum, longer.astype(np.float16)) == (1, 0, [])
+        assert fate(pmax, longer) == (1, 0, [])
+
+
 def test_only_what_was_asked_for():
     """All-gathers and reduce-scatters stay XLA's unless SYMTUNER_ONLY names them. They also stay
     XLA's where the ranks are not in the order of the devices' ids."""
