@@ -8,31 +8,27 @@
 
 enum ar_links { AR_LINKS_NVLINK, AR_LINKS_PCIE, AR_LINKS_HOST, AR_LINKS };
 
-/* The condition that a call must meet so that the row applies to it. */
+/* What a row needs of a call, as bits. The row applies to a call that has all of them. */
 enum ar_row_need {
-    ANY,       /* the row is for every call */
-    UNMAPPED,  /* recv is not registered; in a reduce-scatter: send is not registered */
-    GENERIC,   /* the call is an all-gather, or not a sum or avg of f32, f16 or bf16 */
-    MULTICAST, /* NCCL can use NVLink multicast */
-    GATHERS,   /* the call is an all-gather */
-    SCATTERS,  /* the call is a reduce-scatter */
-    BY_TMA,    /* the call is a reduce-scatter that kernel tma can run */
-    BESIDE,    /* other kernels may run beside ours; the call is a sum or avg of f32, f16 or bf16 */
-    LONG_BESIDE, /* other kernels may run beside ours; the call is longer than ST_BESIDE_LIMIT */
-    LONG_SUMS,   /* BESIDE and LONG_BESIDE are met, and NCCL cannot use NVLink multicast */
-    LONG_BY_TMA, /* LONG_BESIDE is met, kernel tma can run the call, NCCL cannot use NVLink
-                    multicast, and the call is an all-gather, or a sum or avg of f32, f16 or bf16 */
-    LONG_BY_IPC, /* like LONG_BY_TMA, but for kernel tma_ipc, and neither buffer is registered */
-    BY_IPC,      /* like LONG_BY_IPC, but for calls of any length, even if nothing runs beside
-                    them */
-    NEEDS
+    ANY = 0,            /* the row is for every call */
+    UNMAPPED = 1 << 0,  /* recv is not registered; in a reduce-scatter: send is not registered */
+    SUMS = 1 << 1,      /* the call is an all-gather, or a sum or avg of f32, f16 or bf16 */
+    GENERIC = 1 << 2,   /* the call is an all-gather, or not a sum or avg of f32, f16 or bf16 */
+    GATHERS = 1 << 3,   /* the call is an all-gather */
+    SCATTERS = 1 << 4,  /* the call is a reduce-scatter */
+    MULTICAST = 1 << 5, /* NCCL can use NVLink multicast */
+    POINT_TO_POINT = 1 << 6, /* NCCL cannot use NVLink multicast */
+    BESIDE = 1 << 7,         /* other kernels may run beside ours */
+    LENGTHY = 1 << 8,        /* the call is longer than ST_BESIDE_LIMIT */
+    BY_TMA = 1 << 9,         /* kernel tma can run the call */
+    BY_IPC = 1 << 10,        /* kernel tma_ipc can run the call, and neither buffer is registered */
 };
 
 /* The first row that fits a call decides. ${ctas} is the largest number of blocks of such a call. A
  * short message gets only as many blocks as have words to move. */
 struct ar_row {
     int links, min_ranks, max_ranks;
-    enum ar_row_need need;
+    unsigned needs;     /* bits of enum ar_row_need */
     uint64_t max_bytes; /* length of the message; in ar_rows_of_halves: of one part of it */
     int family, ctas, threads, lag;
     const char *source; /* where the row's numbers come from */

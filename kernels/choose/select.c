@@ -164,35 +164,43 @@ static uint64_t max_ctas(int family)
     return ar_families[family].max_ctas != 0 ? (uint64_t)ar_families[family].max_ctas : AR_MAX_CTAS;
 }
 
+/* Return which bits of enum ar_row_need the call has. */
+static unsigned needs_met(const struct ar_ask *ask)
+{
+    const bool gathers = ask->coll == AR_ALL_GATHER, scatters = ask->coll == AR_REDUCE_SCATTER;
+    const struct {
+        unsigned need;
+        bool met;
+    } checks[] = {
+        {UNMAPPED, scatters ? !ask->src_mapped : !ask->dst_mapped},
+        {SUMS, gathers || !is_generic(ask)},
+        {GENERIC, gathers || is_generic(ask)},
+        {GATHERS, gathers},
+        {SCATTERS, scatters},
+        {MULTICAST, ask->has_multicast},
+        {POINT_TO_POINT, !ask->has_multicast},
+        {BESIDE, ask->beside != AR_BESIDE_NOTHING},
+        {LENGTHY, ask->bytes > ST_BESIDE_LIMIT},
+        {BY_TMA, ar_capacity(ask, AR_TMA) != 0},
+        {BY_IPC, !ask->src_mapped && !ask->dst_mapped && ar_capacity(ask, AR_TMA_IPC) != 0},
+    };
+    unsigned met = 0;
+
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++)
+        met |= checks[i].met ? checks[i].need : 0;
+    return met;
+}
+
 static const struct ar_row *find_row(const struct ar_ask *ask)
 {
-    const bool half = ask->coll != AR_ALL_REDUCE, gathers = ask->coll == AR_ALL_GATHER;
-    const bool beside = ask->beside != AR_BESIDE_NOTHING;
-    const bool long_beside = beside && ask->bytes > ST_BESIDE_LIMIT;
-    const bool for_movers = !ask->has_multicast && !is_generic(ask);
-    const bool by_ipc =
-        for_movers && !ask->src_mapped && !ask->dst_mapped && ar_capacity(ask, AR_TMA_IPC) != 0;
-    const bool met[] = {
-        [ANY] = true,
-        [UNMAPPED] = ask->coll == AR_REDUCE_SCATTER ? !ask->src_mapped : !ask->dst_mapped,
-        [GENERIC] = gathers || is_generic(ask),
-        [MULTICAST] = ask->has_multicast,
-        [GATHERS] = gathers,
-        [SCATTERS] = ask->coll == AR_REDUCE_SCATTER,
-        [BY_TMA] = ask->coll == AR_REDUCE_SCATTER && ar_capacity(ask, AR_TMA) != 0,
-        [BESIDE] = beside && !is_generic(ask),
-        [LONG_BESIDE] = long_beside,
-        [LONG_SUMS] = long_beside && for_movers,
-        [LONG_BY_TMA] = long_beside && for_movers && ar_capacity(ask, AR_TMA) != 0,
-        [LONG_BY_IPC] = long_beside && by_ipc,
-        [BY_IPC] = by_ipc,
-    };
+    const bool half = ask->coll != AR_ALL_REDUCE;
+    const unsigned met = needs_met(ask);
     const struct ar_row *rows = half ? ar_rows_of_halves : ar_rows;
     const size_t count = half ? ar_rows_of_halves_count : ar_rows_count;
 
     for (size_t i = 0; i < count; i++)
         if (row_is_for(&rows[i], ask) && ar_part_bytes(ask) <= rows[i].max_bytes &&
-            met[rows[i].need])
+            (rows[i].needs & ~met) == 0)
             return &rows[i];
     return &one_rank;
 }
@@ -313,52 +321,60 @@ const char *ar_order_note(int family)
     return note != NULL ? note : "";
 }
 
+/* Return the bits of enum ar_row_need that no call of this group can have. */
+static unsigned needs_unmet(const struct ar_ask *ask)
+{
+    return (ask->beside == AR_BESIDE_NOTHING ? BESIDE : 0) | (ask->has_tma ? 0 : BY_TMA) |
+           (ask->has_ipc ? 0 : BY_IPC) | (ask->has_multicast ? POINT_TO_POINT : MULTICAST);
+}
+
+/* Write into ${text} which calls the row is for. ${half} is 1 for a row of ar_rows_of_halves. */
+static void print_needs(const struct ar_row *row, int half, char *text, size_t length)
+{
+    static const struct {
+        unsigned need;
+        const char *text[2]; /* [half]; NULL: nothing to say */
+    } notes[] = {
+        {GATHERS, {NULL, "all-gather"}},
+        {SCATTERS, {NULL, "reduce-scatter"}},
+        {SUMS, {"sum or avg of f32, f16 or bf16", NULL}},
+        {GENERIC, {"other types and operators", "all-gather, and other types and operators"}},
+        {UNMAPPED, {"recv not registered", "not registered"}},
+        {BY_TMA, {"registered", "registered"}},
+        {BY_IPC, {"not registered", "not registered"}},
+        {LENGTHY, {"longer than 4096 KiB", "all parts together longer than 4096 KiB"}},
+        {BESIDE, {"unless alone", "unless alone"}},
+    };
+    size_t at = 0;
+
+    _Static_assert(ST_BESIDE_LIMIT == 4096 * KiB, "the texts name the limit");
+    *text = 0;
+    for (size_t i = 0; i < sizeof notes / sizeof notes[0] && at < length; i++)
+        if ((row->needs & notes[i].need) != 0 && notes[i].text[half] != NULL)
+            at += (size_t)snprintf(text + at, length - at, ", %s", notes[i].text[half]);
+}
+
 size_t ar_select_print(const struct ar_ask *ask, char *text, size_t length)
 {
-    static const char *const notes[2][NEEDS] = {
-        {[UNMAPPED] = ", recv unregistered",
-         [GENERIC] = ", other types and operators",
-         [LONG_BESIDE] = ", unless alone",
-         [LONG_BY_TMA] = ", registered, unless alone",
-         [LONG_BY_IPC] = ", not registered, unless alone",
-         [BY_IPC] = ", not registered, alone"},
-        {[UNMAPPED] = ", not registered",
-         [GENERIC] = ", all-gather, and other types and operators",
-         [GATHERS] = ", all-gather",
-         [SCATTERS] = ", reduce-scatter",
-         [BY_TMA] = ", reduce-scatter, registered",
-         [LONG_BESIDE] = ", all parts together, unless alone",
-         [LONG_BY_TMA] = ", all parts together, to 64 MiB each, registered, unless alone",
-         [LONG_BY_IPC] = ", all parts together, to 64 MiB each, not registered, unless alone",
-         [BY_IPC] = ", not registered, alone"}};
     static const char head[] = "reduce-scatter and all-gather, by the bytes of one part:\n";
     size_t need = 0;
 
     for (size_t i = 0; i < ar_rows_count + ar_rows_of_halves_count; i++) {
-        const struct ar_row *r =
-            i < ar_rows_count ? &ar_rows[i] : &ar_rows_of_halves[i - ar_rows_count];
-        const char *note = notes[i >= ar_rows_count][r->need];
-        char line[200], sizes[32] = "to any size";
+        const bool half = i >= ar_rows_count;
+        const struct ar_row *r = half ? &ar_rows_of_halves[i - ar_rows_count] : &ar_rows[i];
+        char line[320], sizes[32] = "to any size", needs[160];
         int n;
 
         if (i == ar_rows_count && need + sizeof head <= length)
             memcpy(text + need, head, sizeof head);
         need += i == ar_rows_count ? sizeof head - 1 : 0;
-        const bool by_ipc = r->need == LONG_BY_IPC || r->need == BY_IPC;
-        const bool by_tma = r->need == LONG_BY_TMA || by_ipc;
-        const bool lengthy = r->need == LONG_BESIDE || (by_tma && r->need != BY_IPC);
-        const bool alone = ask->beside == AR_BESIDE_NOTHING;
-
-        if (!row_is_for(r, ask) || (lengthy && alone) || (r->need == BY_IPC && !alone) ||
-            (by_tma && (!ask->has_tma || ask->has_multicast)) || (by_ipc && !ask->has_ipc))
+        if (!row_is_for(r, ask) || (r->needs & needs_unmet(ask)) != 0)
             continue;
         if (r->max_bytes != UINT64_MAX)
             snprintf(sizes, sizeof sizes, "to %llu KiB", (unsigned long long)(r->max_bytes / KiB));
-        if (lengthy)
-            snprintf(sizes, sizeof sizes, "> %llu KiB", ST_BESIDE_LIMIT / KiB);
+        print_needs(r, half, needs, sizeof needs);
         n = snprintf(line, sizeof line, "  %-13s %-12s at most %3d blocks of %4d%s  (%s)\n", sizes,
-                     ar_family_name(r->family), r->ctas, r->threads, note != NULL ? note : "",
-                     r->source);
+                     ar_family_name(r->family), r->ctas, r->threads, needs, r->source);
         if (need + (size_t)n < length)
             memcpy(text + need, line, (size_t)n + 1);
         need += (size_t)n;
