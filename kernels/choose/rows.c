@@ -23,11 +23,12 @@
 #define GEMMS    "beside GEMMs 200 x 16 MiB took 73.7 ms, NCCL 52.1: 2 H200, 2026-11-22"
 #define AS_GEMMS "not measured beside GEMMs; as for all-reduce on 2 H200"
 
-/* The measurements are in bench/results/2026-11-28-h200x2, and ran with SYMTUNER_AR_OVERLAP=2.
- * Beside GEMMs, calls with 64 blocks of 1024 threads take 0.5 to 0.6 of the time of calls with 128
- * blocks. The reason may be that the next call can start early if a call has 64 blocks, but not if
- * it has 128 (order/first.h). */
-#define BLOCKS64  "alone, and 2 to 8 MiB beside GEMMs: 2 H200, bf16, 2026-11-28"
+/* The measurements are in bench/results/2026-11-28-h200x2, those of reduce-scatters and all-gathers
+ * in 2026-11-28-h200x2b. They ran with SYMTUNER_AR_OVERLAP=2. Beside GEMMs, all-reduces with 64
+ * blocks of 1024 threads take 0.5 to 0.6 of the time of all-reduces with 128 blocks. The reason may
+ * be that the next call can start early if a call has 64 blocks, but not if it has 128
+ * (order/first.h). */
+#define BLOCKS64  "alone and beside GEMMs, for 1 to 16 MiB: 2 H200, bf16, 2026-11-28"
 #define AS_2RANKS "not measured beside GEMMs: 64 blocks, as for 2 ranks"
 #define SHORT     "alone, 4 to 16 KiB: 2 H200, bf16, 2026-11-28"
 #define NEAR64    "not measured: as for 256 KiB and 1 MiB"
@@ -46,12 +47,14 @@
 #define ALONE "alone against NCCL with 32 CTAs: 2 H100, bf16, 2026-11-24"
 
 /* The needs of the rows (enum ar_row_need) that have several. */
-#define SUMS_BESIDE (SUMS | BESIDE)
-#define LONG_BESIDE (LENGTHY | BESIDE)
-#define LONG_SUMS   (LONG_BESIDE | SUMS | POINT_TO_POINT)
-#define LONG_BY_TMA (LONG_SUMS | BY_TMA)
-#define LONG_BY_IPC (LONG_SUMS | BY_IPC)
-#define ALL_BY_IPC  (SUMS | POINT_TO_POINT | BY_IPC)
+#define SUMS_BESIDE   (SUMS | BESIDE)
+#define LONG_BESIDE   (LENGTHY | BESIDE)
+#define LONG_SUMS     (LONG_BESIDE | SUMS | POINT_TO_POINT)
+#define LONG_GATHERS  (LONG_SUMS | GATHERS)
+#define LONG_SCATTERS (LONG_SUMS | SCATTERS)
+#define LONG_BY_TMA   (LONG_SUMS | BY_TMA)
+#define LONG_BY_IPC   (LONG_SUMS | BY_IPC)
+#define ALL_BY_IPC    (SUMS | POINT_TO_POINT | BY_IPC)
 
 const struct ar_row ar_rows[] = {
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_TMA, NO_END, AR_TMA, 8, AR_TMA_THREADS, 0, FEW},
@@ -137,24 +140,31 @@ const struct ar_row ar_rows[] = {
 };
 
 /* The rows of reduce-scatter and all-gather. A rank sends one part of the message to each peer,
- * just as in a one-shot all-reduce of a message as long as one part. So each row has the blocks and
- * threads of that all-reduce. Rows with GENERIC also apply to all-gathers of any type. */
+ * just as in a one-shot all-reduce of a message as long as one part. So each row that was not
+ * measured has the blocks and threads of that all-reduce. Rows with GENERIC also apply to all-gathers of any type. */
 const struct ar_row ar_rows_of_halves[] = {
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_TMA, 64 * MiB, AR_TMA, 16, AR_TMA_THREADS, 0, FEW},
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_IPC, 64 * MiB, AR_TMA_IPC, 16, AR_TMA_THREADS, 0, IPC},
+    {AR_LINKS_NVLINK, 2, 2, LONG_GATHERS, 8 * MiB, AR_ONE_LL128, 64, 512, 0, BLOCKS64},
+    {AR_LINKS_NVLINK, 2, 2, LONG_SCATTERS, 8 * MiB, AR_ONE_LAMPORT, 64, 1024, 0, BLOCKS64},
     {AR_LINKS_NVLINK, 2, 16, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     {AR_LINKS_PCIE, 2, 16, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     {AR_LINKS_HOST, 2, 16, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     {AR_LINKS_NVLINK, 2, 2, ANY, 16 * KiB, AR_ONE_LL8, 16, 128, 0, HALVES},
     {AR_LINKS_NVLINK, 3, 16, ANY, 8 * KiB, AR_ONE_LL8, 16, 128, 0, HALVES},
     {AR_LINKS_NVLINK, 2, 16, GENERIC, 64 * KiB, AR_ONE_LL128, 64, 128, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 2, GATHERS, 1 * MiB, AR_ONE_LL128, 64, 512, 0, BLOCKS64},
+    {AR_LINKS_NVLINK, 2, 2, GATHERS | BESIDE, 2 * MiB, AR_ONE_LL128, 64, 512, 0, BLOCKS64},
     {AR_LINKS_NVLINK, 2, 16, GENERIC, 128 * KiB, AR_ONE_LL128, 96, 128, 0, HALVES},
     {AR_LINKS_NVLINK, 2, 16, GENERIC, 512 * KiB, AR_ONE_LL128, 96, 256, 0, HALVES},
     {AR_LINKS_NVLINK, 2, 2, GATHERS, 4 * MiB, AR_ONE_LL128, 96, 512, 0, ALONE},
     {AR_LINKS_NVLINK, 2, 16, GENERIC, 1 * MiB, AR_ONE_LL128, 96, 512, 0, HALVES},
     {AR_LINKS_NVLINK, 2, 16, ANY, 64 * KiB, AR_ONE_LAMPORT, 64, 64, 0, HALVES},
     {AR_LINKS_NVLINK, 2, 16, ANY, 128 * KiB, AR_ONE_LAMPORT, 64, 128, 0, HALVES},
-    {AR_LINKS_NVLINK, 2, 16, ANY, 512 * KiB, AR_ONE_LAMPORT, 128, 256, 0, HALVES},
+    {AR_LINKS_NVLINK, 2, 2, SCATTERS, 256 * KiB, AR_ONE_LAMPORT, 64, 256, 0, BLOCKS64},
+    {AR_LINKS_NVLINK, 2, 2, SCATTERS, 512 * KiB, AR_ONE_LAMPORT, 64, 512, 0, BLOCKS64},
+    {AR_LINKS_NVLINK, 2, 2, SCATTERS, 2 * MiB, AR_ONE_LAMPORT, 64, 1024, 0, BLOCKS64},
+    {AR_LINKS_NVLINK, 3, 16, ANY, 512 * KiB, AR_ONE_LAMPORT, 128, 256, 0, HALVES},
     {AR_LINKS_NVLINK, 2, 2, SCATTERS, 8 * MiB, AR_ONE_LAMPORT, 128, 512, 0, ALONE},
     {AR_LINKS_NVLINK, 3, 16, ANY, 2 * MiB, AR_ONE_LAMPORT, 128, 512, 0, HALVES},
     {AR_LINKS_NVLINK, 2, 2, ALL_BY_IPC, 64 * MiB, AR_TMA_IPC, 16, AR_TMA_THREADS, 0, IPC},

@@ -22,7 +22,8 @@ void ar_mixing_begin(const symtuner_ar *h, struct ar_ends *ends, cudaStream_t st
                   is_done(ar_capture_after(stream, wait));
 }
 
-/* Set *last to a node of the graph that ends when all work has ended that ${stream} has captured. */
+/* Set *last to a node of the graph that ends only after all work that the stream of ${c} has
+ * captured so far. */
 static cudaError_t find_last(const struct ar_capture *c, cudaGraphNode_t *last)
 {
     if (c->fronts != 1)

@@ -305,17 +305,21 @@ static bool by_tma(const struct ar_ask *ask)
  * it. */
 static bool by_64(const struct ar_ask *ask)
 {
-    const bool long_too = ask->ranks == 2 && !ask->has_multicast;
+    const bool half = ask->coll != AR_ALL_REDUCE, gathers = ask->coll == AR_ALL_GATHER;
+    const uint64_t above = gathers ? 2 << 20 : half ? ST_BESIDE_LIMIT : 1 << 20;
+    const uint64_t to = ask->ranks > 2 || ask->has_multicast ? ST_BESIDE_LIMIT
+                        : half                               ? 16 << 20
+                                                             : 12 << 20;
 
-    return ask->coll == AR_ALL_REDUCE && ask->ranks <= 4 && ask->links == AR_LINKS_NVLINK &&
-           ask->dtype == AR_BF16 && ask->bytes > 1 << 20 &&
-           ask->bytes <= (long_too ? 12 << 20 : ST_BESIDE_LIMIT);
+    return ask->ranks <= (half ? 2 : 4) && ask->links == AR_LINKS_NVLINK &&
+           (gathers || ask->dtype == AR_BF16) && ask->bytes > above && ask->bytes <= to;
 }
 
 static void compare_hints(struct ar_ask ask)
 {
     struct ar_choice alone, c;
     const int few = ask.coll == AR_ALL_REDUCE ? 8 : 16;
+    const enum ar_form form = ask.coll == AR_ALL_GATHER ? AR_LL128 : AR_LAMPORT;
     char why[200];
 
     must(ar_select(&ask, &free_choice, &alone) == 0);
@@ -325,8 +329,8 @@ static void compare_hints(struct ar_ask ask)
         if (ask.bytes > ST_BESIDE_LIMIT && by_tma(&ask))
             must(c.family == AR_TMA && c.ctas == few && c.piece == ask.bytes);
         else if (by_64(&ask))
-            must(ar_families[c.family].form == AR_LAMPORT && c.ctas > 32 && c.ctas <= 64 &&
-                 c.threads == (ask.ranks == 2 ? 1024 : 512));
+            must(ar_families[c.family].form == form && c.ctas > 32 && c.ctas <= 64 &&
+                 c.threads == (form == AR_LAMPORT && ask.ranks == 2 ? 1024 : 512));
         else if (ask.bytes <= ST_BESIDE_LIMIT)
             must(memcmp(&c, &alone, sizeof c) == 0);
         else
