@@ -2,8 +2,7 @@
 """nodes_rank.py - one rank of test/gpu/ar/nodes.sh: random all-reduces over two boxes.
 
 NCCL_HOSTID differs between the boxes, so NCCL and the library take one machine for several. Numbers
-are small integers, so every type here adds them up exactly in any order. The test has not run on
-GPUs yet.
+are small integers, so every type here adds them up exactly in any order.
 """
 import ctypes
 import os
