@@ -37,10 +37,12 @@ int st_board_map(const char *name, size_t size, bool create, void **at)
         shm_open(name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | (create ? O_CREAT | O_EXCL : 0), 0600);
     int failed = fd < 0 ? errno : judge(fd, create ? 0 : size);
 
-    if (!failed && create && (failed = st_reserve(fd, size)) != 0)
-        shm_unlink(name);
+    if (!failed && create)
+        failed = st_reserve(fd, size);
     if (!failed)
         failed = map(fd, size, at);
+    if (failed && create && fd >= 0)
+        shm_unlink(name);
     if (fd >= 0)
         close(fd);
     return failed;
@@ -66,29 +68,37 @@ static bool prepare(int fd, size_t size)
     return lock(fd, LOCK_SH) && judge(fd, size) == 0;
 }
 
-/* Return ${fd} with a number above that of stderr. If the program has closed stdin, stdout or
- * stderr, its number is free, and what the program prints there would get into the object. */
-static int above_stderr(int fd)
+/* Remove the name of the object ${fd}, unless it belongs to another user, or a living process has a
+ * lock on it. If it has no name any more, another object may have ${name}; leave that alone. */
+static void abandon(int fd, const char *name)
 {
-    int higher = fd;
+    struct stat file;
 
-    if (fd >= 0 && fd <= STDERR_FILENO) {
-        higher = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-        close(fd);
-    }
-    return higher;
+    if (judge(fd, 0) == 0 && flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &file) == 0 &&
+        file.st_nlink > 0)
+        shm_unlink(name);
 }
 
 bool st_board_join(struct st_board *board, const char *name, size_t size)
 {
+    bool joined;
+    int fd;
+
     *board = (struct st_board){.size = size};
     snprintf(board->name, sizeof board->name, "%s", name);
-    board->fd = above_stderr(shm_open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-    if (board->fd < 0)
-        return false;
-    if (prepare(board->fd, size) && map(board->fd, size, &board->at) == 0)
+    fd = shm_open(name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    /* If the program has closed stdin, stdout or stderr, its number is free, and what the program
+     * prints there would get into the object. So keep the object open under a higher number. */
+    board->fd = fd >= 0 && fd <= STDERR_FILENO ? fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1) : fd;
+    joined = board->fd >= 0 && prepare(board->fd, size) && map(board->fd, size, &board->at) == 0;
+    if (!joined && fd >= 0)
+        abandon(fd, name);
+    if (fd >= 0 && fd != board->fd)
+        close(fd);
+    if (joined)
         return true;
-    close(board->fd);
+    if (board->fd >= 0)
+        close(board->fd);
     *board = (struct st_board){.fd = -1};
     return false;
 }

@@ -79,13 +79,35 @@ START_TEST(test_a_limit_of_file_sizes_is_a_failure)
     /* check nothing while the limit holds, because ck_assert writes a file */
     setrlimit(RLIMIT_FSIZE, &none);
     joined = st_board_join(&board, name, SIZE);
-    shm_unlink(name);
-    failed = st_board_map(name, SIZE, true, &at);
+    failed = st_board_map(name, SIZE, true, &at); /* EEXIST if that left an object */
     setrlimit(RLIMIT_FSIZE, &before);
     ck_assert(!joined);
     ck_assert_int_eq(failed, EFBIG);
     sigpending(&pending);
     ck_assert_int_eq(sigismember(&pending, SIGXFSZ), 0);
+}
+END_TEST
+
+/* The number of stdin is the only free one. */
+START_TEST(test_no_free_descriptor_leaves_no_board)
+{
+    int saved = dup(STDIN_FILENO);
+    struct rlimit before, few;
+    struct st_board board;
+    bool joined;
+
+    getrlimit(RLIMIT_NOFILE, &before);
+    few = (struct rlimit){STDERR_FILENO + 1, before.rlim_max};
+    close(STDIN_FILENO);
+    setrlimit(RLIMIT_NOFILE, &few);
+    joined = st_board_join(&board, name, SIZE);
+    setrlimit(RLIMIT_NOFILE, &before);
+    ck_assert_int_eq(fcntl(STDIN_FILENO, F_GETFD), -1);
+    dup2(saved, STDIN_FILENO);
+    close(saved);
+    ck_assert(!joined);
+    ck_assert_int_eq(board.fd, -1);
+    ck_assert_int_eq(shm_open(name, O_RDWR, 0), -1);
 }
 END_TEST
 
@@ -246,6 +268,7 @@ Suite *board_suite(void)
     tcase_add_test(tcase, test_the_hash_is_fnv_1a);
     tcase_add_test(tcase, test_a_limit_of_file_sizes_is_a_failure);
     tcase_add_test(tcase, test_a_closed_stderr_is_no_board);
+    tcase_add_test(tcase, test_no_free_descriptor_leaves_no_board);
     suite_add_tcase(suite, tcase);
     return suite;
 }
