@@ -122,12 +122,22 @@ static bool lock(struct st_run_job *job)
     return false;
 }
 
+/* Get the write lock on MEMBER, if no other run uses the file. First wait until no other run wants
+ * this lock: if two wanted it at once, neither would get it, because each of them holds a read
+ * lock. */
+static bool is_last(const struct st_run_job *job)
+{
+    return !job->shared || (lock_byte(job->lock, LEAVING, F_WRLCK, true) &&
+                            lock_byte(job->lock, MEMBER, F_WRLCK, false));
+}
+
 /* Make the file job->path, then lock and map it. If ranks share the file, another rank may have
  * made it already. */
 static bool take(struct st_run_job *job, char error[ST_RUN_ERROR])
 {
     for (int i = 0; i < TRIES; i++) {
         struct st_tally *made = st_tally_create(job->path, error, ST_RUN_ERROR);
+        bool fails;
 
         if (!made && errno != EEXIST)
             return false;
@@ -138,7 +148,13 @@ static bool take(struct st_run_job *job, char error[ST_RUN_ERROR])
         if ((made || job->shared) && lock(job)) {
             if ((job->tally = st_tally_open(job->path, error, ST_RUN_ERROR)))
                 return true;
+            /* Another rank that has just made the file may not have filled it yet, so try again. */
+            fails = !job->shared || i == TRIES - 1;
+            if (fails && is_last(job))
+                unlink(job->path);
             close(job->lock);
+            if (fails)
+                return false;
         }
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
@@ -180,10 +196,7 @@ void st_run_job_end(struct st_run_job *job,
 {
     if (!job->tally)
         return;
-    /* Wait until no other `symtuner run` wants the write lock on MEMBER. If two wanted it at once,
-     * neither would get it, because each of them holds a read lock. */
-    if (!job->shared || (lock_byte(job->lock, LEAVING, F_WRLCK, true) &&
-                         lock_byte(job->lock, MEMBER, F_WRLCK, false))) {
+    if (is_last(job)) {
         if (print)
             print(job->tally, stderr);
         unlink(job->path);

@@ -2,13 +2,17 @@
 /*
  * run_job.c - two ranks of a job end at the same time. Meanwhile other processes begin and end
  * runs, and so look for files that killed runs have left behind. In every round exactly one of the
- * two ranks must print the summary.
+ * two ranks must print the summary. Before that, runs that have only one free file descriptor must
+ * fail and leave no file behind.
  *
  * usage: run_job ROUNDS
  */
+#include <glob.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -65,6 +69,47 @@ static void other(void)
             st_run_job_end(&job, NULL);
 }
 
+static int begin_with_one_descriptor(void)
+{
+    char error[ST_RUN_ERROR];
+    struct st_run_job job;
+    struct rlimit limit;
+    int one = dup(STDERR_FILENO);
+
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = (rlim_t)one + 1;
+    close(one);
+    setrlimit(RLIMIT_NOFILE, &limit);
+    if (!st_run_job_begin(&job, error) && strstr(error, "Too many open files"))
+        return 0;
+    fprintf(stderr, "run_job: one descriptor: %s\n", error);
+    return 1;
+}
+
+/* Returns whether a run fails as it must if there is only one free file descriptor. */
+static bool fails_cleanly(const char *local_rank)
+{
+    char pattern[200];
+    glob_t found;
+    int status;
+    pid_t child = fork();
+
+    if (child == 0) {
+        if (local_rank)
+            setenv("LOCAL_RANK", local_rank, 1);
+        _exit(begin_with_one_descriptor());
+    }
+    snprintf(pattern, sizeof pattern, "{/dev/shm,/tmp}/symtuner-job-%u-{%d,of-%d}-*",
+             (unsigned)geteuid(), (int)child, (int)getpid());
+    if (waitpid(child, &status, 0) != child || status != 0)
+        return false;
+    if (glob(pattern, GLOB_BRACE, NULL, &found) != 0)
+        return true;
+    fprintf(stderr, "run_job: %s is left\n", found.gl_pathv[0]);
+    globfree(&found);
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     int rounds = argc == 2 ? atoi(argv[1]) : 0, wrong = 0;
@@ -74,6 +119,8 @@ int main(int argc, char **argv)
     unsetenv("LOCAL_RANK");
     if (rounds < 1 || pipe(printed) != 0 || pipe(begun) != 0 || pipe(go) != 0)
         return 2;
+    if (!fails_cleanly(NULL) || !fails_cleanly("0"))
+        return 1;
     for (int i = 0; i < OTHERS; i++)
         if ((others[i] = fork()) == 0)
             other();
