@@ -247,7 +247,7 @@ static bool driver_old(const struct st_doctor *d, char *evidence)
 }
 
 const struct st_finding st_findings_plugin[] = {
-    ST_ROW_OF("tuner-not-asked", ST_WARNING, 22700, 0, tuner_not_asked,
+    ST_ROW_OF("tuner-not-asked", ST_NOTE, 22700, 0, tuner_not_asked,
         "NCCL is not told about any tuner and finds none under its default name",
         "start the program with symtuner run, or set NCCL_ENV_PLUGIN=libsymtuner.so (before 2.28.7 "
         "NCCL_TUNER_PLUGIN)"),

@@ -85,6 +85,8 @@ ids() { sed -n 's/.*{"id": "\([a-z0-9-]*\)".*/\1/p'; }
 found=$(echo $(doctor "$clean" | ids))
 [ "$found" = "nccl-ll-unaligned nccl-one-rank" ] || { echo "FAIL the clean box has other findings than its release's:" $found; failed=1; }
 doctor "$clean" > /dev/null || { echo "FAIL the clean box: exit status $?"; failed=1; }
+# after an installation no variable is set yet
+doctor "$clean" -- NCCL_TUNER_PLUGIN= > /dev/null || { echo "FAIL the clean box outside of symtuner run: exit status $?"; failed=1; }
 
 # plant ID [-n RELEASE] [-s COMMANDS] [NAME=VALUE ...]: run the commands in the root of a fresh box;
 # the doctor must then report finding ID
