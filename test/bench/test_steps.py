@@ -100,10 +100,14 @@ def test_jobs(folder):
 
 
 def gone(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
+    """Is the process gone after some seconds? A killed process stays until init has noticed its end."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.01)
     return False
 
 
