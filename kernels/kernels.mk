@@ -53,8 +53,11 @@ $(AR_B)/%.c.o: %.c
 	$(call say,CC)
 	$(Q)$(CC) $(CFLAGS) $(AR_INC) $(AR_DEFS) -c -o $@ $<
 
+# With -v ptxas says how many registers each kernel needs. That is kept in *.said, which
+# test/kernels/compiled/resources.sh reads. Everything else that nvcc says is shown.
 $(AR_B)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(call say,NVCC)
-	$(Q)$(NVCC) -O3 -std=c++17 $(GENCODE) $(AR_INC) $(AR_DEFS) -MMD -MF $@.d -c -o $@ $< \
-	    -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics,-fno-exceptions
+	$(Q)$(NVCC) -O3 -std=c++17 $(GENCODE) $(AR_INC) $(AR_DEFS) -MMD -MF $@.d -c -o $@ $< -Xptxas -v \
+	    -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics,-fno-exceptions 2> $@.said; status=$$?; \
+	    grep -v -e '^ptxas info' -e 'bytes stack frame' $@.said >&2; exit $$status

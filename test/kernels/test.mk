@@ -115,7 +115,8 @@ test-nodes: $(if $(AR_API),$(B)/check-nodes)
 test-ar-controls:
 	$(Q)sh test/kernels/emulated/controls.sh && sh test/whole/controls.sh $(B)
 
-# Checks what nvcc made of the kernels: PTX, registers, and spills. Needs no GPU.
-test-kernels:
+# Checks what nvcc made of the kernels: PTX, registers, and spills. Needs no GPU. AR_ARCHS must name
+# the generation 90.
+test-kernels: kernels
 	$(Q)sh test/kernels/compiled/nvls-ptx.sh $(NVCC) $(AR_INC)
-	$(Q)sh test/kernels/compiled/resources.sh $(NVCC) $(AR_INC) || [ $$? = 77 ]
+	$(Q)sh test/kernels/compiled/resources.sh $(AR_B) $(NVCC) $(AR_INC) || [ $$? = 77 ]

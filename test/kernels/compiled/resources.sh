@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# resources.sh [-u] NVCC-COMMAND - compares registers, stack, spills and static shared memory of
-# every kernel on sm_90, and dynamic shared memory and CTAs of every family, with
-# test/kernels/compiled/resources.txt. -u rewrites that file. A difference need not be a fault: look
-# at it, then update the file. The figures differ between releases of nvcc. If this release is not
-# the one that wrote the file, they are not compared and the exit status is 77.
+# resources.sh [-u] FOLDER NVCC-COMMAND - compares registers, stack, spills and static shared memory
+# of every kernel on sm_90, and dynamic shared memory and CTAs of every family, with
+# test/kernels/compiled/resources.txt. FOLDER has the objects of make kernels, and beside each what
+# ptxas said. -u rewrites the file. A difference need not be a fault: look at it, then update the
+# file. The figures differ between releases of nvcc. If this release is not the one that wrote the
+# file, they are not compared and the exit status is 77.
 #
 # Two limits hold with every release of nvcc, and -u cannot change them: the kernel "watch" has at
 # most 8 registers (kernels/device/halves/engines.cu says why), and a block has at most the 227 KiB
@@ -12,25 +13,28 @@
 set -eu
 update=0
 [ "$1" = -u ] && { update=1; shift; }
+folder=$1
+shift
 out=$(mktemp)
-trap 'rm -f "$out" "$out.families" "$out.half"' EXIT
+trap 'rm -f "$out" "$out.families"' EXIT
 
-# Print name, registers, stack, spills and static shared memory of each kernel of a file.
+# Print name, registers, stack, spills and static shared memory of each kernel of a file on sm_90.
 kernels_of()
 {
-    "$@" -O3 -std=c++17 -gencode arch=compute_90,code=sm_90 -Xptxas -v -c -o /dev/null 2>&1 | awk '
-        /Compiling entry function/ { name = $0; sub(/.*function \047/, "", name); sub(/\047.*/, "", name) }
+    [ -f "$folder/$1.o.said" ] || { echo "resources: there is no $folder/$1.o.said" >&2; exit 1; }
+    awk '
+        /Compiling entry function/ { name = $0; sub(/.*function \047/, "", name); sub(/\047.*/, "", name); here = /\047sm_90\047/ }
         /Function properties for/  { inner = ($NF != name) }
         /bytes stack frame/ && !inner { stack = $1; spill = $5 + $9 }
-        /Used [0-9]+ registers/ {
+        /Used [0-9]+ registers/ && here {
             match($0, /Used [0-9]+/)
             registers = substr($0, RSTART + 5, RLENGTH - 5)
             shared = match($0, /[0-9]+ bytes smem/) ? substr($0, RSTART, RLENGTH) + 0 : 0
             printf "%-96s registers %3d stack %4d spill %4d shared %4d\n", name, registers, stack, spill, shared
-        }'
+        }' "$folder/$1.o.said"
 }
 
-kernels_of "$@" kernels/device/halves/engines.cu | grep 'ar5watch' > "$out" || { echo "resources: there is no kernel watch"; exit 1; }
+kernels_of kernels/device/halves/engines.cu | grep 'ar5watch' > "$out" || { echo "resources: there is no kernel watch"; exit 1; }
 awk '$3 > 8 { exit 1 }' "$out" || { echo "resources: the kernel watch needs more than 8 registers: $(cat "$out")"; exit 1; }
 "$@" -o "$out.families" test/kernels/compiled/families.c kernels/choose/families.c
 
@@ -40,19 +44,10 @@ if [ $update = 0 ] && [ "$release" != "$recorded" ]; then
     echo "resources: skipped: test/kernels/compiled/resources.txt is of nvcc $recorded, this is $release"
     exit 77
 fi
-half() # FIRST NVCC-COMMAND: every second file
-{
-    number=$1
-    shift
-    for f in kernels/device/*.cu kernels/device/*/*.cu; do
-        number=$((number + 1))
-        [ $((number % 2)) = 0 ] || kernels_of "$@" "$f"
-    done
-}
-half 0 "$@" > "$out.half" & # beside the other half, because nvcc uses one core
-half 1 "$@" > "$out"
-wait $!
-sort -o "$out" "$out" "$out.half"
+for f in kernels/device/*.cu kernels/device/*/*.cu; do
+    kernels_of "$f"
+done > "$out"
+sort -o "$out" "$out"
 [ -s "$out" ] || { echo "resources: ptxas said nothing"; exit 1; }
 most=$(awk '$9 > most { most = $9 } END { print most + 0 }' "$out")
 "$out.families" | awk -v static="$most" '$5 + static > 227 * 1024 { print; wrong = 1 } END { exit wrong }' ||
