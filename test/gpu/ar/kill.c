@@ -136,8 +136,8 @@ static int one_kill(struct group *g, const pid_t *pid, int victim, long long *wo
     int good = 1, left = ranks;
 
     while (atomic_load(&g->running) < ranks && now_ms() - begin < START) {
+        /* If a rank has failed, the others wait in vain. So use up the time, which ends the wait. */
         for (int r = 0; r < ranks; r++)
-            /* if a rank has failed, the others wait in vain: end this loop */
             begin -= atomic_load(&g->failed[r]) ? START : 0;
         usleep(500);
     }

@@ -318,8 +318,8 @@ EVERYWHERE = (  # all ranks print this
 
 SAYS = {"unset", "by name", "off"}  # in these cases, ranks print a line on stderr
 
-# case: exit status of each rank, and what rank 0 prints. None: any status, because JAX itself ends
-# the rank after rank 0, which has the coordinator, has ended.
+# case: exit status of each rank, and what rank 0 prints. None: any status. Rank 0 has the
+# coordinator, so when rank 0 has ended, JAX itself ends the other rank.
 CASES = {
     "open": ((0, 0), "rank=0 ranks=2 gpu=0 comm=own-nccl"),
     "xla": ((0, 0), "rank=0 ranks=2 gpu=0 comm=xla-nccl"),
