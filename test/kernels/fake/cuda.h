@@ -58,7 +58,7 @@ struct fake_cuda {
     int queries;                /* number of calls of cudaEventQuery */
     int unreached;              /* how many more of them find work in front of the event; -1: all */
     int endless_at;             /* the n-th launch never ends; 0: all launches end */
-    void *endless;              /* the stream of the launch that never ends */
+    void *_Atomic endless;      /* the stream of the launch that never ends */
     void *foreign;              /* a stream of another GPU, on which no kernel can be launched */
     int busy;                   /* GPU busy - 1 has work until this is 0 */
     unsigned long long capture; /* id of the capture in which every stream is; 0: none */

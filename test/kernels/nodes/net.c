@@ -43,7 +43,8 @@ static bool collective(const struct whole_call *call)
 
 static bool refuse(const struct whole_call *call)
 {
-    return net.refuse_at > 0 && call->world == net.refuse_on && call->kind == WHOLE_ALL_REDUCE &&
+    /* only one rank may look at refuse_at: it counts down without a lock */
+    return call->world == net.refuse_on && call->kind == WHOLE_ALL_REDUCE && net.refuse_at > 0 &&
            --net.refuse_at == 0;
 }
 
