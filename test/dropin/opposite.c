@@ -3,8 +3,9 @@
  * opposite.c - two ranks make calls on two communicators in opposite order, each communicator on a
  * stream of its own. The GPU is a fake: a stream is a thread that runs one kernel after the other,
  * and a kernel waits for the same kernel of the other rank. If the drop-in let a call wait on the
- * host for the other rank, this program would never end. The ranks also register windows of both
- * communicators in one group, in opposite order; there each rank must wait for the other.
+ * host for the other rank, this program would never end. Registering a window does wait on
+ * the host for the other rank. The ranks also register windows of both communicators in one group,
+ * in opposite order, and this must not hang, either.
  *
  * usage: opposite ROUNDS
  */

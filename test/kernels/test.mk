@@ -84,9 +84,9 @@ $(B)/check-ar-kernels$(AR_BREAK): $(AR_EMU_OBJ)
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
 
 # check-nodes and check-nodes-emu test ranks on several boxes, with a fake NCCL that can split
-# communicators (test/kernels/nodes/net.h). check-nodes tests what the host does on the fake CUDA.
-# check-nodes-emu tests the results of the emulated kernels; each stream is a thread. Its CUDA
-# runtime and its NCCL are those of test/whole, in host memory.
+# communicators (test/kernels/nodes/net.h). check-nodes uses the fake CUDA, which runs no kernels, so
+# it tests only the host side. check-nodes-emu tests results: it emulates the kernels, on the CUDA
+# runtime of test/whole, where each stream is a thread. Both use the NCCL of test/whole.
 WH_CUDA := $(patsubst %,test/whole/%.c,cuda graph gpu memops) \
            $(patsubst %,test/kernels/fake/%.c,links capture_info memory vmm) \
            $(patsubst %,test/kernels/emulated/%.c,emulate emulate_tma)

@@ -12,8 +12,9 @@
 
 enum { RANKS = 16, SLOT = 256 << 10 };
 
-/* The file that the processes share. Every call copies its data into the slot of its rank, and all
- * processes meet twice. */
+/* The file that the processes share. In every collective each process copies its data into the slot
+ * of its rank. Then all wait for each other, read the slots, and wait again, so that nobody
+ * overwrites a slot that another process still reads. */
 struct shared {
     _Atomic uint64_t arrived;
     char pad[4096 - 8];

@@ -227,8 +227,8 @@ START_TEST(test_measuring_ends_at_the_time_limit)
 }
 END_TEST
 
-/* NCCL refuses an all-reduce over all ranks on rank 3. It runs on the program's communicator, which
- * the library must not abort. */
+/* On rank 3 NCCL refuses one of the all-reduces over all ranks. These run on the program's
+ * communicator, which the library must not abort. */
 START_TEST(test_measuring_ends_if_nccl_refuses_a_call)
 {
     const double start = time_s();
