@@ -185,8 +185,6 @@ EXPORT ncclResult_t ncclCommDestroy(ncclComm_t comm)
 EXPORT ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     team_abort(comm->team);
-    if (whole_nccl.aborted != NULL)
-        whole_nccl.aborted();
     team_windows_free(comm->team, comm->rank, NULL);
     return ncclCommDestroy(comm);
 }

@@ -43,8 +43,6 @@ struct whole_nccl {
     /* Called at the ${number}-th split of this rank, counted from 1. If it returns an error, so
      * does the split, and the rank gets no communicator. */
     ncclResult_t (*split)(int world, int number, const ncclConfig_t *config);
-    /* Called when a rank aborts a communicator. */
-    void (*aborted)(void);
     /* Called when ranks make a window. If it returns false, this rank gets none. */
     bool (*window)(int world);
     bool hung; /* a rank did not come, or came with another call; all calls fail from then on */
