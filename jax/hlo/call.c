@@ -212,13 +212,9 @@ static int has_operand_of_rank(const struct hlo_module *module,
                                const struct hlo_instruction *in, size_t first, int *steps)
 {
     struct hlo_numbers ids = {0};
-    struct hlo_bytes rest = in->body;
-    struct hlo_field field;
     int found = 0;
 
-    while (hlo_next(&rest, &field) == 1)
-        if (field.number == HLO_INSTRUCTION_OPERAND_IDS && hlo_numbers_read(&ids, &field) != 0)
-            break;
+    hlo_ids_read(in, HLO_INSTRUCTION_OPERAND_IDS, &ids);
     for (size_t i = first; !found && i < ids.count; i++) {
         in = hlo_instruction_find(module, computation, ids.at[i]);
         found = in != NULL && is_of_rank(module, computation, in, steps);

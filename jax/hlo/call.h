@@ -7,10 +7,10 @@
 #include "jax/hlo/shape.h"
 
 /* XLA can run its own collectives beside matrix products, but not our calls. So all-reduces of more
- * bytes than this stay with XLA if there are such products. With our calls a data-parallel step with
- * sums of 8 to 112 MiB took 3 % longer, and a tensor-parallel step with sums of 16 MiB 2 % longer
- * (2 H200s, bench/results/2026-11-28-h200x2b). A data-parallel step with sums of 8 MiB took 3 % less
- * (2026-11-23-h200x2). */
+ * bytes than this stay with XLA if there are such products. With our calls a data-parallel step
+ * with sums of 8 to 112 MiB took 3 % longer, and a tensor-parallel step with sums of 16 MiB 2 %
+ * longer (2 H200s, bench/results/2026-11-28-h200x2b). A data-parallel step with sums of 8 MiB took
+ * 3 % less (2026-11-23-h200x2). */
 #define HLO_LONG (12 << 20)
 
 struct hlo_call {
@@ -54,9 +54,9 @@ int hlo_call_may_join(const struct hlo_module *module, const struct hlo_computat
  * attribute "flat": its groups as positions in the program's list of devices. */
 void hlo_call_put(const struct hlo_call *call, const char *target, int flat, struct hlo_out *out);
 
-/* In overlap.c. Is there a matrix product or a convolution in ${computation}, or in a computation
- * that it calls, that neither needs the result of ${in} nor is needed for it? Then XLA can run ${in}
- * beside it. If memory is short, the answer is 1. */
+/* In overlap.c. Can XLA run ${in} beside a matrix product or a convolution? It can if
+ * ${computation}, or a computation that it calls, has one that does not use the result of ${in},
+ * and whose result ${in} does not use. If memory is short, the answer is 1. */
 int hlo_overlaps(const struct hlo_module *module, const struct hlo_computation *computation,
                  const struct hlo_instruction *in);
 

@@ -336,6 +336,17 @@ const struct hlo_instruction *hlo_user_find(const struct hlo_module *module,
     return count == 1 ? &module->instructions[uses->user] : NULL;
 }
 
+int hlo_ids_read(const struct hlo_instruction *in, uint32_t number, struct hlo_numbers *ids)
+{
+    struct hlo_bytes rest = in->body;
+    struct hlo_field field;
+
+    while (hlo_next(&rest, &field) == 1)
+        if (field.number == number && hlo_numbers_read(ids, &field) != 0)
+            return -1;
+    return 0;
+}
+
 int hlo_ends_operand(const struct hlo_module *module, const struct hlo_computation *computation,
                      const struct hlo_instruction *in)
 {

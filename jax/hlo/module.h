@@ -76,6 +76,10 @@ const struct hlo_instruction *hlo_user_find(const struct hlo_module *module,
 int hlo_ends_operand(const struct hlo_module *module, const struct hlo_computation *computation,
                      const struct hlo_instruction *in);
 
+/* Append the ids of all fields ${number} of ${in} to ${ids}. Returns 0, or -1: the field has no ids,
+ * or memory ran out. */
+int hlo_ids_read(const struct hlo_instruction *in, uint32_t number, struct hlo_numbers *ids);
+
 /* In source.c. Write "file:line" of the user's program to ${text}, or "" if the module does not say
  * it. Returns the column of the call in that line, or 0. */
 int hlo_source_line(const struct hlo_module *module, const struct hlo_instruction *in, char *text,

@@ -17,18 +17,6 @@ struct known {
     int depth; /* how many computations, each called by the one before, are being searched */
 };
 
-/* Append the integers of all fields ${number} of ${in}. Returns 0, or -1 if memory is short. */
-static int read_all(const struct hlo_instruction *in, uint32_t number, struct hlo_numbers *ids)
-{
-    struct hlo_bytes rest = in->body;
-    struct hlo_field field;
-
-    while (hlo_next(&rest, &field) == 1)
-        if (field.number == number && hlo_numbers_read(ids, &field) != 0)
-            return -1;
-    return 0;
-}
-
 static int calls_product(const struct hlo_module *module, const struct hlo_instruction *in,
                          struct known *known);
 
@@ -70,7 +58,7 @@ static int calls_product(const struct hlo_module *module, const struct hlo_instr
                          struct known *known)
 {
     struct hlo_numbers ids = {0};
-    int found = read_all(in, HLO_INSTRUCTION_CALLED_COMPUTATION_IDS, &ids) != 0;
+    int found = hlo_ids_read(in, HLO_INSTRUCTION_CALLED_COMPUTATION_IDS, &ids) != 0;
 
     for (size_t i = 0; i < ids.count && !found; i++) {
         const struct hlo_computation *called = hlo_computation_find(module, ids.at[i]);
@@ -112,7 +100,7 @@ static void see_users(struct search *s, const struct hlo_instruction *in)
 static int see_operands(struct search *s, const struct hlo_instruction *in)
 {
     struct hlo_numbers ids = {0};
-    int result = read_all(in, HLO_INSTRUCTION_OPERAND_IDS, &ids);
+    int result = hlo_ids_read(in, HLO_INSTRUCTION_OPERAND_IDS, &ids);
 
     for (size_t i = 0; i < ids.count; i++) {
         const struct hlo_instruction *operand =
