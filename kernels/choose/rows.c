@@ -141,7 +141,8 @@ const struct ar_row ar_rows[] = {
 
 /* The rows of reduce-scatter and all-gather. A rank sends one part of the message to each peer,
  * just as in a one-shot all-reduce of a message as long as one part. So each row that was not
- * measured has the blocks and threads of that all-reduce. Rows with GENERIC also apply to all-gathers of any type. */
+ * measured has the blocks and threads of that all-reduce. Rows with GENERIC also apply to
+ * all-gathers of any type. */
 const struct ar_row ar_rows_of_halves[] = {
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_TMA, 64 * MiB, AR_TMA, 16, AR_TMA_THREADS, 0, FEW},
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_IPC, 64 * MiB, AR_TMA_IPC, 16, AR_TMA_THREADS, 0, IPC},

@@ -164,7 +164,7 @@ static uint64_t max_ctas(int family)
     return ar_families[family].max_ctas != 0 ? (uint64_t)ar_families[family].max_ctas : AR_MAX_CTAS;
 }
 
-/* Return which bits of enum ar_row_need the call has. */
+/* Return which bits of enum ar_row_need the call has, without BY_TMA and BY_IPC. */
 static unsigned needs_met(const struct ar_ask *ask)
 {
     const bool gathers = ask->coll == AR_ALL_GATHER, scatters = ask->coll == AR_REDUCE_SCATTER;
@@ -181,8 +181,6 @@ static unsigned needs_met(const struct ar_ask *ask)
         {POINT_TO_POINT, !ask->has_multicast},
         {BESIDE, ask->beside != AR_BESIDE_NOTHING},
         {LENGTHY, ask->bytes > ST_BESIDE_LIMIT},
-        {BY_TMA, ar_capacity(ask, AR_TMA) != 0},
-        {BY_IPC, !ask->src_mapped && !ask->dst_mapped && ar_capacity(ask, AR_TMA_IPC) != 0},
     };
     unsigned met = 0;
 
@@ -191,16 +189,25 @@ static unsigned needs_met(const struct ar_ask *ask)
     return met;
 }
 
+/* Return whether the call meets BY_TMA and BY_IPC, if ${row} has them. To find this out takes
+ * longer than the other needs, and short calls meet no row that has them. */
+static bool by_kernel(const struct ar_ask *ask, const struct ar_row *row)
+{
+    return ((row->needs & BY_TMA) == 0 || ar_capacity(ask, AR_TMA) != 0) &&
+           ((row->needs & BY_IPC) == 0 ||
+            (!ask->src_mapped && !ask->dst_mapped && ar_capacity(ask, AR_TMA_IPC) != 0));
+}
+
 static const struct ar_row *find_row(const struct ar_ask *ask)
 {
     const bool half = ask->coll != AR_ALL_REDUCE;
-    const unsigned met = needs_met(ask);
+    const unsigned met = needs_met(ask) | BY_TMA | BY_IPC;
     const struct ar_row *rows = half ? ar_rows_of_halves : ar_rows;
     const size_t count = half ? ar_rows_of_halves_count : ar_rows_count;
 
     for (size_t i = 0; i < count; i++)
         if (row_is_for(&rows[i], ask) && ar_part_bytes(ask) <= rows[i].max_bytes &&
-            (rows[i].needs & ~met) == 0)
+            (rows[i].needs & ~met) == 0 && by_kernel(ask, &rows[i]))
             return &rows[i];
     return &one_rank;
 }
