@@ -139,8 +139,8 @@ extern atomic_int st_comm_wide[ST_DEVICES];
 int st_comm_take(struct st_comm *c);
 /* From now on do not count ${c} as wide. */
 void st_comm_limit(struct st_comm *c);
-/* Undo st_comm_take: from now on do not count ${c}, neither as wide nor among the communicators
- * that have a handle. Does nothing if ${c} is not counted. */
+/* Undo st_comm_take: no longer count ${c} among the communicators that have a handle, nor among the
+ * wide ones. Does nothing if ${c} is not counted. */
 void st_comm_give(struct st_comm *c);
 
 #endif

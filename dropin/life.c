@@ -201,8 +201,8 @@ static enum st_tally_why own_reason(const struct st_real *real, struct party *p)
 }
 
 /* May the ranks meet through NCCL (boxes/boxes.h)? Ranks on several boxes have no other way. If the
- * parent spans boxes, a rank with a non-blocking communicator takes part, too. On other ranks the
- * communicator may be blocking, and these wait for all ranks. */
+ * parent spans boxes, a rank whose communicator is non-blocking meets the others, too: a rank whose
+ * communicator is blocking waits for all ranks. */
 static bool may_span(const struct st_real *real, const struct st_made *made,
                      const struct st_comm *c)
 {

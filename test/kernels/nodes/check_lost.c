@@ -206,14 +206,19 @@ static bool answers_late(const struct whole_call *call)
     return true;
 }
 
-START_TEST(test_measuring_ends_at_the_time_limit)
+static void reset_with_limit(void)
 {
-    const double start = time_s();
-
     frees_nothing = 1;
     group_reset(RANKS, 2, NULL);
     setenv("SYMTUNER_AR_NODES", "1", 1);
     group_config.timeout_ms = LIMIT_MS;
+}
+
+START_TEST(test_measuring_ends_at_the_time_limit)
+{
+    const double start = time_s();
+
+    reset_with_limit();
     whole_nccl.collective = answers_late;
     group_create();
     ck_assert_double_lt(time_s() - start, LIMIT_MS / 1000.0 + 10);
@@ -233,10 +238,7 @@ START_TEST(test_measuring_ends_if_nccl_refuses_a_call)
 {
     const double start = time_s();
 
-    frees_nothing = 1;
-    group_reset(RANKS, 2, NULL);
-    setenv("SYMTUNER_AR_NODES", "1", 1);
-    group_config.timeout_ms = LIMIT_MS;
+    reset_with_limit();
     whole_nccl.limit_s = 60;
     net.refuse_on = 3;
     net.refuse_at = 5;

@@ -163,7 +163,7 @@ END_TEST
 
 /* Each letter of ${steps} is a step, on a stream of its own. G is a graph, which is captured just
  * before it is launched. E is a call outside of graphs. The test holds up the first step. If
- * ${mixes}, the other steps must wait for it. If not, NCCL_GRAPH_MIXING_SUPPORT is 0. */
+ * ${mixes}, the other steps must wait for it. Else NCCL_GRAPH_MIXING_SUPPORT is 0. */
 static const struct {
     const char *steps;
     bool mixes;

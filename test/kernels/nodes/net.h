@@ -20,7 +20,8 @@ struct fake_net {
     /* the split with number ${no_split}, counted from 1, fails on rank ${split_fails} */
     int no_split, split_fails;
     int no_window; /* the rank that gets no window; -1: all get one */
-    /* The all-reduce on which ${refuse_at} counts down to 0 fails on rank ${refuse_on}. */
+    /* Each all-reduce of rank ${refuse_on} takes 1 from ${refuse_at}. The one that takes the last 1
+     * fails. */
     int refuse_at, refuse_on;
     bool adds_nothing;          /* long collectives take time but compute nothing */
     int slow_all_us;            /* us per MiB of an all-reduce of all ranks */
