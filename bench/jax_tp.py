@@ -31,12 +31,12 @@ import functools
 import gc
 import json
 import os
-import signal
 import socket
 import statistics
-import subprocess
 import sys
 import time
+
+import turns
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "jax"))
 PROGRAMS = ("decode", "prefill", "train", "data", "gspmd", "gspmd_train")
@@ -402,16 +402,15 @@ def main():
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
     seen = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(a.ranks)))).split(",")
-    for number in (signal.SIGTERM, signal.SIGHUP):  # exit, so that "finally" ends the children
-        signal.signal(number, lambda n, _: sys.exit(128 + n))
+    turns.exit_on_signals()
     children = []
     try:
         for r in range(a.ranks):
-            child = subprocess.Popen(
+            turns.start(
+                children,
                 [sys.executable, *sys.argv, "--rank", f"{r}:{port}"],
                 env=dict(os.environ, CUDA_VISIBLE_DEVICES=seen[r]),
             )
-            children.append(child)
         return max(abs(child.wait()) for child in children)
     finally:
         for child in children:

@@ -146,14 +146,16 @@ def job(a, contender, log):
     """Run a job. Return its lines of JSON, and what it wrote on stderr."""
     command = words(a, contender)
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+", errors="replace") as errors:
-        child = subprocess.Popen(command, stdout=out, stderr=errors, start_new_session=True,
-                                 env={**os.environ, **variables(a, contender)})
+        children = []
         try:
-            status = child.wait(a.job_seconds)
+            turns.start(children, command, stdout=out, stderr=errors, start_new_session=True,
+                        env={**os.environ, **variables(a, contender)})
+            status = children[0].wait(a.job_seconds)
         except subprocess.TimeoutExpired:
             status = f"none after {a.job_seconds:g} s"
         finally:
-            end(child)
+            for child in children:
+                end(child)
         out.seek(0)
         errors.seek(0)
         said, complaints = out.read(), errors.read()
@@ -240,8 +242,7 @@ def measure(a, log):
 
 def main():
     a = arguments()
-    for number in (signal.SIGTERM, signal.SIGHUP):    # exit, so that job() ends its processes
-        signal.signal(number, lambda n, _: sys.exit(128 + n))
+    turns.exit_on_signals()
     with open(f"{a.out}.log", "w", encoding="utf-8") as log:
         result = measure(a, log)
     print(turns.table(result["rows"], ("program", "size", "what")))

@@ -14,12 +14,33 @@ import json
 import os
 import platform
 import shlex
+import signal
 import statistics
 import subprocess
 import sys
 
 NCCL, OURS, AGAIN = CONTENDERS = "NCCL", "symtuner", "NCCL again"
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def exit_on_signals():
+    """Let the signals that end the program raise an exception, so that "finally" ends its processes."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda n, _: sys.exit(128 + n))
+
+
+def start(started, command, **more):
+    """Start a process, and append it to ``started``. A signal that comes meanwhile takes effect only after
+    that, so whoever then ends the processes in ``started`` knows this one, too."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+    try:
+        started.append(subprocess.Popen(
+            command, preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS), **more))
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
 
 
 def order(turn):
