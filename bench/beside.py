@@ -13,8 +13,9 @@ general   NCCL with buffers that are not registered
 default   libsymtuner_ar.so with registered buffers; nothing tells it what runs beside it
 ours      as default, but SYMTUNER_AR_BESIDE=alone tells it that nothing runs beside it
 staged    as ours, but with buffers that are not registered
+unregistered  as default, but with buffers that are not registered
 
-The last three may end with :KERNEL, :KERNEL:CTAS or :KERNEL:CTAS:THREADS, which forces a kernel, a
+The last four may end with :KERNEL, :KERNEL:CTAS or :KERNEL:CTAS:THREADS, which forces a kernel, a
 number of CTAs, and a number of threads per CTA.
 
 The program measures four durations, each on the slowest rank:
@@ -57,13 +58,16 @@ except ImportError:    # --help works without torch
 RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 0))
 COLLS = ["allreduce", "allgather", "reducescatter"]
 AR_COLLS = ["allreduce", "reducescatter", "allgather"]    # in the order of enum symtuner_ar_coll
+# {contender: value of SYMTUNER_AR_BESIDE, are the buffers registered?}
+OURS = {"default": ("unknown", True), "ours": ("alone", True), "staged": ("alone", False),
+        "unregistered": ("unknown", False)}
 BF16, SUM, SYMMETRIC, UNDEFINED = 9, 0, 1, -(1 << 31)
 # {bytes of a call: how many such calls take a third of the time of the GEMMs}
 CALLS = {2 << 20: 1280, 4 << 20: 740, 8 << 20: 400, 16 << 20: 200, 64 << 20: 60, 256 << 20: 16}
 GEMMS, GRAPH, MOST = 24, 20, 256 << 20
 # for "behind": number of GEMMs; bytes of a call; GEMMs from one call to the next, in three runs
 BEHIND, BUCKET, EVERY = 192, 25 << 20, (2, 4, 8)
-WORD = re.compile(r"(?P<way>[1-9]\d*|own|general|default|ours|staged)"
+WORD = re.compile(r"(?P<way>[1-9]\d*|own|general|default|ours|staged|unregistered)"
                   r"(:(?P<kernel>[a-z0-9_]+)(:(?P<ctas>[1-9]\d*)(:(?P<threads>[1-9]\d*))?)?)?")
 
 
@@ -200,9 +204,9 @@ def contender(nccl, library, buffers, word):
     """Return the contender that the ``word`` of --with names."""
     part = WORD.fullmatch(word)
     way = part["way"]
-    if way in ("ours", "staged", "default"):
-        return Ours(nccl, library, buffers, "unknown" if way == "default" else "alone",
-                    part["kernel"], part["ctas"], part["threads"], way != "staged")
+    if way in OURS:
+        told, registered = OURS[way]
+        return Ours(nccl, library, buffers, told, part["kernel"], part["ctas"], part["threads"], registered)
     if way == "general":
         return Nccl(nccl, buffers, 0, symmetric=False)
     return Nccl(nccl, buffers, 0 if way == "own" else int(way))
@@ -244,7 +248,7 @@ def compare(who, names, coll, buffers, size):
         torch.cuda.synchronize()
         got = receive[:size // 2 // (RANKS if coll == "reducescatter" else 1)].float()
         first = got if first is None else first
-        worst = ((got - first).abs() / first.abs().clamp(min=0.1)).max().item()
+        worst = ((got - first).abs() / first.abs().clamp(min=1)).max().item()
         if not worst < 0.05:
             raise SystemExit(f"{coll} by {name} differs from {names[0]} at {size} bytes: {worst}")
 
@@ -375,8 +379,8 @@ def words(known):
             if not (word in known if isinstance(known, list) else known.fullmatch(word)):
                 raise argparse.ArgumentTypeError(
                     f"\"{word}\" is none of " + (", ".join(known) if isinstance(known, list) else
-                                               "N, own, general, default, ours, staged, each of the "
-                                               "last three perhaps with :KERNEL[:CTAS[:THREADS]]"))
+                                               "N, own, general, " + ", ".join(OURS) +
+                                               ", each of the last four perhaps with :KERNEL[:CTAS[:THREADS]]"))
         return text.split(",")
     return read
 
@@ -398,7 +402,7 @@ def arguments():
     args = parser.parse_args()
     for word in args.who:
         part = WORD.fullmatch(word)
-        ours = part["way"] in ("ours", "staged", "default")
+        ours = part["way"] in OURS
         if part["kernel"] and not ours:
             parser.error(f"--with {word}: NCCL takes no kernel")
         if ours and not args.library:
