@@ -28,10 +28,12 @@
  * blocks of 1024 threads take 0.5 to 0.6 of the time of all-reduces with 128 blocks. The reason may
  * be that the next call can start early if a call has 64 blocks, but not if it has 128
  * (order/first.h). */
-#define BLOCKS64  "alone and beside GEMMs, for 1 to 16 MiB: 2 H200, bf16, 2026-11-28"
-#define AS_2RANKS "not measured beside GEMMs: 64 blocks, as for 2 ranks"
-#define SHORT     "alone, 4 to 16 KiB: 2 H200, bf16, 2026-11-28"
-#define NEAR64    "not measured: as for 256 KiB and 1 MiB"
+#define BLOCKS64 "alone and beside GEMMs, for 1 to 16 MiB: 2 H200, bf16, 2026-11-28"
+#define SHORT    "alone, 4 to 16 KiB: 2 H200, bf16, 2026-11-28"
+#define NEAR64   "not measured: as for 256 KiB and 1 MiB"
+
+/* The measurements are in bench/results/2026-11-28-h200x4. */
+#define FOUR "alone and beside GEMMs, against NCCL with 16 CTAs: 3, 4 H200, bf16, 2026-11-28"
 
 /* The measurements are in bench/results/2026-11-23-h200x2, for bf16 and 16 to 256 MiB. */
 #define FEW "beside GEMMs and alone against NCCL with 16 CTAs: 2 H200, bf16, 2026-11-23"
@@ -47,20 +49,25 @@
 #define ALONE "alone against NCCL with 32 CTAs: 2 H100, bf16, 2026-11-24"
 
 /* The needs of the rows (enum ar_row_need) that have several. */
-#define SUMS_BESIDE   (SUMS | BESIDE)
-#define LONG_BESIDE   (LENGTHY | BESIDE)
-#define LONG_SUMS     (LONG_BESIDE | SUMS | POINT_TO_POINT)
-#define LONG_GATHERS  (LONG_SUMS | GATHERS)
-#define LONG_SCATTERS (LONG_SUMS | SCATTERS)
-#define LONG_BY_TMA   (LONG_SUMS | BY_TMA)
-#define LONG_BY_IPC   (LONG_SUMS | BY_IPC)
-#define ALL_BY_IPC    (SUMS | POINT_TO_POINT | BY_IPC)
+#define SUMS_BESIDE     (SUMS | BESIDE)
+#define LONG_BESIDE     (LENGTHY | BESIDE)
+#define LONG_SUMS       (LONG_BESIDE | SUMS | POINT_TO_POINT)
+#define LONG_GATHERS    (LONG_SUMS | GATHERS)
+#define LONG_SCATTERS   (LONG_SUMS | SCATTERS)
+#define LONG_BY_TMA     (LONG_SUMS | BY_TMA)
+#define LONG_BY_IPC     (LONG_SUMS | BY_IPC)
+#define ALL_BY_IPC      (SUMS | POINT_TO_POINT | BY_IPC)
+#define GATHERS_BY_TMA  (LONG_GATHERS | BY_TMA)
+#define SCATTERS_BY_TMA (LONG_SCATTERS | BY_TMA)
+#define SCATTERS_BESIDE (SCATTERS | SUMS | BESIDE)
 
 const struct ar_row ar_rows[] = {
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_TMA, NO_END, AR_TMA, 8, AR_TMA_THREADS, 0, FEW},
     {AR_LINKS_NVLINK, 2, 2, LONG_SUMS, 12 * MiB, AR_TWO_LAMPORT, 64, 1024, 0, BLOCKS64},
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_IPC, 256 * MiB, AR_TMA_IPC, 8, AR_TMA_THREADS, 0, IPC},
     {AR_LINKS_NVLINK, 2, 2, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, GEMMS},
+    {AR_LINKS_NVLINK, 3, 4, LONG_BY_TMA, NO_END, AR_TMA, 8, AR_TMA_THREADS, 0, FOUR},
+    {AR_LINKS_NVLINK, 3, 4, LONG_SUMS, 12 * MiB, AR_TWO_LAMPORT, 64, 512, 0, FOUR},
     {AR_LINKS_NVLINK, 3, 16, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     {AR_LINKS_PCIE, 2, 16, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     /* Rows for NVLink and two ranks. With two ranks, one-shot moves no more data than two-shot. No
@@ -100,19 +107,20 @@ const struct ar_row ar_rows[] = {
     {AR_LINKS_NVLINK, 3, 4, ANY, 256 * KiB, AR_TWO_LAMPORT, 64, 64, 0, SWEEP},
     {AR_LINKS_NVLINK, 3, 4, ANY, 512 * KiB, AR_TWO_LAMPORT, 128, 64, 0, SWEEP},
     {AR_LINKS_NVLINK, 3, 4, ANY, 1 * MiB, AR_TWO_LAMPORT, 64, 256, 0, SWEEP},
-    {AR_LINKS_NVLINK, 3, 4, SUMS_BESIDE, 4 * MiB, AR_TWO_LAMPORT, 64, 512, 0, AS_2RANKS},
+    {AR_LINKS_NVLINK, 3, 4, SUMS_BESIDE, 4 * MiB, AR_TWO_LAMPORT, 64, 512, 0, FOUR},
     {AR_LINKS_NVLINK, 3, 4, ANY, 2 * MiB, AR_TWO_LAMPORT, 128, 256, 0, SWEEP},
     {AR_LINKS_NVLINK, 3, 4, ANY, 12 * MiB, AR_TWO_LAMPORT, 128, 512, 0, SWEEP},
     {AR_LINKS_NVLINK, 3, 4, ANY, 32 * MiB, AR_CHUNKED, 128, 512, 1, SWEEP},
     {AR_LINKS_NVLINK, 4, 4, MULTICAST, NO_END, AR_NCCL, 0, 0, 0, NVLS},
     {AR_LINKS_NVLINK, 3, 4, ANY, 64 * MiB, AR_CHUNKED, 128, 512, 1, SWEEP},
     {AR_LINKS_NVLINK, 3, 4, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, STAGED},
-    {AR_LINKS_NVLINK, 3, 4, ANY, 256 * MiB - 1, AR_CHUNKED, 128, 512, 1, SWEEP},
+    {AR_LINKS_NVLINK, 3, 4, ANY, 256 * MiB, AR_CHUNKED, 128, 512, 1, FOUR},
     {AR_LINKS_NVLINK, 3, 4, ANY, NO_END, AR_COPY, 64, 512, 0, SWEEP},
     /* Rows for NVLink and five to sixteen ranks. */
     {AR_LINKS_NVLINK, 5, 16, GENERIC, 8 * KiB, AR_ONE_LL8, 16, 128, 0, RULE},
     {AR_LINKS_NVLINK, 5, 16, ANY, 48 * KiB, AR_ONE_LAMPORT, 64, 64, 0, RULE},
     {AR_LINKS_NVLINK, 5, 16, ANY, 512 * KiB, AR_TWO_LAMPORT, 64, 128, 0, RULE},
+    {AR_LINKS_NVLINK, 5, 16, SUMS_BESIDE, 4 * MiB, AR_TWO_LAMPORT, 64, 512, 0, RULE},
     {AR_LINKS_NVLINK, 5, 16, ANY, 8 * MiB, AR_TWO_LAMPORT, 128, 256, 0, RULE},
     {AR_LINKS_NVLINK, 5, 16, ANY, 32 * MiB, AR_CHUNKED, 128, 512, 1, RULE},
     {AR_LINKS_NVLINK, 5, 16, MULTICAST, NO_END, AR_NCCL, 0, 0, 0, NVLS},
@@ -148,6 +156,10 @@ const struct ar_row ar_rows_of_halves[] = {
     {AR_LINKS_NVLINK, 2, 2, LONG_BY_IPC, 64 * MiB, AR_TMA_IPC, 16, AR_TMA_THREADS, 0, IPC},
     {AR_LINKS_NVLINK, 2, 2, LONG_GATHERS, 8 * MiB, AR_ONE_LL128, 64, 512, 0, BLOCKS64},
     {AR_LINKS_NVLINK, 2, 2, LONG_SCATTERS, 8 * MiB, AR_ONE_LAMPORT, 64, 1024, 0, BLOCKS64},
+    {AR_LINKS_NVLINK, 3, 4, GATHERS_BY_TMA, 32 * MiB, AR_TMA, 16, AR_TMA_THREADS, 0, FOUR},
+    {AR_LINKS_NVLINK, 3, 4, SCATTERS_BY_TMA, 64 * MiB, AR_TMA, 16, AR_TMA_THREADS, 0, FOUR},
+    {AR_LINKS_NVLINK, 3, 4, LONG_GATHERS, 4 * MiB, AR_ONE_LL128, 64, 256, 0, FOUR},
+    {AR_LINKS_NVLINK, 3, 4, LONG_SCATTERS, 4 * MiB, AR_ONE_LAMPORT, 64, 512, 0, FOUR},
     {AR_LINKS_NVLINK, 2, 16, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     {AR_LINKS_PCIE, 2, 16, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     {AR_LINKS_HOST, 2, 16, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
@@ -156,6 +168,8 @@ const struct ar_row ar_rows_of_halves[] = {
     {AR_LINKS_NVLINK, 2, 16, GENERIC, 64 * KiB, AR_ONE_LL128, 64, 128, 0, HALVES},
     {AR_LINKS_NVLINK, 2, 2, GATHERS, 1 * MiB, AR_ONE_LL128, 64, 512, 0, BLOCKS64},
     {AR_LINKS_NVLINK, 2, 2, GATHERS | BESIDE, 2 * MiB, AR_ONE_LL128, 64, 512, 0, BLOCKS64},
+    {AR_LINKS_NVLINK, 3, 4, GATHERS | BESIDE, 2 * MiB, AR_ONE_LL128, 64, 256, 0, FOUR},
+    {AR_LINKS_NVLINK, 5, 16, GATHERS | BESIDE, 2 * MiB, AR_ONE_LL128, 64, 256, 0, RULE},
     {AR_LINKS_NVLINK, 2, 16, GENERIC, 128 * KiB, AR_ONE_LL128, 96, 128, 0, HALVES},
     {AR_LINKS_NVLINK, 2, 16, GENERIC, 512 * KiB, AR_ONE_LL128, 96, 256, 0, HALVES},
     {AR_LINKS_NVLINK, 2, 2, GATHERS, 4 * MiB, AR_ONE_LL128, 96, 512, 0, ALONE},
@@ -165,6 +179,9 @@ const struct ar_row ar_rows_of_halves[] = {
     {AR_LINKS_NVLINK, 2, 2, SCATTERS, 256 * KiB, AR_ONE_LAMPORT, 64, 256, 0, BLOCKS64},
     {AR_LINKS_NVLINK, 2, 2, SCATTERS, 512 * KiB, AR_ONE_LAMPORT, 64, 512, 0, BLOCKS64},
     {AR_LINKS_NVLINK, 2, 2, SCATTERS, 2 * MiB, AR_ONE_LAMPORT, 64, 1024, 0, BLOCKS64},
+    {AR_LINKS_NVLINK, 3, 16, ANY, 256 * KiB, AR_ONE_LAMPORT, 64, 256, 0, HALVES},
+    {AR_LINKS_NVLINK, 3, 4, SCATTERS_BESIDE, 2 * MiB, AR_ONE_LAMPORT, 64, 512, 0, FOUR},
+    {AR_LINKS_NVLINK, 5, 16, SCATTERS_BESIDE, 2 * MiB, AR_ONE_LAMPORT, 64, 512, 0, RULE},
     {AR_LINKS_NVLINK, 3, 16, ANY, 512 * KiB, AR_ONE_LAMPORT, 128, 256, 0, HALVES},
     {AR_LINKS_NVLINK, 2, 2, SCATTERS, 8 * MiB, AR_ONE_LAMPORT, 128, 512, 0, ALONE},
     {AR_LINKS_NVLINK, 3, 16, ANY, 2 * MiB, AR_ONE_LAMPORT, 128, 512, 0, HALVES},

@@ -289,30 +289,45 @@ static void for_all(void (*what)(struct ar_ask ask))
 }
 
 /* Return whether tma runs this message if it is longer than ST_BESIDE_LIMIT and other kernels may
- * run beside it. tma needs two ranks on NVLink without multicast, registered buffers, and either a
- * sum of floats or an all-gather. */
+ * run beside it. tma needs two to four ranks on NVLink without multicast, registered buffers, and
+ * either a sum of floats or an all-gather. */
 static bool by_tma(const struct ar_ask *ask)
 {
-    const bool half = ask->coll != AR_ALL_REDUCE;
+    const bool half = ask->coll != AR_ALL_REDUCE, gathers = ask->coll == AR_ALL_GATHER;
     const uint64_t part = ask->bytes / (uint64_t)ar_coll_parts(ask->coll, ask->ranks);
 
-    return ask->ranks == 2 && ask->links == AR_LINKS_NVLINK && !ask->has_multicast &&
-           ask->src_mapped && (ask->dtype == AR_BF16 || ask->coll == AR_ALL_GATHER) &&
-           (!half || (part <= 64 << 20 && part % 16 == 0));
+    return ask->ranks <= 4 && ask->links == AR_LINKS_NVLINK && !ask->has_multicast &&
+           ask->src_mapped && (ask->dtype == AR_BF16 || gathers) &&
+           (!half || (part <= (gathers && ask->ranks > 2 ? 32u : 64u) << 20 && part % 16 == 0));
 }
 
-/* Return whether the table has a row with 64 blocks for this call if other kernels may run beside
- * it. */
-static bool by_64(const struct ar_ask *ask)
+/* Return the number of threads of the row with 64 blocks that the table has for this call if other
+ * kernels may run beside it, or 0 if there is no such row. */
+static int by_64(const struct ar_ask *ask)
 {
-    const bool half = ask->coll != AR_ALL_REDUCE, gathers = ask->coll == AR_ALL_GATHER;
-    const uint64_t above = gathers ? 2 << 20 : half ? ST_BESIDE_LIMIT : 1 << 20;
-    const uint64_t to = ask->ranks > 2 || ask->has_multicast ? ST_BESIDE_LIMIT
-                        : half                               ? 16 << 20
-                                                             : 12 << 20;
+    static const struct {
+        int coll, min_ranks, max_ranks, threads;
+        uint64_t above, to; /* KiB; in a reduce-scatter or all-gather, of one part */
+    } rows[] = {
+        {AR_ALL_REDUCE, 2, 2, 1024, 1024, 12 << 10},
+        {AR_ALL_REDUCE, 3, 4, 512, 1024, 12 << 10},
+        {AR_ALL_REDUCE, 5, 16, 512, 512, 4 << 10},
+        {AR_ALL_GATHER, 2, 2, 512, 1024, 8 << 10},
+        {AR_ALL_GATHER, 3, 16, 256, 64, 4 << 10},
+        {AR_REDUCE_SCATTER, 2, 2, 1024, 2048, 8 << 10},
+        {AR_REDUCE_SCATTER, 3, 16, 512, 256, 4 << 10},
+    };
+    const uint64_t part = ask->bytes / (uint64_t)ar_coll_parts(ask->coll, ask->ranks);
 
-    return ask->ranks <= (half ? 2 : 4) && ask->links == AR_LINKS_NVLINK &&
-           (gathers || ask->dtype == AR_BF16) && ask->bytes > above && ask->bytes <= to;
+    if (ask->links != AR_LINKS_NVLINK || (ask->dtype != AR_BF16 && ask->coll != AR_ALL_GATHER) ||
+        (ask->has_nccl && ask->bytes > ST_BESIDE_LIMIT && (ask->ranks > 4 || ask->has_multicast)))
+        return 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].coll == ask->coll && rows[i].min_ranks <= ask->ranks &&
+            ask->ranks <= rows[i].max_ranks && part > rows[i].above << 10 &&
+            part <= rows[i].to << 10)
+            return rows[i].threads;
+    return 0;
 }
 
 static void compare_hints(struct ar_ask ask)
@@ -329,8 +344,7 @@ static void compare_hints(struct ar_ask ask)
         if (ask.bytes > ST_BESIDE_LIMIT && by_tma(&ask))
             must(c.family == AR_TMA && c.ctas == few && c.piece == ask.bytes);
         else if (by_64(&ask))
-            must(ar_families[c.family].form == form && c.ctas > 32 && c.ctas <= 64 &&
-                 c.threads == (form == AR_LAMPORT && ask.ranks == 2 ? 1024 : 512));
+            must(ar_families[c.family].form == form && c.ctas <= 64 && c.threads == by_64(&ask));
         else if (ask.bytes <= ST_BESIDE_LIMIT)
             must(memcmp(&c, &alone, sizeof c) == 0);
         else
