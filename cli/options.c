@@ -97,8 +97,9 @@ static bool no_such_option(const struct st_command_line *line, const char *word,
     return false;
 }
 
-/* Read the option at argv[0] if its row's ${early} equals the argument ${early}; otherwise skip it.
- * Returns how many arguments the option and its value take, or 0 for an error. */
+/* Go past the option at argv[0], and read it if this is the pass for it: with ${early} the early
+ * options are read, without ${early} all others. Returns how many elements of ${argv} the option
+ * and its value take, or 0 for an error. */
 static int read_option(const struct st_command_line *line, char **argv, void *self, bool early,
                        char *error)
 {

@@ -51,9 +51,9 @@ int ffi_frame_is_metadata(const XLA_FFI_CallFrame *frame, uint32_t traits);
 int ffi_frame_read(const XLA_FFI_CallFrame *frame, struct ffi_call *call, char *why,
                    size_t why_size);
 
-/* Fill ${flat} from the frame's attributes. (A frame of the prepare stage has no buffers.) If there
- * is no attribute "flat", set ${flat}->ids to NULL and return 0. If there is one, return 0, or -1
- * with a sentence in ${why}. */
+/* Fill ${flat} from the frame's attributes. Reads no buffers, so it also works in the prepare
+ * stage, where a frame has none. If there is no attribute "flat", sets ${flat}->ids to NULL.
+ * Returns 0, or -1 with a sentence in ${why} that names the fault. */
 int ffi_frame_read_flat(const XLA_FFI_CallFrame *frame, struct ffi_flat *flat, char *why,
                         size_t why_size);
 

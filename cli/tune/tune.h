@@ -241,8 +241,9 @@ bool st_tune_copies(const char *way);
  * are. */
 bool st_tune_usable(const struct st_tune *tune, const char *file, int nccl);
 
-/* verify.c: measure the rules in ${files}, "A" or "A,B", beside the candidates that the earlier run
- * of tune compared, and print whether they are still good. Returns the exit status. */
+/* verify.c: measure calls with the rules of ${files} ("A" or "A,B"), in turns with the candidates
+ * that the earlier run of tune compared. Print whether the rules are still good. Returns the exit
+ * status. */
 int st_tune_verify(struct st_tune *tune, const char *files, bool json);
 
 /* choose.c: st_tune_summarise computes medians and standard deviations. st_tune_choose calls

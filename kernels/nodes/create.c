@@ -88,7 +88,9 @@ static ncclResult_t open_box(symtuner_ar *h, const struct symtuner_ar_config *gi
         snprintf(why, AR_WHY, "in its box: %.*s", AR_WHY - 20, symtuner_ar_error(NULL));
         return result;
     }
-    nodes->box->mixing = false; /* the calls of ${h}, of which its calls are parts, are ordered */
+    /* A call in the box is a part of a call of ${h}. ${h} already orders its graphs and its other
+     * calls, so the handle in the box need not. */
+    nodes->box->mixing = false;
     if (nodes->box->gate == NULL)
         return ncclSuccess;
     snprintf(why, AR_WHY, "in its box: %.*s", AR_WHY - 20, nodes->box->gate);

@@ -100,11 +100,12 @@ static cudaError_t separate_capture(cudaStream_t stream, const struct ar_capture
 }
 
 /* A kernel with PDL may overlap the previous operation of its stream only if that operation is a
- * kernel, too. So a kernel after a host function cannot start early. One host function is enough
- * for a stream, unless a graph contains a kernel of ours that lets the next kernel start early.
- * Such a graph may be launched on the stream at any time, and CUDA's manual does not say that a
- * kernel with PDL after a graph waits for the graph's last kernel. So if there may be such a graph,
- * each call of this function adds a host function. */
+ * kernel, too. So a kernel after a host function cannot start early. A stream needs only one host
+ * function, because from now on our launches do not let the next kernel start early (unless
+ * SYMTUNER_AR_OVERLAP=2 asks for that). But in an older graph, a kernel of ours may let the next
+ * kernel start early. Such a graph may be launched on the stream at any time, and CUDA's manual
+ * does not say that a kernel with PDL after a graph waits for the graph's last kernel. So if there
+ * may be such a graph, each call of this function adds a host function. */
 static cudaError_t separate_stream(cudaStream_t stream)
 {
     unsigned long long number = 0;

@@ -161,8 +161,10 @@ START_TEST(test_tables_of_other_shapes_are_never_overrun)
 }
 END_TEST
 
-/* ---- one row per case: tree, ring, nvls x LL, LL128, Simple --------------------------------- */
+/* ---- one row per case ----------------------------------------------------------------------- */
 
+/* TABLE lists a cost table. Its arguments are the prices of tree with LL, LL128 and Simple, of ring
+ * with LL, LL128 and Simple, and of nvls with Simple. The other entries are not available. */
 #define DEAD -1.0f, -1.0f, -1.0f
 #define TABLE(t0, t1, t2, r0, r1, r2, n2)                                                          \
     {t0, t1, t2, r0, r1, r2, DEAD, DEAD, -1.0f, -1.0f, n2, DEAD, DEAD}
