@@ -53,11 +53,11 @@ static void add_figures(struct text *t, const struct ar_nodes_figures *f)
     }
 }
 
-/* Write the choices of this run as rules. With these rules later runs choose the same, whatever
- * they measure. */
+/* Write the choices of this run for messages of up to 1 TiB as rules. With these rules later runs
+ * choose the same, whatever they measure. */
 static void add_rules(struct text *t, const struct ar_nodes_figures *f, int ranks)
 {
-    const uint64_t end = 1ull << 40;
+    const uint64_t end = 1ull << 41; /* the last choice is that for end / 2 */
     uint64_t from = 0;
     int number = 1;
 
