@@ -2,9 +2,10 @@
 /*
  * measure.c - when a handle is made, measure how long the steps of an all-reduce take.
  *
- * For each way (enum ar_way) and each size, every rank runs a few calls in a row. The time of the
- * slowest rank counts. Measuring takes about ten ms. It takes longer if NCCL must first connect the
- * ranks. NCCL does so in its first calls, which are not timed.
+ * The ranks measure in several rounds. In each round every rank times a few calls in a row, for
+ * each way (enum ar_way) and each size. When a job starts, calls may stall for tens of ms. If a
+ * stall is over before all rounds are, it spoils only some of a rank's times for a way and size. So
+ * the rank keeps the shortest of these times. Then the time of the slowest rank counts.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +15,11 @@
 #include "kernels/group/nccl_wait.h"
 #include "kernels/nodes/nodes.h"
 
-enum { WARM_UPS = 2, TIMES = 5 }; /* how many calls are not timed, and how many are */
+/* In a round a rank makes 1 + TIMES calls of each way and size, so 30 in all rounds. The first call
+ * of a round is not timed. NCCL may connect the ranks in it, and after it the ranks begin at about
+ * the same time. TIMES is small, because one stall spoils the time of all TIMES calls. It is not 1,
+ * because then no call would be launched while another one runs. */
+enum { ROUNDS = 10, TIMES = 2 };
 
 /* How long kernels in the box wait for each other, and how long a rank waits for calls of NCCL. The
  * drop-in sets a time limit of a day, but while the ranks measure, none of them does anything
@@ -105,23 +110,25 @@ static ncclResult_t await(symtuner_ar *h, enum ar_way way, char *why)
     return ncclUnhandledCudaError;
 }
 
-/* After an error this rank still makes all calls that it can make (give_up), because without them
- * the calls of the other ranks would never end. But it waits for none of them. If this rank could
- * not launch a kernel in the box, the kernels of the other ranks of the box wait for it, and fail
- * after MOST_NS. */
-static ncclResult_t measure(symtuner_ar *h, char *buffer, char *why)
+/* Run round ${number}, counted from 0.
+ *
+ * After an error this rank still makes all calls of the round that it can make (give_up), because
+ * without them the calls of the other ranks would never end. But it waits for none of them. If this
+ * rank could not launch a kernel in the box, the kernels of the other ranks of the box wait for it,
+ * and fail after MOST_NS. */
+static ncclResult_t measure(symtuner_ar *h, int number, char *buffer, char *why)
 {
     ncclResult_t result = ncclSuccess, latest;
     char trouble[AR_WHY];
 
     for (int w = 0; w < AR_WAYS; w++)
         for (int i = 0; i < AR_NODES_SIZES; i++) {
+            float us, *least = &h->nodes->figures.us[w][i];
             double start = 0;
 
-            for (int k = 0; k < WARM_UPS + TIMES; k++) {
+            for (int k = 0; k <= TIMES; k++) {
                 latest = launch(h, (enum ar_way)w, buffer, ar_nodes_size[i], trouble);
-                if (result == ncclSuccess && latest == ncclSuccess &&
-                    (k == WARM_UPS - 1 || k == WARM_UPS + TIMES - 1))
+                if (result == ncclSuccess && latest == ncclSuccess && (k == 0 || k == TIMES))
                     latest = await(h, (enum ar_way)w, trouble);
                 if (result == ncclSuccess && latest != ncclSuccess) {
                     result = latest;
@@ -129,9 +136,10 @@ static ncclResult_t measure(symtuner_ar *h, char *buffer, char *why)
                 }
                 if (h->stuck)
                     return result;
-                start = k == WARM_UPS - 1 ? now_us() : start;
+                start = k == 0 ? now_us() : start;
             }
-            h->nodes->figures.us[w][i] = (float)((now_us() - start) / TIMES);
+            us = (float)((now_us() - start) / TIMES);
+            *least = number == 0 || us < *least ? us : *least;
         }
     return result;
 }
@@ -157,7 +165,9 @@ ncclResult_t ar_nodes_measure(symtuner_ar *h, char *why, bool *lost)
     result = ar_nodes_agree(h, result, why, lost);
     if (result == ncclSuccess) {
         h->nodes->box->timeout_ns = limit < MOST_NS ? limit : MOST_NS;
-        result = ar_nodes_agree(h, measure(h, buffer, why), why, lost);
+        /* Agree after each round. If it failed on any rank, no rank begins another. */
+        for (int n = 0; n < ROUNDS && result == ncclSuccess; n++)
+            result = ar_nodes_agree(h, measure(h, n, buffer, why), why, lost);
         h->nodes->box->timeout_ns = limit;
     }
     if (result == ncclSuccess) {

@@ -97,10 +97,13 @@ NODES_OBJ  := $(patsubst %,$(B)/check-ar-obj/%.o,$(filter-out %_values.c %_lost.
               $(WH_NCCL) $(AR_C))
 NODES_EMU  := $(patsubst %,$(B)/check-ar-emu/%.o,$(patsubst %,test/kernels/nodes/%.c,net group \
               check_values check_lost check_turns) test/kernels/fake/steps.c $(WH_CUDA) $(WH_NCCL) $(AR_C) $(AR_CU))
+# The functions that the linker replaces in check-nodes: getenv (net.c); the clock, and what notes
+# the steps of the fakes (check_measure.c).
+NODES_WRAPPED := getenv clock_gettime fake_step
 $(NODES_OBJ) $(NODES_EMU): | need-check
 $(B)/check-nodes: $(NODES_OBJ)
 	$(call say,LD)
-	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=getenv -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
+	$(Q)$(CC) $(LDFLAGS) $(NODES_WRAPPED:%=-Wl,--wrap=%) -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
 $(B)/check-nodes-emu: $(NODES_EMU)
 	$(call say,LD)
 	$(Q)$(CXX) $(LDFLAGS) -Wl,--wrap=getenv -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt

@@ -362,9 +362,9 @@ static int pieces_with(int all, int some, int slow_rank)
 
 START_TEST(test_the_slower_network_decides)
 {
-    ck_assert_int_gt(pieces_with(4000, 100, -1), 0);
-    ck_assert_int_eq(pieces_with(100, 4000, -1), 0);
-    ck_assert_int_gt(pieces_with(4000, 100, 2), 0); /* all ranks use the figures of the slowest
+    ck_assert_int_gt(pieces_with(1000, 25, -1), 0);
+    ck_assert_int_eq(pieces_with(25, 1000, -1), 0);
+    ck_assert_int_gt(pieces_with(1000, 25, 2), 0); /* all ranks use the figures of the slowest
                                                        rank */
 }
 END_TEST
@@ -383,8 +383,8 @@ START_TEST(test_the_described_rules_keep_the_choice)
 
     group_reset(4, 2, NULL);
     setenv("SYMTUNER_AR_NODES", "1", 1);
-    net.slow_all_us = 2000;
-    net.slow_some_us = 100;
+    net.slow_all_us = 500;
+    net.slow_some_us = 25;
     net.adds_nothing = true;
     group_create();
     if (_i == 1)

@@ -1,16 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_measure.c - tests what happens if a rank has an error while the ranks measure the network
- * before the first call. */
+/*
+ * check_measure.c - tests how the ranks measure the network before the first call: what happens if
+ * a rank has an error meanwhile, and what the figures are if calls stall.
+ */
 #include <check.h>
+#include <cuda_runtime_api.h>
+#include <limits.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "test/kernels/fake/cuda.h"
+#include "test/kernels/fake/steps.h"
 #include "test/kernels/nodes/group.h"
 #include "test/kernels/nodes/suites.h"
 
 #define RULE "kernels network-pieces=2"
 
-enum { OVER_ALL = 21 }; /* number of all-reduces over all ranks; as many between the boxes follow */
+/* The ranks measure in ROUNDS rounds. In each of them, a rank makes EACH all-reduces over all ranks,
+ * and later as many between the boxes. */
+enum { ROUNDS = 10, EACH = 9 };
 
 static void must_be_box_by_box(void)
 {
@@ -64,17 +72,19 @@ START_TEST(test_what_fails_while_measuring_stops_all)
 }
 END_TEST
 
-/* In each round, NCCL refuses another all-reduce between the boxes on rank 3. */
+/* On rank 3 NCCL refuses an all-reduce between the boxes, in each run of this test in another
+ * round. No rank may begin the next round. */
 START_TEST(test_what_nccl_refuses_between_the_boxes_stops_all)
 {
     group_reset(4, 2, NULL);
     setenv("SYMTUNER_AR_NODES", "1", 1);
     net.adds_nothing = true;
     net.refuse_on = 3;
-    net.refuse_at = OVER_ALL + 1 + 4 * _i;
+    net.refuse_at = (2 * _i + 1) * EACH + 1 + _i % EACH;
     group_create();
     group_must_be_nccls("not box by box: rank 3: ncclAllReduce at the start: an error");
     ck_assert_int_eq(net.refuse_at, 0);
+    ck_assert_int_eq(net.all_reduces, 4 * EACH * (_i + 1));
     group_destroy();
 }
 END_TEST
@@ -96,6 +106,81 @@ START_TEST(test_kernels_wait_a_minute_while_measuring)
 }
 END_TEST
 
+/* ---- stalls ---------------------------------------------------------------------------------- */
+
+/* While ${stalls} is set, each rank has a clock of its own from its first all-reduce of 64 KiB on.
+ * Only steps move this clock on. A step is the launch of a kernel or a call of NCCL. On rank r a
+ * step takes STEP_US * (r + 1), or STALL_US if it stalls. Steps ${good} to ${bad} - 1 do not stall,
+ * and all others do. */
+enum { STEP_US = 10, STALL_US = 30000 };
+static bool stalls;
+static int good, bad;
+static int all_steps[NET_RANKS]; /* how many each rank has made */
+static _Thread_local int steps;  /* how many the rank of this thread has made */
+static _Thread_local long clock_us;
+
+void __real_fake_step(enum fake_what what, const void *stream, const void *from, const void *to,
+                      size_t bytes);
+void __wrap_fake_step(enum fake_what what, const void *stream, const void *from, const void *to,
+                      size_t bytes);
+int __real_clock_gettime(clockid_t id, struct timespec *t);
+int __wrap_clock_gettime(clockid_t id, struct timespec *t);
+
+void __wrap_fake_step(enum fake_what what, const void *stream, const void *from, const void *to,
+                      size_t bytes)
+{
+    const bool first = what == FAKE_NCCL && bytes == 1 << 16;
+    int rank;
+
+    __real_fake_step(what, stream, from, to, bytes);
+    if (!stalls || (what != FAKE_NCCL && what != FAKE_LAUNCH) || (steps == 0 && !first))
+        return;
+    cudaGetDevice(&rank);
+    clock_us += steps >= good && steps < bad ? STEP_US * (rank + 1) : STALL_US;
+    all_steps[rank] = ++steps;
+}
+
+int __wrap_clock_gettime(clockid_t id, struct timespec *t)
+{
+    if (steps == 0 || id != CLOCK_MONOTONIC)
+        return __real_clock_gettime(id, t);
+    *t = (struct timespec){.tv_sec = clock_us / 1000000, .tv_nsec = clock_us % 1000000 * 1000};
+    return 0;
+}
+
+/* Return the figures if steps ${from} to ${to} - 1 do not stall, and all others do. */
+static struct ar_nodes_figures figures_with(int from, int to)
+{
+    struct ar_nodes_figures figures;
+
+    group_reset(4, 2, NULL);
+    setenv("SYMTUNER_AR_NODES", "1", 1);
+    net.adds_nothing = true;
+    good = from, bad = to;
+    stalls = true;
+    group_create();
+    stalls = false;
+    must_be_box_by_box();
+    figures = handle[0]->nodes->figures;
+    group_destroy();
+    return figures;
+}
+
+/* As many steps as two rounds have do not stall, in each run of this test other steps. Among them are
+ * all steps of one round. So the figures must be those without stalls. */
+START_TEST(test_one_good_round_is_enough)
+{
+    const struct ar_nodes_figures fine = figures_with(0, INT_MAX);
+    const int round = all_steps[3] / ROUNDS;
+    const struct ar_nodes_figures found = figures_with(_i * round, (_i + 2) * round);
+
+    for (int w = 0; w < AR_WAYS; w++)
+        for (int i = 0; i < AR_NODES_SIZES; i++)
+            ck_assert_float_eq(found.us[w][i], fine.us[w][i]);
+    ck_assert_float_eq(fine.us[AR_WAY_NCCL][0], 4 * STEP_US); /* the time of rank 3 */
+}
+END_TEST
+
 Suite *nodes_suite_measure(void)
 {
     Suite *s = suite_create("nodes_measure");
@@ -103,8 +188,9 @@ Suite *nodes_suite_measure(void)
 
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, test_what_fails_while_measuring_stops_all, 0, 14);
-    tcase_add_loop_test(t, test_what_nccl_refuses_between_the_boxes_stops_all, 0, 6);
+    tcase_add_loop_test(t, test_what_nccl_refuses_between_the_boxes_stops_all, 0, ROUNDS);
     tcase_add_test(t, test_kernels_wait_a_minute_while_measuring);
+    tcase_add_loop_test(t, test_one_good_round_is_enough, 0, ROUNDS - 1);
     suite_add_tcase(s, t);
     return s;
 }
