@@ -37,27 +37,27 @@
  *            together use at most half of its multiprocessors, but each uses at least one.
  * Devices    a stream must belong to the handle's GPU. The current GPU need not be the handle's,
  *            and no function changes the current GPU.
- * Graphs     every call may be captured. The library's counters are in device memory, so graphs may
- *            be replayed many times, between other graphs and eager calls. All ranks must replay
- *            and call in the same order. After symtuner_ar_destroy, graphs of a local group still
- *            work, and so do their clones and executables, because they keep all memory that their
- *            calls need. Graphs of a handle made from a communicator keep only the counters. If
- *            such a graph is replayed after symtuner_ar_destroy, its kernel writes nothing and ends
- *            with cudaErrorLaunchFailure, which ends the CUDA context. The caller's buffers, and
- *            windows that the caller has registered, must outlive the graphs.
+ * Graphs     every call may be captured, but in a local group do not force the kernels copy and
+ *            engines in graphs: on 2 H200s they hung. The library's counters are in device memory,
+ *            so graphs may be replayed many times, between other graphs and eager calls. All ranks
+ *            must replay and call in the same order. After symtuner_ar_destroy, graphs of a local
+ *            group still work, and so do their clones and executables, because they keep all memory
+ *            that their calls need. Graphs of a handle made from a communicator keep only the
+ *            counters. If such a graph is replayed after symtuner_ar_destroy, its kernel writes
+ *            nothing and ends with cudaErrorLaunchFailure, which ends the CUDA context. The
+ *            caller's buffers, and windows that the caller has registered, must outlive the graphs.
  * Scratch    a handle begins with 14 MiB on its GPU. That is enough for messages of 1 MiB, for sums
  *            of f32, f16 and bf16 of 2 MiB, and for zero-copy kernels. The first eager call that
  *            needs more scratch allocates it: 96 MiB for messages of several MiB, and 5/4 of
- *            config.bulk_bytes for longer messages that go through scratch, wholly or in part.
- *            Scratch is not moved, and is freed with the handle. All ranks allocate in the same
- *            call. To do so, the ranks of a communicator first wait for each other on the host, for
- *            up to 0.2 s. If a rank has not come by then, this call runs without the new scratch,
- *            and later calls try again. If memory is short on a rank, there is one warning, and all
- *            ranks cut long messages into short pieces, which is slower. All ranks also cut long
- *            messages, from then on, if a graph captures a call whose scratch is not yet allocated.
- *            So call symtuner_ar_reserve before the capture. In three cases all scratch is
- *            allocated at creation: one thread drives several handles of a communicator, the ranks
- *            share no /dev/shm, or there is a start-up probe (SYMTUNER_AR_PROBE).
+ *            config.bulk_bytes for longer messages that go through scratch. Scratch is not moved,
+ *            and is freed with the handle. All ranks allocate in the same call. To do so, the ranks
+ *            of a communicator first wait for each other on the host, for up to 0.2 s. If a rank is
+ *            late, this call runs without the new scratch, and later calls try again. If memory is
+ *            short on a rank, there is one warning, and all ranks cut long messages into short
+ *            pieces. They also do so from then on, if a graph captures a call whose scratch is not
+ *            yet allocated. So call symtuner_ar_reserve before the capture. In three cases all
+ *            scratch is allocated at creation: one thread drives several handles of a communicator,
+ *            the ranks share no /dev/shm, or there is a start-up probe (SYMTUNER_AR_PROBE).
  * Errors     functions return ncclResult_t, so that check macros for NCCL work. symtuner_ar_error()
  *            says in a sentence what went wrong. Functions write their outputs on success only.
  * Rules      SYMTUNER_RULES may name the kernel of a call (docs/rules.md; symtuner tune writes such

@@ -151,12 +151,19 @@ static int max_threads(const struct ar_ask *ask, int family)
                : 512;
 }
 
-/* Return whether the row is for the links and the number of ranks of ${ask}. A row that names NCCL
- * applies only to groups with a communicator. */
+/* Return whether the table may name ${family}. In a local group, which has no communicator, it
+ * names neither NCCL nor a kernel that uses copy engines (rows.c says why). */
+static bool may_name(const struct ar_ask *ask, int family)
+{
+    return ask->has_nccl || (family != AR_NCCL && (ar_families[family].needs & AR_NEEDS_COPY) == 0);
+}
+
+/* Return whether the row is for the links and the number of ranks of ${ask}, and may name its
+ * family. */
 static bool row_is_for(const struct ar_row *row, const struct ar_ask *ask)
 {
     return row->links == ask->links && ask->ranks >= row->min_ranks &&
-           ask->ranks <= row->max_ranks && (row->family != AR_NCCL || ask->has_nccl);
+           ask->ranks <= row->max_ranks && may_name(ask, row->family);
 }
 
 static uint64_t max_ctas(int family)
@@ -222,7 +229,7 @@ static int after_probe(const struct ar_ask *ask, int family)
     if (ask->coll != AR_ALL_REDUCE || ask->links != AR_LINKS_PCIE || ask->bytes < 64 * KiB)
         return family; /* the figures predict the time of all-reduces only */
     for (int f = 0; f < AR_FAMILIES; f++)
-        can |= ar_is_bulk(f) && ar_capacity(ask, f) != 0 ? 1u << f : 0;
+        can |= ar_is_bulk(f) && may_name(ask, f) && ar_capacity(ask, f) != 0 ? 1u << f : 0;
     return ar_probe_choose(&ask->probe, family, can, ask->ranks, ask->bytes);
 }
 
@@ -364,6 +371,7 @@ static void print_needs(const struct ar_row *row, int half, char *text, size_t l
 size_t ar_select_print(const struct ar_ask *ask, char *text, size_t length)
 {
     static const char head[] = "reduce-scatter and all-gather, by the bytes of one part:\n";
+    bool all[2] = {false, false}; /* [half]: has a row been printed that fits every call? */
     size_t need = 0;
 
     for (size_t i = 0; i < ar_rows_count + ar_rows_of_halves_count; i++) {
@@ -375,8 +383,9 @@ size_t ar_select_print(const struct ar_ask *ask, char *text, size_t length)
         if (i == ar_rows_count && need + sizeof head <= length)
             memcpy(text + need, head, sizeof head);
         need += i == ar_rows_count ? sizeof head - 1 : 0;
-        if (!row_is_for(r, ask) || (r->needs & needs_unmet(ask)) != 0)
+        if (all[half] || !row_is_for(r, ask) || (r->needs & needs_unmet(ask)) != 0)
             continue;
+        all[half] = r->needs == ANY && r->max_bytes == UINT64_MAX;
         if (r->max_bytes != UINT64_MAX)
             snprintf(sizes, sizeof sizes, "to %llu KiB", (unsigned long long)(r->max_bytes / KiB));
         print_needs(r, half, needs, sizeof needs);

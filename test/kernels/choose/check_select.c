@@ -359,6 +359,7 @@ static void compare_hints(struct ar_ask ask)
     must(c.family != AR_NCCL);
     if (memcmp(&c, &alone, sizeof c) != 0)
         must(by_64(&ask) || (c.family == AR_TMA && by_tma(&ask) && ask.bytes > ST_BESIDE_LIMIT));
+    must(c.family != AR_COPY && alone.family != AR_COPY); /* copy may hang in local groups */
 }
 
 /* tma_engines moves whole words. If the last bytes of a message fill no word, they are a piece of
