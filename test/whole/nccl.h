@@ -45,7 +45,7 @@ struct whole_nccl {
     ncclResult_t (*split)(int world, int number, const ncclConfig_t *config);
     /* Called when ranks make a window. If it returns false, this rank gets none. */
     bool (*window)(int world);
-    bool hung; /* a rank did not come, or came with another call; all calls fail from then on */
+    _Atomic bool hung; /* a rank did not come, or made another call; then all calls fail */
     int live;  /* number of communicators, allocations and windows that were not given back */
 };
 
