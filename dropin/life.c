@@ -249,8 +249,9 @@ static bool in_vain(const struct st_kernels *kernels, struct symtuner_ar *handle
 }
 
 /* Make the handles of ${p}. If the ranks are on several boxes, a rank that cannot use our kernels
- * calls this, too: its invalid ${max_ctas} makes create_ fail on all ranks. Returns true if all
- * ranks have made handles, even if the handles were of no use (in_vain) and are freed again. */
+ * calls this function, too. For such a rank the function passes an invalid max_ctas, so that
+ * create_ fails on all ranks. Returns true if all ranks have made handles, even if the handles were
+ * of no use (in_vain) and are freed again. */
 static bool make_handles(struct party *p)
 {
     const struct st_kernels *kernels = st_kernels_for(p->c[0]->real);

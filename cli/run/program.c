@@ -138,7 +138,7 @@ bool st_run_find(const char *program, char file[ST_PATH])
     }
 }
 
-/* Write the interpreter that the first line of the script ${file} names into ${text}. Returns false
+/* Write into ${text} the interpreter that the first line of the script ${file} names. Returns false
  * if ${file} is no script. */
 static bool interpreter(const char *file, char text[ST_PATH])
 {

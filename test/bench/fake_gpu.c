@@ -285,6 +285,6 @@ ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv
                                     ncclDataType_t type, ncclRedOp_t op, symtuner_ar *handle,
                                     struct symtuner_ar_plan *plan)
 {
-    /* after this error ar_compare prints its own name for the kernel instead */
+    /* after this error ar_compare prints its own name for the kernel, not that of ${plan} */
     return ncclInvalidUsage;
 }

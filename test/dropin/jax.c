@@ -4,10 +4,11 @@
  * drop-in.
  *
  * usage: jax CASE FFI KERNELS
- * FFI is the path of a libsymtuner_ffi.so without its XLA handler. It finds NCCL by dlopen and
- * dlsym, as the whole library does. KERNELS is the libsymtuner_ar.so that it loads. Unless
- * SYMTUNER_MAX_COMMS says otherwise, each GPU has two places. A communicator takes one, and all
- * groups of JAX together take one.
+ * FFI is the path of a libsymtuner_ffi.so without the functions that XLA calls. It finds NCCL by
+ * dlopen and dlsym, as the installed libsymtuner_ffi.so does. KERNELS is the path of the
+ * libsymtuner_ar.so that the FFI library loads. Unless SYMTUNER_MAX_COMMS says otherwise, each GPU
+ * has room for the handles of two communicators. All groups of JAX together count as one
+ * communicator.
  */
 #include <pthread.h>
 #include <stdint.h>

@@ -274,7 +274,8 @@ static const struct {
     {"SYMTUNER_LOG", "loud", 1, 0},                 /* the value is wrong, and somebody must warn */
     {"SYMTUNER_LEDGER", "/dev/null", 1, 1},
     {"SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=2", 1, 0},
-    {"SYMTUNER_MACHINE", "gpu=NVIDIA A100", 1, 0}, /* another rank may look for its GPU itself */
+    /* without this variable another rank may find a GPU that has a built-in CTA count */
+    {"SYMTUNER_MACHINE", "gpu=NVIDIA A100", 1, 0},
 };
 
 START_TEST(test_nccl_is_sent_to_us_only_where_there_is_something_to_do)

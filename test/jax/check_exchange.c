@@ -33,7 +33,7 @@ struct rank {
     struct ffi_site site[MANY];
 };
 
-static struct ffi_found latest[RANKS]; /* [rank]; lives from run to run, as in a member */
+static struct ffi_found latest[RANKS]; /* [rank]; kept from run to run, like ffi_member.found */
 
 static void *walk(void *arg)
 {

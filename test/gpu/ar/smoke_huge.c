@@ -3,10 +3,10 @@
  * smoke_huge.c - makes calls of 2^32 + 5 elements, to find offsets that are kept in 32 bits.
  *
  * The calls are int8 sums, out of place, in plain buffers and in registered ones. In registered
- * buffers the calls also run on each of the kernels that cut a long message in another way. Every
- * byte of every rank's result is compared. The input repeats after PERIOD bytes, which divides no
- * power of two. So data that land 2^31, 2^32 or a whole piece away from their place are wrong
- * there, and the host needs only one period of the right result.
+ * buffers the calls run on the table's kernel, on chunked and on pull, which cut a long message in
+ * different ways. Every byte of every rank's result is compared. The input repeats after PERIOD
+ * bytes, so the host needs only one period of the right result. PERIOD divides no power of two. So
+ * data that land 2^31, 2^32 or a whole piece away from their place are wrong there.
  */
 #include <stdint.h>
 #include <string.h>

@@ -148,7 +148,8 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *t)
     return 0;
 }
 
-/* Return the figures if steps ${from} to ${to} - 1 do not stall, and all others do. */
+/* Create a group in which steps ${from} to ${to} - 1 do not stall, and all others do. Return the
+ * figures that it measures. */
 static struct ar_nodes_figures figures_with(int from, int to)
 {
     struct ar_nodes_figures figures;
