@@ -301,33 +301,36 @@ static bool by_tma(const struct ar_ask *ask)
            (!half || (part <= (gathers && ask->ranks > 2 ? 32u : 64u) << 20 && part % 16 == 0));
 }
 
-/* Return the number of threads of the row with 64 blocks that the table has for this call if other
- * kernels may run beside it, or 0 if there is no such row. */
-static int by_64(const struct ar_ask *ask)
+struct row_of_64 {
+    int coll, min_ranks, max_ranks, threads;
+    uint64_t above, to; /* KiB; in a reduce-scatter or all-gather, of one part */
+    int more_than;      /* each of these calls has more blocks than this, and at most 64 */
+};
+
+/* Return the row with 64 blocks that the table has for this call if other kernels may run beside
+ * it, or NULL if there is none. */
+static const struct row_of_64 *by_64(const struct ar_ask *ask)
 {
-    static const struct {
-        int coll, min_ranks, max_ranks, threads;
-        uint64_t above, to; /* KiB; in a reduce-scatter or all-gather, of one part */
-    } rows[] = {
-        {AR_ALL_REDUCE, 2, 2, 1024, 1024, 12 << 10},
-        {AR_ALL_REDUCE, 3, 4, 512, 1024, 12 << 10},
-        {AR_ALL_REDUCE, 5, 16, 512, 512, 4 << 10},
-        {AR_ALL_GATHER, 2, 2, 512, 1024, 8 << 10},
-        {AR_ALL_GATHER, 3, 16, 256, 64, 4 << 10},
-        {AR_REDUCE_SCATTER, 2, 2, 1024, 2048, 8 << 10},
-        {AR_REDUCE_SCATTER, 3, 16, 512, 256, 4 << 10},
+    static const struct row_of_64 rows[] = {
+        {AR_ALL_REDUCE, 2, 2, 1024, 1024, 12 << 10, 32},
+        {AR_ALL_REDUCE, 3, 4, 512, 1024, 12 << 10, 32},
+        {AR_ALL_REDUCE, 5, 16, 512, 512, 4 << 10, 4},
+        {AR_ALL_GATHER, 2, 2, 512, 1024, 8 << 10, 32},
+        {AR_ALL_GATHER, 3, 16, 256, 64, 4 << 10, 16},
+        {AR_REDUCE_SCATTER, 2, 2, 1024, 2048, 8 << 10, 32},
+        {AR_REDUCE_SCATTER, 3, 16, 512, 256, 4 << 10, 32},
     };
     const uint64_t part = ask->bytes / (uint64_t)ar_coll_parts(ask->coll, ask->ranks);
 
     if (ask->links != AR_LINKS_NVLINK || (ask->dtype != AR_BF16 && ask->coll != AR_ALL_GATHER) ||
         (ask->has_nccl && ask->bytes > ST_BESIDE_LIMIT && (ask->ranks > 4 || ask->has_multicast)))
-        return 0;
+        return NULL;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].coll == ask->coll && rows[i].min_ranks <= ask->ranks &&
             ask->ranks <= rows[i].max_ranks && part > rows[i].above << 10 &&
             part <= rows[i].to << 10)
-            return rows[i].threads;
-    return 0;
+            return &rows[i];
+    return NULL;
 }
 
 static void compare_hints(struct ar_ask ask)
@@ -343,8 +346,9 @@ static void compare_hints(struct ar_ask ask)
         must(ar_select(&ask, &free_choice, &c) == 0);
         if (ask.bytes > ST_BESIDE_LIMIT && by_tma(&ask))
             must(c.family == AR_TMA && c.ctas == few && c.piece == ask.bytes);
-        else if (by_64(&ask))
-            must(ar_families[c.family].form == form && c.ctas <= 64 && c.threads == by_64(&ask));
+        else if (by_64(&ask) != NULL)
+            must(ar_families[c.family].form == form && c.ctas > by_64(&ask)->more_than &&
+                 c.ctas <= 64 && c.threads == by_64(&ask)->threads);
         else if (ask.bytes <= ST_BESIDE_LIMIT)
             must(memcmp(&c, &alone, sizeof c) == 0);
         else
@@ -358,7 +362,8 @@ static void compare_hints(struct ar_ask ask)
     must(ar_select(&ask, &free_choice, &alone) == 0);
     must(c.family != AR_NCCL);
     if (memcmp(&c, &alone, sizeof c) != 0)
-        must(by_64(&ask) || (c.family == AR_TMA && by_tma(&ask) && ask.bytes > ST_BESIDE_LIMIT));
+        must(by_64(&ask) != NULL ||
+             (c.family == AR_TMA && by_tma(&ask) && ask.bytes > ST_BESIDE_LIMIT));
     must(c.family != AR_COPY && alone.family != AR_COPY); /* copy may hang in local groups */
 }
 
