@@ -45,7 +45,7 @@
 
 #define HALVES "not measured: from the rows of all-reduce"
 
-/* A row that names copy applies only if there is a communicator; otherwise the row after it does.
+/* A row that names copy applies only to groups with a communicator. Other groups are local groups.
  * On 2 H200s, kernels copy and engines waited until their time limit if both ranks of a local group
  * captured them in graphs. In groups with a communicator, of threads or of processes, they never
  * did (bench/results/2026-11-28-h200x4). */
@@ -102,7 +102,6 @@ const struct ar_row ar_rows[] = {
     {AR_LINKS_NVLINK, 2, 2, ANY, 160 * MiB, AR_CHUNKED, 128, 512, 1, SWEEP},
     {AR_LINKS_NVLINK, 2, 2, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, STAGED},
     {AR_LINKS_NVLINK, 2, 2, ANY, NO_END, AR_COPY, 64, 512, 0, SWEEP},
-    {AR_LINKS_NVLINK, 2, 2, ANY, NO_END, AR_CHUNKED, 128, 512, 1, NO_COPY},
     /* Rows for NVLink and three or four ranks. */
     {AR_LINKS_NVLINK, 3, 4, GENERIC, 8 * KiB, AR_ONE_LL8, 16, 128, 0, SHAPE},
     {AR_LINKS_NVLINK, 3, 4, GENERIC, 32 * KiB, AR_ONE_LL128, 64, 64, 0, SHAPE},
@@ -124,7 +123,6 @@ const struct ar_row ar_rows[] = {
     {AR_LINKS_NVLINK, 3, 4, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, STAGED},
     {AR_LINKS_NVLINK, 3, 4, ANY, 256 * MiB, AR_CHUNKED, 128, 512, 1, AS_FOUR},
     {AR_LINKS_NVLINK, 3, 4, ANY, NO_END, AR_COPY, 64, 512, 0, SWEEP},
-    {AR_LINKS_NVLINK, 3, 4, ANY, NO_END, AR_CHUNKED, 128, 512, 1, NO_COPY},
     /* Rows for NVLink and five to sixteen ranks. */
     {AR_LINKS_NVLINK, 5, 16, GENERIC, 8 * KiB, AR_ONE_LL8, 16, 128, 0, RULE},
     {AR_LINKS_NVLINK, 5, 16, ANY, 48 * KiB, AR_ONE_LAMPORT, 64, 64, 0, RULE},
@@ -136,7 +134,8 @@ const struct ar_row ar_rows[] = {
     {AR_LINKS_NVLINK, 5, 16, ANY, 64 * MiB, AR_CHUNKED, 128, 512, 1, RULE},
     {AR_LINKS_NVLINK, 5, 16, UNMAPPED, NO_END, AR_NCCL, 0, 0, 0, STAGED},
     {AR_LINKS_NVLINK, 5, 16, ANY, NO_END, AR_COPY, 64, 512, 0, RULE},
-    {AR_LINKS_NVLINK, 5, 16, ANY, NO_END, AR_CHUNKED, 128, 512, 1, NO_COPY},
+    /* The next row is for local groups. */
+    {AR_LINKS_NVLINK, 2, 16, ANY, NO_END, AR_CHUNKED, 128, 512, 1, NO_COPY},
     /* Rows for PCIe peer access. They have few blocks. None of them names LL128, because over
      * PCIe a line may arrive in parts. */
     {AR_LINKS_PCIE, 2, 2, ANY, 4 * KiB, AR_ONE_LL8, 4, 128, 0, PCIE},
@@ -146,6 +145,7 @@ const struct ar_row ar_rows[] = {
     {AR_LINKS_PCIE, 3, 16, ANY, 4 * MiB, AR_TWO_LAMPORT, 16, 256, 0, PCIE},
     {AR_LINKS_PCIE, 2, 16, ANY, 16 * MiB, AR_CHUNKED, 16, 512, 1, PCIE},
     {AR_LINKS_PCIE, 2, 16, ANY, NO_END, AR_COPY, 32, 512, 0, PCIE},
+    /* The next row is for local groups. */
     {AR_LINKS_PCIE, 2, 16, ANY, NO_END, AR_CHUNKED, 16, 512, 1, NO_COPY},
     /* Rows for scratch in pinned host memory. */
     {AR_LINKS_HOST, 2, 16, ANY, 4 * KiB, AR_ONE_LL8, 8, 128, 0, HOSTSEEN},

@@ -155,7 +155,9 @@ static int max_threads(const struct ar_ask *ask, int family)
  * names neither NCCL nor a kernel that uses copy engines (rows.c says why). */
 static bool may_name(const struct ar_ask *ask, int family)
 {
-    return ask->has_nccl || (family != AR_NCCL && (ar_families[family].needs & AR_NEEDS_COPY) == 0);
+    const struct ar_family_row *f = &ar_families[family];
+
+    return ask->has_nccl || (family != AR_NCCL && ((f->needs | f->gather) & AR_NEEDS_COPY) == 0);
 }
 
 /* Return whether the row is for the links and the number of ranks of ${ask}, and may name its
