@@ -248,7 +248,9 @@ def compare(who, names, coll, buffers, size):
         torch.cuda.synchronize()
         got = receive[:size // 2 // (RANKS if coll == "reducescatter" else 1)].float()
         first = got if first is None else first
-        worst = ((got - first).abs() / first.abs().clamp(min=1)).max().item()
+        # NCCL's general kernel rounds each of several sums; with two ranks there is only one
+        least = 0.1 if RANKS == 2 else 1
+        worst = ((got - first).abs() / first.abs().clamp(min=least)).max().item()
         if not worst < 0.05:
             raise SystemExit(f"{coll} by {name} differs from {names[0]} at {size} bytes: {worst}")
 
