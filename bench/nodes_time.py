@@ -4,7 +4,7 @@
 compare the times with those that the model predicts.
 
     python3 -m torch.distributed.run --nproc_per_node 4 bench/nodes_time.py --per-box 2 --out nodes.json
-    python3 bench/nodes_time.py --dry-run --out /tmp/nodes.json               without torch, without GPUs
+    python3 bench/nodes_time.py --dry-run --out dry.json                      without torch, without GPUs
 
 The "boxes" are ranks of one machine: NCCL_HOSTID differs between them, so NCCL and the library take them for
 several machines, and NCCL moves the data between them through the host. Times mean something only if each rank

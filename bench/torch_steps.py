@@ -3,7 +3,7 @@
 """Time unchanged PyTorch programs with NCCL alone and under `symtuner run`, in turns.
 
     python3 bench/torch_steps.py --ranks 2 --out steps.json
-    python3 bench/torch_steps.py --dry-run --rounds 2 --out /tmp/steps.json        without torch, without GPUs
+    python3 bench/torch_steps.py --dry-run --rounds 2 --out dry.json               without torch, without GPUs
 
 Each round starts three jobs of torchrun, one after the other: with NCCL, under `symtuner run`, and with NCCL
 again. Each round begins with a different job. A job runs bench/torch_programs.py, which knows nothing of

@@ -7,10 +7,12 @@
 #include "jax/hlo/shape.h"
 
 /* XLA can run its own collectives beside matrix products, but not our calls. So all-reduces of more
- * bytes than this stay with XLA if there are such products. With our calls a data-parallel step
- * with sums of 8 to 112 MiB took 3 % longer, and a tensor-parallel step with sums of 16 MiB 2 %
- * longer (2 H200s, bench/results/2026-11-28-h200x2b). A data-parallel step with sums of 8 MiB took
- * 3 % less (2026-11-23-h200x2). */
+ * bytes than this stay with XLA if there are such products. When our calls ran all sums, a
+ * data-parallel step (8 to 112 MiB each) took 3 % longer than with XLA, and a tensor-parallel step
+ * (16 MiB each) 2 % longer (2 H200s, bench/results/2026-11-28-h200x2b). With this limit the first
+ * takes as long as with XLA, and the second 3 % less (2026-11-28-h200x4). The limit is above 8 MiB,
+ * because an earlier data-parallel step with sums of 8 MiB took 3 % less with our calls
+ * (2026-11-23-h200x2). */
 #define HLO_LONG (12 << 20)
 
 struct hlo_call {

@@ -17,8 +17,8 @@
 
 /* In a round a rank makes 1 + TIMES calls of each way and size, so 30 in all rounds. The first call
  * of a round is not timed. NCCL may connect the ranks in it, and after it the ranks begin at about
- * the same time. TIMES is small, because one stall spoils the time of all TIMES calls. It is not 1,
- * because then no call would be launched while another one runs. */
+ * the same time. TIMES is small, because one stall spoils the time of all TIMES calls. But it is at
+ * least 2, so that a call is launched while another one runs. */
 enum { ROUNDS = 10, TIMES = 2 };
 
 /* How long kernels in the box wait for each other, and how long a rank waits for calls of NCCL. The

@@ -163,7 +163,7 @@ END_TEST
 
 /* ---- one row per case ----------------------------------------------------------------------- */
 
-/* TABLE lists a cost table. Its arguments are the prices of tree with LL, LL128 and Simple, of ring
+/* TABLE initialises a cost table. Its arguments are the prices of tree with LL, LL128 and Simple, of ring
  * with LL, LL128 and Simple, and of nvls with Simple. The other entries are not available. */
 #define DEAD -1.0f, -1.0f, -1.0f
 #define TABLE(t0, t1, t2, r0, r1, r2, n2)                                                          \

@@ -5,8 +5,8 @@
  * The calls are int8 sums, out of place, in plain buffers and in registered ones. In registered
  * buffers the calls run on the table's kernel, on chunked and on pull, which cut a long message in
  * different ways. Every byte of every rank's result is compared. The input repeats after PERIOD
- * bytes, so the host needs only one period of the right result. PERIOD divides no power of two. So
- * data that land 2^31, 2^32 or a whole piece away from their place are wrong there.
+ * bytes, so the host needs only one period of the right result. No power of two is a multiple of
+ * PERIOD. So data that land 2^31, 2^32 or a whole piece away from their place are wrong there.
  */
 #include <stdint.h>
 #include <string.h>

@@ -72,8 +72,8 @@ START_TEST(test_what_fails_while_measuring_stops_all)
 }
 END_TEST
 
-/* On rank 3 NCCL refuses an all-reduce between the boxes, in each run of this test in another
- * round. No rank may begin the next round. */
+/* On rank 3 NCCL refuses one all-reduce between the boxes. Run ${_i} of this test has the refusal in
+ * round ${_i}. No rank may begin the next round. */
 START_TEST(test_what_nccl_refuses_between_the_boxes_stops_all)
 {
     group_reset(4, 2, NULL);
