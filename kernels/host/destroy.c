@@ -57,16 +57,6 @@ static void list(symtuner_ar **handles, int n, bool discarded)
     pthread_mutex_unlock(&lock);
 }
 
-/* If a graph that still exists contains calls of these handles, put the handles on the list and
- * return true. Otherwise return false, and the caller frees the handles now. */
-static bool defer(symtuner_ar **handles, int n)
-{
-    if (!any_live(handles, n))
-        return false;
-    list(handles, n, false);
-    return true;
-}
-
 /* Return whether the handles were discarded and a kernel may still run on their GPU. Such handles
  * can be freed only if the whole GPU is idle: to free memory, CUDA may wait for all kernels on the
  * GPU, and kernels of NCCL may never end. *busy has a bit for each GPU that was found busy. */
@@ -188,7 +178,7 @@ static bool defer_group(symtuner_ar **handles, int n, int i)
     for (int k = 0; k < n; k++)
         if (handles[k] != NULL && (k == i || (h->comm == NULL && handles[k]->group == h->group)))
             together[many++] = handles[k];
-    if (!defer(together, many))
+    if (!any_live(together, many))
         return false;
     if (h->comm != NULL) { /* the program may end h->comm now, which unmaps the peers' memory */
         ar_abort_join(h);  /* or the thread of symtuner_ar_abort might write its verdict later */
@@ -202,6 +192,8 @@ static bool defer_group(symtuner_ar **handles, int n, int i)
         for (int j = 0; j < many; j++)
             if (handles[k] == together[j])
                 handles[k] = NULL;
+    /* This comes last, because from here on another thread may free the handles. */
+    list(together, many, false);
     return true;
 }
 

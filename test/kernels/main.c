@@ -34,6 +34,7 @@ int main(void)
 #ifdef ST_AR_API
     srunner_add_suite(runner, st_suite_api());
     srunner_add_suite(runner, st_suite_abort());
+    srunner_add_suite(runner, st_suite_destroy());
     srunner_add_suite(runner, st_suite_comm());
     srunner_add_suite(runner, st_suite_bootstrap());
     srunner_add_suite(runner, st_suite_window());

@@ -22,6 +22,7 @@ Suite *st_suite_rules_coll(void);
 Suite *st_suite_probe(void);
 Suite *st_suite_api(void); /* built only if CUDA's headers are installed */
 Suite *st_suite_abort(void);
+Suite *st_suite_destroy(void);
 Suite *st_suite_comm(void);
 Suite *st_suite_bootstrap(void);
 Suite *st_suite_window(void);

@@ -135,6 +135,8 @@ static bool strictly_prohibited(void)
 
 bool fake_prohibited(void)
 {
+    if (fake.meanwhile != NULL)
+        fake.meanwhile();
     return !fake_capture_relaxed() && strictly_prohibited();
 }
 

@@ -70,6 +70,7 @@ struct fake_cuda {
     /* how many calls that may wait for the GPU came during a capture, of ${global_capture} or of
      * ${capture} */
     int prohibited;
+    void (*meanwhile)(void);  /* NULL, or called in each call that may wait for the GPU */
     int host_functions;       /* number of calls of cudaLaunchHostFunc */
     int empty_nodes;          /* empty nodes that were added to captures */
     void *waited;             /* the event of the latest cudaStreamWaitEvent                 */

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* check_destroy.c - tests threads that destroy handles of one process at the same time, on a fake
+ * CUDA and a fake NCCL. */
+#include <check.h>
+#include <string.h>
+
+#include "symtuner_ar.h"
+#include "kernels/group/handle.h"
+#include "kernels/host/destroy.h"
+#include "test/kernels/fake/cuda.h"
+#include "test/kernels/fake/local_group.h"
+#include "test/kernels/fake/nccl.h"
+#include "test/kernels/suites.h"
+
+enum { RANKS = 2, GRAPH = 5 };
+
+static const symtuner_ar *going; /* the handle that is being destroyed */
+static int left;                 /* what was allocated when the other thread had ended */
+
+/* Do what symtuner_ar_destroy does first in another thread, and let the graph go shortly before. It
+ * happens after the first thread has put off the freeing, but while that thread still works with
+ * the handle. */
+static void destroy_in_another_thread(void)
+{
+    if (going->state->dead != AR_DESTROYED)
+        return;
+    fake.meanwhile = NULL;
+    fake_graph_gone(GRAPH);
+    left = fake.live;
+    ar_deferred_free();
+    ck_assert_int_eq(fake.live, left);
+}
+
+/* A graph contains a call of rank 0, so symtuner_ar_destroy puts off the freeing of its handle. No
+ * other thread may free the handle before symtuner_ar_destroy is done with it. */
+START_TEST(test_a_handle_is_freed_after_its_destroyer_is_done)
+{
+    static char memory_of_call[64] __attribute__((aligned(64)));
+    const ncclComm_t comms[RANKS] = {(ncclComm_t)1, (ncclComm_t)2};
+    struct symtuner_ar_config config = small();
+    symtuner_ar *h[RANKS];
+
+    memset(&fake, 0, sizeof fake);
+    fake_nccl_reset(RANKS);
+    fake.devices = RANKS;
+    fake.peers = 1;
+    ck_assert_int_eq(symtuner_ar_create(h, comms, RANKS, &config), ncclSuccess);
+    fake.capture = GRAPH;
+    ck_assert_int_eq(
+        symtuner_ar_all_reduce(memory_of_call, memory_of_call, 8, ncclFloat, ncclSum, h[0], NULL),
+        ncclSuccess);
+    fake.capture = 0;
+    going = h[0];
+    fake.meanwhile = destroy_in_another_thread;
+    ck_assert_int_eq(symtuner_ar_destroy(&h[0], 1), ncclSuccess);
+    ck_assert_ptr_null(fake.meanwhile); /* the other thread came at the right time */
+    ck_assert_int_eq(symtuner_ar_destroy(&h[1], 1), ncclSuccess);
+    ck_assert_int_eq(fake.live + fake_nccl.live, 0);
+}
+END_TEST
+
+Suite *st_suite_destroy(void)
+{
+    Suite *s = suite_create("ar_destroy");
+    TCase *t = tcase_create("destroy");
+
+    tcase_add_test(t, test_a_handle_is_freed_after_its_destroyer_is_done);
+    suite_add_tcase(s, t);
+    return s;
+}
