@@ -45,5 +45,5 @@ int ar_scratch_of(const struct ar_ask *ask, const struct ar_choice *choice,
         if (ar_capacity(&in, choice->family) >= choice->piece)
             return a;
     }
-    return AR_ARENA_SMALL; /* not reached, because ar_select cuts pieces that fit into an arena */
+    return AR_ARENA_SMALL; /* not reached: ar_select cuts messages into pieces that fit */
 }

@@ -20,13 +20,13 @@
  */
 enum ar_arena_kind { AR_ARENA_SMALL, AR_ARENA_WORDS, AR_ARENA_BULK, AR_ARENAS };
 
-/* Return the bytes of one half of ${region} in ${arena}. Each region has one half or two
- * (kernels/shared/layout.h). ${bulk} is config.bulk_bytes. If ${host}, the scratch is host memory,
- * and all of it is in AR_ARENA_SMALL. */
+/* Return the bytes of one half of ${region} in ${arena}. A region is a part of an arena; some
+ * regions have two halves, which calls use in turn (kernels/shared/layout.h). ${bulk} is
+ * config.bulk_bytes. If ${host}, the scratch is host memory, and all of it is in AR_ARENA_SMALL. */
 uint64_t ar_scratch_half(int arena, int region, int ranks, uint64_t bulk, bool host);
 
-/* Return the arena that ${choice} needs: the first into which its pieces fit. halves[a][r] is the
- * bytes of one half of region r in arena a. */
+/* Return the arena that ${choice} needs: the first one in which a piece of the message fits.
+ * halves[a][r] is the bytes of one half of region r in arena a. */
 int ar_scratch_of(const struct ar_ask *ask, const struct ar_choice *choice,
                   const uint64_t *const halves[AR_ARENAS]);
 

@@ -32,7 +32,7 @@ enum ar_need {
     AR_NEEDS_WORDS = 1 << 10,    /* the bytes of each part of the message are a multiple of 16 */
     AR_NEEDS_TMA = 1 << 11,      /* sm_90 or later, with shared memory for the stages of TMA */
     AR_NEEDS_UNSCALED = 1 << 12, /* the operator is not AR_PREMUL */
-    AR_RUNS = 1 << 13,           /* no need, but keeps the bits from being 0 (no kernels) */
+    AR_RUNS = 1 << 13,           /* no condition: set if there are kernels and no conditions */
     AR_NEVER = 1 << 14,          /* the family has no kernels for all-reduce */
     AR_NEEDS_IPC = 1 << 15,      /* the ranks map each other's memory (kernels/ipc) */
 };
@@ -55,8 +55,8 @@ struct ar_family_row {
     int unroll;        /* how many 16-byte words of a tile each thread handles */
     int movers;        /* warps of a block that only move data; at least one more warp adds up */
     int shared;        /* bytes of dynamic shared memory per block */
-    int ctas;          /* blocks if this family runs a call whose row names another family; 0: as
-                          many as in that row */
+    int ctas;          /* blocks if this family runs a call for which the table (rows.h) names
+                          another family; 0: as many as the table says */
     int max_ctas;      /* largest number of blocks of a call; 0: AR_MAX_CTAS */
     /* ar_probe_cost (probe.h) takes these four fields to predict the time of a message of S bytes
      * on n ranks. push is how much data a rank stores at its peers, pull is how much it loads from
@@ -64,15 +64,15 @@ struct ar_family_row {
      * shots is 1, and S (n-1)/n bytes if shots is 2. latency is an estimate of the time for hops,
      * barriers and engine starts, in microseconds; 0: unknown. */
     double push, pull, copy, latency;
-    const char *order; /* what users are told if this family adds in another order than most
-                          families; else NULL */
+    const char *order; /* NULL: the family adds in the order of symtuner_ar.h; else a text for users
+                          that says who chooses the order */
 };
 
 /* The kernels with AR_PULLS or AR_TMA_NEEDS cannot run AR_PREMUL, in which each rank multiplies its
  * numbers by its own scalar before they are added up. These kernels, like those of family copy,
- * take the numbers of a peer directly from its send, where no thread has multiplied them yet. To
- * multiply, each rank would first need the scalars of its peers. Further kernels would have to do
- * this (30 of them for the three families with TMA). */
+ * take the numbers of a peer directly from its send, where no thread has multiplied them yet. They
+ * would have to multiply them by the peer's scalar, which each rank would first have to get. For
+ * that we would need more kernels (30 more for the three families with TMA). */
 #define AR_NAN_SUMS (AR_NEEDS_NAN_TYPE | AR_NEEDS_SUM_AVG)
 #define AR_LINES    (AR_NEEDS_NVLINK | AR_NEEDS_UNSCALED)
 #define AR_PULLS    (AR_NEEDS_PEERS | AR_NEEDS_RECV | AR_NEEDS_SEND | AR_NEEDS_UNSCALED)

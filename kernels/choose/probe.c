@@ -12,8 +12,8 @@
 #include "base/hash.h"
 #include "kernels/choose/families.h"
 
-/* Add to *time how many microseconds ${share} times ${wire} bytes take at ${rate} MB/s. Returns 0
- * if ${rate} is needed but unknown, else 1. */
+/* Add to *time how many microseconds a transfer of ${share} times ${wire} bytes takes at ${rate}
+ * MB/s. Returns 0 if there is something to transfer but ${rate} is unknown, else 1. */
 static int figure(double share, uint32_t rate, double wire, double *time)
 {
     if (share == 0)

@@ -54,9 +54,9 @@ struct ar_probe_seen {
  * missing. */
 double ar_probe_cost(const struct ar_probe *p, int family, int ranks, uint64_t bytes);
 
-/* The built-in table (rows.h) names ${family} for a call. Return the fastest of the families that
- * can run the call if it takes less than four fifths of the time of ${family}. Otherwise return
- * ${family}. Bit f of ${can} says whether family f can run the call. */
+/* The built-in table (rows.h) names ${family} for a call. Find the fastest of the families that can
+ * run the call. Return it if its predicted time is below four fifths of the time of ${family}.
+ * Otherwise return ${family}. Bit f of ${can} says whether family f can run the call. */
 int ar_probe_choose(const struct ar_probe *p, int family, unsigned can, int ranks, uint64_t bytes);
 
 /* Return, for each figure, the lower one of its values in ${a} and ${b}. */

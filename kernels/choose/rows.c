@@ -24,9 +24,9 @@
 #define AS_GEMMS "not measured beside GEMMs; as for all-reduce on 2 H200"
 
 /* The measurements are in bench/results/2026-11-28-h200x2, those of reduce-scatters and all-gathers
- * in 2026-11-28-h200x2b. They ran with SYMTUNER_AR_OVERLAP=2. Beside GEMMs, all-reduces with 64
- * blocks of 1024 threads take 0.5 to 0.6 of the time of all-reduces with 128 blocks. The reason may
- * be that the next call can start early if a call has 64 blocks, but not if it has 128
+ * in 2026-11-28-h200x2b. They were made with SYMTUNER_AR_OVERLAP=2. Beside GEMMs, all-reduces with
+ * 64 blocks of 1024 threads take 0.5 to 0.6 of the time of all-reduces with 128 blocks. The reason
+ * may be that the next call can start early if a call has 64 blocks, but not if it has 128
  * (order/first.h). */
 #define BLOCKS64 "alone and beside GEMMs, for 1 to 16 MiB: 2 H200, bf16, 2026-11-28"
 #define SHORT    "alone, 4 to 16 KiB: 2 H200, bf16, 2026-11-28"
@@ -45,17 +45,17 @@
 
 #define HALVES "not measured: from the rows of all-reduce"
 
-/* A row that names copy applies only to groups with a communicator. Other groups are local groups.
- * On 2 H200s, kernels copy and engines waited until their time limit if both ranks of a local group
- * captured them in graphs. In groups with a communicator, of threads or of processes, they never
- * did (bench/results/2026-11-28-h200x4). */
+/* A row that names copy applies only to groups with a communicator, not to local groups (whose
+ * ranks are all in one process, without NCCL). On 2 H200s, kernels copy and engines waited until
+ * their time limit if both ranks of a local group captured them in graphs. In groups with a
+ * communicator, of threads or of processes, they never did (bench/results/2026-11-28-h200x4). */
 #define NO_COPY "in graphs of a local group copy may hang: 2 H200, 2026-11-28"
 
 /* The measurements are in bench/results/2026-11-24-h100x2. The sizes there are those of the whole
  * message, all ranks' parts together. */
 #define ALONE "alone against NCCL with 32 CTAs: 2 H100, bf16, 2026-11-24"
 
-/* The needs of the rows (enum ar_row_need) that have several. */
+/* Combinations of the conditions in enum ar_row_need. */
 #define SUMS_BESIDE     (SUMS | BESIDE)
 #define LONG_BESIDE     (LENGTHY | BESIDE)
 #define LONG_SUMS       (LONG_BESIDE | SUMS | POINT_TO_POINT)

@@ -8,7 +8,8 @@
 
 enum ar_links { AR_LINKS_NVLINK, AR_LINKS_PCIE, AR_LINKS_HOST, AR_LINKS };
 
-/* What a row needs of a call, as bits. The row applies to a call that has all of them. */
+/* The conditions of a row, as bits. The row applies only to calls that meet all of its conditions.
+ */
 enum ar_row_need {
     ANY = 0,            /* the row is for every call */
     UNMAPPED = 1 << 0,  /* recv is not registered; in a reduce-scatter: send is not registered */
@@ -24,8 +25,8 @@ enum ar_row_need {
     BY_IPC = 1 << 10,        /* kernel tma_ipc can run the call, and neither buffer is registered */
 };
 
-/* The first row that fits a call decides. ${ctas} is the largest number of blocks of such a call. A
- * short message gets only as many blocks as have words to move. */
+/* A row of the table. The first row that applies to a call decides. ${ctas} is the largest number
+ * of blocks of such a call. A short message gets only as many blocks as have words to move. */
 struct ar_row {
     int links, min_ranks, max_ranks;
     unsigned needs;     /* bits of enum ar_row_need */

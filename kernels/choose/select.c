@@ -14,8 +14,8 @@ static const struct ar_row one_rank = {.family = AR_ONE_LL8,
                                        .threads = 128,
                                        .source = "one rank: send is copied, and no kernel runs"};
 
-/* Return the payload bytes of the longest message that fits into ${used} slots. ${slots} equal
- * slots share ${half} bytes of scratch. */
+/* ${half} bytes of scratch are divided into ${slots} equal slots. Return how many bytes of payload
+ * a message can have if its words must fit into ${used} of these slots. */
 static uint64_t fits(int form, uint64_t half, int slots, int used)
 {
     uint64_t lines = half / (AR_LINE * AR_WORD) / (uint64_t)slots;
@@ -173,7 +173,7 @@ static uint64_t max_ctas(int family)
     return ar_families[family].max_ctas != 0 ? (uint64_t)ar_families[family].max_ctas : AR_MAX_CTAS;
 }
 
-/* Return which bits of enum ar_row_need the call has, without BY_TMA and BY_IPC. */
+/* Return which conditions of enum ar_row_need the call meets, except BY_TMA and BY_IPC. */
 static unsigned needs_met(const struct ar_ask *ask)
 {
     const bool gathers = ask->coll == AR_ALL_GATHER, scatters = ask->coll == AR_REDUCE_SCATTER;
@@ -198,8 +198,9 @@ static unsigned needs_met(const struct ar_ask *ask)
     return met;
 }
 
-/* Return whether the call meets BY_TMA and BY_IPC, if ${row} has them. To find this out takes
- * longer than the other needs, and short calls meet no row that has them. */
+/* Return whether the call meets those of the conditions BY_TMA and BY_IPC that ${row} has. To check
+ * these two takes longer than to check the others, so find_row() does it last, and never for short
+ * calls. */
 static bool by_kernel(const struct ar_ask *ask, const struct ar_row *row)
 {
     return ((row->needs & BY_TMA) == 0 || ar_capacity(ask, AR_TMA) != 0) &&
@@ -229,7 +230,7 @@ static int after_probe(const struct ar_ask *ask, int family)
     unsigned can = 0;
 
     if (ask->coll != AR_ALL_REDUCE || ask->links != AR_LINKS_PCIE || ask->bytes < 64 * KiB)
-        return family; /* the figures predict the time of all-reduces only */
+        return family; /* the probe's figures predict the time of all-reduces only */
     for (int f = 0; f < AR_FAMILIES; f++)
         can |= ar_is_bulk(f) && may_name(ask, f) && ar_capacity(ask, f) != 0 ? 1u << f : 0;
     return ar_probe_choose(&ask->probe, family, can, ask->ranks, ask->bytes);
@@ -287,7 +288,7 @@ int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_
     capacity = ar_capacity(ask, family);
     choice->piece = ask->bytes < capacity ? ask->bytes : capacity;
     if (ar_families[family].rest != 0 && choice->piece > AR_WORD)
-        choice->piece -= choice->piece % AR_WORD; /* the last piece has the other bytes */
+        choice->piece -= choice->piece % AR_WORD; /* the bytes left over are in the last piece */
     choice->pieces = ask->bytes == 0 ? 0 : (int)ar_div_up(ask->bytes, choice->piece);
     if (force->threads > 0)
         choice->threads = force->threads;
@@ -337,7 +338,7 @@ const char *ar_order_note(int family)
     return note != NULL ? note : "";
 }
 
-/* Return the bits of enum ar_row_need that no call of this group can have. */
+/* Return the conditions of enum ar_row_need that no call of this group can meet. */
 static unsigned needs_unmet(const struct ar_ask *ask)
 {
     return (ask->beside == AR_BESIDE_NOTHING ? BESIDE : 0) | (ask->has_tma ? 0 : BY_TMA) |

@@ -2,9 +2,9 @@
 /*
  * select.h - chooses the kernel that runs a call.
  *
- * The functions are pure. All ranks must choose the same kernel, or they would wait for each other.
- * So struct ar_ask holds nothing that may differ between ranks: no pointer, no time, and no
- * alignment of an unregistered buffer.
+ * The functions are pure. All ranks must choose the same kernel, or they would wait for each other
+ * for ever. So struct ar_ask holds nothing that may differ between ranks: no pointer, no time, and
+ * no alignment of an unregistered buffer.
  */
 #ifndef AR_SELECT_H_
 #define AR_SELECT_H_
@@ -43,8 +43,8 @@ struct ar_ask {
     struct ar_probe probe;     /* all fields are 0 if no probe ran */
 };
 
-/* What decided which kernel runs. The value is AR_TABLE_SAYS even if the table's kernel cannot run
- * the call and a fallback runs instead. */
+/* What decided which kernel runs. If the kernel that the table names cannot run the call, another
+ * kernel runs instead, and the value is still AR_TABLE_SAYS. */
 enum ar_because { AR_TABLE_SAYS, AR_PROBE_SAYS, AR_RULE_SAYS, AR_FORCED, AR_CANNOT_RUN };
 
 struct ar_choice {
@@ -76,7 +76,8 @@ int ar_select(const struct ar_ask *ask, const struct ar_force *force, struct ar_
 void ar_select_why(const struct ar_ask *ask, const struct ar_choice *choice, char *why,
                    size_t size);
 
-/* Return what to tell users if ${family} adds in another order than most families, else "". */
+/* Return a text for users that says who chooses the order of addition in ${family}, or "" if the
+ * family adds in the usual order of symtuner_ar.h. */
 const char *ar_order_note(int family);
 
 /* Return the length in bytes of the longest message that one launch of ${family} can move, or 0 if

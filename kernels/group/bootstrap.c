@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bootstrap.c - exchanges data between the ranks of a communicator, outside of calls. */
+/* bootstrap.c - exchanges small data between the ranks of a communicator. */
 #include "kernels/group/bootstrap.h"
 
 #include <stdio.h>
@@ -87,12 +87,13 @@ static cudaError_t say(struct ar_endpoint *endpoint, const void *mine, size_t by
     return error;
 }
 
-/* Wait until the all-gather has ended, but no longer than the time limit. Returns false if it has
- * not ended. Call this function before any call that waits for the stream without a limit, such as
- * a copy to memory that is not pinned. That call, not this function, reports errors of the stream.
+/* Wait until the all-gather on the endpoint's stream has ended, but no longer than the time limit.
+ * Returns false if it has not ended. Call this function before any call that waits for the stream
+ * without a limit, such as a copy to memory that is not pinned. This function does not report
+ * errors of the stream; the next call does.
  *
- * If a rank is lost, the all-gather never ends. NCCL may notice that the rank is lost, but its
- * kernel goes on waiting for it. A rank is also lost after an error on its nonblocking
+ * If a rank is lost, the all-gather never ends. NCCL may notice that the rank is lost, but NCCL's
+ * kernel still waits for the rank. A rank is also lost after an error on its nonblocking
  * communicator, because that communicator then refuses all further calls. */
 static bool await(const struct ar_nccl *nccl, struct ar_endpoint *endpoint, const char *call)
 {
@@ -141,8 +142,8 @@ ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoin
     cudaError_t error = cudaSuccess, latest;
     ncclResult_t result;
 
-    /* After a timeout, an all-gather that never ends is still on the stream. say() would wait for
-     * it, so fail here. */
+    /* After a timeout, an all-gather that may never end is still on the stream. say() would wait
+     * for it, so fail here. */
     for (int i = 0; i < n; i++)
         if (endpoints[i]->timed_out[0] != 0)
             return ar_comms_timed_out(endpoints, n, endpoints[i], why);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bootstrap.h - exchange data between the ranks of a communicator, outside of calls.
+ * bootstrap.h - exchange small data between the ranks of a communicator, for example while handles
+ * are made.
  *
  * After each step in which a rank may fail (allocate, register, open) all ranks call
  * ar_bootstrap_agree, even a rank that has failed. If the failed rank did not call it, the other
@@ -30,8 +31,8 @@ ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoin
  * Collective: agree on the outcome of a step. ${result} and ${why} are the outcome on this rank. If
  * any rank failed, all ranks return an error (their own, or ncclRemoteError), and ${why} names the
  * lowest rank that failed and its reason. ${alike} is a number that must be the same on all ranks;
- * if ranks differ in it, all ranks fail. *met is false if the exchange itself failed. If one of
- * ${endpoints} belongs to another group than endpoints[0], its ${stranger} becomes true.
+ * if ranks differ in it, all ranks fail. *met is false if the exchange itself failed. If
+ * endpoints[i] is for another communicator than endpoints[0], endpoints[i]->stranger becomes true.
  */
 ncclResult_t ar_bootstrap_agree(const struct ar_nccl *nccl, struct ar_endpoint *const *endpoints,
                                 int n, ncclResult_t result, uint64_t alike, char *why, bool *met);

@@ -34,8 +34,8 @@ struct ar_endpoint {
     bool on_host;      /* whether ${memory} is pinned host memory, because the GPU had none left */
     uint64_t limit_ns; /* time limit of waits for other ranks (nccl_wait.h) */
     uint64_t number;   /* nearly unique, so ranks of different groups send different data */
-    bool stranger;     /* its rank is of another group than this thread's first endpoint */
-    /* The other fields are for communicators that may be nonblocking. */
+    bool stranger;     /* it is for another communicator than this thread's first endpoint */
+    /* The fields below are needed because the communicator may be nonblocking. */
     bool threaded;          /* the communicator is nonblocking, and refuses calls after an error */
     const uint32_t *abort;  /* symtuner_ar_abort sets this word; NULL: there is none yet */
     ncclWindow_t window;    /* NCCL's thread writes a new window here */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * handle.h - one rank of one group, as the host sees it.
+ * handle.h - struct symtuner_ar, the handle: what the host stores for one rank of a group of ranks.
  *
  * In kernels/host, rank.c fills a new handle, window.c adds registered buffers to it, call.c runs
  * calls with it, and destroy.c frees it. Only the thread that uses the handle writes its fields.
@@ -27,16 +27,17 @@
 #define AR_MAX_WINDOWS 64
 
 /*
- * An arena is a part of a rank's scratch. It has the same layout on all ranks. A kernel uses one
- * arena, so each arena has its own flags. The small arena is there from the start. The other arenas
+ * An arena is a part of a rank's scratch, the memory through which our kernels exchange data. It
+ * has the same layout on all ranks. A kernel uses one arena only, so the flags by which its ranks
+ * signal each other lie in that arena, too. The small arena exists from the start. The other arenas
  * may be allocated later (kernels/scratch/grow.h). No arena is moved, and none is freed before the
  * handle, because captured kernels hold its address.
  */
 struct ar_arena {
     struct ar_layout layout;  /* if its ${bytes} is 0, this handle never has the arena */
     char *peer[AR_MAX_RANKS]; /* [r]: the address at which this rank maps the arena of rank r */
-    void *memory; /* what to free; NULL: nothing, as long as the arena does not exist, or if it is
-                     part of another arena's memory */
+    void *memory; /* the allocation to free; NULL: the arena does not exist yet, or lies in the
+                     allocation of another arena */
     ncclWindow_t window; /* NCCL's window of ${memory} */
 };
 
@@ -48,9 +49,9 @@ struct ar_window {
     uint64_t number; /* a newer window has a higher number; the number is the same on all ranks */
     bool ours;       /* whether this library registered the window, not the application */
     /* kernels/host/window.c explains the next three fields. */
-    bool blocked;             /* calls with a buffer in it use no window for that buffer */
+    bool blocked;             /* calls treat buffers that lie in it as not registered */
     bool gone;                /* deregistered on this rank, but other ranks may still have it */
-    bool ended;               /* deregistered on another rank, so no call's buffer can lie in it */
+    bool ended;               /* deregistered on another rank: calls must not use it any more */
     char *peer[AR_MAX_RANKS]; /* [r]: the address at which this rank maps the buffer of rank r */
     char *multicast;          /* multicast address of the buffers of all ranks; NULL: none */
     ncclWindow_t handle;      /* NCCL's window of the buffer; NULL in local groups */
@@ -60,25 +61,25 @@ struct ar_window {
  * their streams. */
 enum ar_follower {
     AR_FOLLOWER_UNKNOWN,      /* the program has told us nothing */
-    AR_FOLLOWER_WAITS,        /* kernels that start early wait for our kernel */
-    AR_FOLLOWER_MAY_NOT_WAIT, /* perhaps they do not wait for it; no later promise changes this */
+    AR_FOLLOWER_WAITS,        /* they wait for our kernel, even if they start early */
+    AR_FOLLOWER_MAY_NOT_WAIT, /* perhaps they do not; no later promise changes this */
     AR_FOLLOWERS
 };
 
-/* A record by which the calls of a handle run one after the other. It has the stream of the latest
- * call, and an event that is recorded after that call. Each capture has a record for its calls, and
- * one record is for all calls outside of captures. Outside of captures ${stream} is the id that
+/* Makes the calls of a handle run one after the other: it has the stream of the latest call, and an
+ * event that is recorded after that call. All calls outside of captures share one such record, and
+ * each stream capture has a record for its own calls. Outside of captures ${stream} is the id that
  * CUDA gives to each stream. The stream's handle would not identify the stream: a new stream may
  * get the handle of a destroyed one, and cudaStreamPerThread is another stream in each thread. In a
  * capture ${stream} is mostly the stream's handle (kernels/order/graph.c says why). */
 struct ar_order {
     unsigned long long capture; /* id of the capture that the calls are in; 0: no capture */
     bool used;                  /* whether there was a call */
-    bool open;                  /* the latest call did not record ${done} */
+    bool open;                  /* the latest call has not recorded ${done} */
     unsigned long long stream;
-    /* recorded after the latest call; graphs record the one outside of captures, too (mixing.h) */
-    cudaEvent_t done;
-    int let_go; /* if the next kernel may start early: blocks of the latest kernel; else 0 */
+    cudaEvent_t done; /* recorded after the latest call; graphs record h->eager.done, too
+                         (kernels/order/mixing.h) */
+    int let_go;       /* blocks of the latest kernel if it lets the next one start early, else 0 */
 };
 
 /* What SYMTUNER_AR_IPC says: 0, 1 or auto. */
@@ -96,11 +97,11 @@ struct ar_side;
 struct symtuner_ar {
     int ranks, me, device;
     uint64_t group;      /* a number that only the handles of this group have */
-    int sms, on_device;  /* multiprocessors of the smallest GPU; ranks on the GPU that has most */
-    int budget;          /* limit of this handle's blocks; the same on all ranks (ar_budget) */
+    int sms, on_device;  /* multiprocessors of the smallest GPU; ranks on the GPU with most ranks */
+    int budget;          /* most blocks that may run at once (ar_budget); the same on all ranks */
     int links;           /* enum ar_links */
     int beside;          /* enum ar_beside; the same on all ranks */
-    bool beside_differs; /* the ranks were told different values, so ${beside} is unknown on all */
+    bool beside_differs; /* the ranks' settings differ, so all of them use AR_BESIDE_UNKNOWN */
     bool tma;            /* whether the kernels that move data by TMA can run */
     bool multicast;      /* whether NCCL can use NVLink multicast on all ranks */
     const char *gate;    /* why all calls go to NCCL; NULL: our kernels can run */
@@ -112,9 +113,9 @@ struct symtuner_ar {
     struct ar_endpoint endpoint;
     const struct ar_nccl *nccl;
     struct ar_arena arena[AR_ARENAS];
-    struct ar_meeting *meeting; /* where ranks agree to make an arena; NULL: all arenas exist */
+    struct ar_meeting *meeting; /* memory in which ranks agree to make arenas; NULL: all exist */
     struct ar_local *local;     /* shared by the ranks of a local group that makes arenas later */
-    uint32_t wanted[AR_ARENAS]; /* [a]: how many calls needed arena a before it was there */
+    uint32_t wanted[AR_ARENAS]; /* [a]: how many calls needed arena a before it existed */
     uint32_t tries[AR_ARENAS];  /* [a]: attempts to allocate arena a; the same on all ranks */
     int ipc_mode;               /* enum ar_ipc_mode; the same on all ranks */
     const char *no_auto;        /* why SYMTUNER_AR_IPC=auto has no effect; else NULL */
@@ -130,7 +131,7 @@ struct symtuner_ar {
     struct ar_window windows[AR_MAX_WINDOWS];
     int windows_top;         /* entries of ${windows} from here on were never used */
     uint64_t registrations;  /* number of the newest window */
-    bool no_multimem;        /* on some rank a window got no multicast address: no longer ask */
+    bool no_multimem;        /* a window of some rank got no multicast address: ask no more */
     struct ar_operator *ops; /* operators that the program has created (operator.h) */
     int op_count;
     struct ar_force force;
@@ -145,25 +146,25 @@ struct symtuner_ar {
     int lag;           /* SYMTUNER_AR_LAG, in tiles; 0: as rows.c says */
     enum ar_start overlap[AR_FOLLOWERS]; /* how kernels start, for each value of enum ar_follower */
     atomic_bool first;       /* whether this handle is the first on its GPU (order/first.h) */
-    uint64_t place;          /* this handle's place among those of its GPU (order/first.h) */
+    uint64_t place;          /* position in the order of all handles (order/first.h) */
     bool placed;             /* whether the ranks have agreed on ${place} */
     symtuner_ar *next;       /* another handle of this process; order/first.c has the list */
     struct ar_order eager;   /* the order of the calls outside of captures */
     struct ar_graph *graphs; /* one record for each capture with calls of this handle */
-    bool one_stream;         /* the caller promised one stream, so ${eager} needs no event */
-    bool mixing;             /* graphs and calls outside of them wait for each other (mixing.h) */
+    bool one_stream;         /* config.one_stream: calls outside of captures record no event */
+    bool mixing;             /* graphs and other calls wait for each other (order/mixing.h) */
     /* The next fields are for the copy engines. */
-    /* the host copies and measures on this stream; no call runs on it */
+    /* for copies by the host and for the start-up probe; no call runs on this stream */
     cudaStream_t copy_stream;
-    struct ar_side *sides;      /* streams beside the caller's (order/side.h); NULL: none yet */
+    struct ar_side *sides;      /* our own streams beside the caller's (order/side.h); or NULL */
     cudaEvent_t copy_event[2];  /* [0]: work on a stream of ${sides} may begin; [1]: it has ended */
     struct ar_engines *engines; /* streams of kernels/engines; NULL: no call yet */
     cudaEvent_t copied;         /* recorded after the latest uncaptured call with copy engines */
     bool has_copied;            /* whether ${copied} was recorded; atomic */
-    int copying;                /* calls with copy engines that are being submitted; atomic */
+    int copying;                /* number of calls that are submitting copies just now; atomic */
     bool has_marker;            /* whether there is a thread ${marker} */
     pthread_t marker;           /* tells the GPU that the handle was aborted (host/abort.c) */
-    bool drained;               /* whether ${marker} has seen ${copied}, or waits no more; atomic */
+    bool drained;               /* whether ${marker} has stopped waiting for copies; atomic */
     char error[256];            /* what symtuner_ar_error() returns */
 };
 
@@ -176,9 +177,9 @@ static inline int ar_most_ctas(const symtuner_ar *h)
 }
 
 /* Return the window through which calls use the ${bytes} at ${p}, or NULL if there is none. If
- * several windows hold these bytes, take the one that begins nearest before ${p}, and of those the
- * newest. NCCL takes the same one (dev_runtime.cc of 2.28.3 to 2.30.7). So a program that keeps the
- * windows that NCCL needs also keeps those that we need. */
+ * several windows hold these bytes, return the one that begins nearest before ${p}. If several
+ * begin there, return the newest of them. NCCL makes the same choice (dev_runtime.cc of 2.28.3 to
+ * 2.30.7). So a program that keeps the windows that NCCL needs also keeps those that we need. */
 static inline const struct ar_window *ar_window_find(const symtuner_ar *h, const void *p,
                                                      size_t bytes)
 {

@@ -58,8 +58,8 @@ struct ar_nccl {
 const struct ar_nccl *ar_nccl_get(char *why, size_t why_size);
 
 /* Make ar_nccl_get look for NCCL's functions in ${library}, a handle from dlopen. Returns true if
- * ar_nccl_get will do so, or has already found the functions of this NCCL. Returns false if it has
- * already found those of another NCCL, or if an earlier call has named another library. */
+ * ar_nccl_get will do so, or already uses this NCCL. Returns false if it already uses another NCCL,
+ * or if an earlier call has named another library. */
 bool ar_nccl_choose(void *library);
 
 /* Warn about each fault of NCCL ${version} (nccl/hazards.h) that an all-reduce with these arguments

@@ -10,7 +10,7 @@
 enum {
     SPIN_NS = 1000000,     /* time to wait without sleep; most waits are shorter */
     NAP_NS = 50000,        /* how long to sleep between two polls after SPIN_NS */
-    ABORT_NS = 1000000000, /* how long to go on after an abort: NCCL may be dropping windows */
+    ABORT_NS = 1000000000, /* how long a wait may last after an abort: NCCL may drop windows */
 };
 
 uint64_t ar_now_ns(void)
@@ -116,7 +116,7 @@ ncclResult_t ar_comms_end(const struct ar_nccl *nccl, struct ar_endpoint *const 
                           ncclResult_t result, const char *call, char *why)
 {
     ncclResult_t ended =
-        nccl->ncclGroupEnd(); /* even after an error; else the caller's next call is in the group */
+        nccl->ncclGroupEnd(); /* even after an error, or the next NCCL call would be in the group */
 
     if (result != ncclSuccess && result != ncclInProgress)
         snprintf(why, AR_WHY, "%s: %s", call, nccl->ncclGetErrorString(result));

@@ -7,7 +7,8 @@
 #include "kernels/group/error.h"
 #include "kernels/group/nccl_wait.h"
 
-/* Register the buffers of all ranks of this thread between one ncclGroupStart and ncclGroupEnd. */
+/* Register the buffers of all ranks of this thread in one NCCL group (ncclGroupStart to
+ * ncclGroupEnd). */
 ncclResult_t ar_windows_make(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
                              ncclWindow_t *const *windows, char *why)
 {
