@@ -26,8 +26,8 @@ AR_OBJ    := $(patsubst %,$(AR_B)/%.o,$(AR_C) $(AR_CU))
 # version of the C API.
 AR_SONAME := libsymtuner_ar.so.$(firstword $(subst ., ,$(VERSION)))
 
-# What is missing to build the kernels. need-cuda reports that in one line, before a compiler can
-# fail with many lines.
+# AR_LACKS is what is missing to build the kernels. The target need-cuda reports it in one line,
+# before a compiler can fail with many lines.
 AR_LACKS = $(strip $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),,cuda_runtime_api.h in \
            CUDA_HOME=$(CUDA_HOME);) \
            $(if $(wildcard $(NCCL_HOME)/include/nccl.h),,nccl.h in NCCL_HOME=$(NCCL_HOME);) \
@@ -53,7 +53,7 @@ $(AR_B)/%.c.o: %.c
 	$(call say,CC)
 	$(Q)$(CC) $(CFLAGS) $(AR_INC) $(AR_DEFS) -c -o $@ $<
 
-# With -v ptxas says how many registers each kernel needs. That is kept in *.said, which
+# With -v ptxas says how many registers each kernel needs. The output is kept in *.said, which
 # test/kernels/compiled/resources.sh reads. Everything else that nvcc says is shown.
 $(AR_B)/%.cu.o: %.cu
 	@mkdir -p $(@D)

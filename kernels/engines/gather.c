@@ -6,12 +6,13 @@
  *   peer stream r                        '. await ENTERED, clear it | fetch part r | FETCHED to r
  *   watch stream   the kernel watch: await FETCHED of all ranks, with a time limit
  *
- * A rank sets ENTERED at a peer when its own send is ready, and FETCHED when it has copied the part
- * of that peer. To set a flag, a copy engine copies the number 1 (8 bytes) into the peer's scratch.
- * That copy is queued behind the copies that the flag reports. A stream waits for ENTERED with the
- * driver's stream memory operations, which need no multiprocessor. The only kernel is watch, which
- * ends the call. It is a kernel because only a kernel has a clock for the time limit. It is
- * submitted first, because a stream memory operation may hold up what is submitted after it.
+ * ENTERED and FETCHED are flags that each rank has for each of its peers. A rank sets ENTERED at a
+ * peer when its own send is ready, and FETCHED when it has copied the part of that peer. To set a
+ * flag, a copy engine copies the number 1 (8 bytes) into the peer's scratch. That copy is queued
+ * behind the copies that the flag reports. A stream waits for ENTERED with the driver's stream
+ * memory operations, which need no multiprocessor. The only kernel is watch, which ends the call.
+ * It is a kernel because only a kernel has a clock for the time limit. It is submitted first,
+ * because a stream memory operation may hold up what is submitted after it.
  *
  * The rank that waits for a flag also clears it, so a replayed graph finds all flags clear. Each
  * flag is clear before its writer sets it again in the next call. Let rank A wait for the flags of
@@ -22,12 +23,12 @@
  *   FETCHED   A clears it before A begins its next call and sets ENTERED at B. B sets the next
  *             FETCHED only when it has that ENTERED.
  *
- * If this rank gives up, watch first tells the peers by GAVE_UP. Then it tells the host, and sets
- * all ENTERED flags of this rank, so that no stream waits for ever. The copies that run after that
- * read memory of the peers, but write only to this rank's recv and to flags. So they do no harm to
- * a peer whose call has already ended. But the program of this rank sees the error, and may then
- * change send before a peer fetches it. So each rank looks for GAVE_UP after its last fetch, and
- * fails if a peer has set it.
+ * If this rank gives up, watch first tells the peers by their flag GAVE_UP. Then it tells the host,
+ * and sets all ENTERED flags of this rank, so that no stream waits for ever. The copies that run
+ * after that read memory of the peers, but write only to this rank's recv and to flags. So they do
+ * no harm to a peer whose call has already ended. But the program of this rank sees the error, and
+ * may then change send before a peer fetches it. So each rank looks for GAVE_UP after its last
+ * fetch, and fails if a peer has set it.
  *
  * Without stream memory operations watch runs twice: first it awaits ENTERED, then FETCHED. The
  * flags are the same in both cases, so some ranks may have the operations and others not.

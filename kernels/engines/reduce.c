@@ -5,30 +5,32 @@
  *   main stream     the kernel tma: own shard | tell 1, fetch shard of 1, FETCHED to 1 | watch
  *   stream of r                               '. tell r, fetch shard of r, FETCHED to r .'
  *
- * Here 1 is the next rank, and r stands for each further rank. To "tell" a rank is to copy GAVE_UP
- * to it, which is explained below. The first step is the kernel that does a reduce-scatter
- * (kernels/device/halves/tma.cu). It adds up this rank's shard of the message
- * and stores the sums in this rank's recv. At its end it waits for all ranks. So afterwards all
- * shards are complete, and nobody reads a send buffer any more. The copies that follow need not
- * wait for anything, and no stream memory operation is used. Most of the time after the first step
- * no multiprocessor works for the call.
+ * Here 1 is the next rank, and r stands for each further rank. FETCHED and GAVE_UP are flags that
+ * each rank has for each of its peers. "tell r" copies to GAVE_UP at rank r whether this rank has
+ * given up; the last paragraph says why. The first step is the kernel that does a reduce-scatter
+ * (kernels/device/halves/tma.cu). It adds up this rank's shard of the message and stores the sums
+ * in this rank's recv. At its end it waits for all ranks. So afterwards all shards are complete,
+ * and nobody reads a send buffer any more. The copies that follow need not wait for anything, and
+ * no stream memory operation is used. Most of the time after the first step no multiprocessor works
+ * for the call.
  *
  * Then each rank fetches the shards of the others from their recv into its own recv, and sets
- * FETCHED at the owner of each shard. At the end watch awaits FETCHED of all peers, because they
- * read this rank's recv until then. Each flag is clear before its writer sets it again: the rank
- * that waits for the flag clears it before its next call, and the writer sets it only after the
- * kernel of the next call has waited for all ranks.
+ * FETCHED at the owner of each shard. The peers read this rank's recv, too. So at the end the
+ * kernel watch (kernels/device/halves/engines.cu) waits until all peers have set FETCHED. Each flag
+ * is clear before its writer sets it again: the rank that waits for the flag clears it before its
+ * next call, and the writer sets it only after the kernel of the next call has waited for all
+ * ranks.
  *
- * In place the call is safe: the copies write to the shards of other ranks, and the owners of these
+ * A call in place is safe: the copies write to the shards of other ranks, and the owners of these
  * shards have read them in the first step.
  *
  * If this rank gives up, its copies still run. They read recv of the peers, and write only to this
  * rank's recv and to flags. But the program of this rank sees the error, and may then change recv
  * while a peer fetches a shard from there. If watch gives up, it sets GAVE_UP at the peers before
  * the program can see the error, as in an all-gather (gather.c). If the first kernel gives up, it
- * cannot do that. Therefore, before this rank sets FETCHED at a peer, it copies its verdict to
- * GAVE_UP at that peer. A rank that has FETCHED of all peers then looks for GAVE_UP, and fails if
- * one of them gave up.
+ * cannot set GAVE_UP in time. Therefore, before this rank sets FETCHED at a peer, it copies its
+ * verdict (enum ar_verdict: whether and why it has given up) to GAVE_UP at that peer. A rank that
+ * has FETCHED of all peers then looks for GAVE_UP, and fails if a peer has given up.
  */
 #include "kernels/engines/engines.h"
 #include "kernels/engines/steps.h"
@@ -53,8 +55,8 @@ static ncclResult_t fetch(symtuner_ar *h, const struct ar_args *a, int r, cudaSt
 }
 
 /* Launch the kernel that adds up this rank's shard. It is the kernel of a reduce-scatter, whose
- * recv has only this rank's part. So pass it the address of this rank's shard as the start of recv,
- * and as the place of this rank's part in each send. */
+ * recv has only this rank's part. So tell it that recv begins at this rank's shard, and that this
+ * rank's part of each send lies there, too. */
 static cudaError_t add(const struct ar_args *call, const struct ar_engines_adder *adder,
                        cudaStream_t stream)
 {

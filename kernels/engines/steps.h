@@ -8,7 +8,7 @@
 #include "kernels/group/handle.h"
 
 struct ar_engines {
-    struct ar_side *sides[AR_MAX_RANKS]; /* streams for each peer; watch runs on one of sides[me] */
+    struct ar_side *sides[AR_MAX_RANKS]; /* [r]: streams for rank r; watch runs on one of [me] */
     cudaStream_t stream[AR_MAX_RANKS];   /* [r]: the stream of sides[r] that this call uses */
     cudaEvent_t begin, end[AR_MAX_RANKS];
     struct ar_memops ops;
@@ -19,9 +19,9 @@ struct ar_engines {
  * the capture that the call is in; 0: no capture. */
 ncclResult_t ar_step_prepare(symtuner_ar *h, unsigned long long capture);
 
-/* Return the address of the flag that rank ${writer} sets in the scratch of rank ${owner}. ${row}:
- * enum ar_engine_row. In a row the flags of the owner's peers come first, and the flag that the
- * owner sets itself is the last one. */
+/* Return the address of the flag that rank ${writer} sets in the scratch of rank ${owner}. ${row}
+ * is an enum ar_engine_row (kernels/shared/layout.h). In a row the flags of the owner's peers come
+ * first, and the flag that the owner sets itself is the last one. */
 char *ar_step_flag(const struct ar_args *a, int owner, int row, int writer);
 
 cudaError_t ar_step_copy(void *to, const void *from, uint64_t bytes, cudaStream_t stream);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rank.h - what one rank owns: scratch, counters, streams and events on its GPU, and its mailbox. */
+/* rank.h - what one rank owns: scratch, counters, streams and events on its GPU, and a mailbox. */
 #ifndef AR_RANK_H_
 #define AR_RANK_H_
 

@@ -8,8 +8,8 @@ static symtuner_ar *list; /* all handles, linked by h->next */
 static uint64_t latest;   /* the largest place of any handle so far */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Return whether ${other} comes before ${h} in the order of first.h. If ${other} has no place yet,
- * return whether it may come before ${h} once it has one. */
+/* Return whether ${other} is before ${h} in the order of first.h. If ${other} has no place yet,
+ * return whether it may be before ${h} once it has one. */
 static bool may_precede(const symtuner_ar *other, const symtuner_ar *h)
 {
     if (other->place != h->place)
@@ -17,7 +17,7 @@ static bool may_precede(const symtuner_ar *other, const symtuner_ar *h)
     return !other->placed || other->group < h->group;
 }
 
-/* Set ${first} of the handle on ${device} that comes before all others, if there is one. */
+/* If one handle on ${device} is known to come before all others there, set its field ${first}. */
 static void mark(int device)
 {
     for (symtuner_ar *h = list; h != NULL; h = h->next) {

@@ -2,21 +2,23 @@
 /*
  * first.h - which of the handles that this process has on a GPU is the first.
  *
- * Only the first handle lets other kernels start early after its own kernels. A kernel that starts
- * early takes all multiprocessors that our kernel leaves free, and keeps them while it waits for
- * our kernel. Suppose that two ranks start the calls of two handles in different order, and that a
- * kernel starts early after each of these calls. Then no multiprocessor is free for the second call
- * of either rank. But each rank's first call waits for the other rank's second call, so both ranks
- * wait for ever. If only one handle lets kernels start early, a rank that starts the call of the
- * other handle first has free multiprocessors for its second call.
+ * Only the kernels of the first handle let the next kernel of their stream start early, that is,
+ * before they have ended (programmatic dependent launch). A kernel that starts early takes all
+ * multiprocessors that our kernel leaves free, and keeps them while it waits for our kernel.
+ * Suppose that two ranks start the calls of two handles in different order, and that a kernel
+ * starts early after each of these calls. Then no multiprocessor is free for the second call of
+ * either rank. But each rank's first call waits for the other rank's second call, so both ranks
+ * wait for ever. If only one of the handles lets kernels start early, the rank that starts with the
+ * call of the other handle has free multiprocessors for its second call.
  *
- * So of two handles that two ranks share, both ranks must choose the same one. The order in which a
- * rank made its handles does not tell which, because threads of a process may make handles at the
- * same time. Instead all ranks of a group give their handles the same place: each rank proposes a
- * number above the places of all handles that it has, and the place is the largest proposal. Of two
- * handles with one place, that with the smaller group number comes before the other. The first
- * handle of a GPU is the one that comes before all others. A new handle without a place may come
- * before some of the others. As long as it has no place, none of those becomes the first.
+ * So if two ranks are in two groups, both ranks must let the handle of the same group be the first.
+ * The order in which a rank made its handles does not tell which one, because threads of a process
+ * may make handles at the same time. Instead all ranks of a group give their handles the same
+ * number, the place: each rank proposes a number above the places of all handles that it has, and
+ * the place is the largest proposal. The first handle of a GPU is the one with the lowest place, or
+ * if several have that place, the one of these with the lowest group number. A new handle has no
+ * place at first, and may get one that makes it the first. So until it has its place, no handle
+ * that it may precede becomes the first.
  *
  * Threads    any.
  */

@@ -8,7 +8,7 @@
 #include "kernels/order/capture.h"
 #include "nccl/release.h"
 
-/* What the program has said about kernels that follow ours: enum ar_follower. */
+/* What the program has promised about kernels that follow ours: enum ar_follower. */
 static _Atomic int said;
 /* Whether a kernel has let the next kernel start early. Handles for which always() is true do not
  * count. */
@@ -118,7 +118,7 @@ static cudaError_t separate_stream(cudaStream_t stream)
         return cudaSuccess;
     error = cudaLaunchHostFunc(stream, nothing, NULL);
     if (error == cudaSuccess)
-        /* This store comes last: a thread that sees it adds no host function. */
+        /* This store comes last: a thread that sees it relies on the host function. */
         atomic_store(place, number + 1);
     return error;
 }

@@ -5,7 +5,7 @@
  *
  * Our kernel may do so if the follower waits for it. It also may if the follower is launched
  * without PDL (programmatic dependent launch), because such a kernel cannot start early. The
- * library cannot see which kernels others launch: the program promises that they wait
+ * library cannot see which kernels others launch. So the program promises that followers wait
  * (symtuner_ar_followers_wait). The promise holds for the whole process. The ranks may make
  * different promises, because a promise changes how a kernel is launched, but not its grid.
  */
@@ -23,10 +23,11 @@ enum ar_follower ar_follower_said(void);
  * SYMTUNER_AR_OVERLAP=2 every handle does. */
 enum ar_start ar_start_of(const symtuner_ar *h);
 
-/* Called before each launch of a kernel of ${h}. ${start} is how that kernel starts. If it lets its
- * follower start early, symtuner_ar_separate has work to do from then on. */
+/* Note that a kernel of ${h} is about to be launched, and that it starts as ${start} says. If the
+ * kernel lets its follower start early, symtuner_ar_separate has to separate streams from then on.
+ */
 void ar_follower_note(const symtuner_ar *h, enum ar_start start);
-/* Called when a call of ours is captured, because symtuner_ar_separate needs to know that. */
+/* Note that a call of ours is being captured, because symtuner_ar_separate needs to know that. */
 void ar_follower_captured(void);
 
 /* Called before a buffer is registered with NCCL release ${nccl}. From then on the symmetric

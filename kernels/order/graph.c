@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graph.c - the order of a handle's calls, and the CUDA graphs that contain some of them. */
+/* graph.c - keeps the calls of a handle in order, and the records of CUDA graphs that contain
+ * calls. */
 #include "kernels/order/graph.h"
 
 #include <stdlib.h>
@@ -107,8 +108,8 @@ bool ar_graphs_live(symtuner_ar *h, uint64_t windows, int wait_ms)
     return live;
 }
 
-/* Return whether a graph with calls of ${h} still exists. Takes the same time for many graphs as for
- * one. */
+/* Return whether a graph with calls of ${h} still exists. Takes the same time for many graphs as
+ * for one. */
 static bool has_graphs(symtuner_ar *h)
 {
     while (h->graphs != NULL && drop_gone(&h->graphs))
@@ -162,7 +163,7 @@ ncclResult_t ar_stream_enter(symtuner_ar *h, cudaStream_t stream, struct ar_orde
     if ((order->used && order->stream != number) ||
         (capture.id == 0 && ar_mixes(h) && has_graphs(h))) {
         /* With one_stream no event was recorded after the last call, and the stream of that call
-         * may be gone. So the host waits. */
+         * may be gone. So the host waits until the GPU is idle. */
         error = h->one_stream && capture.id == 0 ? cudaDeviceSynchronize()
                                                  : cudaStreamWaitEvent(stream, order->done, 0);
         if (error != cudaSuccess)

@@ -25,9 +25,9 @@ _Static_assert(AR_MAX_WINDOWS <= 64, "a bit for each window");
 
 /*
  * Calls of one handle share its counters and must not overlap. So a call waits for the previous
- * call, if that was on another stream. The previous call of a captured call is the last call in the
- * same capture. The previous call of any other call is the last call outside of captures. The first
- * call of a graph and the calls outside of it wait for each other as mixing.h says.
+ * call, if that was on another stream. For a captured call, the previous call is the last one in
+ * the same capture. For any other call, it is the last one outside of captures. mixing.h says how
+ * the first call of a graph and the calls outside of it wait for each other.
  *
  * Call ar_stream_enter before and ar_stream_leave after each call of a collective.
  * *graph_out becomes the record of the capture, or NULL outside of captures. Pass *graph_out to

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mixing.c - the order of the calls in a graph and the calls outside of it. */
+/* mixing.c - lets the calls in a graph and the calls outside of it wait for each other. */
 #include "kernels/order/mixing.h"
 
 /* Return whether ${error} is no error. If it is one, clear CUDA's last error, because the capture
- * goes on without the order. */
+ * goes on, only without nodes for the event. */
 static bool is_done(cudaError_t error)
 {
     if (error != cudaSuccess)
@@ -32,7 +32,7 @@ static cudaError_t find_last(const struct ar_capture *c, cudaGraphNode_t *last)
     return cudaSuccess;
 }
 
-/* Let ends->record follow ${last}. */
+/* Let the node that records the event follow ${last}. */
 static cudaError_t move(const symtuner_ar *h, struct ar_ends *ends, cudaGraph_t graph,
                         cudaGraphNode_t last)
 {

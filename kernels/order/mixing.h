@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mixing.h - the order of the calls in a graph and the calls outside of it.
+ * mixing.h - let the calls in a graph and the calls outside of it wait for each other.
  *
  * When a graph is launched, its first call waits for the handle's latest call, and the calls and
- * graphs that follow wait for the last call of the graph. NCCL has this order, too. All use one
- * event, h->eager.done. Each call outside of captures records it. As long as a graph with calls of
- * the handle exists, each call outside of captures also waits for it, on any stream. A graph has
- * two nodes for the event: one in front of its first call, which waits for the event, and one behind
- * its last call, which records it. No node follows the second one, so it delays none.
+ * graphs that follow wait for the last call of the graph. NCCL has this order, too. All calls and
+ * graphs use one event, h->eager.done. Each call outside of captures records it. As long as a graph
+ * with calls of the handle exists, each call outside of captures also waits for it, on any stream.
+ * A graph has two nodes for the event: one in front of its first call, which waits for the event,
+ * and one behind its last call, which records it. No other node follows the recording node, so that
+ * node delays nothing.
  *
- * When a call is captured, nobody knows whether it is the last. So the second node moves behind each
- * call that is captured.
+ * When a call is captured, nobody knows whether it is the last one of the graph. So after each
+ * captured call the recording node is moved behind that call.
  *
- * There is no such order if NCCL_GRAPH_MIXING_SUPPORT is 0, or if the caller has promised one
- * stream. Some graphs can have no nodes for events, for example the bodies of conditional nodes.
- * Such a graph is not ordered, either.
+ * Graphs and other calls do not wait for each other if NCCL_GRAPH_MIXING_SUPPORT is 0, or if the
+ * caller has promised to use one stream (config.one_stream). Some graphs can have no nodes for
+ * events, for example the bodies of conditional nodes. Such a graph and other calls do not wait for
+ * each other, either.
  */
 #ifndef AR_MIXING_H_
 #define AR_MIXING_H_
@@ -24,7 +26,7 @@
 #include "kernels/group/handle.h"
 #include "kernels/order/capture.h"
 
-/* What a graph has for the order. */
+/* The nodes of a graph that wait for h->eager.done and record it. */
 struct ar_ends {
     bool waits;             /* whether the graph waits for h->eager.done */
     cudaGraphNode_t record; /* the node that records h->eager.done; NULL: none yet */
