@@ -34,7 +34,7 @@ static bool whole_words(const struct ar_window *w, const void *p)
     return w != NULL && ((const char *)p - w->base) % AR_WORD == 0;
 }
 
-/* Note the program's operator ${op} in ${b} and return it as an enum ar_op. */
+/* Store the program's operator ${op} in ${b}, and return it as an enum ar_op. */
 static int note_op(const symtuner_ar *h, struct ar_buffers *b, int op)
 {
     b->op = (ncclRedOp_t)op;
@@ -197,8 +197,9 @@ static uint64_t window_bit(const symtuner_ar *h, const struct ar_window *w)
     return w == NULL ? 0 : 1ull << (w - h->windows);
 }
 
-/* Choose how to run the call ${ask} and with which arena, and make the arena if it is not there
- * yet. If the arena cannot be made, choose again without it. All ranks make the same choice. */
+/* Choose how to run the call ${ask}, and in which arena (part of the scratch). If the arena does
+ * not exist yet, make it. If it cannot be made, choose again without it. All ranks make the same
+ * choice. */
 static ncclResult_t choose_arena(symtuner_ar *h, struct ar_ask *ask, cudaStream_t stream,
                                  struct ar_choice *choice, int *arena)
 {
@@ -289,8 +290,8 @@ ncclResult_t ar_call_agree(symtuner_ar *h, struct ar_ask *ask, const struct ar_b
     return result;
 }
 
-/* Run the pieces of the call. If copy engines move data, tell symtuner_ar_abort by ar_copies_enter
- * and ar_copies_leave, because it must wait for copies. */
+/* Run the pieces of the call. If copy engines move data, call ar_copies_enter before and
+ * ar_copies_leave after that, because symtuner_ar_abort must wait until the copies have ended. */
 static ncclResult_t run_pieces(symtuner_ar *h, struct ar_order *order, const struct ar_ask *ask,
                                const struct ar_choice *choice, int arena,
                                const struct ar_buffers *b, cudaStream_t stream)
@@ -399,7 +400,8 @@ ncclResult_t symtuner_ar_all_reduce_at(const void *const *sends, void *const *re
         if (sends[r] == NULL || recvs[r] == NULL)
             return ar_fail(h, ncclInvalidArgument, "%s[%d] is NULL",
                            sends[r] == NULL ? "sends" : "recvs", r);
-    /* Check the buffers of all ranks, because all ranks must refuse what one rank refuses. */
+    /* Check the buffers of all ranks, because a call that one rank refuses must be refused by all.
+     */
     for (int r = 0; r < h->ranks; r++) {
         char why[sizeof h->error];
 

@@ -22,7 +22,7 @@
 
 /* What each rank tells the others about itself. */
 struct peer_info {
-    struct ar_box_card box; /* which box the rank is on (kernels/nodes/boxes.h) */
+    struct ar_box_card box; /* on which machine the rank is (kernels/nodes/boxes.h) */
     char bus[AR_BUS_ID_SIZE];
     int sms, budget, beside, ipc, multicast, major, minor, links, transport, probe_mode, kernel,
         ctas;
@@ -44,7 +44,7 @@ struct group {
     struct ar_members m;
     struct ar_endpoint endpoint[AR_MAX_RANKS];
     struct peer_info mine[AR_MAX_RANKS], *all; /* mine: of this thread's ranks; all: of all ranks */
-    struct ar_box_card *cards;                 /* the cards of all ranks */
+    struct ar_box_card *cards;                 /* for each rank, on which machine it is */
 };
 
 /* Send g->mine to all ranks, and receive g->all. The exchange is also a barrier. */
@@ -195,8 +195,8 @@ static void set_links(struct group *g)
     }
 }
 
-/* Find out whether the ranks span several boxes. If they do, NCCL runs their calls, or at least the
- * part of each call between the boxes. */
+/* Find out whether the ranks are on several boxes (machines). If they are, NCCL runs their calls,
+ * or at least the part of each call between the boxes. */
 static ncclResult_t span_boxes(struct group *g, const struct symtuner_ar_config *config)
 {
     char gate[2 * AR_WHY] = "";
@@ -298,8 +298,8 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
     info->ipc = h->ipc_mode;
     info->multicast = h->multicast = h->ranks >= 4 && ar_multicast_here();
     info->transport = config->transport;
-    info->probe_mode = options->probe;    /* must be alike: a rank that probes waits for the rest */
-    info->kernel = options->force.family; /* must be alike: different kernels would never finish */
+    info->probe_mode = options->probe;    /* the same on all ranks: they probe together */
+    info->kernel = options->force.family; /* the same on all ranks, or calls would never end */
     info->ctas = options->force.ctas;
     info->bulk_bytes = config->bulk_bytes;
     info->bulk_own = ar_scratch_bulk();

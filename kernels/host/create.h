@@ -20,15 +20,16 @@ struct ar_probe_group {
 };
 
 /* ar_probe_wanted returns whether to probe the group of ${h}. ar_probe_run is collective. It probes
- * with the ${n} handles of this thread, unless rank 0 finds the figures in ${file} (NULL: there is
- * no file). Afterwards all ranks have the same figures, or all calls go to NCCL. */
+ * with the ${n} handles of this thread, unless rank 0 finds the figures of an earlier probe in
+ * ${file} (NULL: there is no file). Afterwards all ranks have the same figures, or all calls go to
+ * NCCL. */
 bool ar_probe_wanted(const symtuner_ar *h, const struct ar_options *options);
 ncclResult_t ar_probe_run(symtuner_ar **handles, int n, const struct ar_probe_group *group,
                           const char *file);
 
-/* ar_rules_hash returns the hash by which ranks compare their rules, or 0 without rules. If ranks 0
- * and ${other} have different hashes, every thread calls ar_rules_drop, which drops the rules of
- * its handles. */
+/* ar_rules_hash returns the hash of the handle's rules, or 0 without rules. Ranks compare their
+ * hashes. If those of ranks 0 and ${other} differ, every thread calls ar_rules_drop, which drops
+ * the rules of its handles. */
 uint64_t ar_rules_hash(const symtuner_ar *h);
 void ar_rules_drop(symtuner_ar **handles, int n, int other);
 

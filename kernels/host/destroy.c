@@ -137,7 +137,7 @@ static ncclResult_t await_calls(symtuner_ar *h, bool another_is_stuck)
         return ar_fail_cuda(NULL, error, "what ran before symtuner_ar_destroy");
     h->stuck = true;
     if (h->nodes != NULL)
-        ar_nodes_abort(h); /* the program cannot abort these communicators itself */
+        ar_nodes_abort(h); /* the program does not have the communicators of h->nodes */
     return ar_fail(NULL, ncclRemoteError,
                    "rank %d frees nothing: GPU %d is not idle after %llu ms, and NCCL had calls of "
                    "this handle; is a rank missing? ncclCommAbort ends them",
@@ -181,7 +181,7 @@ static bool defer_group(symtuner_ar **handles, int n, int i)
     if (!any_live(together, many))
         return false;
     if (h->comm != NULL) { /* the program may end h->comm now, which unmaps the peers' memory */
-        ar_abort_join(h);  /* or the thread of symtuner_ar_abort might write its verdict later */
+        ar_abort_join(h);  /* else the thread of symtuner_ar_abort could overwrite the verdict */
         cudaSetDevice(h->device);
         cudaMemcpyAsync(&h->state->dead, &destroyed, sizeof destroyed, cudaMemcpyHostToDevice,
                         h->copy_stream);
@@ -276,7 +276,7 @@ ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n)
         ar_first_leave(h);
         h->comm_gone = true;
         all[0] = h;
-        if (h->nodes != NULL && h->nodes->box != NULL) { /* list ${box}, too, behind ${h} */
+        if (h->nodes != NULL && h->nodes->box != NULL) { /* list the handle of the box, too */
             all[many++] = h->nodes->box;
             ar_first_leave(h->nodes->box);
             h->nodes->box = NULL;

@@ -74,9 +74,9 @@ static int read_word(const char *name, const char *const *words, int n, int *val
     return -1;
 }
 
-/* Return whether graphs and other calls wait for each other (order/mixing.h). This is NCCL's own
- * variable, which is 1 by default. A value is read as NCCL reads it (misc/param.cc): what is no
- * number counts as 0, and a number that does not fit as the default. */
+/* Return whether graphs and other calls must wait for each other (order/mixing.h). NCCL's own
+ * variable says so; it is 1 by default. Read its value as NCCL does (misc/param.cc): text that is
+ * no number counts as 0, and a number that does not fit into 64 bits counts as the default. */
 static bool mixes(void)
 {
     const char *text = getenv("NCCL_GRAPH_MIXING_SUPPORT");

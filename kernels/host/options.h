@@ -17,7 +17,7 @@ struct ar_options {
     uint32_t stall_us;      /* longest pause in kernels; in test builds only */
     int max_ctas;           /* limit of the blocks on one GPU; 0: not set */
     int beside;             /* enum ar_beside; -1: not set */
-    int lag;                /* chunked: tiles by which the push is ahead; 0: as rows.c says */
+    int lag;                /* chunked: how many tiles to send ahead; 0: as rows.c says */
     int overlap;            /* enum ar_start; -1: as early as is safe */
     int nodes;              /* 1: ranks on several boxes add up box by box */
     int ipc;                /* enum ar_ipc_mode */

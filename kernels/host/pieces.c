@@ -149,8 +149,8 @@ static ncclResult_t run(symtuner_ar *h, int coll, const void *kernel, const stru
     return launch(h, kernel, args, choice, stream);
 }
 
-/* If ${family} cannot run the bytes at the end of a message that fill no word, return how to run
- * them. Otherwise the result's family is 0. */
+/* Some families cannot run the bytes at the end of a message that fill no word. Return how to run
+ * these bytes if ${family} is one of them. Otherwise the result's family is 0. */
 static struct ar_choice choice_of_rest(int family)
 {
     return (struct ar_choice){.family = ar_families[family].rest, .ctas = 1, .threads = 64};

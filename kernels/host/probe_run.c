@@ -203,10 +203,11 @@ bool ar_probe_wanted(const symtuner_ar *h, const struct ar_options *options)
            (options->probe < 0 ? h->links == AR_LINKS_PCIE : options->probe != 0);
 }
 
-/* Write the figures of all ranks to ${all}. A rank whose ${result} is an error sends
- * AR_PROBE_FAILED or AR_PROBE_STUCK instead, and then all ranks fail. If a rank is stuck, no rank
- * frees anything, for two reasons. The stuck kernel may still access the memory of any rank. And
- * when a rank frees the windows of its scratch, NCCL may wait for all ranks, even the stuck one. */
+/* Exchange the probe's figures: write those of all ranks to ${all}. A rank whose ${result} is an
+ * error sends AR_PROBE_FAILED or AR_PROBE_STUCK instead, and then all ranks fail. If a rank is
+ * stuck, no rank frees anything, for two reasons. The stuck kernel may still access the memory of
+ * any rank. And when a rank frees the windows of its scratch, NCCL may wait for all ranks, even the
+ * stuck one. */
 static ncclResult_t exchange(symtuner_ar **handles, int n, const struct ar_probe_group *group,
                              struct ar_probe *all, ncclResult_t result)
 {

@@ -115,7 +115,7 @@ ncclResult_t symtuner_ar_decide(int coll, const void *send, const void *recv, si
     ar_call_ask(h, &b, count, (int)dtype, (int)op, &ask);
     cudaGetDevice(&device);
     cudaSetDevice(h->device);
-    h->decided = 0; /* decide anew, even if earlier decisions still wait for their calls */
+    h->decided = 0; /* so that ar_call_agree asks the ranks about this call */
     result = ar_call_agree(h, &ask, &b, &asked);
     *nccl = asked && !ask.has_ipc;
     h->decided = before + (result == ncclSuccess && asked && ask.has_ipc);

@@ -73,10 +73,10 @@ uint64_t ar_timeout_ns(const struct symtuner_ar_config *config, const struct ar_
 
 /* Return why SYMTUNER_AR_IPC=auto has no effect on ${h}, or NULL if it has one. With auto, NCCL
  * runs a call whose buffers are not mapped, so a group without NCCL cannot use it. The table names
- * tma_ipc only for two ranks. And if nothing runs beside the calls, other kernels are faster, which
- * need no mapping. That is so if config.beside says ALONE (options->alone), even if
- * SYMTUNER_AR_BESIDE says something else: such a program asks symtuner_ar_query who runs a call,
- * and relies on the answer. */
+ * tma_ipc only for two ranks. And if nothing runs beside the calls, other kernels are faster, and
+ * these need no mapping. If config.beside is ALONE (options->alone), auto has no effect even if
+ * SYMTUNER_AR_BESIDE is something else: such a program asks symtuner_ar_query in advance who runs a
+ * call, and relies on the answer. */
 static const char *no_auto(const symtuner_ar *h, const struct ar_options *options)
 {
     return h->nccl == NULL ? "the group was made without NCCL"
@@ -89,8 +89,8 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
                            const struct ar_options *options)
 {
     uint64_t first = config->first_epoch ? config->first_epoch : 1;
-    /* All counters start with the same number. So a test that starts shortly before one counter
-     * wraps around sees all counters wrap around. */
+    /* All counters start with the same number. So a test that starts them shortly before they wrap
+     * around sees all of them wrap around. */
     struct ar_state state = {
         .epoch = first, .base = (uint32_t)first, .arrived = (uint32_t)first, .one = 1};
     const int nccl = h->nccl != NULL ? h->nccl->version : 0;

@@ -40,8 +40,9 @@ static const struct ar_kernel_row *const rows[AR_COLLS][AR_FAMILIES] = {
 
 const void *ar_kernel_find(int coll, int family, int reducer, const struct ar_args *args)
 {
-    /* [n][0] is the class of kernels for n ranks and messages of whole words, and [n][1] the class
-     * for n ranks and any message. Entries that are not named are 0, which is AR_NX. */
+    /* The classes of kernels for n ranks: [n][0] for messages of whole words, [n][1] for any
+     * message. Entries that are not listed are 0, which is AR_NX, the class for any number of
+     * ranks. */
     static const unsigned char by_ranks[AR_MAX_RANKS + 1][2] = {
         [2] = {AR_N2_WHOLE, AR_N2}, [4] = {AR_N4_WHOLE, AR_N4}, [8] = {AR_N8_WHOLE}};
     const unsigned char *list = by_ranks[args->ranks];

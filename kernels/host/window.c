@@ -41,7 +41,7 @@ static void forget(symtuner_ar *h, struct ar_window *w)
 }
 
 /* Return whether no call of ${h} can use our windows: NCCL runs all calls, or the ranks of a
- * communicator share host memory. */
+ * communicator exchange data through host memory. */
 static bool needs_none(const symtuner_ar *h)
 {
     return h->gate != NULL || (h->comm != NULL && h->links == AR_LINKS_HOST);
@@ -83,19 +83,20 @@ static ncclResult_t agree(symtuner_ar **handles, int n, ncclResult_t result, uin
 
 /* ---- windows that overlap --------------------------------------------------------------------
  *
- * Programs register memory that lies in windows already: XLA does so for each of its executables.
+ * Programs register memory that already lies in a window: XLA does so for each of its executables.
  * Then a call's buffer may lie in several windows. Each rank knows only where its own buffer lies,
  * but all ranks must choose alike, and must reach the same memory. So when the ranks register a
  * buffer, they compare where it lies in each older window. If that is the same place on all ranks,
- * calls may use both windows: a buffer in one of them lies in the other on all ranks or on none,
- * and at the same place. Then a rank may take either. If it is not the same place, both windows are
- * blocked: no call uses them, or any other window for a buffer that lies in them.
+ * calls may use both windows: a buffer in one of the windows lies in the other one on all ranks or
+ * on none, and at the same place. Then each rank may use either window. If it is not the same
+ * place, both windows are blocked: if a buffer of a call lies in a blocked window, the call uses no
+ * window for the buffer, not even another one.
  *
  * NCCL's function to deregister does not wait for other ranks. So a rank may have deregistered a
- * window that other ranks still have, and which blocks some of their buffers. Therefore a rank
- * remembers the windows that it has deregistered (gone), until the ranks compare their windows
- * again. Then all ranks stop using these windows (ended), because no buffer of a call can lie in a
- * window that one rank has deregistered. */
+ * blocked window that other ranks still have. As long as they do not use a window for buffers in
+ * it, this rank must not, either. Therefore a rank remembers the windows that it has deregistered
+ * (gone), until the ranks compare their windows again. Then all ranks stop using these windows
+ * (ended), because no buffer of a call can lie in a window that one rank has deregistered. */
 
 /* Two results of distance() that are not distances. NOT_HERE: the rank has no such window. APART:
  * the new buffer lies outside of the window. */
@@ -197,8 +198,8 @@ static ncclResult_t look_up(symtuner_ar **handles, void *const *buffers, int n, 
 }
 
 /* Add multicast addresses to ${seen} if the windows of all ranks have them. If one rank's window
- * has none, add none: ranks could choose different kernels, and would wait for each other. Call
- * this when all windows of the group are mapped. */
+ * has none, add none: otherwise ranks could choose different kernels, and would wait for each other
+ * for ever. Call this when all windows of the group are mapped. */
 static ncclResult_t add_multicast(symtuner_ar **handles, int n, struct ar_window *seen, char *why)
 {
     struct ar_endpoint *endpoints[AR_MAX_RANKS];
@@ -303,10 +304,10 @@ static bool has_ours(const symtuner_ar *h)
 }
 
 /* Find the newest window that begins at ${buffer}, which is buffers[i], and check whether it may be
- * deregistered. We must not deregister a window that this library has registered while a graph uses
- * it, because that unmaps its addresses. To forget a window of the caller, or the pointers of a
- * local group, unmaps nothing. *ours becomes true if the window is our own on this rank, or may be
- * our own on another rank. */
+ * deregistered. As long as a graph uses a window that this library has registered, we must not
+ * deregister the window, because that unmaps its addresses. To forget a window of the caller, or
+ * the pointers of a local group, unmaps nothing. *ours becomes true if the window is our own on
+ * this rank, or may be our own on another rank. */
 static ncclResult_t may_drop(symtuner_ar *h, const void *buffer, int i, struct ar_window **found,
                              bool *ours, char *why)
 {
@@ -343,8 +344,8 @@ static ncclResult_t deregister(symtuner_ar **handles, void *const *buffers, int 
             result = ar_why(why, AR_WHY, ncclInvalidUsage,
                             "buffers[0] and buffers[%d] were not registered last in one call", i);
     }
-    /* If a handle has an error, do not ask the other ranks: there are no later calls, and a lost
-     * rank would not answer. */
+    /* If a handle has an error, do not ask the other ranks: no calls follow anyway, and a lost rank
+     * would not answer. */
     if (ours && usable)
         result = agree(handles, n, result, w[0] == NULL ? 0 : w[0]->number, why);
     if (result != ncclSuccess)
