@@ -34,7 +34,7 @@ __device__ __forceinline__ void raise_flags(const ar_args &args, int kind, uint6
     }
 }
 
-/* Wait until ${flag} has reached ${value}. Returns false if the rank gave up. */
+/* Wait until ${flag} has reached ${value}. Returns false if the rank gave up waiting. */
 __device__ __forceinline__ bool await_flag(const ar_args &args, const uint64_t *flag,
                                            uint64_t value, spin_limit &wait)
 {
@@ -48,7 +48,7 @@ __device__ __forceinline__ bool await_flag(const ar_args &args, const uint64_t *
 
 /* Called by all threads of the block: wait until the same block of every peer, that is the block of
  * the same number, has set its flag of ${kind} at this rank to ${value} or more. Returns false in
- * all threads if the rank gave up. */
+ * all threads if the rank gave up waiting. */
 __device__ __forceinline__ bool await_flags(const ar_args &args, int kind, uint64_t value,
                                             spin_limit &wait)
 {

@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(512, 1) chunked(const __grid_constant__ ar_arg
         if (!alive)
             break;
 
-        constexpr int some = N ? Unroll : 2; /* how many sums the registers can hold */
+        constexpr int some = N ? Unroll : 2; /* how many sums fit into registers at a time */
         payload sum[Unroll];
 
         load_tile<Unroll>(sum, args.in + shard * args.me, at, mine, args.in_align);

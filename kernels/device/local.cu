@@ -2,7 +2,8 @@
 /*
  * local.cu - the kernels that run between the copies of kernels/host/copy.c.
  *
- * local    adds up one piece of my shard: my own words and the slots that the peers' copies filled
+ * local    adds up one piece of this rank's shard: its own words, and those that the peers have
+ *          copied into its scratch
  * signal   tells every peer that the previous copies of this stream are complete
  * await    waits for the peers' signals; the last await of a call publishes the next epoch
  *

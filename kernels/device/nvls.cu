@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nvls.cu - those kernels of pull.cuh in which the NVSwitch adds.
+ * nvls.cu - the kernels of pull.cuh that let the NVSwitch add.
  *
  * These kernels are for sm_90 and later. On older targets they trap, and the host never selects
  * them there. Multicast addresses are used in multimem instructions only, as PTX requires. The host

@@ -38,7 +38,7 @@ __device__ __forceinline__ void send_word(const ar_args &args, char *const *slot
 
 /* The words of the message that one thread handles: first_word, first_word + step and so on. */
 struct thread_words {
-    uint32_t bytes, words; /* lengths of the message */
+    uint32_t bytes, words; /* length of the message in bytes and in words */
     uint32_t rounded;      /* ${words} rounded up, so that all lanes of a warp loop equally often */
     uint32_t stride;       /* bytes of a slot */
     uint32_t step, first_word;
@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
     const auto [bytes, words, rounded, stride, step, first_word] = words_of(args);
     const uint32_t my_slot = (uint32_t)args.region + args.me * stride;
     payload first = {};
-    /* [i]: address of word first_word in this rank's slot at the i-th peer, in the half of even
-     * epochs. */
+    /* [i]: address of word first_word in this rank's slot at the i-th peer, in the half of scratch
+     * for even calls. */
     char *slot[peers];
     spin_limit wait;
 
@@ -140,10 +140,10 @@ template <class F, int N> __device__ __forceinline__ void send_whole(char *const
 }
 
 /*
- * oneshot() for 2, 4 or 8 ranks and messages of whole words. This kernel has about half as many
- * instructions, and in short messages the instructions take most of the time. Its i-th peer is rank
- * me ^ i, so no rank number needs to wrap around. The sum has the same bits as in oneshot();
- * reduce.cuh says why.
+ * Does what oneshot() does, for 2, 4 or 8 ranks and messages of whole words. This kernel has about
+ * half as many instructions, and in short messages the instructions take most of the time. Its i-th
+ * peer is rank me ^ i, so no rank number needs to wrap around. The sum has the same bits as in
+ * oneshot(); reduce.cuh says why.
  */
 template <class F, class R, int N>
 __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
@@ -153,8 +153,8 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
     const uint32_t region = (uint32_t)args.region + first_word * AR_WORD;
     const uint32_t half = (uint32_t)args.half;
     payload v[N], first = {};
-    /* [i]: address of word first_word in our slot in the scratch of rank me ^ i. At first the
-     * address is in the half for even epochs, and later in the half for this call's epoch. */
+    /* [i]: address of word first_word in this rank's slot at rank me ^ i. At first the address is
+     * in the half of scratch for even calls, and later in the half for this call. */
     char *peer_slot[N];
     const char *in = args.in;
     const ar_state *state = args.state;
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
         }
     }
     counters.book_in(args);
-    /* Address of word first_word in slot 0 of this rank, in the half of this epoch. */
+    /* Address of word first_word in slot 0 of this rank, in the half of scratch for this call. */
     char *const here = args.peer[args.me] + (region + at_half);
 
     stall(args, counters.epoch, 2);

@@ -2,9 +2,10 @@
 /*
  * packet.cuh - words that prove their own arrival.
  *
- * A form says how to put payload into a 16-byte word, how to see that a word has arrived, and what
- * to leave in the slot after the word has been read. No form needs a fence or a barrier: data and
- * proof arrive together, and every part that could arrive alone is checked.
+ * A form says how to put payload into a 16-byte word, how to see that a word has arrived in the
+ * receiver's memory (its slot), and what to leave in the slot after the word has been read. No form
+ * needs a fence or a barrier: data and proof arrive together, and every part that could arrive
+ * alone is checked.
  */
 #ifndef AR_PACKET_CUH_
 #define AR_PACKET_CUH_
@@ -165,8 +166,8 @@ template <class F> __device__ __forceinline__ void warp_in_step()
 }
 
 /* send() stores a word to a slot, and receive() loads it from the slot. The eight lanes of an LL128
- * line must do so together. On a GPU they do if they are in step. In the emulation, F::warp_wide
- * makes them do so. */
+ * line must do so together. On a GPU they do if they are in step. The emulation on the CPU makes
+ * them do so if F::warp_wide is true. */
 template <class F> __device__ __forceinline__ void send(void *slot, uint4 v)
 {
 #ifdef ST_EMULATE
@@ -298,10 +299,11 @@ __device__ __forceinline__ payload sum_of_ranks(const ar_args &args, Load load)
 
 /*
  * Wait for the words of all other ranks; the word of rank r arrives at slot + r * stride. Add them
- * up with ${own}, this rank's word, in the order of reduce.cuh. Returns false if the rank gave up.
- * ${N} is the number of ranks. If ${N} is 0, there are args.ranks ranks, and they are added four at
- * a time. For warp-wide forms the whole warp must call this; ${valid} is false in lanes past the
- * end of the message. This does not clear the slots, so that the caller can send the sum first.
+ * up with ${own}, this rank's word, in the order of reduce.cuh. Returns false if the rank gave up
+ * waiting. ${N} is the number of ranks. If ${N} is 0, there are args.ranks ranks, and they are
+ * added four at a time. For warp-wide forms the whole warp must call this; ${valid} is false in
+ * lanes past the end of the message. This does not clear the slots, so that the caller can send the
+ * sum first.
  */
 template <class F, class R, int N>
 __device__ __forceinline__ bool gather_word(const ar_args &args, const char *slot, uint32_t stride,
@@ -382,8 +384,8 @@ __device__ __forceinline__ payload reduce_whole(const ar_args &args, const paylo
 }
 
 /* Poll every slot[i] with i > 0 and want[i] true, until the words of all these slots have arrived.
- * Then put the payload of each into v[i]. Returns false if the rank gave up. The inner loop calls
- * no function: around a call the compiler would compute the addresses anew for each poll. */
+ * Then put the payload of each into v[i]. Returns false if the rank gave up waiting. The inner loop
+ * calls no function: around a call the compiler would compute the addresses anew for each poll. */
 template <class F, int N>
 __device__ __forceinline__ bool await_whole(const ar_args &args, char *const *slot, uint64_t epoch,
                                             spin_limit &wait, const bool *want, payload *v)

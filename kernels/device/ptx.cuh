@@ -181,9 +181,9 @@ static __device__ __forceinline__ bool turn_to_look(const ar_args *args, uint64_
 #endif
 }
 
-/* Return since when the thread has waited: ${since}, or now if ${since} is 0. Return 0 if the
- * thread must give up. (A spin_limit is not passed by address, because it would need a stack then.)
- */
+/* Return the time at which the thread began to wait: ${since}, or now if ${since} is 0. Return 0 if
+ * the thread must give up. (A spin_limit is not passed by address, because it would need a stack
+ * then.) */
 static __device__ __noinline__ uint64_t waited_since(const ar_args *args, uint64_t since)
 {
     uint64_t now = now_ns();
@@ -235,13 +235,13 @@ template <class P> __device__ __forceinline__ void hide(P *&address)
  * has ended and its stores are visible. With AR_EARLY_BOTH the next kernel may start early as well,
  * and must wait in the same way.
  *
- * The caller computes the ${address}es before the wait. There this costs no time, although at
- * launch the arguments that it needs are not yet in the constant cache. But the compiler would move
- * these loads and additions to the first use of an address, which is after the wait. Two things
- * prevent this. The instruction that waits does so only if some address is not 0 (this is always
- * true), so the addresses must be known before. And the empty asm in hide() might change an
- * address, as far as the compiler knows, so it does not compute the address a second time after the
- * wait.
+ * ${address} are addresses that the caller has computed before the wait. There they cost no time,
+ * although the arguments that they need must be loaded from memory: at launch these are not yet in
+ * the constant cache. But the compiler would move these loads and additions to the first use of an
+ * address, which is after the wait. Two things prevent this. The instruction that waits does so
+ * only if some address is not 0 (this is always true), so the addresses must be known before. And
+ * the empty asm in hide() might change an address, as far as the compiler knows, so the compiler
+ * does not compute the address a second time after the wait.
  */
 template <class... P>
 __device__ __forceinline__ void await_previous_kernel(const ar_args &args, P *&...address)

@@ -66,7 +66,7 @@ template <class R> struct spread : adds<R, spread<R>> {
 };
 
 /* Called by all threads of the block: wait until every rank's send is ready and every rank's recv
- * is free. Returns false in all threads if the rank gave up. */
+ * is free. Returns false in all threads if the rank gave up waiting. */
 __device__ __forceinline__ bool enter(const ar_args &args, const call_counters &counters,
                                       spin_limit &wait)
 {

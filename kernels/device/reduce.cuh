@@ -72,7 +72,7 @@ __device__ __forceinline__ void add_in_order(R &acc, int first, int ranks, const
 #endif
 }
 
-/* Sums of f32 over two ranks. One addition is needed, so the sum is rounded once. */
+/* Sums of f32 over two ranks. Only one addition is needed, so the sum is rounded once. */
 struct pair_f32 {
     float2 acc;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* two_ll8.cu - two-shot kernels in form LL8 (4 bytes of data beside 4 of flag), for the smallest
- * messages of any type. */
+/* two_ll8.cu - two-shot kernels in form LL8 (a flag of 4 bytes after every 4 bytes of data), for
+ * the smallest messages of any type. */
 #include "kernels/device/twoshot.cuh"
 
 extern "C" const struct ar_kernel_row ar_kernels_two_ll8 = {{

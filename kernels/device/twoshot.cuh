@@ -32,7 +32,7 @@ template <class F, class R, int N> struct row {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
     char *peer_slot[width]; /* address of word w in this rank's slot at the owner, in the half of
-                               even epochs */
+                               scratch for even calls */
     bool want[width];       /* whether the owner's shard has word w */
 
     __device__ __forceinline__ void fetch(const ar_args &args, uint32_t w, int first)
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     bool alive;
 
     row<F, R, N> out;
-    char *peer_slot[out.width]; /* peer_slot of ${out}, for the thread's first word */
+    char *peer_slot[out.width]; /* copy of out.peer_slot for the thread's first word */
     payload first_own = {};
 
     await_previous_kernel(args);
@@ -202,8 +202,9 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
 }
 
 /*
- * twoshot() for 2, 4 or 8 ranks and messages of whole words, with fewer instructions (see
- * oneshot_whole() in oneshot.cuh). It computes the addresses of both hops before the first wait.
+ * Does what twoshot() does, for 2, 4 or 8 ranks and messages of whole words, with fewer
+ * instructions (see oneshot_whole() in oneshot.cuh). It computes the addresses of both hops before
+ * the first wait.
  */
 template <class F, class R, int N>
 __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
@@ -218,7 +219,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     uint32_t bytes[N]; /* [i]: bytes in the shard of rank me ^ i */
     bool want[N];
     /* [i]: address of word first_word in this rank's reduce slot at rank me ^ i, in the half of
-     * even epochs */
+     * scratch for even calls */
     char *peer_slot[N];
     spin_limit wait;
     bool alive;
@@ -237,7 +238,8 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     }
     if (want[0])
         own = v[0];
-    /* Address of word first_word in reduce slot 0 of this rank, in the half of even epochs. */
+    /* Address of word first_word in reduce slot 0 of this rank, in the half of scratch for even
+     * calls. */
     char *const here = args.peer[args.me] + region;
 
     call_counters counters(args);

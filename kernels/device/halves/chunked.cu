@@ -63,7 +63,7 @@ __device__ __forceinline__ void leave_slots(const ar_args &args, call_counters &
 template <class R, int N, int Unroll>
 __global__ void __launch_bounds__(512, 1) scatter_tiles(const __grid_constant__ ar_args args)
 {
-    constexpr int some = N ? Unroll : 2; /* how many sums the registers can hold */
+    constexpr int some = N ? Unroll : 2; /* how many sums fit into registers at a time */
     const int ranks = N ? N : args.ranks;
     const uint64_t tile = (uint64_t)blockDim.x * AR_WORD * Unroll;
     spin_limit wait;

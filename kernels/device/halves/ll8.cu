@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ll8.cu - reduce-scatter and all-gather in form LL8 (4 bytes of data beside 4 of flag), for any
- * type. */
+/* ll8.cu - reduce-scatter and all-gather in form LL8 (a flag of 4 bytes after every 4 bytes of
+ * data), for any type. */
 #include "kernels/device/halves/words.cuh"
 
 extern "C" const struct ar_kernel_row ar_scatter_one_ll8 = {{

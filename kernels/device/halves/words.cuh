@@ -37,8 +37,8 @@ __device__ __forceinline__ int next_rank(int me, int i, int ranks)
 template <class F, class R, int N> struct outgoing {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
-    char *slot[width]; /* address of word w in this rank's slot at the owner, in the half of even
-                          epochs */
+    char *slot[width]; /* address of word w in this rank's slot at the owner, in the half of
+                          scratch for even calls */
 
     __device__ __forceinline__ void fetch(const ar_args &args, uint32_t w, int first)
     {
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
 {
     const int ranks = N ? N : args.ranks;
     const uint32_t bytes = (uint32_t)args.bytes, words = (uint32_t)args.words;
-    const uint32_t rounded = ar_round_up32(words, 32); /* all lanes of a warp loop equally often */
+    const uint32_t rounded = ar_round_up32(words, 32); /* so all lanes loop equally often */
     const uint32_t slot = ar_round_up32(words, AR_LINE) * AR_WORD;
     const uint32_t step = gridDim.x * blockDim.x;
     const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
@@ -126,8 +126,8 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
 }
 
 /* Wait for word w of every other rank; the word of rank r arrives at here + r * slot. Store it in
- * part r of args.out. Returns false if this rank gave up. For warp-wide forms the whole warp must
- * call this; ${valid} is false in lanes past the end of the message. */
+ * part r of args.out. Returns false if this rank gave up waiting. For warp-wide forms the whole
+ * warp must call this; ${valid} is false in lanes past the end of the message. */
 template <class F, int N>
 __device__ __forceinline__ bool store_words(const ar_args &args, char *here, uint32_t slot,
                                             bool valid, uint32_t w, uint64_t epoch,
@@ -170,8 +170,8 @@ __device__ __forceinline__ bool store_words(const ar_args &args, char *here, uin
     return true;
 }
 
-/* Set slot[i] to the address of word ${first_word} in this rank's slot at the i-th peer. The
- * address is in the half of even epochs. */
+/* Set slot[i] to the address of word ${first_word} in this rank's slot at the i-th peer, in the
+ * half of scratch for even calls. */
 template <int N>
 __device__ __forceinline__ void find_slots(const ar_args &args, uint32_t my_slot,
                                            uint32_t first_word, char **slot)

@@ -25,7 +25,8 @@ namespace ar
 using sum_ring = tma_ring<AR_TMA_SUMS>;
 using move_ring = tma_ring<AR_TMA_MOVES>;
 
-/* Which chunks this block moves: every gridDim.x-th of each shard, or of each part. */
+/* The chunks (kernels/shared/tma.h) that this block moves: every gridDim.x-th chunk of each shard,
+ * or of each part. */
 template <int Coll> struct staged_call {
     const ar_args &args;
     uint64_t epoch,
@@ -143,7 +144,7 @@ template <int Coll> struct staged_call {
         return least;
     }
     /* Wait until all peers have raised the flag ${kind} for ${count} chunks. Returns for how many
-     * chunks all peers have raised it, or 0 if this rank gave up. */
+     * chunks all peers have raised it, or 0 if this rank gave up waiting. */
     __device__ __forceinline__ uint32_t await(int kind, uint32_t count, spin_limit &wait) const
     {
         uint32_t polls = 0, now;

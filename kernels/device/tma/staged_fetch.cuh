@@ -20,7 +20,7 @@ __device__ __forceinline__ void fetch_load(const move_ring &ring, const staged_j
         bulk_load(ring.stage(j.place), j.c.fetched(j.peer()) + j.at, n, ring.full(j.place));
 }
 
-/* Fetch all chunks by TMA. Only lane 0 calls this. Returns false if the rank gave up. */
+/* Fetch all chunks by TMA. Only lane 0 calls this. Returns false if the rank gave up waiting. */
 template <int Coll>
 static __device__ __forceinline__ bool fetch(const staged_call<Coll> &c, const move_ring &ring,
                                              spin_limit &wait)
@@ -64,7 +64,7 @@ static __device__ __forceinline__ bool fetch(const staged_call<Coll> &c, const m
 }
 
 /* Fetch all chunks by loads and stores; used if recv is not aligned for TMA. All lanes of the warp
- * call this. Returns false if the rank gave up. */
+ * call this. Returns false if the rank gave up waiting. */
 template <int Coll>
 static __device__ __noinline__ bool fetch_slowly(const staged_call<Coll> &c, spin_limit &wait)
 {
@@ -81,7 +81,8 @@ static __device__ __noinline__ bool fetch_slowly(const staged_call<Coll> &c, spi
     return true;
 }
 
-/* Wait for the peers' last flags, and fetch the last bytes. Returns false if the rank gave up. */
+/* Wait for the peers' last flags, and fetch the last bytes. Returns false if the rank gave up
+ * waiting. */
 template <int Coll>
 static __device__ __forceinline__ bool fetch_tail(const staged_call<Coll> &c, spin_limit &wait)
 {

@@ -118,7 +118,7 @@ static __device__ __noinline__ void own_tail(const staged_call<Coll> &c)
 }
 
 /* What lane 0 of warp 1 does: load tiles once the peers' flags are up. Returns false if the rank
- * gave up; the caller then sets *stop to tell the other warps. */
+ * gave up waiting; the caller then sets *stop to tell the other warps. */
 template <int Coll>
 static __device__ __forceinline__ bool own_load_all(const staged_call<Coll> &c,
                                                     const sum_ring &ring, spin_limit &wait,
@@ -155,7 +155,7 @@ static __device__ __forceinline__ bool own_load_all(const staged_call<Coll> &c,
 
 /* What lane 0 of warp 2 does: store the sums, and tell the peers. A stage is free when the copies
  * out of it have read it. To wait less, the thread checks this only ${lag} tiles later. Returns
- * false if the rank gave up. */
+ * false if the rank gave up waiting. */
 template <class R, int Coll>
 static __device__ __forceinline__ bool own_store_all(const staged_call<Coll> &c,
                                                      const sum_ring &ring, spin_limit &wait,

@@ -22,9 +22,9 @@ namespace ar
 
 static_assert(sizeof(ar_args) <= AR_TMA_IPC_MORE, "the host asks for too little shared memory");
 
-/* Return the address of a word in the memory of rank ${at}. The block of rank ${writer} that has
- * this block's number stores the word there, for the same block of rank ${at}. ${row} is an enum
- * ar_ipc_row. */
+/* Return the address of the word in the memory of rank ${at} that rank ${writer} stores, for rank
+ * ${at} to read. The blocks of number blockIdx.x of the two ranks have this word for themselves.
+ * ${row} is an enum ar_ipc_row and says what the word means. */
 __device__ __forceinline__ uint64_t *ipc_word(const ar_args &args, int at, int row, int writer)
 {
     return (uint64_t *)(args.peer[at] +
@@ -72,7 +72,7 @@ template <int Coll> __device__ __forceinline__ bool ipc_find(ar_args &found, int
 
 /* Called by all threads of the block. ${all} says whether this block has found the buffers of all
  * ranks. Tell this to the peers, and return whether the same block of every rank has found all.
- * *alive becomes false if the rank gave up. */
+ * *alive becomes false if the rank gave up waiting. */
 __device__ __forceinline__ bool ipc_agree(const ar_args &args, uint64_t epoch, bool all,
                                           bool *alive, spin_limit &wait)
 {
@@ -252,7 +252,7 @@ template <int Coll> __device__ __forceinline__ void ipc_copy_out(const ipc_words
 }
 
 /* Called by all threads of the block: move its tiles through scratch. Returns false if the rank
- * gave up. */
+ * gave up waiting. */
 template <class R, int Coll>
 static __device__ __noinline__ bool through_scratch(const ar_args &args, uint64_t epoch,
                                                     spin_limit &wait)
@@ -288,10 +288,10 @@ __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma_ipc(const __grid_consta
     ar_args &found = *(ar_args *)(shared + AR_TMA_SHARED); /* args, plus what ipc_find() finds */
     const add_ring ring = ring_of(shared);
     const tma_tiles<Coll> tiles(args);
-    /* ${last} is the block that moves the last bytes of the shard, which do not fill a word. It is
-     * the block of the tile in which these bytes lie: if that block goes through scratch, it moves
-     * them with the tile. Suppose that another block had to move them. If that block went through
-     * scratch while the block of the tile did not, nobody would move them. */
+    /* ${last} is the block that moves the last bytes of the shard, which do not fill a word. These
+     * bytes lie in a tile, and ${last} is the block that moves this tile: if it goes through
+     * scratch, it moves the bytes with the tile. If another block had to move the bytes, nobody
+     * would move them when that block goes through scratch and the block of the tile does not. */
     const uint32_t last = (uint32_t)(tiles.bytes / tiles.tile % gridDim.x);
     bool direct = false;
     spin_limit wait;
