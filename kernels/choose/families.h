@@ -32,7 +32,7 @@ enum ar_need {
     AR_NEEDS_WORDS = 1 << 10,    /* the bytes of each part of the message are a multiple of 16 */
     AR_NEEDS_TMA = 1 << 11,      /* sm_90 or later, with shared memory for the stages of TMA */
     AR_NEEDS_UNSCALED = 1 << 12, /* the operator is not AR_PREMUL */
-    AR_RUNS = 1 << 13,           /* no condition: set if there are kernels and no conditions */
+    AR_RUNS = 1 << 13,           /* no condition: only says that there are kernels */
     AR_NEVER = 1 << 14,          /* the family has no kernels for all-reduce */
     AR_NEEDS_IPC = 1 << 15,      /* the ranks map each other's memory (kernels/ipc) */
 };
@@ -40,7 +40,7 @@ enum ar_need {
 /* Words, forms, regions and slots are explained in kernels/shared/layout.h. */
 struct ar_family_row {
     const char *name;
-    int shots;         /* 1: each rank adds up the whole message; 2: its shard; 0: NCCL adds up */
+    int shots;         /* 1: each rank adds up the whole message; 2: only its shard; 0: NCCL adds */
     enum ar_form form; /* form of the words that are sent; AR_LAMPORT if plain data is sent */
     int region;        /* region of scratch; AR_REGION_BULK and later regions hold plain data */
     int slots;         /* slots of scratch for each rank; 0: the kernel needs no slots */
@@ -70,9 +70,9 @@ struct ar_family_row {
 
 /* The kernels with AR_PULLS or AR_TMA_NEEDS cannot run AR_PREMUL, in which each rank multiplies its
  * numbers by its own scalar before they are added up. These kernels, like those of family copy,
- * take the numbers of a peer directly from its send, where no thread has multiplied them yet. They
- * would have to multiply them by the peer's scalar, which each rank would first have to get. For
- * that we would need more kernels (30 more for the three families with TMA). */
+ * take a peer's numbers directly from its send, where no thread has multiplied them yet. To
+ * multiply them, a rank would first have to get the scalars of its peers. That would need more
+ * kernels, for example 30 more for the three families with TMA. */
 #define AR_NAN_SUMS (AR_NEEDS_NAN_TYPE | AR_NEEDS_SUM_AVG)
 #define AR_LINES    (AR_NEEDS_NVLINK | AR_NEEDS_UNSCALED)
 #define AR_PULLS    (AR_NEEDS_PEERS | AR_NEEDS_RECV | AR_NEEDS_SEND | AR_NEEDS_UNSCALED)

@@ -8,7 +8,7 @@
 #define MiB    (1ull << 20)
 #define NO_END UINT64_MAX
 
-/* bench/ar_sweep.c timed every number of blocks and threads. That program is only in the history
+/* bench/ar_sweep.c timed every number of blocks and threads. That program is only in git's history
  * (git show c985556:bench/ar_sweep.c). Today `symtuner tune` searches for the best numbers. */
 #define SWEEP    "bench/ar_sweep on 4 H200, NVLink4, bf16, 2026-11-21"
 #define SHAPE    "grid of the bf16 sweep for this form, not swept with this type"
@@ -78,9 +78,9 @@ const struct ar_row ar_rows[] = {
     {AR_LINKS_NVLINK, 3, 16, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     {AR_LINKS_PCIE, 2, 16, LONG_BESIDE, NO_END, AR_NCCL, 0, 0, 0, AS_GEMMS},
     /* Rows for NVLink and two ranks. With two ranks, one-shot moves no more data than two-shot. No
-     * row has more than 128 blocks, so a few multiprocessors stay free for other kernels. If all
-     * multiprocessors were needed, one that is busy would keep a block of ours from starting, and
-     * every rank would wait for that block. */
+     * row has more than 128 blocks, so a few multiprocessors stay free for other kernels. If a call
+     * needed all multiprocessors, a single busy one would keep a block of ours from starting, and
+     * all ranks would wait for that block. */
     {AR_LINKS_NVLINK, 2, 2, ANY, 2 * KiB, AR_ONE_LL8, 16, 128, 0, SWEEP},
     {AR_LINKS_NVLINK, 2, 2, GENERIC, 16 * KiB, AR_ONE_LL8, 16, 128, 0, SHAPE},
     {AR_LINKS_NVLINK, 2, 2, GENERIC, 64 * KiB, AR_ONE_LL128, 64, 128, 0, SHAPE},

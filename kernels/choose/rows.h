@@ -14,13 +14,13 @@ enum ar_row_need {
     ANY = 0,            /* the row is for every call */
     UNMAPPED = 1 << 0,  /* recv is not registered; in a reduce-scatter: send is not registered */
     SUMS = 1 << 1,      /* the call is an all-gather, or a sum or avg of f32, f16 or bf16 */
-    GENERIC = 1 << 2,   /* the call is an all-gather, or not a sum or avg of f32, f16 or bf16 */
+    GENERIC = 1 << 2,   /* the call is an all-gather, or has another operator or type than SUMS */
     GATHERS = 1 << 3,   /* the call is an all-gather */
     SCATTERS = 1 << 4,  /* the call is a reduce-scatter */
     MULTICAST = 1 << 5, /* NCCL can use NVLink multicast */
     POINT_TO_POINT = 1 << 6, /* NCCL cannot use NVLink multicast */
     BESIDE = 1 << 7,         /* other kernels may run beside ours */
-    LENGTHY = 1 << 8,        /* the call is longer than ST_BESIDE_LIMIT */
+    LENGTHY = 1 << 8,        /* the call is longer than ST_BESIDE_LIMIT (nccl/names.h) */
     BY_TMA = 1 << 9,         /* kernel tma can run the call */
     BY_IPC = 1 << 10,        /* kernel tma_ipc can run the call, and neither buffer is registered */
 };

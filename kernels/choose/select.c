@@ -160,8 +160,8 @@ static bool may_name(const struct ar_ask *ask, int family)
     return ask->has_nccl || (family != AR_NCCL && ((f->needs | f->gather) & AR_NEEDS_COPY) == 0);
 }
 
-/* Return whether the row is for the links and the number of ranks of ${ask}, and may name its
- * family. */
+/* Return whether ${row} can apply to calls of the group in ${ask}: it is for the group's links and
+ * number of ranks, and the table may name its family. */
 static bool row_is_for(const struct ar_row *row, const struct ar_ask *ask)
 {
     return row->links == ask->links && ask->ranks >= row->min_ranks &&

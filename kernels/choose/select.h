@@ -35,8 +35,8 @@ struct ar_ask {
     int has_copy;              /* whether copy engines can run: one rank per GPU, peer memory */
     int has_nvls;              /* whether both buffers have multicast addresses */
     int has_multicast;         /* whether NCCL can use NVLink multicast */
-    int has_tma;               /* whether AR_NEEDS_TMA is met */
-    int has_ipc;               /* whether AR_NEEDS_IPC is met */
+    int has_tma;               /* whether AR_NEEDS_TMA (families.h) is met */
+    int has_ipc;               /* whether AR_NEEDS_IPC (families.h) is met */
     int max_ctas;              /* limit of this call's blocks on each rank (ar_most_ctas) */
     uint64_t half[AR_REGIONS]; /* [r]: bytes of the longest half of region r in any usable arena */
     unsigned without;          /* bit a: the call must not use arena a */
@@ -51,7 +51,7 @@ struct ar_choice {
     int family;     /* enum ar_family */
     int ctas;       /* blocks */
     int threads;    /* threads per block */
-    int lag;        /* for kernel chunked: by how many tiles the push is ahead of the sums */
+    int lag;        /* for kernel chunked: how many tiles it sends ahead of the one it adds up */
     uint64_t piece; /* bytes of the message that one launch moves; the last piece may be shorter */
     int pieces;     /* number of pieces */
     enum ar_because because;

@@ -8,7 +8,7 @@
 #include "kernels/group/handle.h"
 
 struct ar_engines {
-    struct ar_side *sides[AR_MAX_RANKS]; /* [r]: streams for rank r; watch runs on one of [me] */
+    struct ar_side *sides[AR_MAX_RANKS]; /* [r]: for copies from rank r; [me]: for kernel watch */
     cudaStream_t stream[AR_MAX_RANKS];   /* [r]: the stream of sides[r] that this call uses */
     cudaEvent_t begin, end[AR_MAX_RANKS];
     struct ar_memops ops;

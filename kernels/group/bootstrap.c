@@ -52,7 +52,7 @@ ncclResult_t ar_endpoint_open(struct ar_endpoint *endpoint, const struct ar_nccl
     }
     if (cudaStreamCreateWithFlags(&endpoint->stream, cudaStreamNonBlocking) != cudaSuccess) {
         cudaGetLastError();
-        endpoint->stream = NULL; /* exchange on the default stream, after the caller's work */
+        endpoint->stream = NULL; /* use the default stream, behind the caller's work there */
     }
     return ncclSuccess;
 }

@@ -32,7 +32,7 @@ ncclResult_t ar_bootstrap_exchange(const struct ar_nccl *nccl, struct ar_endpoin
  * any rank failed, all ranks return an error (their own, or ncclRemoteError), and ${why} names the
  * lowest rank that failed and its reason. ${alike} is a number that must be the same on all ranks;
  * if ranks differ in it, all ranks fail. *met is false if the exchange itself failed. If
- * endpoints[i] is for another communicator than endpoints[0], endpoints[i]->stranger becomes true.
+ * endpoints[i] is of another group of ranks than endpoints[0], endpoints[i]->stranger becomes true.
  */
 ncclResult_t ar_bootstrap_agree(const struct ar_nccl *nccl, struct ar_endpoint *const *endpoints,
                                 int n, ncclResult_t result, uint64_t alike, char *why, bool *met);

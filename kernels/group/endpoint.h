@@ -29,12 +29,12 @@ struct ar_endpoint {
     ncclComm_t comm;
     int device, ranks;
     cudaStream_t stream;
-    char *memory;      /* what this rank sends, and behind it what all ranks sent; NULL: none yet */
+    char *memory;      /* what this rank sends, and behind it what all ranks sent; NULL: not yet */
     void *received;    /* host memory for what all ranks sent, AR_INFO_BYTES for each rank */
-    bool on_host;      /* whether ${memory} is pinned host memory, because the GPU had none left */
+    bool on_host;      /* ${memory} is pinned host memory, because GPU memory was short */
     uint64_t limit_ns; /* time limit of waits for other ranks (nccl_wait.h) */
-    uint64_t number;   /* nearly unique, so ranks of different groups send different data */
-    bool stranger;     /* it is for another communicator than this thread's first endpoint */
+    uint64_t number;   /* nearly unique; shows which endpoints are of one group (${stranger}) */
+    bool stranger;     /* it is of another group of ranks than this thread's first endpoint */
     /* The fields below are needed because the communicator may be nonblocking. */
     bool threaded;          /* the communicator is nonblocking, and refuses calls after an error */
     const uint32_t *abort;  /* symtuner_ar_abort sets this word; NULL: there is none yet */

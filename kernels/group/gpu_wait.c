@@ -70,7 +70,7 @@ cudaError_t ar_gpu_wait(int device, uint64_t limit_ns)
     else if (eventfd_read(ended.fd, &value) == 0)
         error = (cudaError_t)(value - 1);
     if (begun && error != cudaErrorNotReady)
-        pthread_join(thread, NULL); /* does not wait long: the thread has only to return */
+        pthread_join(thread, NULL); /* does not wait long: the thread only has to return */
     else if (begun)
         pthread_detach(thread);
     close(ended.fd);

@@ -66,12 +66,13 @@ enum ar_follower {
     AR_FOLLOWERS
 };
 
-/* Makes the calls of a handle run one after the other: it has the stream of the latest call, and an
- * event that is recorded after that call. All calls outside of captures share one such record, and
- * each stream capture has a record for its own calls. Outside of captures ${stream} is the id that
- * CUDA gives to each stream. The stream's handle would not identify the stream: a new stream may
- * get the handle of a destroyed one, and cudaStreamPerThread is another stream in each thread. In a
- * capture ${stream} is mostly the stream's handle (kernels/order/graph.c says why). */
+/* Keeps the calls of a handle in order, so that they run one after the other. It has the stream of
+ * the latest call, and an event that is recorded after that call. All calls outside of captures
+ * share one such record, and each stream capture has a record for its own calls. Outside of
+ * captures ${stream} is the id that CUDA gives to each stream. The stream's handle would not
+ * identify the stream: a new stream may get the handle of a destroyed one, and cudaStreamPerThread
+ * is another stream in each thread. In a capture ${stream} is mostly the stream's handle
+ * (kernels/order/graph.c says why). */
 struct ar_order {
     unsigned long long capture; /* id of the capture that the calls are in; 0: no capture */
     bool used;                  /* whether there was a call */

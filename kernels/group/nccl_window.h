@@ -7,8 +7,8 @@
 
 /* Collective: register buffers[i], of ${bytes}, with the communicator of handles[i], and set
  * *windows[i] to the new window, or to NULL if NCCL made none. windows[i] must point into the
- * handle, because NCCL may write *windows[i] after this function has returned: after a timeout, or
- * if the caller is between ncclGroupStart and ncclGroupEnd. */
+ * handle, because NCCL may write *windows[i] after this function has returned. That happens after a
+ * timeout, or if the caller is between ncclGroupStart and ncclGroupEnd. */
 ncclResult_t ar_windows_make(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
                              ncclWindow_t *const *windows, char *why);
 /* Deregister ${window} on the GPU of ${h}. The caller's GPU stays current. If the communicator of

@@ -6,8 +6,8 @@
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 
-/* In CUDA 13, functions that add edges to a graph take data about these edges, too, as the argument
- * before their number. NULL means plain edges. */
+/* In CUDA 13, functions that add edges to a graph have one more parameter, data about these edges,
+ * just before the number of edges. NULL means plain edges. */
 #if CUDART_VERSION >= 13000
 #define AR_PLAIN_EDGES NULL,
 #else

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* graph.c - keeps the calls of a handle in order, and the records of CUDA graphs that contain
- * calls. */
+/* graph.c - keeps the calls of a handle in order, and records which CUDA graphs contain some of
+ * them. */
 #include "kernels/order/graph.h"
 
 #include <stdlib.h>
@@ -69,8 +69,8 @@ static ncclResult_t find(symtuner_ar *h, cudaStream_t stream, const struct ar_ca
     return result;
 }
 
-/* If the graphs of the record *at are gone, free the record, and let *at be the next one. Return
- * whether it was freed. */
+/* If no graph refers to the record *at any more, free it, and let *at be the next record. Return
+ * whether the record was freed. */
 static bool drop_gone(struct ar_graph **at)
 {
     struct ar_graph *g = *at;

@@ -2,8 +2,8 @@
 /* mixing.c - lets the calls in a graph and the calls outside of it wait for each other. */
 #include "kernels/order/mixing.h"
 
-/* Return whether ${error} is no error. If it is one, clear CUDA's last error, because the capture
- * goes on, only without nodes for the event. */
+/* Return whether ${error} is no error. If it is one, clear CUDA's last error: the capture goes on,
+ * but without the nodes for the event. */
 static bool is_done(cudaError_t error)
 {
     if (error != cudaSuccess)

@@ -33,7 +33,7 @@ struct ar_ends {
     cudaGraphNode_t last;   /* the node that ${record} follows, the end of the latest call */
 };
 
-/* Return whether calls of ${h} must wait for its graphs, if there are any. */
+/* Return whether graphs with calls of ${h} and other calls of ${h} wait for each other. */
 static inline bool ar_mixes(const symtuner_ar *h)
 {
     return h->mixing && !h->one_stream;
