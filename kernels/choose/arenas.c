@@ -9,11 +9,11 @@
 
 uint64_t ar_scratch_half(int arena, int region, int ranks, uint64_t bulk, bool host)
 {
-    /* Each size follows from the longest message that one launch must be able to move. In arena
-     * SMALL that is 2 MiB for kernel one_lamport on two ranks, and 1.17 MiB for kernel two_ll128 on
-     * any number of ranks. In arena WORDS it is 12 MiB for kernel two_lamport: rows.c names no
-     * kernel that sends words for a longer all-reduce. (Scratch in host memory has no arena WORDS.)
-     */
+    /* The sizes follow from the longest message that one launch must be able to move. In arena
+     * SMALL, kernel one_lamport must move 2 MiB on two ranks, and kernel two_ll128 must move 1.17
+     * MiB on any number of ranks. In arena WORDS, kernel two_lamport must move 12 MiB: for a longer
+     * all-reduce, rows.c names no kernel that sends words. (Scratch in host memory has no arena
+     * WORDS.) */
     static const uint64_t of[AR_ARENAS][AR_REGIONS] = {
         [AR_ARENA_SMALL] = {[AR_REGION_LL8] = 512 * KiB,
                             [AR_REGION_LL128] = 2560 * KiB,

@@ -27,7 +27,7 @@
  * in 2026-11-28-h200x2b. They were made with SYMTUNER_AR_OVERLAP=2. Beside GEMMs, all-reduces with
  * 64 blocks of 1024 threads take 0.5 to 0.6 of the time of all-reduces with 128 blocks. The reason
  * may be that the next call can start early if a call has 64 blocks, but not if it has 128
- * (order/first.h). */
+ * (keep_budget() in kernels/host/pieces.c). */
 #define BLOCKS64 "alone and beside GEMMs, for 1 to 16 MiB: 2 H200, bf16, 2026-11-28"
 #define SHORT    "alone, 4 to 16 KiB: 2 H200, bf16, 2026-11-28"
 #define NEAR64   "not measured: as for 256 KiB and 1 MiB"

@@ -235,13 +235,13 @@ template <class P> __device__ __forceinline__ void hide(P *&address)
  * has ended and its stores are visible. With AR_EARLY_BOTH the next kernel may start early as well,
  * and must wait in the same way.
  *
- * ${address} are addresses that the caller has computed before the wait. There they cost no time,
- * although the arguments that they need must be loaded from memory: at launch these are not yet in
- * the constant cache. But the compiler would move these loads and additions to the first use of an
- * address, which is after the wait. Two things prevent this. The instruction that waits does so
- * only if some address is not 0 (this is always true), so the addresses must be known before. And
- * the empty asm in hide() might change an address, as far as the compiler knows, so the compiler
- * does not compute the address a second time after the wait.
+ * ${address} are addresses that the caller computes before the wait, so that the computation costs
+ * no time. (It takes a while, because at launch the arguments are not yet in the constant cache.)
+ * But the compiler would move the loads and additions to the first use of an address, which is
+ * after the wait. Two things prevent this. The instruction that waits does so only if some address
+ * is not 0 (this is always true), so the addresses must be known before it. And the empty asm in
+ * hide() might change an address, as far as the compiler knows, so the compiler does not compute
+ * the address a second time after the wait.
  */
 template <class... P>
 __device__ __forceinline__ void await_previous_kernel(const ar_args &args, P *&...address)

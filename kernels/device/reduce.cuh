@@ -118,9 +118,9 @@ struct sum_f32 {
         lost += low - (s - high);
         sum = s;
     }
-    /* Return the sum, or for avg the quotient, rounded once. "left" is what the rounded result
-     * leaves of the sum. It is not added in two cases. If it is not finite, the sum was infinite or
-     * a NaN already. If it is 0, adding it would turn a sum of -0 into 0. */
+    /* Return the sum, or for avg the quotient, rounded once. "left" is the part of the sum that is
+     * missing in the rounded result "near". It is not added in two cases. If it is not finite, the
+     * sum was infinite or a NaN already. If it is 0, adding it would turn a sum of -0 into 0. */
     static __device__ __forceinline__ float rounded(float sum, float lost, const ar_args &args)
     {
         float divisor = args.scale == 1.0f ? 1.0f : (float)args.ranks;

@@ -15,8 +15,8 @@
  * because a stream memory operation may hold up what is submitted after it.
  *
  * The rank that waits for a flag also clears it, so a replayed graph finds all flags clear. Each
- * flag is clear before its writer sets it again in the next call. Let rank A wait for the flags of
- * rank B:
+ * flag is clear before its writer sets it again in the next call. Suppose that rank A waits for
+ * flags that rank B sets:
  *
  *   ENTERED   A clears it before A sets FETCHED at B. B begins its next call only when it has that
  *             FETCHED.

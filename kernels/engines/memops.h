@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memops.h - the driver's stream memory operations: a stream waits for a word in memory, or writes
- * it. */
+/* memops.h - the driver's stream memory operations: with them a stream waits for a word in memory,
+ * or writes it. */
 #ifndef AR_MEMOPS_H_
 #define AR_MEMOPS_H_
 

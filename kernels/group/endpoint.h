@@ -29,7 +29,7 @@ struct ar_endpoint {
     ncclComm_t comm;
     int device, ranks;
     cudaStream_t stream;
-    char *memory;      /* what this rank sends, and behind it what all ranks sent; NULL: not yet */
+    char *memory;      /* what this rank sends, then what all ranks sent; NULL: not allocated yet */
     void *received;    /* host memory for what all ranks sent, AR_INFO_BYTES for each rank */
     bool on_host;      /* ${memory} is pinned host memory, because GPU memory was short */
     uint64_t limit_ns; /* time limit of waits for other ranks (nccl_wait.h) */

@@ -36,7 +36,7 @@ enum { DRAIN_MS = 2000 };
 
 /* First count the call, and then look whether the handle was aborted. symtuner_ar_abort does it the
  * other way round: it first marks the handle as aborted, and then looks at the count. So at least
- * one of the two notices the other. */
+ * one of the two functions notices the other. */
 ncclResult_t ar_copies_enter(symtuner_ar *h)
 {
     __atomic_add_fetch(&h->copying, 1, __ATOMIC_SEQ_CST);

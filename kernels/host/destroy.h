@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* destroy.h - handles that could not be freed when the program destroyed or discarded them. */
+/* destroy.h - free handles later that could not be freed when the program destroyed or discarded
+ * them. */
 #ifndef AR_DESTROY_H_
 #define AR_DESTROY_H_
 

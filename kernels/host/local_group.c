@@ -14,8 +14,8 @@
 #include "kernels/scratch/grow.h"
 #include "kernels/scratch/peer_arena.h"
 
-/* Enable peer access between every pair of different GPUs. Returns false if a pair has no peer
- * access. */
+/* Enable peer access between every pair of GPUs of the group. Returns false if a pair cannot have
+ * it. *links_out says which links connect the GPUs. */
 static bool open_peers(symtuner_ar **handles, int n, int *links_out, char *why, size_t why_size)
 {
     *links_out = AR_LINKS_NVLINK;

@@ -86,11 +86,11 @@ static ncclResult_t agree(symtuner_ar **handles, int n, ncclResult_t result, uin
  * Programs register memory that already lies in a window: XLA does so for each of its executables.
  * Then a call's buffer may lie in several windows. Each rank knows only where its own buffer lies,
  * but all ranks must choose alike, and must reach the same memory. So when the ranks register a
- * buffer, they compare where it lies in each older window. If that is the same place on all ranks,
- * calls may use both windows: a buffer in one of the windows lies in the other one on all ranks or
- * on none, and at the same place. Then each rank may use either window. If it is not the same
- * place, both windows are blocked: if a buffer of a call lies in a blocked window, the call uses no
- * window for the buffer, not even another one.
+ * buffer, they compare at what offset it lies in each older window. If the offset is the same on
+ * all ranks, calls may use both windows. It does not matter which of the two a rank takes: a call's
+ * buffer lies in both on all ranks or on none, and at the same places. If the offset differs, both
+ * windows are blocked: if a buffer of a call lies in a blocked window, the call uses no window for
+ * the buffer, not even another one.
  *
  * NCCL's function to deregister does not wait for other ranks. So a rank may have deregistered a
  * blocked window that other ranks still have. As long as they do not use a window for buffers in
@@ -115,7 +115,7 @@ static int64_t distance(const struct ar_window *w, const char *buffer, size_t by
     return buffer < w->base + w->bytes && w->base < buffer + bytes ? buffer - w->base : APART;
 }
 
-/* Update window w, in which the new buffers do not lie at the same place on all ranks. ${here} is
+/* Update window w, in which the new buffers do not lie at the same offset on all ranks. ${here} is
  * the number of ranks that still have the window. */
 static void judge(symtuner_ar *h, int w, int here)
 {
@@ -148,7 +148,7 @@ static ncclResult_t compare(symtuner_ar **handles, void *const *buffers, int n, 
             mine[i].from[w] = distance(&handles[i]->windows[w], buffers[i], bytes);
     }
     if (handles[0]->comm == NULL)
-        memcpy(all, mine, (size_t)n * sizeof *mine); /* any order of the ranks will do */
+        memcpy(all, mine, (size_t)n * sizeof *mine); /* the order does not matter */
     else
         result =
             ar_bootstrap_exchange(handles[0]->nccl, endpoints, n, mine, all, sizeof *mine, why);

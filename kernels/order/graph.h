@@ -17,7 +17,7 @@ struct ar_graph {
     struct ar_graph *next;
     struct ar_order order;
     uint64_t windows; /* bit w: a call uses h->windows[w] */
-    uint32_t gone;    /* 1 once no graph refers to this record; a thread of CUDA's sets it */
+    uint32_t gone;    /* 1 once no graph refers to this record; a thread of CUDA sets it */
     struct ar_ends ends;
 };
 

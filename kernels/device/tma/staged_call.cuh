@@ -128,7 +128,8 @@ template <int Coll> struct staged_call {
         if (Coll == AR_ALL_REDUCE)
             raise(AR_FLAG_GATHER, count);
     }
-    /* Return for how many chunks all peers have raised the flag ${kind}, at most chunks + 1. */
+    /* Return how many chunks all peers have reported by their flags ${kind}. The result chunks + 1
+     * says that they have reported the last bytes, too. */
     __device__ __forceinline__ uint32_t reached(int kind) const
     {
         uint32_t least = chunks + 1;
@@ -143,8 +144,8 @@ template <int Coll> struct staged_call {
         }
         return least;
     }
-    /* Wait until all peers have raised the flag ${kind} for ${count} chunks. Returns for how many
-     * chunks all peers have raised it, or 0 if this rank gave up waiting. */
+    /* Wait until all peers have reported ${count} chunks by their flags ${kind}. Returns how many
+     * chunks all peers have reported, or 0 if this rank gave up waiting. */
     __device__ __forceinline__ uint32_t await(int kind, uint32_t count, spin_limit &wait) const
     {
         uint32_t polls = 0, now;
