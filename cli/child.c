@@ -158,8 +158,8 @@ static enum st_child_end listen(struct st_child *child, pid_t pid, int out, int 
             }
         }
     }
-    /* Here the child has closed stdout and stderr. It may still run, because it waits inside the
-     * driver, so wait for its end. */
+    /* Unless it must be killed, the child has closed stdout and stderr by now. It may still run,
+     * for example because it waits inside the driver, so wait for its end. */
     while (how == ST_CHILD_DONE && !reap(pid, &status, st_child_now() + 0.2))
         how = stop ? ST_CHILD_STOPPED : st_child_now() > end ? ST_CHILD_TIMEOUT : ST_CHILD_DONE;
     if (how != ST_CHILD_DONE) {
@@ -192,8 +192,8 @@ enum st_child_end st_child_run(struct st_child *child)
         close(out[1]);
         return ST_CHILD_FAILED;
     }
-    /* Stop ignoring SIGCHLD, if our parent made us ignore it: Linux would then keep no exit status
-     * of the child. */
+    /* If our parent ignores SIGCHLD, so does this process, and Linux would keep no exit status of
+     * the child. So stop ignoring the signal. */
     signal(SIGCHLD, SIG_DFL);
     fflush(NULL);
     pid = fork();

@@ -19,15 +19,16 @@ enum { ST_CHILD_NOT_FOUND = 127 }; /* ${status} if the program was not found */
 struct st_child {
     const char *program;          /* its name, looked up in PATH; NULL: "symtuner worker"       */
     const char *const *arguments; /* without the program's name; the last pointer is NULL       */
-    const char *const *set;       /* variables: NAME=VALUE sets, NAME unsets; NULL at the end   */
+    const char *const *set;       /* environment: NAME=VALUE sets, NAME unsets; NULL at the end */
     int limit_s;                  /* the child is killed after this many seconds                */
     char *output;                 /* filled: all that the child printed on stdout               */
     char error[400];              /* filled: the end of what the child printed on stderr        */
     int status;                   /* filled: exit status, or 128 + the signal that killed it    */
 };
 
-/* Run a child and wait for its end. If the child does not end even after SIGKILL, because it waits
- * inside the driver, give up soon: ${status} is -1, and ${error} says so. Returns
+/* Run a child and wait until it has ended. A child that waits inside the driver may not end even
+ * after SIGKILL. Then give up after a few seconds, with ${status} -1, and the reason in ${error}.
+ * Returns
  *   DONE     if its exit status is 0
  *   TIMEOUT  if it was killed because the limit had passed
  *   STOPPED  if it was killed because this process got SIGINT or SIGTERM

@@ -12,8 +12,8 @@
 
 extern char **environ;
 
-/* An empty value at the head of the list of legal values, as in "|steer|off", means that the
- * variable need not be set. Return "unset" if the list has it, otherwise "". */
+/* Return "unset", to be printed before the other legal values, if the first legal value is empty,
+ * as in "|USR1|USR2". Otherwise return "". */
 static const char *empty(const struct symtuner_option *row)
 {
     return row->values[0] == '|' ? "unset" : "";
@@ -70,7 +70,8 @@ static void print_text(void)
     }
 }
 
-/* Print the values that are not legal, and variables that do not exist. */
+/* Report on stderr the SYMTUNER_* variables whose values are not legal, and those that do not
+ * exist. */
 static void print_wrong(void)
 {
     enum { MOST = 64 };

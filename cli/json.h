@@ -20,8 +20,8 @@
  *
  * ${key} is the name of a member of an object, and NULL for an element of an array and for the
  * document itself.
- * Ownership: the writer keeps the pointer ${out}. It keeps the text of st_json_gap until it has
- * printed it. Threads: one per writer. Errors: the caller calls ferror(${out}).
+ * Ownership: the writer keeps the pointer ${out}. The text that st_json_gap gets must stay valid
+ * until it is printed. Threads: one per writer. Errors: the caller calls ferror(${out}).
  */
 #ifndef ST_JSON_H_
 #define ST_JSON_H_

@@ -97,9 +97,9 @@ static bool no_such_option(const struct st_command_line *line, const char *word,
     return false;
 }
 
-/* Go past the option at argv[0], and read it if this is the pass for it: with ${early} the early
- * options are read, without ${early} all others. Returns how many elements of ${argv} the option
- * and its value take, or 0 for an error. */
+/* The arguments are read in two passes: first, with ${early}, the early options; then all others.
+ * Read the option at argv[0] if it belongs to this pass, otherwise skip it. Returns how many
+ * elements of ${argv} the option and its value take, or 0 for an error. */
 static int read_option(const struct st_command_line *line, char **argv, void *self, bool early,
                        char *error)
 {
@@ -250,7 +250,8 @@ int st_line_read(const struct st_command_line *line, int argc, char **argv, void
     char error[ST_OPTION_ERROR];
     int status, words = 0;
 
-    /* A command that needs words but got none prints its help, which says more than an error. */
+    /* A command that needs words but got no arguments prints its help, which says more than an
+     * error. */
     if (help || (argc < 2 && line->least_words > 0)) {
         st_line_help(line, help ? stdout : stderr);
         return help ? ST_EXIT_FINE : ST_EXIT_USAGE;

@@ -89,8 +89,8 @@ struct st_command_line {
 /* Initializes the options of a struct st_command_line: all rows of ${table}. */
 #define ST_OPTIONS(table) .row = (table), .rows = sizeof(table) / sizeof *(table)
 
-/* Parse a command line into ${self}, and print help, hints and errors. Returns -1 if the command
- * continues, else its exit status. */
+/* Parse a command line into the command's struct ${self}, and print help, hints and errors. Returns
+ * -1 if the command continues, else its exit status. */
 int st_line_read(const struct st_command_line *line, int argc, char **argv, void *self);
 
 /* Print ${error} on stderr as st_line_read prints its own errors. A command calls this function

@@ -58,7 +58,7 @@ static bool driver_missing(const struct st_doctor *d, char *evidence)
                     d->gpus_on_bus, d->gpus_on_bus == 1 ? "" : "s");
 }
 
-/* Is ${library} from CUDA's forward compatibility package, and newer than the kernel module? Then
+/* Is ${library} from CUDA's forward compatibility package, and newer than the kernel module? If so,
  * it may work with that module. Containers have the package in a folder called compat. */
 static bool forward_compatible(const struct st_doctor *d, const char *library, const char *version)
 {
@@ -86,9 +86,9 @@ static bool uvm_missing(const struct st_doctor *d, char *evidence)
            st_found(evidence, "driver %s is loaded, /dev/nvidia-uvm is not there", d->driver_text);
 }
 
-/* Is there an NVSwitch, but no fabric manager that runs? If it runs, it has a pid file in /run. A
- * container sees the host's NVSwitches in /proc, but not the host's /run. So where systemd does not
- * run, as in containers, there is no finding. */
+/* Is there an NVSwitch, but no running fabric manager? A fabric manager that runs has a pid file in
+ * /run. A container sees the host's NVSwitches in /proc, but not the host's /run. So there is no
+ * finding where systemd does not run, as in containers. */
 static bool fabric_manager(const struct st_doctor *d, char *evidence)
 {
     return st_doctor_exists(d, "/proc/driver/nvidia-nvswitch/devices") &&
@@ -136,8 +136,8 @@ static int acs_control(const unsigned char *config, long size)
     return -1;
 }
 
-/* Does a bridge send peer traffic to the root complex? REDIRECTS are the bits of the ACS control
- * register that make the bridge do so: request redirect, completion redirect, upstream
+/* Does a bridge send peer traffic to the root complex? Each bit of REDIRECTS in a bridge's ACS
+ * control register makes the bridge do this: request redirect, completion redirect, upstream
  * forwarding. */
 static bool acs_on(const struct st_doctor *d, char *evidence)
 {

@@ -77,7 +77,7 @@ static bool holds(const struct st_doctor *doctor, const struct st_finding *row, 
            st_found_setting(evidence, setting);
 }
 
-/* Return the finding of ${found} that has the row and the evidence of ${one}, but was made for
+/* Return the element of ${found} with the row and the evidence of ${one}, which was found for
  * another copy of NCCL. Returns NULL if there is none. */
 static struct found *same(struct found *found, int n, const struct found *one)
 {
@@ -87,8 +87,8 @@ static struct found *same(struct found *found, int n, const struct found *one)
     return NULL;
 }
 
-/* Order two findings for qsort: errors first, then warnings, then notes; among equals the order of
- * the tables. */
+/* Order two findings for qsort: errors first, then warnings, then notes. Findings of one severity
+ * keep the order of the tables. */
 static int compare(const void *a, const void *b)
 {
     const struct found *one = a, *other = b;
@@ -104,8 +104,8 @@ static void judge(struct st_doctor *doctor, int index)
     st_doctor_plugins(doctor);
 }
 
-/* Check all rows once for each copy of NCCL in doctor->judged[]. Fills ${found}, in the order of
- * printing. Returns how many findings there are. */
+/* Check all rows once for each copy of NCCL in doctor->judged[]. Puts the findings into ${found},
+ * in the order in which they are printed. Returns how many there are. */
 static int collect(struct st_doctor *doctor, struct found *found)
 {
     static struct found one; /* static, because it is too large for the stack */
@@ -248,7 +248,7 @@ static void print_facts(const struct st_doctor *d, FILE *out)
 }
 
 /* Return the releases for which a finding holds, as " with NCCL 2.27.3, 2.28.9", or "" if it holds
- * for all that were checked. The result is in ${text}. */
+ * for all releases that were checked. The result is in ${text}. */
 static const char *with(const struct st_doctor *d, const struct found *one, char *text, size_t size)
 {
     unsigned all = d->judgeds > 1 ? (1u << d->judgeds) - 1 : one->judged;
@@ -384,7 +384,7 @@ struct ask {
     struct st_doctor *doctor;
     const char *library;
     int release;
-    int limit_s; /* how long driver and GPUs may take for an answer */
+    int limit_s; /* seconds in which the driver and the GPUs must answer */
     bool no_gpu, json, list;
     bool file_by_nccl; /* the user wrote --nccl FILE, the earlier spelling of --library */
 };
@@ -433,9 +433,9 @@ static const struct st_option rows[] = {
     {"no-gpu", NULL, "files and settings only", ST_OPTION_FLAG, .at = AT(no_gpu)},
     {"json", NULL, "for programs", ST_OPTION_FLAG, .at = AT(json)},
     {"list", NULL, "all findings, as a table in Markdown", ST_OPTION_FLAG, .at = AT(list)},
-    /* Tests use this to read another box's files, which lie in FOLDER. */
+    /* Tests use this to make the doctor read the files of another box, which lie in FOLDER. */
     {"root", "FOLDER", NULL, ST_OPTION_READ, .read = read_root, .early = true},
-    /* Tests use this, because they cannot wait for 60 s. */
+    /* Tests use this, because they cannot wait for the default, 60 s. */
     {"gpu-limit", "SECONDS", NULL, ST_OPTION_NUMBER, .at = AT(limit_s), .least = 1, .most = 60},
 };
 static const struct st_command_line line = {
@@ -454,7 +454,7 @@ static const struct st_command_line line = {
 
 int st_cmd_doctor(int argc, char **argv)
 {
-    /* static, because it is too large for the stack */
+    /* static, because these two are too large for the stack */
     static struct st_doctor doctor = {.root = ""};
     static struct found found[FOUND_MAX];
     struct ask ask = {.doctor = &doctor, .limit_s = 60};

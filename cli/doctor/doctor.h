@@ -29,7 +29,7 @@ enum { ST_SETTINGS_MAX = 256, ST_DIRS_MAX = 256, ST_COPIES_MAX = 8, ST_FRAMEWORK
 /* One variable that NCCL sees, and where it comes from. */
 struct st_setting {
     char name[64];
-    char *value;       /* has any length, because a folder list or rules on one line may be long */
+    char *value;      /* of any length: a list of folders or rules, for example, may be long */
     char origin[300]; /* "environment" or "FILE:LINE" */
 };
 
@@ -43,7 +43,7 @@ struct st_plugin {
     char path[ST_PATH];            /* the file that the loader loads; "": none               */
     /* disabled       the variable is "none"
      * is_static      the variable names the program itself
-     * mangled        the variable has a slash, and this NCCL turns its value into another name
+     * mangled        the value has a slash, and this NCCL makes a different file name of it
      * foreign        the file is not a shared object for this machine
      * unreadable     the file cannot be read
      * by_env_plugin  symtuner's env plugin names the file
@@ -144,14 +144,15 @@ struct st_finding {
     const char *variable; /* NULL for ST_WHEN_CHECK and ST_WHEN_TEXT       */
     enum st_when when;
     const char *operand;  /* IS, IS_NOT: words "a|b"; BELOW: a number           */
-    /* set for ST_WHEN_CHECK: fills ST_EVIDENCE bytes and returns whether the finding holds */
+    /* set for ST_WHEN_CHECK: returns whether the finding holds, and fills ${evidence}, which has
+     * ST_EVIDENCE bytes */
     bool (*check)(const struct st_doctor *doctor, char *evidence);
     size_t at;            /* set for ST_WHEN_TEXT: offset in struct st_doctor */
     const char *what;     /* one sentence: what the fault does                   */
     const char *cure;
 };
 
-/* ST_ROW is a row with a check, for all releases. ST_ROW_OF is such a row for the releases
+/* ST_ROW is a row with a check, for all releases. ST_ROW_OF is a row with a check, for the releases
  * ${first_} to ${last_}. ST_ROW_TEXT is a row for ST_WHEN_TEXT: the finding holds if the member
  * ${text_} of struct st_doctor is not empty. */
 #define ST_ROW(id_, severity_, check_, what_, cure_)                                               \
@@ -170,8 +171,8 @@ extern const struct st_finding st_findings_settings[], st_findings_plugin[], st_
 /* Print the evidence of a finding into ${evidence}. Returns true, so that a check can end with
  * "return condition && st_found(...)". */
 bool st_found(char *evidence, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Print the evidence "NAME=VALUE (ORIGIN)" of ${setting} into ${evidence}, and what NCCL reads if
- * it reads another number. Returns true. */
+/* Print the evidence "NAME=VALUE (ORIGIN)" of ${setting} into ${evidence}. If NCCL reads another
+ * number from the value than the user meant, this number follows. Returns true. */
 bool st_found_setting(char *evidence, const struct st_setting *setting);
 
 /* doctor.c: return row ${index}, counted from 0 through all five parts, or NULL if there is
@@ -198,7 +199,7 @@ bool st_doctor_glob(const struct st_doctor *doctor, const char *pattern, int ind
 /* List ${what} as not checked. */
 void st_doctor_unchecked(struct st_doctor *doctor, const char *what);
 
-/* settings.c: st_doctor_settings collects the variables that the release ${doctor}->nccl of NCCL
+/* settings.c: st_doctor_settings collects the variables that NCCL of the release ${doctor}->nccl
  * sees; 0 stands for a new release. Call it again if the release changes: pointers that
  * st_doctor_get returned are then no longer valid. st_doctor_get returns one of the variables, or
  * NULL if it is not set. */
@@ -206,14 +207,15 @@ void st_doctor_settings(struct st_doctor *doctor);
 const struct st_setting *st_doctor_get(const struct st_doctor *doctor, const char *name);
 
 /* setting_values.c: how NCCL reads values. */
-/* Return the name of number ${index}, counted from 0, of the NCCL variables that the doctor knows.
- * Returns NULL if it knows fewer variables. */
+/* The doctor has a list of NCCL's variables. Return the name at ${index} in this list, counted from
+ * 0, or NULL behind its end. */
 const char *st_setting_known(int index);
 /* Does NCCL read a number from the setting? If so, sets ${*number_out} to this number, and
  * ${*whole_out} to whether the value has nothing besides the number. Returns false if NCCL does not
  * read the variable as a number, or if NCCL ignores the value. */
 bool st_setting_number(const struct st_setting *setting, long long *number_out, bool *whole_out);
-/* Is the condition SET, IS, IS_NOT or BELOW of a finding true? */
+/* Is the condition ${when} of a finding true for the setting? ${when} is SET, IS, IS_NOT or
+ * BELOW. */
 bool st_setting_holds(const struct st_setting *setting, enum st_when when, const char *operand);
 
 /* rules.c: load the rules of SYMTUNER_RULES, SYMTUNER_RULE and NCCL_TUNER_CONFIG_FILE. */
@@ -239,34 +241,34 @@ bool st_elf_look_search(const struct st_doctor *doctor, const char *path,
 void st_doctor_copies(struct st_doctor *doctor, int release, const char *file);
 /* Make copy[judged[${index}]] the copy that is checked from now on. */
 void st_doctor_use(struct st_doctor *doctor, int index);
-/* Return the index of the file in copy[]; add the file if it is new. Returns -1 if the file holds
- * no NCCL, or if copy[] is full. */
+/* Return the index of the file ${path} in copy[]; add the file if it is new. Returns -1 if the file
+ * holds no NCCL, or if copy[] is full. */
 int st_doctor_copy(struct st_doctor *doctor, const char *path);
 
 /* dropin.c: st_doctor_preloads lists the preloaded libraries; call it before st_doctor_copies. The
- * next two functions print which of these libraries is the drop-in. */
+ * next two functions print which of these libraries is the drop-in, libsymtuner_nccl.so. */
 void st_doctor_preloads(struct st_doctor *doctor);
 void st_doctor_dropin_print(const struct st_doctor *doctor, FILE *out);
 void st_doctor_dropin_json(struct st_json *json, const struct st_doctor *doctor);
-/* Does the program ${file} run with other rights than its caller? The loader ignores LD_PRELOAD for
- * such a program. */
+/* Does the program ${file} run with other rights than its caller, as with setuid? The loader
+ * ignores LD_PRELOAD for such a program. */
 bool st_doctor_secure(const char *file);
 
 /* python.c: find the NCCL that jax and torch of this python3 would load. */
 void st_doctor_python(struct st_doctor *doctor);
 
-/* plugin.c: list the folders in which the loader looks. */
+/* plugin.c: list the folders in which the dynamic loader looks. */
 void st_doctor_dirs(struct st_doctor *doctor);
 /* Find the library ${name} in the folders that st_doctor_dirs listed; a ${name} with a slash is a
  * path. Returns false if there is no such file. */
 bool st_doctor_find_library(const struct st_doctor *doctor, const char *name, char out[ST_PATH]);
-/* Find the plugins that NCCL would load, as the release that is checked now searches for them. */
+/* Find the plugins that NCCL of the release that is checked now would load. */
 void st_doctor_plugins(struct st_doctor *doctor);
 
 /* box.c: read the driver's version and count the GPUs. */
 void st_doctor_box(struct st_doctor *doctor);
 
-/* gpu.c: find doctor->machine and, with ${gpus}, measure on the GPUs and set doctor->gpus. Give up
+/* gpu.c: set doctor->machine. With ${gpus}, also measure on the GPUs and set doctor->gpus. Give up
  * if driver or GPUs do not answer within ${limit_s} seconds. If there are no GPUs, or without
  * ${gpus}, list "GPUs" as not checked. */
 void st_doctor_gpu(struct st_doctor *doctor, bool gpus, int limit_s);

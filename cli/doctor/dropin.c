@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * dropin.c - the libraries that are loaded into every program (LD_PRELOAD, /etc/ld.so.preload), and
- * findings about the drop-in among them.
+ * findings about one of them, symtuner's drop-in libsymtuner_nccl.so.
  *
  * The drop-in gets NCCL's calls because the loader finds the drop-in's functions first. A program
  * that opens NCCL with dlopen calls the drop-in's dlsym, which returns the drop-in's functions. A

@@ -189,9 +189,9 @@ static void probe_pair(struct bench *b, int i, int j)
 
     c->can_access(&can, i, j);
     c->context_set(b->gpu[i].context);
-    /* Enabling peer access may fail: without NVSwitch a GPU can have at most 8 peers. Then measure
-     * only the copy engine. A kernel that writes to a GPU that is no peer would fail, and so would
-     * all CUDA calls after it. */
+    /* Enabling peer access may fail: without NVSwitch a GPU can have at most 8 peers. If it fails,
+     * measure only the copy engine. A kernel that writes to a GPU that is no peer would fail, and
+     * so would all CUDA calls after it. */
     enabled = can ? c->enable_peer(b->gpu[j].context, 0) : -1;
     pair->peer = enabled == 0 || enabled == ALREADY_ENABLED;
     pair->engine_arrives = verify(b, i, j, true);
@@ -242,8 +242,8 @@ static struct shared {
     struct symtuner_machine machine;
     bool found, loaded;  /* ${machine} is filled in; the CUDA driver has started      */
     char error[400];     /* why the CUDA driver did not start                         */
-    char doing[80];      /* what the process does now, for messages                   */
-    int gpu;             /* the GPU that does it                                      */
+    char doing[80];      /* what the process is doing now, for messages               */
+    int gpu;             /* the GPU on which it does this                             */
     atomic_int steps;    /* grows as soon as the process does something else          */
 } *shared;
 

@@ -21,11 +21,15 @@ struct st_pair {
     double latency_us;          /* latency of a load by a kernel, in microseconds        */
 };
 
+/* Did NCCL register a window? REAL: yes. NULL: it returned success, but a NULL window. FAILED: it
+ * returned an error or did not answer. UNKNOWN: not tried. */
 enum st_windows { ST_WINDOWS_UNKNOWN, ST_WINDOWS_REAL, ST_WINDOWS_NULL, ST_WINDOWS_FAILED };
 
 struct st_gpu_report {
-    int gpus, failed; /* ${failed}: 1 + the index of the first GPU that does not start; 0: none */
-    char failed_text[160]; /* why the measurement ended early; "": that GPU did not start */
+    /* ${failed}: 1 + the index of the GPU at which the measurement ended early; 0: it did not. The
+     * reason is in ${failed_text}, which is "" if that GPU did not start. */
+    int gpus, failed;
+    char failed_text[160];
     char name[ST_GPUS_MAX][96];
     int multicast[ST_GPUS_MAX];                    /* [i]: 1 supported, 0 unsupported, -1 unknown */
     struct st_pair pair[ST_GPUS_MAX][ST_GPUS_MAX]; /* [i][j]: GPU i uses the memory of GPU j      */

@@ -6,8 +6,8 @@
 #include "cli/doctor/gpu.h"
 #include "cli/text.h"
 
-/* Return how many GPUs were measured with each other: 0 if there are none, or if one of them did
- * not start. */
+/* Return how many GPUs were measured with each other: 0 if there are none, or if the measurement
+ * ended early. */
 static int measured(const struct st_doctor *d)
 {
     return d->gpus && !d->gpus->failed ? d->gpus->gpus : 0;

@@ -60,8 +60,8 @@ static void add_others(struct st_doctor *doctor)
             st_doctor_copy(doctor, path);
 }
 
-/* Add ${copy} to judged[], unless judged[] has a copy of the same release: what the doctor finds
- * out about a copy depends almost only on its release. */
+/* Add ${copy} to judged[], the list of copies to check, unless the list has a copy of the same
+ * release: what the doctor finds out about a copy depends almost only on its release. */
 static void judge(struct st_doctor *doctor, int copy)
 {
     for (int i = 0; i < doctor->judgeds; i++)

@@ -23,8 +23,9 @@ static void add_dir(struct st_doctor *doctor, const char *dir, size_t length)
     }
 }
 
-/* Add the folders that an ld.so.conf names. A line of the file has a folder or "include PATTERN";
- * "#" begins a comment. The folders of included files come after those of the file itself. */
+/* Add the folders that an ld.so.conf names. Each line of the file names a folder or says "include
+ * PATTERN"; "#" begins a comment. The folders of included files come after those of the file
+ * itself. */
 static void read_ld_conf(struct st_doctor *doctor, const char *path, int depth)
 {
     static const char include[] = "include ";
@@ -135,8 +136,8 @@ static void look(const struct st_doctor *doctor, struct st_plugin *plugin)
                                  at ? ", " : "", word[k], v);
 }
 
-/* Find the plugin's file, as the table in docs/doctor.md says. ${stem} is "libnccl-tuner" for the
- * tuner. */
+/* Find the plugin's file as NCCL does (docs/doctor.md, "How NCCL finds a plugin"). ${stem} is the
+ * beginning of NCCL's default name, for example "libnccl-tuner" for the tuner. */
 static void resolve(const struct st_doctor *doctor, struct st_plugin *plugin, const char *stem)
 {
     const char *value;

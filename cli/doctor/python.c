@@ -3,8 +3,8 @@
  * python.c - finds the NCCL that jax and torch of this python3 would load.
  *
  * python3 runs a script that prints where its packages are; the script imports neither jax nor
- * torch. Then python.c reads the library of jax or torch that calls NCCL, without loading it. It
- * looks for the NCCL of that library in the order in which the dynamic loader would:
+ * torch. One library of jax, and one of torch, calls NCCL. python.c reads this library without
+ * loading it, and looks for its NCCL in the order in which the dynamic loader would:
  *
  *   LD_PRELOAD     an NCCL that is preloaded serves every later request for libnccl.so.2
  *   by its path    jax loads the file of the package nvidia-nccl-cu* before its own library

@@ -18,7 +18,8 @@
 
 /* ---- checks that need more than a comparison ------------------------------------------------- */
 
-/* NCCL's symmetric kernels that use the network. nccl/model does not know them. */
+/* NCCL's symmetric kernels that use the network. nccl/model, which predicts what NCCL does, does
+ * not know them. */
 static const char *const network_kernel[] = {
     "AllReduce_RSxNet_ARxMC_AGxNet", "AllGather_GinHier_MCRing", "AllGather_RailRing_LsaSTMC",
     "ReduceScatter_RailA2A_LsaLD", "ReduceScatter_RailA2A_LsaLDMC"};
@@ -109,7 +110,7 @@ static bool variable_typo(const struct st_doctor *doctor, char *evidence)
 }
 
 /* Does NCCL read another number from a variable's value than the user meant? Leaves out
- * NCCL_SYM_CTAS, which sym-ctas-range reports. */
+ * NCCL_SYM_CTAS, because the finding sym-ctas-range reports it. */
 static bool number_expected(const struct st_doctor *doctor, char *evidence)
 {
     size_t at = 0;
@@ -180,8 +181,8 @@ static bool symtuner_value(const struct st_doctor *doctor, char *evidence)
     return at > 0;
 }
 
-/* Return the policy that NCCL reads from NCCL_CTA_POLICY; 0 is the default. From 2.29 on policies
- * can be combined. */
+/* Return the policy that NCCL reads from NCCL_CTA_POLICY; 0 is the default. From 2.29 on each bit
+ * is a policy, and several can be set. */
 static int cta_policy(const struct st_doctor *doctor)
 {
     const struct st_setting *setting = st_doctor_get(doctor, "NCCL_CTA_POLICY");
@@ -214,7 +215,7 @@ static bool policy_efficiency(const struct st_doctor *doctor, char *evidence)
 
 /* Return how NCCL reads NCCL_P2P_LEVEL: 1 if the level forbids peer access between some pairs of
  * GPUs, 0 if it forbids none, -1 if NCCL ignores the value or if there is no value. Case matters.
- * The value may also be a number, an earlier form (read in NCCL's paths.cc, 2.27.3 to 2.30.7). */
+ * The value may also be a number, an earlier form (see NCCL's paths.cc, 2.27.3 to 2.30.7). */
 static int read_p2p_level(const struct st_setting *setting)
 {
     enum { OLD_SYS = 4 };

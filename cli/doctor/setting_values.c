@@ -16,7 +16,7 @@
 #include "cli/doctor/doctor.h"
 #include "nccl/names.h"
 
-/* The first NUMBERS of these have a number as their value. */
+/* The variables of NCCL that the doctor knows. The values of the first NUMBERS are numbers. */
 static const char *const known[] = {
     "NCCL_SYM_CTAS", "NCCL_SYM_NOWIN_ENABLE", "NCCL_SYM_TMA_ENABLE", "NCCL_SYM_CE_THRESHOLD",
     "NCCL_WIN_ENABLE", "NCCL_WIN_STRIDE", "NCCL_CUMEM_ENABLE", "NCCL_CUMEM_HOST_ENABLE",

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * beside.c - "symtuner worker" (worker.c) with BESIDE: measures how much longer GEMMs take if calls
- * run beside them.
+ * beside.c - measures how much longer GEMMs take if collective calls run beside them, that is, at
+ * the same time on the same GPUs. "symtuner worker" (worker.c) does this if it has the argument
+ * BESIDE.
  *
  * BESIDE is "BYTES:GEMMS_US:CALLS,...". For calls of BYTES the worker runs as many GEMMs as take
- * about GEMMS_US on the slowest rank, on one stream. Beside them, on a stream of higher priority,
- * it runs CALLS calls, which follow each other without a pause. The makespan is the time until
- * GEMMs and calls are done, on the slowest rank. What a call adds is the makespan minus that of the
- * GEMMs alone, divided by CALLS. It may be below 0, because times vary.
+ * about GEMMS_US on the slowest rank, on one stream. At the same time, on a stream of higher
+ * priority, it runs CALLS calls without a pause between them. The makespan is the time until GEMMs
+ * and calls are done, on the slowest rank. What a call adds is the makespan with the calls minus
+ * the makespan of the GEMMs alone, divided by CALLS. It may be below 0, because times vary.
  *
- * The worker times the GEMMs alone, and then the GEMMs with each kind of calls. It does all of this
- * ${REPEATS} times, and prints the median for each kind.
+ * The worker times the GEMMs alone, and then the GEMMs beside the calls of each mode. In mode k it
+ * does so for each way (ways.c). It repeats all of this ${REPEATS} times, and prints the medians.
  *
  * The matrices hold random numbers, because a GPU multiplies zeros with less power and so faster.
- * cuBLAS gets its memory before it is timed. So no GEMM allocates while a call waits for a peer.
+ * cuBLAS gets its workspace before anything is timed. So no GEMM allocates memory while a call
+ * waits for a peer.
  */
 #include <math.h>
 #include <stdio.h>
@@ -32,15 +34,15 @@ enum {
     BLOCK = 8 << 20, /* bytes of random numbers on the host, which are copied several times */
     WORKSPACE = 32 << 20,
     CAPABILITY = 75, /* CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR */
-    AMPERE = 8,      /* the first GPUs that multiply bf16 */
+    AMPERE = 8,      /* major compute capability of the first GPUs that multiply bf16 */
     REAL_16F = 2,    /* cuBLAS's numbers of types */
     REAL_16BF = 14,
     COMPUTE_32F = 68,
     DEFAULT_ALGORITHM = -1
 };
 static const double longest_gemm_us = 5000; /* halve the matrices if one GEMM takes longer */
-/* If one call of a kernel takes this many times as long as all GEMMs, the kernel is too slow, and
- * st_worker_beside_us() does not time it further. */
+/* If one call beside one GEMM takes this many times as long as all GEMMs, the call's kernel is too
+ * slow, and st_worker_beside_us() does not time it further. */
 static const double far_off = 2;
 
 static void cublas_good(int result, const char *what)
@@ -144,7 +146,7 @@ void st_worker_gemms_start(struct st_rank *r)
     }
 }
 
-/* Look up how many GEMMs and calls run at size ${bytes}. */
+/* Look up in BESIDE how many GEMMs and how many calls to run at size ${bytes}. */
 static void amounts(const struct st_rank *r, uint64_t bytes, int *gemms, int *calls)
 {
     for (const char *at = job.beside; *at; at += strcspn(at, ","), at += *at == ',') {

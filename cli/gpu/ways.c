@@ -4,14 +4,14 @@
  * way is a kernel with a number of CTAs and of threads, "KERNEL/CTAS/THREADS".
  *
  * If the caller names the ways of a size, the worker measures these ways. Otherwise it measures the
- * choice of the library's own table, and the best few ways that a search finds. The search briefly
- * times every kernel that can run the call, with the CTAs and threads that the library would choose
- * for that kernel. Then it briefly times the fastest kernels with half or twice as many CTAs, with
- * half or twice as many threads, and with one of the two numbers doubled and the other halved.
- * Multicast kernels are left out: they run only where a rule or a variable asks for them. Kernels
- * engines and tma_engines, which are for calls beside computation, are left out when the worker
- * measures calls alone. When it measures them beside GEMMs, the search also times every kernel with
- * few CTAs.
+ * way that libsymtuner_ar.so would choose, and the best few ways that a search finds. The search
+ * briefly times every kernel that can run the call, with the CTAs and threads that the library
+ * would choose for that kernel. Then it briefly times the fastest kernels with half or twice as
+ * many CTAs, with half or twice as many threads, and with one of the two numbers doubled and the
+ * other halved. Multicast kernels are left out: they run only where a rule or a variable asks for
+ * them. Kernels engines and tma_engines are for calls beside computation. They are left out when
+ * the worker measures calls alone. When it measures calls beside GEMMs, the search also times every
+ * kernel with few CTAs.
  */
 #include <math.h>
 #include <stdio.h>
@@ -22,9 +22,9 @@
 #include "symtuner.h"
 
 enum {
-    /* The most CTAs of a way, as in the library's table (kernels/choose/rows.c). On the largest
-     * GPUs a few SMs stay free. A kernel on all SMs is a risk: if another kernel kept one of our
-     * CTAs from starting, every rank would wait for that CTA. */
+    /* The most CTAs of a way, as in the library's table (kernels/choose/rows.c). With this limit a
+     * few SMs of the largest GPUs stay free. A kernel on all SMs is a risk: if another kernel kept
+     * one of our CTAs from starting, every rank would wait for that CTA. */
     MOST_CTAS = 128,
     LOOKED_AT = 64, /* the most ways that are timed briefly                           */
     REFINED = 3,    /* kernels that are also timed with other CTA and thread counts   */
@@ -36,8 +36,8 @@ static const double look_us = 1500;  /* how long a brief timing takes, in micros
 /* A kernel that takes more than ${hopeless} times as long as the best is not timed with other CTA
  * and thread counts. */
 static const double hopeless = 1.25;
-/* The same factor for times with GEMMs (st_worker_beside_us). It is smaller, because the calls are
- * only a small part of these times. */
+/* The same as ${hopeless}, for times beside GEMMs (st_worker_beside_us). It is smaller, because the
+ * calls are only a small part of these times. */
 static const double hopeless_beside = 1.03;
 static const int few_ctas = 16;
 

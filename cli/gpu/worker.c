@@ -17,7 +17,7 @@
  * `windows` prints "windows real" or "windows null". `measure` prints
  *   nccl RELEASE
  *   floor GBPS             only with mode g; see floor_rate()
- *   plan BYTES WAY RULES   before each line of mode o; RULES is 1 if a rule chose the way
+ *   plan BYTES WAY RULES   before each line of mode o; RULES: 1 if the user's rules chose the way
  *   MODE BYTES US          for each size and each mode except k
  *   k BYTES WAY US         for each size and way
  *
@@ -25,7 +25,8 @@
  * random data and checks the result. Then it replays a CUDA graph of calls for about 6 ms. Times
  * are those of the slowest rank.
  *
- * With BESIDE, US is what a call adds to GEMMs that run beside it (beside.c), and the worker prints
+ * With BESIDE, US is what a call adds to the time of GEMMs that run beside it (beside.c). The worker
+ * also prints
  *   gemms BYTES US         for each size: how long the GEMMs take without calls
  */
 #include "cli/gpu/worker.h"
@@ -107,7 +108,8 @@ static float get(const void *at, uint64_t i)
     return f;
 }
 
-/* Run one call on the kernels of libsymtuner_ar.so. ${part} is the number of elements of a part. */
+/* Run one call on the kernels of libsymtuner_ar.so. ${part} is the number of elements of one rank's
+ * part. */
 static void call_own(struct st_rank *r, const char *send, char *recv, size_t count, size_t part)
 {
     int result;
@@ -162,7 +164,7 @@ static void fill(const struct st_rank *r, uint64_t count)
                  count * (uint64_t)job.size);
 }
 
-/* Check the head, the middle and the tail of a large result; check a small one whole. */
+/* Run a call and check its result: of a large result the head, the middle and the tail. */
 void st_worker_check(struct st_rank *r, char mode, uint64_t bytes)
 {
     uint64_t size = (uint64_t)job.size, count = bytes / size, part = count / (uint64_t)job.ranks;
@@ -284,7 +286,7 @@ static void start(struct st_rank *r)
     CUDA(device_get, &r->device, r->rank);
     CUDA(context_retain, &r->context, r->device);
     CUDA(context_set, r->context);
-    if (*job.beside) /* a higher priority than that of the GEMMs, as frameworks give collectives */
+    if (*job.beside) /* frameworks, too, give collectives a higher priority than GEMMs */
         CUDA(stream_first, &r->stream, 1, -1);
     else
         CUDA(stream_create, &r->stream, 1);

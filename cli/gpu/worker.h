@@ -4,7 +4,7 @@
  * for each rank.
  *
  * Threads: all ranks run the same steps. A measured time is that of the slowest rank; every rank
- * gets this same number, so that all ranks choose alike. Errors: they end the process.
+ * gets this same number, so that all ranks make the same choices. Errors: they end the process.
  */
 #ifndef ST_WORKER_H_
 #define ST_WORKER_H_
@@ -84,15 +84,17 @@ bool st_worker_plan(struct st_rank *r, uint64_t bytes, struct symtuner_ar_plan *
  * job.ways or, if that is "", good ones that a search finds. */
 void st_worker_ways(struct st_rank *r, uint64_t bytes);
 
-/* Fill ${names} with the ways of size ${bytes}, at most ${ST_WORKER_WAYS}, and return their number.
- * st_worker_force_way makes the library run a way from now on; NULL: its own choice. */
+/* Fill ${names} with the ways to measure at size ${bytes}, at most ${ST_WORKER_WAYS}, and return
+ * their number. st_worker_force_way makes the library run a way from now on, or, with NULL, its own
+ * choice. */
 enum { ST_WORKER_WAYS = 16 };
 int st_worker_names(struct st_rank *r, uint64_t bytes, char names[ST_WORKER_WAYS][ST_WAY_SIZE]);
 void st_worker_force_way(struct st_rank *r, const char *way);
 
 /* beside.c: st_worker_gemms_start prepares the GEMMs of a rank. st_worker_beside measures all modes
  * beside GEMMs at one size and prints what a call adds. st_worker_beside_us times ${mode} once and
- * briefly: it returns the microseconds until GEMMs and calls are done, divided by the calls. */
+ * briefly: it returns the microseconds until GEMMs and calls are done, divided by the number of
+ * calls. */
 void st_worker_gemms_start(struct st_rank *r);
 void st_worker_beside(struct st_rank *r, uint64_t bytes);
 double st_worker_beside_us(struct st_rank *r, char mode, uint64_t bytes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agree.c - symtuner agree LEDGER...: prints the first difference between a communicator's
- * ranks. */
+/* agree.c - symtuner agree LEDGER...: compares the ledgers (docs/ledger.md) of the ranks of each
+ * communicator, and prints the first difference. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -81,8 +81,9 @@ static bool row_differs(struct difference *d, const struct st_ledger_row *row)
     uint64_t x = (uint64_t)(d->one->local ? d->one->local : 1);
     uint64_t y = (uint64_t)(d->other->local ? d->other->local : 1);
 
-    /* Skip rows of two kinds. ST_ROW_LEFT counts reasons, and ranks may see different reasons.
-     * ST_ROW_PARTS counts parts of calls, and follows from rows that we compare. */
+    /* Skip rows of two kinds. ST_ROW_LEFT counts why calls were left to NCCL, and the reason may
+     * differ between ranks. ST_ROW_PARTS counts parts of calls, and follows from rows that we
+     * compare. */
     if (row->kind == ST_ROW_LEFT || row->kind == ST_ROW_PARTS)
         return false;
     for (int i = 0; i < (row->kind == ST_ROW_RAN ? ST_COUNTS : 1); i++) {
@@ -121,8 +122,8 @@ static bool decisions_differ(struct difference *d)
 }
 
 /* Do both blocks belong to one communicator, and did the same library write them? NCCL 2.27 gives
- * no id. Blocks without ids count as blocks of one communicator if they have the same number of
- * ranks. */
+ * communicators no id. Blocks without ids count as blocks of one communicator if they have the same
+ * number of ranks. */
 static bool together(const struct st_ledger_block *a, const struct st_ledger_block *b)
 {
     return a->id == b->id && a->dropin == b->dropin && (a->id || a->ranks == b->ranks);
@@ -136,8 +137,8 @@ struct report {
     int differing, incomplete;
 };
 
-/* Return what to print behind the id of a communicator. The ids in blocks of the drop-in are not
- * NCCL's. */
+/* Return what to print behind the id of a communicator. The drop-in writes ids of its own, which
+ * are not NCCL's. */
 static const char *whose(const struct st_ledger_block *block)
 {
     return block->dropin ? " of the drop-in" : "";

@@ -151,9 +151,10 @@ static bool start_block(struct reader *reader)
     return true;
 }
 
-/* Are both blocks of one process and communicator? Processes in several containers can have the
- * same host and pid, and NCCL 2.27 gives no id. Then only ${opened} tells the blocks apart. Ledgers
- * of older plugins have no ${opened}; if such a block has no id either, the answer is no. */
+/* Are both blocks from the same process and the same communicator? Processes in several containers
+ * can have the same host and pid, and NCCL 2.27 gives communicators no id. In such cases only
+ * ${opened}, a time, tells the blocks apart. Ledgers of older plugins have no ${opened}; if such a
+ * block has no id either, the answer is no. */
 static bool same_counters(const struct st_ledger_block *a, const struct st_ledger_block *b)
 {
     return a->id == b->id && (a->id || a->opened) && a->opened == b->opened && a->pid == b->pid &&
@@ -282,7 +283,8 @@ bool st_ledgers_read(struct st_ledgers *ledgers, const char *path, char *error, 
     } else if (good && reader.open) {
         good = wrong(&reader, "the file ends before", "end");
     }
-    /* The file ends inside a block, so leave the block out. */
+    /* The last block is not complete: the file ends, or has an error, inside it. So leave it
+     * out. */
     if (reader.open) {
         free(reader.open->row);
         ledgers->blocks--;

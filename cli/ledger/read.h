@@ -17,9 +17,9 @@
 #include <stdint.h>
 
 /* What a row counts. ASKED: how often NCCL asked the tuner. PICKED: how often an entry of the cost
- * table was the cheapest. RAN: calls and kernels that ran. OURS: calls that the drop-in sent to our
- * kernels. LEFT: calls that it left to NCCL. PARTS: all-reduces that NCCL ran as parts of
- * calls over several boxes, which ST_ROW_OURS counts. */
+ * table was the cheapest. RAN: calls and kernels that ran. OURS: calls that the drop-in sent to
+ * symtuner's kernels. LEFT: calls that the drop-in left to NCCL. PARTS: all-reduces between boxes
+ * that NCCL ran as parts of calls over several boxes; OURS counts the calls themselves. */
 enum st_row_kind {
     ST_ROW_ASKED,
     ST_ROW_PICKED,
@@ -48,7 +48,7 @@ struct st_ledger_row {
     int coll;                  /* NCCL's number of the collective         */
     uint64_t lo, hi;           /* sizes from lo to hi bytes               */
     int registered;            /* only in ST_ROW_ASKED: 1 yes, 0 no       */
-    char verdict[16];          /* ST_ROW_ASKED: verdict; ST_ROW_LEFT: reason */
+    char verdict[16];          /* ASKED: what the tuner answered; LEFT: why  */
     char algo[16], proto[16];  /* only in ST_ROW_PICKED                   */
     uint64_t count[ST_COUNTS]; /* only ST_ROW_RAN and ST_ROW_OURS use more than count[0] */
 };

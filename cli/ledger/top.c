@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* top.c - symtuner top LEDGER...: prints which collectives ran, added up over all ledgers. */
+/* top.c - symtuner top LEDGER...: prints which collectives ran, added up over all ledgers
+ * (docs/ledger.md). */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,18 +25,23 @@ struct sum {
     /* [algorithm * SYMTUNER_PROTOS + protocol]: how often this entry of the cost table won */
     uint64_t pick[PICKS];
     bool seen; /* a ledger has a "ran" line for this collective and range */
-    /* What the drop-in counted. ours[]: calls that it sent to our kernels (ST_OURS_...). twice: of
-     * these, the calls that NCCL also ran (SYMTUNER_VERIFY) and a plugin also counted. parts:
-     * all-reduces that NCCL ran as parts of calls over several boxes, and a plugin counted. left[]:
-     * calls that it left to NCCL. left[0]: in processes without a plugin. left[1]: in processes
-     * where a plugin should also have counted them. */
+    /* What the drop-in counted:
+     *   ours[]   calls that it sent to symtuner's kernels (ST_OURS_...)
+     *   twice    of these, the calls that NCCL ran as well (SYMTUNER_VERIFY); the plugin counted
+     *            them, too
+     *   parts    all-reduces that NCCL ran as parts of calls over several boxes; the plugin counted
+     *            them, too
+     *   left[0]  calls that it left to NCCL, in processes without the plugin
+     *   left[1]  calls that it left to NCCL, in processes with the plugin, which should have
+     *            counted them, too */
     uint64_t ours[ST_OURS_COUNTS], twice, parts, left[2];
 };
 
 struct sums {
     struct sum *sum;
     int count;
-    uint64_t why[ST_WHYS + 1]; /* calls that the drop-in left to NCCL; [ST_WHYS]: unknown reasons */
+    /* [reason]: calls that the drop-in left to NCCL for this reason; [ST_WHYS]: unknown reasons */
+    uint64_t why[ST_WHYS + 1];
 };
 
 static struct sum *find(struct sums *sums, const struct st_ledger_row *row)
@@ -55,8 +61,8 @@ static struct sum *find(struct sums *sums, const struct st_ledger_row *row)
     return more;
 }
 
-/* Did a plugin write a block for the process of the drop-in's ${block}? Then the plugin has counted
- * the calls that went to NCCL. */
+/* Did the plugin, too, write a block for the process of the drop-in's ${block}? If so, it has
+ * counted the calls of this process that went to NCCL. */
 static bool has_plugin(const struct st_ledgers *ledgers, const struct st_ledger_block *block)
 {
     for (int i = 0; block->dropin && i < ledgers->blocks; i++)
@@ -107,8 +113,8 @@ static void add(struct sums *sums, const struct st_ledger_row *row, bool with_pl
     }
 }
 
-/* Return ${all} without ${some}. Plugin and drop-in may have written their counters at different
- * moments, so ${some} may be more than ${all}. */
+/* Return ${all} minus ${some}, but at least 0. Plugin and drop-in may have written their counters
+ * at different moments, so ${some} may be more than ${all}. */
 static uint64_t less(uint64_t all, uint64_t some)
 {
     return all - (some < all ? some : all);
@@ -150,7 +156,8 @@ static int by_bytes(const void *a, const void *b)
     return x < y || x > y ? (x < y) - (x > y) : by_size(a, b);
 }
 
-/* Fill ${text} with the three entries that were picked most often: "ring/ll 90%, tree/ll 10%". */
+/* Fill ${text} with the three entries of the cost table that NCCL picked most often: "ring/ll 90%,
+ * tree/ll 10%". */
 static void picks_text(const struct sum *sum, char *text, size_t size)
 {
     uint64_t total = 0, left[PICKS];

@@ -6,8 +6,8 @@
 #include "cli/text.h"
 #include "cli/values.h"
 
-/* Two maps, and the part of them that is compared now: one column, or what [kernels] rules decide
- * for one collective, one number of ranks and one kind of buffers. */
+/* Two decision maps (cli/rules/map.h), and the part of them that is compared now: one column, or
+ * what [kernels] rules decide for one collective, one number of ranks and one kind of buffers. */
 struct report {
     const struct st_map *map[2]; /* [0] of the old rules, [1] of the new rules          */
     int column;                  /* index of the column in both maps; -1: [kernels]     */
@@ -141,7 +141,7 @@ static const struct st_command_line line = {
 
 int st_cmd_diff(int argc, char **argv)
 {
-    static struct st_map one, other; /* static because it is large */
+    static struct st_map one, other; /* static, because a map is large */
     struct st_map_request request;
     struct report report = {.map = {&one, &other}, .json.out = stdout};
     struct st_json *json = &report.json;
