@@ -14,7 +14,7 @@ enum { CHUNK = 4096 };
 /* The state of the filter of one stream. */
 struct filter {
     int fd;       /* where the filtered text goes                         */
-    char held[5]; /* the bytes that have come of an incomplete character */
+    char held[5]; /* the bytes of a character that is not complete yet    */
     int holds;    /* how many bytes ${held} has                           */
 };
 

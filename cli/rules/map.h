@@ -5,7 +5,9 @@
  *
  * A column of the map holds one collective, one number of ranks and one kind of buffers. A column
  * is cut into runs; a run is a range of sizes with the same decision. A run that begins at b bytes
- * and is shorter than b/16 bytes may be missed; all other bounds are exact to the byte.
+ * and is shorter than b/16 bytes may be missed; all other bounds are exact to the byte. The rules
+ * in the section [kernels] of the file choose among the kernels of libsymtuner_ar.so; their
+ * decisions are in map->kernel.
  *
  * Units: bytes are NCCL's nBytes. Ownership: st_map_free frees what st_map_make filled. Errors:
  * st_map_read and st_map_make print them.
@@ -103,7 +105,7 @@ void st_map_kernels_print(const struct st_map_request *request, const struct st_
                           FILE *out);
 void st_map_kernels_json(const struct st_map *map, struct st_json *json);
 /* Return the run for ${coll} and ${ranks} that ${bytes} falls into. Returns NULL if there is none;
- * the library's own table then decides. */
+ * libsymtuner_ar.so's own table then decides. */
 const struct st_kernel_run *st_map_kernels_at(const struct st_map *map, enum symtuner_coll coll,
                                               int ranks, uint64_t bytes);
 
@@ -140,7 +142,8 @@ const char *st_map_range(uint64_t lo, uint64_t hi, char *text, size_t size);
 /* Write a range as the members "low" and "high". A range without an upper bound has no "high". */
 void st_map_json_range(struct st_json *json, uint64_t lo, uint64_t hi);
 
-/* Name the bits of symtuner_decision.forbid: "ring/ll tree/simple". */
+/* Name the entries of the cost table whose bits are set in symtuner_decision.forbid: "ring/ll
+ * tree/simple". */
 const char *st_map_entries(uint32_t bits, char *text, size_t size);
 
 /* Return the run that ${bytes} falls into. */

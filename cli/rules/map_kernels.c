@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * map_kernels.c - the part of a decision map for libsymtuner_ar.so: what [kernels] rules decide for
- * calls of one type and operator, with plain or registered buffers. Where no rule applies,
- * the library's own table decides; the map does not show what that table says.
+ * map_kernels.c - the part of a decision map for libsymtuner_ar.so: what the rules in [kernels]
+ * decide for calls of one type and operator, with plain or registered buffers. Where no rule
+ * applies, the library's own table decides; the map does not show what that table says.
  */
 #include <string.h>
 
@@ -155,7 +155,8 @@ static void print_run(const struct st_map *map, int i, int registered, FILE *out
             run->decision[registered].line, run->decision[registered].name);
 }
 
-/* Print the line above the runs of ${coll}. An all-gather has no operator. */
+/* Print the line above the runs of ${coll}. It names no operator for an all-gather, which has
+ * none. */
 static void print_head(const struct st_map_request *request, enum symtuner_coll coll, FILE *out)
 {
     fprintf(out, "\n%s of libsymtuner_ar.so, %s%s%s%s%s; elsewhere its own table decides:\n",

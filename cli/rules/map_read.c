@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* map_read.c - the options that symtuner table and symtuner diff share. */
+/* map_read.c - reads the options that symtuner table and symtuner diff share. */
 #include <string.h>
 
 #include "cli/machines.h"

@@ -207,7 +207,7 @@ static const struct st_command_line line = {
 
 int st_cmd_table(int argc, char **argv)
 {
-    static struct st_map map; /* static because it is large */
+    static struct st_map map; /* static, because it is large */
     struct st_map_request request;
     int status = st_map_read(&line, argc, argv, &request);
 

@@ -53,8 +53,8 @@ static unsigned long long parent_began(void)
     return ticks;
 }
 
-/* Return the folder to try as number ${index}, or NULL. The program may change its working folder, so
- * a relative TMPDIR does not count. */
+/* Return folder number ${index} of those in which we try to make the file, or NULL if there are no
+ * more. A relative TMPDIR does not count, because the program may change its working folder. */
 static const char *folder(int index)
 {
     const char *temporary = getenv("TMPDIR");
@@ -65,11 +65,12 @@ static const char *folder(int index)
 }
 
 /*
- * The file of a job has two locks, on its bytes MEMBER and LEAVING. Every `symtuner run` that uses
- * the file holds a read lock on MEMBER, so whoever gets a write lock on MEMBER knows that nobody
- * else uses the file. A `symtuner run` that ends tries to turn its read lock into a write lock.
- * fcntl does this in one step, without unlocking MEMBER in between. Only one `symtuner run` at a
- * time tries this, because it holds a write lock on LEAVING meanwhile.
+ * The file of a job (job.h) has two locks, on its bytes MEMBER and LEAVING. Every `symtuner run`
+ * that uses the file holds a read lock on MEMBER, so whoever gets a write lock on MEMBER knows that
+ * nobody else uses the file. A `symtuner run` that ends tries to turn its read lock into a write
+ * lock, to find out whether it is the last. fcntl does this in one step, without unlocking MEMBER
+ * in between. While it tries, it holds a write lock on LEAVING, so only one `symtuner run` at a
+ * time tries.
  */
 enum { MEMBER, LEAVING };
 
@@ -96,7 +97,7 @@ static void sweep(const char *in)
     for (size_t i = 0; i < found.gl_pathc; i++) {
         int fd = open(found.gl_pathv[i], O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 
-        /* with st_nlink 0 the opened file is removed already, and the path may name a newer file
+        /* if st_nlink is 0, the opened file has been removed, and the path may name a newer file
          * that is in use */
         if (fd >= 0 && lock_byte(fd, MEMBER, F_WRLCK, false) && fstat(fd, &file) == 0 &&
             file.st_uid == geteuid() && S_ISREG(file.st_mode) && file.st_nlink > 0)
@@ -122,9 +123,9 @@ static bool lock(struct st_run_job *job)
     return false;
 }
 
-/* Get the write lock on MEMBER, if no other run uses the file. First wait until no other run wants
- * this lock: if two wanted it at once, neither would get it, because each of them holds a read
- * lock. */
+/* Is no other run using the file? If so, gets the write lock on MEMBER. First waits until no other
+ * run wants this lock: if two wanted it at once, neither would get it, because each of them holds a
+ * read lock. */
 static bool is_last(const struct st_run_job *job)
 {
     return !job->shared || (lock_byte(job->lock, LEAVING, F_WRLCK, true) &&

@@ -7,10 +7,10 @@
  * a launcher such as mpirun or srun starts one `symtuner run` for each rank, these runs share a
  * file, and the last run to end prints. The name of this file contains the launcher's process
  * number. Each `symtuner run` holds a lock on its file, and Linux releases the lock even after
- * SIGKILL. So nobody uses a file without a lock, and the next `symtuner run` removes it.
+ * SIGKILL. So a file without a lock is no longer used, and the next `symtuner run` removes it.
  *
- * Units      none. Ownership  st_run_job_end releases everything. Threads: one.
- * Errors     without a file nothing is counted; the job still runs.
+ * Units      none. Ownership  st_run_job_end releases everything. Threads: one. Errors     without
+ * a file nothing is counted; the job still runs.
  */
 #ifndef ST_RUN_JOB_H_
 #define ST_RUN_JOB_H_
@@ -25,7 +25,7 @@ enum { ST_RUN_PATH = 400, ST_RUN_ERROR = 600 };
 struct st_run_job {
     struct st_tally *tally; /* the counters in the file; NULL: there is no file    */
     char path[ST_RUN_PATH];
-    int lock;    /* descriptor of the file, which holds the lock */
+    int lock;    /* the open file; the lock belongs to this descriptor           */
     bool shared; /* the runs of other ranks share the file                       */
     bool first;  /* this run is the job's first, and prints the plan (plan.h)    */
 };

@@ -69,15 +69,17 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Does ${value} name symtuner's plugin for NCCL? "symtuner" means libnccl-tuner-symtuner.so. */
+/* Does ${value} name symtuner's plugin for NCCL? NCCL takes "symtuner" for
+ * libnccl-tuner-symtuner.so. */
 static bool names_symtuner(const char *value)
 {
     return strcmp(value, "symtuner") == 0 || strcmp(value, "libsymtuner.so") == 0 ||
            ends_with(value, "/libsymtuner.so") || ends_with(value, "-symtuner.so");
 }
 
-/* If ${variable} names our plugin without its folder, set its whole path: the loader does not search
- * the folders of a Python environment. Returns whether ${variable} names our plugin. */
+/* If ${variable} names our plugin without a folder, set ${variable} to the plugin's whole path: the
+ * loader does not search the folders of a Python environment. Returns whether ${variable} names our
+ * plugin. */
 static bool named(struct making *making, const char *variable, const char *plugin)
 {
     const char *value = now(making, variable);
@@ -109,8 +111,9 @@ static void put_in_front(struct making *making, const char *variable, const char
 }
 
 /* For NCCL 2.28.7 and later NCCL_ENV_PLUGIN is enough: if symtuner needs its tuner or profiler, our
- * env plugin gives NCCL its own file as the value of NCCL_TUNER_PLUGIN or NCCL_PROFILER_PLUGIN
- * (plugin/process.c). Earlier releases read only NCCL_TUNER_PLUGIN and NCCL_PROFILER_PLUGIN. */
+ * env plugin gives NCCL the plugin's own path as the value of NCCL_TUNER_PLUGIN or
+ * NCCL_PROFILER_PLUGIN (plugin/process.c). Earlier releases read only NCCL_TUNER_PLUGIN and
+ * NCCL_PROFILER_PLUGIN. */
 static void plan_plugin(struct making *making, const char *plugin)
 {
     const char *env = now(making, "NCCL_ENV_PLUGIN");
@@ -134,7 +137,7 @@ static void plan_plugin(struct making *making, const char *plugin)
 
 /* ---- drop-in --------------------------------------------------------------------------------- */
 
-/* Does ${list}, the value of LD_PRELOAD, name a drop-in, in any folder? */
+/* Does ${list}, the value of LD_PRELOAD, have a libsymtuner_nccl.so in any folder? */
 static bool preloads_dropin(const char *list)
 {
     static const char name[] = "libsymtuner_nccl.so";
@@ -169,7 +172,7 @@ static void plan_dropin(struct making *making, const char *dropin, const char *k
     } else {
         part(making, "drop-in");
         set(making, "LD_PRELOAD", value);
-        if (!kernels) /* pip builds none where it finds no nvcc */
+        if (!kernels) /* pip builds no kernels where it finds no nvcc */
             note(making, "no kernels: libsymtuner_ar.so is not beside symtuner, so NCCL runs every "
                          "call", "", "");
     }
@@ -199,8 +202,9 @@ static bool wanted(const struct making *making, enum st_run_part part)
     return false;
 }
 
-/* If --only leaves out parts, tell a `symtuner run` inside the program which parts --only names. If
- * --only names all parts, replace the list that an outer `symtuner run` passed on. */
+/* If --only leaves out parts, set SYMTUNER_RUN_ONLY, so that a `symtuner run` inside the program
+ * leaves out the same parts. If --only names all parts, replace the list that an outer `symtuner
+ * run` may have put into this variable. */
 static void plan_only(struct making *making)
 {
     char list[40] = "";

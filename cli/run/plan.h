@@ -3,7 +3,7 @@
  * plan.h - works out which variables `symtuner run` sets, from its options, libraries and
  * environment.
  *
- * The result depends on nothing else, not on the GPUs or on NCCL. So ranks that are started with
+ * The result depends on nothing else, for example not on the GPUs. So ranks that are started with
  * the same options and environment get the same variables, even on several boxes. A program that
  * has no use for a variable ignores it.
  *

@@ -57,8 +57,8 @@ static bool of_terminal(const siginfo_t *info)
     return false;
 }
 
-/* Does the program ${pid} stop within 100 ms? It may have sent a stop signal to its process group,
- * and so to us, and ignore that signal itself. */
+/* Does the program ${pid} stop within 100 ms? It may ignore a stop signal that it has sent to its
+ * process group, and so to us. */
 static bool stopped(pid_t pid)
 {
     const struct timespec pause = {.tv_nsec = 5000000};
@@ -79,8 +79,9 @@ static void pass(const siginfo_t *info, pid_t pid)
         info->si_signo == SIGTSTP || info->si_signo == SIGTTIN || info->si_signo == SIGTTOU;
     bool by_program = info->si_code <= 0 && info->si_pid == pid;
 
-    /* do not send a signal back to the program if the program sent it. A program that stops itself
-     * on Ctrl-Z sends the signal to its whole process group, and so to us */
+    /* do not pass on what the program has got already: a signal that the terminal sent to its
+     * process group, or one that the program itself sent. A program that stops itself on Ctrl-Z
+     * sends the signal to its whole process group, and so to us */
     if (!by_program && (!of_terminal(info) || getpgid(pid) != getpgrp()))
         kill(pid, info->si_signo);
     /* stop ourselves, too: otherwise the shell would not notice that the program has stopped */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* program.h - runs the user's program in place of this command: the program gets the signals that
- * this command gets, and this command ends as the program has ended. */
+ * this command gets, and this command ends in the same way as the program. */
 #ifndef ST_RUN_PROGRAM_H_
 #define ST_RUN_PROGRAM_H_
 
@@ -27,9 +27,9 @@ bool st_run_find(const char *program, char file_out[ST_PATH]);
 bool st_run_program(char *const argv[], struct st_run_end *end_out);
 
 /* Let this process die by ${number}, the signal that killed the program, but without a core file of
- * its own. Shells and launchers check how a command has ended: after Ctrl-C a bash script continues
- * with its next command, unless a signal has killed the last one. Returns only if the signal does
- * not kill this process, as in the first process of a container. */
+ * its own. Shells and launchers check how a command has ended. For example, after Ctrl-C a bash
+ * script ends only if the command that it ran was killed by a signal. Returns only if the signal
+ * does not kill this process, as in the first process of a container. */
 void st_run_die(int number);
 
 #endif

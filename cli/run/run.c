@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run.c - symtuner run: starts a program with plugin, drop-in and JAX route. When the program has
- * ended, says what they did.
+ * run.c - symtuner run: starts a program with symtuner's plugin, drop-in and JAX route. When the
+ * program has ended, prints what they did.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -171,9 +171,9 @@ static bool ignores_preload(const char *program)
     return st_run_find(program, file) && st_doctor_secure(file);
 }
 
-/* If our caller has closed stdin, stdout or stderr, open /dev/null in its place. Otherwise a file
- * of ours could get its number, and what we print would go into that file. The program still finds
- * it closed (O_CLOEXEC). */
+/* If our caller has closed stdin, stdout or stderr, open /dev/null in its place. Otherwise the next
+ * file that we open would get the number of the closed one, and what we print could go into it. The
+ * program still finds stdin, stdout or stderr closed (O_CLOEXEC). */
 static void take_closed(void)
 {
     int fd;

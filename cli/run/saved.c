@@ -2,9 +2,10 @@
 /*
  * saved.c - estimates how much time our kernels saved, from the times of cli/run/times.h.
  *
- * The times are of all-reduces that ran alone. NCCL's times are those of its general kernel, which
- * it runs if the buffers are not registered. Calls of other kinds are not estimated. A call counts
- * as one of the smallest size of its range, and of the type for which our kernels save less.
+ * Only all-reduces are estimated. The times are of all-reduces that ran alone. NCCL's times are
+ * those of its general kernel, which it runs if the buffers are not registered. Calls are counted
+ * by range of sizes, not by type. Each counts as a call of the smallest size of its range, and of
+ * the type for which our kernels save less.
  */
 #include "cli/run/saved.h"
 
@@ -28,8 +29,8 @@ static const struct {
 #undef X
 };
 
-/* Return how many us a call of 2^${size} bytes or a little more saves. For sizes that were not
- * measured, return what the nearest measured size saves. */
+/* Return how many us our kernels save for a call of 2^${size} bytes. For sizes that were not
+ * measured, return what they save for the nearest measured size. */
 static double saves(int ranks, int size)
 {
     double us = 0;
@@ -51,8 +52,8 @@ static bool is_measured(int ranks)
     return false;
 }
 
-/* Can the GPUs be those that were measured? Only looks at a file of the kernel driver, because to
- * ask the CUDA driver takes up to seconds on boxes with many GPUs. */
+/* Can the GPUs be of the kind that was measured? Reads only files of the kernel driver, because
+ * asking the CUDA driver may take seconds on boxes with many GPUs. */
 static bool may_be_here(void)
 {
     static const char folder[] = "/proc/driver/nvidia/gpus";
@@ -100,7 +101,7 @@ static const char *duration(double us, char text[24])
 void st_run_saved(const struct st_tally *tally, FILE *out)
 {
     uint64_t calls[2] = {0}, ours = 0, verified = 0, tma_ipc = 0;
-    double us[2] = {0}; /* us saved; [1]: by calls in graphs, if each graph ran once */
+    double us[2] = {0}; /* us saved; [1]: by calls in CUDA graphs, if each graph ran once */
     int used = st_tally_used(tally), ranks = used ? (int)tally->slot[0].ranks : 0;
     char text[24];
 

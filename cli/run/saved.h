@@ -8,7 +8,7 @@
 #include "dropin/tally.h"
 
 /* Print the estimate, or nothing if our kernels were not timed on a box like this one. Asks the
- * driver about the GPUs only if they may be such GPUs. */
+ * driver about the GPUs only if they may be of the kind that was timed. */
 void st_run_saved(const struct st_tally *tally, FILE *out);
 
 #endif

@@ -21,7 +21,7 @@ static const struct st_command_line line = {
 
 int st_cmd_bench(int argc, char **argv)
 {
-    /* static because it is large */
+    /* static, because it is large */
     static struct st_tune tune = {.ctas = {0, ST_TUNE_PLUGIN}, .n_ctas = 2, .out = ""};
     int status;
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * beside.c - tune and bench beside GEMMs: how much is measured, what the rules say for such calls,
- * and what is printed.
+ * beside.c - what tune and bench do about calls beside GEMMs: work out how much to measure, choose
+ * what the rules say for such calls, and print the results.
  *
- * Ways are compared by what a call adds to GEMMs, in microseconds (cli/gpu/beside.c). A difference
- * counts only if it is larger than each of these:
- * - two standard deviations
- * - a share of the larger figure; the shares are those of choose.c
- * - the difference between NCCL's own choice and the same choice measured again in other processes
- *   (A/A)
- * - for all calls together, 0.5 % of the time of the GEMMs. This limit is for short calls, whose
- *   figures are small differences of long times.
- *
- * For the question whether a choice for calls alone is good beside GEMMs, too, the share is 3 %.
+ * Ways (kernels with their numbers of CTAs and threads, tune.h) are compared by what a call adds to
+ * GEMMs, in microseconds (cli/gpu/beside.c). A difference counts only if it is larger than each of
+ * these:
+ *   - two standard deviations
+ *   - a share of the larger figure. The share is 2 % when ways are compared with each other, and 3 %
+ *     when the choice for calls alone is checked beside GEMMs
+ *   - the difference between NCCL's own choice and the same choice measured again in other processes
+ *     (A/A)
+ *   - for all calls together, 0.5 % of the time of the GEMMs. This limit is for short calls, whose
+ *     figures are small differences of long times
  */
 #include <math.h>
 #include <stdlib.h>
@@ -21,14 +21,13 @@
 #include "cli/text.h"
 #include "cli/tune/tune.h"
 
-/* GEMMs run for ${least_us} or, if calls are long, for six times as long as a call takes alone,
- * but at most for ${most_us}. Beside them run as many calls as would take a third of this time
- * alone. */
+/* GEMMs run for ${least_us} or, if calls are long, for six times as long as a call takes alone, but
+ * at most for ${most_us}. Beside them we run as many calls as take a third of this time alone. */
 static const double least_us = 12e3, most_us = 60e3;
 enum { MOST_CALLS = 200 };
 
 /* What st_tune_beside_seconds assumes. A measuring process takes ${start_s} seconds to start. For
- * each kind of calls the GEMMs run REPEATS times (cli/gpu/beside.c). A search tries SEARCHED ways,
+ * each mode or way the GEMMs run REPEATS times (cli/gpu/beside.c). A search tries SEARCHED ways,
  * and measures WAYS of them. */
 static const double start_s = 2;
 enum { REPEATS = 3, SEARCHED = 50, WAYS = 8 };
@@ -37,7 +36,8 @@ enum { REPEATS = 3, SEARCHED = 50, WAYS = 8 };
  * ${holding} for a choice for calls alone, and ${of_gemms} of the time of the GEMMs. */
 static const double each = 0.02, holding = 0.03, of_gemms = 0.005;
 
-/* Set how long the GEMMs are to take at a size, in us. Returns how many calls run beside them. */
+/* Set ${gemms_us} to how long the GEMMs are to run at a size. Returns how many calls run beside
+ * them. */
 static int amounts(const struct st_tune *tune, int coll, int size, double *gemms_us)
 {
     double us = tune->cell[coll][ST_SYMMETRIC][size].us[0], calls;
@@ -137,8 +137,8 @@ static const struct st_cell *way_cell(const struct st_tune *tune, int coll, int 
     return NULL;
 }
 
-/* Is the rules' choice for calls alone good beside GEMMs, too? It is good if it is at most 3 %
- * slower there than NCCL's own choice and than the library's own choice. */
+/* Is the rules' choice for calls alone good beside GEMMs, too? It is good if, beside GEMMs, it is
+ * at most 3 % slower than NCCL's own choice and than the library's own choice. */
 static bool holds(const struct st_tune *tune, int coll, int size)
 {
     const int say = tune->say[coll][size];
@@ -151,8 +151,8 @@ static bool holds(const struct st_tune *tune, int coll, int size)
            !faster(tune, coll, size, &tune->by.way[coll][size][0].cell, cell, holding);
 }
 
-/* Choose what the rules say at one size, by the same steps as choose_ways and choose_words in
- * choose.c. */
+/* Choose what the rules say for calls beside GEMMs at one size, by the same steps as choose_ways
+ * and choose_words in choose.c. */
 static void choose_at(struct st_tune *tune, int coll, int size)
 {
     struct st_tune_beside *by = &tune->by;

@@ -2,16 +2,17 @@
 /*
  * choose.c - chooses a CTA count and kernels from the measurements.
  *
- * One candidate is faster than another if the difference of their medians is more than two standard
- * deviations of that difference, and more than a share of the time. The share depends on what is
- * chosen.
+ * A candidate is a kind of kernel, such as NCCL's symmetric kernels with 16 CTAs. One candidate is
+ * faster than another if the difference of their medians is more than two standard deviations of
+ * that difference, and more than a share of the time. The share depends on what is chosen.
  *
  * The share is 5 % for NCCL's CTA count. NCCL reads the count once per process, so one count serves
  * all sizes. We leave out each count that is slower than NCCL's own choice at some size. Of the
- * others we choose the one with the smallest geometric mean of the times.
+ * other counts we choose the one with the smallest geometric mean of the times.
  *
  * The share is 2 % for symtuner's kernels. Rules choose kernels size by size, and the chosen kernel
- * is to be within 3 % of the best. The library's own choice stays unless another way is faster.
+ * is to be within 3 % of the best. A way is a kernel with numbers of CTAs and threads. The way that
+ * libsymtuner_ar.so itself chooses stays unless another way is faster.
  *
  * The result also names the fastest kind of kernel at each size. From one size to the next we
  * change the kind only if the new kind is 3 % faster. If the new kind is also not slower at the
@@ -111,8 +112,9 @@ static bool compare_ctas(const struct st_tune *tune, int setting, double *mean_o
 }
 
 /* Choose the CTA count. ctas[0] stands for NCCL's own count. We go through the counts, and take a
- * count as the best so far if its mean is 1 % better than that of the best before. At the end we
- * choose the best if its mean is 2 % better than that of NCCL's own count. */
+ * count as the best so far if its mean is 1 % better than that of the best before, and if it is
+ * good beside GEMMs, too. At the end we choose the best if its mean is 2 % better than that of
+ * NCCL's own count. */
 static void choose_ctas(struct st_tune *tune)
 {
     double least = 0, mean, least_alone = 0;

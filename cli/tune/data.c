@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* data.c - parses a worker's output, and stores its times by candidate or way, size and round. */
+/* data.c - parses what a measuring process ("symtuner worker") printed, and stores the times by
+ * candidate or way, size and round (tune.h). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,7 +118,8 @@ static bool good_way(const char *name)
            end && name[end] == '\0' && ctas >= 0 && ctas <= 512 && threads >= 0 && threads <= 1024;
 }
 
-/* Return the index of the way ${name} among the ${n} ways at ${way}; add the way if it is new. */
+/* Return the index of the way ${name} among the ${n} ways at ${way}; add the way if it is new.
+ * Returns -1 if ${name} is no way, or if there is no room for it. */
 static int way_of(struct st_way *way, int *n, const char *name)
 {
     for (int w = 0; w < *n; w++)

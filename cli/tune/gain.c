@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gain.c - computes how much time the calls in a program's ledger would save if the program used
- * what tune chose. All times are measured times of tune.
+ * gain.c - computes how much less time the calls in a program's ledger (docs/ledger.md) would take
+ * if the program used what tune chose. All times are those that tune measured.
  *
- * Each call gets three times:
+ * For each call these times are looked up:
  *   before    the time of the kind of kernel that the call ran on, with NCCL's own CTA count
  *   plugin    for a call on a symmetric kernel: its time with the CTA count that tune chose. For
  *             other calls: the time "before".

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kernels.c - writes the [kernels] rules of tune.
+ * kernels.c - writes the rules of tune for libsymtuner_ar.so: the sections [kernels ...].
  *
- * At a size where libsymtuner_ar.so's own choice is as good as the best way, no rule is written:
- * the library's table covers more than the measured sizes, and later releases may have better
- * tables. A rule for a measured size covers 3/4 to 3/2 of this size, half way to the neighbouring
- * sizes.
+ * At a size where the library's own choice is as good as the best way, no rule is written: the
+ * library's table covers more than the measured sizes, and later releases may have better tables. A
+ * rule for a measured size covers 3/4 to 3/2 of this size, half way to the neighbouring sizes.
  *
- * With --beside the rules name what runs beside the calls (when-beside), at all sizes.
+ * A rule may have the key when-beside, which says for which calls it is: for calls alone, or for
+ * calls beside other kernels. After a run with --beside there are rules for both.
  */
 #include <math.h>
 #include <string.h>
@@ -65,9 +65,9 @@ static const char *name_of(uint64_t bytes, char name[ST_TEXT_SIZE])
     return name;
 }
 
-/* Write a rule for calls of ${coll} of ${low} to ${high} bytes. ${way} is a way or "nccl". ${size}
- * is the number of the size after which the rule is named. ${when} is the value of when-beside;
- * NULL: any. */
+/* Write a rule for calls of ${coll} of ${low} to ${high} bytes. ${way} is a way or "nccl". The rule
+ * gets its name from size number ${size}. ${when} is the value of when-beside; with NULL the rule
+ * has no when-beside, and is for every call. */
 static void write_span(const struct st_tune *tune, int coll, int size, uint64_t low, uint64_t high,
                        const char *way, const char *when, FILE *out)
 {
@@ -95,7 +95,7 @@ static void write_span(const struct st_tune *tune, int coll, int size, uint64_t 
         fprintf(out, "ctas       = %d\nthreads    = %d\n", ctas, threads);
 }
 
-/* Write the rule for sizes ${from} to ${to} after a run that measured calls alone only. Above
+/* Write the rule for sizes ${from} to ${to} after a run that measured only calls alone. Above
  * ST_BESIDE_LIMIT bytes the library's table depends on what runs beside our kernel. So there the
  * rule has "when-beside = alone", unless its kernel is "nccl". */
 static void write_rule(const struct st_tune *tune, int coll, int from, int to, uint64_t low,
@@ -121,13 +121,14 @@ static void write_rule(const struct st_tune *tune, int coll, int from, int to, u
         write_span(tune, coll, from, low, high, way, "alone", out);
 }
 
-/* Return the value of when-beside for the rule for calls alone at size ${z}. It says for which
- * calls the rule is:
- *   NULL              for every call, if the rule's choice is also the best choice beside GEMMs
- *   "alone"           for calls alone only, if the choice is slower beside GEMMs
- *   NULL              for every call below ST_BESIDE_LIMIT bytes, if no rule is for calls beside
- *                     GEMMs: there the library's table does not depend on what runs beside a call
- *   "alone, unknown"  in all other cases: also for calls beside which nothing is known to run */
+/* Return the value of when-beside in the rule for calls alone at size ${z}:
+ *   NULL              the rule is for every call. Either its choice is also the best beside GEMMs; or
+ *                     no rule is for calls beside GEMMs, the choice is good there, too, and the size
+ *                     is below ST_BESIDE_LIMIT, where the library's table does not depend on what
+ *                     runs beside a call
+ *   "alone"           the rule is only for calls alone: its choice is slower beside GEMMs
+ *   "alone, unknown"  in all other cases the rule is for calls alone, and for calls of which it is
+ *                     not known what runs beside them */
 static const char *when_of(const struct st_tune *tune, int coll, int z)
 {
     const char *beside = said(tune, coll, z, true);

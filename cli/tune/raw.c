@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* raw.c - writes and reads the raw data file of symtuner tune. The file is written after each unit,
- * so that the same command can continue after an interrupt. */
+ * that is, after each setting and collective of a round (tune.h), so that the same command can
+ * continue after an interrupt. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +16,10 @@ static const char beside_line[] = "# settings from 15 on: beside GEMMs; us is wh
                                   "them, of gemms how long they take\n";
 _Static_assert(ST_TUNE_BESIDE == 15, "numbers of settings are in files");
 
-/* What the plan in the file says of symtuner's kernels. OWN_REDUCE: the run measured several ways
- * for all-reduces only, as earlier versions always did, even if --coll named other collectives,
- * too. */
+/* What own=... in the plan line says of symtuner's kernels. NONE: not measured. LIBRARY: only the
+ * library's own choice is measured. WAYS: several ways are measured. REDUCE: several ways are
+ * measured for all-reduces; earlier versions wrote REDUCE even if --coll also named other
+ * collectives, for which they measured only NCCL. */
 enum { OWN_NONE, OWN_LIBRARY, OWN_REDUCE, OWN_WAYS };
 
 static int own_number(const struct st_tune *tune)
@@ -271,8 +273,8 @@ static bool take_plan(struct reader *reader, const char *line)
         take_rounds(reader->tune, line);
     plan_line(reader->tune, plan, sizeof plan);
     if (reader->tune->beside &&
-        /* The file may be from a run without --beside. Then this run uses its times of calls alone,
-         * and measures the rest. */
+        /* The file may be from a run without --beside. If so, this run uses the file's times of
+         * calls alone, and measures only the calls beside GEMMs. */
         strcmp(line, plan) != 0) {
         reader->tune->beside = false;
         plan_line(reader->tune, plan, sizeof plan);
@@ -318,7 +320,7 @@ bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size
 {
     struct reader reader = {.tune = tune, .take_plan = take_plan};
     FILE *file = fopen(tune->raw, "r");
-    char line[1024]; /* getline would fill the memory from a file without lines */
+    char line[1024]; /* getline would fill the memory from a file without newlines */
     int number = 0;
     bool good = file != NULL;
 
