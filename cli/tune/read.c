@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read.c - the options that symtuner tune and symtuner bench share. */
+/* read.c - reads the options that symtuner tune and symtuner bench share. */
 #include <string.h>
 #include <time.h>
 
@@ -88,9 +88,9 @@ static bool read_csv(const char *value, void *self, char error[ST_OPTION_ERROR])
            st_option_wrong(error, "--csv wants a shorter name", value);
 }
 
-/* Read the name of a file. For --verify, read two names with a comma between them. A name may have
- * at most MOST bytes: the buffers for names have 500 bytes or more, and to some names we append an
- * end such as ".html". */
+/* Read the name of a file. The value of --verify may have two names with a comma between them. A
+ * name may have at most MOST bytes: the buffers for names have 500 bytes or more, and to some names
+ * we append an end such as ".html". */
 static bool read_file(const char *value, void *to, char error[ST_OPTION_ERROR])
 {
     enum { MOST = 490 };

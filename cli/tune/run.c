@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run.c - measures the units of tune and bench one after another, each in a process of its own. */
+/* run.c - measures the units of tune and bench (tune.h) one after another, each in a process of its
+ * own. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,8 +73,9 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
                                word[HIGH], word[SEED],  word[DTYPE], given, amounts,    NULL};
     /* Set or remove all variables that load plugins or rules, change the CTA count or force a
      * kernel. A name without "=" is removed from the environment. We set the plugins' variables to
-     * "none" and do not remove them, because a file nccl.conf could set removed ones. If the
-     * drop-in is preloaded, SYMTUNER_MAX_COMMS=0 makes it leave all calls to NCCL. */
+     * "none" instead of removing them, because a file nccl.conf could set a variable that is
+     * removed. If the drop-in is preloaded, SYMTUNER_MAX_COMMS=0 makes it leave all calls to
+     * NCCL. */
     const char *set[] = {tuner,
                          rules,
                          ctas,
@@ -105,7 +107,7 @@ static enum st_child_end run_unit(struct st_tune *tune, int round, int coll, int
         return ST_CHILD_FAILED;
     }
     if (search) {
-        /* NCCL's own CTA count */
+        /* symtuner's kernels: nothing to set, NCCL keeps its own CTA count */
     } else if (alone < tune->n_ctas && tune->ctas[alone] > 0) {
         snprintf(ctas, sizeof ctas, "NCCL_SYM_CTAS=%d", tune->ctas[alone]);
     } else if (alone > tune->n_ctas || tune->ctas[alone] == ST_TUNE_PLUGIN) {
@@ -142,9 +144,9 @@ static bool fits_budget(struct st_tune *tune, int round, double began, double *r
     return false;
 }
 
-/* Return which setting round ${round} measures as number ${i}; -1: there is no such number. Round r
- * starts with setting r. The settings beside GEMMs come last, because they need the times of the
- * first round. */
+/* Return the setting that round ${round} measures in turn ${i}, or -1 after the last turn. Round r
+ * starts with setting r. The settings beside GEMMs come last, because how much work they do depends
+ * on times of calls alone in the first round (st_tune_amounts). */
 static int turn(const struct st_tune *tune, int round, int i)
 {
     const int n = st_tune_settings(tune);

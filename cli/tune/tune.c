@@ -9,7 +9,7 @@
 #include "cli/tune/tune.h"
 #include "symtuner_why.h"
 
-/* static because it is large */
+/* static, because it is large */
 static struct st_tune tune = {
     .search = true, .ctas = {0, 8, 16, 32, 64}, .n_ctas = 5, .out = "symtuner.rules"};
 

@@ -3,9 +3,9 @@
  * tune.h - the measurements of symtuner tune and symtuner bench, and what tune chooses from them.
  *
  * A candidate is one kind of kernels for a collective: NCCL's general kernels, NCCL's symmetric
- * kernels with some CTA count, or symtuner's kernels, which are those of the library
- * libsymtuner_ar.so. Symtuner's kernels run in several ways at each size. A way is a kernel with a
- * number of CTAs (blocks) and of threads; way 0 is the library's own choice.
+ * kernels with some CTA count, or symtuner's kernels, those of the library libsymtuner_ar.so. We
+ * measure several ways to run symtuner's kernels at each size. A way is a kernel with a number of
+ * CTAs (blocks) and of threads; way 0 is the library's own choice.
  *
  * NCCL reads its CTA count once per process. So a process measures one setting: a CTA count, the
  * ways, or rules to verify. A round measures every setting once, and each round starts with a
@@ -70,8 +70,8 @@ struct st_way {
  * number above 0 chooses a way: it is an index into way[]. */
 enum { ST_SAY_NCCL = -1, ST_SAY_NOTHING = 0 };
 
-/* What was measured and chosen beside GEMMs. Members that struct st_tune has as well mean the same,
- * beside GEMMs. */
+/* What was measured and chosen beside GEMMs. Members that struct st_tune has, too, mean the same as
+ * there, but for calls beside GEMMs. */
 struct st_tune_beside {
     struct st_cell cell[SYMTUNER_COLLS][ST_TUNE_CANDIDATES][ST_TUNE_SIZES];
     struct st_cell again[SYMTUNER_COLLS][ST_TUNE_SIZES]; /* ST_SYMMETRIC measured again (A/A) */
@@ -191,7 +191,7 @@ bool st_tune_put_beside(struct st_tune *tune, int round, int coll, int setting, 
  * to take at each size, and how many calls run beside them. Both depend on how long a call takes
  * alone with NCCL's own CTA count in the first round. Free the result with free(). */
 char *st_tune_amounts(const struct st_tune *tune, int coll);
-/* Return about how many seconds the open units beside GEMMs will take. */
+/* Return about how many seconds the units beside GEMMs that are not done will take. */
 int st_tune_beside_seconds(const struct st_tune *tune);
 /* Is it true at every size that a call with CTA count ${setting} adds at most 3 % more to GEMMs
  * than a call with NCCL's own count? If not, say so in ${why}. True if nothing was measured beside
@@ -202,7 +202,8 @@ void st_tune_choose_beside(struct st_tune *tune);
 /* Return the times beside GEMMs of the way that the rules choose. If the rules choose NCCL, return
  * the times of NCCL's symmetric kernels with the chosen CTA count. */
 const struct st_cell *st_tune_said_beside(const struct st_tune *tune, int coll, int size);
-/* NCCL's own choice is measured twice. Return the difference in us between the two results. */
+/* Beside GEMMs NCCL's own choice is measured twice. Return the difference in us between the two
+ * results. */
 double st_tune_noise(const struct st_tune *tune, int coll, int size);
 /* Print what was measured beside GEMMs, for the terminal or as JSON. Both write nothing without
  * --beside. */
@@ -255,7 +256,7 @@ void st_tune_summarise(struct st_tune *tune);
 bool st_tune_faster(const struct st_cell *a, const struct st_cell *b, double share, double noise);
 void st_tune_choose(struct st_tune *tune);
 
-/* gain.c: print how much time the calls in the file of --ledger save, or write it as the JSON
+/* gain.c: print how much time the calls in the file of --ledger would save, or write it as the JSON
  * member "gain". */
 void st_tune_print_gain(const struct st_tune *tune, FILE *out);
 void st_tune_json_gain(struct st_json *json, const struct st_tune *tune);

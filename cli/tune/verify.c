@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * verify.c - tune --verify: checks rules that an earlier run wrote. At each size a call with the
- * rules may be at most 3 % slower than with the best way or CTA count. Processes take turns. In one
- * of them, the plugin and libsymtuner_ar.so load these rules. The others measure the ways and the
- * CTA counts that the earlier run compared. CTA counts that were far slower in the earlier run's
- * raw data are left out.
+ * rules may be at most 3 % slower than with the best way or CTA count. Measuring processes take
+ * turns. One of them, or with two rules files one for each file, loads the rules into the plugin
+ * and libsymtuner_ar.so. The others measure the ways and the CTA counts that the earlier run
+ * compared. CTA counts that were far slower in the earlier run's raw data are left out.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +64,8 @@ static double best_of(const struct st_tune *tune, int coll, int z, char name[48]
 }
 
 /* Is CTA count number ${setting} worth measuring again? It is if at some size its time is less than
- * ${far_off} times the best time. Looks only at collectives of which our kernels were measured. */
+ * ${far_off} times the best time. Looks only at collectives for which symtuner's kernels were
+ * measured. */
 static bool is_near(const struct st_tune *tune, int setting)
 {
     char name[48];
@@ -79,7 +80,8 @@ static bool is_near(const struct st_tune *tune, int setting)
     return false;
 }
 
-/* Keep the CTA counts that are near the best. Clear the times. */
+/* Turn the earlier run in ${tune} into a plan: keep all ways, and the CTA counts that are near the
+ * best. Clear the times. */
 static void make_plan(struct st_tune *tune)
 {
     bool near[ST_TUNE_CTAS];
@@ -203,7 +205,7 @@ bool st_tune_usable(const struct st_tune *tune, const char *file, int nccl)
 
 int st_tune_verify(struct st_tune *tune, const char *files, bool json)
 {
-    static struct st_tune other; /* static because it is large */
+    static struct st_tune other; /* static, because it is large */
     static char name[ST_TUNE_RULES][500];
     int rounds = tune->rounds, nccl, status;
     const char *comma = strchr(files, ',');

@@ -24,7 +24,7 @@ static double worst_spread(const struct st_tune *tune)
     return worst;
 }
 
-/* Print a comment line for each range of sizes with the same fastest kind. */
+/* Print a comment line for each range of sizes at which the same kind of kernel is the fastest. */
 static void write_policy(const struct st_tune *tune, int coll, FILE *out)
 {
     int sizes = st_tune_sizes(tune);

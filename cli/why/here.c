@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * here.c - the last part of symtuner why: what NCCL does with the call when symtuner is loaded as
- * this environment says. symtuner_decide applies the rules as the plugin does; then the model of
- * NCCL predicts the call again, with the CTA counts that reach NCCL.
+ * here.c - the last part of symtuner why: what NCCL would do with the call if symtuner were loaded
+ * with the variables of this environment. symtuner_decide applies the rules as the plugin does.
+ * Then the model of NCCL predicts the call again, with the CTA counts that symtuner gives to NCCL.
  */
 #include "cli/why/here.h"
 
@@ -219,8 +219,9 @@ static int words_of(const struct symtuner_call *call)
     return words < INT_MAX ? (int)words : INT_MAX;
 }
 
-/* Return why libsymtuner_ar.so cannot run the call box by box (kernels/nodes), and so leaves the
- * call to NCCL. Returns NULL if the library can run the call. */
+/* Return why libsymtuner_ar.so cannot run the call box by box (with its own kernels inside each
+ * box, and NCCL between the boxes; docs/nodes.md), and so leaves the call to NCCL. Returns NULL if
+ * the library can run the call. */
 static const char *never_by_boxes(const struct symtuner_call *call)
 {
     int each = call->ranks / call->nodes;

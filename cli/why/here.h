@@ -21,8 +21,8 @@ struct st_here {
     char way[ST_HERE_WAYS][700];       /* [i]: a sentence: what does not reach NCCL, and why    */
     int ways;
     char text[2048];                   /* what symtuner_explain says                            */
-    /* a sentence: whether libsymtuner_ar.so runs the call box by box, and why; "": the call is no
-     * all-reduce over several boxes, or nobody asked for box by box */
+    /* a sentence: whether libsymtuner_ar.so runs the call box by box (docs/nodes.md), and why; "":
+     * the call is no all-reduce over several boxes, or nobody asked for this way */
     char boxes[200];
     /* into how many pieces the library cuts the message; 0: NCCL runs the call; -1: only known at
      * run time */

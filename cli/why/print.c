@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * print.c - prints the answer of symtuner why, for a person (at most 100 columns) or as JSON.
+ * print.c - prints the answer of symtuner why, for a person (at most 100 columns) or as JSON. The
+ * answer consists of verdicts: a verdict says what NCCL does with a call (struct symtuner_verdict).
  */
 #include <string.h>
 
@@ -115,7 +116,7 @@ static void print_outcome(const struct st_why *why, const struct symtuner_verdic
 }
 
 /* Print why the verdict may be wrong: the release is newer than those that symtuner knows, or we
- * could not read how the release computes the cost of such calls. */
+ * could not read how the release computes the cost of a call like this. */
 static void print_doubts(const struct st_why *why, const struct symtuner_verdict *verdict,
                          FILE *out)
 {
@@ -130,8 +131,8 @@ static void print_doubts(const struct st_why *why, const struct symtuner_verdict
               out);
 }
 
-/* Print the symmetric kernels among which NCCL chooses for the call. If a gate keeps the call from
- * symmetric kernels, print those for the call with all cures. */
+/* Print the symmetric kernels among which NCCL chooses for the call. If a gate (a condition of
+ * NCCL) keeps the call from symmetric kernels, print those for the call with all cures. */
 static void print_candidates(const struct st_answer *answer, FILE *out)
 {
     bool cured = answer->now.gate != SYMTUNER_GATE_NONE && answer->cured;

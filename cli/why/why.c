@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * why.c - symtuner why: what NCCL does with one call, and the first condition that keeps it from a
- * symmetric kernel.
+ * why.c - symtuner why: prints what NCCL does with one call, and the first condition that keeps the
+ * call from a symmetric kernel.
  */
 #include "cli/why/why.h"
 
@@ -10,8 +10,8 @@
 
 #include "cli/commands.h"
 
-/* Change ${call} so that it passes ${gate}, without changing what the program computes. Returns
- * false if no such change is known. */
+/* Change ${call} so that it passes ${gate}, one of NCCL's conditions for symmetric kernels, without
+ * changing what the program computes. Returns false if no such change is known. */
 static bool undo(struct symtuner_call *call, enum symtuner_gate gate)
 {
     switch (gate) {
@@ -74,7 +74,7 @@ static void find_cures(const struct symtuner_call *call, struct st_answer *answe
 
 int st_cmd_why(int argc, char **argv)
 {
-    static struct st_why why; /* static because it is large */
+    static struct st_why why; /* static, because it is large */
     static struct st_answer answer;
     int status = st_why_read(argc, argv, &why);
 

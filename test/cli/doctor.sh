@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# doctor.sh BUILD - checks every finding of `symtuner doctor` that needs no GPU. The doctor must not
-# report it on a clean box, and must report it once the test has planted its fault. A box is a
-# folder that the doctor takes for the root of the file system. test/cli/gpu.sh plants the faults of
-# running GPUs.
+# doctor.sh BUILD - checks every finding of `symtuner doctor` that needs no GPU. On a clean box the
+# doctor must not report the finding. After the test has planted the fault in the box, the doctor
+# must report it. A box is a folder that the doctor takes for the root of the file system.
+# test/cli/gpu.sh plants the faults of running GPUs.
 # Exit 0: all right. 1: something failed. 77: no C compiler here to make libraries with, or no
 # python3 to ask for site-packages folders (the rest was run).
 
@@ -17,8 +17,8 @@ trap 'rm -rf "$work"' EXIT
 command -v "$cc" > /dev/null || { echo "doctor.sh: skipped, no $cc here"; exit 77; }
 planted=" " failed=0 count=0
 
-# The doctor asks python3 for installed packages. On the invented boxes it gets this python3, which
-# has none, because these boxes do not have the packages of this machine.
+# The doctor asks python3 which packages are installed. For these boxes it must not see the packages
+# of this machine. So it gets the following python3, which reports no packages.
 python=$(python3 -c 'import sys; print(sys.executable)' 2> /dev/null)
 mkdir "$work/bin"
 printf '#!/bin/sh\nprintf "python\\t3.11.0\\t/usr/bin/python3\\n"\n' > "$work/bin/python3"
@@ -80,8 +80,8 @@ doctor() { # doctor ROOT ARGUMENTS -- ENVIRONMENT: runs the doctor on the box RO
 }
 ids() { sed -n 's/.*{"id": "\([a-z0-9-]*\)".*/\1/p'; }
 
-# The doctor has notes on every release of NCCL. The clean box has 2.27.7, and the notes on this
-# release are two faults that give wrong results.
+# For each release of NCCL the doctor reports the faults that it knows. The clean box has NCCL
+# 2.27.7, for which these are two notes.
 found=$(echo $(doctor "$clean" | ids))
 [ "$found" = "nccl-ll-unaligned nccl-one-rank" ] || { echo "FAIL the clean box has other findings than its release's:" $found; failed=1; }
 doctor "$clean" > /dev/null || { echo "FAIL the clean box: exit status $?"; failed=1; }
@@ -149,7 +149,7 @@ spare proto-forced NCCL_PROTO=simple,ll128
 spare proto-forced NCCL_PROTO=^LL128
 plant proto-forced NCCL_PROTO=Simple
 plant win-disabled NCCL_WIN_ENABLE=0
-# NCCL reads a variable as a number. It reads each value of the first loop as 0.
+# NCCL reads this variable as a number: as 0 in the first loop, as 1 or not at all in the second.
 for off in 00 0x0 false true no ' 0'; do plant win-disabled "NCCL_WIN_ENABLE=$off"; done
 for on in 1 0x1 '' 99999999999999999999; do spare win-disabled "NCCL_WIN_ENABLE=$on"; done
 evidence cumem-disabled 'NCCL_CUMEM_ENABLE=true (environment); NCCL reads it as 0' NCCL_CUMEM_ENABLE=true
@@ -181,7 +181,7 @@ plant local-register-off NCCL_LOCAL_REGISTER=0
 plant graph-register-off NCCL_GRAPH_REGISTER=0
 plant copy-engine-policy -n 2.30.7 NCCL_CTA_POLICY=zero
 plant efficiency-policy NCCL_CTA_POLICY=1
-# From 2.29 on NCCL reads words here, alone and combined. No release knows the number 3.
+# From 2.29 on NCCL reads one or several words from NCCL_CTA_POLICY. No release knows the number 3.
 plant copy-engine-policy -n 2.29.7 'NCCL_CTA_POLICY=EFFICIENCY|zero'
 plant efficiency-policy -n 2.29.7 'NCCL_CTA_POLICY=EFFICIENCY|zero'
 plant copy-engine-policy -n 2.28.9 NCCL_CTA_POLICY=2
@@ -250,7 +250,7 @@ here | grep -q 'not loaded in this environment (symtuner doctor says why)' ||
     { echo "FAIL symtuner why takes symtuner for loaded without LD_LIBRARY_PATH"; failed=1; }
 [ "$(here LD_LIBRARY_PATH="/none:$work")" = symtuner ] ||
     { echo "FAIL symtuner why does not see that LD_LIBRARY_PATH leads to symtuner"; failed=1; }
-# the plugin reads rules from three sources; the doctor must read all three in the same order
+# the plugin reads rules from three sources; symtuner decide must use the rules of all three
 echo '[rule file]
 coll = reduce
 channels = 9' > "$work/file.rules"
@@ -378,7 +378,7 @@ own=/opt/libsymtuner_nccl.so
     doctor "$work/box" | grep -q '^ "dropin": null,$' || { echo "FAIL the doctor names a drop-in that is not preloaded"; failed=1; }
 } 2> /dev/null
 
-# ---- which NCCL: what jax and torch of this python3 would load -------------------------------------
+# ---- which NCCL: what jax and torch of this python3 would load -----------------------------------
 . "$(dirname "$0")/doctor_python.sh"
 
 # ---- findings that the user knows ----------------------------------------------------------------
@@ -415,8 +415,8 @@ env -i PATH="$PATH" NCCL_TUNER_PLUGIN=libsymtuner.so "$symtuner" doctor --root "
 # ---- the box -------------------------------------------------------------------------------------
 plant driver-missing -s 'rm proc/driver/nvidia/version'
 plant driver-mismatch -s ': > usr/lib64/libcuda.so.570.10.01'
-# The container toolkit adds the folder of CUDA's forward compatibility. The libcuda in it also
-# works with older drivers, so there a newer release is no mismatch.
+# The container toolkit adds the folder of CUDA's forward compatibility. The libcuda there also
+# works with older drivers, so it is no mismatch if it is newer than the kernel module.
 compat='mkdir -p usr/local/cuda/compat; echo /usr/local/cuda/compat > etc/ld.so.conf.d/00-compat.conf; : > usr/local/cuda/compat'
 spare driver-mismatch -s "$compat/libcuda.so.590.44.01"
 plant driver-mismatch -s "$compat/libcuda.so.570.86.15"

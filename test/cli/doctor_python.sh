@@ -71,15 +71,15 @@ torch /opt/libnccl.so.2 LD_PRELOAD" "torch_rpath; jax_plugin; package 12 2.28.9;
     loads cpu-torch "" "mkdir -p $sp/torch/lib; : > $sp/torch/__init__.py"
     judged cpu-torch 2.27.7
     loads nothing-found "torch null null" 'torch_plain; rm usr/lib64/libnccl.so.2'
-    # The doctor must neither import jax and torch, nor report a torch of the current folder, which
+    # The doctor must neither import jax and torch, nor report a torch in the current folder, which
     # the program would not load.
     loads not-imported "torch $pip RPATH" "torch_rpath; package 12 2.28.9; echo 'raise SystemExit(9)' > $sp/torch/__init__.py; mkdir -p $sp/jax; echo 'raise SystemExit(9)' > $sp/jax/__init__.py"
     # two packages installed the same file; the release in the file is what matters
     loads two-packages "torch $pip RPATH" 'torch_rpath; package 13 2.29.7; package 12 2.28.9'
     judged two-packages 2.28.9
     echo "$out" | grep -q '"nvidia-nccl-cu12 2.28.9, nvidia-nccl-cu13 2.29.7"' || { echo "FAIL two-packages: not both are named"; failed=1; }
-    # jax and torch load different releases: the doctor reports the findings of both, and that they
-    # differ
+    # jax and torch load different releases: the doctor reports the findings of both, and that the
+    # releases differ
     both="torch_plain; jax_plugin; package 12 2.28.9; cp $work/nccl/2.31.2 usr/lib64/libnccl.so.2"
     loads both "jax $pip by its path
 torch /usr/lib64/libnccl.so.2 the loader's folders" "$both"
@@ -106,7 +106,7 @@ printf '#!/bin/sh\nsleep 60\n' > "$work/bin/python3"
 start=$(date +%s)
 doctor "$clean" | grep -q '"not_checked": .*python3 gave no answer within 5 s' || { echo "FAIL python3 that hangs is not said"; failed=1; }
 [ $(($(date +%s) - start)) -le 8 ] || { echo "FAIL python3 that hangs holds the doctor up"; failed=1; }
-# this python3 closes its output, but does not end; the doctor must not wait for it
+# this python3 closes its output, but does not end; the doctor must not wait until it ends
 printf '#!/bin/sh\nexec > /dev/null 2>&1\nsleep 60\n' > "$work/bin/python3"
 start=$(date +%s)
 doctor "$clean" | grep -q '"not_checked": .*python3 gave no answer within 5 s' || { echo "FAIL python3 that hangs after its output is not said"; failed=1; }

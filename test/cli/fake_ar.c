@@ -38,8 +38,8 @@ EXPORT int symtuner_ar_create(symtuner_ar **h, void *const *comms, int n,
 }
 EXPORT int symtuner_ar_destroy(symtuner_ar **h, int n) { (void)n; free(*h); return 0; }
 
-/* Choose a kernel for a call. ${n} is the number of elements of a part. If ${why} is not NULL, the
- * reason goes there. */
+/* Choose a kernel for a call. ${n} is the number of elements of one rank's part; of an all-reduce,
+ * of all. If ${why} is not NULL, the reason goes there. */
 static int choose(const struct symtuner_ar *h, int coll, size_t n, int type,
                   struct ar_choice *choice, char why[160])
 {
@@ -67,7 +67,8 @@ static int choose(const struct symtuner_ar *h, int coll, size_t n, int type,
     return answer;
 }
 
-/* Return the CTA count that the plugin would give NCCL. */
+/* Return the CTA count that the plugin would give NCCL, or 7, the fake NCCL's own, if it gives
+ * none. */
 static int plugin_ctas(void)
 {
     const struct symtuner_machine machine = {"NVIDIA Fake", 90, 1, 0, 0};
@@ -86,10 +87,10 @@ static int plugin_ctas(void)
     return ctas ? ctas : 7;
 }
 
-/* Return a time for ${choice} in us. From 16 KiB on, the kernel FAKE_BEST=FAMILY is the fastest,
- * and 32 blocks of 256 threads are the best. Otherwise all kernels take the same time. A rule may
- * start fewer blocks than tune forced, namely without those that had no work. Therefore another
- * number of blocks costs only 2 %, so that --verify, which allows 3 %, still confirms the rule. */
+/* Return how many us ${choice} takes. If FAKE_BEST names a kernel, this kernel is the fastest from
+ * 16 KiB on, and 32 blocks of 256 threads are the best. Otherwise all kernels take the same time.
+ * Another number of blocks costs only 2 %, less than the 3 % that --verify allows: a call by a rule
+ * may start fewer blocks than tune measured, because blocks without work are left out. */
 static double time_of(const struct ar_choice *choice, size_t bytes)
 {
     const char *best = getenv("FAKE_BEST");
@@ -127,8 +128,8 @@ EXPORT int symtuner_ar_register(symtuner_ar **h, void *const *b, void *const *w,
     (void)h, (void)b, (void)w, (void)n, (void)bytes;
     return fault("ar-register") ? 1 : 0;
 }
-/* Add the time of a call to the stream. Returns 1 if the call must compute its result, 0 while a
- * graph is captured, and -1 if no kernel can run the call. */
+/* Add the time of a call to the stream. Returns 1 if the call must compute its result, 0 if it need
+ * not (see computes), and -1 if no kernel can run the call. */
 static int run(symtuner_ar *h, int coll, size_t n, int t, const void *r, struct stream *stream)
 {
     double bytes = (double)(n * size_of(t) * (size_t)ar_coll_parts(coll, h->comm->group->ranks));

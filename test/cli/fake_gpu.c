@@ -6,7 +6,7 @@
 #ifdef FAKE_CUDA
 static __thread struct context *current;
 
-/* Return the context of GPU ${device}, made on the first use. */
+/* Return the context of GPU ${device}. */
 static struct context *context_of(int device)
 {
     static struct context contexts[RANKS];
@@ -38,8 +38,8 @@ EXPORT int cuDeviceCanAccessPeer(int *v, int a, int b)
 EXPORT int cuDevicePrimaryCtxRetain(void **c, int d) { *c = context_of(d); return 0; }
 EXPORT int cuCtxSetCurrent(void *c) { current = c; return 0; }
 EXPORT int cuCtxSynchronize(void) { return 0; }
-/* With FAKE_FAULT=peers-full, GPUs 0 and 1 get error 711, too many peers. The driver returns it for
- * a ninth peer on machines without NVSwitch. */
+/* With FAKE_FAULT=peers-full, GPUs 0 and 1 get error 711, too many peers. The real driver returns
+ * this error for a ninth peer on machines without NVSwitch. */
 EXPORT int cuCtxEnablePeerAccess(void *c, unsigned f)
 {
     (void)f;

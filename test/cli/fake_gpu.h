@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fake_gpu.h - what the fake libraries for tests of doctor, tune and bench share: streams and
- * communicators in host memory. fake_gpu.c makes libcuda.so.1 and libnccl.so.2, and fake_ar.c makes
- * libsymtuner_ar.so.
+ * communicators in host memory. fake_gpu.c makes libcuda.so.1, libnccl.so.2 and libcublas.so.12,
+ * and fake_ar.c makes libsymtuner_ar.so.
  *
- * Collectives really compute; time is a number that every operation adds to its stream.
+ * Collectives really compute, but no clock runs: every operation adds a number of us to its stream.
+ * Variables change what the GPUs do:
  *   FAKE_GPUS=N       number of GPUs (2)
  *   FAKE_FAULT=WORD   what is broken: see the uses of fault()
  *   FAKE_NOISE=P      per cent by which times vary from call to call (0.3)
  *   FAKE_SLEEP_MS=N   real time that creating a communicator takes (0)
- *   FAKE_CONF=1       a file nccl.conf names symtuner as env plugin
+ *   FAKE_NCCL=N       release of NCCL (22809)
+ *   FAKE_DRIVER=N     CUDA version of the driver (12080)
+ *   FAKE_FLOPS=N      speed of a GEMM in TFLOP/s (700)
+ *   FAKE_CONF=1       act as if a file nccl.conf named symtuner as env plugin
  *   FAKE_BEST=KERNEL  the fastest of symtuner's kernels from 16 KiB on
  *   FAKE_FREE=N       number of CTAs that a call can have without slowing down GEMMs (16)
  *
@@ -102,8 +106,9 @@ static inline void charge_call(struct stream *stream, double us, int ctas)
 }
 
 /* Does a call compute its result? It does not while a graph is captured. On a stream of high
- * priority, that is beside GEMMs, calls are repeated often. There a call computes only if the test
- * has poisoned the memory for the result with 0xff. */
+ * priority, that is, beside GEMMs, calls are repeated often. There a call computes only if the
+ * caller has filled the memory for the result with 0xff, as the worker does before it checks a
+ * result. */
 static inline int computes(const struct stream *stream, const void *out)
 {
     uint16_t first;
@@ -112,7 +117,8 @@ static inline int computes(const struct stream *stream, const void *out)
     return !stream->capturing && (!stream->high || first == 0xffff);
 }
 
-/* NCCL's numbers for f16, f32 and bf16. f16 is right for small whole numbers only. */
+/* NCCL's numbers for f16, f32 and bf16. The conversions below are right for f16 only if the numbers
+ * are small and whole. */
 enum { F16 = 6, F32 = 7, BF16 = 9 };
 
 static inline size_t size_of(int type)

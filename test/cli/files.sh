@@ -3,7 +3,8 @@
 #
 # files.sh BUILD - checks that the files which commands write are valid. Pages, JSON and raw data go
 # through parsers that share no code with the command (parse.py). Rules go through symtuner's own
-# reader. Names of rules, GPUs, files and hosts hold quotes, tags and escape sequences.
+# reader. To test the escaping, names of rules, GPUs, files and hosts have quotes, tags and escape
+# sequences.
 # Exit 0: all right. 1: something is not. 77: no python3 here, or no node to draw the pages with.
 set -u
 command -v python3 > /dev/null || { echo "files.sh: skipped, no python3 here"; exit 77; }
@@ -111,8 +112,8 @@ for rules in tuned.rules plain.rules; do
     ok "$rules of tune are legal and without findings: $(cat -v check.out)" $?
 done
 # Give tune raw data in which one way (kernel, blocks, threads) is faster at 4 and 8 MiB. Above 4
-# MiB the library's table depends on what runs beside the kernels. So there tune must write a rule
-# only for handles whose kernels run alone.
+# MiB the library's table depends on what runs beside the kernels. So above 4 MiB tune must write a
+# rule for calls alone only (when-beside = alone).
 sed 's#,chunked/128/512,\(4194304\|8388608\),.*#,chunked/128/512,\1,9.0#' "$root/test/data/tune.csv" > fast.csv
 "$symtuner" tune --from fast.csv --out fast.rules > fast.out 2>&1
 sed -n '/kernels 4MiB/,$p' fast.rules | grep -E '^\[|^bytes|^when' > fast.spans
@@ -321,7 +322,7 @@ ok "characters of several bytes stay whole" $?
 [ "$(env -i SYMTUNER_RULES="$(printf 'a\303b\302\303\251')" "$symtuner" env | grep -c 'SYMTUNER_RULES=a?b?é')" = 1 ]
 ok "half a character becomes one question mark" $?
 
-# ---- rules in a Turkish program -------------------------------------------------------------------
+# ---- rules in a Turkish program ------------------------------------------------------------------
 # Python sets the locale that the environment names. In Turkish, the small letter of I is not i. So
 # the rules reader must not use the locale to compare words.
 mkdir locale

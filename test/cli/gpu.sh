@@ -162,8 +162,8 @@ ok "tune --verify: rules of another box are refused" $?
 run "$symtuner" tune --verify "$work/none.rules" 2>&1 | grep -q 'none.rules.csv: No such file'
 ok "tune --verify: rules without raw data are named" $?
 
-# chunked is the fastest for all collectives: the rules name each, tune --verify confirms them, and
-# the raw data alone give the same rules
+# kernel chunked is the fastest for all collectives: the rules must name it for each, tune --verify
+# must confirm them, and the raw data alone must give the same rules
 colls='allreduce reducescatter allgather'
 run FAKE_GPUS=4 FAKE_BEST=chunked "$symtuner" tune --coll all --bytes 1KiB..8MiB --out "$work/e.rules" > "$work/e.out" 2>&1
 ok "tune --coll all: exit status: $(tail -2 "$work/e.out")" $?
@@ -286,7 +286,7 @@ run FAKE_GPUS=3 "$symtuner" tune --coll allgather,reducescatter,allreduce --byte
 ok "tune: three ranks: $(tail -1 "$work/c.out")" $?
 
 # ---- tune and bench beside GEMMs -----------------------------------------------------------------
-# 64 CTAs are the fastest alone, but only FAKE_FREE CTAs of the fake GPUs cost GEMMs nothing
+# alone, calls on 64 CTAs are the fastest, but calls on more than FAKE_FREE CTAs slow down GEMMs
 beside() { # beside OUT NAME=VALUE ...: runs tune --beside, which writes OUT.rules
     out=$work/$1.rules && shift
     run "$@" "$symtuner" tune --beside --bytes 4MiB..16MiB --force --out "$out" > "$work/g.out" 2> "$work/g.err"
@@ -339,8 +339,8 @@ run FAKE_FREE=132 "$symtuner" tune --beside --bytes 4MiB..4MiB --fresh --out "$w
 ok "tune --beside: where calls cost GEMMs nothing, 64 CTAs stay: $(tail -1 "$work/k.out")" $?
 ! grep '^ctas' "$work/k.rules" "$work/j.rules" | grep -v 128
 ok "tune --beside: and no kernel is chosen for having few CTAs" $?
-# the largest kernels are the fastest alone, but not beside GEMMs; so they are only for calls that
-# are known to run alone
+# kernel pull, on many CTAs, is the fastest alone, but not beside GEMMs; so the rules must name it
+# only for calls that are known to run alone
 run FAKE_BEST=pull FAKE_FREE=8 "$symtuner" tune --beside --bytes 8MiB..8MiB --out "$work/y.rules" > "$work/y.out" 2>&1
 awk '/^\[/ { head = $0 } /^when-beside/ { $1 = $2 = ""; head = head $0 } /^kernel/ { print head " " $3 }' "$work/y.rules" > "$work/y"
 grep -q '^\[kernels 8MiB-alone\]  alone pull$' "$work/y" && grep -q '^# 8 MiB *not for calls beside GEMMs' "$work/y.rules"

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # install.sh BUILD - checks what make install has installed. An installed library exports every
-# function that an installed header declares. pkg-config tells a compiler where both are. The
-# command runs. make uninstall leaves nothing. Also, make kernels must say in one line what a box
-# lacks.
+# function that an installed header declares. pkg-config tells a compiler where libraries and
+# headers are. The command runs. make uninstall leaves nothing. Also, make kernels must say in one
+# line what a box lacks.
 # Exit 0: all right. 1: something is not.
 set -u
 work=$(mktemp -d) || exit 1
@@ -32,7 +32,8 @@ for role in tuner env profiler; do # for variables such as NCCL_ENV_PLUGIN=symtu
 done
 [ "$("$work/root/usr/bin/symtuner" --version)" = "$("$1/symtuner" --version)" ] || fail "the installed command does not run"
 
-# NAME: compiles and links the program on standard input as pkg-config NAME says, and runs it
+# program NAME: compiles and links the program on standard input as pkg-config NAME says, and runs
+# it
 program()
 {
     command -v pkg-config > /dev/null || { echo "skip $1.pc: no pkg-config here"; return; }

@@ -54,7 +54,7 @@ for command in $commands; do
     done
 done
 
-# every type that the help texts name must be a type
+# symtuner must know every type that the help text names
 types=$("$symtuner" table --help | sed -n 's/^types: \(.*\), or in the words.*/\1/p')
 [ "$(echo $types | wc -w)" = 12 ]
 ok "table --help names the twelve types" $?

@@ -6,9 +6,9 @@
 #
 #   tarball   two builds give the same bytes; it has every file of the commit
 #   Debian    has all that make install installs; its command runs; lintian finds no error
-#   wheel     runs from glibc 2.28 on; in a new venv its command, module and libraries are found with no
-#             variable set; symtuner run starts programs with them, also a JAX program on CPU devices;
-#             the check of the wheel notices one that was linked for a newer glibc
+#   wheel     runs from glibc 2.28 on; in a new venv its command, module and libraries are found
+#             with no variable set; symtuner run starts programs with them, also a JAX program on
+#             CPU devices; packaging/look.sh refuses a wheel that was linked for a newer glibc
 #   Dockerfile  is read by hadolint (test/release.sh builds it where docker runs)
 #   sdist     in it, README.md's commands run as printed, without nvcc
 #   pages     the commands of README.md and of pages run as printed, in a clean clone (printed.sh)
@@ -126,7 +126,7 @@ wheel()
     wheel=$(ls "$build/dist/$name"-py3-none-manylinux*.whl)
     python3 -m venv "$work/venv" && "$work/venv/bin/pip" -q install --no-index "$wheel" || fail "$wheel cannot be installed"
 
-    # no variable is set, and the folder is not the source tree
+    # commands run with no variable set, and outside of the source tree
     alone="env -i PATH=$work/venv/bin:/usr/bin:/bin HOME=$work"
     libraries=$(cd "$work/venv"/lib/python3*/site-packages/symtuner/lib && pwd -P)
     for file in "$build"/libsymtuner*.so; do
@@ -157,8 +157,8 @@ wheel()
         ln -s "$build/fakes" "$work/host/fakes"
     "$build/check-host" "$work/host/libsymtuner.so" > "$work/wheel.log" 2>&1 || fail "the wheel's plugin: $(tail -5 "$work/wheel.log")"
 
-    # The control: files that were linked for this box must not pass the check, unless this box is
-    # as old as the wheel's glibc.
+    # A wheel with files that were linked on this box must not pass packaging/look.sh, unless this
+    # box's glibc is as old as the wheel's.
     make -s install B="$built" DESTDIR="$work" PREFIX=/tree > "$work/wheel.log" || fail "make install: $(cat "$work/wheel.log")"
     SYMTUNER_WHEEL_TREE=$work/tree SYMTUNER_WHEEL_PLATFORM=$(basename "$wheel" .whl | sed 's/.*-//') \
         "$python" -m hatchling build -t wheel -d "$work/dist" > "$work/wheel.log" 2>&1 || fail "hatchling: $(cat "$work/wheel.log")"
@@ -199,7 +199,7 @@ debian
 python=$build/wheel-tools/bin/python
 if make -s "$built/wheel-tools/bin/python" B="$built" > "$work/log" 2>&1; then
     dockerfile
-    # check the wheel in the background, because the checks below mostly compile
+    # check the wheel in the background, while the checks below compile
     (wheel; [ $failed = 0 ] || exit 1; exit $skipped) &
     sdist
     pages

@@ -4,8 +4,8 @@
 # printed.sh [TREE [PAGE...]] - runs the commands that README.md and pages of docs/ print for a
 # shell, as printed, in TREE, or else in a clean clone of this repository.
 #
-# A block ```sh of a page runs line by line in one shell, in the tree. HOME and the venv are new,
-# and the pages share both. The script provides what a block needs besides: train.py, train_jax.py,
+# Each block ```sh of a page runs line by line in one shell, in the tree. HOME and the venv are new,
+# and the pages share both. The script also provides what the blocks need: train.py, train_jax.py,
 # and a torchrun and a sudo, which run their command. make installs below DESTDIR. Each command must
 # end with 0, with two exceptions: symtuner doctor may find something (1), and commands that measure
 # must say that they cannot measure here (77). Without PyPI, pages that use pip are skipped.
@@ -33,8 +33,8 @@ printf '#!/bin/sh\nfor word; do :; done\nexec python3 "$word"\n' > "$work/bin/to
 printf '#!/bin/sh\nexec "$@"\n' > "$work/bin/sudo"
 chmod +x "$work/bin/torchrun" "$work/bin/sudo"
 
-# Turn the blocks of a page into a script. The last line that the script prints is the number of the
-# line at which it failed.
+# Turn the blocks of a page into a script. Before each command the script writes the command and its
+# line number into the file NOW.
 page_script()
 {
     awk -v page="$1" '

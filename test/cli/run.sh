@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh BUILD - tests symtuner run without a GPU. It runs a program that counts calls as the
-# drop-in does (run_program.c). Checks what symtuner run sets and keeps, how it passes on signals
+# run.sh BUILD - tests symtuner run without a GPU, with a program that counts calls as the drop-in
+# does (run_program.c). The test checks what symtuner run sets and keeps, how it passes on signals
 # and the program's end, and its summary. It does not check the drop-in itself.
 # Exit 0: all right. 1: something failed. 77: no C compiler here to make the program with, or no
 # python3 for a terminal (the rest was run).
@@ -236,8 +236,8 @@ if [ "$(id -u)" = 0 ] && chown 65534 setuid && chmod u+s setuid; then
     ok "a setuid program is named: $(cat err)" $?
 fi
 
-# $clean starts symtuner itself as the background process. The function run would start a shell
-# there, and that shell would get the signals.
+# $clean makes symtuner itself the background process. The function run would start a shell in the
+# background, and that shell would get the signals.
 # ---- signals -------------------------------------------------------------------------------------
 until_file() { i=0; while [ ! -e "$1" ] && [ $i -lt 200 ]; do sleep 0.05; i=$((i + 1)); done; }
 for signal in TERM HUP USR1 USR2 INT QUIT ALRM; do
@@ -257,8 +257,8 @@ run "$symtuner" run --quiet -- sh -c 'trap "exit 9" USR1; kill -s USR1 $PPID; sl
 [ $? = 4 ]
 ok "the program does not get back what it sends to its parent" $?
 rm -f ready
-# The group must be new: SIGTSTP stops nobody in a group whose parents have left the session, and
-# the group of this test may be such a group.
+# Use a new process group, because the test may run in an orphaned one, in which SIGTSTP stops
+# nobody.
 $clean python3 -c 'import os, sys; os.setpgid(0, 0); os.execv(sys.argv[1], sys.argv[1:])' \
     "$symtuner" run --quiet -- sh -c 'echo $$ > pid; : > ready; exec sleep 30' &
 pid=$!

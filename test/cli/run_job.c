@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run_job.c - two ranks of a job end at the same time. Meanwhile other processes begin and end
- * runs, and so look for files that killed runs have left behind. In every round exactly one of the
- * two ranks must print the summary. Before that, runs that have only one free file descriptor must
- * fail and leave no file behind.
+ * run_job.c - tests cli/run/job.c: two ranks of a job end at the same time. Meanwhile other
+ * processes begin and end runs, and so look for files that killed runs have left behind. In every
+ * round exactly one of the two ranks must print the summary. Before the rounds, runs that have only
+ * one free file descriptor must fail and leave no file behind.
  *
  * usage: run_job ROUNDS
  */

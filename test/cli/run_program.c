@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * run_program.c - plays a program under `symtuner run`: it counts NCCL calls as the drop-in does,
- * and ends in many ways. A slot is the part of the job's file in which a process counts. The
- * arguments are steps:
+ * and ends as its arguments say. A slot is the part of the job's file in which a process counts.
+ * The arguments are steps:
  *
- *   count N    claim a slot; count N all-reduces of 1 MiB by our kernels, and one of each other kind
- *   more N     count N more all-reduces, which NCCL runs because of the group
+ *   count N    claim a slot; count N all-reduces of 1 MiB by our kernels and one by NCCL, one
+ *              all-gather by our kernels, and one broadcast by NCCL
+ *   more N     count N more all-reduces, which NCCL runs because they are in a group
  *   nccl N     claim a slot, with NCCL release N
- *   timed N    claim a slot as rank 0 of 2; count N all-reduces of 64 KiB by our kernels, whose time is
- *              known, and 3 of 8 KiB in a graph
+ *   timed N    claim a slot as rank 0 of 2; count N all-reduces of 64 KiB by our kernels, whose
+ *              times are known, and 3 of 8 KiB in a graph
  *   tma_ipc N  count N all-reduces of 8 MiB by kernel tma_ipc
  *   sent N     claim a slot; count a send of N bytes by our kernels
- *   whys N     claim a slot; count N reduces that NCCL runs for one reason, N + 1 for the next, to N + 5
- *   jax N      claim a slot without NCCL, open a group of the JAX route, and count N of its calls of
- *              1 KiB by our kernels
+ *   whys N     claim a slot; count N reduces that NCCL runs for one reason, N + 1 for the next, and
+ *              so on to N + 5
+ *   jax N      claim a slot without NCCL, open a group of the JAX route, and count N of its calls,
+ *              of 1 KiB each, by our kernels
  *   left N     count N calls of the JAX route that NCCL runs, and one recorded call
  *   ranks N    say that the communicator has N ranks
  *   verified N count a verified call
  *   comm       count a communicator that stays with NCCL, and keep a note
- *   fork       a data loader: a child that only ends
+ *   fork       start a child that only ends, as a data loader might
  *   wait FILE  wait until there is such a file, 20 s at most
  *   made FILE  make the file
  *   exit N, _exit N, kill N    end

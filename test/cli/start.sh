@@ -35,7 +35,7 @@ starts ./none 127 "./none: No such file or directory"
 starts folder 126 "folder: Permission denied"
 starts ./plain 126 "./plain: Permission denied"
 
-# ---- --print --------------------------------------------------------------------------------------
+# ---- --print -------------------------------------------------------------------------------------
 line='x
 touch ran'
 $clean NCCL_ENV_PLUGIN="$line" symtuner run --print --only plugin > print 2> err
@@ -49,7 +49,7 @@ is "why" "symtuner run: SYMTUNER_NEXT_TUNER cannot be printed: its value has a c
 $clean NCCL_ENV_PLUGIN="$line" symtuner run --only plugin -- true 2> err
 is "one line" "symtuner run: plugin; kept: NCCL_ENV_PLUGIN=x?touch ran" "$(head -1 err)"
 
-# ---- our plugin, named without its folder ---------------------------------------------------------
+# ---- our plugin, named without its folder --------------------------------------------------------
 for name in libsymtuner.so symtuner libnccl-env-symtuner.so; do
     $clean NCCL_ENV_PLUGIN=$name NCCL_TUNER_PLUGIN=$name symtuner run --quiet --only plugin -- env > env
     is "$name" "$(printf "%s\n" "NCCL_ENV_PLUGIN=$work/lib/libsymtuner.so" "NCCL_TUNER_PLUGIN=$work/lib/libsymtuner.so")" \
@@ -58,8 +58,8 @@ done
 $clean NCCL_ENV_PLUGIN=/opt/libsymtuner.so symtuner run --quiet --only plugin -- env > env
 is "a plugin of ours with its folder" NCCL_ENV_PLUGIN=/opt/libsymtuner.so "$(grep ^NCCL_ENV env)"
 
-# ---- no kernels ------------------------------------------------------------------------------------
-# --print loads no library, so empty files do
+# ---- no kernels ----------------------------------------------------------------------------------
+# --print loads no library, so empty files are enough
 : > lib/libsymtuner_nccl.so
 lacks='; no kernels: libsymtuner_ar.so is not beside symtuner, so NCCL runs every call'
 is "no kernels" "# symtuner run: plugin, drop-in, JAX route$lacks" "$($clean symtuner run --print | head -1)"
@@ -69,7 +69,7 @@ is "another drop-in, which may have kernels" "# symtuner run: plugin, drop-in, J
 : > lib/libsymtuner_ar.so
 is "kernels" "# symtuner run: plugin, drop-in, JAX route" "$($clean symtuner run --print | head -1)"
 
-# ---- the file of a job ------------------------------------------------------------------------------
+# ---- the file of a job ---------------------------------------------------------------------------
 # only root may put a read-only folder over /dev/shm, and not in every container
 mkdir relative
 if unshare -m mount -t tmpfs -o ro none /dev/shm 2> /dev/null; then

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * demo.c - `make demo` shows recorded NCCL decisions before and after libsymtuner.so.
+ * demo.c - `make demo`: shows what NCCL decides without and with libsymtuner.so.
  *
- * usage: demo LIBRARY RECORDS RULES [LEDGER]     LEDGER keeps the ledger of part 2
+ * usage: demo LIBRARY RECORDS RULES [LEDGER]     part 2 writes its ledger into the file LEDGER
  *
- * The demo does not compute what NCCL would do. "NCCL alone" is a recorded decision, and so is a
- * symmetric kernel with another NCCL_SYM_CTAS. Where the plugin changes a recorded cost table, the
- * demo picks from the table by the rule of that NCCL release. Each part runs in a process of its
- * own, because the plugin and NCCL read their settings only once.
+ * The demo does not compute what NCCL would do, but reads it from RECORDS: what NCCL decided alone,
+ * and which symmetric kernels it ran with other values of NCCL_SYM_CTAS. Where the plugin changes a
+ * recorded cost table, the demo picks an entry of the table as that NCCL release does. Each part
+ * runs in a process of its own, because the plugin and NCCL read their settings only once.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +24,8 @@ static const char *library, *rules, *whole_rules, *keep;
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* Print ${text}, with lines broken at blanks; lines after the first are indented. */
+/* Print ${text}, with lines broken at blanks. The first line begins with ${first}, the others with
+ * ${next}. */
 static void print_folded(const char *first, const char *next, const char *text)
 {
     const char *indent = first;
@@ -107,8 +108,9 @@ static int compare(struct host *host, const struct record *call, char *before, c
     return 0;
 }
 
-/* Show all recorded calls of one release, one type and one way to register buffers. If ${other} is
- * not NULL, show a symmetric kernel only if it was also recorded with this setting. */
+/* Show all recorded calls of one release, one type, one number of ranks and one way to register
+ * buffers. Leave out symmetric kernels that were not also recorded with the setting ${other}; ""
+ * leaves out none. */
 static int print_calls(struct host *host, const char *release, const char *dtype, bool windows,
                        int ranks, const char *other)
 {
@@ -145,8 +147,8 @@ static int part_default(void)
     return bad;
 }
 
-/* Return the release's largest call that was recorded both with NCCL's own CTA count and with 16
- * CTAs. */
+/* Return the release's largest AllReduce of 8 ranks that was recorded both with NCCL's own CTA
+ * count and with 16 CTAs. */
 static const struct record *large_symmetric(const char *release)
 {
     const struct record *best = NULL;
@@ -254,7 +256,8 @@ static int run(int (*part)(void))
             } else {
                 entry++;
             }
-        /* this program prints the log itself, so keep NCCL's log off stderr */
+        /* this program prints what the plugin logs; with INFO, the plugin leaves its warnings to
+         * NCCL's log and does not write them to stderr, too */
         setenv("NCCL_DEBUG", "INFO", 1);
         setenv("SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=8", 1);
         status = part();

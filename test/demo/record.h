@@ -32,7 +32,7 @@ struct record {
 /* Read at most ${max} records. Returns their number, or -1. */
 int record_read(const char *path, struct record *record_out, int max);
 
-/* Return the record of the same call with another setting of the environment, or NULL. */
+/* Return the record of the same call with the NCCL variable ${env} ("NAME=VALUE"), or NULL. */
 const struct record *record_with(const struct record *all, int count, const struct record *call,
                                  const char *env);
 
