@@ -19,7 +19,7 @@ torch_rpath() { framework $sp/torch/lib/libtorch_cuda.so "-Wl,--disable-new-dtag
 torch_runpath() { framework $sp/torch/lib/libtorch_cuda.so "-Wl,--enable-new-dtags,-rpath,$origin"; : > $sp/torch/__init__.py; }
 torch_plain() { framework $sp/torch/lib/libtorch_cuda.so ""; : > $sp/torch/__init__.py; }
 jax_plugin() { lib $sp/jax_plugins/xla_cuda12/xla_cuda_plugin.so 'int GetPjrtApi;'; }
-package() { # package CUDA RELEASE [VERSION]: makes the files that pip leaves of nvidia-nccl-cu12
+package() { # package CUDA RELEASE [VERSION]: makes what pip installs of nvidia-nccl-cu$CUDA
     mkdir -p $sp/nvidia/nccl/lib "$sp/nvidia_nccl_cu$1-${3:-$2}.dist-info"
     cp "$work/nccl/$2" $sp/nvidia/nccl/lib/libnccl.so.2
     printf 'Metadata-Version: 2.1\nName: nvidia-nccl-cu%s\nVersion: %s\n' "$1" "${3:-$2}" \

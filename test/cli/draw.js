@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// draw.js PAGE.html > DRAWN.html - runs the script of a page that the command wrote, on a document that
-// knows no more than the page uses, and prints what a browser would show.
+// draw.js PAGE.html > DRAWN.html - runs the script of a page that symtuner wrote, on a document
+// that has only what the page uses, and prints what a browser would show.
 "use strict";
 const fs = require("fs"), vm = require("vm");
 

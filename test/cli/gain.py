@@ -19,7 +19,7 @@ for line in open(raw, encoding="utf-8"):
         times[coll, name, int(size)].append(float(us))
 chosen = f"symmetric/{result['sym_ctas'] or 'NCCL'}"
 own = {(cell["coll"], cell["bytes"]): cell for cell in result["cells"] if cell["candidate"] == "symtuner"}
-way = {(cell["coll"], cell["bytes"]): cell["candidate"] for flag in ("library", "rules")  # prefer that of a rule
+way = {(cell["coll"], cell["bytes"]): cell["candidate"] for flag in ("library", "rules")  # a rule's way wins
        for cell in result["cells"] if cell.get(flag)}
 before = plugin = kernels = calls = others = 0
 for line in open(ledger, encoding="utf-8"):

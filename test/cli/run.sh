@@ -29,7 +29,7 @@ clean="env -i PATH=$PATH LC_ALL=C HOME=$work ASAN_OPTIONS=detect_leaks=0:verify_
 run() { # run [NAME=VALUE ...] COMMAND: runs COMMAND in an environment of its own
     $clean "$@"
 }
-has() { # has VARIABLE VALUE: checks that the file env sets VARIABLE so; VALUE may be a pattern
+has() { # has VARIABLE VALUE: checks what the file env sets VARIABLE to; VALUE may be a pattern
     got=$(sed -n "s/^$1=//p" env)
     case $got in $2) true ;; *) false ;; esac
     ok "$what: $1=$got, not $2" $?
