@@ -27,7 +27,7 @@ struct st_child {
 };
 
 /* Run a child and wait until it has ended. A child that waits inside the driver may not end even
- * after SIGKILL. Then give up after a few seconds, with ${status} -1, and the reason in ${error}.
+ * after SIGKILL. In that case give up after a few seconds: ${status} is -1, and ${error} says so.
  * Returns
  *   DONE     if its exit status is 0
  *   TIMEOUT  if it was killed because the limit had passed

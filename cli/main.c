@@ -27,7 +27,7 @@ static const struct {
     {"top", st_cmd_top, "what ran, from ledgers: sizes, kernels, registered or not"},
     {"tune", st_cmd_tune, "measure this box; write rules, raw data and a report"},
     {"why", st_cmd_why, "what NCCL does with one call, and what keeps it from a symmetric kernel"},
-    /* the help does not name it, because only doctor, tune and bench run it */
+    /* the help does not name worker, because only doctor, tune and bench run it */
     {"worker", st_cmd_worker, NULL},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };

@@ -21,8 +21,8 @@
  * measurement is lost. */
 bool st_own_file_free(const char *command, const char *path, bool force);
 
-/* Return false, and print why, if ${path} is a folder, or if there is no such file and none can be
- * made in its folder. tune and bench call this function before they measure, too. */
+/* Return false, and print why, if ${path} is a folder, or if it does not exist and cannot be made.
+ * tune and bench call this function, too, before they measure. */
 bool st_own_file_possible(const char *command, const char *path);
 
 /* Write to ${path} what ${write} prints, and then the line with the hash. With ${markup} this line

@@ -128,8 +128,8 @@ bool st_cuda_load(struct st_cuda *cuda_out, int *gpus_out, char *error, size_t s
 /* Load NCCL from ${path}; NULL means the libnccl.so.2 that the loader finds. */
 bool st_nccl_load(struct st_nccl *nccl_out, const char *path, char *error, size_t size);
 
-/* Load libsymtuner_ar.so from the path that st_beside_command finds. If it finds none, the loader
- * searches for the library. */
+/* Load libsymtuner_ar.so from the path that st_beside_command finds. If that function finds no
+ * file, the dynamic loader searches for the library. */
 bool st_ar_load(struct st_ar *ar_out, char *error, size_t size);
 
 /* Load libcublas.so.13 if the driver is of CUDA 13 or later and there is such a library. Otherwise

@@ -48,7 +48,7 @@ struct st_ledger_row {
     int coll;                  /* NCCL's number of the collective         */
     uint64_t lo, hi;           /* sizes from lo to hi bytes               */
     int registered;            /* only in ST_ROW_ASKED: 1 yes, 0 no       */
-    char verdict[16];          /* ASKED: what the tuner answered; LEFT: why  */
+    char verdict[16];          /* ASKED: the tuner's answer; LEFT: the reason */
     char algo[16], proto[16];  /* only in ST_ROW_PICKED                   */
     uint64_t count[ST_COUNTS]; /* only ST_ROW_RAN and ST_ROW_OURS use more than count[0] */
 };

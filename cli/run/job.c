@@ -53,8 +53,9 @@ static unsigned long long parent_began(void)
     return ticks;
 }
 
-/* Return folder number ${index} of those in which we try to make the file, or NULL if there are no
- * more. A relative TMPDIR does not count, because the program may change its working folder. */
+/* Return number ${index} of the folders in which we try to make the job's file, or NULL if there
+ * are no more. A relative TMPDIR does not count, because the program may change its working
+ * folder. */
 static const char *folder(int index)
 {
     const char *temporary = getenv("TMPDIR");

@@ -21,7 +21,7 @@ struct sums {
     struct count jax, jax_nccl;
     uint64_t verified, differed, captured, by_boxes, pieces, jax_captured, jax_groups;
     int processes;
-    int jax_only; /* processes that opened groups in JAX, but did not tell their NCCL release */
+    int jax_only; /* processes that used the JAX route and called no NCCL that we know of */
 };
 
 static void add_cell(struct count *count, const struct st_tally_cell *cell)

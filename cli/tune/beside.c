@@ -11,8 +11,8 @@
  *     when the choice for calls alone is checked beside GEMMs
  *   - the difference between NCCL's own choice and the same choice measured again in other processes
  *     (A/A)
- *   - for all calls together, 0.5 % of the time of the GEMMs. This limit is for short calls, whose
- *     figures are small differences of long times
+ *   - 0.5 % of the time of the GEMMs, divided by the number of calls. This limit is for short calls,
+ *     whose figures are small differences of long times
  */
 #include <math.h>
 #include <stdlib.h>

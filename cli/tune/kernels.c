@@ -121,14 +121,15 @@ static void write_rule(const struct st_tune *tune, int coll, int from, int to, u
         write_span(tune, coll, from, low, high, way, "alone", out);
 }
 
-/* Return the value of when-beside in the rule for calls alone at size ${z}:
- *   NULL              the rule is for every call. Either its choice is also the best beside GEMMs; or
- *                     no rule is for calls beside GEMMs, the choice is good there, too, and the size
- *                     is below ST_BESIDE_LIMIT, where the library's table does not depend on what
- *                     runs beside a call
- *   "alone"           the rule is only for calls alone: its choice is slower beside GEMMs
- *   "alone, unknown"  in all other cases the rule is for calls alone, and for calls of which it is
- *                     not known what runs beside them */
+/* Return the value of when-beside in the rule for calls alone at size ${z}. It says for which calls
+ * the rule is:
+ *   NULL              every call, if the rule's choice is also the best choice beside GEMMs
+ *   "alone"           only calls alone, if the rule's choice is slower beside GEMMs
+ *   NULL              every call, if no rule is for calls beside GEMMs and the size is below
+ *                     ST_BESIDE_LIMIT: there the library's table does not depend on what runs beside
+ *                     a call
+ *   "alone, unknown"  in all other cases: calls alone, and calls of which it is not known what runs
+ *                     beside them */
 static const char *when_of(const struct st_tune *tune, int coll, int z)
 {
     const char *beside = said(tune, coll, z, true);

@@ -116,9 +116,11 @@ static void add_ways(struct st_tune *tune, const struct st_tune *other)
                         st_tune_way(tune, c, z, other->way[c][y][w].name);
 }
 
-/* The largest ratios of times over all sizes: [0] of A to the best, [1] of B to the best, [2] of
- * the slower of A and B to the faster one; and the collectives and the numbers of the sizes that
- * have these ratios. */
+/* The largest ratios of times over all sizes, and the collectives and the numbers of the sizes that
+ * have them. A and B are the two rules files.
+ *   [0]  time with A / best time
+ *   [1]  time with B / best time
+ *   [2]  time with the slower of A and B / time with the faster one */
 struct worst {
     double ratio[3];
     int coll[3], size[3];

@@ -106,8 +106,9 @@ static const char *plural(int n)
     return n == 1 ? "" : "s";
 }
 
-/* The key sym-ctas in [process] of the rules sets NCCL_SYM_CTAS for the whole life of the process.
- * If something keeps this setting from NCCL, drop it from the decision and say why. */
+/* Drop the CTA count of the rules (key sym-ctas in [process]) from the decision if something keeps
+ * it from NCCL, and say why. symtuner gives the count to NCCL as NCCL_SYM_CTAS, for the whole life
+ * of the process. */
 static void hold_sym_ctas(const struct st_why *why, bool asks, struct st_here *here)
 {
     const struct symtuner_call *call = &why->call;
@@ -135,8 +136,8 @@ static void hold_sym_ctas(const struct st_why *why, bool asks, struct st_here *h
         here->decision.process_ctas = count;
 }
 
-/* symtuner's built-in CTA count sets NCCL_MIN_CTAS. If something keeps this setting from NCCL, drop
- * it from the decision and say why. */
+/* Drop symtuner's built-in CTA count from the decision if something keeps it from NCCL, and say
+ * why. symtuner gives this count to NCCL as NCCL_MIN_CTAS. */
 static void hold_min_ctas(const struct st_why *why, bool asks, struct st_here *here)
 {
     const char *held = st_held_default(st_why_get, why);

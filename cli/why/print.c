@@ -57,7 +57,7 @@ static double general_cost(const struct st_why *why, const struct symtuner_verdi
 
 /* Return how many channels NCCL itself chooses for the verdict's general kernel. Returns 0 if that
  * is not known, if the rules set the count, or if the verdict is no general kernel. ${here} is NULL
- * if the verdict is on the call without symtuner. */
+ * if the verdict is about the call without symtuner. */
 static int general_channels(const struct st_why *why, const struct symtuner_verdict *verdict,
                             const struct st_here *here)
 {

@@ -49,9 +49,10 @@ static bool undo(struct symtuner_call *call, enum symtuner_gate gate)
     }
 }
 
-/* Start with the verdict ${answer}->now. Change the call so that it passes one gate after the
- * other, until NCCL runs a symmetric kernel or we know no cure. Sets the members ${cure}, ${cures},
- * ${cured} and ${after} of ${answer}. */
+/* Find what would make the call run on a symmetric kernel: change the call so that it passes one
+ * gate after the other, until NCCL runs a symmetric kernel or we know no cure. Starts with the
+ * verdict ${answer}->now. Sets the members ${cure}, ${cures}, ${cured} and ${after} of
+ * ${answer}. */
 static void find_cures(const struct symtuner_call *call, struct st_answer *answer)
 {
     struct symtuner_call better = *call;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * why.h - what the files of `symtuner why` share: the answer, and the functions that print it.
+ * why.h - what the files of `symtuner why` share: the answer, and the functions that print it. A
+ * verdict says what NCCL does with a call. A gate is a condition that NCCL checks before it chooses
+ * a symmetric kernel (symtuner_why.h).
  */
 #ifndef ST_WHY_H_
 #define ST_WHY_H_

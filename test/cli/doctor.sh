@@ -340,7 +340,7 @@ spare nccl-xla-pool -n 2.31.2
 plant nccl-two-copies -s 'd=home/.local/lib/python3.12/site-packages/nvidia/nccl/lib; mkdir -p $d; cp '"$work"'/nccl/2.28.9 $d/libnccl.so.2'
 plant driver-too-old -s 'echo "Kernel Module  535.54.03  x" > proc/driver/nvidia/version; rm usr/lib64/libcuda.so.580.159.04'
 
-# ---- the drop-in (the loader says on stderr that this box has no such files) ---------------------
+# ---- the drop-in (stderr is dropped: the loader of this test does not find the box's files) ------
 drop='lib opt/libsymtuner_nccl.so "int ncclAllReduce, dlsym;"; : > opt/libsymtuner_ar.so'
 other='lib opt/libother.so "int ncclAllReduce;"; lib opt/libdl.so "int dlsym;"; lib opt/libplain.so "int plain;"'
 own=/opt/libsymtuner_nccl.so

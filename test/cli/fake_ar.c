@@ -38,8 +38,8 @@ EXPORT int symtuner_ar_create(symtuner_ar **h, void *const *comms, int n,
 }
 EXPORT int symtuner_ar_destroy(symtuner_ar **h, int n) { (void)n; free(*h); return 0; }
 
-/* Choose a kernel for a call. ${n} is the number of elements of one rank's part; of an all-reduce,
- * of all. If ${why} is not NULL, the reason goes there. */
+/* Choose a kernel for a call. ${n} is the number of elements of one rank's part or, for an
+ * all-reduce, of the whole message. If ${why} is not NULL, the reason goes there. */
 static int choose(const struct symtuner_ar *h, int coll, size_t n, int type,
                   struct ar_choice *choice, char why[160])
 {

@@ -134,8 +134,8 @@ run LD_PRELOAD="$work/see.so" SEEN="$work/seen" ASAN_OPTIONS=detect_leaks=0:veri
 [ "$(grep -c '^0$' "$work/seen")" = 18 ]
 ok "tune: the drop-in has no communicator in any of 18 processes: $(sort "$work/seen" | uniq -c)" $?
 
-# with FAKE_BEST another kernel is the fastest: tune writes rules for the library, and tune --verify
-# confirms them
+# FAKE_BEST makes another kernel than the library's choice the fastest: tune must write rules for
+# the library, and tune --verify must confirm them
 run FAKE_GPUS=4 FAKE_BEST=two_ll128 "$symtuner" tune --bytes 1KiB..4MiB --out "$work/k.rules" > "$work/k.out" 2>&1
 ok "tune: other kernels: exit status: $(tail -2 "$work/k.out")" $?
 "$symtuner" check "$work/k.rules" > "$work/k.check" && grep -q '^kernel     = two_ll128' "$work/k.rules"

@@ -89,7 +89,7 @@ def check_csv(text):
     for row in rows[1:]:
         if row[0] == "done" and len(row) == 4:
             continue
-        # beside GEMMs, a call may seem to take less than no time
+        # what a call adds to GEMMs may be below 0, because times vary
         least = 0 if int(row[1]) < 15 else -math.inf
         if len(row) != 6 or not (least < float(row[5]) < math.inf) or int(row[4]) < 1:
             raise ValueError(f"row {row}")

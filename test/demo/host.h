@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * host.h - plays NCCL's side of the plugin interfaces. It loads libsymtuner.so as a given release
- * would, opens a communicator, and asks about calls in that release's order.
+ * would, opens a communicator, and asks about calls, in the order in which that release does this.
  *
  *   2.28.7 and later   env init, profiler init, tuner init, [cost model], collectives
  *   2.27               profiler init, [cost model], tuner init, collectives
