@@ -39,7 +39,7 @@ for command in $commands; do
         inside' docs/man/symtuner.1 | sed 's/\\-/-/g' > "$work/section"
     [ -s "$work/section" ]
     ok "docs/man/symtuner.1 has a section for $command" $?
-    case $command in # diff also names the options of table, and bench those of tune
+    case $command in # the page describes options of diff under table, and those of bench under tune
     diff) awk '/^\.S[SH] /{inside = ($3 == "table")} inside' docs/man/symtuner.1 ;;
     bench) awk '/^\.S[SH] /{inside = ($3 == "tune")} inside' docs/man/symtuner.1 ;;
     esac | sed 's/\\-/-/g' >> "$work/section"
