@@ -25,8 +25,8 @@
  * random data and checks the result. Then it replays a CUDA graph of calls for about 6 ms. Times
  * are those of the slowest rank.
  *
- * With BESIDE, US is what a call adds to the time of GEMMs that run beside it (beside.c). The worker
- * also prints
+ * With BESIDE, US is what a call adds to the time of GEMMs that run beside it (beside.c). The
+ * worker also prints
  *   gemms BYTES US         for each size: how long the GEMMs take without calls
  */
 #include "cli/gpu/worker.h"

@@ -16,8 +16,8 @@ struct st_run_end {
     int signal; /* the signal that killed it, or 0                        */
 };
 
-/* Look ${program} up in PATH, unless it has a "/", and write its path into ${file_out}. Returns false
- * if there is no such file that may be executed. */
+/* Look ${program} up in PATH, unless it has a "/", and write its path into ${file_out}. Returns
+ * false if there is no such file that may be executed. */
 bool st_run_find(const char *program, char file_out[ST_PATH]);
 
 /* Run ${argv}, looked up in PATH, and wait for its end. If the program cannot be started, prints

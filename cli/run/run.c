@@ -127,8 +127,8 @@ static void make_plan(const struct st_run_ask *ask, struct st_run_plan *plan)
     st_run_plan(ask, &libraries, value_of, &doctor, plan);
 }
 
-/* Write the value of ${setting} into ${word} as a word for sh. Returns false if the value is too long
- * or has a character that is not safe to print. */
+/* Write the value of ${setting} into ${word} as a word for sh. Returns false if the value is too
+ * long or has a character that is not safe to print. */
 static bool word_of(const struct st_run_setting *setting, char word[2 * ST_RUN_VALUE])
 {
     bool shown = true;

@@ -6,13 +6,13 @@
  * Ways (kernels with their numbers of CTAs and threads, tune.h) are compared by what a call adds to
  * GEMMs, in microseconds (cli/gpu/beside.c). A difference counts only if it is larger than each of
  * these:
- *   - two standard deviations
- *   - a share of the larger figure. The share is 2 % when ways are compared with each other, and 3 %
- *     when the choice for calls alone is checked beside GEMMs
- *   - the difference between NCCL's own choice and the same choice measured again in other processes
- *     (A/A)
- *   - 0.5 % of the time of the GEMMs, divided by the number of calls. This limit is for short calls,
- *     whose figures are small differences of long times
+ * - two standard deviations
+ * - a share of the larger figure. The share is 2 % when ways are compared with each other, and 3 %
+ *   when the choice for calls alone is checked beside GEMMs
+ * - the difference between NCCL's own choice and the same choice measured again in other processes
+ *   (A/A)
+ * - 0.5 % of the time of the GEMMs, divided by the number of calls. This limit is for short calls,
+ *   whose figures are small differences of long times
  */
 #include <math.h>
 #include <stdlib.h>

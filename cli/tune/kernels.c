@@ -126,8 +126,8 @@ static void write_rule(const struct st_tune *tune, int coll, int from, int to, u
  *   NULL              every call, if the rule's choice is also the best choice beside GEMMs
  *   "alone"           only calls alone, if the rule's choice is slower beside GEMMs
  *   NULL              every call, if no rule is for calls beside GEMMs and the size is below
- *                     ST_BESIDE_LIMIT: there the library's table does not depend on what runs beside
- *                     a call
+ *                     ST_BESIDE_LIMIT: there the library's table does not depend on what runs
+ *                     beside a call
  *   "alone, unknown"  in all other cases: calls alone, and calls of which it is not known what runs
  *                     beside them */
 static const char *when_of(const struct st_tune *tune, int coll, int z)
