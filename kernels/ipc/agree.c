@@ -21,8 +21,8 @@ static bool has_mapped(const struct ar_ipc_talk *talk, int who, int r, uint64_t 
            (__atomic_load_n(&talk->rank[who].mapped[r][i / 64], __ATOMIC_ACQUIRE) >> i % 64 & 1);
 }
 
-/* Return whether rank ${who} has mapped those buffers of rank ${r} that the call needs. ${of} says
- * in which allocations the buffers lie, and where in them (their places, kernels/shared/ipc.h). */
+/* Return whether rank ${who} has mapped the buffers that rank ${r} passed in the call ${of}. Only
+ * the buffers that the peers need in this call count. */
 static bool reaches(const struct ar_ipc_talk *talk, int who, int r, const struct ar_ipc_call *of)
 {
     return (!of->needs_send || has_mapped(talk, who, r, of->send)) &&
@@ -31,8 +31,8 @@ static bool reaches(const struct ar_ipc_talk *talk, int who, int r, const struct
 
 enum recalled { NOT_YET, FORGOTTEN, RECALLED };
 
-/* Look up call ${number} of rank ${r}. RECALLED: ${found} has the places of its buffers. NOT_YET:
- * the rank has not made the call. FORGOTTEN: a later call has taken its entry. */
+/* Look up call ${number} of rank ${r}. RECALLED: found->send and found->recv say where its buffers
+ * lie. NOT_YET: the rank has not made the call. FORGOTTEN: a later call has taken its entry. */
 static enum recalled recall(const struct ar_ipc_talk *talk, int r, uint64_t number,
                             struct ar_ipc_call *found)
 {
@@ -47,7 +47,7 @@ static enum recalled recall(const struct ar_ipc_talk *talk, int r, uint64_t numb
     return __atomic_load_n(&at->call, __ATOMIC_RELAXED) == number ? RECALLED : FORGOTTEN;
 }
 
-/* Write for the peers where the buffers lie that this rank passes in call ${number}. */
+/* Let the peers know where the buffers of this rank's call ${number} lie. */
 static void show(struct ar_ipc_talk *talk, int me, uint64_t number, const struct ar_ipc_call *call)
 {
     __typeof__(talk->rank->recent[0]) *at = &talk->rank[me].recent[number % AR_IPC_RECENT];
@@ -71,8 +71,8 @@ static uint64_t mix(uint64_t hash, uint64_t more)
     return hash ^ hash >> 32;
 }
 
-/* Return the entry for calls with the same buffers and length as ${call}. If there is none, take
- * the entry of the call's set that was not used for longest, and return it empty. */
+/* Return the entry for calls with the same buffers and length as ${call}. If there is none, make
+ * one in place of the set's entry with the oldest call. */
 static struct ar_ipc_kind *kind_of(struct ar_ipc_past *past, const struct ar_ipc_call *call)
 {
     const uint64_t hash = mix(mix(mix(0, call->send), call->recv), call->bytes);
@@ -88,8 +88,8 @@ static struct ar_ipc_kind *kind_of(struct ar_ipc_past *past, const struct ar_ipc
     return oldest;
 }
 
-/* Have all ranks mapped the buffers of all other ranks for one call? ${mine} has this rank's
- * buffers, and of[r] those of rank r. */
+/* Return whether, in one call, every rank has mapped the buffers of all others. ${mine} has this
+ * rank's buffers, and of[r] has those of rank r. */
 static bool all_reach(const struct ar_ipc_talk *talk, int me, int ranks,
                       const struct ar_ipc_call *of, const struct ar_ipc_call *mine)
 {
@@ -100,9 +100,9 @@ static bool all_reach(const struct ar_ipc_talk *talk, int me, int ranks,
     return true;
 }
 
-/* ${kind} remembers one call. If all ranks have made that call, check whether all of them have
- * mapped its buffers, and set kind->good by the result. Then let ${kind} remember call ${number}
- * instead. */
+/* kind->call is the number of an earlier call of this kind. If all ranks have made that call, check
+ * whether all of them have mapped its buffers, and set kind->good by the result. Then set
+ * kind->call to ${number}, so that the next check is about that call. */
 static void judge(const struct ar_ipc_talk *talk, int me, int ranks, struct ar_ipc_kind *kind,
                   uint64_t number)
 {
@@ -121,7 +121,7 @@ static void judge(const struct ar_ipc_talk *talk, int me, int ranks, struct ar_i
     }
     if (!forgotten && all_reach(talk, me, ranks, of, &kind->what)) {
         kind->in_row++;
-        if (kind->in_row >= 8 * (kind->wanted + 1)) /* after so many good calls, demand fewer */
+        if (kind->in_row >= 8 * (kind->wanted + 1)) /* after so many good checks, demand fewer */
             kind->wanted /= 2;
     } else {
         if (kind->good && !forgotten && kind->wanted < MOST_WANTED)
@@ -132,8 +132,8 @@ static void judge(const struct ar_ipc_talk *talk, int me, int ranks, struct ar_i
     kind->call = number;
 }
 
-/* Call ${number} stores its decision in the place of an older decision. Wait until all ranks have
- * read the older one. Returns false after ${limit_ns}, or if *abort is not 0. */
+/* The decision about call ${number} overwrites an older decision. Wait until all ranks have read
+ * the older one. Returns false after ${limit_ns}, or if *abort is not 0. */
 static bool outwait(const struct ar_ipc_talk *talk, int ranks, uint64_t number, uint64_t limit_ns,
                     const uint32_t *abort)
 {

@@ -2,18 +2,19 @@
 /*
  * agree.h - with SYMTUNER_AR_IPC=auto, the ranks agree which calls kernel tma_ipc runs.
  *
- * The kernel is fast only if all ranks have mapped the buffers of the call. A rank does not know
- * which buffers its peers will pass, and must not wait for them. So the first rank that makes a
- * call decides for all ranks. Of the calls that all ranks have made, that rank looks up the latest
- * one in which it passed the same buffers as now. If by now all ranks have mapped all buffers of
- * that earlier call, the kernel runs the new call: the peers will probably pass the same buffers
- * again, as training programs do in each step. A peer may pass other buffers this time. Then the
- * kernel moves the data through scratch, which gives the right result but is slow. As soon as the
- * peer has made that call, calls with these buffers go to NCCL again.
+ * Kernel tma_ipc reads and writes the buffers of the peers, which nobody has registered. It is fast
+ * only if all ranks have mapped all buffers of the call. NCCL runs the other calls. A rank does not
+ * know which buffers its peers will pass in a call, and must not wait to find out. So the first
+ * rank that makes a call decides for all ranks. This rank looks up an earlier call that all ranks
+ * have made, and in which it passed the same buffers as now. If by now all ranks have mapped all
+ * buffers of the earlier call, the kernel runs the new call: the peers will probably pass the same
+ * buffers again, as training programs do in each step. If a peer passes other buffers this time,
+ * the kernel moves the data through scratch, which gives the right result but is slow. Once the
+ * decisions take that call into account, NCCL runs the calls with these buffers again.
  *
- * The ranks number the calls that need a decision. All ranks make these calls in the same order,
- * which NCCL, too, demands. A call that is captured into a graph gets one number, when it is
- * captured. The decisions, and the buffers of the latest calls, are in memory that the ranks share.
+ * The ranks number the calls that need a decision. All ranks make these calls in the same order, as
+ * NCCL demands, too. A call that is captured into a graph gets one number, when it is captured. The
+ * decisions, and the buffers of the latest calls, are in memory that the ranks share.
  *
  * Threads    one at a time for each rank.
  */
@@ -47,8 +48,9 @@ struct ar_ipc_talk {
         uint64_t decided; /* number of the latest call whose decision this rank has read */
         /* Bit i % 64 of mapped[r][i / 64]: this rank has mapped allocation i + 1 of rank r. */
         uint64_t mapped[AR_IPC_RANKS][(AR_IPC_ALLOCATIONS + 63) / 64];
-        /* This rank's latest calls. Call k is in recent[k % AR_IPC_RECENT]. ${send} and ${recv} are
-         * places (kernels/shared/ipc.h). */
+        /* This rank's latest calls. Call k is in recent[k % AR_IPC_RECENT]. ${send} and ${recv} say
+         * where the buffers lie: in which allocation, and how far from its start (ar_ipc_place,
+         * kernels/shared/ipc.h). */
         struct {
             uint64_t call; /* number of the call; 0: the other members are not valid */
             uint64_t send, recv;
@@ -56,9 +58,9 @@ struct ar_ipc_talk {
     } rank[];
 };
 
-/* A call of this rank. ${send} and ${recv} are the places of its buffers; 0: peers cannot map the
- * buffer. ${needs_send} and ${needs_recv} say whether the peers need the buffer. ${bytes} is the
- * length of the message. */
+/* A call of this rank. ${send} and ${recv} say where its buffers lie (ar_ipc_place); 0: peers
+ * cannot map the buffer. ${needs_send} and ${needs_recv} say whether the peers need the buffer.
+ * ${bytes} is the length of the longer buffer. */
 struct ar_ipc_call {
     uint64_t send, recv;
     bool needs_send, needs_recv;
@@ -70,12 +72,13 @@ struct ar_ipc_past {
     uint64_t calls; /* how many calls had a decision */
     struct ar_ipc_kind {
         struct ar_ipc_call what;
-        /* number of the call of this kind that will be checked next; 0: the entry is unused */
+        /* Number of a call of this kind. Once all ranks have made this call, it is checked whether
+         * they have mapped its buffers. 0: the entry is unused. */
         uint64_t call;
-        /* ${in_row}: for how many checked calls in a row all ranks had mapped the buffers. ${good}:
-         * kernel tma_ipc runs calls of this kind, because ${in_row} is above ${wanted}. ${wanted}
-         * grows each time a buffer was not mapped although ${good} was true. So if buffers come and
-         * go, NCCL runs the calls. */
+        /* ${in_row}: how many checks in a row found all buffers mapped. ${good}: kernel tma_ipc
+         * runs calls of this kind, because ${in_row} is above ${wanted}. ${wanted} grows each time
+         * a check finds a buffer that is not mapped although ${good} was true. So NCCL runs the
+         * calls of a program that often passes new buffers. */
         bool good;
         int in_row, wanted;
     } kind[AR_IPC_SETS][AR_IPC_WAYS];
@@ -91,8 +94,8 @@ static inline size_t ar_ipc_talk_bytes(int ranks)
 void ar_ipc_tell_mapped(struct ar_ipc_talk *talk, int me, int r, int number);
 
 /* Decide about the next call, ${call}. Returns 1 if kernel tma_ipc runs it, and 0 if not. All ranks
- * get the same result. Returns -1 if a peer was AR_IPC_DECISIONS calls behind for longer than
- * ${limit_ns}, or if *abort is not 0. */
+ * get the same result. If a peer is AR_IPC_DECISIONS calls behind, wait for it. Returns -1 if this
+ * takes longer than ${limit_ns}, or if *abort is not 0 meanwhile. */
 int ar_ipc_decide(struct ar_ipc_talk *talk, struct ar_ipc_past *past, int me, int ranks,
                   const struct ar_ipc_call *call, uint64_t limit_ns, const uint32_t *abort);
 

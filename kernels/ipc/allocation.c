@@ -16,8 +16,9 @@ enum {
     RANGE_SIZE = 12
 };
 
-/* For memory of cuMemCreate, RANGE_START_ADDR and RANGE_SIZE are the range of reserved addresses,
- * in which several allocations may be mapped. So ar_vmm_find asks for the mapping itself. */
+/* For memory of cuMemCreate, RANGE_START_ADDR and RANGE_SIZE describe the whole range of reserved
+ * addresses, in which several allocations may be mapped. So for this memory ar_vmm_find asks the
+ * driver which allocation is mapped at ${p}. */
 bool ar_allocation_find(const void *p, size_t bytes, int device, struct ar_allocation *found)
 {
     int attributes[] = {BUFFER_ID, DEVICE_ORDINAL, RANGE_START_ADDR, RANGE_SIZE,

@@ -7,10 +7,10 @@
 #include <stddef.h>
 
 struct ar_allocation {
-    bool vmm;              /* it comes from cuMemCreate; other processes map it by a descriptor
+    bool vmm;              /* it comes from cuMemCreate; other processes map it by a file descriptor
                               (vmm.h) */
-    unsigned long long id; /* CUDA's id, which no later allocation of this process gets; if ${vmm}:
-                              the handle, which a later allocation may get */
+    unsigned long long id; /* if ${vmm}: the driver's handle, which a later allocation may get; else
+                              CUDA's id, which no later allocation of this process gets */
     char *base;
     size_t bytes;
 };
@@ -19,7 +19,8 @@ struct ar_allocation {
  * there is no such allocation, or if the driver cannot tell. */
 bool ar_allocation_find(const void *p, size_t bytes, int device, struct ar_allocation *found);
 
-/* Can another process map the memory at ${p}, by CUDA IPC or by a descriptor? */
+/* Return whether another process can map the memory at ${p}, by CUDA IPC or by a file
+ * descriptor. */
 bool ar_allocation_can_map(const void *p);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* driver.h - functions of the CUDA driver, with which the library is not linked. */
+/* driver.h - calls functions of the CUDA driver (libcuda), with which our library is not linked. */
 #ifndef AR_DRIVER_H_
 #define AR_DRIVER_H_
 

@@ -27,7 +27,7 @@ struct shown {
     struct ar_post_address address; /* where the rank receives descriptors */
     uint32_t count;                 /* entries of ${allocation} that are set */
     struct {
-        size_t by_fd; /* 0, or the bytes of an allocation whose descriptor the rank sends */
+        size_t by_fd; /* 0, or bytes of an allocation that peers map by a file descriptor */
         char *base;   /* its address in the process ${process} */
         cudaIpcMemHandle_t handle;
     } allocation[AR_IPC_ALLOCATIONS];
@@ -36,15 +36,15 @@ struct shown {
 /* An allocation of this rank that it has shown to its peers. */
 struct own {
     struct ar_allocation a;
-    int fd;        /* its descriptor; -1: none, or all peers have it */
+    int fd;        /* its file descriptor; -1: none, or all peers have it */
     unsigned lack; /* bit r: rank r has yet to get ${fd} */
 };
 
 /* An allocation of a peer. */
 struct mapped {
     char *at;     /* its address here; NULL: not mapped */
-    size_t by_fd; /* 0, or the bytes of a mapping by a descriptor */
-    bool came;    /* its descriptor has come */
+    size_t by_fd; /* 0: mapped by a CUDA IPC handle; else bytes mapped by a file descriptor */
+    bool came;    /* its file descriptor has come */
 };
 
 /* With AR_IPC_AUTO a rank shows an allocation to its peers in the USES-th call that uses it. So
@@ -53,7 +53,7 @@ struct mapped {
  * cudaFree does not free memory that a peer has mapped. */
 enum { USES = 3, PART_OF_MEMORY = 16, CANDIDATE_SETS = 128, CANDIDATE_WAYS = 4 };
 
-/* An allocation that is not shown yet. */
+/* An allocation that this rank has not shown to its peers yet. */
 struct candidate {
     unsigned long long id;
     uint64_t call; /* number of the latest call that used it */
@@ -62,23 +62,23 @@ struct candidate {
 
 /* What a rank needs with AR_IPC_AUTO. */
 struct auto_state {
-    struct ar_ipc_talk *talk; /* in the shared memory of the board, behind it */
-    struct ar_ipc_past past;  /* this rank's side of ${talk} */
+    struct ar_ipc_talk *talk; /* what all ranks share for decisions; lies right after the board */
+    struct ar_ipc_past past;  /* what this rank remembers for decisions */
     struct candidate candidate[CANDIDATE_SETS][CANDIDATE_WAYS];
-    uint64_t room; /* how many bytes this rank may still show */
+    uint64_t room; /* bytes of allocations that this rank may still show */
 };
 
 struct ar_ipc {
     struct auto_state *automatic;       /* NULL unless the mode is AR_IPC_AUTO */
     struct shown *board;                /* shared memory; one entry for each rank */
-    struct own own[AR_IPC_ALLOCATIONS]; /* [i]: what mine(h)->allocation[i] shows */
+    struct own own[AR_IPC_ALLOCATIONS]; /* [i]: the allocation of mine(h)->allocation[i] */
     unsigned long long refused;         /* id of the latest own allocation that peers cannot map */
     struct mapped peer[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* [r]: rank r's allocations */
     int count[AR_IPC_RANKS];                              /* [r]: used entries of peer[r] */
-    struct ar_post post;                                  /* descriptors come and go here */
-    int unsent;             /* own allocations whose descriptors peers have yet to get */
-    int awaited;            /* descriptors that peers have announced and that have not come yet */
-    struct ar_ipc_map *map; /* a copy of the addresses in ${peer} in GPU memory */
+    struct ar_post post;                                  /* sends and receives descriptors */
+    int unsent;             /* number of own allocations whose descriptors some peer still lacks */
+    int awaited;            /* number of descriptors that peers have announced but not yet sent */
+    struct ar_ipc_map *map; /* in GPU memory: a copy of the addresses in ${peer} */
     cudaStream_t stream;    /* copies to ${map} run on this stream */
 };
 
@@ -196,8 +196,8 @@ void ar_ipc_end(symtuner_ar *h)
 
 /* ---- this rank's allocations ----------------------------------------------------------------- */
 
-/* Send the peers the descriptors that they do not have yet. If some cannot be sent now, the next
- * call tries again. */
+/* Send the peers the file descriptors that they do not have yet. If one cannot be sent now, the
+ * next call tries again. */
 static void send_rest(symtuner_ar *h)
 {
     struct ar_ipc *ipc = h->ipc;
@@ -230,7 +230,8 @@ static void send_rest(symtuner_ar *h)
     }
 }
 
-/* Get what peers need to map ${o}: a descriptor (*by_fd is then not 0), or else *handle. */
+/* Get what peers need to map ${o}: a file descriptor in o->fd (then *by_fd is not 0), or a CUDA IPC
+ * handle in *handle. Returns false if there is neither. */
 static bool get_handle(symtuner_ar *h, struct own *o, size_t *by_fd, cudaIpcMemHandle_t *handle)
 {
     *by_fd = 0;
@@ -243,8 +244,8 @@ static bool get_handle(symtuner_ar *h, struct own *o, size_t *by_fd, cudaIpcMemH
         h->ipc->unsent++;
         return true;
     }
-    /* Some memory has no IPC handle, for example that of a pool. Ask even if all ranks are in this
-     * process: enabled peer access alone does not let other GPUs access such memory. */
+    /* Some memory has no IPC handle, for example that of a pool. Other GPUs cannot reach it even if
+     * peer access is enabled. So ask for the handle even if all ranks are in this process. */
     if (cudaIpcGetMemHandle(handle, o->a.base) == cudaSuccess)
         return true;
     cudaGetLastError();
@@ -277,16 +278,15 @@ static int show(symtuner_ar *h, const struct ar_allocation *a)
     return (int)n + 1;
 }
 
-/* Are ${a} and ${b} the same allocation, at the same address? Memory of cuMemCreate that is
- * mapped at two addresses counts as two allocations, because a place is a distance from one base
- * address. */
+/* Return whether ${a} and ${b} are one allocation, at one address. Memory of cuMemCreate at two
+ * addresses counts as two, because peers get the distance of a buffer from one base address. */
 static bool is_same(const struct ar_allocation *a, const struct ar_allocation *b)
 {
     return a->id == b->id && a->vmm == b->vmm && a->base == b->base && a->bytes == b->bytes;
 }
 
-/* With AR_IPC_AUTO, show ${a} to the peers if enough calls have used it. If ${decides} is false,
- * the call runs kernel tma_ipc in any case, so show ${a} at once. Returns as show() does. */
+/* With AR_IPC_AUTO, show ${a} to the peers if enough calls have used it, or if ${decides} is false:
+ * then kernel tma_ipc runs the call in any case. Returns its number, or 0 if it is not shown. */
 static int show_later(symtuner_ar *h, const struct ar_allocation *a, bool decides)
 {
     struct auto_state *s = h->ipc->automatic;
@@ -294,7 +294,7 @@ static int show_later(symtuner_ar *h, const struct ar_allocation *a, bool decide
     int number;
 
     if (a->vmm)
-        return 0; /* on GPUs only ar_fuzz has mapped by descriptors, so only AR_IPC_ON tries it */
+        return 0; /* only AR_IPC_ON maps by descriptors: on GPUs only test ar_fuzz has done so */
     for (int i = 0; i < CANDIDATE_WAYS && c->id != a->id; i++)
         if (set[i].id == a->id || set[i].call < c->call)
             /* ${c} becomes the entry of ${a}, or else the entry that was not used for longest */
@@ -310,12 +310,12 @@ static int show_later(symtuner_ar *h, const struct ar_allocation *a, bool decide
     if (number != 0)
         s->room -= a->bytes < s->room ? a->bytes : s->room;
     else
-        c->uses = INT_MIN; /* peers can never map it, so do not try again soon */
+        c->uses = INT_MIN; /* peers cannot map it, so do not ask again in each call */
     return number;
 }
 
-/* Return the place (kernels/shared/ipc.h) of the buffer of ${bytes} at ${p}, or 0 if peers cannot
- * map that buffer. ${decides}: the ranks are about to decide who runs the call. */
+/* Return where the ${bytes} at ${p} lie, as ar_ipc_place (kernels/shared/ipc.h), or 0 if peers
+ * cannot map them. ${decides}: whether kernel tma_ipc or NCCL runs the call is not decided yet. */
 static uint64_t place_of(symtuner_ar *h, const char *p, uint64_t bytes, bool decides)
 {
     struct ar_allocation a;
@@ -345,8 +345,8 @@ static void tell_unmapped(const symtuner_ar *h, int r, const char *why)
     ar_rules_warn(text);
 }
 
-/* Tell the peers that this rank has mapped allocation ${i} of rank ${r}. Tell this rank's GPU the
- * address of the mapping. */
+/* Write to this rank's GPU where allocation ${i} of rank ${r} is mapped (NULL: nowhere). With
+ * AR_IPC_AUTO, also tell the peers that this rank has mapped it. */
 static void tell_mapped(symtuner_ar *h, int r, int i)
 {
     const struct mapped *m = &h->ipc->peer[r][i];
@@ -438,8 +438,8 @@ static void exchange(symtuner_ar *h)
 
 /* ---------------------------------------------------------------------------------------------- */
 
-/* needs_send and needs_recv return whether peers need the place of the buffer. In an all-gather no
- * peer reads send, and in a reduce-scatter no peer writes recv. */
+/* needs_send and needs_recv return whether peers access this rank's send or recv buffer. In an
+ * all-gather no peer reads send, and in a reduce-scatter no peer writes recv. */
 static bool needs_send(int coll)
 {
     return coll != AR_ALL_GATHER;

@@ -7,12 +7,13 @@
  * call lies. If an allocation is new, the host gives it the next number of this rank, and writes an
  * entry for it on a board in shared memory. The entry has the allocation's CUDA IPC handle. Memory
  * from cuMemCreate has no such handle. For this memory the entry says that the host sends each peer
- * a file descriptor through a socket (post.h). Then the host maps the allocations whose handles and
- * descriptors its peers have sent so far, and writes their addresses to its GPU
- * (struct ar_ipc_map). The host never waits for a peer. As long as any rank has not mapped a buffer
- * of the call, the kernels of all ranks move the data through scratch
- * (kernels/device/tma/tma_ipc.cuh). So the first calls with a buffer are slower. The kernels decide
- * this anew in each replay of a graph, so a graph becomes faster when later calls map its buffers.
+ * a file descriptor through a socket (post.h). Then the host maps the allocations whose handles or
+ * descriptors its peers have published so far. It writes the addresses of the mappings to its GPU
+ * (struct ar_ipc_map). The host never waits for a peer. As long as any rank has not
+ * mapped a buffer of the call, the kernels of all ranks move the data through scratch
+ * (kernels/device/tma/tma_ipc.cuh). So the first calls with a buffer are slower. When a graph is
+ * replayed, its kernels look again whether the buffers are mapped. So a graph becomes faster once
+ * later calls have mapped its buffers.
  *
  * The mappings of a symtuner_ar end when it is freed. They cannot end earlier, because
  * cudaIpcCloseMemHandle waits for running kernels, which may wait for peers. As long as a peer maps
@@ -20,7 +21,7 @@
  * until the rank that owns it frees its symtuner_ar: until then the rank keeps the memory's handle,
  * so that no other allocation gets the same handle (vmm.h).
  *
- * Threads    one at a time, as for the handle.
+ * Threads    one at a time for each symtuner_ar.
  */
 #ifndef AR_IPC_H_
 #define AR_IPC_H_
@@ -28,10 +29,10 @@
 #include "kernels/group/handle.h"
 
 /* Return in which mode this process maps its peers' buffers. ${asked} is the mode that the user
- * asked for. Returns AR_IPC_OFF if the environment makes torch or JAX allocate memory that other
- * processes cannot map, or make an allocation for each buffer. Also returns AR_IPC_OFF if other
- * processes cannot map the memory at ${memory} (NULL: do not check that). If ${asked} is AR_IPC_ON,
- * a result of AR_IPC_OFF comes with a warning. */
+ * asked for. Returns AR_IPC_OFF if environment variables make torch or JAX allocate memory that
+ * other processes cannot map, or a separate allocation for each buffer. Also returns AR_IPC_OFF if
+ * other processes cannot map the memory at ${memory} (NULL: do not check that). If ${asked} is
+ * AR_IPC_ON, warn before returning AR_IPC_OFF. */
 int ar_ipc_wanted(int asked, const void *memory);
 
 /*

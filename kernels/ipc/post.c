@@ -78,7 +78,7 @@ void ar_post_close(struct ar_post *post)
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-/* A system call has failed, and errno says why. Return whether to try again. */
+/* A system call has failed, and errno says why. Return AR_POST_LATER if it may succeed later. */
 static enum ar_post_sent after_failure(void)
 {
     static const int passing[] = {EAGAIN, EINTR, ENOBUFS, ENOMEM, EMFILE, ENFILE, ETOOMANYREFS};
@@ -89,7 +89,7 @@ static enum ar_post_sent after_failure(void)
     return AR_POST_NEVER;
 }
 
-/* Connect to ${address}, without waiting. */
+/* Connect to ${address}, without waiting, and set ${*to} to the connection. */
 static enum ar_post_sent meet(int *to, const struct ar_post_address *address)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -141,8 +141,8 @@ enum ar_post_sent ar_post_send(struct ar_post *post, int me, int peer,
 
 /* ---- receiving ------------------------------------------------------------------------------- */
 
-/* Accept the new connections of peers. If there are more connections than peers, the rest are not
- * from peers, and stay unaccepted. */
+/* Accept the new connections of peers. Connections for which post->from has no room are not from
+ * peers, and stay unaccepted. */
 static void accept_all(struct ar_post *post)
 {
     for (int r = 0; r < AR_IPC_RANKS; r++) {
@@ -175,8 +175,9 @@ static int descriptor_of(struct msghdr *message)
     return fd;
 }
 
-/* Read the next message of the connection *from, if there is one. Returns 1 if it is a parcel, 0 if
- * it is none, and -1 if there is no message. Closes a connection that has ended. */
+/* Read the next message of the connection ${*from}, if there is one. Returns 1 if it is a parcel
+ * for this rank, 0 if it is something else, and -1 if there is no message. Closes a connection that
+ * has ended. */
 static int read_one(int *from, uint64_t token, struct ar_parcel *parcel)
 {
     struct message text = {0};

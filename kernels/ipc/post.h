@@ -3,12 +3,12 @@
  * post.h - send file descriptors to the other ranks of a group on this host, without waiting.
  *
  * Each rank listens on a Unix socket. The rank's address has the name of the socket, and a token,
- * which is a number. The ranks learn each other's addresses from shared memory. A rank connects to
- * a peer when it first sends to it, and Linux keeps a message until the peer asks for it. Only
- * processes of the same user exchange messages. A message contains the token of the rank that it is
- * for. So a rank ignores messages for an earlier process whose socket had the same name.
+ * which is a random number. The ranks read each other's addresses from shared memory. A rank
+ * connects to a peer when it first sends to it, and Linux keeps a message until the peer asks for
+ * it. Only processes of the same user exchange messages. A message contains the token of the rank
+ * that it is for. So a rank ignores messages for an earlier process whose socket had the same name.
  *
- * Threads    one at a time, as for the handle.
+ * Threads    one at a time for each struct ar_post.
  */
 #ifndef AR_POST_H_
 #define AR_POST_H_
@@ -50,11 +50,11 @@ enum ar_post_sent ar_post_send(struct ar_post *post, int me, int peer,
 
 /* A message that has come: the descriptor of allocation ${number} of rank ${rank}. */
 struct ar_parcel {
-    int rank, number; /* as the sender has said; check them */
+    int rank, number; /* the sender's values; check whether they are in range */
     int fd;           /* the caller closes it; -1: this process has no room for a descriptor */
 };
 
-/* Take a parcel that was sent to ${address}, the rank's own. Returns false if there is none now. */
+/* Receive a parcel. ${address} is this rank's own address. Returns false if no parcel has come. */
 bool ar_post_receive(struct ar_post *post, const struct ar_post_address *address,
                      struct ar_parcel *parcel);
 

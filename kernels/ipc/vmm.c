@@ -22,8 +22,8 @@ struct access {
 
 typedef unsigned long long address; /* CUdeviceptr, and CUmemGenericAllocationHandle */
 
-/* The driver's functions. Some have arguments that must be 0, or for which 0 means that the driver
- * chooses: ${offset}, ${alignment}, ${wish} and ${flags}. */
+/* The driver's functions. We always pass 0 for ${offset}, ${alignment}, ${wish} (an address) and
+ * ${flags}: it is the only value that is allowed, or it lets the driver choose. */
 static struct {
     int (*get_range)(address *base, size_t *bytes, address p);
     int (*retain)(address *handle, void *p);
@@ -69,8 +69,8 @@ static bool is_there(void)
     return has_all;
 }
 
-/* This does not find memory of a pool (cudaMallocAsync), because a descriptor of it would be one of
- * the whole pool. */
+/* This does not find memory of a pool (cudaMallocAsync), because its file descriptor would stand
+ * for the whole pool. */
 bool ar_vmm_find(const void *p, struct ar_vmm *found)
 {
     uint64_t types = 0; /* the driver may write only the lower half */
@@ -129,7 +129,7 @@ void *ar_vmm_map(int fd, size_t bytes, int device, int *error)
         if (*error != 0)
             driver.unreserve(at, bytes);
     }
-    driver.release(handle); /* the mapping keeps the memory */
+    driver.release(handle); /* the mapping keeps the memory allocated */
     return *error == 0 ? (void *)(uintptr_t)at : NULL;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wanted.c - ar_ipc_wanted; see ipc.h. */
+/* wanted.c - decides whether this process maps its peers' buffers (ar_ipc_wanted, ipc.h). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,8 +9,10 @@
 
 int ar_ipc_wanted(int asked, const void *memory)
 {
-    /* XLA's allocator "platform" makes a new allocation for each buffer, so the numbers of
-     * allocations would soon be used up. JAX ignores the case of the words. */
+    /* If one of these variables contains the word, do not map. Most of these settings make the
+     * program allocate memory that other processes cannot map. XLA's allocator "platform" makes an
+     * allocation for each buffer, and a rank can show only AR_IPC_ALLOCATIONS of them to its peers.
+     * strcasestr, because JAX accepts the words in upper and lower case. */
     static const struct {
         const char *variable, *word, *who;
     } unfit[] = {

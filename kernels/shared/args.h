@@ -13,7 +13,7 @@
 #include "kernels/shared/ipc.h"
 #include "kernels/shared/layout.h"
 
-/* One rank's counters. They lie in its GPU's memory, so that a replayed graph goes on counting. */
+/* One rank's counters. They lie in GPU memory, so that kernels of replayed graphs count, too. */
 struct ar_state {
     uint64_t epoch;   /* number of the next call                                             */
     uint32_t base;    /* number of blocks of all earlier calls, modulo 2^32                  */
@@ -32,8 +32,9 @@ struct ar_mailbox {
     uint32_t waits;  /* a kernel that has waited for 10 ms changes it about once per millisecond */
 };
 
-/* How many 16-byte words of a tile each thread handles. Host and kernels must agree on the length
- * of a tile, which follows from this number. */
+/* How many 16-byte words of a tile each thread handles, in the kernels chunked and pull and in
+ * kernels like them (kernels/choose/families.h). Host and kernels must agree on the length of a
+ * tile, which follows from this number. */
 #define AR_CHUNKED_UNROLL 4
 #define AR_PULL_UNROLL    2
 
@@ -48,12 +49,13 @@ enum ar_verdict { AR_ALIVE, AR_TIMEOUT, AR_ABORTED, AR_OVERLAP, AR_DESTROYED, AR
 
 /* The fields that kernels read first come first, because at launch the arguments are not yet in the
  * constant cache. The first six fields are in one 64-byte line of that cache, because the arguments
- * begin at byte 16 of a line. */
+ * begin at byte 16 of a line. In a comment, words before a colon name the kernels, collectives or
+ * operators that use the field. layout.h explains word, half, slot, region and shard. */
 struct ar_args {
     const char *in;
     char *out;
     struct ar_state *state;
-    uint64_t half;    /* if words are sent: bytes of one half; else: offset of the gather slots */
+    uint64_t half;    /* kernels that send words: bytes of a half; others: offset of gather slots */
     uint64_t words;   /* one-shot: words of the message; two-shot: words of one slot */
     uint64_t overlap; /* how the kernel starts: enum ar_start                   */
     uint64_t bytes;
@@ -66,7 +68,7 @@ struct ar_args {
     int kind;                 /* AR_KIND(dtype, op)                                     */
     float scale;              /* 1/ranks for avg of floats, else 1                      */
     int staged;               /* chunked: 1 if the sums go through scratch, else 0      */
-    int lag;                  /* chunked: tiles by which the push is ahead of the sums  */
+    int lag;                  /* chunked: how many tiles sending is ahead of adding  */
     char *peer[AR_MAX_RANKS]; /* address of every rank's arena, as this rank maps it    */
     uint64_t tiles;           /* tiles per block and shard (chunked, pull) or per slot (tma_ipc) */
     uint64_t timeout_ns;
@@ -75,12 +77,12 @@ struct ar_args {
     const char *src[AR_MAX_RANKS]; /* kernels that load directly: the send buffer of every rank */
     char *multi_dst;               /* NVLS: multicast address of recv             */
     const char *multi_src;         /* NVLS: multicast address of send             */
-    uint32_t stall_ns;             /* test builds: a pause in stall() is shorter than this */
+    uint32_t stall_ns;             /* test builds: limit of random pauses (stall(), testing.cuh) */
     uint64_t stride;        /* reduce-scatter, all-gather: bytes from part to part of the message */
     const void *scalar;     /* premul: address of this rank's scalar; NULL: it is in factor */
     uint64_t factor;        /* premul: its first bytes are this rank's scalar if scalar is NULL */
     struct ar_ipc_map *ipc; /* tma_ipc: what this rank has mapped */
-    uint64_t at_send, at_recv; /* tma_ipc: places (kernels/shared/ipc.h) of in and out; 0: peers
+    uint64_t at_send, at_recv; /* tma_ipc: where in and out lie (ar_ipc_place, ipc.h); 0: peers
                                   cannot or need not map this buffer */
 };
 

@@ -10,10 +10,10 @@
 #ifndef AR_DTYPES_H_
 #define AR_DTYPES_H_
 
-/* A row has the type's name, NCCL's number, the bytes of the type, and whether sums may be sent as
- * Lamport words. They may if 32 bits of all ones can only be NaNs of the type, and are still NaNs
- * after the last bit has been cleared. (This holds for F8E5M2, too, but there are no Lamport
- * kernels for F8E5M2.) */
+/* A row has the type's name, NCCL's number, the bytes of the type, and whether sums of the type may
+ * be sent as Lamport words. They may if two things hold: 32 bits that are all ones are NaNs of the
+ * type, and they are still NaNs after the last bit has been cleared. (Both hold for F8E5M2, too,
+ * but there are no Lamport kernels for F8E5M2.) */
 #define AR_DTYPE_MAP(X)                                                                            \
     X(I8, 0, 1, 0)                                                                                 \
     X(U8, 1, 1, 0)                                                                                 \
@@ -43,8 +43,8 @@ enum ar_op { AR_SUM, AR_PROD, AR_MAX, AR_MIN, AR_AVG, AR_OPS, AR_PREMUL = AR_OPS
 
 /* The reducers. F32, F16, BF16: sum and avg of that type. NATIVE: integers and f64, and min and max
  * of all types; it computes in the type itself. WIDE: sum, avg and prod of fp8, and prod of f32,
- * f16 and bf16; it accumulates in a wider type, in a function out of line. AR_R_PREMUL + r: reducer
- * r, after each rank's numbers are multiplied by its scalar. */
+ * f16 and bf16; it accumulates in a wider type, in a function that is not inlined. AR_R_PREMUL + r:
+ * reducer r, after each rank's numbers are multiplied by its scalar. */
 enum ar_reducer {
     AR_R_F32,
     AR_R_F16,

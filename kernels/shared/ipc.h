@@ -23,7 +23,7 @@ enum {
 /* Where a rank has mapped the allocations of its peers. This struct lies in the rank's GPU memory.
  */
 struct ar_ipc_map {
-    uint32_t calls[2];                            /* [0]: calls through scratch; [1]: the others */
+    uint32_t calls[2]; /* number of calls: [0] through scratch, [1] without scratch */
     char *base[AR_IPC_RANKS][AR_IPC_ALLOCATIONS]; /* [r][n - 1]: address of allocation n of
                                                      rank r; NULL if it is not mapped. The host
                                                      sets each address once */
@@ -45,12 +45,13 @@ AR_HD uint64_t ar_ipc_at(uint64_t place)
     return place & (((uint64_t)1 << 56) - 1);
 }
 
-/* What a block tells the block of the same number on every peer. Each value is one of the block's
- * rows of flags of kind AR_FLAG_IPC (layout.h). */
+/* What a block tells the block of the same number on every peer. The block has a row of flags of
+ * kind AR_FLAG_IPC (layout.h) for each of these values. */
 enum ar_ipc_row {
     AR_IPC_SEND,    /* the place of send; 0: peers cannot or need not map it */
     AR_IPC_RECV,    /* the place of recv; 0: peers cannot or need not map it */
-    AR_IPC_REACHES, /* ar_flag_step: step 3 if this rank has mapped all peers' buffers, else 2 */
+    AR_IPC_REACHES, /* ar_flag_step(epoch, 3) if this rank has mapped all peers' buffers, else
+                       ar_flag_step(epoch, 2) */
     AR_IPC_ROWS
 };
 
@@ -59,7 +60,7 @@ enum ar_ipc_row {
 #define AR_IPC_CTAS 32
 
 /* Return how many slots of scratch each block has per rank: one for what the rank sends, and in an
- * all-reduce one for sums. */
+ * all-reduce one more for sums. */
 AR_HD int ar_ipc_slots(int coll)
 {
     return coll == AR_ALL_REDUCE ? 2 : 1;

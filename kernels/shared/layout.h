@@ -193,9 +193,9 @@ AR_HD int ar_half(uint64_t e)
 #endif
 }
 
-/* Return the flag of LL8: the lower 32 bits of the epoch. A flag of 0 would mean "cleared", so
- * another value replaces it. Readers clear slots, so a flag from 2^32 calls ago cannot be mistaken
- * for a new one. */
+/* Return the flag that LL8 sends in call ${e}: the lower 32 bits of ${e}. A flag of 0 would mean
+ * "cleared", so another value replaces it. Readers clear slots, so a flag from 2^32 calls ago
+ * cannot be mistaken for a new one. */
 AR_HD uint32_t ar_flag32(uint64_t e)
 {
     return (uint32_t)e != 0 ? (uint32_t)e : 0x80000000u;
@@ -220,10 +220,10 @@ AR_HD bool ar_reached(uint64_t a, uint64_t b)
 /* ---- scratch layout, the same on all ranks --------------------------------------------------- */
 
 /*
- * LL8, LL128 and LAMPORT are the regions for words of these forms; they have two halves. BULK (the
- * reduce slots), GATHER (sums on their way to a recv that is not mapped) and IPC (the slots of
- * kernels/device/tma/tma_ipc.cuh) have only one half. BULK and GATHER must not share memory,
- * because a rank that is one call ahead writes BULK while this rank still reads GATHER.
+ * LL8, LL128 and LAMPORT are the regions for words of these forms; they have two halves. BULK (data
+ * that is to be added up), GATHER (sums for a rank whose recv the peers have not mapped) and IPC
+ * (the slots of kernels/device/tma/tma_ipc.cuh) have only one half. BULK and GATHER must not share
+ * memory, because a rank that is one call ahead writes BULK while this rank still reads GATHER.
  */
 enum ar_region {
     AR_REGION_LL8,

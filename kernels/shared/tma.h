@@ -13,7 +13,7 @@
 #include "kernels/shared/coll.h"
 #include "kernels/shared/layout.h"
 
-#ifdef ST_EMULATE         /* small stages: short messages then go around the rings several times */
+#ifdef ST_EMULATE         /* tests on the CPU: short messages then go around the rings, too */
 #define AR_TMA_TILES  256 /* bytes of a stage, which holds a tile of each rank */
 #define AR_TMA_STAGES 6
 #else
@@ -21,9 +21,9 @@
 #define AR_TMA_STAGES 12
 #endif
 
-/* tma_staged has three rings. One has half of the memory, for tiles that are added up. The other
- * two have a quarter each: one for chunks on their way to their owners, one for chunks that come
- * from scratch. A stage of these two rings holds one chunk. */
+/* Kernel tma_staged has three rings. One has half of the memory, for tiles that are added up. The
+ * other two have a quarter each: one for chunks that this rank sends to the ranks that add them up,
+ * and one for sums that come from scratch. A stage of these two rings holds one chunk. */
 #define AR_TMA_SUMS  (AR_TMA_STAGES / 2)
 #define AR_TMA_MOVES (AR_TMA_STAGES / 2)
 #define AR_TMA_CHUNK (AR_TMA_TILES / 2) /* bytes of a chunk, which is a whole number of tiles */
@@ -31,8 +31,8 @@
 #define AR_TMA_MOVERS        2 /* warps that move data in the kernels tma and tma_ipc */
 #define AR_TMA_STAGED_MOVERS 4 /* warps that move data in the kernel tma_staged */
 
-/* In the kernels tma and tma_ipc, the warps that add form this number of teams. AR_TMA_STAGES must
- * be a multiple of it. */
+/* In the kernels tma and tma_ipc, the warps that add form this number of teams, and each team adds
+ * up every AR_TMA_TEAMS-th stage. AR_TMA_STAGES must be a multiple of it. */
 #define AR_TMA_TEAMS 2
 
 #define AR_TMA_THREADS 384 /* threads of a block; with more, a kernel would lack registers */
