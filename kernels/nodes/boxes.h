@@ -12,7 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What each rank tells all others. There is no padding between the fields, so all bytes are set. */
+/* What each rank tells all others about itself. There is no padding between the fields, so all
+ * bytes are set. */
 struct ar_box_card {
     uint64_t host;    /* hash of the name by which NCCL tells boxes apart (host_id.h) */
     uint32_t asked;   /* 1 with SYMTUNER_AR_NODES=1, else 0 */

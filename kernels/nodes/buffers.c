@@ -47,8 +47,8 @@ ncclResult_t ar_nodes_deregister(symtuner_ar *h, void *buffer, ncclResult_t allo
 
     if (!ar_nodes_enter(h->nodes))
         return ncclSuccess; /* the windows are gone with the communicator */
-    /* If the box has no window at this address, the program had registered a window of its own,
-     * which had no effect. */
+    /* If the box has no window at this address, the program had passed a window of its own to
+     * symtuner_ar_register, which had no effect. */
     if (ar_window_at(h->nodes->box, buffer) != NULL) {
         /* If the handle has an error, do not ask the other ranks: a lost one would never answer. */
         if (symtuner_ar_status(h) == ncclSuccess)

@@ -15,7 +15,7 @@
  * networks it has up to 16 channels. */
 enum { LEFT_TO_NCCL = 20 };
 
-enum { LEAVE_MS = 1000 }; /* how long an abort waits for calls of other threads */
+enum { LEAVE_MS = 1000 }; /* how long an abort waits until calls of other threads end */
 
 ncclResult_t ar_nodes_agree(symtuner_ar *h, ncclResult_t result, char *why, bool *lost)
 {
@@ -57,7 +57,7 @@ static ncclResult_t start(symtuner_ar *h, const struct ar_boxes *boxes, char *wh
     nodes->boxes = *boxes;
     nodes->nccl = h->nccl;
     cudaSetDevice(h->device);
-    nodes->network = h->copy_stream; /* until the first call sets it; ar_nodes_measure needs it */
+    nodes->network = h->copy_stream; /* for ar_nodes_measure; calls set it to another stream */
     error = cudaEventCreateWithFlags(&nodes->reduced, cudaEventDisableTiming);
     if (error == cudaSuccess)
         error = cudaEventCreateWithFlags(&nodes->rested, cudaEventDisableTiming);
@@ -70,7 +70,7 @@ static ncclResult_t start(symtuner_ar *h, const struct ar_boxes *boxes, char *wh
     return ncclUnhandledCudaError;
 }
 
-/* Make the group of this rank's box. Fails if NCCL would run all calls of the group. */
+/* Make this rank's handle for its box. Fails if NCCL would run all calls of that handle. */
 static ncclResult_t open_box(symtuner_ar *h, const struct symtuner_ar_config *given, char *why)
 {
     struct ar_nodes *nodes = h->nodes;
@@ -150,10 +150,10 @@ ncclResult_t ar_nodes_span(symtuner_ar *h, const struct ar_box_card *cards,
     return lost ? result : ncclSuccess;
 }
 
-/* Abort both communicators. Because this frees them, first wait until no other thread is in a call
- * that uses them. Wait at most LEAVE_MS, because a call that waits in NCCL for a lost rank ends
- * only by the abort. Then abort the two in one NCCL group: if one were aborted first, NCCL would
- * wait for the kernels of the other. */
+/* Abort both communicators. This frees them, so first wait until no other thread is in a call that
+ * uses them. Wait at most LEAVE_MS, because a call that waits in NCCL for a lost rank ends only
+ * when its communicator is aborted. Abort the two in one NCCL group: if one were aborted first,
+ * NCCL would wait for the kernels of the other. */
 static void abort_both(struct ar_nodes *nodes)
 {
     for (int ms = 0; ms < LEAVE_MS && __atomic_load_n(&nodes->inside, __ATOMIC_SEQ_CST) > 0; ms++)
@@ -164,8 +164,8 @@ static void abort_both(struct ar_nodes *nodes)
     nodes->nccl->ncclGroupEnd();
 }
 
-/* Abort both communicators. This frees and unmaps memory while another thread may be capturing a
- * graph, which CUDA allows only in capture mode relaxed. */
+/* The thread that aborts both communicators. NCCL frees and unmaps memory meanwhile. If another
+ * thread is capturing a graph, CUDA allows this only in capture mode relaxed. */
 static void *abort_thread(void *nodes)
 {
     enum cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;

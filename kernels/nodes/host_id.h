@@ -5,10 +5,11 @@
 
 #include "kernels/nodes/boxes.h"
 
-/* Return the card that a rank of this process sends to all others. NCCL tells boxes apart by the
- * text of NCCL_HOSTID. If it is not set, NCCL uses the host name and the boot id, so two containers
- * with different host names are two boxes. ${asked}: SYMTUNER_AR_NODES=1. ${handles}: how many
- * handles the rank's thread makes in one call. ${splits}: NCCL has ncclCommSplit. */
+/* Return what a rank of this process sends to all other ranks (struct ar_box_card). NCCL tells
+ * boxes apart by the text of NCCL_HOSTID. If it is not set, NCCL uses the host name and the boot
+ * id, so two containers with different host names are two boxes. ${asked}: SYMTUNER_AR_NODES=1.
+ * ${handles}: how many handles the rank's thread makes in one call. ${splits}: NCCL has
+ * ncclCommSplit. */
 struct ar_box_card ar_box_card(bool asked, int handles, bool splits);
 
 #endif

@@ -3,9 +3,9 @@
  * measure.c - when a handle is made, measure how long the steps of an all-reduce take.
  *
  * The ranks measure in several rounds. In each round every rank times a few calls in a row, for
- * each way (enum ar_way) and each size. When a job starts, calls may stall for tens of ms. If a
- * stall is over before all rounds are, it spoils only some of a rank's times for a way and size. So
- * the rank keeps the shortest of these times. Then the time of the slowest rank counts.
+ * each step (enum ar_way, model.h) and each length of message. When a job starts, calls may stall
+ * for tens of ms. A stall usually spoils only some of the rounds. So of the times that a rank
+ * measures for one step and length, it keeps the shortest. Of the ranks' times, the longest counts.
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,15 +15,15 @@
 #include "kernels/group/nccl_wait.h"
 #include "kernels/nodes/nodes.h"
 
-/* In a round a rank makes 1 + TIMES calls of each way and size, so 30 in all rounds. The first call
- * of a round is not timed. NCCL may connect the ranks in it, and after it the ranks begin at about
- * the same time. TIMES is small, because one stall spoils the time of all TIMES calls. But it is at
- * least 2, so that a call is launched while another one runs. */
+/* In a round a rank makes 1 + TIMES calls of each step and length, so 30 in all rounds. The first
+ * of them is not timed: NCCL may connect the ranks in it, and after it the ranks begin at about the
+ * same time. TIMES is small, because one stall spoils the time of all TIMES calls. But it is at
+ * least 2, so that one call is launched while another one runs. */
 enum { ROUNDS = 10, TIMES = 2 };
 
-/* How long kernels in the box wait for each other, and how long a rank waits for calls of NCCL. The
- * drop-in sets a time limit of a day, but while the ranks measure, none of them does anything
- * else. */
+/* How long kernels in the box wait for each other, and how long a rank waits for calls of NCCL.
+ * This is shorter than the handle's time limit may be (the drop-in sets a day), because while the
+ * ranks measure, none of them does anything else. */
 #define MOST_NS UINT64_C(60000000000)
 
 static double now_us(void)
@@ -34,11 +34,11 @@ static double now_us(void)
     return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-/* NCCL has refused a call of this rank, or a call does not end, perhaps because NCCL has refused the
- * call of another rank. In both cases no later call on this communicator can succeed. If it is our
- * communicator between the boxes, abort it, which ends the calls that wait. The ranks can then still
- * tell each other on h->comm. But if it is h->comm, which belongs to the program, this rank is lost
- * to the others. */
+/* NCCL has refused a call of this rank, or a call does not end, perhaps because NCCL has refused
+ * the call of another rank. In both cases no later call on this communicator can succeed. If it is
+ * our communicator between the boxes, abort it, which ends the calls that wait. The ranks can then
+ * still report the failure to each other on h->comm. But if it is h->comm, which belongs to the
+ * program, the other ranks cannot reach this rank any more. */
 static void give_up(symtuner_ar *h, enum ar_way way, const char *why)
 {
     if (way == AR_WAY_NETWORK) {
@@ -50,7 +50,7 @@ static void give_up(symtuner_ar *h, enum ar_way way, const char *why)
     h->stuck = true;
 }
 
-/* Launch one call of the step ${way}, for a message of ${bytes} at ${buffer}. */
+/* Launch the step ${way} once, for a message of ${bytes} at ${buffer}. */
 static ncclResult_t launch(symtuner_ar *h, enum ar_way way, char *buffer, uint64_t bytes, char *why)
 {
     static const char call[] = "ncclAllReduce at the start";
@@ -60,7 +60,7 @@ static ncclResult_t launch(symtuner_ar *h, enum ar_way way, char *buffer, uint64
     struct ar_endpoint *ranks = way == AR_WAY_NCCL ? &h->endpoint : &h->nodes->across;
     ncclResult_t result, gathered;
 
-    if (way == AR_WAY_BOX) { /* make the second call even if the first fails: others wait for it */
+    if (way == AR_WAY_BOX) { /* even if the first call fails, others wait for the second */
         result = symtuner_ar_reduce_scatter(buffer, mine, part, ncclFloat, ncclSum, nodes->box,
                                             nodes->network);
         if (result != ncclSuccess)
@@ -72,7 +72,7 @@ static ncclResult_t launch(symtuner_ar *h, enum ar_way way, char *buffer, uint64
         snprintf(why, AR_WHY, "in its box: %.*s", AR_WHY - 20, symtuner_ar_error(nodes->box));
         return gathered;
     }
-    if (ranks->comm == NULL) /* after give_up */
+    if (ranks->comm == NULL) /* give_up has aborted it */
         return ncclRemoteError;
     result = h->nccl->ncclAllReduce(
         way == AR_WAY_NCCL ? buffer : mine, way == AR_WAY_NCCL ? buffer : mine,
@@ -112,10 +112,10 @@ static ncclResult_t await(symtuner_ar *h, enum ar_way way, char *why)
 
 /* Run round ${number}, counted from 0.
  *
- * After an error this rank still makes all calls of the round that it can make (give_up), because
- * without them the calls of the other ranks would never end. But it waits for none of them. If this
- * rank could not launch a kernel in the box, the kernels of the other ranks of the box wait for it,
- * and fail after MOST_NS. */
+ * After an error this rank still makes the other calls of the round, except on a communicator that
+ * give_up has aborted: without them the calls of the other ranks would never end. But it does not
+ * wait until they end. If this rank could not launch a kernel in the box, the kernels of the other
+ * ranks of the box wait for it, and fail after MOST_NS. */
 static ncclResult_t measure(symtuner_ar *h, int number, char *buffer, char *why)
 {
     ncclResult_t result = ncclSuccess, latest;
@@ -165,7 +165,7 @@ ncclResult_t ar_nodes_measure(symtuner_ar *h, char *why, bool *lost)
     result = ar_nodes_agree(h, result, why, lost);
     if (result == ncclSuccess) {
         h->nodes->box->timeout_ns = limit < MOST_NS ? limit : MOST_NS;
-        /* Agree after each round. If it failed on any rank, no rank begins another. */
+        /* After each round, agree on its result. If a rank failed, no rank begins another round. */
         for (int n = 0; n < ROUNDS && result == ncclSuccess; n++)
             result = ar_nodes_agree(h, measure(h, n, buffer, why), why, lost);
         h->nodes->box->timeout_ns = limit;

@@ -40,7 +40,7 @@ struct ar_nodes_figures {
     float us[AR_WAYS][AR_NODES_SIZES];
 };
 
-/* Set each time in ${f} to the longer one of its values in ${f} and ${other}. */
+/* Wherever ${other} has a longer time than ${f}, copy that time to ${f}. */
 void ar_nodes_slower(struct ar_nodes_figures *f, const struct ar_nodes_figures *other);
 
 /* Return the time of ${way} for a message of ${bytes}. The times between and above the measured

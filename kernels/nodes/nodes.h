@@ -3,11 +3,11 @@
  * nodes.h - all-reduce over several boxes: reduce-scatter in the box, ncclAllReduce between the
  * ranks that have the same number in their boxes, all-gather in the box.
  *
- * The ranks of a box are a group with handles like any other. The public functions of symtuner_ar.h
- * make these handles from a communicator of the box. So this folder needs nothing of kernels/host.
- * Files of kernels/host include this file.
+ * A box is a machine. A handle (symtuner_ar) whose ranks are on several boxes has a second handle,
+ * for the ranks of its own box. The public functions of symtuner_ar.h make it from a communicator
+ * of the box. So this folder includes nothing of kernels/host, but kernels/host includes this file.
  *
- * Threads    one at a time, as for the handle.
+ * Threads    one at a time for each handle.
  * Ownership  the handle owns its struct ar_nodes. ncclCommSplit makes two communicators: one of the
  *            box, and one across the boxes. If the caller aborts its own communicator, NCCL's
  *            kernels on these two go on. (They end, too, if the caller made its communicator with
@@ -24,18 +24,19 @@
 
 struct ar_nodes {
     struct ar_boxes boxes;
-    bool asked;                /* SYMTUNER_AR_NODES=1, so calls without a rule follow ${figures} */
+    bool asked;                /* SYMTUNER_AR_NODES=1: ${figures} decide calls without a rule */
     symtuner_ar *box;          /* this rank's handle in the group of its box */
     ncclComm_t box_comm;       /* communicator of this box's ranks; ${box} was made from it */
     struct ar_endpoint across; /* across.comm: the ranks with this rank's number in their boxes */
-    cudaStream_t network;      /* where NCCL adds up over the boxes, beside the caller's stream; it
-                                  is one of h->sides, and before the first call h->copy_stream */
+    cudaStream_t network;      /* NCCL adds up over the boxes on this stream, the rest of a call
+                                  runs on the caller's. It is one of h->sides, or before the first
+                                  call h->copy_stream */
     cudaEvent_t reduced;       /* the caller's stream has reduced a piece in the box */
     cudaEvent_t added[2];      /* [p % 2]: ${network} has added up piece p over the boxes */
-    cudaEvent_t rested;        /* ${network} has reduced the end of the message (in no piece) */
+    cudaEvent_t rested;        /* ${network} has reduced what remains after the last piece */
     struct ar_nodes_figures figures;
     const struct ar_nccl *nccl;
-    int inside;        /* calls that may use the communicators now (ar_nodes_enter); atomic */
+    int inside;        /* number of calls that now use the communicators (ar_nodes_enter); atomic */
     bool aborted;      /* whether ar_nodes_abort was called; atomic */
     bool has_aborter;  /* whether there is a thread ${aborter} */
     pthread_t aborter; /* aborts both communicators */
@@ -72,7 +73,9 @@ void ar_nodes_free(symtuner_ar *h);
  * fail on some ranks only, and sets *lost on those ranks. */
 ncclResult_t ar_nodes_measure(symtuner_ar *h, char *why, bool *lost);
 
-/* Agree with the other ranks of ${h} on the outcome of a step (kernels/group/bootstrap.h). */
+/* Collective: return ncclSuccess if ${result} is ncclSuccess on all ranks of ${h}, else an error on
+ * all ranks. ${why} says which rank failed, and why. Sets *lost if the ranks cannot reach each
+ * other any more. */
 ncclResult_t ar_nodes_agree(symtuner_ar *h, ncclResult_t result, char *why, bool *lost);
 
 /* Return 0 if NCCL runs an all-reduce of ${bytes} over all ranks. Otherwise the call runs box by

@@ -64,7 +64,7 @@ static cudaError_t fill(const symtuner_ar *h, char *memory, int first, int last,
     return error == cudaSuccess ? cudaStreamSynchronize(stream) : error;
 }
 
-/* This uses a new stream, because every other stream may be in a capture. */
+/* This uses a new stream, because every existing stream may be in a capture. */
 cudaError_t ar_arena_fill(const symtuner_ar *h, char *memory, int first, int last)
 {
     cudaStream_t stream;

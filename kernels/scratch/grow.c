@@ -18,7 +18,7 @@ struct ar_local {
     struct ar_meeting meeting;
     pthread_mutex_t lock; /* held while an arena is made or refused */
     symtuner_ar *handles[AR_MAX_RANKS];
-    int n, left; /* number of handles, and of those that are not freed yet */
+    int n, left; /* number of handles; how many of them are not freed yet */
 };
 
 /* ---- what a call needs, and what there is ---------------------------------------------------- */
@@ -129,10 +129,10 @@ ncclResult_t ar_grow_in_comm(struct ar_members *m)
 
 /* ---- a local group --------------------------------------------------------------------------- */
 
-/* Check that all GPUs have enough free memory before anything is allocated. After a failure in the
- * middle, memory would have to be freed, and cudaFree waits for running kernels. These kernels may
- * wait for kernels that other threads have yet to launch. But while cudaFree holds CUDA's lock, no
- * thread can launch kernels, so cudaFree would never return. */
+/* Check that all GPUs have enough free memory before anything is allocated. If an allocation failed
+ * after others, these would have to be freed, and cudaFree waits for running kernels. These kernels
+ * may wait for kernels that other threads have yet to launch. But while cudaFree holds CUDA's lock,
+ * no thread can launch kernels, so cudaFree would never return. */
 static ncclResult_t check_room(const struct ar_local *l, int arena, char *why)
 {
     for (int i = 0; i < l->n; i++) {
@@ -212,7 +212,7 @@ void ar_grow_now(symtuner_ar *h, int arena, uint64_t limit_ns)
     ar_capture_mode(mode);
 }
 
-/* Make sure that no rank ever makes the arena, because a graph captures a call that needs it. */
+/* A graph captures a call that needs the arena. Make sure that no rank ever makes the arena. */
 static void refuse(symtuner_ar *h, int arena)
 {
     char why[AR_WHY];

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * meeting.h - memory in which the ranks of a group agree, during calls, to make an arena.
+ * meeting.h - memory in which the ranks of a group agree, during calls, to make an arena, which is
+ * a part of the scratch (kernels/choose/arenas.h).
  *
- * A meeting calls neither NCCL nor CUDA, because a rank may be between ncclGroupStart and
- * ncclGroupEnd, or in a stream capture, and because a rank must be able to give up waiting. Each
- * arena has one 64-bit word, which changes atomically:
+ * These functions use neither NCCL nor CUDA, because a rank may be between ncclGroupStart and
+ * ncclGroupEnd, or in a stream capture, and because a rank must be able to stop waiting. Each arena
+ * has one 64-bit word, which changes atomically:
  *
  *   OPEN ---all ranks came---> MET ---all have memory---> MADE ---all have mapped it---> HERE
  *    |  \                       |                           |
@@ -12,11 +13,12 @@
  *    |   long: the next try     v                           v
  *    +---a call was captured--> REFUSED                     UNMAPPED
  *
- * If one rank gives up a try, the try ends for all ranks: a rank that comes later sees a higher
- * number of tries in the word. So either all ranks get the arena in a call, or none does. After
- * REFUSED and after UNMAPPED no rank ever gets the arena. At REFUSED the ranks free their memory at
- * once, at UNMAPPED only with the handle (make_in_comm in grow.c says why). From MADE on, every
- * rank must take part in the collective mapping even if another rank has failed.
+ * If one rank waits too long and ends a try, the try ends for all ranks: a rank that comes later
+ * sees a higher number of tries in the word. So either all ranks get the arena in a call, or none
+ * does. After REFUSED and after UNMAPPED no rank ever gets the arena. In phase REFUSED the ranks
+ * free their memory at once. In phase UNMAPPED they free it only with the handle (make_in_comm in
+ * grow.c says why). From MADE on, every rank must take part in the collective mapping even if
+ * another rank has failed.
  */
 #ifndef AR_MEETING_H_
 #define AR_MEETING_H_
@@ -54,8 +56,8 @@ enum ar_phase ar_meeting_come(struct ar_meeting *m, int arena, int ranks, uint32
 
 /* In phase AR_MET each rank allocates memory, in phase AR_MADE each rank maps it. Report whether
  * this went ${well} on this rank in ${phase}. Then wait until all ranks have reported success, or
- * one has failed or given up. Returns the phase that follows.
- * *broke says whether this rank ended the attempt, because it failed or waited too long. */
+ * one has failed or waited too long. Returns the phase that follows. *broke says whether it was
+ * this rank that failed or waited too long, and so ended the attempt. */
 enum ar_phase ar_meeting_step(struct ar_meeting *m, int arena, int ranks, enum ar_phase phase,
                               bool well, const struct ar_spin_limit *limit, bool *broke);
 

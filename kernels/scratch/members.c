@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* members.c - those ranks of a new group whose handles one thread creates. */
+/* members.c - a list of those ranks of a new group whose handles one thread creates. */
 #include "kernels/scratch/members.h"
 
 #include <stdarg.h>

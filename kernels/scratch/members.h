@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* members.h - those ranks of a new group whose handles one thread creates. The list exists only
- * while the group is created. */
+/* members.h - a list of those ranks of a new group whose handles one thread creates. The list
+ * exists only while the group is created. */
 #ifndef AR_MEMBERS_H_
 #define AR_MEMBERS_H_
 
@@ -24,15 +24,16 @@ ar_members_fail(struct ar_members *m, ncclResult_t result, const char *format, .
  * and m->why are the outcome on this rank. */
 ncclResult_t ar_members_agree(struct ar_members *m, ncclResult_t result);
 
-/* Leave all calls of these ranks to NCCL; ${why} is the reason that users see. */
+/* From now on, leave all calls of these ranks to NCCL. ${why} is the reason that users see. */
 void ar_members_gate(struct ar_members *m, const char *why);
 
 /*
  * ar_members_open(m, word, open):
  * Collective: let all ranks open a shared memory object that is named after the group and ${word}.
  * First rank 0 creates the object, then the other ranks open it, then its name is removed. ${open}
- * does this for one rank; it creates the object ${name} if ${create}. After an error ${why} (AR_WHY
- * bytes) says why. If one rank fails, all ranks return an error.
+ * opens the object ${name} for one rank, and with ${create} it creates the object first. After an
+ * error it writes the reason to ${why} (AR_WHY bytes). If one rank fails, all ranks return an
+ * error.
  */
 ncclResult_t ar_members_open(struct ar_members *m, const char *word,
                              ncclResult_t (*open)(symtuner_ar *h, const char *name, bool create,

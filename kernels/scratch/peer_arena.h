@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peer_arena.h - make the arenas from ${first} to ${last} - 1, in GPU memory that the peers can
- * reach. This happens when a group is created and when its scratch grows. */
+/* peer_arena.h - make the arenas (parts of the scratch) from ${first} to ${last} - 1, in GPU memory
+ * that the peers can reach. This happens when a group is created and when its scratch grows. */
 #ifndef AR_PEER_ARENA_H_
 #define AR_PEER_ARENA_H_
 
 #include "kernels/group/handle.h"
 
-/* Allocate and fill the memory of one rank of a communicator. Waits for no other rank. ${why}
- * (AR_WHY bytes) says what failed. */
+/* Allocate and fill the memory of one rank of a communicator. Does not wait for other ranks. After
+ * an error ${why} (AR_WHY bytes) says what failed. */
 ncclResult_t ar_comm_arena_make(symtuner_ar *h, int first, int last, char *why);
 
 /* Collective: register the memory of this thread's ranks as an NCCL window, and map the memory of

@@ -25,9 +25,10 @@ static unsigned arena_of_call(const symtuner_ar *h, int coll, uint64_t bytes, in
     return 1u << ar_grow_arena_of(h, &ask, &choice);
 }
 
-/* To find out which arenas are needed, reserve() asks which kernels would run some sample calls.
- * Return whether it needs samples of this type and operator. Without rules two sums are enough: of
- * bf16, which can be sent as Lamport words, and of f64, which cannot. */
+/* To find out which arenas are needed, reserve() looks up which kernels would run some sample
+ * calls. Return whether it needs samples of this type and operator. With rules it needs all.
+ * Without rules two sums are enough: of bf16, which can be sent as Lamport words
+ * (kernels/shared/layout.h), and of f64, which cannot. */
 static bool is_tried(const symtuner_ar *h, int dtype, int op)
 {
     return h->rules != NULL || (op == AR_SUM && (dtype == AR_BF16 || dtype == AR_F64));
@@ -56,10 +57,10 @@ static unsigned arenas_up_to(const symtuner_ar *h, uint64_t bytes)
 }
 
 /* Return the arenas that calls of up to ${bytes} need because of a rule. A rule may be for few
- * lengths only, so one sample is the longest call of each rule, which needs the most scratch. But
- * another rule, which comes first, may cover the longest calls of this one. The longest call that
- * this one still decides is then just below the shortest call of the other. So the length just
- * below each rule is a sample, too. */
+ * lengths only, so the longest call of each rule is a sample: it needs the most scratch. But the
+ * first rule that covers a call decides it. If rule A comes before rule B and covers the longest
+ * calls of B, then the longest call that B decides is just below the shortest call of A. So the
+ * length just below the shortest call of each rule is a sample, too. */
 static unsigned arenas_of_rules(const symtuner_ar *h, uint64_t bytes)
 {
     unsigned arenas = 0;
