@@ -23,8 +23,8 @@ void st_append_host(char *host, size_t size)
     snprintf(host, size, "%s", box.nodename);
 }
 
-/* Write ${pattern} to ${path}, with %p, %h and %% replaced (append.h). Returns false if the result
- * does not fit, because a shortened path would name another file. */
+/* Copy ${pattern} to ${path}, with %p, %h and %% replaced (append.h). Returns false if the result
+ * does not fit: a shortened path would name another file. */
 static bool expand(const char *pattern, char *path, size_t size)
 {
     struct utsname box;

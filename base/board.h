@@ -32,8 +32,8 @@ struct st_board {
 /* Map the object ${name}. If the object does not exist yet, make it. Every process that joins holds
  * a lock on the object until st_board_hide, and the operating system releases the locks of killed
  * processes. An object that nobody has locked was left behind by killed processes; the next process
- * to join sets it to zeros. Returns false on failure; then an object that nobody else has locked is
- * removed. */
+ * to join sets it to zeros. On failure, removes the object if nobody else has locked it, and
+ * returns false. */
 bool st_board_join(struct st_board *board_out, const char *name, size_t size);
 
 /* Remove the object's name, so that no other process can join. The memory stays mapped. */

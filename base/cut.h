@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cut.h - how a message is cut into pieces when an all-reduce runs box by box.
+ * cut.h - how a message is cut into pieces when an all-reduce over several machines (boxes) first
+ * adds up in each box (docs/nodes.md).
  *
  * A piece has one part for each rank of a box, and that rank adds up the part. Every part is a
  * number of whole 16-byte words. What remains after the last piece is less than a word per rank.

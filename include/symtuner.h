@@ -19,8 +19,8 @@
  * Errors     functions that can fail return enum symtuner_status. Texts are written to the caller's
  *            buffer, and always end with a zero byte. Outputs are written on success only. ${rules}
  *            may be NULL, which means no rules, and ${error} may be NULL. If another pointer is
- *            NULL, a function that returns a status returns SYMTUNER_EINVAL, and a function that
- *            reads a word returns -1. In all other functions the behaviour is undefined.
+ *            NULL, a function that returns a status returns SYMTUNER_EINVAL, and a _parse function
+ *            that reads a word returns -1. In all other functions the behaviour is undefined.
  * Sizes      structs that may grow begin with struct_size, which the caller sets to sizeof. If the
  *            caller was built with an older header, its struct may lack members at the end. In a
  *            query the missing members count as 0. In a decision they are not written. If
@@ -110,7 +110,7 @@ struct symtuner_query {
     int registered;     /* 1: NCCL treats both buffers as registered (its regBuff),
                            which does not mean that they are in symmetric windows    */
     struct symtuner_machine machine;
-    int no_defaults;    /* 1: ignore the built-in CTA count (SYMTUNER_DEFAULTS=0)   */
+    int no_defaults;    /* 1: do not use built-in CTA counts (SYMTUNER_DEFAULTS=0)  */
 };
 
 enum symtuner_prefer {
@@ -131,7 +131,7 @@ struct symtuner_decision {
     uint32_t forbid;     /* bit algo * 3 + proto: entries that must not be chosen      */
     int process_ctas;    /* NCCL_SYM_CTAS that the [process] rules want; 0: none       */
     int channels;        /* number of channels of general kernels; 0: NCCL's own       */
-    int min_ctas;        /* NCCL_MIN_CTAS built in for this box and release; 0: none   */
+    int min_ctas;        /* built-in NCCL_MIN_CTAS for this box and release; 0: none   */
 };
 
 typedef struct symtuner_rules symtuner_rules;
@@ -271,8 +271,8 @@ SYMTUNER_API int symtuner_explain(const symtuner_rules *rules, const struct symt
                                   const struct symtuner_decision *decision, char *text,
                                   size_t size);
 
-/* A SYMTUNER_* variable. symtuner_option_get fills in variable number ${index} (from 0) and returns
- * 1; it returns 0 if there is no such number. */
+/* An environment variable SYMTUNER_*. symtuner_option_get fills in variable number ${index} (from
+ * 0) and returns 1. It returns 0 if there is no such number. */
 struct symtuner_option {
     const char *name, *fallback; /* ${fallback} is the value if the variable is not set         */
     const char *values, *help;   /* ${values}: the legal values, such as "1|0"; "text": any text */

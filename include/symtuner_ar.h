@@ -16,17 +16,17 @@
  * Threads    only one thread at a time may use a handle. Different handles are independent.
  * Streams    the calls on a handle run one after the other. For this the library records an event
  *            after every call, and a call on another stream first waits for that event. But if the
- *            library gives a call to NCCL while a group is open, later calls do not wait for it.
- *            config.one_stream = 1 does without these events; the library then records events only
- *            in captures and for copy engines. Set it only if all eager calls of a handle are on
- *            one stream, no call is captured on that stream, and each GPU has a thread of its own.
- *            If an eager call still comes on another stream, the call waits on the host until the
- *            GPU is idle. From then on events are recorded.
+ *            library gives a call to NCCL between ncclGroupStart and ncclGroupEnd, later calls do
+ *            not wait for it. With config.one_stream = 1 the library records events only in
+ *            captures and for copy engines. Set it only if all eager calls of a handle are on one
+ *            stream, no call is captured on that stream, and each GPU has a thread of its own. If
+ *            an eager call still comes on another stream, the call waits on the host until the GPU
+ *            is idle. From then on events are recorded.
  *            Graphs and other calls of a handle wait for each other. They do not with one_stream,
  *            with NCCL_GRAPH_MIXING_SUPPORT=0, or if CUDA allows no event nodes in the graph. Then
- *            a graph must not run at the same time as another graph or call of the handle. That is
- *            an error. If one starts while the last blocks of the other are ending, the library may
- *            not see it, and the result may be wrong.
+ *            the program must not run a graph at the same time as another graph or call of the
+ *            handle. The library reports this as an error, but it may miss a graph or call that
+ *            starts while the last blocks of another are ending. Then the result may be wrong.
  * Blocks     while the blocks of a call wait for the peers, they occupy multiprocessors. A call
  *            never occupies all of them: by default the limit is all but four, rounded down to a
  *            multiple of 4 (128 of 132). So two ranks may start the calls of two handles in
@@ -53,8 +53,8 @@
  *            and is freed with the handle. All ranks allocate in the same call. To do so, the ranks
  *            of a communicator first wait for each other on the host, for up to 0.2 s. If a rank is
  *            late, this call runs without the new scratch, and later calls try again. If memory is
- *            short on a rank, there is one warning, and all ranks cut long messages into short
- *            pieces. They also do so from then on, if a graph captures a call whose scratch is not
+ *            short on a rank, there is one warning, and from then on all ranks cut long messages
+ *            into short pieces. The same happens if a graph captures a call whose scratch is not
  *            yet allocated. So call symtuner_ar_reserve before the capture. In three cases all
  *            scratch is allocated at creation: one thread drives several handles of a communicator,
  *            the ranks share no /dev/shm, or there is a start-up probe (SYMTUNER_AR_PROBE).
@@ -113,8 +113,8 @@
  *            bytes per rank of a box remain at the end of a message, NCCL reduces this rest over
  *            all ranks.
  *            NCCL chooses its algorithm by the length. So if a message has another length, or is
- *            cut into another number of pieces, its elements may be added in another order. With
- *            rules the number of pieces can be the same in every run. Do not make such calls
+ *            cut into another number of pieces, its elements may be added in another order. Rules
+ *            can fix the number of pieces for all runs. Do not make calls that run box by box
  *            between ncclGroupStart and ncclGroupEnd. All ranks must make the calls of the handle,
  *            and their own NCCL calls on its communicator, in the same order. If a rank is lost,
  *            NCCL's kernels wait for it until the program calls symtuner_ar_abort and, on its own
@@ -199,9 +199,9 @@ struct symtuner_ar_config {
  * Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_use_nccl(void *library);
 
-/* symtuner_ar_create(handles_out, comms, n, config): make one handle for each of the ${n} ranks of
- * one group that this thread drives; ${comms} are the communicators of these ranks (n is 1 unless a
- * thread drives several GPUs). Collective over the group. Needs NCCL 2.28.3 or later, already
+/* symtuner_ar_create(handles_out, comms, n, config): make a handle for each rank of a group that
+ * this thread drives. ${comms} are the communicators of these ${n} ranks. (n is 1 unless a thread
+ * drives several GPUs.) Collective over the group. Needs NCCL 2.28.3 or later, already
  * loaded or found as libnccl.so.2. NCCL runs every call of the handle if the ranks span several
  * nodes (but see Boxes above) or GPU models, if there are more than 16 ranks, or if they cannot
  * share memory: symtuner_ar_query() says so. Since 0.2. */
@@ -224,13 +224,13 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out,
  * Wait until the handles' calls have ended, free everything, and set the handles to NULL. NULL
  * entries are skipped. Collective for handles made from a communicator. Pass all handles of a local
  * group in one call; if some are missing, that is an error, and nothing is freed.
- * The function waits until the handle's GPU is idle if NCCL ran a call of the handle, if a graph has
- * a call of the handle, or if config.one_stream is set. CUDA refuses that while a stream of the GPU
- * is captured. Then the capture fails, the result is ncclUnhandledCudaError, and none of that
- * rank's memory is freed.
- * NCCL's kernels do not give up on a dead peer. So if NCCL ran a call of a rank, the function waits
- * for that rank's GPU only up to the timeout (2 s at least). If the GPU is not idle then, the result
- * is ncclRemoteError, and none of that rank's memory is freed. ncclCommAbort ends NCCL's kernel.
+ * The function waits until the handle's GPU is idle if NCCL ran a call of the handle, if a graph
+ * has a call of the handle, or if config.one_stream is set. While a stream of the GPU is captured,
+ * CUDA refuses this wait. Then the capture fails, the result is ncclUnhandledCudaError, and none of
+ * that rank's memory is freed. NCCL's kernels wait for a dead peer for ever. So if NCCL ran a call
+ * of a rank, the function waits for that rank's GPU only up to the timeout (2 s at least). If the
+ * GPU is not idle then, the result is ncclRemoteError, and none of that rank's memory is freed.
+ * ncclCommAbort ends NCCL's kernels.
  * If symtuner_ar_status() reports an error, such as a kernel that gave up on a peer, the handles
  * are still freed, but the result is that error. After symtuner_ar_abort the result is
  * ncclSuccess. Since 0.2.
@@ -256,13 +256,13 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n);
  * it fails on all ranks and registers nothing. Do not call it between ncclGroupStart and
  * ncclGroupEnd. If no kernel could use the buffers (ranks share pinned host memory, or every call
  * goes to NCCL), the call succeeds without effect.
- * A buffer may overlap registered buffers, and may begin where one of them begins. But if the two
- * do not overlap in the same way on all ranks, no call on either of them is zero-copy from then on.
- * As with NCCL's own windows, a call must then use registered memory on all ranks or on none. Send
- * lies within one registration, and recv within another or the same one. Each lies at the same
- * offset on all ranks. So a call with registered memory is in place on all ranks or on none. (A
- * call without registered memory may be in place on some ranks only.) In place, the shorter buffer
- * of a reduce-scatter or all-gather lies where this rank's part of the longer one is. Since 0.2.
+ * A buffer may overlap a registered buffer, and may begin where it begins. But if the two do not
+ * overlap in the same way on all ranks, no call on either of them is zero-copy from then on.
+ * As with NCCL's own windows, a call must use registered memory on all ranks or on none. Send must
+ * lie within one registration, and recv within another or the same one, each at the same offset on
+ * all ranks. So a call with registered memory is in place on all ranks or on none. (A call without
+ * registered memory may be in place on some ranks only.) In place, the shorter buffer of a
+ * reduce-scatter or all-gather lies where this rank's part of the longer one is. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_register(symtuner_ar **handles, void *const *buffers,
                                                   const ncclWindow_t *windows, int n, size_t bytes);
@@ -295,7 +295,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_reserve(symtuner_ar **handles, int n, s
 /*
  * symtuner_ar_op_create_premul_sum(op_out, scalar, dtype, residence, handle):
  * As ncclRedOpCreatePreMulSum: make an operator for calls of type ${dtype} on ${handle}. The
- * operator multiplies each rank's numbers by that rank's ${scalar} and then adds them up.
+ * operator multiplies each rank's numbers by that rank's scalar, and then adds up the products.
  * ncclScalarHostImmediate: the scalar is read now. ncclScalarDevice: ${scalar} points to memory
  * that the handle's GPU can read, aligned to the scalar's size. Each call reads the scalar when the
  * call runs on its stream; a captured call reads it at every replay. Not collective: scalars and
@@ -409,8 +409,8 @@ struct symtuner_ar_plan {
     int pieces;         /* number of launches: each runs one piece of the message             */
     char why[192];      /* what chose the kernel: a row and column (enum symtuner_ar_beside) of
                            the table, with the row's source; "rules: FILE:LINE"; what was forced;
-                           or the start-up probe. Says why, if NCCL runs the call. Names at the
-                           end who chooses the order of addition, unless it is our order      */
+                           or the start-up probe. If NCCL runs the call, it says why. If the
+                           order of addition is not ours, the end says who chooses it         */
     int boxes;          /* how many boxes add up box by box, each with ${kernel}; 0: none     */
 };
 
@@ -467,9 +467,9 @@ SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
  * If the lost rank had already sent its whole part of a call, that call is complete and right, and
  * the next call fails.
  * After a call that failed, recv is undefined, and peers may still use the buffers. A peer that
- * waits for a third rank may still write to a registered recv, or read send and recv. It may do so
- * until its own call ends, at the latest at its time limit. Until all ranks have an error or are
- * gone, keep these buffers and write nothing to them. Since 0.2.
+ * waits for a third rank may still write to a registered recv, or read send and recv, until its own
+ * call ends, at the latest at its time limit. So keep these buffers and write nothing to them until
+ * all ranks have an error or are gone. Since 0.2.
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
 

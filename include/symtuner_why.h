@@ -2,16 +2,16 @@
 /*
  * symtuner_why.h - predicts what NCCL does with a call, and why it runs no symmetric kernel.
  *
- * NCCL 2.27 and later have two families of kernels. The prices of general kernels (ring, tree,
- * NVLS) are in a cost table that a tuner plugin sees. Symmetric kernels work on windows that every
- * GPU can address. Whether a symmetric kernel runs depends on about twenty conditions besides that
- * table. The conditions differ from release to release. symtuner_predict checks them for the call
- * and the machine that its argument describes. It returns the verdict and the first condition that
- * fails. It needs no GPU and no NCCL.
+ * NCCL 2.27 and later have two families of kernels. For general kernels (ring, tree, NVLS) NCCL has
+ * a cost table, which a tuner plugin sees. Symmetric kernels work on windows that every GPU can
+ * address. Whether a symmetric kernel runs depends on that table and on about twenty conditions,
+ * which differ from release to release. symtuner_predict checks these conditions for the call and
+ * the machine that its argument describes. It returns which kernel NCCL runs, and the first
+ * condition that fails (struct symtuner_verdict). It needs no GPU and no NCCL.
  *
  * symtuner_predict is right for every recorded decision in test/data (releases 2.27.7 to 2.30.7).
- * For 2.31 and 2.32 it follows NCCL's source as far as we could read it. Where we could not, the
- * verdict is "unsure". symtuner_predict does not model three things: symmetric kernels over the
+ * For 2.31 and 2.32 it follows NCCL's source as far as we could read it. Where we could not, it
+ * sets verdict.unsure. symtuner_predict does not model three things: symmetric kernels over the
  * network (several nodes, from 2.29 on), NVLink domains of several hosts (MNNVL), and what other
  * tuner plugins write.
  *
@@ -197,7 +197,8 @@ enum symtuner_kind {
     SYMTUNER_KIND_SYMMETRIC,
     SYMTUNER_KIND_CE,        /* the copy engine; no kernel runs                                */
     SYMTUNER_KIND_ERROR,     /* NCCL refuses the call, or runs nothing                         */
-    SYMTUNER_KIND_OPEN,      /* symmetric if LL is the cheapest in the table; else general     */
+    SYMTUNER_KIND_OPEN,      /* symmetric if LL is the cheapest in the cost table, which was not
+                                given; else general                                            */
     SYMTUNER_KINDS
 };
 
@@ -207,7 +208,7 @@ struct symtuner_candidate {
     int usable;     /* 1: the call can use this kernel                                */
     int ctas;       /* number of CTAs that NCCL's model picks                         */
     float time_us;  /* the kernel's time as NCCL predicts it                          */
-    float cost;     /* time plus 2.5 % for each CTA; the least cost wins              */
+    float cost;     /* time plus 2.5 % for each CTA; NCCL takes the least cost        */
 };
 
 struct symtuner_verdict {

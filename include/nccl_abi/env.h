@@ -2,8 +2,8 @@
 /*
  * env.h - NCCL's environment interface, versions 1 (2.28.7+) and 2 (2.30.7+), in our own words.
  *
- * NCCL calls the plugin's get_env instead of getenv for every variable. So for names that are not
- * ours get_env must return what getenv returns, or NCCL would not see the user's variables. NCCL
+ * NCCL calls the plugin's get_env instead of getenv for every variable. So for variables that our
+ * plugin does not set, get_env must return what getenv returns, or NCCL would not see them. NCCL
  * holds its parameter mutex while it calls get_env, so get_env must not log through NCCL and must
  * not call NCCL.
  */

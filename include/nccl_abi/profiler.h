@@ -5,7 +5,7 @@
  * version  loaded by NCCL   what differs for us
  *   v4     2.27             the type has one byte; of the events below there is only Coll
  *   v5     2.28             the type has 64 bits; CollApi events; init takes commId before the mask
- *   v6     2.29, 2.30       the members below are as in v5; copy-engine events
+ *   v6     2.29, 2.30       copy-engine events; the members below are as in v5
  *   v7     2.31.2 +         symmetric kernels have Coll events, too, with is_sym set
  *
  * An event begins with type, parent and rank. A union follows. We declare only the members that we

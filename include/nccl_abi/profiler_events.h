@@ -2,15 +2,15 @@
 /*
  * profiler_events.h - every event of NCCL's profiler interface, versions 1 to 7, in our own words.
  *
- * We need all of them to translate events for a profiler whose version differs from NCCL's. An
- * event begins with type, parent and rank, and has a body at offset 24. The type has 8 bits up to
- * v4, and 64 bits from v5 on.
+ * We need all of them, because our plugin can call another profiler (plugin/next/open.h), and
+ * translates events if its version differs from NCCL's. An event begins with type, parent and rank,
+ * and has a body at offset 24. The type has 8 bits up to v4, and 64 bits from v5 on.
  *
  * version  what is new in the body
  *   v1     functions and types are numbers; Coll has an operator and traffic bytes
  *   v2     functions and types are text
  *   v3     no traffic bytes; KernelCh and NetPlugin events
- *   v4     no name and hash of the communicator; KernelCh has a time
+ *   v4     no name or hash of the communicator; KernelCh has a time
  *   v5     Coll and P2p have the API call as parent, and a member for their group; API events
  *   v6     copy-engine events
  *   v7     a user's tag at the end of five bodies; the kernel's name; KernelPhase events

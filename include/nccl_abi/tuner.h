@@ -24,8 +24,8 @@ struct nccl_abi_nvl_domains {
 };
 
 /* NCCL's cost constants: latencies in microseconds, bandwidths in GB/s. NCCL passes them to init,
- * which may change them, and uses them afterwards. Our tuner does not change them, but a tuner
- * behind ours can (plugin/next/open.h). */
+ * which may change them, and uses them afterwards. Our tuner does not change them, but another
+ * tuner that ours calls can (plugin/next/open.h). */
 struct nccl_abi_constants_v5 {
     double base_latency[7][3];
     double hw_latency[3][7][3];

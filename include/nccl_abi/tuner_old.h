@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tuner_old.h - versions 2 and 3 of NCCL's tuner interface, in our own words. NCCL 2.27 to 2.32
- * still loads tuners of these versions, so a tuner behind ours (plugin/next/open.h) may have one of
- * them. Our own tuner exports neither.
+ * still loads tuners of these versions, so another tuner that ours calls (plugin/next/open.h) may
+ * have one of them. Our own tuner exports neither.
  *
  * version  what differs from v4
  *   v2     no cost table: the tuner names one algorithm and protocol, or leaves -1 in both
