@@ -248,7 +248,8 @@ def compare(who, names, coll, buffers, size):
         torch.cuda.synchronize()
         got = receive[:size // 2 // (RANKS if coll == "reducescatter" else 1)].float()
         first = got if first is None else first
-        # NCCL's general kernel rounds each of several sums; with two ranks there is only one
+        # NCCL's general kernel rounds after each addition, so with more than two ranks the error of
+        # a small sum can be large compared with the sum. Then compare it with 1 instead
         least = 0.1 if RANKS == 2 else 1
         worst = ((got - first).abs() / first.abs().clamp(min=least)).max().item()
         if not worst < 0.05:
@@ -468,7 +469,7 @@ def main():
     for coll in args.colls if "behind" in args.what else []:
         every_one = [collective(w, coll, buffers, BUCKET) for w in who]
         for every in EVERY:
-            for one in every_one:    # this run is not timed, because the first run is slower
+            for one in every_one:    # these runs are not timed, because the first runs are slower
                 layers.run_ms(one, every)
             turns(coll, BUCKET * (BEHIND // every), ["behind"],
                   lambda i: [layers.added_ms(every_one[i], every)])

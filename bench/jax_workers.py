@@ -91,7 +91,7 @@ def serve(reduce, ranks, sizes, args):
     for line in sys.stdin:
         size = int(line)
         chain, timings = plan(size, args.chain, args.timings)
-        time_chain(run[size], data[size], chain)  # a warm-up, not counted
+        time_chain(run[size], data[size], chain)  # a warm-up, whose time does not count
         times = [time_chain(run[size], data[size], chain) for _ in range(timings)]
         print(" ".join(f"{t:.2f}" for t in times), flush=True)
     return 0

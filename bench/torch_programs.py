@@ -46,7 +46,7 @@ SIZES = {"decode": (1, 16, 64, 256), "ddp": (2, 8), "fsdp": (2, 8),
          "calls": (8 * KIB, 64 * KIB, 512 * KIB, 4 * MIB, 32 * MIB, 256 * MIB)}
 DECODE = {"layers": 32, "hidden": 4096, "ffn": 14336, "kv": 1024}
 TRAIN = {"layers": 16, "hidden": 2048, "heads": 16, "tokens": 1024}
-GUARD = 1024    # elements of NaN before and behind an all-reduce
+GUARD = 1024    # elements of NaN before and behind the buffer of an all-reduce
 
 
 def gpus_needed(ranks):
@@ -200,7 +200,7 @@ def calls(ranks, size):
     start = draw(RANK) * 2.0 ** -120
     us = ranks.gpu_us(graph.replay, min(10, most // in_graph - 1), 9, before=lambda: x.copy_(start))
     tell(program="calls", size=size, what="graph", us=us / in_graph)
-    del graph    # NCCL waits for it at the end of the communicator
+    del graph    # otherwise NCCL would wait for this graph when the communicator ends
     us = ranks.host_us(once, min(50, most) if size <= 32 * MIB else 5, 9, before=lambda: x.copy_(start))
     tell(program="calls", size=size, what="eager", us=us)
 
@@ -244,7 +244,7 @@ def decode(ranks, batch, decoder):
     numbers, us = ranks.fresh(), []
     for add_up in (by_library, lambda part: part):
         x.copy_(torch.randn(x.shape, generator=numbers, device="cuda"))
-        decoder.step(x, add_up)    # libraries load before the capture
+        decoder.step(x, add_up)    # so that CUDA's libraries are loaded before the capture
         graph, out = graph_of(lambda: decoder.step(x, add_up))
         if add_up is by_library:
             x.copy_(torch.randn(x.shape, generator=numbers, device="cuda"))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* crew.h - the processes that run contenders; protocol.h lists the commands. */
+/* crew.h - crews: groups of processes that run the contenders (the kernels that are compared).
+ * protocol.h lists the commands that a crew understands. */
 #ifndef AR_COMPARE_CREW_H_
 #define AR_COMPARE_CREW_H_
 

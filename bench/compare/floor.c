@@ -45,7 +45,7 @@ static double copy_gbps(int ranks)
     for (int i = 0; i < TRIES; i++) {
         double worst = 0;
 
-        for (int c = 0; c < 6; c++) /* 0 and 1 are not timed: GPUs start one by one */
+        for (int c = 0; c < 6; c++) /* copies 0 and 1 are not timed: the GPUs start one by one */
             for (int r = 0; r < ranks; r++) {
                 CUDA(cudaSetDevice(r));
                 if (c == 2)

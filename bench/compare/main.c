@@ -100,7 +100,7 @@ static int peers, has_torch; /* peers: how many rival libraries were found; has_
 static struct crew crews[MODES][CREWS];
 static FILE *csv;
 static time_t started;
-static int lost; /* number of crews that failed, without those of peers */
+static int lost; /* number of crews that failed, not counting the crews of peers */
 
 static void interrupted(int number)
 {

@@ -17,13 +17,13 @@
 
 enum { PEER_VERSION = 1, PEER_KERNELS = 4 };
 
-/* What a peer is told about one rank. The struct stays valid as long as the peer. A peer is only
- * asked for sums of ncclBfloat16, ncclFloat32 and ncclFloat16. */
+/* What a peer gets to know about one rank. The struct stays valid as long as the peer exists.
+ * ar_compare asks a peer only for sums of ncclBfloat16, ncclFloat32 and ncclFloat16. */
 struct peer_rank {
     int rank, ranks;
     ncclComm_t comm;
     cudaStream_t stream;
-    char *buffer[2]; /* [send, recv], from ncclMemAlloc, registered as windows on all ranks */
+    char *buffer[2]; /* send and recv, from ncclMemAlloc, registered as windows on all ranks */
     ncclWindow_t window[2];
     size_t bytes; /* size of each buffer */
 };

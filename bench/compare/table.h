@@ -34,7 +34,7 @@ struct line {
     int hops; /* how often the message crosses a link: 2 in an all-reduce, else 1 */
     size_t bytes;
     const char *mode, *type, *op;
-    double floor, us[COLUMNS], /* floor: in us; us: 0 if not measured */
+    double floor, us[COLUMNS], /* floor: shortest possible time, in us; us: 0 if not measured */
         spread[COLUMNS];       /* (max - min) / median over the rounds */
     char kernel[64];           /* name of our kernel that ran */
 };

@@ -63,7 +63,7 @@ struct rank {
     ncclComm_t comm;
     symtuner_ar *handle;
     void *peer;
-    struct peer_rank view; /* what the peer knows of this rank; valid as long as the peer */
+    struct peer_rank view; /* what the peer knows of this rank; must exist as long as the peer */
     cudaStream_t stream;
     cudaEvent_t mark[2 * MOST_SAMPLES];
     char *buffer[2][2]; /* [window, plain][send, recv] */
@@ -222,7 +222,7 @@ static void prepare(struct rank *r)
             snprintf(order.said, sizeof order.said, "ok %s:%dx%d", plan.kernel, plan.ctas,
                      plan.threads);
     }
-    if (!check(r)) { /* a peer with a wrong sum is left out at this size only */
+    if (!check(r)) { /* if a peer's sum is wrong, leave the peer out at this size only */
         if (job.peer == NULL)
             exit(1);
         snprintf(order.said, sizeof order.said, "no WRONG SUM");
@@ -253,7 +253,7 @@ static void time_it(struct rank *r)
     for (int i = 0; i < order.warmup; i++)
         CUDA(cudaGraphLaunch(r->graph[s], r->stream));
     for (int i = 0; i < order.samples; i++) {
-        if (r->cold[s]) { /* flush the L2; an untimed call makes the ranks wait for each other */
+        if (r->cold[s]) { /* empty the L2, then let the ranks wait for each other in a short call */
             CUDA(cudaMemsetAsync(r->flush, i, FLUSH, r->stream));
             one_call(r, job.peer == NULL ? r->what[s] : NCCL_SYM, arena_bytes() - 4096, 64,
                      r->filled, 0);

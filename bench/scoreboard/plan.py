@@ -36,9 +36,9 @@ def _nccl(release):
                       f"NCCL {release}", f"nccl-{release}", way, ALL) for way in ways]
 
 
-# {what is measured: the contender that is compared with all others}. "ours" knows that its calls run
-# alone; nobody tells "default" what runs beside its calls. AGAIN has the same contenders once more: the
-# A/A measurement.
+# {what is measured: our contender, which is compared with all others}. "ours" knows that its calls
+# run alone; nobody tells "default" what runs beside its calls. AGAIN names the same contenders a
+# second time: two times of one contender show the noise (A/A).
 OURS = {"alone": "ours", "beside": "default"}
 AGAIN = {what: f"{name} A/A" for what, name in OURS.items()}
 CONTENDERS = [

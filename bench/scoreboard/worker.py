@@ -76,7 +76,7 @@ class Bench:
         call.send.copy_(self.numbers(RANK, call.send.numel(), call.size, call.kind))
         if out is not None:
             out.fill_(float("nan"))
-        else:    # the project allocates its output, most likely in freed memory: so free a tensor of NaN
+        else:    # the project allocates its output, probably in the memory that this tensor frees
             torch.full((want.numel(),), float("nan"), device="cuda", dtype=want.dtype)
         self.barrier()
         with torch.cuda.stream(self.stream):

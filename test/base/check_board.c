@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_board.c - tests the shared memory in which processes meet, and the hash. */
+/* check_board.c - tests boards (memory that processes share, base/board.h) and the hash. */
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -63,8 +63,8 @@ START_TEST(test_a_closed_stderr_is_no_board)
 }
 END_TEST
 
-/* RLIMIT_FSIZE forbids every file to grow. st_board_join and st_board_map must then return an
- * error. They must also keep SIGXFSZ, which the system sends then, from ending the program. */
+/* With an RLIMIT_FSIZE of 0 no file can grow. Then st_board_join and st_board_map must return an
+ * error. The system also sends SIGXFSZ, which must not end the program. */
 START_TEST(test_a_limit_of_file_sizes_is_a_failure)
 {
     struct rlimit before, none;
@@ -79,7 +79,7 @@ START_TEST(test_a_limit_of_file_sizes_is_a_failure)
     /* check nothing while the limit holds, because ck_assert writes a file */
     setrlimit(RLIMIT_FSIZE, &none);
     joined = st_board_join(&board, name, SIZE);
-    failed = st_board_map(name, SIZE, true, &at); /* EEXIST if that left an object */
+    failed = st_board_map(name, SIZE, true, &at); /* EEXIST if st_board_join left an object */
     setrlimit(RLIMIT_FSIZE, &before);
     ck_assert(!joined);
     ck_assert_int_eq(failed, EFBIG);
@@ -88,7 +88,8 @@ START_TEST(test_a_limit_of_file_sizes_is_a_failure)
 }
 END_TEST
 
-/* The number of stdin is the only free one. */
+/* Here the number of stdin is the only free descriptor. A board must not use it, so joining fails.
+ * Then no descriptor stays open, and no object remains. */
 START_TEST(test_no_free_descriptor_leaves_no_board)
 {
     int saved = dup(STDIN_FILENO);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * decide_ns.c - times one getCollInfo and one CollApi event of our plugin, beside a plugin that
- * does nothing.
+ * decide_ns.c - times one getCollInfo and one CollApi event of our plugin, and compares them with
+ * those of a plugin that does nothing.
  *
  *   decide_ns EMPTY.so LIBSYMTUNER.so [ROUNDS]
  *
- * The plugin reads its options once per process, so every variant is a copy of the library with a
- * name and state of its own. All variants run in turns in one process on one CPU. In a round each
- * variant gets 2000 single calls, which repeat 64 different calls as a training step would. The
- * time-stamp counter times each call, with fences around the call.
+ * The plugin reads its options once per process, so every variant (a row of the table) is a copy of
+ * the library with a name and state of its own. All variants run in turns in one process on one
+ * CPU. In a round each variant gets 2000 single calls, which repeat 64 different calls as a
+ * training step would. The time-stamp counter times each call, with fences around the call.
  * The first row times nothing at all; its time is part of every other row. The column "added" is
- * the difference to the empty plugin, so it does not contain that time. mean90 is the mean of the
- * fastest nine tenths of the calls.
+ * the difference from the plugin that does nothing, so it does not contain the time of the first
+ * row. mean90 is the mean of the fastest nine tenths of the calls.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -78,8 +78,8 @@ static double ns_per_tick(void)
 
 struct variant {
     const char *name;
-    int rules; /* -1: the empty plugin, or nothing */
-    int profiler;
+    int rules;    /* number of rules; -1: not our plugin */
+    int profiler; /* 0: no profiler; 1: time the profiler; 2: only set SYMTUNER_LEDGER */
     nccl_abi_get_coll_info ask;
     nccl_abi_result (*event)(void *ctx, void **handle, struct nccl_abi_event_v5 *event);
     void *ctx;

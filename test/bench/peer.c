@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peer.c - a library of kernels, called a peer, for bench/compare/peer.h. It is good, unless it is
- * compiled with a macro that breaks it. With NO_CREATE its creation fails. With HANG_AT=N,
- * WRONG_AT=N or FAIL_AT=N a call of N bytes hangs, gives wrong sums or fails.
+ * peer.c - a fake peer for the test of ar_compare: a library as bench/compare/peer.h describes it.
+ * It works, unless it is compiled with a macro that breaks it. With NO_CREATE its creation fails.
+ * With HANG_AT=N, WRONG_AT=N or FAIL_AT=N a call of N bytes hangs, gives wrong sums or fails.
  */
 #include <stdio.h>
 #include <unistd.h>

@@ -2,7 +2,7 @@
 /*
  * corpus.c - compares what nccl/model predicts with recorded decisions of NCCL.
  *
- *   check-corpus FILE [SHOW]     list at most SHOW mismatches, 10 unless told
+ *   check-corpus FILE [SHOW]     list at most SHOW mismatches (default 10)
  *
  * FILE is CSV with a header line. Its columns may be in any order; docs/design/nccl-model.md
  * describes them under "A corpus". If the name ends in .xz, the xz program decompresses the file.
@@ -291,7 +291,8 @@ static bool same_cost(float a, float b)
     return fabsf(a - b) <= 2e-5f * fabsf(b);
 }
 
-/* Compare the computed table with the recorded one, and the winning entries of both. */
+/* Compare the computed cost table with the recorded one. Also compare which entries NCCL would
+ * choose from the two tables: both entries must have the same recorded cost. */
 static void check_table(struct corpus *corpus, const struct symtuner_call *call, const float *ours,
                         bool *wrong, enum miss *first)
 {

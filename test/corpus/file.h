@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * file.h - a recorded corpus as a stream of text, compressed or not.
+ * file.h - reads a corpus (a file of recorded decisions of NCCL) as text, even if it is compressed.
  */
 #ifndef ST_TEST_CORPUS_FILE_H_
 #define ST_TEST_CORPUS_FILE_H_
@@ -12,8 +12,8 @@
  * on failure. The caller must close the stream, and then call corpus_close. */
 FILE *corpus_open(const char *path, long *child_out);
 
-/* End the decompression. Returns false if it failed, and prints the reason on stderr. With ${quiet}
- * it prints nothing; this is for a caller that stopped reading early. */
+/* Wait until the decompression has ended. Returns false if it failed, and prints the reason on
+ * stderr. With ${quiet} it prints nothing: a caller that stops reading early makes xz fail. */
 bool corpus_close(const char *path, long child, bool quiet);
 
 /* Cut a line into at most ${room} fields, in place, with quotes as in RFC 4180. Returns the number

@@ -27,8 +27,9 @@ one check test/data/kernels.rules
 one tune test/data/tune.csv
 one tune test/data/tune-beside.csv
 one run docs/example.rules # --print stands in front, because it runs no program
-# The doctor asks python3 where torch is. The first fake python3 prints nothing. The next one prints
-# the name of stdin, which the doctor then reads as torch's library, with folders to search.
+# The doctor asks python3 where torch is. The first fake python3 prints nothing. The second one says
+# that torch's library is /dev/stdin. So the doctor reads damaged copies of sample.so as a library,
+# also its list of folders to search (rpath).
 mkdir bin && printf '#!/bin/sh\n' > bin/python3 && chmod +x bin/python3
 PATH=$PWD/bin:$PATH
 NCCL_CONF_FILE=/dev/stdin one doctor test/fuzz/nccl.conf

@@ -5,8 +5,8 @@
  *
  *   make fuzz FUZZ_SECONDS=20
  *
- * builds this file with FUZZ_rules, FUZZ_inline and FUZZ_csv, and starts from the texts in
- * test/golden.
+ * builds this file three times, with FUZZ_rules, FUZZ_inline or FUZZ_csv defined. The fuzzers start
+ * from the texts in test/golden.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,8 +62,8 @@ static symtuner_rules *read_text(char *text, size_t size, char *error)
 }
 #endif
 
-/* Look up each size at a border of a rule in the index and by a scan. Both must give the same
- * rule. */
+/* Look up each size at a border of a rule in two ways: in the index, and by a scan of all rules.
+ * Both must give the same rule. */
 static void compare_index_and_scan(const symtuner_rules *rules, const struct st_group *group)
 {
     struct st_index *index = st_index_build(rules, group);

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh BUILD SECONDS - runs each parser under libFuzzer for SECONDS: those of rules, of NCCL's CSV
-# and, in fuzz_hlo.c, of XLA's modules. A parser starts from the inputs that were kept so far. New
-# inputs stay in BUILD/fuzz, and so does an input that crashes a parser.
+# run.sh BUILD SECONDS - runs each parser under libFuzzer for SECONDS: the parsers of rules and of
+# NCCL's CSV (fuzz.c), and the parser of XLA's modules (fuzz_hlo.c). A parser starts from the inputs
+# of earlier runs, which are in test/golden/fuzz. New inputs stay in BUILD/fuzz, and so does an
+# input that crashes a parser.
 set -u
 wrong=0
 mkdir -p "$1/fuzz/kept"
