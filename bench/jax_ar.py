@@ -10,8 +10,8 @@ of GPUs.
 Modes  ar       symtuner.all_reduce, no flags
        rec      as ar, but recorded: --xla_gpu_graph_min_graph_size=2 makes one CUDA graph of the
                 three kernels of an iteration. Without this flag XLA records only sequences of five
-                or more kernels. With a value of 1 XLA would also record single kernels. That costs
-                3 us per iteration in programs in which all_reduce is not recorded
+                or more kernels. With a value of 1 XLA would also make graphs of single kernels,
+                which costs 3 us per iteration in programs in which all_reduce is not recorded
        staged   as ar, with SYMTUNER_JAX_ZERO_COPY=0
        xla      lax.psum, no flags: XLA's own kernels up to 4 MiB, and above that NCCL without
                 registration

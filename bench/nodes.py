@@ -115,9 +115,9 @@ def pieces_time(half, across, pieces):
 
 
 class Ways:
-    """Three functions that return the time in us of a message of some bytes. ``whole``: NCCL over
-    all ranks runs it. ``box``: reduce-scatter and all-gather in the box. ``between``: the step
-    between the boxes for one rank's part."""
+    """Three functions. Each takes the bytes of a message and returns a time in us. ``whole``: of NCCL's
+    all-reduce over all ranks. ``box``: of the reduce-scatter and the all-gather in the box. ``between``:
+    of the step between the boxes, for one rank's part of the message."""
 
     def __init__(self, whole, box, between):
         self.whole, self.box, self.between = whole, box, between

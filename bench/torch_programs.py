@@ -81,7 +81,7 @@ def pretend(programs):
 
 # ---- measuring -----------------------------------------------------------------------------------
 class Ranks:
-    """What the ranks do together. ``control`` carries numbers between the hosts, without NCCL."""
+    """What the ranks do together. ``control`` is a gloo group, which carries numbers without NCCL."""
 
     def __init__(self):
         self.control = dist.new_group(backend="gloo")

@@ -17,8 +17,8 @@ decode    1.15  a decode step is at least this many times as fast, at each batch
 ddp       0.85  DDP's exposed time is at most this part of NCCL's
 fsdp      1.00  a step with FSDP2 takes at most this part of NCCL's time
 slower    0.02  no step and no single call is slower by more than this
-each-N          on two ranks, an all-reduce of the decode step takes at most this many us: batch 1 3,
-                batch 16 3.3, batch 64 5, batch 256 10
+each-N          on two ranks, an all-reduce of the decode step with batch N takes at most this many us:
+                each-1 is 3, each-16 is 3.3, each-64 is 5, each-256 is 10
 
 A job takes about 32 s on two H100s, so five rounds take 8 minutes, and less with --programs decode,calls. After
 each round the result is written; when the next round would not end within --seconds, the run ends with fewer

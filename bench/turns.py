@@ -33,8 +33,8 @@ def exit_on_signals():
 
 
 def start(started, command, **more):
-    """Start a process, and append it to ``started``. A signal that comes meanwhile takes effect only after
-    that, so whoever then ends the processes in ``started`` knows this one, too."""
+    """Start a process, and append it to ``started``. A signal that comes meanwhile takes effect only when
+    both are done. So if the signal makes the caller end the processes in ``started``, this one is ended, too."""
     signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     try:
         started.append(subprocess.Popen(

@@ -26,7 +26,7 @@ one table test/data/kernels.rules
 one check test/data/kernels.rules
 one tune test/data/tune.csv
 one tune test/data/tune-beside.csv
-one run docs/example.rules # --print stands in front, because it runs no program
+one run docs/example.rules # run.words begins with --print, so no program is started
 # The doctor asks python3 where torch is. The first fake python3 prints nothing. The second one says
 # that torch's library is /dev/stdin. So the doctor reads damaged copies of sample.so as a library,
 # also its list of folders to search (rpath).
