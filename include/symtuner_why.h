@@ -225,7 +225,7 @@ struct symtuner_verdict {
     int tuner_calls;           /* how often NCCL calls getCollInfo; -1: not known             */
     int broken;                /* 1: NCCL launches a kernel that does not exist (an AllReduce
                                   with avg)                                                   */
-    int unsure;                /* 1: we do not know all that the release does with such calls */
+    int unsure;                /* 1: we do not know for sure what NCCL does with the call     */
     int candidates;            /* number of entries in ${candidate}                           */
     struct symtuner_candidate candidate[8];
 };

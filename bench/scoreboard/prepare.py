@@ -31,8 +31,8 @@ SGLANG, FLASHINFER, TVM_FFI = "0.5.23", "0.7.2.post1", "0.1.11"
 NCCL = ["2.30.7", "2.32.3"]
 RANKS = (2, 4, 8)
 
-# The modules: name of the file, project, sources, and for SGLang a map from exported names to
-# functions.
+# Each module has the name of its file, its project, its sources, and for SGLang a map from exported
+# names to functions.
 REDUCE = "AllReduceKernel<{type}, {ranks}, true>::run"
 MODULES = [("sglang_communicator", "sglang", ["distributed/registry.cuh"],
             {"register_communicator": "register_communicator"})]

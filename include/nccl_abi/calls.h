@@ -34,7 +34,7 @@ enum {
                                          this one on                                        */
 };
 
-/* More values of ncclResult_t. */
+/* Values of ncclResult_t that base.h does not have. */
 enum {
     NCCL_ABI_INTERNAL_ERROR = 3,
     NCCL_ABI_REMOTE_ERROR = 6,

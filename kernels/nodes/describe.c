@@ -57,7 +57,7 @@ static void add_figures(struct text *t, const struct ar_nodes_figures *f)
  * choose the same, whatever they measure. */
 static void add_rules(struct text *t, const struct ar_nodes_figures *f, int ranks)
 {
-    const uint64_t end = 1ull << 41; /* the last choice is that for end / 2 */
+    const uint64_t end = 1ull << 41; /* the last choice is for messages of end / 2, 1 TiB */
     uint64_t from = 0;
     int number = 1;
 

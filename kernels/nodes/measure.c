@@ -177,7 +177,7 @@ ncclResult_t ar_nodes_measure(symtuner_ar *h, char *why, bool *lost)
     }
     for (int r = 0; r < h->ranks && result == ncclSuccess; r++)
         ar_nodes_slower(figures, &all[r]);
-    h->nodes->box->eager.used = false; /* all calls have ended: the next need not wait for them */
+    h->nodes->box->eager.used = false; /* the next call need not wait: all calls have ended */
     if (buffer != NULL && !h->stuck)
         cudaFree(buffer);
     return result;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meeting.c - memory in which the ranks of a group agree, during calls, to make an arena. */
+/* meeting.c - memory in which the ranks of a group agree, during calls, to make an arena, which is
+ * a part of the scratch. */
 #include "kernels/scratch/meeting.h"
 
 #include <sys/mman.h>

@@ -38,7 +38,7 @@ static ncclResult_t peer_arena(struct ar_members *m, const struct symtuner_ar_co
     snprintf(text, sizeof text, "pinned host memory, which is slow, instead of peer memory: %s",
              m->why);
     if (m->handles[0]->me == 0 && config->transport == SYMTUNER_AR_AUTO)
-        /* Warn, because users may not expect host memory, for example if the GPU is full. */
+        /* Warn, because the reason may surprise users, for example that a GPU's memory is full. */
         ar_rules_warn(text);
     return result;
 }

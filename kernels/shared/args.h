@@ -79,7 +79,7 @@ struct ar_args {
     const char *multi_src;         /* NVLS: multicast address of send             */
     uint32_t stall_ns;             /* test builds: limit of random pauses (stall(), testing.cuh) */
     uint64_t stride;        /* reduce-scatter, all-gather: bytes from part to part of the message */
-    const void *scalar;     /* premul: address of this rank's scalar; NULL: it is in factor */
+    const void *scalar;     /* premul: address of this rank's scalar; NULL: see ${factor} */
     uint64_t factor;        /* premul: its first bytes are this rank's scalar if scalar is NULL */
     struct ar_ipc_map *ipc; /* tma_ipc: what this rank has mapped */
     uint64_t at_send, at_recv; /* tma_ipc: where in and out lie (ar_ipc_place, ipc.h); 0: peers

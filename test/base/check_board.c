@@ -31,7 +31,7 @@ static void teardown(void)
     shm_unlink(name);
 }
 
-/* Make a shared object that differs from a board in its mode or its size. */
+/* Make a shared memory object with a mode and a size that a board may not have. */
 static void make(int mode, off_t size)
 {
     int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
