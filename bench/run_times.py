@@ -4,8 +4,8 @@
 usage: python3 bench/run_times.py > cli/run/times.h      (in the repository root)
 
 The times are those of bench/results/2026-11-22-h200x4b: all-reduces of buffers that are not registered, sum,
-one process per GPU, warm caches, medians of the rounds. Of bf16 and f32 each row has the type for which our
-kernels save less.
+one process per GPU, warm caches, medians of the rounds. Each row has the times of bf16 or of f32: those of the
+type for which our kernels save less time.
 """
 
 import collections

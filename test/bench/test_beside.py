@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests bench/beside.py: its arguments, and a whole run on a torch, an NCCL and kernels that
-compute nothing. So a misspelt name is found before the first run on GPUs."""
+"""Tests bench/beside.py: its arguments, and a whole run with fakes of torch, NCCL and our library,
+which compute nothing. So a misspelt name is found before the first run on GPUs."""
 import contextlib
 import csv
 import io

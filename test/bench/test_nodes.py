@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests bench/nodes.py: does it compute what kernels/nodes/model.c computes, and can it read what
 describe.c writes? Also tests bench/nodes_time.py: its arguments, a run with invented times, and
-a run on a torch, an NCCL and kernels that compute nothing."""
+a run with fakes of torch, NCCL and our library, which compute nothing."""
 import contextlib
 import io
 import json
