@@ -54,8 +54,9 @@ enum {
     FIELDS_MAX = 128,
     LINE_MAX_BYTES = 1 << 16,
     TABLE = SYMTUNER_ALGOS * SYMTUNER_PROTOS,
-    /* The recorder opens a communicator, begins with AllReduce, and goes from this size upwards. So
-     * an AllReduce of this size is the first call of its communicator. */
+    /* The program that recorded the corpus makes a communicator, begins with AllReduce, and goes
+     * from this size upwards. So an AllReduce of this size is the first call of its
+     * communicator. */
     SWEEP_FIRST_BYTES = 256,
 };
 
@@ -285,7 +286,7 @@ static void check(struct corpus *corpus, enum miss miss, bool right, bool *wrong
     *wrong = true;
 }
 
-/* Return whether two costs are equal in the six digits that the recorder writes. */
+/* Return whether two costs are equal in the six digits that the corpus has. */
 static bool same_cost(float a, float b)
 {
     return fabsf(a - b) <= 2e-5f * fabsf(b);
