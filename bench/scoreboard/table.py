@@ -50,9 +50,9 @@ def compare(times, what):
     "rival"  (ratio, contender, us) of the group to which ours compares worst, or None
     "aa"     the spread of the A/A measurement, or None
 
-    In each round our time is divided by theirs, and a ratio is the median of these quotients. In
-    each round our two equal contenders have an A/A ratio. The spread is the median distance of
-    these A/A ratios from 1. It shows how far apart two equal contenders are."""
+    A ratio is the median, over the rounds, of our time divided by theirs in the same round. An A/A ratio
+    is the second time of our own contender divided by its first, in one round. The spread is the median
+    distance of the A/A ratios from 1. It shows how far apart two equal contenders are."""
     ours, groups = times[plan.OURS[what]], {}
     for contender in plan.CONTENDERS:
         other = times.get(contender.name)
