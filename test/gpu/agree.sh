@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# agree.sh BUILD - runs two ranks on real GPUs, one process each, with different rules files,
-# SYMTUNER_ variables or working folders. Every call must give the right sums. It must either have
-# the same grid on both ranks, or the plugin must not steer it at all. A hang is a failure. Exit 77
-# if this box cannot run it.
+# agree.sh BUILD - runs two ranks on two real GPUs, one process per rank. In most runs the ranks
+# have different rules files, SYMTUNER_ variables or working folders. Every call must give the right
+# sums, and its kernel must have the same grid on both ranks. Where the settings would make the
+# ranks choose differently, the plugin must leave the choice to NCCL. A run that hangs fails. Exit
+# 77 if this box cannot run it.
 . "$(dirname "$0")/common.sh"
 need_gpus 2
 need_built nccl_ranks
@@ -18,7 +19,7 @@ prefer   = general:tree/simple
 END
 sed 's/tree/ring/; s/24/12/' "$work/my.rules" > "$work/other.rules"
 
-# the built-in CTA count for this box; empty if there is none
+# the CTA count that the plugin has built in for this kind of box; empty if it has none
 ctas=$(NCCL_ENV_PLUGIN=$lib "$build/symtuner" decide allreduce 4MiB --ranks 2 | tr "\n" " " |
        sed -n 's/.*least \([0-9]*\) CTAs (built-in).*/\1/p' | head -n 1)
 

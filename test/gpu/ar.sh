@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # ar.sh BUILD - tests libsymtuner_ar.so on real GPUs: random calls in every mode, a rank that starts
-# late, peers that die. With one GPU only a part of this runs, on ranks that share the GPU.
+# late, peers that die. With one GPU only a part of this runs, on ranks that share the GPU. Defaults
+# of the variables are in parentheses:
 #   AR_CALLS  number of random calls in the longest run, for each number of ranks (100000; in a full
 #             test 1000000)
 #   AR_KILLS  number of groups that lose a process (4; in a full test 50)
-#   AR_SEED   seed of the random calls (the clock)    AR_RANKS  numbers of ranks ("2 3 4 8")
+#   AR_SEED   seed of the random calls (the time)     AR_RANKS  numbers of ranks ("2 3 4 8")
 # Exit 77 with the reason if this box cannot run it.
 . "$(dirname "$0")/common.sh"
 calls=${AR_CALLS:-100000} kills=${AR_KILLS:-4} seed=${AR_SEED:-$(date +%s)}
@@ -49,7 +50,7 @@ for ranks in ${AR_RANKS:-2 3 4 8}; do
     fuzz "$ranks" local "$few"
     fuzz "$ranks" local "$((few / 2))" --reserve 0
     fuzz "$ranks" threads "$((few / 10))" --host 1 --most 1048576
-    for overlap in 0 2; do # sets a variable of the library for these runs only
+    for overlap in 0 2; do # SYMTUNER_AR_OVERLAP is set for these two runs only
         SYMTUNER_AR_OVERLAP=$overlap
         export SYMTUNER_AR_OVERLAP
         fuzz "$ranks" threads "$few"

@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# ar_controls.sh BUILD - negative controls: would the random calls notice if a guard were missing?
-# Each build of libsymtuner_ar.so below lacks one guard (-DST_BREAK_NAME in kernels/), and its
-# kernels pause where a race would show (-DST_TESTING). ar_fuzz must fail with every build that
-# lacks a guard, and must pass with the build that only has the pauses. If the last guard, LOOK, is
-# missing, calls take longer but give right bytes, so ar_late must find that. Building 26 libraries
-# takes all cores a minute, so this runs only with AR_CONTROLS=1 (AR_CONTROLS=build: only build).
+# ar_controls.sh BUILD - negative controls: would the random calls notice if a guard, such as a wait
+# or a fence, were missing? Each build of libsymtuner_ar.so below lacks one guard (-DST_BREAK_NAME
+# in kernels/), and its kernels pause where a race would show (-DST_TESTING). ar_fuzz must fail with
+# every build that lacks a guard, and must pass with the build that only has the pauses. If the last
+# guard, LOOK, is missing, calls take longer but give right bytes, so ar_late must find that.
+# Building all 28 libraries takes minutes, so this runs only with AR_CONTROLS=1 (AR_CONTROLS=build:
+# only build).
 # Otherwise, and where this box cannot run it, the script exits with 77 and prints the reason.
 #   AR_CONTROL_CALLS  random calls (20000)    AR_STALL_US  longest pause in us (30)
 #   AR_CONTROL_ONLY   run only these names of the list below, e.g. "plain SYNC"
@@ -22,11 +23,10 @@ command -v "${NVCC:-nvcc}" > /dev/null || skip "no nvcc"
 
 # Columns: NAME; the kernel that ar_fuzz calls; the number of ranks; what is missing. Kernel "any"
 # means all kernels, with a process per rank. /overlap: with SYMTUNER_AR_OVERLAP=2. /COLLECTIVE:
-# another collective than all_reduce. ar_fuzz can notice the missing guard PREVIOUS only with
-# SYMTUNER_AR_OVERLAP=2. With overlap 1 the next kernel starts after the previous one has ended, so
-# only the last stores of the previous one might be missing. The build EPOCH lacks two guards,
-# because each of them alone is enough: one clears the slots of LL8, so that no old flag is left
-# there, and the other makes old flags differ from those of a new epoch.
+# this collective instead of all_reduce. ar_fuzz can notice the missing guard PREVIOUS only with
+# SYMTUNER_AR_OVERLAP=2, where a kernel may start before the previous one has ended. The build EPOCH
+# lacks two guards, because each of them alone is enough: one clears the slots of LL8, so that no
+# old flag is left in them, and the other makes old flags differ from those of a new epoch.
 cat > "$work/list" <<END
 plain         one_lamport 2 nothing: pauses alone
 plain         one_ll8     2 nothing: pauses alone
@@ -128,7 +128,7 @@ run() {
     [ "$name" != plain ] || number=$((calls / 4))
     stall=${AR_STALL_US:-30} mode=local
     case $kernel in
-    copy | engines) mode=threads ;; # in graphs of a local group they may hang (kernels/choose/rows.c)
+    copy | engines) mode=threads ;; # graphs with --mode local may hang (kernels/choose/rows.c)
     esac
     case $kernel in
     ar_late)
@@ -150,7 +150,7 @@ run() {
     plain/0) echo "right: $said" ;;
     plain/*) echo "FAILED: $said" ;;
     */1)
-        case $said in # is it the fault, and not just a group that could not be made?
+        case $said in # did the missing guard cause this failure?
         *WRONG* | *SLOW* | *"different bytes"* | *"waited for"* | *"at the same time"*) echo "caught: $said" ;;
         *) echo "NOT CAUGHT, failed otherwise: $said" ;;
         esac ;;

@@ -4,9 +4,9 @@
 # memory that they may access), racecheck (shared memory), synccheck (all threads reach the
 # barriers) and initcheck (nothing is read before it is written). Two ranks are threads of one
 # process, on two GPUs or on the same one. Their kernels wait for each other, so they must run at
-# the same time. Under initcheck they do so only in about half of all runs (2026-11-22, 2 H200s: 8
-# time-outs in 16 runs of two trees; no time-out without the tool). So the script tries up to five
-# times. If the kernels never run at the same time, the check counts as not run.
+# the same time. Under initcheck they did so in only half of all runs (2026-11-22, 2 H200s: 8
+# time-outs in 16 runs; no time-out without the tool). So the script tries up to five times. If the
+# kernels never run at the same time, the check counts as not run.
 # The script takes minutes, so it runs only with AR_SANITIZE=1. Otherwise, and where this box cannot
 # run it, it exits with 77 and prints the reason.
 #   SANITIZER         the tool (pip: nvidia-cuda-sanitizer-api)   AR_SANITIZE_CALLS calls of each run (2000)
@@ -25,8 +25,8 @@ export CUDA_DEVICE_MAX_CONNECTIONS
 used=$((gpus >= 2 ? 2 : 1))
 right=0
 for check in $checks; do
-    # Let the tool check only the kernels of the test. initcheck must check all kernels, because it
-    # must know what each of them writes.
+    # The other tools check only kernels with "2ar" in their names, which are symtuner's. initcheck
+    # must watch all kernels, because it must see what each of them writes.
     only='--kernel-name kns=2ar'
     case $check in
     # do not report "peer access is already enabled", which is no error here

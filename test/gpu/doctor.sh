@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# doctor.sh BUILD - runs symtuner doctor on real GPUs. It must end within 30 s, measure every pair,
-# and find no fault in the GPUs. It must find that NCCL gives real windows. If NCCL is told to give
-# none, the doctor must find that NCCL gives NULL. Exit 0: passed. 1: failed. 77: fewer than two
-# GPUs here, or no NCCL.
+# doctor.sh BUILD - runs symtuner doctor on real GPUs. It must end within 30 s, measure every pair
+# of GPUs, and find no fault in them. It must find that NCCL can register windows. With
+# NCCL_WIN_ENABLE=0, it must find that NCCL returns NULL windows. Exit 0: passed. 1: failed. 77:
+# fewer than two GPUs here, or no NCCL.
 . "$(dirname "$0")/common.sh"
 need_gpus 2
 find_nccl

@@ -5,8 +5,8 @@
 #
 # Parts: run (values, types, many calls in one process), procs (one process per GPU, and one of them
 # dies or leaves; PROCS="--times 50 --limit 400" runs more of it on all GPUs, jax_procs.py explains
-# the options), gspmd (install() on programs that XLA partitions), programs (100 random programs,
-# installed and not; all three collectives), check (symtuner.check()),
+# the options), gspmd (symtuner.install() on programs that XLA partitions), programs (100 random
+# programs with all three collectives, with and without install()), check (symtuner.check()),
 # examples (examples/*/run.sh; TORCH_PYTHON for nccl4py), bench (a short table of times; with
 # OUT=FOLDER its samples are kept there). Without PART: all. JAX_GPUS="2": on 2 GPUs only. Exit 77
 # with the reason if this box cannot run it.

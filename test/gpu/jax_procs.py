@@ -33,7 +33,7 @@ import time
 
 BOUND_S = 30  # seconds within which the others must end after the rank has gone
 START_S = 150  # seconds within which the rank must go; many groups start side by side
-GOES = {  # by case: which ranks go, in a group of so many ranks; the longest case comes first
+GOES = {  # by case: which ranks go, as a function of the number of ranks; the longest case first
     "two": lambda ranks: (1, 2),
     "kill": lambda ranks: (1,),
     "exit": lambda ranks: (1,),
@@ -46,7 +46,7 @@ MANY = ("kill", "exit", "raise")  # the cases of --times, unless --case names ot
 COMMS = {"own": "own-nccl", "xla": "xla-nccl", "auto": r"\w+-nccl"}  # what jax_rank.py must print
 HERE = os.path.dirname(os.path.abspath(__file__))
 SAID = re.compile(r"rank (\d+)(?: of \d+)? (?:is gone|has closed)")
-# the memory of a GPU that is in use may grow by this many MiB from the start of the test to its end
+# how many MiB more of a GPU's memory may be in use after the test than before it
 LEFT_MIB = 256
 
 
@@ -338,7 +338,7 @@ def main():
             p.error(f"--{name}: write 1 or more")
     if args.ranks < 2:
         p.error("--ranks: write 2 or more")
-    # With --side above 1, groups take turns on a GPU, and each call waits for a turn.
+    # With --side above 1, groups take turns on a GPU, and each call waits for a turn: make fewer.
     args.calls = args.calls or (300 if args.side == 1 else 20)
     seen = os.environ.get("CUDA_VISIBLE_DEVICES") or ",".join(map(str, range(args.ranks)))
     gpus = seen.split(",")

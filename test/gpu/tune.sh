@@ -47,8 +47,8 @@ full_ended() { # full_ended LETTER STATUS
     echo "full run $1 on $ranks GPUs, $TUNE_BYTES: $took s"
 }
 if [ -n "${TUNE_BYTES:-}" ]; then
-    # measure twice, as runs a and b, at the same time if there are GPUs for both; the two runs
-    # share no links
+    # make two runs, a and b, at the same time if there are GPUs for both; then the two runs use
+    # different GPUs and links
     if [ "$gpus" -ge $((2 * ranks)) ]; then
         first=$(seq -s, 0 $((ranks - 1))) second=$(seq -s, "$ranks" $((2 * ranks - 1)))
         full a "$first" & one=$!

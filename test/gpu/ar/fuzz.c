@@ -15,23 +15,25 @@
  * make communicators with blocking = 0, and pass them to the library while NCCL is still making
  * them. --threads: most threads of a block, for GPUs on the CPU (test/whole/cuda.c). --created 1:
  * take the memory of plain buffers by cuMemCreate, as XLA does.
- * Scratch grows when a call needs it, until some step at which all ranks reserve the rest. From
- * that step on, graphs are captured. With --reserve 0 no rank reserves scratch. Then scratch grows
- * when a call needs it, unless a capture has needed it before: after that it does not grow.
+ * The library allocates a part of its scratch memory at the first call that needs this part. At a
+ * random step all ranks reserve all parts, and from that step on they capture graphs. With
+ * --reserve 0 no rank reserves scratch, and graphs are captured from the start. If a capture needs
+ * a part that does not exist yet, the library never allocates this part.
  *
- * These are drawn at random, and are the same on all ranks: collective, type, operator (PreMulSum,
- * too), count, placement (plain, registered, in place, local: by lists of all ranks' addresses),
- * alignment (in plain buffers it differs by rank), stream, one call or up to 4 in a row, eager or
+ * These are drawn at random, and are the same on all ranks: collective, type, operator (also
+ * PreMulSum), count, placement (plain or registered buffers, in place, and with --mode local also
+ * calls that pass the addresses of all ranks), alignment (in plain buffers it differs by rank),
+ * stream, one call or up to 4 in a row, eager or
  * captured (up to 4 graphs at a time, of 1 to 28 calls, replayed in any order), kernel, blocks and
  * threads. Each rank draws for itself: pauses before a call, and kernels that occupy SMs. fuzz.h
  * says how a rank checks a call. Besides, all ranks must get the same bytes, except in a
  * reduce-scatter.
  *
- * The phases are: everything mixed; counters that cross 2^32; counters that start at the last value
- * that symtuner_ar_create() accepts; a handle made for one stream but used on several; two groups
- * on the same GPUs at the same time. In the last phase calls have few blocks, so that the kernels
- * of both groups fit on a GPU together; otherwise no library could work. Each phase begins with
- * scratch memory full of NaN.
+ * The phases are: everything mixed; the library's call counters cross 2^32; these counters start
+ * just below the last value that symtuner_ar_create() accepts; a handle made for one stream but
+ * used on several; two groups on the same GPUs at the same time. In the last phase calls have few
+ * blocks, so that the kernels of both groups fit on a GPU together. Otherwise the ranks could wait
+ * for each other for ever. The library fills new scratch memory with NaN, except flags.
  *
  * The last line counts the calls by kernel. The run fails if no call ran a kernel of ours. With
  * --kernel it fails if that kernel did not run. The transport is peer memory unless --host or
@@ -45,10 +47,10 @@
 #include "test/gpu/ar/fuzz_rank.h"
 #include "test/gpu/ipc/created.h"
 
-/* How many steps a rank makes before it looks at the results. A launch waits when about 1000
- * launches are queued on its stream. Ranks that share a GPU share CUDA's context. So a launch that
- * waits may keep a peer's thread from the launch for which all wait. Therefore such ranks look at
- * the results before 1000 launches are queued. */
+/* BATCH: how many steps a rank makes before it waits for its streams and checks the results.
+ * BATCH_SHARED: the same for ranks that share a GPU. When about 1000 launches are queued on a
+ * stream, the next launch waits. Ranks that share a GPU share a CUDA context, so a launch that
+ * waits may block the other ranks' launches, although all ranks wait for one of those. */
 enum { BATCH = 400, BATCH_SHARED = 4, REPLAYS_MOST = 6 };
 
 static const struct phase {
@@ -70,12 +72,12 @@ static symtuner_ar *handle_of[2][MOST_RANKS]; /* [group][rank]; only for threads
 
 /* ---- groups ---------------------------------------------------------------------------------- */
 
-/* Make an operator for each type, with this rank's weight, which half of the ranks keep in device
- * memory. */
+/* Make a PreMulSum operator for each type, with this rank's weight. Odd ranks pass the weight in
+ * device memory, even ranks in host memory. */
 static void make_operators(struct rank *r, int g)
 {
     static const struct {
-        uint64_t bits[3]; /* the numbers 1, 2, 3 in this type */
+        uint64_t bits[3]; /* the bits of the numbers 1, 2 and 3 in this type */
     } types[TYPES] = {
         {{1, 2, 3}},
         {{1, 2, 3}},
@@ -114,7 +116,8 @@ static void make_group(struct rank *r, int g, const struct phase *phase)
         .one_stream = phase->one_stream && option.gpus == option.ranks,
         .bulk_bytes = (size_t)48 << 20,
         .beside = SYMTUNER_AR_ALONE, /* otherwise NCCL would run the long calls */
-        /* not AUTO, because AUTO uses another transport where the GPUs have no peer access */
+        /* PEER fails where the GPUs have no peer access; AUTO would use host memory there. With
+         * AUTO the library obeys SYMTUNER_AR_TRANSPORT. */
         .transport = option.host                               ? SYMTUNER_AR_HOST
                      : getenv("SYMTUNER_AR_TRANSPORT") != NULL ? SYMTUNER_AR_AUTO
                                                                : SYMTUNER_AR_PEER};
@@ -147,7 +150,8 @@ static void make_group(struct rank *r, int g, const struct phase *phase)
     }
 }
 
-/* With SYMTUNER_AR_IPC=1, print how many calls went through scratch. */
+/* With SYMTUNER_AR_IPC=1 kernels access the peers' plain buffers directly. Then print how many
+ * calls did so, and how many went through scratch instead. */
 static void tell_mapped(struct rank *r, int g)
 {
     static char text[16384];
@@ -193,7 +197,7 @@ static void reserve(struct rank *r, int g)
 
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
-/* Make stream ${to} wait for all work that the other streams of the first group have so far. */
+/* Make stream ${to} wait for all work that is queued on the other streams of the first group. */
 static void gather_lanes(struct rank *r, int to)
 {
     for (int l = 0; l < LANES - 1; l++)
@@ -212,10 +216,10 @@ static void spread_lane(struct rank *r, int from)
             CUDA(cudaStreamWaitEvent(r->stream[l], r->event, 0));
 }
 
-/* Let all ranks become idle. Where ranks share a GPU, they share CUDA's context. Some calls,
- * such as the first launch of a graph, hold the context while they wait for the GPU. If a rank
- * in such a call waited for a peer's kernel, and that kernel waited for this rank, both would
- * wait for ever. */
+/* If ranks share a GPU, wait until all ranks are idle. Such ranks share a CUDA context. Some calls
+ * of CUDA, such as the first launch of a graph, hold the context while they wait for the GPU. If
+ * one rank made such a call while a kernel of its peer waited for this rank's next launch, both
+ * ranks would wait for ever. */
 static void wait_for_all(struct rank *r)
 {
     if (option.gpus == option.ranks)
@@ -325,8 +329,8 @@ static void look(struct rank *r, int groups)
         }
     for (int l = 0; l < LANES; l++)
         counter[l] = fetch_lane(r, l);
-    /* CUDA allows cudaDeviceSynchronize only while no rank of the process captures. All ranks meet
-     * before and after it, so that none captures in between. */
+    /* CUDA allows cudaDeviceSynchronize only while no rank of the process captures. So the ranks
+     * wait for each other before and after it. */
     team_meet(team);
     CUDA(cudaDeviceSynchronize());
     team_meet(team);
@@ -363,8 +367,8 @@ static void run_phase(struct rank *r, const struct phase *phase)
             one_stream = r->issued < alone;
             r->issued += fuzz_call_some(r, !one_stream, 0, 0);
         } else if (what < 3 && step >= reserve_at) {
-            /* the library lets the calls of a graph run one after the other, even if eager calls on
-             * other streams come between them */
+            /* other streams may have eager calls now; the library lets these and the graph's calls
+             * run one after the other */
             capture(r, (int)slot);
         } else if (what < 20 && r->graph[slot] != NULL) {
             replay(r, (int)slot);
@@ -421,8 +425,8 @@ static void body(int me)
     CUDA(cudaStreamCreateWithFlags(&r->aside, cudaStreamNonBlocking));
     CUDA(cudaEventCreateWithFlags(&r->event, cudaEventDisableTiming));
     CUDA(fuzz_load());
-    /* Launch a first kernel on each stream now, because it may wait for kernels of other
-     * streams. */
+    /* Launch a kernel on each stream now. The first launch on a stream may wait for kernels on
+     * other streams, and later these may wait for this rank. */
     for (int l = 0; l < LANES; l++)
         CUDA(fuzz_stall(1, r->stream[l]));
     CUDA(fuzz_stall(1, r->aside));
@@ -433,8 +437,8 @@ static void body(int me)
     team_meet(team);
 }
 
-/* Print the number of calls by kernel. Returns 1 if the run is ${bad}, or if the kernel under test
- * did not run; else 0. */
+/* Print how many calls each kernel ran. Returns 1 if ${bad} is set, or if the kernel of --kernel
+ * (without --kernel: any kernel of symtuner's) did not run; else 0. */
 static int report_kernels(int bad)
 {
     unsigned long long wanted = 0;

@@ -18,7 +18,7 @@
 
 enum { FUZZ_GUARD = 64, FUZZ_RING = 8192 };
 
-/* the operation PreMulSum, in which each rank has a factor: fuzz_weight(rank) */
+/* the operator PreMulSum, which multiplies the input of each rank by fuzz_weight(rank) */
 enum { FUZZ_PREMUL = 5 };
 #define fuzz_weight(rank) ((rank) % 3 + 1)
 

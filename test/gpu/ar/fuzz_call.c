@@ -3,8 +3,8 @@
  * fuzz_call.c - draws a random call, and launches it between the kernels that prepare and check it.
  *
  * Sometimes several calls run in a row, as in a program that reduces many buffers. Only in such a
- * row does one kernel of ours directly follow another. With SYMTUNER_AR_OVERLAP=2 it may start
- * before the other one has ended.
+ * row does one kernel of symtuner's directly follow another. With SYMTUNER_AR_OVERLAP=2 the second
+ * kernel may start before the first has ended.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "test/gpu/ar/fuzz_rank.h"
 
 enum { MOST_BEHIND = 4 };
-#define BEHIND_BYTES ((size_t)1 << 20)  /* largest number of bytes of a call in a row of calls */
+#define BEHIND_BYTES ((size_t)1 << 20)  /* most bytes of a call if several run in a row */
 #define BEHIND_STEP  ((size_t)16 << 20) /* bytes between the buffers of two calls in a row */
 
 struct drawn {
@@ -28,9 +28,9 @@ unsigned fuzz_draw(unsigned long long *state, unsigned below)
     return (unsigned)(*state * 0x2545f4914f6cdd1dull >> 33) % below;
 }
 
-/* Draw a length of at most ${allowed} bytes. Half of the lengths are any number. The others are
- * often powers of two, multiples of a word, or multiples of a line for each rank. For such lengths
- * kernels have special cases. */
+/* Draw a length of at most ${allowed} bytes. Half of the lengths are arbitrary. The others are
+ * multiples of 16 bytes, multiples of 128 bytes per rank, or powers of two, because kernels have
+ * special cases for such lengths. */
 static size_t draw_bytes(struct rank *r, size_t allowed)
 {
     unsigned p = fuzz_draw(&r->common, 1000), even = fuzz_draw(&r->common, 8);
@@ -80,15 +80,15 @@ static void ask(struct rank *r, symtuner_ar *h, struct drawn *d)
 }
 
 /* Draw a kernel and a grid. If the drawn kernel cannot run this call, or might lack scratch in a
- * capture, the table's kernel runs. */
+ * capture, the library chooses the kernel. */
 static void draw_kernel(struct rank *r, symtuner_ar *h, int captured, int bounded, struct drawn *d)
 {
     const struct fuzz_call *c = &d->c;
     int ctas = fuzz_draw(&r->common, 3) ? (int)fuzz_draw(&r->common, 132) + 1 : 0;
     int threads = fuzz_draw(&r->common, 3) ? 64 << fuzz_draw(&r->common, 5) : 0;
     int free_choice = fuzz_draw(&r->common, 3) == 0, names = 0;
-    /* a thread gets at most 64 words of 16 bytes, or one call would take as long as thousands of
-     * others */
+    /* so many blocks that a thread gets at most 64 words of 16 bytes; with fewer blocks, one call
+     * would take as long as thousands of others */
     size_t least = (c->sent > c->received ? c->sent : c->received) * (size_t)c->bytes /
                    (1024 * (size_t)(threads == 0 ? 64 : threads));
     const char *name;
@@ -118,9 +118,9 @@ static void draw_kernel(struct rank *r, symtuner_ar *h, int captured, int bounde
     ask(r, h, d);
 }
 
-/* Return the alignment of a call in bytes. NCCL's own kernels before 2.30.3 give wrong sums of
- * small types that do not begin at a multiple of 4 bytes (docs/reference/steering.md). This test
- * does not check such sums. */
+/* Return the alignment of the buffers in bytes. NCCL's own kernels before 2.30.3 give wrong sums of
+ * types of 1 or 2 bytes if a buffer does not begin at a multiple of 4 bytes
+ * (docs/reference/steering.md). With --kernel nccl, this test makes no such calls. */
 static unsigned address_step(int bytes)
 {
     int version = 0;
@@ -130,7 +130,7 @@ static unsigned address_step(int bytes)
     return ncclGetVersion(&version) == ncclSuccess && version < 23003 ? 4 : (unsigned)bytes;
 }
 
-/* Choose at random call ${k} of a sequence of ${n} calls. */
+/* Draw call ${k} of ${n} calls in a row. */
 static void draw_call(struct rank *r, int lane, int lists, int k, int n, struct fuzz_call *c)
 {
     static const int sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2, 1, 1};
@@ -156,7 +156,7 @@ static void draw_call(struct rank *r, int lane, int lists, int k, int n, struct 
     c->sent = c->count * (size_t)(c->coll == SYMTUNER_AR_REDUCE_SCATTER ? option.ranks : 1);
     c->received = c->count * (size_t)(c->coll == SYMTUNER_AR_ALL_GATHER ? option.ranks : 1);
     reals = c->type >= 6; /* the types f16, f32, f64, bf16 and the two of f8 */
-    /* in every type, even in fp8, PreMulSums of up to four ranks are exact */
+    /* the PreMulSums here are exact: in fp8 with up to four ranks, in all other types always */
     if (c->coll != SYMTUNER_AR_ALL_GATHER && fuzz_draw(&r->common, 8) == 0 &&
         (c->type < 10 || option.ranks <= 4))
         c->op = FUZZ_PREMUL, reals = 0;
@@ -220,7 +220,7 @@ static ncclResult_t make(struct rank *r, const struct fuzz_call *c, int lists, s
                                      op_of(r, h, c), h, stream);
 }
 
-/* Write the call's description for the report. */
+/* Write down a description of the call, for error messages, and the number of its kernel. */
 static void take_note(struct rank *r, const struct drawn *d, int lane, int captured, int n)
 {
     static const char *const types[] = {"i8",  "u8",  "i32", "u32",  "i64",  "u64",
@@ -232,7 +232,7 @@ static void take_note(struct rank *r, const struct drawn *d, int lane, int captu
 
     for (*number = 0; strcmp(symtuner_ar_kernel_name(*number), d->plan.kernel) != 0;)
         ++*number;
-    if (c->count == 0) /* an empty call runs no kernel: count it under this number */
+    if (c->count == 0) /* an empty call runs no kernel: give it a number that no kernel has */
         *number = MOST_KERNELS - 1;
     snprintf(r->note[c->tag % NOTES], sizeof r->note[0],
              "%s %s %dx%d %s %s count %zu at %u/%u%s data %d lane %d%s%s, %u of %d", colls[c->coll],
@@ -256,7 +256,8 @@ int fuzz_call_some(struct rank *r, int lane, int captured, int bounded)
         draw_kernel(r, h, captured, bounded, d);
         if (d->c.coll != SYMTUNER_AR_ALL_GATHER &&
             (strcmp(d->plan.kernel, "nccl") == 0 || strncmp(d->plan.kernel, "nvls", 4) == 0))
-            /* NCCL and the switch add in another order, so the numbers must be exact */
+            /* NCCL, and the NVLink switch in kernels nvls*, add in another order than fuzz_verify,
+             * so only exact sums can be compared */
             d->c.data = FUZZ_EXACT;
         take_note(r, d, lane, captured, n);
         CUDA(fuzz_prepare(&d->c, r->stream[lane]));

@@ -73,7 +73,8 @@ static __device__ unsigned long long low(unsigned long long v, int bytes)
     return bytes == 8 ? v : v & ((1ull << 8 * bytes) - 1);
 }
 
-/* Return a type's largest integer of which the sum over 16 ranks is exact. */
+/* Return the largest input of a type in FUZZ_EXACT data. Sums of such inputs over 16 ranks are
+ * exact. */
 static __device__ int limit_of(int type)
 {
     return type == E4M3 || type == E5M2 ? 1 : type == I32 || type == F32 || type == F64 ? 99 : 4;
@@ -90,16 +91,16 @@ static __device__ double whole(const fuzz_call &c, int rank, unsigned h)
                      : (int)(h % (unsigned)(limit + 1));
 }
 
-/* Return the number that a rank adds. */
+/* Return the number that a rank adds to the result: its input, in a PreMulSum times its weight. */
 static __device__ double weighted(const fuzz_call &c, int rank, unsigned h)
 {
     return whole(c, rank, h) * (c.op == FUZZ_PREMUL ? fuzz_weight(rank) : 1);
 }
 
-/* Return the largest exponent of FUZZ_REAL numbers, positive or negative. Exponents are so far
- * apart that a sum in another order, or a sum that loses small terms, has other bits. In f64 the
- * product of 16 ranks stays in range. In other types it may become infinite, which is a result like
- * any other. */
+/* Return the largest exponent of FUZZ_REAL numbers; the smallest is its negative. Exponents are so
+ * far apart that a sum in another order, or a sum that loses small terms, has other bits. In f64
+ * the product of 16 ranks stays in range. In other types the product may become infinite, and then
+ * every rank must get infinity. */
 static __device__ int exponents(int type, int op)
 {
     if (type == F64)
@@ -117,7 +118,7 @@ static __device__ unsigned long long input(const fuzz_call &c, int rank, unsigne
         return low(encode(c.type, whole(c, rank, h)), c.bytes);
     if (c.data == FUZZ_SPECIAL) {
         if (h % 61 == 0 && h / 61 % (unsigned)c.ranks == (unsigned)rank)
-            /* a NaN whose bits are all ones, which is what some kernels store in empty words */
+            /* a NaN whose bits are all ones; some kernels mark empty words by these bits */
             return low(~0ull, c.bytes);
         if (h % 61 == 1)
             return 1ull << (8 * c.bytes - 1); /* -0 */
@@ -211,7 +212,7 @@ static __device__ size_t guarded_bytes(const fuzz_call &c)
     return (c.in_place && c.coll == REDUCE_SCATTER ? c.sent : c.received) * c.bytes;
 }
 
-/* Return whether element ${i} of recv is also an element of the input, in a call in place. */
+/* In a call in place: return whether element ${i} of recv is also an element of send. */
 static __device__ bool is_send(const fuzz_call &c, size_t i)
 {
     return c.coll != ALL_GATHER || i / c.count == (size_t)c.me;
@@ -257,7 +258,7 @@ static __global__ void verify(const __grid_constant__ fuzz_call c)
         unsigned long long got = get(c.recv, c.bytes, i), want = 0;
         const size_t in_message = c.coll == REDUCE_SCATTER ? i + c.me * c.count : i;
 
-        if (c.coll != REDUCE_SCATTER) /* in a reduce-scatter, each rank has another part */
+        if (c.coll != REDUCE_SCATTER) /* there each rank has another part, so hashes would differ */
             hash += (got + 1) * 0x9e3779b97f4a7c15ull ^ ((i + 1) * 0xbf58476d1ce4e5b9ull);
         if (c.coll == ALL_GATHER ? !same(c, seed, i, got, &want)
                                  : !right(c, place(seed, in_message), got, &want)) {

@@ -63,7 +63,7 @@ int fuzz_options_read(int argc, char **argv)
             *numbers[k].number = (int)value;
         } else if (strcmp(o, "--mode") == 0) {
             option.mode = v;
-            /* the names are in the order of enum symtuner_ar_coll, which begins at -1 with "all" */
+            /* "all" has the number -1; the other names are in the order of symtuner_ar_coll */
         } else if (strcmp(o, "--coll") == 0) {
             static const char *const colls[] = {"all", "all_reduce", "reduce_scatter",
                                                 "all_gather"};

@@ -20,7 +20,7 @@ struct rank {
     symtuner_ar *handle[2];
     ncclRedOp_t premul[2][TYPES];   /* [group][type]: the operator of FUZZ_PREMUL */
     void *weights;                  /* [type]: this rank's weight, 8 bytes each, in device memory */
-    unsigned long long common, own; /* random numbers: the same on all ranks, and this rank's own */
+    unsigned long long common, own; /* states of fuzz_draw(): common is the same on all ranks */
     char *buffer[2][2];             /* [plain, registered][send, recv] */
     struct fuzz_lane *lane[LANES];
     unsigned long long seen[LANES];
@@ -31,7 +31,7 @@ struct rank {
     int graph_calls[GRAPHS];
     unsigned tag;
     long issued;
-    char note[NOTES][128]; /* [tag % NOTES]: describes the call */
+    char note[NOTES][128]; /* [tag % NOTES]: description of the call with this tag */
     /* [tag % NOTES]: the kernel's number for symtuner_ar_kernel_name() */
     unsigned char kernel[NOTES];
 };
@@ -58,11 +58,12 @@ extern char *buffer_of[2][2][MOST_RANKS];
             team_fail(team, "rank %d: %s: %s", r->me, #call, symtuner_ar_error(handle));           \
     } while (0)
 
-/* Draw a random number below ${below} from one of the rank's two sequences. */
+/* Draw a random number below ${below}. ${state} is the common or the own state of a rank. */
 unsigned fuzz_draw(unsigned long long *state, unsigned below);
 
-/* Launch a random call, or up to four in a row, on lane ${lane}, together with the kernels that
- * check them. ${bounded}: use few blocks. Returns the number of calls. */
+/* Launch a random call, or up to four in a row, on stream number ${lane}, together with the kernels
+ * that check them. ${captured}: the stream is being captured. ${bounded}: use few blocks. Returns
+ * the number of calls. */
 int fuzz_call_some(struct rank *r, int lane, int captured, int bounded);
 
 #endif

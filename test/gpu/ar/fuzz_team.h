@@ -15,14 +15,14 @@ struct team {
     int ranks, apart; /* apart 1: one process per rank; 0: threads */
     atomic_uint arrived, round, failed;
     ncclUniqueId id[2];
-    /* what each rank found since all ranks last waited for each other */
+    /* hashes of the outputs that each rank has checked since the ranks last compared hashes */
     unsigned long long hash[MOST_RANKS][LANES][FUZZ_RING];
     unsigned long long verified;
     /* number of calls of each kernel, in the order of symtuner_ar_kernel_name() */
     unsigned long long ran[MOST_KERNELS];
 };
 
-/* Make a team, in memory that forked processes share. */
+/* Make the state of a test with ${ranks} ranks, in memory that forked processes share. */
 struct team *team_make(int ranks, int apart);
 
 /* Wait for all ranks. Ends this process if one has failed. */
@@ -36,9 +36,10 @@ ncclResult_t team_comm(struct team *t, int g, int me, int nonblocking, ncclComm_
 void team_fail(struct team *t, const char *format, ...)
     __attribute__((format(printf, 2, 3), noreturn));
 
-/* Run ${body}(rank) for all ranks: in processes if ${forked} is set (then the caller must not have
- * used CUDA), otherwise in threads. Returns 0, or 1 if a rank failed or not all ended within
- * ${seconds}. */
+/* Run ${body}(rank) for all ranks. If ${forked} is set, they run in child processes: one for each
+ * rank if t->apart is set, else one for all ranks. Then the caller must not have used CUDA.
+ * Otherwise they are threads of this process. Returns 0, or 1 if a rank failed or not all ended
+ * within ${seconds}. */
 int team_run(struct team *t, void (*body)(int rank), int seconds, int forked);
 
 /* Return the number of GPUs. If ${forked} is set, count them in a child process, so that this

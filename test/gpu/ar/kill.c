@@ -12,8 +12,8 @@
  *
  * Then these tests run, each in one process. A rank never makes its call, and nothing may be
  * written to its buffers. A rank is aborted during a call, in several kernels. Two graphs of one
- * handle run at the same time. Two groups are called in different order. Graphs outlive their
- * handles. Exit 0: all in time. 1: not all. 77: cannot run here.
+ * handle are launched at the same time. Two ranks call two groups in different order. Graphs
+ * outlive their handles. Exit 0: all right and in time. 1: not all. 77: cannot run here.
  */
 #include <cuda_runtime.h>
 #include <limits.h>
@@ -136,7 +136,7 @@ static int one_kill(struct group *g, const pid_t *pid, int victim, long long *wo
     int good = 1, left = ranks;
 
     while (atomic_load(&g->running) < ranks && now_ms() - begin < START) {
-        /* If a rank has failed, the others wait in vain. So use up the time, which ends the wait. */
+        /* If a rank has failed, not all ranks will run: end this loop by moving ${begin} back. */
         for (int r = 0; r < ranks; r++)
             begin -= atomic_load(&g->failed[r]) ? START : 0;
         usleep(500);
@@ -246,7 +246,7 @@ static int holds(struct pair *p, int r, float value)
     return right;
 }
 
-/* Let rank 1 call alone, and abort it. It must give up long before its time limit. */
+/* Let only rank 1 make a call, and abort rank 1. Its kernel must end long before its time limit. */
 static int abort_waiting(struct pair *p)
 {
     int good = call(p, 1);
@@ -265,10 +265,10 @@ static int abort_waiting(struct pair *p)
 }
 
 /*
- * Runs in a child. If ${kernel} is NULL, rank 1 makes no more calls. Otherwise rank 1 is aborted
- * while it waits in ${kernel}. By then rank 1 may have sent all its data of that call, as one-shot
- * kernels do. Then rank 0's call has all that it needs and must end with the right sum, and rank
- * 0's next call must fail.
+ * Runs in a child process. Checks that rank 0 gets an error in time if rank 1 is silent. If
+ * ${kernel} is NULL, rank 1 makes no more calls. Otherwise rank 1 is aborted while it waits in
+ * ${kernel}. By then rank 1 may have sent all its data of that call, as one-shot kernels do. Then
+ * rank 0's call must end with the right sum, and rank 0's next call must fail.
  */
 static int silent_peer(const char *kernel)
 {
@@ -323,10 +323,11 @@ static int silent_peer(const char *kernel)
 }
 
 /*
- * Runs in a child. Launches two graphs of the same handles on two streams, and then makes a call on
- * a third stream. They must run one after the other. Each graph has two calls. ${mixing} is
- * NCCL_GRAPH_MIXING_SUPPORT. With 0 nothing orders the graphs, and there is no call behind them. The
- * result must then be an error or right bytes, in time, and never wrong bytes.
+ * Runs in a child process. Launches two graphs of the same handles on two streams, and then makes a
+ * call on a third stream. The graphs and the call must run one after the other. Each graph has two
+ * calls. ${mixing} is the value of NCCL_GRAPH_MIXING_SUPPORT. With "0" the library does not order
+ * the graphs, and the test makes no call after them. The result must then be an error or right
+ * bytes, in time, and never wrong bytes.
  */
 static int overlapping_graphs(const char *mixing)
 {
@@ -354,7 +355,7 @@ static int overlapping_graphs(const char *mixing)
             cudaStreamCreateWithFlags(&stream[r][k], cudaStreamNonBlocking);
             cudaMalloc((void **)&buffer[r][k], LONG * sizeof *host);
             cudaMemcpy(buffer[r][k], host, LONG * sizeof *host, cudaMemcpyHostToDevice);
-            /* this kernel is slow and has few blocks, so both calls fit on the GPU */
+            /* this kernel is slow and has few blocks, so both graphs fit on the GPU together */
             symtuner_ar_force(h[r], "one_ll8", 16, 128);
             cudaStreamBeginCapture(stream[r][k], cudaStreamCaptureModeThreadLocal);
             for (int call = 0; call < 2; call++)

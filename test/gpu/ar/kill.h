@@ -13,8 +13,8 @@ int kill_untouched(const char *kernel);
 /* Two ranks make calls on two groups, in different order. Both calls must end and be right. */
 int kill_different_order(const char *unused);
 
-/* Replay a graph of ${kernel} after its handles were destroyed. In a local group the replay must
- * work; in a group made from communicators the launch must fail. */
+/* Replay a graph of ${kernel} after its handles were destroyed. If symtuner_ar_create_local() made
+ * them, the replay must work. If they were made from communicators, the replay must fail. */
 int kill_graph_of_local(const char *kernel);
 int kill_graph_of_comms(const char *kernel);
 

@@ -21,7 +21,7 @@ struct two {
     symtuner_ar *handle[RANKS];
     cudaStream_t stream[RANKS];
     float *send[RANKS], *recv[RANKS];
-    int gathers; /* 1: call all-gather, which receives as many elements */
+    int gathers; /* 1: the ranks call all-gather instead of all-reduce, with as long an output */
 };
 
 #define MUST(call, good)                                                                           \
@@ -45,7 +45,7 @@ static int fill(float *device, float value)
 }
 
 /* Return how many elements differ from ${first} in the first half, or from ${second} in the second
- * half. Returns -1 if that cannot be found out. */
+ * half. Returns -1 if the copy from the GPU fails. */
 static long halves_others(const float *device, float first, float second)
 {
     float *host = (float *)malloc(COUNT * sizeof *host);
@@ -166,8 +166,8 @@ int kill_different_order(const char *unused)
                 struct two *next = &t[r == 0 ? k : 1 - k];
 
                 MUST(cudaSetDevice(devices[r]), cudaSuccess);
-                /* in four of five rounds use the widest grid that is allowed, otherwise the grid of
-                 * the table */
+                /* in four of five rounds use the widest grid that is allowed, otherwise the grid
+                 * that the library chooses */
                 MUST(symtuner_ar_force(next->handle[r], i % 5 ? "chunked" : NULL, i % 5 ? 512 : 0,
                                        0),
                      ncclSuccess);
@@ -234,7 +234,7 @@ int kill_graph_of_local(const char *kernel)
     if (!make_local(&t) || !register_both(&t))
         return 0;
     t.gathers = runs_gathers_only(kernel);
-    /* reserve now, because a capture makes no scratch */
+    /* reserve scratch now, because the library allocates none during a capture */
     MUST(symtuner_ar_reserve(t.handle, RANKS, SIZE_MAX), ncclSuccess);
     if (!capture(&t, kernel, exec))
         return 0;
@@ -253,8 +253,8 @@ int kill_graph_of_local(const char *kernel)
     }
     for (int r = 0; r < RANKS; r++)
         MUST(cudaGraphExecDestroy(exec[r]), cudaSuccess);
-    /* CUDA releases the graph's call in another thread; the next create or destroy frees the
-     * memory */
+    /* CUDA releases what the graph held in another thread; after that, the library's next create or
+     * destroy frees the memory */
     for (int i = 0; i < 100 && after < before + ((size_t)64 << 20); i++) {
         /* all handles are NULL, so this call only frees what earlier handles have left */
         symtuner_ar_destroy(t.handle, RANKS);
@@ -292,8 +292,8 @@ int kill_graph_of_comms(const char *kernel)
         MUST(ncclCommDestroy(comms[r]), ncclSuccess);
     if (!replay(&t, exec, &error))
         return 0;
-    /* The kernel traps. But CUDA may refuse to launch the graph at all, because the peers' memory,
-     * to which the graph copies, is unmapped. */
+    /* The kernel traps. Or CUDA refuses to launch the graph, because the graph copies to memory of
+     * the peers, which is no longer mapped. */
     int good = error == cudaErrorLaunchFailure || error == cudaErrorInvalidValue;
     printf("a graph of %s after the end of its communicators: %s: %s\n", kernel,
            cudaGetErrorString(error), good ? "right" : "WRONG");

@@ -1,16 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# nodes.sh - all-reduces over two "boxes" of two ranks on one machine. NCCL_HOSTID differs between
-# the processes of different boxes.
+# nodes.sh - all-reduces over two "boxes" of two ranks on one machine. NCCL takes the boxes for two
+# machines, because the processes of different boxes have different values of NCCL_HOSTID.
 #
 # usage: [NODES_GPUS=2] [AR_CALLS=1000] [AR_SEED=1] [NCCL_LIB=FILE] test/gpu/ar/nodes.sh
 # [BUILD_FOLDER]
 #
-# With NODES_GPUS=2 the boxes share the GPUs, which NCCL allows because it takes the boxes for two
-# machines. With 4, each rank has a GPU of its own. The runs are made with SYMTUNER_AR_NODES=1 and
-# with rules for 1 and 3 pieces. The script needs torch and two GPUs. Without them it exits with 77
-# and says what is missing. On 4 H200s no run has ended yet: 500 calls took more than 100 s.
+# With NODES_GPUS=2 the boxes share the GPUs, which NCCL allows for ranks of two machines. With 4,
+# each rank has a GPU of its own. One run has SYMTUNER_AR_NODES=1; the others have rules that cut
+# each message into 1 or 3 pieces. The script needs torch and two GPUs. Without them it exits with
+# 77 and says what is missing. On 4 H200s no run has ended yet: 500 calls took more than 100 s.
 . "$(dirname "$0")/../common.sh"
 need=${NODES_GPUS:-2}
 need_gpus "$need"
@@ -37,6 +37,7 @@ run() { # run DESCRIPTION VARIABLE=VALUE
 
 run "by rules, one piece" "SYMTUNER_RULE=kernels network-pieces=1"
 run "by rules, three pieces" "SYMTUNER_RULE=kernels network-pieces=3"
-run "by the start-up figures" "SYMTUNER_AR_NODES=1" # NCCL may run all calls; the last line tells
+# in this run NCCL may run all calls; the last line says how many ran box by box
+run "by the start-up figures" "SYMTUNER_AR_NODES=1"
 echo "nodes: $passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -110,7 +110,8 @@ struct rank {
 /* One call that is drawn at random. */
 struct round {
     int coll, type, op, place; /* place 0: plain buffers, 1: registered, 2: registered, in place */
-    size_t count, shift;       /* in reduce-scatter and all-gather, count is that of a part */
+    size_t count, shift;       /* count: elements of the message; in reduce-scatter and all-gather,
+                                  of one part. shift: bytes by which the buffers are moved */
     unsigned salt;
 };
 
@@ -377,7 +378,7 @@ int main(int argc, char **argv)
         printf("%-12s ranks %d: %d right, %d not for this kernel, %d wrong\n",
                kernel ? kernel : "(table)", n, ran, refused, bad);
         wrong += bad;
-        if (kernel == NULL && ran + bad == 0) { /* the table must have a kernel for any call */
+        if (kernel == NULL && ran + bad == 0) { /* the library must have a kernel for any call */
             printf("FAILED: not one call ran: %s\n", symtuner_ar_error(ranks[0].handle));
             wrong++;
         }

@@ -3,10 +3,11 @@
  * smoke_huge.c - makes calls of 2^32 + 5 elements, to find offsets that are kept in 32 bits.
  *
  * The calls are int8 sums, out of place, in plain buffers and in registered ones. In registered
- * buffers the calls run on the table's kernel, on chunked and on pull, which cut a long message in
- * different ways. Every byte of every rank's result is compared. The input repeats after PERIOD
- * bytes, so the host needs only one period of the right result. No power of two is a multiple of
- * PERIOD. So data that land 2^31, 2^32 or a whole piece away from their place are wrong there.
+ * buffers the calls run on the kernel that the library chooses, then on the kernels chunked and
+ * pull, which cut a long message in different ways. Every byte of every rank's result is compared.
+ * The input repeats after PERIOD bytes, so the host needs only one period of the right result. No
+ * power of two is a multiple of PERIOD, so the check finds data that were stored 2^31 or 2^32 bytes
+ * away from their right place, or as far away as a kernel's piece is long.
  */
 #include <stdint.h>
 #include <string.h>
@@ -87,8 +88,8 @@ static int check(int r)
     return check_guard(r, rank[r].recv - GUARD) + check_guard(r, rank[r].recv + COUNT);
 }
 
-/* Make one call with ${kernel}, or if it is NULL, with the kernel of the table. Returns 0: right,
- * 1: wrong. */
+/* Make one call with ${kernel}, or if it is NULL, with the kernel that the library chooses. Returns
+ * 0: right, 1: wrong. */
 static int one_call(const char *kernel, const char *buffers)
 {
     struct symtuner_ar_plan plan = {.size = sizeof plan};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* created.c - see created.h. The programs are not linked with the driver. */
+/* created.c - takes GPU memory by cuMemCreate (created.h). It looks up the driver's functions at
+ * run time, because the programs that use this file are not linked with the driver. */
 #include "test/gpu/ipc/created.h"
 
 #include <cuda.h>
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 
 #define TEXT_OF(x)          #x
-#define NAME_OF(function)   TEXT_OF(function) /* with _v2, where cuda.h says so */
+#define NAME_OF(function)   TEXT_OF(function) /* cuda.h defines some names as others with _v2 */
 #define DRIVER(function)    ((__typeof__(&function))look_up(NAME_OF(function)))
 #define MUST(function, ...) must(#function, DRIVER(function)(__VA_ARGS__))
 

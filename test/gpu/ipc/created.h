@@ -11,8 +11,9 @@ enum { CREATED_STEP = 2 << 20 }; /* all sizes are multiples of it */
 /* Reserve ${bytes} of addresses. */
 char *created_reserve(size_t bytes);
 
-/* Take ${bytes} of memory of GPU ${device}, which other processes can map by a descriptor, and map
- * it at ${at}. Returns ${at}. created_free ends that, but not the reservation. */
+/* Take ${bytes} of memory of GPU ${device}, which other processes can map by a file descriptor, and
+ * map it at ${at}. Returns ${at}. created_free frees the memory, but keeps the addresses
+ * reserved. */
 char *created_map(char *at, size_t bytes, int device);
 void created_free(char *at, size_t bytes);
 

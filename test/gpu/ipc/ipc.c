@@ -5,15 +5,15 @@
  *
  * usage: ar_ipc [--created] [GPU GPU]
  *
- * The processes have allocations whose words hold rank, round and position. Each process locates
- * some of them, until it has mapped those of its peer. Then it reads the peer's words at the
- * addresses that its own kernels would use. The program runs no kernel of ours; ar_fuzz tests
- * those. While a process locates memory, another kernel runs on its GPU, so a function that waits
- * for kernels would wait until the time limit.
+ * In each round each process fills an allocation with words that hold rank, round and position. It
+ * calls ar_ipc_locate(), which maps the peer's allocation. Then it reads the peer's words at the
+ * addresses that the library's kernels would use. The program runs none of these kernels; ar_fuzz
+ * tests them. During ar_ipc_locate() another kernel runs on the GPU. If the function waited for
+ * kernels, it would wait until the time limit.
  *
- * --created: the memory comes from cuMemCreate, as XLA's pool does. New memory often has the address
- * of freed memory, and the program first prints what the driver says about such memory. Exit 1 if a
- * process has read a wrong word, or has mapped nothing.
+ * --created: the memory comes from cuMemCreate, as in XLA's pool. New memory often has the address
+ * of freed memory. First the program prints what the driver says about memory of several kinds.
+ * Exit 1 if a process has read a wrong word, or could not map its peer's memory.
  */
 #include <cuda_runtime_api.h>
 #include <stdint.h>
@@ -93,7 +93,7 @@ static uint32_t *make(int rank, int round, int device)
     return p;
 }
 
-/* Print what the driver says about memory of several kinds, and how the library takes it. */
+/* Print what the driver says about memory of several kinds, and whether the library can map it. */
 static void print_facts(int device)
 {
     enum { PART = CREATED_STEP };
@@ -176,7 +176,7 @@ static int run(int rank, int device, uint64_t group)
         CUDA(cudaMemcpy(&seen, base + ar_ipc_at(theirs), sizeof seen, cudaMemcpyDeviceToHost));
         wrong += seen != word(1 - rank, round, ar_ipc_at(theirs) / 4);
         meet();
-        if (round % 3 == 0 && created) /* the address may be used again, under another number */
+        if (round % 3 == 0 && created) /* a later allocation may get the same address */
             created_free((char *)p, BYTES);
         else if (round % 3 == 0)
             CUDA(cudaFree(p));

@@ -21,7 +21,7 @@
 #   NCCL_TESTS_RANKS   how many GPUs (2, and 4 if there are so many)
 #   NCCL_TESTS_ONLY    programs, as "all_reduce all_gather" (all)
 #   NCCL_TESTS_MOST    the longest message in bytes (268435459)
-#   LD_LIBRARY_PATH    a folder in front with another libnccl.so.2, to test that release
+#   LD_LIBRARY_PATH    to test another NCCL, begin it with a folder that has that libnccl.so.2
 # One line per run says how long it took. Exit 77 with the reason if this box cannot run it.
 . test/gpu/common.sh
 need_gpus 2
@@ -37,9 +37,9 @@ export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$build/nccl-mpi/lib
 export SYMTUNER_AR_BESIDE=alone
 collectives=dropin,allreduce,reducescatter,allgather
 
-# FIRST:LAST:STEP of three scans. None has only powers of two, and two end at an odd size. A message
-# of 1 byte holds no element of most types. nccl-tests 2.19.6 never ends with -b 0, because its
-# warm-up doubles the size.
+# FIRST:LAST:STEP in bytes of three scans. None has only powers of two, and two end at an odd size.
+# The first scan begins at 1 byte, which holds no element of most types. It cannot begin at 0: with
+# -b 0, nccl-tests 2.19.6 never ends, because its warm-up doubles the size again and again.
 sizes='1:4096:51 4099:1048583:65551 1048583:'$most':x3'
 
 # one WHAT OURS COMMAND...: runs the command. OURS is a collective that our kernels must have run,

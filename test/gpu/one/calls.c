@@ -7,8 +7,8 @@
  *                   [--comms N] [--kills N] [--seed N] [--split COLOURS] [--only COLLECTIVE]
  *                   [--box RANKS]
  *
- * With --box N, NCCL takes each N ranks for a box of their own, because their NCCL_HOSTID differs
- * from that of other boxes.
+ * With --box N, every N ranks have their own value of NCCL_HOSTID, so NCCL takes them for a machine
+ * of their own.
  *
  * The program knows nothing of symtuner. Ranks share GPUs if there are fewer GPUs than ranks; NCCL
  * allows that only with hosts.c preloaded. Exit 0: all was right. 1: something was wrong. 77: no

@@ -15,13 +15,13 @@ enum { MAX_RANKS = 8 };
 struct job {
     int ranks;
     int colours; /* 0: no communicator is split */
-    int box;     /* how many ranks NCCL takes for one box; 0: all */
+    int box;     /* how many ranks NCCL takes for one machine; 0: all */
     int only;    /* number of the only collective (kind_named()); -1: all collectives */
     long seed, calls, rounds, aborts, comms, kills;
     size_t most; /* bytes of the longest message */
     int victim;  /* the rank that is killed, or -1 */
     _Atomic int died;
-    double ended[MAX_RANKS]; /* seconds that the abort took, by rank */
+    double ended[MAX_RANKS]; /* by rank: seconds from the abort until the rank's calls had ended */
     pthread_barrier_t all;
     ncclUniqueId id;
 };

@@ -29,7 +29,7 @@ static void fail(const struct rank *r, const char *what, long at)
     exit(1);
 }
 
-/* Fill ${p} with ${value}. The stream waits for no other rank. */
+/* Fill ${p} with ${value}, and wait for ${stream}, on which no call may wait for another rank. */
 static void fill(float *p, float value, size_t count, cudaStream_t stream)
 {
     static float here[LONGEST];

@@ -141,7 +141,8 @@ static ncclRedOp_t draw_op(struct t_random *random, int type, int ranks)
 
     if (op == ncclProd && whole_size(type) < 4 && ranks > 4)
         return ncclMax; /* bfloat16 cannot hold 3 to the power of 6, nor int8 3 to the power of 5 */
-    /* before 2.29.7, NCCL leaves out elements (finding nccl-one-rank) */
+    /* with one rank, averages of NCCL before 2.29.7 leave out elements ("nccl-one-rank" in symtuner
+     * doctor) */
     if (op == ncclAvg && ranks == 1)
         return ncclSum;
     return op == ncclAvg && (type < ncclFloat16 || (ranks & (ranks - 1))) ? ncclSum : op;
@@ -183,7 +184,7 @@ static void make(const struct place *p, const struct call *c)
     ncclComm_t comm = g->comm;
     cudaStream_t stream = p->stream[c->stream];
 
-    if (c->in_place) { /* the input is copied from ${data}, also when a graph runs again */
+    if (c->in_place) { /* copy the input from ${data}; a graph repeats this copy in each launch */
         char *to = recv + (c->kind == ALL_GATHER ? (size_t)g->rank * part : 0);
 
         CUDA(cudaMemcpyAsync(to, send, part * (c->kind == REDUCE_SCATTER ? (size_t)g->size : 1),

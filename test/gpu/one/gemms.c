@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gemms.c - runs the GEMMs of "symtuner tune --beside" (cli/gpu/beside.c) on one GPU, with copies
- * within this GPU in the place of calls. It needs no NCCL.
+ * gemms.c - runs the GEMMs of "symtuner tune --beside" (cli/gpu/beside.c) on one GPU. Beside them
+ * it runs copies within this GPU instead of collectives, so it needs no NCCL.
  *
  *   gemms [MIB]     bytes of a copy (64)
  *

@@ -14,7 +14,7 @@
 #   ONE_GPU_ONLY    parts to run, of "calls opposite comms aborts kills boxes nccl-tests python torch
 #                    jax" (all)
 #   ONE_GPU_LIMIT   seconds that a run may take (300)
-#   NCCL_TESTS      as for test/gpu/nccl_tests/dropin.sh, which says how to build them
+#   NCCL_TESTS      as for test/gpu/nccl_tests/dropin.sh, which says how to build nccl-tests
 # Exit 77 with the reason if this box cannot run it.
 . test/gpu/common.sh
 need_gpus 1
@@ -69,8 +69,8 @@ wanted() { # wanted PART [MODULE]: is the part to run, and is the Python module 
 }
 
 if wanted calls; then
-    # MPS limits the connections of all its clients together. All ranks' kernels must fit on the GPU
-    # at the same time.
+    # Divide connections and CTAs by the number of ranks: MPS limits the connections of all its
+    # clients together, and the kernels of all ranks must fit on the GPU at the same time.
     for ranks in 2 3 4 8; do
         CUDA_DEVICE_MAX_CONNECTIONS=$((64 / ranks)) SYMTUNER_AR_MAX_CTAS=$((64 / ranks)) \
             job calls$ranks -- "$build/nccl_calls" --ranks $ranks --calls "$calls" --seed $ranks --split 2
