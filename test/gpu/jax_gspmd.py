@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """symtuner.install() on GSPMD programs on real GPUs: checks values, groups, cache and speed.
 
-In several processes (together.py) it checks only the values. Each check prints one line; the last
-line counts the checks. Exit status 1 if one failed, 77 if this jax does not let others see its
-programs.
+If together.py runs it in several processes, it checks only the values. Each check prints one line;
+the last line counts the checks. Exit status 1 if one failed, 77 if this jax does not let other
+packages see its programs.
 """
 
 import argparse
@@ -145,7 +145,7 @@ def cached(f, args):
         want = run(f, args)
         files = len(os.listdir(folder))
         jax.clear_caches()
-        symtuner.close()  # a new process has no groups either
+        symtuner.close()  # closes all groups, because a new process would have none
         got = run(f, args)
         same = all(a.tobytes() == b.tobytes() for a, b in zip(want, got, strict=True))
         check("from the cache: same bits", same and files, f"{files} files")

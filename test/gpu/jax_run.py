@@ -225,7 +225,7 @@ def transforms(mesh, ranks):
 
 def donation(mesh, ranks):
     """Check donated inputs, which XLA may reuse for the result, and kept inputs, which must not
-    change. The sizes are below and above the one from which kernels use XLA's buffers."""
+    change. From some size on, kernels use XLA's buffers directly. One size is below, one above."""
     f = jax.shard_map(
         lambda v: symtuner.all_reduce(v, "i") + 1,
         mesh=mesh,
@@ -304,8 +304,8 @@ def calls_so_far():
 
 
 def recorded(mesh, ranks):
-    """Run a loop of few kernels, in turns recorded and not recorded. Replays and launches must keep
-    the kernels' counters in step, while addresses change from call to call."""
+    """Run a loop of few kernels, in turns recorded into a CUDA graph and launched. Both must count
+    calls alike, because ranks compare these counts, while addresses change from call to call."""
 
     def loop(v):  # each step adds one, for any number of ranks
         return lax.fori_loop(0, 30, lambda i, u: symtuner.all_reduce(u, "i") / ranks + 1, v)
