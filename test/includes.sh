@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# includes.sh - checks what docs/design.md says about includes. No room includes a room above it. No
-# file of plugin/ includes a file of a higher layer. No two files include each other, directly or
-# through others.
+# includes.sh - checks what docs/design.md says about includes. A room is a folder with sources.
+# Each room includes only the rooms that the page allows. No file of plugin/ includes a file of a
+# higher layer. No two files include each other, directly or through others.
 #
-# It reads two tables of that page. A line of ```text rooms has a room and the rooms that it may
-# include besides itself. A file may be named instead of a room. The table ```text layers has the
+# It reads two tables of that page. Each line of ```text rooms has a room and the rooms or files
+# that its files may include, besides those of the same room. The table ```text layers has the
 # layers of plugin/. A file and its header count as one. Run it in the repository root. Exit 1: the
 # output names the wrong include.
 set -u

@@ -104,7 +104,7 @@ void *chain_open(void)
 const struct nccl_abi_profiler_v5 *chain_profiler(void)
 {
     /* in all versions of the interface this table has the same members at the same offsets; only
-     * the beginnings of events differ */
+     * the layout of events differs */
     return plugin.profiler;
 }
 

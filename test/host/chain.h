@@ -16,8 +16,8 @@ extern const float chain_table[T_CELLS];
 struct tuner_record *chain_fake(const char *name);
 struct tuner_record *chain_fake_version(int version);
 
-/* Begin a test: set a box, the rule (NULL: none), and the cost constants 1, 2, 3 ..., which the
- * test may change. */
+/* Begin a test: set SYMTUNER_MACHINE, SYMTUNER_RULE (unless ${rule} is NULL), and NCCL's cost
+ * constants 1, 2, 3 ..., which the tuner may change. */
 void chain_begin(const char *rule);
 void chain_said(const char *text); /* fails unless ${text} is in NCCL's log */
 
@@ -32,7 +32,7 @@ extern int chain_mask;                     /* the mask of events that NCCL reads
 void *chain_library(const char *fake);
 void chain_behind(int version, int mask, int ledger);
 
-/* Open a communicator for the profiler interface only. NCCL calls the tuner's init later. */
+/* Call only the profiler's init for a communicator. NCCL calls the tuner's init later. */
 void *chain_open(void);
 const struct nccl_abi_profiler_v5 *chain_profiler(void);
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_agree.c - checks that rules apply only if all ranks agree. Real processes make NCCL's calls
- * in NCCL's order, with every input that may differ between them.
+ * check_agree.c - checks that rules apply only if all ranks agree. Each rank is a process that
+ * calls the plugin as NCCL does, in NCCL's order. Each test lets one input of the plugin differ
+ * between the ranks.
  *
  * NCCL reads NCCL_MIN_CTAS before the first communicator and NCCL_SYM_CTAS at the first symmetric
  * kernel, and keeps both for good. The two set the grid of symmetric kernels. If the grid differs
- * between the ranks of a communicator, they hang. The table entry that wins, and its channels, must
- * not differ either.
+ * between the ranks of a communicator, they hang. The ranks must also choose the same entry of
+ * NCCL's cost table, with the same number of channels.
  */
 #include <dirent.h>
 #include <pthread.h>
@@ -23,7 +24,7 @@
 
 enum { PROCESSES = 4, COMMS = 2 };
 
-/* What NCCL knows after the plugin of one rank has answered. */
+/* What the plugin of one rank has answered. */
 struct told {
     char min_ctas[16], sym_ctas[16];
     float table[COMMS][T_CELLS];
@@ -69,11 +70,11 @@ static void keep(char *out, const char *value)
 static const float table[T_CELLS] = {8, 9, 10, 6, 7, 12, -1, -1, -1, -1, -1,
                                      -1, -1, -1, 5, -1, -1, -1, -1, -1, -1};
 
-enum { OTHER_FIRST = 4 }; /* another NCCL of the process, releases[5], makes a communicator first */
+enum { OTHER_FIRST = 4 }; /* the process first makes a communicator with another copy of NCCL */
 
-/* Do what one process does: load the plugin, read NCCL_MIN_CTAS, create the communicators of
- * ${order} (sets of processes, ended by 0), make a call on each, and then pick a symmetric
- * kernel. */
+/* Do what NCCL does in one process: load the plugin, read NCCL_MIN_CTAS, create the communicators
+ * of ${order} (sets of processes, ended by 0), ask the tuner about a call on each, and then read
+ * NCCL_SYM_CTAS. */
 static void live(const struct release *release, int how, struct told *told, const unsigned *order)
 {
     bool with_plugin = how >= 0;
@@ -147,8 +148,8 @@ static void run_ranks(const struct release *release, const struct rank *rank, in
     }
 }
 
-/* Return whether both have the same grid by NCCL's rules. NCCL_SYM_CTAS sets the grid. If it is not
- * set, NCCL_MIN_CTAS is the grid's minimum. */
+/* Return whether NCCL would give symmetric kernels the same grid on both ranks. NCCL_SYM_CTAS sets
+ * the grid. If it is not set, NCCL_MIN_CTAS is the grid's minimum. */
 static bool same_grid(const struct told *a, const struct told *b)
 {
     if (*a->sym_ctas || *b->sym_ctas)
@@ -178,11 +179,13 @@ static const char four[] = "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=4"
 
 /* ---- two ranks, one input differs ------------------------------------------------------------ */
 
+/* STEERED: the rule must change the cost table. HOLE: the grid may differ, and a warning must say
+ * that. */
 enum { HOLE = 1, STEERED = 2 };
 static const struct {
-    const char *what, *set; /* variables of rank 1 */
-    int how, expect;        /* HOLE: the grid may differ, and a warning says that */
-    const char *sym_ctas, *says; /* the NCCL_SYM_CTAS of rank 0, and the warning of rank 0 */
+    const char *what, *set; /* the variables of the rank that differs */
+    int how, expect;        /* how this rank loads the plugin; HOLE and STEERED */
+    const char *sym_ctas, *says; /* on the other rank: NCCL_SYM_CTAS, and the warning */
 } differs[] = {
     {"nothing", "", ENV_PLUGIN, STEERED, "24", NULL},
     {"ledger", "SYMTUNER_LEDGER=/dev/null", ENV_PLUGIN, STEERED, "24", NULL},
@@ -217,7 +220,7 @@ static const struct {
 
 START_TEST(test_two_processes_with_one_input_different_do_the_same)
 {
-    const int row = _i / 2, rank = _i % 2; /* the rank with special variables comes first or last */
+    const int row = _i / 2, rank = _i % 2; /* rank: the rank that differs, 0 or 1 */
     struct rank ranks[2] = {{NULL, ENV_PLUGIN, {3}}, {NULL, ENV_PLUGIN, {3}}};
     const struct told *odd, *usual;
 
@@ -259,7 +262,7 @@ static const struct {
     const char *what, *machine;
     unsigned order[PROCESSES][COMMS + 1];
     const char *odd_set; /* variables of process 3 */
-    const char *sym_ctas; /* the answer on all processes */
+    const char *sym_ctas; /* NCCL_SYM_CTAS, which must be the same on all processes */
 } orders[] = {
     {"all first", four, {{15, 3}, {15, 3}, {15, 12}, {15, 12}}, "", "24"},
     {"pairs first", four, {{3, 15}, {3, 15}, {12, 15}, {12, 15}}, "", ""},
@@ -299,8 +302,8 @@ START_TEST(test_the_order_of_communicators_changes_no_grid)
 }
 END_TEST
 
-/* A process can have two copies of NCCL, for example torch's and jax's. The order of the two does
- * not change what the ranks of one copy agree about. */
+/* A process can have two copies of NCCL, for example torch's and jax's. Here rank 0 first uses a
+ * copy that rank 1 does not have. The ranks must agree nevertheless. */
 START_TEST(test_another_nccl_of_one_process_lets_the_ranks_agree)
 {
     struct rank ranks[2] = {{NULL, ENV_PLUGIN | OTHER_FIRST, {3}}, {NULL, ENV_PLUGIN, {3}}};

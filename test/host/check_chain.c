@@ -45,7 +45,8 @@ START_TEST(test_every_version_behind_every_release)
         ck_assert_uint_eq(next->comm_id, 0xbeef);
         ck_assert_int_eq(next->domains.domains, 2);
         ck_assert_int_eq(next->domains.max_ranks, 8);
-        for (size_t i = 0; i < (version == 7 ? 159 : 144); i++) { /* rows of 3 begin at 84 */
+        /* constants 84 and up are arrays, each with ${rows} rows of 3 numbers */
+        for (size_t i = 0; i < (version == 7 ? 159 : 144); i++) {
             size_t rows = version == 7 ? 5 : 4, at = i < 84 ? 0 : (i - 84) % (rows * 3);
             size_t array = i < 84 ? 0 : (i - 84) / (rows * 3);
             double given = i < 84        ? 1 + (double)i
@@ -241,8 +242,8 @@ START_TEST(test_v2_never_revives_what_is_not_there)
 }
 END_TEST
 
-/* A v2 tuner sees no prices. NCCL tells it whether CollNet had a price, and whether NVLS or its
- * tree had one. */
+/* A v2 tuner gets no cost table. It is told only whether CollNet can be used, and whether NVLS or
+ * NVLS_TREE can. symtuner finds that out from the table: costs of -1 mean that it cannot. */
 START_TEST(test_v2_is_told_what_there_is)
 {
     struct question q = chain_question(SYMTUNER_ALLREDUCE);

@@ -8,7 +8,7 @@
 
 #include "test/host/chain.h"
 
-/* ---- which events: as NCCL alone would choose them for a mask -----------------------------------
+/* ---- which events NCCL sends to a profiler without symtuner -----------------------------------
  */
 
 static int sends(int type, int mask)
@@ -103,7 +103,7 @@ START_TEST(test_a_mask_written_later_is_in_force_from_the_next_event_on)
     e = chain_make(NCCL_ABI_EV_COLL, NULL, NULL);
     chain_start(ctx, &e);
     ck_assert_int_eq(chain_mask, own | NCCL_ABI_EV_PROXY_CTRL);
-    /* this is symtuner's own event, which the profiler did not ask for */
+    /* symtuner asked for this event, and the profiler did not */
     ck_assert_int_eq(chain_next->events, 0);
     *chain_next->mask_at = 0;
     chain_start(ctx, &e);
@@ -132,8 +132,8 @@ START_TEST(test_without_a_ledger_it_has_nccl_s_own_mask)
 }
 END_TEST
 
-/* 2.27 sends no Coll event inside a Group event to which the profiler gave no handle, so symtuner
- * takes each Group event itself. */
+/* 2.27 sends no Coll event inside a Group event to which the profiler gave no handle. So symtuner
+ * gives each Group event a handle, even if the profiler behind it does not. */
 START_TEST(test_a_group_that_nobody_took_still_brings_our_calls)
 {
     struct nccl_abi_event_v7 e;
@@ -229,8 +229,8 @@ static void remove_links(void)
     nccl_install("libnccl-net.so", NULL);
 }
 
-/* ${kind} of the profiler: 0: libnccl-profiler.so; 1: the NET library, where NCCL looks from 2.28
- * on; 2: symtuner itself; 3: none. */
+/* Which profiler is chained? ${kind}: where one can be found. 0: libnccl-profiler.so; 1: the NET
+ * library, where NCCL looks from 2.28 on; 2: symtuner itself; 3: NCCL_PROFILER_PLUGIN=none. */
 START_TEST(test_which_one)
 {
     const struct release *release = &releases[_i / 4];

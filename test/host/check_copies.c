@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_copies.c - checks that with several copies of NCCL in one process, for example torch's and
- * jax's, what one of them gets does not depend on the others. */
+/* check_copies.c - tests the plugin in a process with several copies of NCCL, for example torch's
+ * and jax's. What the plugin answers to one copy must not depend on the others. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +18,11 @@ static void check_answer(const char *variable, const char *want)
                   got ? got : "(unset)", want ? want : "(unset)");
 }
 
-/* A process can have two copies of NCCL, for example torch's and jax's. Only the copy whose release
- * was measured gets the count, whichever comes first. */
+/* The plugin has a built-in CTA count for one of two releases. Only the copy of this release gets
+ * the count, whichever copy comes first. */
 START_TEST(test_each_nccl_of_a_process_gets_the_count_of_its_release)
 {
-    /* there is a built-in CTA count for the first release, but not for the second */
+    /* the count is for the first release */
     const struct release *const both[] = {&releases[3], &releases[4]};
 
     setenv("SYMTUNER_MACHINE", measured_box, 1);
@@ -54,11 +54,11 @@ START_TEST(test_each_nccl_of_a_process_gets_the_count_of_its_release)
 }
 END_TEST
 
-/* Rules, and the counts that they want, are for the releases that they name, whichever copy of NCCL
- * comes first. NCCL 2.27.7 does not ask the plugin for variables; the other two releases do. */
+/* A rule applies only to the releases that it names, whichever copy of NCCL comes first. NCCL
+ * 2.27.7 does not ask the plugin for variables; the other two releases do. */
 static const struct {
     const char *rule, *file; /* SYMTUNER_RULE, or the text of SYMTUNER_RULES */
-    const char *sym_ctas[3], *rules[3];
+    const char *sym_ctas[3], *rules[3]; /* [copy]: NCCL_SYM_CTAS, and what the log must say */
 } apart[] = {
     {"process sym-ctas=12 nccl=2.28.9; process sym-ctas=20 nccl=2.29", NULL, {NULL, "12", "20"},
      {"2 rules", "2 rules", "2 rules"}},

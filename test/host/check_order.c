@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_order.c - makes the calls of every release in its order, without rules. The plugin must
- * change nothing. */
+/* check_order.c - calls the plugin as each release of NCCL does, in its order, without a rule for
+ * these calls. The plugin must change nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +14,8 @@ static void set_quiet_box(void)
     setenv("SYMTUNER_MACHINE", "gpu=test box; links=nvlink; multicast=no", 1);
 }
 
-/* Ask about ${tables} random tables, some of them partial or empty, for every function that a tuner
- * could see. */
+/* Ask the tuner about ${tables} random calls of all collectives. Their cost tables are random, too,
+ * and some have few entries or none. */
 static void ask_without_effect(const struct comm *comm, long tables)
 {
     struct t_random random = {t_seed()};

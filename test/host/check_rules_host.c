@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_rules_host.c - checks that the plugin answers as the API does, whatever the order of the
- * questions. */
+/* check_rules_host.c - checks that the plugin answers as the API of include/symtuner.h does,
+ * whatever the order of the questions. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -153,7 +153,7 @@ START_TEST(test_64_first_inits_at_once_make_one_process)
     ck_assert_ptr_nonnull(at);
     for (int t = 0; t < THREADS; t++)
         nccl_comm_end(&comm[t]);
-    if (releases[_i].tuner > 4) { /* all 64 local ranks of the communicator write one text */
+    if (releases[_i].tuner > 4) { /* the 64 ranks of the communicator have one entry together */
         const char *text = nccl_read(getenv("SYMTUNER_LEDGER"));
 
         char line[80];

@@ -78,8 +78,8 @@ START_TEST(test_the_env_interface_never_replaces_what_the_user_set)
 }
 END_TEST
 
-/* NCCL cuts the name of a plugin at 254 bytes. So the plugin gives NCCL a shorter name for the
- * tuner and the profiler, which leads to the plugin's own library. */
+/* NCCL cuts the name of a plugin at 254 bytes. If the plugin's own path is longer, it gives NCCL a
+ * shorter name of the same library. */
 START_TEST(test_an_installed_path_of_any_length_is_a_name_that_nccl_can_open)
 {
     const int depth[] = {0, 1, 30}; /* numbers of folders, whose names have 10 characters each */
@@ -157,8 +157,8 @@ END_TEST
 
 static const char measured_box[] = "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=2";
 
-/* ${min_ctas}: the answer for NCCL_MIN_CTAS with this setting. ${held_by}: what keeps the count
- * back, in the words of the log. */
+/* ${min_ctas}: the answer for NCCL_MIN_CTAS with this setting. ${held_by}: the variable that, as
+ * the log says, keeps the plugin from using the built-in count. */
 static const struct {
     const char *name, *value, *min_ctas, *held_by;
 } held[] = {
@@ -258,7 +258,7 @@ START_TEST(test_what_becomes_of_the_count_is_said_once)
 }
 END_TEST
 
-/* ---- other plugins' places ------------------------------------------------------------------- */
+/* ---- when the plugin names itself as tuner and profiler -------------------------------------- */
 
 /* The last two numbers say whether the plugin's path is the answer for NCCL_TUNER_PLUGIN, and for
  * NCCL_PROFILER_PLUGIN, with this setting. */
@@ -274,7 +274,8 @@ static const struct {
     {"SYMTUNER_LOG", "loud", 1, 0},                 /* the value is wrong, and somebody must warn */
     {"SYMTUNER_LEDGER", "/dev/null", 1, 1},
     {"SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=2", 1, 0},
-    /* without this variable another rank may find a GPU that has a built-in CTA count */
+    /* a rank without this variable may have a built-in CTA count, and the ranks must compare
+     * that */
     {"SYMTUNER_MACHINE", "gpu=NVIDIA A100", 1, 0},
 };
 

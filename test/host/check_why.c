@@ -270,8 +270,8 @@ static void table_words(char *words, size_t size, char *field[FIELDS_MAX])
                                field[column[COL_tree_ll] + i]);
 }
 
-/* For a general kernel: check which entry NCCL takes after the plugin has written into the
- * table. */
+/* For a general kernel: check that ${decide} and ${why} name the entry that NCCL takes after the
+ * plugin has changed the cost table. */
 static void check_table(const struct comm *comm, const char *decide, const char *why,
                         char *field[FIELDS_MAX])
 {
@@ -301,9 +301,9 @@ static void check_table(const struct comm *comm, const char *decide, const char 
     ck_assert_str_eq(said, wrote);
 }
 
-/* For a symmetric kernel, compare why with a run in which the user sets the plugin's answers by
- * hand. The kernel and its CTA count must be the same. But if a rule prefers symmetric kernels,
- * NCCL may drop the kernel in that run, because the rule does not apply there. */
+/* For a symmetric kernel: run `symtuner why` again without symtuner, but with the variables that
+ * the plugin answers (--set). The kernel and its CTA count must be the same. There is one
+ * exception: if a rule prefers symmetric kernels, the second run may find a general kernel. */
 static void check_count(const char *words, const char *decide, const char *why)
 {
     char by_hand[8192], line[2048], one[64], other[64];
@@ -345,8 +345,8 @@ static void check_call(const struct box *box, const char *line)
         table_words(table, sizeof table, field);
     ck_assert_int_eq(nccl_comm(&comm, 1, ranks, nodes), 0);
 
-    /* `decide` takes NCCL's word on whether the buffers are registered; `why` gets how each buffer
-     * is registered, and works that out */
+    /* `decide` is told whether NCCL regards the buffers as registered; `why` is told how each
+     * buffer is registered, and must find out itself what NCCL makes of that */
     at = snprintf(words, sizeof words, "decide %s %s --pipe-ops %s --buffers %s",
                   field[column[COL_coll]],
                   field[column[COL_tuner_bytes]][0] ? field[column[COL_tuner_bytes]] : "1024",
@@ -439,7 +439,7 @@ START_TEST(test_why_knows_what_holds_a_count_back)
     with = strstr(why, "\"with_symtuner\"");
     ck_assert_int_eq(number(with, "process_ctas"), told("NCCL_SYM_CTAS"));
     ck_assert_int_eq(number(with, "min_ctas"), told("NCCL_MIN_CTAS"));
-    if (_i / 2 == 0) /* each count must occur */
+    if (_i / 2 == 0) /* if nothing holds the count back, it must be in use */
         ck_assert_int_eq(told(_i % 2 ? "NCCL_SYM_CTAS" : "NCCL_MIN_CTAS"), _i % 2 ? 24 : 16);
     nccl_comm_end(&comm);
 }

@@ -279,14 +279,14 @@ void nccl_collective(const struct comm *comm, int func, size_t bytes, int regist
     *last = (struct question){func, gathers ? bytes * (size_t)comm->ranks : bytes, 1, registered,
                               {0}, 0};
     memcpy(last->table, costs, sizeof last->table);
-    if (plugin.release->nccl >= 23100) { /* NCCL asks twice: without live entries, then with them */
+    if (plugin.release->nccl >= 23100) { /* NCCL first asks with a table of -1 only */
         for (int i = 0; i < T_CELLS; i++)
             probe.table[i] = -1.0f;
         ck_assert_int_eq(nccl_ask(comm, &probe), 0);
         memcpy(probe.table, costs, sizeof probe.table);
         nccl_ask(comm, &probe);
         ck_assert_int_eq(probe.channels, 0);
-        /* NCCL 2.29 and 2.30 ask about LL, and then ask the same question once more */
+        /* NCCL 2.29 and 2.30 first ask about protocol LL, and then ask the same question again */
     } else if (plugin.release->nccl >= 22900) {
         nccl_ask(comm, last);
         memcpy(last->table, costs, sizeof last->table);

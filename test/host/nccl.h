@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * nccl.h - a stand-in for NCCL. It loads the built libsymtuner.so as a given release would, and
- * calls its tables in that release's order. It needs neither a GPU nor NCCL.
+ * calls its functions in that release's order. It needs neither a GPU nor NCCL.
  *
  * The order is that of NCCL's source. The env plugin comes first. Each communicator begins with
  * profiler init and tuner init, and ends with tuner finalize and profiler finalize. Every answer is
- * checked: it is a success, makes no dead entry live, and writes no value <= 0.
+ * checked: it must be a success. In the cost table, entries below 0 are of algorithms that NCCL
+ * cannot use. The plugin must not change these, and must write only values above 0.
  *
  * Each test runs in a process of its own, so that the plugin starts afresh.
  */
@@ -34,7 +35,7 @@ enum { RELEASES = 11 };
 #define t_rows(tcase, test, table)                                                                 \
     tcase_add_loop_test(tcase, test, 0, (int)(sizeof table / sizeof *table))
 
-/* The loaded plugin: the tables that this release finds in it, and its API. */
+/* The loaded plugin: the tables of functions that this release finds in it, and its API. */
 extern struct plugin {
     const struct release *release;
     void *library;
@@ -84,8 +85,8 @@ extern const nccl_abi_logger nccl_logger;
 int nccl_rank(struct comm *comm, uint64_t id, int ranks, int nodes);
 void nccl_comm_end(struct comm *comm);
 
-/* Return an id that no other run of these tests uses, because ranks meet under it in shared
- * memory. */
+/* Return a communicator id that no other run of these tests uses at the same time. Ranks find each
+ * other in shared memory by this id. */
 uint64_t nccl_id(uint64_t small);
 
 /* Start all ranks of one node at once in this process, under nccl_id(id), and return the tuner's
@@ -104,9 +105,9 @@ struct question {
 /* Call getCollInfo once. Returns how many entries of the table differ from the question's. */
 int nccl_ask(const struct comm *comm, struct question *question);
 
-/* Make a whole collective of ${bytes} per rank as the release does: CollApi event, probes, the real
- * question (kept in ${last}), Coll event. ${ran_symmetric}: whether NCCL then runs a symmetric
- * kernel. */
+/* Tell the plugin about a whole collective of ${bytes} per rank, as the release does: CollApi
+ * event, the questions that some releases ask first, the last question (kept in ${last}), Coll
+ * event. ${ran_symmetric}: whether NCCL then runs a symmetric kernel. */
 void nccl_collective(const struct comm *comm, int func, size_t bytes, int registered,
                      const float table[T_CELLS], int ran_symmetric, struct question *last);
 
