@@ -23,7 +23,7 @@ enum {
     RANKS = 3,
     PART = 3000,
     ALL = RANKS * PART,
-    WORDS = ALL / 16 * 16, /* so that the last bytes of a message are a piece of their own */
+    WORDS = ALL / 16 * 16, /* of ALL bytes, the kernels send those after WORDS as a second piece */
     TIMEOUT_MS = 4000,
     AT_MOST_S = 100,
     CHANGES = 40, /* number of calls after which all ranks change their buffers */
@@ -219,7 +219,7 @@ static void abort_queued(void)
     }
     for (int r = 0; r < RANKS; r++) {
         MUST(symtuner_ar_abort(rank[r].handle) == ncclSuccess);
-        usleep(100000); /* the stream may still note that the call has ended */
+        usleep(100000); /* the stream may need a moment to become idle */
         MUST(cudaStreamQuery(rank[r].stream) == cudaSuccess);
         MUST(call(r, ALL) != ncclSuccess);
     }

@@ -28,7 +28,7 @@ long whole_nccl_ran(void);
 
 enum { SLOTS = 4, SLOT = 32 << 10, MOST_RANKS = 4, POISON = 0x5a, MORE = 3 };
 enum coll { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, COLLS };
-enum { PREMUL = 4 }; /* an operator that the program makes, in place of ncclAvg */
+enum { PREMUL = 4 }; /* stands for a PreMulSum; it is the number of ncclAvg, which is not used */
 
 /* One call. All ranks draw the same call, but ${shift} may differ if the buffers are not
  * registered. */

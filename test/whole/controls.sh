@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# controls.sh BUILD - would the tests notice if kernels/engines lacked a guard? It removes one guard
-# at a time from the libsymtuner_ar.so that runs on the CPU, and runs absent.c and ar_fuzz with it.
-# If no guard is removed (plain), no program may fail. Takes two minutes.
+# controls.sh BUILD - would the tests notice if kernels/engines lacked a guard, such as a wait? It
+# removes one guard at a time from the libsymtuner_ar.so that runs on the CPU, and runs absent.c and
+# ar_fuzz with it. One of them must fail. If no guard is removed (plain), none may fail. Takes two
+# minutes.
 set -u
 whole=$1/whole
 bad=0

@@ -28,9 +28,9 @@ cudaError_t whole_error(cudaError_t error)
 }
 
 /* The kernels for which cudaFuncSetAttribute has allowed more shared memory. A kernel must be in
- * this list if its launch asks for any dynamic shared memory. The usual limit would not show that
- * the call of cudaFuncSetAttribute is missing, because emulated kernels need less than kernels on a
- * GPU. */
+ * this list if its launch asks for any dynamic shared memory. CUDA checks only launches above 48
+ * KiB. Here that would not show that a call of cudaFuncSetAttribute is missing, because emulated
+ * kernels need less than kernels on a GPU. */
 static const void *large[1024];
 
 bool whole_may_share(const void *kernel)

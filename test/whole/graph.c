@@ -54,7 +54,10 @@ cudaError_t fake_capture_info(cudaStream_t stream, enum cudaStreamCaptureStatus 
     return cudaSuccess;
 }
 
-/* ---- nodes: a node is an operation, or a struct end, or an empty node, which is the graph ---- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+/* A cudaGraphNode_t points to an operation, to a struct end, or to the graph itself. The last means
+ * an empty node. */
 
 /* If ${node} is an operation that belongs to no stream yet, it now belongs to ${stream}. */
 cudaError_t fake_capture_after(cudaStream_t stream, cudaGraphNode_t node)
@@ -72,7 +75,8 @@ cudaError_t fake_capture_after(cudaStream_t stream, cudaGraphNode_t node)
     return whole_error(error);
 }
 
-/* The operations of a stream run one after the other, so the next one follows the latest. */
+/* Return how many nodes the next operation of the captured stream will follow, and set ${nodes} to
+ * them. Only the latest operation of the stream is one. */
 size_t fake_capture_front(cudaStream_t stream, const cudaGraphNode_t **nodes)
 {
     static _Thread_local cudaGraphNode_t front;
@@ -90,7 +94,7 @@ size_t fake_capture_front(cudaStream_t stream, const cudaGraphNode_t **nodes)
 }
 
 /* The node runs in the stream of the operation that it follows. If it follows none,
- * fake_capture_after says in which stream it runs. */
+ * fake_capture_after sets its stream later. */
 cudaError_t cudaGraphAddEventWaitNode(cudaGraphNode_t *node, cudaGraph_t graph,
                                       const cudaGraphNode_t *before, size_t befores,
                                       cudaEvent_t event)
@@ -179,8 +183,8 @@ cudaError_t cudaGraphRetainUserObject(cudaGraph_t graph, cudaUserObject_t object
     return cudaSuccess;
 }
 
-/* Drop a reference to ${graph}, and free the graph with its last reference. The program's graph
- * holds one, and so does each executable and each replay that has not ended. */
+/* Drop a reference to ${graph}, and free the graph with its last reference. The program's
+ * cudaGraph_t is a reference, and so is each cudaGraphExec_t and each replay that has not ended. */
 static void let_go(struct CUgraph_st *graph)
 {
     if (__atomic_sub_fetch(&graph->refs, 1, __ATOMIC_ACQ_REL) != 0)
@@ -232,7 +236,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
     return cudaSuccess;
 }
 
-/* ---- replays: each captured stream but the first gets a new one ------------------------------ */
+/* ---- replays: each makes new streams for the captured streams, except for the first ---------- */
 
 enum { BRANCHES = 16 };
 
@@ -258,9 +262,9 @@ static struct CUstream_st *branch(struct branches *b, struct CUstream_st *captur
     return b->now[i];
 }
 
-/* Put a copy of a captured operation into the stream in which this replay runs it, and behind it
- * the records of events that follow it. A copy that records an event of the capture, or waits for
- * one, gets a mark of this replay. The caller holds the lock. */
+/* Put a copy of a captured operation into the stream in which this replay runs it. Put the event
+ * records that follow it in the graph behind it. A copy that records an event of the capture, or
+ * waits for one, gets a mark (stream.h) of this replay. The caller holds the lock. */
 static void replay(struct branches *b, const struct CUgraph_st *graph, const struct op *captured)
 {
     struct op op = *captured;

@@ -2,8 +2,8 @@
 /*
  * launch.h - runs the kernels of test/gpu/ar/fuzz_gpu.cu on the CPU.
  *
- * Without their barriers, these kernels are right if a block has one thread. So each block gets one
- * thread, and the blocks run one after the other.
+ * With one thread in a block, these kernels need no barriers. So here each block gets one thread,
+ * and the blocks run one after the other.
  */
 #ifndef TEST_WHOLE_LAUNCH_H_
 #define TEST_WHOLE_LAUNCH_H_
@@ -26,7 +26,7 @@ template <class arguments> static void whole_run(void *p)
 
     threadIdx.x = 0;
     blockDim.x = 1;
-    gridDim.x = FUZZ_GUARD; /* each of the first FUZZ_GUARD threads guards one byte on each side */
+    gridDim.x = FUZZ_GUARD; /* each thread checks one byte before the output and one behind it */
     for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++)
         call->kernel(call->args);
 }

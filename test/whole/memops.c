@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memops.c - stream memory operations of the CUDA runtime on the CPU (cuda.c), which are calls of
- * the driver. */
+/* memops.c - cuStreamWaitValue64 and cuStreamWriteValue64 for the CUDA runtime on the CPU (cuda.c).
+ * The library gets these functions of the driver by cudaGetDriverEntryPointByVersion. */
 #include <stdlib.h>
 #include <string.h>
 

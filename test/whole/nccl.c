@@ -41,7 +41,7 @@ static _Thread_local struct queued {
 
 static void on_stream(void *what)
 {
-    /* work on a copy, because a graph may run the turn again */
+    /* work on a copy, because a graph may run this call again */
     struct turn turn = *(const struct turn *)what;
 
     if (whole_nccl.lag_us != 0)

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh BUILD - tests the whole path on the CPU, with most kernels. calls.c makes random calls of
-# NCCL under symtuner run. ar_fuzz makes random calls of libsymtuner_ar.so.
+# run.sh BUILD - tests the drop-in and most kernels together, on the CPU. calls.c makes random calls
+# of NCCL under symtuner run. ar_fuzz makes random calls of libsymtuner_ar.so.
 #
 #   WHOLE_ROUNDS  rounds of each run (20); ar_fuzz makes three calls for each    WHOLE_SEED  first seed (1)
 # Exit 1: the output says what is wrong.

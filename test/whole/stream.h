@@ -32,7 +32,7 @@ struct op {
 };
 
 /* One call of cudaEventRecord. cudaStreamWaitEvent waits for the mark that is the event's latest
- * when it is called. Marks that the event gets later do not matter to it. */
+ * when it is called, and not for marks that the event gets later. */
 struct mark {
     bool reached;
     /* number of references: one of the event, and one of each operation that records the mark or
@@ -47,11 +47,14 @@ struct CUevent_st {
 };
 
 /* A node of a graph that records an event for work outside of the graph. No operation follows it.
- * A node is moved behind another operation by adding the new edge before the old one is removed. */
+ * To move such a node, the library first adds an edge from another operation, and then removes the
+ * old edge. */
 struct end {
     struct end *next;
     cudaEvent_t event;
-    const struct op *after, *before; /* the operations that it follows; NULL: none */
+    /* after: the operation that the node follows; before: the one whose edge must still be removed,
+     * or NULL */
+    const struct op *after, *before;
 };
 
 struct object_of_cuda {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* team.c - the ranks of a communicator, which make calls together. */
+/* team.c - lets the ranks of a communicator make calls together (team.h). */
 #include "test/whole/team.h"
 
 #include <stdio.h>
@@ -28,7 +28,7 @@ void team_live(int more)
     __atomic_add_fetch(&whole_nccl.live, more, __ATOMIC_RELAXED);
 }
 
-/* ---- what the last rank to come does, with the lock held ------------------------------------- */
+/* ---- the work of a call, which its last rank does, with the lock held ------------------------ */
 
 static double addend(const struct op *op, size_t i)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* team.h - the ranks of a communicator, which make calls together. nccl.c uses it. */
+/* team.h - a team is all ranks of one communicator. In each call the ranks wait for each other, and
+ * then the last one does the work of all. nccl.c uses it. */
 #ifndef TEST_WHOLE_TEAM_H_
 #define TEST_WHOLE_TEAM_H_
 

@@ -1,5 +1,5 @@
-# test.mk - builds and runs the tests of the whole path on the CPU: a program that knows only NCCL,
-# the drop-in in front of it, and the kernels of libsymtuner_ar.so in the emulation
+# test.mk - builds and runs the tests of the whole path on the CPU: a program that calls NCCL, the
+# drop-in that takes over its calls, and the kernels of libsymtuner_ar.so in the emulation
 # (test/kernels/emulated/emulate.h).
 
 WH := $(B)/whole

@@ -6,8 +6,8 @@
 #include <nccl.h>
 #include <stddef.h>
 
-/* Return the size of an element in bytes. All functions here end the program if the table lacks the
- * type. */
+/* Return the size of an element in bytes. All functions here end the program if the table in
+ * values.c lacks the type. */
 size_t whole_size(int type);
 
 /* Return element ${i} at ${p}. */
