@@ -25,7 +25,8 @@ CC      ?= cc
 NVCC    ?= nvcc
 CFLAGS  ?= -O2 -g
 # The compiler orders instructions for Haswell, but the code still runs on any x86-64. Hosts of GPUs
-# have Haswell or newer. A decision takes a nanosecond less than without the option (make bench).
+# have Haswell or newer. A decision of the plugin takes a nanosecond less than without -mtune (make
+# bench).
 TUNE    := $(if $(filter x86_64,$(shell uname -m)),-mtune=haswell)
 comma   := ,
 B       := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
@@ -77,7 +78,7 @@ clean:
 
 .PHONY: all kernels jax test-jax demo test-gpu clean
 
-# ---- the rooms -----------------------------------------------------------------------------------
+# ---- the makefiles of the folders ----------------------------------------------------------------
 # test/test.mk comes last, because the files before it add their tests to TEST_ALSO.
 include kernels/kernels.mk dropin/dropin.mk jax/jax.mk packaging/packaging.mk bench/bench.mk test/gpu/one/one.mk test/kernels/test.mk test/dropin/test.mk test/whole/test.mk test/test.mk
 -include $(shell find $(B) -type f -name '*.d' 2>/dev/null)

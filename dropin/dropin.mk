@@ -12,8 +12,8 @@ $(B)/dropin-obj/%.c.o: %.c
 	$(call say,CC)
 	$(Q)$(CC) $(CFLAGS) -ftls-model=initial-exec -c -o $@ $<
 
-# symbols.c defines dlsym. A sanitizer calls dlsym before it is ready to check any code, so symbols.c
-# is compiled without it.
+# symbols.c defines dlsym. A sanitizer calls dlsym before it is ready to check any code. So
+# symbols.c is compiled without the sanitizer.
 $(if $(SAN),$(B)/dropin-obj/dropin/entry/symbols.c.o: override CFLAGS += -fno-sanitize=all)
 
 $(OUT)/libsymtuner_nccl.so: $(DROPIN_OBJ) dropin/entry/symtuner_nccl.map

@@ -14,7 +14,7 @@ $(OUT)/libsymtuner_ffi.so: $(wildcard jax/*.c jax/*.h jax/hlo/*.c jax/hlo/*.h) $
 	    -Wl,-soname,$(@F) $(if $(SAN),,-Wl,-z,defs) -o $@ $(filter %.c,$^) -ldl -lpthread
 
 # Test the handler and the package without a GPU. If no Python here has jax, the script gets jax
-# from PyPI. If it cannot get it, it exits with 77.
+# from PyPI. If that fails, the script exits with 77.
 test-jax:
 	$(Q)JAX_PYTHON=$(if $(filter-out file default,$(origin JAX_PYTHON)),$(JAX_PYTHON)) \
 	    CC="$(CC)" CUDA_HOME=$(CUDA_HOME) sh test/jax/run.sh $(B)

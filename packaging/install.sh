@@ -43,9 +43,9 @@ END
     done
 }
 
-# Is FILE to be installed? If FILE is in BUILD, it must have been built. If it is the header, the
-# .pc file or a link of libsymtuner_ar.so, that library must have been built. Other files always
-# are.
+# Return whether FILE is to be installed. If FILE is in BUILD, it must have been built. If it is the
+# header, the .pc file or a link of libsymtuner_ar.so, that library must have been built. All other
+# files are installed.
 wanted() # FILE
 {
     case $1 in

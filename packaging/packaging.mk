@@ -62,7 +62,8 @@ dist:
 	$(Q)git -c tar.umask=0022 archive --prefix=$(DIST)/ HEAD | xz -9 > $(B)/dist/$(DIST).tar.xz
 	@echo $(B)/dist/$(DIST).tar.xz
 
-# deb: a Debian package of what was built. It runs on this release of Debian and on later ones.
+# deb: a Debian package of what was built. It works on the Debian release of this machine and on
+# later ones.
 DEBIAN_FROM = $(shell git log -1 --format='%an <%ae>' 2> /dev/null)
 DEB_TREE := $(B)/deb
 DEB_LIB   = /usr/lib/$(shell dpkg-architecture -qDEB_HOST_MULTIARCH 2> /dev/null || $(CC) -print-multiarch)

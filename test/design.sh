@@ -6,10 +6,11 @@
 #
 # usage: test/design.sh > docs/pictures/design.svg      (in the repository root)
 #
-# A box is a top folder with its rooms; a room stands above the rooms of its box that it includes. A
-# full arrow is an include. An arrow that follows from two others is left out. A dashed arrow leads
-# to a library that is loaded at run time. The arrows to libsymtuner_ar.so start at the boxes with a
-# file that names this library and calls dlopen.
+# A room is a folder with sources. A box of the picture is a top folder with its rooms; a room
+# stands above the rooms of its box that it includes. A full arrow is an include. If two arrows lead
+# from one box through a second to a third, the arrow from the first to the third is left out. A
+# dashed arrow leads to a library that is loaded at run time. The arrows to libsymtuner_ar.so start
+# at the boxes with a file that names this library and calls dlopen.
 set -u
 
 { git ls-files '*.c' '*.h' '*.cu' '*.cuh' 2> /dev/null || find . -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | sed 's|^\./||'; } |
@@ -26,9 +27,8 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
     function row_y(level) { return level == 4 ? 16 : level == 3 ? 150 : level == 2 ? 446 : level == 1 ? 592 : 738 }
     function leaf(room) { sub(/.*\//, "", room); return room }
 
-    # Return how far a box stands above the lowest box: the length of the longest way down. While
-    # the function looks at a box, the height of this box is -1, so that the function also ends if
-    # includes go in a circle.
+    # Return the level of a box: the number of arrows on the longest way down from it. Until the
+    # level of a box is known, it is -1, so that the function also ends if includes go in a circle.
     function level(box,    i, below, here) {
         if (box in level_of) return level_of[box]
         level_of[box] = -1
@@ -36,7 +36,7 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
             if ((box, name[i]) in uses && (below = level(name[i]) + 1) > here) here = below
         return level_of[box] = here + 0
     }
-    # Return the same for a room among the rooms of its box. Two rooms that include each other stand
+    # Return the level of a room among the rooms of its box. Two rooms that include each other stand
     # side by side.
     function step(room,    other, below, here) {
         if (room in step_of) return step_of[room]
@@ -86,8 +86,8 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
     function arrow(class, x1, y1, x2, y2, by) {
         printf "<path class=\"%s\" d=\"M%d %d%sL%d %d\" marker-end=\"url(#tip)\"/>\n", class, x1, y1, by, x2, y2
     }
-    # An arrow leaves a row of boxes below the longest box of the row. Return the height of that box
-    # for the boxes of ${at}.
+    # Return the y of the lower end of the boxes on level ${at}: that of the highest of these boxes.
+    # An arrow turns only below it.
     function row_end(at,    i, y) {
         for (i = 1; i <= boxes; i++)
             if (level(name[i]) == at && row_y(at) + height[name[i]] > y) y = row_y(at) + height[name[i]]
@@ -122,7 +122,7 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
     }
     END {
         delete rooms["jax/symtuner"]
-        uses["jax", "kernels"] = 1 # only for the place of jax
+        uses["jax", "kernels"] = 1 # puts jax above the kernels; no arrow is drawn for this
         place = "cli 10 266;kernels 290 250;plugin 554 236;nccl/model 120 190;rules 430 174;dropin 612 184;nccl 290 190;bench 10 190;include 290 220;base 604 186;jax 290 250"
         count = split(place, row, ";")
         for (i = 1; i <= count; i++) { split(row[i], part, " "); left[part[1]] = part[2]; width[part[1]] = part[3] }

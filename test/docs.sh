@@ -2,15 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # docs.sh - checks that the documentation is true. The examples print what the pages show. Generated
-# pages are up to date. Man pages format without a warning. Pictures and places match the sources.
+# pages are up to date. Man pages format without a warning. The pictures, and the table "Where
+# things are" of CONTRIBUTING.md, match the sources.
 #
 # usage: docs.sh BUILD_FOLDER        (in the repository root)
 #
 # In a page, the script writes ```ini NAME (or csv, or text) to the file NAME. In ```console it runs
 # each line "$ COMMAND", which must print the lines after it; a line "..." stands for any lines.
 # Each page has one shell, in a folder of its own with build, docs and test in it.
-# Exit 1: something is wrong; the output says what. The script names as skipped what it cannot check
-# here.
+# Exit 1: something is wrong; the output says what. A line "skip" names what the script cannot check
+# on this machine.
 set -u
 root=$PWD
 built=$1

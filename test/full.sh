@@ -44,8 +44,8 @@ strict() # COMPILER: build everything with -Werror, and test it
         "build-$1/check" && "build-$1/check-host" "$PWD/build-$1/libsymtuner.so"
 }
 
-# A sanitizer that finds something ends the test's process with an exit code that Check counts as an
-# error.
+# A sanitizer that finds something ends the test's process with an exit code that libcheck counts as
+# an error.
 memory()
 {
     # Every test is a fork. The more memory its parent holds, the longer a fork takes. So keep few
@@ -60,7 +60,7 @@ kernels() # test the part of the kernels' library that runs on the host
         UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build-address-undefined/check-ar
 }
 
-threads() # run all tests but those of the commands, which have only one thread
+threads() # run the tests that have several threads; those of the commands have only one
 {
     export TSAN_OPTIONS="halt_on_error=1:die_after_fork=0" TEST_ROUNDS=500
     export CK_EXCLUDE_TAGS=commands
@@ -70,7 +70,8 @@ threads() # run all tests but those of the commands, which have only one thread
         done
 }
 
-# the pure suites run in one process; the other suites fork, and valgrind follows the children
+# the pure suites (test/suites.h) run in one process; the other suites fork, and valgrind follows
+# the children
 heap()
 {
     make -j"$jobs" build/check || return 1

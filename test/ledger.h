@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ledger.h - a file for the ledger's text, and functions that read the text. */
+/* ledger.h - for tests of the ledger: makes a file for it (SYMTUNER_LEDGER), and reads the file. */
 #ifndef TEST_LEDGER_H_
 #define TEST_LEDGER_H_
 

@@ -2,8 +2,8 @@
 /*
  * suites.h - the suites of build/check, one per module.
  *
- * A new suite is a file test/ROOM/check_NAME.c that defines NAME_suite, and a line X(NAME) below.
- * Every suite is declared weak: if its file is not there, the suite is left out.
+ * A new suite is a file test/FOLDER/check_NAME.c that defines NAME_suite, and X(NAME) below. Every
+ * suite is declared weak: if its file is not there, the suite is left out.
  */
 #ifndef TEST_SUITES_H_
 #define TEST_SUITES_H_

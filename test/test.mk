@@ -65,9 +65,9 @@ test-commands: all test-cli-fuzz
 	$(Q)! command -v python3 > /dev/null || python3 test/cli/build_hook.py
 	$(Q)sh test/fuzz/commands.sh $(B) $(or $(ROUNDS),200)
 
-# To add a test, write test/ROOM/check_NAME.c and a line in test/suites.h. Or write a target of your
-# own, and append its name to TEST_ALSO above this line. Where the target cannot run, append the
-# reason to TEST_NOT instead.
+# To add a test, write test/FOLDER/check_NAME.c, and add NAME to test/suites.h. Or write a target of
+# your own, and append its name to TEST_ALSO above this line. Where the target cannot run, append
+# the reason to TEST_NOT instead.
 CHECK_LIBS ?= $(shell pkg-config --libs check 2>/dev/null)
 SUITES     := $(wildcard test/main.c test/base/*.c test/nccl/*.c test/rules/*.c test/plugin/*.c test/dropin/check_*.c)
 HOST       := $(wildcard test/host/*.c)
@@ -83,8 +83,8 @@ $(B)/check: $(call obj,$(CORE) $(MODEL) $(TALLY) $(DROPIN_PURE) $(SUITES))
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) $(WRAPPED:%=-Wl,--wrap=%) -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread
 
-# The tests of chaining need other plugins: one library per version of NCCL's interface, and broken
-# ones.
+# Some tests let symtuner call another plugin (test/host/chain.h). These are such plugins: one
+# library per version of NCCL's interface, and broken ones.
 FAKES := $(patsubst %,$(B)/fakes/tuner%.so,2 3 4 5 6 7 _no_init _no_ask _unknown) \
          $(patsubst %,$(B)/fakes/profiler%.so,1 2 3 4 5 6 7) $(B)/fakes/empty.so
 fake_version = $(or $(filter 1 2 3 4 5 6 7,$(patsubst tuner%,%,$(patsubst profiler%,%,$*))),5)

@@ -59,7 +59,7 @@ def child(ranks):
         host = rng.integers(0, 7, (ranks, size // 4)).astype(np.float32)
         x = jax.device_put(host.reshape(-1), NamedSharding(mesh, P("i")))
         total = host.sum(0)
-        # the arguments of jit are not in collective memory, but the result of v + 0 is
+        # XLA puts the result of v + 0 into registered memory, but not an argument of jit
         got = np.asarray(smap(lambda v: lax.psum(v + 0, "i"))(x)).reshape(ranks, -1)
         assert (got == total).all(), f"psum of {size} bytes is wrong"
         got = np.asarray(smap(lambda v: lax.all_gather(v + 0, "i", tiled=True))(x)).reshape(

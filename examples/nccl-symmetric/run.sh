@@ -27,7 +27,8 @@ for plugin in without with; do
                 echo "not run: $build/libsymtuner.so is not built"
                 continue
             fi
-            NCCL_ENV_PLUGIN=$(cd "$build" && pwd)/libsymtuner.so # from NCCL 2.28.7 on it is enough
+            # NCCL 2.28.7 and later need only the first of these variables
+            NCCL_ENV_PLUGIN=$(cd "$build" && pwd)/libsymtuner.so
             NCCL_TUNER_PLUGIN=$NCCL_ENV_PLUGIN
             export NCCL_ENV_PLUGIN NCCL_TUNER_PLUGIN
         fi

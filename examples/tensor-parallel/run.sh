@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [GPUS [BUILD]] - runs a program that does not change, with symtuner.install(). GPUS is the
-# number of GPUs (2). BUILD is the folder with the libraries. README.md says what it should print.
-# Exit 77: cannot run here.
+# run.sh [GPUS [BUILD]] - runs layers.py, which does not name symtuner, with symtuner.install().
+# GPUS is the number of GPUs (2). BUILD is the folder with the libraries. README.md says what it
+# should print. Exit 77: cannot run here.
 . "$(dirname "$0")/../start.sh"
 need_jax
 use_package

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Which recorded decisions `make demo` plays; see README.md.
+# Prints the recorded decisions that `make demo` shows (README.md).
 NR == 1 { print; next }
 # two GPUs, both buffers in symmetric windows: what the built-in NCCL_MIN_CTAS changes
 $2 == "h200x2" && $1 == "2.28.9" && $7 == 0 && $5 == 2 && $6 == 1 && $15 == 1 && $16 == 0 &&

@@ -97,8 +97,8 @@ NODES_OBJ  := $(patsubst %,$(B)/check-ar-obj/%.o,$(filter-out %_values.c %_lost.
               $(WH_NCCL) $(AR_C))
 NODES_EMU  := $(patsubst %,$(B)/check-ar-emu/%.o,$(patsubst %,test/kernels/nodes/%.c,net group \
               check_values check_lost check_turns) test/kernels/fake/steps.c $(WH_CUDA) $(WH_NCCL) $(AR_C) $(AR_CU))
-# The functions that the linker replaces in check-nodes: getenv (net.c); the clock, and what notes
-# the steps of the fakes (check_measure.c).
+# The functions that the linker replaces in check-nodes: getenv (net.c), the clock, and fake_step,
+# which the fakes call at each of their steps (both in check_measure.c).
 NODES_WRAPPED := getenv clock_gettime fake_step
 $(NODES_OBJ) $(NODES_EMU): | need-check
 $(B)/check-nodes: $(NODES_OBJ)

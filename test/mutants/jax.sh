@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # jax.sh BUILD PART - runs a part of test/jax/run.sh, for one mutant:
-#   hlo      the editor of jax/hlo with fake kernels, without sanitizers
+#   hlo      jax/hlo, which edits XLA's programs, with fake kernels and without sanitizers
 #   c        the tests in C, under ASan and UBSan
 # The tests of the Python package take minutes and are left out.
 # Exit 77: there is no jax here. JAX_PYTHON names the Python that has it.
