@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """All-reduces that reach the memory of other GPUs in five ways, each in three kinds of run. A cell
-is one way in one kind of run. A manual recipe has the same ways and kinds of run, but needs
-XLA's sources; this program does not.
+is one way in one kind of run. A known recipe tests the same cells, but needs XLA's sources; this
+program does not.
 
-The ways, and in brackets what the recipe uses:
+The ways, and in brackets what that recipe uses:
     device              data is copied through memory of our library (NCCL's device API)
     peer                kernels read and write XLA's buffers through peer pointers (PeerAllReduce)
     symmetric-peer      NCCL windows of a communicator of our own, one process per GPU
@@ -71,7 +71,8 @@ def run(how, gpus):
     place = NamedSharding(mesh, P("i"))
     n = 4 << 20  # 16 MiB per rank: large enough for the zero-copy kernels
     turns = np.zeros(gpus, np.int32)  # [rank]: matrix products before the all-reduce
-    if how == "delayed":  # all processes compile it: XLA may make them tune a program together
+    # every process must call turns_for(): XLA may let all processes tune its program together
+    if how == "delayed":
         turns[-1] = turns_for(STALL_S, jax.local_devices()[-1])
 
     def put(host):

@@ -9,9 +9,9 @@ A mutant is the tree with one small change: to a comparison, to && or ||, to a c
 returned value, or with a statement left out. Lines are drawn at random from all lines of code; the
 same tree, files, seed and compiler give the same mutants. A mutant that does not compile or gives
 the same object file does not count, and the next one takes its place. Each mutant runs the suites
-of `make test` that contain code of its file, the closest first, until one fails or takes too long;
-one of jax/ runs the tests of that folder, which need jax. A mutant that passes all has survived:
-a test is missing, the code is not needed, or the change has no effect.
+of `make test` that contain code of its file, the closest first, until one fails or takes too long.
+For files of jax/ these are the tests of that folder, which need jax. A mutant that passes all has
+survived: a test is missing, the code is not needed, or the change has no effect.
 
 Works in copies of the tree, in build-mutants/ unless --work names another folder. Prints a line per
 mutant, then totals.
@@ -333,7 +333,7 @@ def machine_code(folder, objects):
 
 
 def counts(base, folder, m, known):
-    """Does the mutant compile, and to another object?"""
+    """Return whether the mutant compiles, and gives another object file."""
     objects = objects_of(base, m.file)
     if m.file not in known:
         known[m.file] = machine_code(base, objects)
@@ -355,8 +355,8 @@ def status_of(step, folder, seconds):
 
 
 def fails(step, base, folder, seconds):
-    """Return False, or how the suite fails. On a busy machine the tree itself may fail. So a suite
-    must fail twice (a long one once), and then pass in the unchanged tree."""
+    """Return False, or how the suite fails. On a busy machine the unchanged tree may fail, too. So
+    a suite must fail twice (a long one once), and then pass in the unchanged tree."""
     for again in range(4):
         status = status_of(step, folder, seconds)
         if status in (0, 77):
@@ -450,7 +450,7 @@ def main():
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(base, folder, symlinks=True)
         idle.put(folder)
-    idle.get()  # takes the folder that pick has used
+    idle.get()  # this is the folder ${pick}, which counts() uses
 
     def test(m):
         folder = idle.get()
