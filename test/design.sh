@@ -86,8 +86,8 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
     function arrow(class, x1, y1, x2, y2, by) {
         printf "<path class=\"%s\" d=\"M%d %d%sL%d %d\" marker-end=\"url(#tip)\"/>\n", class, x1, y1, by, x2, y2
     }
-    # Return the y of the lower end of the boxes on level ${at}: that of the highest of these boxes.
-    # An arrow turns only below it.
+    # Return the largest y (y grows downwards) of the boxes on level ${at}. An arrow from such a box
+    # turns only below this y.
     function row_end(at,    i, y) {
         for (i = 1; i <= boxes; i++)
             if (level(name[i]) == at && row_y(at) + height[name[i]] > y) y = row_y(at) + height[name[i]]

@@ -20,7 +20,7 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 failed=0
 
-bad=0 # 1: the check that runs has failed
+bad=0 # 1: the current check has failed
 pages=$(echo README.md CONTRIBUTING.md docs/*.md docs/*/*.md)
 
 fail()
@@ -182,7 +182,7 @@ check_notes()
     fine "README and the manuals have no notes on single runs"
 }
 
-# No page is longer than 1,800 words, except tables that a command prints.
+# Check that no page has more than 1,800 words, except two pages that a command prints.
 check_lengths()
 {
     for page in $pages; do

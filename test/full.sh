@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # make test-full: builds with two compilers and -Werror, and runs AddressSanitizer with UBSan,
-# ThreadSanitizer, valgrind and libFuzzer. Three steps run side by side, because most of a step is one
-# process after the other, and some wait for time limits. Each step prints its name, its time and its
-# verdict. A missing tool is a failure here, because this run must not skip anything.
+# ThreadSanitizer, valgrind and libFuzzer. Three steps run side by side, because a step runs one
+# process at a time most of the time, and some steps wait for time limits. Each step prints its
+# name, its time, and whether it passed. A missing tool is a failure, because this run must not skip
+# anything.
 #
 #   GCC_TESTED=1  leaves out the step "gcc -Werror", because .ci/run has done it
 set -u

@@ -60,8 +60,8 @@ else
     skip "docker build: no docker daemon here"
 fi
 
-# Check a wheel with all that a release has, for all GPUs. In the fat binary, kind 2 is code for one
-# generation of GPUs, and kind 1 is PTX.
+# Check that the wheel has all files of a release, and kernels for all generations of GPUs. In the
+# fat binary, kind 2 is code for one generation, and kind 1 is PTX.
 wheel=$(ls build/dist/*-manylinux_2_28_*.whl 2> /dev/null) || fail "no wheel was made"
 mkdir "$work/wheel" && python3 -m zipfile -e "${wheel:-none}" "$work/wheel" 2> /dev/null
 for file in bin/symtuner lib/libsymtuner.so lib/libsymtuner_nccl.so lib/libsymtuner_ar.so lib/libsymtuner_ffi.so; do

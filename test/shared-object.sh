@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # shared-object.sh LIBRARY: checks which names libsymtuner.so exports, which libraries it needs, and
-# that it is never unloaded. Prints one line per finding and fails.
+# that it is never unloaded. If something is wrong, prints a line for each fault and exits with 1.
 so=$1
 wrong=0
 
@@ -25,8 +25,8 @@ if ! readelf -d "$so" | grep -q NODELETE; then
     echo "$so: -z nodelete is missing: NCCL would keep pointers into an unloaded library"
     wrong=1
 fi
-# For a variable such as NCCL_TUNER_PLUGIN=symtuner, NCCL looks for a library with a name of this
-# form.
+# For NCCL_TUNER_PLUGIN=symtuner, NCCL looks for libnccl-tuner-symtuner.so, so make install must
+# make such names.
 root=$(mktemp -d) || exit 2
 make -s install DESTDIR="$root" PREFIX=/usr B="$(dirname "$so")" > /dev/null || wrong=1
 for role in tuner env profiler; do

@@ -38,9 +38,10 @@ test-cli-fuzz: $(B)/symtuner $(B)/check-corpus $(B)/test/fuzz/cli_fuzz.c.o
 	$(Q)$(B)/cli_fuzz $(B)/symtuner test/fuzz/why.words docs/example.rules $(or $(ROUNDS),300)
 	$(Q)$(B)/cli_fuzz $(B)/check-corpus test/fuzz/corpus.words test/corpus/sample.csv $(or $(ROUNDS),300)
 
-# Runs bench/scoreboard on workers with known times (test/bench/fake_worker.py), bench/beside.py on
-# a torch that computes nothing, bench/torch_steps.py on jobs with invented times, and
-# bench/nodes.py and bench/nodes_time.py on invented figures.
+# Tests the benchmark programs without a GPU: bench/scoreboard with workers that report known times
+# (test/bench/fake_worker.py), bench/beside.py with a torch that computes nothing,
+# bench/torch_steps.py with invented times, and bench/nodes.py and bench/nodes_time.py with invented
+# figures.
 TEST_ALSO += test-scoreboard
 test-scoreboard:
 	$(Q)! command -v python3 > /dev/null || python3 test/bench/test_scoreboard.py
@@ -101,7 +102,7 @@ $(B)/check-host: $(call obj,$(HOST)) | $(FAKES)
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread
 
-# test-commands comes first, because it takes the longest and is one process after the other.
+# test-commands comes first, because it takes the longest and runs one process at a time.
 test: test-commands test-so $(TEST_ALSO) test-host test-core
 	$(if $(strip $(TEST_NOT)),@echo "make test: not run here: $(strip $(TEST_NOT))")
 test-core: $(B)/check

@@ -128,7 +128,7 @@ run() {
     [ "$name" != plain ] || number=$((calls / 4))
     stall=${AR_STALL_US:-30} mode=local
     case $kernel in
-    copy | engines) mode=threads ;; # graphs with --mode local may hang (kernels/choose/rows.c)
+    copy | engines) mode=threads ;; # with --mode local graphs may hang (kernels/choose/rows.c)
     esac
     case $kernel in
     ar_late)

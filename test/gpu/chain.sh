@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # chain.sh BUILD [PEERS] - loads our plugin, which in turn loads NCCL's example tuner and profiler,
 # on two real GPUs. In whichever way NCCL loads our plugin, NCCL must call both examples as often as
-# without our plugin. The folder PEERS (.peer) has libnccl-tuner-example.so and
+# without our plugin. The folder PEERS (default .peer) has libnccl-tuner-example.so and
 # libnccl-profiler-example.so of NCCL 2.28 or later. They are built like this:
 #
 #   git -C NCCL archive v2.28.9-1 ext-tuner/example ext-profiler/example | tar x -C .peer

@@ -44,7 +44,7 @@ for ranks in 2 4; do
     loaded conf "$ranks" "NCCL_CONF_FILE" $?
     NCCL_ENV_PLUGIN=$lib run env "$ranks" --colls 7 --max 4M
     loaded env "$ranks" "NCCL_ENV_PLUGIN=/path/libsymtuner.so" $?
-    # for a sum with both buffers registered, each eager call must have run a symmetric kernel
+    # both buffers are registered, so each eager call must have run a symmetric kernel
     awk -F'[ =]' '/^ran/ { n++; for (i = 1; i < NF; i++) v[$i] = $(i + 1);
                            if (v["general"] != 0 || v["symmetric"] != v["called"] || v["called"] == 0) bad = 1 }
                   END { exit bad || n == 0 }' "$work/env.ledger"

@@ -112,7 +112,7 @@ START_TEST(test_the_example_profiler_is_told_what_it_is_told_alone)
 
     setenv("NCCL_PROFILE_DUMP_FILE", dump, 1);
     setenv("NCCL_PROFILE_EVENT_MASK", "770", 1); /* the events Coll, GroupApi and CollApi */
-    /* Each element takes 755 MB of address space, and hardly any of it is touched. */
+    /* Each element of a pool takes 755 MB of address space, and hardly any of it is touched. */
     setenv("NCCL_PROFILE_COLL_POOL_SIZE", "4", 1);
     setenv("NCCL_PROFILE_P2P_POOL_SIZE", "4", 1);
     setenv("SYMTUNER_MACHINE", "gpu=test box", 1);

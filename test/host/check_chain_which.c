@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_chain_which.c - checks which tuner symtuner chains: by name, or NCCL's NET library, but
- * never symtuner itself. */
+/* check_chain_which.c - checks which tuner symtuner calls in turn ("chains"): one that is named, or
+ * that of NCCL's NET library, but never symtuner itself. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

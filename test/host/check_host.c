@@ -49,7 +49,8 @@ int main(int argc, char **argv)
     if (getenv("CHECK_PEERS"))
         srunner_add_suite(runner, chain_peer_suite());
     srunner_add_suite(runner, why_suite());
-    srunner_set_fork_status(runner, CK_FORK); /* the plugin looks some things up once per process */
+    /* the plugin looks some things up once per process, so each test needs a process of its own */
+    srunner_set_fork_status(runner, CK_FORK);
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);
     srunner_free(runner);

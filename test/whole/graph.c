@@ -56,8 +56,8 @@ cudaError_t fake_capture_info(cudaStream_t stream, enum cudaStreamCaptureStatus 
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-/* A cudaGraphNode_t points to an operation, to a struct end, or to the graph itself. The last means
- * an empty node. */
+/* A cudaGraphNode_t points to an operation, to a struct end, or, for an empty node, to the
+ * graph. */
 
 /* If ${node} is an operation that belongs to no stream yet, it now belongs to ${stream}. */
 cudaError_t fake_capture_after(cudaStream_t stream, cudaGraphNode_t node)
@@ -262,9 +262,10 @@ static struct CUstream_st *branch(struct branches *b, struct CUstream_st *captur
     return b->now[i];
 }
 
-/* Put a copy of a captured operation into the stream in which this replay runs it. Put the event
- * records that follow it in the graph behind it. A copy that records an event of the capture, or
- * waits for one, gets a mark (stream.h) of this replay. The caller holds the lock. */
+/* Put a copy of a captured operation into the stream in which this replay runs it. If event records
+ * follow the operation in the graph, put copies of them behind it. A copy that records an event of
+ * the capture, or waits for one, gets a mark (stream.h) of this replay. The caller holds the
+ * lock. */
 static void replay(struct branches *b, const struct CUgraph_st *graph, const struct op *captured)
 {
     struct op op = *captured;

@@ -9,9 +9,9 @@
  *
  * --mode local makes groups with symtuner_ar_create_local and runs a thread per rank. --mode
  * threads and procs make groups from an ncclComm_t and run threads of one process, or one process
- * per rank. --gpus: use fewer GPUs than ranks, so that ranks share them (only with --mode local,
- * and with --most 4194304, because longer calls may be cut into more launches than CUDA queues).
- * --fork 0: run the threads in this process, for tools that do not follow a fork. --nonblocking 1:
+ * per rank. --gpus: use fewer GPUs than ranks, so that ranks share them. This needs --mode local,
+ * and --most 4194304, because a longer call may need more launches than CUDA queues. --fork 0: run
+ * the threads in this process, for tools that do not follow a fork. --nonblocking 1:
  * make communicators with blocking = 0, and pass them to the library while NCCL is still making
  * them. --threads: most threads of a block, for GPUs on the CPU (test/whole/cuda.c). --created 1:
  * take the memory of plain buffers by cuMemCreate, as XLA does.

@@ -102,8 +102,8 @@ static void live(struct group *g, int me, int gpu, unsigned start)
     MUST(cudaMalloc((void **)&recv, BYTES), cudaSuccess);
     MUST(cudaMemset(send, 0, BYTES), cudaSuccess);
     MUST(symtuner_ar_create(&h, &comm, 1, &config), ncclSuccess);
-    /* Make all scratch now. If a rank were killed while scratch grows, NCCL would notice it, and
-     * not our kernels, which this test is about. */
+    /* Allocate all scratch now. If a rank were killed while scratch grows, NCCL would notice it,
+     * and not our kernels, which this test is about. */
     MUST(symtuner_ar_reserve(&h, 1, SIZE_MAX), ncclSuccess);
     for (int b = 0; b < 2; b++) {
         MUST(ncclMemAlloc(&window[b], BYTES), ncclSuccess);

@@ -253,8 +253,8 @@ int kill_graph_of_local(const char *kernel)
     }
     for (int r = 0; r < RANKS; r++)
         MUST(cudaGraphExecDestroy(exec[r]), cudaSuccess);
-    /* CUDA releases what the graph held in another thread; after that, the library's next create or
-     * destroy frees the memory */
+    /* In another thread, CUDA releases what the graph held. After that, the library's next create
+     * or destroy frees the memory. */
     for (int i = 0; i < 100 && after < before + ((size_t)64 << 20); i++) {
         /* all handles are NULL, so this call only frees what earlier handles have left */
         symtuner_ar_destroy(t.handle, RANKS);

@@ -148,7 +148,7 @@ int main(int argc, char **argv)
     for (int r = 0; r < ranks; r++)
         devices[r] = r;
     MUST(symtuner_ar_create_local(handle, devices, ranks, &config), ncclSuccess);
-    MUST(symtuner_ar_reserve(handle, ranks, SIZE_MAX), ncclSuccess); /* graphs need all scratch */
+    MUST(symtuner_ar_reserve(handle, ranks, SIZE_MAX), ncclSuccess); /* captures allocate none */
     MUST(cudaHostAlloc((void **)&gate, sizeof *gate * MOST_RANKS, cudaHostAllocPortable),
          cudaSuccess);
     for (int r = 0; r < ranks; r++) {

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 #define TEXT_OF(x)          #x
-#define NAME_OF(function)   TEXT_OF(function) /* cuda.h defines some names as others with _v2 */
+#define NAME_OF(function)   TEXT_OF(function) /* cuda.h maps some names to names with _v2 */
 #define DRIVER(function)    ((__typeof__(&function))look_up(NAME_OF(function)))
 #define MUST(function, ...) must(#function, DRIVER(function)(__VA_ARGS__))
 

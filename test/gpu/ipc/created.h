@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-enum { CREATED_STEP = 2 << 20 }; /* all sizes are multiples of it */
+enum { CREATED_STEP = 2 << 20 }; /* all sizes must be multiples of it */
 
 /* Reserve ${bytes} of addresses. */
 char *created_reserve(size_t bytes);

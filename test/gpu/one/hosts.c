@@ -8,7 +8,7 @@
  * finds no NCCL_HOSTID, and so sees one host. Therefore NCCL sends data over sockets, while
  * symtuner's kernels share memory.
  *
- * With ONE_GPU_BOX=N, each N ranks are a box. Then all code but NCCL finds the name of its box in
+ * With ONE_GPU_BOX=N, every N ranks form a box. Then all code but NCCL finds the name of its box in
  * NCCL_HOSTID, and the names of symtuner's shared memory begin with the name of the box. So
  * symtuner's ranks of different boxes share no memory.
  */
