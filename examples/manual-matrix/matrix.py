@@ -26,7 +26,7 @@ import time
 import warnings
 
 COLUMNS = ("blocked", "delayed", "attributes")
-ROWS = {  # "one" process, or one for "each" GPU; what symtuner.groups() must say
+ROWS = {  # by way: "one" process, or one for "each" GPU; and what symtuner.groups() must say
     "device": ("one", {"comm": "peer-pointers", "zero-copy": False}),
     "peer": ("one", {"comm": "peer-pointers", "zero-copy": True}),
     "symmetric-peer": ("each", {"comm": "own-nccl"}),

@@ -4,7 +4,7 @@
 
     jax_procs.py --ranks 2                  each case once
     jax_procs.py --ranks 2 --times 50       kill, exit and raise 50 times, 10 groups at a time on
-                                            each 2 of the GPUs that CUDA_VISIBLE_DEVICES names
+                                            each pair of the GPUs that CUDA_VISIBLE_DEVICES names
     jax_procs.py --ranks 4 --case values,apart --comm own,xla --side 4      over both communicators
     jax_procs.py --ranks 2 --recorded       XLA records the calls into CUDA graphs and replays them
 
@@ -12,9 +12,9 @@ Cases: values (right sums, orderly end), kill, raise, exit (rank 1 goes while th
 (rank 1 leaves, and then rank 2 is killed; 3 ranks or more), apart (all leave, seconds apart).
 jax_rank.py says more. After kill, raise, exit and two, every other rank must end within 30 s with
 an exit status other than 0, and must name a rank that went; one of them must name the first that
-went. After apart, all must end with status 0 within 30 s of the last. No process and no memory on
-the GPUs may be left. Groups that share GPUs have processes, a communicator and a coordinator of
-their own.
+went. After apart, all must end with status 0 within 30 s after the last has left. No process and no
+memory on the GPUs may be left. Groups that share GPUs have processes, a communicator and a
+coordinator of their own.
 
 Exit status 0: all right. 1: something was wrong, or --limit seconds were over before the end.
 """
@@ -32,7 +32,7 @@ import tempfile
 import time
 
 BOUND_S = 30  # seconds within which the others must end after the rank has gone
-START_S = 150  # seconds within which the rank must go; many groups start side by side
+START_S = 150  # seconds from a group's start until the rank must have gone; many start side by side
 GOES = {  # by case: which ranks go, as a function of the number of ranks; the longest case first
     "two": lambda ranks: (1, 2),
     "kill": lambda ranks: (1,),
@@ -113,7 +113,7 @@ class Group:
                         env=env,
                         stdout=out,
                         stderr=subprocess.STDOUT,
-                        start_new_session=True,  # so that processes that it leaves can be found
+                        start_new_session=True,  # so that left() finds what it leaves behind
                     )
                 )
 
@@ -348,7 +348,7 @@ def main():
     if not teams:
         p.error(f"--ranks {args.ranks}: CUDA_VISIBLE_DEVICES has {len(gpus)} GPUs")
     used = [gpu for team in teams for gpu in team]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the children end, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # run_all() then ends the children
     before, start = gpu_memory(used), time.time()
     what = [(case, comm) for case in cases for comm in comms]
     todo = [(*one, number) for number in range(args.times) for one in what]

@@ -144,7 +144,7 @@ def main():
         values(me, args.calls)
         del me
         end_together()
-    else:  # the rank exits normally
+    else:  # if until_it_goes() returns, this process exits normally
         until_it_goes(me, args.calls, args.case)
 
 
