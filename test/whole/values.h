@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* values.h - elements of NCCL's types, and what NCCL's reductions make of them. */
+/* values.h - reads and writes elements of NCCL's types, and reduces two of them as NCCL does. */
 #ifndef TEST_WHOLE_VALUES_H_
 #define TEST_WHOLE_VALUES_H_
 

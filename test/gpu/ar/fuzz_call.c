@@ -54,7 +54,7 @@ static size_t draw_bytes(struct rank *r, size_t allowed)
     return even == 4 ? grain : bytes - bytes % grain;
 }
 
-/* Return the number that ${h} has for the operator of ${c}. */
+/* Return the operator of ${c}. Each handle has its own number for a PreMulSum. */
 static ncclRedOp_t op_of(const struct rank *r, const symtuner_ar *h, const struct fuzz_call *c)
 {
     return c->op == FUZZ_PREMUL ? r->premul[h == r->handle[1]][c->type] : (ncclRedOp_t)c->op;

@@ -36,9 +36,9 @@ ncclResult_t team_comm(struct team *t, int g, int me, int nonblocking, ncclComm_
 void team_fail(struct team *t, const char *format, ...)
     __attribute__((format(printf, 2, 3), noreturn));
 
-/* Run ${body}(rank) for all ranks. If ${forked} is set, they run in child processes: one for each
- * rank if t->apart is set, else one for all ranks. Then the caller must not have used CUDA.
- * Otherwise they are threads of this process. Returns 0, or 1 if a rank failed or not all ended
+/* Run ${body}(rank) for all ranks, in threads of this process. If ${forked} is set, run it in child
+ * processes instead: one for each rank if t->apart is set, else one with a thread for each rank. In
+ * this case the caller must not have used CUDA. Returns 0, or 1 if a rank failed or not all ended
  * within ${seconds}. */
 int team_run(struct team *t, void (*body)(int rank), int seconds, int forked);
 

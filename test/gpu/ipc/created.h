@@ -17,7 +17,7 @@ char *created_reserve(size_t bytes);
 char *created_map(char *at, size_t bytes, int device);
 void created_free(char *at, size_t bytes);
 
-/* Return what the driver says about the memory at ${p}: a line without its end. */
+/* Return what the driver says about the memory at ${p}, as one line without a newline. */
 const char *created_facts(const void *p);
 
 /* Start a kernel that runs until created_spin_end. */

@@ -81,8 +81,8 @@ EXPORT int shm_unlink(const char *name)
 }
 
 /* The drop-in counts the entries of /proc/driver/nvidia/gpus, which are the GPUs of the box. This
- * makes it count the entries of ONE_GPU_FOLDER instead, which has at least as many entries as there
- * are ranks. */
+ * function makes the drop-in count the entries of the folder ONE_GPU_FOLDER instead, which has at
+ * least as many entries as there are ranks. */
 EXPORT DIR *opendir(const char *path)
 {
     DIR *(*next)(const char *);
