@@ -31,16 +31,16 @@ static nccl_abi_result run_nccl(const struct st_real *real, const struct st_call
 
 /* ---- who runs a call? ------------------------------------------------------------------------ */
 
-/* The library leaves a call to NCCL, and its text ${why} says for what reason. Return the enum
- * st_plan of this reason. */
+/* The library gives a call to NCCL, and its text ${why} says why. Return the enum st_plan for this
+ * reason. */
 static unsigned nccl_plan(const char *why)
 {
     static const char span[] = "the ranks span several nodes";
     int boxes = 0;
 
     sscanf(why, "%*d boxes of %*d ranks: %n", &boxes);
-    /* A rule may name a kernel that cannot run the call. Then not the rule but the library's table
-     * has chosen NCCL. */
+    /* If a rule names a kernel that cannot run the call, the choice of NCCL comes from the
+     * library's table, not from the rule. */
     if (strncmp(why + boxes, "rules: ", 7) == 0 && !strstr(why, " cannot run this call; "))
         return ST_PLAN_RULE;
     return boxes || strncmp(why, span, sizeof span - 1) == 0 ? ST_PLAN_ACROSS : ST_PLAN_NCCL;
@@ -65,7 +65,7 @@ static unsigned ask(struct st_comm *c, const struct st_call *call)
     st_life_release(c);
     if (result != NCCL_ABI_SUCCESS)
         return ST_PLAN_NCCL;
-    if (plan.boxes > 0) { /* runs box by box, even if NCCL's kernels add up in each box */
+    if (plan.boxes > 0) { /* box by box, even if NCCL's kernels instead of ours add up in a box */
         c->by_boxes = plan.boxes;
         return plan.pieces < ST_PLANS - ST_PLAN_BOXES ? ST_PLAN_BOXES + (unsigned)plan.pieces
                                                       : ST_PLANS - 1;
@@ -90,13 +90,13 @@ static unsigned answer(struct st_comm *c, const struct st_call *call)
     size_t bytes = st_call_bytes(c, call);
     size_t in = call->coll == ST_TALLY_ALL_GATHER ? bytes / (size_t)c->ranks : bytes;
     size_t out = call->coll == ST_TALLY_REDUCE_SCATTER ? bytes / (size_t)c->ranks : bytes;
-    /* operators that programs create count as one: each rank has its own numbers for them */
+    /* all operators that programs create count as one, because each rank numbers them itself */
     int op = call->op < NCCL_ABI_BUILT_IN_OPS ? call->op : NCCL_ABI_BUILT_IN_OPS;
     const uint64_t places =
         st_window_class(c, call->send, in) << 4 | st_window_class(c, call->recv, out) << 2;
-    /* Whether the call is in place belongs to the key, too. For a call in place the library looks
-     * only at the window of the longer buffer, so its answer may differ from that for another call
-     * whose buffers have the same classes. */
+    /* The key also says whether the call is in place. For a call in place the library looks only at
+     * the window of the longer buffer. So it may answer otherwise than for a call whose buffers
+     * have the same classes (st_window_class), but which is not in place. */
     const bool at_place = places && st_call_in_place(c, call, in < out ? in : out);
     uint64_t key =
         mix(mix(0, call->count), (uint64_t)call->coll << 32 | (uint64_t)call->dtype << 16 |
@@ -115,7 +115,8 @@ static unsigned answer(struct st_comm *c, const struct st_call *call)
 }
 
 /* Return ST_WHY_OURS if our kernels run the call, else the reason why NCCL runs it. If the ranks
- * must still decide (ST_PLAN_EITHER), return ST_WHY_OURS and set *either. */
+ * must still decide which of the two runs it (ST_PLAN_EITHER), return ST_WHY_OURS and set
+ * *either. */
 static enum st_tally_why judge(struct st_comm *c, const struct st_call *call, bool *either)
 {
     unsigned plan;
@@ -174,7 +175,7 @@ static nccl_abi_result by_kernels(struct st_comm *c, const struct st_call *call)
         return NCCL_ABI_INVALID_USAGE; /* another thread has aborted the communicator */
     if (atomic_load(&c->comm) != call->comm) {
         st_life_release(c);
-        return NCCL_ABI_INVALID_USAGE; /* aborted, and the record ${c} was used again */
+        return NCCL_ABI_INVALID_USAGE; /* aborted, and a new communicator has the record ${c} */
     }
     st_inside++;
     result = call->coll == ST_TALLY_ALL_REDUCE
@@ -215,7 +216,7 @@ static nccl_abi_result by_nccl(struct st_comm *c, const struct st_call *call)
     return run_nccl(c->real, call);
 }
 
-/* Has cli/run/times.h measured times that are valid for this call (${timed} in tally.h)? */
+/* Does cli/run/times.h have times that are valid for this call (${timed} in tally.h)? */
 static bool is_timed(struct st_comm *c, const struct st_tally_slot *slot,
                      const struct st_call *call)
 {
@@ -272,9 +273,9 @@ static void note(struct st_group *g, struct st_comm *c, bool by_us)
         c->group_others++;
 }
 
-/* Count a call of a communicator that has no record, because we did not see it being made. For
- * example, NCCL writes the pointer to a non-blocking child when ncclCommSplit has long returned, so
- * we do not see this pointer. */
+/* Count a call of a communicator that has no record, because the drop-in did not see NCCL make it.
+ * For example, NCCL writes the pointer to a non-blocking child only after ncclCommSplit has
+ * returned, so the drop-in does not see this pointer. */
 static void count_unknown(const struct st_real *real, enum st_tally_coll coll, void *comm,
                           size_t elements, int dtype, bool per_rank)
 {

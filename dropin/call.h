@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * call.h - the three collectives that may run on our kernels, and NCCL's groups.
+ * call.h - decides whether NCCL or our own kernels (libsymtuner_ar.so) run a call of ncclAllReduce,
+ * ncclReduceScatter or ncclAllGather; also handles NCCL's groups.
  *
- * All ranks must decide alike whether NCCL or our kernels run a call. So the decision depends only
- * on what is the same on all ranks: the communicator, the collective, count, type and operator,
- * whether the buffers lie in windows, and which collectives the group has on this communicator.
- * The group's sends and receives must not matter, because another rank may have none.
+ * All ranks must make the same decision. So it depends only on what is the same on all ranks: the
+ * communicator, the collective, count, type and operator, whether the buffers lie in windows, and
+ * which collectives of this communicator the open group has. The group's sends and receives must
+ * not matter, because another rank may have none.
  *
- * In a group, calls for our kernels wait until the outermost ncclGroupEnd, and run after the
- * group's calls that go to NCCL. The reason: our library may ask NCCL for more scratch memory,
- * and this works only when no group is open.
+ * While a group is open, calls for our kernels wait. At the outermost ncclGroupEnd NCCL first runs
+ * the group's calls that go to NCCL, and then our kernels run theirs. Our kernels come last because
+ * our library may ask NCCL for more scratch memory, and this works only when no group is open.
  *
  * Threads    each thread has its own groups, as in NCCL.
  */
@@ -18,15 +19,15 @@
 
 #include "dropin/group.h"
 
-/* If a group has more collectives than this on one communicator, NCCL runs them. NCCL runs them all
- * in one kernel, but we would launch one kernel for each. */
+/* If a group has more collectives of one communicator than this, NCCL runs all of them: NCCL puts
+ * them into one kernel, but we would launch one kernel for each. */
 enum { ST_GROUP_MOST = 4 };
 
 nccl_abi_result st_call(struct st_from from, const struct st_call *call);
 /* Count a call of a function that NCCL always runs. Call this just before NCCL's function. ${c}:
- * the record of ${comm}, or NULL.
- * ${collective}: in an open group the call also counts as one of the group's collectives.
- * ${per_rank}: the call's larger buffer has ${elements} elements for each rank. */
+ * the record of ${comm}, or NULL. ${collective}: if a group is open, also count the call among the
+ * group's collectives of ${c}. ${per_rank}: the call's larger buffer has ${elements} elements for
+ * each rank. */
 void st_call_forwarded(struct st_comm *c, struct st_real *real, enum st_tally_coll coll,
                        bool collective, void *comm, size_t elements, int dtype, bool per_rank);
 /* Remember that NCCL refused a call of this thread. If a group is open, our kernels will run no

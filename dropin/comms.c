@@ -18,8 +18,8 @@ static struct st_comm gone;
 static int used; /* entries of st_comm_table that are not NULL */
 
 /* Records of ended communicators, oldest first. If a watchdog thread has aborted a communicator,
- * another thread may still be in a call on it. So a new communicator gets a record only after
- * RESTING more communicators have ended. */
+ * another thread may still be in a call on it. So a record is used again only after RESTING more
+ * communicators have ended. */
 enum { RESTING = 64 };
 static struct st_comm *oldest, **newest = &oldest;
 static int resting;
@@ -34,8 +34,8 @@ static struct st_comm *record(void)
         return calloc(1, sizeof *c);
     oldest = c->next_free;
     resting--;
-    st_meet_leave(c->meet); /* an aborted communicator has not left its meeting */
-    free(c->book);          /* late threads may have counted in it until now */
+    st_meet_leave(c->meet); /* an aborted communicator has not left its meeting yet */
+    free(c->book);          /* freed only now, because late threads may have counted in it */
     memset((char *)c + sizeof c->comm, 0, sizeof *c - sizeof c->comm);
     return c;
 }
@@ -65,7 +65,7 @@ void st_comm_remove(struct st_comm *c)
     unsigned place;
 
     pthread_mutex_lock(&lock);
-    if (!c->comm) { /* another thread has ended it */
+    if (!c->comm) { /* another thread has removed it */
         pthread_mutex_unlock(&lock);
         return;
     }
@@ -75,8 +75,8 @@ void st_comm_remove(struct st_comm *c)
     atomic_store_explicit(&c->comm, NULL, memory_order_release);
     atomic_store(&st_comm_table[place], &gone);
     /* A search goes on after an entry that is &gone, and ends at an entry that is NULL. If the next
-     * entry is NULL, no search needs to pass this entry, so set it to NULL, too. Then the same may
-     * be true of the entry before it. */
+     * entry is NULL, no search needs to pass this one, so set this one to NULL, too. Then look at
+     * the entry before it in the same way. */
     while (!st_comm_table[(place + 1) % ST_COMM_PLACES] && st_comm_table[place] == &gone) {
         atomic_store(&st_comm_table[place], NULL);
         used--;
@@ -126,10 +126,10 @@ uint64_t st_comm_split_key(struct st_comm *parent, int color)
     return parent->key ? st_hash(h, &color, sizeof color) | 1 : 0;
 }
 
-/* The key contains how many earlier calls of ncclCommShrink had the same list. This number is equal
- * on all ranks of the new communicator. The number of calls with any list is not: a rank that is
- * left out does not call ncclCommShrink. Ranks may give the list in different orders, so its hash
- * is a sum over its elements. */
+/* The key contains the number of earlier calls of ncclCommShrink with the same list. This number is
+ * the same on all ranks of the new communicator. The number of all earlier calls may differ,
+ * because a rank that is left out does not make the call. Ranks may give the list in different
+ * orders, so its hash is a sum over its elements. */
 uint64_t st_comm_shrink_key(struct st_comm *parent, const int *without, int n)
 {
     uint64_t list = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * comms.h - what the drop-in knows of each communicator.
+ * comms.h - what the drop-in (libsymtuner_nccl.so) knows of each communicator.
  *
  * Threads    st_comm_find takes no lock and runs on every call. Records are never freed, only used
  *            again, so st_comm_find reads valid memory even while another thread removes a record.
@@ -20,13 +20,14 @@ enum { ST_SETS = 64, ST_WAYS = 4, ST_SHRINKS = 16 };
 /* Who runs a call? */
 enum st_plan {
     ST_PLAN_NCCL,
-    ST_PLAN_RULE,   /* NCCL, because a rule says so                            */
+    ST_PLAN_RULE,   /* NCCL, because a rule of the user says so                */
     ST_PLAN_ACROSS, /* NCCL, because the ranks are on several boxes            */
     ST_PLAN_OURS,   /* our kernels                                             */
-    ST_PLAN_EITHER, /* our kernel tma_ipc or NCCL: for each call the ranks decide which
-                     * (symtuner_ar_decide) */
-    ST_PLAN_BOXES,  /* both, box by box. The value is ST_PLAN_BOXES plus the number of pieces into
-                     * which the call is cut */
+    ST_PLAN_EITHER, /* our kernel tma_ipc or NCCL: the ranks decide at each call which of the two
+                     * runs it (symtuner_ar_decide) */
+    ST_PLAN_BOXES,  /* "box by box": our kernels add up inside each box, and NCCL between the boxes.
+                     * The value is ST_PLAN_BOXES plus the number of pieces into which the call is
+                     * cut */
     ST_PLANS = 256  /* larger than every value */
 };
 
@@ -35,12 +36,13 @@ struct st_meet;
 
 struct st_comm {
     _Atomic(void *) comm; /* NCCL's pointer; NULL: the record is free            */
-    struct st_real *real; /* the copy of NCCL that made it                       */
+    struct st_real *real; /* the copy of NCCL that made the communicator         */
     const struct st_kernels *kernels;
     _Atomic(struct symtuner_ar *) handle; /* NULL: all calls go to NCCL         */
-    /* When the program aborts the communicator, or NCCL suspends it, its handle moves from
-     * ${handle} to ${kept} and runs no more calls. It stays there until the communicator ends.
-     * After ncclCommAbort has ended it, the handle is in ${orphan} until no thread uses it. */
+    /* When the program aborts the communicator, or NCCL suspends it, the handle moves from
+     * ${handle} to ${kept} and runs no more calls. It stays there until the communicator ends. If
+     * ncclCommAbort ends the communicator, the handle moves on to ${orphan}, and stays there until
+     * no thread uses it any more. */
     _Atomic(struct symtuner_ar *) kept, orphan;
     _Atomic int users; /* number of threads that use the handle (st_life_hold). While it is above
                         * 0, no new communicator gets this record */
@@ -49,32 +51,32 @@ struct st_comm {
     int device;  /* CUDA device number of the communicator, modulo ST_DEVICES     */
     bool placed; /* its handle is counted in st_comm_handles[device]              */
     bool wide;   /* its handle is counted in st_comm_wide[device]                 */
-    bool spans;  /* its ranks are on several boxes, and all could make a handle   */
+    bool spans;  /* its ranks are on several boxes, and all of them made a handle */
     bool blocking;
     bool unlisted; /* the record is not in the table, because the table is full */
     uint64_t key; /* identifies the communicator, the same on all its ranks; 0: unknown */
-    /* The meeting (meet.h) in which the ranks vote on verified calls. NULL: no call is verified.
-     * After an abort the rank leaves the meeting only when a new communicator gets this record. */
+    /* The shared memory (meet.h) in which the ranks vote on verified calls (verify/verify.h). NULL:
+     * no call is verified. After an abort it is freed only when a new communicator gets this
+     * record. */
     struct st_meet *meet;
     struct st_book *book; /* its counters for the ledger (ledger/book.h); NULL: none */
-    uint32_t verified[ST_TALLY_ALL_GATHER + 1]; /* verified calls, by collective */
+    uint32_t verified[ST_TALLY_ALL_GATHER + 1]; /* number of verified calls of each collective */
     bool distrusted; /* our result of a verified call differed from NCCL's       */
-    uint32_t splits; /* how often NCCL has split this one                  */
-    /* How often NCCL has shrunk this one, for each list of ranks to leave out. ${list} is a hash of
-     * the list. */
+    uint32_t splits; /* how often ncclCommSplit has split this communicator      */
+    /* How often ncclCommShrink has shrunk this communicator, counted separately for each list of
+     * ranks to leave out. ${list} is a hash of the list. */
     struct {
         uint64_t list;
         uint32_t times; /* 0: the element is free */
     } shrinks[ST_SHRINKS];
-    bool windows; /* whether our kernels have been told of a window of this communicator */
-    /* What the kernels' library answered about earlier calls. Each element is a hash of a call,
-     * whose lowest byte is replaced by the answer, an enum st_plan. */
+    bool windows; /* a window of this communicator was registered with our kernels */
+    /* A cache: who runs a call, as libsymtuner_ar.so has answered for earlier calls. Each element
+     * is a hash of a call, with its lowest byte replaced by the answer, an enum st_plan. */
     uint64_t answers[ST_SETS][ST_WAYS];
-    int by_boxes; /* the number of boxes, if the library has answered for some call that it runs
-                   * box by box; else 0 */
+    int by_boxes; /* the number of boxes, if some call runs box by box (ST_PLAN_BOXES); else 0 */
     bool either;  /* the library has answered ST_PLAN_EITHER for some call */
-    /* The collectives of this communicator in the group that ${group} and ${group_number} identify:
-     * ${group_ours} that our kernels could run, and ${group_others} others. */
+    /* Counts this communicator's collectives in one group, which ${group} and ${group_number}
+     * identify. Our kernels could run ${group_ours} of them, but not the ${group_others}. */
     const void *group;
     uint64_t group_number;
     int group_ours, group_others;
@@ -109,30 +111,31 @@ static inline struct st_comm *st_comm_find(const void *comm)
     return NULL;
 }
 
-/* Add a record with these two members; its other members are 0. Returns NULL if there is no room;
- * then NCCL runs all calls of the communicator. */
+/* Add a record for the communicator ${comm} of the NCCL ${real}. All other members are 0. Returns
+ * NULL if there is no room; then NCCL runs all calls of the communicator. */
 struct st_comm *st_comm_add(void *comm, struct st_real *real);
 /* Remove a record from the table. Does nothing if another thread has already removed it. */
 void st_comm_remove(struct st_comm *c);
 
 /* Return the key of the communicator that this call of ncclCommSplit makes from ${parent}, or 0 if
  * ${parent} has no key. The key depends on how often ${parent} was split. So every rank must call
- * this at each split, even a rank that gets no communicator from it. */
+ * this function at each split, even a rank that gets no communicator from the split. */
 uint64_t st_comm_split_key(struct st_comm *parent, int color);
 /* Return the key of the communicator that this call of ncclCommShrink makes from ${parent}, or 0 if
- * ${parent} has no key. The record has room for ST_SHRINKS different lists ${without}. If only some
- * of the ranks have used up this room, the ranks get different keys. Then they do not find each
- * other in shared memory, and NCCL runs all calls of the new communicator. */
+ * ${parent} has no key. ${without}: the ${n} ranks to leave out. The record of ${parent} has room
+ * for ST_SHRINKS different lists ${without}. If this room is used up on some ranks only, the ranks
+ * get different keys. Then they do not find each other in shared memory, and NCCL runs all calls of
+ * the new communicator. */
 uint64_t st_comm_shrink_key(struct st_comm *parent, const int *without, int n);
-/* Return the key of the communicator that NCCL makes with these ${ids} ids. */
+/* Return the key of the communicator that NCCL makes from ${ids} ncclUniqueIds. */
 uint64_t st_comm_key(const struct nccl_abi_id *id, int ids);
 
 /* How many communicators have a handle, or are about to make one, on each GPU. */
 enum { ST_DEVICES = 64 };
 extern atomic_int st_comm_handles[ST_DEVICES];
-/* How many of these communicators are wide, which means that their calls may have all the blocks
- * that the library allows. A communicator is wide if its handle was the first on its GPU. Calls of
- * later handles get fewer blocks (st_settings_further). */
+/* How many of these communicators are wide. Calls of a wide communicator may have all the thread
+ * blocks that the library allows. A communicator is wide if its handle was the first on its GPU.
+ * Calls of later handles get fewer blocks (st_settings_further). */
 extern atomic_int st_comm_wide[ST_DEVICES];
 /* Count ${c} among the communicators that have a handle on its GPU, and among the wide ones.
  * Returns how many communicators with a handle the GPU had before. */

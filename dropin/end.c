@@ -7,12 +7,12 @@
 #include "dropin/life.h"
 #include "dropin/meet.h"
 
-/* Held while a handle moves from ${handle} to ${kept}. So another thread that ends the communicator
- * finds the handle in one of the two. */
+/* Held while a handle moves from ${handle} to ${kept} of its record (struct st_comm). So another
+ * thread that ends the communicator finds the handle in one of the two. */
 static pthread_mutex_t moving = PTHREAD_MUTEX_INITIALIZER;
 
-/* Take the handle out of the record and return it, NULL if there is none. From then on NCCL runs
- * all calls of the communicator. */
+/* Take the handle out of the record, and return it, or NULL if there is none. From then on NCCL
+ * runs all calls of the communicator. */
 static struct symtuner_ar *take(struct st_comm *c)
 {
     struct symtuner_ar *handle, *kept;
@@ -28,9 +28,9 @@ static struct symtuner_ar *take(struct st_comm *c)
     return handle ? handle : kept;
 }
 
-/* Move the handle to ${kept} and return it, NULL if there is none. From then on NCCL runs all calls
- * of the communicator. If ${gives}, the handle no longer counts on its GPU, so another communicator
- * may make a handle there. */
+/* Move the handle to ${kept}, and return it, or NULL if there is none. From then on NCCL runs all
+ * calls of the communicator. If ${gives}, no longer count the handle among those of its GPU, so
+ * that another communicator may make one there. */
 static struct symtuner_ar *keep(struct st_comm *c, bool gives)
 {
     struct symtuner_ar *handle;
@@ -66,7 +66,7 @@ void st_life_end(struct st_comm *c)
 
 void st_life_suspend(struct st_comm *c)
 {
-    keep(c, false); /* the handle keeps its place, because graphs may run its calls */
+    keep(c, false); /* false: the handle still counts, because graphs may run its calls */
 }
 
 /* Make our kernels give up, but do not free the handle. To free it we would have to wait for the

@@ -24,7 +24,7 @@ struct st_call {
 };
 
 /* Return the size of ${count} elements in bytes, or 0 if the type is unknown. ${per_rank}: multiply
- * by the number of ranks. */
+ * the size by the number of ranks. */
 size_t st_bytes(const struct st_comm *c, size_t count, int dtype, bool per_rank);
 /* Return the bytes of the call's larger buffer; 0 if the type is unknown. */
 size_t st_call_bytes(const struct st_comm *c, const struct st_call *call);
@@ -33,14 +33,14 @@ size_t st_call_bytes(const struct st_comm *c, const struct st_call *call);
  * this rank's part of the longer buffer is. */
 bool st_call_in_place(const struct st_comm *c, const struct st_call *call, size_t part);
 
-/* An operator that the program has created. */
+/* An operator that the program has created with ncclRedOpCreatePreMulSum. */
 struct st_op {
     void *comm;
     int op;
 };
 
-/* Two more things wait for the end of a group: the handles of new communicators (life.h), and the
- * windows that we have to register (window.h). */
+/* Besides calls and operators, two things wait for the end of a group: the handles of new
+ * communicators (life.h), and the windows that we have to register (window.h). */
 struct st_made;
 struct st_seen;
 
@@ -50,7 +50,7 @@ struct st_group {
     bool failed;     /* NCCL refused a call, so it will run no call of this group */
     struct st_call *call;
     int calls, calls_room;
-    struct st_op *op; /* the program has destroyed them, but waiting calls may use them */
+    struct st_op *op; /* operators that the program has destroyed, but waiting calls may use */
     int ops, ops_room;
     struct st_made *made;
     int mades, mades_room;
@@ -61,8 +61,8 @@ struct st_group {
 /* Return the calling thread's group in the copy of NCCL ${real}. */
 struct st_group *st_group_of(const struct st_real *real);
 
-/* Return the address for one more element of an array that has ${count}. The array has memory for
- * ${*room} elements; if that is not enough, enlarge it. Returns NULL if memory is short. */
+/* Return the address for one more element of ${array}, which has ${count} elements, and memory for
+ * ${*room}. Enlarges the memory if it is full. Returns NULL if memory is short. */
 void *st_group_more(void **array, int count, int *room, size_t size);
 
 /* Above 0 while the drop-in itself calls libsymtuner_ar.so or NCCL in this thread. Until that call

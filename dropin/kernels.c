@@ -14,7 +14,7 @@ static struct st_kernels kernels;
 static bool loaded;
 static const struct st_real *user; /* the copy of NCCL that the kernels use */
 static bool promised;              /* we told our kernels that NCCL's kernels wait for them */
-static bool may_not_wait;          /* an NCCL kernel that does not wait for ours can run now */
+static bool may_not_wait;          /* NCCL can now run a kernel that does not wait for ours */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 atomic_bool st_promise_gone;
@@ -62,8 +62,8 @@ static bool load(struct st_kernels *k)
     return !missing;
 }
 
-/* Store the functions that load() has found, and make our kernels use the copy of NCCL ${real}.
- * Called with the lock. */
+/* Store the functions that load() has found, and make our kernels use the copy of NCCL ${real}. The
+ * caller holds ${lock}. */
 static void take(const struct st_kernels *found, bool ok, const struct st_real *real)
 {
     kernels = *found;
@@ -85,7 +85,7 @@ const struct st_kernels *st_kernels_for(const struct st_real *real)
     pthread_mutex_lock(&lock);
     first = !tried;
     pthread_mutex_unlock(&lock);
-    /* Load without our lock. The loader has a lock, too, and another thread may hold that one while
+    /* Load without our lock. The loader has a lock of its own, which another thread may hold while
      * it runs a constructor that calls us. If two threads load at once, both find the same
      * functions. */
     if (first)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* life.c - see life.h: what happens when a communicator is made. end.c has the rest. */
+/* life.c - see life.h: what happens when a communicator is made. end.c: what happens at its end. */
 #include "dropin/life.h"
 
 #include <dirent.h>
@@ -11,7 +11,7 @@
 #include "dropin/settings.h"
 
 enum { OLDEST = 22803 };  /* the first release that has the windows that our kernels use */
-enum { DONE_MS = 60000 }; /* how long a rank that is done waits for the others' handles */
+enum { DONE_MS = 60000 }; /* how long a rank with a handle waits for the handles of the others */
 enum { MOST = 16 };       /* largest number of ranks, as SYMTUNER_AR_MAX_RANKS */
 /* How long a kernel of ours waits for a late rank: a day, the most that the library takes. NCCL's
  * kernels wait for ever, and programs let ranks wait for hours, for example in a barrier while one
@@ -93,7 +93,7 @@ static struct st_comm *record(struct st_real *real, const struct st_made *made)
     int device = 0;
 
     st_followers_comm(real);
-    if (c) /* this is an older communicator at the same address, which NCCL ended after an error */
+    if (c) /* it is of an older communicator at this address, which NCCL ended after an error */
         st_book_close(c->book), st_comm_remove(c);
     c = st_comm_add(*made->comm, real);
     if (!c) {
@@ -145,14 +145,14 @@ struct party {
     enum st_tally_why own;    /* what own_reason() returned */
     struct st_meet *meet;
     struct st_boxes_mark mark;
-    bool parent_spans; /* the parent spans boxes */
-    bool further;      /* one of its GPUs has a handle already */
+    bool parent_spans; /* the communicator was split or shrunk from one that spans boxes */
+    bool further;      /* one of these ranks' GPUs already has a handle */
 };
 
 /* Count one more handle on each GPU of ${p}. If one of these GPUs already has as many handles as
- * allowed, count none and return false. Count before the ranks meet, because other threads, or this
- * thread's group, may be about to make handles, too. If in the end no handle is made, decide()
- * takes these out of the count again. */
+ * allowed, count none and return false. Call this before the ranks meet, because other threads, or
+ * this thread's group, may be about to make handles, too. If in the end no handle is made, decide()
+ * undoes the count. */
 static bool take_places(struct party *p)
 {
     bool room = true;
@@ -200,9 +200,9 @@ static enum st_tally_why own_reason(const struct st_real *real, struct party *p)
     return st_kernels_loaded() ? ST_WHY_OTHER_NCCL : ST_WHY_NO_KERNELS;
 }
 
-/* May the ranks meet through NCCL (boxes/boxes.h)? Ranks on several boxes have no other way. If the
- * parent spans boxes, a rank whose communicator is non-blocking meets the others, too: a rank whose
- * communicator is blocking waits for all ranks. */
+/* May the ranks meet through NCCL (boxes/boxes.h)? Ranks on several boxes have no other way. Some
+ * ranks may have a blocking communicator, and others a non-blocking one. If the parent spans boxes,
+ * the blocking ranks wait for all ranks, so the non-blocking ranks must meet them, too. */
 static bool may_span(const struct st_real *real, const struct st_made *made,
                      const struct st_comm *c)
 {
@@ -235,9 +235,9 @@ static void warn(const struct party *p, enum st_tally_why why, enum st_meet_answ
                      text[answer]);
 }
 
-/* Does NCCL run every call of this handle? It does if the library cannot add up box by box, for
- * example with one rank in each box. All ranks ask about the same call, a sum of one int8, so they
- * get the same answer. */
+/* Would NCCL run every call of this handle? That is so if the library cannot add up box by box, for
+ * example because each box has one rank. All ranks ask about the same call, a sum of one int8, so
+ * they get the same answer. */
 static bool in_vain(const struct st_kernels *kernels, struct symtuner_ar *handle)
 {
     static const char no_boxes[] = "the ranks span several nodes";
@@ -303,9 +303,9 @@ static bool make_handles(struct party *p)
 }
 
 /* Meet the other ranks through NCCL, and make a handle that adds up box by box. Called if the
- * meeting on this box has not found all ranks. If a parent spans boxes, the ranks know that all of
- * them call create_, so they do not meet. create_ itself ensures that either all ranks get a handle
- * or none does. */
+ * meeting on this box has not found all ranks. If the parent spans boxes, the ranks need not meet:
+ * each knows that all of them call create_. create_ itself ensures that either all ranks get a
+ * handle or none does. */
 static void span(struct party *p)
 {
     struct st_comm *c = p->c[0];
@@ -368,8 +368,8 @@ static int by_key(const void *a, const void *b)
     return (x->key > y->key) - (x->key < y->key);
 }
 
-/* Making a handle waits for the other ranks. So all ranks handle the communicators of a group in
- * the same order, that of their keys. */
+/* Making a handle waits for the other ranks. So all ranks make the handles of a group's
+ * communicators in the same order: that of the communicators' keys. */
 void st_made_settle(struct st_real *real, struct st_made *made, int n)
 {
     struct party *party = calloc((size_t)n, sizeof *party);
@@ -392,7 +392,7 @@ void st_made_settle(struct st_real *real, struct st_made *made, int n)
             }
             if (last->n == 0)
                 last->meet = made[i].meet;
-            else if (made[i].meet) /* with 0 ranks, because last->meet announces them all */
+            else if (made[i].meet) /* 0 ranks, because all come through last->meet */
                 st_meet_come(made[i].meet, c->ranks, 0, NULL);
             if (last->n == 0)
                 made[i].meet = NULL;

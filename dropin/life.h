@@ -20,12 +20,12 @@ struct st_made {
     uint64_t key;          /* identifies the communicator, the same on all its ranks; 0: unknown */
     enum st_tally_why why; /* why NCCL runs its calls; ST_WHY_OURS: no reason is known yet */
     bool blocking;
-    struct st_meet *meet; /* the meeting that this rank has entered; NULL: none */
+    struct st_meet *meet; /* the meeting (meet.h) that this rank has entered; NULL: none */
     struct st_boxes_mark mark; /* the mark that st_boxes_read found in the ncclUniqueId */
-    /* The communicator was made by split or shrink from one that spans boxes and whose ranks all
-     * have handles. So all ranks have the drop-in, and the settings of all ask for box by box. Such
-     * a parent is blocking, so NCCL returns only when it has made the child, even a non-blocking
-     * one (ncclAsyncLaunch in group.cc of 2.28.3 to 2.30.7). */
+    /* The communicator was made by split or shrink from a parent that spans several boxes and whose
+     * ranks all have handles. So all ranks have the drop-in, and the settings of all ask to add up
+     * box by box (boxes/boxes.h). Such a parent is blocking, so NCCL returns only when it has made
+     * the child, even a non-blocking child (ncclAsyncLaunch in group.cc of 2.28.3 to 2.30.7). */
     bool parent_spans;
 };
 
@@ -35,11 +35,11 @@ struct st_made {
  * of these ranks this thread drives. */
 struct st_meet *st_made_enter(const struct st_real *real, const struct st_made *made, int ranks,
                               int count);
-/* Call st_made_settle for ${n} communicators that one call of NCCL has made: at once, or at the end
- * of the group if one is open. */
+/* Call st_made_settle for the ${n} communicators that one call of NCCL makes: now, or at the end of
+ * the group if one is open. */
 void st_made(struct st_real *real, struct st_made *made, int n);
-/* Decide for each of ${n} communicators that NCCL has made whether our kernels can run its calls.
- * If so, make its handle. Waits for the other ranks. */
+/* Decide for each of these ${n} communicators, which NCCL has made, whether our kernels can run its
+ * calls. If they can, make its handle. Waits for the other ranks. */
 void st_made_settle(struct st_real *real, struct st_made *made, int n);
 /* Leave the meetings of these ${n} communicators, for example because NCCL could not make them. */
 void st_made_drop(struct st_made *made, int n);

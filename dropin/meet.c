@@ -34,10 +34,10 @@ struct board {
     _Atomic uint32_t answer;  /* the answer, an enum st_meet_answer                 */
     _Atomic uint32_t done;    /* ranks that have a handle                           */
     _Atomic uint32_t undone;  /* ranks that have no handle                          */
-    _Atomic uint32_t both;    /* do all have a handle? 0: open, 1: yes, 2: no       */
+    _Atomic uint32_t both;    /* do all have a handle? 0: undecided, 1: yes, 2: no  */
     struct st_meet_entry entry[RANKS_MAX];
     struct {
-        _Atomic uint32_t yes, no, answer; /* answer: 0: open, 1: yes, 2: no */
+        _Atomic uint32_t yes, no, answer; /* answer: 0: undecided, 1: yes, 2: no */
         _Atomic uint64_t most; /* the bits of a double >= 0; a larger double has larger bits */
     } vote[ST_MEET_VOTES];
 };
@@ -45,7 +45,7 @@ struct board {
 struct st_meet {
     struct board *board;
     struct st_board shared;
-    int count;  /* ranks that entered in this call of st_meet_enter */
+    int count;  /* ranks for which st_meet_enter was called */
     int ranks;  /* ranks of the communicator; 0 before st_meet_come */
     int votes;  /* how often this rank has voted */
     bool first; /* this rank came first */
@@ -61,7 +61,7 @@ static uint64_t now(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* Sleep 20 us in the first rounds and 1 ms in later ones. Most waits are short, because ranks
+/* Sleep 20 us in the first 50 rounds, and 1 ms in later ones. Most waits are short, because ranks
  * mostly return from ncclCommInitRank at almost the same time. */
 static void doze(int round)
 {
@@ -102,7 +102,7 @@ void st_meet_come(struct st_meet *meet, int ranks, int count, const struct st_me
     st_board_hide(&meet->shared); /* no further rank can enter now, so the name is not needed */
 }
 
-/* If ${word} still is 0, write ${mine} into it. Return what ${word} holds afterwards. */
+/* If ${word} is still 0, write ${mine} into it. Return what ${word} holds then. */
 static uint32_t decide(_Atomic uint32_t *word, uint32_t mine)
 {
     uint32_t open = 0;
@@ -128,9 +128,9 @@ enum st_meet_answer st_meet_wait(struct st_meet *meet, int ms)
     }
 }
 
-/* Wait until ${*yes} is the number of ranks, ${*no} is not 0, ${ms} have passed, or this rank has
- * given up. Then write the answer, if no other rank has written it. Return whether the answer is
- * yes. */
+/* Wait until all ranks have said yes (${*yes}), one has said no (${*no}), ${ms} have passed, or
+ * this rank has given up. Then write the answer, unless another rank has written it. Return whether
+ * the answer is yes. */
 static bool count(const struct st_meet *meet, _Atomic uint32_t *yes, _Atomic uint32_t *no,
                   _Atomic uint32_t *answer, int ms)
 {

@@ -2,16 +2,17 @@
 /*
  * meet.h - do all ranks of a communicator have the drop-in, and are they on one host?
  *
- * The ranks meet in a shared memory object that is named after the communicator. A rank without the
- * drop-in never comes, and a rank on another host comes to another object. An NCCL call could not
- * find this out, because a rank without the drop-in would never join it. One word of the object
- * holds the answer. It is written once, by compare and exchange, so all ranks read the same answer.
+ * To find out, the ranks "meet" in a shared memory object that is named after the communicator. A
+ * rank without the drop-in never comes, and a rank on another host finds another object. A
+ * collective of NCCL could not find this out, because a rank without the drop-in would not take
+ * part. One word of the object holds the answer. It is written once, by compare and exchange, so
+ * all ranks read the same answer.
  *
  * Each rank enters the meeting before NCCL makes the communicator (st_meet_enter), and comes to it
  * afterwards (st_meet_come). NCCL makes a communicator, also by split or shrink, only after all
- * ranks have called it: init.cc of 2.27.3 to 2.30.7 has an all-gather for this. So when a rank
- * comes, all ranks that will ever come have entered. If one is missing, the rank knows it at once,
- * and it waits only for ranks that will come.
+ * ranks have called NCCL: init.cc of 2.27.3 to 2.30.7 has an all-gather for this. So when the first
+ * rank comes, all ranks that will ever come have entered. If fewer ranks have entered than the
+ * communicator has, a rank that comes knows at once that one is missing, and does not wait for it.
  *
  * Units      times are milliseconds.
  * Ownership  st_meet_leave frees what st_meet_enter returned. The object loses its name when the
@@ -37,12 +38,12 @@ enum st_meet_answer { ST_MEET_OPEN, ST_MEET_ALL, ST_MEET_MISSING, ST_MEET_UNABLE
 
 struct st_meet;
 
-/* Enter the meeting of the communicator that ${key} identifies, with ${count} ranks of this thread.
- * Does not wait. Returns NULL if there is no shared memory. */
+/* Enter the meeting of the communicator that ${key} identifies. ${count}: how many of its ranks
+ * this thread drives. Does not wait. Returns NULL if there is no shared memory. */
 struct st_meet *st_meet_enter(uint64_t key, int count);
 
-/* Come to the meeting, after NCCL has made the communicator of ${ranks} ranks. ${count} ranks of
- * this thread come, all with the same ${entry}. Does not wait. */
+/* Come to the meeting, after NCCL has made the communicator, which has ${ranks} ranks. ${count}
+ * ranks of this thread come, all with the same ${entry}. Does not wait. */
 void st_meet_come(struct st_meet *meet, int ranks, int count, const struct st_meet_entry *entry);
 
 /* Wait until all ranks have come, or until it is known that one never will, but at most until ${ms}
@@ -56,10 +57,10 @@ bool st_meet_done(struct st_meet *meet, int ranks, bool done, int ms);
 
 /*
  * st_meet_vote(meet, yes, most, ms):
- * Vote, and wait for the votes of all ranks. Each rank calls this itself, all ranks equally often,
- * at most ST_MEET_VOTES times. Returns true on all ranks if all said yes within ${ms}, else false
- * on all ranks. Each rank passes a number in *most, which must not be negative, and gets back the
- * largest of all ranks' numbers.
+ * Vote yes or no, and wait for the votes of all ranks. Each rank must call this itself, and all
+ * ranks equally often, at most ST_MEET_VOTES times. Returns true on all ranks if all voted yes
+ * within ${ms}, else false on all ranks. Each rank passes a number in *most, which must not be
+ * negative, and gets back the largest of all ranks' numbers.
  */
 bool st_meet_vote(struct st_meet *meet, bool yes, double *most, int ms);
 

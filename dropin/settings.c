@@ -56,8 +56,8 @@ static void wrong(const char *name, const char *value, const char *cure)
     st_warn_once("%s=%.60s: write %s; NCCL runs all calls until then", name, value, cure);
 }
 
-/* Return the value of a variable that must be one of the words in its row of options. If it is
- * none of them, warn and return the default. */
+/* Return the value of a variable that must be one of the words in its row of plugin/options.h. If
+ * it is none of them, warn and return the default. */
 static const char *word_of(const char *name)
 {
     const char *value = getenv(name);
@@ -144,8 +144,8 @@ const struct st_settings *st_settings(void)
 }
 
 /*
- * Return how many communicators with handles on one GPU cannot make each other hang. Ranks may
- * start the calls of k communicators in different orders. They cannot hang if the CTAs of k - 1
+ * Return how many communicators may have handles on one GPU without a risk that their calls hang.
+ * Ranks may start the calls of k communicators in different orders. The calls cannot hang if k - 1
  * waiting calls leave a multiprocessor free (include/symtuner_ar.h, Blocks). By default a call
  * leaves four multiprocessors free, so two communicators are safe. If SYMTUNER_AR_MAX_CTAS limits a
  * call to n CTAs, 1 + 100 / n communicators are safe on a GPU with more than 100 multiprocessors.
@@ -174,16 +174,16 @@ int st_settings_comms(int device)
 }
 
 /*
- * Handles on a GPU that has one already get 32 blocks less, for the following reason. A call of the
- * first handle may take all multiprocessors but four, and a kernel of NCCL on a third stream takes
- * up to 32. Let three ranks start calls 1 and 2 of ours and call X of NCCL in the orders 1 2 X, 2 X
- * 1 and X 1 2. If both of our calls had 128 blocks on 132 multiprocessors, each rank would have
- * room only for blocks of the first two calls in its order. Then no call would run on all ranks,
- * and all would wait for ever. But if call 2 has 32 blocks less, it leaves room for X and for
- * blocks of call 1. So call 1 runs on all ranks and ends.
+ * If a GPU already has a handle, calls of further handles get 32 blocks less, because NCCL may run
+ * a kernel beside them. A call of the first handle takes up to all multiprocessors but four, and a
+ * kernel of NCCL takes up to 32. Suppose that three ranks start our calls 1 and 2 and NCCL's call X
+ * on three streams, in the orders 1 2 X, 2 X 1 and X 1 2. If both of our calls had 128 blocks on
+ * 132 multiprocessors, each rank would have room only for blocks of the first two calls in its
+ * order. Then no call would run on all ranks, and all would wait for ever. But if call 2 has 32
+ * blocks less, it leaves room for X and for blocks of call 1. So call 1 runs on all ranks and ends.
  *
- * With two ranks, or without X, some call runs on all ranks anyway. For two kernels of NCCL at a
- * time, 64 blocks less would be needed. If ranks of a communicator pass different limits, the
+ * With two ranks, or without X, some call runs on all ranks anyway. If NCCL could run two kernels
+ * at a time, 64 blocks less would be needed. If ranks of a communicator pass different limits, the
  * library takes the smallest.
  */
 int st_settings_further(int device)

@@ -22,22 +22,23 @@ struct st_settings {
     uint64_t hash;   /* hash of what must be the same on all ranks            */
 };
 
-/* Is SYMTUNER_MODE=off? Then every call goes straight to NCCL. The drop-in reads SYMTUNER_MODE for
- * this when it is loaded. */
+/* True if SYMTUNER_MODE is off. Then every call goes straight to NCCL. The drop-in reads
+ * SYMTUNER_MODE for this when it is loaded. */
 extern bool st_off;
 
 /* Return the settings. The first call reads the variables, and warns if a value is wrong. */
 const struct st_settings *st_settings(void);
 
-/* Return how many handles the communicators of the GPU number ${device} may have at a time. This is
- * one less after st_settings_keep(). */
+/* Return how many handles the communicators of GPU number ${device} may have at a time. After a
+ * call of st_settings_keep() this is one less. */
 int st_settings_comms(int device);
-/* If a GPU has a handle already, the calls of a further handle get fewer blocks. Return their limit
- * on GPU number ${device}, as a value for config.max_ctas (symtuner_ar.h). If SYMTUNER_AR_MAX_CTAS
- * is set, returns 0, and the library takes that limit. */
+/* The calls of a GPU's first handle may have all the thread blocks that the library allows. Calls
+ * of further handles get fewer. Return the limit for further handles on GPU number ${device}, as a
+ * value for config.max_ctas (symtuner_ar.h). If SYMTUNER_AR_MAX_CTAS is set, returns 0, and the
+ * library takes the limit from that variable. */
 int st_settings_further(int device);
-/* From now on keep one of the handles that a GPU may have (st_settings_comms) free for the groups
- * of JAX (entry/jax.h), on each GPU. */
+/* From now on reserve one of the handles that each GPU may have (st_settings_comms) for the groups
+ * of JAX (entry/jax.h). st_settings_kept tells whether this was called. */
 void st_settings_keep(void);
 bool st_settings_kept(void);
 
@@ -49,7 +50,7 @@ void st_warn_once(const char *format, ...) __attribute__((format(printf, 1, 2)))
 struct st_tally_slot *st_slot(void);
 /* Claim a slot for this process, unless it has one. Called whenever a communicator has been made,
  * and with ${nccl} 0 whenever a group of JAX was opened. The first communicator also writes the
- * release of its NCCL. */
+ * release ${nccl} and the path ${library} of its NCCL into the slot. */
 void st_slot_claim(int rank, int ranks, int nccl, const char *library);
 
 #endif

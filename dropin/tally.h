@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tally.h - a file in which the processes of one job count their NCCL calls, and those of the JAX
- * route.
+ * tally.h - a file in which the processes of one job count their NCCL calls, and the calls of the
+ * "JAX route": the calls that JAX programs make to our kernels through libsymtuner_ffi.so.
  *
- * `symtuner run` creates the file and names it in SYMTUNER_RUN_FILE. Each process that makes an
- * NCCL communicator under libsymtuner_nccl.so claims a slot of its own and adds to the counters
- * there. A process that opens a group of the JAX route does so, too (jax/library.c). If a process
- * does both, it has one slot for both. Every process maps the file, so the counts are in the file
- * even after SIGKILL. A forked child has no slot until it makes a communicator or opens a group
- * itself.
+ * `symtuner run` creates the file and names it in SYMTUNER_RUN_FILE. A process claims a slot of its
+ * own in the file when it makes an NCCL communicator under libsymtuner_nccl.so, or opens a group of
+ * ranks for the JAX route (jax/library.c). If it does both, it has one slot for both. The counters
+ * of the process are in its slot. Every process maps the file, so the counts are in the file even
+ * after SIGKILL. A forked child has no slot until it makes a communicator or opens a group itself.
  *
  * Units      bytes are the size of the larger buffer of a call: count x element size, and for
  *            reduce-scatter and all-gather this times the number of ranks. A process that drives
@@ -33,7 +32,7 @@
 enum { ST_TALLY_VERSION = 10, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
 
 /* The NCCL functions that are counted: X(NAME in ST_TALLY_NAME, name in SYMTUNER_ONLY and in rules,
- * NCCL's name). The last row stands for all further functions of known.h. */
+ * NCCL's name). The last row stands for all other functions of dropin/entry/known.h. */
 #define ST_TALLY_COLL_MAP(X)                                                                       \
     X(ALL_REDUCE, "allreduce", "ncclAllReduce")                                                    \
     X(REDUCE_SCATTER, "reducescatter", "ncclReduceScatter")                                        \
@@ -97,9 +96,9 @@ struct st_tally_cell {
 /* The counters of one process. A slot whose ${pid} is 0 belongs to no process yet. */
 struct st_tally_slot {
     _Atomic int32_t pid;
-    _Atomic int32_t nccl;        /* release of the first communicator's NCCL: 22809; 0: none  */
+    _Atomic int32_t nccl;        /* NCCL release of the first communicator, as 22809; 0: none */
     char program[64];            /* name of the program, without its folder           */
-    char library[192];           /* path of the library file of that NCCL             */
+    char library[192];           /* path of the file from which that NCCL was loaded   */
     char note[256];              /* the first warning of the drop-in; empty: none     */
     _Atomic uint32_t noted;      /* 0: ${note} is empty; 1: it is being written; 2: it is written */
     _Atomic int32_t rank, ranks; /* our rank in the first communicator or group, and its size */
@@ -119,7 +118,7 @@ struct st_tally_slot {
      * recording. */
     struct st_tally_cell jax, jax_nccl;
     _Atomic uint64_t jax_captured; /* calls in ${jax} that went into a CUDA graph         */
-    _Atomic uint64_t jax_groups;   /* how often the process has opened a group            */
+    _Atomic uint64_t jax_groups;   /* how often the JAX route has opened a group          */
     struct st_tally_cell call[ST_TALLY_COLLS][ST_WHYS];
     /* cli/run/times.h has times of all-reduces by our kernels that we measured on some boxes. Here
      * we count the calls for which these times are valid: sums of f32 or bf16, without rules or a
@@ -168,7 +167,8 @@ const char *st_tally_noted(const struct st_tally_slot *slot);
 const char *st_tally_coll_word(int coll); /* "allreduce"     */
 const char *st_tally_coll_name(int coll); /* "ncclAllReduce" */
 const char *st_tally_why_text(int why);
-/* Write the reason's name in ledgers into ${word}, and return ${word}: "not-one-box". */
+/* Write the name that this reason has in ledgers, such as "not-one-box", into ${word}, and return
+ * ${word}. */
 enum { ST_TALLY_WORD = 16 };
 const char *st_tally_why_word(int why, char word[ST_TALLY_WORD]);
 /* Return the reason with this name, or -1. */
@@ -181,7 +181,7 @@ static inline void st_tally_put(struct st_tally_cell *cell, uint64_t bytes)
     atomic_fetch_add_explicit(&cell->bytes, bytes, memory_order_relaxed);
 }
 
-/* Count a call; a NULL ${slot} is fine. */
+/* Count a call. Does nothing if ${slot} is NULL. */
 static inline void st_tally_count(struct st_tally_slot *slot, enum st_tally_coll coll,
                                   enum st_tally_why why, uint64_t bytes)
 {
@@ -189,8 +189,8 @@ static inline void st_tally_count(struct st_tally_slot *slot, enum st_tally_coll
         st_tally_put(&slot->call[coll][why], bytes);
 }
 
-/* Are the measured times valid for calls with these properties (${timed} above)? ${dtype} and ${op}
- * are NCCL's. */
+/* Are the times of cli/run/times.h valid for calls with these properties (see ${timed} above)?
+ * ${dtype} and ${op} are NCCL's numbers. */
 static inline bool st_tally_is_timed(enum st_tally_coll coll, int dtype, int op)
 {
     enum { SUM = 0, F32 = 7, BF16 = 9 };

@@ -38,7 +38,7 @@ static void settle(struct st_seen *seen, int n)
         if (!other || !c[0] || other->key != c[0]->key)
             continue;
         for (int k = 0; k < ranks; k++)
-            again |= c[k] == other; /* that rank's second window: leave it to a later settle() */
+            again |= c[k] == other; /* the rank's second window: a later settle() registers it */
         if (again || !(handle[ranks] = st_life_hold(other)))
             continue;
         c[ranks] = other;
@@ -52,7 +52,7 @@ static void settle(struct st_seen *seen, int n)
     st_inside++;
     result = c[0]->kernels->register_(handle, buffer, window, ranks, bytes);
     st_inside--;
-    /* if register_ fails, it fails on all ranks, and the buffers are staged */
+    /* if register_ fails, it fails on all ranks, and calls on the buffers go through scratch */
     for (int i = 0; i < ranks; i++) {
         c[i]->windows |= result == NCCL_ABI_SUCCESS;
         st_life_release(c[i]);
@@ -60,7 +60,7 @@ static void settle(struct st_seen *seen, int n)
 }
 
 /* The ranks wait for each other when they register a window. So all ranks register the windows of a
- * group in the same order, that of their communicators' keys. */
+ * group in the same order: that of the communicators' keys. */
 void st_seen_settle(struct st_seen *seen, int n)
 {
     for (;;) {
@@ -105,7 +105,7 @@ void st_window_forget(struct st_comm *c, void *window)
 
     if (!handle)
         return;
-    /* The call fails if our kernels do not know the window, and nothing needs to be done then. */
+    /* The result does not matter: the call fails only if our kernels do not know the window. */
     st_inside++;
     c->kernels->deregister_window_(handle, window);
     st_inside--;

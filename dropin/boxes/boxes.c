@@ -29,7 +29,7 @@ _Static_assert(sizeof(struct layout) == sizeof(struct nccl_abi_id), "the layout 
 
 static const char magic[8] = {'s', 'y', 'm', 't', 'u', 'n', 'e', 'r'};
 
-static atomic_bool in_vain; /* this process has waited for a rank that did not come */
+static atomic_bool in_vain; /* this process has once waited for a rank that did not come */
 
 static bool is_set(const char *name)
 {
@@ -38,9 +38,10 @@ static bool is_set(const char *name)
     return value && *value;
 }
 
-/* May this process make the second communicator? Not if NCCL_COMM_BLOCKING is set: the variable
- * overrides ncclConfig_t, so ncclCommInitRankConfig could block. If nccl.conf sets it, getenv finds
- * it, too, because NCCL copies nccl.conf into the environment. */
+/* May this process make the second communicator (boxes.h)? It may not if NCCL_COMM_BLOCKING is set,
+ * because the variable overrides ncclConfig_t, and ncclCommInitRankConfig could then block. If
+ * nccl.conf sets the variable, getenv finds it, too, because NCCL copies nccl.conf into the
+ * environment. */
 static bool wanted(const struct st_real *real)
 {
     const char *nodes = getenv("SYMTUNER_AR_NODES");
@@ -51,7 +52,7 @@ static bool wanted(const struct st_real *real)
     if (nodes && strcmp(nodes, "1") == 0)
         return true;
     if (!is_set("SYMTUNER_RULE") && !is_set("SYMTUNER_RULES"))
-        /* Without rules the library's boxes_asked_ returns 0, so do not load the library for it. */
+        /* Without rules boxes_asked_ returns 0, so do not load the library only to ask it. */
         return false;
     kernels = st_kernels_for(real);
     return kernels && kernels->boxes_asked_ && kernels->boxes_asked_();
@@ -71,8 +72,8 @@ void st_boxes_mark(const struct st_real *real, struct nccl_abi_id *id)
     if (!wanted(real) || !is_zero(id->bytes + OWN, sizeof *id - OWN) ||
         real->call.GetUniqueId(&other) != NCCL_ABI_SUCCESS ||
         !is_zero(other.bytes + OWN, sizeof other - OWN) || memcmp(&other, id, sizeof other) == 0)
-        /* Write no mark. For example, NCCL returns the same id each time if NCCL_COMM_ID is set, so
-         * there is no second id. */
+        /* Write no mark, because there is no second id, or no room for it. For example, NCCL
+         * returns the same id each time if NCCL_COMM_ID is set. */
         return;
     memcpy(all.magic, magic, sizeof magic);
     all.settings = st_settings()->hash;
@@ -102,8 +103,8 @@ static uint64_t now_ms(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-/* Wait until a non-blocking call on ${comm} has ended, at most ${ms}. ${result} is what the call
- * returned. Returns whether the call succeeded. */
+/* Wait until a non-blocking call on ${comm} has ended, but at most ${ms}. ${result} is what the
+ * call returned. Returns whether the call succeeded. */
 static bool ended(const struct st_real *real, void *comm, nccl_abi_result result, uint64_t ms)
 {
     const uint64_t start = now_ms();

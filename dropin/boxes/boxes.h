@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * boxes.h - do all ranks of a communicator that spans boxes have the drop-in, and are they asked to
- * add up box by box (SYMTUNER_AR_NODES=1 or a rule with network-pieces)?
+ * boxes.h - do all ranks of a communicator that spans several boxes have the drop-in, and are they
+ * asked to add up box by box (SYMTUNER_AR_NODES=1 or a rule with network-pieces)? Box by box means
+ * that our kernels add up inside each box, and NCCL between the boxes.
  *
  * Ranks of several boxes share no memory. They must not ask each other on the program's
  * communicator: a rank without the drop-in would take the question for its own first call. So they
@@ -20,13 +21,13 @@
  *
  * Step 1 alone is not enough: one rank may see that all ranks have made the call just after
  * another rank has given up. A rank that gives up aborts the second communicator, so step 2
- * succeeds on no rank. Each rank waits in step 2 longer than any rank can need for step 1. So
- * either all ranks pass step 2, or none does. If anything fails, each rank aborts the second
- * communicator. Until both steps have ended, the drop-in does nothing with the program's
+ * succeeds on no rank. Each rank waits in step 2 (PASS_MS) longer than any rank can need for step 1
+ * (COME_MS). So either all ranks pass step 2, or none does. If anything fails, each rank aborts the
+ * second communicator. Until both steps have ended, the drop-in does nothing with the program's
  * communicator.
  *
  * A process that has once given up after a time limit never makes a second communicator again,
- * because it would wait each time.
+ * because it would wait in vain each time.
  */
 #ifndef ST_BOXES_H_
 #define ST_BOXES_H_
@@ -38,24 +39,24 @@
 
 /* The mark: what the drop-in has written behind NCCL's own bytes in the program's ncclUniqueId. */
 struct st_boxes_mark {
-    bool there;            /* the drop-in has written the other members */
+    bool there;            /* the id has a mark; false: the other members are 0 */
     uint64_t settings;     /* st_settings()->hash of the process that made the id */
     struct nccl_abi_id id; /* the ncclUniqueId of the second communicator */
 };
 
 /* Write the mark into ${id}, which NCCL ${real} has just made for the program. Does nothing if the
- * settings of this process do not ask for box by box. */
+ * settings of this process do not ask to add up box by box. */
 void st_boxes_mark(const struct st_real *real, struct nccl_abi_id *id);
 
 /* Return the mark of ${id}. ${there} is false if ${id} has no mark, or if the settings of this
- * process do not ask for box by box. */
+ * process do not ask to add up box by box. */
 struct st_boxes_mark st_boxes_read(const struct st_real *real, const struct nccl_abi_id *id);
 
 /*
  * st_boxes_meet(real, mark, ranks, rank, able):
- * Find out whether all ranks of a communicator call this function and can use our kernels. Waits
- * for the other ranks. ${able}: this rank can use our kernels. Returns the second communicator on
- * all ranks if all ranks called this and all are able. Otherwise returns NULL on all ranks.
+ * Find out whether all ranks of the program's communicator call this function and can use our
+ * kernels. Waits for the other ranks. ${able}: this rank can use our kernels. Returns the second
+ * communicator on all ranks if all ranks called this and all are able, else NULL on all ranks.
  */
 void *st_boxes_meet(const struct st_real *real, const struct st_boxes_mark *mark, int ranks,
                     int rank, bool able);

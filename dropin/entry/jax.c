@@ -4,9 +4,10 @@
 #include "dropin/comms.h"
 #include "dropin/settings.h"
 
-/* First keep the place, and then count the handles. take_places() (life.c) does it the other way
- * round: it first counts its handle, and then asks how many there may be. So if another thread
- * makes a communicator at the same time, at least one of the two threads notices the other. */
+/* First reserve JAX's handle (st_settings_keep), and then read how many handles exist.
+ * take_places() of life.c does the reverse: it first counts its own handle, and then reads how many
+ * there may be. So if another thread makes a communicator at the same time, at least one of the two
+ * threads notices the other. */
 int symtuner_nccl_keep_place(int device)
 {
     int handles;

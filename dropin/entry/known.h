@@ -2,8 +2,8 @@
 /*
  * known.h - the NCCL functions that the drop-in intercepts, one row each.
  *
- * The program calls all other functions of NCCL directly: those that a later release adds, and
- * those that do not concern us. Every function in this file returns ncclResult_t.
+ * The program calls all other functions of NCCL directly: those that do not concern us, and those
+ * that only a later release of NCCL has. Every function in this file returns ncclResult_t.
  */
 #ifndef ST_KNOWN_H_
 #define ST_KNOWN_H_

@@ -14,10 +14,10 @@ struct st_real st_reals[ST_REALS];
 static atomic_int real_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Four functions that every NCCL has. Other libraries may define some of NCCL's functions, too, to
- * intercept calls as we do; each of those that we know lacks at least one of the four. So a library
- * that has all four is a copy of NCCL. We look up ncclGetErrorString first, because none of those
- * libraries defines it. */
+/* Four functions that every NCCL has. A library that defines all four is a copy of NCCL. Some other
+ * libraries define functions of NCCL, too, to intercept calls as we do, but all that we know lack
+ * at least one of the four. We look up ncclGetErrorString first, because none of those libraries
+ * defines it. */
 #define LANDMARK "ncclGetErrorString"
 static const char *const others_of_nccl[] = {"ncclGetUniqueId", "ncclCommInitRank",
                                              "ncclGroupStart"};
@@ -80,8 +80,8 @@ static struct st_real *known(const void *base)
 }
 
 /* Return the entry of the copy of NCCL that ${landmark} lies in. ${next}: the program finds this
- * copy through the global scope, where other libraries may define some of its functions first; then
- * the entry gets the functions that the program would find there. */
+ * copy through the global scope. Other libraries there may define some of NCCL's functions and come
+ * first. So the entry then gets the functions that the program would find there. */
 static struct st_real *entry_at(const void *landmark, bool next)
 {
     struct st_real made = {0}, *real;
@@ -92,8 +92,8 @@ static struct st_real *entry_at(const void *landmark, bool next)
     real = known(info.dli_fbase);
     if (real || atomic_load(&real_count) == ST_REALS)
         return real;
-    /* Fill the entry before we take the lock. The loader has a lock, too, and another thread may
-     * hold that one while it runs a constructor that calls us. */
+    /* Fill the entry before we take our lock. The loader has a lock of its own, which another
+     * thread may hold while it runs a constructor that calls us. */
     made.base = info.dli_fbase;
     made.library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     made.path = strdup(info.dli_fname);
@@ -110,7 +110,7 @@ static struct st_real *entry_at(const void *landmark, bool next)
         atomic_fetch_add_explicit(&real_count, 1, memory_order_release);
     }
     pthread_mutex_unlock(&lock);
-    if (made.library) { /* another thread was faster */
+    if (made.library) { /* another thread has made the entry meanwhile */
         free((void *)made.path);
         dlclose(made.library);
     }
@@ -172,8 +172,8 @@ static void remember(const void *caller, struct st_real *real)
     pthread_mutex_unlock(&lock);
 }
 
-/* Return the copy of NCCL that the dynamic linker would have bound the caller to, were the drop-in
- * not loaded. */
+/* Return the copy of NCCL to which the dynamic linker would have bound the caller without the
+ * drop-in. */
 static struct st_real *look_up(const void *caller)
 {
     st_dlsym *find = st_real_dlsym();

@@ -3,10 +3,10 @@
  * real.h - finds the NCCL that a program would have called without the drop-in.
  *
  * A process may have loaded several copies of NCCL. Each copy gets an entry when it is first looked
- * up. The entry stays valid, because the drop-in holds a reference to the copy, so the copy is
- * never unloaded. A caller gets the copy that the dynamic linker would have found. The linker first
- * searches the libraries of the global scope that come after the drop-in, preloaded ones too. Then
- * it searches the libraries that the caller is linked with.
+ * up. The entry stays valid, because the drop-in holds a reference to the copy, so that it is never
+ * unloaded. A call goes to the copy that the dynamic linker would have found for the caller. The
+ * linker first searches the libraries of the global scope that come after the drop-in, including
+ * preloaded ones. Then it searches the libraries that the caller is linked with.
  *
  * Threads    any thread may call all functions. A look-up takes no lock if the entry exists.
  */
@@ -18,7 +18,7 @@
 
 #include "dropin/entry/known.h"
 
-enum { ST_REALS = 4 }; /* the drop-in does not intercept the calls of further copies */
+enum { ST_REALS = 4 }; /* if a process has more copies, calls of the others are not intercepted */
 
 struct st_real {
     int index;
@@ -38,7 +38,7 @@ struct st_real {
 
 extern struct st_real st_reals[ST_REALS];
 
-/* Where a call comes from, which decides which copy of NCCL it is for. If the program got our
+/* Where a call comes from. This tells which copy of NCCL the call is for. If the program got our
  * function from dlsym, the function is for one copy (st_wrapper), and ${real} is that copy. If the
  * dynamic linker bound the program to our exported function, ${real} is NULL, and the copy depends
  * on ${caller}, the return address. */
@@ -50,8 +50,8 @@ struct st_from {
 /* Return the copy of NCCL that a call is for; NULL if there is none. */
 struct st_real *st_real_of(struct st_from from);
 
-/* Return the copy of NCCL that contains ${symbol}; NULL if none does, or if it is a copy past the
- * fourth. */
+/* Return the copy of NCCL that contains ${symbol}. Returns NULL if no copy does, or if ST_REALS
+ * other copies have all the entries. */
 struct st_real *st_real_at(const void *symbol);
 
 /* Did NCCL ${real} itself make this call? */

@@ -4,8 +4,8 @@
  *
  * XLA, cupy, nccl4py and vLLM's pynccl ask dlsym for NCCL's functions. If they ask for a function
  * that we intercept (known.h), and dlsym finds it in a copy of NCCL, they get our function for that
- * copy. Our own libraries get NCCL's function: they have no calls that our kernels could run, and
- * libsymtuner_ffi.so makes its handles itself.
+ * copy. Our own libraries get NCCL's function: our kernels could run none of their NCCL calls, and
+ * libsymtuner_ffi.so makes the handles for its calls itself.
  *
  * The C library's dlsym uses its return address to find out which library asks for RTLD_NEXT or
  * RTLD_DEFAULT. So for other names our dlsym jumps to the C library's dlsym, which sees the
@@ -98,7 +98,7 @@ struct st_answer st_symbol(void *library, const char *name, const void *caller)
     if (!answer.value)
         return answer;
     if (st_wrapper_is_export(answer.value, known)) {
-        /* The search found our exported function. See what it finds without the drop-in. */
+        /* dlsym has found our exported function. Find what it would find without the drop-in. */
         real = st_real_of((struct st_from){NULL, caller});
         if (!real || !real->function[known])
             answer.value = find(RTLD_NEXT, name); /* on failure dlerror tells the program so */
@@ -109,7 +109,7 @@ struct st_answer st_symbol(void *library, const char *name, const void *caller)
     real = is_ours(caller) ? NULL : st_real_at(answer.value);
     if (real)
         answer.value = st_wrapper(real, known);
-    dlerror(); /* clear errors of our own look-ups: programs ask dlerror whether theirs failed */
+    dlerror(); /* clear errors of our own look-ups: the program may ask whether its own failed */
     return answer;
 }
 

@@ -87,7 +87,8 @@ static nccl_abi_result in_GroupSimulateEnd(struct st_from from, void *info)
     return st_group_simulate(from, info);
 }
 
-/* Set ${real} to the NCCL of this call. If it has no function ${name}, return with an error. */
+/* Declare ${real}, the NCCL that this call is for. If that NCCL has no function ${name}, return
+ * with an error. */
 #define REAL(name, c)                                                                              \
     struct st_real *real = real_for(from, c);                                                      \
                                                                                                    \
@@ -201,7 +202,7 @@ static nccl_abi_result in_CommInitRankScalable(struct st_from from, void **comm,
 }
 
 /* All ranks of this communicator are in this thread, so no other process needs to compute its key.
- * The key need only differ from all other keys on this host. */
+ * The key need only differ from the keys of all other communicators on this host. */
 static nccl_abi_result in_CommInitAll(struct st_from from, void **comms, int n, const int *devices)
 {
     static atomic_uint number;
@@ -253,7 +254,7 @@ static nccl_abi_result in_CommShrink(struct st_from from, void *comm, int *witho
     return made(from, real, real->call.CommShrink(comm, without, n, child, config, flags), m);
 }
 
-/* The new ranks were not in the parent, so there is no key that all ranks can work out. Without a
+/* The new ranks were not in the parent, so there is no key that all ranks can compute. Without a
  * key, NCCL runs all calls of the communicator. */
 static nccl_abi_result in_CommGrow(struct st_from from, void *comm, int ranks,
                                    const struct nccl_abi_id *id, int rank, void **child,
@@ -336,8 +337,8 @@ static nccl_abi_result in_CommGetAsyncError(struct st_from from, void *comm, int
 
     REAL(CommGetAsyncError, c);
     result = real->call.CommGetAsyncError(comm, error);
-    /* NCCL itself may make this call, from ncclCommAbort, which would fail if we reported an error
-     * of our kernels (st_passes) */
+    /* st_passes finds out whether NCCL itself makes this call. It does so in ncclCommAbort, which
+     * would fail if we reported an error of our kernels. */
     if (!c || st_passes(from, real) || result != NCCL_ABI_SUCCESS || *error != NCCL_ABI_SUCCESS)
         return result;
     handle = st_life_hold(c); /* ncclCommFinalize in another thread waits for the release below */
@@ -351,8 +352,9 @@ static nccl_abi_result in_CommGetAsyncError(struct st_from from, void *comm, int
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-/* May our kernels use a window with these flags? With flags of later releases NCCL may leave out
- * the mapping into the other ranks: in 2.32 NCCL_WIN_GIN_ONLY is such a flag. */
+/* May our kernels use a window with these flags? Only with flags that we know: later releases may
+ * have flags with which NCCL does not map the window for the other ranks, such as NCCL_WIN_GIN_ONLY
+ * in 2.32. */
 static bool suits_us(int flags)
 {
     return (flags & ~NCCL_ABI_WINDOW_ORDERED) == NCCL_ABI_WINDOW_SYMMETRIC;

@@ -118,7 +118,7 @@ static void register_exit(void)
 struct st_book *st_book_open(uint64_t key, int rank, int ranks, int nccl)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    static uint64_t latest; /* ${opened} of the latest book */
+    static uint64_t latest; /* ${opened} of the book that was opened last */
     struct st_book *book;
     struct timespec t;
     uint64_t now;

@@ -2,11 +2,13 @@
 /*
  * book.h - the drop-in's counters for the ledger (docs/ledger.md).
  *
- * The plugin never sees the calls that our kernels run, so the drop-in counts them. It also counts
- * why NCCL ran the other calls. Counting is lock-free and allocates nothing.
+ * The ledger is a file of counters. NCCL calls libsymtuner.so, the plugin, only for calls that NCCL
+ * runs, so the drop-in counts the calls that our kernels run. It also counts for what reason NCCL
+ * ran the other calls. Counting is lock-free and allocates nothing.
  *
- * Ownership  st_book_open allocates a book. After st_book_close, which writes it, late threads may
- *            still count in it, so it is freed only with its record (comms.c).
+ * Ownership  st_book_open allocates a book, the counters of one rank of a communicator.
+ *            st_book_close writes it to the ledger. Afterwards late threads may still count in it,
+ *            so it is freed only when the communicator's record is used again (comms.c).
  */
 #ifndef ST_BOOK_H_
 #define ST_BOOK_H_
@@ -20,9 +22,9 @@
  * them either. */
 enum { ST_BOOK_COLLS = ST_TALLY_REDUCE + 1 };
 
-/* What else happened to a call that our kernels ran. CAPTURED: it went into a CUDA graph. VERIFIED:
- * NCCL ran it, too. PARTS counts something else: when libsymtuner_ar.so runs a call over several
- * boxes, it gives parts of the call to NCCL as all-reduces, and each of them counts, with its own
+/* What else is counted. CAPTURED: calls by our kernels that went into a CUDA graph. VERIFIED: calls
+ * of our kernels that NCCL ran, too. PARTS: when libsymtuner_ar.so runs a call over several boxes,
+ * it gives parts of the call to NCCL as all-reduces. Each of these all-reduces counts, with its own
  * size. */
 enum st_book_also { ST_BOOK_CAPTURED, ST_BOOK_VERIFIED, ST_BOOK_PARTS, ST_BOOK_ALSO };
 
@@ -34,8 +36,9 @@ struct st_book {
     pid_t pid;       /* the process that opened the book */
     int nccl, rank;
     _Atomic int ranks; /* how many ranks the communicator has; 0: not known yet */
-    /* The first index is the collective, and the second is b, for calls of 2^b to 2^(b+1) - 1
-     * bytes. The third says who ran the call, or in ${also} what else happened to it. */
+    /* The first index is the collective. The second is b for calls of 2^b to 2^(b+1) - 1 bytes. The
+     * third is who ran the call, and why (enum st_tally_why), or in ${also} what else is
+     * counted. */
     _Atomic uint64_t calls[ST_BOOK_COLLS][ST_TALLY_SIZES][ST_WHYS];
     _Atomic uint64_t also[ST_BOOK_COLLS][ST_TALLY_SIZES][ST_BOOK_ALSO];
 };
@@ -74,9 +77,9 @@ static inline void st_book_also(struct st_book *book, enum st_tally_coll coll,
                                   memory_order_relaxed);
 }
 
-/* Count what NCCL runs of an all-reduce of ${bytes} box by box in ${pieces} pieces: an all-reduce
- * over the boxes for each piece, and one over all ranks for what remains after the last piece. Each
- * box has ${ranks} ranks. */
+/* Our kernels run an all-reduce of ${bytes} box by box, in ${pieces} pieces. Count what NCCL runs
+ * of it: an all-reduce over the boxes for each piece, and one over all ranks for what remains after
+ * the last piece. Each box has ${ranks} ranks. */
 static inline void st_book_parts(struct st_book *book, uint64_t bytes, int ranks, int pieces)
 {
     const struct st_cut cut = st_cut(bytes, ranks, pieces);

@@ -7,14 +7,14 @@
 
 #include "dropin/group.h"
 
-/* Does the kernels' library know operators that programs create? An older version does not. */
+/* Does libsymtuner_ar.so know operators that programs create? An older version does not. */
 bool st_op_known(const struct st_comm *c);
 
 /* Create an operator. If ${c} has a handle, our kernels know the operator, too. */
 nccl_abi_result st_op_create(struct st_comm *c, int *op, void *scalar, int dtype, int residence);
-/* Destroy an operator. If calls wait for the end of an open group, they may still use the operator,
- * so destroy it only at the end of the group. NCCL does not wait like this: it needs an operator
- * only until the call that uses it has returned. */
+/* Destroy an operator, at once or at the end of the open group: calls that wait for the end of the
+ * group may still use it. NCCL itself destroys it at once, because it needs an operator only until
+ * the call that uses it has returned. */
 nccl_abi_result st_op_destroy(struct st_comm *c, int op);
 /* Destroy the operators whose destruction waited for the end of the group. */
 void st_ops_destroy(struct st_group *g);

@@ -10,7 +10,7 @@ enum { SUM, PROD, MAX, MIN, AVG }; /* ncclRedOp_t */
 
 /* NCCL's types, by number. ${bytes}: the size of an element. ${fraction}, ${exponent}: the sizes of
  * these fields in bits; 0 for integers. ${ieee}: the highest exponent means infinity or NaN, as in
- * IEEE 754. In e4m3 the highest exponent means ordinary numbers, except one NaN. */
+ * IEEE 754. False, as for e4m3: the highest exponent means ordinary numbers, and one NaN. */
 static const struct {
     unsigned char bytes, is_signed, fraction, exponent;
     bool ieee;
@@ -76,8 +76,8 @@ double st_compare_most(const void *numbers, size_t count, int dtype)
 }
 
 /* Are ${a} and ${b} equal within rounding? No partial sum is larger than ranks x ${most}. So each
- * rounding changes a result by at most half an epsilon of that. Two results may err in opposite
- * directions, so they may differ by twice as much for each rounding. */
+ * rounding changes a result by at most half an epsilon times ranks x ${most}. Two results may err
+ * in opposite directions, so they may differ by twice as much for each rounding. */
 static bool floats_alike(double a, double b, int dtype, int op, int ranks, double most)
 {
     double epsilon = ldexp(1, -type[dtype].fraction), sum = ranks * most;

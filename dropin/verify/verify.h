@@ -19,7 +19,7 @@ typedef nccl_abi_result st_run(struct st_comm *c, const struct st_call *call);
 bool st_verify_wanted(struct st_comm *c, const struct st_call *call);
 
 /* Run the call by ${ours} and by ${nccl}, and compare the results. Returns what ${nccl} returned.
- * If the ranks do not all vote to verify the call, runs it only by ${ours}, and returns what that
+ * If a rank cannot verify the call, all ranks run it by ${ours} only, and this returns what ${ours}
  * returned. */
 nccl_abi_result st_verify(struct st_comm *c, const struct st_call *call, st_run *ours,
                           st_run *nccl);
