@@ -5,9 +5,9 @@
  * usage: cases CASE linked|PATH. With "linked" the program calls the NCCL that it is linked with.
  * With PATH it opens that NCCL by dlopen, and finds the functions by dlsym.
  *
- * It runs with LD_PRELOAD=libsymtuner_nccl.so on the fake NCCL and the fake kernels, which write
- * down their calls. One thread drives both ranks of a communicator. Exit 1: stderr says which line
- * failed.
+ * It runs with LD_PRELOAD=libsymtuner_nccl.so on the fake NCCL and the fake kernels (folder fake),
+ * which record their calls. One thread drives both ranks of a communicator. Exit 1: stderr says
+ * which line failed.
  */
 #include <string.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 static struct nccl n;
 static float a[64], b[64];
 
-/* The calls that the kernels make to NCCL while they create handles for two ranks. */
+/* The calls that the fake kernels make to NCCL while they create handles for two ranks. */
 #define MADE "AllGather:1 WindowRegister:4096 AllGather:1 WindowRegister:4096 "
 
 static void make(void **comm)
@@ -130,7 +130,7 @@ static void operators(void)
     SAID(kernels(), "");
 }
 
-/* Calls without a communicator, or with one that has ended, go to NCCL. */
+/* Calls with NULL, or with a communicator that the drop-in does not know, go to NCCL. */
 static void strangers(void)
 {
     void *comm[2], *stranger = &comm;
@@ -150,8 +150,8 @@ static void strangers(void)
     }
 }
 
-/* For each call of DECIDED elements the ranks decide who runs it. NCCL must get its calls before a
- * group ends, because after that a thread that drives both ranks would wait for itself. */
+/* The ranks decide who runs a call of DECIDED elements. They must decide before NCCL ends a group:
+ * in calls after the group, a thread that drives both ranks would wait for itself. */
 static void either(void)
 {
     void *comm[2];
@@ -191,7 +191,7 @@ static void groups(void)
     reduce(comm[1], 16);
     reduce(other[0], 16);
     said(kernels());
-    /* for a group that has only calls of ours, NCCL gets an empty group */
+    /* if our kernels run all calls of a group, NCCL gets an empty group */
     n.f.GroupStart();
     n.f.GroupStart();
     reduce(comm[0], 16);
@@ -201,7 +201,7 @@ static void groups(void)
     MUST(n.f.GroupEnd() == 0);
     SAID(kernels(), "all_reduce:16 all_reduce:16 ");
     SAID(n.record, "GroupStart GroupStart GroupEnd GroupEnd ");
-    /* neither a send nor a call of another communicator changes who runs our call */
+    /* sends, and calls on another communicator, do not change who runs the all-reduce */
     n.f.GroupStart();
     reduce(comm[0], 16);
     n.f.Send(a, 3, F32, 1, comm[0], NULL);
@@ -209,7 +209,7 @@ static void groups(void)
     n.f.GroupEnd();
     SAID(kernels(), "all_reduce:16 ");
     SAID(n.record, "GroupStart Send:3 Broadcast:5 GroupEnd ");
-    /* if NCCL gets one collective of a communicator, it gets all of that communicator, in order */
+    /* if NCCL gets one of a communicator's collectives, it gets all of them in this group */
     n.f.GroupStart();
     reduce(comm[0], 16);
     reduce(other[0], 16);
@@ -316,8 +316,8 @@ static void life(void)
     MUST(n.f.GroupEnd() == 0);
     SAID(kernels(), "create:2 ");
     SAID(n.record, "GroupEnd " MADE);
-    /* the program gets an error of our kernels as an error of NCCL; NCCL, which asks in an abort,
-     * does not get it */
+    /* the program gets an error of our kernels as an error of NCCL; NCCL itself, when it asks
+     * during an abort, does not get it */
     MUST(n.f.CommGetAsyncError(child[0], &error) == 0 && error == 0);
     kernels()->status = 6;
     MUST(n.f.CommGetAsyncError(child[0], &error) == 0 && error == 6);
@@ -348,8 +348,8 @@ static void life(void)
     MUST(n.f.CommGrow(comm[0], 2, NULL, 0, &child[0], NULL) == 0);
     reduce(child[0], 8);
     SAID(n.record, "Shrink:0 AllReduce:8 AllReduce:8 ");
-    /* ncclGroupEnd may return ncclInProgress, because of a communicator that does not block; our
-     * calls of the group run as usual */
+    /* ncclGroupEnd may return ncclInProgress, because of a non-blocking communicator; our kernels
+     * run their calls of the group all the same */
     make(comm);
     n.f.GroupStart();
     reduce(comm[0], 8);
@@ -364,7 +364,7 @@ static void life(void)
     SAID(kernels(), "");
 }
 
-/* Without settings only all-reduces run on the kernels, if the kernels' table takes them. */
+/* Without settings only all-reduces that the kernels' table takes run on the kernels. */
 static void defaults(void)
 {
     void *comm[2];
@@ -469,8 +469,8 @@ static void lacking(void)
     MUST(n.f.GatherConfig(a, b, 1, F32, 0, NULL, NULL, NULL) == 5);
 }
 
-/* For all names but NCCL's, dlsym does what it does without the drop-in. It also sees the same
- * caller. */
+/* For all names but NCCL's, dlsym does what it does without the drop-in. It also takes this program
+ * for its caller. */
 static void symbols(void)
 {
     MUST(dlsym(RTLD_DEFAULT, "getpid") == (void *)getpid);

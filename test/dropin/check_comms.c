@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_comms.c - tests the table of communicators. The table never reads the memory of a
- * communicator. */
+ * communicator, so the tests use made-up addresses. */
 #include <check.h>
 #include <stdint.h>
 
@@ -23,7 +23,8 @@ static void with_one_place(void *comm[SAME])
 }
 
 /* Several communicators may have the same hash, and so compete for one entry of the table. The
- * program may end them in any order. The others must still be found, and each end must return. */
+ * program may end them in any order. Those that have not ended must still be found, and each call
+ * of st_comm_remove must return. */
 START_TEST(test_communicators_with_one_place)
 {
     void *comm[SAME];
@@ -47,7 +48,7 @@ START_TEST(test_communicators_with_one_place)
 END_TEST
 
 /* A program may go on for ever like this: it makes a communicator, and only then ends the one
- * before. */
+ * before. The table must not fill up. */
 START_TEST(test_always_another_communicator)
 {
     void *comm[SAME];
@@ -72,8 +73,8 @@ static unsigned add_until_full(void)
     return n;
 }
 
-/* A communicator that finds no room in the table is left to NCCL. The end of other communicators
- * makes room again. */
+/* A communicator that finds no room in the table gets no record. When other communicators end,
+ * there is room again. */
 START_TEST(test_a_full_table_has_room_again)
 {
     const unsigned most = add_until_full();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_compare.c - tests the comparison of results that two libraries computed: which of them does
- * it take for the same? */
+/* check_compare.c - tests the comparison of the results that two libraries computed: which results
+ * does it accept as equal? */
 #include <check.h>
 #include <math.h>
 #include <stdint.h>

@@ -30,8 +30,8 @@ static void vote_step_by_step(struct st_meet *meet)
 }
 
 /* The votes of ranks with smaller numbers must not hide the largest number, even if they make the
- * compare-and-exchange of the largest fail. Each rank is entered with a group size of 1, so that no
- * vote waits. */
+ * compare-and-exchange of the largest fail. Every rank comes to the meeting as if the communicator
+ * had one rank, so that no vote waits. */
 START_TEST(test_the_largest_number_wins_every_collision)
 {
     const uint64_t key = (uint64_t)getpid() << 8 | 1;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * followers.c - a program that uses NCCL. The drop-in can promise our kernels that every kernel
- * behind them on the stream waits for their end. The program checks whether the drop-in gives this
- * promise, and when it takes it back. It also checks which calls the drop-in then separates from
- * ours.
+ * that follows them on a stream waits for their end (dropin/kernels.h). The program checks whether
+ * the drop-in gives this promise, and when it takes it back. It also checks for which calls the
+ * drop-in then calls symtuner_ar_separate.
  *
  * usage: followers CASE     the variable SECOND holds the path of another NCCL
  *
- * It runs as cases.c does. Each case is a process of its own. Exit 1: stderr says which line
- * failed.
+ * Like cases.c, it runs under the drop-in, on the fake NCCL and the fake kernels. Each case is a
+ * process of its own. Exit 1: stderr says which line failed.
  */
 #include <string.h>
 
@@ -82,7 +82,7 @@ static void until_a_window(void)
     MUST(n.f.CommWindowRegister(comm[0], b, sizeof b, &made, SYMMETRIC) == 0);
     MUST(n.f.CommWindowDeregister(comm[0], made) == 0);
     want(1, 1, 0);
-    /* the drop-in separates calls that go to NCCL, but not our calls */
+    /* the drop-in separates calls that go to NCCL, but not those that our kernels run */
     big(&n, comm[0], 2);
     want(1, 1, 1);
     MUST(kernels()->separated_stream == stream(2));
@@ -119,7 +119,7 @@ static void window_first(void)
 }
 
 /* With NCCL 2.29 the drop-in never gives the promise, because symmetric kernels may run on any
- * buffers. */
+ * buffers, and do not wait. */
 static void never(void)
 {
     void *comm[2];
@@ -129,7 +129,8 @@ static void never(void)
     want(0, 0, 0);
 }
 
-/* With NCCL 2.30.7 the promise stays although there are windows, because symmetric kernels wait. */
+/* With NCCL 2.30.7 the promise stays although there are windows, because symmetric kernels do
+ * wait. */
 static void always(void)
 {
     void *comm[2];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* headers.c - a part of check-ar. The drop-in does not include NCCL's headers, so this file checks
- * that NCCL's types and numbers are what the drop-in assumes. */
+/* headers.c - a part of the test program check-ar. The drop-in does not include NCCL's headers, so
+ * this file checks that NCCL's types and numbers are what the drop-in assumes. */
 #include <check.h>
 #include <nccl.h>
 

@@ -130,7 +130,8 @@ static void end(void **comm)
 
 /* ---- cases ----------------------------------------------------------------------------------- */
 
-/* JAX's own communicator gets JAX's handles and no others, and its scratch is registered once. */
+/* JAX's library makes a communicator for a group. That communicator gets only the handles that
+ * JAX's library creates, not handles of the drop-in, too, and its scratch is registered once. */
 static void once(void)
 {
     load_jax();
@@ -144,8 +145,8 @@ static void once(void)
     SAID(n.record, "Destroy Destroy ");
 }
 
-/* Check that JAX's library and the drop-in count in one slot, if both have the same version of its
- * layout. */
+/* Check symtuner_nccl_slot: it gives a slot for counters only if counters are wanted, and only to a
+ * library that has the same version of the slot's layout. */
 static void check_slot(void)
 {
     void *(*slot)(int, int, int);
@@ -164,7 +165,7 @@ static void first(void)
     load_jax();
     MUST(opens_across());
     MUST(kernels()->max_ctas == 0);
-    MUST(opens_local(10) && opens_local(20)); /* further groups of JAX take no further place */
+    MUST(opens_local(10) && opens_local(20)); /* further groups of JAX do not count */
     MUST(make(one) == GPUS);
     MUST(make(two) == 0);
     end(one);
@@ -205,7 +206,7 @@ static void late(void)
     MUST(open_xla(ids, GPUS, 0, 0, 1000, &ticket, why, sizeof why) != 0);
     MUST(kernels()->handles == 2 * GPUS);
     end(one);
-    MUST(make(one) == 0); /* the place is now JAX's */
+    MUST(make(one) == 0); /* the place that became free is now JAX's */
     MUST(opens_local(10));
     MUST(opens_across());
     MUST(kernels()->handles == 3 * GPUS);

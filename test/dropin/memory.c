@@ -4,7 +4,7 @@
  * heap and the number of mappings must not grow, and no handle may be left.
  *
  * usage: memory ROUNDS    ROUNDS is a multiple of 8. With SYMTUNER_VERIFY=1 each communicator also
- *                         keeps votes
+ *                         has shared memory for votes
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -19,7 +19,7 @@ enum how { DESTROY, FINALIZE, NO_HANDLE, REVOKE, ABORT, SPLIT, SHRINK, GROUP, HO
 static struct nccl n;
 static struct nccl_abi_id id;
 static pthread_barrier_t both;
-static atomic_int lost; /* number of rounds in which the other rank had no handle */
+static atomic_int lost; /* rounds in which one rank got no handle, and the other gave up its own */
 
 static void wait_for_both(void)
 {

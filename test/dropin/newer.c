@@ -3,8 +3,8 @@
  * newer.c - a program that uses functions and flags that NCCL has since 2.27, and checks what the
  * drop-in does with them. One thread drives all ranks of a communicator.
  *
- * usage: newer CASE    under the drop-in, on the fake NCCL and the fake kernels. Exit 1: stderr says
- *                      which line failed.
+ * usage: newer CASE    under the drop-in, on the fake NCCL and the fake kernels. Exit 1: stderr
+ *                      says which line failed.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -83,8 +83,8 @@ static void windows(void)
     MUST(n.f.AllGather((char *)a + 204, a, 3, F32, comm[1], NULL) == 0);
     MUST(n.f.AllGather((char *)a + 12, a, 3, F32, comm[1], NULL) == 0);
     SAID(kernels(), "query all_gather:3 query all_gather:3 all_gather:3 ");
-    /* the kernels may stage a call although its buffers lie in a window; then the drop-in asks
-     * again at the next call */
+    /* the kernels may copy a call through scratch although its buffers lie in a window; then the
+     * drop-in asks again at the next call */
     MUST(n.f.AllReduce(a, b, 8, F32, SUM, comm[0], NULL) == 0);
     SAID(kernels(), "query all_reduce:8 ");
     kernels()->stages = 1;
@@ -139,8 +139,8 @@ static void restricted(void)
     SAID(kernels(), "register:1x256 ");
 }
 
-/* A suspended communicator keeps its handle and its place on the GPU, because a graph may hold its
- * calls. It can be aborted or freed like others. The limit is 8 communicators. */
+/* A suspended communicator keeps its handle, because a graph may hold its calls, and still counts
+ * as one of the 8 communicators that may have handles. It can be aborted or freed like others. */
 static void suspends(void)
 {
     static float a[16], b[16];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * places.c - checks how many communicators of each GPU get handles, whoever makes them.
+ * places.c - checks how many communicators of each GPU get handles, made by one thread or several.
  *
  * usage: places            with the default of SYMTUNER_MAX_COMMS, which is 2
  *        places MOST       checks that a GPU gives handles to MOST communicators at a time
@@ -80,7 +80,7 @@ static void sizes(void)
     make(two, 2, low, 4);
     MUST(kernels()->max_ctas == 96);
     make(large, GPUS, NULL, 4);
-    make(three, 2, high, 6); /* the large one has given back its places on these GPUs */
+    make(three, 2, high, 6); /* the large one got no handles, so it does not count */
     MUST(kernels()->max_ctas == 0);
     end(two, 2);
     end(large, GPUS);

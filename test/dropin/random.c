@@ -2,12 +2,13 @@
 /*
  * random.c - makes random calls on three communicators per thread, alone and in groups, on four
  * streams, one of which is captured. Each call must compute the right result, once and at the right
- * time. It must run on the kernels or on NCCL as docs/dropin.md says, and the drop-in must count it
- * so.
+ * time. It must run on the kernels or on NCCL, as docs/dropin.md says, and the drop-in must count
+ * who ran it.
  *
  * usage: random CALLS THREADS FILE    runs until the kernels have run CALLS calls and NCCL has run
  *                                     CALLS; the job's counters go to FILE
- *        random CALLS                 prints a hash of what one thread makes NCCL do in CALLS calls
+ *        random CALLS                 makes CALLS calls or groups in one thread, and prints a hash
+ *                                     of the calls that NCCL got
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -38,8 +39,8 @@ struct worker {
 
 static struct nccl n;
 static long wanted;
-/* numbers of calls. ours: run by our kernels; theirs: run by NCCL; own: calls of NCCL that the
- * kernels make */
+/* numbers of calls. ours: run by our kernels; theirs: run by NCCL; own: made to NCCL by our
+ * kernels */
 static atomic_long ours, theirs, captured, own;
 static bool inert;
 
@@ -200,8 +201,8 @@ static void compare(const struct st_tally *tally)
     MUST(slot->captured == (uint64_t)captured);
 }
 
-/* Print a hash of NCCL's calls, for SYMTUNER_MODE=off or a run without the drop-in. In both cases
- * NCCL runs each call when the program makes it. */
+/* Print a hash of the calls that NCCL gets, for SYMTUNER_MODE=off or a run without the drop-in. In
+ * both cases NCCL runs each call when the program makes it. */
 static int trace(void)
 {
     struct worker w = {.seed = 1};

@@ -11,9 +11,9 @@
  *                                          an all-reduce on the new one, and check how the drop-in
  *                                          has asked the kernels for a handle: as always
  *                                          ("create"), or so that all ranks get none ("refuse")
- *                                 FULL=R   rank R first makes as many communicators as the drop-in
- *                                          follows; with SPLIT right before the split, where it
- *                                          must then "refuse"
+ *                                 FULL=R   at the start, or with SPLIT right before the split,
+ *                                          rank R makes as many communicators as the drop-in
+ *                                          follows; at a split it must then "refuse"
  *                                 FAST=R   the new communicator of SPLIT is non-blocking on rank R,
  *                                          which must then "refuse"
  *                                 VERIFY   1: make four calls in place, the third in a capture, and
@@ -284,7 +284,7 @@ int main(int argc, char **argv)
         return 0;
     }
     call(comm);
-    if (!*n.record->text) /* the drop-in must set the longest limit, unless the user has set one */
+    if (!*n.record->text) /* the drop-in must set the longest time limit, if the user sets none */
         MUST(kernels()->limit_ms == (getenv("SYMTUNER_AR_TIMEOUT_MS") ? 0 : 86400000));
     printf("%s %.1f\n", *n.record->text ? "nccl" : "ours", waited);
     if (getenv("GATHER"))

@@ -74,8 +74,8 @@ SECOND="$here/anywhere/libnccl.so.2" under "$here/followers" two_anywhere || fai
 # without the drop-in. If it has i:NAME=VALUE, rank i runs with that variable. Every rank must print
 # WANT; only a rank with i:INIT=... may print something else. WARNED is a list of numbers; the
 # number of lines that all ranks together print on stderr must be one of them. Every rank must wait
-# for at least LEAST seconds (0), and less than two seconds more; rank QUICK may wait less. With
-# BOXES the ranks are on that many boxes, which share no memory.
+# for at least LEAST seconds (default: 0), and less than two seconds more; rank QUICK may wait less.
+# With BOXES=N the ranks are on N boxes, which share no memory.
 number=0
 ranks()
 {
@@ -174,7 +174,8 @@ grep -q 'not all have the drop-in, SYMTUNER_AR_NODES=1 or rules' "$work/err.0" |
 export GPUS="$work/gpus" # two GPUs in each box
 PRELOAD="$here/gpus.so $here/box.so $so" ranks 4 ours 0
 unset GPUS BOXES PRELOAD SYMTUNER_AR_NODES
-# Another run of this test may have made a file, so give it a minute to remove that file.
+# Another run of this test may have made a file in /dev/shm, so give it a minute to remove that
+# file.
 objects | comm -13 "$work/before" - > "$work/left"
 tries=0
 while [ -s "$work/left" ] && [ $tries -lt 120 ]; do
@@ -204,8 +205,8 @@ fi
 
 # --- symtuner run ----------------------------------------------------------------------------------
 mkdir "$work/bin" "$work/lib" && cp "$here/../symtuner" "$work/bin/" && cp "$so" "$here/libsymtuner_ar.so" "$work/lib/"
-# job WHAT STATUS OPTIONS -- PROGRAM: what the job prints on stderr must be the lines of stdin, and
-# no others
+# job WHAT STATUS OPTIONS -- PROGRAM: what the job prints on stderr must be the lines of $work/want,
+# and no others
 job()
 {
     what=$1 status=$2
@@ -311,7 +312,7 @@ X
 WHY='table row 7' SYMTUNER_AR_NODES=1 job 'one box without shared memory' 0 -- sh "$work/apart" "$here/ranks" "$$-r12" "$here/box.so"
 # A communicator over boxes is split. All ranks of the new one have the drop-in, so they need not
 # meet through NCCL. If a rank has no room for the handle, all ranks must still ask the kernels for
-# one, or they would hang.
+# one, or the other ranks would wait for it for ever.
 cat > "$work/want" <<'X'
 symtuner run: drop-in
 symtuner run: 2 processes called NCCL 2.28.9
@@ -353,9 +354,9 @@ symtuner run: 2 processes called NCCL 2.28.9
   3 calls by our kernels ran box by box, in 9 pieces
 X
 FAST=1 SPLIT=create SYMTUNER_AR_NODES=1 job 'a split that is non-blocking on one rank' 0 -- sh "$work/apart" "$here/ranks" "$$-r15" "$here/box.so"
-# Each process drives two ranks: in threads of their own, and at the split in one thread. Other
-# processes may have one thread for each rank and ask the kernels for a handle, so these ranks must
-# ask, too.
+# Each process drives two ranks. Two threads make the communicator, and then one thread splits it
+# for both ranks. A process with one thread for each rank would ask the kernels for a handle, so
+# these ranks must ask, too.
 cat > "$work/pairs" <<'X'
 for rank in 0 2; do BOX=$rank LD_PRELOAD="$LD_PRELOAD $3" "$1" pair "$2" 4 $rank & done
 wait

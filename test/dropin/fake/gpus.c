@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpus.c - a preloaded library. A program that reads the driver's list of GPUs gets the folder GPUS
- * instead. Each such read adds a line to GPUS.log. */
+/* gpus.c - a preloaded library. A program that reads the driver's list of GPUs reads the folder
+ * that GPUS names instead. Each such read adds a line to $GPUS.log. */
 #include <dirent.h>
 #include <dlfcn.h>
 #include <stdio.h>

@@ -52,7 +52,8 @@ int symtuner_ar_use_nccl(void *library)
     return 0;
 }
 
-/* Call NCCL as the real library does. If the drop-in caught this call, the program would hang. */
+/* Call NCCL as the real library does. If the drop-in intercepted this call, the program would
+ * hang. */
 static void call_nccl(void *comm)
 {
     int (*gather)(const void *, void *, size_t, int, void *, void *);
@@ -283,7 +284,7 @@ int symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t 
         snprintf(plan->why, sizeof plan->why, "%s", getenv("WHY"));
     if (getenv("APART") || (getenv("BOX") && !getenv("WHY") && coll != SYMTUNER_AR_ALL_REDUCE)) {
         snprintf(plan->why, sizeof plan->why, "the ranks span several nodes");
-    } else if (getenv("BOX") && !getenv("WHY")) { /* our kernels take part */
+    } else if (getenv("BOX") && !getenv("WHY")) { /* our kernels run it box by box */
         plan->boxes = 2;
         plan->pieces = 3;
     }

@@ -29,7 +29,7 @@
 struct fake_comm {
     int ranks, rank, device;
     unsigned long long key; /* identifies a communicator that does not block; 0: it blocks */
-    int step;               /* how many steps the rank has begun */
+    int step;               /* how many non-blocking calls the rank has begun on it */
     bool fast;              /* it does not block */
 };
 
@@ -46,8 +46,9 @@ EXPORT struct record *fake_record(void)
     return &record;
 }
 
-/* Ranks tell each other by files which step they have begun. If ${now} is set, this rank begins the
- * step. Return whether rank ${rank} has begun it. */
+/* A step is a non-blocking call that all ranks make. Ranks tell each other by files which step they
+ * have begun. If ${now} is set, this rank begins the step. Return whether rank ${rank} has begun
+ * it. */
 static bool announced(unsigned long long key, int step, int rank, bool now)
 {
     char path[512];
@@ -58,7 +59,8 @@ static bool announced(unsigned long long key, int step, int rank, bool now)
     return access(path, F_OK) == 0;
 }
 
-/* Return the state of the communicator. A rank that has aborted has begun step 0. */
+/* Return the state of the communicator: have all ranks begun this rank's step? A rank that has
+ * aborted has begun step 0. */
 static int state_of(const struct fake_comm *c)
 {
     bool all = true, gone = false;
@@ -260,13 +262,15 @@ int ncclCommInitAll(void **comms, int n, const int *devices)
     return 0;
 }
 
-/* A child communicator that does not block. ncclCommGetAsyncError of its parent hands it out. */
+/* A child communicator that does not block. The program gets it when it calls ncclCommGetAsyncError
+ * with the parent. */
 static struct {
     void *parent, **where, *what;
 } child;
 
-/* Each color has half of the ranks. If WHOLE is in the environment, each color has all ranks. As in
- * NCCL, the call returns before the child is made only if the parent does not block. */
+/* The child of each color has half of the parent's ranks, or all of them if WHOLE is in the
+ * environment. As in NCCL, the call returns before the child is made only if the parent does not
+ * block. */
 int ncclCommSplit(void *comm, int color, int key, void **made, void *config)
 {
     const struct nccl_abi_config *how = config;

@@ -2,12 +2,13 @@
 /*
  * calls.c - a program whose calls the drop-in counts in the ledger.
  *
- * usage: calls ends           ends communicators in several ways, and exits with others open; a forked
- *                             child exits, too
+ * usage: calls ends           ends communicators in several ways, and exits with others open; a
+ *                             forked child exits, too
  *        calls killed         dies by SIGKILL
- *        calls signal PLUGIN  also opens a tuner of PLUGIN, libsymtuner.so, and asks it about the
- *                             call that goes to NCCL, as NCCL would. Then sends SIGUSR1, waits for
- *                             both ledgers and dies by SIGKILL
+ *        calls signal PLUGIN  makes calls, and opens a tuner of PLUGIN, libsymtuner.so. Asks it
+ *                             about the call that goes to NCCL, as NCCL would. Then sends SIGUSR1,
+ *                             waits until the drop-in and the plugin have written their counters,
+ *                             and dies by SIGKILL
  */
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* play.h - what the test programs that run with the drop-in share. */
+/* play.h - what the test programs that run under the drop-in share. */
 #ifndef TEST_DROPIN_PLAY_H_
 #define TEST_DROPIN_PLAY_H_
 
