@@ -120,9 +120,9 @@ ranks 4 nccl 1 bare:2
 ranks 2 nccl 1 1:SYMTUNER_MODE=off
 ranks 2 nccl 1 0:SYMTUNER_ONLY=allreduce
 ranks 2 nccl 1 1:SYMTUNER_MAX_COMMS=0
-ranks 2 nccl 1 1:FULL=1 # rank 1 has too many communicators, and says so at once
+ranks 2 nccl 1 1:FULL=1 # rank 1 has too many communicators, and tells rank 0 at once
 ranks 2 ours 0 0:SYMTUNER_AR_MAX_CTAS=32
-ranks 2 nccl 1,2 0:SYMTUNER_VERIFY=some # rank 0 also warns if it is the first to come
+ranks 2 nccl 1,2 0:SYMTUNER_VERIFY=some # rank 0 warns; rank 1 also warns if it is the first to come
 grep -q '^symtuner: warning: SYMTUNER_VERIFY=some: write ' "$work/err.0" || fail "a wrong value: $(cat "$work/err.0")"
 ranks 2 nccl 1,2 1:SYMTUNER_MODE=watch
 grep -q '^symtuner: warning: SYMTUNER_MODE=watch: write ' "$work/err.1" || fail "a wrong word: $(cat "$work/err.1")"
@@ -164,7 +164,7 @@ ranks 4 ours 0
 FIRST=oldest ranks 4 ours 0
 BOXES=1 ranks 2 ours 0
 ranks 4 nccl 2 0:SYMTUNER_AR_NODES=0
-ranks 4 nccl 2 0:NCCL_COMM_BLOCKING=1 # creating the second communicator could take for ever
+ranks 4 nccl 2 0:NCCL_COMM_BLOCKING=1 # creating the second communicator could block for ever
 # these ids have no room for the second id, which the drop-in would add (dropin/boxes/boxes.h)
 for id in 1 2; do ranks 4 nccl 2 0:LONG_ID=$id; done
 ranks 4 nccl 1 1:SYMTUNER_ONLY=allreduce

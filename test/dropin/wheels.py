@@ -3,8 +3,8 @@
 """wheels.py LIBRARY - calls a real NCCL by ctypes and prints its answers. Needs no GPU.
 
 run.sh runs it with and without the drop-in. Both outputs must be the same, except for the line
-"stands in front of". This line lists the functions whose address is not in NCCL. The line "id" tells
-whether the drop-in has written a mark behind an id.
+"stands in front of", which lists the functions whose address is not in NCCL. The line "id" tells
+whether the drop-in has written its mark into the unused end of an ncclUniqueId.
 """
 import ctypes
 import os
