@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* api.c - symtuner_decide and symtuner_table_*. They call the same pure functions as the plugin. */
+/* api.c - symtuner_decide and symtuner_table_*. They call the same pure functions as our tuner does
+ * when NCCL asks it about a call. */
 #include <stdio.h>
 #include <string.h>
 
@@ -45,7 +46,7 @@ enum symtuner_status symtuner_decide(const symtuner_rules *rules,
     return SYMTUNER_OK;
 }
 
-/* Return a hash of all bits of a table. Two equal hashes mean that the table did not change. */
+/* Return a hash of all bits of a table. Equal hashes mean equal tables. */
 static uint64_t fingerprint(const float *table, int cells)
 {
     uint64_t print = ST_HASH_START;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * defaults.c - the built-in CTA count, and the boxes and releases for which it is used. It was
- * measured on exactly these boxes and releases, for collectives that run alone and for collectives
- * that run beside other kernels.
+ * defaults.c - the built-in CTA count for symmetric kernels, and the boxes and releases for which
+ * it is used. The count was measured on exactly these boxes and releases, for collectives that run
+ * alone and for collectives that run beside other kernels.
  *
  * We answer with the count when NCCL asks for the value of NCCL_MIN_CTAS. NCCL lowers the count to
  * the smallest of these limits: maxCTAs of the communicator, maxCTAs of the call (from 2.31 on), or
- * NCCL's limit for multicast kernels. NCCL reads the count once per process, before the first
- * communicator. So the count depends only on the box and the release, and rules cannot change it.
- * To add a row, measure alone and beside GEMMs (bench/beside.py), commit the results, and name them
- * in ${text} below.
+ * NCCL's limit for multicast kernels. NCCL reads the count once per process, before it makes the
+ * first communicator. So the count cannot depend on a communicator or a call. It depends only on
+ * the box and the release, and rules cannot change it. To add a row, measure collectives alone and
+ * beside GEMMs (bench/beside.py), commit the results, and name them in ${text} below.
  */
 #include "plugin/process.h"
 

@@ -23,8 +23,8 @@ static const char *own_path(void)
     return strlen(info.dli_fname) <= ST_NCCL_NAME_MAX ? info.dli_fname : "libsymtuner.so";
 }
 
-/* The copies of NCCL in this process that ask us for variables. Each is known by the address at
- * which it is loaded. */
+/* The copies of NCCL in this process that ask us for variables. The address at which a copy is
+ * loaded identifies it. */
 enum { COPIES = 16 };
 static struct {
     _Atomic(void *) base;
@@ -52,7 +52,7 @@ void st_env_copy(const void *code, int nccl)
     }
 }
 
-/* Return the release of the NCCL that has the machine code ${code}. */
+/* Return the release of the NCCL that contains the machine code ${code}. */
 static int release_of(const void *code)
 {
     void *base = base_of(code);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * env.h - what we answer when NCCL asks for a variable.
+ * env.h - what our env plugin answers when NCCL asks for the value of an environment variable.
  *
  * NCCL_ENV_PLUGIN is the only variable that the user must set. NCCL then asks us which tuner and
  * profiler to load, and we answer with our own path if our tuner or profiler has something to do. A
- * variable that the user set keeps its value, with one exception. If it names another tuner or
- * profiler, and ours is needed, NCCL gets our path, and we load the user's library ourselves
- * (plugin/next/open.h).
+ * variable that the user set keeps its value, with one exception: if the user's variable names
+ * another tuner or profiler, and ours is needed, NCCL gets our path, and we load the user's library
+ * ourselves (plugin/next/open.h).
  * Hazard: NCCL asks while it holds mutexes, so nothing here logs, waits or calls NCCL.
  */
 #ifndef ST_ENV_H_

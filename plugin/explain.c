@@ -29,7 +29,8 @@ static const char *or_any(const char *name)
     return name ? name : "*";
 }
 
-/* What prefer = symmetric can do in a release. The index is the release's enum st_ll_rule. */
+/* What a rule with prefer = symmetric can do in a release. The index is the release's enum
+ * st_ll_rule. */
 static const char *const symmetric_reach[] = {
     [ST_LL_KEEP] = ("NCCL runs one whenever both buffers are registered, and never otherwise, so "
                     "the table stays as it is"),

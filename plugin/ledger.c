@@ -43,8 +43,9 @@ static void write_ran(FILE *out, const struct st_ledger *ledger, int coll, int b
     if (total == 0)
         return;
     /* Up to NCCL 2.30 symmetric kernels have no event. So if a call outside graph capture has no
-     * event of a general kernel or of the copy engine, it ran a symmetric kernel. The exception is
-     * Broadcast, which NCCL 2.29 and later may run as part of an AllGather. */
+     * event of a general kernel or of the copy engine, it ran a symmetric kernel. That is not so
+     * for Broadcast, which NCCL 2.29 and later may run as part of an AllGather, but Broadcast has
+     * no symmetric kernels. */
     if (has_symmetric(coll) && !st_era_shows_symmetric(st_era_of(ledger->nccl)) &&
         n[ST_RAN_CALLED] > n[ST_RAN_GENERAL] + n[ST_RAN_CE])
         n[ST_RAN_SYMMETRIC] = n[ST_RAN_CALLED] - n[ST_RAN_GENERAL] - n[ST_RAN_CE];

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ledger.h - counts for each communicator what NCCL asked, what our tuner answered and what ran.
+ * ledger.h - counts for each communicator which calls NCCL asked our tuner about, what the tuner
+ * answered, and which kernels ran.
  *
  * Counting is lock-free, allocates nothing and is safe from any thread. All ranks of a communicator
  * in this process share one ledger. Tuner and profiler share it, too, because both find it by the
- * communicator id. docs/ledger.md describes the text.
+ * communicator id. docs/ledger.md describes the text that a ledger is written as.
  *
  * An atomic addition costs more than the decision that it counts. So every counter has two halves.
  * The first thread that counts in a ledger owns the half ${owned} of all counters of the ledger. It
@@ -37,6 +38,7 @@ struct st_counter {
     _Atomic uint64_t owned, shared;
 };
 
+/* The counters of one communicator. */
 struct st_ledger {
     _Atomic uintptr_t owner; /* thread that may write the halves ${owned}; 0: none yet */
     struct st_ledger *next;
@@ -46,9 +48,9 @@ struct st_ledger {
     pid_t pid;                    /* the process that opened the ledger   */
     int ranks, nodes;
     int nccl;                     /* the release of the NCCL that has the communicator */
-    int local;                    /* tuners that this process has opened so far */
-    int tuners;                   /* tuners that are open now               */
-    int profilers;                /* profilers opened in this process so far */
+    int local;                    /* how many of its tuners this process has opened so far */
+    int tuners;                   /* how many of these tuners are open now  */
+    int profilers;                /* how many of its profilers this process has opened so far */
     /* asked[collective][bucket][1: registered buffers][enum st_verdict]: what our tuner answered.
      * picked[collective][bucket][algo * SYMTUNER_PROTOS + proto]: the entry that NCCL chooses.
      * ran[collective][bucket][enum st_ran]: what our profiler saw. */
@@ -57,9 +59,9 @@ struct st_ledger {
     struct st_counter ran[SYMTUNER_COLLS][ST_BUCKETS][ST_RANS];
 };
 
-/* Find or make the ledger of a communicator of the NCCL release ${nccl}. If ${comm_id} is 0, always
- * make one: version 4 of the tuner interface has no ids. Returns NULL if out of memory; then
- * nothing is counted. */
+/* Find or make the ledger of a communicator. ${nccl}: the release of its NCCL. If ${comm_id} is 0,
+ * as with version 4 of the tuner interface, which has no ids, always make a new ledger. Returns
+ * NULL if out of memory; then nothing is counted. */
 struct st_ledger *st_ledger_open(uint64_t comm_id, int ranks, int nodes, int nccl);
 void st_ledger_close(struct st_ledger *ledger);
 
@@ -117,8 +119,8 @@ static inline uint64_t st_ledger_read(const struct st_counter *counter)
 /* Fill in how often NCCL asked the tuner, and how often a rule changed the answer. */
 void st_ledger_sums(const struct st_ledger *ledger, uint64_t *asked_out, uint64_t *steered_out);
 
-/* Start the thread that writes all open ledgers when SYMTUNER_LEDGER_SIGNAL arrives. Later calls do
- * nothing. */
+/* Start a thread that writes all open ledgers whenever SYMTUNER_LEDGER_SIGNAL arrives. Later calls
+ * do nothing. */
 void st_ledger_listen(const struct st_options *options);
 
 #endif

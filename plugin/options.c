@@ -61,7 +61,7 @@ int symtuner_option_get(int index, struct symtuner_option *option_out)
     return 1;
 }
 
-/* Append one error to the list ${error}. What does not fit is cut off. */
+/* Append one error to the list ${error}. Text that does not fit is cut off. */
 static void add_error(char *error, size_t error_size, const char *format, ...)
 {
     size_t used = strlen(error);
@@ -143,8 +143,7 @@ bool st_options_read(struct st_options *options, char *error, size_t error_size)
 
         if (value && strcmp(row->values, "text") != 0 &&
             !st_word_listed(row->values, value, strncmp)) {
-            /* The JAX package does not use the default instead of a wrong value: it raises an
-             * error. */
+            /* For a wrong value the JAX package raises an error; it does not use the default. */
             bool jax = strncmp(row->help, "JAX package", 11) == 0;
 
             add_error(error, error_size, "%s=%.60s: write one of %s; %s\"%s\"", row->name, value,

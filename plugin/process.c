@@ -30,7 +30,8 @@ static char option_error[SYMTUNER_ERROR_MAX], machine_error[SYMTUNER_ERROR_MAX],
     rules_error[SYMTUNER_ERROR_MAX];
 
 /* Return the path of the CSV that NCCL_TUNER_CONFIG_FILE names, or NULL if there is none. Also
- * returns NULL if a tuner runs behind ours, because the file is then meant for that tuner. */
+ * returns NULL if another tuner runs behind ours (plugin/next/open.h), because the file is then
+ * meant for that tuner. */
 static const char *config_file(void)
 {
     const char *file = getenv("NCCL_TUNER_CONFIG_FILE");
@@ -99,11 +100,11 @@ static bool asks(int nccl)
     return false;
 }
 
-/* Here we decide on two counts, which NCCL reads once per process: the built-in count
- * (NCCL_MIN_CTAS) and the count of [process] rules (NCCL_SYM_CTAS). All ranks must have the same
- * counts, whichever communicator or copy of NCCL a rank starts first. So both counts depend only on
- * machine and release. The built-in count depends on no file, because one rank might fail to read
- * the file. */
+/* This also decides on two CTA counts, which NCCL reads once per process: the built-in count
+ * (NCCL_MIN_CTAS), and the count of a [process] section of the rules (NCCL_SYM_CTAS). All ranks
+ * must have the same counts, whichever communicator or copy of NCCL a rank starts first. So both
+ * counts depend only on machine and release. The built-in count depends on no file, because one
+ * rank might fail to read the file. */
 struct st_for_nccl st_process_for(int nccl)
 {
     const struct symtuner_machine *machine = &process.machine;
@@ -112,7 +113,7 @@ struct st_for_nccl st_process_for(int nccl)
                                .rules_hash = symtuner_rules_hash(NULL)};
     const struct st_rule *rule;
 
-    if (!atomic_load(&decided)) /* another thread may be finding the machine */
+    if (!atomic_load(&decided)) /* another thread may be in decide() */
         return here;
     here.rules = process.rules;
     if (here.rules && symtuner_rules_fit(here.rules, nccl, machine, NULL, 0) != SYMTUNER_OK) {
@@ -140,7 +141,7 @@ struct st_for_nccl st_process_for(int nccl)
     return here;
 }
 
-/* Find the machine, and which settings of the user keep us from giving CTA counts. */
+/* Find out what machine this is, and which settings of the user keep us from giving CTA counts. */
 static void decide(void)
 {
     symtuner_machine_find(&process.machine);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * process.h - what tuner, profiler and env interface share: options, rules, NCCL's release and the
+ * process.h - what our tuner, profiler and env plugin share: options, rules, NCCL's release and the
  * machine. Each process has one struct st_process.
  *
  * Each part of the struct is filled in once and is constant afterwards: first the options and
@@ -31,8 +31,8 @@ struct st_for_nccl {
     int nccl;
     const struct st_era *era;
     bool asks;              /* this NCCL asks us for its variables */
-    symtuner_rules *rules;  /* like st_process.rules, but also NULL if [provenance] does not fit */
-    /* there are rules, but none applies, because of an error or of [provenance] */
+    symtuner_rules *rules;  /* the rules that apply; NULL: none does                       */
+    /* there are rules, but none applies: they have an error, or are for another box or release */
     bool rules_wrong;
     uint64_t rules_hash;    /* hash of ${rules} */
     int default_ctas;       /* CTA count built in for this box and release; 0: none */
@@ -53,11 +53,11 @@ bool st_default_gpu(int nccl, const struct symtuner_machine *machine);
 /* Return the process's options and rules. The first call reads them. Never returns NULL. */
 const struct st_process *st_process(void);
 
-/* Return the same struct as st_process, with release and machine filled in. The first call in a
- * process logs which settings are wrong. The first call for each release logs whether the rules are
- * for this release, and logs the release's CTA count and its faults. Call this only in an init that
- * NCCL calls after it has set up CUDA. ${abi} is the version of the tuner interface. If nothing
- * else tells NCCL's release, we assume the oldest release that has this version. */
+/* Return the same struct as st_process, with release and machine filled in. Call this only in an
+ * init that NCCL calls after it has set up CUDA. The first call in a process logs which settings
+ * are wrong. The first call for each release logs whether the rules are for this release, which CTA
+ * count it gets, and its faults. ${abi} is the version of the tuner interface. If nothing else
+ * tells NCCL's release, we assume the oldest release that has this version. */
 const struct st_process *st_process_start(nccl_abi_logger logger, int abi);
 
 /* Return the rules and the CTA counts for an NCCL of release ${nccl}. Before the first call of
@@ -68,15 +68,15 @@ struct st_for_nccl st_process_for(int nccl);
  * NCCL, this may differ from the member nccl, which has the release of the first of them. */
 int st_process_caller(nccl_abi_logger logger);
 
-/* Store that an NCCL of release ${nccl} asks us for variables. The init of the env interface calls
+/* Store that an NCCL of release ${nccl} asks us for variables. The init of the env plugin calls
  * this. */
 void st_process_env(int nccl);
 
-/* Return the same struct as st_process_start, but log nothing. The env interface calls this after
+/* Return the same struct as st_process_start, but log nothing. The env plugin calls this after
  * st_process_env. */
 const struct st_process *st_process_asked(void);
 
-/* Return the number of rules that are for calls, not for [process] or [kernels]. */
+/* Return the number of rules that apply to calls: all but those of [process] and [kernels]. */
 int st_process_call_rules(const struct st_for_nccl *here);
 
 /* Does our tuner have anything to do for an NCCL of release ${nccl}? If not, NCCL loads the tuner

@@ -11,7 +11,7 @@ struct st_profiler {
     struct st_ledger *ledger; /* NULL: nothing is counted */
     int ranks;
     const struct st_era *era;
-    struct st_next_profiler next; /* the profiler behind ours */
+    struct st_next_profiler next; /* the profiler behind ours (plugin/next/open.h) */
 };
 
 /* The open profilers. The context that we give NCCL is the index in this array plus 1. */

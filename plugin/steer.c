@@ -79,7 +79,7 @@ static inline four four_least(four a, four b)
     return (a & less) | (b & ~less);
 }
 
-/* Return the bits of the least entry. If the table has no live entry, the result is not below
+/* Return the bits of the least price. If the table has no live entry, the result is not below
  * ${dead}. The tree of comparisons is as flat as possible, because every decision waits for the
  * result. */
 static INLINE uint32_t least(struct st_table table)
@@ -111,7 +111,7 @@ bool st_table_live(struct st_table table)
     return least(table) < dead;
 }
 
-/* This does the work of cheapest() below, if ${algo}, ${proto} or both are ANY. */
+/* cheapest() below calls this if ${algo}, ${proto} or both are ANY, and returns its result. */
 static NOINLINE int search(struct st_table table, int algo, int proto)
 {
     int first = (algo == ANY ? 0 : algo * table.protos) + (proto == ANY ? 0 : proto);

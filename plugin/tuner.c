@@ -19,7 +19,7 @@ struct st_tuner {
     _Atomic(struct st_index *) index; /* finds the rule of a call; NULL: no rule applies    */
     struct st_index *wished;    /* becomes ${index} once all ranks agree                    */
     struct st_agree *agree;     /* compares the rules of the ranks; NULL: not compared      */
-    struct st_next_tuner *next; /* the tuner behind ours; NULL: there is none               */
+    struct st_next_tuner *next; /* the tuner behind ours (next/open.h); NULL: there is none */
     struct st_ledger *ledger;   /* NULL: nothing is counted, because memory ran out         */
     uint64_t comm_id;
     int ranks;
@@ -59,7 +59,7 @@ nccl_abi_result st_tuner_open(const struct st_tuner_init *init, void **ctx_out)
                                      process->options.mode == ST_MODE_OFF);
     *ctx_out = tuner;
     if (process->options.mode == ST_MODE_OFF)
-        return NCCL_ABI_SUCCESS; /* off: only the roll call and the tuner behind ours run */
+        return NCCL_ABI_SUCCESS; /* off: only compare the ranks, and run the tuner behind ours */
     if (rules)
         tuner->wished = st_index_build(here.rules, &group);
     if (!tuner->agree)
@@ -95,9 +95,9 @@ static void count_pick(struct st_tuner *tuner, int coll, int bucket, struct st_t
                       &tuner->ledger->picked[coll][bucket][algo * SYMTUNER_PROTOS + proto]);
 }
 
-/* Forbid the entries that the tuner behind ours has made negative. That tuner may mean "do not
- * use". But from 2.31 on NCCL prefers a negative entry to all others, which would override our
- * rule. */
+/* Forbid the entries that the tuner behind ours has made negative. By a negative value it may mean
+ * "do not use". But from 2.31 on NCCL prefers a negative entry to all others, which would override
+ * our rule. */
 static void forbid_negatives(const struct st_era *era, const float *shown, struct st_table table)
 {
     for (int i = 0; era->negative_wins && i < table.algos * table.protos; i++)
@@ -139,10 +139,10 @@ static inline __attribute__((always_inline)) void decide(struct st_tuner *tuner,
         count_pick(tuner, call.coll, bucket, table, shown);
 }
 
-/* At the communicator's first call, read what all ranks have written into the roll call
- * (plugin/ranks/rollcall.h), and put the rules in force if all agree. By then every rank with
- * symtuner has joined the roll call, because NCCL has a barrier between the tuner inits and the
- * first call. */
+/* Called at a communicator's first call: put the rules in force if all ranks agree. Each rank has
+ * written into shared memory what its decisions depend on (plugin/ranks/rollcall.h). By now every
+ * rank with symtuner has done so, because NCCL has a barrier between the tuner inits and the first
+ * call. */
 static void settle(struct st_tuner *tuner)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tuner.c - NCCL's tuner interface: v4 (2.27), v5 (2.28, 2.29), v6 (2.30 to 2.32.3), v7 (2.32.6 and
- * later). We do not read the cost constants. We pass them on to the tuner behind ours
- * (plugin/next/open.h).
+ * later). We do not read the cost constants that NCCL passes. We pass them on to the tuner behind
+ * ours (plugin/next/open.h).
  */
 #include "plugin/tuner.h"
 

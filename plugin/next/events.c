@@ -87,7 +87,7 @@ void st_event_write(int version, int abi, int type, const struct nccl_abi_event_
         .type = (uint8_t)type, .parent = event->parent, .rank = event->rank};
     switch (type) {
     case NCCL_ABI_EV_COLL:
-        if (abi >= 5) /* from v5 on the parent is the API call; up to v4 it was the group */
+        if (abi >= 5) /* up to v4 ${parent} is the group's event; from v5 on, the API call's */
             old->parent = body->coll.parent_group;
         write_coll(version, &body->coll.head, old);
         break;

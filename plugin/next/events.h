@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * events.h - translate profiler events for older versions of the interface. Pure.
+ * events.h - translates profiler events for older versions of the profiler interface. Pure.
  *
  * Members that the older version lacks are dropped. Members that NCCL no longer fills are 0. NCCL
  * does the same for profilers that it loads itself.

@@ -9,7 +9,7 @@
  *   1  SYMTUNER_NEXT_TUNER, if set; "none" chains nothing
  *   2  NCCL_TUNER_PLUGIN of the environment, if it names another library; "none" chains nothing
  *   3  libnccl-tuner.so, if the variable of step 2 is unset or names symtuner
- *   4  the NET library that NCCL has loaded (NCCL_NET_PLUGIN or libnccl-net.so)
+ *   4  the NET library (network plugin) that NCCL has loaded (NCCL_NET_PLUGIN or libnccl-net.so)
  *
  * The order for a profiler is the same, with PROFILER and profiler in the names. As in NCCL, a
  * library that loads but has no plugin table ends the search. A library that cannot be loaded ends

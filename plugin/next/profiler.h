@@ -3,14 +3,15 @@
  * profiler.h - one communicator in the profiler behind ours (plugin/next/open.h), here called the
  * other profiler. We call it in the version of the interface that it speaks.
  *
- * The other profiler gets the events that NCCL would give it without us. We pass that profiler's
- * handles to NCCL. So the handles and parents that NCCL passes later are that profiler's own, with
- * one exception (see st_next_profiler_start).
+ * The other profiler gets the events that NCCL would give it without us. The handle that it returns
+ * for an event is the handle that we give NCCL. So the handles and parents that NCCL passes later
+ * are that profiler's own, with one exception (see st_next_profiler_start).
  *
- * NCCL has one activation mask for the whole process: the events that profilers want. A profiler
- * may write the mask at any time. If we want events, too, the other profiler gets a separate mask
- * to write to. At every event we set NCCL's mask to our events and those in the other profiler's
- * mask. If a process has several copies of NCCL, each copy has a mask of its own.
+ * NCCL has one activation mask for the whole process, with one bit for each type of event that
+ * profilers want. A profiler may write the mask at any time. If we want events, too, the other
+ * profiler gets a separate mask to write to. At every event we set NCCL's mask to our events and
+ * those in the other profiler's mask. If a process has several copies of NCCL, each copy has a mask
+ * of its own.
  *
  * Errors     if the other profiler's init fails, we warn, and the communicator goes on without that
  *            profiler. NCCL ignores what the other functions return.

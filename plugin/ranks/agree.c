@@ -18,8 +18,8 @@ struct st_agree {
     struct st_roll_entry own;
 };
 
-/* If memory runs out, st_agree_open returns the address of this object. A rank that gets it cannot
- * know whether the other ranks agree with it, so it applies no rules. */
+/* If memory runs out, st_agree_open returns the address of this object. Then this rank cannot know
+ * whether the other ranks agree with it, so it applies no rules. */
 static struct st_agree nobody;
 
 /* The first communicator that the NCCL of each release has made in this process. Its roll call
@@ -27,7 +27,7 @@ static struct st_agree nobody;
  * may ask at any time. */
 enum { RELEASES = 8 };
 static struct first {
-    atomic_int nccl; /* 0: a free place */
+    atomic_int nccl; /* 0: this element is free */
     uint64_t id;
     _Atomic(struct st_roll *) roll;
 } firsts[RELEASES];
@@ -167,8 +167,8 @@ static bool is_first(int nccl, uint64_t comm_id)
 }
 
 /* Return the reason why NCCL cannot get the count of [process] rules, or NULL if there is none.
- * This is for the first communicator that an NCCL makes. It finds only reasons that this rank knows
- * without the roll call. */
+ * Finds only reasons that this rank knows without the roll call. The result matters only for the
+ * first communicator that an NCCL makes. */
 static const char *no_sym_ctas(const struct st_process *process, const struct st_agree *agree,
                                int ranks, int nodes)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agree.h - decides by the roll call (rollcall.h) whether rules apply to a communicator, and which
- * CTA count NCCL gets in this process. Rules apply only if all ranks of the communicator agree.
+ * agree.h - decides whether rules apply to a communicator, and which CTA count NCCL gets in this
+ * process. Rules apply only if all ranks of the communicator agree, that is, have the same rules
+ * and settings. The roll call (rollcall.h) finds this out.
  *
  * Only a communicator that is on one host and has an id is checked. NCCL gives a tuner an id from
  * v5 of the interface on (NCCL 2.28). On NCCL 2.27, and for a communicator over several nodes,
@@ -21,8 +22,8 @@
 struct st_agree;
 
 /* Add this rank to the roll call of its communicator, which the NCCL of ${here} has made. Returns
- * NULL if the communicator has no roll call. If its ranks are not compared, or if [process]
- * sym-ctas cannot be applied, a message goes to the log. */
+ * NULL if the communicator has no roll call. Logs a message if the communicator's ranks are not
+ * compared, or if sym-ctas of [process] cannot be applied. */
 struct st_agree *st_agree_open(const struct st_process *process, const struct st_for_nccl *here,
                                uint64_t comm_id, int ranks, int nodes);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rollcall.h - do all ranks of a communicator on this host make the same decisions?
+ * rollcall.h - the roll call: do all ranks of a communicator on this host make the same decisions?
  *
- * The roll call finds this out. In its tuner init every rank opens a small shared-memory object and
- * writes an entry, which says what the rank's decisions depend on. The object is named after user,
- * communicator and number of ranks.
+ * In its tuner init every rank opens a small shared-memory object and writes an entry, which says
+ * what the rank's decisions depend on. The object is named after user, communicator and number of
+ * ranks. The verdict is what follows from the entries.
  *
  * No rank waits for another. NCCL has a barrier between the tuner inits and the first call (2.28.3
  * to 2.30.7, init.cc, bootstrapIntraNodeBarrier). So a rank that asks for the verdict at the first
