@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_alloc.c - makes every allocation of the plugin fail once, in turn. Nothing may crash, and
- * no job may fail.
+ * check_alloc.c - runs the plugin again and again, each time with one more allocation that succeeds
+ * before all others fail. Nothing may crash, and no job may fail.
  *
  * The linker replaces malloc, calloc, open and open_memstream (WRAPPED in test/test.mk). The
- * replacements fail when a test wants it, and only during a call into the plugin.
+ * replacements fail only between refuse_from() and refused().
  */
 #include <errno.h>
 #include <malloc.h>
@@ -68,7 +68,7 @@ FILE *__wrap_open_memstream(char **text, size_t *size)
     return refuse() ? NULL : __real_open_memstream(text, size);
 }
 
-/* Let the ${n}-th allocation from now on fail, and all that follow. */
+/* From now on let ${n} allocations succeed, and all later ones fail. */
 static void refuse_from(int n)
 {
     left = n;
@@ -81,7 +81,7 @@ static int refused(void)
     return failed;
 }
 
-/* No test makes as many allocations as this, so in the last rounds none fails. */
+/* More allocations than any test makes, so in the last round none fails. */
 enum { ALLOCATIONS = 24 };
 
 /* ---- tests ---------------------------------------------------------------------------------- */
@@ -128,7 +128,7 @@ START_TEST(test_a_plugin_without_memory_lets_nccl_decide)
     float table[21];
     int channels = 0, mask = 0, wrong = 0, missing;
     void *tuner[2] = {&table, &table}, *profiler = &table;
-    uint64_t id = (uint64_t)getpid(); /* an id that no other run of these tests uses */
+    uint64_t id = (uint64_t)getpid(); /* an id that no other running test uses */
     struct st_tuner_init init = {.abi = 5, .comm_id = id, .ranks = 2, .nodes = 1};
     struct st_profiler_init events = {.abi = 5, .comm_id = id, .ranks = 2, .nodes = 1,
                                       .mask = &mask};
@@ -199,8 +199,8 @@ static void read_and_give_back(void)
     st_machine_read("gpus=1..4", &machine, NULL, 0);
 }
 
-/* With sanitizers this checks nothing. They have their own allocators, so mallinfo2 gives 0 before
- * and after. */
+/* With sanitizers this test checks nothing, because they have allocators of their own, so mallinfo2
+ * gives 0 before and after. */
 START_TEST(test_what_is_read_is_given_back)
 {
     size_t before;

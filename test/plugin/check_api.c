@@ -66,7 +66,7 @@ END_TEST
         .bytes = 4096, .ranks = 8, .nodes = 1, .pipe_ops = 1, .machine = {"", 0, -1, -1, 0},          \
         .member = value                                                                            \
     }
-/* in the tables below a later initializer wins, on purpose */
+/* in the table below, BUT initializes a member twice on purpose; the later value counts */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpragmas"
 #pragma GCC diagnostic ignored "-Wunknown-warning-option"
@@ -104,8 +104,8 @@ START_TEST(test_an_older_caller_s_smaller_decision_is_not_overrun)
 }
 END_TEST
 
-/* A caller that was compiled before no_defaults existed has a smaller struct. The library must not
- * read beyond its end. */
+/* A caller that was compiled before the member no_defaults existed passes a smaller struct. The
+ * library must not read beyond its end. */
 START_TEST(test_an_older_caller_s_smaller_query_is_answered)
 {
     struct symtuner_query older = usual;
@@ -133,7 +133,7 @@ START_TEST(test_a_probe_counts_the_bytes_of_one_rank)
     query.pipe_ops = 0;
     symtuner_decide(rules, &query, &d);
     ck_assert_int_eq(d.rule, 0); /* 4096 bytes from each of 8 ranks */
-    query.nccl = 22907; /* this release asks in another way */
+    query.nccl = 22907; /* this release has no probes, so 4096 is the size of the whole call */
     symtuner_decide(rules, &query, &d);
     ck_assert_int_eq(d.rule, -1);
     symtuner_rules_free(rules);
@@ -147,7 +147,7 @@ static const struct {
     {"allreduce prefer=general:ring/ll", 1}, {"allreduce channels=4", 1},
     {"allreduce forbid=tree/ll", 1},         {"allreduce forbid=pat/simple", 1},
     {"allreduce", 0},                        {"reduce channels=4", 0},
-    {"allreduce forbid=nvls", 0}, /* the table does not offer NVLS */
+    {"allreduce forbid=nvls", 0}, /* NVLS is not available in the table */
 };
 
 START_TEST(test_apply_says_of_each_kind_that_it_changed_something)

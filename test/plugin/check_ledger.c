@@ -61,7 +61,8 @@ START_TEST(test_an_owner_that_left_leaves_its_counts)
     uint64_t asked, steered;
     pthread_t thread;
 
-    /* a later thread may get the thread pointer of the thread that owned the counters */
+    /* a later thread may get the thread pointer of the thread that owned the counters
+     * (st_thread) */
     for (int i = 0; i < 3; i++) {
         ck_assert_int_eq(pthread_create(&thread, NULL, count_many, ledger), 0);
         pthread_join(thread, NULL);
@@ -104,8 +105,8 @@ START_TEST(test_users_of_one_communicator_share_one_text)
 }
 END_TEST
 
-/* Most torch programs exit without destroying their process groups. Their ledgers are written
- * nevertheless. A forked child that exits writes none. */
+/* Most torch programs exit without destroying their process groups. The ledgers of these groups are
+ * written nevertheless. A forked child that exits writes none. */
 START_TEST(test_a_program_that_just_exits_leaves_its_ledger)
 {
     pid_t child;
@@ -170,8 +171,8 @@ START_TEST(test_the_signal_appends_the_counters_at_once)
 }
 END_TEST
 
-/* Check tables of a later NCCL, whose last cells have no name here, and a table that has no entry
- * to take. */
+/* Check tables of a later NCCL, which have cells that symtuner has no names for, and a table that
+ * has no entry to take. */
 START_TEST(test_a_pick_that_has_no_name_is_not_counted)
 {
     enum { ALGOS = SYMTUNER_ALGOS + 1, PROTOS = SYMTUNER_PROTOS + 1, CELLS = ALGOS * PROTOS };

@@ -63,8 +63,8 @@ START_TEST(test_an_unwritable_file_is_a_warning)
 }
 END_TEST
 
-/* The file has room for one byte or none, as on a full disk. Where a write would go beyond that,
- * the system also sends SIGXFSZ. The plugin must keep this signal from ending the program. */
+/* The file has room for no byte, or in round 1 for one, as on a full disk. If a write goes beyond
+ * that, the system also sends SIGXFSZ, which the plugin must keep from ending the program. */
 START_TEST(test_a_text_that_is_cut_off_is_a_warning)
 {
     struct rlimit room, before;
@@ -89,8 +89,8 @@ START_TEST(test_a_text_that_is_cut_off_is_a_warning)
 }
 END_TEST
 
-/* A name of 1023 bytes is used. A longer name is not used, because cutting it would name another
- * file. That also holds if only the process id makes it too long. */
+/* A file name of 1023 bytes is used. A longer name is not used, because cutting it would name
+ * another file. The same holds if the name is too long only because of the process id in it. */
 START_TEST(test_a_name_that_is_too_long_is_a_warning_and_no_file)
 {
     char folder[] = "/tmp/symtuner-check-XXXXXX", name[1100], pid[16];
@@ -162,8 +162,8 @@ static __attribute__((noinline)) void soil_the_stack(void)
         soil[i] = 0xff;
 }
 
-/* In rounds 1 and 2 the program blocks SIGPIPE, and in round 2 one is pending. It must stay
- * pending, and so must any other signal. */
+/* In rounds 1 and 2 the program blocks SIGPIPE, and in round 2 a SIGPIPE is pending. It must stay
+ * pending, and so must SIGUSR2. */
 START_TEST(test_a_pipe_whose_reader_goes_does_not_end_the_job)
 {
     sigset_t sigpipe, pending, masked;

@@ -26,8 +26,8 @@ START_TEST(test_a_level_lets_through_what_it_names)
 }
 END_TEST
 
-/* NCCL's logger prints a message, unless the message is above the logger's level or all of its
- * subsystems are off. */
+/* as_nccl() stands for NCCL's logger. NCCL's logger drops a message if the message is above the
+ * logger's level, or if all subsystems of the message are off. */
 static int nccl_level, printed_by_nccl;
 static unsigned long nccl_mask;
 

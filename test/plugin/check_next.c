@@ -58,8 +58,8 @@ START_TEST(test_a_long_name_is_cut_and_nothing_overflows)
 }
 END_TEST
 
-/* v1 has numbers in the place of words. These are the numbers of NCCL's own conversion
- * (profiler_v1.cc at 2.27.7 and 2.30.7). */
+/* Version 1 of the profiler interface has numbers where later versions have words. These are the
+ * numbers of NCCL's own conversion (profiler_v1.cc at 2.27.7 and 2.30.7). */
 static const struct {
     const char *func, *type, *algo, *proto;
     uint8_t number[4];
@@ -75,7 +75,8 @@ static const struct {
     {NULL, NULL, NULL, NULL, {6, 8, 6, 2}},
 };
 
-/* Each body has its own length. What follows it belongs to NCCL, and is not passed on. */
+/* The bodies of events differ in length. The bytes after a body belong to NCCL and must not be
+ * passed on. */
 START_TEST(test_no_more_than_the_body_is_copied)
 {
     static const struct {

@@ -52,7 +52,7 @@ START_TEST(test_without_variables_the_defaults_hold)
 END_TEST
 
 static const struct {
-    const char *name, *value, *error; /* value NULL: not set; error NULL: there is no error */
+    const char *name, *value, *error; /* error NULL: there is no error */
 } settings[] = {
     {"SYMTUNER_MODE", "observe", NULL},
     {"SYMTUNER_MODE", "off", NULL},
@@ -141,8 +141,8 @@ START_TEST(test_a_word_becomes_its_value)
 }
 END_TEST
 
-/* The plugin must not fall back to a default silently. It names every wrong value, both the first
- * and the last. */
+/* The plugin must not fall back to a default silently. Its message must name every wrong value,
+ * from the first to the last. */
 START_TEST(test_each_wrong_setting_is_named)
 {
     struct st_options options;

@@ -98,8 +98,8 @@ START_TEST(test_a_call_is_counted_under_its_name_and_size)
 }
 END_TEST
 
-/* [v]: the events to ask for in interface version v. NCCL sends only events in the mask, and later
- * versions have more types. */
+/* masks[v]: the events that our profiler must ask for in version v of the interface. Later versions
+ * have more types of events. */
 static const int masks[] = {
     [4] = NCCL_ABI_EV_COLL,
     [5] = NCCL_ABI_EV_COLL | NCCL_ABI_EV_COLL_API,
@@ -171,8 +171,8 @@ START_TEST(test_kinds_of_events_are_told_apart)
 }
 END_TEST
 
-/* Without a tuner (NCCL_TUNER_PLUGIN=none) the signal would end the job if the profiler did not
- * handle it. */
+/* Without a tuner (NCCL_TUNER_PLUGIN=none) the profiler must handle the signal of
+ * SYMTUNER_LEDGER_SIGNAL, which would otherwise end the job. */
 START_TEST(test_a_profiler_alone_takes_the_signal)
 {
     struct sigaction action;

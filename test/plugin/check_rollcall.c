@@ -11,7 +11,7 @@
 #include "plugin/ranks/rollcall.h"
 #include "test/suites.h"
 
-/* The members are rules, min_ctas, sym_ctas, gpus, asked and first. */
+/* The members of struct st_roll_entry are rules, min_ctas, sym_ctas, gpus, asked and first. */
 #define LIKE {7, 16, 24, 2, true, true}
 
 static const struct {
@@ -133,8 +133,8 @@ START_TEST(test_another_communicator_or_size_is_another_roll_call)
 }
 END_TEST
 
-/* The plugin must not use an object that other users may read, or that is not a file of the right
- * size. */
+/* The plugin must not use a shared memory object that other users may read, or that is not a file
+ * of the right size. */
 START_TEST(test_a_name_that_is_not_ours_is_not_used)
 {
     const struct st_roll_entry entry = LIKE;

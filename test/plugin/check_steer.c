@@ -31,7 +31,7 @@ static struct st_call random_call(struct t_random *random)
                             t_below(random, 2)};
 }
 
-/* Return whether the release can take an entry with this cost. */
+/* Return whether this release of NCCL can take an entry with this cost. */
 static int selectable(const struct st_era *era, float cost)
 {
     return cost >= 0.0f && cost < era->table_limit;
@@ -121,8 +121,8 @@ START_TEST(test_a_preferred_entry_is_what_nccl_then_takes)
             ck_abort_msg("seed 0x%llx round %ld, NCCL %s: wanted %d/%d, NCCL takes %d/%d",
                          (unsigned long long)t_seed(), n, era->name, action.algo, action.proto,
                          algo, proto);
-        /* ncclGroupSimulateEnd reports the entry's price, so it must be NCCL's own price, unless
-         * NCCL could not take the entry at that price */
+        /* ncclGroupSimulateEnd reports the entry's price. So the price must still be NCCL's own,
+         * except when NCCL could not have taken the entry at that price. */
         cell = algo * T_PROTOS + proto;
         if (selectable(era, shown[cell]) && table[cell] != shown[cell])
             ck_abort_msg("seed 0x%llx round %ld, NCCL %s: the price %g became %g",
@@ -163,8 +163,9 @@ END_TEST
 
 /* ---- one row per case ----------------------------------------------------------------------- */
 
-/* TABLE initialises a cost table. Its arguments are the prices of tree with LL, LL128 and Simple, of ring
- * with LL, LL128 and Simple, and of nvls with Simple. The other entries are not available. */
+/* TABLE initialises a cost table. Its arguments are the prices of tree with LL, LL128 and Simple,
+ * of ring with LL, LL128 and Simple, and of nvls with Simple. The other entries are not
+ * available. */
 #define DEAD -1.0f, -1.0f, -1.0f
 #define TABLE(t0, t1, t2, r0, r1, r2, n2)                                                          \
     {t0, t1, t2, r0, r1, r2, DEAD, DEAD, -1.0f, -1.0f, n2, DEAD, DEAD}
