@@ -65,7 +65,7 @@ static unsigned ask(struct st_comm *c, const struct st_call *call)
     st_life_release(c);
     if (result != NCCL_ABI_SUCCESS)
         return ST_PLAN_NCCL;
-    if (plan.boxes > 0) { /* box by box, even if NCCL's kernels instead of ours add up in a box */
+    if (plan.boxes > 0) { /* box by box, though NCCL's kernels may add up inside a box */
         c->by_boxes = plan.boxes;
         return plan.pieces < ST_PLANS - ST_PLAN_BOXES ? ST_PLAN_BOXES + (unsigned)plan.pieces
                                                       : ST_PLANS - 1;

@@ -66,7 +66,7 @@ void st_life_end(struct st_comm *c)
 
 void st_life_suspend(struct st_comm *c)
 {
-    keep(c, false); /* false: the handle still counts, because graphs may run its calls */
+    keep(c, false); /* false: it still counts on its GPU, because graphs may run its calls */
 }
 
 /* Make our kernels give up, but do not free the handle. To free it we would have to wait for the
@@ -105,8 +105,8 @@ void st_life_aborted(struct st_comm *c, bool ended)
     st_life_release(c);
 }
 
-/* Several threads may run this at once, because st_life_hold calls it when it finds no handle. Only
- * one of them discards the orphan. */
+/* Several threads may run this at once: each calls it when it no longer uses the handle, or has
+ * found none (st_life_release). Only one of them discards the orphan. */
 void st_life_discard(struct st_comm *c)
 {
     const struct st_kernels *kernels = c->kernels;

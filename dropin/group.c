@@ -49,7 +49,7 @@ static void free_groups(void *self)
 static void make_key(void)
 {
     if (pthread_key_create(&key, free_groups) != 0)
-        key = (pthread_key_t)-1; /* pthread_setspecific will fail, and threads leak arrays */
+        key = (pthread_key_t)-1; /* pthread_setspecific fails, and threads leak their arrays */
 }
 
 struct st_group *st_group_of(const struct st_real *real)

@@ -50,7 +50,7 @@ struct st_group {
     bool failed;     /* NCCL refused a call, so it will run no call of this group */
     struct st_call *call;
     int calls, calls_room;
-    struct st_op *op; /* operators that the program has destroyed, but waiting calls may use */
+    struct st_op *op; /* operators that the program has destroyed, but waiting calls still use */
     int ops, ops_room;
     struct st_made *made;
     int mades, mades_room;
@@ -70,9 +70,9 @@ void *st_group_more(void **array, int count, int *room, size_t size);
 extern _Thread_local int st_inside;
 
 /* Does a call go straight to NCCL, without being counted? With SYMTUNER_MODE=off every call does.
- * Otherwise the calls that the drop-in itself makes do (st_inside), and the calls of NCCL to its
- * own exported functions. For example, ncclBcast calls ncclBroadcast, and ncclCommAbort calls
- * ncclCommGetAsyncError. */
+ * Otherwise two kinds of calls do: those that the drop-in itself makes (st_inside), and those that
+ * NCCL makes to its own exported functions. For example, ncclBcast calls ncclBroadcast, and
+ * ncclCommAbort calls ncclCommGetAsyncError. */
 static inline bool st_passes(struct st_from from, const struct st_real *real)
 {
     return st_inside || st_off || st_real_calls(real, from.caller);

@@ -15,7 +15,7 @@ struct st_settings {
     bool observe;    /* SYMTUNER_MODE=observe: every call goes to NCCL        */
     bool wrong;      /* a variable has a wrong value: every call goes to NCCL */
     unsigned only;   /* bit c: collective c may run on our kernels            */
-    uint32_t verify; /* SYMTUNER_VERIFY: calls of each collective to verify   */
+    uint32_t verify; /* SYMTUNER_VERIFY: how many calls of each collective to verify */
     int max_comms;   /* SYMTUNER_MAX_COMMS; -1: not set                       */
     bool usual;         /* no variable sets rules, a kernel or a CTA count */
     const char *ledger; /* SYMTUNER_LEDGER; NULL: not set                     */

@@ -101,12 +101,12 @@ struct st_tally_slot {
     char library[192];           /* path of the file from which that NCCL was loaded   */
     char note[256];              /* the first warning of the drop-in; empty: none     */
     _Atomic uint32_t noted;      /* 0: ${note} is empty; 1: it is being written; 2: it is written */
-    _Atomic int32_t rank, ranks; /* our rank in the first communicator or group, and its size */
+    _Atomic int32_t rank, ranks; /* rank in the first communicator or JAX group, and its size */
     _Atomic uint32_t unused;
     /* comms[ST_WHY_OURS]: how many communicators have a handle of our kernels. comms[why]: how many
      * have none for this reason, so that NCCL runs all their calls. */
     _Atomic uint64_t comms[ST_WHYS];
-    _Atomic uint64_t verified; /* calls that SYMTUNER_VERIFY ran by our kernels and by NCCL */
+    _Atomic uint64_t verified; /* calls that ran by both our kernels and NCCL (SYMTUNER_VERIFY) */
     _Atomic uint64_t differed; /* how many of these calls had different results */
     _Atomic uint64_t captured; /* calls by our kernels that went into a CUDA graph       */
     _Atomic uint64_t by_boxes; /* calls by our kernels that were added up box by box     */

@@ -52,7 +52,7 @@ static void settle(struct st_seen *seen, int n)
     st_inside++;
     result = c[0]->kernels->register_(handle, buffer, window, ranks, bytes);
     st_inside--;
-    /* if register_ fails, it fails on all ranks, and calls on the buffers go through scratch */
+    /* if register_ fails, it fails on all ranks, and our kernels copy the data through scratch */
     for (int i = 0; i < ranks; i++) {
         c[i]->windows |= result == NCCL_ABI_SUCCESS;
         st_life_release(c[i]);

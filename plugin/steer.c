@@ -15,10 +15,10 @@ enum { ANY = -1, NOTHING = -1 };
 #define INLINE   inline __attribute__((always_inline))
 #define NOINLINE __attribute__((noinline))
 
-/* Where general and symmetric kernels compete by price, we change prices by this factor. To favour
- * symmetric kernels, we multiply every entry by the factor, so the entries keep their order. To
- * favour one entry, we set it to the least price of the table divided by the factor. The value is a
- * choice, not the result of a measurement. */
+/* Where general and symmetric kernels compete by price (predicted time), we change prices by this
+ * factor. To favour symmetric kernels, we multiply every entry by the factor, so the entries keep
+ * their order. To favour one entry, we set it to the least price of the table divided by the
+ * factor. The value is a choice, not the result of a measurement. */
 static const float mixed_factor = 8.0f;
 
 /* The price of an entry is its value in the cost table. We compare the bits of prices as unsigned
@@ -299,7 +299,7 @@ static INLINE enum st_verdict steer(const struct st_era *era, const struct st_ac
     enum st_verdict verdict = ST_VERDICT_UNTOUCHED, preferred = ST_VERDICT_UNTOUCHED;
 
     if (st_is_probe(era, pipe_ops)) {
-        /* In a probe NCCL asks only whether LL would win. */
+        /* In a probe NCCL asks only whether LL would be the cheapest. */
         if (action->prefer != SYMTUNER_SYMMETRIC)
             return ST_VERDICT_UNTOUCHED;
     } else if (__builtin_expect(action->forbid | (uint32_t)action->channels, 0)) {

@@ -43,8 +43,8 @@ struct st_table {
 enum st_verdict st_steer(const struct st_era *era, const struct st_action *action, int coll,
                          int pipe_ops, bool mixed, struct st_table table, int *channels);
 
-/* Is this a probe? NCCL 2.31 and later asks the tuner about calls, and also sends probes: questions
- * whether LL would win. In a probe pipe_ops is 0. */
+/* Is this a probe? NCCL 2.31 and later asks the tuner about calls, and also sends probes, in which
+ * it asks only whether protocol LL would be the cheapest. In a probe pipe_ops is 0. */
 static inline bool st_is_probe(const struct st_era *era, int pipe_ops)
 {
     return pipe_ops == 0 && era->ll == ST_LL_ASK_VOID;

@@ -101,7 +101,7 @@ struct st_answer st_symbol(void *library, const char *name, const void *caller)
         /* dlsym has found our exported function. Find what it would find without the drop-in. */
         real = st_real_of((struct st_from){NULL, caller});
         if (!real || !real->function[known])
-            answer.value = find(RTLD_NEXT, name); /* on failure dlerror tells the program so */
+            answer.value = find(RTLD_NEXT, name); /* if NULL, dlerror tells why */
         else if (is_ours(caller))
             answer.value = real->function[known];
         return answer;

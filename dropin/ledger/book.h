@@ -23,7 +23,7 @@
 enum { ST_BOOK_COLLS = ST_TALLY_REDUCE + 1 };
 
 /* What else is counted. CAPTURED: calls by our kernels that went into a CUDA graph. VERIFIED: calls
- * of our kernels that NCCL ran, too. PARTS: when libsymtuner_ar.so runs a call over several boxes,
+ * by our kernels that NCCL ran, too. PARTS: when libsymtuner_ar.so runs a call over several boxes,
  * it gives parts of the call to NCCL as all-reduces. Each of these all-reduces counts, with its own
  * size. */
 enum st_book_also { ST_BOOK_CAPTURED, ST_BOOK_VERIFIED, ST_BOOK_PARTS, ST_BOOK_ALSO };

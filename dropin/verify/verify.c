@@ -8,7 +8,7 @@
 #include "dropin/verify/compare.h"
 #include "dropin/verify/cuda.h"
 
-enum { PATIENCE_MS = 60000 }; /* wait so long for a late rank, which may still compile a program */
+enum { PATIENCE_MS = 60000 }; /* how long to wait for a rank, which may still compile a program */
 enum { ATTRIBUTE_CONTEXT = 1 };
 
 bool st_verify_wanted(struct st_comm *c, const struct st_call *call)

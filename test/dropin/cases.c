@@ -82,7 +82,7 @@ static void calls(void)
     end(comm);
 }
 
-/* Check operators that the program creates. NCCL creates them, and so do the kernels. */
+/* Check operators that the program creates. Both NCCL and the kernels' library create them. */
 static void operators(void)
 {
     void *comm[2], *one;
@@ -121,7 +121,7 @@ static void operators(void)
     MUST(n.f.RedOpCreatePreMulSum(&other, &scalar, F32, 1, comm[0]) ==
          0); /* the communicator has ended */
     SAID(n.record, "RedOpCreate:1 ");
-    MUST(n.f.CommInitAll(&one, 1, NULL) == 0); /* NCCL runs all calls of a single rank */
+    MUST(n.f.CommInitAll(&one, 1, NULL) == 0); /* one rank: NCCL runs all its calls */
     op = 0;
     MUST(n.f.RedOpCreatePreMulSum(&op, &scalar, F32, 1, one) == 0 && op == 77);
     MUST(n.f.RedOpDestroy(op, one) == 0);

@@ -65,7 +65,8 @@ static void meet(void)
     pthread_barrier_wait(&all);
 }
 
-/* Open a group across processes as one of its ranks. Here each process is a thread. */
+/* Open a group across processes as one of its ranks. In this test threads stand for the
+ * processes. */
 static void *open_rank(void *rank)
 {
     static const int64_t ids[GPUS] = {5, 7};
@@ -212,7 +213,8 @@ static void late(void)
     MUST(kernels()->handles == 3 * GPUS);
 }
 
-/* If a communicator came first, it may use all blocks, and JAX's groups leave room for NCCL. */
+/* If a communicator came first, its calls may have all blocks, and calls of JAX's groups leave room
+ * for NCCL. */
 static void second(void)
 {
     void *one[GPUS];

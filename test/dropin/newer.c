@@ -75,7 +75,8 @@ static void windows(void)
     MUST(n.f.AllReduce((char *)a + 4, b, 16, F32, SUM, comm[0], NULL) == 0);
     SAID(kernels(), "query all_reduce:16 ");
     /* For buffers in windows, the drop-in remembers answers for calls in place and for other calls
-     * separately: in an all-gather in place, ranks 0 and 1 may have parts of other alignment. */
+     * separately: in an all-gather in place, the parts of ranks 0 and 1 may be aligned
+     * differently. */
     MUST(n.f.AllReduce(a, (char *)a + 128, 16, F32, SUM, comm[0], NULL) == 0);
     MUST(n.f.AllReduce(a, a, 16, F32, SUM, comm[0], NULL) == 0);
     SAID(kernels(), "query all_reduce:16 query all_reduce:16 ");
@@ -114,7 +115,8 @@ static void windows(void)
         MUST(n.f.CommDestroy(comm[i]) == 0);
 }
 
-/* Our kernels do not touch windows that NCCL may not map into the other ranks. */
+/* The drop-in does not register a window with our kernels if NCCL may not map it for the other
+ * ranks. */
 static void restricted(void)
 {
     enum { SYMMETRIC = 1, STRICT_ORDERING = 2, GIN_ONLY = 4, CFT_COUNTED = 8 };

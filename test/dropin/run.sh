@@ -302,7 +302,7 @@ symtuner run: 2 processes called NCCL 2.28.9
   2 calls by our kernels ran box by box, in 6 pieces
 X
 GATHER=1 SYMTUNER_AR_NODES=1 job 'an all-gather over two boxes' 0 -- sh "$work/apart" "$here/ranks" "$$-r7" "$here/box.so"
-# The ranks met through NCCL, because they have no shared memory; but they are on one box.
+# These ranks are on one box, but have no shared memory, so they meet through NCCL.
 cat > "$work/want" <<'X'
 symtuner run: drop-in
 symtuner run: 2 processes called NCCL 2.28.9
@@ -331,9 +331,9 @@ symtuner run: 2 processes called NCCL 2.28.9
   ranks (N): NCCL runs all calls of a further communicator of 2 ranks: our kernels serve 1 of a GPU at a time; set a lower SYMTUNER_AR_MAX_CTAS or raise SYMTUNER_MAX_COMMS
 X
 SPLIT=refuse SYMTUNER_MAX_COMMS=1 SYMTUNER_AR_NODES=1 job 'no room for a split' 0 -- sh "$work/apart" "$here/ranks" "$$-r9" "$here/box.so"
-# One rank already knows too many communicators to follow the new one. It must still ask the kernels
-# for a handle, or the other rank would wait for it. (The fake kernels give the other rank its
-# handle all the same.)
+# One rank already knows too many communicators to follow the new one. That rank must still ask the
+# kernels for a handle, or the other rank would wait for it. (The fake kernels give the other rank
+# its handle all the same.)
 cat > "$work/want" <<'X'
 symtuner run: drop-in
 symtuner: warning: NCCL runs all calls of a further communicator: the drop-in follows only 2048
@@ -344,8 +344,8 @@ symtuner run: 2 processes called NCCL 2.28.9
   ranks (N): NCCL runs all calls of a further communicator: the drop-in follows only 2048
 X
 FULL=1 SPLIT=create SYMTUNER_AR_NODES=1 job 'no record of a split' 0 -- sh "$work/apart" "$here/ranks" "$$-r13" "$here/box.so"
-# The new communicator is non-blocking on one rank only. It must still ask the kernels for a handle,
-# or the other rank would wait for it.
+# The new communicator is non-blocking on one rank only. That rank must still ask the kernels for a
+# handle, or the other rank would wait for it.
 cat > "$work/want" <<'X'
 symtuner run: drop-in
 symtuner run: 2 processes called NCCL 2.28.9

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * threads.c - 64 threads make random calls, each on communicators of its own. Meanwhile another
- * thread asks about all these communicators and ends some, as torch's watchdog does. Also runs
- * under ThreadSanitizer.
+ * threads.c - 64 threads make communicators of their own, make random calls on them, and end them.
+ * Meanwhile another thread asks for errors of all these communicators, as torch's watchdog does.
+ * Then communicators are aborted while another thread makes calls on them. Also runs under
+ * ThreadSanitizer.
  *
  * usage: threads ROUNDS
  */

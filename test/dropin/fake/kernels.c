@@ -6,8 +6,8 @@
  * functions in the library that symtuner_ar_use_nccl was given. If it was given none, it calls the
  * drop-in's dlsym to search all libraries. Messages of record.nccl_from bytes or more go to NCCL.
  * With WHY in the environment all messages go to NCCL, for the reason WHY. With BOX the ranks are
- * on two boxes, and with APART each box has one rank. JAX sets one_stream, and the drop-in does
- * not.
+ * on two boxes, and with APART each box has one rank. JAX's library sets config.one_stream, and the
+ * drop-in does not.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
