@@ -93,7 +93,7 @@ static struct st_comm *record(struct st_real *real, const struct st_made *made)
     int device = 0;
 
     st_followers_comm(real);
-    if (c) /* it is of an older communicator at this address, which NCCL ended after an error */
+    if (c) /* the record of a communicator at this address that NCCL ended after an error */
         st_book_close(c->book), st_comm_remove(c);
     c = st_comm_add(*made->comm, real);
     if (!c) {
@@ -314,7 +314,7 @@ static void span(struct party *p)
 
     st_meet_leave(p->meet);
     p->meet = NULL;
-    if (p->parent_spans) { /* all ranks make handles, even several ranks of one thread */
+    if (p->parent_spans) { /* one thread may then make handles for several ranks */
         c->spans = make_handles(p);
         for (int i = 1; i < p->n; i++)
             p->c[i]->spans = c->spans;

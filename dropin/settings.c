@@ -34,7 +34,7 @@ __attribute__((constructor)) static void load(void)
 void st_warn_once(const char *format, ...)
 {
     static atomic_flag warned = ATOMIC_FLAG_INIT;
-    const char *log = getenv("SYMTUNER_LOG"); /* the settings may not have been read yet */
+    const char *log = getenv("SYMTUNER_LOG"); /* st_settings() may not have read it yet */
     char text[480];
     va_list args;
 

@@ -65,8 +65,8 @@ static const char *file_of(const void *address, const void **base)
     return info.dli_fname;
 }
 
-/* Is ${table} in our own library, or in a copy of our library? A copy exports the function
- * symtuner_option_get from the same file as the table. */
+/* Is ${table} in our own library, or in a copy of our library? The file of a copy exports both the
+ * table and the function symtuner_option_get. */
 static bool is_ours(void *library, const void *table)
 {
     const void *base = NULL, *own = NULL, *api_base = NULL;

@@ -46,7 +46,7 @@ EXPORT void *dlopen(const char *name, int flags)
         atomic_store(&begun, true);
         while (!atomic_load(&inside))
             usleep(1000);
-        usleep(200000); /* gives the constructor time to reach its wait, if it waits */
+        usleep(200000); /* gives the constructor time to reach a lock that it waits for, if any */
     }
     return real(name, flags);
 }

@@ -17,8 +17,8 @@
  *                                 FAST=R   the new communicator of SPLIT is non-blocking on rank R,
  *                                          which must then "refuse"
  *                                 VERIFY   1: make four calls in place, the third in a capture, and
- *                                          print who ran each; wrong: also, the kernels of this
- *                                          rank compute wrong results
+ *                                          print who ran each. wrong: the same, but the kernels
+ *                                          of this rank compute wrong results
  *        ranks pair SEED RANKS RANK
  *                                 drives ranks RANK and RANK + 1: two threads make the
  *                                 communicator, and then one thread splits both in a group. The
