@@ -2,7 +2,8 @@
 /*
  * check_alike.c - checks that ranks may differ in some things: whether a call is in place, how its
  * buffers are aligned, and how much memory the GPU has. These differences must not change which
- * kernel runs, or its blocks and sizes. Otherwise the ranks would wait for each other for ever.
+ * kernel runs, its number of blocks, or its sizes. Otherwise the ranks would wait for each other
+ * for ever.
  */
 #include <check.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@ static unsigned draw(unsigned below)
     return (state >> 9) % below;
 }
 
-/* What a launch must have in common on all ranks. */
+/* What must be the same on all ranks in each launch. */
 struct deed {
     const void *kernel;
     int ctas, threads, lag, staged;
@@ -42,8 +43,9 @@ static int deeds_since(int first, struct deed *deeds)
     for (int i = 0; i < n; i++) {
         const struct fake_launch *l = &fake.launch[(first + i) % FAKE_LAUNCHES];
         const struct ar_args *a = &l->args;
-        /* copy makes two launches. The second one covers only the rank's own shard, so its bytes
-         * and region may differ between ranks. Set them to 0, so that they compare as equal. */
+        /* The kernel "copy" makes two launches. The second one covers only the rank's own shard, so
+         * its bytes and region may differ between ranks. Set them to 0, so that they compare as
+         * equal. */
         bool own = a->bytes != fake.launch[first % FAKE_LAUNCHES].args.bytes;
 
         deeds[i] = (struct deed){
@@ -148,8 +150,8 @@ START_TEST(test_a_bad_list_is_refused_by_all)
 }
 END_TEST
 
-/* The kernel pull_one needs a recv that is not the send, on every rank. If one rank gives one
- * buffer for both, all ranks must refuse pull_one. */
+/* The kernel pull_one needs two different buffers on every rank. If one rank passes the same buffer
+ * as send and recv, all ranks must refuse pull_one. */
 START_TEST(test_one_rank_in_place_counts_for_all)
 {
     const void *sends[RANKS];

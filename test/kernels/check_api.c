@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_api.c - checks the public calls on a fake CUDA that runs nothing: what they refuse, what
- * they free, and what they launch. */
+/* check_api.c - checks which arguments the public functions of libsymtuner_ar.so refuse, what they
+ * free, and what they launch. The fake CUDA (fake/cuda.c) runs no kernel. */
 #include <check.h>
 #include <errno.h>
 #include <stdio.h>
@@ -48,8 +48,9 @@ START_TEST(test_create_refuses_bad_arguments_by_name)
 }
 END_TEST
 
-/* Some kernels send the call's number in each word. New scratch holds zeros, so with the number 0
- * an empty word would look like data. */
+/* Some kernels send the call's number in each word, so that the receiver knows when the word has
+ * arrived. New scratch memory holds zeros, so in a call with number 0 an empty word would look like
+ * data. */
 START_TEST(test_counters_start_at_one_or_as_configured)
 {
     struct symtuner_ar_config config = small();
@@ -181,12 +182,12 @@ START_TEST(test_memory_that_cannot_be_pinned_is_unmapped)
             before = mapped();
         ck_assert_int_ne(symtuner_ar_create_local(h, devices, 2, &config), ncclSuccess);
     }
-    ck_assert_int_lt(mapped() - before, 1000); /* a single leaked map would have more pages */
+    ck_assert_int_lt(mapped() - before, 1000); /* a single leaked mapping would have more pages */
 }
 END_TEST
 
-/* Create reads the rules, and query shows which kernel they choose. A wrong rule does not make
- * create fail. */
+/* symtuner_ar_create_local reads the rules, and symtuner_ar_query shows which kernel they choose. A
+ * wrong rule does not make the creation fail. */
 START_TEST(test_rules_are_read_at_create)
 {
     struct symtuner_ar_config config = small();
@@ -273,15 +274,15 @@ START_TEST(test_lists_of_buffers_must_be_complete)
         ck_assert_ptr_eq(fake.launch[0].args.src[r], memory[r]);
         ck_assert_ptr_eq(fake.launch[0].args.dst[r], memory[r]);
     }
-    recvs[3] = memory[3] + 4100; /* pull needs whole words on all ranks; rank 3's recv is unaligned,
-                                    so every rank refuses */
+    recvs[3] = memory[3] + 4100; /* the kernel "pull" needs buffers on 16-byte boundaries on all
+                                    ranks; rank 3's recv is not on one, so every rank refuses */
     want_error(symtuner_ar_all_reduce_at(sends, recvs, 64, ncclFloat, ncclSum, h, NULL),
                ncclInvalidUsage, h, "pull");
 }
 END_TEST
 
 /* Kernels write sums straight into the peers' recv if, and only if, the whole recv is registered
- * and begins at a multiple of a word. */
+ * and begins on a 16-byte boundary. */
 START_TEST(test_zero_copy_needs_recv_inside_a_window)
 {
     void *buffers[N] = {memory[0], memory[1], memory[2], memory[3]};
@@ -309,8 +310,8 @@ START_TEST(test_zero_copy_needs_recv_inside_a_window)
 }
 END_TEST
 
-/* A long message goes through a small scratch in several launches. Together the launches must cover
- * the message once, in order. symtuner_ar_query must predict how many there are. */
+/* A long message goes through small scratch memory in several launches. Together the launches must
+ * cover the message once, in order. symtuner_ar_query must predict the number of launches. */
 START_TEST(test_pieces_cover_a_long_message_once)
 {
     static const char *const names[] = {"one_ll8",   "one_ll128",   "one_lamport", "two_ll8",
@@ -358,7 +359,7 @@ START_TEST(test_a_new_stream_waits_for_the_old_one)
     fake.capture = 6;
     ON(a);
     ck_assert_int_eq(fake.waits, 2);
-    fake.capture = 0; /* while graphs exist, each call that is not captured waits */
+    fake.capture = 0; /* while a graph exists, each call outside of captures waits for an event */
     ON(b);
     ck_assert_int_eq(fake.waits, 3);
     ON(a);
@@ -400,7 +401,8 @@ START_TEST(test_one_stream_has_no_events_until_there_is_another)
     ck_assert_int_eq(fake.records, 3);
     ck_assert_int_eq(fake.idles, 0);
     fake.capture = 0;
-    ON(a); /* captured calls on other streams do not count, so this call records no event */
+    ON(a); /* captured calls do not count as calls on another stream, so this call records no
+              event */
     ck_assert_int_eq(fake.records, 3);
     ON(b); /* stream a has no event to wait for, so the call waits until the GPU is idle */
     ck_assert_int_eq(fake.idles, 1);
@@ -436,8 +438,10 @@ START_TEST(test_a_dead_handle_refuses_further_calls)
         ncclInvalidUsage, handles[0], "aborted");
     ck_assert_int_eq(handles[0]->mailbox->abort, AR_ABORTED);
     for (int ms = 0; ms < 5000 && load_dead(handles[0]) == AR_ALIVE; ms++)
-        usleep(1000); /* a thread of the library sets state->dead, on a busy machine late */
-    /* our kernels must read this and leave before the program's ncclCommAbort unmaps memory */
+        usleep(1000); /* a thread of the library sets state->dead; this may take a while on a busy
+                         machine */
+    /* our kernels must read AR_ABORTED and end before the program calls ncclCommAbort, which unmaps
+     * memory */
     ck_assert_int_eq(load_dead(handles[0]), AR_ABORTED);
     ck_assert_int_eq(handles[1]->state->dead, AR_ALIVE);
     ck_assert_int_eq(fake.launches, 0);
@@ -459,8 +463,8 @@ START_TEST(test_ranks_on_one_gpu_share_its_multiprocessors)
         symtuner_ar_query(memory[0], memory[0], 1 << 16, ncclFloat, ncclSum, h[0], &plan),
         ncclSuccess);
     ck_assert_int_eq(plan.ctas, 64 / 3);
-    symtuner_ar_force(h[0], "copy", 0, 0); /* copy is refused, because its two streams could wait
-                                              for each other on a shared GPU */
+    symtuner_ar_force(h[0], "copy", 0, 0); /* the kernel "copy" is refused, because its two streams
+                                              could wait for each other on a shared GPU */
     ck_assert_int_eq(
         symtuner_ar_query(memory[0], memory[0], 1 << 16, ncclFloat, ncclSum, h[0], &plan),
         ncclInvalidUsage);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_bootstrap.c - tests how ranks make handles together. Each rank is a thread, and NCCL is
- * test/kernels/fake/nccl.c. Whatever fails on one rank, no other rank may wait for that rank for
- * ever, and all ranks must learn why.
+ * check_bootstrap.c - tests how the ranks of a communicator create their handles together. Each
+ * rank is a thread, and NCCL is test/kernels/fake/nccl.c. Whatever fails on one rank, no other rank
+ * may wait for that rank for ever, and all ranks must learn the reason.
  */
 #include <check.h>
 #include <glob.h>
@@ -60,7 +60,8 @@ static void destroy(int r)
     symtuner_ar_destroy(&at[r].handle, 1);
 }
 
-/* Return a sentence that says what is wrong after a creation, or NULL if all is right. */
+/* Return a sentence that says what is wrong after the handles were created, or NULL if all is
+ * right. */
 static const char *wrong(void)
 {
     for (int r = 0; r < RANKS; r++) {
@@ -120,9 +121,10 @@ START_TEST(test_memory_that_one_rank_lacks_fails_all)
 }
 END_TEST
 
-/* In case ${_i} the hint of rank r is digit r of ${_i} to base 3: what the program says runs beside
- * the rank's calls. From case 27 on, SYMTUNER_AR_BESIDE is set as well. If the ranks' hints differ,
- * all ranks take "unknown", and NCCL runs the long calls of all ranks. */
+/* Each rank gets a hint: config.beside says what runs beside the rank's calls. In case ${_i} the
+ * hint of rank r is digit r of ${_i} in base 3. In cases 27 and later SYMTUNER_AR_BESIDE overrides
+ * the hints. If the ranks' hints differ, all ranks take "unknown", and NCCL runs the long calls of
+ * all ranks. */
 START_TEST(test_ranks_agree_on_what_runs_beside_them)
 {
     const int hint[RANKS] = {_i % 3, _i / 3 % 3, _i / 9 % 3};
@@ -164,9 +166,9 @@ START_TEST(test_a_rank_that_cannot_start_tells_the_others)
 }
 END_TEST
 
-/* Create handles, while gather number ${gather} of rank 1 never ends, as if another rank were lost.
- * NCCL reports ${known} as the state of the communicator. LeakSanitizer ignores what is allocated
- * here, because the name of this function contains never_ends (main.c). */
+/* Create handles, while all-gather number ${gather} of rank 1 never ends, as if another rank were
+ * lost. NCCL reports ${known} as the state of the communicator. LeakSanitizer ignores what is
+ * allocated here, because the name of this function contains never_ends (main.c). */
 static __attribute__((noinline)) ncclResult_t create_where_one_never_ends(int gather,
                                                                           ncclResult_t known)
 {
@@ -195,8 +197,8 @@ START_TEST(test_a_lost_rank_ends_the_creation_of_the_others)
 }
 END_TEST
 
-/* Make the first, second, ... CUDA call of rank 1 fail, while rank 1 creates a handle, probes, or
- * maps host memory. */
+/* Rank 1 creates a handle, which can include a probe or the mapping of host memory. In each round
+ * another of its CUDA calls fails: first its first call, then its second, and so on. */
 START_TEST(test_whatever_fails_on_one_rank_nobody_hangs)
 {
     static const int transports[] = {SYMTUNER_AR_AUTO, SYMTUNER_AR_PEER, SYMTUNER_AR_HOST,
@@ -270,7 +272,7 @@ END_TEST
  * must remove the file. */
 START_TEST(test_a_lost_rank_leaves_no_shared_memory)
 {
-    /* the ranks tell each other in these gathers whether they have that memory */
+    /* in these all-gathers the ranks tell each other whether they have the shared memory */
     static const int gathers[] = {7, 8};
 
     setenv("SYMTUNER_AR_IPC", "1", 1);
@@ -292,7 +294,7 @@ START_TEST(test_a_window_that_fails_on_one_rank_fails_on_all)
 }
 END_TEST
 
-/* Each rank computes with its own layout where the regions of all ranks lie, so all layouts must be
+/* From its own layout each rank computes where the regions of all ranks lie, so all layouts must be
  * the same. */
 START_TEST(test_mixed_gpus_have_one_layout)
 {
@@ -341,7 +343,7 @@ static void make_group(int transport)
     ck_assert_int_eq(at[0].result, ncclSuccess);
 }
 
-/* Return whether calls in the registered buffers are zero-copy. All ranks must give the same
+/* Return whether calls on the registered buffers are zero-copy. All ranks must give the same
  * answer. */
 static int zero_copy(void)
 {

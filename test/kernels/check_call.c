@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_call.c - checks the edge cases of a call (no handle, one rank, a CUDA that fails, another
- * GPU in use), and everything that symtuner_ar_describe prints about a handle.
+ * check_call.c - checks the edge cases of a call (no handle, one rank, a CUDA function that fails,
+ * another GPU in use), and everything that symtuner_ar_describe prints about a handle.
  */
 #include <check.h>
 #include <errno.h>
@@ -196,8 +196,9 @@ START_TEST(test_rules_that_differ_in_a_local_group_are_not_used)
 }
 END_TEST
 
-/* Before the first call, scratch must hold a pattern that means "nothing has come". That is zeros
- * in the first two regions, and all ones in both halves of the third region, Lamport. */
+/* Before the first call, the scratch memory must hold a pattern that means "nothing has arrived".
+ * The pattern is zeros in the first two regions, and all ones in both halves of the third region,
+ * which is called Lamport. */
 START_TEST(test_scratch_is_filled_before_the_first_call)
 {
     const ncclComm_t comms[] = {(ncclComm_t)1, (ncclComm_t)2};
@@ -239,15 +240,15 @@ static void *end_work(void *unused)
     return unused;
 }
 
-/* Return how often somebody has waited for a GPU to be idle. The helper thread of ar_gpu_wait
- * counts, too. */
+/* Return how often the library has waited for a GPU to become idle, in the calling thread or in the
+ * helper thread of ar_gpu_wait. */
 static int idles_now(void)
 {
     return __atomic_load_n(&fake.idles, __ATOMIC_ACQUIRE);
 }
 
 /* If ar_gpu_wait cannot start its helper thread, the caller waits for the GPU itself, however long
- * that takes. Only with the thread can the caller give up. */
+ * that takes. Only with the helper thread can the caller give up after a time limit. */
 START_TEST(test_without_a_thread_the_gpu_is_still_waited_for)
 {
     int idles = idles_now();
@@ -288,8 +289,8 @@ static void thread_closes(int first)
     ck_assert_int_eq(fcntl(first + 1, F_GETFD), -1);
 }
 
-/* The helper thread and its caller close their descriptors, even if the caller gives up. If no
- * descriptor is left for one of them, the caller waits for the GPU itself. */
+/* The helper thread of ar_gpu_wait and its caller close their descriptors, even if the caller gives
+ * up. If no descriptor is left for one of them, the caller waits for the GPU itself. */
 START_TEST(test_waiting_for_a_gpu_leaves_no_descriptor)
 {
     struct rlimit old, few;
@@ -307,8 +308,8 @@ START_TEST(test_waiting_for_a_gpu_leaves_no_descriptor)
         few = (struct rlimit){(rlim_t)(first + room), old.rlim_max};
         fake.no_thread = room == 2;
         ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &few), 0);
-        ck_assert_int_eq(ar_gpu_wait(1, 1), cudaSuccess); /* with the helper thread this limit would
-                                                             have passed */
+        ck_assert_int_eq(ar_gpu_wait(1, 1), cudaSuccess); /* with the helper thread, the limit of 1
+                                                             ns would have passed */
         ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
         thread_closes(first);
     }
@@ -391,8 +392,8 @@ END_TEST
 
 /* ---- describe -------------------------------------------------------------------------------- */
 
-/* Check what describe prints: ${said}, then the scratch, then ${last}. The rules and the table,
- * which follow, have tests of their own. */
+/* Check that symtuner_ar_describe prints ${said}, then lines about the scratch memory, then
+ * ${last}. It prints the rules and the table after that, and other tests check those. */
 static void describes(symtuner_ar *h, const char *said, const char *last)
 {
     static const char *const scratch[] = {

@@ -2,7 +2,7 @@
 /*
  * check_comm.c - tests symtuner_ar_create on test/kernels/fake/nccl.c. One thread drives the
  * communicators of both ranks. Ranks of different processes may read different rules, so the fake
- * gives each rank its own.
+ * gives each rank its own rules.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -16,15 +16,15 @@
 #include "test/kernels/fake/nccl.h"
 #include "test/kernels/suites.h"
 
-enum { RANKS = 2, CARDS = 2 /* in gather number 2 the ranks exchange their settings */ };
+enum { RANKS = 2, CARDS = 2 /* in their second all-gather the ranks exchange their settings */ };
 
 static int endless_at, keep, say, sms, transport; /* try_group passes these to the fakes and to the
                                                      next group */
 
 /* Each row has a situation, and how our kernel must start in it. AR_EARLY: the GPU sets our kernel
- * up while the previous kernel of the stream runs. This needs sm_90, a driver that can capture such
- * a launch (CUDA 12.3), and a GPU that no other rank uses. AR_EARLY_BOTH: the next kernel may start
- * early, too, because NCCL's release or the program says that it waits for ours. */
+ * up while the previous kernel of the stream runs. This needs sm_90, a driver that can capture this
+ * kind of launch (CUDA 12.3), and a GPU that no other rank uses. AR_EARLY_BOTH: the next kernel may
+ * start early, too, because NCCL's release or the program promises that it waits for ours. */
 static const struct start {
     const char *asked, *kernel;
     int arch, driver, nccl;
@@ -93,7 +93,7 @@ static void make_group(symtuner_ar **h, const char *first_rule, const char *seco
                   symtuner_ar_error(NULL));
 }
 
-/* Return the plan of a call. Both ranks must have the same kernel and the same reason. */
+/* Return what symtuner_ar_query answers. Both ranks must get the same answer. */
 static struct symtuner_ar_plan plan_of(symtuner_ar **h)
 {
     struct symtuner_ar_plan plan[RANKS];
@@ -114,7 +114,7 @@ START_TEST(test_ranks_with_the_same_rules_use_them)
     static const char text[] = "kernels ranks=2 kernel=two_ll8; kernels ranks=8 kernel=nccl";
     symtuner_ar *h[RANKS];
 
-    make_group(h, text, "  kernels ranks=2   kernel=two_ll8"); /* an equal rule for 2 ranks */
+    make_group(h, text, "  kernels ranks=2   kernel=two_ll8"); /* the same rule for 2 ranks */
     ck_assert_str_eq(plan_of(h).kernel, "two_ll8");
     symtuner_ar_destroy(h, RANKS);
 }
@@ -169,7 +169,7 @@ START_TEST(test_ranks_with_different_settings_are_told_which)
 END_TEST
 
 /* All ranks take the smallest limit of CTAs (SYMTUNER_AR_MAX_CTAS) and the smallest number of
- * multiprocessors of any rank. In rows 2 and 3, rank 1 sends what it sent in row 1. */
+ * multiprocessors of any rank. In rows 2 and 3, rank 1 sends its data of row 1 again. */
 START_TEST(test_ranks_agree_on_the_least_budget)
 {
     static const struct {
@@ -203,7 +203,7 @@ START_TEST(test_overlapped_kernels_keep_the_budget)
     static const struct {
         int ctas;
         enum ar_start want;
-        unsigned capture; /* not 0: the call is captured, so it overlaps none */
+        unsigned capture; /* not 0: a captured call; it overlaps captured calls only */
     } row[] = {{32, AR_EARLY_BOTH, 0}, {32, AR_EARLY_BOTH, 0}, {33, AR_SERIAL, 0},
                {64, AR_EARLY, 0},      {4, AR_EARLY_BOTH, 0},  {60, AR_EARLY, 0},
                {1, AR_EARLY_BOTH, 0},  {64, AR_EARLY, 7},      {64, AR_SERIAL, 0},
@@ -242,7 +242,7 @@ START_TEST(test_a_transport_that_is_asked_for_is_had_or_no_group)
         symtuner_ar_destroy(h, RANKS);
         keep = 0;
         say = CARDS;
-        fake_nccl.said[0] ^= 1; /* change the host in what rank 1 says */
+        fake_nccl.said[0] ^= 1; /* now rank 1 seems to be on another host */
         if (transport == SYMTUNER_AR_AUTO) {
             make_group(h, NULL, NULL);
             symtuner_ar_describe(h[1], text, sizeof text);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * check_follower.c - tests two functions. With symtuner_ar_followers_wait a program promises that
- * the kernels that follow ours on a stream wait for ours. symtuner_ar_separate keeps a kernel that
- * may not wait from overlapping ours. Runs on test/kernels/fake/cuda.c. A promise holds for the
- * whole process, so each test runs in a process of its own, which libcheck forks.
+ * the kernels that follow ours on a stream wait for ours. symtuner_ar_separate puts a host function
+ * behind our kernel, so that a following kernel that does not wait cannot overlap ours. Runs on
+ * test/kernels/fake/cuda.c. A promise holds for the whole process, so each test runs in a process
+ * of its own, which libcheck forks.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -16,7 +17,8 @@
 #include "test/kernels/fake/nccl.h"
 #include "test/kernels/suites.h"
 
-/* The fixture of local_group.h, on GPUs that can start kernels early. */
+/* Like set_up of local_group.h, but the GPUs are sm_90, where a kernel can start early, that is,
+ * before the previous kernel of its stream has ended. */
 static void set_up_early(void)
 {
     struct symtuner_ar_config config = small();
@@ -27,7 +29,7 @@ static void set_up_early(void)
     ck_assert_int_eq(symtuner_ar_create_local(handles, devices, N, &config), ncclSuccess);
 }
 
-/* Make a call of ${h} on stream ${number}, and return how its kernel starts. */
+/* Make a call on ${h} and stream ${number}, and return how its kernel starts. */
 static enum ar_start start_of(symtuner_ar *h, uintptr_t number)
 {
     const struct fake_launch *l;
@@ -83,8 +85,8 @@ START_TEST(test_streams_are_separated_where_it_is_needed)
     separate(1, 3, 2);
     fake.capture = 0;
     separate(1, 3, 2);
-    /* The promise is taken back, so the kernel of this captured call lets no other kernel start
-     * early. A stream outside of captures then need not be separated because of this graph. */
+    /* The program has taken its promise back, so the kernel of this captured call lets no other
+     * kernel start early. So this graph is no reason to separate streams outside of captures. */
     fake.capture = 6;
     ck_assert_int_eq(call_on(1), AR_EARLY);
     fake.capture = 0;
@@ -123,7 +125,7 @@ START_TEST(test_behind_graphs_streams_are_separated_each_time)
 END_TEST
 
 /* If a second handle also let followers start early, two ranks that start the calls of the two
- * handles in different order could wait for each other for ever (first.h). */
+ * handles in different order could wait for each other for ever (kernels/order/first.h). */
 START_TEST(test_only_the_first_handle_of_a_gpu_lets_followers_start_early)
 {
     static const int low[] = {0, 1}, high[] = {2, 3};
@@ -147,7 +149,8 @@ START_TEST(test_only_the_first_handle_of_a_gpu_lets_followers_start_early)
     ck_assert_int_eq(start_of(first[0], 0), AR_EARLY_BOTH);
     fake.capture = 0;
     symtuner_ar_destroy(first, 2);
-    /* the graph may still run the captured call of the first handle */
+    /* the graph may still run the captured call of the first handle, so no other handle becomes the
+     * first */
     ck_assert_int_eq(start_of(third[0], 0), AR_EARLY);
     fake_graph_gone(5);
     ck_assert_int_eq(symtuner_ar_create_local(second, low, 2, &config), ncclSuccess);
@@ -161,11 +164,12 @@ END_TEST
 
 enum { GPUS = 4, GROUPS = 12, STEPS = 400 };
 
-/* Groups of handles, with one rank for each GPU. Each GPU stands for the process of its rank. */
+/* Groups of handles, with one rank for each GPU. Each GPU stands for a process of its own. */
 static struct {
     symtuner_ar *rank[GPUS]; /* NULL: the handle was not made, or was freed */
     bool member[GPUS];
-    uint64_t place; /* 0: not all ranks have begun */
+    uint64_t place; /* what ar_first_place gets for all handles of the group; 0: not all ranks have
+                       joined */
 } groups[GROUPS];
 
 static bool is_first(int g, int gpu)
@@ -173,8 +177,9 @@ static bool is_first(int g, int gpu)
     return groups[g].rank[gpu] != NULL && groups[g].rank[gpu]->first;
 }
 
-/* Suppose that GPU x takes group a for the first, and GPU y takes group b. If both GPUs belong to
- * both groups, they could wait for each other for ever. */
+/* Check that all GPUs agree. Suppose that GPU x takes the handle of group a for its first, and GPU
+ * y that of group b. If both GPUs belong to both groups, they could wait for each other for
+ * ever. */
 static void must_agree(void)
 {
     for (int a = 0; a < GROUPS; a++)
@@ -186,8 +191,9 @@ static void must_agree(void)
 }
 
 /* Let rank ${gpu} of group ${g} take its next step. In its first step the rank joins: it proposes a
- * place for its handle. When all ranks of the group have joined, its next step gives the handle the
- * largest proposed place. When all handles have their place, the rank may leave. */
+ * number, the place of its handle in an order of all handles (kernels/order/first.h). When all
+ * ranks of the group have joined, its next step gives the handle the largest number proposed. When
+ * all handles of the group have their place, the rank may leave. */
 static void step(int g, int gpu, bool may_leave)
 {
     symtuner_ar *h = groups[g].rank[gpu];
@@ -206,8 +212,8 @@ static void step(int g, int gpu, bool may_leave)
                 place = groups[g].rank[r]->place;
         }
         if (all && groups[g].place == 0)
-            /* some groups get a larger place than these ranks have proposed, as if a rank of
-             * another box had proposed it */
+            /* some groups get a larger place than these ranks have proposed, as if a rank on
+             * another machine had proposed it */
             groups[g].place = place + (g % 4 == 3);
         if (all)
             ar_first_place(h, groups[g].place);
@@ -222,8 +228,8 @@ static void step(int g, int gpu, bool may_leave)
     }
 }
 
-/* Let ranks take steps in random order, because threads of each process make handles at the same
- * time. No two ranks may disagree on the first handle. */
+/* The ranks take their steps in random order, as when threads of each process make handles at the
+ * same time. No two ranks may disagree on the first handle. */
 START_TEST(test_ranks_agree_on_the_first_handle)
 {
     unsigned state = 20261124u + (unsigned)_i;
@@ -281,8 +287,9 @@ static void make_pair(symtuner_ar **h, int nccl)
                   symtuner_ar_error(NULL));
 }
 
-/* The first handle of a program often has all ranks of the program. If these are on several boxes,
- * NCCL runs the calls of this handle. Then the first handle with kernels of ours is another one. */
+/* The handle that a program makes first often has all ranks of the program. If these are on several
+ * machines, NCCL runs the calls of this handle. Then the first handle whose calls run on our
+ * kernels must count as the first. */
 START_TEST(test_a_handle_without_kernels_is_not_the_first)
 {
     static char m[4096];
@@ -305,8 +312,8 @@ START_TEST(test_a_handle_without_kernels_is_not_the_first)
 }
 END_TEST
 
-/* A handle that gives a call to NCCL must separate the stream, because NCCL's kernel may follow
- * ours there. */
+/* Before a handle gives a call to NCCL, it must separate the stream (symtuner_ar_separate), because
+ * NCCL's kernel may directly follow a kernel of ours. */
 START_TEST(test_what_goes_to_nccl_is_separated)
 {
     static char m[4096];

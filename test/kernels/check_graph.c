@@ -106,7 +106,7 @@ START_TEST(test_a_call_gets_a_stream_that_it_can_use)
     struct ar_side *list = NULL;
 
     for (int i = 0; i < 4; i++) {
-        fake.capture = in[i]; /* all streams are in it */
+        fake.capture = in[i]; /* all streams are in this capture */
         ck_assert_int_eq(ar_side_find(handles[0], &list, capture[i], &side[i]), ncclSuccess);
         ck_assert(side[i] != NULL && side[i] == side[want[i]] && fake.live == live + made[i]);
     }
@@ -134,8 +134,8 @@ START_TEST(test_a_graph_keeps_a_local_group_alive)
     ck_assert_int_eq(symtuner_ar_destroy(h, 2), ncclSuccess);
     ck_assert_ptr_null(h[0]);
     ck_assert_ptr_null(h[1]);
-    ck_assert_int_eq(fake.live, live); /* everything is kept: the counters, and the scratch of both
-                                          ranks */
+    ck_assert_int_eq(fake.live, live); /* everything is kept: the counters, and both ranks' scratch
+                                          memory */
     ck_assert_int_eq(state->dead, AR_ALIVE);
     ck_assert_int_eq(symtuner_ar_create_local(other, pair, 2, &config), ncclSuccess);
     ck_assert_int_gt(fake.live, live);
@@ -154,7 +154,7 @@ START_TEST(test_a_graph_that_is_gone_keeps_nothing)
     int before = fake.live;
 
     ck_assert_int_eq(symtuner_ar_create_local(h, pair, 2, &config), ncclSuccess);
-    for (unsigned capture = 11; capture < 211; capture++) { /* more graphs than are kept at once */
+    for (unsigned capture = 11; capture < 211; capture++) { /* many graphs, one after the other */
         fake.capture = capture;
         call_on(h[0], memory[1]);
         fake_graph_gone(capture);
@@ -167,7 +167,7 @@ END_TEST
 
 START_TEST(test_a_capture_that_cannot_be_held_is_an_error)
 {
-    /* The call that fails: 1 is the one for an event, 2 for a user object, 3 for the graph. */
+    /* which call fails: 1 makes an event, 2 makes a user object, 3 gives the graph that object */
     for (int at = 1; at <= 3; at++) {
         int live = fake.live;
 
@@ -214,8 +214,8 @@ static void free_buffers(void)
             free(buffer[r][b]);
 }
 
-/* After destroy the communicator may end, which also ends the access to the peers. So the graph
- * keeps only the counters. If a kernel is replayed later, the counters tell it that its handle is
+/* After symtuner_ar_destroy the communicator may end, and the access to the peers with it. So the
+ * graph keeps only the counters. If a kernel is replayed later, they tell it that its handle is
  * gone. */
 START_TEST(test_of_a_communicators_handle_a_graph_keeps_the_counters)
 {
@@ -302,8 +302,8 @@ static void end_one(int rank)
     free(buffer[rank][0]);
 }
 
-/* Rank 0 cannot deregister its buffer: a graph uses the buffer, or the address is wrong. Then the
- * other ranks keep theirs, too. Otherwise the next call would be zero-copy on rank 0 only. */
+/* If rank 0 cannot deregister its buffer (a graph uses it, or the address is wrong), no rank does.
+ * Otherwise the next call would be zero-copy on rank 0 only. */
 START_TEST(test_all_ranks_deregister_or_none)
 {
     memset(&fake, 0, sizeof fake);
@@ -371,7 +371,7 @@ START_TEST(test_calls_without_our_kernels_keep_the_order)
 }
 END_TEST
 
-/* The application may deregister its window while a graph that used the window lives. If another
+/* The program may deregister its window while a graph that used the window still exists. If another
  * buffer is registered in its place, the graph must not hold that buffer. */
 START_TEST(test_a_graph_does_not_hold_who_comes_after)
 {
@@ -431,7 +431,7 @@ START_TEST(test_a_capture_of_another_thread_stops_no_creation)
 }
 END_TEST
 
-/* No call of the library, not even the first of a kernel, may end a capture of another thread. */
+/* No call of the library, not even a kernel's first launch, may end another thread's capture. */
 START_TEST(test_a_capture_of_another_thread_goes_on_during_calls)
 {
     const float scalar = 2;

@@ -30,8 +30,8 @@ START_TEST(test_halves_refuse_bad_arguments_by_name)
     want_error(SCATTER(h, NULL, m, 1), ncclInvalidArgument, h, "send is NULL");
     want_error(GATHER(h, m, NULL, 1), ncclInvalidArgument, h, "recv is NULL");
     want_error(GATHER(h, m, m + 6, 1), ncclInvalidArgument, h, "recv is not aligned");
-    /* In place on rank 1, the shorter buffer must be the second part of the longer one. The buffers
-     * below overlap in other ways. */
+    /* In a call in place, rank 1's shorter buffer must be the second part of the longer one. The
+     * buffers below overlap in other ways. */
     want_error(SCATTER(h, m, m, 16), ncclInvalidUsage, h, "overlap");
     want_error(SCATTER(h, m, m + 4 * 64 - 4, 16), ncclInvalidUsage, h, "overlap");
     want_error(GATHER(h, m + 4 * 64 - 4, m, 16), ncclInvalidUsage, h, "overlap");
@@ -52,7 +52,7 @@ START_TEST(test_halves_refuse_bad_arguments_by_name)
 }
 END_TEST
 
-/* The fixture for ranks that map each other's memory, so that all families can run calls. */
+/* The fixture for ranks that map each other's memory, so that all kernel families can run. */
 static void set_up_mapping(void)
 {
     setenv("SYMTUNER_AR_IPC", "1", 1);
@@ -60,8 +60,8 @@ static void set_up_mapping(void)
     unsetenv("SYMTUNER_AR_IPC");
 }
 
-/* A family has kernels for a collective if, and only if, its row says what the kernels need for
- * that collective. */
+/* ar_family_needs must return 0 for a collective for which the family has no kernels, and only
+ * then. A call that forces such a family must be refused. */
 START_TEST(test_a_kernel_without_code_for_the_collective_is_refused)
 {
     static const bool has[AR_COLLS][AR_FAMILIES] = {
@@ -96,7 +96,8 @@ START_TEST(test_a_kernel_without_code_for_the_collective_is_refused)
 }
 END_TEST
 
-/* Each launch takes the same piece of every part. Together the launches take each part once. */
+/* A part is the data that one rank gets or sends. Each launch takes the same piece of every part.
+ * Together the launches take each part once. */
 START_TEST(test_pieces_cut_all_parts_alike)
 {
     static const char *const names[] = {"one_ll8", "one_ll128", "one_lamport", "chunked"};
@@ -138,8 +139,8 @@ START_TEST(test_pieces_cut_all_parts_alike)
 }
 END_TEST
 
-/* Kernels must get the addresses of the parts in the peers' registered buffers. The test calls as
- * rank 2 of 4, with parts of 1000 floats. */
+/* Kernels must get the addresses of the parts in the peers' registered buffers. The test makes its
+ * calls as rank 2 of 4, with parts of 1000 floats. */
 START_TEST(test_registered_parts_are_found_in_every_window)
 {
     void *buffers[N] = {memory[0], memory[1], memory[2], memory[3]};
@@ -165,7 +166,8 @@ START_TEST(test_registered_parts_are_found_in_every_window)
                                                  copied */
     ck_assert_int_eq(GATHER(h, m + 32, m + far, 1000), ncclSuccess);
     ck_assert_uint_eq(fake.copied, 7 * part);
-    /* pull needs an aligned send for a reduce-scatter, and an aligned recv for an all-gather */
+    /* the kernel "pull" needs an aligned send for a reduce-scatter, and an aligned recv for an
+     * all-gather */
     symtuner_ar_force(h, "pull", 0, 0);
     want_error(SCATTER(h, m + 36, m + 32 + far, 1000), ncclInvalidUsage, h, "pull");
     want_error(GATHER(h, m + 32, m + far + 4, 1000), ncclInvalidUsage, h, "pull");
@@ -236,8 +238,8 @@ START_TEST(test_a_group_of_one_copies_its_part)
 }
 END_TEST
 
-/* NCCL gets the calls that only NCCL can run, as calls of its own function for the same collective.
- * The rules here are for all-reduces, so they decide no call. */
+/* The library gives NCCL the calls that only NCCL can run. It must call NCCL's function for the
+ * same collective. The rules here are for all-reduces, so they decide no call. */
 START_TEST(test_nccl_runs_the_same_collective)
 {
     const ncclComm_t comms[] = {(ncclComm_t)1, (ncclComm_t)2};
@@ -282,10 +284,10 @@ START_TEST(test_nccl_runs_the_same_collective)
 }
 END_TEST
 
-/* How the kernel family "engines" waits. If the driver can make a stream wait for a word in memory,
- * there is a stream for each peer, which waits only for that peer. The only kernel then runs at the
- * end, on a stream of its own. Otherwise a kernel in front of all copies waits for all peers. In
- * both cases the caller's stream waits for all streams of the library. */
+/* How the kernel family "engines" waits for its peers before it copies. If the driver can make a
+ * stream wait for a word in memory, each peer has a stream that waits for this peer only. Then the
+ * only kernel runs at the end, on a stream of its own. Otherwise a kernel in front of all copies
+ * waits for all peers. In both cases the caller's stream waits for all streams of the library. */
 static const struct {
     int driver;
     bool memops, no_memops;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_layout.c - checks the calculations that host and kernels share, in many small cases. */
+/* check_layout.c - checks calculations that host code and kernels share, in many small cases. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 
 static const int forms[] = {AR_LL8, AR_LL128, AR_LAMPORT};
 
-/* Each unit of a message is in exactly one word, in order. No word is empty, except those that fill
- * up a line of LL128. */
+/* Each unit (8 bytes) of a message is in exactly one word, in order. No word is empty, except those
+ * that fill up a line of LL128. */
 START_TEST(test_words_cover_every_unit_once)
 {
     static unsigned char seen[4096 / AR_UNIT + 32];
@@ -50,8 +50,8 @@ START_TEST(test_wanted_agrees_with_the_number_of_words)
 END_TEST
 
 /* For 0 to 4096 elements of every size and 1 to 16 ranks: the shards cover the message without gap
- * or overlap, and each begins where wide loads may begin. Ranks with an empty shard come after all
- * ranks that have something to reduce. */
+ * or overlap, and each begins at an address that wide loads accept. Ranks with an empty shard come
+ * after all ranks that have something to reduce. */
 START_TEST(test_shards_tile_the_message)
 {
     static const int sizes[] = {1, 2, 4, 8};
@@ -78,7 +78,8 @@ START_TEST(test_shards_tile_the_message)
 }
 END_TEST
 
-/* The slots of all ranks, in both hops, fit into the scratch that scratch_bytes.h computes. */
+/* The slots of all ranks, for both steps of a two-shot kernel, fit into as much scratch memory as
+ * scratch_bytes.h computes. */
 START_TEST(test_slots_do_not_overlap)
 {
     for (int ranks = 1; ranks <= AR_MAX_RANKS; ranks++)
@@ -98,7 +99,8 @@ START_TEST(test_slots_do_not_overlap)
 }
 END_TEST
 
-/* The tiles of all blocks of the chunked kernel together are the shard, without gap or overlap. */
+/* The chunked kernel cuts a shard into tiles. Together the tiles of all its blocks cover the shard,
+ * without gap or overlap. */
 START_TEST(test_tiles_cover_a_shard)
 {
     for (int ctas = 1; ctas <= 9; ctas++)

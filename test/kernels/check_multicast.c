@@ -85,8 +85,8 @@ START_TEST(test_one_thread_asks_for_all_its_ranks_at_once)
         make_ranks(0, ranks);
         ck_assert(!fake_nccl.hung);
         ck_assert_int_eq(have(ranks), ranks > 2 ? ranks : 0);
-        ck_assert_int_eq(fake_nccl.asks, ranks > 2 ? ranks : 0); /* scratch needs no multicast
-                                                                    address */
+        ck_assert_int_eq(fake_nccl.asks, ranks > 2 ? ranks : 0); /* scratch memory needs no
+                                                                    multicast address */
         end(ranks);
     }
 }

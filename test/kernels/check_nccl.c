@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_nccl.c - checks what the library looks up at run time: whether an NCCL release is good
- * enough, what NVML says about two GPUs, and which box this is. The linker replaces dlopen and
+ * check_nccl.c - checks what the library looks up at run time: whether an NCCL release is new
+ * enough, what NVML says about two GPUs, and which machine this is. The linker replaces dlopen and
  * dlsym (AR_WRAPPED in test.mk).
  */
 #include <check.h>
@@ -38,7 +38,7 @@ void *__wrap_dlsym(void *library, const char *name);
 
 static const struct pair {
     const char *what, *a, *b;
-    int unseen;        /* from this GPU on, CUDA does not know bus ids */
+    int unseen;        /* CUDA knows no bus ids of GPUs from this number on */
     bool atomics;      /* what CUDA says about the two GPUs; NVML says the opposite */
     const char *fails; /* the NVML or CUDA call that fails */
     const char *lacks;
@@ -136,7 +136,8 @@ START_TEST(test_links_are_what_cuda_says_else_nvml_else_pcie)
 }
 END_TEST
 
-/* The library asks for the box at each communicator, of which a program may make thousands. */
+/* Whenever a communicator gets a handle, the library asks which machine this is. A program may have
+ * thousands of communicators, so asking must leave no file open. */
 START_TEST(test_asking_for_the_box_leaves_no_file_open)
 {
     int before = dup(0);
@@ -199,7 +200,7 @@ START_TEST(test_an_nccl_is_good_enough_or_says_why_not)
 END_TEST
 
 /* Once a program has chosen an NCCL with symtuner_ar_use_nccl, the library takes functions from
- * that NCCL only. no_default lets the search through all loaded libraries find nothing. */
+ * that NCCL only. With no_default the search through all loaded libraries finds nothing. */
 START_TEST(test_a_chosen_nccl_is_used)
 {
     const struct ar_nccl *nccl;

@@ -70,7 +70,7 @@ static void note(int rank, const char *step, ncclResult_t result, const symtuner
 }
 
 /* Create ${n} handles from rank ${first} on, use them and destroy them, all in this thread. If a
- * step after the creation fails, go straight to the destroy. */
+ * step after the creation fails, skip the other steps up to symtuner_ar_destroy. */
 static void live(int first, int n)
 {
     symtuner_ar **h = &handle[first];
@@ -181,7 +181,7 @@ START_TEST(test_a_call_that_never_ends_is_an_error_in_time)
         ck_assert_int_eq(fake_nccl.depth, 0);
         if (fake_nccl.calls < call)
             break;
-        fake_nccl.odd_end = ncclSuccess; /* NCCL ends the call, and writes its results, late */
+        fake_nccl.odd_end = ncclSuccess; /* NCCL ends the call after all, and writes its results */
         do
             must(ncclCommGetAsyncError(comm[1], &state) == ncclSuccess);
         while (state == ncclInProgress && fake_nccl.calls > 1);
@@ -247,8 +247,8 @@ START_TEST(test_an_error_that_comes_later_is_passed_on)
 }
 END_TEST
 
-/* NCCL reports that it launched the gather, but the gather's kernel waits for another rank for
- * ever. symtuner_ar_create must give up in time. */
+/* NCCL reports that it launched the all-gather, but the all-gather's kernel waits for another rank
+ * for ever. symtuner_ar_create must give up in time. */
 START_TEST(test_a_gather_that_never_ends_is_an_error_in_time)
 {
     static const int gathers[] = {2, 3, 4, 5, 7};
@@ -264,7 +264,7 @@ START_TEST(test_a_gather_that_never_ends_is_an_error_in_time)
 }
 END_TEST
 
-/* A refused rank has no handle, but the gather may still read its error, so the error must stay. */
+/* A refused rank gets no handle, but the gather may still read its error. So the error stays. */
 START_TEST(test_a_refused_rank_frees_nothing_of_a_gather_that_never_ends)
 {
     reset(2);
@@ -331,7 +331,7 @@ START_TEST(test_a_group_with_a_call_that_never_ends_is_late_as_a_whole)
 
     reset(2);
     make_group();
-    odd(1, 3, ncclInProgress); /* rank 1's window never comes; rank 0's window does */
+    odd(1, 3, ncclInProgress); /* registering never ends on rank 1, but does end on rank 0 */
     for (int r = 0; r < RANKS; r++)
         handle[r]->endpoint.limit_ns = 1500000000;
     start = now_ms();
@@ -373,8 +373,8 @@ START_TEST(test_an_abort_ends_a_wait_that_never_ends)
 }
 END_TEST
 
-/* An abort stops only the library's kernels. NCCL has no error, so destroy gives NCCL some time to
- * deregister the windows. */
+/* An abort stops only the library's kernels. NCCL has no error, so symtuner_ar_destroy gives NCCL
+ * some time to deregister the windows. */
 START_TEST(test_after_an_abort_a_destroy_frees_everything)
 {
     reset(_i);
@@ -392,7 +392,7 @@ START_TEST(test_after_an_abort_a_destroy_frees_everything)
 END_TEST
 
 /* An abort ends the wait for a gather. After that, a second registration must not queue a copy
- * behind that gather, since the copy could wait for it. */
+ * behind that gather, since the copy could wait for ever. */
 START_TEST(test_an_abort_ends_a_gather_that_never_ends)
 {
     pthread_t other;
@@ -464,10 +464,10 @@ START_TEST(test_waiting_in_a_capture_asks_cuda_nothing)
     config.timeout_ms = 0;
     make_group();
     fake.capture = 7;
-    ck_assert_int_eq(reduce(0), ncclSuccess); /* makes a record of the capture */
+    ck_assert_int_eq(reduce(0), ncclSuccess); /* creates the library's record of the capture */
     before = fake;
     ck_assert_int_eq(reduce(0), ncclSuccess);
-    before.records++; /* the record marks the end of the call */
+    before.records++; /* cudaEventRecord marks the end of the call */
     ck_assert_int_eq(memcmp(&before, &fake, sizeof fake), 0);
     fake.capture = 0;
     symtuner_ar_destroy(handle, RANKS);

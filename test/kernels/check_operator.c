@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_operator.c - checks operators that programs create, on a fake CUDA that runs nothing: what
- * the library refuses, what kernels get, and what goes to NCCL. */
+/* check_operator.c - checks reduction operators that programs create, on a fake CUDA that runs
+ * nothing: what the library refuses, what it passes to kernels, and what goes to NCCL. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +85,8 @@ START_TEST(test_kernels_get_the_scalar_or_its_address)
     ck_assert_ptr_eq(fake.launch[1].args.scalar, memory[3]);
     ck_assert_ptr_eq(fake.launch[0].kernel, fake.launch[1].kernel);
     ck_assert_ptr_ne(fake.launch[0].kernel, fake.launch[2].kernel);
-    /* A new operator may get the number of a destroyed one. The other operator must not change. */
+    /* A new operator may get the number of a destroyed one. The operator ${device} must not
+     * change. */
     ck_assert_int_eq(symtuner_ar_op_destroy(host, h), ncclSuccess);
     ck_assert_int_eq(made(h, &scalar, ncclHalf, ncclScalarHostImmediate), host);
     ck_assert_int_eq(sum(h, device, ncclFloat), ncclSuccess);
@@ -93,9 +94,9 @@ START_TEST(test_kernels_get_the_scalar_or_its_address)
 }
 END_TEST
 
-/* Checks registered buffers with every type and both collectives that add. The chosen kernel must
- * be able to multiply. If a caller names a kernel that cannot multiply, the library must refuse
- * it. */
+/* For registered buffers, every type and both collectives that add: the library must choose a
+ * kernel that can multiply by the operator's scalar. If the caller forces a kernel that cannot
+ * multiply, the library must refuse the call. */
 START_TEST(test_only_kernels_that_multiply_are_chosen)
 {
     void *buffers[N] = {memory[0], memory[1], memory[2], memory[3]};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_window.c - checks lists of handles and of registered buffers, local groups, how handles
- * end, and which GPU is current when NCCL is asked to deregister a buffer. */
+/* check_window.c - checks lists of handles and of registered buffers, groups from
+ * symtuner_ar_create_local, how handles are destroyed, and which GPU is current when NCCL is asked
+ * to deregister a buffer. */
 #include <check.h>
 #include <cuda_runtime_api.h>
 #include <stdlib.h>
@@ -149,8 +150,8 @@ START_TEST(test_a_capture_of_the_thread_goes_on)
     cudaThreadExchangeStreamCaptureMode(&mode);
     fake.capture = 5;
     ck_assert_int_eq(symtuner_ar_create(h, comms, 2, NULL), ncclSuccess);
-    for (int again = 0; again < 2; again++) { /* in the second round destroy deregisters the
-                                                 window */
+    for (int again = 0; again < 2; again++) { /* in the second round symtuner_ar_destroy deregisters
+                                                 the buffers */
         ck_assert_int_eq(symtuner_ar_register(h, buffers, NULL, 2, 4096), ncclSuccess);
         if (!again)
             ck_assert_int_eq(symtuner_ar_deregister(h, buffers, 2), ncclSuccess);
@@ -164,8 +165,8 @@ START_TEST(test_a_capture_of_the_thread_goes_on)
 END_TEST
 
 /* CUDA refuses to wait for a GPU while one of its streams is captured, and also ends the capture.
- * So destroy waits for the event of the latest call instead. A handle with one_stream records no
- * event; then destroy waits for the GPU. */
+ * So symtuner_ar_destroy waits for the event of the latest call instead. A handle with one_stream
+ * records no event; then symtuner_ar_destroy waits for the GPU. */
 START_TEST(test_destroy_waits_for_the_latest_call)
 {
     static const int pair[] = {0, 1};
@@ -192,7 +193,7 @@ START_TEST(test_destroy_waits_for_the_latest_call)
 }
 END_TEST
 
-/* If CUDA could not record the event of the latest call, destroy waits for the GPU. */
+/* If CUDA could not record the event of the latest call, symtuner_ar_destroy waits for the GPU. */
 START_TEST(test_destroy_waits_for_a_call_that_failed)
 {
     static const int pair[] = {0, 1};
@@ -213,9 +214,9 @@ START_TEST(test_destroy_waits_for_a_call_that_failed)
 }
 END_TEST
 
-/* symtuner_ar_discard frees nothing while a kernel may run on the handle's GPU, or a graph holds a
- * call. Later calls of symtuner_ar_destroy free it all, except for the windows, which NCCL has
- * freed with the communicator. */
+/* symtuner_ar_discard frees nothing while a kernel may run on the handle's GPU, or while a graph
+ * contains a call of the handle. Later calls of symtuner_ar_destroy free everything except for the
+ * windows, which NCCL has freed with the communicator. */
 START_TEST(test_a_discarded_handle_is_freed_later)
 {
     const ncclComm_t comms[2] = {(ncclComm_t)1, (ncclComm_t)2};

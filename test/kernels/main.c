@@ -4,9 +4,9 @@
 
 #include "test/kernels/suites.h"
 
-/* LeakSanitizer calls these functions. In the tests whose names contain never_ends a kernel never
- * ends, so the library must not free the memory that this kernel could still use. LeakSanitizer is
- * to ignore these leaks. */
+/* LeakSanitizer calls these functions. They tell it to ignore leaks below functions whose names
+ * contain never_ends. In such functions a kernel never ends, so the library must not free the
+ * memory that this kernel could still use. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 __attribute__((visibility("default"))) const char *__lsan_default_options(void);
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reference.h - computes each bit of the result of an all-reduce of floats, in the fixed order of
- * addition and with the rounding of each type. The kernels are tested against it, so it shares no
- * code with them. Compiles as C and for CUDA's device side.
+ * reference.h - computes to the last bit what an all-reduce of floats must return, with the fixed
+ * order of addition and the rounding of each type. The kernels are tested against it, so it shares
+ * no code with them. Compiles as C and for CUDA's device side.
  *
- * Units: all numbers are doubles that the type can hold. The result is exact except for the
- * rounding to the type. The caller rounds once, to the nearest value, ties to even.
+ * Units: all numbers are doubles. The inputs are numbers that the call's data type can hold. The
+ * result is not yet rounded to this type: the caller rounds it once, to the nearest value, ties to
+ * even.
  */
 #ifndef ST_TEST_REFERENCE_H_
 #define ST_TEST_REFERENCE_H_
@@ -31,10 +32,10 @@ struct reference_step {
 };
 
 /*
- * Write the steps that add ${n} ranks into ${step}, and return how many steps there are (n - 1).
- * Ranks form groups of four, and a group is added as (r0 + r1) + (r2 + r3). Then the sums of the
- * groups are added one after the other. Each step adds the number at ${from} to the number at
- * ${to}. The last step leaves the sum at 0.
+ * Write to ${step} the additions that sum up one number of each of ${n} ranks, and return how many
+ * additions there are (n - 1). Ranks form groups of four, and a group is added as (r0 + r1) + (r2 +
+ * r3). Then the sums of the groups are added one after the other. Each step adds the number of rank
+ * ${from} to the number of rank ${to}. After the last step, the number of rank 0 is the sum.
  */
 ST_REFERENCE int reference_order(int n, struct reference_step *step)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* suites.h - the suites of check-ar, which test what libsymtuner_ar.so does without a GPU. */
+/* suites.h - the suites of check-ar, a program that tests libsymtuner_ar.so without a GPU. */
 #ifndef ST_TEST_AR_SUITES_H_
 #define ST_TEST_AR_SUITES_H_
 
@@ -20,7 +20,7 @@ Suite *st_suite_options(void);
 Suite *st_suite_rules(void);
 Suite *st_suite_rules_coll(void);
 Suite *st_suite_probe(void);
-Suite *st_suite_api(void); /* built only if CUDA's headers are installed */
+Suite *st_suite_api(void); /* this suite and those below need CUDA's and NCCL's headers */
 Suite *st_suite_abort(void);
 Suite *st_suite_destroy(void);
 Suite *st_suite_comm(void);
@@ -48,7 +48,7 @@ Suite *st_suite_post(void);
 Suite *st_suite_vmm(void);
 Suite *st_suite_heap(void);
 
-/* Each of these adds tests to check-ar-kernels. */
+/* Each of these functions adds tests to the program check-ar-kernels. */
 void st_add_emulated_tests(TCase *t);
 void st_add_engines_tests(TCase *t);
 
