@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_call.c - checks all-reduces over several boxes on the fake CUDA: which kernels and which
- * calls of NCCL are launched, and which step waits for which.
+ * check_call.c - checks all-reduces over several boxes (machines) on the fake CUDA: which kernels
+ * and which calls of NCCL are launched, and which step waits for which.
  */
 #include <check.h>
 #include <cuda_runtime_api.h>
@@ -47,7 +47,7 @@ static void call_all(size_t count, ncclDataType_t type, ncclRedOp_t op)
     ck_assert(!whole_nccl.hung);
 }
 
-/* Create the handles and the buffers of all ranks. Call group_reset before. */
+/* Create the handles and the buffers of all ranks. Call group_reset first. */
 static void make_group(void)
 {
     for (int r = 0; r < net.ranks; r++) {
@@ -83,7 +83,7 @@ static void close_group(void)
 /* ---- what waits for what ----------------------------------------------------------------------
  *
  * seen[i][k] is 1 if step k is sure to end before step i begins ("step i sees step k"). A step sees
- * all steps before it on its stream, and all that an event saw for which its stream has waited.
+ * earlier steps on its stream, and what ended before the events that its stream has waited for.
  */
 
 enum { STEPS = 2048 };
@@ -104,7 +104,7 @@ static void take_steps(int r)
     memset(seen, 0, sizeof seen);
     for (int i = 0; i < steps; i++) {
         seen[i][i] = 1;
-        for (int k = i - 1; k >= 0; k--) { /* the step before it on its stream */
+        for (int k = i - 1; k >= 0; k--) { /* the previous step on the same stream */
             if (step[k].stream != step[i].stream)
                 continue;
             for (int s = 0; s < steps; s++)
@@ -126,9 +126,9 @@ static bool inside(const void *p, const char *from, uint64_t bytes)
     return (const char *)p >= from && (const char *)p < from + bytes;
 }
 
-/* Check on rank ${r} in which order one call handles its pieces. Each piece is reduced in the box,
- * then by NCCL, and then gathered in the box. Later work on the caller's stream must see all of
- * it. */
+/* Check on rank ${r} that one call handles its pieces in order. Each piece is reduce-scattered in
+ * the box, then all-reduced by NCCL between the boxes, and then all-gathered in the box. All this
+ * must end before later work on the caller's stream begins. */
 static void must_be_in_order(int r, const struct st_cut *cut, char *out, size_t bytes)
 {
     const uint64_t end = st_cut_start(cut, cut->pieces);
@@ -201,7 +201,7 @@ START_TEST(test_each_piece_waits_for_its_steps)
 }
 END_TEST
 
-/* A call on another stream must wait until all of the call before it has ended. */
+/* A call on another stream must wait until the whole previous call has ended. */
 START_TEST(test_a_call_on_another_stream_follows)
 {
     cudaStream_t first;
@@ -282,11 +282,11 @@ START_TEST(test_what_boxes_cannot_do_is_nccls)
 }
 END_TEST
 
-/* ---- captures, errors, order of life --------------------------------------------------------- */
+/* ---- graphs, errors, registered buffers ------------------------------------------------------ */
 
-/* ncclCommDestroy would wait until the graph is gone, so destroy keeps NCCL's communicators until
- * then. It frees the scratch of the box at once. If the program replays the graph, the kernels of
- * the box find that the handle is destroyed, and stop the replay. */
+/* ncclCommDestroy would wait until the graph is gone. So symtuner_ar_destroy keeps NCCL's
+ * communicators until then. It frees the scratch memory of the box at once. If the program replays
+ * the graph, the kernels of the box find that the handle is destroyed, and stop the replay. */
 START_TEST(test_a_graph_keeps_the_communicators)
 {
     int comms;
@@ -305,9 +305,9 @@ START_TEST(test_a_graph_keeps_the_communicators)
     }
     ck_assert_int_lt(whole_nccl.live, comms);
     ck_assert_int_eq(whole_nccl.live,
-                     4 + 2 * 4); /* per rank: its communicator of all ranks, and two parts */
+                     4 + 2 * 4); /* 4 communicators of all ranks, and two parts per rank */
     fake_graph_gone(7);
-    close_group(); /* its destroys also free what the graph held */
+    close_group(); /* this also frees what the graph held */
 }
 END_TEST
 
@@ -338,7 +338,7 @@ static ncclResult_t registered[NET_RANKS];
 static int current[NET_RANKS]; /* the GPU that is current after the call */
 static bool own_windows;       /* the program has registered the buffers with NCCL */
 
-/* Before the call, another GPU than that of the rank is current. */
+/* Register the buffer of rank ${r} while the GPU of another rank is current. */
 static void register_one(int r)
 {
     const ncclWindow_t window = (ncclWindow_t)buffer[r];
@@ -412,7 +412,7 @@ START_TEST(test_buffers_are_deregistered_in_every_box_or_in_none)
 }
 END_TEST
 
-/* A window of the program spans all boxes. Our kernels stay in a box, so they cannot use it. */
+/* A window of the program spans all boxes. Our kernels run inside a box, so they cannot use it. */
 START_TEST(test_windows_of_the_program_have_no_effect)
 {
     open_group(4, 2, "kernels network-pieces=1");
@@ -452,7 +452,7 @@ START_TEST(test_scratch_is_reserved_in_the_box)
 }
 END_TEST
 
-/* With config.one_stream a handle records no events. That must still be so after measuring. */
+/* With config.one_stream a handle records no events. Measuring must not change that. */
 START_TEST(test_one_stream_is_still_one_after_measuring)
 {
     int idles;
@@ -463,7 +463,7 @@ START_TEST(test_one_stream_is_still_one_after_measuring)
     group_config.beside = SYMTUNER_AR_ALONE;
     net.adds_nothing = true;
     make_group();
-    for (int r = 0; r < 4; r++) /* a busy machine measures anything: say that NCCL is slow */
+    for (int r = 0; r < 4; r++) /* measured times are random on a busy machine, so make NCCL slow */
         for (int i = 0; i < AR_NODES_SIZES; i++)
             handle[r]->nodes->figures.us[AR_WAY_NCCL][i] = 1e9f;
     idles = fake.idles;

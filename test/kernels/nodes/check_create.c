@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_create.c - tests symtuner_ar_create over several boxes: which ranks add up box by box, and
- * that all ranks agree if one of them cannot.
+ * check_create.c - tests symtuner_ar_create over several boxes (machines): which ranks add up box
+ * by box (first inside each box, then between the boxes), and that all ranks agree if one of them
+ * cannot.
  */
 #include <check.h>
 #include <stdio.h>
@@ -97,7 +98,7 @@ START_TEST(test_groups_in_one_call_are_an_error_on_all_ranks)
 }
 END_TEST
 
-/* Neither making the group nor measuring ends a capture of another thread. */
+/* Neither creating the handles nor measuring may end a capture of another thread. */
 START_TEST(test_a_capture_goes_on)
 {
     group_reset(4, 2, NULL);
@@ -153,7 +154,8 @@ START_TEST(test_other_layouts_are_nccls)
 }
 END_TEST
 
-/* Ranks on one machine are on one box, unless NCCL_HOSTID tells NCCL and the library otherwise. */
+/* Ranks with the same NCCL_HOSTID are on one box. If all ranks are on one box, they do not add up
+ * box by box. */
 START_TEST(test_one_box_is_one_box)
 {
     struct symtuner_ar_plan plan = {.size = sizeof plan};
@@ -172,8 +174,8 @@ START_TEST(test_one_box_is_one_box)
 }
 END_TEST
 
-/* If ncclCommSplit fails on one rank, the other ranks already have their part of the communicator,
- * and must give it back. */
+/* If ncclCommSplit fails on one rank, the other ranks already have the communicator that it made
+ * for them, and must give it back. */
 START_TEST(test_a_split_that_fails_on_one_rank_stops_all)
 {
     char why[80];
@@ -283,7 +285,8 @@ START_TEST(test_all_ranks_must_ask)
 }
 END_TEST
 
-/* Ranks with different rules use no rules, so the rule that asks for box by box has no effect. */
+/* Ranks with different rules use no rules. So the rule, which asks to add up box by box, has no
+ * effect. */
 START_TEST(test_a_rule_on_one_rank_is_no_rule)
 {
     group_reset(4, 2, NULL);
@@ -304,7 +307,7 @@ START_TEST(test_a_communicator_that_does_not_block_is_nccls)
 }
 END_TEST
 
-/* Let a call of one rank to CUDA fail, as if memory ran out in the middle of the creation. Nothing
+/* Let one CUDA call of one rank fail, as if memory ran out in the middle of the creation. Nothing
  * may be left behind, and no rank may wait for ever. */
 START_TEST(test_a_rank_without_memory_stops_all)
 {
@@ -331,9 +334,9 @@ END_TEST
 
 /* ---- start-up figures ------------------------------------------------------------------------ */
 
-/* Return in how many pieces the ranks add up box by box; 0: NCCL adds up. The fake NCCL takes
- * ${all} us per MiB for an all-reduce of all ranks, ${some} us per MiB for one of fewer ranks, and
- * 1 ms more on rank ${slow_rank}. */
+/* Create handles, and return into how many pieces they cut 16 MiB to add them up box by box; 0:
+ * NCCL runs the call. The fake NCCL takes ${all} us per MiB for an all-reduce of all ranks, ${some}
+ * us per MiB for one of fewer ranks, and 1 ms more on rank ${slow_rank}. */
 static int pieces_with(int all, int some, int slow_rank)
 {
     int pieces;
@@ -364,13 +367,13 @@ START_TEST(test_the_slower_network_decides)
 {
     ck_assert_int_gt(pieces_with(1000, 25, -1), 0);
     ck_assert_int_eq(pieces_with(25, 1000, -1), 0);
-    ck_assert_int_gt(pieces_with(1000, 25, 2), 0); /* all ranks use the figures of the slowest
-                                                       rank */
+    ck_assert_int_gt(pieces_with(1000, 25, 2), 0); /* all ranks use the times of the slowest rank */
 }
 END_TEST
 
 /* symtuner_ar_describe prints rules. With these rules, the library must choose the same numbers of
- * pieces without measuring. By the figures ${late} it chooses 8 pieces below 1 TiB, and 16 there. */
+ * pieces without measuring. In case 1 the measured times are made up (${late}): the library chooses
+ * 8 pieces below 1 TiB, and 16 from there on. */
 START_TEST(test_the_described_rules_keep_the_choice)
 {
     static const struct ar_nodes_figures late = {
@@ -443,8 +446,8 @@ static void create_for_both(int r)
     ncclCommDestroy(both[1]);
 }
 
-/* All communicators of one call must be of one group, because the library makes room for the ranks
- * of one group only. */
+/* All communicators of one call of symtuner_ar_create must belong to one group of ranks, because
+ * the library makes room for the ranks of one group only. */
 START_TEST(test_communicators_of_two_groups_are_refused)
 {
     group_reset(4, 4, NULL);

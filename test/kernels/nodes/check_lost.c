@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_lost.c - tests ranks on several boxes, some of which are lost. Every other rank must get an
- * error, from symtuner_ar_status or symtuner_ar_destroy. symtuner_ar_abort and ncclCommAbort must
- * end what still runs on its GPU.
+ * check_lost.c - tests ranks on several boxes (machines) after some of the ranks were lost. Every
+ * other rank must get an error, from symtuner_ar_status or symtuner_ar_destroy. symtuner_ar_abort
+ * and ncclCommAbort must end what still runs on its GPU.
  *
- * A rank in the box of a lost rank has an error after one time limit. It then makes its call of
- * NCCL, so its peer in the other box goes on, too. That peer then waits, for one more time limit,
- * for the rank of its box whose NCCL call waits for the lost rank. symtuner_ar_status does not
- * notice a call that waits in NCCL. symtuner_ar_destroy notices it after one time limit.
+ * An example: ranks 0 and 1 are in one box, ranks 2 and 3 in the other, and rank 3 is lost. The
+ * kernel of rank 2 waits for rank 3, and gives up after the time limit. Rank 2 still makes its NCCL
+ * call, so rank 0, which makes this call with it, goes on. Rank 0 then waits in its box for rank 1,
+ * whose NCCL call waits for rank 3. After one more time limit, rank 0 gives up. symtuner_ar_status
+ * does not notice that the call of rank 1 waits in NCCL. symtuner_ar_destroy notices this after one
+ * time limit.
  */
 #include <check.h>
 #include <stdio.h>
@@ -22,7 +24,7 @@
 
 enum { RANKS = 4, LIMIT_MS = 3000, COUNT = 1000 };
 
-/* ${status} is a part of the error that symtuner_ar_status gives a rank. NULL: it gives none,
+/* ${status} is a part of the error that a rank gets from symtuner_ar_status. NULL: it gets none,
  * because the rank's call waits in NCCL. */
 static const struct {
     bool lost[RANKS];
@@ -114,7 +116,7 @@ START_TEST(test_survivors_get_an_error)
     group_reset(RANKS, 2, "kernels kernel=one_ll8 ctas=2 threads=64; kernels network-pieces=2");
     setenv("SYMTUNER_AR_TIMEOUT_MS", limit, 1);
     fake.arch = 90;
-    whole_nccl.limit_s = 60; /* NCCL itself waits longer than this test */
+    whole_nccl.limit_s = 60; /* the fake NCCL waits longer than this test */
     group_create();
     for (int r = 0; r < RANKS; r++)
         ck_assert(created[r] == ncclSuccess && handle[r]->nodes != NULL);
@@ -147,9 +149,9 @@ static void call_in_the_first_box(int r)
     ck_assert_int_eq(cudaStreamQuery(stream[r]), cudaErrorNotReady);
 }
 
-/* Only the ranks of the first box have made this call, so it waits in NCCL for the other box. It
- * runs on a communicator of the library. The program's ncclCommAbort alone would not end it,
- * because that is for another communicator. */
+/* End a call that only the ranks of the first box have made. It waits in NCCL for the other box. It
+ * runs on a communicator of the library, so ncclCommAbort on the program's communicator alone would
+ * not end it. */
 static void abort_and_discard(int r)
 {
     symtuner_ar *list[2] = {NULL};
@@ -196,7 +198,7 @@ START_TEST(test_an_abort_ends_calls_that_wait_for_a_box)
 }
 END_TEST
 
-/* The network needs longer for the first all-reduce than ranks wait. */
+/* Let the first all-reduce over the network take longer than the ranks' time limit. */
 static bool answers_late(const struct whole_call *call)
 {
     static int reduces;

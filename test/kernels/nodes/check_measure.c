@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_measure.c - tests how the ranks measure the network before the first call: what happens if
- * a rank has an error meanwhile, and what the figures are if calls stall.
+ * check_measure.c - tests how ranks on several boxes (machines) measure the network before the
+ * first call: what happens if a rank has an error meanwhile, and what they measure if calls stall.
  */
 #include <check.h>
 #include <cuda_runtime_api.h>
@@ -16,8 +16,8 @@
 
 #define RULE "kernels network-pieces=2"
 
-/* The ranks measure in ROUNDS rounds. In each of them, a rank makes EACH all-reduces over all ranks,
- * and later as many between the boxes. */
+/* The ranks measure in ROUNDS rounds. In each round, every rank makes EACH all-reduces over all
+ * ranks, and then EACH all-reduces between the boxes. */
 enum { ROUNDS = 10, EACH = 9 };
 
 static void must_be_box_by_box(void)
@@ -28,8 +28,8 @@ static void must_be_box_by_box(void)
     }
 }
 
-/* Create the handles while call number ${at} of rank 3 to CUDA fails; 0: none fails. Returns how
- * many calls to CUDA rank 3 has made. */
+/* Create the handles, and let CUDA call number ${at} of rank 3 fail; 0: no call fails. Return how
+ * many CUDA calls rank 3 has made. */
 static int create_while_failing(const char *rule, int at)
 {
     group_reset(4, 2, rule);
@@ -41,9 +41,9 @@ static int create_while_failing(const char *rule, int at)
     return fake.calls;
 }
 
-/* In each round, another call of rank 3 to CUDA fails. The first of these calls comes shortly
- * before the ranks measure. The other ranks must not wait for rank 3 in ncclAllReduce, and all must
- * go on alike. */
+/* The handles are created many times. Each time another CUDA call of rank 3 fails. The earliest of
+ * these calls comes shortly before the ranks measure. The other ranks must not wait for rank 3 in
+ * ncclAllReduce, and all ranks must have the same outcome. */
 START_TEST(test_what_fails_while_measuring_stops_all)
 {
     const int first = create_while_failing(RULE, 0) - 20, step = 14;
@@ -72,8 +72,8 @@ START_TEST(test_what_fails_while_measuring_stops_all)
 }
 END_TEST
 
-/* On rank 3 NCCL refuses one all-reduce between the boxes. Run ${_i} of this test has the refusal in
- * round ${_i}. No rank may begin the next round. */
+/* On rank 3 NCCL refuses one all-reduce between the boxes, in round ${_i} of the measurement. No
+ * rank may begin the next round. */
 START_TEST(test_what_nccl_refuses_between_the_boxes_stops_all)
 {
     group_reset(4, 2, NULL);
@@ -89,8 +89,8 @@ START_TEST(test_what_nccl_refuses_between_the_boxes_stops_all)
 }
 END_TEST
 
-/* The program's time limit is a day. If rank 3 could not launch its kernel, the others would wait
- * for it a day. So while the ranks measure, kernels wait only a minute. */
+/* The program's time limit is a day. If rank 3 could not launch its kernel, the other ranks would
+ * wait a day for it. So while the ranks measure, kernels wait only a minute. */
 START_TEST(test_kernels_wait_a_minute_while_measuring)
 {
     group_reset(4, 2, NULL);
@@ -109,14 +109,14 @@ END_TEST
 /* ---- stalls ---------------------------------------------------------------------------------- */
 
 /* While ${stalls} is set, each rank has a clock of its own from its first all-reduce of 64 KiB on.
- * Only steps move this clock on. A step is the launch of a kernel or a call of NCCL. On rank r a
+ * Only steps advance this clock. A step is the launch of a kernel or a call of NCCL. On rank r a
  * step takes STEP_US * (r + 1), or STALL_US if it stalls. Steps ${good} to ${bad} - 1 do not stall,
  * and all others do. */
 enum { STEP_US = 10, STALL_US = 30000 };
 static bool stalls;
 static int good, bad;
-static int all_steps[NET_RANKS]; /* how many each rank has made */
-static _Thread_local int steps;  /* how many the rank of this thread has made */
+static int all_steps[NET_RANKS]; /* how many steps each rank has made */
+static _Thread_local int steps;  /* how many steps the rank of this thread has made */
 static _Thread_local long clock_us;
 
 void __real_fake_step(enum fake_what what, const void *stream, const void *from, const void *to,
@@ -149,7 +149,7 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *t)
 }
 
 /* Create a group in which steps ${from} to ${to} - 1 do not stall, and all others do. Return the
- * figures that it measures. */
+ * times that its ranks measure. */
 static struct ar_nodes_figures figures_with(int from, int to)
 {
     struct ar_nodes_figures figures;
@@ -167,8 +167,9 @@ static struct ar_nodes_figures figures_with(int from, int to)
     return figures;
 }
 
-/* As many steps as two rounds have do not stall, in each run of this test other steps. Among them are
- * all steps of one round. So the figures must be those without stalls. */
+/* All steps stall, except for a stretch that is as long as two rounds. It begins at about round
+ * ${_i}, and so contains all steps of at least one round. So the ranks must measure the same times
+ * as without stalls. */
 START_TEST(test_one_good_round_is_enough)
 {
     const struct ar_nodes_figures fine = figures_with(0, INT_MAX);

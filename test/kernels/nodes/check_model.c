@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_model.c - checks the calculations of kernels/nodes: which ranks are on which box, and how
- * long a message takes box by box and by NCCL alone.
+ * check_model.c - checks the calculations of kernels/nodes: which ranks are on which box (machine),
+ * and how long an all-reduce takes box by box (first inside each box, then between the boxes) and
+ * by NCCL alone.
  */
 #include <check.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 
 enum { MOST = 40 };
 
-/* Fill ${cards} from ${text}, which has one digit per rank: the number of its box. */
+/* Fill ${cards} from ${text}, which has one digit for each rank: the number of the rank's box. */
 static int cards_of(const char *text, struct ar_box_card *cards)
 {
     int n = (int)strlen(text);
@@ -50,7 +51,8 @@ START_TEST(test_equal_boxes_are_found)
         ck_assert_int_eq(b.count, even[_i].count);
         ck_assert_int_eq(b.ranks, even[_i].each);
         ck_assert(b.box >= 0 && b.box < b.count && b.at >= 0 && b.at < b.ranks);
-        ck_assert_int_eq(seen[b.box * b.ranks + b.at]++, 0); /* no two ranks have the same place */
+        ck_assert_int_eq(seen[b.box * b.ranks + b.at]++, 0); /* no two ranks have the same place in
+                                                                a box */
         if (r > 0 && even[_i].ranks[r] == even[_i].ranks[0])
             ck_assert_int_eq(b.box, 0);
     }
@@ -167,8 +169,8 @@ END_TEST
 
 START_TEST(test_the_choice_follows_the_figures)
 {
-    /* The numbers of pieces for 64 KiB, 256 KiB, ... 1 GiB. bench/nodes.py --check has the same
-     * numbers. */
+    /* The expected numbers of pieces for 64 KiB, 256 KiB, ... 1 GiB. bench/nodes.py --check has the
+     * same numbers. */
     static const int chosen[] = {0, 0, 1, 1, 2, 4, 8, 16};
     struct ar_nodes_figures f = {0};
     int last = 0;

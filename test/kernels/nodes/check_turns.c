@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_turns.c - two captures and a call outside of captures take turns on one handle, and so do
- * their graphs. Most calls are those of which a part runs on streams of the library: kernels copy,
- * engines and tma_engines, and calls box by box. Runs with the real kernels on the CPU (emulate.h),
- * where a stream that waits for an event of a capture joins the capture, as in CUDA
- * (test/whole/cuda.c).
+ * check_turns.c - makes calls on one handle by turns in two captures and outside of captures, and
+ * then launches the two graphs by turns. Most calls use streams of the library, too: those of the
+ * kernels "copy", "engines" and "tma_engines", and those that add up box by box (machine by
+ * machine). The real kernels run on the CPU (test/kernels/emulated/emulate.h). As in CUDA, a stream
+ * that waits for an event of a capture joins the capture (test/whole/cuda.c).
  */
 #include <check.h>
 #include <stdlib.h>
@@ -17,9 +17,10 @@
 #include "test/kernels/suites.h"
 #include "test/whole/cuda.h"
 
-/* ${force}: the kernel of all calls; NULL: as the rule says. ${each}: number of ranks of a box.
- * Each case makes six calls in turns: calls 0 and 3 in one capture, calls 1 and 4 in another one, and
- * call 2 outside of captures. Call 5, outside of captures, comes between the two graphs. */
+/* ${force}: the kernel of all calls; NULL: the rule chooses. ${each}: number of ranks in a box.
+ * Each case makes six calls by turns: calls 0 and 3 in one capture, calls 1 and 4 in another one,
+ * and call 2 outside of captures. Call 5, outside of captures, comes between the launches of the
+ * two graphs. */
 static const struct {
     const char *force, *rule;
     int ranks, each;
@@ -64,8 +65,8 @@ static void make_call(int r, int call, cudaStream_t stream)
     strcpy(error[r][call], symtuner_ar_error(handle[r]));
 }
 
-/* Take the turns of one rank, and then replay both graphs twice, each on its own stream, with a call
- * on a third stream in between. */
+/* Make the calls of rank ${r} by turns. Then launch both graphs twice, each on its own stream, and
+ * make a call on a third stream after each launch. */
 static void take_turns(int r)
 {
     cudaStream_t stream[3];
@@ -85,8 +86,8 @@ static void take_turns(int r)
     }
     for (int i = 0; i < 4; i++) {
         cudaGraphLaunch(exec[i % 2], stream[i % 2]);
-        /* The NCCL of this test counts calls when they are made, but those of a graph when they
-         * run. So the graph runs first. */
+        /* The fake NCCL counts a call when it is made, but a captured call when its graph runs. So
+         * wait for the graph before the next call. */
         if (cases[now].force == NULL)
             cudaStreamSynchronize(stream[i % 2]);
         make_call(r, CALLS - 1, stream[2]);
@@ -163,7 +164,8 @@ END_TEST
 
 /* Each letter of ${steps} is a step, on a stream of its own. G is a graph, which is captured just
  * before it is launched. E is a call outside of graphs. The test holds up the first step. If
- * ${mixes}, the other steps must wait for it. Else NCCL_GRAPH_MIXING_SUPPORT is 0. */
+ * ${mixes} is true, the other steps must wait for the first one. Otherwise
+ * NCCL_GRAPH_MIXING_SUPPORT is 0, and they must not wait. */
 static const struct {
     const char *steps;
     bool mixes;
@@ -181,7 +183,8 @@ static void CUDART_CB hold(void *unused)
         usleep(100);
 }
 
-/* Step ${k} copies number k to k + 1. A graph does so in two calls, and is held up between them. */
+/* Step ${k} copies numbers[k] to numbers[k + 1]. A graph does this in two calls. Step 0 is held up
+ * before its last call. */
 static void take_step(symtuner_ar *lone, float *numbers, int k, bool graph, cudaStream_t stream)
 {
     static float between[STEPS];
@@ -203,7 +206,7 @@ static void take_step(symtuner_ar *lone, float *numbers, int k, bool graph, cuda
     cudaGraphInstantiate(&exec, made, 0);
     cudaGraphLaunch(exec, stream);
     cudaGraphDestroy(made);
-    cudaGraphExecDestroy(exec); /* the replay keeps the graph until it has ended */
+    cudaGraphExecDestroy(exec); /* CUDA keeps the graph until its launch has ended */
 }
 
 START_TEST(test_graphs_and_calls_wait_for_each_other)
@@ -225,7 +228,7 @@ START_TEST(test_graphs_and_calls_wait_for_each_other)
         cudaStreamCreateWithFlags(&stream[k], cudaStreamNonBlocking);
         take_step(lone, numbers, k, chains[_i].steps[k] == 'G', stream[k]);
     }
-    usleep(20000); /* steps that do not wait run now */
+    usleep(20000); /* steps that do not wait end in this time */
     if (!chains[_i].mixes)
         ck_assert_int_eq(cudaStreamSynchronize(stream[1]), cudaSuccess);
     __atomic_store_n(&gate, 1, __ATOMIC_RELEASE);

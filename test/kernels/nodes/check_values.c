@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_values.c - checks the results of all-reduces over several boxes, with the real kernels on
- * the CPU (emulate.h). Streams run beside the host (test/whole/cuda.c). The fake NCCL adds in the
- * order of the boxes, and begins late (net.h).
+ * check_values.c - checks the results of all-reduces over several boxes (machines), with the real
+ * kernels on the CPU (test/kernels/emulated/emulate.h). Streams run beside the host
+ * (test/whole/cuda.c). The fake NCCL adds in the order of the boxes, and begins late (net.h).
  *
  * Every element must be what symtuner_ar.h says: numbers of one box are added in the fixed order of
  * addition and rounded once to the type, and then NCCL adds the numbers of the boxes. Every rank
@@ -64,7 +64,7 @@ static double value(int r, size_t i)
     return next.type == AR_F32 ? (float)v : v;
 }
 
-/* Round ${v} to the nearest number of the type, ties to even. */
+/* Round ${v} to the nearest number of the call's type, ties to even. */
 static double rounded(double v)
 {
     float f = (float)v;
@@ -109,8 +109,8 @@ static double combine(double x, double y)
                                : x + y;
 }
 
-/* Return NCCL's result for ${n} numbers: the fake adds them in order and rounds each sum. In f32
- * the fake adds floats. Adding doubles and rounding to float gives the same bits. */
+/* Return NCCL's result for ${n} numbers: the fake adds them in order and rounds each sum. In f32 it
+ * adds floats; adding doubles and rounding to float, as here, gives the same bits. */
 static double by_nccl(const double *x, int n)
 {
     double sum = x[0];
@@ -227,7 +227,7 @@ START_TEST(test_values_are_those_of_the_documented_order)
     }
     net_threads(open_stream);
     group_create();
-    whole_nccl.lag_us = LATE_US; /* NCCL begins later than an all-gather of a box takes */
+    whole_nccl.lag_us = LATE_US; /* NCCL begins later than an all-gather in a box can end */
     for (int r = 0; r < net.ranks; r++)
         ck_assert_msg(created[r] == ncclSuccess && handle[r]->nodes != NULL, "%s",
                       created[r] == ncclSuccess ? handle[r]->gate : created_error[r]);

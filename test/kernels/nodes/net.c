@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net.c - puts ranks on several boxes, each rank in a thread, for the fake NCCL of
+/* net.c - puts ranks on several boxes (machines), each rank in a thread, for the fake NCCL of
  * test/whole/nccl.c. */
 #include "test/kernels/nodes/net.h"
 
@@ -23,7 +23,7 @@ static void count(int *number)
     __atomic_add_fetch(number, 1, __ATOMIC_RELAXED);
 }
 
-/* ---- what NCCL asks here --------------------------------------------------------------------- */
+/* ---- what the fake NCCL calls ---------------------------------------------------------------- */
 
 static bool collective(const struct whole_call *call)
 {
@@ -36,14 +36,14 @@ static bool collective(const struct whole_call *call)
         usleep((unsigned)(us * (double)call->bytes / (1 << 20)) +
                (call->world == net.slow_rank ? 1000 : 0));
     }
-    /* With adds_nothing, do only short all-gathers, because they carry what ranks tell each
-     * other. */
+    /* With adds_nothing, the fake NCCL moves data only in short all-gathers, because the ranks
+     * exchange their settings in these. */
     return !net.adds_nothing || (call->kind == WHOLE_ALL_GATHER && call->bytes <= 4096);
 }
 
 static bool refuse(const struct whole_call *call)
 {
-    /* only one rank may look at refuse_at: it counts down without a lock */
+    /* refuse_at is counted down without a lock, so only one rank may get there */
     return call->world == net.refuse_on && call->kind == WHOLE_ALL_REDUCE && net.refuse_at > 0 &&
            --net.refuse_at == 0;
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net.h - ranks on several boxes, each a thread, for the fake NCCL of test/whole/nccl.c. A test
- * sets here what is slow or fails in that NCCL, and reads what it has counted.
+ * net.h - ranks on several boxes (machines), each a thread, for the fake NCCL of test/whole/nccl.c.
+ * A test sets here what is slow or fails in this fake NCCL, and reads what it has counted.
  *
- * getenv is wrapped, so each rank has an environment of its own. For the rank of the calling thread
- * getenv looks for NCCL_HOSTID in ${box_of}, for a variable in ${set}, and then in the real
- * environment.
+ * getenv is wrapped, so each rank has an environment of its own. For the rank of the calling
+ * thread, getenv takes NCCL_HOSTID from ${box_of}, and other variables from ${set} or else from the
+ * real environment.
  */
 #ifndef ST_TEST_NODES_NET_H_
 #define ST_TEST_NODES_NET_H_
@@ -17,10 +17,10 @@ enum { NET_RANKS = WHOLE_RANKS };
 struct fake_net {
     int ranks;
     int box_of[NET_RANKS];
-    /* the split with number ${no_split}, counted from 1, fails on rank ${split_fails} */
+    /* call number ${no_split} of ncclCommSplit, counted from 1, fails on rank ${split_fails} */
     int no_split, split_fails;
     int no_window; /* the rank that gets no window; -1: all get one */
-    /* Each all-reduce of rank ${refuse_on} takes 1 from ${refuse_at}. The one that takes the last 1
+    /* Each all-reduce of rank ${refuse_on} takes 1 from ${refuse_at}. The one that makes it 0
      * fails. */
     int refuse_at, refuse_on;
     bool adds_nothing;          /* long collectives take time but compute nothing */

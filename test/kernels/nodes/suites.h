@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* suites.h - the suites of check-nodes: ranks on several boxes. */
+/* suites.h - the suites of check-nodes, which tests ranks on several boxes (machines). */
 #ifndef ST_TEST_NODES_SUITES_H_
 #define ST_TEST_NODES_SUITES_H_
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_mixing.c - tests which nodes a graph gets so that it and the calls outside of it wait for
- * each other, and when calls outside of graphs wait. Runs on test/kernels/fake/cuda.c, where every
- * stream belongs to the capture with the id fake.capture. test/kernels/nodes/check_turns.c tests
- * that graphs and calls then really wait.
+ * check_mixing.c - tests how a graph with calls of a handle and the calls outside of it wait for
+ * each other: which nodes the graph gets for this, and when calls outside of graphs wait. Runs on
+ * test/kernels/fake/cuda.c, where every stream belongs to the capture with the id fake.capture.
+ * test/kernels/nodes/check_turns.c tests that graphs and calls then really wait.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -39,14 +39,14 @@ static void call_on(symtuner_ar *h, int stream)
                   "%s", symtuner_ar_error(h));
 }
 
-/* What the next node of a captured stream would follow. */
+/* Return the node that the next node of a captured stream would follow. */
 static cudaGraphNode_t front(void)
 {
     return (cudaGraphNode_t)(uintptr_t)(FAKE_BEFORE * (fake.launches + 1));
 }
 
-/* Each graph has one node that waits, in front of its first call, and one that records, behind its
- * last call so far. */
+/* Each graph has one node that waits for the event, in front of its first call, and one that
+ * records the event, behind its last call so far. */
 START_TEST(test_a_graph_has_a_node_at_each_end)
 {
     for (unsigned capture = 5; capture <= 6; capture++) {
@@ -70,7 +70,7 @@ START_TEST(test_a_graph_has_a_node_at_each_end)
 }
 END_TEST
 
-/* If the call ends on several streams, an empty node joins them. */
+/* If the capture has several last nodes before a call, an empty node joins them. */
 START_TEST(test_a_call_with_several_ends_is_joined)
 {
     fake.capture = 5;
@@ -86,7 +86,7 @@ START_TEST(test_a_call_with_several_ends_is_joined)
 }
 END_TEST
 
-/* A call of one rank that is in place captures nothing. */
+/* A call in place on a group of one rank captures no nodes. */
 START_TEST(test_a_call_without_nodes_moves_nothing)
 {
     static const int one[] = {0};
@@ -176,7 +176,8 @@ START_TEST(test_a_promise_leaves_the_nodes_out)
 }
 END_TEST
 
-/* [i]: a call that fails, and how many nodes the graph has after three captured calls. */
+/* Each row has a CUDA call that fails, and how many nodes for events the graph then has after three
+ * captured calls. */
 static const struct {
     const char *call;
     int nodes;
@@ -187,8 +188,8 @@ static const struct {
     {"cudaGraphRemoveDependencies", 2, 3}, /* the edges that stay do no harm */
 };
 
-/* Some graphs take no such nodes. The capture goes on without them, and CUDA's last error, which the
- * program may look at, is clear. */
+/* Some graphs accept no nodes for events. The capture must go on without them, and CUDA's last
+ * error, which the program may look at, must be clear. */
 START_TEST(test_a_capture_goes_on_if_it_takes_no_nodes)
 {
     cudaGetLastError();
@@ -202,7 +203,8 @@ START_TEST(test_a_capture_goes_on_if_it_takes_no_nodes)
         ck_assert_uint_eq(fake_nodes[failures[_i].nodes - 1].befores, failures[_i].befores);
     fake.fails = NULL;
     call_on(handles[0], 1);
-    ck_assert_int_eq(fake_node_count, failures[_i].nodes); /* the order stays off */
+    ck_assert_int_eq(fake_node_count, failures[_i].nodes); /* this graph gets no more nodes for
+                                                              events */
     fake.capture = 6;
     call_on(handles[0], 1);
     ck_assert_int_eq(fake_node_count, failures[_i].nodes + 2);
