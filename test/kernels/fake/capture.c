@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* capture.c - more of the fake CUDA (cuda.h): captures apart from graphs, the driver, calls that
- * end immediately, and which kernels are loaded. */
+/* capture.c - more of the fake CUDA (cuda.h): stream captures, the driver's functions, work on
+ * streams, and which kernels are loaded. */
 #include <cuda_runtime_api.h>
 #include <pthread.h>
 #include <stddef.h>

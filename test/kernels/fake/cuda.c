@@ -20,7 +20,7 @@
 #define TOUCHED         SIZE_MAX
 #else
 #define MULTIPROCESSORS 132
-/* writes only the first bytes, not hundreds of MiB that nobody reads */
+/* cudaMemset writes only the first bytes, not hundreds of MiB that nobody reads */
 #define TOUCHED         4096
 #endif
 
@@ -48,7 +48,7 @@ cudaError_t fake_named(const char *call)
     return ends(fails ? cudaErrorUnknown : cudaSuccess);
 }
 
-/* All calls that allocate memory, or that may fail on a real machine, ask this function. */
+/* Calls that allocate memory, or may fail on a real machine, ask this function whether to fail. */
 static cudaError_t may_fail(void)
 {
     if (fake.fail_on != 0 && current != fake.fail_on - 1)
@@ -124,7 +124,7 @@ cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, 
 
 /* Is it prohibited to wait for the GPU, or to use the legacy stream? CUDA refuses both in mode
  * relaxed, too, and then ends the captures on the GPU. It refuses the legacy stream only while a
- * blocking stream is captured, but here every stream is one. */
+ * blocking stream is captured, but here every stream is blocking. */
 static bool strictly_prohibited(void)
 {
     if (!fake.global_capture && fake.capture == 0)
@@ -295,7 +295,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return fake_named("cudaStreamWaitEvent");
 }
 
-/* Fails during a capture, as in CUDA 13.0 with driver 580, which also ends the capture then. */
+/* Fails during a capture, as in CUDA 13.0 with driver 580, where it also ends the capture. */
 cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long *id)
 {
     if (fake.capture)
@@ -444,7 +444,7 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **p
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t stream)
 {
-    must_end(stream == fake.endless); /* CUDA may stage this copy, and then waits */
+    must_end(stream == fake.endless); /* CUDA may stage this copy, and would then wait */
     if (kind == cudaMemcpyDefault && __atomic_load_n(&fake.launches, __ATOMIC_RELAXED) == 0)
         count(&fake.copies_before_launch, 1);
 #ifdef ST_EMULATE

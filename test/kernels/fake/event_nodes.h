@@ -20,11 +20,11 @@ struct fake_node {
 extern struct fake_node fake_nodes[FAKE_NODES];
 extern int fake_node_count; /* set it to 0 to begin a new list */
 
-/* How many nodes the next node of a captured stream follows; 0: one. They change with each launch of
- * a kernel. */
+/* How many nodes the next node of a captured stream will follow; 0: one. After each launch of a
+ * kernel these are other nodes. */
 extern size_t fake_fronts;
 
-/* Return an error if fake.fails is ${call}, and keep it for cudaGetLastError. */
+/* Return an error if fake.fails is ${call}, and keep the error for cudaGetLastError. */
 cudaError_t fake_named(const char *call);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* local_group.c - a local group of N ranks on the fake CUDA, with a buffer for each rank. */
+/* local_group.c - makes a group of N ranks with symtuner_ar_create_local on the fake CUDA, with a
+ * buffer for each rank. */
 #include "test/kernels/fake/local_group.h"
 
 #include <check.h>

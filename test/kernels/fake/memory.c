@@ -17,8 +17,8 @@ static struct {
     char *base;
     size_t bytes;
     int device;
-    unsigned long long id, handle; /* handle: 0, or that of memory from cuMemCreate */
-    uint64_t types;                /* of its shareable handles */
+    unsigned long long id, handle; /* handle: that of memory from cuMemCreate, or 0 */
+    uint64_t types;                /* the types of shareable handles that it can have */
 } list[MOST];
 static int count;
 static unsigned long long ids;
@@ -107,7 +107,7 @@ bool fake_find(unsigned long long p, struct fake_found *found)
     return at >= 0;
 }
 
-/* The numbers are those of enum CUpointer_attribute. */
+/* The attributes are numbers of enum CUpointer_attribute. */
 static int get_attributes(unsigned n, const int *attributes, void **values, unsigned long long p)
 {
     static void *const reserved = (void *)4096;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory.h - a fake of what the driver knows about allocations, of its stream memory operations,
- * of CUDA IPC, and of memory from cuMemCreate (vmm.c).
+ * memory.h - a fake of what the driver knows about allocations, of its stream memory operations, of
+ * CUDA IPC, and of memory from cuMemCreate (vmm.c).
  *
- * Only memory that a test has named with fake_allocation or fake_created is an allocation. By CUDA
- * IPC a peer maps it at the same address.
+ * Only memory that a test has named with fake_allocation or fake_created is an allocation. A peer
+ * that maps an allocation by CUDA IPC gets the same address.
  */
 #ifndef ST_TEST_FAKE_MEMORY_H_
 #define ST_TEST_FAKE_MEMORY_H_
@@ -26,7 +26,7 @@ struct fake_memory {
     int exported;      /* calls of cuMemExportToShareableHandle */
     int kept;          /* handles that were retained or imported, and not released */
     int mapped;        /* mappings of imported memory that have not ended */
-    int reserved;      /* addresses that are reserved for mappings */
+    int reserved;      /* address ranges that are reserved for mappings */
 };
 
 extern struct fake_memory fake_memory;
@@ -34,12 +34,13 @@ extern struct fake_memory fake_memory;
 /* Let ${bytes} at ${base} be an allocation of GPU ${device}, with a new id. */
 void fake_allocation(void *base, size_t bytes, int device);
 
-/* Let ${bytes} at ${base} be an allocation of cuMemCreate on GPU ${device}, with the first handle
- * that is free. ${types} says which shareable handles it has; 1: a descriptor. Like the driver, the
- * fake reports the whole reserved range for each address: here all addresses of the GPU. */
+/* Let ${bytes} at ${base} be memory from cuMemCreate on GPU ${device}, with the first free handle.
+ * ${types} says which shareable handles it can have; 1: a descriptor. Like the driver, the fake
+ * reports the whole reserved range for each address. Here this range is all addresses of the
+ * GPU. */
 void fake_created(void *base, size_t bytes, int device, unsigned types);
 
-/* The memory from cuMemCreate that is mapped at ${base}: map it at ${also}, too. */
+/* Map the memory from cuMemCreate at ${also}, too. So far it is mapped at ${base}. */
 void fake_created_also(void *also, void *base);
 
 /* Forget the allocation at ${base}, if there is one. */
@@ -57,7 +58,8 @@ struct fake_found {
 };
 bool fake_find(unsigned long long p, struct fake_found *found);
 
-/* Handles of memory from cuMemCreate: make one; count one more user of it; count one less. */
+/* Handles of memory from cuMemCreate. The first function makes one, the second counts one more user
+ * of it, and the third counts one less. */
 unsigned long long fake_handle_new(char *base);
 void fake_handle_keep(unsigned long long handle);
 void fake_handle_free(unsigned long long handle);

@@ -284,7 +284,7 @@ static ncclResult_t submit(ncclComm_t comm, struct op op)
         return ncclInvalidArgument;
     }
     mine[(uintptr_t)comm - 1] = op;
-    if (depth > 0) /* in a group the library takes both as success; NCCL returns ncclSuccess */
+    if (depth > 0) /* the library must take both as success; NCCL itself returns ncclSuccess */
         return fake_nccl.polls % 2 != 0 ? ncclInProgress : ncclSuccess;
     return join();
 }
@@ -403,7 +403,7 @@ EXPORT ncclResult_t ncclMemAlloc(void **p, size_t bytes)
     if (device == fake_nccl.no_memory)
         return ncclUnhandledCudaError;
     *p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
-    fake_nccl.allocated[device] += bytes; /* each GPU has a thread of its own, or all have one */
+    fake_nccl.allocated[device] += bytes; /* no two threads use one GPU, so no lock is needed */
     __atomic_add_fetch(&fake_nccl.live, 1, __ATOMIC_RELAXED);
     return ncclSuccess;
 }

@@ -23,11 +23,12 @@ struct fake_nccl {
     int version;          /* release of NCCL; 0: 2.29.1 */
     bool one_gpu;         /* all ranks are on one GPU */
     int no_memory;        /* ncclMemAlloc fails on this rank; -1: on none */
-    int no_window;        /* ncclCommWindowRegister gives this rank no window */
+    int no_window;        /* ncclCommWindowRegister gives this rank no window; -1: each rank gets
+                             one */
     bool no_symmetric;    /* no peer access: registering succeeds, but gives no window */
     bool refuses;         /* ncclAllGather and ncclCommWindowRegister fail at once */
     bool refuses_windows; /* only ncclCommWindowRegister fails at once */
-    bool multicast;       /* the box has multicast */
+    bool multicast;       /* the machine has multicast */
     int no_multicast;     /* the rank that has no multicast; -1: all ranks have it */
     int asks;             /* number of calls of ncclGetLsaMultimemDevicePointer */
     bool hung;
@@ -44,15 +45,16 @@ struct fake_nccl {
     int ops_made, ops_destroyed;
     const char *rule_of[FAKE_RANKS]; /* SYMTUNER_RULE in the process of each rank */
     const char *machine_of_last;     /* "no": the last rank's machine has no multicast */
-    int keep, say;                   /* numbers of gathers. keep: store what rank 1 sends in that
-                                        gather; say: let it send the stored data in that gather */
+    int keep, say;                   /* numbers of all-gathers. In all-gather ${keep}, what rank 1
+                                        sends is stored. In all-gather ${say}, rank 1 sends the
+                                        stored data. */
     char said[FAKE_CARD];
     /* How call odd_call on odd_rank ends. Creating a communicator with blocking = 0 is call 1.
      *   an error        the call ends with it
      *   ncclInProgress  the call never ends
      *   ncclSuccess     the call ends well, but the kernel of its gather never ends
-     * If calls block, the kernel of that gather never ends, and ncclCommGetAsyncError returns
-     * odd_end. */
+     * If ${polls} is 0, call odd_call must be a gather. Its kernel never ends, and
+     * ncclCommGetAsyncError returns odd_end. */
     int polls; /* how often ncclInProgress is returned for each call; 0: calls block */
     int odd_rank;
     int odd_call;
@@ -65,7 +67,8 @@ extern struct fake_nccl fake_nccl;
 
 void fake_nccl_reset(int ranks); /* clears all fields except ${said} */
 
-/* Run ${body}(rank) in a thread for each rank. A rank has left when ${body} returns. */
+/* Run ${body}(rank) in a thread for each rank. Once its ${body} has returned, a rank makes no more
+ * calls. */
 void fake_nccl_threads(void (*body)(int rank));
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * steps.h - a list of what the fakes were told to do, in order: kernels, events, and NCCL's calls.
- * From it a test can tell what must have ended before what.
+ * A test can see in it what must have ended before what.
  */
 #ifndef ST_TEST_FAKE_STEPS_H_
 #define ST_TEST_FAKE_STEPS_H_

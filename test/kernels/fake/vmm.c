@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* vmm.c - a fake of the driver's functions for memory from cuMemCreate; see memory.h.
+/*
+ * vmm.c - a fake of the driver's functions for memory from cuMemCreate; see memory.h.
  *
- * A handle has a number from 1 on. When nothing keeps it, another allocation may get the number, as
- * in the driver. A descriptor is a file with the number. */
+ * A handle is a number, from 1 on. When a handle has no more users, another allocation may get its
+ * number, as in the driver. A shareable descriptor is a file that contains the number.
+ */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -17,8 +19,8 @@ enum { HANDLES = 1024, MAPPINGS = 4096, INVALID = 1 };
 typedef unsigned long long address;
 
 static struct {
-    char *base; /* where its owner has the memory */
-    int kept;   /* number of its users: its owner, who has retained or imported it, and mappings */
+    char *base; /* the address at which its owner has the memory */
+    int kept;   /* number of its users: its owner, all who retained or imported it, and mappings */
 } handles[HANDLES];
 
 static struct {
