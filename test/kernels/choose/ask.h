@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ask.h - builds the questions that the tests ask the selection. */
+/* ask.h - makes struct ar_ask: it describes a call, for which ar_select then chooses a kernel.
+ * Comments and tests call it a question. */
 #ifndef ST_TEST_AR_ASK_H_
 #define ST_TEST_AR_ASK_H_
 
@@ -9,8 +10,8 @@
 
 static const struct ar_force free_choice = {.family = -1};
 
-/* Return the question about a call with both buffers registered, on GPUs of 132 multiprocessors on
- * which nothing else runs, without a communicator. */
+/* Describe a call with both buffers registered, without a communicator. The GPUs have 132
+ * multiprocessors, and nothing else runs on them. */
 static inline struct ar_ask ask_for(int ranks, int links, uint64_t bytes, int dtype, int op)
 {
     struct ar_ask ask = {.bytes = bytes,

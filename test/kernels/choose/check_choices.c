@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_choices.c - compares every choice of the built-in table with a golden file. */
+/* check_choices.c - compares every choice of the built-in selection table with a golden file. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #define GOLDEN "test/golden/ar/choices.txt"
 
-/* Neighboring sizes with the same choice, except that the number of blocks may differ. */
+/* A range of sizes with the same choice, except that the number of blocks may differ. */
 struct run {
     unsigned long long first, last;
     int few, many; /* the number of blocks at the first size, and at the last */
@@ -28,8 +28,8 @@ static void print_run(FILE *out, const struct run *run)
         fprintf(out, "%d..%d blocks%s\n", run->few, run->many, run->way);
 }
 
-/* A hint says what runs beside the calls (ask.beside). Return whether the hint of ${ask} changes
- * nothing: it is not "alone", but the hint "alone" would lead to ${choice}, too. */
+/* A hint says what runs beside the calls (ask.beside). Return whether the hint of ${ask} is not
+ * "alone", although the hint "alone" would lead to the same ${choice}. */
 static bool as_alone(struct ar_ask ask, const struct ar_force *force,
                      const struct ar_choice *choice)
 {
@@ -58,7 +58,7 @@ static void print_choices(FILE *out, struct ar_ask ask, const struct ar_force *f
             ask.bytes *= (uint64_t)ar_coll_parts(ask.coll, ask.ranks);
             now.first = now.last = ask.bytes;
             if (ar_select(&ask, force, &c) != 0)
-                continue; /* NVLS takes only whole words */
+                continue; /* AR_NVLS takes only whole words */
             if (as_alone(ask, force, &c))
                 continue;
             now.few = now.many = c.ctas;
@@ -105,7 +105,8 @@ static void print_free_choices(FILE *out)
             }
 }
 
-/* Print what is chosen for reduce-scatter and all-gather. Sizes are those of all parts together. */
+/* Print what is chosen for reduce-scatter and all-gather. A size is that of all ranks' parts
+ * together. */
 static void print_choices_of_halves(FILE *out)
 {
     static const int ranks[] = {2, 4, 16};
@@ -147,7 +148,7 @@ static void print_hinted_choices(FILE *out)
     }
 }
 
-/* Let the ranks of ${ask} be able to map unregistered buffers. */
+/* Set ${ask} so that its ranks can map unregistered buffers. */
 static void let_map(struct ar_ask *ask)
 {
     ask->has_ipc = 1;
@@ -206,7 +207,8 @@ static void print_forced_choices(FILE *out)
         }
 }
 
-/* Print what is chosen if the probe found stores slow, stores broken, or the copy engine best. */
+/* Print what is chosen if the start-up probe found stores slow, stores broken, or the copy engine
+ * best. */
 static void print_probed_choices(FILE *out)
 {
     static const struct ar_probe probes[] = {
@@ -229,8 +231,8 @@ static void print_probed_choices(FILE *out)
         }
 }
 
-/* The golden file shows a change of the table in full. GOLDEN_UPDATE=1 rewrites the file; read the
- * diff then. */
+/* If the selection table changes, the golden file shows the whole effect. GOLDEN_UPDATE=1 rewrites
+ * the file; then read its diff. */
 START_TEST(test_the_choices_are_those_of_the_golden_file)
 {
     const char *update = getenv("GOLDEN_UPDATE");

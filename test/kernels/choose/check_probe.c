@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_probe.c - checks what the figures of the start-up probe decide, and the file that keeps
- * them. */
+/* check_probe.c - checks how the bandwidths that the start-up probe measured change the choice of a
+ * kernel, and the file that keeps these bandwidths. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 static const unsigned all_bulk =
     1u << AR_CHUNKED | 1u << AR_PULL | 1u << AR_PULL_ONE | 1u << AR_COPY;
-/* What the probe measured on three boxes, in MB/s. ${even}: PCIe 5 as it should be. ${collapse}:
+/* What the probe measured on three machines, in MB/s. ${even}: PCIe 5 as it should be. ${collapse}:
  * stores of several writers at the same time are slow (a Turin CPU behind a switch). ${no_loads}:
  * loads do not work. */
 static const struct ar_probe even = {40000, 36000, 44000}, collapse = {2700, 40000, 2700},
@@ -68,7 +68,7 @@ START_TEST(test_a_price_is_hops_and_bytes_over_what_was_measured)
 
     ck_assert_msg(us == priced[_i].us, "%s: %g us", ar_family_name(priced[_i].family), us);
     ck_assert(ar_probe_cost(&none, priced[_i].family, 4, MiB) == -1);
-    if (us < 0) /* without a prediction for its own family, a call keeps that family */
+    if (us < 0) /* if the time of its family cannot be predicted, a call keeps this family */
         ck_assert_int_eq(ar_probe_choose(&even, priced[_i].family, all_bulk, 4, 64 * MiB),
                          priced[_i].family);
 }
@@ -111,8 +111,8 @@ START_TEST(test_a_small_difference_is_noise)
 }
 END_TEST
 
-/* For each family f that a table may name, and many measured figures, check the choice: f itself,
- * or a family of the set ${can} whose time is known. */
+/* For each family f that a table may name, and many measured bandwidths: the choice must be f
+ * itself, or a family of the set ${can} whose time can be predicted. */
 static void choose_of(unsigned can)
 {
     for (int i = 0; i < 5 * 5 * 5 * AR_FAMILIES; i++) {
@@ -126,7 +126,7 @@ static void choose_of(unsigned can)
 }
 
 /* Try each set of families whose time can be predicted, together with none, one or all of the other
- * families. All sets of all families would take twice as long with each new family. */
+ * families. Trying all sets of all families would take twice as long with each new family. */
 START_TEST(test_only_what_can_run_and_is_known_is_chosen)
 {
     struct ar_probe none = {0, 0, 0};
@@ -300,8 +300,8 @@ START_TEST(test_a_group_takes_the_figures_of_the_file)
 }
 END_TEST
 
-/* Stands in for the exchange between ranks: writes the figures of each rank to ${all}. ${all} has
- * room for more ranks than the group has. What stands behind the group's figures must not count. */
+/* Instead of an exchange between ranks, write the bandwidths of each rank to ${all}. ${all} has
+ * more elements than the group has ranks. The elements behind those of the group must not count. */
 static ncclResult_t exchange_here(void *handles, struct ar_probe *all)
 {
     for (int r = 0; r < 2; r++)
@@ -353,7 +353,7 @@ START_TEST(test_only_pcie_is_probed_unless_asked)
         const struct ar_args *args = &fake.launch[i].args;
         const struct ar_layout *l = &handles[0]->arena[AR_ARENA_BULK].layout;
 
-        ck_assert_uint_gt(args->shard, 0); /* the slots of all ranks must fit into the scratch */
+        ck_assert_uint_gt(args->shard, 0); /* the slots of all ranks must fit into scratch memory */
         ck_assert_uint_le(args->shard * 2, l->half[AR_REGION_BULK]);
         ck_assert_uint_eq(args->region, l->first[AR_REGION_BULK]);
         ck_assert_uint_eq(args->timeout_ns, fake.launch[0].args.timeout_ns);
@@ -388,7 +388,8 @@ START_TEST(test_a_probe_that_breaks_leaves_nothing_behind)
 }
 END_TEST
 
-/* The loads never end, and the fake ends the test if anything waits for them. Takes 5 s. */
+/* The probe's loads never end, and the fake CUDA ends the test if anything waits for them. Takes 5
+ * s. */
 START_TEST(test_a_kernel_that_never_ends_is_an_error_and_not_waited_for)
 {
     symtuner_ar *handles[2];

@@ -93,9 +93,9 @@ START_TEST(test_the_first_rule_that_covers_a_call_acts)
 }
 END_TEST
 
-/* Ranks may learn at different times that an arena was refused (kernels/scratch), and the drop-in
- * asks at other times than the library. So the arenas may change which kernel of ours runs, but not
- * whether NCCL runs the call. */
+/* An arena is a part of the scratch memory. Ranks may learn at different times that they cannot
+ * have one (kernels/scratch), and the drop-in asks at other times than the library. So a missing
+ * arena may change which kernel of ours runs, but not whether NCCL runs the call. */
 START_TEST(test_arenas_do_not_change_who_runs_a_call)
 {
     for (int f = 0; f <= AR_FAMILIES; f++) {
@@ -189,8 +189,8 @@ START_TEST(test_a_rule_that_cannot_run_gives_way_to_the_table_and_says_so)
 }
 END_TEST
 
-/* A rule may set what runs beside its calls. It may also apply only to handles that were told what
- * runs beside them. */
+/* A rule may set what runs beside its calls (beside). It may also apply only to calls beside which
+ * something particular runs (when-beside). */
 START_TEST(test_rules_say_what_runs_beside)
 {
     symtuner_rules *rules = rules_of("kernels when-beside=compute kernel=pull; "
@@ -245,8 +245,8 @@ START_TEST(test_conditions_on_the_call_hold)
 }
 END_TEST
 
-/* Rules can only choose kernels that can run the call. So with every rule, what check_select.c
- * tests must still hold. */
+/* Rules can only choose kernels that can run the call. So what check_select.c tests must still
+ * hold, whatever the rules are. */
 START_TEST(test_whatever_the_rules_say_there_is_a_kernel)
 {
     for (int f = -1; f < AR_FAMILIES; f++) {
@@ -304,8 +304,8 @@ START_TEST(test_nothing_is_read_unless_asked_for)
 }
 END_TEST
 
-/* The plugin warns about an unknown mode, and steers. The library must do the same. Otherwise only
- * one of them would follow the rules file. */
+/* If SYMTUNER_MODE is unknown, the plugin warns and steers, that is, it follows the rules. The
+ * library must do the same. Otherwise only one of them would follow the rules file. */
 START_TEST(test_a_mode_that_is_none_is_named_and_steers)
 {
     static const char *const modes[] = {"of", "OFF", ""};
@@ -330,7 +330,8 @@ START_TEST(test_a_mode_that_is_none_is_named_and_steers)
 }
 END_TEST
 
-/* No code reads a misspelt variable, so without this warning nobody would notice it. */
+/* No code reads a misspelt variable, so the library warns about it. Otherwise nobody would notice
+ * it. */
 START_TEST(test_a_misspelt_variable_is_named_once)
 {
     static const char *const real[] = {"KERNEL",     "CTAS",         "TRANSPORT", "LINKS",
@@ -402,7 +403,8 @@ START_TEST(test_only_rules_for_this_group_are_kept_and_hashed)
 }
 END_TEST
 
-/* A local group has no NCCL, so the condition nccl of a rule does not matter. */
+/* A local group (symtuner_ar_create_local) has no NCCL, so the condition nccl of a rule does not
+ * matter. */
 START_TEST(test_a_local_group_passes_over_the_release)
 {
     symtuner_rules *rules;

@@ -60,8 +60,8 @@ START_TEST(test_the_language_knows_what_each_kernel_runs)
 }
 END_TEST
 
-/* engines runs only all-gathers, so a rule that names it decides only for all-gathers. Other rules
- * decide only for all-reduces. */
+/* The kernel "engines" runs only all-gathers, so a rule that names it decides only for all-gathers.
+ * Other rules without coll decide only for all-reduces. */
 START_TEST(test_a_kernel_without_all_reduce_is_for_its_own_collective)
 {
     symtuner_rules *rules = rules_of("kernels kernel=engines; kernels kernel=two_ll128");
@@ -85,7 +85,7 @@ START_TEST(test_a_kernel_without_all_reduce_is_for_its_own_collective)
 }
 END_TEST
 
-/* Reduce-scatters, all-gathers and all-reduces may each have another kernel. */
+/* Rules may give each collective another kernel. */
 START_TEST(test_each_collective_has_rules_of_its_own)
 {
     static const int want[AR_COLLS] = {AR_TWO_LL128, AR_CHUNKED, AR_PULL};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_select.c - checks that the selection table answers every question, always with the same
- * answer, and only with kernels that can run the call. */
+/* check_select.c - checks that the selection table chooses a kernel for every call (struct ar_ask,
+ * called a question here), always the same one, and only kernels that can run the call. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include "test/kernels/scratch_bytes.h"
 #include "test/kernels/suites.h"
 
-/* Without NCCL, every question gets one of our kernels. Its pieces cover the message, fit into
- * scratch, and end on whole units of 8 bytes. */
+/* Without NCCL, every question gets one of our kernels. Its pieces cover the message, fit into the
+ * scratch memory, and end on whole units of 8 bytes. */
 START_TEST(test_every_call_gets_a_kernel_that_can_run_it)
 {
     for (int ranks = 2; ranks <= AR_MAX_RANKS; ranks++)
@@ -244,8 +244,8 @@ START_TEST(test_fewer_blocks_have_more_threads)
 }
 END_TEST
 
-/* If NCCL may use multicast, messages of more than 32 MiB go to NCCL from four ranks on. This was
- * never measured. */
+/* If NCCL may use multicast, messages of more than 32 MiB go to NCCL from four ranks on. We have
+ * never measured calls with multicast. */
 START_TEST(test_multicast_gives_long_messages_to_nccl)
 {
     for (int ranks = 2; ranks <= AR_MAX_RANKS; ranks++)
@@ -288,9 +288,9 @@ static void for_all(void (*what)(struct ar_ask ask))
                 }
 }
 
-/* Return whether tma runs this message if it is longer than ST_BESIDE_LIMIT and other kernels may
- * run beside it. tma needs two to four ranks on NVLink without multicast, registered buffers, and
- * either a sum of floats or an all-gather. */
+/* Return whether the kernel tma runs this message if it is longer than ST_BESIDE_LIMIT and other
+ * kernels may run beside it. tma needs two to four ranks on NVLink without multicast, registered
+ * buffers, and either a sum of floats or an all-gather. */
 static bool by_tma(const struct ar_ask *ask)
 {
     const bool half = ask->coll != AR_ALL_REDUCE, gathers = ask->coll == AR_ALL_GATHER;
@@ -303,7 +303,7 @@ static bool by_tma(const struct ar_ask *ask)
 
 struct row_of_64 {
     int coll, min_ranks, max_ranks, threads;
-    uint64_t above, to; /* KiB; in a reduce-scatter or all-gather, of one part */
+    uint64_t above, to; /* sizes in KiB; for a reduce-scatter or all-gather, those of one part */
     int more_than;      /* each of these calls has more blocks than this, and at most 64 */
 };
 
@@ -364,7 +364,8 @@ static void compare_hints(struct ar_ask ask)
     if (memcmp(&c, &alone, sizeof c) != 0)
         must(by_64(&ask) != NULL ||
              (c.family == AR_TMA && by_tma(&ask) && ask.bytes > ST_BESIDE_LIMIT));
-    must(c.family != AR_COPY && alone.family != AR_COPY); /* copy may hang in local groups */
+    must(c.family != AR_COPY && alone.family != AR_COPY); /* the kernel "copy" may hang in local
+                                                             groups */
 }
 
 /* tma_engines moves whole words. If the last bytes of a message fill no word, they are a piece of
@@ -387,15 +388,15 @@ START_TEST(test_a_rest_is_a_piece_of_its_own)
 END_TEST
 
 /* A hint says what runs beside the calls (ask->beside). Up to ST_BESIDE_LIMIT bytes the hint
- * changes only the calls for which by_64() is true. Longer messages run on kernels with many blocks
- * only with the hint "alone", or if there is no NCCL. */
+ * changes only the calls for which by_64() finds a row. Longer messages run on kernels with many
+ * blocks only with the hint "alone", or if there is no NCCL. */
 START_TEST(test_long_messages_take_few_blocks_unless_alone)
 {
     for_all(compare_hints);
 }
 END_TEST
 
-/* A kernel that a user names runs whatever the hint says. */
+/* If a user names a kernel, it runs whatever the hint says. */
 START_TEST(test_no_hint_is_stronger_than_a_name)
 {
     for (int beside = AR_BESIDE_UNKNOWN; beside <= AR_BESIDE_COMPUTE; beside++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_agree.c - checks which calls the ranks give to kernel tma_ipc with SYMTUNER_AR_IPC=auto.
- * All ranks must choose the same calls. They may choose a call only if all of them had mapped its
- * buffers when these buffers were last used. */
+/* check_agree.c - checks which calls the ranks give to the kernel tma_ipc with
+ * SYMTUNER_AR_IPC=auto. All ranks must choose the same calls. They may choose a call only if all of
+ * them had mapped its buffers when these buffers were last used. */
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
@@ -61,7 +61,8 @@ START_TEST(test_the_kernel_runs_what_all_have_mapped)
     ar_ipc_tell_mapped(talk, 1, 0, 1);
     ck_assert_int_eq(both(_i, 1, 2), 1);
     ck_assert_int_eq(both(!_i, 1, 2), 1);
-    /* Rank 0 uses a new buffer. The rank that calls first decides, and rank 1 does not know it. */
+    /* Rank 0 uses a new buffer. The rank that calls first decides, and rank 1 does not know that
+     * the buffer is new. */
     ck_assert_int_eq(both(_i, 3, 2), _i);
     ck_assert_int_eq(both(!_i, 3, 2), 0); /* now both ranks know that the last call was bad */
     /* after the bad call, rank 1 still gives two calls to NCCL, although all ranks have mapped the
@@ -80,8 +81,8 @@ START_TEST(test_a_buffer_without_a_place_is_never_mapped)
 }
 END_TEST
 
-/* A rank that is ahead does not know which buffers its peer will use in the calls in between, so it
- * gives its calls to NCCL. */
+/* A rank that is some calls ahead does not know which buffers its peer will use in these calls, so
+ * it gives its calls to NCCL. */
 START_TEST(test_a_rank_ahead_gives_its_calls_to_nccl)
 {
     ar_ipc_tell_mapped(talk, 0, 1, 2);
@@ -94,8 +95,8 @@ START_TEST(test_a_rank_ahead_gives_its_calls_to_nccl)
 }
 END_TEST
 
-/* Both ranks have mapped all. But between two uses of a buffer there are more calls than a rank
- * remembers. */
+/* Both ranks have mapped all buffers. But between two uses of a buffer there are more calls than a
+ * rank remembers. */
 START_TEST(test_old_calls_are_forgotten)
 {
     for (int n = 1; n <= AR_IPC_ALLOCATIONS; n++) {
@@ -111,8 +112,8 @@ START_TEST(test_old_calls_are_forgotten)
 }
 END_TEST
 
-/* Rank 1 uses two buffers in turn, one of which can never be mapped. If the kernel runs a call in
- * that buffer, the data goes through scratch. That may happen at most once. */
+/* Rank 1 uses two buffers in turn, one of which can never be mapped. If the kernel runs a call on
+ * that buffer, the data goes through scratch memory. This may happen at most once. */
 START_TEST(test_buffers_that_come_and_go_are_left_to_nccl)
 {
     int through_scratch = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_auto.c - checks with SYMTUNER_AR_IPC=auto which calls kernel tma_ipc runs, and which memory
- * ranks show to their peers. */
+/* check_auto.c - checks SYMTUNER_AR_IPC=auto: which calls the kernel tma_ipc runs, and which memory
+ * ranks show to their peers, that is, let them map. */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -96,7 +96,7 @@ static void all_reduce_steps(int rank)
         given[rank][i] = nccl += reduce(rank, place[rank]);
 }
 
-/* Steps of a program with many buckets, each an allocation of its own. */
+/* Make the calls of a program with many gradient buckets, each an allocation of its own. */
 static void bucket_steps(int rank)
 {
     int nccl = 0;
@@ -106,7 +106,7 @@ static void bucket_steps(int rank)
             given[rank][i] = nccl += reduce(rank, place[rank] + (size_t)b * 8 * BYTES);
 }
 
-/* Parts of 8 MiB and less are for kernel one_lamport. */
+/* Each part is a little longer than 8 MiB. The kernel one_lamport would run shorter ones. */
 static void reduce_scatter_steps(int rank)
 {
     for (int i = 0; i < STEPS; i++)
@@ -130,7 +130,8 @@ START_TEST(test_nccl_runs_calls_until_all_have_mapped)
 }
 END_TEST
 
-/* If the caller does not decide, the library gives the same calls to NCCL. */
+/* If the caller does not call symtuner_ar_decide, the library gives the same calls to NCCL
+ * itself. */
 START_TEST(test_the_library_decides_alone)
 {
     decides = false;
@@ -164,7 +165,8 @@ START_TEST(test_all_buckets_of_a_step_are_mapped)
 }
 END_TEST
 
-/* Memory that a peer has mapped does not become free. So a rank shows only a part of its memory. */
+/* Memory that a peer has mapped does not become free, even if its owner frees it. So a rank shows
+ * only a limited part of its memory. */
 START_TEST(test_a_large_allocation_is_not_shown)
 {
     for (int r = 0; r < 2; r++)
@@ -175,7 +177,7 @@ START_TEST(test_a_large_allocation_is_not_shown)
 }
 END_TEST
 
-/* Memory for which CUDA gives no handle cannot be shown. It must not count towards the part of its
+/* Memory for which CUDA gives no handle cannot be shown. It must not count towards the amount of
  * memory that a rank may show. */
 START_TEST(test_memory_that_cannot_be_shown_takes_no_room)
 {
@@ -217,9 +219,9 @@ START_TEST(test_a_program_that_runs_alone_maps_nothing)
 }
 END_TEST
 
-/* symtuner in JAX says that its calls run alone. It asks symtuner_ar_query who runs them. With
- * SYMTUNER_AR_IPC=auto this would change from call to call, and symtuner_ar_query could not tell.
- * So "auto" maps nothing then, whatever SYMTUNER_AR_BESIDE says. */
+/* The JAX package says that its calls run alone, and asks symtuner_ar_query which kernel runs them.
+ * With SYMTUNER_AR_IPC=auto this would change from call to call, and symtuner_ar_query could not
+ * know it. So "auto" maps nothing in such programs, whatever SYMTUNER_AR_BESIDE says. */
 START_TEST(test_what_the_program_says_counts_for_auto)
 {
     fake_nccl_threads(destroy);
@@ -255,7 +257,7 @@ START_TEST(test_the_plan_says_that_nccl_runs_the_first_calls)
 }
 END_TEST
 
-/* A local group has no NCCL that could run the first calls. */
+/* A local group (symtuner_ar_create_local) has no NCCL that could run the first calls. */
 START_TEST(test_a_local_group_maps_nothing)
 {
     struct symtuner_ar_config config = small();

@@ -17,7 +17,7 @@
 #include "test/kernels/ipc/ranks.h"
 #include "test/kernels/suites.h"
 
-enum { CARD = 2 }; /* the number of the gather in which ranks tell each other what they are */
+enum { CARD = 2 }; /* number of the all-gather in which the ranks exchange their settings */
 
 static const char *said; /* what the library has printed on stderr */
 
@@ -34,7 +34,8 @@ START_TEST(test_a_place_is_a_number_and_a_distance)
 }
 END_TEST
 
-/* New memory may get the address of freed memory. It must get another number all the same. */
+/* New memory may get the address of freed memory. Its allocation must get another number all the
+ * same. */
 START_TEST(test_new_memory_has_a_new_number)
 {
     ck_assert(call(0, place[0], place[0])->at_send == ar_ipc_place(1, 0));
@@ -100,7 +101,7 @@ START_TEST(test_a_gather_shows_recv_only)
 }
 END_TEST
 
-/* The slots of all blocks fit into their region, and hold whole tiles. */
+/* The slots of all blocks fit into their region of scratch memory, and hold whole tiles. */
 START_TEST(test_scratch_has_room_for_all_blocks)
 {
     for (int ranks = 2; ranks <= AR_IPC_RANKS; ranks++)
@@ -155,9 +156,9 @@ START_TEST(test_the_table_takes_it_for_long_calls)
 }
 END_TEST
 
-/* Peers in one process use a buffer at its own address. That needs peer access, which does not
- * cover memory of a pool: a kernel that accessed it would end the program. So peers cannot use such
- * memory. */
+/* Ranks of one process use a peer's buffer at its own address. This needs peer access, which does
+ * not cover memory of a pool: a kernel that accessed it would end the program. So peers cannot use
+ * memory of a pool. */
 START_TEST(test_memory_of_pools_has_no_place_here)
 {
     fake_memory.no_handles = true;
@@ -293,7 +294,8 @@ END_TEST
 
 /* ---- who has SYMTUNER_AR_IPC ----------------------------------------------------------------- */
 
-/* In its gather, rank 1 sends what a rank without SYMTUNER_AR_IPC would send. */
+/* In the all-gather of the settings, rank 1 sends what a rank without SYMTUNER_AR_IPC would
+ * send. */
 START_TEST(test_all_ranks_must_want_it)
 {
     memset(&fake, 0, sizeof fake);

@@ -54,7 +54,7 @@ static bool receive(void)
     return ar_post_receive(&post[1], &address[1], &parcel);
 }
 
-/* Check that parcel ${number} of rank 0 comes next, with ${file}. */
+/* Check that message ${number} of rank 0 arrives next, with ${file}. */
 static void must_come(int number)
 {
     char text[5] = "";
@@ -127,7 +127,7 @@ START_TEST(test_a_full_socket_is_no_wait)
 }
 END_TEST
 
-/* Connect to rank 1 as a program would that knows the name of its socket. */
+/* Connect to rank 1 like a program that has found out the name of its socket. */
 static int connect_as_stranger(void)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
@@ -193,7 +193,7 @@ START_TEST(test_the_receiver_has_no_descriptor_left)
     ck_assert_int_eq(send_it(1), AR_POST_SENT);
     ck_assert_int_eq(send_it(2), AR_POST_SENT);
     allow(0);
-    ck_assert(!receive()); /* no descriptor is left for the connection, so it waits */
+    ck_assert(!receive()); /* no descriptor is left for the connection, so the connection waits */
     allow(1);
     ck_assert(receive());
     ck_assert_int_eq(parcel.number, 1);
@@ -224,7 +224,7 @@ START_TEST(test_other_messages_are_dropped)
 }
 END_TEST
 
-/* Another user neither gets a descriptor nor sends one. Only root can try. */
+/* A process of another user must neither get a descriptor nor send one. Only root can test this. */
 START_TEST(test_another_user)
 {
     int status = 1;

@@ -71,7 +71,7 @@ START_TEST(test_ranks_map_by_descriptors)
     ck_assert_ptr_null(peer_in_call(0, 1));
     ck_assert_ptr_eq(peer_in_call(1, 1), place[0]);
     ck_assert_ptr_eq(peer_in_call(0, 1), place[1]);
-    ck_assert_int_eq(fake_memory.handles, 0); /* CUDA IPC was not asked */
+    ck_assert_int_eq(fake_memory.handles, 0); /* no handle of CUDA IPC was asked for */
     ck_assert_int_eq(fake_memory.exported, 2);
     for (int i = 0; i < 3; i++)
         ck_assert(call(0, place[0] + 48, place[0] + 2 * BYTES)->at_recv ==
@@ -164,9 +164,10 @@ START_TEST(test_a_buffer_in_two_allocations)
 }
 END_TEST
 
-/* Whatever fails in the driver, calls go through scratch, and nothing stays behind. */
+/* Whatever fails in the driver, calls go through scratch memory, and no descriptor, handle or
+ * mapping is left. */
 static const struct {
-    const char *function, *said; /* said: on stderr; NULL: nothing */
+    const char *function, *said; /* what the library prints on stderr; NULL: nothing */
 } faults[] = {
     {"cuMemGetAddressRange", NULL},
     {"cuMemRetainAllocationHandle", NULL},
@@ -228,7 +229,7 @@ static void allow(int more)
 /* If a descriptor cannot be sent, the call goes on, and a later call sends it. */
 START_TEST(test_a_descriptor_that_cannot_be_sent_now)
 {
-    allow(1); /* one descriptor: for the memory, but none for a socket */
+    allow(1); /* one descriptor: that is enough for the memory, but not for a socket */
     ck_assert(call(0, place[0], place[0])->at_send == ar_ipc_place(1, 0));
     ck_assert_ptr_null(peer_in_call(1, 1));
     allow(-1);
@@ -268,7 +269,7 @@ START_TEST(test_a_peer_that_listens_no_more)
 }
 END_TEST
 
-/* ---- memory that a program has shown (config.memory), as JAX does ----------------------------- */
+/* ---- memory that a program has shown (config.memory), as JAX does ---------------------------- */
 
 static void create_with_memory(int rank)
 {

@@ -22,8 +22,8 @@ const struct ar_args *call(int r, const char *send, char *recv);
  * different numbers, so each rank believes that the other one is a process of its own. */
 extern _Thread_local int fake_pid;
 
-/* The ranks of two processes. create_in_process makes of_rank[rank]. make_processes makes both, and
- * sets ${pair}. */
+/* Two ranks, each of which believes that the other one is another process. create_in_process makes
+ * the handle of_rank[rank]. make_processes makes both handles, and sets ${pair}. */
 extern symtuner_ar *of_rank[2];
 void create_in_process(int rank);
 void destroy_in_process(int rank);

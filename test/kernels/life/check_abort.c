@@ -14,7 +14,7 @@
 #include "test/kernels/fake/local_group.h"
 #include "test/kernels/suites.h"
 
-enum { LEAVE_MS = 50, DRAIN_MS = 2000, LATE_MS = 1500 }; /* LATE_MS: how late a busy machine is */
+enum { LEAVE_MS = 50, DRAIN_MS = 2000, LATE_MS = 1500 }; /* LATE_MS: delay of a busy machine */
 
 static void set_up_registered(void)
 {
@@ -52,7 +52,7 @@ static int abort_ms(void)
 START_TEST(test_an_abort_waits_for_queued_copies)
 {
     call(_i == 0 ? "copy" : "chunked");
-    fake.unreached = 150; /* polls, one per ms */
+    fake.unreached = 150; /* 150 polls, one per ms, find that the copies have not ended */
     ck_assert_int_ge(abort_ms(), _i == 0 ? 150 : LEAVE_MS);
     ck_assert_int_eq(fake.unreached, _i == 0 ? 0 : 150);
     if (_i == 0)

@@ -15,11 +15,11 @@
 enum { RANKS = 2, GRAPH = 5 };
 
 static const symtuner_ar *going; /* the handle that is being destroyed */
-static int left;                 /* what was allocated when the other thread had ended */
+static int left;                 /* fake.live before the other thread frees what it can */
 
-/* Do what symtuner_ar_destroy does first in another thread, and let the graph go shortly before. It
- * happens after the first thread has put off the freeing, but while that thread still works with
- * the handle. */
+/* Let the graph go, and then do what a symtuner_ar_destroy of another thread does first: free what
+ * can be freed now. The fake CUDA calls this function after symtuner_ar_destroy has put off the
+ * freeing of its handle, but while it still uses the handle. */
 static void destroy_in_another_thread(void)
 {
     if (going->state->dead != AR_DESTROYED)

@@ -73,8 +73,8 @@ START_TEST(test_a_buffer_may_be_registered_again)
 }
 END_TEST
 
-/* The newest registration of a buffer need not be the last in the table of windows. The library
- * must find it there. */
+/* The newest registration of a buffer need not be the last entry in the library's table of windows.
+ * symtuner_ar_deregister must find it all the same. */
 START_TEST(test_deregister_takes_the_newest)
 {
     ck_assert_int_eq(add(100, 1), ncclSuccess);
@@ -96,9 +96,9 @@ START_TEST(test_buffers_may_overlap_in_part)
 }
 END_TEST
 
-/* On rank 0 the third buffer begins in the first one. On the other ranks it lies far away. For a
- * call in both, rank 0 cannot tell which buffer the other ranks mean. So calls in either buffer go
- * through scratch on all ranks. */
+/* On rank 0 the third buffer begins in the first one. On the other ranks it lies far away. If a
+ * call uses memory of both, rank 0 cannot tell which of them the other ranks use. So all ranks run
+ * calls on either buffer through scratch memory. */
 START_TEST(test_ranks_whose_buffers_overlap_otherwise_stage_them)
 {
     void *buffers[N];
@@ -146,9 +146,10 @@ START_TEST(test_there_are_64_places)
 }
 END_TEST
 
-/* A window is blocked if a later window overlaps it on some ranks only (handle.h). In this call in
- * place, the part of rank 0 also lies in a blocked window, and the parts of the other ranks do not.
- * All ranks must look at the longer buffer only, so that they choose alike. */
+/* A window is a registered buffer. It is blocked, that is, no call uses it, if a later window
+ * overlaps it on some ranks only (kernels/group/handle.h). In these calls in place, only rank 0's
+ * part lies in a blocked window. All ranks must look at the longer buffer only, so that they choose
+ * alike. */
 START_TEST(test_in_place_the_longer_buffer_decides)
 {
     void *buffers[N];
@@ -266,8 +267,9 @@ START_TEST(test_a_window_that_one_rank_has_deregistered_is_no_window)
 END_TEST
 
 /* Window 2 overlaps window 1 on rank 0 only, so window 1 is blocked. Window 0 lies in window 1. As
- * long as some rank may have window 1, no rank may use window 0, because a call in window 0 may
- * mean window 1. Ranks learn that window 1 is gone when they next register a window together. */
+ * long as some rank may have window 1, no rank may use window 0, because a peer could take window 1
+ * for the same call. Ranks learn that window 1 is gone when they next register a window
+ * together. */
 START_TEST(test_a_blocked_window_blocks_until_the_ranks_compare)
 {
     put(0, 1 << 20, 4 * PAGE);

@@ -2,7 +2,7 @@
 /*
  * check_windows.c - tests random registrations and deregistrations, with calls between them. A
  * simple model, which sees all ranks, says which window each rank must take. Each rank runs in a
- * thread of its own, and deregisters windows earlier or later than other ranks.
+ * thread of its own, and may deregister windows earlier or later than other ranks.
  *
  * TEST_ROUNDS is the number of rounds of each case (3). TEST_SEED is explained in test/random.h.
  */
@@ -24,7 +24,8 @@ struct model {
     size_t bytes;
     uint64_t number;  /* 0: this element is free */
     bool gone[RANKS]; /* whether the rank has deregistered it */
-    bool ended;       /* some rank had deregistered it when the ranks compared */
+    bool ended;       /* when the ranks last compared their windows, some rank had deregistered
+                         it */
     bool blocked;
 };
 
@@ -125,7 +126,7 @@ static bool plan_call(struct t_random *random, struct step *s)
 }
 
 /* Fill ${step} with random steps. In one of ${odd} registrations, the buffer of one rank lies
- * elsewhere; 0: in none. */
+ * elsewhere than those of the other ranks; 0: in none. */
 static void plan(uint64_t seed, int odd)
 {
     struct t_random random = {seed};
