@@ -15,9 +15,9 @@ unsigned list_draw(unsigned *state, unsigned below)
     return (*state >> 9) % below;
 }
 
-/* Make ${c} one of 48 calls: three sets of 16. The sets differ in whether calls are in place, and
- * in whether all ranks' buffers are aligned alike. In each set buffers begin at every byte at which
- * they may begin. */
+/* Make ${c} differ from other calls in a fixed order. 48 calls in a row are three sets of 16. The
+ * sets differ in whether calls are in place, and in whether all ranks' buffers are aligned alike.
+ * In each set, buffers begin at every byte at which they may begin. */
 static void align_every_way(struct call *c)
 {
     static const size_t counts[] = {15, 16, 17, 31, 47, 48, 64, 119, 120, 121, 240, 1000, 1013};
@@ -44,7 +44,7 @@ static const char *const gathers[] = {"one_ll8", "one_ll128",  "chunked", "pull"
                                       "tma",     "tma_staged", "engines", "tma_ipc"};
 enum { SCATTERS = sizeof scatters / sizeof *scatters, GATHERS = sizeof gathers / sizeof *gathers };
 
-/* Make one of three calls a reduce-scatter, and one of three an all-gather. */
+/* Make a third of the calls reduce-scatters, and another third all-gathers. */
 static void draw_coll(struct call *c, unsigned *state, const char *only)
 {
     c->coll = (int)list_draw(state, AR_COLLS);
@@ -112,7 +112,8 @@ void list_make(struct call *list, int calls, const struct list_kind *kind, unsig
         c->shift = aligned ? 0
                            : list_draw(&state, 16 / (unsigned)ar_dtype_bytes(c->dtype)) *
                                  (unsigned)ar_dtype_bytes(c->dtype);
-        /* Make about half of the messages aligned and of whole words. Shorter kernels run these. */
+        /* Make about half of the messages aligned and of whole words. Shorter variants of the
+         * kernels run these messages. */
         if (kind->unregistered || list_draw(&state, 2)) {
             c->count = c->count < 16 ? 16 : c->count / 16 * 16;
             c->shift = 0;

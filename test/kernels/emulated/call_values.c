@@ -28,8 +28,8 @@ static int whole_scalar(const struct call *c, int rank)
     return (c->salt + 4 * rank) % 9 - 4;
 }
 
-/* The float types smaller than f32: bits of the exponent, and bits behind the leading one. If
- * conversions saturate, also the largest number; 0 means that they go to infinity. */
+/* The float types smaller than f32: number of bits of the exponent, and of bits behind the leading
+ * one. ${most} is the largest number if conversions saturate, or 0 if they go to infinity. */
 static const struct format {
     int exponent, digits;
     double most;
@@ -55,7 +55,7 @@ static unsigned round_small(const struct format *f, double v)
         return sign | infinite;
     frexp(v, &e);
     e = e - 1 < 1 - bias ? 1 - bias : e - 1;
-    /* If v is subnormal, the next number is below 1 << digits. */
+    /* If v is subnormal, n is below 1 << digits. */
     n = (unsigned)nearbyint(ldexp(fabs(v), f->digits - e));
     n += (unsigned)(e + bias - 1) << f->digits; /* a carry may go into the exponent */
     return sign | (n < infinite || f->most > 0 ? n : infinite);
@@ -179,14 +179,16 @@ static double far_apart(const struct call *c, unsigned random)
  * power of two up to 2^15. Of 61 elements in a row some are special:
  * - NaN: on one rank it has ones in all bits, which Lamport words must not carry;
  * - -0 on all ranks;
- * - order (16 bits, not products): in f32 any other order of addition gives another result;
- * - far_off (products of bf16): f32 cannot hold the products of some ranks;
- * - three, four (products of f16): f32 would round the products of these three and these four
- *   numbers to just between two numbers of f16;
- * - smallest (before a multiplication): few of the products' digits are left, and some are ties;
+ * - order (types of 16 bits, not products): any other order of additions in f32 gives another
+ *   result;
+ * - far_off (products of bf16): products of some ranks are out of the range of f32;
+ * - three, four (products of f16): f32 would round the product of these three numbers, or of these
+ *   four, to exactly halfway between two numbers of f16;
+ * - smallest (before a multiplication): the products keep few digits, and some are ties;
  * - infinity (f32, f64): on one rank;
- * - huge (f32, f64, not products): numbers as large as f32 has, which cancel. FLT_MAX - 1.5 ulp is
- *   a tie. For one order of its two operands TwoSum finds the error, for the other it overflows. */
+ * - huge (f32, f64, not products): the largest numbers of f32, which cancel each other. The sum
+ *   FLT_MAX - 1.5 ulp is a tie. With one order of its two operands TwoSum finds the rounding error,
+ *   with the other order TwoSum overflows. */
 static double rough(const struct call *c, int rank, size_t i)
 {
     unsigned h = (unsigned)i * 97u + (unsigned)c->salt;
@@ -241,8 +243,8 @@ int values_same(const struct call *c, const char *p, int rank, size_t i)
 
 void values_put_scalar(const struct call *c, char *p, int rank)
 {
-    /* With these scalars no product of a bf16 is rounded twice here. It would be if it were so
-     * small that f32 has few digits for it. GPUs round it once. */
+    /* With these scalars no product of a bf16 is so small that f32 has few digits left for it. The
+     * test would round such a product twice, but GPUs round it once. */
     static const double scalars[] = {0.5,  1 / 3.0, -1.5,      0.125,      3, -0.0,
                                      1e-2, 1,       -INFINITY, 0.0625 * 7, 0, NAN};
 

@@ -30,7 +30,7 @@ struct rank {
 static void *call_once(void *p)
 {
     struct rank *k = p;
-    /* The parts have whole words, because tma needs that. */
+    /* the parts have whole words, because the kernel tma needs this */
     size_t part = 1000 / (size_t)k->handle->ranks / 4 * 4;
     ncclResult_t result =
         k->coll == AR_ALL_REDUCE
@@ -53,9 +53,9 @@ static void start_call(struct rank *k, pthread_t *thread)
 }
 
 /*
- * Let rank 1 call alone, and abort it. Then let rank 0 call alone. A one-shot kernel (${whole}) has
- * already received all that rank 0 needs, so this call must be right, and the next call must be an
- * error. With other kernels this call must be an error.
+ * Let rank 1 make a call alone, and abort it. Then let rank 0 make the call alone. If the kernel is
+ * one-shot (${whole}), rank 0 has already received all that it needs. So its call must be right,
+ * and its next call must be an error. With other kernels its first call must be an error.
  */
 static void abort_group(const char *kernel, bool whole)
 {
@@ -109,7 +109,7 @@ START_TEST(test_peers_of_an_aborted_rank_get_right_bytes_or_an_error)
 }
 END_TEST
 
-/* ---- calls that overlap ---------------------------------------------------------------------- */
+/* ---- a destroyed handle ---------------------------------------------------------------------- */
 
 /* If a graph replays a kernel of a destroyed handle, the kernel must stop the program. The memory
  * to which it would write may by now belong to somebody else. */
@@ -128,7 +128,7 @@ enum { MOST = 8, COUNT = 1000 };
 
 #define POISON 0x5a
 
-/* The send and recv buffers of each rank, all registered. */
+/* A group in which rank ${absent} never makes its call. The buffers of all ranks are registered. */
 struct absence {
     symtuner_ar *handles[MOST];
     struct rank k[MOST];
@@ -161,8 +161,9 @@ static void make_absence(struct absence *a, int ranks)
     }
 }
 
-/* Make ${h} usable again after an error. Its epoch skips one call, so all words in its scratch are
- * of older epochs, or lie where only the absent rank would write. */
+/* Make ${h} usable again after an error. An epoch is the number of a call. One epoch is left out,
+ * so all words in the scratch memory of ${h} are of older epochs, or lie where only the absent rank
+ * would write. */
 static void revive(symtuner_ar *h)
 {
     h->state->epoch += 2;
@@ -170,7 +171,7 @@ static void revive(symtuner_ar *h)
     h->state->arrived = h->state->base;
     h->mailbox->error = h->mailbox->abort = 0;
     for (int a = 0; a < AR_ARENAS; a++)
-        /* clear the flags of engines, because they have no epoch */
+        /* clear the flags of the kernel "engines", because they do not contain the epoch */
         if (h->arena[a].peer[h->me] != NULL)
             memset(h->arena[a].peer[h->me] + ar_flag_offset(AR_FLAG_ENGINES, 0, 0), 0,
                    AR_ENGINES_ROWS * AR_FLAG_ROW);
@@ -216,8 +217,9 @@ static void call_without_it(struct absence *a, int coll, const char *kernel, boo
                       coll, kernel, a->ranks, abort ? "aborted" : "too late", i, a->absent);
 }
 
-/* A rank that has not entered the call may still use its buffers. For kernels that send words, few
- * ranks are enough, because these kernels access only the scratch of their peers. */
+/* A rank that has not yet made the call may still use its buffers, so no peer may touch them. The
+ * kernels that send words, those before AR_CHUNKED, are tested with few ranks only. These kernels
+ * access only the scratch memory of their peers. */
 START_TEST(test_no_kernel_touches_the_buffers_of_a_rank_that_never_calls)
 {
     struct absence a;
@@ -246,7 +248,7 @@ END_TEST
 
 static const char *wide; /* the kernel of both handles */
 
-/* Make one call on the handle of ${k}, with as many blocks as it may take. */
+/* Make one call on the handle of ${k}, with as many blocks as a call may have. */
 static void *call_wide(void *p)
 {
     struct rank *k = p;
@@ -300,7 +302,8 @@ START_TEST(test_two_handles_in_different_order_find_room)
                                     .me = r,
                                     .send = (char *)buffer[g][r][0],
                                     .recv = (char *)buffer[g][r][1]};
-        void *buffers[2] = {buffer[g][0], buffer[g][1]}; /* pull needs registered buffers */
+        void *buffers[2] = {buffer[g][0], buffer[g][1]}; /* the kernel "pull" needs registered
+                                                            buffers */
 
         ck_assert_int_eq(symtuner_ar_register(handles[g], buffers, NULL, 2, sizeof buffer[g][0]),
                          ncclSuccess);
@@ -353,7 +356,8 @@ static void *grow_one(void *p)
     return NULL;
 }
 
-/* Let both ranks call ${kernel}, or replay, and check the sums. */
+/* Let both ranks make a call on ${kernel}, or replay the graph if ${replay} is true, and check the
+ * sums. */
 static void grow_both(struct grower *g, const char *kernel, int count, int round, bool replay)
 {
     pthread_t thread[2];
@@ -379,7 +383,7 @@ static void grow_both(struct grower *g, const char *kernel, int count, int round
 /* A graph was captured while only the small arena existed. Then the group grows, and the graph is
  * replayed between calls in all arenas. All arenas share the counters. The number of calls between
  * two replays is sometimes odd and sometimes even. So a replay uses sometimes the same half of the
- * scratch as the call before it, and sometimes the other half. */
+ * scratch memory as the call before it, and sometimes the other half. */
 START_TEST(test_a_graph_from_before_the_growth_is_right_after_it)
 {
     static const char *const kernel[] = {"one_ll8", "one_ll128", "one_lamport", "two_lamport"};
@@ -423,8 +427,8 @@ START_TEST(test_a_graph_from_before_the_growth_is_right_after_it)
 }
 END_TEST
 
-/* ar_kernel_find must choose the shortest kernel that can run a call. A more general kernel would
- * give right results, too, so no other test would notice. */
+/* ar_kernel_find must choose the shortest variant of a kernel that can run a call. A more general
+ * variant would give right results, too, so no other test would notice. */
 extern const struct ar_kernel_row ar_kernels_two_ll128;
 
 START_TEST(test_the_shortest_kernel_that_does_it_is_taken)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_engines.c - a peer gives up while this rank fetches from it by the copy engines. The peer's
- * program may then change the data that is fetched, so the call must fail on this rank, too.
+ * check_engines.c - tests a peer that gives up while this rank fetches its data with the copy
+ * engines. The peer's program may then change this data, so the call must fail on this rank, too.
  */
 #include <check.h>
 #include <pthread.h>
@@ -53,8 +53,8 @@ START_TEST(test_a_peer_that_gives_up_during_a_fetch_is_noticed)
 }
 END_TEST
 
-/* Once a handle is aborted, NCCL unmaps the memory of the peers. If the kernel watch begins after
- * that, it must store nothing there. It must still end the waits of this rank's streams. */
+/* After an abort, NCCL unmaps the memory of the peers. If the kernel "watch" begins after that, it
+ * must store nothing in this memory. It must still end the waits of this rank's streams. */
 START_TEST(test_after_an_abort_no_word_of_a_peer_is_written)
 {
     struct ar_state state = {.epoch = 1, .dead = _i == 0 ? AR_ABORTED : AR_PEERS_GONE};
@@ -74,10 +74,10 @@ START_TEST(test_after_an_abort_no_word_of_a_peer_is_written)
 }
 END_TEST
 
-/* In tma_engines, rank 0 gives up after it has raised its flags of the kernel's last barrier. So
- * rank 1 passes this barrier and fetches from rank 0. Rank 0's copies also tell rank 1 that rank 0
- * has given up, and rank 1 must notice that. Real copies may arrive long before rank 0 runs the
- * kernel watch. So here the launch of watch fails, and only the copies arrive. */
+/* In the kernel "tma_engines", rank 0 gives up after it has raised its flags of the last barrier.
+ * So rank 1 passes this barrier and fetches from rank 0. Rank 0's copies also tell rank 1 that rank
+ * 0 has given up, and rank 1 must notice that. Real copies may arrive long before rank 0 runs the
+ * kernel "watch". So here the launch of "watch" fails, and only the copies arrive. */
 START_TEST(test_a_peer_that_gives_up_at_the_last_barrier_is_noticed)
 {
     enum { BYTES = 4096, COUNT = 1000 };

@@ -5,8 +5,8 @@
  *
  * Each rank is a host thread that makes the same list of random calls, sometimes with a delay.
  * Inputs differ by rank and position, outputs are filled with garbage first, and inputs are
- * overwritten as soon as the call returns. The epochs begin shortly before 2^32, so that they
- * overflow. The numbers are those of call_values.c.
+ * overwritten as soon as the call returns. The epochs (numbers of the calls) begin shortly before
+ * 2^32, so that they overflow. The numbers are those of call_values.c.
  */
 #include <check.h>
 #include <pthread.h>
@@ -113,8 +113,8 @@ static void check_output(struct rank *k, const struct call *c, const char *recv,
 }
 
 /* Poison the memory around a buffer, or with ${lock} = 0 unpoison it. AddressSanitizer poisons
- * groups of eight bytes. If the buffer begins within such a group, the bytes of the group before it
- * stay unpoisoned. */
+ * groups of eight bytes. If the buffer begins within such a group, the bytes of this group that lie
+ * before the buffer stay unpoisoned. */
 static void fence(char *buffer, size_t bytes, int lock)
 {
     if (lock) {
@@ -180,8 +180,9 @@ static void *run_rank(void *p)
     return NULL;
 }
 
-/* Check that all ranks have counted the same number of calls through scratch, and of other calls.
- * If all buffers are unregistered, both numbers must be above 0. */
+/* Each rank counts the calls whose data went through scratch memory, and the other calls. Check
+ * that all ranks have the same two numbers. If all buffers are unregistered, both numbers must be
+ * above 0. */
 static void check_mapped(symtuner_ar **handles, int ranks)
 {
     const uint32_t *first = handles[0]->mailbox->ipc;
@@ -279,7 +280,8 @@ START_TEST(test_four_ranks_through_peer_memory)
 }
 END_TEST
 
-/* Makes reduce-scatters and all-gathers between all-reduces. All three share scratch and flags. */
+/* Makes reduce-scatters and all-gathers between all-reduces. All three share scratch memory and
+ * flags. */
 START_TEST(test_three_collectives_in_any_order)
 {
     int all = calls;

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# controls.sh - removes one guard from the kernels at a time. Each time, the tests on the emulated
-# kernels must fail. Three guards are left out: FENCE, because x86 does not show its absence; LOOK,
-# because without it calls are only slower; and PREVIOUS, because emulated kernels never start
-# early. Takes minutes.
-# The guards are #ifdefs in the kernels, not patches kept here. A patch breaks with each change of
-# the lines around it, and so many patches would be longer than the #ifdefs.
+# controls.sh - removes one guard from the kernels at a time. A guard is code that keeps results
+# right, such as a wait. Each time, the tests on the emulated kernels must fail. Three guards are
+# left out: FENCE, because x86 does not show its absence; LOOK, because without it calls are only
+# slower; and PREVIOUS, because emulated kernels never start early. Takes minutes.
+# The guards are in #ifdefs in the kernels. Patches that remove them would break with each change of
+# the lines around them, and would be longer than the #ifdefs.
 bad=0
 for guard in CLEAR HALF LINE STEP ALLWORDS TAME ORDER PAIRS REDUCE GATHER SYNC ENTER LEAVE AWAIT EPOCH \
     FULL DONE STAGE PENDING MAPPED PARTS SLOTS FETCH SCALAR VERDICT; do

@@ -5,12 +5,12 @@
  *
  * Each block is a POSIX thread. The blocks of a grid, and the grids of several ranks, run at the
  * same time. The threads of a block are fibers of its POSIX thread, because hundreds of POSIX
- * threads that poll mostly cost the time of the operating system. A fiber gives way at barriers, at
- * polls, and at random at other accesses to memory; the next fiber is drawn at random. Words are
- * stored in two halves at random, in either order. The memory model of the CPU (x86) is stronger
- * than a GPU's, so a missing fence does not show here: the tests on GPUs are for that. Missing
- * waits, clears, halves and barriers show. Kernels are compiled with -DST_EMULATE -include this
- * file.
+ * threads that poll would spend most of the time in the operating system. A fiber gives way at
+ * barriers, at polls, and at random at other accesses to memory; the next fiber is drawn at random.
+ * A 16-byte word is stored in two halves, in random order. The memory model of the CPU (x86) is
+ * stronger than a GPU's, so a missing fence does not show here: the tests on GPUs are for that.
+ * Missing waits, clears, barriers, and switches to the other half of scratch memory do show.
+ * Kernels are compiled with -DST_EMULATE -include this file.
  */
 #ifndef ST_TEST_EMULATE_H_
 #define ST_TEST_EMULATE_H_
@@ -29,8 +29,9 @@ struct emulate_index {
 
 extern __thread struct emulate_index threadIdx, blockIdx, blockDim, gridDim;
 
-/* Not 0 if the lanes of this line are known to be in step. They are in step from __syncwarp() until
- * the next load from the user's buffers, where lanes may take different branches. */
+/* Not 0 if the eight lanes that store one 128-byte line are known to be in step. They are in step
+ * from __syncwarp() until the next load from the user's buffers, where lanes may take different
+ * branches. */
 extern __thread int emulate_in_step;
 
 unsigned emulate_block_or(unsigned value); /* works like __syncthreads_or */
@@ -150,8 +151,8 @@ static inline unsigned long long atomicCAS(unsigned long long *p, unsigned long 
 namespace ar
 {
 
-/* Store two 64-bit halves in random order, each half as a whole. LL8 needs that 64 bits are stored
- * as a whole. No other form of words needs more. */
+/* Store two 64-bit halves in random order, each half atomically. Words of LL8 need atomic stores of
+ * 64 bits. No other form of words needs more. */
 static inline void store_word(void *p, uint4 v)
 {
     uint64_t part[2] = {(uint64_t)v.y << 32 | v.x, (uint64_t)v.w << 32 | v.z};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_grow.c - checks scratch that grows when a call needs more, with a thread for each rank of a
- * communicator. A rank may be late, fail, or capture first. In every case all ranks must grow in
- * the same call, or none, and no rank may wait for ever.
+ * check_grow.c - checks scratch memory that grows when a call needs more. Its parts are called
+ * arenas. Each rank of a communicator has a thread. A rank may be late, fail, or capture first. In
+ * every case either all ranks get new scratch memory in the same call, or none does, and no rank
+ * may wait for ever.
  */
 #include <check.h>
 #include <fcntl.h>
@@ -49,7 +50,7 @@ static void create(int r)
     at[r].result = symtuner_ar_create(&at[r].handle, &comm, 1, &config);
 }
 
-/* Run ${body} once for each rank, on new fakes. */
+/* Reset the fake CUDA and the fake NCCL, and run ${body} once for each rank. */
 static void start_ranks(void (*body)(int r))
 {
     memset(at, 0, sizeof at);
@@ -132,8 +133,8 @@ static void make_small_calls(int r)
     }
 }
 
-/* With the default configuration, a rank whose calls are all small has at most 32 MiB of
- * scratch. */
+/* With the default configuration, a rank whose calls are all small has at most 32 MiB of scratch
+ * memory. */
 START_TEST(test_small_calls_take_little_scratch)
 {
     start_ranks(create_as_by_default);
@@ -145,15 +146,15 @@ START_TEST(test_small_calls_take_little_scratch)
     }
     phases(AR_OPEN, AR_OPEN);
     calls((int[]){MIDDLE, 0});
-    /* Now the ranks have more scratch, and the fake has counted it, too. */
+    /* Now the ranks have more scratch memory, and the fake has counted it, too. */
     for (int r = 0; r < RANKS; r++)
         ck_assert_uint_gt(fake_nccl.allocated[r], 32 << 20);
     end_group();
 }
 END_TEST
 
-/* If a rank comes too late, it finds that the others go on without the new scratch, and does the
- * same. The second and the fourth call try again. */
+/* If a rank comes too late, it finds that the others go on without the new scratch memory, and does
+ * the same. The second and the fourth call try to grow again. */
 START_TEST(test_a_late_rank_does_as_the_others)
 {
     uint64_t start;
@@ -260,8 +261,8 @@ START_TEST(test_reserve_does_not_wait_for_ever)
 END_TEST
 
 /* In case 0 rank 1 gets no memory, in case 1 it gets no mapping, and in case 2 NCCL refuses on all
- * ranks. In each case all ranks go on without the new scratch, one line says that, and no memory is
- * lost. */
+ * ranks. In each case all ranks go on without the new scratch memory, one line on stderr says so,
+ * and no memory is lost. */
 START_TEST(test_what_fails_on_one_rank_fails_on_all)
 {
     const char *said;
@@ -290,7 +291,7 @@ START_TEST(test_what_fails_on_one_rank_fails_on_all)
 }
 END_TEST
 
-/* If one arena cannot be made, the arenas that exist stay. */
+/* If one arena cannot be made, the arenas that already exist stay. */
 START_TEST(test_an_arena_that_is_there_stays)
 {
     int live;
@@ -309,8 +310,9 @@ START_TEST(test_an_arena_that_is_there_stays)
 }
 END_TEST
 
-/* If a rank is between ncclGroupStart and ncclGroupEnd, NCCL only notes that it registers its new
- * scratch. NCCL maps the window after the group. Until then no rank can use the new scratch. */
+/* If a rank is between ncclGroupStart and ncclGroupEnd, NCCL only notes that the rank registers its
+ * new scratch memory. NCCL maps the window after the group. Until then no rank can use the new
+ * scratch memory. */
 START_TEST(test_a_group_of_nccl_calls_is_no_hang)
 {
     make_group();
@@ -376,9 +378,9 @@ static void create_unequal(int r)
         __atomic_store_n(&pairs_made, 1, __ATOMIC_RELEASE);
 }
 
-/* Processes may drive different numbers of GPUs of a box. If one process drives several, all
- * ranks make all their scratch when the handles are created. So does a rank that is alone in its
- * process. */
+/* Processes may drive different numbers of GPUs of a machine. If one process drives several, all
+ * ranks make all their scratch memory when the handles are created. Even a rank that is alone in
+ * its process does so. */
 START_TEST(test_threads_may_drive_unequal_numbers_of_ranks)
 {
     start_ranks(create_unequal);

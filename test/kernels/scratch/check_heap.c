@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_heap.c - checks that a group gives back all heap memory that it took. No other test does:
- * fake.live counts only what CUDA allocates, and LeakSanitizer runs only with SAN=address.
+ * check_heap.c - checks that a group gives back all heap memory that it took. No other test checks
+ * this: fake.live counts only what CUDA allocates, and LeakSanitizer runs only with SAN=address.
  */
 #include <check.h>
 #include <malloc.h>
@@ -15,8 +15,8 @@
 
 enum { COUNT = 1024, ROUNDS = 10, SERIES = 5 };
 
-/* Call ${h} with every kind of kernel, outside of captures and in one. Also call it in a way that
- * fails. */
+/* Make calls on ${h} with every kind of kernel, outside of captures and in one. Also make a call
+ * that fails. */
 static void call_in_all_ways(symtuner_ar *h)
 {
     static const char *const kernels[] = {"two_ll8", "chunked", "copy", "engines", "tma_ipc"};
@@ -60,9 +60,10 @@ static bool live_once(bool comm, const struct symtuner_ar_config *config)
 }
 
 /* Return whether the heap stayed as it was in a series of ${rounds} equal rounds. ${before} is how
- * many of its bytes were in use when the series began. With a leak, the heap grows in each series.
- * Without a leak it may grow in some, because it keeps some freed memory for later. With sanitizers
- * it never grows here: they have their own allocators, so mallinfo2 gives 0 before and after. */
+ * many bytes of the heap were in use when the series began. With a leak, the heap grows in each
+ * series. Without a leak it may grow in some series, because it keeps some freed memory for later.
+ * With sanitizers it never grows here: they have their own allocators, so mallinfo2 gives 0 before
+ * and after. */
 static bool is_as_it_was(size_t before, size_t rounds)
 {
     return mallinfo2().uordblks < before + 16 * rounds;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_local.c - checks the scratch of local groups: how small it is at first, and that the first
- * rank that needs more makes it for all ranks. */
+/* check_local.c - checks the scratch memory of groups from symtuner_ar_create_local: how small it
+ * is at first, and that the first rank that needs more makes it for all ranks. */
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
@@ -136,7 +136,7 @@ START_TEST(test_the_first_rank_of_a_local_group_grows_all)
 }
 END_TEST
 
-/* Make the first, second, ... CUDA call fail while the scratch grows. */
+/* Make the first, second, ... CUDA call fail while the scratch memory grows. */
 START_TEST(test_a_local_group_that_cannot_grow_works_on)
 {
     int failures = 0, live;

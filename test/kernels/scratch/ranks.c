@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranks.c - three ranks that call, each in a thread of its own, and checks of what they launch. */
+/* ranks.c - three ranks that make calls, each in a thread of its own, and checks of what they
+ * launch. */
 #include "test/kernels/scratch/ranks.h"
 
 #include <check.h>
@@ -66,8 +67,8 @@ int calls(const int *list)
 
             must(seen[r][i].kernel == seen[0][i].kernel && seen[r][i].ctas == seen[0][i].ctas);
             must(a->bytes == b->bytes && a->region == b->region && a->half == b->half);
-            for (int p = 0; p < RANKS; p++) /* the fake maps memory of all ranks at the address that
-                                               it has */
+            for (int p = 0; p < RANKS; p++) /* the fake maps the memory of a rank at the same
+                                               address on all ranks */
                 must(a->peer[p] == b->peer[p] && a->peer[p] != NULL);
         }
     }
@@ -82,7 +83,7 @@ void phases(int words, int bulk)
     }
 }
 
-/* Return the number of the arena (part of the scratch) that the last launch used. */
+/* Return the number of the arena (part of the scratch memory) that the last launch used. */
 int last_arena(void)
 {
     const struct ar_args *a = &fake.launch[(fake.launches - 1) % FAKE_LAUNCHES].args;

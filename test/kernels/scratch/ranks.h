@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ranks.h - three ranks that call, each in a thread of its own, and checks of what they launch. */
+/* ranks.h - three ranks that make calls, each in a thread of its own, and checks of what they
+ * launch. */
 #ifndef ST_TEST_SCRATCH_RANKS_H_
 #define ST_TEST_SCRATCH_RANKS_H_
 
 #include "kernels/group/handle.h"
 
-/* The number of ranks, and counts of f32 whose sums need the small, the middle and the large
- * arena. */
+/* The number of ranks, and counts of f32 elements. An all-reduce of SHORT elements needs the small
+ * arena (part of the scratch memory), MIDDLE the middle one, and LONG the large one. */
 enum { RANKS = 3, SHORT = 1 << 18, MIDDLE = 1 << 21, LONG = 1 << 23 };
 
 struct grow_rank {
