@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#define RUNS   64 /* largest number of runs in flight; XLA allows 32 per device */
+#define RUNS   64 /* how many runs we remember; XLA has at most 32 in flight on a device */
 #define BLOCK  64 /* meetings in a block; blocks are allocated as needed and never move */
 #define BLOCKS (FFI_EXCHANGE_SITES / BLOCK)
 
@@ -20,20 +20,22 @@
 
 enum verdict { OPEN, AGREED, REFUSED };
 
+/* The exchange of addresses for one all-reduce of a run. */
 struct meeting {
     struct ffi_site site;
     int came;
-    int verdict; /* enum verdict; decide() sets it under the lock; spin() takes no lock */
+    int verdict; /* enum verdict; decide() sets it under the lock, spin() reads it without */
 };
 
+/* One execution of a program. */
 struct run {
     int64_t id;
     uint64_t age;
-    bool used, refused; /* refused: all calls of this run are staged */
+    bool used, refused; /* refused: no call of this run may use the exchanged addresses */
     bool over;          /* no more meetings in this run */
     int sites;
     int next[FFI_EXCHANGE_RANKS]; /* [r]: number of rank r's next meeting */
-    int look[FFI_EXCHANGE_RANKS]; /* [r]: meeting that rank r will probably look up next */
+    int look[FFI_EXCHANGE_RANKS]; /* [r]: number of the meeting that rank r may look up next */
     struct meeting *block[BLOCKS];
 };
 
@@ -41,8 +43,8 @@ struct ffi_exchange {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int ranks;
-    int skip;  /* how many of the next runs have no meetings */
-    int pause; /* how many runs to skip if a rank is late once more */
+    int skip;  /* in how many of the next runs the ranks exchange nothing */
+    int pause; /* the value that ${skip} gets when a rank is late again */
     uint64_t clock, late;
     struct run run[RUNS];
 };
@@ -83,9 +85,9 @@ static struct run *find_run(struct ffi_exchange *m, int64_t id)
     return NULL;
 }
 
-/* Begin a new run in the place of the oldest one. Only the first rank that comes to a run calls
- * this. If runs must be skipped because a rank was late, it marks the run as over, so that no rank
- * makes a meeting in it. */
+/* Store a new run in place of the oldest one. Only the first rank that comes to a run calls this.
+ * If this run must be skipped because a rank was late earlier, mark the run as over, so that the
+ * ranks exchange nothing in it. */
 static struct run *make_run(struct ffi_exchange *m, int64_t id)
 {
     struct run *oldest = &m->run[0];
@@ -123,10 +125,10 @@ static bool make_meeting(struct run *run, int number)
     return true;
 }
 
-/* Called when a rank did not come in time: end the meetings of this run, and set how many of the
- * next runs have none. After the first miss the ranks try again in the very next run. But a rank
- * that never comes costs the others FFI_EXCHANGE_MS in each try. So after each further miss they
- * skip twice as many runs before the next try, up to FFI_EXCHANGE_PAUSE. */
+/* A rank did not come in time: end the exchanges of this run, and set how many of the next runs
+ * have none. After the first miss the ranks try again in the very next run. But a rank that never
+ * comes costs the others FFI_EXCHANGE_MS in each try. So after the second miss they skip one run,
+ * and after each further miss twice as many as before, up to FFI_EXCHANGE_PAUSE. */
 static void miss(struct ffi_exchange *m, struct run *run)
 {
     run->over = true;
@@ -197,10 +199,10 @@ static void bring(struct meeting *meeting, int me, const struct ffi_offer *offer
     meeting->came++;
 }
 
-/* The last rank that comes to a meeting calls this: set the verdict to AGREED. If an earlier
- * meeting of the run is confusing() together with this one, refuse all meetings of the run. It is
- * not too late for that: the other ranks still wait here, so no rank has started a kernel of this
- * run. */
+/* The last rank that comes to a meeting calls this: set the verdict to AGREED. If a rank could
+ * mistake an earlier meeting of the run for this one (confusing()), refuse all meetings of the run.
+ * This is not too late: the other ranks still wait in this meeting, so no rank has started a kernel
+ * of this run. */
 static void conclude(struct ffi_exchange *m, struct run *run, struct meeting *meeting)
 {
     decide(meeting, AGREED);
@@ -230,9 +232,9 @@ int ffi_exchange_come(struct ffi_exchange *m, int64_t id, int me, const struct f
     if (run == NULL)
         run = make_run(m, id);
     number = run->next[me]++;
-    /* If no other rank has made this meeting yet, make it. If the run is over, or if the meeting
-     * cannot be made, end the run and return. No rank makes a meeting in a run that is over, so all
-     * ranks have the same number of meetings. */
+    /* If no other rank has made this meeting yet, make it. But if the run is over, or if the
+     * meeting cannot be made, end the run and return. No rank makes a meeting in a run that is
+     * over, so all ranks have the same number of meetings. */
     if (number >= run->sites &&
         (run->over || number >= FFI_EXCHANGE_SITES || !make_meeting(run, number))) {
         run->over = true;

@@ -24,7 +24,7 @@ struct ffi_call {
     int coll; /* enum symtuner_ar_coll */
     const void *send;
     void *recv;
-    size_t count; /* elements in the shorter buffer, as NCCL counts: a complex number is two */
+    size_t count; /* elements of ${dtype} in the shorter buffer; a complex number is two of them */
     size_t bytes; /* size of the longer buffer */
     int dtype;    /* ncclDataType_t */
     int op;       /* ncclRedOp_t; an all-gather has none */

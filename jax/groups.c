@@ -8,7 +8,7 @@
 #include <time.h>
 
 static struct ffi_member members[FFI_GROUP_MEMBERS];
-/* gpus[i] is the CUDA device of members[i]. Threads may read it while another fills members[i]. */
+/* [i]: CUDA device of members[i]. A thread may read it while another thread fills members[i]. */
 static int gpus[FFI_GROUP_MEMBERS];
 static int used; /* members[0] to members[used - 1] are or were in use */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

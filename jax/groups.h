@@ -8,10 +8,10 @@
  * its groups by the device ids. When XLA calls our handler for a device, the handler finds the
  * device's member here, and in it the handle.
  *
- * Readers take no lock. We fill a member before we mark it open. We use a member again, for another
- * group, only after it was closed and when no call holds it. A call holds a member from
- * ffi_member_find(), which returns it, to ffi_member_release(). The thread that closes a group
- * waits until no call holds its members, and then destroys their handles.
+ * Readers take no lock. We fill a member before we mark it open. We reuse a member for another
+ * group only when it is closed and no call holds it. A call holds a member from ffi_member_find(),
+ * which returns it, to ffi_member_release(). The thread that closes a group waits until no call
+ * holds the group's members, and then destroys their handles.
  */
 #ifndef FFI_GROUPS_H_
 #define FFI_GROUPS_H_
@@ -31,7 +31,7 @@ struct ffi_member {
     int ranks, me;
     int ordinal;                   /* CUDA device number in this process */
     int across;                    /* 1: one process per rank; 0: all ranks are in this process */
-    int xla;                       /* 1: it uses XLA's communicator, which the first run gets */
+    int xla;                       /* 1: the group uses XLA's communicator; the first run gets it */
     int gpus[FFI_GROUP_RANKS];     /* [r]: CUDA device of rank r; local groups only */
     struct ffi_exchange *exchange; /* shared by all ranks of a local group; else NULL */
     uint32_t timeout_ms;
@@ -46,7 +46,7 @@ struct ffi_member {
     int64_t looked;            /* 1 + last run that look_at_replays() (handler.c) checked, or 0 */
     int lost;                  /* 1 + first rank whose process has ended; 0: none has */
     int left;                  /* 1 + first rank that has closed the group; 0: none has */
-    int wake;                  /* eventfd of its watch (liveness.c); 0: not watched */
+    int wake;                  /* eventfd of the group's watch thread (liveness.c); 0: no thread */
     void *done;                /* CUDA event of ffi_pending_mark(); groups across processes only */
     int minor;                 /* minor version of XLA's FFI API; 0: no call yet */
     uintptr_t address_bits;    /* OR of all buffers' addresses; the lowest 1 bit is the alignment */

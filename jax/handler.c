@@ -150,8 +150,8 @@ static void exchange(const struct job *j)
         return;
     if (!ffi_peer_access(offer.send, j->member->gpus, j->member->ranks) ||
         !ffi_peer_access(offer.recv, j->member->gpus, j->member->ranks))
-        /* this rank does not want the exchange: -1 is no operator, so the ranks do not agree, and
-         * all of them stage the call */
+        /* other GPUs cannot access a buffer of this rank. No call has operator -1, so the ranks
+         * will not agree, and all of them copy their data through the library's own memory */
         offer.op = -1;
     ffi_exchange_come(j->member->exchange, j->run, j->member->me, &offer);
 }
@@ -174,7 +174,7 @@ static XLA_FFI_Error *look_for_absent(const struct ffi_member *member, const XLA
 /* The initialize stage of a recordable call: return an error if a rank has gone, or if the kernel
  * of an earlier call gave up. When XLA replays a recorded call, it does not call execute(), so
  * execute() cannot report such an error. XLA calls the initialize stage once for each call of a
- * program. ${looked} lets only the first of these calls in a run check. */
+ * program. Because of ${looked}, only the first of these calls in a run checks. */
 static XLA_FFI_Error *look_at_replays(const struct job *j, const XLA_FFI_Api *api)
 {
     const struct ffi_ar *ar = ffi_ar_get();
@@ -208,8 +208,8 @@ static XLA_FFI_Error *initialize(const struct job *j, const XLA_FFI_CallFrame *f
     return error == NULL && j->recordable ? look_at_replays(j, frame->api) : error;
 }
 
-/* Count a call of the member. The stores are atomic because other threads, the member's watch and
- * symtuner_ffi_member(), read these fields at any time. */
+/* Count a call of the member. The stores are atomic because other threads read these fields at any
+ * time: the watch thread (liveness.c), and threads that call symtuner_ffi_member(). */
 static void count(struct ffi_member *member, const struct ffi_call *call, int zero_copy, int minor)
 {
     uintptr_t bits = member->address_bits | (uintptr_t)call->send | (uintptr_t)call->recv;
@@ -220,9 +220,9 @@ static void count(struct ffi_member *member, const struct ffi_call *call, int ze
     __atomic_store_n(&member->minor, minor, __ATOMIC_RELAXED);
 }
 
-/* Return whether our kernels run this call; if not, libsymtuner_ar.so has given it to NCCL. The
- * library's plan for the call tells us. With SYMTUNER_AR_IPC=auto it would not, but JAX's groups
- * ignore auto, because their configuration says that nothing runs beside their calls
+/* Return whether our kernels run this call; if not, libsymtuner_ar.so has given it to NCCL. We ask
+ * the library for its plan of the call. With SYMTUNER_AR_IPC=auto the plan would not tell, but
+ * JAX's groups ignore auto, because their configuration says that nothing runs beside their calls
  * (FFI_BESIDE). */
 static int is_ours(const struct job *j)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* library.c - finds libsymtuner_ar.so, NVIDIA's driver and the drop-in at run time. Also makes the
+/* library.c - finds libsymtuner_ar.so, NVIDIA's driver and the drop-in at run time. Also claims the
  * slot in which this process counts its calls. */
 #include "jax/library.h"
 
@@ -65,7 +65,7 @@ int ffi_ar_load(const char *path, char *why, size_t why_size)
     pthread_mutex_lock(&lock);
     if (library == NULL) {
         result = open_library(path, why, why_size);
-        ffi_keep_place(-1); /* now, before the program's communicators take all places */
+        ffi_keep_place(-1); /* now, before communicators of the program take all places */
     } else if (strcmp(path, loaded_path) != 0) {
         result = ffi_fail(why, why_size, "%s is loaded already, not %s", loaded_path, path);
     }
@@ -80,7 +80,8 @@ void symtuner_ffi_memory(const void *p)
     memory = p;
 }
 
-/* Return the smallest limit that the drop-in has for any of these GPUs, or 0 if it has none. */
+/* Return the drop-in's limit on the thread blocks of a call: the smallest limit of these GPUs, or 0
+ * if none of them has a limit. */
 static int limit_of(const int *devices, int n)
 {
     int (*ask)(int device), least = 0;
@@ -142,7 +143,7 @@ static void forget(void)
     tried = 0;
 }
 
-/* Claim a slot in a process without the drop-in. Tries once. */
+/* Claim a slot in a process without the drop-in. Only the first call tries to. */
 static struct st_tally_slot *claim(int rank, int ranks)
 {
     const char *path = getenv(ST_TALLY_VARIABLE);

@@ -22,7 +22,7 @@ typedef symtuner_ar ffi_handle;
  * calls and its own kernels one after another, on one stream. */
 enum { FFI_BESIDE = SYMTUNER_AR_ALONE };
 
-/* The functions that we use, without "symtuner_ar_". */
+/* The names of the functions that we use, without the prefix "symtuner_ar_". */
 #define FFI_AR_FUNCTIONS(X)                                                                        \
     X(create)                                                                                      \
     X(create_local)                                                                                \
@@ -64,8 +64,8 @@ static inline void ffi_ar_reserve(const struct ffi_ar *ar, ffi_handle **handles,
 }
 
 /* Return the configuration for new handles of JAX's groups on ${n} GPUs. The kernels of these
- * handles give up after ${timeout_ms}; 0: the default. If the program's communicators already have
- * handles on one of these GPUs, the calls of JAX's handles get fewer blocks
+ * handles give up after ${timeout_ms}; 0: the default. If NCCL communicators of the program already
+ * have handles on one of these GPUs, the calls of JAX's handles get fewer thread blocks
  * (dropin/entry/jax.h). */
 struct symtuner_ar_config ffi_ar_config(uint32_t timeout_ms, const int *devices, int n);
 
@@ -76,9 +76,10 @@ const struct ffi_ar *ffi_ar_get(void);
  * there. libsymtuner_ar.so contains a static CUDA runtime, which we cannot call. */
 void *ffi_driver(const char *name);
 
-/* Ask the drop-in to keep a place for our groups on each GPU. The drop-in gives the other places to
- * the program's communicators (dropin/entry/jax.h). Returns 1 if that place is free on the GPU
- * ${device}, if ${device} is below 0, or if there is no drop-in. Otherwise returns 0. */
+/* The drop-in lets only a few communicators of the program use our kernels on a GPU
+ * (SYMTUNER_MAX_COMMS). Ask it to keep the place of one of them on each GPU for our groups
+ * (dropin/entry/jax.h). Returns 1 if this place is free on the GPU ${device}, if ${device} is below
+ * 0, or if there is no drop-in. Otherwise returns 0. */
 int ffi_keep_place(int device);
 
 /* Return this process's slot in the file in which a job under `symtuner run` counts its calls
@@ -87,8 +88,9 @@ int ffi_keep_place(int device);
 struct st_tally_slot *ffi_slot(void);
 
 /* Count in the slot that a group of ${ranks} was opened, in which this process has rank ${rank}. If
- * this process has no slot, claim one first. If the drop-in is loaded, ask the drop-in for it, so
- * that both count in the same slot. If there is no file to count in, nothing is counted. */
+ * this process has no slot, claim one first. If the drop-in is loaded, get the slot from it, so
+ * that the drop-in and this library count in the same slot. If there is no file to count in,
+ * nothing is counted. */
 void ffi_slot_claim(int rank, int ranks);
 
 /* Write a reason to ${why}, with a format as for printf, and return -1. */

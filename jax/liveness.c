@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * liveness.c - watch the processes of the other ranks. A group across processes has a thread for
- * this, if all its processes are in one pid name space. The thread sleeps until another rank's
- * process ends, or says goodbye. With a goodbye a rank tells the others that it will make no more
- * calls. A rank has gone if its process has ended or said goodbye.
+ * this, called its watch, if all its processes are in one pid name space. The thread sleeps until
+ * another rank's process ends, or says goodbye. With a goodbye a rank tells the others that it will
+ * make no more calls. A rank has gone if its process has ended or said goodbye.
  *
  * A process may end after its last all-reduce. So the death of a rank alone does not end this
  * process: only later calls of the group fail, with an error message. But if a call stays pending,
- * because its kernel waits for the dead rank, we tell that kernel to give up. We see a pending call
- * by an event that was recorded after it, and a call that XLA replays in a CUDA graph by
- * symtuner_ar_waits().
+ * because its kernel waits for the dead rank, we tell that kernel to give up. We notice a pending
+ * call by an event that was recorded after it. A call that XLA replays in a CUDA graph has no such
+ * event; we notice it by symtuner_ar_waits().
  *
- * In that case we also end this process, with status 71. A library should not do that, and
- * libsymtuner_ar.so never does: its C callers get an error. In JAX nobody can get the error: the
- * handler returned when the kernel was started, and XLA has no way to fail a running program. The
- * result of the all-reduce is undefined but looks valid, so the program would go on with wrong
- * numbers, or save them. JAX's own coordinator also ends a process when it notices that another
- * process has died, but only after a minute or more, and the kernel would wait for up to a day.
+ * When a kernel must give up, we also end this process, with status 71. A library should not do
+ * that, and libsymtuner_ar.so never does: its C callers get an error. In JAX nobody can get the
+ * error: the handler returned when the kernel was started, and XLA has no way to fail a running
+ * program. The result of the all-reduce is undefined but looks valid, so the program would go on
+ * with wrong numbers, or save them. JAX's own coordinator also ends a process when it notices that
+ * another process has died, but only after a minute or more, and the kernel would wait for up to a
+ * day.
  *
  * We end this process in a second case: it has begun to end, and in jax.distributed's shutdown it
  * would wait for a dead rank for minutes. symtuner_ffi_ending() limits that wait. At that point
@@ -45,7 +46,7 @@
  * changes fields, except ${left} and ${told_at}. */
 struct watch {
     struct watch *next;
-    struct ffi_member *member; /* after a close it may serve another group: see is_mine() */
+    struct ffi_member *member; /* may belong to another group after a close: see is_mine() */
     int64_t ids[FFI_GROUP_RANKS];
     int ranks, me, ordinal;
     int wake; /* eventfd */
@@ -99,8 +100,8 @@ static uint32_t left_of(const struct watch *w)
     return __atomic_load_n(&w->left, __ATOMIC_ACQUIRE);
 }
 
-/* Set *place if it is still 0. We record only the first rank that goes: the others may end because
- * of it. */
+/* Set *place if it is still 0. We record only the first rank that goes: the others may have ended
+ * because the first one went. */
 static void set_first(int *place, int value)
 {
     int none = 0;
@@ -161,8 +162,8 @@ static bool is_pending(struct watch *w)
 
 /* Called after a rank has gone: has a call been pending for FFI_LIVENESS_STUCK_MS, without a new
  * call in that time? If so, the call waits for the first rank that went. That rank died in the call
- * or before it. Or it said goodbye, which it does only when its own calls have finished, so it
- * never made this one. */
+ * or before it, or it said goodbye. A rank says goodbye only when its own calls have finished, so
+ * then it never made this call. */
 static int stuck(struct watch *w)
 {
     uint64_t calls = __atomic_load_n(&w->member->calls, __ATOMIC_RELAXED);
@@ -268,7 +269,7 @@ static void *keep_watch(void *arg)
         rank = overdue(w);
         if (rank >= 0)
             end_process(rank);
-    } while (is_mine(w)); /* until another watch has the member */
+    } while (is_mine(w)); /* until the member belongs to another group, which has its own watch */
     forget(w);
     return NULL;
 }
@@ -376,7 +377,7 @@ static int start(struct watch *w)
     __atomic_store_n(&w->member->wake, w->wake, __ATOMIC_RELEASE);
     for (struct watch *old = watches; old != NULL; old = old->next)
         if (old->member == w->member)
-            wake(old); /* the new watch has the member, so the old one ends */
+            wake(old); /* the member now belongs to the new watch, so the old watch ends */
     w->next = watches;
     watches = w;
     pthread_mutex_unlock(&lock);

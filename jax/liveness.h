@@ -25,12 +25,12 @@ int ffi_liveness_watch(struct ffi_member *member, const int *pids, char *why, si
  * groups across processes, by an event that we record after each call. In a replay of a CUDA graph
  * nobody records such an event. */
 
-/* Does ${stream} capture, that is, does XLA record the calls on it into a CUDA graph? Returns -1 if
- * the driver does not tell. */
+/* Is ${stream} being captured, that is, does XLA record the calls on it into a CUDA graph? Returns
+ * 1 or 0, or -1 if the driver does not tell. */
 int ffi_is_captured(void *stream);
 
 /* Record an event on ${stream} after a call of ${member}, for ffi_pending(). Does nothing if the
- * stream captures, or may capture. */
+ * stream is being captured, or if the driver does not tell whether it is. */
 void ffi_pending_mark(struct ffi_member *member, void *stream);
 
 /* Is the last call that was marked, or a call before it, still running on the GPU? */

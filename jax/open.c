@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* open.c - open, close and describe groups, within this process or, on NCCL, across processes. */
+/* open.c - open, close and describe groups. All ranks of a group are in this process, or each is in
+ * a process of its own and they use an NCCL communicator. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,9 +141,9 @@ static int set_device(int ordinal, char *why, size_t why_size)
                     ordinal, error);
 }
 
-/* Is this result of NCCL an error? ncclInProgress (7), which NCCL returns with
- * NCCL_COMM_BLOCKING=0, is none. After a communicator was made, libsymtuner_ar.so waits until it is
- * ready. When a communicator is destroyed, nobody needs to wait. */
+/* Is this result of NCCL an error? ncclInProgress (7) is not: NCCL returns it with
+ * NCCL_COMM_BLOCKING=0. After a communicator was made, libsymtuner_ar.so waits until it is ready.
+ * When a communicator is destroyed, nobody needs to wait. */
 static int is_error(int result)
 {
     return result != 0 && result != 7;
@@ -178,8 +179,8 @@ static struct ffi_member *new_member(const int64_t *ids, int ranks, int me, int 
     if (need_ar(why, why_size) == NULL || check_ids(ids, ranks, why, why_size) != 0 ||
         check_place(ordinal, why, why_size) != 0)
         return NULL;
-    /* check for room now, because the ranks tell each other about an error of this step, but not
-     * about an error of symtuner_ffi_admit(), which comes later */
+    /* check for room now: the ranks tell each other if this function fails, but not if
+     * symtuner_ffi_admit() fails later */
     if (ffi_members_room(1))
         member = aligned_alloc(FFI_CACHE_LINE, sizeof *member);
     if (member == NULL) {
@@ -274,7 +275,7 @@ int symtuner_ffi_give_up(void *ticket, char *why, size_t why_size)
         return 0; /* there is nothing to free */
     if (member->handle != NULL)
         bad = end_handles(&member->handle, 1, why, why_size);
-    if (member->comm != NULL) /* it is our own; one of XLA's is set only in a run */
+    if (member->comm != NULL) /* our own communicator: XLA's would be set only in a run */
         bad |= end_comm(member->comm, "ncclCommAbort", why, why_size);
     free(member);
     return bad;

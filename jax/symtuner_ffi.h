@@ -101,9 +101,9 @@ SYMTUNER_FFI_API void symtuner_ffi_ending(void);
 SYMTUNER_FFI_API int symtuner_ffi_goodbye(const int64_t *ids, int ranks, int rank, char *why,
                                           size_t why_size);
 
-/* Python tells the library of no further goodbye in the groups of these ids. The library has been
- * told of all goodbyes up to ${until_ms} (ms of CLOCK_MONOTONIC). If a rank dies after that time,
- * the library assumes that the rank has said goodbye. */
+/* Tell the library that it will hear of no more goodbyes in the groups of these ids, and that it
+ * has heard of all goodbyes up to ${until_ms} (ms of CLOCK_MONOTONIC). If a rank dies after that
+ * time, the library assumes that the rank has said goodbye. */
 SYMTUNER_FFI_API int symtuner_ffi_told(const int64_t *ids, int ranks, int64_t until_ms, char *why,
                                        size_t why_size);
 

@@ -53,9 +53,9 @@ static XLA_FFI_Error *missing(const XLA_FFI_CallFrame *frame)
     return frame->api->XLA_FFI_Error_Create(&args);
 }
 
-/* The argument structs of request() and get() begin with the same members. Return these members,
- * filled. ${size} is the size of the whole struct. Also fills ${rows} with the groups of ${flat};
- * the returned members point to ${rows}. */
+/* The argument structs of request() and get() begin with the same members. Fill these members and
+ * return them. ${size} is the size of the whole struct. Also fills ${rows} with the groups of
+ * ${flat}; the returned members point to ${rows}. */
 static struct ffi_request_args head_of(const struct ffi_flat *flat, struct ffi_replica_group *rows,
                                        size_t size)
 {

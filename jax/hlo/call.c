@@ -107,9 +107,9 @@ static const char *judge_all_reduce(const struct hlo_module *module,
 }
 
 /* ---- reduce-scatters and all-gathers --------------------------------------------------------- */
-/* Our kernels need each rank's part to be contiguous. A part is contiguous only if the collective
- * cuts the first dimension, not counting dimensions of size 1. If it cuts another dimension, we
- * leave the call to XLA, which copies the data to make the parts contiguous. */
+/* Check that the collective cuts the first dimension, not counting dimensions of size 1. Otherwise
+ * a rank's part is not contiguous, and our kernels need contiguous parts. So we leave other calls
+ * to XLA, which copies the data to make the parts contiguous. Also sets *parts. */
 static const char *judge_cut(const struct hlo_instruction *in, const struct hlo_shape *longer,
                              const struct hlo_shape *shorter, int64_t *parts)
 {
@@ -297,7 +297,8 @@ static int is_accumulated(const struct hlo_module *module,
            is_body_of_loop(module, computation);
 }
 
-/* Would XLA move the call out of a loop? It moves only sums, and only of these types. */
+/* Can XLA move the call out of a loop? It moves only sums, and none of complex numbers or 8-bit
+ * floats. */
 static int may_leave_loop(const struct hlo_call *call)
 {
     struct hlo_shape shape;

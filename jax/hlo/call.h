@@ -6,13 +6,13 @@
 #include "jax/hlo/groups.h"
 #include "jax/hlo/shape.h"
 
-/* XLA can run its own collectives beside matrix products, but not our calls. So all-reduces of more
- * bytes than this stay with XLA if there are such products. When our calls ran all sums, a
- * data-parallel step (8 to 112 MiB each) took 3 % longer than with XLA, and a tensor-parallel step
- * (16 MiB each) 2 % longer (2 H200s, bench/results/2026-11-28-h200x2b). With this limit the first
- * takes as long as with XLA, and the second 3 % less (2026-11-28-h200x4). The limit is above 8 MiB,
- * because an earlier data-parallel step with sums of 8 MiB took 3 % less with our calls
- * (2026-11-23-h200x2). */
+/* XLA can run its own collectives beside matrix products, but not our calls. So an all-reduce of
+ * more bytes than this stays with XLA if a matrix product could run beside it. When our calls ran
+ * all sums, a data-parallel step (sums of 8 to 112 MiB) took 3 % longer than with XLA, and a
+ * tensor-parallel step (sums of 16 MiB) 2 % longer (2 H200s, bench/results/2026-11-28-h200x2b).
+ * With this limit the data-parallel step takes as long as with XLA, and the tensor-parallel step
+ * 3 % less (2026-11-28-h200x4). The limit is above 8 MiB, because an earlier data-parallel step
+ * with sums of 8 MiB took 3 % less with our calls (2026-11-23-h200x2). */
 #define HLO_LONG (12 << 20)
 
 struct hlo_call {
@@ -34,8 +34,8 @@ void hlo_call_judge(const struct hlo_module *module, const struct hlo_computatio
                     const struct hlo_instruction *in, const struct hlo_devices *devices,
                     const char *no_devices, struct hlo_call *call);
 
-/* Is this instruction a custom call for an all-reduce of ours? jax.ffi writes such calls before XLA
- * compiles the program. */
+/* Is this instruction one of our custom calls for an all-reduce? jax.ffi writes such calls before
+ * XLA compiles the program. */
 int hlo_call_is_ours(const struct hlo_instruction *in);
 
 /* ${in} is a call of ours, or a collective that we want to replace by one. May our call put its
@@ -57,8 +57,8 @@ int hlo_call_may_join(const struct hlo_module *module, const struct hlo_computat
 void hlo_call_put(const struct hlo_call *call, const char *target, int flat, struct hlo_out *out);
 
 /* In overlap.c. Can XLA run ${in} beside a matrix product or a convolution? It can if
- * ${computation}, or a computation that it calls, has one that does not use the result of ${in},
- * and whose result ${in} does not use. If memory is short, the answer is 1. */
+ * ${computation}, or a computation that it calls, has a product that does not need the result of
+ * ${in}, and whose result ${in} does not need. Returns 1 also if memory is short. */
 int hlo_overlaps(const struct hlo_module *module, const struct hlo_computation *computation,
                  const struct hlo_instruction *in);
 

@@ -16,7 +16,7 @@ struct forms {
     int64_t *group, *order;
     int64_t count, next; /* ${next}: the number for the next group of a list */
     int64_t joined;      /* how many ids are in a group so far */
-    int disordered;      /* 1: ${order} is not the order of the instruction */
+    int disordered;      /* 1: ${order} is not the order in which the instruction lists the ids */
 };
 
 static const char *join(struct forms *forms, int64_t id, int64_t group)
@@ -140,7 +140,7 @@ static const char *read_iota(struct forms *forms, struct hlo_bytes rest)
 struct mesh {
     struct hlo_numbers sizes; /* sizes of the axes */
     int64_t *ids;             /* [position]: the id at this position of the mesh */
-    int64_t *group;           /* [position]: the first position of the group that it is in */
+    int64_t *group;           /* [position]: the first position of this position's group */
     int64_t last;             /* step between neighbours on the axis read last; 0: none was read */
     int disordered;           /* 1: an axis was listed before one with a larger step */
 };
@@ -274,7 +274,8 @@ static const char *read_axis_ref(struct mesh *mesh, struct hlo_bytes rest, int64
     return NULL;
 }
 
-/* The mesh comes before the axes: XLA writes fields in the order of their numbers. */
+/* Read groups that are given as axes of a mesh. The mesh must come before the axes in ${rest}. In
+ * modules that XLA writes it does: XLA writes fields in the order of their numbers. */
 static const char *read_mesh_axes(struct forms *forms, struct hlo_bytes rest)
 {
     struct mesh mesh = {.ids = malloc((size_t)forms->count * sizeof *mesh.ids),

@@ -104,8 +104,8 @@ static int compare_members(const void *a, const void *b)
                                 : (x->device > y->device) - (x->device < y->device);
 }
 
-/* Sort each group by the ids, and the groups by their first ids. Returns NULL, or why groups of
- * these sizes cannot be used. */
+/* Sort each group by the ids of its devices, and the groups by their first ids. Returns NULL, or
+ * why groups of these sizes cannot be used. */
 static const char *arrange(struct member *members, int64_t count, struct hlo_groups *groups)
 {
     int64_t ranks = 0, first = 0;
@@ -161,10 +161,10 @@ static const char *list_members(const int64_t *group, const int64_t *order, int 
 }
 
 /* A collective with a channel is of one of two kinds (CollectiveOpGroupMode of xla_data.proto). If
- * it uses global device ids, its groups list places. Otherwise its groups list replicas, and a
- * group has all partitions of its replicas. We do not work out the order of these partitions, so
- * ${in_order} of such groups is 0. We refuse a collective without a channel, because there each
- * partition has groups of its own. */
+ * it uses global device ids, its groups list places (groups.h). Otherwise its groups list replicas,
+ * and a group has all partitions of its replicas. We do not work out the order of these partitions,
+ * so ${in_order} of such groups is 0. We refuse a collective without a channel, because each
+ * partition then has groups of its own. */
 const char *hlo_groups_read(const struct hlo_instruction *in, const struct hlo_devices *devices,
                             struct hlo_groups *groups)
 {

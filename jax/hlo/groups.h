@@ -22,7 +22,7 @@ struct hlo_devices {
 };
 
 struct hlo_groups {
-    int64_t *ids, *places; /* ${rows} rows of ${ranks}, sorted by the devices' ids */
+    int64_t *ids, *places; /* one row of ${ranks} per group, sorted by the devices' ids */
     int rows, ranks;
     int in_order; /* 1: the instruction lists each group in this sorted order */
 };

@@ -11,9 +11,9 @@
 
 struct edit {
     struct hlo_call call;
-    char target[64]; /* "": the collective stays XLA's */
+    char target[64]; /* target of our call that replaces the collective; "": XLA keeps it */
     int flat;
-    int ours;   /* 1: JAX wrote this call of ours, so it is not shown to the caller */
+    int ours;   /* 1: JAX wrote this call of ours, so symtuner_ffi_hlo_call() does not list it */
     int shares; /* 1: our call puts its result into the buffer of its operand */
 };
 
@@ -111,7 +111,7 @@ int symtuner_ffi_hlo_name(const struct symtuner_hlo *hlo, char *text, size_t siz
     return 0;
 }
 
-/* Return the i-th collective that is XLA's, or NULL. */
+/* Return the i-th collective of XLA's in the module, or NULL. Calls of ours do not count. */
 static struct edit *find_collective(const struct symtuner_hlo *hlo, int i)
 {
     for (int e = 0; i >= 0 && e < hlo->count; e++)
@@ -163,14 +163,14 @@ int symtuner_ffi_hlo_in_place(const struct symtuner_hlo *hlo)
     return count;
 }
 
-/* ---- calls that several share --------------------------------------------------------------- */
+/* ---- calls that several all-reduces share --------------------------------------------------- */
 static int is_changed(const struct edit *edit)
 {
     return edit->ours ? edit->shares : edit->target[0] != '\0';
 }
 
-/* Write the fields of a call of ours. Only put_instruction() adds the field that lets it work in
- * place. */
+/* Write the fields of a call of ours, but not the field that lets it work in place:
+ * put_instruction() adds that one. */
 static void put_call(const struct edit *edit, struct hlo_out *out)
 {
     if (edit->ours)
@@ -179,8 +179,8 @@ static void put_call(const struct edit *edit, struct hlo_out *out)
         hlo_call_put(&edit->call, edit->target, edit->flat, out);
 }
 
-/* If the call of ${edit} may share one longer call with other all-reduces, add it to those that may
- * (hlo->joins). Returns 0, or -1 if memory is short. */
+/* If the call of ${edit} may share one longer call with other all-reduces, add it to hlo->joins.
+ * Returns 0, or -1 if memory is short. */
 static int offer(struct symtuner_hlo *hlo, const struct hlo_computation *computation,
                  const struct edit *edit)
 {
@@ -299,8 +299,8 @@ static void put_instruction(const struct symtuner_hlo *hlo, const struct hlo_ins
 }
 
 /* Write a computation, whose fields are in ${rest}. If some of its instructions share calls, the
- * instructions need a new order (hlo_joins_order()). Then write all of them when the first one
- * comes in ${rest}, and skip the others there. */
+ * instructions need a new order (hlo_joins_order()). Then write all instructions as soon as the
+ * first one comes in ${rest}, and skip the instructions that come later in ${rest}. */
 static void put_computation(const struct symtuner_hlo *hlo,
                             const struct hlo_computation *computation, struct hlo_bytes rest,
                             struct hlo_out *out)

@@ -79,8 +79,8 @@ SYMTUNER_HLO_API int symtuner_ffi_hlo_join(struct symtuner_hlo *module, char *wh
 SYMTUNER_HLO_API int symtuner_ffi_hlo_joined(const struct symtuner_hlo *module, int i,
                                              struct symtuner_hlo_joined *joined);
 
-/* Undo shared call ${i}: its all-reduces stay calls of their own. Returns 0, or -1 if there is no
- * such call. */
+/* Undo shared call ${i}, so that each of its all-reduces has a call of its own. Returns 0, or -1 if
+ * there is no such call. */
 SYMTUNER_HLO_API int symtuner_ffi_hlo_part(struct symtuner_hlo *module, int i);
 
 /* Set *bytes and *size to the edited module. The bytes are valid until the module is closed.

@@ -116,9 +116,9 @@ const struct hlo_member *hlo_joins_find(const struct hlo_joins *joins,
 }
 
 /* ---- the decision --------------------------------------------------------------------------- */
-/* Set joins->behind (join.h) for the instructions of a computation. If a member needs the result of
- * another, even indirectly, its value is smaller. fill() puts only members with equal values into
- * one bucket. So no shared call needs its own result, not even by way of other shared calls.
+/* Set joins->behind (join.h) for the instructions of a computation. If member A needs the result of
+ * member B, even indirectly, A's value is smaller than B's. fill() puts only members with equal
+ * values into one bucket. So no shared call needs its own result, not even through other calls.
  *
  * Returns 0, or -1 if an instruction waits for more than its operands. */
 static int count_behind(struct hlo_joins *joins, const struct hlo_module *module,
@@ -136,7 +136,7 @@ static int count_behind(struct hlo_joins *joins, const struct hlo_module *module
             uint32_t behind;
 
             if (user <= i)
-                return -1; /* a valid module has operands before what uses them */
+                return -1; /* in a valid module an operand comes before its users */
             behind =
                 joins->behind[user] + (find_member(joins, &module->instructions[user]) != NULL);
             if (behind > joins->behind[i])
@@ -151,8 +151,8 @@ static int same_bytes(struct hlo_bytes a, struct hlo_bytes b)
     return a.size == b.size && memcmp(a.at, b.at, a.size) == 0;
 }
 
-/* Return the newest bucket with the type and attributes of ${member}, or NULL. Older ones are full.
- * ${latest}: the newest bucket for the member's value of joins->behind. */
+/* Return the newest bucket with the type and attributes of ${member}, or NULL. Older buckets of
+ * this kind are full. ${latest}: the newest bucket for the member's value of joins->behind. */
 static struct hlo_bucket *find_bucket(const struct hlo_joins *joins,
                                       const struct hlo_member *member, int latest)
 {
@@ -166,7 +166,7 @@ static struct hlo_bucket *find_bucket(const struct hlo_joins *joins,
     return NULL;
 }
 
-/* Put members ${from} to ${to} - 1, of one computation, into buckets. A bucket shares one call. */
+/* Put members ${from} to ${to} - 1, of one computation, into buckets. Each bucket gets one call. */
 static void fill(struct hlo_joins *joins, const struct hlo_module *module, size_t from, size_t to)
 {
     size_t first_bucket = joins->bucket_count;
@@ -357,7 +357,7 @@ static void put_head(const struct added *added, const char *opcode, const int64_
     put_numbers(out, HLO_INSTRUCTION_OPERAND_IDS, operands, count);
 }
 
-/* Append the instruction in ${body} to ${out}, and free what belongs to it. */
+/* Append the instruction in ${body} to ${out}. Free ${body} and the shape in ${added}. */
 static void end(struct added *added, struct hlo_out *body, uint32_t field, struct hlo_out *out)
 {
     hlo_put_bytes_field(out, field, bytes_of(body));
@@ -392,7 +392,7 @@ static uint32_t bucket_id(const struct hlo_joins *joins, int bucket)
     return joins->free_id + 2 * (uint32_t)joins->count + 2 * (uint32_t)bucket;
 }
 
-/* Write a bucket's shared call: its first member's call with another operand, shape, target. */
+/* Write a bucket's shared call: its first member's call, with a new operand, shape and target. */
 static void put_call(const struct hlo_bucket *bucket, const struct hlo_member *first, uint32_t id,
                      int64_t operand, int64_t count, uint32_t field, struct hlo_bytes share,
                      struct hlo_out *out)

@@ -39,9 +39,9 @@ struct hlo_joins {
     struct hlo_member *members; /* in the order of the instructions */
     struct hlo_bucket *buckets;
     size_t count, room, bucket_count;
-    /* [instruction]: how many members must run one after another behind this instruction. The first
-     * of them needs the result of the instruction, and each further one needs the result of the
-     * member before it. If there are several such chains, the longest one counts. */
+    /* [instruction]: the number of members in the longest chain after this instruction. The first
+     * member of a chain needs the result of the instruction, and each further member needs the
+     * result of the member before it. */
     uint32_t *behind;
     int *latest;      /* [value of ${behind}]: the last bucket of members with this value */
     uint32_t free_id; /* no instruction has this id or a larger one */
@@ -57,7 +57,7 @@ int hlo_joins_add(struct hlo_joins *joins, const struct hlo_computation *computa
  * short. */
 int hlo_joins_decide(struct hlo_joins *joins, const struct hlo_module *module);
 
-/* Undo shared call ${i}: its all-reduces stay calls of their own. */
+/* Undo shared call ${i}, so that each of its all-reduces has a call of its own. */
 void hlo_joins_part(struct hlo_joins *joins, size_t i);
 
 /* If ${in} is an all-reduce that shares a call, return its struct hlo_member; otherwise return
@@ -68,8 +68,8 @@ const struct hlo_member *hlo_joins_find(const struct hlo_joins *joins,
 /* Does any instruction of the computation share a call? If so, set *order to the order in which its
  * instructions must be written. In this order the operands of all members of a bucket come before
  * the first of these members, and each member comes before the instructions that use it. *order has
- * ${computation->count} indices of module->instructions. Free it with free(). It is NULL if memory
- * is short. */
+ * ${computation->count} indices of module->instructions; free it with free(). If memory is short,
+ * *order is NULL. */
 int hlo_joins_order(const struct hlo_joins *joins, const struct hlo_computation *computation,
                     size_t **order);
 

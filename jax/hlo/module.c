@@ -59,7 +59,8 @@ static int read_uses(const struct hlo_field *field, struct hlo_module *module)
     return result;
 }
 
-/* Do frontend attributes put the instruction into a group that XLA schedules as one? */
+/* Do frontend attributes put the instruction into a group whose instructions XLA schedules
+ * together? */
 static int is_in_group(struct hlo_bytes rest)
 {
     struct hlo_field entry, field;
@@ -292,7 +293,7 @@ const struct hlo_instruction *hlo_instruction_find(const struct hlo_module *modu
     const uint32_t *by_id = module->by_id + computation->first;
     size_t low = 0, high = computation->count;
 
-    while (low < high) { /* ${low}: how many instructions have smaller ids */
+    while (low < high) { /* the first ${low} entries of ${by_id} have smaller ids */
         size_t middle = low + (high - low) / 2;
 
         if ((uint32_t)module->instructions[by_id[middle]].id < (uint32_t)id)
@@ -313,7 +314,7 @@ const struct hlo_use *hlo_uses_find(const struct hlo_module *module,
     size_t low = 0, high = computation->use_count;
 
     *count = 0;
-    while (low < high) { /* ends with ${low} at the first use of ${in}, or where it would be */
+    while (low < high) { /* at the end ${low} is the first use of ${in}, or where one would be */
         size_t middle = low + (high - low) / 2;
 
         if (uses[middle].id < (uint32_t)in->id)
@@ -358,7 +359,7 @@ int hlo_ends_operand(const struct hlo_module *module, const struct hlo_computati
     };
     const struct hlo_instruction *operand = in;
 
-    do { /* a reshape has the memory of its operand */
+    do { /* go back over reshapes, whose results are in the memory of their operands */
         if (operand->operand_count != 1)
             return 0;
         in = operand;

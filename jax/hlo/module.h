@@ -2,7 +2,7 @@
 /*
  * module.h - a HloModuleProto, read as far as the editor needs it.
  *
- * Each struct hlo_bytes here points into the caller's bytes. These must live as long as the module.
+ * Each struct hlo_bytes here points into the caller's bytes, which must live as long as the module.
  */
 #ifndef HLO_MODULE_H_
 #define HLO_MODULE_H_
@@ -76,8 +76,8 @@ const struct hlo_instruction *hlo_user_find(const struct hlo_module *module,
 int hlo_ends_operand(const struct hlo_module *module, const struct hlo_computation *computation,
                      const struct hlo_instruction *in);
 
-/* Append the ids of all fields ${number} of ${in} to ${ids}. Returns 0, or -1: the field has no ids,
- * or memory ran out. */
+/* Append the ids of all fields ${number} of ${in} to ${ids}. Returns 0, or -1 if such a field holds
+ * something else than ids, or if memory ran out. */
 int hlo_ids_read(const struct hlo_instruction *in, uint32_t number, struct hlo_numbers *ids);
 
 /* In source.c. Write "file:line" of the user's program to ${text}, or "" if the module does not say

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is known about a computation: whether it has a product. */
+/* What is known about a computation: whether it has a matrix product or a convolution. */
 enum { UNKNOWN, HAS_NONE, HAS_PRODUCT };
 
 /* We search this many computations deep, and assume that deeper ones have a product. */
 enum { DEPTH = 100 };
 
 struct known {
-    char *of;  /* for each computation of the module */
+    char *of;  /* [computation]: UNKNOWN, HAS_NONE or HAS_PRODUCT */
     int depth; /* how many computations, each called by the one before, are being searched */
 };
 
@@ -86,7 +86,7 @@ static void see(struct search *s, size_t number)
     s->todo[s->count++] = (uint32_t)number;
 }
 
-/* See the instructions that use the result of ${in}. */
+/* Mark the instructions that use the result of ${in} as seen. */
 static void see_users(struct search *s, const struct hlo_instruction *in)
 {
     size_t count;
@@ -96,7 +96,7 @@ static void see_users(struct search *s, const struct hlo_instruction *in)
         see(s, uses[i].user - s->computation->first);
 }
 
-/* See the operands of ${in}. Returns 0, or -1 if memory is short. */
+/* Mark the operands of ${in} as seen. Returns 0, or -1 if memory is short. */
 static int see_operands(struct search *s, const struct hlo_instruction *in)
 {
     struct hlo_numbers ids = {0};
@@ -113,8 +113,8 @@ static int see_operands(struct search *s, const struct hlo_instruction *in)
     return result;
 }
 
-/* See all instructions that need the result of instruction ${number}, or that it needs. Returns 0,
- * or -1 if memory is short. */
+/* Mark as seen all instructions that need the result of instruction ${number}, even indirectly, and
+ * all whose results it needs. Returns 0, or -1 if memory is short. */
 static int see_related(struct search *s, size_t number)
 {
     const struct hlo_instruction *all = s->module->instructions + s->computation->first;
@@ -123,7 +123,7 @@ static int see_related(struct search *s, size_t number)
     see(s, number);
     while (s->count > 0)
         see_users(s, &all[s->todo[--s->count]]);
-    s->seen[number] = 0; /* once more, in the other direction */
+    s->seen[number] = 0; /* start at it again, this time towards the operands */
     see(s, number);
     while (s->count > 0 && result == 0)
         result = see_operands(s, &all[s->todo[--s->count]]);

@@ -25,9 +25,9 @@ static int is_scalar(const struct hlo_instruction *in, const struct hlo_type *ty
     return hlo_shape_read(in->shape, &shape) == NULL && shape.rank == 0 && shape.type == type;
 }
 
-/* Return the instruction that makes the result if it is one operation on the two parameters, and if
- * result and parameters have the type ${type}. Otherwise return NULL. So we leave a reduction to
- * XLA in which XLA converts numbers to float32 and back, because it rounds differently from our
+/* If the computation is one operation on its two parameters, and if result and parameters have the
+ * type ${type}, return the instruction that does this operation. Otherwise return NULL, for example
+ * if the computation converts numbers to float32 and back: this rounds differently from our
  * kernels. */
 static const struct hlo_instruction *find_operation(const struct hlo_module *module, int64_t id,
                                                     const struct hlo_type *type)

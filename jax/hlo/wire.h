@@ -42,8 +42,8 @@ struct hlo_out {
 /* Take the next field from ${rest}. Returns 1; 0 at the end; -1 if the bytes are no message. */
 int hlo_next(struct hlo_bytes *rest, struct hlo_field *field);
 
-/* Append the integers of a repeated field, packed or not, to ${numbers}. Returns 0, or -1: the
- * field has no integers, or memory ran out. */
+/* Append the integers of a repeated field, packed or not, to ${numbers}. Returns 0, or -1 if the
+ * field does not hold integers, or if memory ran out. */
 int hlo_numbers_read(struct hlo_numbers *numbers, const struct hlo_field *field);
 
 int hlo_is(struct hlo_bytes bytes, const char *text);
