@@ -114,7 +114,7 @@ def _open_groups(
         "groups": np.array([[d.id for d in row] for row in rows], dtype=np.int64).reshape(-1),
     }
     across = any(spans_processes(row) for row in rows)
-    if rows[0][0].platform != "gpu":  # jax.export, for CUDA on another machine
+    if rows[0][0].platform != "gpu":  # jax.export lowers for the GPUs of another machine
         return said, across
     # call use() on every process, also on one without a device of these groups, because all
     # processes must lower the same program
@@ -251,7 +251,7 @@ def _one(leaf: Any, axes: Axes, op: str, groups: Groups) -> Any:
     within = tuple(a for a in axes if a not in between)
     asks_lax = within and (groups is not None or (op == "avg" and not between))
     if not isinstance(leaf, jax.core.Tracer) or asks_lax:
-        return _lax_all_reduce(leaf, axes, op, groups)  # constants need no communication
+        return _lax_all_reduce(leaf, axes, op, groups)  # a constant needs no communication
     if leaf.dtype == np.bool_ and op in ("sum", "avg", "prod"):
         leaf = leaf.astype(np.int32)  # lax.psum also converts bools
     if within:

@@ -30,7 +30,7 @@ _GROUPS = re.compile(r'groups = (?:dense<"0x([\dA-F]+)"|(?:dense<\[?|array<i64: 
 _RANKS = re.compile(r"ranks = (\d+)")
 _saved: dict[str, Any] = {}
 _kept_out: set[str] = set()
-strict = False  # install(strict=True) is in force: read no program that was compiled without it
+strict = False  # True: install(strict=True) is in force; read no program compiled without it
 
 
 def off() -> Any:
@@ -152,8 +152,8 @@ def _guard_files() -> None:
 
         _saved["persistent_load"] = _JaxPjrtUnpickler.persistent_load
         _JaxPjrtUnpickler.persistent_load = _unpickle
-    # this release of JAX lacks these names. With it, a user who loads a program with our calls from
-    # a file must call symtuner.open_group() before
+    # this release of JAX lacks these names. With it, a user must call symtuner.open_group() before
+    # loading a program with our calls from a file
     except (ImportError, AttributeError):
         pass
 

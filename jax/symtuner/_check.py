@@ -63,7 +63,7 @@ class Report:
     symmetric_from: str | None = None  # "ledger" or "NCCL's log"
     psum_right: bool | None = None
     all_reduce_right: bool | None = None
-    path: str | None = None  # how ranks reach each other, as in groups(); None: jax.lax runs
+    path: str | None = None  # how ranks reach each other, from groups(); None: jax.lax runs
     xla_comm: bool | None = None  # XLA offers its communicators to calls across processes
     zero_copy: bool | None = None  # the large call used all ranks' buffers directly
     alignment: int | None = None  # alignment of XLA's buffers, in bytes

@@ -17,8 +17,8 @@ from jax.interpreters import mlir
 
 from jax import lax
 
-# For each float type, how many bits the integers have to which its numbers are converted. NCCL has
-# no 16-bit integers, so 16-bit floats become 32-bit integers.
+# For each float type, the width in bits of the integers that stand for its numbers. NCCL has no
+# 16-bit integers, so 16-bit floats become 32-bit integers.
 TYPES = {"float16": 32, "bfloat16": 32, "float32": 32, "float64": 64}
 
 _between_p = Primitive("symtuner_between_devices")

@@ -23,11 +23,11 @@ from ._library import SymtunerError, idle, load
 
 MAX_RANKS = 16
 CLOSE_S = 20  # seconds; longest time that each step of close() waits
-# A kernel gives up if a peer does not answer for this long (ms). Kernels of NCCL, which would run
-# without us, never give up. With several processes, one may compile, read data or write a
-# checkpoint while the kernels of the others already wait for it; a day is the most that the library
-# takes. Within one process a host callback can delay a device for some minutes. If launches
-# deadlock there, the limit ends the deadlock.
+# Our kernels give up if a peer does not answer for this long (ms). NCCL's kernels, which would run
+# the calls without symtuner, never give up. With several processes, one may compile, read data or
+# write a checkpoint while the kernels of the others already wait for it; a day is the longest limit
+# that the library accepts. Within one process a host callback can delay a device for some minutes.
+# If launches deadlock in one process, the limit ends the deadlock.
 _TIMEOUT_MS = {"local": 600_000, "processes": 86_400_000}
 # If there is too little memory to open a group, all its processes try again after these pauses
 # (seconds), since other programs may free memory. A process that has all ranks of the group also

@@ -25,8 +25,8 @@ from ._groups import open_rows, spans_processes
 from ._library import COLLS, TARGET, SymtunerError, idle, load
 from ._say import Line
 
-# arguments: program, instruction, was it replaced, if not the reason, line of the user's program,
-# column of the call in that line (0: not known)
+# the function that is told about each collective. Arguments: program, instruction, was it replaced,
+# if not the reason, line of the user's program, column of the call in that line (0: not known)
 Say = Callable[[str, str, bool, str, Line | None, int], None]
 _Row = tuple[str, str, bool, str, Line | None, int]
 
@@ -287,7 +287,7 @@ def install(say: Say, platform: str = "cuda") -> bool:
         return True
     except ImportError:
         say("", "", False, f"jax {jax.__version__} has no jax.extend.xla; 0.10.2 has", None, 0)
-    except Exception as e:  # this platform is not there, or jaxlib is older than jax
+    except Exception as e:  # JAX has no such platform, or jaxlib is older than jax
         say("", "", False, f"XLA takes no transformation: {(str(e) or repr(e))[:200]}", None, 0)
     return False
 

@@ -256,7 +256,7 @@ _FINE = (
     "each of its groups has one device",
 )
 _LOWERED = "/jax/core/compile/jaxpr_to_mlir_module_duration"
-_hlo: Any = None  # False: there is nothing to register
+_hlo: Any = None  # the module _hlo.py; None: not imported yet; False: not needed without GPUs
 _registered = False
 
 
@@ -375,7 +375,7 @@ def _install(strict: bool | None) -> None:
             if PRIMITIVES[name] == ("all_reduce", "sum"):
                 _uncached().add(primitive)
         _installed = True
-        if mode == "steer":  # otherwise all programs are XLA's own
+        if mode == "steer":  # in other modes XLA runs all calls
             _cache.guard()
         _forget_programs()
         _report.forget()

@@ -75,7 +75,7 @@ def _ask_for_devices() -> None:
 
     names = "prim_requires_devices_during_lowering", "jaxpr_has_prim_requiring_devices"
     if not all(hasattr(dispatch, name) for name in names):
-        return  # another release: _mesh_and_devices() then trusts fewer meshes
+        return  # this release lacks it; _mesh_and_devices() then finds the devices less often
     theirs = dispatch.prim_requires_devices_during_lowering
 
     def needs_devices(jaxpr: Any) -> bool:
@@ -222,7 +222,7 @@ def leaves_loop(dtype: Any) -> bool:
     uses: dict[Any, list[Any]] = {}
     for user in [*jaxpr.eqns, None]:
         for var in user.invars if user is not None else jaxpr.outvars:
-            if not hasattr(var, "val"):  # a literal has no users
+            if not hasattr(var, "val"):  # not a literal
                 uses.setdefault(var, []).append(user)
     (var,) = eqn.outvars
     while len(users := uses.get(var, ())) == 1 and users[0] is not None:

@@ -28,7 +28,7 @@ _round = 0  # how many times retry() and close() were called; each call begins a
 # "-" and why that process does not run symtuner
 _words: dict[str, str] = {}
 _client: Any = None  # the client of jax.distributed to which _round and _words belong
-_asked = False  # SYMTUNER_JAX is set, and the other processes can know it
+_asked = False  # SYMTUNER_JAX is set, and this process has told the others (asked())
 _called = False  # the program itself called symtuner.install()
 
 
@@ -68,7 +68,7 @@ def asked() -> None:
     except Exception:  # there is only one process
         return
     if idle():
-        say()  # now, so that the others need not wait until this process lowers a program
+        say()  # now, so that the others need not wait until this process lowers its first program
 
 
 def called() -> None:

@@ -49,7 +49,7 @@ def coordinator() -> Any:
             "the group spans processes, but jax.distributed is not initialized; call "
             "jax.distributed.initialize() first"
         )
-    if client is not _client:  # after a second initialize() another process may count from 0
+    if client is not _client:  # initialize() was called again: count from 0, as a new process does
         _opened.clear()
         _agreed.clear()
         _client = client

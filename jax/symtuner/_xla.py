@@ -20,8 +20,8 @@ from . import _say
 from ._library import SymtunerError, load, word
 
 _NAME = "SYMTUNER_JAX_COMM"
-# seconds; we wait at most this long for that small program, or for the array of show_memory().
-# After that time we assume that XLA does not offer what we look for
+# seconds; we wait at most this long for the small program of why_not(), or for the array of
+# show_memory(). After that time we assume that XLA does not offer what we look for
 PROBE_S = 60
 
 
