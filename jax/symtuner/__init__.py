@@ -62,8 +62,8 @@ _MODULE = {
 
 
 def _without_jax(what: str, error: ModuleNotFoundError) -> ModuleNotFoundError:
-    """Return ``error`` with the cure in its text, if the module that is missing is jax's. ``what``
-    is the name of this package that needs jax."""
+    """If the missing module is part of jax, return an error whose text says how to install jax.
+    Otherwise return ``error``. ``what`` is the name in this package that needs jax."""
     if (error.name or "").partition(".")[0] not in ("jax", "jaxlib"):
         return error
     return ModuleNotFoundError(

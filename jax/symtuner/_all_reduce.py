@@ -2,8 +2,8 @@
 """all_reduce: psum, pmean, pmax and pmin of jax.lax, and a product, run by our kernels on GPUs.
 
 We trace the jax.lax function that the call replaces (psum for op="sum"). In that trace we put a
-primitive of our own in place of the reduction. So jax.lax still handles types, varying axes,
-constants, bools and vmapped axis names, as in each release of JAX. Only the lowering is ours.
+primitive of our own in place of the reduction. So types, varying axes, constants, bools and vmapped
+axis names are handled by the jax.lax of the installed release. Only the lowering is ours.
 """
 
 from __future__ import annotations

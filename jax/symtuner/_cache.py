@@ -2,9 +2,9 @@
 """JAX's persistent compile cache, while install() is in force.
 
 JAX computes the key of an entry before XLA partitions the program and _hlo.py inserts our calls. So
-we add to each key that install() is in force. We also add the devices that the program is for,
-since our calls name devices. When a program comes from the cache, this process did not compile it
-and so did not open its groups. We open them before the program runs.
+we add words to each key: that install() is in force, and for which devices the program is, since
+our calls name devices. When a program comes from the cache, this process did not compile it and so
+did not open its groups. We open them before the program runs.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ def _read(*args: Any, **more: Any) -> Any:
 
 def keep_out(program: str) -> None:
     """Let JAX write no entry for programs of this name. Call this if a call of the program is left
-    to XLA because its groups could not be opened this time. If we let JAX write the entry, a
-    process could read it at a later start, and then it would not open the groups. A process without
-    the entry would try to open them, and would wait for the others."""
+    to XLA because its groups could not be opened this time. At a later start, a process that reads
+    such an entry would not open the groups. A process without the entry would try to open them, and
+    would wait in vain for the processes that read it."""
     _kept_out.add(program)
 
 

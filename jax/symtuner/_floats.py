@@ -27,8 +27,8 @@ mlir.register_lowering(_between_p, lambda ctx, x, *, emit: emit(ctx, x))
 
 
 def _flip(bits: Any) -> Any:
-    """Turn the bits of floats into integers that have the same order. Applied to these integers,
-    return the bits of the floats again."""
+    """Turn the bits of floats into integers that have the same order, or turn such integers back
+    into the bits of the floats: the function is its own inverse."""
     return jnp.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 
 

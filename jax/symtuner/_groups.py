@@ -157,8 +157,8 @@ def open_for(devices: Sequence[Any], xla: bool) -> None:
 
 
 def _missing(rows: list[list[Any]], question: str) -> str:
-    """Return which other process with a device of these groups does not run symtuner, and why, or
-    "" (_presence.missing())."""
+    """Return which other process with a device of these groups does not run symtuner, and why. If
+    all run it, return "" (_presence.missing())."""
     processes = sorted({d.process_index for row in rows for d in row})
     among = len(processes) > 1 and jax.process_index() in processes
     return _presence.missing(processes, question) if among else ""

@@ -87,7 +87,8 @@ class _Module:
         return self._c.symtuner_ffi_hlo_replace(*arguments) == 0
 
     def in_place(self) -> bool:
-        """Can calls of ours that are in the module already work in place?"""
+        """Did the module have calls of ours when it was opened, and can some of them put their
+        results into their operands' buffers?"""
         return self._c.symtuner_ffi_hlo_in_place(self._handle) > 0
 
     def join(self) -> Iterator[tuple[int, int, str]]:
@@ -102,7 +103,7 @@ class _Module:
             number += 1
 
     def part(self, number: int) -> None:
-        """Undo a shared call: its all-reduces stay calls of their own."""
+        """Undo a shared call, so that each of its all-reduces has a call of its own."""
         self._c.symtuner_ffi_hlo_part(self._handle, number)
 
     def write(self) -> bytes:

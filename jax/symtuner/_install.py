@@ -261,7 +261,7 @@ _registered = False
 
 
 def _has_gpus() -> bool:
-    """Does JAX have GPUs? They need not be its default platform: JAX_PLATFORMS=cpu,cuda."""
+    """Does JAX have GPUs? They need not be its default platform: JAX_PLATFORMS may be cpu,cuda."""
     try:
         return bool(jax.devices("cuda"))
     except RuntimeError:  # JAX has no such platform
@@ -331,7 +331,7 @@ def _rules_of_jax() -> dict[str, tuple[Any, Any]]:
 def _uncached() -> set[Any]:
     """Return JAX's set of primitives whose lowerings it does not cache. install() adds our
     primitives to it. If JAX cached them, it would lower two sums of arrays of one shape only once.
-    Then we could not leave one of them, which is in a loop, to XLA and replace the other."""
+    Then we could not replace one of them and leave the other, which is in a loop, to XLA."""
     from jax._src.interpreters import mlir as own
 
     return getattr(own, "_uncacheable_primitives", set())

@@ -69,8 +69,8 @@ def _is_possible() -> bool:
 
 def _ask_for_devices() -> None:
     """JAX asks one of its functions whether a traced function must be lowered for its own devices.
-    Replace that function by ours. Ours does not call the old one: the old one calls itself by its
-    global name, and would so call ours, and it caches its answers."""
+    Replace that function by ours. Ours does not call the old one, for two reasons: the old one
+    caches its answers, and it calls itself by its global name, which is now the name of ours."""
     from jax._src import dispatch
 
     names = "prim_requires_devices_during_lowering", "jaxpr_has_prim_requiring_devices"
@@ -195,9 +195,9 @@ _SAME = ("convert_element_type", "reshape", "transpose", "copy")
 
 
 def _loop(outer: list[Any]) -> tuple[int, int] | None:
-    """Return the numbers of constants and of carried values of the loop whose body is lowered, or
-    None if it is no body of a loop. ``outer``: the equations around the body, innermost first. JAX
-    lowers a scan by a while loop that calls the scan's body."""
+    """Return the numbers of constants and of carried values of the loop whose body is being
+    lowered, or None if no loop's body is. ``outer``: the equations around the body, innermost
+    first. JAX lowers a scan as a while loop that calls the scan's body."""
     names = [eqn.primitive.name for eqn in outer]
     if names[:3] == ["closed_call", "while", "scan"]:
         return outer[2].params["num_consts"], outer[2].params["num_carry"]
@@ -208,8 +208,8 @@ def _loop(outer: list[Any]) -> tuple[int, int] | None:
 
 def leaves_loop(dtype: Any) -> bool:
     """Does the loop just add the sum that is lowered now to a value that it carries along, as when
-    gradients are accumulated? Then XLA can move the sum behind the loop, but not our call. XLA
-    moves neither complex numbers nor float8."""
+    gradients are accumulated? Then XLA can move its own sum out of the loop, but not our call. XLA
+    does not move sums of complex numbers or of float8."""
     if dtype.kind not in "iuf" and dtype != jnp.bfloat16:
         return False
     found = [(e, j) for e, j in _locals("eqn", "jaxpr") if e is not None and hasattr(j, "eqns")]

@@ -4,10 +4,10 @@ they open a group, and these would wait for minutes. So they ask here first. A p
 SYMTUNER_MODE=observe or off counts as one that does not run it.
 
 There are two questions (_QUESTIONS), because a program can call symtuner.all_reduce() without
-install(). Each process says "yes" to a question, or why not, when it lowers its first program to
-which the question applies. If it says nothing in time, another process says for it that it does not
-run symtuner. Only the first of these words about a process counts. It holds until all processes
-call symtuner.retry() or symtuner.close(). So all processes get the same answer.
+install(). Each process answers a question with yes, or with the reason for its no, when it lowers
+its first program to which the question applies. If it does not answer in time, another process
+answers for it that it does not run symtuner. Only the first answer about a process counts. It holds
+until all processes call symtuner.retry() or symtuner.close(). So all processes get the same answer.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def _renew() -> None:
 
 
 def asked() -> None:
-    """Note that SYMTUNER_JAX is set in this process. JAX calls this (_entry.py) before it starts
-    its backends, and on GPUs this start ends only after all processes have begun it. So if a
-    process has not noted it by then, SYMTUNER_JAX is not set there, or symtuner is not installed.
-    """
+    """Tell the other processes that SYMTUNER_JAX is set in this one. JAX calls this (_entry.py)
+    before it starts its backends, and on GPUs this start ends only after all processes have begun
+    it. So if a process has told nothing when the backends have started, SYMTUNER_JAX is not set in
+    that process, or symtuner is not installed there."""
     global _asked
     try:
         key = f"symtuner/asked/{_state().process_id}"
@@ -72,7 +72,7 @@ def asked() -> None:
 
 
 def called() -> None:
-    """Note that the program itself called install(). Then other processes may call it later."""
+    """Note that the program itself called install(): other processes may still call it later."""
     global _called
     _called = True
 
@@ -104,8 +104,8 @@ def _my_key(question: str) -> str:
 
 
 def _set(key: str, word: str) -> str:
-    """Say ``word`` about a process, unless a word about it was said before. Returns the first word
-    that was said."""
+    """Store ``word`` as the answer about a process, unless there is an answer already. Returns the
+    answer that was stored first."""
     client = _processes.coordinator()
     if _processes.first_to_say(client, key, word):
         return word
@@ -127,8 +127,8 @@ def _ask_about(question: str, process: int, key: str, seconds: float) -> str:
 
 def _heard(question: str, keys: dict[int, str]) -> dict[str, str]:
     """Return what processes have said so far about themselves or others. A process that said "+" in
-    another round counts as "+" in this round, too. For if it has no groups, it need not call
-    close(), and so may not know that a new round has begun."""
+    another round counts as "+" in this round, too: if it has no groups, it need not call close(),
+    and so may not know that a new round has begun."""
     said = dict(_processes.coordinator().key_value_dir_get(f"symtuner/{question}/"))
     runs = {key.rpartition("/")[2] for key, word in said.items() if word == "+"}
     every = {key: said.get(key, "+" if str(p) in runs else "") for p, key in keys.items()}
@@ -136,8 +136,9 @@ def _heard(question: str, keys: dict[int, str]) -> dict[str, str]:
 
 
 def missing(processes: Sequence[int], question: str = RUNS) -> str:
-    """Return which of these processes does not run symtuner, and why, or "". Also say so, once, on
-    stderr. The answers of all processes together may take as long as a group may take to open."""
+    """Return which of these processes does not run symtuner, and why, or "" if all run it. Also
+    print this once on stderr. This waits for all answers together as long as a group may take to
+    open."""
     say(question)
     # keep the words and keys of this round, because again() may begin another one meanwhile
     words, keys = _words, {p: _key(question, p) for p in processes}
@@ -166,8 +167,8 @@ def missing(processes: Sequence[int], question: str = RUNS) -> str:
 
 def again(speak: bool = True) -> None:
     """Begin a new round, in which all processes say again whether they run symtuner. A process says
-    its word when it next asks about the others. But if this process counted as one that does not
-    run symtuner, it may never ask, so it says its word now."""
+    it when it next asks about the others. But if this process counted as one that does not run
+    symtuner, it may never ask, so it says it now."""
     global _round, _words
     _renew()
     out = [q for q in _QUESTIONS if _words.get(_my_key(q), "").startswith("-")]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What install() replaced, in which program and at which line of the user's source, and what it
-left to XLA and why."""
+"""The report: what install() replaced, in which program and at which line of the user's source, and
+what it left to XLA and why."""
 
 from __future__ import annotations
 

@@ -62,8 +62,8 @@ def use() -> bool:
 
 def check(xla: bool) -> None:
     """Raise SymtunerError if SYMTUNER_JAX_COMM has an unknown value, or if its value is "xla" but
-    this jaxlib does not offer XLA's communicators. ``xla``: this group would use one of them. Then
-    also say which setting has no effect."""
+    this jaxlib does not offer XLA's communicators. ``xla``: this group would use one of them. In
+    this case also print a line if SYMTUNER_JAX_COMMAND_BUFFERS=1, which has no effect then."""
     if word(_NAME, ("own", "auto", "xla"), "own") == "xla" and xla and why_not():
         raise SymtunerError(
             f"{_NAME}=xla, but this jaxlib offers its communicators to no custom call "
@@ -90,9 +90,9 @@ def reason(xla: bool) -> str:
 @functools.cache
 def show_memory() -> None:
     """With SYMTUNER_AR_IPC=1, show the library an address in XLA's memory, from which it learns
-    whether other processes can map this memory. If we get no such address, the library assumes that
-    they cannot. The array is made in a thread of its own, because the calling thread is lowering a
-    program."""
+    whether other processes can map this memory. The address is that of a small array. If we get no
+    address, the library assumes that they cannot. We make the array in a thread of its own, because
+    the calling thread is lowering a program."""
     if os.environ.get("SYMTUNER_AR_IPC") != "1":
         return
     at = [1]  # 1 is no valid address
