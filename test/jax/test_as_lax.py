@@ -95,8 +95,8 @@ def test_abstract_mesh():
 
 
 def test_jax_that_asks_for_no_devices():
-    """A jax that may use one lowering for other devices, too, makes the mesh of jax.set_mesh()
-    useless for us: symtuner then does not know the devices, and leaves the call to jax.lax."""
+    """A release of JAX may use one lowering for several lists of devices. Then symtuner does not
+    know the devices even with jax.set_mesh(), and leaves the call to jax.lax."""
     saved = dispatch.jaxpr_has_prim_requiring_devices
     dispatch.jaxpr_has_prim_requiring_devices = lambda jaxpr: False
     specs = dict(in_specs=P("i"), out_specs=P(), check_vma=False)

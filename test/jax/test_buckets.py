@@ -49,8 +49,8 @@ def test_small_leaves_share_calls():
 
 
 def test_leaves_that_vary_over_other_axes():
-    """JAX knows that the sum of the first three leaves is the same on all devices. A bucket must
-    keep that."""
+    """JAX knows that the sums of the first three leaves are the same on all devices. It must still
+    know this if the leaves share a call."""
     one, both = np.ones((2, 3), np.float32), np.ones((4, 3), np.float32)
     f = smap(
         lambda a, b: symtuner.all_reduce([a, 2 * a, 3 * a, b, 2 * b, 3 * b], "i"),

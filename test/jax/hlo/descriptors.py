@@ -74,7 +74,8 @@ def fields(data, at=0, last=99):
 
 
 def read_message(data, outer, found):
-    """Add {message: {field: number}} of a DescriptorProto."""
+    """Add the message of a DescriptorProto, and the messages in it, to ``found``, which is
+    {message: {field: number}}."""
     parts = list(fields(data))
     name = outer + dict(parts)[1].decode()
     found[name] = {

@@ -102,7 +102,8 @@ def cut(kind, at=0, groups="{{0,1,2,3}}", ids=LINE, op="add", shapes=None):
 
 
 def test_replaced():
-    """The operand of the call has another shape than the result."""
+    """Reduce-scatters and all-gathers are replaced. Our call's operand and result have different
+    shapes."""
     for groups in ("{{0,1,2,3}}", "[1,4]<=[4]", "mesh['x'=2,'y'=2] {'x','y'}", "{}"):
         for at in (0, 2):
             for kind, coll in ((SCATTER, 1), (GATHER, 2)):
@@ -153,8 +154,8 @@ def turned(proto, path=(3, 2)):
 
 
 def test_order_of_fields():
-    """The editor must read the fields of a message in any order, because protobuf allows any. XLA
-    writes them in ascending order."""
+    """The editor must read the fields of an instruction in any order, because protobuf allows any.
+    XLA writes them in ascending order."""
     for proto in (made(), cut(GATHER), cut(SCATTER)):
         assert turned(proto) != proto and turned(proto, (0,)) == proto
         assert show(edit(turned(proto))[0]) == show(edit(proto)[0])
@@ -301,8 +302,8 @@ def long(beside, before="negate(%p)", inner="negate(%q)", n=1774):
 
 
 def test_what_runs_beside_products():
-    """XLA can run a long all-reduce beside products that neither need its result nor are needed for
-    it, as the gradients of other layers."""
+    """XLA can run a long all-reduce beside products that do not need its result, and whose results
+    it does not need, such as the products for the gradients of other layers."""
     beside = "XLA may run it beside matrix products"
     assert long(f"dot(%w, %w), {DOT}") == beside
     assert long(f"dot(%x, %w), {DOT}") == beside, "both need the same"

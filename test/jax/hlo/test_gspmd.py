@@ -267,8 +267,8 @@ def test_in_place():
 
 
 def test_memory():
-    """In place, our all-reduce takes no memory but its operand's. For GPUs, test_compiled.py asks
-    XLA's compiler the same."""
+    """In place, our all-reduce takes no memory but its operand's. test_compiled.py tests the same
+    with XLA's compiler for GPUs."""
     mesh = Mesh(np.array(DEVICES), ("a",))
     x = place(mesh, integers((512, 1024), np.float32), None, "a")
     w = place(mesh, integers((1024, 512), np.float32, 1), "a", None)

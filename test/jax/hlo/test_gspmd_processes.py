@@ -14,7 +14,7 @@ GROUPS = "channel_id=1, replica_groups={{0,1}}, use_global_device_ids=true, "
 
 
 def compile_program(devices, rank):
-    """Edit a program with one all-reduce, as XLA lets us do while it compiles."""
+    """Edit a program with one all-reduce, as in a compilation by XLA."""
     import jax
     import test_hlo
 
@@ -91,7 +91,7 @@ def compile_without_group(devices, rank):
 
 
 def compile_without_library(devices, rank):
-    """Rank 1 has no library. It tells the others when it lowers its first program, so rank 0 does
+    """Rank 1 has no library. It tells rank 0 so when it lowers its first program, and rank 0 does
     not wait for it."""
     from symtuner import _install, _library
 
@@ -111,8 +111,8 @@ def raise_denied(*_):
 
 
 def cannot_read(devices, rank):
-    """Rank 1 may not read the folder of the library. Its programs run nevertheless. It tells rank 0
-    that again after retry(), so rank 0 does not wait for it."""
+    """Rank 1 cannot read the folder of the library. It tells rank 0 so, also after retry(). So rank
+    0 does not wait for it. The programs of rank 1 run nevertheless."""
     import symtuner
     from symtuner import _install, _library, _presence, _processes
 

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the editor of jax/hlo/: what it replaces, what it writes, and what it leaves alone.
 
-jaxlib makes the modules from HLO text and reads the edited ones back. test_gspmd.py has real
-programs.
+jaxlib makes the modules from HLO text and reads the edited ones back. test_gspmd.py runs programs.
 """
 
 import os
@@ -96,7 +95,7 @@ def edit(proto):
 
 
 def look(proto):
-    """Return operator and rows of ids of the only collective, which must be replaceable."""
+    """Return the only collective's operator, and the ids and positions of its groups' devices."""
     with _hlo._open(proto) as module:
         ((_, call),) = module.calls()
         assert call.why == b"", call.why
@@ -142,7 +141,7 @@ def test_fields():
 
 
 def test_two_computations():
-    """If an all-reduce stays XLA's, all-reduces of later computations are still replaced."""
+    """If an all-reduce is left to XLA, all-reduces of later computations are still replaced."""
     body = "%s = s16[4]{0} convert(%p)\n %c = s16[4]{0} call(%s), to_apply=%within\n"
     text = INNER.replace("f32[4]{{0}} all-reduce(%x)", "s16[4]{{0}} all-reduce(%x)")
     text = text.replace("(x: f32[4]) -> f32[4]", "(x: s16[4]) -> s16[4]")
@@ -163,7 +162,7 @@ def test_halves_of_ids():
 
 
 def test_flat():
-    """Check the attributes for XLA's communicator. Places are those in the list of devices."""
+    """Check the attribute "flat", which has the positions of devices in the list of devices."""
     with _hlo._open(made(ids=[[2, 3, 0, 1]])) as module:
         list(module.calls())
         assert module.replace(0, "t", True) and not module.replace(1, "t", True)
@@ -304,7 +303,7 @@ def test_fields_of_a_mesh_that_are_none():
 
 
 def test_other_fields_of_an_instruction():
-    """Other numbers of an instruction do not make the editor read its groups as global ids."""
+    """Other integer fields of an instruction do not change how the editor reads its groups."""
     proto = made(more="channel_id=1, replica_groups={{0,1}}, ", ids=[[0, 1], [2, 3]])
     name = field(2, b"all-reduce")
     assert look(replace_in(proto, [3, 2], name, name + field(9, 1))) == look(proto)

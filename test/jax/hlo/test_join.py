@@ -188,8 +188,8 @@ def test_alike():
 
 
 def test_targets():
-    """XLA may record a shared call if it may record each of the calls that share it. That does not
-    decide which calls share, because it may differ between processes of one program."""
+    """XLA may record a shared call if it may record each of the calls that share it. Calls share
+    even if XLA may record only some of them, because this may differ between processes."""
     names = [_library.RECORDABLE] * 3
     for odd in (None, 0, 1, 2):
         targets = [_library.TARGET if i == odd else name for i, name in enumerate(names)]
@@ -307,8 +307,8 @@ def test_order_that_counts():
 
 
 def test_groups_that_do_not_open():
-    """If groups do not open, calls are not joined. Groups do not open if only this process has
-    called install()."""
+    """If groups do not open, calls are not joined. This happens, for example, if only this process
+    has called install()."""
 
     passing = False
 

@@ -40,8 +40,8 @@ ALL = ("allreduce", "reducescatter", "allgather")
 
 class OnCpu:
     """Installs our rules for the CPU, and lowers each of our calls to XLA's collective. ``mesh`` is
-    the mesh of the program that is lowered next. XLA's collectives name devices by their places in
-    it, but our call names them by their ids."""
+    the mesh of the program that is lowered next. XLA's collectives name devices by their positions
+    in this mesh, but our call names them by their ids."""
 
     mesh = None
 

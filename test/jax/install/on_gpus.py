@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Runs the random programs of programs.py on the GPUs of this box, first without install() and then
-with it, and compares the values. It replaces the collectives that SYMTUNER_ONLY names, by default
-all.
+with it, and compares the values. install() replaces the collectives that SYMTUNER_ONLY names;
+without SYMTUNER_ONLY this script asks for all collectives.
 
 usage: on_gpus.py [PROGRAMS]        (200; in parts: FIRST-LAST)
 

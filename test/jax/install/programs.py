@@ -198,8 +198,8 @@ class Program:
 
 
 def _vary(v, axes):
-    """A sum is the same on all devices, and JAX's type says so. Give it the type of values that
-    vary over the axes, as the summed values do."""
+    """Give ``v`` the type of values that vary over the axes, as the values before a sum do. A sum
+    is the same on all devices, and JAX's type says so."""
     axes = axes if isinstance(axes, tuple) else (axes,)
     cast = getattr(lax, "pcast", None)
     return cast(v, axes, to="varying") if cast else lax.pvary(v, axes)

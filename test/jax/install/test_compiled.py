@@ -84,7 +84,8 @@ def compiled(f, args, installed=False):
 
 
 def test_no_more_copies():
-    """Whatever the dimension, our calls need as many other kernels as XLA's collectives do."""
+    """Whatever dimension is cut, a program has as many other kernels with our calls as with XLA's
+    collectives."""
 
     def fsdp(x, w1, w2):
         w1 = lax.all_gather(w1, "i", axis=1, tiled=True)
@@ -142,8 +143,8 @@ def test_leaves_that_are_computed():
 
 
 def test_overlap():
-    """XLA starts its own all-reduce before GEMMs that do not need the result. Our call stands
-    behind them."""
+    """XLA starts its own all-reduce before GEMMs that do not need the result. Our call comes after
+    these GEMMs."""
     args = shape(SPLIT, 4, 1024), shape(WHOLE, 512, 512)
     ins, outs = (P("i"), P()), (P("i"), P())
     gemms = lambda w: jnp.tanh(w @ w) @ w
@@ -232,8 +233,8 @@ def data_parallel():
 
 
 def test_stage():
-    """XLA calls transformations such as ours before its combiner. So there the module has three
-    all-reduces, and at the end one."""
+    """XLA calls transformations such as ours before its combiner. So a transformation sees three
+    all-reduces, and the compiled program has one."""
     env = dict(os.environ, TF_CPP_VMODULE="xla_transform=1", TF_CPP_MIN_LOG_LEVEL="0")
     command = [sys.executable, __file__, "data_parallel"]
     p = subprocess.run(command, env=env, text=True, capture_output=True, timeout=300)

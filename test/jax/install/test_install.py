@@ -254,8 +254,8 @@ def loops():
 
 
 def test_sums_that_leave_a_loop():
-    """XLA moves sums of its own behind their loop, if each iteration only adds them up. So our rule
-    leaves such sums to XLA. jax/hlo/call.c explains the rest."""
+    """XLA moves its own sum out of a loop if each iteration just adds the sum to a value that the
+    loop carries along. So our rule leaves such sums to XLA (_lowering.py)."""
     x = np.arange(16, dtype=np.float32).reshape(4, 4)
     for name, (leaves, f) in loops().items():
         want = smap(f)(x)
@@ -271,7 +271,7 @@ def test_sums_that_leave_a_loop():
 
 def test_long_sums():
     """Only the editor of the compiled program sees whether XLA could run a long sum beside matrix
-    products. Where there is no editor, the sum stays XLA's."""
+    products. Where there is no editor, XLA runs the sum."""
     why = "XLA may run it beside matrix products"
     psum, pmax = (smap(lambda v, f=f: f(v, "i")) for f in (lax.psum, lax.pmax))
     edge, longer = (np.ones((4, n), np.float32) for n in (3 << 20, (3 << 20) + 1))
@@ -283,8 +283,8 @@ def test_long_sums():
 
 
 def test_only_what_was_asked_for():
-    """All-gathers and reduce-scatters stay XLA's unless SYMTUNER_ONLY names them. They also stay
-    XLA's where the ranks are not in the order of the devices' ids."""
+    """XLA runs all-gathers and reduce-scatters unless SYMTUNER_ONLY names them. It also runs them
+    where the ranks are not in the order of the devices' ids."""
     x = np.ones((4, 4), np.float32)
     both = lambda v: lax.all_gather(lax.psum_scatter(v[0], "i"), "i")
     turned = Mesh(np.array(jax.devices())[[1, 0, 2, 3]], ("i",))

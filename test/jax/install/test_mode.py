@@ -100,9 +100,9 @@ def test_off_tells_the_others():
 
 
 def test_observe():
-    """In mode observe, the report says what would be replaced, and why the rest would not. Programs
-    do not change, strict raises no error, and the compile cache is that of programs without
-    us."""
+    """In mode observe, the report says which calls would be replaced, and why other calls would
+    not. Programs do not change, strict raises no error, and the compile cache is that of programs
+    without us."""
     both = lambda: smap(lambda v: lax.psum(v, "i") + lax.psum(v.astype("int16"), "i"))
     want = text_of(both(), X)
     with Set(SYMTUNER_MODE="observe"):
@@ -215,8 +215,8 @@ NAN = "the kernels' maximum and minimum of floats lose a NaN"
 
 
 def test_partly_manual():
-    """XLA's partitioner decides last, so the report has only one row, and strict gives only one
-    verdict."""
+    """Our rule leaves the call to _hlo.py, which edits the partitioned program. So the report has
+    one row for the call, and strict mode raises an error only if XLA runs the call in the end."""
     for strict in (False, True):
         said, error = rows(partly(lax.psum), strict)
         assert [why for _, why in said] == [""] and not error, (strict, said, error)

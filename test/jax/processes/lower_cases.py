@@ -56,7 +56,8 @@ def lower(devices, shape=None, names=("i",), axes=("i",), by_name=True):
 
 
 def twice(devices):
-    """Two calls both become jax.lax's on all ranks, and the second one does not wait."""
+    """Lower two calls. On all ranks both become calls of jax.lax, and the second call's lowering
+    does not wait."""
     (call, why), (second, same) = lower(devices), lower(devices)
     assert call == second == "lax" and why == same, (call, second, why, same)
     print(why, flush=True)
@@ -66,7 +67,7 @@ SQUARE = dict(shape=(2, 2), names=("dp", "tp"))
 
 
 def square(devices, rank):
-    """All groups of a program get one verdict. Rank 1 cannot open its group, so the ranks of the
+    """A call uses all of its groups or none. Rank 1 cannot open its group, so the ranks of the
     other group, 2 and 3, lower jax.lax, too."""
     import symtuner
 
@@ -99,8 +100,8 @@ def local(devices, rank):
 
 
 def two_each(devices, rank):
-    """A group has two GPUs of each process. A process does not wait for the other one's word,
-    because the other may have the program in its compile cache, and lower nothing."""
+    """A group has two GPUs of each process, so it cannot be opened. A process does not wait for the
+    other one's answer: the other may have the program in its compile cache, and lower nothing."""
     four = [Device(number // 2, 20 + number) for number in range(4)]
     time.sleep(0 if rank else 3)
     began = time.monotonic()
@@ -136,7 +137,8 @@ def short(devices, rank):
 
 
 def alone(devices, rank):
-    """Rank 1 does not lower the program in time. Later it gets the others' verdict."""
+    """Rank 1 does not lower the program in time, so all lower jax.lax. Rank 1 does so, too, when it
+    lowers the program later."""
     from symtuner import _presence, _processes
 
     _presence.say()
@@ -207,7 +209,7 @@ def by_name(devices, rank):
 
 
 def two_late(devices, rank):
-    """Two processes are late. Rank 0 does not wait for one after the other."""
+    """Two processes are late. Rank 0 waits for both at the same time, not one after the other."""
     from symtuner import _presence, _processes
 
     meet = _processes.coordinator().wait_at_barrier
@@ -257,8 +259,8 @@ def free_port():
 
 
 def silent(devices, rank):
-    """Process 1 does not say in time that it runs symtuner. When it comes, it hears that it is left
-    out until both processes call retry() or close()."""
+    """Process 1 does not say in time that it runs symtuner. When it comes later, it learns that it
+    counts as a process without symtuner until both processes call retry() or close()."""
     import symtuner
     from symtuner import _presence, _processes
 

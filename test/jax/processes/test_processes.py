@@ -22,8 +22,8 @@ from lower_cases import Device, set_env
 
 
 def one_dies(client, me):
-    """If ``me``, kill this process. Otherwise wait until that process has ended, and raise an
-    error."""
+    """Kill this process if ``me`` is set. Otherwise wait until the process that has killed itself
+    has ended, and raise an error."""
     if me:
         client.key_value_set("dies", str(os.getpid()))
         os.kill(os.getpid(), 9)
@@ -32,7 +32,7 @@ def one_dies(client, me):
 
 
 def left_over():
-    """Return how many places, handles and communicators this process holds."""
+    """Return how many ranks in open groups, handles and communicators this process holds."""
     from symtuner import _library, groups
 
     ar = ctypes.CDLL(str(_library.load().ar_path))
@@ -135,7 +135,7 @@ def exit_meanwhile(devices, rank):
 
 
 def interrupt(library, behind):
-    """Raise Ctrl-C right after the call ``behind`` of the library."""
+    """Raise KeyboardInterrupt right after the library's function ``behind`` has returned."""
     call = library.call
 
     def interrupted(name, *args):
