@@ -33,7 +33,7 @@ struct rank {
     struct ffi_site site[MANY];
 };
 
-static struct ffi_found latest[RANKS]; /* [rank]; kept from run to run, like ffi_member.found */
+static struct ffi_found latest[RANKS]; /* [rank]: cache for ffi_exchange_look(); survives a run */
 
 static void *walk(void *arg)
 {
@@ -108,7 +108,7 @@ static void check_many(void)
     prepare(400, 160);
     go(RANKS);
     expect(all_found(1), "160 sites of one run all agree");
-    prepare(401, 160); /* no rank finds anything of the previous run */
+    prepare(401, 160); /* a new run, in which no rank finds addresses of the previous run */
     ranks[1].offer[100].count = 99;
     go(RANKS);
     expect(ranks[0].found[99] == 1 && ranks[0].found[100] == 0 && ranks[0].found[101] == 1,
@@ -197,7 +197,7 @@ int main(void)
     ranks[3].offer[0].op = -1;
     go(RANKS);
     expect(all_found(0), "one rank cannot be reached: no rank agrees");
-    prepare(503, 2); /* only on rank 1, both sites look the same */
+    prepare(503, 2); /* on rank 1, and only there, both sites have the same buffers */
     ranks[1].offer[1] = ranks[1].offer[0];
     go(RANKS);
     expect(all_found(0), "sites that one rank confuses");

@@ -99,7 +99,7 @@ static void check_good(void)
 
         frame_fill(&f);
         f.frame.stage = (XLA_FFI_ExecutionStage)stage;
-        f.frame.args.size = stage == 2; /* other stages do not even read the frame */
+        f.frame.args.size = stage == 2; /* only stage 2, initialize, reads the frame's buffers */
         expect(run(&f) == NULL && last->calls == before, "stages before execute do nothing");
     }
     for (int coll = 0; coll < 3; coll++) {
@@ -222,7 +222,7 @@ static void check_recordable(void)
     unsetenv("FAKE_AR_FAIL");
 }
 
-/* ---- what is the handler? -------------------------------------------------------------------- */
+/* ---- the handler's metadata ------------------------------------------------------------------ */
 
 static void check_metadata(void)
 {

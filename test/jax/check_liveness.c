@@ -99,8 +99,8 @@ static void take_long(void)
     say("not ended by the watch");
 }
 
-/* Wait until the watch has seen who died. Then ask it once for whom JAX waits, as JAX's shutdown
- * does, and wait until it ends this process. */
+/* Wait until the watch has seen who died. Then tell it once that this process still waits in JAX's
+ * shutdown, as _processes.py does, and wait until the watch ends this process. */
 static void ask_late(void)
 {
     char why[256];
@@ -216,8 +216,9 @@ static void left_and_lost(void)
     ask_late();
 }
 
-/* Rank 1 left in order but never came to JAX's shutdown, and rank 2 died after we had closed the
- * group. JAX waits for both. The message names the rank without a goodbye, though it went later. */
+/* Rank 1 said goodbye but never came to JAX's shutdown. Rank 2 died after we had closed the group.
+ * JAX waits for both. The message names rank 2, because it said no goodbye, although it died
+ * later. */
 static void one_left_another_lost_late(void)
 {
     open_group();
@@ -319,8 +320,7 @@ static void calls_go_on(void)
     say("not ended by the watch");
 }
 
-/* The next group gets the entry of the closed group in the table of members, but has other
- * ranks. */
+/* The next group has other ranks, but gets the closed group's entry in the table of members. */
 static void place_of_another(void)
 {
     struct ffi_member next = {.ranks = 2, .across = 1, .ids = {10, 20}};

@@ -246,7 +246,7 @@ static void check_calls_meanwhile(void)
     for (int i = 0; i < 2; i++)
         pthread_create(&thread[i], NULL, keep_calling, (void *)(intptr_t)i);
     pthread_create(&thread[2], NULL, keep_asking, NULL);
-    for (int turn = 0; turn < TURNS; turn++) { /* each turn uses the same places again */
+    for (int turn = 0; turn < TURNS; turn++) { /* each turn reuses the same entries of the table */
         bad |= symtuner_ffi_open_local(turn % 2 ? others : ids, turn % 3 ? gpus : swapped, 2, 0,
                                        message, sizeof message);
         bad |= turn % 5 == 0 && !admit(open_comm(ids));
@@ -261,7 +261,7 @@ static void check_calls_meanwhile(void)
     expect(*dead_uses == 0, "no call has a handle that is destroyed");
 }
 
-/* Check that the library learns from XLA's memory whether other processes can map it. */
+/* Check that a new handle gets the address that symtuner_ffi_memory() was given last. */
 static void check_memory(const void *const *of_handle)
 {
     static const int gpus[2] = {0, 1};

@@ -40,7 +40,7 @@ static XLA_FFI_Error *run_stage(XLA_FFI_ExecutionStage stage)
     return symtuner_ffi_all_reduce(&f.frame);
 }
 
-/* Check that in a group on XLA's communicator NCCL may run calls. */
+/* In a group on XLA's communicator NCCL may run a call. Check that such a call counts as NCCL's. */
 static void across(void)
 {
     static const int64_t ids[2] = {0, 1};
@@ -117,7 +117,7 @@ int main(int argc, char **argv)
     MUST(symtuner_ffi_load(argv[1], why, sizeof why) == 0);
     in_child(uncounted, NULL);
     in_child(uncounted, argv[2]); /* there is no such file yet */
-    /* argv[1] is a library, which has no counters, so it is refused like another version */
+    /* argv[1] names a library and not a file of counters, so it is not used */
     in_child(uncounted, argv[1]);
     tally = st_tally_create(argv[2], why, sizeof why);
     MUST(tally);

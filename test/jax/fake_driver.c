@@ -49,7 +49,7 @@ int cuCtxSetCurrent(void *context)
 
 int cuEventCreate(void **event, unsigned flags)
 {
-    static char events[64]; /* the elements are never destroyed */
+    static char events[64]; /* an event is the address of an element */
 
     *event = &events[fake_events++ % 64];
     return flags != 2;

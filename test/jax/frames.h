@@ -56,8 +56,8 @@ void frame_add_coll(struct frame *f, int coll);
 
 /* The collectives extension of a fake runtime with FFI 0.4. ${minor}: its version is 0.${minor}.
  * ${requests}, ${gets}: how often each of its functions was called. ${comm}: the communicator that
- * it gives. ${seen}: the groups that were last asked for; a device is its position in the program's
- * list of devices. */
+ * it gives. ${seen}: the groups that were last asked for, as positions in the program's list of
+ * devices. */
 struct offer {
     int minor, requests, gets, fails;
     void *comm;

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh BUILD - tests the JAX path without a GPU. The handler runs under ASan and UBSan. The
-# meetings of ranks, and opening and closing groups, run under ASan and TSan. The Python package
-# runs on CPU devices. The checks that test/gpu/jax_procs.py makes are tested, too. Run the script
-# in the repository root.
+# run.sh BUILD - tests the JAX path without a GPU. The handler runs under ASan and UBSan. The ranks'
+# exchange of addresses (jax/exchange.c), and opening and closing groups, run under ASan and TSan.
+# The Python package runs on CPU devices. The checks that test/gpu/jax_procs.py makes are tested,
+# too. Run the script in the repository root.
 #
-# jax comes from JAX_PYTHON, else from a python3 that has it, else from PyPI into BUILD/jax-venv.
-# Exit 77 and the reason if there is no jax; the meetings are tested even then.
+# jax comes from JAX_PYTHON, else from a python3 that has it, else from PyPI into BUILD/jax-venv. If
+# there is no jax, the script tests only jax/exchange.c, prints the reason and exits with 77.
 set -u
 build=$1
 out=$build/jax-test
@@ -87,9 +87,9 @@ else
     echo "test-jax: jax/library.h not compared with NCCL's types: no $cuda/nccl.h"
 fi
 # In a collective, each of XLA's CPU devices holds a thread of XLA's pool until all devices have
-# come. If the pool has as many threads as there are devices, which is so on a small machine, the
-# four devices once waited for good. So give the pool more threads, and dispatch one program after
-# the other. If XLA hangs nevertheless, it ends the process; then run the test once more.
+# come. On a small machine, where the pool has only as many threads as there are devices, the four
+# devices once waited for good. So give the pool more threads, and dispatch one program after the
+# other. If XLA hangs nevertheless, it ends the process; then run the test once more.
 export NPROC=16 JAX_CPU_ENABLE_ASYNC_DISPATCH=0
 for test in test_all_reduce test_buckets test_as_lax install/test_install install/test_mode \
     install/test_cache ../bench/test_jax_tp hlo/test_hlo hlo/test_gspmd hlo/test_cuts hlo/test_join; do

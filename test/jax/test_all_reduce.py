@@ -342,7 +342,7 @@ def test_missing_library():
 
 def test_library_of_another_version():
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("libsymtuner_ffi.so", "libsymtuner_ar.so"):  # an empty library
+        for name in ("libsymtuner_ffi.so", "libsymtuner_ar.so"):  # the first lacks its functions
             os.symlink(_library.load().ar_path.resolve(), os.path.join(folder, name))
         p = fresh(
             "text = f().trace(jnp.ones(4)).lower(lowering_platforms=('cuda',)).as_text()\n"
@@ -403,7 +403,7 @@ def test_xla_communicator():
     (said, across), opened = lower([0, 0, 1, 1], (2, 2), ("i", "j"), ("j",), never)
     assert not across and "flat" not in said and len(opened) == 2
     os.environ["SYMTUNER_JAX_COMM"] = "xla"
-    try:  # the probe cannot run without a GPU, and says that
+    try:  # the probe of _xla.py cannot run without a GPU, and says so
         assert _xla.use() is True
         raises(symtuner.SymtunerError, "leave it at own: Unknown backend", _xla.check, True)
         os.environ["SYMTUNER_JAX_COMM"] = "auto"

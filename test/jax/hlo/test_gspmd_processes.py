@@ -164,7 +164,7 @@ base.EVERYWHERE = ("opens", "cached", "fails")
 base.__file__ = __file__  # the child processes run this file
 
 if __name__ == "__main__":
-    import test_hlo  # noqa: F401  exits with 77 where jax cannot do this
+    import test_hlo  # noqa: F401  exits with 77 if this jax does not show us its programs
 
     if sys.argv[1:2] == ["--child"]:
         base.child(sys.argv[2], *map(int, sys.argv[3:]))

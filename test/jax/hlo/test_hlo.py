@@ -11,7 +11,8 @@ import sys
 import traceback
 
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4 "
-os.environ["XLA_FLAGS"] += "--xla_disable_hlo_passes=cpu-all-reduce-combiner"  # runs before us
+# on the CPU this pass runs before our edit
+os.environ["XLA_FLAGS"] += "--xla_disable_hlo_passes=cpu-all-reduce-combiner"
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["SYMTUNER_ONLY"] = "allreduce,reducescatter,allgather"
 import jax  # noqa: E402
@@ -396,7 +397,7 @@ INNER = PAIR.replace("ENTRY", WITHIN)
 FUSION = PART + "fusion(%p), kind=kLoop, calls=%within"
 ASYNC = "%s = ((f32[4]{0}), f32[4]{0}) async-start(%p), calls=%within\n" + PART + "async-done(%s)"
 PROMOTED = MODULE.replace("-> {type}[] {{", "-> f32[] {{").replace("%c = {type}", "%c = f32")
-REFUSED = {  # the reason why it stays XLA's: a module
+REFUSED = {  # why the collective is left to XLA: a module with such a collective
     "it has no channel id": made(more="replica_groups={{0,1,2,3}}, ", ids=[[0], [1], [2], [3]]),
     "each of its groups has one device": made(more=FLAT.replace("0,1,2,3", "0},{1},{2},{3")),
     "its groups have different sizes": made(more=FLAT.replace("0,1,2,3", "0,1,2},{3")),

@@ -157,9 +157,9 @@ class Program:
     def _body(self, flag, v):
         for reduction, around, axes in self.plan:
             if self.grad and around == "while":
-                around = "scan"  # a scan has a derivative
+                around = "scan"  # a scan has a derivative, a while loop has none
             if reduction == "psum_scatter" and around == "vmap":
-                around = "plain"  # with the other kind, jax 0.10.2 loses the batch dimension
+                around = "plain"  # with vmap, jax 0.10.2 loses the batch dimension
             v = self._step(reduction, around, axes, flag, v)
         return v
 

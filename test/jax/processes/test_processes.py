@@ -238,7 +238,7 @@ def child(case, rank, ranks, port):
         return lower_cases.twice(devices)
     if case == "otherwise" and rank == 1:
         os.environ["SYMTUNER_JAX_COMMAND_BUFFERS"] = "0"
-    if case == "second" and rank == 0:  # rank 1 has left before rank 0 begins to watch it
+    if case == "second" and rank == 0:  # rank 0 begins its watch only after rank 1 has left
         slow = _library.load()
         slow.call = lambda name, *a: (time.sleep(name == "watch"), type(slow).call(slow, name, *a))
     if case in LATE:
@@ -311,7 +311,7 @@ UNSET = (
 LATE_BY = "it has lowered no program with symtuner within 3 s"
 OFF = "process 1 does not run symtuner (SYMTUNER_MODE is off)"
 NO_COMM = "rank 1: ncclCommInitRank: error 1; NCCL_DEBUG=WARN says more"
-EVERYWHERE = (  # all ranks print this
+EVERYWHERE = (  # in these cases all ranks print what rank 0 prints
     *("square", "local", "two each", "over boxes", "short", "alone", "missing"),
     *("called", "silent", "initialized again"),
 )
