@@ -72,20 +72,21 @@ enum { ST_PAT_AVG_FIRST = 23102 };
 enum { ST_SAID_BY_PLUGIN = 1, ST_SAID_BY_KERNELS = 2 };
 
 struct st_hazard {
-    int first, last;       /* releases that have the fault; last 0: later ones, too    */
-    unsigned said_by;      /* bits ST_SAID_BY_*: who reports the fault                  */
-    int op;                /* operator of a call that triggers the fault; -1: any      */
-    unsigned address_bits; /* a buffer's address bits that trigger the fault; 0: any   */
-    const char *text;      /* what goes wrong, and the cure                            */
+    int first, last;       /* releases that have the fault; last 0: all later releases      */
+    unsigned said_by;      /* bits ST_SAID_BY_*: who reports the fault                      */
+    int op;                /* operator of a call that triggers the fault; -1: any           */
+    unsigned address_bits; /* a buffer with one of these address bits set triggers the fault;
+                              0: any buffer triggers it                                     */
+    const char *text;      /* what goes wrong, and the cure                                 */
 };
 
-/* Return fault number ${index} (from 0) of those that the plugin reports for release ${nccl}. NULL
- * if there is no such number. */
+/* Return fault number ${index} (from 0) of those that the plugin reports for release ${nccl}.
+ * Returns NULL if there is no such number. */
 const struct st_hazard *st_hazard_get(int nccl, int index);
 
 /* Return fault number ${index} (from 0) of those that libsymtuner_ar.so reports and that a call
  * triggers. The call has operator ${op}, and its buffers ${send} and ${recv} are in symmetric
- * windows. NULL if there is no such number. */
+ * windows. Returns NULL if there is no such number. */
 const struct st_hazard *st_hazard_of_call(int nccl, int op, uintptr_t send, uintptr_t recv,
                                           int index);
 

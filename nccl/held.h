@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * held.h - finds the NCCL variable that the user has set and because of which we must not set
- * NCCL's CTA count.
+ * held.h - finds out whether the user has set an NCCL variable that forbids us to set NCCL's CTA
+ * count.
  *
  * The plugin and `symtuner why` use this. The functions call ${get}(${from}, name) to read a
  * variable; ${get} returns NULL if the variable is not set. Pure, if ${get} is. Threads: any.

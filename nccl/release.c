@@ -61,8 +61,8 @@ static const struct st_era eras[] = {
 
 enum { ERAS = sizeof eras / sizeof *eras, NEWEST_READ = 23206 };
 
-/* The first releases of 2.27 to 2.32 that NVIDIA published. A text without a patch number, such as
- * "2.27", means this release. */
+/* The first published release of each of 2.27 to 2.32. A text without a patch number means this
+ * release: "2.27" means 2.27.3. */
 static const int line_first[] = {22703, 22803, 22902, 23003, 23102, 23203};
 
 const struct st_era *st_era_of(int version)

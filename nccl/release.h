@@ -52,7 +52,7 @@ enum st_ce_rule {
 
 /* NCCL launches symmetric kernels with programmatic dependent launch (PDL). So a symmetric kernel
  * can start before the kernel in front of it has ended, if the kernel in front allows that. Does
- * the symmetric kernel wait for that end before it reads or writes? */
+ * the symmetric kernel wait for the end of the kernel in front before it reads or writes? */
 enum st_pdl_rule {
     ST_PDL_WAITS,    /* symmetric kernels wait for the end of the kernel in front of them */
     ST_PDL_WINDOWS,  /* symmetric kernels do not wait; their buffers are in symmetric windows */
@@ -71,7 +71,7 @@ enum st_unsure_rule {
     ST_UNSURE_MORE,   /* all calls on sm_100 and later, and all calls that may use multicast */
 };
 
-/* One row of the table: what is true from release ${first} on, until the next row's. */
+/* One row of the table: what is true from release ${first} until the ${first} of the next row. */
 struct st_era {
     int first;
     const char *name;

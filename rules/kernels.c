@@ -96,7 +96,7 @@ enum symtuner_status symtuner_kernel_decide(const symtuner_rules *rules,
         q.boxes < 0 || q.coll < 0 || q.coll >= st_kernel_coll_words.count)
         return SYMTUNER_EINVAL;
     if (q.coll == ST_KERNEL_ALL_GATHER)
-        /* An all-gather has no operator. The library passes sum here, so do the same. */
+        /* An all-gather has no operator. Use sum, as libsymtuner_ar.so does for its queries. */
         q.op = SYMTUNER_SUM;
     /* For a call over several boxes ignore ${registered} and ${beside}. Ranks may differ in these
      * two members, but all ranks must find the same rule. */

@@ -123,8 +123,8 @@ bool st_kernels_cover(const struct st_rule *rule, int coll, uint64_t bytes, int 
  * other rules are. Returns NULL if there is no such reason. */
 const char *st_kernels_lint(const struct st_rule *rule, int n);
 
-/* Append the rules of ${more} to ${rules}. If ${more} has a provenance, ${rules} gets it. Returns
- * false, and adds nothing, if there would be too many rules or sources. */
+/* Append the rules of ${more} to ${rules}. If ${more} has a [provenance] section, it replaces that
+ * of ${rules}. Returns false, and adds nothing, if there would be too many rules or sources. */
 bool st_rules_append(symtuner_rules *rules, const symtuner_rules *more);
 
 /* Return the first [process] rule that fits release and machine, or NULL. */

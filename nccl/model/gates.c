@@ -5,7 +5,7 @@
  * A gate is one condition. A gate function looks at the call and returns pass, fail, unknown or
  * idle. Idle means that the condition does not concern this release or call. All gates are
  * evaluated, so that a report can show all that fail. The first failing gate in NCCL's order
- * decides the verdict.
+ * decides what NCCL runs.
  */
 #include <string.h>
 

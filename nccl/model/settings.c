@@ -34,7 +34,7 @@ static const struct {
     {"NCCL_WIN_ENABLE", NUMBER, AT(win_enable)},
 };
 enum { SETTINGS = sizeof settings / sizeof *settings };
-enum { POLICY_WORDS = 22900 }; /* up to 2.28 NCCL_CTA_POLICY is a number */
+enum { POLICY_WORDS = 22900 }; /* from this release on NCCL_CTA_POLICY may have words */
 
 const char *st_setting_name(int index)
 {

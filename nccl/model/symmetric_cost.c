@@ -271,8 +271,9 @@ bool st_sym_price(const struct st_sym_query *query, enum st_kernel kernel,
     return true;
 }
 
-/* Return how many of ${ctas} CTAs NCCL launches. NCCL gives each CTA the same number of cells,
- * rounded up, and launches only the CTAs that get cells. */
+/* Return how many of ${ctas} CTAs NCCL launches. NCCL cuts the data into cells of ST_CELL_SIZE
+ * bytes. It gives each CTA the same number of cells, rounded up, and launches only the CTAs that
+ * get cells. */
 static int launched(const struct st_sym_query *query, int ctas)
 {
     uint64_t cells = round_up(query->bytes) / ST_CELL_SIZE * (uint64_t)query->works;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * words.c - the words of symtuner_why.h: types, operations and kinds of verdict.
+ * words.c - the words of symtuner_why.h for types, for operations and for what NCCL runs.
  */
 #include <string.h>
 #include <strings.h>

@@ -173,7 +173,7 @@ START_TEST(test_copy_engine_threshold_counts_elements)
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_CE);
     call.dtype = SYMTUNER_INT8;
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_CE);
-    call.nccl = 23102; /* in this release, TMA kernels raise the limit fourfold */
+    call.nccl = 23102; /* with TMA kernels, this release's threshold is four times as high */
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_SYMMETRIC);
     call.multicast = 1;
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_CE);
@@ -234,7 +234,7 @@ START_TEST(test_without_a_cost_table_an_ll_question_stays_open)
     call.tuner_ll = 0;
     call.nccl = 23102; /* this release's price of LL lacks latency, so LL does not win */
     ck_assert_int_eq(predict(&call).gate, SYMTUNER_GATE_LL_ASKED);
-    call.proto = "allgather:simple;allreduce:LL"; /* no other kernel is left */
+    call.proto = "allgather:simple;allreduce:LL"; /* this leaves only LL for an AllReduce */
     ck_assert_int_eq(predict(&call).kind, SYMTUNER_KIND_SYMMETRIC);
     call.proto = "^simple";
     ck_assert_int_eq(predict(&call).gate, SYMTUNER_GATE_LL_ASKED);

@@ -21,8 +21,8 @@ static float cost(uint64_t bytes, int algo, int proto)
     return table[algo * SYMTUNER_PROTOS + proto];
 }
 
-/* A tree reaches a share of its bandwidth from 0.4 to 1, which the size decides (tree_share). In
- * the longest messages it reaches all of it, or 0.9 with the protocol Simple. */
+/* The size of a message decides which share of its bandwidth a tree reaches, from 0.4 to 1
+ * (tree_share). With the longest messages the share is 1, or 0.9 with the protocol Simple. */
 START_TEST(test_trees_have_a_share_of_their_bandwidth)
 {
     static const float last[SYMTUNER_PROTOS] = {1, 1, 0.9f};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_box.c - checks a box that SYMTUNER_MACHINE describes, one without GPUs, and invented boxes.
+ * check_box.c - checks what symtuner_machine_find() finds: the machine that SYMTUNER_MACHINE
+ * describes, this box, and invented boxes.
  *
  * The linker replaces dlopen, dlsym and dlclose (WRAPPED in test/test.mk). While a test has an
  * invented box, NVML and the driver are the functions below.
@@ -63,7 +64,7 @@ START_TEST(test_a_description_that_is_too_long_is_refused)
 }
 END_TEST
 
-/* ---- a box made up -------------------------------------------------------------------------- */
+/* ---- invented boxes ------------------------------------------------------------------------- */
 
 struct gpu {
     const char *name;
@@ -125,7 +126,7 @@ static const struct box {
 static const struct box *box; /* NULL: the real box is used */
 static int nvml_running, nvml_loaded;
 
-/* Return 0, or an error as NVML and the driver return it. */
+/* Return the result of ${call} to NVML or the driver: an error if the box says that it fails. */
 static int goes(const char *call)
 {
     return box->fails && strcmp(box->fails, call) == 0 ? 999 : 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_golden.c - checks what rules texts mean. The expected result stands behind each text.
+ * check_golden.c - checks what rules texts mean. The expected result follows each text.
  *
  * test/golden/rules/rules.test has good texts, what they mean, and their lint findings.
  * bad/bad.test has bad texts, each with its one error, line and column. A case of these files is
@@ -10,7 +10,7 @@
  *   --- means          or --- error
  *   the result         blank lines in front of the next case do not count
  *
- * GOLDEN_UPDATE=1 rewrites the results; read what git then shows.
+ * GOLDEN_UPDATE=1 rewrites the results; then read what git diff shows.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_kernels.c - checks [kernels] rules, which apply to questions of libsymtuner_ar.so, not to
- * the plugin's. */
+/* check_kernels.c - checks [kernels] rules. libsymtuner_ar.so asks which of them covers a call; the
+ * plugin never does. */
 #include <stdio.h>
 #include <string.h>
 
@@ -81,8 +81,8 @@ START_TEST(test_rules_know_what_runs_beside)
 }
 END_TEST
 
-/* A rule with network-pieces says how boxes exchange data. It does not choose a kernel, so a
- * question for a kernel finds the next rule. */
+/* A rule with network-pieces says how boxes exchange data. It does not choose a kernel, so for a
+ * call within a box the next rule applies. */
 START_TEST(test_network_pieces_are_for_several_boxes)
 {
     symtuner_rules *rules = parsed("[kernels a]\nnetwork-pieces = 4\n[kernels b]\n"

@@ -255,7 +255,7 @@ static const struct {
     {"kernels coll=any kernel=engines", {NULL}},
     {"kernels coll=any kernel=two_ll8", {NULL}},
     {"kernels coll=allgather kernel=nccl", {NULL}},
-    /* a reduce-scatter with pull needs only send registered */
+    /* a reduce-scatter with pull needs only its send buffer registered */
     {"kernels coll=reducescatter kernel=pull registered=no", {NULL}},
     {"kernels coll=any kernel=pull registered=no", {NULL}},
     {"kernels coll=allreduce kernel=pull registered=no", {NO_REG}},
@@ -284,8 +284,8 @@ static const struct {
     {"gpu = a", "multicast = no", 0},
 };
 
-/* The rules are used only with the releases that [provenance] names, so pat is a fault only if one
- * of these releases has it. */
+/* Rules are used only with the releases that [provenance] names. So a rule that chooses pat gets a
+ * finding only if pat is faulty in one of these releases. */
 START_TEST(test_pat_is_no_fault_of_the_releases_of_the_provenance)
 {
     static const char *const nccl[] = {"2.30.7", "2.31.2", "2.28.."};
