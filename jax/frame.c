@@ -13,7 +13,7 @@
 #define OPS       5
 
 /* read_buffers() passes an XLA_FFI_DataType to hlo_type_find(), which expects a PrimitiveType of
- * xla_data.proto. So both must number the types in the same way. */
+ * xla_data.proto. So the two enumerations must number the types in the same way. */
 _Static_assert(XLA_FFI_DataType_S8 == 2 && XLA_FFI_DataType_F8E4M3FN == 20 &&
                    XLA_FFI_DataType_C128 == 18,
                "XLA_FFI_DataType has the numbers of PrimitiveType");
@@ -107,8 +107,8 @@ static int read_groups(const XLA_FFI_Attrs *attrs, struct ffi_call *call, char *
     return 0;
 }
 
-/* Do the lengths of operand and result fit together? The buffers of an all-reduce are equally long.
- * In the other collectives the longer buffer is ${call}->ranks times as long as the shorter one. */
+/* Do the lengths of operand and result fit together? In an all-reduce both are equally long. In a
+ * reduce-scatter or an all-gather one is ${call}->ranks times as long as the other. */
 static int do_fit(const struct ffi_call *call, int64_t in, int64_t out)
 {
     int64_t shorter = call->coll == SYMTUNER_AR_ALL_GATHER ? in : out;

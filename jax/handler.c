@@ -13,7 +13,7 @@
 #include "jax/liveness.h"
 #include "jax/xla.h"
 
-static size_t zero_copy_from = SIZE_MAX; /* bytes; set before the first run */
+static size_t zero_copy_from = SIZE_MAX; /* bytes; shorter calls exchange no addresses */
 
 void symtuner_ffi_zero_copy_from(size_t bytes)
 {
@@ -102,8 +102,8 @@ static XLA_FFI_Error *read_job(const XLA_FFI_CallFrame *frame, struct job *j)
 /* May the ranks of this call exchange addresses? The answer is the same on all ranks, because it
  * depends on sizes and settings only. They may not if XLA may record the call: the recording would
  * keep the addresses of other ranks' buffers, and these may change before a replay. They may not in
- * a reduce-scatter or an all-gather either, because the library has a function that takes the
- * addresses of all ranks for all-reduces only (symtuner_ar_all_reduce_at()). */
+ * a reduce-scatter or an all-gather either, because the only function of the library that takes the
+ * addresses of all ranks is for all-reduces (symtuner_ar_all_reduce_at()). */
 static int may_exchange(const struct job *j)
 {
     return j->member->exchange != NULL && j->call.bytes >= zero_copy_from && !j->recordable &&

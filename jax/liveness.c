@@ -199,10 +199,10 @@ static int missed(const struct watch *w, int r)
            ((left_of(w) >> r & 1) == 0 && (told == 0 || w->lost_at[r] < told));
 }
 
-/* Should the message name dead rank ${a} rather than ${b}? A rank that did not say goodbye goes
- * first, because that rank was lost. A rank that said goodbye may have ended as planned; we cannot
- * know whether it also left jax.distributed. If both ranks said goodbye, or neither did, the
- * message names the rank that died first. */
+/* Should the message name dead rank ${a} rather than ${b}? It names a rank that did not say goodbye
+ * rather than one that did: a rank that said goodbye may have ended as planned; we cannot know
+ * whether it also left jax.distributed. If both ranks said goodbye, or neither did, the message
+ * names the rank that died first. */
 static int is_worse(const struct watch *w, int a, int b)
 {
     uint32_t left = left_of(w);

@@ -281,9 +281,9 @@ int symtuner_ffi_give_up(void *ticket, char *why, size_t why_size)
     return bad;
 }
 
-/* Return the member (groups.h) that this process has in a group across processes, or NULL. It may
- * have two: one on our own communicator and one on XLA's. Then return the one that was opened
- * later. */
+/* Return the member (groups.h) of this process in a group across processes, or NULL. A process may
+ * have two members in a group: one on our own communicator and one on XLA's. Then return the one
+ * that was opened later. */
 static struct ffi_member *find_member_across(const int64_t *ids, int ranks)
 {
     struct ffi_member *member, *latest = NULL;

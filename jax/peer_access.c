@@ -5,8 +5,8 @@
  * Access depends on how XLA allocates. XLA's own mapped pools list the GPUs that have access.
  * Memory from cudaMalloc is accessible where peer access is enabled. Memory of CUDA's
  * stream-ordered pools (XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async) has no such list, and enabled peer
- * access does not apply to it, so we answer no. The constants and the structure are copied from
- * cuda.h, so that no CUDA header is needed.
+ * access does not apply to it, so ffi_peer_access() returns 0 for it. The constants and the
+ * structure are copied from cuda.h, so that no CUDA header is needed.
  */
 #include "jax/peer_access.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* call.c - decide which instructions can become custom calls of ours, and write these calls. */
+/* call.c - decide which collectives our custom calls can replace, and write these calls. */
 #include "jax/hlo/call.h"
 #include "jax/hlo/fields.h"
 
@@ -165,8 +165,8 @@ static const char *judge_places(const struct hlo_call *call)
 /* ---- all-reduces that XLA runs better ------------------------------------------------------- */
 /* After XLA has shown us the program, its passes ReduceScatterCreator and
  * WhileLoopAllReduceCodeMotion replace some all-reduces by something cheaper. They cannot do that
- * with our calls, so we leave these all-reduces to XLA. What the passes replace was read in XLA's
- * source, and seen in programs for an H100 (test/jax/install/test_compiled.py). */
+ * with our calls, so we leave these all-reduces to XLA. We read in XLA's source what the passes
+ * replace, and saw it in programs for an H100 (test/jax/install/test_compiled.py). */
 
 /* is_of_rank() looks at this many instructions at most. */
 #define STEPS 64
@@ -446,7 +446,7 @@ int hlo_call_may_share(const struct hlo_module *module, const struct hlo_computa
            hlo_shape_read(operand->shape, &input) == NULL && hlo_shape_same(&result, &input);
 }
 
-/* XLA reads this empty message as: the result shares memory with operand 0. */
+/* XLA takes this empty message to mean that the result shares memory with operand 0. */
 void hlo_call_share(struct hlo_out *out)
 {
     hlo_put_bytes_field(out, HLO_INSTRUCTION_OUTPUT_OPERAND_ALIASING, text_bytes(""));

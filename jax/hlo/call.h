@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* call.h - decide which instructions can become custom calls of ours, and write these calls. */
+/* call.h - decide which collectives our custom calls can replace, and write these calls. */
 #ifndef HLO_CALL_H_
 #define HLO_CALL_H_
 

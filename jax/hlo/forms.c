@@ -15,7 +15,7 @@ static const char no_memory[] = "memory is short";
 struct forms {
     int64_t *group, *order;
     int64_t count, next; /* ${next}: the number for the next group of a list */
-    int64_t joined;      /* how many ids are in a group so far */
+    int64_t joined;      /* how many ids have been put into groups so far */
     int disordered;      /* 1: ${order} is not the order in which the instruction lists the ids */
 };
 

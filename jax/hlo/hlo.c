@@ -169,8 +169,8 @@ static int is_changed(const struct edit *edit)
     return edit->ours ? edit->shares : edit->target[0] != '\0';
 }
 
-/* Write the fields of a call of ours, but not the field that lets it work in place:
- * put_instruction() adds that one. */
+/* Write the fields of a call of ours, but not the field that lets it put its result into its
+ * operand's buffer: put_instruction() adds this field. */
 static void put_call(const struct edit *edit, struct hlo_out *out)
 {
     if (edit->ours)

@@ -27,7 +27,7 @@ struct symtuner_hlo_call {
     int32_t coll;  /* enum symtuner_ar_coll */
     int32_t op;    /* ncclRedOp_t */
     int32_t rows, ranks;
-    int32_t column; /* column of the call in that line; 0 if the module does not say it */
+    int32_t column; /* column in the line of ${where}; 0 if the module does not say it */
     int32_t unused;
     const int64_t *groups; /* ${rows} rows of ${ranks} device ids */
     const int64_t *places; /* the same devices as positions in the program's list of devices */
@@ -57,9 +57,9 @@ SYMTUNER_HLO_API int symtuner_ffi_hlo_call(const struct symtuner_hlo *module, in
 SYMTUNER_HLO_API int symtuner_ffi_hlo_replace(struct symtuner_hlo *module, int i,
                                               const char *target, int flat);
 
-/* Count the custom calls of ours that were in the module when it was opened, and whose operands
- * nothing else needs. symtuner_ffi_hlo_write() lets these calls work in place. Returns the
- * count. */
+/* Return how many custom calls of ours were in the module when it was opened and have operands that
+ * nothing else needs. symtuner_ffi_hlo_write() lets these calls put their results into the buffers
+ * of their operands. */
 SYMTUNER_HLO_API int symtuner_ffi_hlo_in_place(const struct symtuner_hlo *module);
 
 /* One call that several all-reduces of a module share. */
@@ -72,7 +72,7 @@ struct symtuner_hlo_joined {
 
 /* Decide which small all-reduces share calls. Two kinds can: those that symtuner_ffi_hlo_replace()
  * replaced, and custom calls of ours that were in the module when it was opened. Call this after
- * symtuner_ffi_hlo_replace(). Returns like symtuner_ffi_hlo_open(). */
+ * symtuner_ffi_hlo_replace(). Returns 0, or -1 with a sentence in ${why}. */
 SYMTUNER_HLO_API int symtuner_ffi_hlo_join(struct symtuner_hlo *module, char *why, size_t why_size);
 
 /* Fill ${joined} for shared call ${i}, which counts from 0. Returns 0, or -1 if there is none. */
@@ -84,7 +84,7 @@ SYMTUNER_HLO_API int symtuner_ffi_hlo_joined(const struct symtuner_hlo *module, 
 SYMTUNER_HLO_API int symtuner_ffi_hlo_part(struct symtuner_hlo *module, int i);
 
 /* Set *bytes and *size to the edited module. The bytes are valid until the module is closed.
- * Returns like symtuner_ffi_hlo_open(). */
+ * Returns 0, or -1 with a sentence in ${why}. */
 SYMTUNER_HLO_API int symtuner_ffi_hlo_write(struct symtuner_hlo *module, const void **bytes,
                                             size_t *size, char *why, size_t why_size);
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * join.h - let small all-reduces share a call: one call reduces the operands of several.
+ * join.h - let small all-reduces share a call: one call reduces the operands of several
+ * all-reduces.
  *
  * XLA's combiner joins XLA's own all-reduces in this way, but it does not join our calls. Which
- * calls we join depends only on the module, and on which of its calls are ours and have which
+ * calls we join depends only on the module, on which of its calls are ours, and on their
  * attributes. So all processes of a program join the same calls. The targets of the calls have no
  * influence: they may differ between processes, because a process may compile other programs at the
  * same time.

@@ -26,7 +26,8 @@ static void *grow(void *array, size_t *count, size_t *room, size_t size)
     return memset(all + (*count)++ * size, 0, size);
 }
 
-/* Keep the first ${room} ids of a repeated field, and count all of its ids. */
+/* Store the first ${room} ids of a repeated field in ${ids}, and add the number of all its ids to
+ * *count. */
 static int read_ids(const struct hlo_field *field, int64_t *ids, size_t room, size_t *count)
 {
     struct hlo_numbers numbers = {0};

@@ -49,7 +49,8 @@ struct hlo_module {
     size_t use_count, use_room;
 };
 
-/* Returns NULL, or why ${bytes} cannot be read. In both cases call hlo_module_free() later. */
+/* Read a module. Returns NULL, or why ${bytes} cannot be read. Call hlo_module_free() later in both
+ * cases. */
 const char *hlo_module_read(struct hlo_bytes bytes, struct hlo_module *module);
 void hlo_module_free(struct hlo_module *module);
 

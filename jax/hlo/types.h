@@ -14,7 +14,7 @@ struct hlo_type {
     const char *name;
 };
 
-/* Return the type with this number of XLA's, or NULL if NCCL has no such type. */
+/* Return the type to which XLA gives the number ${xla}, or NULL if NCCL has no such type. */
 static inline const struct hlo_type *hlo_type_find(int xla)
 {
     static const struct hlo_type types[] = {

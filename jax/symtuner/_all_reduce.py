@@ -54,8 +54,8 @@ def _lax_all_reduce(x: Any, axes: Axes, op: str, groups: Groups) -> Any:
 
 
 # ---- the primitive -------------------------------------------------------------------------------
-# The parameter inner of our primitive is the jax.lax primitive that ours replaces. The parameter
-# inner_params has the parameters of that jax.lax primitive.
+# Our primitive's parameter "inner" is the jax.lax primitive that it replaces. Its parameter
+# "inner_params" has the parameters of that jax.lax primitive.
 all_reduce_p = Primitive("symtuner_all_reduce")
 _lowering.NEEDS_DEVICES.add(all_reduce_p)
 
@@ -251,7 +251,7 @@ def _one(leaf: Any, axes: Axes, op: str, groups: Groups) -> Any:
     within = tuple(a for a in axes if a not in between)
     asks_lax = within and (groups is not None or (op == "avg" and not between))
     if not isinstance(leaf, jax.core.Tracer) or asks_lax:
-        return _lax_all_reduce(leaf, axes, op, groups)  # a constant needs no communication
+        return _lax_all_reduce(leaf, axes, op, groups)  # no Tracer: a constant, which stays local
     if leaf.dtype == np.bool_ and op in ("sum", "avg", "prod"):
         leaf = leaf.astype(np.int32)  # lax.psum also converts bools
     if within:

@@ -56,8 +56,8 @@ _strict = False
 _off = False  # install() was called, but SYMTUNER_MODE is off
 _only: frozenset[str] = frozenset()
 _listening = False
-# program, line and column of a call. The sets also have each call with column 0, because a compiled
-# program may not say the column
+# program, line and column of a call. The two sets below also have each call with column 0, because
+# a compiled program may not say the column
 _Place = tuple[str, _say.Line | None, int]
 _judged: set[_Place] = set()  # where a rule left a call to XLA for good
 _passed: set[_Place] = set()  # where a rule left a call to _hlo.py
@@ -247,8 +247,8 @@ def _rule(name: str, coll: str, op: str, own: Any) -> Any:
 # and may come after install(). JAX reports each program between lowering and compiling it. So we
 # register when JAX reports the first program.
 
-# _hlo.py and jax/hlo/ give reasons why a collective stays with XLA. A reason that begins like this
-# is no fault, so strict mode raises no error for it (as for _Left.fine)
+# _hlo.py and jax/hlo/ give reasons why a collective is left to XLA. A reason that begins like one of
+# these is no fault, so strict mode raises no error for it (as for _Left.fine)
 _FINE = (
     "symtuner.disabled() ",
     "SYMTUNER_ONLY does not name ",

@@ -140,7 +140,7 @@ def missing(processes: Sequence[int], question: str = RUNS) -> str:
     print this once on stderr. This waits for all answers together as long as a group may take to
     open."""
     say(question)
-    # keep the words and keys of this round, because again() may begin another one meanwhile
+    # keep the answers and keys of this round, because again() may begin another round meanwhile
     words, keys = _words, {p: _key(question, p) for p in processes}
     until = time.monotonic() + _processes.OPEN_WAITS * _processes.WAIT_S
     out = {}
