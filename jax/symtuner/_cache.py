@@ -46,7 +46,8 @@ def is_off(metadata: Any) -> bool:
 
 def is_shared() -> bool:
     """May JAX compile a program in one process and send the result to the others? If so, the others
-    do not open the groups that XLA's partitioner makes, and this process must not wait for them."""
+    do not open the groups of collectives that XLA's partitioner makes, and this process must not
+    wait for them."""
     return bool(getattr(jax.config, "jax_share_binary_between_hosts", False))
 
 
@@ -75,7 +76,7 @@ def _in_key() -> str:
 
 def rows_in(attributes: str) -> list[list[int]]:
     """Return the device ids of the groups of a call of ours. ``attributes`` are those of the call,
-    as XLA prints them, with any text around them."""
+    as XLA prints them. Other text may stand before and after them."""
     ids, ranks = _GROUPS.search(attributes), _RANKS.search(attributes)
     if ids is None or ranks is None:
         raise SymtunerError("a program has a call of symtuner without groups")

@@ -67,8 +67,9 @@ def spans_processes(devices: Sequence[Any]) -> bool:
 
 
 def _box(device: Any) -> int | None:
-    """Return XLA's number of the device's box; boxes that NVLink joins have one number. Return None
-    if this release of JAX does not have it, or if the user has set the numbers."""
+    """Return the number that XLA gives the device's box; boxes that NVLink joins have the same
+    number. Return None if this release of JAX has no such number, or if the user has set the
+    numbers."""
     given = jax._src.distributed.global_state
     names = ("partition_index", "slice_index")
     if any(getattr(given, name, None) is not None for name in names):

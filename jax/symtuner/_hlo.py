@@ -92,8 +92,8 @@ class _Module:
         return self._c.symtuner_ffi_hlo_in_place(self._handle) > 0
 
     def join(self) -> Iterator[tuple[int, int, str]]:
-        """Let small all-reduces share calls. Yield the number of each shared call, how many share
-        it, and its attributes, as XLA prints them."""
+        """Let small all-reduces share calls. Yield for each shared call its number, how many
+        all-reduces share it, and its attributes, as XLA prints them."""
         load().call("hlo_join", self._handle)
         number, joined = 0, _Joined()
         while self._c.symtuner_ffi_hlo_joined(self._handle, number, ctypes.byref(joined)) == 0:

@@ -115,8 +115,8 @@ def only() -> frozenset[str]:
 
 
 def _record() -> str:
-    """Which calls may XLA record into CUDA graphs? "0": none. "auto": small ones. "1": all whose
-    ranks exchange no addresses."""
+    """Which calls may XLA record into CUDA graphs? "0": none. "auto": small calls. "1": all calls
+    whose ranks exchange no addresses."""
     record = word("SYMTUNER_JAX_COMMAND_BUFFERS", ("auto", "0", "1"), "auto")
     # two calls of one group must not run at the same time, but in XLA's CONCURRENT modes they may
     if record == "auto" and _CONCURRENT.search(os.environ.get("XLA_FLAGS", "")):

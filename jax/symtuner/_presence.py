@@ -4,10 +4,10 @@ they open a group, and these would wait for minutes. So they ask here first. A p
 SYMTUNER_MODE=observe or off counts as one that does not run it.
 
 There are two questions (_QUESTIONS), because a program can call symtuner.all_reduce() without
-install(). Each process answers a question with yes, or with the reason for its no, when it lowers
-its first program to which the question applies. If it does not answer in time, another process
-answers for it that it does not run symtuner. Only the first answer about a process counts. It holds
-until all processes call symtuner.retry() or symtuner.close(). So all processes get the same answer.
+install(). Each process answers "yes", or why not, when it lowers its first program to which the
+question applies. If it does not answer in time, another process answers for it that it does not run
+symtuner. Only the first answer about a process counts. It holds until all processes call
+symtuner.retry() or symtuner.close(). So all processes get the same answer.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ def _heard(question: str, keys: dict[int, str]) -> dict[str, str]:
 
 def missing(processes: Sequence[int], question: str = RUNS) -> str:
     """Return which of these processes does not run symtuner, and why, or "" if all run it. Also
-    print this once on stderr. This waits for all answers together as long as a group may take to
-    open."""
+    print this once on stderr. The wait for all answers together takes at most as long as the
+    opening of a group may take."""
     say(question)
     # keep the answers and keys of this round, because again() may begin another round meanwhile
     words, keys = _words, {p: _key(question, p) for p in processes}
@@ -166,9 +166,9 @@ def missing(processes: Sequence[int], question: str = RUNS) -> str:
 
 
 def again(speak: bool = True) -> None:
-    """Begin a new round, in which all processes say again whether they run symtuner. A process says
-    it when it next asks about the others. But if this process counted as one that does not run
-    symtuner, it may never ask, so it says it now."""
+    """Begin a new round, in which all processes say again whether they run symtuner. Each process
+    does so when it next asks about the others. But if this process counted as one that does not run
+    symtuner, it may never ask, so it answers now."""
     global _round, _words
     _renew()
     out = [q for q in _QUESTIONS if _words.get(_my_key(q), "").startswith("-")]

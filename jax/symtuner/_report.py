@@ -29,7 +29,7 @@ class Call:
 
 
 class Replaced(list[Call]):
-    """A list of calls, in the order in which JAX lowered them. Printed, each call is one line.
+    """A list of calls, in the order in which JAX lowered them. print() shows each call as one line.
     ``shared`` has a line for each program in which small all-reduces share calls."""
 
     def __init__(self, calls: Iterable[Call] = (), shared: Iterable[str] = ()) -> None:
