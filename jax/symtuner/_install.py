@@ -247,8 +247,8 @@ def _rule(name: str, coll: str, op: str, own: Any) -> Any:
 # and may come after install(). JAX reports each program between lowering and compiling it. So we
 # register when JAX reports the first program.
 
-# _hlo.py and jax/hlo/ give reasons why a collective is left to XLA. A reason that begins like one of
-# these is no fault, so strict mode raises no error for it (as for _Left.fine)
+# _hlo.py and jax/hlo/ give reasons why a collective is left to XLA. A reason that begins like one
+# of these is no fault, so strict mode raises no error for it (as for _Left.fine)
 _FINE = (
     "symtuner.disabled() ",
     "SYMTUNER_ONLY does not name ",

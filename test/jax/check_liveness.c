@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * check_liveness.c [WORD] - checks whether the end of another rank ends this process when it
- * should, and with the right words.
+ * should, and whether the message on stderr is right.
  *
  * Each case runs in a process of its own, which is rank 0 of a group of four. The other ranks are
  * processes that only sleep. Compile this program with time limits of seconds, and put the
@@ -206,7 +206,7 @@ static void lost_after_close(void)
     take_long();
 }
 
-/* JAX waits for rank 2, which said goodbye to us but not to JAX. */
+/* JAX waits for rank 2, which said goodbye but died before it came to JAX's shutdown. */
 static void left_and_lost(void)
 {
     open_group();
@@ -440,7 +440,7 @@ static void start(size_t i)
         pids[rank] = fork();
         if (pids[rank] == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
-            sleep_ms(30000); /* longer than the case */
+            sleep_ms(30000); /* longer than any case */
             _exit(0);
         }
     }
@@ -448,7 +448,8 @@ static void start(size_t i)
     exit(0);
 }
 
-/* Did the case end with the right status, and print these words and no others? */
+/* Did case ${i} end with the status in its row of ${cases}, and print one line with the words in
+ * that row, or nothing? */
 static int judge(size_t i)
 {
     char text[2048];

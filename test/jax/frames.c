@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* frames.c - makes a good frame, and a runtime for it. */
+/* frames.c - makes a valid call frame, and a fake of XLA's runtime, which the handler calls. */
 #include "test/jax/frames.h"
 #include "jax/library.h"
 #include "jax/xla_abi.h"

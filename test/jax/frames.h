@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* frames.h - call frames as XLA would build them, and a runtime that answers them. */
+/* frames.h - call frames as XLA would build them, and a fake of XLA's runtime. */
 #ifndef FFI_TEST_FRAMES_H_
 #define FFI_TEST_FRAMES_H_
 
 #include "xla/ffi/api/c_api.h"
 
-/* A good frame: the sum of 6 x 7 float32 over ids {0, 1}, on ordinal 1 and stream 0x5000. Tests
- * damage it. */
+/* A valid frame: the sum of 6 x 7 float32 over ids {0, 1}, on ordinal 1 and stream 0x5000. Some
+ * tests damage it. */
 struct frame {
     XLA_FFI_CallFrame frame;
     XLA_FFI_Buffer in, out;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hostile.c - ways to damage a good call frame, and the words that the handler must answer. */
+/* hostile.c - ways to damage a valid call frame, and words that the handler's error must have. */
 #include "test/jax/hostile.h"
 
 #include <stddef.h>

@@ -259,7 +259,7 @@ def test_warnings_name_the_line():
 
     def two(v):
         first = symtuner.all_reduce(v, "i")
-        return symtuner.all_reduce(v[None], "i") + first  # another shape: JAX lowers it, too
+        return symtuner.all_reduce(v[None], "i") + first  # a new shape, so JAX lowers it, too
 
     _, said = warned(smap(two), jnp.ones(4))
     assert [w.lineno for w in said] == [at + 3, at + 4], said

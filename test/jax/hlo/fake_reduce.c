@@ -2,8 +2,9 @@
 /*
  * fake_reduce.c - the custom calls of symtuner_ffi.h for XLA's CPU devices. They really reduce.
  *
- * The ranks of a call meet in a list, and the last rank that comes computes all results. The id of
- * a device is its ordinal. The ranks are summed in the order of the ids.
+ * A list has a meeting for each call that waits for ranks. The last rank that comes to a meeting
+ * computes all results. The id of a device is its ordinal. Values are added in the order of the
+ * ids.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -138,7 +139,8 @@ static int reduce(const struct meeting *m, const struct ffi_call *call)
     return 0;
 }
 
-/* Return the first meeting of this call to which the rank has not come yet. */
+/* Return the first meeting of this call to which rank ${me} has not come yet. If there is none, add
+ * one to the list. */
 static struct meeting *find(int64_t run, const void *call, int row, int me)
 {
     struct meeting **m = &meetings;

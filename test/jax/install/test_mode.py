@@ -126,7 +126,7 @@ def test_by_name():
     """In these modes symtuner.all_reduce lowers to what jax.lax lowers to, leaf by leaf."""
     leaves = [X[:, i] for i in range(4)]
     ours = lambda: smap(lambda v: symtuner.all_reduce(v, "i"), outs=P("i"))
-    # there are the same all-reduces as without us, but JAX gives their functions other numbers
+    # compare only the number of all-reduces: JAX numbers their functions differently without us
     count = lambda f: text_of(f, leaves).count("stablehlo.all_reduce")
     assert count(ours()) == 0 and for_cuda(ours(), leaves)
     for mode, said in (("off", 0), ("observe", 4)):

@@ -103,7 +103,7 @@ def come_late(devices, rank):
         print("error:", e, flush=True)
         right = "rank 1 did not answer within 1 s" in str(e)
     took = time.monotonic() - began
-    time.sleep(0 if rank else 8)  # JAX's coordinator is in rank 0
+    time.sleep(0 if rank else 8)  # rank 0 has JAX's coordinator, so it ends last
     os._exit(3 if right and took < 4 and holds((0, 0, 0)) else 1)
 
 

@@ -39,7 +39,7 @@ def child(script, arguments):
     import symtuner
     from jax.extend.backend import clear_backends
 
-    # the groups must end before the client of the GPU, and the client before the coordinator
+    # close the groups before JAX's client of the GPU, and that client before the coordinator
     symtuner.close()
     clear_backends()
     gc.collect()
