@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tests symtuner.all_reduce without a GPU: what it lowers to, and that on other devices it is the
-function of jax.lax.
+"""Tests symtuner.all_reduce without a GPU: what it lowers to, and that on other devices the
+function of jax.lax runs.
 
 Four CPU devices stand for GPUs. Programs are lowered for CUDA, and the tests read the result. When
 a program runs on the CPU, jax.lax runs it.

@@ -249,7 +249,7 @@ def in_place(*rest, root=False, text=PLACE):
 
 
 def test_in_place():
-    """A call gets its operand's buffer only if XLA need not copy the operand for that."""
+    """A call gets its operand's buffer for its result only if XLA need not copy the operand."""
     use = "ROOT %e = f32[6,4]{1,0} add(%c, %n)"
     assert in_place("CALL", root=True) and in_place("CALL", use.replace("%n", "%p"))
     assert in_place("%f = " + FLAT6, "flat", BACK)
@@ -267,8 +267,8 @@ def test_in_place():
 
 
 def test_memory():
-    """In place, our all-reduce takes no memory but its operand's. test_compiled.py tests the same
-    with XLA's compiler for GPUs."""
+    """Our all-reduce puts its result into its operand's buffer, so it takes no other memory.
+    test_compiled.py tests the same with XLA's compiler for GPUs."""
     mesh = Mesh(np.array(DEVICES), ("a",))
     x = place(mesh, integers((512, 1024), np.float32), None, "a")
     w = place(mesh, integers((1024, 512), np.float32, 1), "a", None)
@@ -370,8 +370,8 @@ def test_disabled():
 
 
 def test_say_in_strict_mode():
-    """In strict mode, an exception of the report sink ends the compilation; our own exceptions do
-    not."""
+    """An exception that ``say`` raises, as in strict mode, ends the compilation. Other exceptions
+    in our code do not."""
 
     def strict(*row):
         raise RuntimeError("strict forbids")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """install() for CPU devices. Our rules are registered for the CPU, and XLA runs our calls.
 
-A stand-in reads our custom call with its groups, operator, layouts and collective. It puts XLA's
-collective over just these devices in the place of our call. So a wrong group, operator, layout or
-collective gives a wrong value.
+A stand-in reads our custom call with its groups, operator, layouts and collective. It replaces our
+call by XLA's collective with the same groups, operator, layouts. So a wrong group, operator, layout
+or collective gives a wrong value.
 """
 
 import os

@@ -81,8 +81,8 @@ def test_off():
 
 
 def test_off_tells_the_others():
-    """This process tells the others that it is off after install(), when JAX lowers the first
-    program."""
+    """After install(), when JAX lowers the first program, this process tells the others that it is
+    off."""
     told, say = [], _presence.say
     _presence.say = lambda *_: told.append(1)
     try:
@@ -123,7 +123,7 @@ def test_observe():
 
 
 def test_by_name():
-    """In these modes symtuner.all_reduce lowers to what jax.lax lowers to, leaf by leaf."""
+    """In the modes off and observe, symtuner.all_reduce lowers each leaf as jax.lax does."""
     leaves = [X[:, i] for i in range(4)]
     ours = lambda: smap(lambda v: symtuner.all_reduce(v, "i"), outs=P("i"))
     # compare only the number of all-reduces: JAX numbers their functions differently without us
@@ -256,8 +256,8 @@ def test_one_row():
 
 def test_several_on_one_line():
     """In strict mode an all-reduce on which XLA's partitioner decides must be found, even if our
-    rule has judged another call in the same line, or at the same column. If the two have columns of
-    their own, the report names each once."""
+    rule has judged another call in the same line, or at the same column. If the two calls have
+    different columns, the report names each once."""
     gather = ("all_gather float32[2,4] over i", "SYMTUNER_ONLY does not name allgather")
     sums = lambda v, i: lax.all_gather(v, i).sum(0)
     for by, more in (
@@ -284,7 +284,7 @@ def test_several_on_one_line():
 
 
 def test_cache_of_strict_programs():
-    """Strict does not read programs from the cache that were compiled without strict."""
+    """Strict mode does not read programs from the cache that were compiled without strict mode."""
     keys = set()
     for strict in (False, True):
         symtuner.install(strict=strict)

@@ -122,12 +122,12 @@ def over_boxes(devices, rank):
 
 
 def otherwise(devices, rank):
-    """Only rank 1 is set to let XLA record no calls."""
+    """Only rank 1 has the setting SYMTUNER_JAX_COMMAND_BUFFERS=0."""
     print(*lower(devices), flush=True)
 
 
 def short(devices, rank):
-    """Rank 1 has no memory at first. All ranks try again until it has."""
+    """On rank 1 memory is short at first. All ranks try again until rank 1 has enough."""
     from symtuner import _groups
 
     _groups.PAUSES_S = (0, 0)
@@ -280,8 +280,8 @@ def silent(devices, rank):
 
 
 def retry_meanwhile(devices, rank):
-    """While rank 0 waits for rank 1, it begins another round. What it then says about rank 1 still
-    belongs to the first round."""
+    """While a thread of rank 0 waits for rank 1, rank 0 begins another round. What the thread then
+    says about rank 1 still belongs to the first round."""
     from symtuner import _presence, _processes
 
     client = _processes.coordinator()

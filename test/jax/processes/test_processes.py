@@ -90,7 +90,7 @@ def open_late(devices, rank):
 
 
 def come_late(devices, rank):
-    """Rank 1 comes after rank 0 has timed out. It must not go on alone."""
+    """Rank 1 comes after rank 0 has timed out. Rank 1 must not go on alone."""
     import symtuner
     from symtuner import _processes
 
@@ -108,7 +108,7 @@ def come_late(devices, rank):
 
 
 def close_meanwhile(devices, rank):
-    """Rank 0 closes its groups while it waits for rank 1 to open this one."""
+    """Rank 0 closes its groups while another of its threads waits for rank 1 to open a group."""
     import symtuner
     from symtuner import _groups
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a test of one JAX process in several processes, with one GPU each (jax.distributed).
+"""Runs a test that is written for one JAX process in several processes, with one GPU each
+(jax.distributed).
 
     together.py [--ranks N] [--gpus LIST] [--limit SECONDS] SCRIPT [ARGUMENT...]
 
@@ -8,8 +9,8 @@ Each process runs SCRIPT with all ARGUMENTs. In it, jax.devices() are the device
 LIST names the GPU of each rank, such as "0,1". With "0,0" two ranks share a GPU (test/gpu/one).
 Prints what rank 0 has printed, and after a failure also what the other ranks have printed.
 
-Exit status 0: all processes ended with 0. 77: all ended with 77. 1: anything else, or the time limit
-was over before the end; then all processes are killed.
+Exit status 0: all processes ended with 0. 77: all ended with 77. 1: anything else, or the time
+limit was over before the end; then all processes are killed.
 """
 
 import argparse
@@ -24,7 +25,7 @@ import time
 
 
 def child(script, arguments):
-    """Run as one rank. The environment says which."""
+    """Run as one rank. The environment says which rank."""
     import jax
 
     place = [os.environ["TOGETHER_" + name] for name in ("ADDRESS", "RANKS", "RANK")]
