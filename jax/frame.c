@@ -107,8 +107,8 @@ static int read_groups(const XLA_FFI_Attrs *attrs, struct ffi_call *call, char *
     return 0;
 }
 
-/* Do the lengths of operand and result fit together? In an all-reduce both are equally long. In a
- * reduce-scatter or an all-gather one is ${call}->ranks times as long as the other. */
+/* Do the lengths of operand and result fit together? In an all-reduce they are equal. In a
+ * reduce-scatter or an all-gather the longer one is ${call}->ranks times as long as the other. */
 static int do_fit(const struct ffi_call *call, int64_t in, int64_t out)
 {
     int64_t shorter = call->coll == SYMTUNER_AR_ALL_GATHER ? in : out;

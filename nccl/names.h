@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 struct st_words {
-    const char *const *word; /* the index of a word is its number; a NULL entry is no word */
+    const char *const *word; /* word[n] is the word for number n; NULL: n has no word */
     int count;
 };
 

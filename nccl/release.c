@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * release.c - the table of NCCL eras, and release numbers as text.
+ * release.c - the table of what differs between NCCL releases, and release numbers as text.
  */
 #include "nccl/release.h"
 

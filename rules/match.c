@@ -34,7 +34,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Fill ${lane}. Its arrays ${start} and ${rule} have room for 2 * rules->count + 1 spans. */
+/* Fill the lane for collective ${coll} and for calls with (${reg}) or without registered buffers.
+ * Its arrays ${start} and ${rule} have room for 2 * rules->count + 1 spans. */
 static void cut(const struct st_index *index, struct st_lane *lane, int coll, bool reg)
 {
     const symtuner_rules *rules = index->rules;

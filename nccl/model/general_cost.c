@@ -136,7 +136,7 @@ static bool algo_allowed(const struct symtuner_call *call, const char *algo)
     return says_of(call, call->algo, algo) != ST_SAYS_NO;
 }
 
-/* Over PCIe NCCL uses LL128 only if NCCL_PROTO names it. */
+/* May NCCL use protocol ${proto}? Over PCIe it uses LL128 only if NCCL_PROTO names LL128. */
 static bool proto_allowed(const struct symtuner_call *call, int proto)
 {
     enum st_says says = says_of(call, call->proto, symtuner_proto_name(proto));

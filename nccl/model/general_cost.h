@@ -28,7 +28,7 @@ bool st_general_table(const struct symtuner_call *call, const char *family,
 
 /*
  * st_general_channels(call, family, algo, proto):
- * Return how many channels NCCL uses for a call with that algorithm and protocol. For a group,
+ * Return how many channels NCCL uses for a call with this algorithm and this protocol. For a group,
  * return the channels of its first call. Returns 0 where st_general_table returns false, and for
  * groups of more than 512 calls.
  */

@@ -50,7 +50,7 @@ enum st_kernel {
 };
 
 enum {
-    ST_KERNEL_LL       = 1, /* low latency: one store has data and flag        */
+    ST_KERNEL_LL       = 1, /* low latency: one store writes data and flag     */
     ST_KERNEL_STORE_MC = 2, /* stores through NVLink multicast                 */
     ST_KERNEL_LOAD_MC  = 4, /* loads through multicast: the switch adds up     */
     ST_KERNEL_TMA      = 8, /* bulk copies (TMA), only on sm_100 and later     */

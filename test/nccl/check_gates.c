@@ -282,7 +282,7 @@ START_TEST(test_doubts_are_told_where_a_rule_was_not_read)
 
     call.coll = SYMTUNER_ALLGATHER;
     ck_assert_int_eq(predict(&call).unsure, 0);
-    for (int arch = 90; arch <= 121; arch++) { /* the code of 2.32.3 names these architectures */
+    for (int arch = 90; arch <= 121; arch++) { /* the code of 2.32.3 names only sm_100 and sm_103 */
         call.arch = arch;
         ck_assert_int_eq(predict(&call).unsure, arch == 100 || arch == 103);
     }

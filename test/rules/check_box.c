@@ -126,7 +126,7 @@ static const struct box {
 static const struct box *box; /* NULL: the real box is used */
 static int nvml_running, nvml_loaded;
 
-/* Return the result of ${call} to NVML or the driver: an error if the box says that it fails. */
+/* Return what function ${call} of NVML or the driver returns: 0, or an error if ${box} says so. */
 static int goes(const char *call)
 {
     return box->fails && strcmp(box->fails, call) == 0 ? 999 : 0;
@@ -134,7 +134,7 @@ static int goes(const char *call)
 
 static int goes_for(const struct gpu *gpu, const char *call)
 {
-    /* calls come only between the init and the shutdown of NVML */
+    /* NVML may be called only between its init and its shutdown */
     ck_assert_int_eq(nvml_running, 1);
     return gpu->lost && strcmp(gpu->lost, call) == 0 ? 999 : 0;
 }

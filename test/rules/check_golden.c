@@ -6,7 +6,7 @@
  * bad/bad.test has bad texts, each with its one error, line and column. A case of these files is
  *
  *   --- KIND NAME      KIND is rules, csv, inline or file
- *   the text           only with KIND file, the text is the file NAME in the same folder instead
+ *   the text           nothing with KIND file: the text is then the file NAME in the same folder
  *   --- means          or --- error
  *   the result         blank lines in front of the next case do not count
  *

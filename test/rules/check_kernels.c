@@ -60,8 +60,8 @@ START_TEST(test_the_two_lists_do_not_see_each_other)
 }
 END_TEST
 
-/* What runs beside a handle decides which rule covers its calls. A rule may override what the
- * handle says. */
+/* Which rule covers a call depends on what the program says about other kernels beside the call. A
+ * rule may override what the program says. */
 START_TEST(test_rules_know_what_runs_beside)
 {
     symtuner_rules *rules = parsed("[kernels a]\nwhen-beside = alone\nkernel = one_ll8\n"
@@ -256,7 +256,8 @@ START_TEST(test_a_kernel_query_out_of_range_is_refused)
 }
 END_TEST
 
-/* The caller was compiled before queries had a machine, so the library must not read it. */
+/* The caller was compiled before queries had the member ${machine}, so the library must not read
+ * this member. */
 START_TEST(test_an_older_caller_s_smaller_kernel_query_is_answered)
 {
     struct symtuner_kernel_query query = {
@@ -275,8 +276,8 @@ START_TEST(test_an_older_caller_s_smaller_kernel_query_is_answered)
 }
 END_TEST
 
-/* The caller was compiled before decisions had ctas. The library refuses a struct that is longer
- * than its own. */
+/* The caller was compiled before decisions had the member ${ctas}. The library refuses a struct
+ * that is longer than its own. */
 START_TEST(test_an_older_caller_s_smaller_kernel_decision_is_not_overrun)
 {
     struct symtuner_kernel_query query = {.struct_size = sizeof query, .ranks = 2};
