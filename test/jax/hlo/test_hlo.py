@@ -289,7 +289,7 @@ def iota_transform(sizes, order, refs):
 
 
 def test_iota_transform():
-    """Put groups in the form of newer releases into a module, and check how the editor reads them."""
+    """Put groups in the form of newer releases into a module, and check what the editor reads."""
     proto, _, old, new = iota_transform((2, 4), (1, 0), (1,))
     proto = replace_in(proto, [3, 2], old, new)
     want = np.arange(8).reshape(2, 4).T.reshape(4, 2).tolist()

@@ -2,8 +2,8 @@
 """install() for CPU devices. Our rules are registered for the CPU, and XLA runs our calls.
 
 A stand-in reads our custom call with its groups, operator, layouts and collective. It replaces our
-call by XLA's collective with the same groups, operator, layouts. So a wrong group, operator, layout
-or collective gives a wrong value.
+call by the collective of XLA that these describe. So a wrong group, operator, layout or collective
+gives a wrong value.
 """
 
 import os
