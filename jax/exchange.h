@@ -34,10 +34,10 @@
 #ifndef FFI_EXCHANGE_MS /* tests set a shorter time */
 #define FFI_EXCHANGE_MS 5000
 #endif
-#define FFI_EXCHANGE_SITES 1024 /* largest number of meetings in a run; further calls are staged */
-#define FFI_EXCHANGE_PAUSE 256 /* at most this many runs have no meetings after a late rank */
+#define FFI_EXCHANGE_SITES 1024 /* at most this many all-reduces of a run exchange addresses */
+#define FFI_EXCHANGE_PAUSE 256 /* at most this many runs exchange nothing after a late rank */
 
-/* What one rank brings to a meeting: its buffers, and which all-reduce it calls. */
+/* What a rank tells the others before an all-reduce: its buffers, and which all-reduce it calls. */
 struct ffi_offer {
     const void *send;
     void *recv;
@@ -45,7 +45,7 @@ struct ffi_offer {
     int dtype, op;
 };
 
-/* The result of a meeting: the buffers of all ranks for one all-reduce. Index r is rank r. */
+/* The result of an exchange: the buffers of all ranks for one all-reduce. Index r is rank r. */
 struct ffi_site {
     const void *sends[FFI_EXCHANGE_RANKS];
     void *recvs[FFI_EXCHANGE_RANKS];
@@ -53,7 +53,7 @@ struct ffi_site {
     int dtype, op;
 };
 
-/* The meetings (see above) of one group, in all runs that are in flight. */
+/* The exchanges of one group, in all runs that are in flight. */
 struct ffi_exchange;
 
 struct ffi_exchange *ffi_exchange_new(int ranks);
@@ -69,10 +69,10 @@ int ffi_exchange_come(struct ffi_exchange *m, int64_t run, int me, const struct 
 int ffi_exchange_find(struct ffi_exchange *m, int64_t run, int me, const struct ffi_offer *offer,
                       struct ffi_site *site);
 
-/* Counts of one group's meetings. */
+/* How often a rank of one group was late, and what follows from it. */
 struct ffi_exchange_state {
-    uint64_t late; /* meetings that timed out, since the group was opened */
-    int skip;      /* how many of the next runs have no meetings, because a rank was late */
+    uint64_t late; /* exchanges that timed out, since the group was opened */
+    int skip;      /* how many of the next runs exchange nothing, because a rank was late */
 };
 
 void ffi_exchange_state(struct ffi_exchange *m, struct ffi_exchange_state *state);

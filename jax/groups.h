@@ -42,7 +42,7 @@ struct ffi_member {
     _Alignas(FFI_CACHE_LINE) pthread_mutex_t lock; /* one thread at a time uses the handle */
     int held;                  /* how many calls hold this member; not set by ffi_members_add() */
     int open;                  /* 1: calls can find this member */
-    struct ffi_found found;    /* local groups: the last site that this member looked up */
+    struct ffi_found found;    /* local groups: cache for ffi_exchange_look() (exchange.h) */
     int64_t looked;            /* 1 + last run that look_at_replays() (handler.c) checked, or 0 */
     int lost;                  /* 1 + first rank whose process has ended; 0: none has */
     int left;                  /* 1 + first rank that has closed the group; 0: none has */

@@ -49,14 +49,14 @@ struct watch {
     struct ffi_member *member; /* may belong to another group after a close: see is_mine() */
     int64_t ids[FFI_GROUP_RANKS];
     int ranks, me, ordinal;
-    int wake; /* eventfd */
+    int wake; /* eventfd, by which other threads wake the watch's thread */
     int n;
     struct pollfd peer[FFI_GROUP_RANKS]; /* pidfds of the other ranks, and ${wake} */
     int rank[FFI_GROUP_RANKS];           /* [i]: peer[i] is this rank's pidfd; -1: ${wake} */
     uint32_t left;                    /* ranks that said goodbye, one bit each; set by any thread */
     uint32_t lost;                    /* ranks whose process has ended, one bit each */
     int64_t lost_at[FFI_GROUP_RANKS]; /* ms; [r]: when we noticed that rank r's process has ended */
-    int64_t told_at; /* ms; argument of symtuner_ffi_told(); 0: not called; set by any thread */
+    int64_t told_at; /* ms; we know every goodbye up to this time; 0: unknown; set by any thread */
     const char *how; /* what happened to the first rank that went, as text; NULL: none has gone */
     int first;       /* the first rank that went; valid if ${how} is not NULL */
     uint64_t calls;  /* how many calls the member had made when we last saw progress */
@@ -68,7 +68,7 @@ struct watch {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct watch *watches; /* list; hold ${lock} to read or change it, or to wake a watch */
 static int64_t ending_since;  /* ms; when this process began to end; 0: it has not */
-static int64_t waiting_at;    /* ms; argument of symtuner_ffi_waiting(); 0: not called */
+static int64_t waiting_at;    /* ms; when this process last waited in JAX's shutdown; 0: never */
 
 static int64_t now_ms(void)
 {

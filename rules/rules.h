@@ -59,7 +59,7 @@ struct st_rule {
     struct st_span bytes;
     bool per_rank;         /* ${bytes} is the size of one rank's part                     */
     struct st_span ranks, nodes, pipe_ops, nccl;
-    unsigned reg;          /* ST_REG_*: are the buffers registered?                       */
+    unsigned reg;          /* ST_REG_*: calls with registered buffers, others, or both    */
     int links;             /* links between GPUs: 1: nvlink, 0: pcie, -1: any             */
     int multicast;         /* multicast: 1: yes, 0: no, -1: any                           */
     char gpu[SYMTUNER_GPU_MAX + 1]; /* pattern with * for the GPU's name; "": any GPU     */

@@ -17,14 +17,14 @@
 #define HLO_MAX_RANKS 16 /* the limit of frame.c and of libsymtuner_ar.so */
 
 struct hlo_devices {
-    int64_t *ids; /* [place]: id of the device at this place */
+    int64_t *ids; /* [replica * partitions + partition]: id of the device */
     int64_t replicas, partitions;
 };
 
 struct hlo_groups {
-    int64_t *ids, *places; /* one row of ${ranks} per group, sorted by the devices' ids */
+    int64_t *ids, *places; /* one row of ${ranks} per group: device ids, and the devices' places */
     int rows, ranks;
-    int in_order; /* 1: the instruction lists each group in this sorted order */
+    int in_order; /* 1: the instruction lists each group in the order of device ids */
 };
 
 /* Read a DeviceAssignmentProto. Returns NULL, or why it cannot be used. */

@@ -29,7 +29,7 @@ struct hlo_member {
 
 /* All-reduces that share one call. */
 struct hlo_bucket {
-    size_t first, last; /* the first and the last of them in hlo_joins.members */
+    size_t first, last; /* indices in hlo_joins.members of the first and the last of them */
     int count;          /* 0: they do not share a call after all */
     struct hlo_bytes target;
     int64_t bytes;

@@ -33,7 +33,7 @@ _Row = tuple[str, str, bool, str, Line | None, int]
 _say: Say | None = None
 _platforms: set[str] = set()
 _lock = threading.Lock()
-_WORDS = b"all-", b"reduce-scatter", TARGET.encode()  # a program without them stays as it is
+_WORDS = b"all-", b"reduce-scatter", TARGET.encode()  # a program with none of them is not edited
 # the bytes that symtuner.disabled() leaves in a serialized program: one map entry, key and value
 _OFF = b"".join(
     b"\n%c%s\x12%c%s" % (len(k), k.encode(), len(v), v.encode()) for k, v in _cache.MARK.items()

@@ -36,7 +36,7 @@ struct runtime {
     int64_t run;
     void *stream;
     int refuse; /* if set, DeviceOrdinal_Get fails */
-    int errors; /* number of errors that were made and not taken yet */
+    int errors; /* number of errors that the handler has made and no test has taken yet */
     int code;
     char message[1024];
 };

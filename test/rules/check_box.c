@@ -81,7 +81,7 @@ static const struct box {
     const char *fails;            /* the name of the call that fails */
     const char *lacks;            /* the symbol or library that is missing */
     const char *nvls;             /* NCCL_NVLS_ENABLE                    */
-    int multicast;                /* the driver's attribute              */
+    int multicast;                /* the driver's multicast attribute    */
     struct symtuner_machine want; /* all members but gpus; name "": the machine is unknown */
 } boxes[] = {
 #define H200(links) {"NVIDIA H200", 9, 0, links, 0, NULL}
