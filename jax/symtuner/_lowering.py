@@ -113,8 +113,8 @@ def _given_devices(mesh: Any) -> Any:
 
 
 def _is_in_mesh() -> bool:
-    """Is jax.set_mesh() in force? If it is, JAX gives a shard_map without a mesh of its own the
-    mesh with which JAX first traced the function. The mesh that is in force now may have other
+    """Is jax.set_mesh() in force? If it is, a shard_map without a mesh of its own gets the mesh
+    with which JAX first traced the function. The mesh that is in force now may have other
     devices."""
     from jax._src import mesh  # jax.sharding.get_mesh() refuses to answer within jit
 

@@ -42,7 +42,7 @@ struct runtime {
 };
 
 extern struct runtime runtime;
-/* thread_ordinal replaces runtime.ordinal in its thread; -1: it does not */
+/* the device ordinal in this thread, in place of runtime.ordinal; -1: runtime.ordinal holds */
 extern _Thread_local int thread_ordinal;
 
 void frame_fill(struct frame *f);

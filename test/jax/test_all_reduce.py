@@ -342,7 +342,7 @@ def test_missing_library():
 
 def test_library_of_another_version():
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("libsymtuner_ffi.so", "libsymtuner_ar.so"):  # the first lacks its functions
+        for name in ("libsymtuner_ffi.so", "libsymtuner_ar.so"):  # both lead to libsymtuner_ar.so
             os.symlink(_library.load().ar_path.resolve(), os.path.join(folder, name))
         p = fresh(
             "text = f().trace(jnp.ones(4)).lower(lowering_platforms=('cuda',)).as_text()\n"

@@ -94,7 +94,7 @@ static const struct {
     {RULE " " LOW, LATER " " HIGH, SHARES(65536, 65536)},
     {RULE " " HIGH, LATER " " LOW, SHARES(65536, 65536)},
     {RULE " bytes=..65535", LATER " " HIGH, NULL},
-    {RULE " " LOW, RULE " " HIGH, NULL}, /* both rules do the same, so it does not matter */
+    {RULE " " LOW, RULE " " HIGH, NULL}, /* both rules do the same, so sharing does no harm */
     {ALL " " LOW, KERNELS " " HIGH, SHARES(65536, 65536)},
     {ALL " " LOW, ALL " " HIGH, NULL},
     {ALL " " LOW, ALL " " HIGH " ctas=4", SHARES(65536, 65536)},
