@@ -299,14 +299,14 @@ class Standby:
 
 
 def _place(me: int) -> str:
-    """Name the pid name space of this process. Two processes with the same answer can use each
-    other's pids. The answer includes the boot id, since the initial name space has the same
+    """Return a name for the pid name space of this process. Two processes with the same name can
+    use each other's pids. The name includes the boot id, since the initial name space has the same
     inode number on every host."""
     try:
         with open(_BOOT_ID) as f:
             return f"{f.read().strip()}:{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
-        return f"unknown:{me}"  # an answer that no other process gives
+        return f"unknown:{me}"  # a name that no other process has
 
 
 def _facts(me: int, xla: bool) -> str:

@@ -41,9 +41,9 @@ def _run_probe(said: list[str]) -> None:
 
 @functools.cache
 def why_not() -> str:
-    """Return why groups across processes cannot use XLA's communicator, or "" if they can. Runs the
-    small program in a thread of its own, because the calling thread is lowering another program.
-    The calling thread waits at most PROBE_S."""
+    """Return why groups across processes cannot use XLA's communicator, or "" if they can. Runs a
+    small program in a thread of its own to find out, because the calling thread is lowering another
+    program. The calling thread waits at most PROBE_S."""
     said: list[str] = []
     thread = threading.Thread(target=_run_probe, args=(said,), daemon=True)
     thread.start()

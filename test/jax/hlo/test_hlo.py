@@ -443,8 +443,8 @@ def test_refused():
 
 
 def test_devices_that_cannot_be_read():
-    """A field that only a newer XLA has, ids that are cut short, or too many ids make the editor
-    take the module for one without an assignment."""
+    """If a device assignment has an unknown field, ids that are cut short, or too many ids, the
+    editor treats the module like one without an assignment."""
     for odd in (b"", field(9, 1), b"\x0a\x05", field(1, 7)):
         ids = b"".join(field(3, field(1, varint(i)) + (odd if i == 3 else b"")) for i in range(4))
         reasons = why(made(ids=None) + field(15, field(1, 1) + field(2, 4) + ids))

@@ -165,8 +165,8 @@ def test_overlap():
 
 
 def test_what_xla_makes_cheaper():
-    """Check what becomes a reduce-scatter, and what leaves its loop. jax/hlo/call.c predicts the
-    same."""
+    """Check which all-reduces XLA turns into a reduce-scatter, and which it moves out of their
+    loop. jax/hlo/call.c predicts both."""
     square = Mesh(np.array(TOPOLOGY.devices).reshape(2, 2), ("i", "j"))
     at = lambda mesh, *spec: NamedSharding(mesh, P(*spec))
     cut = lambda to: lambda x, w: lax.with_sharding_constraint(x @ w, to)
@@ -197,8 +197,8 @@ def test_what_xla_makes_cheaper():
 
 
 def test_in_place():
-    """If nothing else needs the operand, a call in place takes no memory but the operand's, like
-    XLA's all-reduce. Otherwise XLA would copy the operand, as it does for its own all-reduce."""
+    """If nothing else needs the operand, our call puts its result into the operand's buffer, as
+    XLA's all-reduce does, and takes no other memory. Otherwise XLA would copy the operand."""
     args = (shape(SPLIT, 4096, 1024),)
     one, again = lambda v: lax.psum(jnp.cos(v), "i"), lambda v: lax.psum(v @ v, "i") + 1
     live = lambda v: (lambda y: lax.psum(y, "i") @ y)(jnp.cos(v) @ v)

@@ -32,7 +32,7 @@ def one_dies(client, me):
 
 
 def left_over():
-    """Return how many ranks in open groups, handles and communicators this process holds."""
+    """Return three numbers: this process's ranks in open groups, its handles, its communicators."""
     from symtuner import _library, groups
 
     ar = ctypes.CDLL(str(_library.load().ar_path))
