@@ -65,7 +65,7 @@ int ffi_ar_load(const char *path, char *why, size_t why_size)
     pthread_mutex_lock(&lock);
     if (library == NULL) {
         result = open_library(path, why, why_size);
-        ffi_keep_place(-1); /* now, before communicators of the program take all places */
+        ffi_keep_place(-1); /* now, before communicators take all places (library.h) */
     } else if (strcmp(path, loaded_path) != 0) {
         result = ffi_fail(why, why_size, "%s is loaded already, not %s", loaded_path, path);
     }

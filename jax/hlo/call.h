@@ -38,7 +38,7 @@ void hlo_call_judge(const struct hlo_module *module, const struct hlo_computatio
  * XLA compiles the program. */
 int hlo_call_is_ours(const struct hlo_instruction *in);
 
-/* ${in} is a call of ours, or a collective that we want to replace by one. May our call put its
+/* ${in} is one of our calls, or a collective that we want to replace by one. May our call put its
  * result into the buffer of its operand? It may if ${in} is an all-reduce, and if XLA need not copy
  * the operand first. */
 int hlo_call_may_share(const struct hlo_module *module, const struct hlo_computation *computation,

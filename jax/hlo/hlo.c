@@ -13,7 +13,7 @@ struct edit {
     struct hlo_call call;
     char target[64]; /* target of our call that replaces the collective; "": XLA keeps it */
     int flat;
-    int ours;   /* 1: JAX wrote this call of ours, so symtuner_ffi_hlo_call() does not list it */
+    int ours;   /* 1: JAX wrote our call itself; symtuner_ffi_hlo_call() does not list it */
     int shares; /* 1: our call puts its result into the buffer of its operand */
 };
 
@@ -111,7 +111,7 @@ int symtuner_ffi_hlo_name(const struct symtuner_hlo *hlo, char *text, size_t siz
     return 0;
 }
 
-/* Return the i-th collective of XLA's in the module, or NULL. Calls of ours do not count. */
+/* Return the i-th collective of XLA's in the module, or NULL. Our own calls do not count. */
 static struct edit *find_collective(const struct symtuner_hlo *hlo, int i)
 {
     for (int e = 0; i >= 0 && e < hlo->count; e++)
@@ -169,7 +169,7 @@ static int is_changed(const struct edit *edit)
     return edit->ours ? edit->shares : edit->target[0] != '\0';
 }
 
-/* Write the fields of a call of ours, but not the field that lets it put its result into its
+/* Write the fields of one of our calls, but not the field that lets it put its result into its
  * operand's buffer: put_instruction() adds this field. */
 static void put_call(const struct edit *edit, struct hlo_out *out)
 {

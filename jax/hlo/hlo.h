@@ -57,7 +57,7 @@ SYMTUNER_HLO_API int symtuner_ffi_hlo_call(const struct symtuner_hlo *module, in
 SYMTUNER_HLO_API int symtuner_ffi_hlo_replace(struct symtuner_hlo *module, int i,
                                               const char *target, int flat);
 
-/* Return how many custom calls of ours were in the module when it was opened and have operands that
+/* Return how many of our custom calls were in the module when it was opened and have operands that
  * nothing else needs. symtuner_ffi_hlo_write() lets these calls put their results into the buffers
  * of their operands. */
 SYMTUNER_HLO_API int symtuner_ffi_hlo_in_place(const struct symtuner_hlo *module);
@@ -71,7 +71,7 @@ struct symtuner_hlo_joined {
 };
 
 /* Decide which small all-reduces share calls. Two kinds can: those that symtuner_ffi_hlo_replace()
- * replaced, and custom calls of ours that were in the module when it was opened. Call this after
+ * replaced, and our custom calls that were in the module when it was opened. Call this after
  * symtuner_ffi_hlo_replace(). Returns 0, or -1 with a sentence in ${why}. */
 SYMTUNER_HLO_API int symtuner_ffi_hlo_join(struct symtuner_hlo *module, char *why, size_t why_size);
 
