@@ -75,8 +75,8 @@ def _in_key() -> str:
 
 
 def rows_in(attributes: str) -> list[list[int]]:
-    """Return the device ids of the groups of a call of ours. ``attributes`` are those of the call,
-    as XLA prints them. Other text may stand before and after them."""
+    """Return the device ids of the groups of one of our calls. ``attributes`` are those of the
+    call, as XLA prints them. Other text may stand before and after them."""
     ids, ranks = _GROUPS.search(attributes), _RANKS.search(attributes)
     if ids is None or ranks is None:
         raise SymtunerError("a program has a call of symtuner without groups")

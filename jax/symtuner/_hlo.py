@@ -87,8 +87,8 @@ class _Module:
         return self._c.symtuner_ffi_hlo_replace(*arguments) == 0
 
     def in_place(self) -> bool:
-        """Did the module have calls of ours when it was opened, and can some of them put their
-        results into their operands' buffers?"""
+        """Did the module have some of our calls when it was opened, and can these put their results
+        into their operands' buffers?"""
         return self._c.symtuner_ffi_hlo_in_place(self._handle) > 0
 
     def join(self) -> Iterator[tuple[int, int, str]]:

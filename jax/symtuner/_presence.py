@@ -44,7 +44,7 @@ def has_others() -> bool:
 
 
 def _renew() -> None:
-    """Begin anew if jax.distributed was initialized again: the new coordinator knows nothing."""
+    """Forget all answers if jax.distributed was initialized again: the new coordinator has none."""
     global _client, _round, _words
     client = getattr(_state(), "client", None)
     if client is None or client is _client:

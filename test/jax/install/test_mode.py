@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests SYMTUNER_MODE and SYMTUNER_JAX_STRICT, without a GPU.
 
-The modes off and observe change no program. Strict raises an error where XLA would run a call, also
-if only XLA's partitioner decides that. on_cpu.py says how our programs run on CPU devices.
+The modes off and observe change no program. Strict mode raises an error where XLA would run a call,
+even if this is decided only after XLA has partitioned the program. on_cpu.py says how our programs
+run on CPU devices.
 """
 
 import contextlib
@@ -144,7 +145,7 @@ def test_by_name():
 
 
 def test_open_group():
-    """A program from jax.export may have calls of ours, which only our kernels can run. So a group
+    """A program from jax.export may have our calls, which only our kernels can run. So a group
     that the program opens itself is open even if SYMTUNER_MODE is off. An error becomes a line
     on stderr."""
     for mode in ("off", "observe"):

@@ -298,7 +298,7 @@ def retry_meanwhile(devices, rank):
 
 def off(devices, rank):
     """SYMTUNER_MODE is off in process 1. Both processes know that at once, also after retry(), and
-    both lower jax.lax. A program from jax.export may have calls of ours, so open_group() still
+    both lower jax.lax. A program from jax.export may have our custom calls, so open_group() still
     opens a group."""
     import os
 
