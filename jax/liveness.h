@@ -9,8 +9,8 @@
 #ifndef FFI_LIVENESS_STUCK_MS /* tests set shorter times */
 /* after a rank has gone, we give up a call that makes no progress for this time */
 #define FFI_LIVENESS_STUCK_MS 5000
-/* after we have given up a call, the process has this time to end by itself; then we call
- * _exit() */
+/* after we have given up a call, the process has this time to end by itself; then we call _exit().
+ * A goodbye may also arrive this long after the death of the rank that said it */
 #define FFI_LIVENESS_LEAVE_MS 5000
 /* a process that ends may wait this long for a dead rank in jax.distributed's shutdown */
 #define FFI_LIVENESS_END_MS 15000
