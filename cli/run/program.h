@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* program.h - runs the user's program in place of this command: the program gets the signals that
- * this command gets, and this command ends in the same way as the program. */
+/* program.h - runs the user's program as a child process: the program gets the signals that this
+ * command gets, and this command ends in the same way as the program. */
 #ifndef ST_RUN_PROGRAM_H_
 #define ST_RUN_PROGRAM_H_
 

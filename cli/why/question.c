@@ -225,8 +225,9 @@ static void use_environment(struct st_why *why)
     }
 }
 
-/* Set the release, the machine and the settings of the environment, before st_line_read reads the
- * options that change them. Returns -1 if the command continues, else its exit status. */
+/* Set the release and the machine, and apply the environment's settings. The options that
+ * st_line_read reads next may change the machine (--links) and the settings (--set). Returns -1 if
+ * the command continues, else its exit status. */
 static int started(void *self)
 {
     struct st_why *why = self;

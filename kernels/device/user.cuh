@@ -112,7 +112,7 @@ template <class I> __device__ __forceinline__ bool inner(I at, I end)
     return at >= AR_WORD && at + 2 * AR_WORD <= end;
 }
 
-/* Return the bytes between ${at} and ${end}, at most ${most}. */
+/* Return how many bytes lie between ${at} and ${end}, at most ${most}. */
 template <class I> __device__ __forceinline__ int bytes_left(I at, I end, int most)
 {
     return at >= end ? 0 : end - at < (I)most ? (int)(end - at) : most;

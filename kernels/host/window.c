@@ -115,8 +115,8 @@ static int64_t distance(const struct ar_window *w, const char *buffer, size_t by
     return buffer < w->base + w->bytes && w->base < buffer + bytes ? buffer - w->base : APART;
 }
 
-/* Update window w, in which the new buffers do not lie at the same offset on all ranks. ${here} is
- * the number of ranks that still have the window. */
+/* Update window w: the new buffers do not lie at the same offset in it on all ranks, or no rank has
+ * it. ${here} is the number of ranks that still have the window. */
 static void judge(symtuner_ar *h, int w, int here)
 {
     struct ar_window *window = &h->windows[w];
@@ -129,9 +129,9 @@ static void judge(symtuner_ar *h, int w, int here)
         window->blocked = true;
 }
 
-/* Let all ranks compare where the new buffer of each rank lies in the older windows. *place becomes
- * an entry of h->windows that is free on all ranks, or -1 if there is none. *blocked says whether
- * the new window is blocked. */
+/* Let all ranks compare where the new buffer of each rank lies in the older windows, and update the
+ * older windows (judge()). *place becomes an entry of h->windows that is free on all ranks, or -1
+ * if there is none. *blocked says whether the new window is blocked. */
 static ncclResult_t compare(symtuner_ar **handles, void *const *buffers, int n, size_t bytes,
                             int *place, bool *blocked, char *why)
 {

@@ -44,7 +44,7 @@ struct rank {
     ncclComm_t comm[3];
     int me[3], ranks[3];
     char *window[2], *plain[2]; /* [0: send, 1: receive] */
-    /* [0]: the window that has the buffers of the calls; then others, which overlap it */
+    /* [w][0]: the window with the calls' buffers; [w][1..]: others, which overlap it */
     ncclWindow_t made[2][1 + MORE];
     double scalar[SLOTS];
 };
@@ -237,8 +237,8 @@ static void drop_window(struct rank *k, int w, int i)
     k->made[w][i] = NULL;
 }
 
-/* Register or deregister a window. Some ranks deregister later than others. In one case of eight
- * rank 1 registers another part of its buffer than the other ranks do. */
+/* Register or deregister a window. Some ranks deregister later than others. In one case of eight,
+ * rank 1 registers another part of its buffer than the others. */
 static void change_windows(struct rank *k)
 {
     int w = (int)draw(&k->common, 2), i = (int)draw(&k->common, 1 + MORE);

@@ -196,7 +196,7 @@ static char *same_place(const struct rank *r, const char *p, int peer)
     return NULL;
 }
 
-/* Make the call. If ${lists} is set, pass the addresses of all ranks. */
+/* Make the call. If ${lists} is set, an all-reduce passes the addresses of all ranks. */
 static ncclResult_t make(struct rank *r, const struct fuzz_call *c, int lists, symtuner_ar *h,
                          cudaStream_t stream)
 {

@@ -123,8 +123,7 @@ static nccl_abi_result init(void **ctx, uint64_t id, int *mask, const char *name
 }
 #endif
 
-/* The six members of the table are at the same offsets in every version. Only the type of the event
- * differs. */
+/* Every version of the table has these six members. Only the functions' parameters differ. */
 static const char name[] = "fake";
 #define JOIN2(a, b) a##b
 #define JOIN(a, b)  JOIN2(a, b)

@@ -28,8 +28,9 @@ static int whole_scalar(const struct call *c, int rank)
     return (c->salt + 4 * rank) % 9 - 4;
 }
 
-/* The float types smaller than f32: number of bits of the exponent, and of bits behind the leading
- * one. ${most} is the largest number if conversions saturate, or 0 if they go to infinity. */
+/* The float types smaller than f32. They have ${exponent} bits of the exponent, and ${digits} bits
+ * after the leading 1. ${most} is the largest number if conversions saturate, or 0 if they go to
+ * infinity. */
 static const struct format {
     int exponent, digits;
     double most;
@@ -55,7 +56,7 @@ static unsigned round_small(const struct format *f, double v)
         return sign | infinite;
     frexp(v, &e);
     e = e - 1 < 1 - bias ? 1 - bias : e - 1;
-    /* If v is subnormal, n is below 1 << digits. */
+    /* If f stores v as a subnormal, n < 1 << digits. */
     n = (unsigned)nearbyint(ldexp(fabs(v), f->digits - e));
     n += (unsigned)(e + bias - 1) << f->digits; /* a carry may go into the exponent */
     return sign | (n < infinite || f->most > 0 ? n : infinite);

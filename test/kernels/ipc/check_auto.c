@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_auto.c - checks SYMTUNER_AR_IPC=auto: which calls the kernel tma_ipc runs, and which memory
- * ranks show to their peers, that is, let them map. */
+ * the ranks let their peers map (show). */
 #include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -130,8 +130,8 @@ START_TEST(test_nccl_runs_calls_until_all_have_mapped)
 }
 END_TEST
 
-/* If the caller does not call symtuner_ar_decide, the library gives the same calls to NCCL
- * itself. */
+/* If the caller does not call symtuner_ar_decide, the library itself gives the same calls to
+ * NCCL. */
 START_TEST(test_the_library_decides_alone)
 {
     decides = false;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_create.c - tests symtuner_ar_create over several boxes (machines): which ranks add up box
- * by box (first inside each box, then between the boxes), and that all ranks agree if one of them
- * cannot.
+ * check_create.c - tests symtuner_ar_create over several boxes (machines): when ranks add up box by
+ * box (first inside each box, then between the boxes), and that no rank does so if one cannot.
  */
 #include <check.h>
 #include <stdio.h>
