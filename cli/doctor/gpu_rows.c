@@ -170,8 +170,8 @@ const struct st_finding st_findings_gpu[] = {
     ST_ROW("window-null", ST_ERROR, window_null,
         "NCCL returned no window: the program believes that its buffers are symmetric, but NCCL "
         "uses general kernels",
-        "symtuner why names the condition that fails; NCCL_WIN_ENABLE, NCCL_CUMEM_ENABLE and "
-        "peer access matter"),
+        "symtuner why names the condition that fails; check NCCL_WIN_ENABLE, NCCL_CUMEM_ENABLE and "
+        "peer access"),
     ST_ROW("window-failed", ST_ERROR, window_failed, "symmetric memory does not work here",
         "run with NCCL_DEBUG=WARN and read what it says"),
     ST_ROW("multicast-unused", ST_NOTE, multicast_unused,

@@ -261,10 +261,11 @@ const struct st_finding st_findings_plugin[] = {
         "the loader cannot open the file",
         "build or install the plugin for this machine, and make it readable"),
     ST_ROW_OF("tuner-path-mangled", ST_ERROR, 0, 22704, tuner_mangled,
-        "NCCL 2.27.3 takes the name of a file, not its path",
+        "NCCL 2.27.3 accepts only a file's name, not a path",
         "set NCCL_TUNER_PLUGIN=libsymtuner.so, and put its folder into LD_LIBRARY_PATH"),
     ST_ROW("tuner-static-name", ST_ERROR, tuner_static,
-        "NCCL takes any beginning of the word STATIC_PLUGIN for the program itself, not for a file",
+        "NCCL takes STATIC_PLUGIN, or its first letters (even just s), to mean a plugin inside the "
+        "program, not a file",
         "set NCCL_TUNER_PLUGIN=libsymtuner.so"),
     ST_ROW_OF("tuner-disabled", ST_WARNING, 22800, 0, tuner_disabled,
         "NCCL loads no tuner",

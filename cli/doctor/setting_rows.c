@@ -321,7 +321,7 @@ const struct st_finding st_findings_settings[] = {
         "unset NCCL_SYM_KERNEL"),
     ST_ROW_OF("sym-kernel-exclusive", ST_ERROR, 23100, 0, kernel_alone,
         "from 2.31 on collectives without a kernel in NCCL_SYM_KERNEL fail with ncclInvalidUsage, "
-        "and so do calls that need a general kernel, unless NCCL_ALGO lists its algorithm",
+        "and so do calls that need a general kernel, unless NCCL_ALGO lists the kernel's algorithm",
         "unset NCCL_SYM_KERNEL"),
     SETTING("algo-excludes-symmetric", ST_ERROR, 23100, 0, "NCCL_ALGO", ST_WHEN_SET, NULL,
         "from 2.31 on a collective that NCCL_ALGO names gets no symmetric kernel, whatever "
@@ -392,7 +392,8 @@ const struct st_finding st_findings_settings[] = {
         "NCCL uses no multicast: it runs neither NVLS nor the symmetric kernels with multicast",
         "unset NCCL_NVLS_ENABLE where multicast is known to work"),
     SETTING("lsa-team-size", ST_WARNING, 22907, 0, "NCCL_LSA_TEAM_SIZE", ST_WHEN_IS_NOT, "0|",
-        "if the LSA team is smaller than the node, NCCL makes no symmetric windows on a node",
+        "if the LSA team is smaller than the node, a communicator on one node gets no symmetric "
+        "windows, unless NCCL can use GIN (network access from kernels)",
         "unset NCCL_LSA_TEAM_SIZE"),
     SETTING("rearch", ST_WARNING, 23100, 0, "NCCL_ENQUEUE_REARCH_ENABLE", ST_WHEN_IS, "1",
         "this setting is experimental: symmetric and general kernels compete by predicted time, "
@@ -435,8 +436,8 @@ const struct st_finding st_findings_settings[] = {
     SETTING("defaults-off", ST_NOTE, 0, 0, "SYMTUNER_DEFAULTS", ST_WHEN_IS, "0",
             "the built-in CTA count for measured boxes is not used", "unset SYMTUNER_DEFAULTS"),
     ST_ROW_OF("xla-starved", ST_WARNING, 0, 23099, xla_starved,
-        "psum gets up to 1.3 times slower than with the flag off, because its kernels get too few "
-        "CTAs (measured on 2, 4 and 8 H200s)",
+        "psum gets up to 1.3 times slower than with XLA's symmetric flag off, because its kernels "
+        "get too few CTAs (measured on 2, 4 and 8 H200s)",
         "set NCCL_ENV_PLUGIN=libsymtuner.so, or NCCL_SYM_CTAS=32"),
     ST_ROW("xla-half", ST_NOTE, xla_half, "XLA registers buffers only when both flags are on",
         "add --xla_gpu_enable_nccl_user_buffers=true"),
