@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
                               counters.epoch));
             }
         }
-    counters.book_in(args);
+    counters.book_in_by_first_warp(args);
     stall(args, counters.epoch, 2);
     if (!counters.dead)
         for (uint32_t w = first_word; w < (F::warp_wide ? rounded : words); w += step) {
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
             send_whole<F, N>(peer_slot, F::encode(F::canonical(p), counters.epoch));
         }
     }
-    counters.book_in(args);
+    counters.book_in_by_first_warp(args);
     /* Address of word first_word in slot 0 of this rank, in the half of scratch for this call. */
     char *const here = args.peer[args.me] + (region + at_half);
 

@@ -129,6 +129,25 @@ __device__ __forceinline__ void store_unit(char *p, uint2 u)
 {
     asm volatile("st.global.v2.u32 [%0], {%1,%2};" ::"l"(p), "r"(u.x), "r"(u.y) : "memory");
 }
+
+/* All threads of the block call this. The first warp waits until all of them have called it; the
+ * other warps go on at once. ${loaded} is a value that the thread must have loaded before it counts
+ * as here. It is never ~0, so the predicate is always true: it only makes the instruction wait for
+ * the load. */
+__device__ __forceinline__ void meet_first_warp(uint64_t loaded)
+{
+    __syncwarp();
+    if (threadIdx.x < 32)
+        asm volatile(
+            "{.reg .pred some; setp.ne.u64 some, %0, ~0; @some bar.sync 1, %1;}" ::"l"(loaded),
+            "r"(blockDim.x)
+            : "memory");
+    else
+        asm volatile(
+            "{.reg .pred some; setp.ne.u64 some, %0, ~0; @some bar.arrive 1, %1;}" ::"l"(loaded),
+            "r"(blockDim.x)
+            : "memory");
+}
 #endif /* ST_EMULATE */
 
 /*
@@ -309,8 +328,21 @@ struct call_counters {
             ticket = atomicAdd(&args.state->arrived, 1u);
     }
 
-    /* If this block was counted last, publish the next epoch. Called long after book_in(): by then
-     * the result of its atomic operation has arrived, and the thread does not wait. */
+    /* Does what book_in() does, but only the first warp waits for the others. Kernels whose warps
+     * do not depend on each other use this. A warp whose words have arrived then need not wait
+     * until all warps have sent theirs. */
+    __device__ __forceinline__ void book_in_by_first_warp(const ar_args &args)
+    {
+#ifndef ST_BREAK_COUNT
+        meet_first_warp(epoch);
+#endif
+        if (threadIdx.x == 0)
+            ticket = atomicAdd(&args.state->arrived, 1u);
+    }
+
+    /* If this block was counted last, publish the next epoch. Called long after the block was
+     * counted: by then the result of the atomic operation has arrived, and the thread does not
+     * wait. */
     __device__ __forceinline__ void publish(const ar_args &args)
     {
         if (threadIdx.x != 0)

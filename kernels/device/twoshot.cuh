@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
                 out.fetch(args, w, i);
             out.send(half, counters.epoch);
         }
-    counters.book_in(args);
+    counters.book_in_by_first_warp(args);
     stall(args, counters.epoch, 2);
     for (uint32_t w = first_word; alive && w < rounded; w += step) {
         char *here = args.peer[args.me] + (reduce + w * AR_WORD);
@@ -264,7 +264,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
                 ar::send<F>(peer_slot[i] + (half + (w - first_word) * AR_WORD),
                             F::encode(F::canonical(v[i]), counters.epoch));
     }
-    counters.book_in(args);
+    counters.book_in_by_first_warp(args);
     own = F::canonical(own);
     stall(args, counters.epoch, 2);
     for (uint32_t w = first_word; alive && w < rounded; w += step) {

@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
                     out.fetch(args, w, i);
                 out.send(ranks - 1 - i, half, counters.epoch);
             }
-    counters.book_in(args);
+    counters.book_in_by_first_warp(args);
     stall(args, counters.epoch, 2);
     if (!counters.dead)
         for (uint32_t w = first_word; w < (F::warp_wide ? rounded : words); w += step) {
@@ -218,7 +218,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
             if (own != args.in)
                 store_for_word<F>(own, w, bytes, args.out_align, p);
         }
-    counters.book_in(args);
+    counters.book_in_by_first_warp(args);
     stall(args, counters.epoch, 2);
     if (!counters.dead)
         for (uint32_t w = first_word; w < (F::warp_wide ? rounded : words); w += step)

@@ -39,6 +39,7 @@ struct block {
     int count;            /* number of fibers in ${ready} */
     struct fiber **ready; /* fibers that can go on, without the one that runs */
     struct team whole;
+    struct team for_first_warp; /* all threads arrive, but only those of the first warp wait */
     ucontext_t end;
     pthread_t person;
 };
@@ -133,23 +134,33 @@ void emulate_yield_rarely(void)
         emulate_yield();
 }
 
+/* Wait until the last thread of ${t} has arrived. */
+static void wait_in(struct team *t)
+{
+    self->next = t->waiting;
+    t->waiting = self;
+    give_way(draw(my_block));
+}
+
+/* The last thread of ${t} has arrived: let all that wait go on. */
+static void wake(struct team *t)
+{
+    t->arrived = 0;
+    for (; t->waiting != NULL; t->waiting = t->waiting->next)
+        my_block->ready[my_block->count++] = t->waiting;
+    emulate_yield();
+}
+
 static unsigned meet(struct team *t, unsigned value)
 {
-    struct block *b = my_block;
-
     t->value |= value;
     if (++t->arrived < t->size) {
-        self->next = t->waiting;
-        t->waiting = self;
-        give_way(draw(b));
+        wait_in(t);
         return t->result;
     }
     t->result = t->value;
     t->value = 0;
-    t->arrived = 0;
-    for (; t->waiting != NULL; t->waiting = t->waiting->next)
-        b->ready[b->count++] = t->waiting;
-    emulate_yield();
+    wake(t);
     return t->result;
 }
 
@@ -161,6 +172,16 @@ unsigned emulate_block_or(unsigned value)
 unsigned emulate_warp_or(unsigned value)
 {
     return meet(self->warp, value);
+}
+
+void emulate_meet_first_warp(void)
+{
+    struct team *t = &my_block->for_first_warp;
+
+    if (++t->arrived == t->size)
+        wake(t);
+    else if (self->thread < 32)
+        wait_in(t);
 }
 
 void emulate_line_barrier(void)
@@ -234,7 +255,7 @@ static void *run_block(void *p)
     struct emulate_memory *memory = emulate_memory_new(b->threads);
 
     b->ready = calloc(threads, sizeof *b->ready);
-    b->left = b->whole.size = b->threads;
+    b->left = b->whole.size = b->for_first_warp.size = b->threads;
     my_block = b;
     blockIdx.x = (unsigned)b->index;
     blockDim.x = (unsigned)b->threads;

@@ -36,6 +36,7 @@ extern __thread int emulate_in_step;
 
 unsigned emulate_block_or(unsigned value); /* works like __syncthreads_or */
 unsigned emulate_warp_or(unsigned value);
+void emulate_meet_first_warp(void); /* the first warp waits for all threads of the block */
 void emulate_line_barrier(void); /* a barrier for the eight lanes of a 128-byte line */
 unsigned emulate_random(unsigned below);
 void emulate_yield(void);
@@ -96,6 +97,11 @@ static inline void __trap()
 static inline void __syncthreads()
 {
     emulate_block_or(0);
+}
+
+static inline void meet_first_warp(uint64_t)
+{
+    emulate_meet_first_warp();
 }
 
 static inline int __syncthreads_or(int p)
