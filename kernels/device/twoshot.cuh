@@ -67,6 +67,14 @@ template <class F, class R, int N> struct row {
     }
 };
 
+/* Return the first word of a shard that this thread handles. Blocks take turns: the first 32 words
+ * go to a warp of block 0, the next 32 to a warp of block 1, and so on. So even if a shard has fewer
+ * words than the grid has threads, every block has about the same number of words. */
+__device__ __forceinline__ uint32_t first_word_in_turns()
+{
+    return (threadIdx.x / 32 * gridDim.x + blockIdx.x) * 32 + threadIdx.x % 32;
+}
+
 template <class F, class R, int N>
 __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     twoshot(const __grid_constant__ ar_args args)
@@ -77,7 +85,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     const uint32_t slot = slot_words * AR_WORD;
     const uint32_t rounded = ar_round_up32(slot_words, 32);
     const uint32_t step = gridDim.x * blockDim.x;
-    const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
+    const uint32_t first_word = first_word_in_turns();
     const uint32_t mine = ar_shard_bytes32(all, shard, args.me);
     spin_limit wait;
     bool alive;
@@ -213,7 +221,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     const uint32_t words = (uint32_t)args.words, slot = words * AR_WORD;
     const uint32_t rounded = ar_round_up32(words, 32);
     const uint32_t step = gridDim.x * blockDim.x;
-    const uint32_t first_word = blockIdx.x * blockDim.x + threadIdx.x;
+    const uint32_t first_word = first_word_in_turns();
     const uint32_t region = (uint32_t)args.region + first_word * AR_WORD;
     payload v[N], own = {};
     uint32_t bytes[N]; /* [i]: bytes in the shard of rank me ^ i */
