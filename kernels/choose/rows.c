@@ -46,9 +46,11 @@
 #define HALVES "not measured: from the rows of all-reduce"
 
 /* A row that names copy applies only to groups with a communicator, not to local groups (whose
- * ranks are all in one process, without NCCL). On 2 H200s, kernels copy and engines waited until
- * their time limit if both ranks of a local group captured them in graphs. In groups with a
- * communicator, of threads or of processes, they never did (bench/results/2026-11-28-h200x4). */
+ * ranks are all in one process, without NCCL). The kernels copy and engines copy memory between
+ * GPUs. If graphs of two GPUs of one process have such copies, and the memory is from cudaMalloc,
+ * CUDA lets each graph wait for the other one. So the ranks wait for each other until their time
+ * limit. NCCL maps memory from cuMemCreate; graphs that copy such memory do not wait
+ * (bench/results/2026-11-28-h200x2c). */
 #define NO_COPY "in graphs of a local group copy may hang: 2 H200, 2026-11-28"
 
 /* The measurements are in bench/results/2026-11-24-h100x2. The sizes there are those of the whole
