@@ -9,29 +9,12 @@
 
 #include "kernels/host/options.h"
 #include "kernels/choose/arenas.h"
-#include "kernels/choose/rules.h"
 #include "nccl/names.h"
+#include "test/kernels/choose/read_rules.h"
 #include "test/kernels/fake/capture_stderr.h"
 #include "test/kernels/suites.h"
 
 static const struct ar_force free_choice = {.family = -1};
-static char note[AR_RULES_NOTE];
-
-static void clean(void)
-{
-    static const char *const names[] = {"SYMTUNER_RULE", "SYMTUNER_RULES", "SYMTUNER_MODE"};
-
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        unsetenv(names[i]);
-    setenv("SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no", 1);
-    setenv("SYMTUNER_LOG", "off", 1);
-}
-
-static symtuner_rules *rules_of(const char *line)
-{
-    setenv("SYMTUNER_RULE", line, 1);
-    return ar_rules_read(22809, 4, note);
-}
 
 static struct ar_ask ask_for(uint64_t bytes)
 {
@@ -48,15 +31,6 @@ static struct ar_ask ask_for(uint64_t bytes)
                          .max_ctas = 132,
                          .half = {1 << 19, 16 << 20, 32 << 20, 256 << 20, 64 << 20}};
     return ask;
-}
-
-static const char *why_of(const symtuner_rules *rules, const struct ar_ask *ask,
-                          const struct ar_choice *c)
-{
-    static char why[160];
-
-    ar_rules_why(rules, ask, c, why, sizeof why);
-    return why;
 }
 
 START_TEST(test_the_language_knows_the_kernels_by_the_same_numbers)

@@ -6,27 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/choose/rules.h"
 #include "nccl/names.h"
 #include "test/kernels/choose/ask.h"
+#include "test/kernels/choose/read_rules.h"
 #include "test/kernels/suites.h"
-
-static char note[AR_RULES_NOTE];
-
-static void clean(void)
-{
-    unsetenv("SYMTUNER_RULE");
-    unsetenv("SYMTUNER_RULES");
-    unsetenv("SYMTUNER_MODE");
-    setenv("SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no", 1);
-    setenv("SYMTUNER_LOG", "off", 1);
-}
-
-static symtuner_rules *rules_of(const char *line)
-{
-    setenv("SYMTUNER_RULE", line, 1);
-    return ar_rules_read(22809, 4, note);
-}
 
 static struct ar_ask call_of(int coll, uint64_t bytes)
 {
@@ -35,15 +18,6 @@ static struct ar_ask call_of(int coll, uint64_t bytes)
     ask.coll = coll;
     ask.has_nccl = 1;
     return ask;
-}
-
-static const char *why_of(const symtuner_rules *rules, const struct ar_ask *ask,
-                          const struct ar_choice *c)
-{
-    static char why[160];
-
-    ar_rules_why(rules, ask, c, why, sizeof why);
-    return why;
 }
 
 START_TEST(test_the_language_knows_what_each_kernel_runs)
