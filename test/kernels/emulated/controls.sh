@@ -7,11 +7,12 @@
 # The guards are in #ifdefs in the kernels. Patches that remove them would break with each change of
 # the lines around them, and would be longer than the #ifdefs.
 bad=0
-for guard in COUNT CLEAR HALF LINE EPOCH TAME ALLWORDS STEP ORDER; do
+for guard in CLEAR HALF LINE STEP ALLWORDS TAME ORDER PAIRS REDUCE GATHER SYNC ENTER LEAVE AWAIT EPOCH \
+    FULL DONE STAGE PENDING MAPPED PARTS SLOTS FETCH SCALAR VERDICT COUNT; do
     make -s build/check-ar-kernels-DST_BREAK_$guard AR_BREAK=-DST_BREAK_$guard >/dev/null || exit 1
     caught=no
     for seed in 1 2 3 4 5 6; do
-        if ! timeout 100 build/check-ar-kernels-DST_BREAK_$guard 100 $seed >/dev/null 2>&1; then
+        if ! timeout 300 build/check-ar-kernels-DST_BREAK_$guard 100 $seed >/dev/null 2>&1; then
             caught="yes, seed $seed"
             break
         fi
