@@ -77,7 +77,7 @@ static bool holds(const struct st_doctor *doctor, const struct st_finding *row, 
            st_found_setting(evidence, setting);
 }
 
-/* Return the element of ${found} with the row and the evidence of ${one}, which was found for
+/* Return the element of ${found} that has the row and the evidence of ${one}, but was found for
  * another copy of NCCL. Returns NULL if there is none. */
 static struct found *same(struct found *found, int n, const struct found *one)
 {

@@ -3,7 +3,7 @@
  * python.c - finds the NCCL that jax and torch of this python3 would load.
  *
  * python3 runs a script that prints where its packages are; the script imports neither jax nor
- * torch. One library of jax, and one of torch, calls NCCL. python.c reads this library without
+ * torch. Each of jax and torch has one library that calls NCCL. python.c reads this library without
  * loading it, and looks for its NCCL in the order in which the dynamic loader would:
  *
  *   LD_PRELOAD     an NCCL that is preloaded serves every later request for libnccl.so.2

@@ -286,7 +286,7 @@ static void start(struct st_rank *r)
     CUDA(device_get, &r->device, r->rank);
     CUDA(context_retain, &r->context, r->device);
     CUDA(context_set, r->context);
-    if (*job.beside) /* frameworks, too, give collectives a higher priority than GEMMs */
+    if (*job.beside) /* a higher priority than the GEMMs get, as in frameworks */
         CUDA(stream_first, &r->stream, 1, -1);
     else
         CUDA(stream_create, &r->stream, 1);

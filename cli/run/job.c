@@ -70,8 +70,8 @@ static const char *folder(int index)
  * that uses the file holds a read lock on MEMBER, so whoever gets a write lock on MEMBER knows that
  * nobody else uses the file. A `symtuner run` that ends tries to turn its read lock into a write
  * lock, to find out whether it is the last. fcntl does this in one step, without unlocking MEMBER
- * in between. While it tries, it holds a write lock on LEAVING, so only one `symtuner run` at a
- * time tries.
+ * in between. Only one `symtuner run` at a time tries this, because it holds a write lock on
+ * LEAVING meanwhile.
  */
 enum { MEMBER, LEAVING };
 

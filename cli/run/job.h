@@ -9,8 +9,8 @@
  * number. Each `symtuner run` holds a lock on its file, and Linux releases the lock even after
  * SIGKILL. So a file without a lock is no longer used, and the next `symtuner run` removes it.
  *
- * Units      none. Ownership  st_run_job_end releases everything. Threads: one. Errors     without
- * a file nothing is counted; the job still runs.
+ * Units      none. Ownership  st_run_job_end releases everything. Threads: one.
+ * Errors     without a file nothing is counted; the job still runs.
  */
 #ifndef ST_RUN_JOB_H_
 #define ST_RUN_JOB_H_

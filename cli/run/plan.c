@@ -69,7 +69,7 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Does ${value} name symtuner's plugin for NCCL? NCCL takes "symtuner" for
+/* Does ${value} name symtuner's plugin for NCCL? NCCL_TUNER_PLUGIN=symtuner means
  * libnccl-tuner-symtuner.so. */
 static bool names_symtuner(const char *value)
 {

@@ -3,9 +3,9 @@
  * plan.h - works out which variables `symtuner run` sets, from its options, libraries and
  * environment.
  *
- * The result depends on nothing else, for example not on the GPUs. So ranks that are started with
- * the same options and environment get the same variables, even on several boxes. A program that
- * has no use for a variable ignores it.
+ * The result depends on nothing else, for example not on the GPUs or on NCCL's release. So ranks
+ * that are started with the same options and environment get the same variables, even on several
+ * boxes. A program that has no use for a variable ignores it.
  *
  * Units      none. Ownership  the plan holds copies. Threads: any.
  * Errors     a variable that cannot be set is left out, and st_run_plan::said says so.

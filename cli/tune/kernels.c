@@ -7,7 +7,7 @@
  * rule for a measured size covers 3/4 to 3/2 of this size, half way to the neighbouring sizes.
  *
  * A rule may have the key when-beside, which says for which calls it is: for calls alone, or for
- * calls beside other kernels. After a run with --beside there are rules for both.
+ * calls beside other kernels. After a run with --beside there may be rules for both at all sizes.
  */
 #include <math.h>
 #include <string.h>
