@@ -50,7 +50,7 @@ struct st_group {
     bool failed;     /* NCCL refused a call, so it will run no call of this group */
     struct st_call *call;
     int calls, calls_room;
-    struct st_op *op; /* operators that the program has destroyed, but waiting calls still use */
+    struct st_op *op; /* operators that the program has destroyed, but waiting calls may use */
     int ops, ops_room;
     struct st_made *made;
     int mades, mades_room;

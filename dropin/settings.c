@@ -182,8 +182,8 @@ int st_settings_comms(int device)
  * order. Then no call would run on all ranks, and all would wait for ever. But if call 2 has 32
  * blocks less, it leaves room for X and for blocks of call 1. So call 1 runs on all ranks and ends.
  *
- * With two ranks, or without X, some call runs on all ranks anyway. If NCCL could run two kernels
- * at a time, 64 blocks less would be needed. If ranks of a communicator pass different limits, the
+ * With two ranks, or without X, some call runs on all ranks anyway. For two kernels of NCCL at a
+ * time, 64 blocks less would be needed. If ranks of a communicator pass different limits, the
  * library takes the smallest.
  */
 int st_settings_further(int device)

@@ -72,8 +72,8 @@ void st_boxes_mark(const struct st_real *real, struct nccl_abi_id *id)
     if (!wanted(real) || !is_zero(id->bytes + OWN, sizeof *id - OWN) ||
         real->call.GetUniqueId(&other) != NCCL_ABI_SUCCESS ||
         !is_zero(other.bytes + OWN, sizeof other - OWN) || memcmp(&other, id, sizeof other) == 0)
-        /* Write no mark, because there is no second id, or no room for it. For example, NCCL
-         * returns the same id each time if NCCL_COMM_ID is set. */
+        /* Write no mark: none is wanted, or there is no second id or no room for it. For example,
+         * NCCL returns the same id each time if NCCL_COMM_ID is set. */
         return;
     memcpy(all.magic, magic, sizeof magic);
     all.settings = st_settings()->hash;

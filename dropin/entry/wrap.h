@@ -4,8 +4,8 @@
  *
  * There are two kinds. The exported functions are for programs that are linked with NCCL. They use
  * the return address to find the copy of NCCL that a call is for. The other functions are for
- * programs that get NCCL's functions from dlsym. There is one such function for each NCCL function
- * and each copy of NCCL; st_wrapper returns it.
+ * programs that get NCCL's functions from dlsym. There is one such function for each function of
+ * known.h and each copy of NCCL; st_wrapper returns it.
  */
 #ifndef ST_WRAP_H_
 #define ST_WRAP_H_

@@ -110,8 +110,8 @@ nccl_abi_result st_verify(struct st_comm *c, const struct st_call *call, st_run 
     struct copies k = {.cuda = st_cuda()};
     size_t one =
         st_call_bytes(c, call) / (call->coll == ST_TALLY_ALL_REDUCE ? 1 : (size_t)c->ranks);
-    /* Use capture mode relaxed, in which cuMemAlloc works even while another thread captures a graph
-     * in mode global. */
+    /* Use capture mode relaxed, in which cuMemAlloc works even while another thread captures a
+     * graph in mode global. */
     int mode = ST_CUDA_RELAXED;
     void *context = NULL;
     nccl_abi_result result;

@@ -19,8 +19,8 @@ typedef nccl_abi_result st_run(struct st_comm *c, const struct st_call *call);
 bool st_verify_wanted(struct st_comm *c, const struct st_call *call);
 
 /* Run the call by ${ours} and by ${nccl}, and compare the results. Returns what ${nccl} returned.
- * If a rank cannot verify the call, all ranks run it by ${ours} only, and this returns what ${ours}
- * returned. */
+ * If a rank cannot verify the call or is late, all ranks run it by ${ours} only, and this returns
+ * what ${ours} returned. */
 nccl_abi_result st_verify(struct st_comm *c, const struct st_call *call, st_run *ours,
                           st_run *nccl);
 
