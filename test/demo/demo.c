@@ -5,9 +5,9 @@
  * usage: demo LIBRARY RECORDS RULES [LEDGER]     part 2 writes its ledger into the file LEDGER
  *
  * The demo does not compute what NCCL would do, but reads it from RECORDS: what NCCL decided alone,
- * and which symmetric kernels it ran with other values of NCCL_SYM_CTAS. Where the plugin changes a
- * recorded cost table, the demo picks an entry of the table as that NCCL release does. Each part
- * runs in a process of its own, because the plugin and NCCL read their settings only once.
+ * and which symmetric kernels it ran with other CTA counts. Where the plugin changes a recorded
+ * cost table, the demo picks an entry of the table as that NCCL release does. Each part runs in a
+ * process of its own, because the plugin and NCCL read their settings only once.
  */
 #include <stdio.h>
 #include <stdlib.h>
