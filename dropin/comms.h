@@ -134,8 +134,9 @@ uint64_t st_comm_key(const struct nccl_abi_id *id, int ids);
 enum { ST_DEVICES = 64 };
 extern atomic_int st_comm_handles[ST_DEVICES];
 /* How many of these communicators are wide. Calls of a wide communicator may have all the thread
- * blocks that the library allows. A communicator is wide if its handle was the first on its GPU.
- * Calls of later handles get fewer blocks (st_settings_further). */
+ * blocks that the library allows. A communicator is wide if its handle was the first on its GPU,
+ * and none was kept for JAX (entry/jax.h). Calls of other handles get fewer blocks
+ * (st_settings_further). */
 extern atomic_int st_comm_wide[ST_DEVICES];
 /* Count ${c} among the communicators that have a handle on its GPU, and among the wide ones.
  * Returns how many communicators with a handle the GPU had before. */

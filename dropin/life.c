@@ -146,7 +146,7 @@ struct party {
     struct st_meet *meet;
     struct st_boxes_mark mark;
     bool parent_spans; /* the communicator was split or shrunk from one that spans boxes */
-    bool further;      /* one of these ranks' GPUs already has a handle */
+    bool further;      /* one of these ranks' GPUs has a handle, or keeps one for JAX */
 };
 
 /* Count one more handle on each GPU of ${p}. If one of these GPUs already has as many handles as
