@@ -35,7 +35,7 @@ struct run {
     bool over;          /* no more meetings in this run */
     int sites;
     int next[FFI_EXCHANGE_RANKS]; /* [r]: number of rank r's next meeting */
-    int look[FFI_EXCHANGE_RANKS]; /* [r]: number of the meeting that rank r may look up next */
+    int look[FFI_EXCHANGE_RANKS]; /* [r]: number of the meeting where rank r's next search begins */
     struct meeting *block[BLOCKS];
 };
 

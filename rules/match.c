@@ -34,8 +34,9 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Fill the lane for collective ${coll} and for calls with (${reg}) or without registered buffers.
- * Its arrays ${start} and ${rule} have room for 2 * rules->count + 1 spans. */
+/* Fill the lane for calls of collective ${coll}: if ${reg}, for those with registered buffers,
+ * otherwise for the others. Its arrays ${start} and ${rule} have room for 2 * rules->count + 1
+ * spans. */
 static void cut(const struct st_index *index, struct st_lane *lane, int coll, bool reg)
 {
     const symtuner_rules *rules = index->rules;

@@ -78,7 +78,7 @@ int hlo_ends_operand(const struct hlo_module *module, const struct hlo_computati
                      const struct hlo_instruction *in);
 
 /* Append the ids of all fields ${number} of ${in} to ${ids}. Returns 0, or -1 if such a field holds
- * something else than ids, or if memory ran out. */
+ * anything but ids, or if memory ran out. */
 int hlo_ids_read(const struct hlo_instruction *in, uint32_t number, struct hlo_numbers *ids);
 
 /* In source.c. Write "file:line" of the user's program to ${text}, or "" if the module does not say

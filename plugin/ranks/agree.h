@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * agree.h - decides whether rules apply to a communicator, and which CTA count NCCL gets in this
- * process. Rules apply only if all ranks of the communicator agree, that is, have the same rules
- * and settings. The roll call (rollcall.h) finds this out.
+ * process. Rules apply only if all ranks of the communicator agree, that is, have the same rules,
+ * mode, NCCL release and machine. The roll call (rollcall.h) finds this out.
  *
  * Only a communicator that is on one host and has an id is checked. NCCL gives a tuner an id from
  * v5 of the interface on (NCCL 2.28). On NCCL 2.27, and for a communicator over several nodes,
