@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(N ? 1024 : 512, 1) oneshot(const __grid_consta
     const auto [bytes, words, rounded, stride, step, first_word] = words_of(args);
     const uint32_t my_slot = (uint32_t)args.region + args.me * stride;
     payload first = {};
-    /* [i]: address of word first_word in this rank's slot at the i-th peer, in the half of scratch
-     * for even calls. */
+    /* [i]: address of word first_word in this rank's slot at the i-th peer, in the half of the
+     * region for even calls. */
     char *slot[peers];
     spin_limit wait;
 
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
     const uint32_t half = (uint32_t)args.half;
     payload v[N], first = {};
     /* [i]: address of word first_word in this rank's slot at rank me ^ i. At first the address is
-     * in the half of scratch for even calls, and later in the half for this call. */
+     * in the half of the region for even calls, and later in the half for this call. */
     char *peer_slot[N];
     const char *in = args.in;
     const ar_state *state = args.state;
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(N == 8 ? 512 : 1024, 1)
         }
     }
     counters.book_in_by_first_warp(args);
-    /* Address of word first_word in slot 0 of this rank, in the half of scratch for this call. */
+    /* Address of word first_word in slot 0 of this rank, in the region's half for this call. */
     char *const here = args.peer[args.me] + (region + at_half);
 
     stall(args, counters.epoch, 2);

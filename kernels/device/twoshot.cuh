@@ -32,7 +32,7 @@ template <class F, class R, int N> struct row {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
     char *peer_slot[width]; /* address of word w in this rank's slot at the owner, in the half of
-                               scratch for even calls */
+                               the region for even calls */
     bool want[width];       /* whether the owner's shard has word w */
 
     __device__ __forceinline__ void fetch(const ar_args &args, uint32_t w, int first)
@@ -68,8 +68,8 @@ template <class F, class R, int N> struct row {
 };
 
 /* Return the first word of a shard that this thread handles. Blocks take turns: the first 32 words
- * go to a warp of block 0, the next 32 to a warp of block 1, and so on. So even if a shard has fewer
- * words than the grid has threads, every block has about the same number of words. */
+ * go to a warp of block 0, the next 32 to a warp of block 1, and so on. So even if a shard has
+ * fewer words than the grid has threads, every block has about the same number of words. */
 __device__ __forceinline__ uint32_t first_word_in_turns()
 {
     return (threadIdx.x / 32 * gridDim.x + blockIdx.x) * 32 + threadIdx.x % 32;
@@ -227,7 +227,7 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     uint32_t bytes[N]; /* [i]: bytes in the shard of rank me ^ i */
     bool want[N];
     /* [i]: address of word first_word in this rank's reduce slot at rank me ^ i, in the half of
-     * scratch for even calls */
+     * the region for even calls */
     char *peer_slot[N];
     spin_limit wait;
     bool alive;
@@ -246,8 +246,8 @@ __global__ void __launch_bounds__(N == 2 ? 1024 : 512, 1)
     }
     if (want[0])
         own = v[0];
-    /* Address of word first_word in reduce slot 0 of this rank, in the half of scratch for even
-     * calls. */
+    /* Address of word first_word in reduce slot 0 of this rank, in the half of the region for
+     * even calls. */
     char *const here = args.peer[args.me] + region;
 
     call_counters counters(args);

@@ -68,7 +68,7 @@ struct ar_args {
     int kind;                 /* AR_KIND(dtype, op)                                     */
     float scale;              /* 1/ranks for avg of floats, else 1                      */
     int staged;               /* chunked: 1 if the sums go through scratch, else 0      */
-    int lag;                  /* chunked: how many tiles sending is ahead of adding  */
+    int lag;                  /* chunked: how many tiles sending is ahead of adding     */
     char *peer[AR_MAX_RANKS]; /* address of every rank's arena, as this rank maps it    */
     uint64_t tiles;           /* tiles per block and shard (chunked, pull) or per slot (tma_ipc) */
     uint64_t timeout_ns;

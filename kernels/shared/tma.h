@@ -13,7 +13,7 @@
 #include "kernels/shared/coll.h"
 #include "kernels/shared/layout.h"
 
-#ifdef ST_EMULATE         /* tests on the CPU: short messages then go around the rings, too */
+#ifdef ST_EMULATE         /* CPU tests: small stages, which short messages fill several times */
 #define AR_TMA_TILES  256 /* bytes of a stage, which holds a tile of each rank */
 #define AR_TMA_STAGES 6
 #else
@@ -22,8 +22,8 @@
 #endif
 
 /* Kernel tma_staged has three rings. One has half of the memory, for tiles that are added up. The
- * other two have a quarter each: one for chunks that this rank sends to the ranks that add them up,
- * and one for sums that come from scratch. A stage of these two rings holds one chunk. */
+ * other two have a quarter each: one for chunks that this rank sends to its peers, and one for
+ * chunks that it copies from scratch to recv. A stage of these two rings holds one chunk. */
 #define AR_TMA_SUMS  (AR_TMA_STAGES / 2)
 #define AR_TMA_MOVES (AR_TMA_STAGES / 2)
 #define AR_TMA_CHUNK (AR_TMA_TILES / 2) /* bytes of a chunk, which is a whole number of tiles */

@@ -38,7 +38,7 @@ template <class F, class R, int N> struct outgoing {
     static constexpr int width = N ? N - 1 : 3;
     payload v[width];
     char *slot[width]; /* address of word w in this rank's slot at the owner, in the half of
-                          scratch for even calls */
+                          the region for even calls */
 
     __device__ __forceinline__ void fetch(const ar_args &args, uint32_t w, int first)
     {
@@ -171,7 +171,7 @@ __device__ __forceinline__ bool store_words(const ar_args &args, char *here, uin
 }
 
 /* Set slot[i] to the address of word ${first_word} in this rank's slot at the i-th peer, in the
- * half of scratch for even calls. */
+ * half of the region for even calls. */
 template <int N>
 __device__ __forceinline__ void find_slots(const ar_args &args, uint32_t my_slot,
                                            uint32_t first_word, char **slot)

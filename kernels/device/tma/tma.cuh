@@ -53,7 +53,7 @@ template <int Coll> struct tma_tiles {
     static constexpr bool cut = Coll == AR_ALL_REDUCE; /* whether the message is cut into shards */
     const ar_args &args;
     const uint64_t first, mine, bytes; /* this rank handles ${mine} bytes of every rank's buffer,
-                                          from ${first} on; ${bytes} of these are in tiles */
+                                          from ${first} on; the first ${bytes} are in tiles */
     const uint32_t tile;
     uint32_t count;
 

@@ -288,10 +288,11 @@ __global__ void __launch_bounds__(AR_TMA_THREADS, 1) tma_ipc(const __grid_consta
     ar_args &found = *(ar_args *)(shared + AR_TMA_SHARED); /* args, plus what ipc_find() finds */
     const add_ring ring = ring_of(shared);
     const tma_tiles<Coll> tiles(args);
-    /* ${last} is the block that moves the last bytes of the shard, which do not fill a word. These
-     * bytes lie in a tile, and ${last} is the block that moves this tile: if it goes through
-     * scratch, it moves the bytes with the tile. If another block had to move the bytes, nobody
-     * would move them when that block goes through scratch and the block of the tile does not. */
+    /* ${last} is the block that moves the last bytes of the shard, which do not fill a word. In
+     * tma_tiles these bytes are in no tile, but in ipc_words they are in one. ${last} is the block
+     * of that tile: if it goes through scratch, it moves the bytes with the tile. If another block
+     * had to move the bytes, nobody would move them when that block goes through scratch and the
+     * block of the tile does not. */
     const uint32_t last = (uint32_t)(tiles.bytes / tiles.tile % gridDim.x);
     bool direct = false;
     spin_limit wait;
