@@ -68,8 +68,8 @@ static bool prepare(int fd, size_t size)
     return lock(fd, LOCK_SH) && judge(fd, size) == 0;
 }
 
-/* Remove the name of the object ${fd} if the object belongs to this user and no living process has
- * a lock on it. If the object has no name any more, do nothing: ${name} may be another object's. */
+/* Remove the name of the object ${fd} if the object belongs to this user and nobody else has a lock
+ * on it. If the object has no name any more, do nothing: ${name} may be another object's. */
 static void abandon(int fd, const char *name)
 {
     struct stat file;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hash.h - 64-bit FNV-1a, the hash by which ranks compare rules and other data. Pure. */
+/* hash.h - 64-bit FNV-1a, the hash of rules, settings, files and other data. Pure. */
 #ifndef ST_HASH_H_
 #define ST_HASH_H_
 

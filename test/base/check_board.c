@@ -31,7 +31,7 @@ static void teardown(void)
     shm_unlink(name);
 }
 
-/* Make a shared memory object with a mode and a size that a board may not have. */
+/* Make a shared memory object of any mode and size, without st_board_join. */
 static void make(int mode, off_t size)
 {
     int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
