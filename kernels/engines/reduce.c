@@ -28,9 +28,9 @@
  * rank's recv and to flags. But the program of this rank sees the error, and may then change recv
  * while a peer fetches a shard from there. If watch gives up, it sets GAVE_UP at the peers before
  * the program can see the error, as in an all-gather (gather.c). If the first kernel gives up, it
- * cannot set GAVE_UP in time. Therefore, before this rank sets FETCHED at a peer, it copies its
- * verdict (enum ar_verdict: whether and why it has given up) to GAVE_UP at that peer. A rank that
- * has FETCHED of all peers then looks for GAVE_UP, and fails if a peer has given up.
+ * does not set GAVE_UP. Therefore, before this rank sets FETCHED at a peer, it copies its verdict
+ * (enum ar_verdict: whether and why it has given up) to GAVE_UP at that peer. A rank that has
+ * FETCHED of all peers then looks for GAVE_UP, and fails if a peer has given up.
  */
 #include "kernels/engines/engines.h"
 #include "kernels/engines/steps.h"

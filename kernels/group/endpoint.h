@@ -35,7 +35,7 @@ struct ar_endpoint {
     uint64_t limit_ns; /* time limit of waits for other ranks (nccl_wait.h) */
     uint64_t number;   /* nearly unique; shows which endpoints are of one group (${stranger}) */
     bool stranger;     /* it is of another group of ranks than this thread's first endpoint */
-    /* The fields below are needed because the communicator may be nonblocking. */
+    /* The fields below are for waits that may end early, mostly on nonblocking communicators. */
     bool threaded;          /* the communicator is nonblocking, and refuses calls after an error */
     const uint32_t *abort;  /* symtuner_ar_abort sets this word; NULL: there is none yet */
     ncclWindow_t window;    /* NCCL's thread writes a new window here */

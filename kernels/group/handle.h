@@ -36,8 +36,9 @@
 struct ar_arena {
     struct ar_layout layout;  /* if its ${bytes} is 0, this handle never has the arena */
     char *peer[AR_MAX_RANKS]; /* [r]: the address at which this rank maps the arena of rank r */
-    void *memory; /* the allocation to free; NULL: the arena does not exist yet, or lies in the
-                     allocation of another arena */
+    /* the allocation to free; NULL: the arena does not exist, or lies in the allocation of another
+     * arena or in ${host_map} of struct symtuner_ar */
+    void *memory;
     ncclWindow_t window; /* NCCL's window of ${memory} */
 };
 
@@ -152,7 +153,7 @@ struct symtuner_ar {
     symtuner_ar *next;       /* another handle of this process; order/first.c has the list */
     struct ar_order eager;   /* the order of the calls outside of captures */
     struct ar_graph *graphs; /* one record for each capture with calls of this handle */
-    bool one_stream;         /* config.one_stream: calls outside of captures record no event */
+    bool one_stream;         /* config.one_stream: ${eager}.done is not recorded (order/graph.c) */
     bool mixing;             /* graphs and other calls wait for each other (order/mixing.h) */
     /* The next fields are for the copy engines. */
     /* for copies by the host and for the start-up probe; no call runs on this stream */

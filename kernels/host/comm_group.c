@@ -298,8 +298,8 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
     info->ipc = h->ipc_mode;
     info->multicast = h->multicast = h->ranks >= 4 && ar_multicast_here();
     info->transport = config->transport;
-    info->probe_mode = options->probe;    /* the same on all ranks: they probe together */
-    info->kernel = options->force.family; /* the same on all ranks, or calls would never end */
+    info->probe_mode = options->probe;    /* must be the same on all ranks: they probe together */
+    info->kernel = options->force.family; /* must be the same on all ranks, or calls would hang */
     info->ctas = options->force.ctas;
     info->bulk_bytes = config->bulk_bytes;
     info->bulk_own = ar_scratch_bulk();

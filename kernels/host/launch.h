@@ -73,10 +73,10 @@ int ar_call_pieces(const symtuner_ar *h, const struct ar_buffers *b, int dtype, 
 
 ncclResult_t ar_call_choose(symtuner_ar *h, const struct ar_ask *ask, struct ar_choice *choice);
 
-/* If SYMTUNER_AR_IPC is auto and ar_call_choose chooses kernel tma_ipc for the call, let the ranks
- * agree whether that kernel runs the call, set ask->has_ipc to the result, and set *asked to true.
- * But if symtuner_ar_decide has already chosen tma_ipc for this call, do not ask the ranks again.
- * In every other case only set *asked to false. */
+/* If SYMTUNER_AR_IPC is auto, no kernel is forced, and ar_call_choose chooses kernel tma_ipc for
+ * the call, let the ranks agree whether that kernel runs the call, set ask->has_ipc to the result,
+ * and set *asked to true. But if symtuner_ar_decide has already chosen tma_ipc for this call, do
+ * not ask the ranks again. In every other case only set *asked to false. */
 ncclResult_t ar_call_agree(symtuner_ar *h, struct ar_ask *ask, const struct ar_buffers *b,
                            bool *asked);
 

@@ -43,7 +43,7 @@ struct own {
 /* An allocation of a peer. */
 struct mapped {
     char *at;     /* its address here; NULL: not mapped */
-    size_t by_fd; /* 0: mapped by a CUDA IPC handle; else bytes mapped by a file descriptor */
+    size_t by_fd; /* bytes that a file descriptor maps; 0: ${at} comes without a descriptor */
     bool came;    /* its file descriptor has come */
 };
 
@@ -77,7 +77,7 @@ struct ar_ipc {
     int count[AR_IPC_RANKS];                              /* [r]: used entries of peer[r] */
     struct ar_post post;                                  /* sends and receives descriptors */
     int unsent;             /* number of own allocations whose descriptors some peer still lacks */
-    int awaited;            /* number of descriptors that peers have announced but not yet sent */
+    int awaited;            /* number of announced descriptors of peers that have not come yet */
     struct ar_ipc_map *map; /* in GPU memory: a copy of the addresses in ${peer} */
     cudaStream_t stream;    /* copies to ${map} run on this stream */
 };

@@ -9,8 +9,8 @@
  * from cuMemCreate has no such handle. For this memory the entry says that the host sends each peer
  * a file descriptor through a socket (post.h). Then the host maps the allocations whose handles or
  * descriptors its peers have published so far. It writes the addresses of the mappings to its GPU
- * (struct ar_ipc_map). The host never waits for a peer. As long as any rank has not
- * mapped a buffer of the call, the kernels of all ranks move the data through scratch
+ * (struct ar_ipc_map). The host never waits for a peer. As long as any rank has not mapped a buffer
+ * of the call, the kernels of all ranks move the data through scratch
  * (kernels/device/tma/tma_ipc.cuh). So the first calls with a buffer are slower. When a graph is
  * replayed, its kernels look again whether the buffers are mapped. So a graph becomes faster once
  * later calls have mapped its buffers.

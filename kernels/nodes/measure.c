@@ -112,10 +112,11 @@ static ncclResult_t await(symtuner_ar *h, enum ar_way way, char *why)
 
 /* Run round ${number}, counted from 0.
  *
- * After an error this rank still makes the other calls of the round, except on a communicator that
- * give_up has aborted: without them the calls of the other ranks would never end. But it does not
- * wait until they end. If this rank could not launch a kernel in the box, the kernels of the other
- * ranks of the box wait for it, and fail after MOST_NS. */
+ * After an error this rank still makes the other calls of the round, because without them the calls
+ * of the other ranks would never end. But it does not wait until they end. It makes no calls on a
+ * communicator that give_up has aborted, and returns at once if give_up has set h->stuck. If this
+ * rank could not launch a kernel in the box, the kernels of the other ranks of the box wait for it,
+ * and fail after MOST_NS. */
 static ncclResult_t measure(symtuner_ar *h, int number, char *buffer, char *why)
 {
     ncclResult_t result = ncclSuccess, latest;

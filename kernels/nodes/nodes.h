@@ -3,9 +3,10 @@
  * nodes.h - all-reduce over several boxes: reduce-scatter in the box, ncclAllReduce between the
  * ranks that have the same number in their boxes, all-gather in the box.
  *
- * A box is a machine. A handle (symtuner_ar) whose ranks are on several boxes has a second handle,
- * for the ranks of its own box. The public functions of symtuner_ar.h make it from a communicator
- * of the box. So this folder includes nothing of kernels/host, but kernels/host includes this file.
+ * A box is a machine. If the ranks of a handle (symtuner_ar) are on several boxes and may add up
+ * box by box, the handle has a second handle, for the ranks of its own box. The public functions of
+ * symtuner_ar.h make it from a communicator of the box. So this folder includes nothing of
+ * kernels/host, but kernels/host includes this file.
  *
  * Threads    one at a time for each handle.
  * Ownership  the handle owns its struct ar_nodes. ncclCommSplit makes two communicators: one of the
@@ -74,8 +75,9 @@ void ar_nodes_free(symtuner_ar *h);
 ncclResult_t ar_nodes_measure(symtuner_ar *h, char *why, bool *lost);
 
 /* Collective: return ncclSuccess if ${result} is ncclSuccess on all ranks of ${h}, else an error on
- * all ranks. ${why} says which rank failed, and why. Sets *lost if the ranks cannot reach each
- * other any more. */
+ * all ranks. If this rank failed, ${why} must say why. After an error ${why} says which rank
+ * failed, and why (ar_bootstrap_agree, kernels/group/bootstrap.h). Sets *lost if the ranks cannot
+ * reach each other any more. */
 ncclResult_t ar_nodes_agree(symtuner_ar *h, ncclResult_t result, char *why, bool *lost);
 
 /* Return 0 if NCCL runs an all-reduce of ${bytes} over all ranks. Otherwise the call runs box by

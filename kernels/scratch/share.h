@@ -13,8 +13,8 @@
  * Collective: make scratch as config->transport says. With SYMTUNER_AR_AUTO, make it in peer
  * memory. If that fails, make it in host memory; then h->no_peer says why peer memory failed. *host
  * says whether scratch is host memory. If no scratch can be made, all calls are left to NCCL.
- * ${probes}: if scratch is in peer memory, the caller will time the links at start-up. For that,
- * all arenas are made now, and none later.
+ * ${probes}: if scratch is in peer memory, the caller will run the start-up probe
+ * (kernels/choose/probe.h). For that, all arenas are made now, and none later.
  */
 ncclResult_t ar_scratch_share(struct ar_members *m, const struct symtuner_ar_config *config,
                               bool probes, bool *host);
