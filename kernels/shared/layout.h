@@ -222,9 +222,10 @@ AR_HD bool ar_reached(uint64_t a, uint64_t b)
 /*
  * LL8, LL128 and LAMPORT are the regions for words of these forms; they have two halves. BULK (data
  * that is to be added up, or in an all-gather copied to recv), GATHER (sums for a rank whose recv
- * the peers have not mapped) and IPC (the slots of kernels/device/tma/tma_ipc.cuh) have only one
- * half. BULK and GATHER must not share memory, because a rank that is one call ahead writes BULK
- * while this rank still reads GATHER.
+ * the peers have not mapped; in kernel engines, a copy of a send that the peers have not mapped)
+ * and IPC (the slots of kernels/device/tma/tma_ipc.cuh) have only one half. BULK and GATHER must
+ * not share memory, because a rank that is one call ahead writes BULK while this rank still reads
+ * GATHER.
  */
 enum ar_region {
     AR_REGION_LL8,
