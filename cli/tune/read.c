@@ -88,18 +88,28 @@ static bool read_csv(const char *value, void *self, char error[ST_OPTION_ERROR])
            st_option_wrong(error, "--csv wants a shorter name", value);
 }
 
-/* Read the name of a file. The value of --verify may have two names with a comma between them. A
- * name may have at most MOST bytes: the buffers for names have 500 bytes or more, and to some names
+/* The most bytes of a file's name: the buffers for names have 500 bytes or more, and to some names
  * we append an end such as ".html". */
+enum { NAME_MOST = 490 };
+
 static bool read_file(const char *value, void *to, char error[ST_OPTION_ERROR])
 {
-    enum { MOST = 490 };
-    size_t first = strcspn(value, ",");
-
     *(const char **)to = value;
     if (!value[0])
         return st_option_wrong(error, "a file name has at least one byte", value);
-    return strlen(value) <= MOST || (first <= MOST && strlen(value + first) <= MOST + 1) ||
+    return strlen(value) <= NAME_MOST ||
+           st_option_wrong(error, "a file name has at most 490 bytes here", value);
+}
+
+/* Read one name, or two names with a comma between them. */
+static bool read_files(const char *value, void *to, char error[ST_OPTION_ERROR])
+{
+    const size_t first = strcspn(value, ",");
+
+    if (first == 0 || first > NAME_MOST || !value[first])
+        return read_file(value, to, error);
+    *(const char **)to = value;
+    return strlen(value + first + 1) <= NAME_MOST ||
            st_option_wrong(error, "a file name has at most 490 bytes here", value);
 }
 
@@ -186,5 +196,5 @@ const struct st_option st_tune_options[ST_TUNE_OPTIONS] = {
      "measure the rules A of an earlier run again, beside all that the earlier run "
      "compared: are they at most 3 % slower? With rules B of another run: do A and B differ by "
      "at most 5 %?",
-     ST_OPTION_READ, .read = read_file, .at = AT(verify_files)},
+     ST_OPTION_READ, .read = read_files, .at = AT(verify_files)},
 };

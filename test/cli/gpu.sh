@@ -427,6 +427,8 @@ run "$deep/symtuner" tune --bytes 1KiB..2KiB --out "$work/deep.rules" > /dev/nul
 ok "tune: it needs no plugin" $?
 run "$symtuner" tune --out "/tmp/$(printf '%0600d' 0)" 2>&1 | grep -q 'a file name has at most 490 bytes here'
 ok "tune: a file name that does not fit is refused" $?
+run "$symtuner" tune --out "/tmp/$(printf '%0300d,%0200d' 0 0)" 2>&1 | grep -q 'a file name has at most 490 bytes here'
+ok "tune: so it is if there is a comma in the name" $?
 run FAKE_GPUS=1 "$symtuner" bench > /dev/null 2>&1
 [ $? = 77 ]
 ok "bench: one GPU is exit status 77" $?
