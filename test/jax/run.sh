@@ -22,6 +22,13 @@ for san in "$asan" -fsanitize=thread; do
         jax/exchange.c -lpthread && "$out/check_exchange" || failed=1
 done
 
+# Ends the script without the tests that need jax.
+skip() {
+    echo "test-jax: skipped: $1"
+    [ "$failed" = 0 ] || exit 1
+    exit 77
+}
+
 has_jax() { "$1" -c 'import sys, jax; sys.exit(jax.__version_info__ < (0, 9, 2))' 2>/dev/null; }
 
 python=${JAX_PYTHON:-}
@@ -33,11 +40,11 @@ if [ -z "$python" ]; then
 fi
 if [ -z "$python" ]; then
     python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
-        { echo "test-jax: skipped: needs python3 3.11 or later, for jax 0.9.2 or later"; exit 77; }
+        skip "needs python3 3.11 or later, for jax 0.9.2 or later"
     python3 -m venv "$build/jax-venv" 2>/dev/null ||
-        { echo "test-jax: skipped: python3 -m venv does not work here (python3-venv?)"; exit 77; }
+        skip "python3 -m venv does not work here (python3-venv?)"
     timeout 300 "$build/jax-venv/bin/pip" -q install 'jax>=0.9.2' 2>"$out/pip.log" ||
-        { echo "test-jax: skipped: no jax from PyPI: $(tail -1 "$out/pip.log")"; exit 77; }
+        skip "no jax from PyPI: $(tail -1 "$out/pip.log")"
     python=$build/jax-venv/bin/python
 fi
 has_jax "$python" || { echo "test-jax: $python has no jax 0.9.2 or later"; exit 1; }
