@@ -42,8 +42,8 @@ static void reset(int polls)
 }
 
 /* Choose how the ${call}-th call on ${rank} from now on ends. ncclInProgress: the call never ends.
- * An error: the call ends with it. ncclSuccess: the call ends well, but the kernel of its gather
- * never ends. */
+ * An error: the call ends with it. ncclSuccess: the call ends well, but the kernel of its
+ * all-gather never ends. */
 static void odd(int rank, int call, ncclResult_t end)
 {
     fake_nccl.odd_rank = rank;
@@ -264,7 +264,7 @@ START_TEST(test_a_gather_that_never_ends_is_an_error_in_time)
 }
 END_TEST
 
-/* A refused rank gets no handle, but the gather may still read its error. So the error stays. */
+/* A refused rank gets no handle. Its error stays, because the all-gather may still read it. */
 START_TEST(test_a_refused_rank_frees_nothing_of_a_gather_that_never_ends)
 {
     reset(2);
@@ -391,8 +391,8 @@ START_TEST(test_after_an_abort_a_destroy_frees_everything)
 }
 END_TEST
 
-/* An abort ends the wait for a gather. After that, a second registration must not queue a copy
- * behind that gather, since the copy could wait for ever. */
+/* An abort ends the wait for an all-gather. After that, a second registration must not queue a copy
+ * behind that all-gather, since the copy could wait for ever. */
 START_TEST(test_an_abort_ends_a_gather_that_never_ends)
 {
     pthread_t other;

@@ -26,7 +26,7 @@ template <class arguments> static void whole_run(void *p)
 
     threadIdx.x = 0;
     blockDim.x = 1;
-    gridDim.x = FUZZ_GUARD; /* each thread checks one byte before the output and one behind it */
+    gridDim.x = FUZZ_GUARD; /* each thread guards one byte before the output and one behind it */
     for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++)
         call->kernel(call->args);
 }

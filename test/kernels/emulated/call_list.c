@@ -15,9 +15,9 @@ unsigned list_draw(unsigned *state, unsigned below)
     return (*state >> 9) % below;
 }
 
-/* Make ${c} differ from other calls in a fixed order. 48 calls in a row are three sets of 16. The
- * sets differ in whether calls are in place, and in whether all ranks' buffers are aligned alike.
- * In each set, buffers begin at every byte at which they may begin. */
+/* Choose the alignment of ${c} by its number in the list, c->salt. 48 calls in a row are three sets
+ * of 16. The sets differ in whether calls are in place, and in whether all ranks' buffers are
+ * aligned alike. In each set, buffers begin at every byte at which they may begin. */
 static void align_every_way(struct call *c)
 {
     static const size_t counts[] = {15, 16, 17, 31, 47, 48, 64, 119, 120, 121, 240, 1000, 1013};

@@ -3,7 +3,8 @@
 # controls.sh - removes one guard from the kernels at a time. A guard is code that keeps results
 # right, such as a wait. Each time, the tests on the emulated kernels must fail. Three guards are
 # left out: FENCE, because x86 does not show its absence; LOOK, because without it calls are only
-# slower; and PREVIOUS, because emulated kernels never start early. Takes minutes.
+# slower; and PREVIOUS, because emulated kernels never start early. test/whole/controls.sh removes
+# the guards of kernels/engines. Takes minutes.
 # The guards are in #ifdefs in the kernels. Patches that remove them would break with each change of
 # the lines around them, and would be longer than the #ifdefs.
 bad=0

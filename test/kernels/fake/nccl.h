@@ -52,8 +52,8 @@ struct fake_nccl {
     /* How call odd_call on odd_rank ends. Creating a communicator with blocking = 0 is call 1.
      *   an error        the call ends with it
      *   ncclInProgress  the call never ends
-     *   ncclSuccess     the call ends well, but the kernel of its gather never ends
-     * If ${polls} is 0, call odd_call must be a gather. Its kernel never ends, and
+     *   ncclSuccess     the call ends well, but the kernel of its all-gather never ends
+     * If ${polls} is 0, call odd_call must be an all-gather. Its kernel never ends, and
      * ncclCommGetAsyncError returns odd_end. */
     int polls; /* how often ncclInProgress is returned for each call; 0: calls block */
     int odd_rank;

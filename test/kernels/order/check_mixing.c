@@ -70,7 +70,8 @@ START_TEST(test_a_graph_has_a_node_at_each_end)
 }
 END_TEST
 
-/* If the capture has several last nodes before a call, an empty node joins them. */
+/* If the capture has several last nodes after a call, an empty node joins them for the node that
+ * records the event. */
 START_TEST(test_a_call_with_several_ends_is_joined)
 {
     fake.capture = 5;
