@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # agree.sh BUILD - runs two ranks on two real GPUs, one process per rank. In most runs the ranks
 # have different rules files, SYMTUNER_ variables or working folders. Every call must give the right
-# sums, and its kernel must have the same grid on both ranks. Where the settings would make the
-# ranks choose differently, the plugin must leave the choice to NCCL. A run that hangs fails. Exit
-# 77 if this box cannot run it.
+# sums, and its kernel must have the same grid on both ranks; otherwise the ranks hang. If the
+# settings could make the ranks choose differently, the plugin's log must say so. A run that hangs
+# fails. Exit 77 if this box cannot run it.
 . "$(dirname "$0")/common.sh"
 need_gpus 2
 need_built nccl_ranks

@@ -5,9 +5,9 @@
 # in kernels/), and its kernels pause where a race would show (-DST_TESTING). ar_fuzz must fail with
 # every build that lacks a guard, and must pass with the build that only has the pauses. If the last
 # guard, LOOK, is missing, calls take longer but give right bytes, so ar_late must find that.
-# Building all 28 libraries takes minutes, so this runs only with AR_CONTROLS=1 (AR_CONTROLS=build:
-# only build).
-# Otherwise, and where this box cannot run it, the script exits with 77 and prints the reason.
+# Building all 28 libraries takes all cores a minute or more, so this runs only with AR_CONTROLS=1
+# (AR_CONTROLS=build: only build). Otherwise, and where this box cannot run it, the script exits
+# with 77 and prints the reason.
 #   AR_CONTROL_CALLS  random calls (20000)    AR_STALL_US  longest pause in us (30)
 #   AR_CONTROL_ONLY   run only these names of the list below, e.g. "plain SYNC"
 . "$(dirname "$0")/common.sh"

@@ -3,8 +3,8 @@
 #
 # doctor.sh BUILD - runs symtuner doctor on real GPUs. It must end within 30 s, measure every pair
 # of GPUs, and find no fault in them. It must find that NCCL can register windows. With
-# NCCL_WIN_ENABLE=0, it must find that NCCL returns NULL windows. Exit 0: passed. 1: failed. 77:
-# fewer than two GPUs here, or no NCCL.
+# NCCL_WIN_ENABLE=0, it must find that NCCL returns NULL windows, or that registering fails. Exit 0:
+# passed. 1: failed. 77: fewer than two GPUs here, or no NCCL.
 . "$(dirname "$0")/common.sh"
 need_gpus 2
 find_nccl

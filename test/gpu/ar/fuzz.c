@@ -11,10 +11,10 @@
  * threads and procs make groups from an ncclComm_t and run threads of one process, or one process
  * per rank. --gpus: use fewer GPUs than ranks, so that ranks share them. This needs --mode local,
  * and --most 4194304, because a longer call may need more launches than CUDA queues. --fork 0: run
- * the threads in this process, for tools that do not follow a fork. --nonblocking 1:
- * make communicators with blocking = 0, and pass them to the library while NCCL is still making
- * them. --threads: most threads of a block, for GPUs on the CPU (test/whole/cuda.c). --created 1:
- * take the memory of plain buffers by cuMemCreate, as XLA does.
+ * the threads in this process, for tools that do not follow a fork. --nonblocking 1: make
+ * communicators with blocking = 0, and pass them to the library while NCCL is still making them.
+ * --threads: most threads of a block, for GPUs on the CPU (test/whole/cuda.c). --created 1: take
+ * the memory of plain buffers by cuMemCreate, as XLA does.
  * The library allocates a part of its scratch memory at the first call that needs this part. At a
  * random step all ranks reserve all parts, and from that step on they capture graphs. With
  * --reserve 0 no rank reserves scratch, and graphs are captured from the start. If a capture needs
@@ -23,17 +23,17 @@
  * These are drawn at random, and are the same on all ranks: collective, type, operator (also
  * PreMulSum), count, placement (plain or registered buffers, in place, and with --mode local also
  * calls that pass the addresses of all ranks), alignment (in plain buffers it differs by rank),
- * stream, one call or up to 4 in a row, eager or
- * captured (up to 4 graphs at a time, of 1 to 28 calls, replayed in any order), kernel, blocks and
- * threads. Each rank draws for itself: pauses before a call, and kernels that occupy SMs. fuzz.h
- * says how a rank checks a call. Besides, all ranks must get the same bytes, except in a
- * reduce-scatter.
+ * stream, one call or up to 4 in a row, eager or captured (up to 4 graphs at a time, of 1 to 28
+ * calls, replayed in any order), kernel, blocks and threads. Each rank draws for itself: pauses
+ * before a call, and kernels that occupy SMs. fuzz.h says how a rank checks a call. Besides, all
+ * ranks must get the same bytes, except in a reduce-scatter.
  *
  * The phases are: everything mixed; the library's call counters cross 2^32; these counters start
  * just below the last value that symtuner_ar_create() accepts; a handle made for one stream but
  * used on several; two groups on the same GPUs at the same time. In the last phase calls have few
  * blocks, so that the kernels of both groups fit on a GPU together. Otherwise the ranks could wait
- * for each other for ever. The library fills new scratch memory with NaN, except flags.
+ * for each other for ever. New scratch memory is full of NaN, except flags and the words of LL8 and
+ * LL128, because config.first_epoch is set (kernels/scratch/arena.c).
  *
  * The last line counts the calls by kernel. The run fails if no call ran a kernel of ours. With
  * --kernel it fails if that kernel did not run. The transport is peer memory unless --host or

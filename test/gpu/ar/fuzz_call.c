@@ -120,7 +120,7 @@ static void draw_kernel(struct rank *r, symtuner_ar *h, int captured, int bounde
 
 /* Return the alignment of the buffers in bytes. NCCL's own kernels before 2.30.3 give wrong sums of
  * types of 1 or 2 bytes if a buffer does not begin at a multiple of 4 bytes
- * (docs/reference/steering.md). With --kernel nccl, this test makes no such calls. */
+ * (docs/reference/nccl-releases.md). With --kernel nccl, this test makes no such calls. */
 static unsigned address_step(int bytes)
 {
     int version = 0;

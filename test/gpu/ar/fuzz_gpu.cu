@@ -258,7 +258,8 @@ static __global__ void verify(const __grid_constant__ fuzz_call c)
         unsigned long long got = get(c.recv, c.bytes, i), want = 0;
         const size_t in_message = c.coll == REDUCE_SCATTER ? i + c.me * c.count : i;
 
-        if (c.coll != REDUCE_SCATTER) /* there each rank has another part, so hashes would differ */
+        /* in a reduce-scatter each rank has another part, so hashes would differ */
+        if (c.coll != REDUCE_SCATTER)
             hash += (got + 1) * 0x9e3779b97f4a7c15ull ^ ((i + 1) * 0xbf58476d1ce4e5b9ull);
         if (c.coll == ALL_GATHER ? !same(c, seed, i, got, &want)
                                  : !right(c, place(seed, in_message), got, &want)) {

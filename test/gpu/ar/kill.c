@@ -267,7 +267,7 @@ static int abort_waiting(struct pair *p)
 /*
  * Runs in a child process. Checks that rank 0 gets an error in time if rank 1 is silent. If
  * ${kernel} is NULL, rank 1 makes no more calls. Otherwise rank 1 is aborted while it waits in
- * ${kernel}. By then rank 1 may have sent all its data of that call, as one-shot kernels do. Then
+ * ${kernel}. By then rank 1 may have sent all its data of that call, as one-shot kernels do. If so,
  * rank 0's call must end with the right sum, and rank 0's next call must fail.
  */
 static int silent_peer(const char *kernel)
