@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# commits.sh - checks the messages of all commits after ${since}. A subject has at most 60
-# characters, begins with a capital letter and has no full stop at its end. A body says why. If the
-# clone lacks the commit ${since}, the script checks nothing and exits with 77.
+# commits.sh - checks the messages of all commits after ${since}, except merges. A subject has at
+# most 60 characters, begins with a capital letter and has no full stop at its end. A body says why.
+# If the clone lacks the commit ${since}, the script checks nothing and exits with 77.
 set -eu
 since=c985556
 cd "$(dirname "$0")/.."

@@ -182,7 +182,7 @@ check_notes()
     fine "README and the manuals have no notes on single runs"
 }
 
-# Check that no page has more than 1,800 words, except two pages that a command prints.
+# Check that no page has more than 1,800 words, except two pages with tables that a command prints.
 check_lengths()
 {
     for page in $pages; do

@@ -1,10 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # make test-full: builds with two compilers and -Werror, and runs AddressSanitizer with UBSan,
-# ThreadSanitizer, valgrind and libFuzzer. Three steps run side by side, because a step mostly
-# runs one process at a time, and some steps wait for time limits. Each step prints its
-# name, its time, and whether it passed. A missing tool is a failure, because this run must not skip
-# anything.
+# ThreadSanitizer, valgrind and libFuzzer. Three steps run side by side, because a step mostly runs
+# one process at a time, and some steps wait for time limits. Each step prints its name, its time,
+# and whether it passed. A missing tool is a failure, because this run must not skip anything.
 #
 #   GCC_TESTED=1  leaves out the step "gcc -Werror", because .ci/run has done it
 set -u

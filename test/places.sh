@@ -3,11 +3,11 @@
 #
 # places.sh BUILD - checks the table "Where things are" of CONTRIBUTING.md.
 #
-# Each line of this table says where in the sources a topic is kept, as `file` `symbol`.
-# The file must exist and hold the symbol. Then the function check_TOPIC checks that the program
-# uses the rows at this place, and that no other file has a second table of the topic. Last, no file
-# and no folder may be larger than CONTRIBUTING.md allows. Run the script in the repository root.
-# Exit 1: the output says which line is wrong, or which line lacks a check_TOPIC here.
+# Each line of this table says where in the sources a topic is kept, as `file` `symbol`. The file
+# must exist and hold the symbol. Then the function check_TOPIC checks that the program uses the
+# rows at this place, and that no other file has a second table of the topic. Last, no file and no
+# folder may be larger than CONTRIBUTING.md allows. Run the script in the repository root. Exit 1:
+# the output says which line is wrong, or which line lacks a check_TOPIC here.
 set -u
 build=$1
 work=$(mktemp -d) || exit 1

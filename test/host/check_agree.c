@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * check_agree.c - checks that rules apply only if all ranks agree. Each rank is a process that
- * calls the plugin as NCCL does, in NCCL's order. Each test lets one input of the plugin differ
- * between the ranks.
+ * calls the plugin as NCCL does, in NCCL's order. Together the tests let every input of the plugin
+ * differ that may differ between the ranks.
  *
  * NCCL reads NCCL_MIN_CTAS before the first communicator and NCCL_SYM_CTAS at the first symmetric
  * kernel, and keeps both for good. The two set the grid of symmetric kernels. If the grid differs

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_order.c - calls the plugin as each release of NCCL does, in its order, without a rule for
- * these calls. The plugin must change nothing. */
+/* check_order.c - calls the plugin as each release of NCCL does, in its order. If no rule is for
+ * these calls, or if SYMTUNER_MODE is off or observe, the plugin must change nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
