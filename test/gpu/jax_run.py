@@ -304,8 +304,9 @@ def calls_so_far():
 
 
 def recorded(mesh, ranks):
-    """Run a loop of few kernels, in turns recorded into a CUDA graph and launched. Both must count
-    calls alike, because ranks compare these counts, while addresses change from call to call."""
+    """Run a loop of few kernels, in turns recorded into a CUDA graph and launched, with addresses
+    that change from call to call. Replays and launches must advance the kernels' call counters
+    alike, because the kernels of a rank wait for those of its peers with the same count."""
 
     def loop(v):  # each step adds one, for any number of ranks
         return lax.fori_loop(0, 30, lambda i, u: symtuner.all_reduce(u, "i") / ranks + 1, v)
