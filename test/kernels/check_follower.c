@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * check_follower.c - tests two functions. With symtuner_ar_followers_wait a program promises that
- * the kernels that follow ours on a stream wait for ours. symtuner_ar_separate puts a host function
+ * the kernels that follow ours on a stream wait for ours. symtuner_ar_separate puts an operation
  * behind our kernel, so that a following kernel that does not wait cannot overlap ours. Runs on
  * test/kernels/fake/cuda.c. A promise holds for the whole process, so each test runs in a process
  * of its own, which libcheck forks.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_nccl.c - checks what the library looks up at run time: whether an NCCL release is new
- * enough, what NVML says about two GPUs, and which machine this is. The linker replaces dlopen and
- * dlsym (AR_WRAPPED in test.mk).
+ * check_nccl.c - checks what the library looks up at run time: whether an NCCL is new enough and
+ * has all functions, what NVML says about two GPUs, and which machine this is. The linker replaces
+ * dlopen and dlsym (AR_WRAPPED in test.mk).
  */
 #include <check.h>
 #include <dlfcn.h>
