@@ -262,9 +262,8 @@ static nccl_abi_result run_ours(struct st_comm *c, const struct st_call *call)
 /* Count a collective of ${c} in the open group ${g}. */
 static void note(struct st_group *g, struct st_comm *c, bool by_us)
 {
-    if (c->group != g || c->group_number != g->number) {
-        c->group = g;
-        c->group_number = g->number;
+    if (c->group != g->number) {
+        c->group = g->number;
         c->group_ours = c->group_others = 0;
     }
     if (by_us)
@@ -403,6 +402,7 @@ static nccl_abi_result run_queue(struct st_group *g)
 
 nccl_abi_result st_group_start(struct st_from from)
 {
+    static _Atomic uint64_t latest;
     struct st_real *real = st_real_of(from);
     struct st_group *g;
     nccl_abi_result result;
@@ -414,7 +414,7 @@ nccl_abi_result st_group_start(struct st_from from)
         return result;
     g = st_group_of(real);
     if (g->depth++ == 0) {
-        g->number++;
+        g->number = atomic_fetch_add_explicit(&latest, 1, memory_order_relaxed) + 1;
         g->failed = false;
         st_made_drop(g->made, g->mades); /* left by a group that was only simulated */
         g->calls = g->mades = g->seens = 0;

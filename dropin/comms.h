@@ -75,10 +75,9 @@ struct st_comm {
     uint64_t answers[ST_SETS][ST_WAYS];
     int by_boxes; /* the number of boxes, if some call runs box by box (ST_PLAN_BOXES); else 0 */
     bool either;  /* the library has answered ST_PLAN_EITHER for some call */
-    /* Counts this communicator's collectives in one group, which ${group} and ${group_number}
-     * identify. Our kernels could run ${group_ours} of them, but not the ${group_others}. */
-    const void *group;
-    uint64_t group_number;
+    /* Counts this communicator's collectives in the group with the number ${group}. Our kernels
+     * could run ${group_ours} of them, but not the ${group_others}. */
+    uint64_t group;
     int group_ours, group_others;
     struct st_comm *next_free;
 };

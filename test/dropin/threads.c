@@ -2,8 +2,8 @@
 /*
  * threads.c - 64 threads make communicators of their own, make random calls on them, and end them.
  * Meanwhile another thread asks for errors of all these communicators, as torch's watchdog does.
- * Then communicators are aborted while another thread makes calls on them. Also runs under
- * ThreadSanitizer.
+ * Then communicators are aborted while another thread makes calls on them, and threads that begin
+ * one after the other open groups. Also runs under ThreadSanitizer.
  *
  * usage: threads ROUNDS
  */
@@ -143,6 +143,37 @@ static void abort_in_call(void)
     kernels()->launch = NULL;
 }
 
+static void *call_in_group(void *comm)
+{
+    n.f.GroupStart();
+    MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm, NULL) == 0);
+    MUST(n.f.GroupEnd() == 0);
+    return NULL;
+}
+
+static void *broadcast_in_group(void *comm)
+{
+    n.f.GroupStart();
+    MUST(n.f.Broadcast(a, b, 4, F32, 0, comm, NULL) == 0);
+    MUST(n.f.GroupEnd() == 0);
+    return NULL;
+}
+
+/* A new thread gets the memory of a thread that has ended. Its group must not be taken for the
+ * group of that thread: with the calls of that group, NCCL would run all calls. */
+static void groups_of_threads(void *comm)
+{
+    enum { MANY = 10 };
+    const long before = kernels()->collectives;
+    pthread_t thread;
+
+    for (int i = 0; i < MANY; i++) {
+        MUST(pthread_create(&thread, NULL, i == 0 ? broadcast_in_group : call_in_group, comm) == 0);
+        MUST(pthread_join(thread, NULL) == 0);
+    }
+    MUST(kernels()->collectives - before == MANY - 1);
+}
+
 int main(int argc, char **argv)
 {
     pthread_t thread[THREADS], watchdog;
@@ -168,6 +199,7 @@ int main(int argc, char **argv)
     MUST(kernels()->handles == 2);
     abort_50();
     abort_in_call();
+    groups_of_threads(first[0]);
     printf("threads: %ld calls by the kernels, %ld by NCCL\n", (long)ours, (long)theirs);
     return 0;
 }
