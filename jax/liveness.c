@@ -137,24 +137,35 @@ static void notice(struct watch *w)
     w->since = now_ms();
 }
 
-/* Is a call of this watch's member pending, or was one within the last second? symtuner_ar_waits()
- * changes only while a waiting kernel runs, and if processes share a GPU, the kernel does not run
- * all the time. So one look is not enough. We look for the member in the table, because it may have
- * been closed, and then its handle is destroyed. */
-static bool is_pending(struct watch *w)
+/* Return this watch's member, and hold it until ffi_member_release(), so that its handle is not
+ * destroyed meanwhile. Returns NULL if the group was closed, or is being closed. */
+static struct ffi_member *hold_mine(const struct watch *w)
 {
     struct ffi_member *member;
-    bool pending = ffi_pending(w->member);
 
     for (int i = 0; (member = ffi_member_hold(i)) != NULL; i++) {
-        uint32_t waits = member == w->member && member->handle != NULL
-                             ? ffi_ar_get()->waits(member->handle)
-                             : w->waits;
+        if (member == w->member && is_mine(w))
+            return member;
+        ffi_member_release(member);
+    }
+    return NULL;
+}
+
+/* Is a call of this watch's member pending, or was one within the last second? symtuner_ar_waits()
+ * changes only while a waiting kernel runs, and if processes share a GPU, the kernel does not run
+ * all the time. So one look is not enough. */
+static bool is_pending(struct watch *w)
+{
+    struct ffi_member *member = hold_mine(w);
+    bool pending = ffi_pending(w->member);
+
+    if (member != NULL && member->handle != NULL) {
+        uint32_t waits = ffi_ar_get()->waits(member->handle);
 
         pending |= waits != w->waits;
         w->waits = waits;
-        ffi_member_release(member);
     }
+    ffi_member_release(member);
     if (pending)
         w->pending_at = now_ms();
     return now_ms() - w->pending_at < 1000;
@@ -175,14 +186,19 @@ static int stuck(struct watch *w)
     return now_ms() - w->since >= FFI_LIVENESS_STUCK_MS;
 }
 
+/* If the group is being closed, do not abort the handle: the thread that closes the group may
+ * destroy the handle at any time. */
 static void give_up(const struct watch *w)
 {
+    struct ffi_member *member = hold_mine(w);
+
     fprintf(stderr,
             "symtuner: rank %d %s while rank %d waits for it on GPU %d: the all-reduce is given "
             "up, and this process ends\n",
             w->first, w->how, w->me, w->ordinal);
-    if (w->member->handle != NULL)
-        ffi_ar_get()->abort(w->member->handle);
+    if (member != NULL && member->handle != NULL)
+        ffi_ar_get()->abort(member->handle);
+    ffi_member_release(member);
     sleep_ms(FFI_LIVENESS_LEAVE_MS);
     _exit(FFI_LIVENESS_EXIT);
 }

@@ -8,6 +8,7 @@
  * libcuda.so.1 of fake_driver.c into the library path. FAKE_AR_PATH names the library of fake_ar.c.
  * With WORD, only the cases with this word in their names run.
  */
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,16 +23,10 @@
 #define RANKS   4
 #define LATE_MS (FFI_LIVENESS_END_MS + FFI_LIVENESS_LEAVE_MS + 1500) /* no case may take longer */
 
+#define sleep_ms(ms) usleep(1000 * (ms))
+
 static const int64_t ids[RANKS] = {10, 11, 12, 13};
 static int pids[RANKS];
-
-static void sleep_ms(int ms)
-{
-    struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
-
-    while (nanosleep(&t, &t) != 0)
-        continue;
-}
 
 static void say(const char *text)
 {
@@ -278,18 +273,21 @@ static void waits_for_the_lost(void)
     take_long();
 }
 
+static void make_handle(struct ffi_member *member)
+{
+    const struct symtuner_ar_config config = {.size = sizeof config, .beside = FFI_BESIDE};
+    char why[256];
+
+    if (ffi_ar_load(getenv("FAKE_AR_PATH"), why, sizeof why) != 0 ||
+        ffi_ar_get()->create(&member->handle, &member->comm, 1, &config) != 0)
+        say("no handle");
+}
+
 /* XLA replays a call in a CUDA graph. No event marks the call, but its kernel says that it
  * waits. */
 static void replay_waits_for_the_lost(void)
 {
-    const struct symtuner_ar_config config = {.size = sizeof config, .beside = FFI_BESIDE};
-    struct ffi_member *member = open_group();
-    char why[256];
-
-    if (ffi_ar_load(getenv("FAKE_AR_PATH"), why, sizeof why) != 0)
-        say(why);
-    else if (ffi_ar_get()->create(&member->handle, &member->comm, 1, &config) != 0)
-        say("no handle");
+    make_handle(open_group());
     setenv("FAKE_AR_WAITS", "1", 1);
     lose(2);
     take_long();
@@ -304,6 +302,24 @@ static void waits_after_one_left(void)
     sleep_ms(2 * FFI_LIVENESS_STUCK_MS);
     call(member); /* this call was running when rank 1 left */
     lose(2);
+    take_long();
+}
+
+/* The program closes the group while the watch aborts its handle. The handle must not be destroyed
+ * before the abort has ended. */
+static void closes_during_the_abort(void)
+{
+    const int *aborted = dlsym(dlopen(getenv("FAKE_AR_PATH"), RTLD_NOW), "fake_aborted");
+    struct ffi_member *member = open_group();
+
+    setenv("FAKE_AR_SLOW", "1", 1);
+    make_handle(member);
+    call(member);
+    say_goodbye(1);
+    while (__atomic_load_n(aborted, __ATOMIC_ACQUIRE) == 0)
+        sleep_ms(10);
+    ffi_members_shut();
+    ffi_ar_get()->destroy(&ffi_member_shut(0)->handle, 1);
     take_long();
 }
 
@@ -387,6 +403,9 @@ static void no_such_rank(void)
 /* ---- all of them ----------------------------------------------------------------------------- */
 
 #define GONE(rank) "symtuner: rank " #rank " is gone. This process "
+#define WAITS      " while rank 0 waits for it on GPU 0: "
+#define LOST       "symtuner: rank 2 is gone" WAITS
+#define LEFT       "symtuner: rank 1 has closed the group or raised an exception" WAITS
 
 static const struct {
     const char *name;
@@ -403,18 +422,15 @@ static const struct {
     {"lost before the close", lost_before_close, FFI_LIVENESS_EXIT, GONE(2)},
     {"lost after the close", lost_after_close, 0, ""},
     {"left, and lost while JAX waits", left_and_lost, FFI_LIVENESS_EXIT, GONE(2)},
-    {"one left, another lost after the close", one_left_another_lost_late, FFI_LIVENESS_EXIT,
-     GONE(2)},
+    {"one left, another lost late", one_left_another_lost_late, FFI_LIVENESS_EXIT, GONE(2)},
     {"lost after JAX waited", lost_after_the_wait, 0, ""},
     {"a goodbye slower than the end", slow_goodbye, 0, ""},
     {"lost late in the end", lost_late_in_the_end, FFI_LIVENESS_EXIT, GONE(2)},
     {"nobody waits", lives_on, 0, ""},
-    {"waits for the lost", waits_for_the_lost, FFI_LIVENESS_EXIT,
-     "rank 2 is gone while rank 0 waits for it on GPU 0"},
-    {"a replay waits for the lost", replay_waits_for_the_lost, FFI_LIVENESS_EXIT,
-     "rank 2 is gone while rank 0 waits for it on GPU 0"},
-    {"waits after one left", waits_after_one_left, FFI_LIVENESS_EXIT,
-     "rank 1 has closed the group or raised an exception while rank 0 waits for it"},
+    {"waits for the lost", waits_for_the_lost, FFI_LIVENESS_EXIT, LOST},
+    {"a replay waits for the lost", replay_waits_for_the_lost, FFI_LIVENESS_EXIT, LOST},
+    {"waits after one left", waits_after_one_left, FFI_LIVENESS_EXIT, LEFT},
+    {"closes during the abort", closes_during_the_abort, FFI_LIVENESS_EXIT, LEFT},
     {"calls go on", calls_go_on, 0, ""},
     {"the place of another group", place_of_another, 0, ""},
     {"opened again", opened_again, FFI_LIVENESS_EXIT, GONE(2)},
@@ -477,12 +493,8 @@ int main(int argc, char **argv)
         if (argc < 2 || strstr(cases[i].name, argv[1]) != NULL)
             start(i);
     for (size_t i = 0; i < CASES; i++)
-        if (children[i].pid != 0) {
-            int right = judge(i);
-
-            passed += right;
-            failed += !right;
-        }
+        if (children[i].pid != 0)
+            (*(judge(i) ? &passed : &failed))++;
     printf("jax liveness: %d passed, %d failed\n", passed, failed);
     return failed != 0;
 }

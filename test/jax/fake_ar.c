@@ -4,7 +4,7 @@
  *
  * FAKE_AR_FAIL=create, destroy, all_reduce or status makes that function fail. FAKE_AR_SHORT=N
  * makes the first N calls of create fail for lack of memory. FAKE_AR_WAITS=1 makes a kernel wait.
- * FAKE_AR_KERNEL names the kernel of all plans.
+ * FAKE_AR_KERNEL names the kernel of all plans. With FAKE_AR_SLOW=1 an abort takes half a second.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -187,6 +187,10 @@ int symtuner_ar_abort(ffi_handle *handle)
     if (handle == NULL || is_dead(handle))
         return 1;
     __atomic_fetch_add(&fake_aborted, 1, __ATOMIC_RELAXED);
+    if (getenv("FAKE_AR_SLOW") != NULL)
+        usleep(500000);
+    if (is_dead(handle))
+        fprintf(stderr, "a handle was destroyed during its abort\n");
     return 0;
 }
 
