@@ -142,20 +142,35 @@ struct st_book *st_book_open(uint64_t key, int rank, int ranks, int nccl)
     return book;
 }
 
-void st_book_close(struct st_book *book)
+/* Return the place in the list of open books that holds the pointer to ${book}. If the book is not
+ * open, the place holds NULL. The caller holds ${lock}. */
+static struct st_book **find(const struct st_book *book)
 {
     struct st_book **at = &open_books;
+
+    while (*at && *at != book)
+        at = &(*at)->next;
+    return at;
+}
+
+/* First write the book, and then take it off the list. So if the program exits meanwhile,
+ * write_at_exit writes the book. If the ledger then has it twice, readers take the later one. */
+void st_book_close(struct st_book *book)
+{
+    struct st_book **at;
     bool open;
 
     if (!book)
         return;
     pthread_mutex_lock(&lock);
-    while (*at && *at != book)
-        at = &(*at)->next;
-    open = *at != NULL;
-    if (open)
+    open = *find(book) != NULL;
+    pthread_mutex_unlock(&lock);
+    if (!open)
+        return;
+    dump(book);
+    pthread_mutex_lock(&lock);
+    at = find(book);
+    if (*at)
         *at = book->next;
     pthread_mutex_unlock(&lock);
-    if (open)
-        dump(book);
 }

@@ -5,11 +5,15 @@
  * usage: calls ends           ends communicators in several ways, and exits with others open; a
  *                             forked child exits, too
  *        calls killed         dies by SIGKILL
+ *        calls meanwhile      exits while a thread ends a communicator. The thread cannot write
+ *                             the counters yet, because the ledger is a full pipe
  *        calls signal PLUGIN  makes calls, and opens a tuner of PLUGIN, libsymtuner.so. Asks it
  *                             about the call that goes to NCCL, as NCCL would. Then sends SIGUSR1,
  *                             waits until the drop-in and the plugin have written their counters,
  *                             and dies by SIGKILL
  */
+#include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -68,6 +72,27 @@ static void ends(void)
     MUST(waitpid(child, &status, 0) == child && status == 0);
 }
 
+static void *destroy(void *comm)
+{
+    MUST(n.f.CommDestroy(comm) == 0);
+    return NULL;
+}
+
+static void exit_meanwhile(void)
+{
+    int pipe = open(getenv("SYMTUNER_LEDGER"), O_RDWR | O_NONBLOCK);
+    pthread_t thread;
+    void *comm[2];
+
+    MUST(n.f.CommInitAll(comm, 2, NULL) == 0);
+    all_reduce(comm[0], 16);
+    MUST(n.f.CommDestroy(comm[1]) == 0);
+    while (write(pipe, "\n", 1) == 1)
+        ;
+    MUST(pthread_create(&thread, NULL, destroy, comm[0]) == 0 && pthread_detach(thread) == 0);
+    usleep(300000); /* now the thread waits until somebody reads from the pipe */
+}
+
 static void quiet(int level, unsigned long flags, const char *file, int line, const char *format,
                   ...)
 {
@@ -122,6 +147,10 @@ int main(int argc, char **argv)
     nccl_linked(&n);
     dlopen("libcuda.so.1", RTLD_NOW);
     MUST(argc >= 2);
+    if (strcmp(argv[1], "meanwhile") == 0) {
+        exit_meanwhile();
+        return 0;
+    }
     if (strcmp(argv[1], "signal") == 0) {
         MUST(argc == 3);
         on_signal(argv[2]);

@@ -83,6 +83,14 @@ SYMTUNER_LEDGER=$work/no/file under "$here/calls" ends 2> "$work/err" || fail "a
 grep -q "^symtuner: warning: SYMTUNER_LEDGER=$work/no/file: No such file or directory; the drop-in's counters of a communicator are lost\$" "$work/err" ||
     fail "no warning: $(cat "$work/err")"
 
+# The ledger is a pipe, whose reader comes late. The program exits while a thread waits for the
+# reader, to write the counters of a communicator that has ended. They must be written nevertheless.
+mkfifo "$work/pipe"
+{ sleep 1; cat; } < "$work/pipe" > "$work/late" &
+SYMTUNER_LEDGER=$work/pipe under "$here/calls" meanwhile || fail "an exit while a communicator ends"
+wait
+grep -q '^ours' "$work/late" || fail "an exit loses counters: $(grep . "$work/late")"
+
 # --- ranks -------------------------------------------------------------------------------------------
 mkdir "$work/ready"
 two() # two SEED: runs two ranks in processes of their own, which verify calls
