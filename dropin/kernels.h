@@ -79,14 +79,16 @@ void st_followers_comm(const struct st_real *real);
  * symmetric window. Called before NCCL ${real} makes such a window. */
 void st_followers_window(const struct st_real *real);
 
-extern atomic_bool st_promise_gone; /* the drop-in gave the promise, and then withdrew it */
+/* The drop-in gave the promise, and then withdrew it. A thread that finds this true may use the
+ * functions of the kernels' library, which another thread has loaded. */
+extern atomic_bool st_promise_gone;
 void st_separate_now(const struct st_real *real, void *stream);
 
 /* Call this before each call on ${stream} that goes to NCCL ${real}. If the promise is gone, that
  * call's kernel then waits for the end of our kernels. */
 static inline void st_separate(const struct st_real *real, void *stream)
 {
-    if (atomic_load_explicit(&st_promise_gone, memory_order_relaxed))
+    if (atomic_load_explicit(&st_promise_gone, memory_order_acquire))
         st_separate_now(real, stream);
 }
 

@@ -10,6 +10,7 @@
  * Like cases.c, it runs under the drop-in, on the fake NCCL and the fake kernels. Each case is a
  * process of its own. Exit 1: stderr says which line failed.
  */
+#include <pthread.h>
 #include <string.h>
 
 #include "test/dropin/play/play.h"
@@ -118,6 +119,29 @@ static void window_first(void)
     want(0, 0, 0);
 }
 
+/* A thread makes calls on a communicator of its own while another thread loads the kernels and
+ * makes a window. Only ThreadSanitizer can see whether the thread may use what the other one
+ * loaded. */
+static void *call_on(void *comm)
+{
+    while (!kernels() || __atomic_load_n(&kernels()->separated, __ATOMIC_RELAXED) == 0)
+        MUST(n.f.Broadcast(a, b, 16, F32, 0, comm, stream(1)) == 0);
+    return NULL;
+}
+
+static void from_a_thread(void)
+{
+    void *comm[2], *alone[1];
+    pthread_t thread;
+
+    n.record->quiet = true; /* so that the two threads share no lock */
+    make(&n, alone, 1);
+    MUST(pthread_create(&thread, NULL, call_on, alone[0]) == 0);
+    make(&n, comm, 2);
+    window(&n, comm[0], SYMMETRIC);
+    MUST(pthread_join(thread, NULL) == 0);
+}
+
 /* With NCCL 2.29 the drop-in never gives the promise, because symmetric kernels may run on any
  * buffers, and do not wait. */
 static void never(void)
@@ -177,6 +201,7 @@ int main(int argc, char **argv)
 {
     static const struct play_case cases[] = {{"until_a_window", until_a_window},
                  {"window_first", window_first},
+                 {"from_a_thread", from_a_thread},
                  {"never", never},
                  {"always", always},
                  {"two", two},

@@ -61,7 +61,7 @@ for case in once first kept late second; do jax $case; done
 for most in 0 1; do SYMTUNER_MAX_COMMS=$most jax alone; done
 
 # --- the kernels that follow ours --------------------------------------------------------------------
-for case in until_a_window window_first; do
+for case in until_a_window window_first from_a_thread; do
     under "$here/followers" $case || fail "followers, $case"
 done
 FIRST=anywhere under "$here/followers" never || fail "followers, NCCL 2.29.7"
