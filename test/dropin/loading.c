@@ -7,6 +7,8 @@
  *
  * usage: loading LIBRARY id      the drop-in opens NCCL for the first call
  *        loading LIBRARY comm    the drop-in opens the kernels for the first communicator
+ *        loading LIBRARY driver  the drop-in opens the driver, to ask it how many communicators fit
+ *                                on the GPU; SYMTUNER_AR_MAX_CTAS must be set
  *
  * LIBRARY is constructor.so. The program is linked with -rdynamic, so that the drop-in calls the
  * dlopen of this file.
@@ -25,6 +27,7 @@ int ncclGetUniqueId(struct nccl_abi_id *id);
 int ncclCommInitAll(void **comms, int n, const int *devices);
 
 static bool comms;                /* the calls make communicators */
+static const char *awaited;       /* the name of the library that the drop-in opens */
 static _Thread_local bool first;  /* true in the thread that makes the first call */
 static atomic_bool begun, inside; /* the first call has begun; the constructor runs */
 
@@ -41,7 +44,7 @@ EXPORT void *dlopen(const char *name, int flags)
     void *(*real)(const char *, int);
 
     *(void **)&real = dlsym(RTLD_NEXT, "dlopen");
-    if (first && strstr(name, comms ? "libsymtuner_ar.so" : "libnccl.so.2")) {
+    if (first && strstr(name, awaited)) {
         first = false;
         atomic_store(&begun, true);
         while (!atomic_load(&inside))
@@ -72,7 +75,10 @@ int main(int argc, char **argv)
     pthread_t thread;
 
     MUST(argc == 3);
-    comms = strcmp(argv[2], "comm") == 0;
+    comms = strcmp(argv[2], "id") != 0;
+    awaited = strcmp(argv[2], "comm") == 0     ? "libsymtuner_ar.so"
+              : strcmp(argv[2], "driver") == 0 ? "libcuda.so.1"
+                                               : "libnccl.so.2";
     alarm(HANG);
     MUST(pthread_create(&thread, NULL, call_first, NULL) == 0);
     while (!atomic_load(&begun))
