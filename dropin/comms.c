@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "dropin/entry/real.h"
@@ -116,6 +118,21 @@ void st_comm_give(struct st_comm *c)
 uint64_t st_comm_key(const struct nccl_abi_id *id, int ids)
 {
     return st_hash(ST_HASH_START, id, (size_t)ids * sizeof *id) | 1;
+}
+
+/* A process in another container may have the same pid. So the key also depends on the time, and on
+ * an address, which the operating system chooses at random. */
+uint64_t st_comm_own_key(void)
+{
+    static atomic_uint number;
+    struct timespec now;
+    uint64_t words[3];
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    words[0] = (uint64_t)getpid() << 32 | atomic_fetch_add(&number, 1);
+    words[1] = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+    words[2] = (uintptr_t)words;
+    return st_hash(ST_HASH_START, words, sizeof words) | 1;
 }
 
 uint64_t st_comm_split_key(struct st_comm *parent, int color)

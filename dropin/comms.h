@@ -128,6 +128,10 @@ uint64_t st_comm_split_key(struct st_comm *parent, int color);
 uint64_t st_comm_shrink_key(struct st_comm *parent, const int *without, int n);
 /* Return the key of the communicator that NCCL makes from ${ids} ncclUniqueIds. */
 uint64_t st_comm_key(const struct nccl_abi_id *id, int ids);
+/* Return the key of a communicator whose ranks are all in this thread (ncclCommInitAll), so that no
+ * other process needs to compute the key. It differs from the keys of all other communicators on
+ * this host. */
+uint64_t st_comm_own_key(void);
 
 /* How many communicators have a handle, or are about to make one, on each GPU. */
 enum { ST_DEVICES = 64 };

@@ -3,7 +3,6 @@
 
 #include <stdatomic.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "dropin/call.h"
 #include "dropin/operators/operator.h"
@@ -201,11 +200,8 @@ static nccl_abi_result in_CommInitRankScalable(struct st_from from, void **comm,
     return made(from, real, real->call.CommInitRankScalable(comm, ranks, rank, ids, id, config), m);
 }
 
-/* All ranks of this communicator are in this thread, so no other process needs to compute its key.
- * The key need only differ from the keys of all other communicators on this host. */
 static nccl_abi_result in_CommInitAll(struct st_from from, void **comms, int n, const int *devices)
 {
-    static atomic_uint number;
     struct st_made all[16];
     nccl_abi_result result;
     uint64_t key;
@@ -214,7 +210,7 @@ static nccl_abi_result in_CommInitAll(struct st_from from, void **comms, int n, 
     result = real->call.CommInitAll(comms, n, devices);
     if (st_passes(from, real) || result != NCCL_ABI_SUCCESS)
         return result;
-    key = (uint64_t)getpid() << 32 | atomic_fetch_add(&number, 1) << 1 | 1;
+    key = st_comm_own_key();
     for (int i = 0; i < n && n <= 16; i++)
         all[i] = (struct st_made){.comm = &comms[i], .key = key, .blocking = true};
     if (n > 0 && n <= 16) {

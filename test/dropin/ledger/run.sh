@@ -91,6 +91,19 @@ SYMTUNER_LEDGER=$work/pipe under "$here/calls" meanwhile || fail "an exit while 
 wait
 grep -q '^ours' "$work/late" || fail "an exit loses counters: $(grep . "$work/late")"
 
+# Processes in two containers may have the same pid. Their communicators must differ nevertheless,
+# because the drop-in names shared memory after them.
+if unshare --pid --fork true 2> /dev/null; then
+    for i in 1 2; do
+        SYMTUNER_LEDGER=$work/container under unshare --pid --fork "$here/calls" ends || fail "container $i"
+        grep -m 1 '^comm.* pid=1 ' "$work/container" | grep -o ' id=[^ ]*' >> "$work/ids"
+        rm "$work/container"
+    done
+    [ "$(sort -u "$work/ids" | wc -l)" = 2 ] || fail "communicators of two containers: $(cat "$work/ids")"
+else
+    echo "dropin ledger: no containers compared, because unshare --pid needs root"
+fi
+
 # --- ranks -------------------------------------------------------------------------------------------
 mkdir "$work/ready"
 two() # two SEED: runs two ranks in processes of their own, which verify calls
