@@ -320,14 +320,16 @@ void symtuner_ffi_abort(void)
 
 /* Destroy the handle and the communicator of a group across processes. If a rank is dead, the
  * communicator cannot be destroyed: abort it, and keep the handle, whose memory is freed when the
- * process ends. */
+ * process ends. If a call still waits for the dead rank, keep the communicator, too, because
+ * ncclCommAbort would unmap memory that the call's kernel uses. The group's watch (liveness.c) then
+ * ends this process. */
 static int close_comm(struct ffi_member *member, char *why, size_t why_size)
 {
     int lost = __atomic_load_n(&member->lost, __ATOMIC_ACQUIRE), bad = 0;
 
     if (!lost && member->handle != NULL)
         bad = end_handles(&member->handle, 1, why, why_size);
-    if (member->xla) /* the communicator belongs to XLA */
+    if (member->xla || (lost && ffi_pending(member))) /* XLA's communicator belongs to XLA */
         return bad;
     return end_comm(member->comm, lost ? "ncclCommAbort" : "ncclCommDestroy", why, why_size) | bad;
 }

@@ -261,6 +261,24 @@ static void check_calls_meanwhile(void)
     expect(*dead_uses == 0, "no call has a handle that is destroyed");
 }
 
+/* Check that a communicator with a dead rank is not aborted while the kernel of a call may still
+ * use the memory that ncclCommAbort unmaps. */
+static void check_lost(void)
+{
+    ffi_handle *handle;
+
+    for (int pending = 0; pending < 2; pending++) {
+        expect(admit(open_comm(ids)) && call(0), "a call");
+        handle = ffi_member_at(0)->handle;
+        __atomic_store_n(&ffi_member_at(0)->lost, 2, __ATOMIC_RELEASE);
+        if (pending)
+            setenv("FAKE_EVENT_PENDING", "1", 1);
+        expect(close_all() && holds(1 + pending, pending) && ffi_member_at(0) == NULL,
+               pending ? "nothing is freed under a call that waits" : "only the handle is kept");
+        free(handle);
+    }
+}
+
 /* Check that a new handle gets the address that symtuner_ffi_memory() was given last. */
 static void check_memory(const void *const *of_handle)
 {
@@ -297,6 +315,7 @@ int main(int argc, char **argv)
     check_full();
     check_late_close();
     check_calls_meanwhile();
+    check_lost(); /* last, because handles stay */
     printf("jax groups: %d passed, %d failed\n", passed, failed);
     return failed != 0;
 }
