@@ -475,10 +475,10 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
 
 /* symtuner_ar_abort(handle): refuse further calls, and end the kernels of this rank within 50 ms
  * (over several boxes 100 ms). Then wait at most 2 s for queued calls with copy engines (copy,
- * engines, tma_engines), but not for graphs. ncclCommAbort may then unmap the peers' memory; copies
- * that run after that access unmapped memory. Threads: any. Peers are not told: abort them, too, or
- * they wait until their time limit. Over several boxes this also aborts the communicators that the
- * library split from the program's (NCCL does that only with splitShare = 1). Since 0.2. */
+ * engines, tma_engines), but not for graphs. ncclCommAbort may then unmap the peers' memory; later
+ * copies access unmapped memory. Threads: any; symtuner_ar_destroy waits for them. Peers are not
+ * told: abort them, too, or they wait until their time limit. Over several boxes this also aborts
+ * communicators that the library split from yours (with splitShare = 1 NCCL does so). Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_abort(symtuner_ar *handle);
 
 /* symtuner_ar_waits(handle): return a number that changes every few ms once one of our kernels (but

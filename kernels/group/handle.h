@@ -164,6 +164,7 @@ struct symtuner_ar {
     cudaEvent_t copied;         /* recorded after the latest uncaptured call with copy engines */
     bool has_copied;            /* whether ${copied} was recorded; atomic */
     int copying;                /* number of calls that are submitting copies just now; atomic */
+    int aborting;               /* number of threads in symtuner_ar_abort; atomic */
     bool has_marker;            /* whether there is a thread ${marker} */
     pthread_t marker;           /* tells the GPU that the handle was aborted (host/abort.c) */
     bool drained;               /* whether ${marker} has stopped waiting for copies; atomic */

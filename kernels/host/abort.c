@@ -102,6 +102,8 @@ static void *mark_dead(void *handle)
 
 void ar_abort_join(symtuner_ar *h)
 {
+    while (__atomic_load_n(&h->aborting, __ATOMIC_ACQUIRE) > 0)
+        usleep(1000);
     if (h->has_marker)
         pthread_join(h->marker, NULL);
     h->has_marker = false;
@@ -124,6 +126,9 @@ ncclResult_t symtuner_ar_abort(symtuner_ar *h)
 
     if (h == NULL)
         return ar_fail_null();
+    /* Count this thread before another thread can see that the handle is aborted: that thread may
+     * destroy the handle at once. */
+    __atomic_add_fetch(&h->aborting, 1, __ATOMIC_SEQ_CST);
     if (__atomic_exchange_n(&h->mailbox->abort, AR_ABORTED, __ATOMIC_SEQ_CST) == 0) {
         sigfillset(&all);
         /* The new thread must not get signals that are for the program's threads. */
@@ -134,5 +139,6 @@ ncclResult_t symtuner_ar_abort(symtuner_ar *h)
     await_end(h);
     if (h->nodes != NULL && h->nodes->box != NULL)
         ar_nodes_abort(h);
+    __atomic_sub_fetch(&h->aborting, 1, __ATOMIC_RELEASE); /* now the handle may be freed */
     return ncclSuccess;
 }

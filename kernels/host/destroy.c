@@ -181,7 +181,6 @@ static bool defer_group(symtuner_ar **handles, int n, int i)
     if (!any_live(together, many))
         return false;
     if (h->comm != NULL) { /* the program may end h->comm now, which unmaps the peers' memory */
-        ar_abort_join(h);  /* else the thread of symtuner_ar_abort could overwrite the verdict */
         cudaSetDevice(h->device);
         cudaMemcpyAsync(&h->state->dead, &destroyed, sizeof destroyed, cudaMemcpyHostToDevice,
                         h->copy_stream);
@@ -229,6 +228,7 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
 
         if (h == NULL)
             continue;
+        ar_abort_join(h); /* another thread may still be in symtuner_ar_abort */
         over = !h->stuck && h->endpoint.timed_out[0] == 0;
         if (over && h->nodes != NULL && h->nodes->aborted) {
             /* NCCL is aborting the communicators of h->nodes. The abort ends only when no graph has

@@ -118,8 +118,9 @@ ncclResult_t ar_copy_gather(symtuner_ar *h, const struct ar_args *args, cudaStre
 ncclResult_t ar_copies_enter(symtuner_ar *h);
 ncclResult_t ar_copies_leave(symtuner_ar *h, bool captured, cudaStream_t stream);
 
-/* Wait until the thread that symtuner_ar_abort started, if any, has ended. That thread ends within
- * DRAIN_MS (abort.c) of the abort, unless CUDA blocks. */
+/* Wait until no thread is in symtuner_ar_abort for ${h}, and the thread that symtuner_ar_abort
+ * started, if any, has ended. All this ends within about DRAIN_MS (abort.c) of the abort, unless
+ * CUDA blocks. */
 void ar_abort_join(symtuner_ar *h);
 
 #endif

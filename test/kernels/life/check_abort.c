@@ -2,6 +2,7 @@
 /* check_abort.c - tests what symtuner_ar_abort waits for, and for how long, on a fake CUDA. */
 #include <check.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <string.h>
 #include <unistd.h>
@@ -138,6 +139,30 @@ START_TEST(test_a_second_abort_waits_as_the_first)
 }
 END_TEST
 
+static void *abort_rank_0(void *handle)
+{
+    symtuner_ar_abort(handle);
+    return NULL;
+}
+
+/* A thread whose call fails because another thread aborts the handle may destroy the handle at
+ * once. The other thread is still in symtuner_ar_abort then, so symtuner_ar_destroy waits for it.
+ */
+START_TEST(test_a_destroy_waits_for_a_thread_that_aborts)
+{
+    const uint64_t before = ar_now_ns();
+    symtuner_ar *aborted = handles[0];
+    pthread_t thread;
+
+    pthread_create(&thread, NULL, abort_rank_0, aborted);
+    while (symtuner_ar_status(aborted) == ncclSuccess)
+        sched_yield();
+    ck_assert_int_eq(symtuner_ar_destroy(handles, N), ncclSuccess);
+    ck_assert_uint_ge((ar_now_ns() - before) / 1000000, LEAVE_MS);
+    pthread_join(thread, NULL);
+}
+END_TEST
+
 /* An abort must not end a capture. In case 0 another thread captures. In case 1 the capture holds
  * calls of the handle. */
 START_TEST(test_an_abort_ends_no_capture)
@@ -174,6 +199,7 @@ Suite *st_suite_abort(void)
     tcase_add_test(t, test_an_abort_does_not_wait_for_graphs);
     tcase_add_test(t, test_an_abort_waits_for_a_call_that_submits_copies);
     tcase_add_test(t, test_a_second_abort_waits_as_the_first);
+    tcase_add_test(t, test_a_destroy_waits_for_a_thread_that_aborts);
     tcase_add_loop_test(t, test_an_abort_ends_no_capture, 0, 2);
     suite_add_tcase(s, t);
     return s;
