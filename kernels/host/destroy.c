@@ -40,6 +40,14 @@ static bool any_live(symtuner_ar **handles, int n)
     return live;
 }
 
+static void put(struct deferred *g)
+{
+    pthread_mutex_lock(&lock);
+    g->next = deferred_list;
+    deferred_list = g;
+    pthread_mutex_unlock(&lock);
+}
+
 /* Put these handles on the list that ar_deferred_free() frees later. */
 static void list(symtuner_ar **handles, int n, bool discarded)
 {
@@ -51,10 +59,19 @@ static void list(symtuner_ar **handles, int n, bool discarded)
     memcpy(g->handles, handles, (size_t)n * sizeof *handles);
     g->n = n;
     g->discarded = discarded;
+    put(g);
+}
+
+/* Take all handles off the list. */
+static struct deferred *take(void)
+{
+    struct deferred *taken;
+
     pthread_mutex_lock(&lock);
-    g->next = deferred_list;
-    deferred_list = g;
+    taken = deferred_list;
+    deferred_list = NULL;
     pthread_mutex_unlock(&lock);
+    return taken;
 }
 
 /* Return whether the handles were discarded and a kernel may still run on their GPU. Such handles
@@ -76,20 +93,19 @@ static bool runs(const struct deferred *g, uint64_t *busy)
     return (*busy & bit) != 0;
 }
 
+/* Nothing here waits with the lock held: CUDA may wait for a kernel, and the kernel for a thread
+ * that waits for the lock. */
 void ar_deferred_free(void)
 {
     uint64_t busy = 0;
     int device = -1;
 
-    pthread_mutex_lock(&lock);
-    for (struct deferred **at = &deferred_list; *at != NULL;) {
-        struct deferred *g = *at;
-
+    for (struct deferred *g = take(), *next; g != NULL; g = next) {
+        next = g->next;
         if (any_live(g->handles, g->n) || runs(g, &busy)) {
-            at = &g->next;
+            put(g);
             continue;
         }
-        *at = g->next;
         if (device < 0)
             cudaGetDevice(&device);
         for (int i = 0; i < g->n; i++)
@@ -98,7 +114,6 @@ void ar_deferred_free(void)
     }
     if (device >= 0)
         cudaSetDevice(device); /* back to the GPU that was current before */
-    pthread_mutex_unlock(&lock);
 }
 
 /* Return whether the event h->eager.done marks the end of all work of this handle. */
