@@ -239,10 +239,10 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
 
 /* symtuner_ar_discard(handles, n): give up handles on which symtuner_ar_abort and then
  * ncclCommAbort were called, and set the handles to NULL. This is for programs that cannot wait in
- * symtuner_ar_destroy before they abort, such as a watchdog. The function frees nothing. A later
- * create or destroy of this process frees the handles, once the GPU is idle and no graph contains
- * their calls. No other thread may be in a call on the handles. They must not be of a local group.
- * A handle on which NCCL has timed out (see Progress above) is never freed. Since 0.2. */
+ * symtuner_ar_destroy before they abort, such as a watchdog. A later create or destroy on the GPU
+ * frees the handles, once the GPU is idle and no graph contains their calls. Captures on the GPU
+ * may fail then. No other thread may be in a call on the handles. They must not be of a local
+ * group. A handle on which NCCL has timed out (see Progress) is never freed. Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n);
 
 /*

@@ -13,6 +13,7 @@
 #include "kernels/group/error.h"
 #include "kernels/group/links.h"
 #include "kernels/host/create.h"
+#include "kernels/host/destroy.h"
 #include "kernels/host/rank.h"
 #include "kernels/nodes/host_id.h"
 #include "kernels/nodes/nodes.h"
@@ -360,10 +361,14 @@ static ncclResult_t create(struct group *g, const ncclComm_t *comms,
     struct ar_options options;
     ncclResult_t checked = ar_config_check(given, &config, &options);
     const uint64_t limit = ar_timeout_ns(&config, &options);
+    uint64_t gpus = 0;
     ncclResult_t result = open_endpoints(g, comms, limit < CREATE_NS ? limit : CREATE_NS);
 
     if (result != ncclSuccess)
         return result;
+    for (int i = 0; i < g->m.n; i++)
+        gpus |= AR_GPU(g->endpoint[i].device);
+    ar_deferred_free(gpus);
     g->all = calloc((size_t)g->endpoint[0].ranks, sizeof *g->all);
     g->cards = calloc((size_t)g->endpoint[0].ranks, sizeof *g->cards);
     result = ar_members_agree(&g->m, start(g, checked, &config, &options));

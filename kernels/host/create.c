@@ -7,7 +7,6 @@
 
 #include "kernels/group/error.h"
 #include "kernels/group/nccl.h"
-#include "kernels/host/destroy.h"
 #include "kernels/ipc/ipc.h"
 
 _Static_assert((int)SYMTUNER_AR_UNKNOWN == AR_BESIDE_UNKNOWN &&
@@ -34,7 +33,6 @@ ncclResult_t ar_config_check(const struct symtuner_ar_config *given,
 {
     char why[200];
 
-    ar_deferred_free();
     memset(config, 0, sizeof *config);
     memset(options, 0, sizeof *options);
     if (given != NULL) {

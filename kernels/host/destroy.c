@@ -62,14 +62,23 @@ static void list(symtuner_ar **handles, int n, bool discarded)
     put(g);
 }
 
-/* Take all handles off the list. */
-static struct deferred *take(void)
+/* Take those handles off the list that are all on ${gpus}. */
+static struct deferred *take(uint64_t gpus)
 {
-    struct deferred *taken;
+    struct deferred *taken = NULL;
 
     pthread_mutex_lock(&lock);
-    taken = deferred_list;
-    deferred_list = NULL;
+    for (struct deferred **at = &deferred_list; *at != NULL;) {
+        struct deferred *g = *at;
+
+        if ((ar_gpus_of(g->handles, g->n) & ~gpus) != 0) {
+            at = &g->next;
+            continue;
+        }
+        *at = g->next;
+        g->next = taken;
+        taken = g;
+    }
     pthread_mutex_unlock(&lock);
     return taken;
 }
@@ -80,7 +89,7 @@ static struct deferred *take(void)
 static bool runs(const struct deferred *g, uint64_t *busy)
 {
     const int device = g->handles[0]->device;
-    const uint64_t bit = 1ull << device % 64;
+    const uint64_t bit = AR_GPU(device);
 
     if (!g->discarded)
         return false;
@@ -93,14 +102,23 @@ static bool runs(const struct deferred *g, uint64_t *busy)
     return (*busy & bit) != 0;
 }
 
+uint64_t ar_gpus_of(symtuner_ar *const *handles, int n)
+{
+    uint64_t gpus = 0;
+
+    for (int i = 0; i < n; i++)
+        gpus |= handles[i] != NULL ? AR_GPU(handles[i]->device) : 0;
+    return gpus;
+}
+
 /* Nothing here waits with the lock held: CUDA may wait for a kernel, and the kernel for a thread
  * that waits for the lock. */
-void ar_deferred_free(void)
+void ar_deferred_free(uint64_t gpus)
 {
     uint64_t busy = 0;
     int device = -1;
 
-    for (struct deferred *g = take(), *next; g != NULL; g = next) {
+    for (struct deferred *g = take(gpus), *next; g != NULL; g = next) {
         next = g->next;
         if (any_live(g->handles, g->n) || runs(g, &busy)) {
             put(g);
@@ -216,15 +234,17 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
     ncclResult_t result = ar_handles_check(handles, n);
     enum cudaStreamCaptureMode mode;
     bool stuck = false, discarded = false;
+    uint64_t gpus;
     int device = -1;
 
     if (result != ncclSuccess)
         return result;
+    gpus = ar_gpus_of(handles, n);
     cudaGetDevice(&device);
     /* While another thread captures a graph, CUDA lets this thread free and unmap memory only in
      * capture mode relaxed. */
     mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
-    ar_deferred_free();
+    ar_deferred_free(gpus != 0 ? gpus : ~UINT64_C(0));
     /* Wait for our own calls. Once they have ended, no peer writes to our scratch any more. */
     for (int i = 0; i < n; i++) {
         ncclResult_t latest;
@@ -265,7 +285,7 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
         handles[i] = NULL;
     }
     if (discarded)
-        ar_deferred_free();
+        ar_deferred_free(gpus);
     ar_capture_mode(mode);
     if (device >= 0)
         cudaSetDevice(device);

@@ -7,6 +7,7 @@
 #include "kernels/group/error.h"
 #include "kernels/group/links.h"
 #include "kernels/host/create.h"
+#include "kernels/host/destroy.h"
 #include "kernels/host/rank.h"
 #include "kernels/order/capture.h"
 #include "kernels/order/first.h"
@@ -206,6 +207,7 @@ static ncclResult_t create(symtuner_ar **handles_out, const int *devices, int nr
     struct symtuner_ar_config config;
     struct ar_options options;
     int device = 0, visible = 0, i;
+    uint64_t gpus = 0;
     ncclResult_t result;
 
     if (handles_out == NULL || devices == NULL)
@@ -225,6 +227,9 @@ static ncclResult_t create(symtuner_ar **handles_out, const int *devices, int nr
         if (devices[i] < 0 || devices[i] >= visible)
             return ar_fail(NULL, ncclInvalidArgument, "devices[%d] = %d; this process sees %d GPUs",
                            i, devices[i], visible);
+    for (i = 0; i < nranks; i++)
+        gpus |= AR_GPU(devices[i]);
+    ar_deferred_free(gpus);
     for (i = 0; i < nranks && result == ncclSuccess; i++)
         result = start_rank(handles, i, nranks, devices[i], &config, &options);
     failed = handles[i - 1];

@@ -242,7 +242,7 @@ START_TEST(test_of_a_communicators_handle_a_graph_keeps_the_counters)
     ck_assert_int_gt(fake.live, 0);
     ck_assert_int_eq(state[0]->dead, AR_DESTROYED);
     fake_graph_gone(31);
-    ar_deferred_free();
+    ar_deferred_free(~UINT64_C(0));
     ck_assert_int_eq(fake.live, 0);
     free_buffers();
 }

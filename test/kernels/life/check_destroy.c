@@ -66,7 +66,7 @@ static void destroy_in_another_thread(void)
     fake.meanwhile = NULL;
     fake_graph_gone(GRAPH);
     left = fake.live;
-    ar_deferred_free();
+    ar_deferred_free(~UINT64_C(0));
     ck_assert_int_eq(fake.live, left);
 }
 
@@ -123,6 +123,29 @@ START_TEST(test_a_thread_destroys_while_another_frees)
 }
 END_TEST
 
+/* Make and destroy a handle on ${gpu}. Returns how much less is left afterwards. */
+static int freed_by(int gpu)
+{
+    const int before = fake.live;
+    symtuner_ar *other;
+
+    ck_assert_int_eq(symtuner_ar_create_local(&other, &gpu, 1, NULL), ncclSuccess);
+    ck_assert_int_eq(symtuner_ar_destroy(&other, 1), ncclSuccess);
+    return before - fake.live;
+}
+
+/* CUDA would wait for kernels on GPU 0, and these may wait for calls of this very thread if another
+ * thread drives GPU 0. So a thread that makes and destroys handles on GPU 1 frees nothing there. */
+START_TEST(test_a_handle_is_freed_by_a_thread_of_its_gpu)
+{
+    capture();
+    ck_assert_int_eq(symtuner_ar_destroy(&h[0], 1), ncclSuccess);
+    fake_graph_gone(GRAPH);
+    ck_assert_int_eq(freed_by(1), 0);
+    ck_assert_int_gt(freed_by(0), 0);
+}
+END_TEST
+
 Suite *st_suite_destroy(void)
 {
     Suite *s = suite_create("ar_destroy");
@@ -132,6 +155,7 @@ Suite *st_suite_destroy(void)
     tcase_add_checked_fixture(t, set_up_pair, tear_down_pair);
     tcase_add_test(t, test_a_handle_is_freed_after_its_destroyer_is_done);
     tcase_add_test(t, test_a_thread_destroys_while_another_frees);
+    tcase_add_test(t, test_a_handle_is_freed_by_a_thread_of_its_gpu);
     suite_add_tcase(s, t);
     return s;
 }
