@@ -38,7 +38,7 @@ ncclResult_t ar_window_drop(symtuner_ar *h, ncclWindow_t window)
     int device = -1;
     ncclResult_t result;
 
-    if (h->comm_gone)
+    if (__atomic_load_n(&h->comm_gone, __ATOMIC_RELAXED))
         return ncclSuccess;
     result = ar_comm_wait(h->nccl, &h->endpoint, ncclInProgress, call, why);
     cudaGetDevice(&device);
