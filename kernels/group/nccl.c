@@ -40,7 +40,7 @@ bool ar_nccl_choose(void *library)
     pthread_mutex_lock(&lock);
     late = library != chosen && (loaded || chosen != NULL);
     found = late && chosen == NULL;
-    if (!late)
+    if (!late && chosen == NULL) /* load() reads ${chosen} without the lock once it is set */
         chosen = library;
     pthread_mutex_unlock(&lock);
     return !late || (found && is_found(library));
