@@ -56,7 +56,8 @@ memory()
 
 kernels() # test the part of the kernels' library that runs on the host
 {
-    make -j"$jobs" SAN=address,undefined CFLAGS='-O1 -g' build-address-undefined/check-ar &&
+    make -j"$jobs" SAN=address,undefined CFLAGS='-O1 -g' build-address-undefined/check-ar \
+        test-ar-threads &&
         UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 build-address-undefined/check-ar
 }
 
@@ -64,6 +65,7 @@ threads() # run the tests that have several threads; those of the commands have 
 {
     export TSAN_OPTIONS="halt_on_error=1:die_after_fork=0" TEST_ROUNDS=500
     export CK_EXCLUDE_TAGS=commands
+    TEST_ROUNDS=30 make -j"$jobs" SAN=thread CFLAGS='-O1 -g' test-ar-threads || return 1
     make -j"$jobs" SAN=thread CFLAGS='-O1 -g' build-thread/check test-host test-dropin test-nodes &&
         for suite in ledger 'ledger file' match; do
             CK_RUN_SUITE=$suite build-thread/check || return 1

@@ -3,16 +3,17 @@
 
 # The code that kernels and host share is plain C, and its tests need neither GPU nor CUDA. The
 # tests of the host side need CUDA's headers, but run on a fake CUDA that only records its calls
-# (test/kernels/fake/cuda.c).
+# (test/kernels/fake/cuda.c). AR_NO_CU stands for the compiled kernels.
 AR_API    := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),\
              $(wildcard $(NCCL_HOME)/include/nccl.h))
 AR_NONE   := no cuda_runtime_api.h or nccl.h under CUDA_HOME=$(CUDA_HOME), NCCL_HOME=$(NCCL_HOME)
+AR_NO_CU  := test/kernels/threads/kernels.c
 AR_FAKE   := cuda capture capture_info event_nodes links memory steps vmm
 AR_EMU    := $(wildcard test/kernels/emulated/*.c)
 AR_TEST   := $(if $(AR_API),test/dropin/headers.c $(wildcard test/kernels/*.c test/kernels/choose/*.c \
              test/kernels/scratch/*.c test/kernels/ipc/*.c test/kernels/life/*.c \
              test/kernels/order/*.c test/kernels/windows/*.c test/kernels/fake/*.c) \
-             $(AR_C),$(wildcard test/kernels/choose/*.c) $(patsubst %,test/kernels/%.c,main \
+             $(AR_NO_CU) $(AR_C),$(wildcard test/kernels/choose/*.c) $(patsubst %,test/kernels/%.c,main \
              check_layout check_options fake/capture_stderr) $(wildcard kernels/choose/*.c) \
              kernels/host/options.c $(BOTH))
 # The functions that the linker replaces in these tests. dlopen and dlsym find a made-up NCCL
@@ -32,7 +33,7 @@ $(B)/check-ar: $(AR_CHECK)
 	$(Q)$(CC) $(LDFLAGS) $(AR_WRAPPED:%=-Wl,--wrap=%) -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl \
 	    -lpthread -lrt
 # test-ar is split into several targets, so that make -j runs them side by side.
-test-ar: test-ar-host $(if $(AR_API),test-ar-kernels test-nodes test-nodes-emu)
+test-ar: test-ar-host $(if $(AR_API),test-ar-kernels test-ar-threads test-nodes test-nodes-emu)
 	$(if $(AR_API),,@echo "test-ar: host side and kernels skipped: $(AR_NONE)")
 test-ar-host: $(B)/check-ar
 	$(Q)$(B)/check-ar
@@ -93,7 +94,7 @@ WH_CUDA := $(patsubst %,test/whole/%.c,cuda graph gpu memops) \
 WH_NCCL := $(patsubst %,test/whole/%.c,nccl team values)
 NODES_TEST := $(wildcard test/kernels/nodes/*.c)
 NODES_OBJ  := $(patsubst %,$(B)/check-ar-obj/%.o,$(filter-out %_values.c %_lost.c %_turns.c,$(NODES_TEST)) \
-              $(patsubst %,test/kernels/fake/%.c,$(AR_FAKE) capture_stderr) \
+              $(patsubst %,test/kernels/fake/%.c,$(AR_FAKE) capture_stderr) $(AR_NO_CU) \
               $(WH_NCCL) $(AR_C))
 NODES_EMU  := $(patsubst %,$(B)/check-ar-emu/%.o,$(patsubst %,test/kernels/nodes/%.c,net group \
               check_values check_lost check_turns) test/kernels/fake/steps.c $(WH_CUDA) $(WH_NCCL) $(AR_C) $(AR_CU))
@@ -112,6 +113,18 @@ $(B)/check-nodes-emu: $(NODES_EMU)
 test-nodes: $(if $(AR_API),$(B)/check-nodes)
 	$(if $(AR_API),$(Q)$(B)/check-nodes,@echo "test-nodes: skipped: $(AR_NONE)")
 .PHONY: test-nodes
+
+# check-threads creates, uses and ends handles in many threads at the same time. Its streams are
+# threads, too (test/whole/cuda.c), but its kernels only look whether their memory still exists.
+THREADS_OBJ := $(patsubst %,$(B)/check-ar-obj/%.o,$(wildcard test/kernels/threads/*.c) \
+               $(filter-out test/kernels/emulated/%,$(WH_CUDA)) $(WH_NCCL) $(AR_C))
+$(THREADS_OBJ): | need-check
+$(B)/check-threads: $(THREADS_OBJ)
+	$(call say,LD)
+	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=getenv -rdynamic -o $@ $^ $(CHECK_LIBS) -lm -ldl -lpthread -lrt
+test-ar-threads: $(if $(AR_API),$(B)/check-threads)
+	$(if $(AR_API),$(Q)$(B)/check-threads,@echo "test-ar-threads: skipped: $(AR_NONE)")
+.PHONY: test-ar-threads
 
 # Removes the guards of the kernels one at a time. The emulated tests must notice each missing
 # guard. Takes ten minutes on two cores.

@@ -27,12 +27,14 @@
 pthread_mutex_t whole_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t whole_changed = PTHREAD_COND_INITIALIZER;
 struct CUstream_st *whole_list;
+static struct CUstream_st *ended; /* streams that were destroyed; graphs may still name them */
+struct whole_cuda whole_cuda;
 unsigned long long whole_numbers;
 static struct CUstream_st *standard[DEVICES];
 
 /* Run a copy. Every fifth copy of a stream is late, so that an operation that fails to wait for it
  * reads old data. Some copies are so late that a kernel can begin and end in the meantime. A copy
- * of 8 aligned bytes is one store, because it may be a flag. */
+ * of 4 or 8 aligned bytes is one store, because kernels may read the word meanwhile. */
 static void move(const struct op *op)
 {
     static _Thread_local unsigned turn;
@@ -42,8 +44,17 @@ static void move(const struct op *op)
     turn++;
     if (op->bytes == sizeof(uint64_t) && ((uintptr_t)op->to | (uintptr_t)op->from) % 8 == 0)
         __atomic_store_n((uint64_t *)op->to, *(const uint64_t *)op->from, __ATOMIC_RELEASE);
+    else if (op->bytes == sizeof(uint32_t) && ((uintptr_t)op->to | (uintptr_t)op->from) % 4 == 0)
+        __atomic_store_n((uint32_t *)op->to, *(const uint32_t *)op->from, __ATOMIC_RELEASE);
     else
         memmove(op->to, op->from, op->bytes);
+}
+
+static void fill(const struct op *op)
+{
+    const size_t most = whole_cuda.fills;
+
+    memset(op->to, op->value, most != 0 && op->bytes > most ? most : op->bytes);
 }
 
 static void run(struct op *op)
@@ -53,7 +64,7 @@ static void run(struct op *op)
     else if (op->kind == COPY)
         move(op);
     else if (op->kind == FILL)
-        memset(op->to, op->value, op->bytes);
+        fill(op);
     else if (op->kind == HOST)
         op->host(op->what);
     else if (op->kind == AWAIT_WORD)
@@ -67,6 +78,18 @@ void whole_let_go(struct mark *mark)
 {
     if (mark != NULL && --mark->refs == 0)
         free(mark);
+}
+
+/* Move ${s} from the list of all streams to that of destroyed ones. The caller holds the lock. */
+static void leave_list(struct CUstream_st *s)
+{
+    struct CUstream_st **at = &whole_list;
+
+    while (*at != s)
+        at = &(*at)->next;
+    *at = s->next;
+    s->next = ended;
+    ended = s;
 }
 
 static void *work(void *p)
@@ -95,6 +118,7 @@ static void *work(void *p)
         free(op);
         pthread_cond_broadcast(&whole_changed);
     }
+    leave_list(s);
     pthread_mutex_unlock(&whole_lock);
     return NULL;
 }
@@ -205,17 +229,34 @@ void emulate_give_room(int device)
     (void)device;
 }
 
+static cudaError_t await_stream(cudaStream_t stream)
+{
+    struct CUstream_st *s;
+    bool captures;
+
+    pthread_mutex_lock(&whole_lock);
+    s = whole_stream_of(stream);
+    captures = s->graph != NULL;
+    while (!captures && !idle(s))
+        pthread_cond_wait(&whole_changed, &whole_lock);
+    pthread_mutex_unlock(&whole_lock);
+    return whole_error(captures ? cudaErrorStreamCaptureUnsupported : cudaSuccess);
+}
+
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                             cudaStream_t stream)
 {
-    cudaError_t error =
-        whole_queue(stream, (struct op){.kind = COPY, .to = to, .from = from, .bytes = bytes});
+    const bool between = kind == cudaMemcpyDefault || kind == cudaMemcpyDeviceToDevice;
+    cudaError_t error = cudaSuccess;
+
+    if (!between || !whole_cuda.no_copies)
+        error =
+            whole_queue(stream, (struct op){.kind = COPY, .to = to, .from = from, .bytes = bytes});
 
     /* This runtime treats all host memory as memory that is not pinned. A copy from or to such
      * memory has ended when the call returns, as in CUDA. */
-    return kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyHostToDevice
-               ? cudaStreamSynchronize(stream)
-               : error;
+    return kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyHostToDevice ? await_stream(stream)
+                                                                            : error;
 }
 
 cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream)
@@ -259,16 +300,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    struct CUstream_st *s;
-    bool captures;
-
-    pthread_mutex_lock(&whole_lock);
-    s = whole_stream_of(stream);
-    captures = s->graph != NULL;
-    while (!captures && !idle(s))
-        pthread_cond_wait(&whole_changed, &whole_lock);
-    pthread_mutex_unlock(&whole_lock);
-    return whole_error(captures ? cudaErrorStreamCaptureUnsupported : cudaSuccess);
+    whole_prohibited();
+    return await_stream(stream);
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream)
@@ -276,6 +309,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     struct CUstream_st *s;
     cudaError_t error;
 
+    whole_prohibited();
     pthread_mutex_lock(&whole_lock);
     s = whole_stream_of(stream);
     error = s->graph != NULL ? cudaErrorStreamCaptureUnsupported
@@ -361,6 +395,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     bool captured;
 
+    whole_prohibited();
     pthread_mutex_lock(&whole_lock);
     captured = event->graph != NULL;
     while (!captured && event->latest != NULL && !event->latest->reached)
@@ -373,6 +408,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     bool captured, reached;
 
+    whole_prohibited();
     pthread_mutex_lock(&whole_lock);
     captured = event->graph != NULL;
     reached = event->latest == NULL || event->latest->reached;

@@ -4,10 +4,20 @@
 #define TEST_WHOLE_CUDA_H_
 
 #include <cuda_runtime_api.h>
+#include <stddef.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* What a test can change in the runtime, and see there. All members are 0 at first. */
+extern struct whole_cuda {
+    size_t fills;  /* a fill writes only so many bytes; 0: all */
+    int no_copies; /* 1: copies between GPUs move nothing */
+    /* How often a thread has made a call that CUDA prohibits as long as another thread captures: in
+     * any capture mode but relaxed, it may neither wait for the GPU nor allocate memory. */
+    int prohibited;
+} whole_cuda;
 
 /* Put a call of ${host} into the stream. Its argument points to a copy of the ${size} bytes at
  * ${what}, at most 256. */

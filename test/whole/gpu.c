@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "test/kernels/fake/capture_info.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/fake/memory.h"
 #include "test/whole/stream.h"
@@ -25,6 +26,14 @@ cudaError_t whole_error(cudaError_t error)
     if (error != cudaSuccess)
         last_error = error;
     return error;
+}
+
+int whole_captures;
+
+void whole_prohibited(void)
+{
+    if (!fake_capture_relaxed() && __atomic_load_n(&whole_captures, __ATOMIC_RELAXED) > 0)
+        __atomic_add_fetch(&whole_cuda.prohibited, 1, __ATOMIC_RELAXED);
 }
 
 /* The kernels for which cudaFuncSetAttribute has allowed more shared memory. A kernel must be in
@@ -62,6 +71,7 @@ cudaError_t cudaFuncSetAttribute(const void *func, enum cudaFuncAttribute attr, 
 
 cudaError_t cudaMalloc(void **p, size_t bytes)
 {
+    whole_prohibited();
     *p = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
     whole_live(*p != NULL);
     if (*p != NULL)
@@ -71,6 +81,7 @@ cudaError_t cudaMalloc(void **p, size_t bytes)
 
 cudaError_t cudaFree(void *p)
 {
+    whole_prohibited();
     cudaDeviceSynchronize();
     whole_live(-(p != NULL));
     fake_allocation_gone(p);

@@ -16,6 +16,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
     graph->id = ++whole_numbers;
     graph->origin = stream;
     stream->graph = graph;
+    __atomic_add_fetch(&whole_captures, 1, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&whole_lock);
     return cudaSuccess;
 }
@@ -27,6 +28,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
     for (struct CUstream_st *s = whole_list; s != NULL; s = s->next)
         if (s->graph == *out)
             s->graph = NULL;
+    __atomic_sub_fetch(&whole_captures, 1, __ATOMIC_RELAXED);
     pthread_mutex_unlock(&whole_lock);
     return cudaSuccess;
 }

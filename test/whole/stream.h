@@ -94,6 +94,10 @@ cudaError_t whole_error(cudaError_t error);
 /* Add ${more} to fake.live, the number of allocations, streams, events and user objects that are
  * not freed. */
 void whole_live(int more);
+/* Called by functions that CUDA prohibits as long as a stream is captured, except in the capture
+ * mode relaxed. Counts the call if it is prohibited now. */
+void whole_prohibited(void);
+extern int whole_captures; /* number of captures that have not ended; atomic */
 /* Has cudaFuncSetAttribute allowed this kernel more shared memory? */
 bool whole_may_share(const void *kernel);
 
