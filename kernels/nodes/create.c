@@ -220,6 +220,7 @@ void ar_nodes_free(symtuner_ar *h)
 
     if (nodes == NULL)
         return;
+    ar_nodes_close(h); /* does nothing, unless the creation of ${h} failed after that of the box */
     h->nodes = NULL;
     cudaSetDevice(h->device);
     if (nodes->has_aborter)

@@ -10,6 +10,7 @@ int main(void)
     int failed;
 
     srunner_add_suite(runner, nodes_suite_create());
+    srunner_add_suite(runner, nodes_suite_forced());
     srunner_add_suite(runner, nodes_suite_measure());
     srunner_add_suite(runner, nodes_suite_call());
     srunner_run_all(runner, CK_ENV);
