@@ -92,13 +92,19 @@ static bool read_csv(const char *value, void *self, char error[ST_OPTION_ERROR])
  * we append an end such as ".html". */
 enum { NAME_MOST = 490 };
 
+/* Return whether a name of ${bytes} in the option's ${value} is short enough. */
+static bool fits(size_t bytes, const char *value, char error[ST_OPTION_ERROR])
+{
+    return bytes <= NAME_MOST ||
+           st_option_wrong(error, "a file name has at most 490 bytes here", value);
+}
+
 static bool read_file(const char *value, void *to, char error[ST_OPTION_ERROR])
 {
     *(const char **)to = value;
     if (!value[0])
         return st_option_wrong(error, "a file name has at least one byte", value);
-    return strlen(value) <= NAME_MOST ||
-           st_option_wrong(error, "a file name has at most 490 bytes here", value);
+    return fits(strlen(value), value, error);
 }
 
 /* Read one name, or two names with a comma between them. */
@@ -109,8 +115,7 @@ static bool read_files(const char *value, void *to, char error[ST_OPTION_ERROR])
     if (first == 0 || first > NAME_MOST || !value[first])
         return read_file(value, to, error);
     *(const char **)to = value;
-    return strlen(value + first + 1) <= NAME_MOST ||
-           st_option_wrong(error, "a file name has at most 490 bytes here", value);
+    return fits(strlen(value + first + 1), value, error);
 }
 
 /* Read --nccl, the earlier name of --library. */
