@@ -15,9 +15,9 @@
  * ranks of a local group end together. Other groups have the default limit. */
 enum { LOCAL_MS = 599000 };
 
-/* Give ${graph} to the thread that ends graphs. It destroys the graph and an executable of it
- * at most ${us} microseconds. If ${runs}, it first launches the executable on a stream of GPU
- * ${device}. */
+/* Give ${graph} to the thread that ends graphs. After ${us} microseconds, or earlier if
+ * graphs_stop() is called, that thread destroys the graph and an executable made from it. If
+ * ${runs}, it first launches the executable on a stream of GPU ${device}. */
 void graph_hand_over(cudaGraph_t graph, int device, int us, bool runs);
 
 /* Start the thread that ends graphs, and stop it after all graphs are gone. */
