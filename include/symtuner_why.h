@@ -223,8 +223,8 @@ struct symtuner_verdict {
     /* NCCL's choice of a general kernel; -1 if the call has no cost table */
     int algo, proto;
     int tuner_calls;           /* how often NCCL calls getCollInfo; -1: not known             */
-    int broken;                /* 1: NCCL launches a kernel that does not exist (an AllReduce
-                                  with avg)                                                   */
+    int broken;                /* 1: NCCL picks a kernel that does not exist, so the call
+                                  fails (an AllReduce with avg)                               */
     int unsure;                /* 1: we do not know for sure what NCCL does with the call     */
     int candidates;            /* number of entries in ${candidate}                           */
     struct symtuner_candidate candidate[8];

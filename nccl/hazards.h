@@ -44,11 +44,11 @@
       "small calls with one registered buffer keep their symmetric kernel only if a tuner makes "  \
       "an LL entry of the cost table the cheapest",                                                \
       "use a rule with prefer = symmetric for small sizes, or register both buffers")              \
-    /* NCCL's source accepts avg in 2.30.3 to 2.31.2, but has no AllReduce kernel for avg */       \
-    X("nccl-avg", ST_NOTE, 23003, 23199, ST_SAID_BY_PLUGIN | ST_SAID_BY_KERNELS, SYMTUNER_AVG, 0,  \
-      "AllReduce with ncclAvg on two symmetric windows launches a kernel that does not exist and " \
-      "reports success",                                                                           \
-      "use ncclSum and scale, keep these buffers out of windows, or use NCCL 2.32")                \
+    /* NCCL has no AllReduce kernel for avg: seen on an H200 with 2.30.7 and 2.32.3 (nccl-tests) */ \
+    X("nccl-avg", ST_NOTE, 23003, 0, ST_SAID_BY_PLUGIN | ST_SAID_BY_KERNELS, SYMTUNER_AVG, 0,     \
+      "AllReduce with ncclAvg on two symmetric windows fails, because NCCL picks a kernel that "   \
+      "does not exist (CUDA says: invalid device function)",                                       \
+      "use ncclSum and scale, or keep these buffers out of windows")                               \
     X("nccl-xla-pool", ST_NOTE, 23007, 23007, 0, -1, 0,                                            \
       "registering two windows in XLA's one memory pool exhausts the address space (NCCL issue "   \
       "2331)",                                                                                     \

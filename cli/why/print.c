@@ -111,8 +111,7 @@ static void print_outcome(const struct st_why *why, const struct symtuner_verdic
         fputc('\n', out);
     }
     if (verdict->broken)
-        fputs("  NCCL has no such kernel for avg: it launches one that does not exist and "
-              "reports success\n", out);
+        fputs("  NCCL has no such kernel for avg, so the call fails\n", out);
 }
 
 /* Print why the verdict may be wrong: the release is newer than those that symtuner knows, or we

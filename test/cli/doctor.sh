@@ -329,7 +329,8 @@ spare nccl-no-wait -n 2.30.7
 plant nccl-ll-dropped -n 2.29.2
 plant nccl-ll-void -n 2.31.2
 plant nccl-avg -n 2.30.7
-spare nccl-avg -n 2.32.6
+plant nccl-avg -n 2.32.6
+spare nccl-avg -n 2.29.7
 plant nccl-pat-avg -n 2.31.2
 plant nccl-pat-avg -n 2.32.6
 spare nccl-pat-avg -n 2.30.7

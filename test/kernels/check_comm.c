@@ -376,13 +376,14 @@ START_TEST(test_faults_of_nccl_are_those_of_its_release)
 {
     static const char said[] =
         "symtuner_ar: warning: kernel nccl: NCCL 2.31.2: AllReduce with ncclAvg on two symmetric "
-        "windows launches a kernel that does not exist and reports success: use ncclSum and scale, "
-        "keep these buffers out of windows, or use NCCL 2.32, or use another kernel\n";
+        "windows fails, because NCCL picks a kernel that does not exist (CUDA says: invalid device "
+        "function): use ncclSum and scale, or keep these buffers out of windows, or use another "
+        "kernel\n";
     static char p[8] __attribute__((aligned(8)));
 
     capture_stderr();
     ar_nccl_warn(22907, ncclFloat, ncclAvg, p, p);
-    ar_nccl_warn(23203, ncclFloat, ncclAvg, p, p);
+    ar_nccl_warn(23002, ncclFloat, ncclAvg, p, p);
     ar_nccl_warn(23203, ncclHalf, ncclSum, p, p + 2);
     ar_nccl_warn(23102, ncclHalf, ncclSum, p, p + 2);
     ar_nccl_warn(23102, ncclInt8, ncclAvg, p, p);
