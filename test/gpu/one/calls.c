@@ -5,14 +5,16 @@
  *
  * usage: nccl_calls [--ranks N] [--calls N] [--most BYTES] [--opposite ROUNDS] [--aborts N]
  *                   [--comms N] [--kills N] [--seed N] [--split COLOURS] [--only COLLECTIVE]
- *                   [--box RANKS]
+ *                   [--box RANKS] [--windows 1]
  *
  * With --box N, every N ranks have their own value of NCCL_HOSTID, so NCCL takes them for a machine
- * of their own.
+ * of their own. With --windows 1, all buffers of the random calls are symmetric windows. That needs
+ * NCCL 2.30.3, because earlier releases add up 8-bit and 16-bit numbers wrongly there
+ * ("nccl-ll-unaligned" in symtuner doctor).
  *
  * The program knows nothing of symtuner. Ranks share GPUs if there are fewer GPUs than ranks; NCCL
- * allows that only with hosts.c preloaded. Exit 0: all was right. 1: something was wrong. 77: no
- * GPU.
+ * allows that only with hosts.c preloaded, or, from 2.30.3 on, with NCCL_MULTI_RANK_GPU_ENABLE=1.
+ * Exit 0: all was right. 1: something was wrong. 77: no GPU.
  */
 #include "test/gpu/one/calls.h"
 
@@ -95,6 +97,7 @@ static void set(const char *name, const char *text)
                   {"--aborts", &job->aborts},
                   {"--comms", &job->comms},
                   {"--kills", &job->kills},
+                  {"--windows", &job->windows},
                   {"--seed", &job->seed}};
 
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)

@@ -18,6 +18,7 @@ struct job {
     int box;     /* how many ranks NCCL takes for one machine; 0: all */
     int only;    /* number of the only collective (kind_named()); -1: all collectives */
     long seed, calls, rounds, aborts, comms, kills;
+    long windows; /* 1: random calls use buffers that are registered as windows */
     size_t most; /* bytes of the longest message */
     int victim;  /* the rank that is killed, or -1 */
     _Atomic int died;

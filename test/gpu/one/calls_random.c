@@ -49,8 +49,9 @@ struct group {
 struct place {
     struct group group[COMMS];
     cudaStream_t stream[STREAMS];
-    char *data[TYPES]; /* on the GPU: this rank's values in each type */
-    char *out;         /* on the GPU: ${room} bytes */
+    char *data[TYPES];                     /* on the GPU: this rank's values in each type */
+    char *out;                             /* on the GPU: ${room} bytes */
+    ncclWindow_t window[TYPES + 1][COMMS]; /* with --windows: of ${data} and, last, of ${out} */
     char *host;
     size_t room;
 };
@@ -141,6 +142,10 @@ static ncclRedOp_t draw_op(struct t_random *random, int type, int ranks)
 
     if (op == ncclProd && whole_size(type) < 4 && ranks > 4)
         return ncclMax; /* bfloat16 cannot hold 3 to the power of 6, nor int8 3 to the power of 5 */
+    /* NCCL from 2.30.3 on cannot average windows ("nccl-avg" in symtuner doctor). NCCL runs some
+     * calls of this program, for example some of a group. */
+    if (op == ncclAvg && job->windows)
+        return ncclSum;
     /* with one rank, averages of NCCL before 2.29.7 leave out elements ("nccl-one-rank" in symtuner
      * doctor) */
     if (op == ncclAvg && ranks == 1)
@@ -293,6 +298,34 @@ static void make_comms(const struct rank *r, struct place *p)
     }
 }
 
+/* Return memory for ${bytes} bytes on the GPU. With --windows it becomes the windows ${k} of all
+ * communicators, so all ranks must call this at the same time. */
+static char *new_buffer(struct place *p, int k, size_t bytes)
+{
+    void *memory;
+
+    if (!job->windows) {
+        CUDA(cudaMalloc(&memory, bytes));
+        return memory;
+    }
+    NCCL(ncclMemAlloc(&memory, bytes));
+    for (int c = 0; c < COMMS; c++)
+        NCCL(ncclCommWindowRegister(p->group[c].comm, memory, bytes, &p->window[k][c],
+                                    NCCL_WIN_COLL_SYMMETRIC));
+    return memory;
+}
+
+static void free_buffer(struct place *p, int k, char *memory)
+{
+    if (!job->windows) {
+        CUDA(cudaFree(memory));
+        return;
+    }
+    for (int c = 0; c < COMMS; c++)
+        NCCL(ncclCommWindowDeregister(p->group[c].comm, p->window[k][c]));
+    NCCL(ncclMemFree(memory));
+}
+
 void random_calls(struct rank *r)
 {
     struct t_random random = {job->seed * 2 + 1},
@@ -302,7 +335,7 @@ void random_calls(struct rank *r)
     make_comms(r, &p);
     for (int s = 0; s < STREAMS; s++)
         CUDA(cudaStreamCreateWithFlags(&p.stream[s], cudaStreamNonBlocking));
-    CUDA(cudaMalloc((void **)&p.out, p.room));
+    p.out = new_buffer(&p, TYPES, p.room);
     CUDA(cudaMallocHost((void **)&p.host, p.room));
     for (int t = 0; t < TYPES; t++) {
         size_t size = whole_size(t), n = SHIFTS + job->most / size * (size_t)job->ranks;
@@ -310,7 +343,7 @@ void random_calls(struct rank *r)
 
         for (size_t i = 0; i < n; i++)
             whole_put(here, i, t, value(r->rank, i));
-        CUDA(cudaMalloc((void **)&p.data[t], n * size));
+        p.data[t] = new_buffer(&p, t, n * size);
         CUDA(cudaMemcpy(p.data[t], here, n * size, cudaMemcpyHostToDevice));
         free(here);
     }
@@ -321,8 +354,8 @@ void random_calls(struct rank *r)
         batch(r, &p, &random, &own);
     pthread_barrier_wait(&job->all);
     for (int t = 0; t < TYPES; t++)
-        CUDA(cudaFree(p.data[t]));
-    CUDA(cudaFree(p.out));
+        free_buffer(&p, t, p.data[t]);
+    free_buffer(&p, TYPES, p.out);
     CUDA(cudaFreeHost(p.host));
     for (int s = 0; s < STREAMS; s++)
         CUDA(cudaStreamDestroy(p.stream[s]));

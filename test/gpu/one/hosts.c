@@ -8,6 +8,9 @@
  * finds no NCCL_HOSTID, and so sees one host. Therefore NCCL sends data over sockets, while
  * symtuner's kernels share memory.
  *
+ * With NCCL_MULTI_RANK_GPU_ENABLE=1, NCCL accepts several ranks on one GPU by itself (2.30.3 and
+ * later), so NCCL finds no NCCL_HOSTID of its own, either.
+ *
  * With ONE_GPU_BOX=N, every N ranks form a box. Then all code but NCCL finds the name of its box in
  * NCCL_HOSTID, and the names of symtuner's shared memory begin with the name of the box. So
  * symtuner's ranks of different boxes share no memory.
@@ -49,7 +52,9 @@ EXPORT char *getenv(const char *name)
         *(void **)&next = dlsym(RTLD_NEXT, "getenv");
     if (strcmp(name, "NCCL_HOSTID") != 0)
         return next(name);
-    return is_nccl(__builtin_return_address(0)) ? next("RANK") : box();
+    if (is_nccl(__builtin_return_address(0)) && !next("NCCL_MULTI_RANK_GPU_ENABLE"))
+        return next("RANK");
+    return box();
 }
 
 /* Write the name under which this process's box knows ${name}: "/symtuner-x" becomes

@@ -14,18 +14,26 @@
 #   ONE_GPU_ONLY    parts to run, of "calls opposite comms aborts kills boxes nccl-tests python torch
 #                    jax" (all)
 #   ONE_GPU_LIMIT   seconds that a run may take (300)
+#   ONE_GPU_NCCL    the libnccl.so.2 of NCCL 2.30.3 or later, which all programs then use. It accepts
+#                    several ranks on one GPU by itself, as one box that has windows. So the test uses
+#                    libsymtuner_ar.so as it is, and some runs use windows.
 #   NCCL_TESTS      as for test/gpu/nccl_tests/dropin.sh, which says how to build nccl-tests
 # Exit 77 with the reason if this box cannot run it.
 . test/gpu/common.sh
 need_gpus 1
 need_built nccl_calls one/symtuner
-one=$build/one parts=${ONE_GPU_ONLY:-calls opposite comms aborts kills boxes nccl-tests python torch jax}
+one=$build/one hosts=$build/one/hosts.so parts=${ONE_GPU_ONLY:-calls opposite comms aborts kills boxes nccl-tests python torch jax}
 limit=${ONE_GPU_LIMIT:-300}
 mkdir "$work/gpus" "$work/mps" && for gpu in 0 1 2 3 4 5 6 7; do : > "$work/gpus/$gpu"; done
 export ONE_GPU_FOLDER="$work/gpus" CUDA_VISIBLE_DEVICES=0 CUDA_DEVICE_MAX_CONNECTIONS=32
 # Load all kernels at the start. Loading a kernel waits for the kernels that run, and one of these
 # may wait for this rank.
 export CUDA_MODULE_LOADING=EAGER NCCL_NVLS_ENABLE=0 SYMTUNER_MAX_COMMS=8 SYMTUNER_AR_LINKS=nvlink
+if [ -n "${ONE_GPU_NCCL:-}" ]; then
+    one=$build hosts="$hosts $ONE_GPU_NCCL"
+    # With PAT, NCCL from 2.31.2 on does not divide averages ("nccl-pat-avg" in symtuner doctor).
+    export NCCL_MULTI_RANK_GPU_ENABLE=1 NCCL_PAT_ENABLE=0
+fi
 export OMP_NUM_THREADS=2 PATH="$PATH:/usr/local/nvidia/bin"
 export CUDA_MPS_PIPE_DIRECTORY="$work/mps" CUDA_MPS_LOG_DIRECTORY="$work/mps"
 leave() { rm -rf "$work" /dev/shm/*symtuner-one-gpu-*; }
@@ -48,7 +56,7 @@ job() {
     nccl) shift 2 ;;
     *) set -- "$one/symtuner" run --only dropin,allreduce,reducescatter,allgather "$@" ;;
     esac
-    LD_PRELOAD=$one/hosts.so timeout "$limit" "$@" > "$work/$name.log" 2> "$work/$name.err"
+    LD_PRELOAD=$hosts timeout "$limit" "$@" > "$work/$name.log" 2> "$work/$name.err"
     status=$?
     ok "$name: status $status, $(grep -hv '^ \|Warning' "$work/$name.log" "$work/$name.err" | tail -3 | tr '\n' ' ')" $status
     echo "$name ($(($(date +%s) - before)) s): $(grep -h '^random\|^opposite\|^aborts\|^kills\|^communicators\|^python' "$work/$name.log" | tr '\n' ';')"
@@ -81,6 +89,11 @@ if wanted calls; then
     ok "verify: $(grep ' differed$' "$work/verify.err")" $?
     SYMTUNER_AR_IPC=1 SYMTUNER_AR_KERNEL=tma_ipc job tma_ipc -- "$build/nccl_calls" --calls "$calls" --seed 9
     ran tma_ipc allreduce reducescatter allgather
+    for ranks in ${ONE_GPU_NCCL:+2 4}; do
+        CUDA_DEVICE_MAX_CONNECTIONS=$((64 / ranks)) SYMTUNER_AR_MAX_CTAS=$((64 / ranks)) \
+            job windows$ranks -- "$build/nccl_calls" --ranks $ranks --calls "$calls" --seed $ranks --windows 1
+        ran windows$ranks allreduce reducescatter allgather
+    done
     job long -- "$build/nccl_calls" --calls 500 --most 6000000 --seed 5
 fi
 if wanted opposite; then
@@ -164,6 +177,11 @@ if wanted nccl-tests && [ -x "$tests/all_reduce_perf" ]; then
         nccl_tests allreduce all_reduce -d float -u 1 -G $graphs
         nccl_tests reducescatter reduce_scatter -d half -G $graphs
         nccl_tests allgather all_gather -d bfloat16 -G $graphs
+        for registered in ${ONE_GPU_NCCL:+1 2}; do # ncclCommRegister, then windows
+            nccl_tests allreduce all_reduce -d float -G $graphs -R $registered
+            nccl_tests reducescatter reduce_scatter -d half -o all -G $graphs -R $registered
+            nccl_tests allgather all_gather -d bfloat16 -G $graphs -R $registered
+        done
     done
     for program in broadcast reduce sendrecv alltoall; do nccl_tests - $program; done
 elif wanted nccl-tests; then
