@@ -203,8 +203,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_use_nccl(void *library);
  * this thread drives. ${comms} are the communicators of these ${n} ranks. (n is 1 unless a thread
  * drives several GPUs.) Collective over the group. Needs NCCL 2.28.3 or later, already
  * loaded or found as libnccl.so.2. NCCL runs every call of the handle if the ranks span several
- * nodes (but see Boxes above) or GPU models, if there are more than 16 ranks, or if they cannot
- * share memory: symtuner_ar_query() says so. Since 0.2. */
+ * nodes (but see Boxes above) or GPU models, share a GPU (without SYMTUNER_AR_SHARE_GPU=1) or cannot
+ * share memory, or are more than 16: symtuner_ar_query() says so. Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *comms,
                                                 int n, const struct symtuner_ar_config *config);
 

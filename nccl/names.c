@@ -32,7 +32,7 @@ static const char *const kernel_variable[] = {
     "SYMTUNER_AR_LINKS",    "SYMTUNER_AR_LAG",          "SYMTUNER_AR_TIMEOUT_MS",
     "SYMTUNER_AR_OVERLAP",  "SYMTUNER_AR_PROBE",        "SYMTUNER_AR_PROBE_FILE",
     "SYMTUNER_AR_MAX_CTAS", "SYMTUNER_AR_BESIDE",       "SYMTUNER_AR_NODES",
-    "SYMTUNER_AR_IPC",      "SYMTUNER_AR_TEST_STALL_US"};
+    "SYMTUNER_AR_IPC",      "SYMTUNER_AR_SHARE_GPU",    "SYMTUNER_AR_TEST_STALL_US"};
 static const char *const beside_word[] = {"unknown", "alone", "compute"};
 static const char *const status_word[] = {"ok",           "out of memory", "cannot read",
                                           "syntax error", "other machine", "bad argument"};

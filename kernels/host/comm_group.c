@@ -26,7 +26,7 @@ struct peer_info {
     struct ar_box_card box; /* on which machine the rank is (kernels/nodes/boxes.h) */
     char bus[AR_BUS_ID_SIZE];
     int sms, budget, beside, ipc, multicast, major, minor, links, transport, probe_mode, kernel,
-        ctas;
+        ctas, share_gpu;
     struct ar_probe probe;
     uint64_t group;                /* proposed number of the group; all ranks use that of rank 0 */
     uint64_t bulk_bytes, bulk_own; /* config.bulk_bytes, and what ar_scratch_bulk() returned */
@@ -83,11 +83,16 @@ static const char *unlike(const struct peer_info *a, const struct peer_info *b)
                                               : NULL;
 }
 
+static int same_gpu(const struct peer_info *a, const struct peer_info *b)
+{
+    return a->box.host == b->box.host && strcmp(a->bus, b->bus) == 0;
+}
+
 /* Compare what the ranks have told each other. All ranks compare the same data, so they get the
  * same result. */
 static ncclResult_t compare(struct group *g)
 {
-    int ranks = g->endpoint[0].ranks;
+    int ranks = g->endpoint[0].ranks, share = 1;
     uint64_t place = 0;
 
     for (int r = 0; r < ranks; r++) {
@@ -122,7 +127,8 @@ static ncclResult_t compare(struct group *g)
             int same = 0;
 
             for (int s = 0; s < ranks; s++)
-                same += strcmp(g->all[r].bus, g->all[s].bus) == 0;
+                same += same_gpu(&g->all[r], &g->all[s]);
+            share &= g->all[r].share_gpu;
             h->on_device = same > h->on_device ? same : h->on_device;
             h->sms = g->all[r].sms < h->sms ? g->all[r].sms : h->sms;
             h->budget = g->all[r].budget < h->budget ? g->all[r].budget : h->budget;
@@ -136,6 +142,9 @@ static ncclResult_t compare(struct group *g)
         }
         if (h->beside_differs)
             h->beside = AR_BESIDE_UNKNOWN;
+        if (h->on_device > 1 && !share)
+            ar_members_gate(&g->m, "several ranks are on one GPU, and not all of them have "
+                                   "SYMTUNER_AR_SHARE_GPU=1");
     }
     return ncclSuccess;
 }
@@ -302,6 +311,7 @@ static ncclResult_t start_rank(struct group *g, int i, const struct symtuner_ar_
     info->probe_mode = options->probe;    /* must be the same on all ranks: they probe together */
     info->kernel = options->force.family; /* must be the same on all ranks, or calls would hang */
     info->ctas = options->force.ctas;
+    info->share_gpu = options->share_gpu;
     info->bulk_bytes = config->bulk_bytes;
     info->bulk_own = ar_scratch_bulk();
     info->first_epoch = config->first_epoch;

@@ -96,7 +96,7 @@ int ar_options_read(struct ar_options *options, char *why, size_t why_size)
     const char *kernels[AR_FAMILIES];
     static const char *const overlaps[AR_STARTS] = {"0", "1", "2"};
     static const char *const ipcs[] = {"0", "1", "auto"}; /* in the order of enum ar_ipc_mode */
-    uint64_t ctas = 0, timeout = 0, stall = 0, lag = 0, probe = 2, most = 0, nodes = 0;
+    uint64_t ctas = 0, timeout = 0, stall = 0, lag = 0, probe = 2, most = 0, nodes = 0, share = 0;
 
     name_strangers();
     memset(options, 0, sizeof *options);
@@ -114,6 +114,7 @@ int ar_options_read(struct ar_options *options, char *why, size_t why_size)
         read_word("SYMTUNER_AR_OVERLAP", overlaps, AR_STARTS, &options->overlap, why, why_size) ||
         read_number("SYMTUNER_AR_PROBE", 0, 1, &probe, why, why_size) ||
         read_number("SYMTUNER_AR_NODES", 0, 1, &nodes, why, why_size) ||
+        read_number("SYMTUNER_AR_SHARE_GPU", 0, 1, &share, why, why_size) ||
         read_word("SYMTUNER_AR_IPC", ipcs, 3, &options->ipc, why, why_size) ||
         read_number("SYMTUNER_AR_LAG", 1, 8, &lag, why, why_size) ||
         read_number("SYMTUNER_AR_TIMEOUT_MS", 1, 86400000, &timeout, why, why_size) ||
@@ -125,6 +126,7 @@ int ar_options_read(struct ar_options *options, char *why, size_t why_size)
     options->stall_us = (uint32_t)stall;
     options->lag = (int)lag;
     options->nodes = (int)nodes;
+    options->share_gpu = (int)share;
     options->mixing = mixes();
     options->probe = probe == 2 ? -1 : (int)probe;
     options->probe_file = getenv("SYMTUNER_AR_PROBE_FILE");

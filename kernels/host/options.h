@@ -20,6 +20,7 @@ struct ar_options {
     int lag;                /* chunked: how many tiles to send ahead; 0: as rows.c says */
     int overlap;            /* enum ar_start; -1: as early as is safe */
     int nodes;              /* 1: ranks on several boxes add up box by box */
+    int share_gpu;          /* 1: our kernels run even if ranks share a GPU */
     int ipc;                /* enum ar_ipc_mode */
     bool alone;             /* the program itself says that nothing runs beside its calls */
     bool mixing;            /* graphs and other calls wait for each other (order/mixing.h) */

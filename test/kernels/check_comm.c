@@ -425,8 +425,7 @@ START_TEST(test_destroy_does_not_wait_for_ever_for_nccl)
     ck_assert_int_eq(symtuner_ar_destroy(&h[1], 1), ncclSuccess); /* the GPU of rank 1 is idle */
     mine = live - fake.live;
     ck_assert_int_gt(mine, 0);
-    __atomic_store_n(&fake.busy, 0, __ATOMIC_RELEASE); /* the work ends, as after ncclCommAbort, but
-                                                          destroy has given up already */
+    __atomic_store_n(&fake.busy, 0, __ATOMIC_RELEASE); /* the work ends, but destroy has given up */
     usleep(50000);
     ck_assert_int_eq(live - fake.live, mine);
 }
@@ -457,6 +456,7 @@ START_TEST(test_a_kernel_starts_early_where_that_is_safe)
 
     setenv("SYMTUNER_AR_OVERLAP", row->asked ? row->asked : "", 1);
     setenv("SYMTUNER_AR_KERNEL", row->kernel ? row->kernel : "", 1);
+    setenv("SYMTUNER_AR_SHARE_GPU", "1", 1);
     start = row;
     make_group(h, NULL, NULL);
     if (row->said != AR_FOLLOWER_UNKNOWN) /* this also changes handles that already exist */

@@ -29,6 +29,7 @@ export ONE_GPU_FOLDER="$work/gpus" CUDA_VISIBLE_DEVICES=0 CUDA_DEVICE_MAX_CONNEC
 # Load all kernels at the start. Loading a kernel waits for the kernels that run, and one of these
 # may wait for this rank.
 export CUDA_MODULE_LOADING=EAGER NCCL_NVLS_ENABLE=0 SYMTUNER_MAX_COMMS=8 SYMTUNER_AR_LINKS=nvlink
+export SYMTUNER_AR_SHARE_GPU=1
 if [ -n "${ONE_GPU_NCCL:-}" ]; then
     one=$build hosts="$hosts $ONE_GPU_NCCL"
     # With PAT, NCCL from 2.31.2 on does not divide averages ("nccl-pat-avg" in symtuner doctor).
