@@ -230,22 +230,30 @@ static void warn(const struct party *p, enum st_tally_why why, enum st_meet_answ
                      "SYMTUNER_MAX_COMMS",
                      p->c[0]->ranks, st_settings_comms(p->c[0]->device),
                      st_settings_kept() ? ", beside the groups of JAX" : "");
+    else if (why == ST_WHY_SHARED_GPU)
+        st_warn_once("NCCL runs all calls of a communicator of %d ranks: several of them are on "
+                     "one GPU; SYMTUNER_AR_SHARE_GPU=1 on all ranks lets our kernels run there",
+                     p->c[0]->ranks);
     else if (why == ST_WHY_MISSING)
         st_warn_once("NCCL runs all calls of a communicator of %d ranks: %s", p->c[0]->ranks,
                      text[answer]);
 }
 
-/* Would NCCL run every call of this handle? That is so if the library cannot add up box by box, for
- * example because each box has one rank. All ranks ask about the same call, a sum of one int8, so
- * they get the same answer. */
-static bool in_vain(const struct st_kernels *kernels, struct symtuner_ar *handle)
+/* Return why NCCL would run every call of this handle, or ST_WHY_OURS. The reason may be that the
+ * library cannot add up box by box, for example because each box has one rank, or that ranks share
+ * a GPU. All ranks ask about the same call, a sum of one int8, so they get the same answer. */
+static enum st_tally_why in_vain(const struct st_kernels *kernels, struct symtuner_ar *handle)
 {
     static const char no_boxes[] = "the ranks span several nodes";
+    static const char one_gpu[] = "several ranks are on one GPU";
     struct symtuner_ar_plan plan = {.size = sizeof plan};
     char byte;
 
-    return kernels->query_(&byte, &byte, 1, 0, 0, handle, &plan) == NCCL_ABI_SUCCESS &&
-           plan.boxes == 0 && strncmp(plan.why, no_boxes, sizeof no_boxes - 1) == 0;
+    if (kernels->query_(&byte, &byte, 1, 0, 0, handle, &plan) != NCCL_ABI_SUCCESS || plan.boxes)
+        return ST_WHY_OURS;
+    return strncmp(plan.why, no_boxes, sizeof no_boxes - 1) == 0 ? ST_WHY_BOXES
+           : strncmp(plan.why, one_gpu, sizeof one_gpu - 1) == 0 ? ST_WHY_SHARED_GPU
+                                                                 : ST_WHY_OURS;
 }
 
 /* Make the handles of ${p}. If the ranks are on several boxes, a rank that cannot use our kernels
@@ -259,6 +267,7 @@ static bool make_handles(struct party *p)
     void *comm[MOST];
     struct symtuner_ar_config config = {.size = sizeof config, .timeout_ms = LIMIT_MS};
     const char *limit = getenv("SYMTUNER_AR_TIMEOUT_MS");
+    enum st_tally_why vain = ST_WHY_OURS;
     bool made, warns;
     int result;
 
@@ -279,10 +288,10 @@ static bool make_handles(struct party *p)
         kernels->destroy_(handle, p->n);
         made = false;
     }
-    if (made && !p->meet && in_vain(kernels, handle[0])) {
+    if (made && (vain = in_vain(kernels, handle[0])) != ST_WHY_OURS) {
         kernels->destroy_(handle, p->n);
         made = false;
-        p->own = ST_WHY_BOXES;
+        p->own = vain;
     }
     st_inside--;
     warns = !made && (p->meet ? st_meet_first(p->meet) : p->c[0]->rank == 0);
@@ -299,7 +308,7 @@ static bool make_handles(struct party *p)
             continue;
         atomic_store_explicit(&p->c[i]->handle, handle[i], memory_order_release);
     }
-    return made || p->own == ST_WHY_BOXES;
+    return made || vain != ST_WHY_OURS;
 }
 
 /* Meet the other ranks through NCCL, and make a handle that adds up box by box. Called if the

@@ -29,7 +29,7 @@
 #define ST_TALLY_VARIABLE "SYMTUNER_RUN_FILE"
 #define ST_TALLY_MAGIC    UINT64_C(0x796c6c6174747973) /* the bytes "syttally" */
 
-enum { ST_TALLY_VERSION = 10, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
+enum { ST_TALLY_VERSION = 11, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
 
 /* The NCCL functions that are counted: X(NAME in ST_TALLY_NAME, name in SYMTUNER_ONLY and in rules,
  * NCCL's name). The last row stands for all other functions of dropin/entry/known.h. */
@@ -73,7 +73,8 @@ enum { ST_TALLY_VERSION = 10, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
     X(BOXES,                                                                                       \
       "the communicator spans several boxes, where NCCL alone runs such calls or is faster")       \
     X(RULE, "a rule gives the call to NCCL")                                                       \
-    X(UNMAPPED, "not all ranks have mapped the buffers (SYMTUNER_AR_IPC=auto)")
+    X(UNMAPPED, "not all ranks have mapped the buffers (SYMTUNER_AR_IPC=auto)")                    \
+    X(SHARED_GPU, "several ranks of the communicator are on one GPU")
 
 enum st_tally_coll {
 #define X(name, word, function) ST_TALLY_##name,

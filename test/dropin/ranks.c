@@ -232,7 +232,7 @@ static void pair(const char *seed, int ranks, int rank)
     for (int i = 0; i < 2; i++)
         MUST(n.f.CommSplit(m[i].comm, 0, 0, &m[i].child, NULL) == 0);
     MUST(n.f.GroupEnd() == 0);
-    SAID(kernels(), "create:2 query ");
+    SAID(kernels(), "create:2 ");
     for (int i = 0; i < 2; i++)
         call(m[i].child);
     for (int i = 0; i < 2; i++)

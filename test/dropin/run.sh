@@ -310,6 +310,17 @@ symtuner run: 2 processes called NCCL 2.28.9
   NCCL ran 2 calls: the kernels' table gives the call to NCCL (SYMTUNER_AR_BESIDE)
 X
 WHY='table row 7' SYMTUNER_AR_NODES=1 job 'one box without shared memory' 0 -- sh "$work/apart" "$here/ranks" "$$-r12" "$here/box.so"
+# These ranks are on one GPU.
+shared='NCCL runs all calls of a communicator of 2 ranks: several of them are on one GPU; SYMTUNER_AR_SHARE_GPU=1 on all ranks lets our kernels run there'
+cat > "$work/want" <<X
+symtuner run: drop-in
+symtuner: warning: $shared
+symtuner run: 2 processes called NCCL 2.28.9
+  allreduce            2 calls    128 B   none by our kernels
+  NCCL ran 2 calls: several ranks of the communicator are on one GPU
+  ranks (N): $shared
+X
+WHY='several ranks are on one GPU, and' job 'one GPU' 0 -- sh "$work/two" "$here/ranks" "$$-r16"
 # A communicator over boxes is split. All ranks of the new one have the drop-in, so they need not
 # meet through NCCL. If a rank has no room for the handle, all ranks must still ask the kernels for
 # one, or the other ranks would wait for it for ever.

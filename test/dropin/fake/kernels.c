@@ -269,11 +269,8 @@ int symtuner_ar_all_gather(const void *send, void *recv, size_t count, int dtype
     return run("all_gather", count, handle, stream);
 }
 
-int symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t count, int dtype,
-                           int op, struct symtuner_ar *handle, struct symtuner_ar_plan *plan)
+static int answer(int coll, size_t count, int op, struct symtuner_ar_plan *plan)
 {
-    (void)send, (void)recv, (void)dtype, (void)handle;
-    record_add(&record, "query ");
     plan->kernel = count * 4 >= record.nccl_from || ((int)op > 4 && (int)op != made_op) ? "nccl"
                    : count == DECIDED                                                   ? "tma_ipc"
                                       : "two_lamport";
@@ -291,10 +288,20 @@ int symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t 
     return plan->size == sizeof *plan ? 0 : 5;
 }
 
+int symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t count, int dtype,
+                           int op, struct symtuner_ar *handle, struct symtuner_ar_plan *plan)
+{
+    (void)send, (void)recv, (void)dtype, (void)handle;
+    record_add(&record, "query ");
+    return answer(coll, count, op, plan);
+}
+
+/* The drop-in calls this once for each new handle. It is not recorded. */
 int symtuner_ar_query(const void *send, const void *recv, size_t count, int dtype, int op,
                       struct symtuner_ar *handle, struct symtuner_ar_plan *plan)
 {
-    return symtuner_ar_query_coll(0, send, recv, count, dtype, op, handle, plan);
+    (void)send, (void)recv, (void)dtype, (void)handle;
+    return answer(SYMTUNER_AR_ALL_REDUCE, count, op, plan);
 }
 
 int symtuner_ar_status(struct symtuner_ar *handle)
