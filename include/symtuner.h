@@ -9,7 +9,8 @@
  * Units      sizes are bytes, and ${bytes} is NCCL's nBytes. For AllReduce, Broadcast and Reduce
  *            this is count x element size. For AllGather and ReduceScatter it is count x ranks x
  *            element size, where count is the elements of one rank's part. Costs are microseconds,
- *            as NCCL predicts them.
+ *            as NCCL predicts them. In a probe (pipe_ops 0) NCCL's nBytes is the size of one
+ *            rank's part.
  * Numbers    collectives, algorithms and protocols have NCCL's own numbers. An NCCL release is
  *            major * 10000 + minor * 100 + patch, as ncclGetVersion returns it (2.28.9 is 22809).
  * Ownership  symtuner_rules_load, _load_csv, _parse and _inline return an object that the caller
@@ -25,8 +26,8 @@
  *            caller was built with an older header, its struct may lack members at the end. In a
  *            query the missing members count as 0. In a decision they are not written. If
  *            struct_size is larger than the library's own, the result is SYMTUNER_EINVAL.
- * Needs      no other software. A query must be about NCCL 2.27 or later; for an older release the
- *            result is SYMTUNER_EINVAL.
+ * Needs      no other software. A struct symtuner_query must be about NCCL 2.27 or later; for an
+ *            older release symtuner_decide returns SYMTUNER_EINVAL.
  * Since      0.2, everything.
  */
 #ifndef SYMTUNER_H_
@@ -116,7 +117,7 @@ struct symtuner_query {
 enum symtuner_prefer {
     SYMTUNER_LEAVE,      /* NCCL chooses                                            */
     SYMTUNER_SYMMETRIC,  /* a symmetric kernel, as far as the release allows        */
-    SYMTUNER_GENERAL,    /* a general kernel with the given algorithm and protocol  */
+    SYMTUNER_GENERAL,    /* the given algorithm and protocol for general kernels    */
 };
 
 /* What the rules decide about one query. */
@@ -130,7 +131,8 @@ struct symtuner_decision {
     int algo, proto;     /* used if ${prefer} is SYMTUNER_GENERAL; -1: any             */
     uint32_t forbid;     /* bit algo * 3 + proto: entries that must not be chosen      */
     int process_ctas;    /* NCCL_SYM_CTAS that the [process] rules want; 0: none       */
-    int channels;        /* number of channels of general kernels; 0: NCCL's own       */
+    int channels;        /* number of channels of general kernels (from NCCL 2.31 on: the
+                            largest number); 0: NCCL's own                             */
     int min_ctas;        /* built-in NCCL_MIN_CTAS for this box and release; 0: none   */
 };
 
@@ -144,7 +146,8 @@ typedef struct symtuner_rules symtuner_rules;
  * symtuner_rules_load_csv reads that CSV from a file of any name.
  * symtuner_rules_parse reads symtuner's format from memory; ${name} is the file's name in errors.
  * symtuner_rules_inline reads the one-line form of SYMTUNER_RULE.
- * On failure ${error} holds "name:line:column: what is wrong; the cure".
+ * If a word of the text is wrong, ${error} holds "name:line:column: what is wrong; the cure". After
+ * any other failure ${error} has no line and no column.
  * Since 0.2.
  */
 SYMTUNER_API enum symtuner_status symtuner_rules_load(const char *path, symtuner_rules **rules_out,
@@ -165,7 +168,8 @@ SYMTUNER_API void symtuner_rules_free(symtuner_rules *rules);
 SYMTUNER_API const char *symtuner_defaults_text(void);
 
 /* symtuner_rules_count returns the number of rules. symtuner_rules_hash returns a 64-bit hash of
- * what the rules mean: if two ranks have equal hashes, they have equal rules. */
+ * what the rules mean: if two ranks have equal hashes, their rules decide alike. [provenance] and
+ * the rules' names are not hashed. */
 SYMTUNER_API int symtuner_rules_count(const symtuner_rules *rules);
 SYMTUNER_API uint64_t symtuner_rules_hash(const symtuner_rules *rules);
 
@@ -211,7 +215,8 @@ struct symtuner_kernel_query {
     struct symtuner_machine machine;
     int beside;         /* enum symtuner_ar_beside: what the kernels run beside           */
     /* Number of boxes that the ranks are on; 0 counts as 1. With several boxes, only rules with
-     * network-pieces can apply; for them ${registered} counts as 0 and ${beside} as unknown. */
+     * network-pieces can apply, and only to all-reduces; for them ${registered} counts as 0 and
+     * ${beside} as unknown. */
     int boxes;
     int coll;           /* enum symtuner_ar_coll; 0: all-reduce                           */
 };
@@ -244,10 +249,11 @@ SYMTUNER_API enum symtuner_status symtuner_kernel_decide(
 
 /*
  * symtuner_table_apply(decision, query, table, n_algo, n_proto, channels):
- * Change ${table} and ${*channels} as the plugin would change NCCL's cost table and channel count.
- * Entry (a, p) is table[a * n_proto + p], in microseconds; a negative entry is not available and
- * stays negative. Only numbers above 0 are written, and at least one entry stays selectable if one
- * was selectable before. Returns 1 if anything changed.
+ * Change ${table} and ${*channels} as the plugin would change NCCL's cost table and channel count
+ * if NCCL_ENQUEUE_REARCH_ENABLE=1 is not set. Entry (a, p) is table[a * n_proto + p], in
+ * microseconds; a negative entry is not available and stays negative. Only numbers above 0 are
+ * written, and at least one entry stays selectable if one was selectable before. Returns 1 if
+ * anything changed, else 0.
  */
 SYMTUNER_API int symtuner_table_apply(const struct symtuner_decision *decision,
                                       const struct symtuner_query *query, float *table, int n_algo,
@@ -256,16 +262,18 @@ SYMTUNER_API int symtuner_table_apply(const struct symtuner_decision *decision,
 /*
  * symtuner_table_pick(nccl, table, n_algo, n_proto, algo_out, proto_out):
  * Find the entry that NCCL would choose from the table: the smallest of the entries that can be
- * selected. Release ${nccl} decides how ties and negative entries are treated. Returns 1, or 0 if
- * no entry can be selected.
+ * selected. A negative entry cannot be selected. Release ${nccl} decides which of several equal
+ * entries is chosen, and from which time on an entry cannot be selected. Returns 1, or 0 if no
+ * entry can be selected.
  */
 SYMTUNER_API int symtuner_table_pick(int nccl, const float *table, int n_algo, int n_proto,
                                      int *algo_out, int *proto_out);
 
 /*
  * symtuner_explain(rules, query, decision, text, size):
- * Write one paragraph for people: which rule applies, where the rule is written, and what a rule
- * can change in this release. Returns the length that the whole text needs, as snprintf does.
+ * Write one paragraph for people: which rule applies, where the rule is written, what it changes
+ * in this release, and which CTA count symmetric kernels get. Returns the length that the whole
+ * text needs, as snprintf does.
  */
 SYMTUNER_API int symtuner_explain(const symtuner_rules *rules, const struct symtuner_query *query,
                                   const struct symtuner_decision *decision, char *text,
@@ -280,9 +288,10 @@ struct symtuner_option {
 SYMTUNER_API int symtuner_option_get(int index, struct symtuner_option *option_out);
 
 /* Find out what this box has: GPU model and number, NVLink, multicast. If SYMTUNER_MACHINE is set,
- * its text is the answer. Otherwise the function asks NVML and the CUDA driver, if they are
- * installed. Returns 1. If there is no GPU, if the GPUs differ, or if SYMTUNER_MACHINE is wrong, it
- * returns 0, and all members of ${machine_out} say "unknown". Call this on one thread at a time. */
+ * its text is the answer. Otherwise the function asks NVML, and about multicast the CUDA driver.
+ * Returns 1. If NVML is not installed or finds no GPU, if the GPUs differ, or if SYMTUNER_MACHINE
+ * is wrong, it returns 0, and all members of ${machine_out} say "unknown". Call this on one thread
+ * at a time. */
 SYMTUNER_API int symtuner_machine_find(struct symtuner_machine *machine_out);
 
 /* Translate numbers into words and words into numbers. Return NULL if the number is unknown, and -1
