@@ -4,10 +4,10 @@
  *
  * NCCL 2.27 and later have two families of kernels. For general kernels (ring, tree, NVLS) NCCL has
  * a cost table, which a tuner plugin sees. Symmetric kernels work on windows that every GPU can
- * address. Whether a symmetric kernel runs depends on that table and on about twenty conditions,
- * which differ from release to release. symtuner_predict checks these conditions for the call and
- * the machine that its argument describes. It returns which kernel NCCL runs, and the first
- * condition that fails (struct symtuner_verdict). It needs no GPU and no NCCL.
+ * address. Whether a symmetric kernel runs depends on 17 conditions (SYMTUNER_GATE_MAP), which
+ * differ from release to release; one of them is about that table. symtuner_predict checks these
+ * conditions for the call and the machine that its argument describes. It returns which kernel NCCL
+ * runs, and the first condition that fails (struct symtuner_verdict). It needs no GPU and no NCCL.
  *
  * symtuner_predict is right for every recorded decision in test/data (releases 2.27.7 to 2.30.7).
  * For 2.31 and 2.32 it follows NCCL's source as far as we could read it. Where we could not, it
@@ -21,7 +21,8 @@
  * Ownership  symtuner_predict reads the strings in a call and keeps no pointer to them. Strings in
  *            a verdict are constants.
  * Threads    every function is pure and may run on any thread.
- * Errors     symtuner_predict returns SYMTUNER_EINVAL if a member is out of range.
+ * Errors     symtuner_predict returns SYMTUNER_EINVAL if a pointer is NULL, if a member is out of
+ *            range, or if a struct_size is too small.
  * Since      0.2, everything. This header is not installed, and no library has these functions.
  *            The command and the tests are linked with nccl/model/, which has them.
  */
@@ -71,7 +72,8 @@ enum symtuner_op {
     SYMTUNER_OPS
 };
 
-/* How a buffer is registered with NCCL. Symmetric kernels need SYMTUNER_REG_SYMMETRIC. */
+/* How a buffer is registered with NCCL. Up to 2.28 symmetric kernels need SYMTUNER_REG_SYMMETRIC
+ * for both buffers. From 2.29 on some kernels need it for one buffer, or for none. */
 enum symtuner_reg {
     SYMTUNER_REG_NONE,      /* plain device memory                                         */
     SYMTUNER_REG_COMM,      /* ncclCommRegister                                            */
@@ -206,6 +208,7 @@ enum symtuner_kind {
 struct symtuner_candidate {
     const char *name;
     int usable;     /* 1: the call can use this kernel                                */
+    /* The next three are 0 if ${usable} is 0. */
     int ctas;       /* number of CTAs that NCCL's model picks                         */
     float time_us;  /* the kernel's time as NCCL predicts it                          */
     float cost;     /* time plus 2.5 % for each CTA; NCCL takes the least cost        */
@@ -220,7 +223,8 @@ struct symtuner_verdict {
                                   ${kind} is SYMMETRIC or OPEN; otherwise NULL                */
     int ctas;                  /* CTAs that ${kernel} runs on; nchannels in NCCL's log        */
     float time_us;             /* time of ${kernel} as NCCL predicts it                       */
-    /* NCCL's choice of a general kernel; -1 if the call has no cost table */
+    /* NCCL's choice of a general kernel; -1 if ${kind} is not GENERAL, if the call has no cost
+     * table, or if NCCL can choose no entry of it */
     int algo, proto;
     int tuner_calls;           /* how often NCCL calls getCollInfo; -1: not known             */
     int broken;                /* 1: NCCL picks a kernel that does not exist, so the call
