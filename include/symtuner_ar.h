@@ -33,8 +33,8 @@
  *            different order, if each call has its own stream: the blocks of the second call still
  *            find multiprocessors.
  *            If k handles may all wait at the same time, set config.max_ctas of each to at most
- *            (multiprocessors - 1) / (k - 1). If ranks of a local group share a GPU, all of them
- *            together use at most half of its multiprocessors, but each uses at least one.
+ *            (multiprocessors - 1) / (k - 1). If ranks share a GPU, all of them together use at
+ *            most half of its multiprocessors, but each uses at least one.
  * Devices    a stream must belong to the handle's GPU. The current GPU need not be the handle's,
  *            and no function changes the current GPU.
  * Graphs     every call may be captured, but in a local group do not force the kernels copy and
@@ -46,20 +46,20 @@
  *            counters. If such a graph is replayed after symtuner_ar_destroy, its kernel writes
  *            nothing and ends with cudaErrorLaunchFailure, which ends the CUDA context. The
  *            caller's buffers, and windows that the caller has registered, must outlive the graphs.
- * Scratch    a handle begins with 14 MiB on its GPU. That is enough for messages of 1 MiB, for sums
- *            of f32, f16 and bf16 of 2 MiB, and for zero-copy kernels. The first eager call that
- *            needs more scratch allocates it: 96 MiB for messages of several MiB, and 5/4 of
- *            config.bulk_bytes for longer messages that go through scratch. Scratch is not moved,
- *            and is freed with the handle. All ranks allocate in the same call. To do so, the ranks
- *            of a communicator first wait for each other on the host, for up to 0.2 s. If a rank is
- *            late, this call runs without the new scratch, and later calls try again. If memory is
- *            short on a rank, there is one warning, and from then on all ranks cut long messages
- *            into short pieces. The same happens if a graph captures a call whose scratch is not
- *            yet allocated. So call symtuner_ar_reserve before the capture. In three cases all
- *            scratch is allocated at creation: one thread drives several handles of a communicator,
- *            the ranks share no /dev/shm, or there is a start-up probe (SYMTUNER_AR_PROBE).
+ * Scratch    a handle begins with 14 MiB on its GPU. Over NVLink that is enough for messages of
+ *            1 MiB, and for sums of f32, f16 and bf16 of nearly 2 MiB. Kernels pull, tma and nvls
+ *            need no more. The first eager call that needs more allocates it: 96 MiB for messages
+ *            of several MiB, and 5/4 of config.bulk_bytes for kernels such as chunked and copy.
+ *            Scratch is not moved, and is freed with the handle. All ranks allocate in the same
+ *            call. To do so, the ranks of a communicator first wait for each other on the host, for
+ *            up to 0.2 s. If a rank is late, this call runs without the new scratch, and later ones
+ *            try again. If memory is short on a rank, there is one warning, and from then on all
+ *            ranks cut long messages into short pieces. The same happens if a graph captures a call
+ *            whose scratch is not yet allocated. So call symtuner_ar_reserve before. All scratch is
+ *            allocated at creation if it is host memory, if one thread drives several handles of a
+ *            communicator, if the ranks share no /dev/shm, or with a start-up probe (PCIe).
  * Errors     functions return ncclResult_t, so that check macros for NCCL work. symtuner_ar_error()
- *            says in a sentence what went wrong. Functions write their outputs on success only.
+ *            says what went wrong. Only symtuner_ar_query and _decide write outputs after an error.
  * Rules      SYMTUNER_RULES may name the kernel of a call (docs/rules.md; symtuner tune writes such
  *            rules). If the rules are wrong, or differ between ranks, or are for another machine,
  *            there is one warning, and the library's own table decides.
@@ -147,10 +147,10 @@ extern "C" {
 
 typedef struct symtuner_ar symtuner_ar; /* one rank of one group; opaque */
 
-/* How the ranks exchange data. AUTO takes the first of these that works: peer memory between every
- * pair of GPUs, pinned host memory that all GPUs map, NCCL. symtuner_ar_describe() says which was
- * taken, and why. PEER and HOST force peer memory or host memory: where this does not work,
- * creation fails. */
+/* How the ranks exchange data. AUTO stands for SYMTUNER_AR_TRANSPORT. If that is not set, it takes
+ * the first of these that works: peer memory between every pair of GPUs, pinned host memory that
+ * all GPUs map, NCCL. symtuner_ar_describe() says which was taken, and why. PEER and HOST force
+ * peer memory or host memory: where this does not work, creation fails. */
 enum symtuner_ar_transport {
     SYMTUNER_AR_AUTO = 0,
     SYMTUNER_AR_PEER = 1,
@@ -175,11 +175,11 @@ struct symtuner_ar_config {
     size_t size;
     int transport;        /* enum symtuner_ar_transport                                           */
     uint32_t timeout_ms;  /* how long a kernel waits for a silent peer; also how long a function
-                             waits for other ranks, or for NCCL with blocking = 0. The value 0
-                             stands for SYMTUNER_AR_TIMEOUT_MS, or 600000 if that is not set   */
-    size_t bulk_bytes;    /* longest piece of a message that is not zero-copy; longer messages are
-                             cut. 0: 256 MiB, or 64 MiB if a GPU of the group has less than
-                             24 GiB. See Scratch above                                         */
+                             waits for other ranks, or for NCCL with blocking = 0 (creation: at
+                             most 600000). 0: SYMTUNER_AR_TIMEOUT_MS, or 600000 without that   */
+    size_t bulk_bytes;    /* longest piece in kernels chunked, tma_staged and copy (not all-gather),
+                             but a quarter of it in an all-reduce whose recv is not registered.
+                             0: 256 MiB, or 64 MiB if a GPU of the group has less than 24 GiB  */
     uint64_t first_epoch; /* for tests only: the library's counters start here (below 2^38), and
                              scratch is full of NaN. 0: the counters start at 1               */
     int one_stream;       /* 1: record no event after a call; see Streams above. Since 0.2        */
@@ -189,7 +189,7 @@ struct symtuner_ar_config {
     int beside;           /* enum symtuner_ar_beside. SYMTUNER_AR_BESIDE overrides this. If ranks
                              differ, all take UNKNOWN. Since 0.2                                */
     const void *memory;   /* NULL, or an address in memory like that of the buffers. If peers cannot
-                             map it, SYMTUNER_AR_IPC=1 has no effect on the group. Since 0.2    */
+                             map it, SYMTUNER_AR_IPC has no effect on the group. Since 0.2      */
 };
 
 /* symtuner_ar_use_nccl(library): use the NCCL of ${library}, a handle from dlopen, for all
@@ -201,9 +201,9 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_use_nccl(void *library);
 
 /* symtuner_ar_create(handles_out, comms, n, config): make a handle for each rank of a group that
  * this thread drives. ${comms} are the communicators of these ${n} ranks. (n is 1 unless a thread
- * drives several GPUs.) Collective over the group. Needs NCCL 2.28.3 or later, already
- * loaded or found as libnccl.so.2. NCCL runs every call of the handle if the ranks span several
- * nodes (but see Boxes above) or GPU models, share a GPU (without SYMTUNER_AR_SHARE_GPU=1) or cannot
+ * drives several GPUs.) Collective over the group. Needs NCCL 2.28.3 or later, already loaded or
+ * found as libnccl.so.2. NCCL runs every call of the handle if the ranks span several nodes (but
+ * see Boxes above) or GPU models, share a GPU (unless all have SYMTUNER_AR_SHARE_GPU=1) or cannot
  * share memory, or are more than 16: symtuner_ar_query() says so. Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_create(symtuner_ar **handles_out, const ncclComm_t *comms,
                                                 int n, const struct symtuner_ar_config *config);
@@ -374,7 +374,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_gather(const void *send, void *recv
  * programmatic dependent launch (PDL). They can start before our kernel has ended.
  * ${wait} 1: promise that each such kernel waits for our kernel (griddepcontrol.wait,
  * cudaGridDependencySynchronize) before it touches what the call reads or writes. Then our kernels
- * let the next kernel start early. The symmetric kernels of NCCL 2.28.3 to 2.30.6 do not wait, even
+ * may let the next start early. The symmetric kernels of NCCL 2.28.3 to 2.30.6 do not wait, even
  * when this library calls NCCL. With 2.28 they run only on buffers that ncclCommWindowRegister or
  * symtuner_ar_register has registered; with 2.29 and 2.30 NCCL_SYM_NOWIN_ENABLE and NCCL_SYM_KERNEL
  * let them run on other buffers, too.
@@ -428,8 +428,8 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_query_coll(int coll, const void *send, 
                                                     ncclRedOp_t op, symtuner_ar *handle,
                                                     struct symtuner_ar_plan *plan_out);
 
-/* symtuner_ar_decide(coll, ...): with SYMTUNER_AR_IPC=auto, let the ranks agree whether NCCL
- * (*nccl_out 1) or this library (0) runs the next call, which has these arguments. Since 0.2. */
+/* symtuner_ar_decide(coll, ...): with SYMTUNER_AR_IPC=auto, let the ranks agree who gets the next
+ * call, which has these arguments: NCCL (*nccl_out 1) or, as usual, this library (0). Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_decide(int coll, const void *send, const void *recv,
                                                 size_t count, ncclDataType_t dtype, ncclRedOp_t op,
                                                 symtuner_ar *handle, int *nccl_out);
@@ -458,10 +458,10 @@ SYMTUNER_AR_API size_t symtuner_ar_describe(symtuner_ar *handle, char *text, siz
 SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
 
 /*
- * symtuner_ar_status(handle): return ncclSuccess while the group is usable. Three things make the
- * group unusable: a kernel gives up on a peer (ncclRemoteError), the handle is aborted, or a kernel
- * finds a misuse. From then on the result is the error. The handle then refuses further calls and
- * must be destroyed on all ranks. Does not wait for the GPU.
+ * symtuner_ar_status(handle): return ncclSuccess while the group is usable. Four things make it
+ * unusable: a kernel gives up on a peer or NCCL times out (ncclRemoteError), the handle is aborted,
+ * or a kernel finds a misuse. From then on the result is the error. The handle then refuses further
+ * calls and must be destroyed on all ranks. Does not wait for the GPU.
  * If a rank dies, is aborted or stops calling, the current or next call of each other rank waits
  * for the lost rank. This call ends in ncclRemoteError, timeout_ms after its kernel began to wait.
  * If the lost rank had already sent its whole part of a call, that call is complete and right, and
