@@ -54,8 +54,8 @@
  *            call. To do so, the ranks of a communicator first wait for each other on the host, for
  *            up to 0.2 s. If a rank is late, this call runs without the new scratch, and later ones
  *            try again. If memory is short on a rank, there is one warning, and from then on all
- *            ranks cut long messages into short pieces. The same happens if a graph captures a call
- *            whose scratch is not yet allocated. So call symtuner_ar_reserve before. All scratch is
+ *            ranks cut long messages into short pieces. The same happens if a graph captures this
+ *            call, or if it is in an NCCL group. So call symtuner_ar_reserve before. All scratch is
  *            allocated at creation if it is host memory, if one thread drives several handles of a
  *            communicator, if the ranks share no /dev/shm, or with a start-up probe (PCIe).
  * Errors     functions return ncclResult_t, so that check macros for NCCL work. symtuner_ar_error()
@@ -436,10 +436,10 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_decide(int coll, const void *send, cons
 
 /*
  * symtuner_ar_force(handle, kernel, ctas, threads):
- * Override the selection table for the next calls, as SYMTUNER_AR_KERNEL and SYMTUNER_AR_CTAS do
- * for a whole process. The table chooses what is NULL or 0 here. ${ctas} is at most 512, but no
- * call runs more blocks than Blocks above allows. ${threads} is at most 1024. All ranks must call
- * this with the same arguments, between the same two calls.
+ * Override the table and the rules for the next calls, as SYMTUNER_AR_KERNEL and SYMTUNER_AR_CTAS
+ * do for a whole process. They choose what is NULL or 0 here. ${ctas} is at most 512, but no call
+ * runs more blocks than Blocks above allows. ${threads} is at most 1024; most kernels run at most
+ * 512. All ranks must call this with the same arguments, between the same two calls.
  * A kernel that cannot run a call (data type, operator, registration, links) makes that call fail
  * with ncclInvalidUsage. Since 0.2.
  */
