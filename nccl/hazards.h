@@ -4,9 +4,9 @@
  * docs/reference/nccl-releases.md has the evidence.
  *
  * The plugin logs the rows with ST_SAID_BY_PLUGIN. It logs them at level INFO only, because it
- * cannot tell whether the program's calls trigger the fault. libsymtuner_ar.so sees each call, and
- * warns of rows with ST_SAID_BY_KERNELS if the call triggers the fault. `symtuner doctor` reports
- * every row. jax/symtuner/_check.py repeats some rows; test/nccl/hazards.py compares them.
+ * cannot tell whether the program's calls trigger the fault. libsymtuner_ar.so warns of rows with
+ * ST_SAID_BY_KERNELS if an all-reduce that it gives to NCCL triggers the fault. `symtuner doctor`
+ * reports every row. jax/symtuner/_check.py repeats some rows; test/nccl/hazards.py compares them.
  *
  * Pure: constants only. Threads: any. Errors: NULL if there is no such row.
  */

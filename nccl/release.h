@@ -82,7 +82,7 @@ struct st_era {
     /* symmetric kernels */
     bool symmetric;           /* symmetric kernels exist                                        */
     bool symmetric_groups;    /* groups of several calls can use symmetric kernels              */
-    bool symmetric_one_sided; /* symmetric kernels need only one buffer in a symmetric window   */
+    bool symmetric_one_sided; /* some symmetric kernels need only one buffer in a window        */
     bool symmetric_avg;       /* NCCL picks symmetric kernels for avg, but has them only for
                                  ReduceScatter                                                  */
     bool needs_nvlink;        /* symmetric kernels need direct NVLink between all pairs of GPUs */
@@ -127,7 +127,8 @@ int st_release_parse(const char *text);
 /* Print 22809 as "2.28.9". Returns ${text}; 16 bytes hold every release. */
 char *st_release_print(int version, char *text, size_t size);
 
-/* Return the newest NCCL release whose source was read for the tables. */
+/* Return the newest NCCL release that the tables are meant for. release.c says of which releases we
+ * could not read the whole source. */
 int st_release_newest(void);
 
 /*

@@ -4,8 +4,8 @@
  * machine. Each process has one struct st_process.
  *
  * Each part of the struct is filled in once and is constant afterwards: first the options and
- * rules, then NCCL's release, then the machine and the CTA counts. The library is linked with
- * -z nodelete, so that strings given to NCCL outlive every communicator.
+ * rules, then NCCL's release, then the machine. The library is linked with -z nodelete, so that
+ * strings given to NCCL outlive every communicator.
  */
 #ifndef ST_PROCESS_H_
 #define ST_PROCESS_H_
@@ -37,7 +37,8 @@ struct st_for_nccl {
     uint64_t rules_hash;    /* hash of ${rules} */
     int default_ctas;       /* CTA count built in for this box and release; 0: none */
     int min_ctas;           /* CTA count that this NCCL gets as NCCL_MIN_CTAS; 0: none */
-    int sym_ctas;           /* CTA count that the [process] rules want; 0: none */
+    int sym_ctas;           /* CTA count that the [process] rules want; 0: none, or a setting of the
+                               user keeps us from giving it */
     const char *ctas_from;  /* where the CTA count is from: "rules", "built-in" or "NCCL"; or the
                                name of the variable that keeps us from giving a count             */
 };

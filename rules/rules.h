@@ -62,7 +62,7 @@ struct st_rule {
     unsigned reg;          /* ST_REG_*: calls with registered buffers, others, or both    */
     int links;             /* links between GPUs: 1: nvlink, 0: pcie, -1: any             */
     int multicast;         /* multicast: 1: yes, 0: no, -1: any                           */
-    char gpu[SYMTUNER_GPU_MAX + 1]; /* pattern with * for the GPU's name; "": any GPU     */
+    char gpu[SYMTUNER_GPU_MAX + 1]; /* GPU's name, may have * and ?; "": any GPU          */
     struct st_span gpus;   /* number of GPUs in the box                                   */
     unsigned kernel_colls; /* [kernels] only: bit n is for word n of st_kernel_coll_words;
                               0: the rule has no key coll (st_kernels_colls)              */

@@ -11,9 +11,10 @@
  *   3  libnccl-tuner.so, if the variable of step 2 is unset or names symtuner
  *   4  the NET library (network plugin) that NCCL has loaded (NCCL_NET_PLUGIN or libnccl-net.so)
  *
- * The order for a profiler is the same, with PROFILER and profiler in the names. As in NCCL, a
- * library that loads but has no plugin table ends the search. A library that cannot be loaded ends
- * the search only if step 1 named it. symtuner itself, by any name, is skipped.
+ * The order for a profiler is the same, with PROFILER and profiler in the names, but with NCCL 2.27
+ * without step 4. As in NCCL, a library that loads but has no plugin table ends the search. A
+ * library that cannot be loaded ends the search only if step 1 named it. symtuner itself, by any
+ * name, is not chained; if step 1 names it, the search ends.
  *
  * Ownership  the library stays loaded until the process ends.
  * Threads    any thread may search; a second search waits for the first.

@@ -7,8 +7,8 @@
  * has written. If no rule covers the call, NCCL gets that tuner's answer bit for bit.
  *
  * Errors     if that tuner's init fails, we warn, and the communicator goes on without that tuner.
- *            If a later call fails, NCCL gets the error, as it would without us. If we hid the
- *            error on one rank, that rank could take another algorithm than the others.
+ *            If it fails when asked about a call, NCCL gets the error, as it would without us. If
+ *            we hid the error on one rank, that rank could take another algorithm than the others.
  * Ownership  st_next_tuner_close frees the struct.
  * Threads    st_next_tuner_ask may run on several threads at once.
  */
