@@ -70,8 +70,8 @@ bool st_meet_first(const struct st_meet *meet);
 /* Does each rank have a thread of its own? Call this only after the answer ST_MEET_ALL. */
 bool st_meet_single(const struct st_meet *meet);
 
-/* Let a thread that waits in a vote give up. From then on every vote returns false. Threads:
- * any. */
+/* Let a thread that waits in a vote give up. From then on no vote waits: it returns false unless
+ * all ranks have voted yes already. Threads: any. */
 void st_meet_give_up(struct st_meet *meet);
 
 /* Leave the meeting. If this rank has not called st_meet_come, the others learn that it never will.

@@ -42,8 +42,8 @@ int st_settings_further(int device);
 void st_settings_keep(void);
 bool st_settings_kept(void);
 
-/* Print "symtuner: warning: ..." on stderr, unless this process has warned before. Also keep the
- * text for the summary of symtuner run. */
+/* Print "symtuner: warning: ..." on stderr, unless this process has warned before or SYMTUNER_LOG
+ * is off. Also keep the text of the first warning for the summary of symtuner run. */
 void st_warn_once(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Return this process's slot in the file that SYMTUNER_RUN_FILE names, or NULL if it has none. */

@@ -44,9 +44,9 @@ enum { ST_TALLY_VERSION = 11, ST_TALLY_SLOTS = 64, ST_TALLY_SIZES = 48 };
     X(OTHER, "other", "other NCCL calls")
 
 /* X(NAME in ST_WHY_NAME, text). The first row stands for calls that our kernels run. Each other row
- * is a reason why NCCL runs a call. The reasons from OBSERVE to UNFOLLOWED are true of all calls of
- * a communicator, so communicators are counted by reason, too. Add new rows at the end, and raise
- * ST_TALLY_VERSION. */
+ * is a reason why NCCL runs a call. The reasons from OBSERVE to UNFOLLOWED, and SHARED_GPU, are
+ * true of all calls of a communicator, and BOXES may be. So communicators are counted by reason,
+ * too. Add new rows at the end, and raise ST_TALLY_VERSION. */
 #define ST_TALLY_WHY_MAP(X)                                                                        \
     X(OURS, "our kernels")                                                                         \
     X(OBSERVE, "SYMTUNER_MODE is observe")                                                         \

@@ -56,7 +56,8 @@ struct st_boxes_mark st_boxes_read(const struct st_real *real, const struct nccl
  * st_boxes_meet(real, mark, ranks, rank, able):
  * Find out whether all ranks of the program's communicator call this function and can use our
  * kernels. Waits for the other ranks. ${able}: this rank can use our kernels. Returns the second
- * communicator on all ranks if all ranks called this and all are able, else NULL on all ranks.
+ * communicator on all ranks if all ranks called this, and all are able and have the settings of the
+ * mark; else NULL on all ranks.
  */
 void *st_boxes_meet(const struct st_real *real, const struct st_boxes_mark *mark, int ranks,
                     int rank, bool able);

@@ -18,7 +18,9 @@
 
 #include "dropin/entry/known.h"
 
-enum { ST_REALS = 4 }; /* if a process has more copies, calls of the others are not intercepted */
+/* If a process has more copies, those functions of the others that it gets from dlsym are not
+ * intercepted. Other calls of these copies fail. */
+enum { ST_REALS = 4 };
 
 struct st_real {
     int index;
