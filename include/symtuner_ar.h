@@ -255,7 +255,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_discard(symtuner_ar **handles, int n);
  * begin at multiples of 16 bytes. A handle has room for 64 buffers. If the call fails on one rank,
  * it fails on all ranks and registers nothing. Do not call it between ncclGroupStart and
  * ncclGroupEnd. If no kernel could use the buffers (ranks share pinned host memory, or every call
- * goes to NCCL), the call succeeds without effect.
+ * goes to NCCL), the call succeeds without effect. So it does with ${windows} over several boxes.
  * A buffer may overlap a registered buffer, and may begin where it begins. But if the two do not
  * overlap in the same way on all ranks, no call on either of them is zero-copy from then on.
  * As with NCCL's own windows, a call must use registered memory on all ranks or on none. Send must

@@ -16,7 +16,7 @@
  * The arenas and their sizes on each rank, if the scratch is in GPU memory:
  *
  * SMALL  14.4 MiB, for short messages: over NVLink one launch can move 1 MiB of any type. With
- *        SYMTUNER_AR_IPC=1 the arena has 4 MiB more, for kernel tma_ipc
+ *        SYMTUNER_AR_IPC=1 or auto the arena has 4 MiB more, for kernel tma_ipc
  * WORDS  96.4 MiB, for longer messages of kernels that send words (kernels/shared/layout.h)
  * BULK   5/4 of config.bulk_bytes, for kernels that send plain data
  */

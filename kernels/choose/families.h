@@ -47,7 +47,7 @@ struct ar_family_row {
     unsigned needs;    /* bits of enum ar_need for all-reduce */
     unsigned scatter;  /* bits of enum ar_need for reduce-scatter; 0: there are no kernels */
     unsigned gather;   /* bits of enum ar_need for all-gather; 0: there are no kernels */
-    int fallback;      /* the family that runs a call if this family cannot; -1: none */
+    int fallback;      /* the family that runs an all-reduce if this family cannot; -1: none */
     int rest;          /* the family that runs the bytes at the end of a message that fill no
                           16-byte word; 0: this family */
     bool gathers;      /* if peers cannot write recv, results go through AR_REGION_GATHER */

@@ -17,8 +17,8 @@ enum ar_row_need {
     GENERIC = 1 << 2,   /* the call is an all-gather, or has another operator or type than SUMS */
     GATHERS = 1 << 3,   /* the call is an all-gather */
     SCATTERS = 1 << 4,  /* the call is a reduce-scatter */
-    MULTICAST = 1 << 5, /* NCCL can use NVLink multicast */
-    POINT_TO_POINT = 1 << 6, /* NCCL cannot use NVLink multicast */
+    MULTICAST = 1 << 5, /* NCCL can use NVLink multicast, and there are 4 ranks or more */
+    POINT_TO_POINT = 1 << 6, /* not MULTICAST */
     BESIDE = 1 << 7,         /* other kernels may run beside ours */
     LENGTHY = 1 << 8,        /* the call is longer than ST_BESIDE_LIMIT (nccl/names.h) */
     BY_TMA = 1 << 9,         /* kernel tma can run the call */

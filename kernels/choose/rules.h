@@ -62,7 +62,8 @@ size_t ar_rules_print(const symtuner_rules *rules, const char *note, char *text,
  * prints none. */
 void ar_rules_warn(const char *text);
 
-/* Return whether the driver says that NCCL can use NVLink multicast on this machine. */
+/* Return whether symtuner_machine_find (symtuner.h) says that NCCL can use NVLink multicast on this
+ * machine. */
 bool ar_multicast_here(void);
 
 #endif

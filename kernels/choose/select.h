@@ -34,7 +34,7 @@ struct ar_ask {
     int has_nccl;              /* whether there is a communicator, so that NCCL can run the call */
     int has_copy;              /* whether copy engines can run: one rank per GPU, peer memory */
     int has_nvls;              /* whether both buffers have multicast addresses */
-    int has_multicast;         /* whether NCCL can use NVLink multicast */
+    int has_multicast;         /* whether NCCL can use NVLink multicast, and ranks is 4 or more */
     int has_tma;               /* whether AR_NEEDS_TMA (families.h) is met */
     int has_ipc;               /* whether AR_NEEDS_IPC (families.h) is met */
     int max_ctas;              /* limit of this call's blocks on each rank (ar_most_ctas) */

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 /* Wait until ${device} is idle. Returns cudaSuccess, CUDA's error, or cudaErrorNotReady if the GPU
- * is still busy after ${limit_ns}. */
+ * is still busy after ${limit_ns}. If no helper thread can be started, waits without a limit. */
 cudaError_t ar_gpu_wait(int device, uint64_t limit_ns);
 
 #endif

@@ -4,9 +4,10 @@
  *
  * In kernels/host, rank.c fills a new handle, window.c adds registered buffers to it, call.c runs
  * calls with it, and destroy.c frees it. Only the thread that uses the handle writes its fields.
- * There are three exceptions. Kernels and threads that abort the handle write the mailbox. A thread
- * that makes or frees another handle may write ${first} and ${next} (kernels/order/first.c). In
- * a local group, the thread of any rank may write the arenas of all ranks (kernels/scratch/grow.c).
+ * There are three exceptions. Kernels and threads that abort the handle write the mailbox, and such
+ * threads also write the fields from ${aborting} to ${drained}. A thread that makes or frees
+ * another handle may write ${first} and ${next} (kernels/order/first.c). In a local group, the
+ * thread of any rank may write the arenas of all ranks (kernels/scratch/grow.c).
  */
 #ifndef AR_HANDLE_H_
 #define AR_HANDLE_H_
@@ -105,8 +106,9 @@ struct symtuner_ar {
     int beside;          /* enum ar_beside; the same on all ranks */
     bool beside_differs; /* the ranks' settings differ, so all of them use AR_BESIDE_UNKNOWN */
     bool tma;            /* whether the kernels that move data by TMA can run */
-    bool multicast;      /* whether NCCL can use NVLink multicast on all ranks */
-    const char *gate;    /* why all calls go to NCCL; NULL: our kernels can run */
+    bool multicast;      /* whether NCCL can use NVLink multicast; false below 4 ranks */
+    /* why all calls go to NCCL, except those that ${nodes} runs; NULL: our kernels can run */
+    const char *gate;
     char gate_text[2 * AR_WHY + 64];
     char no_peer[AR_WHY];   /* why peer memory failed; empty: it did not fail, or was not tried */
     ncclComm_t comm;        /* this rank's communicator; NULL in local groups */

@@ -13,7 +13,8 @@
  * of the call, the kernels of all ranks move the data through scratch
  * (kernels/device/tma/tma_ipc.cuh). So the first calls with a buffer are slower. When a graph is
  * replayed, its kernels look again whether the buffers are mapped. So a graph becomes faster once
- * later calls have mapped its buffers.
+ * later calls have mapped its buffers. With AR_IPC_AUTO a rank writes the entry of an allocation
+ * only in the third call that uses it, and no entry for memory from cuMemCreate.
  *
  * The mappings of a symtuner_ar end when it is freed. They cannot end earlier, because
  * cudaIpcCloseMemHandle waits for running kernels, which may wait for peers. As long as a peer maps

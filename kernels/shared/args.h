@@ -66,7 +66,7 @@ struct ar_args {
     int in_align; /* alignment of in: bytes, a power of two, at most 16   */
     int out_align;
     int kind;                 /* AR_KIND(dtype, op)                                     */
-    float scale;              /* 1/ranks for avg of floats, else 1                      */
+    float scale;              /* 1/ranks for avg of floats other than f64, else 1       */
     int staged;               /* chunked: 1 if the sums go through scratch, else 0      */
     int lag;                  /* chunked: how many tiles sending is ahead of adding     */
     char *peer[AR_MAX_RANKS]; /* address of every rank's arena, as this rank maps it    */
