@@ -162,7 +162,7 @@ enum symtuner_ar_transport {
  * alone, many blocks are fastest. If they run beside compute kernels, their blocks occupy
  * multiprocessors that the compute kernels need. So longer messages then get kernels with few
  * blocks, or go to NCCL (docs/kernels.md says which, and from which length on). UNKNOWN, the
- * default, is treated as BESIDE_COMPUTE wherever ALONE could lose to NCCL. */
+ * default, acts like BESIDE_COMPUTE; only rules with when-beside tell the two apart. */
 enum symtuner_ar_beside {
     SYMTUNER_AR_UNKNOWN = 0,
     SYMTUNER_AR_ALONE = 1,

@@ -20,8 +20,8 @@ const char *st_general_family(const char *machine_or_gpu);
 /*
  * st_general_table(call, family, table_out):
  * Compute the 7 x 3 costs in microseconds; -1 stands for "not available". Returns false if we do
- * not know the machine with this number of ranks, if the call has several nodes, or if the release
- * is not 2.27 to 2.30.
+ * not know the machine with this number of ranks, if the call has several nodes, if its bytes would
+ * overflow, or if the release is not 2.27 to 2.30.
  */
 bool st_general_table(const struct symtuner_call *call, const char *family,
                       float table_out[SYMTUNER_ALGOS * SYMTUNER_PROTOS]);
