@@ -184,7 +184,8 @@ bool st_tune_wrong(char *error, size_t size, const char *what, const char *line)
 
 /* beside.c: calls beside GEMMs */
 /* Store one time of setting ${setting}. ${name} is a candidate, "A/A", a way, or "gemms" for the
- * GEMMs without calls. Returns false as st_tune_put does, but ${us} may be 0 or less. */
+ * GEMMs without calls. Returns false as st_tune_put does, but only for "gemms" must ${us} be above
+ * 0. */
 bool st_tune_put_beside(struct st_tune *tune, int round, int coll, int setting, const char *name,
                         uint64_t bytes, double us);
 /* Return the argument BESIDE of the worker (cli/gpu/beside.c) for ${coll}: how long the GEMMs are

@@ -152,7 +152,7 @@ static int same_bytes(struct hlo_bytes a, struct hlo_bytes b)
 }
 
 /* Return the newest bucket with the type and attributes of ${member}, or NULL. Older buckets of
- * this kind are full. ${latest}: the newest bucket for the member's value of joins->behind. */
+ * this kind get no more members. ${latest}: the newest bucket for the member's value of joins->behind. */
 static struct hlo_bucket *find_bucket(const struct hlo_joins *joins,
                                       const struct hlo_member *member, int latest)
 {
