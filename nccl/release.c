@@ -23,7 +23,8 @@
     .sym_kernel = ST_SYM_KERNEL_LIST, .tma = ST_TMA_ON, .model = 2
 
 static const struct st_era eras[] = {
-    {.first = 0, .name = "before 2.27", .tuner_abi = 3, TABLE_1},
+    {.first = 0, .name = "before 2.24", .tuner_abi = 3, TABLE_1},
+    {.first = 22400, .name = "2.24", .tuner_abi = 4, TABLE_1},
     {.first = 22700, .general = 1, .name = "2.27", .tuner_abi = 4, .profiler_abi = 4,
      .symmetric = true, .fp8_needs_sm90 = true, .multicast_ranks = 3, .peer = ST_PEER_TRANSPORT,
      MODEL_1, TABLE_1},

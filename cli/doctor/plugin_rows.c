@@ -317,7 +317,7 @@ const struct st_finding st_findings_plugin[] = {
         "no NCCL was found, and most findings depend on its release",
         "give --nccl X.Y.Z or --library FILE"),
     ST_ROW_OF("nccl-no-symmetric", ST_ERROR, 1, 22699, release_is,
-        "NCCL before 2.27 has no symmetric kernels, and symtuner does nothing there",
+        "NCCL before 2.27 has no symmetric kernels; from 2.24 on rules can choose general ones",
         "use NCCL 2.28.9 or newer"),
     ST_ROW("nccl-unknown", ST_NOTE, nccl_unknown,
         "this release is newer than what symtuner was written for, and counts as the newest that "

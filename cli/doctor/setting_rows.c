@@ -437,7 +437,7 @@ const struct st_finding st_findings_settings[] = {
             "the built-in CTA count for measured boxes is not used", "unset SYMTUNER_DEFAULTS"),
     ST_ROW_OF("xla-starved", ST_WARNING, 0, 23099, xla_starved,
         "psum gets up to 1.3 times slower than with XLA's symmetric flag off, because its kernels "
-        "get too few CTAs (measured on 2, 4 and 8 H200s)",
+        "get too few CTAs (measured on 2 and 4 H200s)",
         "set NCCL_ENV_PLUGIN=libsymtuner.so, or NCCL_SYM_CTAS=32"),
     ST_ROW("xla-half", ST_NOTE, xla_half, "XLA registers buffers only when both flags are on",
         "add --xla_gpu_enable_nccl_user_buffers=true"),

@@ -167,7 +167,7 @@ static const char *lever(const struct st_why *why, const struct symtuner_verdict
         if (verdict->gate == SYMTUNER_GATE_LL_ASKED)
             return ll_lever;
         if (st_era_of(why->call.nccl)->tuner_abi < 4)
-            return "can do nothing: it needs NCCL 2.27 or newer";
+            return "can do nothing: symtuner needs NCCL 2.24 or newer";
         return "choose among the general kernels (prefer = general:ring/simple, channels, forbid); "
                "none reaches a symmetric kernel past this gate";
     case SYMTUNER_KIND_CE:

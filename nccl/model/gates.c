@@ -297,7 +297,7 @@ static enum symtuner_kind kind_behind(const struct look *look, enum symtuner_gat
         return SYMTUNER_KIND_ERROR;
     if (list && look->env == ST_ENV_FATAL)
         return SYMTUNER_KIND_ERROR; /* the communicator cannot be created */
-    if (list && look->env == ST_ENV_LIMITS && !look->call->algo)
+    if (list && look->env == ST_ENV_LIMITS && !look->call->algo && gate != SYMTUNER_GATE_RANKS)
         return SYMTUNER_KIND_ERROR; /* NCCL_SYM_KERNEL excludes general kernels, too */
     /* NCCL 2.28 first removes the call from the queue of general kernels, and then finds that no
      * symmetric kernel can run the call either. So nothing runs. */
