@@ -105,8 +105,10 @@ static int next_best_half(const struct ar_ask *ask, int family)
 {
     static const int order[] = {AR_PULL, AR_CHUNKED, AR_ONE_LAMPORT, AR_ONE_LL128};
     const bool lengthy = ar_is_bulk(family) || ar_part_bytes(ask) > 64 * KiB;
+    /* the start-up probe ran, and found that loads from peers return wrong bytes */
+    const bool no_loads = ask->probe.push != 0 && ask->probe.pull == 0;
 
-    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
+    for (size_t i = no_loads ? 1 : 0; i < sizeof order / sizeof order[0]; i++)
         if ((lengthy || !ar_is_bulk(order[i])) && ar_capacity(ask, order[i]) != 0)
             return order[i];
     return AR_ONE_LL8;

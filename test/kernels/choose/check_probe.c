@@ -11,6 +11,7 @@
 #include "kernels/choose/families.h"
 #include "kernels/choose/probe.h"
 #include "kernels/choose/select.h"
+#include "test/kernels/choose/ask.h"
 #include "test/kernels/suites.h"
 
 #define MiB ((uint64_t)1 << 20)
@@ -101,6 +102,30 @@ START_TEST(test_where_loads_fail_nobody_loads)
 }
 END_TEST
 
+START_TEST(test_where_loads_fail_no_half_loads)
+{
+    static const int halves[] = {AR_REDUCE_SCATTER, AR_ALL_GATHER};
+    const struct ar_probe *probes[] = {&even, &no_loads};
+    int pulls[2] = {0, 0};
+
+    for (int p = 0; p < 2; p++)
+        for (int ranks = 2; ranks <= 16; ranks++)
+            for (uint64_t bytes = MiB; bytes < 1024 * MiB; bytes *= 2) {
+                struct ar_ask ask = ask_for(ranks, AR_LINKS_PCIE, bytes, AR_BF16, AR_SUM);
+                struct ar_choice choice;
+
+                ask.coll = halves[ranks % 2];
+                ask.has_copy = 0; /* so that the kernels that the table names cannot run */
+                ask.half[AR_REGION_BULK] = 0;
+                ask.probe = *probes[p];
+                ck_assert_int_eq(ar_select(&ask, &free_choice, &choice), 0);
+                pulls[p] += choice.family == AR_PULL;
+            }
+    ck_assert_int_gt(pulls[0], 0);
+    ck_assert_int_eq(pulls[1], 0);
+}
+END_TEST
+
 START_TEST(test_a_small_difference_is_noise)
 {
     struct ar_probe near = {20000, 0, 23000}, far = {20000, 0, 40000};
@@ -160,7 +185,6 @@ END_TEST
 
 START_TEST(test_the_table_gives_way_on_pcie_only)
 {
-    static const struct ar_force free_choice = {.family = -1};
     struct ar_ask ask = {.bytes = 8 * MiB,
                          .ranks = 4,
                          .links = AR_LINKS_PCIE,
@@ -448,6 +472,7 @@ Suite *st_suite_probe(void)
     tcase_add_test(t, test_a_link_that_keeps_its_promise_changes_nothing);
     tcase_add_test(t, test_where_stores_collapse_everybody_loads);
     tcase_add_test(t, test_where_loads_fail_nobody_loads);
+    tcase_add_test(t, test_where_loads_fail_no_half_loads);
     tcase_add_test(t, test_a_small_difference_is_noise);
     tcase_add_test(t, test_only_what_can_run_and_is_known_is_chosen);
     tcase_add_test(t, test_the_slowest_rank_counts);
