@@ -72,4 +72,7 @@ class BuildHook(BuildHookInterface):
         if subprocess.run(words, cwd=self.root, env=environment).returncode:
             raise SystemExit("symtuner: make failed; what it printed is above")
         if not pathlib.Path(tree, "lib/libsymtuner_ar.so").exists():
-            self.app.display_warning("symtuner: without kernels: make lacks nvcc or headers")
+            self.app.display_warning(
+                "symtuner: without kernels: nvcc, or a header of CUDA or NCCL, is missing; "
+                "`make kernels` says which"
+            )

@@ -189,7 +189,7 @@ def main():
     if len(sys.argv) > 3:
         return cell(sys.argv[2], sys.argv[3], gpus, *sys.argv[4:])
     failed = sum(not right(way, how, gpus) for way in ROWS for how in COLUMNS)
-    why = "symtuner's kernels do not use NVLink multicast"
+    why = "this example runs no kernel of symtuner that uses NVLink multicast"
     if os.environ.get("NCCL_NVLS_ENABLE") == "0":
         why = "NVLink multicast may not be used here (NCCL_NVLS_ENABLE=0)"
     for way in ("multicast", "symmetric-multicast"):

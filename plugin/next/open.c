@@ -13,7 +13,7 @@
 #include "nccl/names.h"
 #include "plugin/log.h"
 
-enum { FILE_MAX = 256, SPOKEN_MAX = 7 };
+enum { FILE_MAX = 256, SPOKEN_MAX = 7 /* the newest version of either interface */ };
 
 static const struct {
     const char *what, *variable, *next, *prefix, *symbol;
@@ -23,9 +23,9 @@ static const struct {
     int members;     /* this many functions at the top of the table must not be NULL          */
 } kinds[] = {
     [ST_NEXT_TUNER] = {"tuner", "NCCL_TUNER_PLUGIN", "SYMTUNER_NEXT_TUNER", "libnccl-tuner",
-                       "ncclTunerPlugin", 2, 7, 5, 2},
+                       "ncclTunerPlugin", 2, SPOKEN_MAX, 5, 2},
     [ST_NEXT_PROFILER] = {"profiler", "NCCL_PROFILER_PLUGIN", "SYMTUNER_NEXT_PROFILER",
-                          "libnccl-profiler", "ncclProfiler", 1, 7, 5, 2},
+                          "libnccl-profiler", "ncclProfiler", 1, SPOKEN_MAX, 5, 2},
 };
 
 /* One search for each interface version that a copy of NCCL in this process speaks. */
