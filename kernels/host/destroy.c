@@ -27,6 +27,12 @@ struct deferred {
     bool discarded;
 };
 
+/* How long symtuner_ar_destroy waits for the graphs of a handle over several boxes. From 2.31 on,
+ * ncclCommDestroy waits for the other ranks of the box. If one rank frees its communicators now and
+ * another does so later, because CUDA has not yet released the graphs there, the program can hang:
+ * the first rank waits for the second, which may wait for the first in a call of the program. */
+enum { GRAPHS_MS = 500 };
+
 static struct deferred *deferred_list;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -272,6 +278,8 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
             discarded = true;
             continue;
         }
+        if (over && h->nodes != NULL)
+            ar_graphs_live(h, ~0ull, GRAPHS_MS);
         if (over)
             ar_nodes_close(h);
         if (over && defer_group(handles, n, i))

@@ -13,6 +13,7 @@ int main(void)
     srunner_add_suite(runner, nodes_suite_forced());
     srunner_add_suite(runner, nodes_suite_measure());
     srunner_add_suite(runner, nodes_suite_call());
+    srunner_add_suite(runner, nodes_suite_late());
     srunner_run_all(runner, CK_ENV);
     failed = srunner_ntests_failed(runner);
     srunner_free(runner);

@@ -10,6 +10,7 @@ Suite *nodes_suite_create(void);
 Suite *nodes_suite_measure(void);
 Suite *nodes_suite_forced(void);
 Suite *nodes_suite_call(void);
+Suite *nodes_suite_late(void);
 Suite *nodes_suite_lost(void);  /* only in check-nodes-emu */
 Suite *nodes_suite_turns(void); /* only in check-nodes-emu */
 
