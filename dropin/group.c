@@ -29,7 +29,8 @@ bool st_call_in_place(const struct st_comm *c, const struct st_call *call, size_
            (uintptr_t)call->recv + (call->coll == ST_TALLY_ALL_GATHER ? mine : 0);
 }
 
-static _Thread_local struct st_group groups[ST_REALS];
+/* groups[ST_REALS] is for copies of NCCL that the drop-in does not follow. It stays empty. */
+static _Thread_local struct st_group groups[ST_REALS + 1];
 static pthread_key_t key;
 
 /* Called when a thread ends: free the arrays of its groups. */

@@ -70,12 +70,13 @@ void *st_group_more(void **array, int count, int *room, size_t size);
 extern _Thread_local int st_inside;
 
 /* Does a call go straight to NCCL, without being counted? With SYMTUNER_MODE=off every call does.
- * Otherwise two kinds of calls do: those that the drop-in itself makes (st_inside), and those that
- * NCCL makes to its own exported functions. For example, ncclBcast calls ncclBroadcast, and
- * ncclCommAbort calls ncclCommGetAsyncError. */
+ * Otherwise three kinds of calls do: those that the drop-in itself makes (st_inside), those of a
+ * copy of NCCL that the drop-in does not follow, and those that NCCL makes to its own exported
+ * functions. For example, ncclBcast calls ncclBroadcast, and ncclCommAbort calls
+ * ncclCommGetAsyncError. */
 static inline bool st_passes(struct st_from from, const struct st_real *real)
 {
-    return st_inside || st_off || st_real_calls(real, from.caller);
+    return st_inside || st_off || real->index == ST_REALS || st_real_calls(real, from.caller);
 }
 
 #endif

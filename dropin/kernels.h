@@ -66,11 +66,11 @@ bool st_kernels_loaded(void);
  * (symtuner_ar_followers_wait). But NCCL's symmetric kernels of some releases do not wait (enum
  * st_pdl_rule in nccl/release.h). Such a kernel can run only after the program has made a
  * communicator, or in some releases only after it has made a window. The drop-in sees the program
- * make both, with each copy of NCCL whose functions it intercepts. So it gives the promise at
- * first, and takes it back for good before such a kernel can run. Kernels of ours that were
- * launched or captured earlier still let the next kernel start early. Therefore, once the promise
- * is gone, the drop-in calls symtuner_ar_separate before each call that goes to an NCCL with such
- * kernels. */
+ * make both, with each copy of NCCL whose functions it intercepts. (Of copies that it does not
+ * follow, it sees at most the communicators.) So it gives the promise at first, and takes it back
+ * for good before such a kernel can run. Kernels of ours that were launched or captured earlier
+ * still let the next kernel start early. Therefore, once the promise is gone, the drop-in calls
+ * symtuner_ar_separate before each call that goes to an NCCL with such kernels. */
 
 /* Withdraw the promise if NCCL ${real} has a kernel that does not wait for ours and can run on
  * every communicator. Called when NCCL ${real} is about to make a communicator, or has made one. */

@@ -12,6 +12,7 @@
 
 struct st_real st_reals[ST_REALS];
 static atomic_int real_count;
+static _Atomic(struct st_real *) others; /* the copies that the drop-in does not follow */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Four functions that every NCCL has. A library that defines all four is a copy of NCCL. Some other
@@ -76,7 +77,31 @@ static struct st_real *known(const void *base)
     for (int i = 0; i < count; i++)
         if (st_reals[i].base == base)
             return &st_reals[i];
+    for (struct st_real *real = atomic_load_explicit(&others, memory_order_acquire); real;
+         real = real->next)
+        if (real->base == base)
+            return real;
     return NULL;
+}
+
+/* Store the new entry ${made}, and return it. Returns NULL if memory is short. The caller holds
+ * ${lock}. */
+static struct st_real *keep(const struct st_real *made)
+{
+    const int index = real_count;
+    struct st_real *real = index < ST_REALS ? &st_reals[index] : malloc(sizeof *real);
+
+    if (!real)
+        return NULL;
+    *real = *made;
+    real->index = index;
+    if (index < ST_REALS) {
+        atomic_fetch_add_explicit(&real_count, 1, memory_order_release);
+    } else {
+        real->next = atomic_load(&others);
+        atomic_store_explicit(&others, real, memory_order_release);
+    }
+    return real;
 }
 
 /* Return the entry of the copy of NCCL that ${landmark} lies in. ${next}: the program finds this
@@ -90,7 +115,7 @@ static struct st_real *entry_at(const void *landmark, bool next)
     if (!landmark || !dladdr(landmark, &info))
         return NULL;
     real = known(info.dli_fbase);
-    if (real || atomic_load(&real_count) == ST_REALS)
+    if (real)
         return real;
     /* Fill the entry before we take our lock. The loader has a lock of its own, which another
      * thread may hold while it runs a constructor that calls us. */
@@ -102,19 +127,22 @@ static struct st_real *entry_at(const void *landmark, bool next)
     fill(&made, next ? RTLD_NEXT : made.library);
     pthread_mutex_lock(&lock);
     real = known(made.base);
-    if (!real && real_count < ST_REALS) {
-        made.index = real_count;
-        real = &st_reals[made.index];
-        *real = made;
-        made.library = NULL;
-        atomic_fetch_add_explicit(&real_count, 1, memory_order_release);
+    if (!real) {
+        real = keep(&made);
+        if (real)
+            made.library = NULL;
     }
     pthread_mutex_unlock(&lock);
-    if (made.library) { /* another thread has made the entry meanwhile */
+    if (made.library) { /* another thread has made the entry meanwhile, or memory is short */
         free((void *)made.path);
         dlclose(made.library);
     }
     return real;
+}
+
+static struct st_real *followed(struct st_real *real)
+{
+    return real && real->index < ST_REALS ? real : NULL;
 }
 
 struct st_real *st_real_at(const void *symbol)
@@ -126,7 +154,7 @@ struct st_real *st_real_at(const void *symbol)
     Dl_info info;
 
     if (real || !base || !dladdr(symbol, &info))
-        return real;
+        return followed(real);
     library = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     if (!library)
         return NULL;
@@ -138,7 +166,7 @@ struct st_real *st_real_at(const void *symbol)
             landmark = NULL;
     real = landmark ? entry_at(landmark, false) : NULL;
     dlclose(library);
-    return real;
+    return followed(real);
 }
 
 /* ---- callers --------------------------------------------------------------------------------- */

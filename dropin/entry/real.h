@@ -18,12 +18,12 @@
 
 #include "dropin/entry/known.h"
 
-/* If a process has more copies, those functions of the others that it gets from dlsym are not
- * intercepted. Other calls of these copies fail. */
+/* If a process has more copies, the drop-in does not follow the others: their calls go straight to
+ * them. */
 enum { ST_REALS = 4 };
 
 struct st_real {
-    int index;
+    int index;     /* ST_REALS: the drop-in does not follow this copy */
     void *library; /* handle of dlopen */
     const void *base;
     const char *path;
@@ -36,6 +36,7 @@ struct st_real {
         struct st_functions call;
         void *function[ST_KNOWN];
     };
+    struct st_real *next; /* another copy that the drop-in does not follow */
 };
 
 extern struct st_real st_reals[ST_REALS];
@@ -52,8 +53,8 @@ struct st_from {
 /* Return the copy of NCCL that a call is for; NULL if there is none. */
 struct st_real *st_real_of(struct st_from from);
 
-/* Return the copy of NCCL that contains ${symbol}. Returns NULL if no copy does, or if ST_REALS
- * other copies have all the entries. */
+/* Return the copy of NCCL that contains ${symbol}. Returns NULL if no copy does, or if the drop-in
+ * does not follow that copy. */
 struct st_real *st_real_at(const void *symbol);
 
 /* Did NCCL ${real} itself make this call? */

@@ -140,11 +140,20 @@ static bool is_blocking(const void *config, const struct st_comm *parent)
     return c->size < sizeof *c || c->blocking != 0;
 }
 
+/* NCCL ${real} is about to make a communicator. If the drop-in does not follow this copy, it will
+ * not see the communicator's windows. */
+static void windows_unseen(const struct st_real *real)
+{
+    if (real->index == ST_REALS)
+        st_followers_window(real);
+}
+
 /* Enter the meeting (meet.h) of a communicator that NCCL is about to make. ${id} is NULL if NCCL
  * makes the communicator without an ncclUniqueId. */
 static struct st_made making(struct st_from from, struct st_real *real, int ranks,
                              struct st_made made, const struct nccl_abi_id *id)
 {
+    windows_unseen(real);
     if (!st_passes(from, real) && id)
         made.mark = st_boxes_read(real, id);
     if (!st_passes(from, real))
@@ -207,6 +216,7 @@ static nccl_abi_result in_CommInitAll(struct st_from from, void **comms, int n, 
     uint64_t key;
 
     REAL(CommInitAll, NULL);
+    windows_unseen(real);
     result = real->call.CommInitAll(comms, n, devices);
     if (st_passes(from, real) || result != NCCL_ABI_SUCCESS)
         return result;

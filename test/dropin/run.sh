@@ -43,6 +43,8 @@ grep -q 'warning: the program calls an NCCL function' "$work/err" || fail "no wa
 SYMTUNER_LOG=off under "$here/cases" lacking linked 2> "$work/err"
 [ -s "$work/err" ] && fail "SYMTUNER_LOG=off, but: $(cat "$work/err")"
 
+under "$here/copies/copies" "$here/copies" 2> "$work/err" || { fail "more copies of NCCL than the drop-in follows"; cat "$work/err"; }
+
 under "$here/places" 2> "$work/err" || { fail "places of communicators"; cat "$work/err"; }
 
 # room MULTIPROCESSORS CTAS MOST: on a GPU with MULTIPROCESSORS multiprocessors, MOST communicators

@@ -53,11 +53,24 @@ $(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play/play.c test/dropin/pla
 $(DI)/calls: test/dropin/ledger/calls.c test/dropin/play/play.c test/dropin/play/play.h $(DI)/first/libnccl.so.2
 	$(call say,CC)
 	$(Q)$(DI_CC) -o $@ $(filter %.c,$^) $(DI)/first/libnccl.so.2 -ldl
+# six libraries, each linked with a copy of the fake NCCL that has a name of its own
+DI_CALLERS := $(patsubst %,$(DI)/copies/caller-%.so,1 2 3 4 5 6)
+$(DI_CALLERS): $(DI)/copies/caller-%.so: test/dropin/copies/caller.c test/dropin/fake/nccl.c \
+               test/dropin/fake/record.h dropin/entry/known.h
+	@mkdir -p $(@D)
+	$(call say,CC)
+	$(Q)$(DI_CC) -DVERSION=22809 -shared -Wl,-soname,libnccl-$*.so -o $(@D)/libnccl-$*.so \
+	    test/dropin/fake/nccl.c
+	$(Q)$(DI_CC) -shared -Wl,-rpath,'$$ORIGIN' -o $@ $< $(@D)/libnccl-$*.so
+$(DI)/copies/copies: test/dropin/copies/copies.c test/dropin/fake/record.h dropin/entry/real.h \
+                     $(DI_CALLERS)
+	$(call say,CC)
+	$(Q)$(DI_CC) -o $@ $< -ldl
 
 TEST_ALSO += test-dropin
 test-dropin: $(DI_NCCL) $(patsubst %,$(DI)/%.so,libsymtuner_ar libsymtuner_nccl \
              libsymtuner_ffi preload gpus box constructor) \
-             $(DI)/first/libcuda.so.1 $(DI_PROGRAMS) $(DI)/calls $(B)/symtuner \
+             $(DI)/first/libcuda.so.1 $(DI_PROGRAMS) $(DI)/calls $(DI)/copies/copies $(B)/symtuner \
              $(B)/libsymtuner.so
 	$(Q)sh test/dropin/ledger/run.sh $(B)
 	$(Q)sh test/dropin/run.sh $(B)
