@@ -59,7 +59,7 @@
  *            allocated at creation if it is host memory, if one thread drives several handles of a
  *            communicator, if the ranks share no /dev/shm, or with a start-up probe (PCIe).
  * Errors     functions return ncclResult_t, so that check macros for NCCL work. symtuner_ar_error()
- *            says what went wrong. Only symtuner_ar_query and _decide write outputs after an error.
+ *            says what went wrong. Functions write their outputs on success only.
  * Rules      SYMTUNER_RULES may name the kernel of a call (docs/rules.md; symtuner tune writes such
  *            rules). If the rules are wrong, or differ between ranks, or are for another machine,
  *            there is one warning, and the library's own table decides.

@@ -28,9 +28,10 @@ static ncclResult_t unknown_coll(symtuner_ar *h, int coll)
     return ar_fail(h, ncclInvalidArgument, "collective %d is unknown", coll);
 }
 
-ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t count,
-                                    ncclDataType_t dtype, ncclRedOp_t op, symtuner_ar *h,
-                                    struct symtuner_ar_plan *plan)
+/* Fill ${plan} for a call. After an error its contents do not matter. */
+static ncclResult_t fill(int coll, const void *send, const void *recv, size_t count,
+                         ncclDataType_t dtype, ncclRedOp_t op, symtuner_ar *h,
+                         struct symtuner_ar_plan *plan)
 {
     struct ar_buffers b = {.coll = coll, .send = send, .recv = (char *)recv};
     struct ar_ask ask;
@@ -40,18 +41,6 @@ ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv
     size_t used;
     int pieces;
 
-    if (h == NULL)
-        return ar_fail_null();
-    if (coll < 0 || coll >= AR_COLLS)
-        return unknown_coll(h, coll);
-    if (coll == AR_ALL_GATHER)
-        op = ncclSum; /* an all-gather has no operator */
-    if (plan == NULL)
-        return ar_fail(h, ncclInvalidArgument, "plan_out is NULL");
-    if (plan->size != sizeof *plan)
-        return ar_fail(h, ncclInvalidArgument,
-                       "plan.size is %zu; set it to sizeof(struct symtuner_ar_plan) = %zu",
-                       plan->size, sizeof *plan);
     result = ar_call_check(h, coll, send, recv, count, (int)dtype, (int)op);
     if (result != ncclSuccess)
         return result;
@@ -87,6 +76,32 @@ ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv
     return ncclSuccess;
 }
 
+ncclResult_t symtuner_ar_query_coll(int coll, const void *send, const void *recv, size_t count,
+                                    ncclDataType_t dtype, ncclRedOp_t op, symtuner_ar *h,
+                                    struct symtuner_ar_plan *plan)
+{
+    struct symtuner_ar_plan filled;
+    ncclResult_t result;
+
+    if (h == NULL)
+        return ar_fail_null();
+    if (coll < 0 || coll >= AR_COLLS)
+        return unknown_coll(h, coll);
+    if (coll == AR_ALL_GATHER)
+        op = ncclSum; /* an all-gather has no operator */
+    if (plan == NULL)
+        return ar_fail(h, ncclInvalidArgument, "plan_out is NULL");
+    if (plan->size != sizeof *plan)
+        return ar_fail(h, ncclInvalidArgument,
+                       "plan.size is %zu; set it to sizeof(struct symtuner_ar_plan) = %zu",
+                       plan->size, sizeof *plan);
+    filled = (struct symtuner_ar_plan){.size = sizeof filled};
+    result = fill(coll, send, recv, count, dtype, op, h, &filled);
+    if (result == ncclSuccess)
+        *plan = filled;
+    return result;
+}
+
 ncclResult_t symtuner_ar_query(const void *send, const void *recv, size_t count,
                                ncclDataType_t dtype, ncclRedOp_t op, symtuner_ar *h,
                                struct symtuner_ar_plan *plan)
@@ -108,16 +123,22 @@ ncclResult_t symtuner_ar_decide(int coll, const void *send, const void *recv, si
         return ar_fail_null();
     if (coll < 0 || coll >= AR_COLLS)
         return unknown_coll(h, coll);
+    if (nccl == NULL)
+        return ar_fail(h, ncclInvalidArgument, "nccl_out is NULL");
     result = ar_call_check(h, coll, send, recv, count, (int)dtype, (int)op);
-    *nccl = 0;
-    if (result != ncclSuccess || count == 0)
+    if (result != ncclSuccess)
         return result;
+    if (count == 0) {
+        *nccl = 0;
+        return ncclSuccess;
+    }
     ar_call_ask(h, &b, count, (int)dtype, (int)op, &ask);
     cudaGetDevice(&device);
     cudaSetDevice(h->device);
     h->decided = 0; /* so that ar_call_agree asks the ranks about this call */
     result = ar_call_agree(h, &ask, &b, &asked);
-    *nccl = asked && !ask.has_ipc;
+    if (result == ncclSuccess)
+        *nccl = asked && !ask.has_ipc;
     h->decided = before + (result == ncclSuccess && asked && ask.has_ipc);
     if (device >= 0)
         cudaSetDevice(device); /* back to the GPU that was current before */

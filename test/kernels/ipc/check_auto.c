@@ -257,6 +257,25 @@ START_TEST(test_the_plan_says_that_nccl_runs_the_first_calls)
 }
 END_TEST
 
+START_TEST(test_decide_answers_on_success_only)
+{
+    char *p = place[0];
+    int nccl = 7;
+
+    want_error(symtuner_ar_decide(SYMTUNER_AR_ALL_REDUCE, p, p, FLOATS, (ncclDataType_t)99, ncclSum,
+                                  h[0], &nccl),
+               ncclInvalidArgument, h[0], "data type 99 is unknown");
+    ck_assert_int_eq(nccl, 7);
+    want_error(
+        symtuner_ar_decide(SYMTUNER_AR_ALL_REDUCE, p, p, FLOATS, ncclFloat32, ncclSum, h[0], NULL),
+        ncclInvalidArgument, h[0], "nccl_out is NULL");
+    ck_assert_int_eq(
+        symtuner_ar_decide(SYMTUNER_AR_ALL_REDUCE, p, p, 0, ncclFloat32, ncclSum, h[0], &nccl),
+        ncclSuccess);
+    ck_assert_int_eq(nccl, 0);
+}
+END_TEST
+
 /* A local group (symtuner_ar_create_local) has no NCCL that could run the first calls. */
 START_TEST(test_a_local_group_maps_nothing)
 {
@@ -291,6 +310,7 @@ Suite *st_suite_ipc_auto(void)
     tcase_add_test(two, test_what_the_program_says_counts_for_auto);
     tcase_add_test(two, test_auto_is_for_all_reduces);
     tcase_add_test(two, test_the_plan_says_that_nccl_runs_the_first_calls);
+    tcase_add_test(two, test_decide_answers_on_success_only);
     suite_add_tcase(s, two);
     tcase_add_test(local, test_a_local_group_maps_nothing);
     suite_add_tcase(s, local);

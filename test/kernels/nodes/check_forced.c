@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check_forced.c - tests ranks on several boxes (machines) whose program forces a transport. */
+/* check_forced.c - tests ranks on several boxes (machines) whose program forces a transport
+ * or a kernel. */
 #include <check.h>
 #include <string.h>
 
@@ -22,12 +23,32 @@ START_TEST(test_a_forced_transport_leaves_nothing)
 }
 END_TEST
 
+/* The kernel is forced on the handle of the box only, so that the query finds out late that it must
+ * fail. */
+START_TEST(test_a_query_that_fails_leaves_the_plan)
+{
+    struct symtuner_ar_plan plan = {.size = sizeof plan, .pieces = 7, .why = "before"};
+    char *memory = (char *)((uintptr_t)1 << 40);
+
+    group_reset(4, 2, "kernels network-pieces=2");
+    group_create();
+    symtuner_ar_force(handle[0]->nodes->box, "pull", 0, 0);
+    ck_assert_int_eq(
+        symtuner_ar_query(memory, memory, 1 << 20, ncclFloat, ncclSum, handle[0], &plan),
+        ncclInvalidUsage);
+    ck_assert_str_eq(plan.why, "before");
+    ck_assert_int_eq(plan.pieces, 7);
+    group_destroy();
+}
+END_TEST
+
 Suite *nodes_suite_forced(void)
 {
     Suite *s = suite_create("nodes_forced");
     TCase *t = tcase_create("forced");
 
     tcase_add_test(t, test_a_forced_transport_leaves_nothing);
+    tcase_add_test(t, test_a_query_that_fails_leaves_the_plan);
     suite_add_tcase(s, t);
     return s;
 }
