@@ -169,8 +169,8 @@ enum symtuner_ar_beside {
     SYMTUNER_AR_BESIDE_COMPUTE = 2,
 };
 
-/* For the defaults, set ${size} to sizeof(struct symtuner_ar_config) and the rest to 0, or pass
- * NULL as config. Only ${max_ctas}, ${beside} and ${memory} may differ between ranks. */
+/* For defaults, pass NULL, or set ${size} to sizeof(struct symtuner_ar_config) and the rest to 0.
+ * Ranks may differ only in ${timeout_ms}, ${one_stream}, ${max_ctas}, ${beside} and ${memory}. */
 struct symtuner_ar_config {
     size_t size;
     int transport;        /* enum symtuner_ar_transport                                           */

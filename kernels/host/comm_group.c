@@ -71,7 +71,8 @@ static void compare_rules(struct group *g)
 }
 
 /* Return the name of the first setting that differs between two ranks but must be the same on all
- * ranks, or NULL. */
+ * ranks, or NULL. timeout_ms and one_stream may differ: each rank waits by its own limit, and
+ * orders only its own calls by events. Neither has a part in what the ranks choose. */
 static const char *unlike(const struct peer_info *a, const struct peer_info *b)
 {
     return a->bulk_bytes != b->bulk_bytes     ? "config.bulk_bytes"

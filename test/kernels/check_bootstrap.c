@@ -156,6 +156,35 @@ START_TEST(test_ranks_agree_on_what_runs_beside_them)
 }
 END_TEST
 
+/* Each rank waits by its own time limit, and records events or not as its own config says. All
+ * ranks must run the same kernels all the same. */
+START_TEST(test_ranks_may_differ_in_time_limit_and_events)
+{
+    reset();
+    for (int r = 0; r < RANKS; r++) {
+        at[r].config.timeout_ms = 1000 << r;
+        at[r].config.one_stream = r == 1;
+    }
+    fake_nccl_threads(create);
+    for (int r = 0; r < RANKS; r++) {
+        ck_assert_msg(at[r].result == ncclSuccess, "%s", at[r].error);
+        ck_assert_uint_eq(at[r].handle->timeout_ns, 1000000000ull << r);
+        ck_assert_int_eq(at[r].handle->one_stream, r == 1);
+        for (size_t count = 1; count < 1 << 28; count *= 2) {
+            struct symtuner_ar_plan first = {.size = sizeof first}, plan = first;
+
+            symtuner_ar_query(memory, memory, count, ncclFloat, ncclSum, at[0].handle, &first);
+            symtuner_ar_query(memory, memory, count, ncclFloat, ncclSum, at[r].handle, &plan);
+            ck_assert_str_eq(plan.kernel, first.kernel);
+            ck_assert_int_eq(plan.ctas, first.ctas);
+            ck_assert_int_eq(plan.pieces, first.pieces);
+        }
+    }
+    fake_nccl_threads(destroy);
+    ck_assert(!fake_nccl.hung);
+}
+END_TEST
+
 START_TEST(test_a_rank_that_cannot_start_tells_the_others)
 {
     reset();
@@ -443,6 +472,7 @@ Suite *st_suite_bootstrap(void)
     tcase_add_test(t, test_ranks_of_threads_make_a_group);
     tcase_add_loop_test(t, test_memory_that_one_rank_lacks_fails_all, 1, 4);
     tcase_add_loop_test(t, test_ranks_agree_on_what_runs_beside_them, 0, 27 + 3);
+    tcase_add_test(t, test_ranks_may_differ_in_time_limit_and_events);
     tcase_add_test(t, test_a_rank_that_cannot_start_tells_the_others);
     tcase_add_loop_test(t, test_a_lost_rank_ends_the_creation_of_the_others, 0, 2 * 3);
     tcase_add_loop_test(t, test_a_lost_rank_leaves_no_shared_memory, 0, 2);
