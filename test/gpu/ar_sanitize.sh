@@ -6,7 +6,9 @@
 # process, on two GPUs or on the same one. Their kernels wait for each other, so they must run at
 # the same time. Under initcheck they did so in only half of all runs (2026-11-22, 2 H200s: 8
 # time-outs in 16 runs; no time-out without the tool). So the script tries up to five times. If the
-# kernels never run at the same time, the check counts as not run.
+# kernels never run at the same time, the check counts as not run. On one GPU memcheck and synccheck
+# never let them do so (2026-11-28, 1 H200). There the part "sanitize" of test/gpu/one/one.sh runs
+# these two tools, with a process for each rank.
 # The script takes minutes, so it runs only with AR_SANITIZE=1. Otherwise, and where this box cannot
 # run it, it exits with 77 and prints the reason.
 #   SANITIZER         the tool (pip: nvidia-cuda-sanitizer-api)   AR_SANITIZE_CALLS calls of each run (2000)

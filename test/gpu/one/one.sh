@@ -11,19 +11,24 @@
 #   ONE_GPU_COMMS   how many communicators the part "comms" makes (50)
 #   ONE_GPU_PROGRAMS   how many random programs of JAX run with 2 and with 4 ranks (40)
 #   ONE_GPU_KILLS   how many rounds the part "kills" has (20); in each round it kills one rank
-#   ONE_GPU_ONLY    parts to run, of "calls opposite comms aborts kills boxes nccl-tests python torch
-#                    jax" (all)
+#   ONE_GPU_ONLY    parts to run, of "calls sanitize opposite comms aborts kills boxes nccl-tests
+#                    python torch jax" (all)
 #   ONE_GPU_LIMIT   seconds that a run may take (300)
 #   ONE_GPU_NCCL    the libnccl.so.2 of NCCL 2.30.3 or later, which all programs then use. It accepts
 #                    several ranks on one GPU by itself, as one box that has windows. So the test uses
 #                    libsymtuner_ar.so as it is, and some runs use windows.
+#   SANITIZER       the compute-sanitizer of the part "sanitize" (pip: nvidia-cuda-sanitizer-api)
 #   NCCL_TESTS      as for test/gpu/nccl_tests/dropin.sh, which says how to build nccl-tests
 # Exit 77 with the reason if this box cannot run it.
 . test/gpu/common.sh
 need_gpus 1
 need_built nccl_calls one/symtuner
-one=$build/one hosts=$build/one/hosts.so parts=${ONE_GPU_ONLY:-calls opposite comms aborts kills boxes nccl-tests python torch jax}
+one=$build/one hosts=$build/one/hosts.so
+parts="calls sanitize opposite comms aborts kills boxes nccl-tests python torch jax"
+parts=${ONE_GPU_ONLY:-$parts}
 limit=${ONE_GPU_LIMIT:-300}
+sanitizer=${SANITIZER:-$(command -v compute-sanitizer ||
+    ls /usr/local/cuda/bin/compute-sanitizer 2> /dev/null)}
 mkdir "$work/gpus" "$work/mps" && for gpu in 0 1 2 3 4 5 6 7; do : > "$work/gpus/$gpu"; done
 export ONE_GPU_FOLDER="$work/gpus" CUDA_VISIBLE_DEVICES=0 CUDA_DEVICE_MAX_CONNECTIONS=32
 # Load all kernels at the start. Loading a kernel waits for the kernels that run, and one of these
@@ -97,6 +102,24 @@ if wanted calls; then
     done
     job long -- "$build/nccl_calls" --calls 500 --most 6000000 --seed 5
 fi
+
+# memcheck and synccheck let the kernels of two processes run at the same time, but not those of two
+# ranks in one process (test/gpu/ar_sanitize.sh). So this part runs processes, and without MPS.
+if wanted sanitize && [ -n "${ONE_GPU_NCCL:-}" ] && [ -n "$sanitizer" ]; then
+    for check in memcheck synccheck; do
+        CUDA_MPS_PIPE_DIRECTORY="$work/none" SYMTUNER_AR_MAX_CTAS=16 \
+            job $check nccl -- "$sanitizer" --tool $check --target-processes all \
+            --kernel-name kns=2ar --report-api-errors no --error-exitcode 9 \
+            "$one/symtuner" run --only dropin,allreduce,reducescatter,allgather -- \
+            "$build/nccl_calls" --ranks 2 --calls 400 --most 20000 --windows 1
+        grep -q 'ERROR SUMMARY: 0 errors' "$work/$check.log"
+        ok "$check: $(grep 'ERROR SUMMARY' "$work/$check.log")" $?
+        ran $check allreduce reducescatter allgather
+    done
+elif wanted sanitize; then
+    echo "one.sh: sanitize not run: it needs ONE_GPU_NCCL and compute-sanitizer"
+fi
+
 if wanted opposite; then
     job opposite -- "$build/nccl_calls" --opposite "$calls"
     ran opposite allreduce
