@@ -5,7 +5,7 @@ psum_scatter and all_gather if SYMTUNER_ONLY names them.
 JAX traces each of these functions to a primitive. For programs on CUDA we register a lowering rule
 for these primitives, which JAX uses instead of its own. Where our rule does not understand all of a
 call, it runs JAX's rule. The backward pass consists of the same primitives, so our rule lowers it,
-too.
+too. For programs on other platforms, a second rule reports that XLA runs the call.
 """
 
 from __future__ import annotations
@@ -170,14 +170,18 @@ def _axes_of(params: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(axes) if isinstance(axes, (tuple, list)) else (axes,)
 
 
-def _replace(ctx: Any, x: Any, coll: str, op: str, params: dict[str, Any]) -> Any:
-    axes, groups = _axes_of(params), params.get("axis_index_groups")
-    aval = ctx.avals_in[0]
+def _refuse(ctx: Any, coll: str, op: str, params: dict[str, Any]) -> None:
     if coll not in _only:
         raise _Left(f"SYMTUNER_ONLY does not name {COLLS[coll]}", fine=True)
     _refuse_context(ctx)
-    _refuse_axes(ctx, axes, groups)
-    _refuse_type(aval, op)
+    _refuse_axes(ctx, _axes_of(params), params.get("axis_index_groups"))
+    _refuse_type(ctx.avals_in[0], op)
+
+
+def _replace(ctx: Any, x: Any, coll: str, op: str, params: dict[str, Any]) -> Any:
+    axes, groups = _axes_of(params), params.get("axis_index_groups")
+    aval = ctx.avals_in[0]
+    _refuse(ctx, coll, op, params)
     try:
         rows, _ = _lowering.rows(ctx, axes, groups)
     except SymtunerError as e:
@@ -241,6 +245,32 @@ def _rule(name: str, coll: str, op: str, own: Any) -> Any:
     return rule
 
 
+def _rule_elsewhere(name: str, coll: str, op: str, own: Any) -> Any:
+    """Return the rule for programs that are not for CUDA: JAX's own rule, which also reports that
+    XLA runs the call. A program for CUDA and another platform is reported by _rule()."""
+
+    def rule(ctx: Any, *args: Any, **params: Any) -> Any:
+        axes, groups = _axes_of(params), params.get("axis_index_groups")
+        platforms = ctx.module_context.platforms
+        if _PLATFORM in platforms or all(isinstance(axis, int) for axis in axes):
+            return own(ctx, *args, **params)
+        where, fine = _say.line_of(ctx), False
+        why = f"the program is for {', '.join(platforms)}, not for CUDA"
+        try:
+            _refuse(ctx, coll, op, params)
+        except Exception as e:  # also an error of JAX's internals, if they differ in this release
+            if getattr(e, "fine", False):
+                why, fine = str(e), True
+        what = _what(name, ctx.avals_in[0], axes, groups)
+        _report.say(_program(ctx), what, False, why, where)
+        if not fine:
+            _forbid(f"{where[0]}:{where[1]}: {name} cannot be replaced here", why)
+            _say.once(f"{why}, so XLA runs its collectives")
+        return own(ctx, *args, **params)
+
+    return rule
+
+
 # ---- programs that XLA partitions ----------------------------------------------------------------
 # The transformation of partitioned programs (_hlo.py) can be registered only after JAX's backends
 # have started. We must not start them: jax.distributed.initialize() must come before they start,
@@ -287,6 +317,10 @@ def _edits() -> bool:
                 _hlo = importlib.import_module("symtuner._hlo")
                 _registered = bool(_hlo.install(_of_compiled))
                 _presence.say()
+            elif not _has_gpus():
+                found = jax.default_backend()
+                why = f"JAX has no CUDA devices here, only {found}, so XLA runs all collectives"
+                _report.empty_because(why)
         return bool(_hlo) and _registered
 
 
@@ -368,8 +402,9 @@ def _install(strict: bool | None) -> None:
             _report.say("", "", False, idle())
             return
         for name, (primitive, own) in _rules_of_jax().items():
-            rule = _rule(name.removesuffix("_p"), *PRIMITIVES[name], own)
-            mlir.register_lowering(primitive, rule, platform=_PLATFORM)
+            what = name.removesuffix("_p"), *PRIMITIVES[name], own
+            mlir.register_lowering(primitive, _rule(*what), platform=_PLATFORM)
+            mlir.register_lowering(primitive, _rule_elsewhere(*what))
             _own_rules[primitive] = own
             _lowering.NEEDS_DEVICES.add(primitive)
             if PRIMITIVES[name] == ("all_reduce", "sum"):
@@ -393,6 +428,7 @@ def uninstall() -> None:
         _installed = False
         for primitive, rule in _own_rules.items():
             mlir.register_lowering(primitive, rule, platform=_PLATFORM)
+            mlir.register_lowering(primitive, rule)
             _lowering.NEEDS_DEVICES.discard(primitive)
             _uncached().discard(primitive)
         _own_rules.clear()

@@ -30,11 +30,14 @@ class Call:
 
 class Replaced(list[Call]):
     """A list of calls, in the order in which JAX lowered them. print() shows each call as one line.
-    ``shared`` has a line for each program in which small all-reduces share calls."""
+    ``shared`` has a line for each program in which small all-reduces share calls. ``why_empty``
+    is printed if the list is empty."""
 
-    def __init__(self, calls: Iterable[Call] = (), shared: Iterable[str] = ()) -> None:
+    def __init__(
+        self, calls: Iterable[Call] = (), shared: Iterable[str] = (), why_empty: str = ""
+    ) -> None:
         super().__init__(calls)
-        self.shared = list(shared)
+        self.shared, self.why_empty = list(shared), why_empty
 
     def __str__(self) -> str:
         done = sum(call.replaced for call in self)
@@ -42,12 +45,14 @@ class Replaced(list[Call]):
             f"symtuner: {done} kinds of reduction replaced, {len(self) - done} left to XLA; "
             "equal ones of a program are one line"
         )
-        return "\n".join([head, *map(str, self), *self.shared])
+        why = [self.why_empty] if self.why_empty and not self else []
+        return "\n".join([head, *why, *map(str, self), *self.shared])
 
 
 _lock = threading.Lock()
 _calls: dict[Call, None] = {}  # an ordered set, because JAX may lower a program several times
 _shared: dict[str, None] = {}  # another ordered set: a line of the report for each program
+_why_empty = ""  # why the report may be empty although programs have collectives
 
 
 def say(
@@ -65,15 +70,22 @@ def shared(program: str, members: int, calls: int) -> None:
         _shared[f"{program}: {members} small all-reduces share {into}"] = None
 
 
+def empty_because(why: str) -> None:
+    """Record why the report may be empty although programs have collectives."""
+    global _why_empty
+    _why_empty = why
+
+
 def report() -> Replaced:
     """Return what became of the reductions in the programs that were lowered or compiled since
     install(): one Call for each kind of reduction in a program. ``print(symtuner.report())`` shows
     each Call as one line."""
     with _lock:
-        return Replaced(_calls, _shared)
+        return Replaced(_calls, _shared, _why_empty)
 
 
 def forget() -> None:
+    empty_because("")
     with _lock:
         _calls.clear()
         _shared.clear()

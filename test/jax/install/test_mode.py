@@ -284,6 +284,79 @@ def test_several_on_one_line():
         _install._of_compiled = old
 
 
+# ---- programs that are not for CUDA --------------------------------------------------------------
+ELSEWHERE = "the program is for cpu, not for CUDA"
+
+
+def on_cpu(f, x=X, strict=False):
+    """Run a program on the CPU, with install(). Return the reasons of the report, the report's
+    text, stderr, and the error of the program."""
+    error = ""
+    _say._said.clear()
+    symtuner.install(strict=strict)
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        try:
+            np.asarray(f(x))
+        except symtuner.SymtunerError as e:
+            error = str(e)
+        finally:
+            found = symtuner.report()
+            symtuner.uninstall()
+    return [call.why for call in found], str(found), said.getvalue(), error
+
+
+def test_program_for_the_cpu():
+    """The report, one line on stderr and, in strict mode, an error say that a program is not for
+    CUDA. It is no error where XLA should run the call."""
+    whys, _, said, error = on_cpu(psum())
+    assert whys == [ELSEWHERE] and not error, (whys, error)
+    assert said == f"symtuner: {ELSEWHERE}, so XLA runs its collectives\n", said
+    at = sys._getframe().f_lineno + 1
+    f = smap(lambda v: lax.psum(v, "i"))
+    error = on_cpu(f, strict=True)[3]
+    assert error.startswith(f"{__file__}:{at}: psum cannot") and error.endswith(ELSEWHERE), error
+    f = smap(lambda v: lax.psum(v.astype("int16"), "i"))
+    assert on_cpu(f)[0] == [ELSEWHERE]
+    f = smap(lambda v: lax.all_gather(v, "i"))
+    fine = ["SYMTUNER_ONLY does not name allgather"]
+    whys, _, said, error = on_cpu(f, strict=True)
+    assert whys == fine and not said and not error, (whys, said, error)
+    with symtuner.disabled():
+        assert on_cpu(psum(), strict=True)[3] == ""
+
+
+def test_program_for_the_cpu_and_cuda():
+    """In a program for both, the rule for CUDA decides, and only it reports the call. (JAX cannot
+    lower a psum for both with install(), so this is a pmax of integers.)"""
+    x = X.astype(np.int32)
+    symtuner.install(strict=True)
+    try:
+        text = smap(lambda v: lax.pmax(v, "i")).trace(x).lower(lowering_platforms=("cpu", "cuda")).as_text()
+        assert [call.replaced for call in symtuner.report()] == [True], symtuner.report()
+        assert text.count("custom_call @symtuner_all_reduce") == 1, text
+        assert "stablehlo.all_reduce" in text
+    finally:
+        symtuner.uninstall()
+
+
+def test_partitioned_program_for_the_cpu():
+    """symtuner does not see what the partitioner adds to programs for the CPU. An empty report says
+    so. The next install() forgets it, and after uninstall() JAX's own rules are in force."""
+    x = jax.device_put(X, NamedSharding(SQUARE, P("i", "j")))
+    whys, text, said, error = on_cpu(jax.jit(lambda x: x.sum(0)), x, strict=True)
+    assert whys == [] and not said and not error, (whys, said, error)
+    line = "JAX has no CUDA devices here, only cpu, so XLA runs all collectives"
+    assert text.splitlines()[1:] == [line], text
+    assert line not in on_cpu(psum())[1]
+    assert np.asarray(psum()(X)).shape == X.shape
+    assert symtuner.report()[0].why == ELSEWHERE and len(symtuner.report()) == 1
+    symtuner.install()
+    try:
+        assert not symtuner.report().why_empty
+    finally:
+        symtuner.uninstall()
+
+
 def test_cache_of_strict_programs():
     """Strict mode does not read programs from the cache that were compiled without strict mode."""
     keys = set()
