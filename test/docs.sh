@@ -110,6 +110,7 @@ check_page()
             unset "$name"
         done
         export PATH="$build:$PATH" ROOT="$root" GPU=0 LC_ALL=C
+        export LD_LIBRARY_PATH="$build" # the examples name libsymtuner.so without its path
         export SYMTUNER_MACHINE="gpu=unknown"
         cd "$work/cwd" || exit 1
         ln -s "$build" build && ln -s "$root/docs" docs && ln -s "$root/test" test

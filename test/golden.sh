@@ -12,7 +12,8 @@
 #   none.rules: No such file ...         its stdout, then its stderr
 #   exit 1                               its exit status ends the case
 #
-# sh runs the command at the root of the repository with an empty environment.
+# sh runs the command at the root of the repository. Its environment has only PATH, LC_ALL, and
+# LD_LIBRARY_PATH with the folder of SYMTUNER, so that the loader finds libsymtuner.so by its name.
 # Exit status: 0 all equal, 1 some differ, 2 a file is malformed or has no case.
 
 set -u
@@ -21,6 +22,7 @@ update=0
 symtuner=${1:?usage: test/golden.sh [-u] SYMTUNER [FILE.test...]}
 shift
 cd "$(dirname "$0")/.." || exit 2
+folder=$(cd "$(dirname "$symtuner")" && pwd)
 [ $# -gt 0 ] || set -- test/golden/cli/*.test test/golden/why/*.test
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
@@ -72,7 +74,7 @@ for file in "$@"; do
     i=0
     while [ $i -lt "$cases" ]; do
         i=$((i + 1))
-        env -i PATH="$PATH" LC_ALL=C sh -c "\"$symtuner\"$(cat "$work/$i.command")" \
+        env -i PATH="$PATH" LC_ALL=C LD_LIBRARY_PATH="$folder" sh -c "\"$symtuner\"$(cat "$work/$i.command")" \
             >"$work/$i.got" 2>"$work/err" </dev/null
         status=$?
         { cat "$work/err"; echo "exit $status"; } >>"$work/$i.got"

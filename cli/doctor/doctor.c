@@ -265,7 +265,7 @@ static const char *with(const struct st_doctor *d, const struct found *one, char
 
 static void print_text(const struct st_doctor *d, const struct found *found, int n, FILE *out)
 {
-    char text[100];
+    char text[100], cure[ST_EVIDENCE];
 
     print_facts(d, out);
     st_doctor_gpu_print(d, out);
@@ -280,7 +280,7 @@ static void print_text(const struct st_doctor *d, const struct found *found, int
         fputs("         ", out);
         st_text_wrap(out, 9, found[i].row->what);
         fputs("   cure: ", out);
-        st_text_wrap(out, 9, found[i].row->cure);
+        st_text_wrap(out, 9, st_doctor_cure(d, found[i].row->cure, cure));
     }
     if (n == 0)
         fputs("nothing found\n", out);
@@ -348,7 +348,7 @@ static void json_texts(struct st_json *json, const char *key, const char *text, 
 static void print_json(const struct st_doctor *d, const struct found *found, int n, FILE *out)
 {
     struct st_json json = {.out = out};
-    char release[16];
+    char release[16], cure[ST_EVIDENCE];
 
     st_json_open(&json, NULL, "{");
     st_json_text(&json, "nccl", st_release_print(d->nccl, release, sizeof release));
@@ -370,7 +370,7 @@ static void print_json(const struct st_doctor *d, const struct found *found, int
         st_json_bool(&json, "accepted", found[i].accepted);
         st_json_text(&json, "evidence", found[i].evidence);
         st_json_text(&json, "meaning", found[i].row->what);
-        st_json_text(&json, "cure", found[i].row->cure);
+        st_json_text(&json, "cure", st_doctor_cure(d, found[i].row->cure, cure));
         st_json_close(&json);
     }
     st_json_close(&json);

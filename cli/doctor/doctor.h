@@ -262,6 +262,15 @@ void st_doctor_dirs(struct st_doctor *doctor);
 /* Find the library ${name} in the folders that st_doctor_dirs listed; a ${name} with a slash is a
  * path. Returns false if there is no such file. */
 bool st_doctor_find_library(const struct st_doctor *doctor, const char *name, char out[ST_PATH]);
+/* Return the name by which NCCL of the release that is checked now can load symtuner's plugin:
+ * "libsymtuner.so" or, if the loader does not find this name, the path of the file beside this
+ * command, which is written into ${path}. If there is no file beside the command, or if NCCL takes
+ * no path, returns the name. */
+const char *st_doctor_symtuner(const struct st_doctor *doctor, char path[ST_PATH]);
+/* Return the cure of a finding, with the name that st_doctor_symtuner returns in place of
+ * "libsymtuner.so" where the cure sets a variable to it. ${text} may hold the result. */
+const char *st_doctor_cure(const struct st_doctor *doctor, const char *cure,
+                           char text[ST_EVIDENCE]);
 /* Find the plugins that NCCL of the release that is checked now would load. */
 void st_doctor_plugins(struct st_doctor *doctor);
 

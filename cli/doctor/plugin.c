@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "cli/doctor/doctor.h"
+#include "cli/gpu/cuda.h"
 #include "cli/text.h"
+#include "nccl/names.h"
 #include "nccl/release.h"
 
 static void add_dir(struct st_doctor *doctor, const char *dir, size_t length)
@@ -90,6 +92,31 @@ bool st_doctor_find_library(const struct st_doctor *doctor, const char *name, ch
             return true;
     out[0] = '\0';
     return false;
+}
+
+const char *st_doctor_symtuner(const struct st_doctor *doctor, char path[ST_PATH])
+{
+    static const char name[] = "libsymtuner.so";
+
+    /* NCCL before 2.27.5 takes no path (resolve). A box under --root is not that of this command. */
+    if (doctor->root[0] || doctor->nccl < 22705 || st_doctor_find_library(doctor, name, path))
+        return name;
+    st_beside_command(name, path, ST_PATH);
+    return strchr(path, '/') && strlen(path) <= ST_NCCL_NAME_MAX ? path : name;
+}
+
+const char *st_doctor_cure(const struct st_doctor *doctor, const char *cure, char text[ST_EVIDENCE])
+{
+    static const char set[] = "_PLUGIN=", name[] = "libsymtuner.so";
+    const char *at = strstr(cure, "_PLUGIN=libsymtuner.so");
+    char path[ST_PATH];
+
+    if (!at)
+        return cure;
+    at += strlen(set);
+    snprintf(text, ST_EVIDENCE, "%.*s%s%s", (int)(at - cure), cure,
+             st_doctor_symtuner(doctor, path), at + strlen(name));
+    return text;
 }
 
 /* ---- resolution ------------------------------------------------------------------------------ */

@@ -287,8 +287,8 @@ const struct st_finding st_findings_plugin[] = {
     ST_ROW_OF("env-plugin-lost", ST_ERROR, 22807, 0, env_lost,
         "NCCL does not load the env plugin, which would name symtuner to NCCL as tuner and "
         "profiler",
-        "set NCCL_ENV_PLUGIN=libsymtuner.so and put its folder into LD_LIBRARY_PATH, or give "
-        "the whole path"),
+        "set NCCL_ENV_PLUGIN=libsymtuner.so, or start the program with symtuner run, which finds "
+        "the file itself"),
     ST_ROW_OF("env-plugin-too-old", ST_WARNING, 0, 22806, env_too_old,
         "this release has no env plugins and does not read the variable",
         "set NCCL_TUNER_PLUGIN and NCCL_PROFILER_PLUGIN, or use NCCL 2.28.7"),

@@ -41,9 +41,11 @@ static void look_for_plugin(const struct st_why *why, struct st_here *here, bool
     /* static, because it is too large for the stack */
     static struct st_doctor doctor = {.root = ""};
     const struct st_era *era = st_era_of(why->call.nccl);
+    char path[ST_PATH];
     bool env, tuner;
 
     *asks_out = era->env_abi > 0;
+    snprintf(here->plugin, sizeof here->plugin, "libsymtuner.so");
     if (why->no_env)
         return;
     doctor.nccl = why->call.nccl;
@@ -53,9 +55,12 @@ static void look_for_plugin(const struct st_why *why, struct st_here *here, bool
     env = doctor.env.found && doctor.env.symtuner;
     tuner = doctor.tuner.found && doctor.tuner.symtuner;
     here->missing = !env && !tuner;
-    here->missing_cure = doctor.env.asked || doctor.tuner.asked ? "symtuner doctor says why"
-                         : era->env_abi ? "NCCL_ENV_PLUGIN=libsymtuner.so loads it"
-                                        : "NCCL_TUNER_PLUGIN=libsymtuner.so loads it";
+    snprintf(here->plugin, sizeof here->plugin, "%s", st_doctor_symtuner(&doctor, path));
+    if (doctor.env.asked || doctor.tuner.asked)
+        snprintf(here->missing_cure, sizeof here->missing_cure, "symtuner doctor says why");
+    else
+        snprintf(here->missing_cure, sizeof here->missing_cure, "NCCL_%s_PLUGIN=%s loads it",
+                 era->env_abi ? "ENV" : "TUNER", here->plugin);
     if (here->missing)
         return;
     *asks_out = env;
@@ -123,8 +128,8 @@ static void hold_sym_ctas(const struct st_why *why, bool asks, struct st_here *h
     else if (!asks)
         in_the_way(here,
                    "NCCL does not ask symtuner for variables here, so [process] sym-ctas = %d is "
-                   "not given; set NCCL_ENV_PLUGIN=libsymtuner.so, with NCCL 2.28.7 or later",
-                   count);
+                   "not given; set NCCL_ENV_PLUGIN=%s, with NCCL 2.28.7 or later",
+                   count, here->plugin);
     else if (call->nodes > 1)
         in_the_way(here, "[process] sym-ctas = %d is not given to communicators of several nodes",
                    count);
@@ -150,8 +155,8 @@ static void hold_min_ctas(const struct st_why *why, bool asks, struct st_here *h
         in_the_way(here, "%s holds NCCL_MIN_CTAS=%d (built-in) back", held, count);
     else
         in_the_way(here, "NCCL does not ask symtuner for variables here, so NCCL_MIN_CTAS=%d "
-                         "(built-in) is not given; set NCCL_ENV_PLUGIN=libsymtuner.so",
-                   count);
+                         "(built-in) is not given; set NCCL_ENV_PLUGIN=%s",
+                   count, here->plugin);
 }
 
 static bool steers(const struct st_why *why, struct st_here *here)

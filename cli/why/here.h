@@ -17,7 +17,8 @@ struct st_here {
     bool applies;                      /* false: symtuner cannot decide for this release        */
     struct symtuner_decision decision; /* what the rules say; counts that do not reach NCCL: 0  */
     bool missing;                      /* NCCL would not load symtuner in this environment      */
-    const char *missing_cure;          /* what to do if ${missing}                              */
+    char missing_cure[700];            /* what to do if ${missing}                              */
+    char plugin[600];                  /* the name or path by which NCCL can load symtuner      */
     char way[ST_HERE_WAYS][700];       /* [i]: a sentence: what does not reach NCCL, and why    */
     int ways;
     char text[2048];                   /* what symtuner_explain says                            */

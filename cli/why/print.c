@@ -208,13 +208,15 @@ static void print_here(const struct st_why *why, const struct st_answer *answer,
 {
     const struct st_here *here = &answer->here;
     bool acts = here->decision.rule >= 0 || here->decision.process_ctas || here->decision.min_ctas;
+    char text[800] = "symtuner";
 
     if (why->brief && !here->changes && !here->boxes[0])
         return;
-    fputs("symtuner", out);
     if (here->missing && here->applies)
-        fprintf(out, ", not loaded in this environment (%s)", here->missing_cure);
-    fputs("\n  ", out);
+        snprintf(text, sizeof text, "symtuner, not loaded in this environment (%s)",
+                 here->missing_cure);
+    st_text_wrap(out, 2, text);
+    fputs("  ", out);
     if (here->text[0] && !why->brief) {
         st_text_wrap(out, 2, here->text);
         fputs("  ", out);

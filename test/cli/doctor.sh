@@ -304,6 +304,36 @@ spare tuner-other -n 2.28.9 -s "lib usr/lib64/libother.so 'int ncclTunerPlugin_v
 plant tuner-old-abi -s "lib usr/lib64/libold.so 'int ncclTunerPlugin_v2;'" NCCL_TUNER_PLUGIN=libold.so
 plant env-plugin-lost -n 2.28.9 NCCL_ENV_PLUGIN=libnone.so
 spare env-plugin-lost -n 2.28.9 NCCL_ENV_PLUGIN=libsymtuner.so
+
+# If the loader does not find libsymtuner.so by its name, cures and `symtuner why` give the path of
+# the file beside the command. This is tested without --root, so only where the loader of this box
+# does not find the file. NCCL 2.27.3 takes no path.
+names() { # names WANTED NCCL [NAME=VALUE ...]: doctor and why must name the plugin so
+    want=$1 release=$2
+    shift 2
+    env -i PATH="$python_path" "$@" "$venv/bin/symtuner" doctor --no-gpu --nccl "$release" --json |
+        grep -q "\"cure\": \".*set NCCL_ENV_PLUGIN=$want[ ,]" ||
+        { echo "FAIL doctor does not name the plugin $want with NCCL $release $*"; failed=1; }
+    env -i PATH="$python_path" "$@" "$venv/bin/symtuner" why allreduce 1MiB f32 --nccl "$release" \
+        --machine h200x2 > "$work/why.out"
+    # if a variable names a plugin, why leaves the cure to the doctor
+    case $* in NCCL_*) want="" ;; *) want="NCCL_[A-Z]*_PLUGIN=$want loads it" ;; esac
+    tr -s '\n ' ' ' < "$work/why.out" | grep -q "not loaded in this environment (${want:-symtuner doctor says why})" ||
+        { echo "FAIL why does not say ${want:-symtuner doctor says why} with NCCL $release $*"; failed=1; }
+}
+venv=$work/venv
+mkdir -p "$venv/bin" "$venv/lib"
+cp "$symtuner" "$venv/bin"
+if [ -e /usr/local/lib/libsymtuner.so ] || [ -e /usr/lib/libsymtuner.so ]; then
+    echo "doctor.sh: the path of the plugin was not tested: it is installed here"
+else
+    names libsymtuner.so 2.28.9
+    cp "$plugin" "$venv/lib"
+    names "$venv/lib/libsymtuner.so" 2.28.9
+    names "$venv/lib/libsymtuner.so" 2.28.9 NCCL_ENV_PLUGIN=libsymtuner.so
+    names libsymtuner.so 2.27.3
+    names libsymtuner.so 2.28.9 LD_LIBRARY_PATH="$venv/lib"
+fi
 plant env-plugin-too-old -n 2.28.3 NCCL_ENV_PLUGIN=libsymtuner.so
 plant profiler-missing SYMTUNER_LEDGER=/tmp/ledger
 spare profiler-missing SYMTUNER_LEDGER=/tmp/ledger NCCL_PROFILER_PLUGIN=libsymtuner.so
