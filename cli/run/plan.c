@@ -174,7 +174,7 @@ static void plan_dropin(struct making *making, const char *dropin, const char *k
         set(making, "LD_PRELOAD", value);
         if (!kernels) /* pip builds no kernels where it finds no nvcc */
             note(making, "no kernels: libsymtuner_ar.so is not beside symtuner, so NCCL runs every "
-                         "call", "", "");
+                         "call; make kernels builds it, and so does pip if nvcc is there", "", "");
     }
     making->plan->counts = making->plan->preloads = true;
     if (making->ask->colls[0])

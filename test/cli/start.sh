@@ -61,7 +61,7 @@ is "a plugin of ours with its folder" NCCL_ENV_PLUGIN=/opt/libsymtuner.so "$(gre
 # ---- no kernels ----------------------------------------------------------------------------------
 # --print loads no library, so empty files are enough
 : > lib/libsymtuner_nccl.so
-lacks='; no kernels: libsymtuner_ar.so is not beside symtuner, so NCCL runs every call'
+lacks='; no kernels: libsymtuner_ar.so is not beside symtuner, so NCCL runs every call; make kernels builds it, and so does pip if nvcc is there'
 is "no kernels" "# symtuner run: plugin, drop-in, JAX route$lacks" "$($clean symtuner run --print | head -1)"
 is "no kernels, no drop-in" "# symtuner run: plugin" "$($clean symtuner run --print --only plugin | head -1)"
 is "another drop-in, which may have kernels" "# symtuner run: plugin, drop-in, JAX route" \
