@@ -259,6 +259,11 @@ static nccl_abi_result run_ours(struct st_comm *c, const struct st_call *call)
     return result;
 }
 
+static bool is_accepted(nccl_abi_result result)
+{
+    return result == NCCL_ABI_SUCCESS || result == NCCL_ABI_IN_PROGRESS;
+}
+
 /* Count a collective of ${c} in the open group ${g}. */
 static void note(struct st_group *g, struct st_comm *c, bool by_us)
 {
@@ -289,24 +294,23 @@ static void count_unknown(const struct st_real *real, enum st_tally_coll coll, v
                    st_bytes(NULL, elements, dtype, false) * (size_t)ranks);
 }
 
-void st_call_forwarded(struct st_comm *c, struct st_real *real, enum st_tally_coll coll,
-                       bool collective, void *comm, size_t elements, int dtype, bool per_rank)
+void st_call_forwarded(struct st_comm *c, struct st_real *real, enum st_tally_coll coll, void *comm,
+                       size_t elements, int dtype, bool per_rank)
 {
-    struct st_group *g = st_group_of(real);
-
-    if (g->depth > 0 && c && collective)
-        note(g, c, false);
     if (c)
         count(c, coll, ST_WHY_COLLECTIVE, st_bytes(c, elements, dtype, per_rank));
     else
         count_unknown(real, coll, comm, elements, dtype, per_rank);
 }
 
-void st_call_failed(struct st_real *real)
+nccl_abi_result st_call_returned(struct st_comm *c, struct st_real *real, bool collective,
+                                 nccl_abi_result result)
 {
     struct st_group *g = st_group_of(real);
 
-    g->failed |= g->depth > 0;
+    if (c && collective && g->depth > 0 && is_accepted(result))
+        note(g, c, false);
+    return result;
 }
 
 nccl_abi_result st_call(struct st_from from, const struct st_call *call)
@@ -315,7 +319,6 @@ nccl_abi_result st_call(struct st_from from, const struct st_call *call)
     struct st_real *real = c ? c->real : st_real_of(from);
     enum st_tally_why why;
     struct st_call *queued;
-    nccl_abi_result result;
     struct st_group *g;
     bool either;
 
@@ -342,13 +345,8 @@ nccl_abi_result st_call(struct st_from from, const struct st_call *call)
         note(g, c, true);
         return NCCL_ABI_SUCCESS;
     }
-    if (g->depth > 0)
-        note(g, c, false);
     count(c, call->coll, why, st_call_bytes(c, call));
-    result = run_nccl(real, call);
-    if (result != NCCL_ABI_SUCCESS)
-        st_call_failed(real);
-    return result;
+    return st_call_returned(c, real, true, run_nccl(real, call));
 }
 
 /* ---- groups ---------------------------------------------------------------------------------- */
@@ -360,7 +358,7 @@ nccl_abi_result st_call(struct st_from from, const struct st_call *call)
  * The other calls stay in the queue. */
 static nccl_abi_result give_back(struct st_real *real, struct st_group *g, bool all)
 {
-    nccl_abi_result result = NCCL_ABI_SUCCESS;
+    nccl_abi_result result = NCCL_ABI_SUCCESS, latest;
     int left = 0;
 
     for (int i = 0; i < g->calls; i++) {
@@ -377,8 +375,9 @@ static nccl_abi_result give_back(struct st_real *real, struct st_group *g, bool 
         }
         if (c)
             count(c, call->coll, why, st_call_bytes(c, call));
+        latest = run_nccl(real, call);
         if (result == NCCL_ABI_SUCCESS)
-            result = run_nccl(real, call);
+            result = latest;
     }
     g->calls = left;
     return result;
@@ -415,7 +414,6 @@ nccl_abi_result st_group_start(struct st_from from)
     g = st_group_of(real);
     if (g->depth++ == 0) {
         g->number = atomic_fetch_add_explicit(&latest, 1, memory_order_relaxed) + 1;
-        g->failed = false;
         st_made_drop(g->made, g->mades); /* left by a group that was only simulated */
         g->calls = g->mades = g->seens = 0;
     }
@@ -424,7 +422,7 @@ nccl_abi_result st_group_start(struct st_from from)
 
 static nccl_abi_result end_group(struct st_real *real, struct st_group *g)
 {
-    nccl_abi_result before = NCCL_ABI_SUCCESS, result;
+    nccl_abi_result before = NCCL_ABI_SUCCESS, latest, result;
 
     if (g->calls)
         before = give_back(real, g, false);
@@ -432,16 +430,18 @@ static nccl_abi_result end_group(struct st_real *real, struct st_group *g)
     result = real->call.GroupEnd();
     for (int i = 0; i < g->mades && result == NCCL_ABI_IN_PROGRESS; i++)
         g->made[i].blocking = g->made[i].parent_spans = false;
-    if (g->mades && (result == NCCL_ABI_SUCCESS || result == NCCL_ABI_IN_PROGRESS))
+    if (g->mades && is_accepted(result))
         st_made_settle(real, g->made, g->mades);
     else
         st_made_drop(g->made, g->mades);
     g->mades = 0;
-    if ((result != NCCL_ABI_SUCCESS && result != NCCL_ABI_IN_PROGRESS) ||
-        before != NCCL_ABI_SUCCESS)
-        return result != NCCL_ABI_SUCCESS ? result : before;
-    if (g->calls && !g->failed)
-        before = run_queue(g);
+    if (!is_accepted(result))
+        return result;
+    if (g->calls) {
+        latest = run_queue(g);
+        if (before == NCCL_ABI_SUCCESS)
+            before = latest;
+    }
     if (g->seens)
         st_seen_settle(g->seen, g->seens);
     return before != NCCL_ABI_SUCCESS ? before : result;

@@ -47,7 +47,6 @@ struct st_seen;
 struct st_group {
     int depth;
     uint64_t number; /* no other group of this process has the same; 0: none was opened yet */
-    bool failed;     /* NCCL refused a call, so it will run no call of this group */
     struct st_call *call;
     int calls, calls_room;
     struct st_op *op; /* operators that the program has destroyed, but waiting calls may use */

@@ -54,19 +54,14 @@ enum { TIMES_1 = 0, TIMES_ranks = 1 };
     {                                                                                              \
         struct st_comm *c = st_comm_find(comm);                                                    \
         struct st_real *real = real_for(from, c);                                                  \
-        nccl_abi_result result;                                                                    \
                                                                                                    \
         if (!real || !real->call.name)                                                             \
             return st_no_nccl();                                                                   \
-        if (!st_passes(from, real)) {                                                              \
-            st_call_forwarded(c, real, ST_TALLY_##coll, collective, comm, count, dtype,            \
-                              TIMES_##factor);                                                     \
-            st_separate(real, stream);                                                             \
-        }                                                                                          \
-        result = real->call.name args;                                                             \
-        if (result != NCCL_ABI_SUCCESS)                                                            \
-            st_call_failed(real);                                                                  \
-        return result;                                                                             \
+        if (st_passes(from, real))                                                                 \
+            return real->call.name args;                                                           \
+        st_call_forwarded(c, real, ST_TALLY_##coll, comm, count, dtype, TIMES_##factor);           \
+        st_separate(real, stream);                                                                 \
+        return st_call_returned(c, real, collective, real->call.name args);                        \
     }
 ST_FORWARDED_MAP(X)
 #undef X

@@ -234,7 +234,7 @@ static void groups(void)
     reduce(comm[0], 16);
     n.record->fail = 4;
     MUST(n.f.Send(a, 3, F32, 1, comm[0], NULL) == 4);
-    n.f.GroupEnd();
+    MUST(n.f.GroupEnd() == 4);
     SAID(kernels(), "");
     SAID(n.record, "GroupStart Send:3 GroupEnd ");
     /* ncclGroupSimulateEnd does not run the calls of its group */

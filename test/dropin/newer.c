@@ -243,11 +243,39 @@ static void ends(void)
     MUST(n.f.CommDestroy(comm[1]) == 0);
 }
 
+/* In a group, NCCL refuses a call whose config is wrong, but runs the other calls of the group. */
+static void refused(void)
+{
+    static float a[16], b[16];
+    const char *wrong = "";
+    void *comm[2];
+
+    make(comm, 2);
+    a[0] = 1;
+    n.f.GroupStart();
+    MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[0], NULL) == 0);
+    MUST(n.f.AllReduceConfig(a, b, 8, F32, SUM, comm[1], NULL, wrong) == 4);
+    /* so that rank 1 does what rank 0 does, this call must not go to NCCL */
+    MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[1], NULL) == 0);
+    MUST(n.f.GroupEnd() == 0);
+    SAID(n.record, "GroupStart GroupEnd ");
+    SAID(kernels(), "query query all_reduce:16 all_reduce:16 ");
+    MUST(b[0] == 2);
+    /* if NCCL accepts the config, it runs all calls of the communicator */
+    n.f.GroupStart();
+    MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[0], NULL) == 0);
+    MUST(n.f.AllReduceConfig(a, b, 8, F32, SUM, comm[0], NULL, "config") == 0);
+    MUST(n.f.GroupEnd() == 0);
+    SAID(n.record, "GroupStart AllReduceConfig:8 AllReduce:16 GroupEnd ");
+    SAID(kernels(), "");
+}
+
 int main(int argc, char **argv)
 {
     static const struct play_case cases[] = {{"shrinks", shrinks},       {"windows", windows},
                                              {"restricted", restricted}, {"suspends", suspends},
-                                             {"races", races},           {"ends", ends}};
+                                             {"races", races},           {"ends", ends},
+                                             {"refused", refused}};
 
     MUST(argc == 2);
     nccl_linked(&n);

@@ -14,11 +14,12 @@ $(DI)/oldest/libnccl.so.2: DI_VERSION := 22803
 $(DI)/anywhere/libnccl.so.2: DI_VERSION := 22907
 $(DI)/waits/libnccl.so.2: DI_VERSION := 23007
 DI_NCCL := $(patsubst %,$(DI)/%/libnccl.so.2,first second old oldest anywhere waits)
-$(DI_NCCL): test/dropin/fake/nccl.c test/dropin/fake/record.h dropin/entry/known.h
+$(DI_NCCL): test/dropin/fake/nccl.c test/dropin/fake/collectives.c test/dropin/fake/nccl.h \
+            test/dropin/fake/record.h dropin/entry/known.h
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(DI_CC) -DVERSION=$(DI_VERSION) -shared \
-	    -Wl,-soname,libnccl.so.2 -o $@ $<
+	    -Wl,-soname,libnccl.so.2 -o $@ $(filter %.c,$^)
 $(DI)/libsymtuner_ar.so: test/dropin/fake/kernels.c test/dropin/fake/record.h dropin/kernels.h
 	@mkdir -p $(@D)
 	$(call say,CC)
@@ -56,11 +57,11 @@ $(DI)/calls: test/dropin/ledger/calls.c test/dropin/play/play.c test/dropin/play
 # six libraries, each linked with a copy of the fake NCCL that has a name of its own
 DI_CALLERS := $(patsubst %,$(DI)/copies/caller-%.so,1 2 3 4 5 6)
 $(DI_CALLERS): $(DI)/copies/caller-%.so: test/dropin/copies/caller.c test/dropin/fake/nccl.c \
-               test/dropin/fake/record.h dropin/entry/known.h
+               test/dropin/fake/collectives.c test/dropin/fake/record.h dropin/entry/known.h
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(DI_CC) -DVERSION=22809 -shared -Wl,-soname,libnccl-$*.so -o $(@D)/libnccl-$*.so \
-	    test/dropin/fake/nccl.c
+	    $(filter test/dropin/fake/%.c,$^)
 	$(Q)$(DI_CC) -shared -Wl,-rpath,'$$ORIGIN' -o $@ $< $(@D)/libnccl-$*.so
 $(DI)/copies/copies: test/dropin/copies/copies.c test/dropin/fake/record.h dropin/entry/real.h \
                      $(DI_CALLERS)

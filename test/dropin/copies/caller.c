@@ -31,6 +31,7 @@ EXPORT int caller_call(void *comm)
     int wrong = ncclGroupStart(), result = ncclBroadcast(a, b, 8, 7, 0, comm, NULL);
 
     wrong |= ncclAllReduce(a, b, 16, 7, 0, comm, NULL);
-    wrong |= ncclGroupEnd() | ncclGroupStart() | ncclGroupSimulateEnd(NULL);
+    wrong |= ncclGroupEnd() != result; /* a group in which a call failed has failed, too */
+    wrong |= ncclGroupStart() | ncclGroupSimulateEnd(NULL);
     return wrong | ncclCommDestroy(comm) ? -1 : result;
 }

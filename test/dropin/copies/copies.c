@@ -38,8 +38,9 @@ static void wants(struct record *record, const char *text)
     record->text[0] = '\0';
 }
 
-/* Make calls on copy ${number}. Only the communicators of the first copy get handles, and a group
- * with a broadcast goes to NCCL there, too. */
+/* Make calls on copy ${number}. NCCL refuses the broadcast of a group, so the group fails. Only the
+ * communicators of the first copy get handles: there the all-reduce would run on our kernels after
+ * the group, and so it is dropped. */
 static void try_copy(const char *folder, int number)
 {
     int (*make)(void **), (*call)(void *),
@@ -62,8 +63,10 @@ static void try_copy(const char *folder, int number)
     record->text[0] = '\0';
     record->fail = 4;
     MUST(call(comm[0]) == 4);
-    wants(record,
-          "GroupStart Broadcast:8 AllReduce:16 GroupEnd GroupStart GroupSimulateEnd Destroy ");
+    wants(record, number == 1
+                      ? "GroupStart Broadcast:8 GroupEnd GroupStart GroupSimulateEnd Destroy "
+                      : "GroupStart Broadcast:8 AllReduce:16 GroupEnd GroupStart GroupSimulateEnd "
+                        "Destroy ");
     *(void **)&reduce = find(library, "ncclAllReduce");
     MUST(reduce(a, a, 9, 7, 0, NULL, NULL) == 0);
     wants(record, "AllReduce:9 ");

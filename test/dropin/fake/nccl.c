@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * nccl.c - an NCCL that only records its calls. It is compiled with -DVERSION=22809.
+ * Its collectives are in collectives.c.
  *
  * It exports functions of NCCL, and ncclFromTheFuture, which the drop-in does not know. In some
  * places it calls itself through its exported names, as NCCL does: ncclBcast calls ncclBroadcast,
  * and ncclCommAbort calls ncclCommGetAsyncError. ncclGroupEnd makes the communicators that were
- * asked for in the group.
+ * asked for in the group, and fails if a collective of the group has failed.
  *
  * READY=FOLDER in the environment is for ranks that are processes. They wait for each other in
  * ncclCommInitRank, and in ncclCommInitRankConfig without a config, as in NCCL. After this wait,
@@ -21,10 +22,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
-#include "dropin/entry/known.h"
-#include "test/dropin/fake/record.h"
-
-#define EXPORT __attribute__((visibility("default")))
+#include "test/dropin/fake/nccl.h"
 
 struct fake_comm {
     int ranks, rank, device;
@@ -34,7 +32,7 @@ struct fake_comm {
 };
 
 static struct record record = {.lock = PTHREAD_MUTEX_INITIALIZER};
-static _Thread_local int depth, pending;
+static _Thread_local int depth, pending, group_error;
 static _Thread_local struct {
     void **where;
     void *what;
@@ -175,16 +173,6 @@ EXPORT int ncclCommCuDevice(struct fake_comm *comm, int *device)
     return 0;
 }
 
-#define X(name) EXPORT int nccl##name(void);
-ST_PLAIN_MAP(X)
-#undef X
-#define X(name, params, args) EXPORT int nccl##name params;
-ST_KNOWN_MAP(X)
-#undef X
-#define X(name, coll, collective, factor, params, args) EXPORT int nccl##name params;
-ST_FORWARDED_MAP(X)
-#undef X
-
 int ncclGroupStart(void)
 {
     record_add(&record, "GroupStart ");
@@ -199,11 +187,14 @@ int ncclGroupEnd(void)
     record_add(&record, "GroupEnd ");
     if (depth == 0)
         return 5;
-    if (--depth == 0)
+    if (--depth == 0) {
         while (pending > 0) {
             pending--;
             *later[pending].where = later[pending].what;
         }
+        result = result ? result : group_error;
+        group_error = 0;
+    }
     return result;
 }
 
@@ -211,7 +202,8 @@ int ncclGroupSimulateEnd(void *info)
 {
     (void)info;
     record_add(&record, "GroupSimulateEnd ");
-    depth--;
+    if (--depth == 0)
+        group_error = 0;
     return 0;
 }
 
@@ -392,56 +384,6 @@ int ncclCommWindowDeregister(void *comm, void *window)
     return 0;
 }
 
-int ncclBcast(void *buffer, size_t count, int dtype, int root, void *comm, void *stream)
-{
-    return ncclBroadcast(buffer, buffer, count, dtype, root, comm, stream);
-}
-
-static int run(const char *name, size_t count)
-{
-    int result = __atomic_load_n(&record.fail, __ATOMIC_RELAXED);
-
-    __atomic_add_fetch(&record.collectives, 1, __ATOMIC_RELAXED);
-    record_add(&record, "%s:%zu ", name, count);
-    if (result)
-        __atomic_store_n(&record.fail, 0, __ATOMIC_RELAXED);
-    return result;
-}
-
-/* The drop-in has no function of this name, so calls always come here directly. cost.c compares
- * their time with that of calls through the drop-in. */
-EXPORT int fake_direct(const void *send, void *recv, size_t count, int dtype, int op, void *comm,
-                       void *stream);
-EXPORT int fake_direct(const void *send, void *recv, size_t count, int dtype, int op, void *comm,
-                       void *stream)
-{
-    (void)send, (void)recv, (void)dtype, (void)op, (void)comm, (void)stream;
-    return run("direct", count);
-}
-
-int ncclAllReduce(const void *send, void *recv, size_t count, int dtype, int op, void *comm,
-                  void *stream)
-{
-    (void)comm, (void)stream;
-    sum_of_two(send, recv, count, dtype, op);
-    return run("AllReduce", count);
-}
-
-int ncclReduceScatter(const void *send, void *recv, size_t count, int dtype, int op, void *comm,
-                      void *stream)
-{
-    (void)comm, (void)stream;
-    sum_of_two(send, recv, count, dtype, op);
-    return run("ReduceScatter", count);
-}
-
-int ncclAllGather(const void *send, void *recv, size_t count, int dtype, void *comm, void *stream)
-{
-    (void)comm, (void)stream;
-    gather_of_two(send, recv, count, dtype);
-    return run("AllGather", count);
-}
-
 int ncclRedOpCreatePreMulSum(int *op, void *scalar, int dtype, int residence, void *comm)
 {
     (void)scalar, (void)dtype, (void)comm;
@@ -457,42 +399,13 @@ int ncclRedOpDestroy(int op, void *comm)
     return op == 77 ? 0 : 4;
 }
 
-int ncclBroadcast(const void *send, void *recv, size_t count, int dtype, int root, void *comm,
-                  void *stream)
+int fake_run(const char *name, size_t count)
 {
-    (void)send, (void)recv, (void)dtype, (void)root, (void)comm, (void)stream;
-    return run("Broadcast", count);
-}
+    int result = __atomic_exchange_n(&record.fail, 0, __ATOMIC_RELAXED);
 
-int ncclReduce(const void *send, void *recv, size_t count, int dtype, int op, int root, void *comm,
-               void *stream)
-{
-    (void)send, (void)recv, (void)dtype, (void)op, (void)root, (void)comm, (void)stream;
-    return run("Reduce", count);
-}
-
-int ncclSend(const void *send, size_t count, int dtype, int peer, void *comm, void *stream)
-{
-    (void)send, (void)dtype, (void)peer, (void)comm, (void)stream;
-    return run("Send", count);
-}
-
-int ncclRecv(void *recv, size_t count, int dtype, int peer, void *comm, void *stream)
-{
-    (void)recv, (void)dtype, (void)peer, (void)comm, (void)stream;
-    return run("Recv", count);
-}
-
-int ncclAlltoAll(const void *send, void *recv, size_t count, int dtype, void *comm, void *stream)
-{
-    (void)send, (void)recv, (void)dtype, (void)comm, (void)stream;
-    return run("AlltoAll", count);
-}
-
-int ncclAllReduceConfig(const void *send, void *recv, size_t count, int dtype, int op, void *comm,
-                        void *stream, const void *config)
-{
-    (void)comm, (void)stream, (void)config;
-    sum_of_two(send, recv, count, dtype, op);
-    return run("AllReduceConfig", count);
+    __atomic_add_fetch(&record.collectives, 1, __ATOMIC_RELAXED);
+    record_add(&record, "%s:%zu ", name, count);
+    if (depth > 0 && result)
+        group_error = result;
+    return result;
 }
