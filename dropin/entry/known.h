@@ -60,9 +60,10 @@
       (comm, buffer, bytes, window, flags))                                                        \
     X(CommWindowDeregister, (void *comm, void *window), (comm, window))
 
-/* Functions whose calls always go to NCCL. We intercept them to count the calls, and because they
- * matter in groups: if a communicator has one of these collectives in a group, NCCL must run all
- * collectives of that communicator in the group.
+/* Functions whose calls go to NCCL. Only an all-reduce, reduce-scatter or all-gather with a
+ * ${config} of NULL is treated as the plain call above. We intercept these functions to count the
+ * calls, and because they matter in groups: if a communicator has one of these collectives in a
+ * group, NCCL must run all collectives of that communicator in the group.
  * X(name without nccl, enum st_tally_coll, is it collective?, elements of the larger buffer: 1
  *   (count) or ranks (count x number of ranks), parameters, arguments) */
 #define ST_FORWARDED_MAP(X)                                                                        \

@@ -45,6 +45,24 @@ static nccl_abi_result in_AllGather(struct st_from from, const void *send, void 
     return st_call(from, &call);
 }
 
+/* If ${config} is NULL, a collective with a config is the same as the plain collective (nccl.h of
+ * 2.32.3), and other ranks may make the plain call. So the rows of ST_FORWARDED_MAP for the three
+ * collectives above then make the plain call, too. */
+#define PLAIN_ALL_REDUCE                                                                           \
+    if (!config)                                                                                   \
+    return in_AllReduce(from, send, recv, count, dtype, op, comm, stream)
+#define PLAIN_REDUCE_SCATTER                                                                       \
+    if (!config)                                                                                   \
+    return in_ReduceScatter(from, send, recv, count, dtype, op, comm, stream)
+#define PLAIN_ALL_GATHER                                                                           \
+    if (!config)                                                                                   \
+    return in_AllGather(from, send, recv, count, dtype, comm, stream)
+#define PLAIN_BROADCAST
+#define PLAIN_REDUCE
+#define PLAIN_SEND
+#define PLAIN_RECV
+#define PLAIN_OTHER
+
 /* Turn the fourth column of ST_FORWARDED_MAP, 1 or ranks, into "does the larger buffer have
  * ${count} elements for each rank?" */
 enum { TIMES_1 = 0, TIMES_ranks = 1 };
@@ -59,6 +77,7 @@ enum { TIMES_1 = 0, TIMES_ranks = 1 };
             return st_no_nccl();                                                                   \
         if (st_passes(from, real))                                                                 \
             return real->call.name args;                                                           \
+        PLAIN_##coll;                                                                              \
         st_call_forwarded(c, real, ST_TALLY_##coll, comm, count, dtype, TIMES_##factor);           \
         st_separate(real, stream);                                                                 \
         return st_call_returned(c, real, collective, real->call.name args);                        \

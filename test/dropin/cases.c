@@ -72,7 +72,7 @@ static void calls(void)
     MUST(n.f.AllReduce(a, b, 3, 99, SUM, comm[0], NULL) == 0);
     n.record->fail = 4;
     MUST(n.f.AllReduce(a, b, 4, -1, SUM, comm[0], NULL) == 4);
-    MUST(n.f.AllReduceConfig(a, b, 5, F32, SUM, comm[0], NULL, NULL) == 0);
+    MUST(n.f.AllReduceConfig(a, b, 5, F32, SUM, comm[0], NULL, "config") == 0);
     MUST(n.f.Bcast(a, 6, F32, 0, comm[0], NULL) == 0);
     SAID(n.record, "AllReduce:1 AllReduce:0 AllReduce:2 AllReduce:3 AllReduce:4 "
                    "AllReduceConfig:5 Broadcast:6 ");

@@ -270,12 +270,46 @@ static void refused(void)
     SAID(kernels(), "");
 }
 
+/* A call with a config goes to NCCL. Without one it is the same as the plain call, which another
+ * rank may have made. */
+static void configs(void)
+{
+    static float a[16], b[16];
+    void *comm[2];
+
+    make(comm, 2);
+    a[0] = 1;
+    for (int grouped = 0; grouped < 2; grouped++) {
+        b[0] = 0;
+        if (grouped)
+            n.f.GroupStart();
+        MUST(n.f.AllReduceConfig(a, b, 8, F32, SUM, comm[0], NULL, NULL) == 0);
+        MUST(n.f.ReduceScatterConfig(a, b, 8, F32, SUM, comm[0], NULL, NULL) == 0);
+        MUST(n.f.AllGatherConfig(a, b, 8, F32, comm[0], NULL, NULL) == 0);
+        if (grouped)
+            MUST(n.f.GroupEnd() == 0);
+        SAID(n.record, grouped ? "GroupStart GroupEnd " : "");
+        SAID(kernels(), grouped ? "all_reduce:8 reduce_scatter:8 all_gather:8 "
+                                : "query all_reduce:8 query reduce_scatter:8 query all_gather:8 ");
+        MUST(b[0] == 1 && b[8] == 1);
+    }
+    MUST(n.f.AllReduceConfig(a, b, 8, F32, SUM, comm[0], NULL, "config") == 0);
+    MUST(n.f.ReduceScatterConfig(a, b, 8, F32, SUM, comm[0], NULL, "config") == 0);
+    MUST(n.f.AllGatherConfig(a, b, 8, F32, comm[0], NULL, "config") == 0);
+    SAID(n.record, "AllReduceConfig:8 ReduceScatterConfig:8 AllGatherConfig:8 ");
+    SAID(kernels(), "");
+    /* an error of the plain call is the result */
+    n.record->fail = 4;
+    MUST(n.f.AllReduceConfig(a, b, 0, F32, SUM, comm[0], NULL, NULL) == 4);
+    SAID(n.record, "AllReduce:0 ");
+}
+
 int main(int argc, char **argv)
 {
     static const struct play_case cases[] = {{"shrinks", shrinks},       {"windows", windows},
                                              {"restricted", restricted}, {"suspends", suspends},
                                              {"races", races},           {"ends", ends},
-                                             {"refused", refused}};
+                                             {"refused", refused},       {"configs", configs}};
 
     MUST(argc == 2);
     nccl_linked(&n);

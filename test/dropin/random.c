@@ -97,7 +97,7 @@ static void run(struct worker *w, struct call *c)
         result = n.f.Broadcast(c->send, c->recv, c->count, F32, 0, comm, stream);
         break;
     case CONFIG:
-        result = n.f.AllReduceConfig(c->send, c->recv, c->count, F32, SUM, comm, stream, NULL);
+        result = n.f.AllReduceConfig(c->send, c->recv, c->count, F32, SUM, comm, stream, "x");
         break;
     case SEND:
         result = n.f.Send(c->send, c->count, F32, 1, comm, stream);

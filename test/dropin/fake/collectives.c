@@ -75,12 +75,37 @@ int ncclAlltoAll(const void *send, void *recv, size_t count, int dtype, void *co
 
 /* A config that is an empty string is wrong. As in NCCL, the open group does not notice a call with
  * a wrong config. */
+static bool is_wrong(const void *config)
+{
+    return config && *(const char *)config == '\0';
+}
+
 int ncclAllReduceConfig(const void *send, void *recv, size_t count, int dtype, int op, void *comm,
                         void *stream, const void *config)
 {
     (void)comm, (void)stream;
-    if (config && *(const char *)config == '\0')
+    if (is_wrong(config))
         return 4;
     sum_of_two(send, recv, count, dtype, op);
     return fake_run("AllReduceConfig", count);
+}
+
+int ncclReduceScatterConfig(const void *send, void *recv, size_t count, int dtype, int op,
+                            void *comm, void *stream, const void *config)
+{
+    (void)comm, (void)stream;
+    if (is_wrong(config))
+        return 4;
+    sum_of_two(send, recv, count, dtype, op);
+    return fake_run("ReduceScatterConfig", count);
+}
+
+int ncclAllGatherConfig(const void *send, void *recv, size_t count, int dtype, void *comm,
+                        void *stream, const void *config)
+{
+    (void)comm, (void)stream;
+    if (is_wrong(config))
+        return 4;
+    gather_of_two(send, recv, count, dtype);
+    return fake_run("AllGatherConfig", count);
 }
