@@ -7,6 +7,7 @@
 #include "dropin/ledger/book.h"
 #include "dropin/life.h"
 #include "dropin/operators/operator.h"
+#include "dropin/streams/streams.h"
 #include "dropin/verify/cuda.h"
 #include "dropin/verify/verify.h"
 #include "dropin/window.h"
@@ -304,12 +305,16 @@ void st_call_forwarded(struct st_comm *c, struct st_real *real, enum st_tally_co
 }
 
 nccl_abi_result st_call_returned(struct st_comm *c, struct st_real *real, bool collective,
-                                 nccl_abi_result result)
+                                 void *stream, nccl_abi_result result)
 {
     struct st_group *g = st_group_of(real);
 
-    if (c && collective && g->depth > 0 && is_accepted(result))
+    if (!c || g->depth == 0 || !is_accepted(result))
+        return result;
+    if (collective)
         note(g, c, false);
+    if (atomic_load_explicit(&c->handle, memory_order_relaxed))
+        st_streams_add(g, c, stream);
     return result;
 }
 
@@ -343,10 +348,11 @@ nccl_abi_result st_call(struct st_from from, const struct st_call *call)
         queued->either = either;
         g->calls++;
         note(g, c, true);
+        st_streams_add(g, c, call->stream);
         return NCCL_ABI_SUCCESS;
     }
     count(c, call->coll, why, st_call_bytes(c, call));
-    return st_call_returned(c, real, true, run_nccl(real, call));
+    return st_call_returned(c, real, true, call->stream, run_nccl(real, call));
 }
 
 /* ---- groups ---------------------------------------------------------------------------------- */
@@ -415,7 +421,7 @@ nccl_abi_result st_group_start(struct st_from from)
     if (g->depth++ == 0) {
         g->number = atomic_fetch_add_explicit(&latest, 1, memory_order_relaxed) + 1;
         st_made_drop(g->made, g->mades); /* left by a group that was only simulated */
-        g->calls = g->mades = g->seens = 0;
+        g->calls = g->uses = g->mades = g->seens = 0;
     }
     return result;
 }
@@ -423,9 +429,11 @@ nccl_abi_result st_group_start(struct st_from from)
 static nccl_abi_result end_group(struct st_real *real, struct st_group *g)
 {
     nccl_abi_result before = NCCL_ABI_SUCCESS, latest, result;
+    bool ordered;
 
     if (g->calls)
         before = give_back(real, g, false);
+    ordered = st_streams_before(g);
     g->depth = 0;
     result = real->call.GroupEnd();
     for (int i = 0; i < g->mades && result == NCCL_ABI_IN_PROGRESS; i++)
@@ -438,7 +446,9 @@ static nccl_abi_result end_group(struct st_real *real, struct st_group *g)
     if (!is_accepted(result))
         return result;
     if (g->calls) {
-        latest = run_queue(g);
+        latest = ordered ? run_queue(g) : NCCL_ABI_CUDA_ERROR;
+        if (!st_streams_after(g) && latest == NCCL_ABI_SUCCESS)
+            latest = NCCL_ABI_CUDA_ERROR;
         if (before == NCCL_ABI_SUCCESS)
             before = latest;
     }

@@ -25,17 +25,17 @@ enum { ST_GROUP_MOST = 4 };
 
 nccl_abi_result st_call(struct st_from from, const struct st_call *call);
 /* Count a call of a function that NCCL always runs. Call this just before NCCL's function. ${c}:
- * the record of ${comm}, or NULL. ${per_rank}: the call's larger buffer has ${elements} elements for
- * each rank. */
+ * the record of ${comm}, or NULL. ${per_rank}: the call's larger buffer has ${elements} elements
+ * for each rank. */
 void st_call_forwarded(struct st_comm *c, struct st_real *real, enum st_tally_coll coll, void *comm,
                        size_t elements, int dtype, bool per_rank);
 /* Call this with the ${result} of NCCL's function, which it returns. If NCCL has accepted a
  * ${collective} of ${c} in an open group, the call counts among the group's collectives. A call
  * that NCCL refused does not count, because this rank may now make another call instead, as its
- * peers do. The result does not say whether the whole group fails: NCCL checks some arguments before
- * it looks at the group (ncclParseCollConfig in 2.32). Only ncclGroupEnd says that. */
+ * peers do. The result does not say whether the whole group fails: NCCL checks some arguments
+ * before it looks at the group (ncclParseCollConfig in 2.32). Only ncclGroupEnd says that. */
 nccl_abi_result st_call_returned(struct st_comm *c, struct st_real *real, bool collective,
-                                 nccl_abi_result result);
+                                 void *stream, nccl_abi_result result);
 
 nccl_abi_result st_group_start(struct st_from from);
 nccl_abi_result st_group_end(struct st_from from);

@@ -41,6 +41,7 @@ static void free_groups(void *self)
     for (int i = 0; i < ST_REALS; i++) {
         free(group[i].call);
         free(group[i].op);
+        free(group[i].use);
         free(group[i].made);
         free(group[i].seen);
     }

@@ -39,6 +39,13 @@ struct st_op {
     int op;
 };
 
+/* A stream that calls of a communicator in this group use (dropin/streams/streams.h). */
+struct st_use {
+    void *comm, *stream;
+    int device; /* number of the communicator's GPU */
+    bool waits; /* it is the communicator's first stream, and its streams wait for each other */
+};
+
 /* Besides calls and operators, two things wait for the end of a group: the handles of new
  * communicators (life.h), and the windows that we have to register (window.h). */
 struct st_made;
@@ -51,6 +58,8 @@ struct st_group {
     int calls, calls_room;
     struct st_op *op; /* operators that the program has destroyed, but waiting calls may use */
     int ops, ops_room;
+    struct st_use *use; /* each pair of communicator and stream once */
+    int uses, uses_room;
     struct st_made *made;
     int mades, mades_room;
     struct st_seen *seen;

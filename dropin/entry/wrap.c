@@ -80,7 +80,7 @@ enum { TIMES_1 = 0, TIMES_ranks = 1 };
         PLAIN_##coll;                                                                              \
         st_call_forwarded(c, real, ST_TALLY_##coll, comm, count, dtype, TIMES_##factor);           \
         st_separate(real, stream);                                                                 \
-        return st_call_returned(c, real, collective, real->call.name args);                        \
+        return st_call_returned(c, real, collective, stream, real->call.name args);                \
     }
 ST_FORWARDED_MAP(X)
 #undef X

@@ -12,10 +12,19 @@ enum { ST_CUDA_RELAXED = 2 }; /* CU_STREAM_CAPTURE_MODE_RELAXED */
 /* X(our name, the driver's name, parameters). All return 0 for success. */
 #define ST_CUDA_MAP(X)                                                                             \
     X(capturing, "cuStreamIsCapturing", (void *stream, int *status))                               \
+    X(capture, "cuStreamGetCaptureInfo_v2",                                                        \
+      (void *stream, int *status, uint64_t *graph_id, void **graph, const void ***dependencies,    \
+       size_t *count))                                                                             \
     X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int *mode))                              \
     X(context_of, "cuPointerGetAttribute", (void *value, int attribute, uint64_t pointer))         \
     X(push, "cuCtxPushCurrent_v2", (void *context))                                                \
     X(pop, "cuCtxPopCurrent_v2", (void **context))                                                 \
+    X(retain, "cuDevicePrimaryCtxRetain", (void **context, int device))                            \
+    X(release, "cuDevicePrimaryCtxRelease_v2", (int device))                                       \
+    X(event_create, "cuEventCreate", (void **event, unsigned flags))                               \
+    X(event_record, "cuEventRecord", (void *event, void *stream))                                  \
+    X(event_wait, "cuStreamWaitEvent", (void *stream, void *event, unsigned flags))                \
+    X(event_destroy, "cuEventDestroy_v2", (void *event))                                           \
     X(alloc, "cuMemAlloc_v2", (uint64_t * pointer, size_t bytes))                                  \
     X(free, "cuMemFree_v2", (uint64_t pointer))                                                    \
     X(copy, "cuMemcpyAsync", (uint64_t to, uint64_t from, size_t bytes, void *stream))             \

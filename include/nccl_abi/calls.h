@@ -36,6 +36,7 @@ enum {
 
 /* Values of ncclResult_t that base.h does not have. */
 enum {
+    NCCL_ABI_CUDA_ERROR = 1, /* ncclUnhandledCudaError */
     NCCL_ABI_INTERNAL_ERROR = 3,
     NCCL_ABI_REMOTE_ERROR = 6,
     NCCL_ABI_IN_PROGRESS = 7,

@@ -38,6 +38,12 @@ for what in shrinks windows restricted suspends races ends refused configs; do
     SYMTUNER_MAX_COMMS=8 under "$here/newer" $what || fail "newer functions, $what"
 done
 
+for what in eager graph two_graphs half_captured mixed not_ours; do
+    under "$here/streams" $what || fail "streams of a group, $what"
+done
+NO_EVENTS=1 under "$here/streams" fails 2> "$work/err" || fail "streams of a group, CUDA fails"
+grep -q 'CUDA cannot let the streams of a group wait' "$work/err" || fail "CUDA fails: $(cat "$work/err")"
+
 under "$here/cases" lacking linked 2> "$work/err" || fail "case lacking"
 grep -q 'warning: the program calls an NCCL function' "$work/err" || fail "no warning: $(cat "$work/err")"
 SYMTUNER_LOG=off under "$here/cases" lacking linked 2> "$work/err"

@@ -28,7 +28,7 @@ $(patsubst %,$(DI)/%.so,preload gpus box constructor): $(DI)/%.so: test/dropin/f
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(DI_CC) -shared -o $@ $< -ldl
-$(DI)/first/libcuda.so.1: test/dropin/fake/cuda.c dropin/verify/cuda.h
+$(DI)/first/libcuda.so.1: test/dropin/fake/cuda.c test/dropin/fake/cuda.h dropin/verify/cuda.h
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(Q)$(DI_CC) -shared -Wl,-soname,libcuda.so.1 -o $@ $<
@@ -51,6 +51,10 @@ $(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play/play.c test/dropin/pla
 	$(call say,CC)
 	$(Q)$(DI_CC) -o $@ test/dropin/$*.c test/dropin/play/play.c $(TALLY) \
 	    $(DI)/first/libnccl.so.2 -ldl -lpthread
+$(DI)/streams: test/dropin/streams/streams.c test/dropin/play/play.c test/dropin/play/play.h \
+               test/dropin/fake/record.h test/dropin/fake/cuda.h $(DI)/first/libnccl.so.2
+	$(call say,CC)
+	$(Q)$(DI_CC) -o $@ $(filter %.c,$^) $(DI)/first/libnccl.so.2 -ldl
 $(DI)/calls: test/dropin/ledger/calls.c test/dropin/play/play.c test/dropin/play/play.h $(DI)/first/libnccl.so.2
 	$(call say,CC)
 	$(Q)$(DI_CC) -o $@ $(filter %.c,$^) $(DI)/first/libnccl.so.2 -ldl
@@ -71,7 +75,8 @@ $(DI)/copies/copies: test/dropin/copies/copies.c test/dropin/fake/record.h dropi
 TEST_ALSO += test-dropin
 test-dropin: $(DI_NCCL) $(patsubst %,$(DI)/%.so,libsymtuner_ar libsymtuner_nccl \
              libsymtuner_ffi preload gpus box constructor) \
-             $(DI)/first/libcuda.so.1 $(DI_PROGRAMS) $(DI)/calls $(DI)/copies/copies $(B)/symtuner \
+             $(DI)/first/libcuda.so.1 $(DI_PROGRAMS) $(DI)/calls $(DI)/streams \
+             $(DI)/copies/copies $(B)/symtuner \
              $(B)/libsymtuner.so
 	$(Q)sh test/dropin/ledger/run.sh $(B)
 	$(Q)sh test/dropin/run.sh $(B)

@@ -188,6 +188,8 @@ int ncclGroupEnd(void)
     if (depth == 0)
         return 5;
     if (--depth == 0) {
+        if (record.ends)
+            record.ends();
         while (pending > 0) {
             pending--;
             *later[pending].where = later[pending].what;

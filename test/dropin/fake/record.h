@@ -39,6 +39,7 @@ struct record {
     int async;          /* what ncclCommGetAsyncError reports */
     void (*wait)(void); /* ncclCommInitRank calls it to wait for the other ranks */
     void (*launch)(void *comm, void *stream); /* called to launch a kernel of ours */
+    void (*ends)(void);                       /* called in the outermost ncclGroupEnd */
     void (*window)(void);                     /* called in ncclCommWindowRegister */
     void (*registers)(void *comm);            /* called in symtuner_ar_register */
     void (*aborts)(void);                     /* called in symtuner_ar_abort */
