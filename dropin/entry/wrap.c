@@ -331,22 +331,27 @@ static nccl_abi_result in_CommRevoke(struct st_from from, void *comm, int flags)
     struct st_comm *c = st_comm_find(comm);
 
     REAL(CommRevoke, c);
-    if (c && !st_passes(from, real))
-        st_life_abort(c);
+    if (c && flags == NCCL_ABI_REVOKE_DEFAULT && !st_passes(from, real))
+        st_life_abort(c); /* with other flags NCCL refuses the call (init.cc of 2.30.7) */
     return real->call.CommRevoke(comm, flags);
 }
 
-/* From now on NCCL runs all calls of this communicator. ncclCommSuspend releases only memory that
- * NCCL itself uses (mem_manager.cc of 2.30.7), not that of windows. So graphs with calls of our
- * kernels still work afterwards. */
+/* If NCCL suspends this communicator, it runs all calls of it from now on. NCCL does nothing if it
+ * returns an error, or without the flag. ncclCommSuspend releases only memory that NCCL itself uses
+ * (mem_manager.cc of 2.30.7), not that of windows. So our kernels may run until NCCL has suspended
+ * the communicator, and graphs with their calls still work afterwards. */
 static nccl_abi_result in_CommSuspend(struct st_from from, void *comm, int flags)
 {
     struct st_comm *c = st_comm_find(comm);
+    nccl_abi_result result;
 
     REAL(CommSuspend, c);
-    if (c && !st_passes(from, real))
+    result = real->call.CommSuspend(comm, flags);
+    /* another thread may have aborted the communicator meanwhile, so look again for its record */
+    if (result == NCCL_ABI_SUCCESS && flags & NCCL_ABI_SUSPEND_MEMORY && !st_passes(from, real) &&
+        c && st_comm_find(comm) == c)
         st_life_suspend(c);
-    return real->call.CommSuspend(comm, flags);
+    return result;
 }
 
 static nccl_abi_result in_CommGetAsyncError(struct st_from from, void *comm, int *error)

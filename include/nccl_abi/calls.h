@@ -28,6 +28,8 @@ enum {
     NCCL_ABI_UNSET = -0x7fffffff - 1, /* value of an ncclConfig_t member that is not set */
     NCCL_ABI_NO_COLOR = -1,           /* ncclCommSplit: this rank gets no communicator     */
     NCCL_ABI_SHRINK_ABORT = 1,        /* ncclCommShrink: end the parent's work first       */
+    NCCL_ABI_SUSPEND_MEMORY = 1,      /* ncclCommSuspend: free NCCL's memory for now       */
+    NCCL_ABI_REVOKE_DEFAULT = 0,      /* the only flags that ncclCommRevoke accepts        */
     NCCL_ABI_WINDOW_SYMMETRIC = 1,    /* ncclCommWindowRegister: same offsets on all ranks */
     NCCL_ABI_WINDOW_ORDERED = 2,      /* ncclCommWindowRegister: for one-sided calls only  */
     NCCL_ABI_BUILT_IN_OPS = 5,        /* ncclSum .. ncclAvg; users' operators have numbers from

@@ -167,6 +167,25 @@ static void suspends(void)
     MUST(kernels()->handles == 16);
 }
 
+/* ncclCommSuspend without its flag and ncclCommRevoke with a flag do nothing, and so do calls that
+ * NCCL refuses. If our kernels then no longer ran the calls of this rank, those of other ranks
+ * would wait for it. */
+static void no_effect(void)
+{
+    static float a[16], b[16];
+    void *comm[2];
+
+    make(comm, 2);
+    MUST(n.f.CommSuspend(comm[0], 0) == 0);
+    MUST(n.f.CommRevoke(comm[0], 1) == 4);
+    n.record->fail = 5;
+    MUST(n.f.CommSuspend(comm[0], 1) == 5);
+    SAID(n.record, "Suspend Revoke Suspend ");
+    MUST(n.f.AllReduce(a, b, 16, F32, SUM, comm[0], NULL) == 0);
+    SAID(n.record, "");
+    SAID(kernels(), "query all_reduce:16 ");
+}
+
 /* One thread suspends a communicator while another thread aborts it. Our kernels must give up, and
  * no handle may be left. */
 static pthread_barrier_t both;
@@ -306,10 +325,10 @@ static void configs(void)
 
 int main(int argc, char **argv)
 {
-    static const struct play_case cases[] = {{"shrinks", shrinks},       {"windows", windows},
-                                             {"restricted", restricted}, {"suspends", suspends},
-                                             {"races", races},           {"ends", ends},
-                                             {"refused", refused},       {"configs", configs}};
+    static const struct play_case cases[] = {
+        {"shrinks", shrinks},   {"windows", windows},     {"restricted", restricted},
+        {"suspends", suspends}, {"no_effect", no_effect}, {"races", races},
+        {"ends", ends},         {"refused", refused},     {"configs", configs}};
 
     MUST(argc == 2);
     nccl_linked(&n);

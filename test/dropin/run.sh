@@ -34,7 +34,7 @@ for how in linked "$here/first/libnccl.so.2"; do
     (unset SYMTUNER_ONLY && under "$here/cases" defaults "$how") || fail "case defaults $how"
 done
 
-for what in shrinks windows restricted suspends races ends refused configs; do
+for what in shrinks windows restricted suspends no_effect races ends refused configs; do
     SYMTUNER_MAX_COMMS=8 under "$here/newer" $what || fail "newer functions, $what"
 done
 

@@ -338,16 +338,16 @@ int ncclCommAbort(void *comm)
 
 int ncclCommRevoke(void *comm, int flags)
 {
-    (void)comm, (void)flags;
+    (void)comm;
     record_add(&record, "Revoke ");
-    return 0;
+    return flags ? 4 : 0;
 }
 
 int ncclCommSuspend(void *comm, int flags)
 {
     (void)comm, (void)flags;
     record_add(&record, "Suspend ");
-    return 0;
+    return __atomic_exchange_n(&record.fail, 0, __ATOMIC_RELAXED);
 }
 
 int ncclCommGetAsyncError(void *comm, int *error)

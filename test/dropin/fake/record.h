@@ -27,7 +27,7 @@ struct record {
     long collectives;
     char text[8192];
     /* the test sets these members to say what the fake library does */
-    int fail;           /* result of the next collective call */
+    int fail;           /* result of the next collective call or ncclCommSuspend */
     int end;            /* result of the next ncclGroupEnd */
     int status;         /* result of symtuner_ar_status */
     size_t nccl_from;   /* messages of this many bytes or more go to NCCL */
