@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dropin/comms.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +112,57 @@ void st_comm_give(struct st_comm *c)
     if (c->placed)
         atomic_fetch_sub(&st_comm_handles[c->device], 1);
     c->placed = false;
+}
+
+/* ---- families -------------------------------------------------------------------------------- */
+
+struct st_comm *st_comm_relative(const struct st_comm *c, unsigned *place)
+{
+    struct st_comm *found = NULL;
+
+    pthread_mutex_lock(&lock);
+    while (!found && *place < ST_COMM_PLACES) {
+        struct st_comm *other = st_comm_table[(*place)++];
+
+        if (other && other != c && other->family == c->family)
+            found = other;
+    }
+    if (found) /* now no new communicator gets this record, even if another thread removes it */
+        atomic_fetch_add(&found->users, 1);
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* The values of NCCL's two variables; NCCL_ABI_UNSET: not set */
+static int split_share, shrink_share;
+
+/* Read a number as ncclLoadParam does (param.cc of 2.28.3 to 2.30.7). */
+static int number(const char *name)
+{
+    const char *text = getenv(name);
+    long long value;
+
+    errno = 0;
+    value = text && *text ? strtoll(text, NULL, 0) : NCCL_ABI_UNSET;
+    return errno ? NCCL_ABI_UNSET : (int)value;
+}
+
+static void read_shares(void)
+{
+    split_share = number("NCCL_COMM_SPLIT_SHARE_RESOURCES");
+    shrink_share = number("NCCL_COMM_SHRINK_SHARE_RESOURCES");
+}
+
+struct st_sharing st_comm_sharing(struct st_sharing sharing)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, read_shares);
+    if (split_share != NCCL_ABI_UNSET)
+        sharing.split = split_share == 1; /* NCCL takes every other value as 0 */
+    if (shrink_share != NCCL_ABI_UNSET)
+        sharing.shrink = shrink_share != 0;
+    return sharing;
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */

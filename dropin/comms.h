@@ -31,6 +31,12 @@ enum st_plan {
     ST_PLANS = 256  /* larger than every value */
 };
 
+/* Does NCCL let the children that ncclCommSplit or ncclCommShrink makes of a communicator share
+ * resources with it? */
+struct st_sharing {
+    bool split, shrink;
+};
+
 struct st_book;
 struct st_meet;
 
@@ -54,7 +60,13 @@ struct st_comm {
     bool spans;  /* its ranks are on several boxes, and all of them made a handle */
     bool blocking;
     bool unlisted; /* the record is not in the table, because the table is full */
-    uint64_t key; /* identifies the communicator, the same on all its ranks; 0: unknown */
+    uint64_t key;  /* identifies the communicator, the same on all its ranks; 0: unknown */
+    /* The number of a family. If NCCL aborts, revokes or (with NCCL_SHRINK_ABORT) shrinks a
+     * communicator, it ends the kernels of all communicators of this rank that share resources with
+     * it. These have the same number here, which is never 0. */
+    _Atomic uint64_t family;
+    struct st_sharing sharing;
+    atomic_bool finalized, revoked; /* NCCL refuses to revoke it after one of the two */
     /* The shared memory (meet.h) in which the ranks vote on verified calls (verify/verify.h). NULL:
      * no call is verified. After an abort it is freed only when a new communicator gets this
      * record. */
@@ -113,6 +125,15 @@ static inline struct st_comm *st_comm_find(const void *comm)
 /* Add a record for the communicator ${comm} of the NCCL ${real}. All other members are 0. Returns
  * NULL if there is no room; then NCCL runs all calls of the communicator. */
 struct st_comm *st_comm_add(void *comm, struct st_real *real);
+/* Return the next other communicator of the family of ${c}, or NULL if there is no other. ${*place}
+ * says where the search goes on; set it to 0 before the first call. The caller must call
+ * st_life_release (life.h) for the communicator that it gets. */
+struct st_comm *st_comm_relative(const struct st_comm *c, unsigned *place);
+/* Return what NCCL makes of the ${sharing} in a communicator's config: the variables
+ * NCCL_COMM_SPLIT_SHARE_RESOURCES and NCCL_COMM_SHRINK_SHARE_RESOURCES override it. NCCL reads them
+ * once, when it makes its first communicator, and sets them before if a file such as /etc/nccl.conf
+ * has them. So the first call of this function must come after that. */
+struct st_sharing st_comm_sharing(struct st_sharing sharing);
 /* Remove a record from the table. Does nothing if another thread has already removed it. */
 void st_comm_remove(struct st_comm *c);
 

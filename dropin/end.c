@@ -74,7 +74,7 @@ void st_life_suspend(struct st_comm *c)
  * st_life_aborted. Until this function returns, this thread counts as a user of the handle, so
  * st_life_end in another thread waits. A third thread may still be in a vote, so ${meet} is freed
  * only when a new communicator gets the record. */
-void st_life_abort(struct st_comm *c)
+static void abort_one(struct st_comm *c)
 {
     struct symtuner_ar *handle;
 
@@ -86,6 +86,22 @@ void st_life_abort(struct st_comm *c)
         st_inside++;
         c->kernels->abort_(handle);
         st_inside--;
+    }
+    st_life_release(c);
+}
+
+/* NCCL's abort waits until the work of the whole family has ended on the GPU (commDestroySync and
+ * ncclCommShrink in init.cc of 2.28.3 to 2.30.7). This work may be behind our kernels. */
+void st_life_abort(struct st_comm *c)
+{
+    struct st_comm *relative;
+    unsigned place = 0;
+
+    atomic_fetch_add(&c->users, 1); /* so that ${c} stays the record of this communicator */
+    abort_one(c);
+    while ((relative = st_comm_relative(c, &place))) {
+        abort_one(relative);
+        st_life_release(relative);
     }
     st_life_release(c);
 }

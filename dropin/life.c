@@ -88,6 +88,7 @@ struct st_meet *st_made_enter(const struct st_real *real, const struct st_made *
  * cannot use our kernels, and the caller frees it. */
 static struct st_comm *record(struct st_real *real, const struct st_made *made)
 {
+    static _Atomic uint64_t families; /* number of families so far */
     struct st_comm *c = st_comm_find(*made->comm);
     const bool known = made->blocking || made->parent_spans;
     int device = 0;
@@ -106,6 +107,8 @@ static struct st_comm *record(struct st_real *real, const struct st_made *made)
     }
     c->key = made->key;
     c->blocking = made->blocking;
+    c->sharing = st_comm_sharing(made->sharing);
+    c->family = made->family ? made->family : atomic_fetch_add(&families, 1) + 1;
     if (!known) /* while NCCL may still be making the communicator, its size is unknown */
         c->ranks = 1;
     else if (!real->comm_count || real->comm_count(*made->comm, &c->ranks) != NCCL_ABI_SUCCESS ||

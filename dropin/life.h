@@ -20,7 +20,9 @@ struct st_made {
     uint64_t key;          /* identifies the communicator, the same on all its ranks; 0: unknown */
     enum st_tally_why why; /* why NCCL runs its calls; ST_WHY_OURS: no reason is known yet */
     bool blocking;
-    struct st_meet *meet; /* the meeting (meet.h) that this rank has entered; NULL: none */
+    struct st_sharing sharing; /* as the config says */
+    uint64_t family;           /* the parent's, if NCCL lets the child share resources; else 0 */
+    struct st_meet *meet;      /* the meeting (meet.h) that this rank has entered; NULL: none */
     struct st_boxes_mark mark; /* the mark that st_boxes_read found in the ncclUniqueId */
     /* The communicator was made by split or shrink from a parent that spans several boxes and whose
      * ranks all have handles. So all ranks have the drop-in, and the settings of all ask to add up
@@ -49,8 +51,9 @@ void st_life_end(struct st_comm *c);
 /* Send all later calls of ${c} to NCCL, but keep its handle until the communicator ends: graphs
  * with calls of the handle may run again when NCCL has resumed the communicator. */
 void st_life_suspend(struct st_comm *c);
-/* Call this before NCCL aborts its own kernels. It makes our kernels give up, which takes 50 ms, or
- * up to 2 s if copies are queued on the GPU. It does not wait for other threads. */
+/* Call this before NCCL aborts its own kernels. It makes our kernels of ${c} and of its family give
+ * up, which takes 50 ms for each communicator, or up to 2 s if copies are queued on the GPU. It
+ * does not wait for other threads. */
 void st_life_abort(struct st_comm *c);
 /* Call this before ncclCommAbort. It does what st_life_abort does, and removes ${c} from the table
  * of communicators (comms.h). ${c} itself stays valid until st_life_aborted. */

@@ -162,6 +162,22 @@ static void windows_unseen(const struct st_real *real)
         st_followers_window(real);
 }
 
+/* Return what the ${config} says about sharing resources. If it is NULL, a child is like its
+ * ${parent}. NCCL looks only at the members that the config has. */
+static struct st_sharing sharing_of(const void *config, const struct st_comm *parent)
+{
+    const struct nccl_abi_config_27 *c = config;
+    struct st_sharing sharing = {false, false};
+
+    if (!c)
+        return parent ? parent->sharing : sharing;
+    if (c->size >= offsetof(struct nccl_abi_config_27, traffic_class))
+        sharing.split = c->split_share == 1;
+    if (c->size >= offsetof(struct nccl_abi_config_27, nvls_ctas) && c->version >= 22700)
+        sharing.shrink = c->shrink_share == 1;
+    return sharing;
+}
+
 /* Enter the meeting (meet.h) of a communicator that NCCL is about to make. ${id} is NULL if NCCL
  * makes the communicator without an ncclUniqueId. */
 static struct st_made making(struct st_from from, struct st_real *real, int ranks,
@@ -202,8 +218,10 @@ static nccl_abi_result in_CommInitRank(struct st_from from, void **comm, int ran
 static nccl_abi_result in_CommInitRankConfig(struct st_from from, void **comm, int ranks,
                                              struct nccl_abi_id id, int rank, void *config)
 {
-    struct st_made m = {
-        .comm = comm, .key = st_comm_key(&id, 1), .blocking = is_blocking(config, NULL)};
+    struct st_made m = {.comm = comm,
+                        .key = st_comm_key(&id, 1),
+                        .blocking = is_blocking(config, NULL),
+                        .sharing = sharing_of(config, NULL)};
 
     REAL(CommInitRankConfig, NULL);
     m = making(from, real, ranks, m, &id);
@@ -216,7 +234,8 @@ static nccl_abi_result in_CommInitRankScalable(struct st_from from, void **comm,
 {
     struct st_made m = {.comm = comm,
                         .key = id && ids > 0 ? st_comm_key(id, ids) : 0,
-                        .blocking = is_blocking(config, NULL)};
+                        .blocking = is_blocking(config, NULL),
+                        .sharing = sharing_of(config, NULL)};
 
     REAL(CommInitRankScalable, NULL);
     m = making(from, real, ranks, m, m.key ? id : NULL);
@@ -248,11 +267,14 @@ static nccl_abi_result in_CommSplit(struct st_from from, void *comm, int color, 
                                     void **child, void *config)
 {
     struct st_comm *c = st_comm_find(comm);
-    struct st_made m = {.comm = child, .blocking = is_blocking(config, c)};
+    struct st_made m = {
+        .comm = child, .blocking = is_blocking(config, c), .sharing = sharing_of(config, c)};
 
     REAL(CommSplit, c);
     if (c && !st_passes(from, real))
         m.key = st_comm_split_key(c, color), m.parent_spans = c->spans;
+    if (c && c->sharing.split && !c->revoked) /* as in ncclCommInitChildComm (init.cc of 2.30.7) */
+        m.family = c->family;
     if (color == NCCL_ABI_NO_COLOR)
         return real->call.CommSplit(comm, color, key, child, config);
     m = making(from, real, 0, m, NULL);
@@ -263,13 +285,16 @@ static nccl_abi_result in_CommShrink(struct st_from from, void *comm, int *witho
                                      void **child, void *config, int flags)
 {
     struct st_comm *c = st_comm_find(comm);
-    struct st_made m = {.comm = child, .blocking = is_blocking(config, c)};
+    struct st_made m = {
+        .comm = child, .blocking = is_blocking(config, c), .sharing = sharing_of(config, c)};
 
     REAL(CommShrink, c);
     if (c && flags & NCCL_ABI_SHRINK_ABORT && !st_passes(from, real))
         st_life_abort(c);
     if (c && !st_passes(from, real))
         m.key = st_comm_shrink_key(c, without, n), m.parent_spans = c->spans;
+    if (c && c->sharing.shrink && !(flags & NCCL_ABI_SHRINK_ABORT) && !c->revoked)
+        m.family = c->family;
     m = making(from, real, 0, m, NULL);
     return made(from, real, real->call.CommShrink(comm, without, n, child, config, flags), m);
 }
@@ -284,8 +309,10 @@ static nccl_abi_result in_CommGrow(struct st_from from, void *comm, int ranks,
 
     REAL(CommGrow, c);
     return made(from, real, real->call.CommGrow(comm, ranks, id, rank, child, config),
-                (struct st_made){
-                    .comm = child, .why = ST_WHY_UNFOLLOWED, .blocking = is_blocking(config, c)});
+                (struct st_made){.comm = child,
+                                 .why = ST_WHY_UNFOLLOWED,
+                                 .blocking = is_blocking(config, c),
+                                 .sharing = sharing_of(config, c)});
 }
 
 static nccl_abi_result in_CommFinalize(struct st_from from, void *comm)
@@ -293,8 +320,10 @@ static nccl_abi_result in_CommFinalize(struct st_from from, void *comm)
     struct st_comm *c = st_comm_find(comm);
 
     REAL(CommFinalize, c);
-    if (c && !st_passes(from, real))
+    if (c && !st_passes(from, real)) {
         st_life_end(c);
+        c->finalized = true;
+    }
     return real->call.CommFinalize(comm);
 }
 
@@ -331,8 +360,12 @@ static nccl_abi_result in_CommRevoke(struct st_from from, void *comm, int flags)
     struct st_comm *c = st_comm_find(comm);
 
     REAL(CommRevoke, c);
-    if (c && flags == NCCL_ABI_REVOKE_DEFAULT && !st_passes(from, real))
-        st_life_abort(c); /* with other flags NCCL refuses the call (init.cc of 2.30.7) */
+    /* in all other cases NCCL refuses the call (init.cc of 2.30.7) */
+    if (c && flags == NCCL_ABI_REVOKE_DEFAULT && !c->finalized && !c->revoked &&
+        !st_passes(from, real)) {
+        st_life_abort(c);
+        c->revoked = true;
+    }
     return real->call.CommRevoke(comm, flags);
 }
 

@@ -24,6 +24,24 @@ struct nccl_abi_config {
 };
 _Static_assert(offsetof(struct nccl_abi_config, blocking) == 16, "ncclConfig_t: blocking");
 
+/* The same struct with the members that NCCL had in 2.27. A program that was built for an older
+ * NCCL passes fewer members, as ${size} says. */
+struct nccl_abi_config_27 {
+    size_t size;
+    unsigned magic, version;
+    int blocking, cluster_size, min_ctas, max_ctas;
+    const char *net_name;
+    int split_share; /* 1: children of ncclCommSplit share resources with the communicator  */
+    int traffic_class;
+    const char *name;
+    int collnet, policy;
+    int shrink_share; /* 1: so do children of ncclCommShrink; read only from version 22700 on */
+    int nvls_ctas;
+};
+_Static_assert(offsetof(struct nccl_abi_config_27, split_share) == 40, "ncclConfig_t: splitShare");
+_Static_assert(offsetof(struct nccl_abi_config_27, shrink_share) == 64,
+               "ncclConfig_t: shrinkShare");
+
 enum {
     NCCL_ABI_UNSET = -0x7fffffff - 1, /* value of an ncclConfig_t member that is not set */
     NCCL_ABI_NO_COLOR = -1,           /* ncclCommSplit: this rank gets no communicator     */

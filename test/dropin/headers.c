@@ -18,6 +18,8 @@
 SAME(struct nccl_abi_id, bytes, ncclUniqueId, internal);
 SAME(struct nccl_abi_config, size, ncclConfig_t, size);
 SAME(struct nccl_abi_config, blocking, ncclConfig_t, blocking);
+SAME(struct nccl_abi_config_27, split_share, ncclConfig_t, splitShare);
+SAME(struct nccl_abi_config_27, shrink_share, ncclConfig_t, shrinkShare);
 _Static_assert(sizeof(ncclResult_t) == sizeof(nccl_abi_result) &&
                    sizeof(ncclDataType_t) == sizeof(int) && sizeof(ncclRedOp_t) == sizeof(int) &&
                    sizeof(ncclScalarResidence_t) == sizeof(int) &&

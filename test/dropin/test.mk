@@ -51,11 +51,14 @@ $(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play/play.c test/dropin/pla
 	$(call say,CC)
 	$(Q)$(DI_CC) -o $@ test/dropin/$*.c test/dropin/play/play.c $(TALLY) \
 	    $(DI)/first/libnccl.so.2 -ldl -lpthread
+DI_FEW := $(DI)/calls $(DI)/families
+$(DI)/calls: test/dropin/ledger/calls.c
+$(DI)/families: test/dropin/ends/families.c
+$(DI_FEW): test/dropin/play/play.c test/dropin/play/play.h test/dropin/fake/record.h $(DI)/first/libnccl.so.2
+	$(call say,CC)
+	$(Q)$(DI_CC) -o $@ $(filter %.c,$^) $(DI)/first/libnccl.so.2 -ldl -lpthread
 $(DI)/streams: test/dropin/streams/streams.c test/dropin/play/play.c test/dropin/play/play.h \
                test/dropin/fake/record.h test/dropin/fake/cuda.h $(DI)/first/libnccl.so.2
-	$(call say,CC)
-	$(Q)$(DI_CC) -o $@ $(filter %.c,$^) $(DI)/first/libnccl.so.2 -ldl
-$(DI)/calls: test/dropin/ledger/calls.c test/dropin/play/play.c test/dropin/play/play.h $(DI)/first/libnccl.so.2
 	$(call say,CC)
 	$(Q)$(DI_CC) -o $@ $(filter %.c,$^) $(DI)/first/libnccl.so.2 -ldl
 # six libraries, each linked with a copy of the fake NCCL that has a name of its own
@@ -75,7 +78,7 @@ $(DI)/copies/copies: test/dropin/copies/copies.c test/dropin/fake/record.h dropi
 TEST_ALSO += test-dropin
 test-dropin: $(DI_NCCL) $(patsubst %,$(DI)/%.so,libsymtuner_ar libsymtuner_nccl \
              libsymtuner_ffi preload gpus box constructor) \
-             $(DI)/first/libcuda.so.1 $(DI_PROGRAMS) $(DI)/calls $(DI)/streams \
+             $(DI)/first/libcuda.so.1 $(DI_PROGRAMS) $(DI_FEW) $(DI)/streams \
              $(DI)/copies/copies $(B)/symtuner \
              $(B)/libsymtuner.so
 	$(Q)sh test/dropin/ledger/run.sh $(B)
