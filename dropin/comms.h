@@ -48,11 +48,13 @@ struct st_comm {
     /* When the program aborts the communicator, or NCCL suspends it, the handle moves from
      * ${handle} to ${kept} and runs no more calls. It stays there until the communicator ends. If
      * ncclCommAbort ends the communicator, the handle moves on to ${orphan}, and stays there until
-     * no thread uses it any more. */
-    _Atomic(struct symtuner_ar *) kept, orphan;
-    _Atomic int users; /* number of threads that use the handle (st_life_hold). While it is above
+     * no thread uses it any more. While ncclCommFinalize or ncclCommDestroy waits for the calls of
+     * the handle, it is in ${ending}. */
+    _Atomic(struct symtuner_ar *) kept, orphan, ending;
+    atomic_bool leaving; /* ncclCommAbort was called                              */
+    _Atomic int users;   /* number of threads that use the handle (st_life_hold). While it is above
                         * 0, no new communicator gets this record */
-    _Atomic int why;   /* enum st_tally_why: why all calls go to NCCL          */
+    _Atomic int why;     /* enum st_tally_why: why all calls go to NCCL          */
     int rank, ranks;
     int device;  /* CUDA device number of the communicator, modulo ST_DEVICES     */
     bool placed; /* its handle is counted in st_comm_handles[device]              */

@@ -42,6 +42,7 @@
     X(deregister_window)                                                                           \
     X(registered)                                                                                  \
     X(discard)                                                                                     \
+    X(synchronize)                                                                                 \
     X(decide)
 
 struct st_kernels {

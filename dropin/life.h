@@ -46,8 +46,10 @@ void st_made_settle(struct st_real *real, struct st_made *made, int n);
 /* Leave the meetings of these ${n} communicators, for example because NCCL could not make them. */
 void st_made_drop(struct st_made *made, int n);
 
-/* Free the handle of ${c}, because the communicator is about to end. */
-void st_life_end(struct st_comm *c);
+/* Free the handle of ${c}, because the communicator is about to end. Waits for its calls. Returns
+ * false if another thread has called ncclCommAbort meanwhile: then NCCL may have freed the
+ * communicator. */
+bool st_life_end(struct st_comm *c);
 /* Send all later calls of ${c} to NCCL, but keep its handle until the communicator ends: graphs
  * with calls of the handle may run again when NCCL has resumed the communicator. */
 void st_life_suspend(struct st_comm *c);

@@ -237,6 +237,11 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_create_local(symtuner_ar **handles_out,
  */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n);
 
+/* symtuner_ar_synchronize(handle): wait until the handle's calls have ended, as long as
+ * symtuner_ar_destroy would, but free nothing. Other threads may call symtuner_ar_abort meanwhile,
+ * and so end the wait. Since 0.2. */
+SYMTUNER_AR_API ncclResult_t symtuner_ar_synchronize(symtuner_ar *handle);
+
 /* symtuner_ar_discard(handles, n): give up handles on which symtuner_ar_abort and then
  * ncclCommAbort were called, and set the handles to NULL. This is for programs that cannot wait in
  * symtuner_ar_destroy before they abort, such as a watchdog. A later create or destroy on the GPU
@@ -368,8 +373,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_gather(const void *send, void *recv
                                                     ncclDataType_t dtype, symtuner_ar *handle,
                                                     cudaStream_t stream);
 
-/*
- * symtuner_ar_followers_wait(wait):
+/* symtuner_ar_followers_wait(wait):
  * This is about kernels that follow a call of this library on its stream and are launched with
  * programmatic dependent launch (PDL). They can start before our kernel has ended.
  * ${wait} 1: promise that each such kernel waits for our kernel (griddepcontrol.wait,
@@ -383,8 +387,7 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_all_gather(const void *send, void *recv
  * itself withdraws the promise.
  * Without a promise our kernels let the next kernel start early only with NCCL 2.30.7 and later.
  * SYMTUNER_AR_OVERLAP overrides all this. The promise is for all handles of the process, also for
- * later handles, and may differ between ranks. Threads: any. Since 0.2.
- */
+ * later handles, and may differ between ranks. Threads: any. Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_followers_wait(int wait);
 
 /* symtuner_ar_separate(stream): after symtuner_ar_followers_wait(0), call this before each launch
@@ -434,15 +437,13 @@ SYMTUNER_AR_API ncclResult_t symtuner_ar_decide(int coll, const void *send, cons
                                                 size_t count, ncclDataType_t dtype, ncclRedOp_t op,
                                                 symtuner_ar *handle, int *nccl_out);
 
-/*
- * symtuner_ar_force(handle, kernel, ctas, threads):
+/* symtuner_ar_force(handle, kernel, ctas, threads):
  * Override the table and the rules for the next calls, as SYMTUNER_AR_KERNEL and SYMTUNER_AR_CTAS
  * do for a whole process. They choose what is NULL or 0 here. ${ctas} is at most 512, but no call
  * runs more blocks than Blocks above allows. ${threads} is at most 1024; most kernels run at most
  * 512. All ranks must call this with the same arguments, between the same two calls.
  * A kernel that cannot run a call (data type, operator, registration, links) makes that call fail
- * with ncclInvalidUsage. Since 0.2.
- */
+ * with ncclInvalidUsage. Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_force(symtuner_ar *handle, const char *kernel, int ctas,
                                                int threads);
 
@@ -457,8 +458,7 @@ SYMTUNER_AR_API size_t symtuner_ar_describe(symtuner_ar *handle, char *text, siz
  * handles over several boxes add up box by box, else 0. Reads the rules each time. */
 SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
 
-/*
- * symtuner_ar_status(handle): return ncclSuccess while the group is usable. Four things make it
+/* symtuner_ar_status(handle): return ncclSuccess while the group is usable. Four things make it
  * unusable: a kernel gives up on a peer or NCCL times out (ncclRemoteError), the handle is aborted,
  * or a kernel finds a misuse. From then on the result is the error. The handle then refuses further
  * calls and must be destroyed on all ranks. Does not wait for the GPU.
@@ -469,8 +469,7 @@ SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
  * After a call that failed, recv is undefined, and peers may still use the buffers. A peer that
  * waits for a third rank may still write to a registered recv, or read send and recv, until its own
  * call ends, at the latest at its time limit. So keep these buffers and write nothing to them until
- * all ranks have an error or are gone. Since 0.2.
- */
+ * all ranks have an error or are gone. Since 0.2. */
 SYMTUNER_AR_API ncclResult_t symtuner_ar_status(symtuner_ar *handle);
 
 /* symtuner_ar_abort(handle): refuse further calls, and end the kernels of this rank within 50 ms

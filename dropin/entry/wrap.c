@@ -321,7 +321,8 @@ static nccl_abi_result in_CommFinalize(struct st_from from, void *comm)
 
     REAL(CommFinalize, c);
     if (c && !st_passes(from, real)) {
-        st_life_end(c);
+        if (!st_life_end(c))
+            return NCCL_ABI_SUCCESS; /* as from NCCL if another thread aborts while NCCL waits */
         c->finalized = true;
     }
     return real->call.CommFinalize(comm);
@@ -335,7 +336,8 @@ static nccl_abi_result in_CommDestroy(struct st_from from, void *comm)
 
     REAL(CommDestroy, c);
     if (c && !st_passes(from, real)) {
-        st_life_end(c);
+        if (!st_life_end(c))
+            return NCCL_ABI_SUCCESS; /* ncclCommAbort, in another thread, frees the communicator */
         st_comm_remove(c);
     }
     return real->call.CommDestroy(comm);

@@ -144,6 +144,7 @@ struct symtuner_ar {
     struct ar_probe probe;          /* the probe's figures, the same on all ranks */
     char probe_from[AR_PROBE_FROM]; /* where these figures come from; empty: no probe ran */
     bool stuck;        /* a kernel of the probe or of NCCL does not end, so free nothing */
+    bool late;         /* symtuner_ar_synchronize has waited in vain up to the time limit */
     bool gave_nccl;    /* whether a call went to NCCL */
     uint32_t decided;  /* for how many of the next calls symtuner_ar_decide has chosen tma_ipc */
     uint32_t stall_ns; /* tests set this: longest pause in kernels, in ns */

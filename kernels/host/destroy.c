@@ -183,6 +183,29 @@ static ncclResult_t await_calls(symtuner_ar *h, bool another_is_stuck)
                    h->me, h->device, (unsigned long long)(limit / 1000000));
 }
 
+ncclResult_t symtuner_ar_synchronize(symtuner_ar *h)
+{
+    enum cudaStreamCaptureMode mode;
+    ncclResult_t result;
+    int device = -1;
+    bool stuck;
+
+    if (h == NULL)
+        return ar_fail_null();
+    if (h->endpoint.timed_out[0] != 0)
+        return symtuner_ar_status(h); /* do not wait: NCCL's kernels may never end */
+    cudaGetDevice(&device);
+    mode = ar_capture_mode(cudaStreamCaptureModeRelaxed);
+    stuck = h->stuck;
+    result = await_calls(h, h->late);
+    h->late = h->late || (h->stuck && !stuck);
+    h->stuck = stuck; /* whether the handle can be freed is for symtuner_ar_destroy to find out */
+    ar_capture_mode(mode);
+    if (device >= 0)
+        cudaSetDevice(device);
+    return result;
+}
+
 static void drop_windows(symtuner_ar *h)
 {
     for (int w = 0; w < AR_MAX_WINDOWS; w++)
@@ -257,7 +280,7 @@ ncclResult_t symtuner_ar_destroy(symtuner_ar **handles, int n)
 
         if (handles[i] == NULL || handles[i]->endpoint.timed_out[0] != 0)
             continue; /* do not wait: NCCL's kernels may never end */
-        latest = await_calls(handles[i], stuck);
+        latest = await_calls(handles[i], stuck || handles[i]->late);
         if (latest == ncclSuccess)
             latest = report(handles[i]);
         result = latest != ncclSuccess ? latest : result;

@@ -42,6 +42,9 @@ for share in 0 1; do
     [ $share = 1 ] && what=split_shares || what=shrink_shares
     NCCL_COMM_SPLIT_SHARE_RESOURCES=$share NCCL_COMM_SHRINK_SHARE_RESOURCES=$((1 - share)) SYMTUNER_MAX_COMMS=8 under "$here/families" $what || fail "families, $what"
 done
+for what in finalize destroy revoke relative races; do
+    NCCL_COMM_SPLIT_SHARE_RESOURCES=1 under "$here/watchdog" $what || fail "watchdog, $what"
+done
 
 for what in eager graph two_graphs half_captured mixed not_ours; do
     under "$here/streams" $what || fail "streams of a group, $what"

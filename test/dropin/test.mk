@@ -51,9 +51,9 @@ $(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play/play.c test/dropin/pla
 	$(call say,CC)
 	$(Q)$(DI_CC) -o $@ test/dropin/$*.c test/dropin/play/play.c $(TALLY) \
 	    $(DI)/first/libnccl.so.2 -ldl -lpthread
-DI_FEW := $(DI)/calls $(DI)/families
+DI_FEW := $(DI)/calls $(DI)/families $(DI)/watchdog
 $(DI)/calls: test/dropin/ledger/calls.c
-$(DI)/families: test/dropin/ends/families.c
+$(DI)/families $(DI)/watchdog: $(DI)/%: test/dropin/ends/%.c
 $(DI_FEW): test/dropin/play/play.c test/dropin/play/play.h test/dropin/fake/record.h $(DI)/first/libnccl.so.2
 	$(call say,CC)
 	$(Q)$(DI_CC) -o $@ $(filter %.c,$^) $(DI)/first/libnccl.so.2 -ldl -lpthread

@@ -20,7 +20,8 @@
 
 struct symtuner_ar {
     void *comm;
-    int aborted, used; /* used: number of calls that have begun and not returned */
+    int aborted;
+    int used; /* number of calls and aborts that have begun and not returned */
     struct {
         const void *window; /* NULL: this element is free */
         const char *base;
@@ -135,9 +136,33 @@ int symtuner_ar_op_destroy(int op, struct symtuner_ar *handle)
     return destroy(op, handle->comm);
 }
 
+/* If record.stuck is set, wait as for a kernel of ours that waits for a lost rank. */
+static void wait_for_kernel(struct symtuner_ar *handle)
+{
+    int ms = 0;
+
+    __atomic_add_fetch(&record.waiting, 1, __ATOMIC_RELAXED);
+    while (__atomic_load_n(&record.stuck, __ATOMIC_RELAXED) &&
+           !__atomic_load_n(&handle->aborted, __ATOMIC_RELAXED) && ms++ < 10000)
+        usleep(1000);
+    __atomic_sub_fetch(&record.waiting, 1, __ATOMIC_RELAXED);
+    if (ms > 10000)
+        record_add(&record, "late ");
+}
+
+int symtuner_ar_synchronize(struct symtuner_ar *handle)
+{
+    __atomic_add_fetch(&handle->used, 1, __ATOMIC_RELAXED);
+    wait_for_kernel(handle);
+    __atomic_sub_fetch(&handle->used, 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
 static int end(struct symtuner_ar **handles, int n)
 {
     for (int i = 0; i < n; i++) {
+        if (__atomic_load_n(&handles[i]->used, __ATOMIC_RELAXED))
+            abort();
         __atomic_sub_fetch(&record.aborted, handles[i]->aborted, __ATOMIC_RELAXED);
         free(handles[i]);
         handles[i] = NULL;
@@ -148,6 +173,8 @@ static int end(struct symtuner_ar **handles, int n)
 
 int symtuner_ar_destroy(struct symtuner_ar **handles, int n)
 {
+    for (int i = 0; i < n; i++)
+        wait_for_kernel(handles[i]);
     record_add(&record, "destroy:%d ", n);
     return end(handles, n);
 }
@@ -155,7 +182,7 @@ int symtuner_ar_destroy(struct symtuner_ar **handles, int n)
 int symtuner_ar_discard(struct symtuner_ar **handles, int n)
 {
     for (int i = 0; i < n; i++)
-        if (__atomic_load_n(&handles[i]->used, __ATOMIC_RELAXED) || !handles[i]->aborted)
+        if (!handles[i]->aborted)
             abort();
     record_add(&record, "discard:%d ", n);
     return end(handles, n);
@@ -312,11 +339,13 @@ int symtuner_ar_status(struct symtuner_ar *handle)
 
 int symtuner_ar_abort(struct symtuner_ar *handle)
 {
+    __atomic_add_fetch(&handle->used, 1, __ATOMIC_RELAXED);
     record_add(&record, "abort ");
     if (__atomic_exchange_n(&handle->aborted, 1, __ATOMIC_RELAXED) == 0)
         __atomic_add_fetch(&record.aborted, 1, __ATOMIC_RELAXED);
     if (record.aborts)
         record.aborts();
+    __atomic_sub_fetch(&handle->used, 1, __ATOMIC_RELAXED);
     return 0;
 }
 

@@ -34,6 +34,7 @@ struct record {
     int wrong;          /* the kernels compute wrong results */
     bool gives;         /* symtuner_ar_decide gives calls to NCCL */
     int stages;         /* the kernels use no window */
+    bool stuck;         /* ends of handles wait until the handle is aborted, at most 10 s */
     int create;         /* result of symtuner_ar_create */
     int create_once;    /* result of the next symtuner_ar_create only */
     int async;          /* what ncclCommGetAsyncError reports */
@@ -47,6 +48,7 @@ struct record {
     void *nccl;             /* what symtuner_ar_use_nccl was given */
     long handles;           /* number of handles that exist */
     long aborted;           /* how many of these handles were aborted */
+    int waiting;            /* how many threads wait because of ${stuck} */
     struct timespec met;    /* when all ranks had reached ncclCommInitRank */
     int promises;           /* calls of symtuner_ar_followers_wait(1) */
     int taken_back;         /* calls of symtuner_ar_followers_wait(0) */

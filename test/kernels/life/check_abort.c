@@ -163,6 +163,36 @@ START_TEST(test_a_destroy_waits_for_a_thread_that_aborts)
 }
 END_TEST
 
+static void *synchronize(void *handle)
+{
+    return (void *)(intptr_t)symtuner_ar_synchronize(handle);
+}
+
+/* symtuner_ar_synchronize waits for the GPU without freeing anything, so another thread may abort
+ * the handle meanwhile. */
+START_TEST(test_an_abort_while_another_thread_waits)
+{
+    pthread_t thread;
+    void *result;
+    int live;
+
+    call("chunked");
+    live = fake.live;
+    __atomic_store_n(&fake.synchronized, NULL, __ATOMIC_RELAXED);
+    __atomic_store_n(&fake.busy, handles[0]->device + 1, __ATOMIC_RELEASE);
+    pthread_create(&thread, NULL, synchronize, handles[0]);
+    while (__atomic_load_n(&fake.synchronized, __ATOMIC_RELAXED) != handles[0]->eager.done)
+        sched_yield();
+    abort_ms();
+    ck_assert_int_ne(__atomic_load_n(&fake.busy, __ATOMIC_RELAXED), 0);
+    __atomic_store_n(&fake.busy, 0, __ATOMIC_RELEASE);
+    pthread_join(thread, &result);
+    ck_assert_int_eq((int)(intptr_t)result, ncclSuccess);
+    ck_assert_int_eq(fake.live, live);
+    ck_assert_int_eq(symtuner_ar_synchronize(NULL), ncclInvalidArgument);
+}
+END_TEST
+
 /* An abort must not end a capture. In case 0 another thread captures. In case 1 the capture holds
  * calls of the handle. */
 START_TEST(test_an_abort_ends_no_capture)
@@ -200,6 +230,7 @@ Suite *st_suite_abort(void)
     tcase_add_test(t, test_an_abort_waits_for_a_call_that_submits_copies);
     tcase_add_test(t, test_a_second_abort_waits_as_the_first);
     tcase_add_test(t, test_a_destroy_waits_for_a_thread_that_aborts);
+    tcase_add_test(t, test_an_abort_while_another_thread_waits);
     tcase_add_loop_test(t, test_an_abort_ends_no_capture, 0, 2);
     suite_add_tcase(s, t);
     return s;
