@@ -56,6 +56,7 @@ TEST_ALSO += test-commands
 test-commands: all test-cli-fuzz
 	$(Q)sh test/cli/doctor.sh $(B)
 	$(Q)sh test/cli/gpu.sh $(B)
+	$(Q)sh test/cli/here/here.sh $(B)
 	$(Q)sh test/cli/completion.sh $(B)
 	$(Q)sh test/cli/options.sh $(B)
 	$(Q)sh test/cli/install.sh $(B)

@@ -343,6 +343,20 @@ static void limit_ctas(struct st_why *why)
         why->call.min_ctas = why->call.max_ctas;
 }
 
+/* Check that the machine has a GPU for each rank. The GPUs found in this box are no limit: the
+ * question may be about a program for a larger box. */
+static bool ranks_fit(const struct st_why *why, char error[ST_OPTION_ERROR])
+{
+    const bool limited = why->machine_name || why->machine_assumed;
+
+    if (st_ranks_fit(why->call.ranks, why->call.nodes, limited ? why->gpus : 0, error))
+        return true;
+    if (why->machine_assumed)
+        st_text_add(error, ST_OPTION_ERROR, strlen(error),
+                    " (%s is assumed: no GPU here; --machine names another)", why->machine);
+    return false;
+}
+
 /* Check and set what depends on several options. Returns -1 if the command continues, else the exit
  * status, with the reason on stderr. */
 static int complete(struct st_why *why)
@@ -353,8 +367,7 @@ static int complete(struct st_why *why)
         return st_line_wrong(&line, "COLL and SIZE are needed");
     if (why->call.ranks == 0)
         why->call.ranks = (why->gpus ? why->gpus : 8) * why->call.nodes;
-    if (!st_ranks_fit(why->call.ranks, why->call.nodes, why->machine_name ? why->gpus : 0, error) ||
-        !read_size(why, error))
+    if (!ranks_fit(why, error) || !read_size(why, error))
         return st_line_wrong(&line, error);
     limit_ctas(why);
     why->call.graph = why->graph;

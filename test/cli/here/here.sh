@@ -1,0 +1,52 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# here.sh BUILD - checks what symtuner why and symtuner check take for this box: its machine and its
+# release of NCCL. A value of SYMTUNER_MACHINE that symtuner does not understand stands for a box
+# without GPUs.
+# Exit 0: all right. 1: something failed.
+
+set -u
+symtuner=$(cd "$1" && pwd)/symtuner
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+failed=0 passed=0
+# says WHAT STATUS PATTERN NAME=VALUE ... -- ARGUMENTS: symtuner ARGUMENTS must end with STATUS and
+# print a line that PATTERN matches. The variables are all that is in the environment.
+says()
+{
+    what=$1 wanted=$2 pattern=$3
+    shift 3
+    variables=
+    while [ "$1" != -- ]; do
+        variables="$variables '$1'"
+        shift
+    done
+    shift
+    eval "env -i LC_ALL=C ASAN_OPTIONS=detect_leaks=0 PATH='$work' $variables \"\$symtuner\" \"\$@\"" \
+        > "$work/out" 2>&1
+    status=$?
+    if [ $status = "$wanted" ] && grep -q -e "$pattern" "$work/out"; then
+        passed=$((passed + 1))
+    else
+        echo "FAIL $what: exit status $status, output:"
+        sed 's/^/    /' "$work/out"
+        failed=$((failed + 1))
+    fi
+}
+
+# ---- why: the machine ----------------------------------------------------------------------------
+call='why allreduce 1MiB --nccl 2.28.9 --brief'
+none=SYMTUNER_MACHINE=h200
+# shellcheck disable=SC2086
+{
+    says "why: 8 GPUs are assumed where there is none" 0 \
+        '8 x H200, NVSwitch (assumed: no GPU here; --machine)' $none -- $call
+    says "why: the assumed machine has 8 GPUs, no more" 2 \
+        '100 ranks on 1 node of 8 GPUs: every rank needs a GPU of its own (8 x H200.* is assumed.*--machine' \
+        $none -- $call --ranks 100
+    says "why: each node of the assumed machine has 8 GPUs" 0 '16 ranks' $none -- $call --ranks 16 --nodes 2
+}
+
+echo "test/cli/here/here.sh: $passed passed, $failed failed"
+[ $failed = 0 ]
