@@ -48,8 +48,9 @@ static bool read_arch(const char *value, void *self, char error[ST_OPTION_ERROR]
     if (sscanf(value, "%2d.%1d%n", &major, &minor, &end) != 2 || value[end] || major < 1 ||
         minor < 0)
         return st_option_wrong(error, "--arch wants a compute capability such as 9.0", value);
+    if (why->box.arch > 0)
+        why->box.gpu[0] = '\0'; /* no longer the GPU of that name */
     why->call.arch = why->box.arch = major * 10 + minor;
-    why->box.gpu[0] = '\0';
     return true;
 }
 
@@ -166,24 +167,27 @@ static void use_named(struct st_why *why, const struct st_machine *machine)
     why->gpus = machine->gpus;
 }
 
-/* Use the machine that why->box describes: this box, or the one of SYMTUNER_MACHINE. Returns false
- * if its compute capability is not known. */
-static bool use_found(struct st_why *why, bool described)
+/* Use the machine that why->box describes: this box, or the one of a description. The compute
+ * capability becomes 0 if it is not known. */
+static void use_box(struct st_why *why)
 {
     const struct st_machine *same = st_machine_of_gpu(why->box.gpu);
 
     if (why->box.arch <= 0 && same)
         why->box.arch = same->arch; /* a description names only the GPU, not its capability */
-    if (why->box.arch <= 0)
-        return false;
     why->call.arch = why->box.arch;
     why->call.nvlink = why->box.nvlink == 1;
     why->call.multicast = why->box.multicast == 1;
     why->call.peer_raw = why->call.peer_nccl = 1;
     why->gpus = why->box.gpus;
-    why->machine = described ? "the box described" : "this box";
+    why->machine = why->this_box ? "this box" : "the box described";
     why->family = st_general_family(why->box.gpu);
-    return true;
+}
+
+/* Is anything known about the machine? */
+static bool known(const struct symtuner_machine *box)
+{
+    return box->gpu[0] || box->gpus > 0 || box->nvlink >= 0 || box->multicast >= 0;
 }
 
 /* Use the machine of --machine, or this box. If nothing is known about this box, assume h200x8.
@@ -197,10 +201,15 @@ static int use_machine(struct st_why *why)
     if (status >= 0)
         return status;
     use_named(why, machine ? machine : st_machine_named("h200x8"));
-    if (machine || use_found(why, getenv("SYMTUNER_MACHINE") != NULL))
+    if (machine)
         return -1;
-    why->machine_assumed = true;
-    return st_machine_start("why", "h200x8", &why->box, &gpus);
+    if (!name && !known(&why->box)) {
+        why->machine_assumed = true;
+        return st_machine_start("why", "h200x8", &why->box, &gpus);
+    }
+    why->this_box = why->box.arch > 0; /* a description has no compute capability */
+    use_box(why);
+    return -1;
 }
 
 static void use_environment(struct st_why *why)
@@ -347,9 +356,7 @@ static void limit_ctas(struct st_why *why)
  * question may be about a program for a larger box. */
 static bool ranks_fit(const struct st_why *why, char error[ST_OPTION_ERROR])
 {
-    const bool limited = why->machine_name || why->machine_assumed;
-
-    if (st_ranks_fit(why->call.ranks, why->call.nodes, limited ? why->gpus : 0, error))
+    if (st_ranks_fit(why->call.ranks, why->call.nodes, why->this_box ? 0 : why->gpus, error))
         return true;
     if (why->machine_assumed)
         st_text_add(error, ST_OPTION_ERROR, strlen(error),
@@ -365,6 +372,13 @@ static int complete(struct st_why *why)
 
     if (!why->size_text)
         return st_line_wrong(&line, "COLL and SIZE are needed");
+    if (why->call.arch <= 0) {
+        snprintf(error, sizeof error,
+                 "the compute capability of %s%.100s%s is not known; give it, as in --arch 9.0",
+                 why->box.gpu[0] ? "\"" : "the GPUs described", why->box.gpu,
+                 why->box.gpu[0] ? "\"" : "");
+        return st_line_wrong(&line, error);
+    }
     if (why->call.ranks == 0)
         why->call.ranks = (why->gpus ? why->gpus : 8) * why->call.nodes;
     if (!ranks_fit(why, error) || !read_size(why, error))

@@ -21,6 +21,7 @@ struct st_why {
     int gpus;                                      /* GPUs of a node; 0: not known                */
     bool table_computed;                           /* ${table} is computed, not from --table      */
     bool machine_assumed, release_assumed;         /* a guess: none was given, and none was found */
+    bool this_box;                                 /* the machine is this box, with its GPUs      */
     const char *set[32];                           /* NCCL settings that apply, NAME=VALUE        */
     int sets;
     char set_text[32][160];                        /* set[] points into this copy, or to argv     */

@@ -46,6 +46,15 @@ none=SYMTUNER_MACHINE=h200
         '100 ranks on 1 node of 8 GPUs: every rank needs a GPU of its own (8 x H200.* is assumed.*--machine' \
         $none -- $call --ranks 100
     says "why: each node of the assumed machine has 8 GPUs" 0 '16 ranks' $none -- $call --ranks 16 --nodes 2
+    known='SYMTUNER_MACHINE=gpu=NVIDIA H200; gpus=2; links=nvlink; multicast=no'
+    other='SYMTUNER_MACHINE=gpu=NVIDIA GeForce RTX 4090; gpus=2; links=pcie; multicast=no'
+    says "why: a GPU of the table is described" 0 'the box described, sm_90, NVLink, no multicast' "$known" -- $call
+    says "why: another GPU is described, without its compute capability" 2 \
+        'the compute capability of "NVIDIA GeForce RTX 4090" is not known; give it, as in --arch' "$other" -- $call
+    says "why: another GPU is described, with its compute capability" 0 \
+        'the box described, sm_89, no NVLink, no multicast' "$other" -- $call --arch 8.9
+    says "why: ranks are the GPUs described" 0 ' 2 ranks' "$other" -- $call --arch 8.9
+    says "why: more ranks than GPUs are described" 2 '8 ranks on 1 node of 2 GPUs' "$other" -- $call --arch 8.9 --ranks 8
 }
 
 echo "test/cli/here/here.sh: $passed passed, $failed failed"
