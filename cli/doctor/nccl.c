@@ -73,17 +73,21 @@ static void judge(struct st_doctor *doctor, int copy)
 void st_doctor_copies(struct st_doctor *doctor, int release, const char *file)
 {
     char path[ST_PATH];
+    int loaders = -1; /* the copy that the loader finds */
 
     if (file)
         st_doctor_copy(doctor, file);
     else if (!release)
         st_doctor_python(doctor);
     if (st_doctor_find_library(doctor, "libnccl.so.2", path))
-        st_doctor_copy(doctor, path);
+        loaders = st_doctor_copy(doctor, path);
     add_others(doctor);
     for (int i = 0; i < doctor->frameworks; i++)
         if (doctor->framework[i].copy >= 0)
             judge(doctor, doctor->framework[i].copy);
+    /* python3 may have a package with NCCL, but neither jax nor torch */
+    if (!file && !release && doctor->judgeds == 0 && loaders >= 0)
+        judge(doctor, loaders);
     for (int i = 0; i < doctor->copies && doctor->judgeds == 0; i++)
         if (!release || doctor->copy[i].nccl == release)
             judge(doctor, i);

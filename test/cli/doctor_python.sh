@@ -70,6 +70,8 @@ torch /opt/libnccl.so.2 LD_PRELOAD" "torch_rpath; jax_plugin; package 12 2.28.9;
     loads jax-alone "jax /opt/libnccl.so.2 LD_LIBRARY_PATH" "jax_plugin; mkdir opt; cp $work/nccl/2.29.7 opt/libnccl.so.2" LD_LIBRARY_PATH=/opt
     loads cpu-torch "" "mkdir -p $sp/torch/lib; : > $sp/torch/__init__.py"
     judged cpu-torch 2.27.7
+    loads package-alone "" 'package 12 2.28.9' # no program loads what is in the package
+    judged package-alone 2.27.7
     loads nothing-found "torch null null" 'torch_plain; rm usr/lib64/libnccl.so.2'
     # The doctor must neither import jax and torch, nor report a torch in the current folder, which
     # the program would not load.
