@@ -24,7 +24,8 @@
 #include "symtuner.h"
 
 enum { ST_SETTINGS_MAX = 256, ST_DIRS_MAX = 256, ST_COPIES_MAX = 8, ST_FRAMEWORKS_MAX = 4,
-       ST_JUDGED_MAX = ST_FRAMEWORKS_MAX, ST_PRELOADS_MAX = 8, ST_EVIDENCE = 4096, ST_PATH = 1024 };
+       ST_JUDGED_MAX = ST_FRAMEWORKS_MAX, ST_PRELOADS_MAX = 8, ST_EVIDENCE = 4096, ST_PATH = 1024,
+       ST_COPY_TEXT = ST_PATH + 100 };
 
 /* One variable that NCCL sees, and where it comes from. */
 struct st_setting {
@@ -239,6 +240,15 @@ bool st_elf_look_search(const struct st_doctor *doctor, const char *path,
 /* nccl.c: find the copies of NCCL, and choose those to check. ${release} is the user's --nccl
  * (0: not given), ${file} the user's --library (NULL: not given). */
 void st_doctor_copies(struct st_doctor *doctor, int release, const char *file);
+/* For other commands than the doctor: find the NCCL that programs of this environment load. Fills
+ * what st_doctor_copies fills without the user's options. */
+void st_doctor_find_nccl(struct st_doctor *doctor);
+/* Return the index in copy[] of the first copy to check that is a libnccl.so.2, and not part of jax
+ * or torch. Returns -1 if there is none. */
+int st_doctor_loadable(const struct st_doctor *doctor);
+/* Write "NCCL 2.30.7 of jax and torch (/opt/libnccl.so.2)" into ${text}, for copy[${index}].
+ * Returns ${text}. */
+char *st_doctor_copy_text(const struct st_doctor *doctor, int index, char text[ST_COPY_TEXT]);
 /* Make copy[judged[${index}]] the copy that is checked from now on. */
 void st_doctor_use(struct st_doctor *doctor, int index);
 /* Return the index of the file ${path} in copy[]; add the file if it is new. Returns -1 if the file

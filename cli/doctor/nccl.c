@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 
 #include "cli/doctor/doctor.h"
+#include "cli/text.h"
+#include "nccl/release.h"
 
 int st_doctor_copy(struct st_doctor *doctor, const char *path)
 {
@@ -103,4 +105,47 @@ void st_doctor_use(struct st_doctor *doctor, int index)
         return;
     doctor->used = doctor->judged[index];
     doctor->nccl = doctor->copy[doctor->used].nccl;
+}
+
+void st_doctor_find_nccl(struct st_doctor *doctor)
+{
+    st_doctor_dirs(doctor);
+    st_doctor_preloads(doctor);
+    st_doctor_copies(doctor, 0, NULL);
+}
+
+/* Does ${framework} contain its copy of NCCL? Then the copy's file is no libnccl.so.2. */
+static bool linked_in(const struct st_framework *framework, const struct st_copy *copy)
+{
+    return strcmp(framework->file, copy->path) == 0;
+}
+
+int st_doctor_loadable(const struct st_doctor *doctor)
+{
+    for (int j = 0; j < doctor->judgeds; j++) {
+        const struct st_copy *copy = &doctor->copy[doctor->judged[j]];
+        bool loadable = true;
+
+        for (int i = 0; i < doctor->frameworks; i++)
+            loadable &= !linked_in(&doctor->framework[i], copy);
+        if (loadable)
+            return doctor->judged[j];
+    }
+    return -1;
+}
+
+char *st_doctor_copy_text(const struct st_doctor *doctor, int index, char text[ST_COPY_TEXT])
+{
+    const struct st_copy *copy = &doctor->copy[index];
+    char release[16];
+    size_t at = st_text_add(text, ST_COPY_TEXT, 0, "NCCL %s",
+                            st_release_print(copy->nccl, release, sizeof release));
+    int n = 0;
+
+    for (int i = 0; i < doctor->frameworks; i++)
+        if (doctor->framework[i].copy == index)
+            at = st_text_add(text, ST_COPY_TEXT, at, "%s%s", n++ ? " and " : " of ",
+                             doctor->framework[i].name);
+    st_text_add(text, ST_COPY_TEXT, at, " (%s)", copy->path);
+    return text;
 }

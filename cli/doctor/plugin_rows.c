@@ -309,7 +309,7 @@ const struct st_finding st_findings_plugin[] = {
         "symtuner check FILE lists all such rules"),
     ST_ROW("rules-misfit", ST_ERROR, rules_misfit,
         "the plugin refuses rules that were measured on another machine or release",
-        "symtuner tune measures this machine and release"),
+        "symtuner tune measures this machine and release; --library FILE names another NCCL"),
     ST_ROW_TEXT("csv-wrong", ST_ERROR, rules_error[2],
         "the CSV file has an error, so the plugin uses no rules, not even those of other sources",
         "correct the file, or unset NCCL_TUNER_CONFIG_FILE"),

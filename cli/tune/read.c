@@ -183,8 +183,10 @@ const struct st_option st_tune_options[ST_TUNE_OPTIONS] = {
     {"beside", NULL, "measure beside GEMMs, too: what does a call add to them? Needs cuBLAS",
      ST_OPTION_FLAG, .at = AT(beside)},
     {"no-kernels", NULL, "without libsymtuner_ar.so", ST_OPTION_FLAG, .at = AT(no_kernels)},
-    {"library", "FILE", "the libnccl.so.2 to measure (the loader's)", ST_OPTION_TEXT,
-     .at = AT(nccl_file)},
+    {"library", "FILE",
+     "the libnccl.so.2 to measure (the one that jax or torch of this python3 would load; without "
+     "these two, the loader's)",
+     ST_OPTION_TEXT, .at = AT(nccl_file)},
     {"json", NULL, "print the result for programs", ST_OPTION_FLAG, .at = AT(json)},
     {"force", NULL, "overwrite files that symtuner did not write", ST_OPTION_FLAG, .at = AT(force)},
     {"nccl", "FILE", NULL, ST_OPTION_READ, .read = read_nccl, .at = AT(nccl_file),

@@ -8,6 +8,7 @@
 
 #include "cli/child.h"
 #include "cli/commands.h"
+#include "cli/doctor/doctor.h"
 #include "cli/gpu/cuda.h"
 #include "cli/tune/tune.h"
 #include "nccl/names.h"
@@ -217,6 +218,32 @@ static bool loads_plugin(const struct st_tune *tune)
     return tune->verify[0] != NULL;
 }
 
+/* Choose the NCCL to measure: that of --library, otherwise the one that the user's programs load.
+ * The rules of a run are for its release only, so say which NCCL it is, and which others jax and
+ * torch load. */
+static void choose_nccl(struct st_tune *tune, const char *command)
+{
+    static struct st_doctor doctor = {.root = ""}; /* static, because it is large */
+    char text[ST_COPY_TEXT] = "the libnccl.so.2 of the loader";
+    int chosen;
+
+    if (tune->nccl_file)
+        return;
+    st_doctor_find_nccl(&doctor);
+    chosen = st_doctor_loadable(&doctor);
+    if (chosen >= 0)
+        tune->nccl_file = doctor.copy[chosen].path;
+    if (doctor.judgeds > 0)
+        fprintf(stderr, "symtuner %s: measures %s; --library FILE measures another\n", command,
+                chosen >= 0 ? st_doctor_copy_text(&doctor, chosen, text) : text);
+    for (int i = 0; i < doctor.judgeds; i++)
+        if (doctor.judged[i] != chosen)
+            fprintf(stderr, "symtuner %s: does not measure %s\n", command,
+                    st_doctor_copy_text(&doctor, doctor.judged[i], text));
+    for (int i = 0; i < doctor.uncheckeds; i++)
+        fprintf(stderr, "symtuner %s: not checked: %s\n", command, doctor.unchecked[i]);
+}
+
 int st_tune_find_gpus(struct st_tune *tune, const char *command, bool kernels)
 {
     struct st_cuda cuda;
@@ -245,6 +272,7 @@ int st_tune_find_gpus(struct st_tune *tune, const char *command, bool kernels)
     if (tune->beside && !st_cublas_load(&cublas, &cuda, error, sizeof error))
         return st_fail(ST_EXIT_CANNOT, "symtuner %s: cannot measure beside GEMMs: %s\n", command,
                        error);
+    choose_nccl(tune, command);
     symtuner_machine_find(&tune->machine);
     if (!tune->machine.gpu[0])
         fprintf(stderr,

@@ -126,7 +126,8 @@ struct st_tune {
     const char *rules;                 /* bench: rules to load, or NULL    */
     const char *verify[ST_TUNE_RULES]; /* rules to verify, or NULL         */
     char raw[600], html[600];          /* names of the raw data file and of the report */
-    const char *nccl_file; /* the libnccl.so.2 to measure; NULL: the one that the loader finds */
+    /* the libnccl.so.2 to measure; NULL: not chosen yet, or the one that the loader finds */
+    const char *nccl_file;
     char command[400];     /* the command line */
     const char *from, *verify_files; /* values of --from and --verify, or NULL */
     struct st_ledgers ledger;        /* what the file of --ledger holds        */

@@ -201,13 +201,17 @@ EXPORT int cuGetErrorString(int e, const char **s) { (void)e; *s = "fake error";
 #endif
 
 #ifdef FAKE_NCCL
-const char version_text[] = "NCCL version 2.28.9+cuda13.0";
+#ifndef FAKE_RELEASE
+#define FAKE_RELEASE      22809
+#define FAKE_RELEASE_TEXT "2.28.9"
+#endif
+const char version_text[] = "NCCL version " FAKE_RELEASE_TEXT "+cuda13.0";
 
 struct id {
     char bytes[128];
 };
 
-EXPORT int ncclGetVersion(int *v) { *v = number("FAKE_NCCL", 22809); return 0; }
+EXPORT int ncclGetVersion(int *v) { *v = number("FAKE_NCCL", FAKE_RELEASE); return 0; }
 EXPORT const char *ncclGetErrorString(int e) { (void)e; return "fake NCCL error"; }
 EXPORT int ncclGetUniqueId(struct id *id)
 {

@@ -36,8 +36,11 @@ $fake -I. -DFAKE_CUDA -o "$work/bin/libcuda.so.1" test/cli/fake_gpu.c &&
         base/open_file.c nccl/*.c rules/*.c -ldl || exit 1
 cp "$build/libsymtuner.so" "$work/bin/"
 
+# A python3 without packages, because the fake GPUs do not run with a real NCCL that torch or jax of
+# this machine would load.
+mkdir "$work/py" && printf '#!/bin/sh\n' > "$work/py/python3" && chmod +x "$work/py/python3"
 run() { # run NAME=VALUE ... COMMAND: runs COMMAND in an environment of its own
-    env -i PATH="$PATH" LC_ALL=C LD_LIBRARY_PATH="$work/bin" \
+    env -i PATH="$work/py:$PATH" LC_ALL=C LD_LIBRARY_PATH="$work/bin" \
         SYMTUNER_MACHINE='gpu=NVIDIA Fake; links=nvlink; multicast=no' ASAN_OPTIONS=detect_leaks=0 "$@"
 }
 symtuner=$work/bin/symtuner
@@ -136,8 +139,8 @@ ok "tune: the drop-in has no communicator in any of 18 processes: $(sort "$work/
 
 # FAKE_BEST makes another kernel than the library's choice the fastest: tune must write rules for
 # the library, and tune --verify must confirm them
-run FAKE_GPUS=4 FAKE_BEST=two_ll128 "$symtuner" tune --bytes 1KiB..4MiB --out "$work/k.rules" > "$work/k.out" 2>&1
-ok "tune: other kernels: exit status: $(tail -2 "$work/k.out")" $?
+run FAKE_GPUS=4 FAKE_BEST=two_ll128 "$symtuner" tune --bytes 1KiB..4MiB --out "$work/k.rules" > "$work/k.out" 2> "$work/k.err"
+ok "tune: other kernels: exit status: $(tail -2 "$work/k.err")" $?
 "$symtuner" check "$work/k.rules" > "$work/k.check" && grep -q '^kernel     = two_ll128' "$work/k.rules"
 ok "tune: they are in the rules, without findings: $(head -3 "$work/k.check")" $?
 grep -q '^64 KiB .* two_ll128/' "$work/k.out"
@@ -232,7 +235,7 @@ json "tune --json is JSON" "$work/t.json"
 
 # a tune run is interrupted, then resumed
 rm -f "$work"/a.rules*
-env -i PATH="$PATH" LD_LIBRARY_PATH="$work/bin" FAKE_SLEEP_MS=400 ASAN_OPTIONS=detect_leaks=0 \
+env -i PATH="$work/py:$PATH" LD_LIBRARY_PATH="$work/bin" FAKE_SLEEP_MS=400 ASAN_OPTIONS=detect_leaks=0 \
     SYMTUNER_MACHINE='gpu=NVIDIA Fake; links=nvlink; multicast=no' \
     "$symtuner" tune --bytes 1KiB..4MiB --out "$work/a.rules" > /dev/null 2> "$work/stop.err" &
 pid=$!
@@ -432,6 +435,54 @@ ok "tune: so it is if there is a comma in the name" $?
 run FAKE_GPUS=1 "$symtuner" bench > /dev/null 2>&1
 [ $? = 77 ]
 ok "bench: one GPU is exit status 77" $?
+
+# ---- which NCCL ----------------------------------------------------------------------------------
+# tune and bench measure the NCCL that torch or jax loads, not the loader's 2.28.9. ${work}/torch has
+# a fake torch that finds NCCL 2.30.7 by its RPATH; jax loads 2.29.7 by its path.
+mkdir "$work/torch" "$work/jax"
+other() { # other FOLDER NUMBER RELEASE: makes a fake NCCL
+    $fake -I. -DFAKE_NCCL "-DFAKE_RELEASE=$2" "-DFAKE_RELEASE_TEXT=\"$3\"" -Wl,-soname,libnccl.so.2 \
+        -o "$work/$1/libnccl.so.2" test/cli/fake_gpu.c || exit 1
+}
+other torch 23007 2.30.7 && other jax 22907 2.29.7
+echo 'int ncclGetVersion(int *v); int torch(void) { int v; return ncclGetVersion(&v); }' |
+    "$cc" -shared -fPIC -x c -Wl,--disable-new-dtags,-rpath,'$ORIGIN' -o "$work/torch/libtorch_cuda.so" - \
+        -x none -Wl,--no-as-needed "$work/torch/libnccl.so.2" || exit 1
+echo 'int GetPjrtApi;' | "$cc" -shared -fPIC -x c -o "$work/jax/xla_cuda_plugin.so" - || exit 1
+packages() { # packages NAME FILE ...: python3 then prints these packages
+    printf '#!/bin/sh\nprintf "%%s\\t%%s\\n" %s\n' "$*" > "$work/py/python3"
+}
+measures() { # measures WHAT RELEASE COMMAND ...: COMMAND must measure RELEASE; its stderr is left in n.err
+    what=$1 release=$2
+    shift 2
+    run "$@" > "$work/n.out" 2> "$work/n.err" && grep -q "NCCL $release" "$work/n.out"
+    ok "$what: NCCL $release is measured: $(cat "$work/n.err")" $?
+}
+brief="--bytes 1KiB..1KiB --no-kernels"
+torchs="measures NCCL 2.30.7 of torch ($work/torch/libnccl.so.2); --library FILE measures another"
+packages torch "$work/torch/libtorch_cuda.so"
+# shellcheck disable=SC2086
+{
+    measures "bench of torch's" 2.30.7 "$symtuner" bench $brief
+    grep -qxF "symtuner bench: $torchs" "$work/n.err"
+    ok "bench says that it measures torch's NCCL" $?
+    measures "tune of torch's" 2.30.7 "$symtuner" tune $brief --out "$work/torchs.rules"
+    grep -qxF "symtuner tune: $torchs" "$work/n.err" && grep -q '^nccl  *= 2.30.7$' "$work/torchs.rules"
+    ok "tune says that it measures torch's NCCL, and the rules are for it" $?
+    ! run SYMTUNER_RULES="$work/torchs.rules" "$symtuner" doctor --no-gpu --json | ids | grep -qx rules-misfit
+    ok "doctor: tune's rules fit the NCCL that torch loads" $?
+    measures "bench --library" 2.28.9 "$symtuner" bench $brief --library "$work/bin/libnccl.so.2"
+    ! grep -q 'symtuner bench: .*NCCL' "$work/n.err"
+    ok "bench --library: nothing is said about other copies" $?
+    packages torch "$work/torch/libtorch_cuda.so" nccl "$work/jax/libnccl.so.2" jax "$work/jax/xla_cuda_plugin.so"
+    measures "bench with two frameworks" 2.30.7 "$symtuner" bench $brief
+    grep -qxF "symtuner bench: does not measure NCCL 2.29.7 of jax ($work/jax/libnccl.so.2)" "$work/n.err"
+    ok "bench names the NCCL of the other framework" $?
+    packages torch "$work/torch/libnccl.so.2" # stands for a torch that NCCL was linked into
+    measures "bench with NCCL in torch" 2.28.9 "$symtuner" bench $brief
+    grep -qxF "symtuner bench: does not measure NCCL 2.30.7 of torch ($work/torch/libnccl.so.2)" "$work/n.err"
+    ok "bench names the NCCL that is a part of torch" $?
+}
 
 echo "fake GPUs: $passed passed, $failed failed"
 [ "$failed" -eq 0 ]
