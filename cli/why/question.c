@@ -4,11 +4,11 @@
  */
 #include "cli/why/question.h"
 
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/doctor/doctor.h"
 #include "nccl/model/general_cost.h"
 #include "nccl/model/machines.h"
 #include "nccl/model/settings.h"
@@ -143,20 +143,19 @@ const char *st_why_get(const void *from, const char *name)
 
 /* ---- this box -------------------------------------------------------------------------------- */
 
-/* Return the release of the NCCL that a program started here would load, or 0 if there is none. */
+/* Return the release of the NCCL that a program started here would load, or 0 if there is none. If
+ * jax and torch load different releases, say which one it is. */
 static int installed_release(void)
 {
-    void *library = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL);
-    int (*get_version)(int *) = NULL;
-    int version = 0;
+    static struct st_doctor doctor = {.root = ""}; /* static, because it is large */
+    char text[ST_COPY_TEXT];
 
-    if (!library)
-        return 0;
-    *(void **)&get_version = dlsym(library, "ncclGetVersion");
-    if (!get_version || get_version(&version) != 0)
-        version = 0;
-    dlclose(library);
-    return version;
+    st_doctor_find_nccl(&doctor);
+    for (int i = 0; i < doctor.judgeds && doctor.judgeds > 1; i++)
+        fprintf(stderr, "symtuner why: %s%s%s\n", i ? "the answer is not for " : "answers for ",
+                st_doctor_copy_text(&doctor, doctor.judged[i], text),
+                i ? "" : "; --nccl X.Y.Z asks about another");
+    return doctor.judgeds ? doctor.nccl : 0;
 }
 
 static void use_named(struct st_why *why, const struct st_machine *machine)
@@ -272,8 +271,10 @@ static const struct st_option rows[] = {
     {"first", NULL, "the first such call of the communicator", ST_OPTION_FLAG, .at = AT(first)},
     {"one-process", NULL, "several GPUs of the communicator belong to one process",
      ST_OPTION_FLAG, .at = AT(one_process)},
-    {"nccl", "X.Y.Z", "release (the libnccl.so.2 found here, else 2.28.9)", ST_OPTION_READ,
-     .read = st_read_release, .at = AT(release), .early = true},
+    {"nccl", "X.Y.Z",
+     "release (that of the NCCL which jax or torch of this python3 would load; without these two, "
+     "the loader's; else 2.28.9)",
+     ST_OPTION_READ, .read = st_read_release, .at = AT(release), .early = true},
     {"machine", "NAME", "h200x8, b200x8, rtxpro6000x2, ...: --machine list; or a description as in "
                         "SYMTUNER_MACHINE (this box)", ST_OPTION_TEXT, .at = AT(machine_name),
      .early = true},

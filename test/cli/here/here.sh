@@ -4,12 +4,14 @@
 # here.sh BUILD - checks what symtuner why and symtuner check take for this box: its machine and its
 # release of NCCL. A value of SYMTUNER_MACHINE that symtuner does not understand stands for a box
 # without GPUs.
-# Exit 0: all right. 1: something failed.
+# Exit 0: all right. 1: something failed. 77: no C compiler here to make libraries with.
 
 set -u
 symtuner=$(cd "$1" && pwd)/symtuner
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
+cc=${CC:-cc}
+command -v "$cc" > /dev/null || { echo "here.sh: skipped, no $cc here"; exit 77; }
 failed=0 passed=0
 # says WHAT STATUS PATTERN NAME=VALUE ... -- ARGUMENTS: symtuner ARGUMENTS must end with STATUS and
 # print a line that PATTERN matches. The variables are all that is in the environment.
@@ -35,6 +37,29 @@ says()
     fi
 }
 
+# nccl FOLDER RELEASE: makes a library that the search takes for NCCL
+nccl()
+{
+    mkdir -p "$work/$1"
+    echo "const char v[] = \"NCCL version $2+cuda13.0\"; int ncclGetVersion(int *n) { return *n = 0; }" |
+        "$cc" -shared -fPIC -x c -Wl,-soname,libnccl.so.2 -o "$work/$1/libnccl.so.2" - || exit 1
+}
+# packages NAME FILE ...: writes a python3 that prints these packages
+packages()
+{
+    printf '#!/bin/sh\nprintf "%%s\\t%%s\\n" %s\n' "$*" > "$work/python3"
+    chmod +x "$work/python3"
+}
+nccl loader 2.28.9
+nccl torch 2.30.7
+nccl jax 2.29.7
+echo 'int ncclGetVersion(int *v); int torch(void) { int v; return ncclGetVersion(&v); }' |
+    "$cc" -shared -fPIC -x c -Wl,--disable-new-dtags,-rpath,'$ORIGIN' -o "$work/torch/libtorch_cuda.so" - \
+        -x none -Wl,--no-as-needed "$work/torch/libnccl.so.2" || exit 1
+echo 'int GetPjrtApi;' | "$cc" -shared -fPIC -x c -o "$work/jax/xla_cuda_plugin.so" - || exit 1
+torch="torch $work/torch/libtorch_cuda.so"
+jax="nccl $work/jax/libnccl.so.2 jax $work/jax/xla_cuda_plugin.so"
+
 # ---- why: the machine ----------------------------------------------------------------------------
 call='why allreduce 1MiB --nccl 2.28.9 --brief'
 none=SYMTUNER_MACHINE=h200
@@ -55,6 +80,21 @@ none=SYMTUNER_MACHINE=h200
         'the box described, sm_89, no NVLink, no multicast' "$other" -- $call --arch 8.9
     says "why: ranks are the GPUs described" 0 ' 2 ranks' "$other" -- $call --arch 8.9
     says "why: more ranks than GPUs are described" 2 '8 ranks on 1 node of 2 GPUs' "$other" -- $call --arch 8.9 --ranks 8
+}
+
+# ---- why: the release ----------------------------------------------------------------------------
+call='why allreduce 1MiB --machine h200x8 --brief'
+path=LD_LIBRARY_PATH=$work/loader
+# shellcheck disable=SC2086
+{
+    says "why: the loader's release, without python3" 0 '^NCCL 2.28.9 on' $path -- $call
+    packages $torch
+    says "why: torch's release" 0 '^NCCL 2.30.7 on' $path -- $call
+    says "why: --nccl overrides torch's release" 0 '^NCCL 2.29.2 on' $path -- $call --nccl 2.29.2
+    packages $jax $torch
+    says "why: jax's release is the first" 0 '^NCCL 2.29.7 on' $path -- $call
+    says "why: it says which release it takes" 0 "why: answers for NCCL 2.29.7 of jax ($work/jax/libnccl.so.2)" $path -- $call
+    says "why: it names the other release" 0 "why: the answer is not for NCCL 2.30.7 of torch ($work/torch/" $path -- $call
 }
 
 echo "test/cli/here/here.sh: $passed passed, $failed failed"
