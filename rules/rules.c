@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nccl/release.h"
+
 static const struct st_span everything = {0, UINT64_MAX};
 
 void st_rule_clear(struct st_rule *rule)
@@ -21,18 +23,22 @@ void st_rule_clear(struct st_rule *rule)
     rule->dtypes = rule->ops = rule->besides = ~0u;
 }
 
+static bool gpu_fits(const struct st_rule *rule, const struct symtuner_machine *machine)
+{
+    return !rule->gpu[0] || fnmatch(rule->gpu, machine->gpu, 0) == 0;
+}
+
+static bool gpus_fit(const struct st_rule *rule, const struct symtuner_machine *machine)
+{
+    return (rule->gpus.lo == 0 && rule->gpus.hi == UINT64_MAX) ||
+           (machine->gpus > 0 && st_span_has(rule->gpus, (uint64_t)machine->gpus));
+}
+
 bool st_rule_fits(const struct st_rule *rule, int nccl, const struct symtuner_machine *machine)
 {
-    if (!st_span_has(rule->nccl, (uint64_t)nccl))
-        return false;
-    if (rule->gpu[0] && fnmatch(rule->gpu, machine->gpu, 0) != 0)
-        return false;
-    if ((rule->gpus.lo != 0 || rule->gpus.hi != UINT64_MAX) &&
-        (machine->gpus <= 0 || !st_span_has(rule->gpus, (uint64_t)machine->gpus)))
-        return false;
-    if (rule->links >= 0 && rule->links != machine->nvlink)
-        return false;
-    return rule->multicast < 0 || rule->multicast == machine->multicast;
+    return st_span_has(rule->nccl, (uint64_t)nccl) && gpu_fits(rule, machine) &&
+           gpus_fit(rule, machine) && (rule->links < 0 || rule->links == machine->nvlink) &&
+           (rule->multicast < 0 || rule->multicast == machine->multicast);
 }
 
 struct st_span st_rule_total_bytes(const struct st_rule *rule, int coll, int ranks)
@@ -90,11 +96,96 @@ int symtuner_rules_count(const symtuner_rules *rules)
     return rules ? rules->count : 0;
 }
 
+/* ---- why rules do not fit -------------------------------------------------------------------- */
+
+enum { MACHINE = 1, RELEASE = 2 };
+
+/* What [provenance] and this box do not have in common. */
+struct misfit {
+    unsigned other, unknown; /* MACHINE, RELEASE: differs; is not known here */
+    char text[SYMTUNER_ERROR_MAX];
+    size_t at;
+};
+
+/* Add a key that does not fit. ${is} is the value here; "": not known. */
+static void add(struct misfit *misfit, unsigned what, const char *key, const char *wanted,
+                const char *is)
+{
+    int n =
+        snprintf(misfit->text + misfit->at, sizeof misfit->text - misfit->at, "%s%s = %s (here %s)",
+                 misfit->at ? ", " : "", key, wanted, is[0] ? is : "not known");
+
+    *(is[0] ? &misfit->other : &misfit->unknown) |= what;
+    misfit->at += n > 0 ? (size_t)n : 0;
+    if (misfit->at >= sizeof misfit->text)
+        misfit->at = sizeof misfit->text - 1;
+}
+
+/* Write one end of a span of releases, as in a rules file: without the patch number if the end
+ * stands for all patches. */
+static void print_release(uint64_t release, uint64_t patch_of_all, char *text, size_t size)
+{
+    st_release_print((int)release, text, size);
+    if (release % 100 == patch_of_all)
+        *strrchr(text, '.') = '\0';
+}
+
+/* Write the span ${wanted} as "LO..HI", with "" for an end that is no limit, or as "LO" if both
+ * ends are the same. */
+static void print_span(struct st_span wanted, bool releases, char *text, size_t size)
+{
+    char lo[24] = "", hi[24] = "";
+
+    if (wanted.lo > 0 && releases)
+        print_release(wanted.lo, 0, lo, sizeof lo);
+    else if (wanted.lo > 0)
+        snprintf(lo, sizeof lo, "%llu", (unsigned long long)wanted.lo);
+    if (wanted.hi < UINT64_MAX && releases)
+        print_release(wanted.hi, 99, hi, sizeof hi);
+    else if (wanted.hi < UINT64_MAX)
+        snprintf(hi, sizeof hi, "%llu", (unsigned long long)wanted.hi);
+    if (strcmp(lo, hi) == 0)
+        snprintf(text, size, "%s", lo);
+    else
+        snprintf(text, size, "%s..%s", lo, hi);
+}
+
+/* Fill ${misfit} with the keys of ${made}, a section [provenance], that do not fit. */
+static void compare(const struct st_rule *made, int nccl, const struct symtuner_machine *machine,
+                    struct misfit *misfit)
+{
+    static const char *const links[] = {"pcie", "nvlink"}, *const yes[] = {"no", "yes"};
+    char wanted[64], is[24] = "";
+
+    if (!st_span_has(made->nccl, (uint64_t)nccl)) {
+        print_span(made->nccl, true, wanted, sizeof wanted);
+        add(misfit, RELEASE, "nccl", wanted, nccl > 0 ? st_release_print(nccl, is, sizeof is) : "");
+    }
+    if (!gpu_fits(made, machine))
+        add(misfit, MACHINE, "gpu", made->gpu, machine->gpu);
+    if (!gpus_fit(made, machine)) {
+        print_span(made->gpus, false, wanted, sizeof wanted);
+        is[0] = '\0';
+        if (machine->gpus > 0)
+            snprintf(is, sizeof is, "%d", machine->gpus);
+        add(misfit, MACHINE, "gpus", wanted, is);
+    }
+    if (made->links >= 0 && made->links != machine->nvlink)
+        add(misfit, MACHINE, "links", links[made->links],
+            machine->nvlink < 0 ? "" : links[machine->nvlink > 0]);
+    if (made->multicast >= 0 && made->multicast != machine->multicast)
+        add(misfit, MACHINE, "multicast", yes[made->multicast],
+            machine->multicast < 0 ? "" : yes[machine->multicast > 0]);
+}
+
 enum symtuner_status symtuner_rules_fit(const symtuner_rules *rules, int nccl,
                                         const struct symtuner_machine *machine, char *error,
                                         size_t error_size)
 {
+    static const char *const what[] = {"", "machine", "release", "machine and release"};
+    struct misfit misfit = {.at = 0};
     const struct st_rule *made;
+    unsigned open;
 
     if (!machine) {
         snprintf(error, error ? error_size : 0, "machine is NULL");
@@ -103,10 +194,15 @@ enum symtuner_status symtuner_rules_fit(const symtuner_rules *rules, int nccl,
     if (!rules || !rules->has_provenance || st_rule_fits(&rules->provenance, nccl, machine))
         return SYMTUNER_OK;
     made = &rules->provenance;
+    compare(made, nccl, machine, &misfit);
+    open = misfit.unknown & ~misfit.other;
     snprintf(error, error ? error_size : 0,
-             "%s:%d:1: these rules were measured on another machine or release than NCCL "
-             "%d.%d.%d on \"%s\"; tune again, or remove [provenance] to use them all the same",
-             rules->source[made->source], made->line, nccl / 10000, nccl / 100 % 100, nccl % 100,
-             machine->gpu[0] ? machine->gpu : "an unknown GPU");
+             "%s:%d:1: these rules were measured on %s%s%s: %s%s%s%s; tune again, or remove "
+             "[provenance] to use them all the same",
+             rules->source[made->source], made->line, misfit.other ? "another " : "a ",
+             what[misfit.other ? misfit.other : open],
+             misfit.other ? "" : " that could not be compared with this one", misfit.text,
+             misfit.other && open ? "; the " : "", misfit.other ? what[open] : "",
+             misfit.other && open ? " could not be compared" : "");
     return SYMTUNER_EMISMATCH;
 }

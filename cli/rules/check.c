@@ -5,17 +5,19 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/doctor/doctor.h"
 #include "cli/json.h"
 #include "cli/machines.h"
 #include "cli/options.h"
 #include "cli/values.h"
-#include "nccl/release.h"
 #include "rules/sources.h"
 #include "symtuner.h"
 
 struct check {
     bool json, here;
-    int nccl;
+    int nccl;                        /* the release of --nccl; 0: not given            */
+    struct symtuner_machine machine; /* with --here or --nccl: this box                */
+    struct st_doctor doctor;         /* with --here and without --nccl: the NCCL here  */
     struct st_json out;
 };
 
@@ -33,24 +35,39 @@ static void tell(struct check *check, const char *kind, const char *text, int *c
     ++*count;
 }
 
-/* Report a finding if the section [provenance] of the rules names another box or release. Without
- * --nccl the release is not known: then it is enough that the section fits this box with some
- * release that we know. */
+/* Report a finding if the section [provenance] of the rules does not fit this box with the release
+ * ${nccl}; 0: not known. ${whose} says which NCCL this is, or is "". */
+static void check_release(struct check *check, const symtuner_rules *rules, int nccl,
+                          const char *whose, int *count)
+{
+    char text[SYMTUNER_ERROR_MAX + ST_COPY_TEXT + 40];
+    char misfit[SYMTUNER_ERROR_MAX];
+
+    if (symtuner_rules_fit(rules, nccl, &check->machine, misfit, sizeof misfit) == SYMTUNER_OK)
+        return;
+    snprintf(text, sizeof text, "%s%s", misfit, whose);
+    tell(check, "provenance", text, count);
+}
+
+/* Compare with the release of --nccl, otherwise with every release that programs here load: jax and
+ * torch may load different ones. */
 static void check_here(struct check *check, const symtuner_rules *rules, int *count)
 {
-    struct symtuner_machine machine;
-    char text[SYMTUNER_ERROR_MAX] = "";
-    enum symtuner_status status = SYMTUNER_EMISMATCH;
+    const struct st_doctor *doctor = &check->doctor;
+    char copy[ST_COPY_TEXT], whose[ST_COPY_TEXT + 40];
 
-    st_machine_here(&machine);
     if (check->nccl) {
-        status = symtuner_rules_fit(rules, check->nccl, &machine, text, sizeof text);
-    } else {
-        for (int nccl = 22700; nccl <= st_release_newest() && status != SYMTUNER_OK; nccl++)
-            status = symtuner_rules_fit(rules, nccl, &machine, text, sizeof text);
+        check_release(check, rules, check->nccl, "", count);
+        return;
     }
-    if (status != SYMTUNER_OK)
-        tell(check, "provenance", text, count);
+    for (int i = 0; i < doctor->judgeds; i++) {
+        snprintf(whose, sizeof whose, " (compared with %s)",
+                 st_doctor_copy_text(doctor, doctor->judged[i], copy));
+        check_release(check, rules, doctor->copy[doctor->judged[i]].nccl, whose, count);
+    }
+    if (doctor->judgeds == 0)
+        check_release(check, rules, 0, " (no NCCL was found here; --nccl X.Y.Z names its release)",
+                      count);
 }
 
 static int check_file(struct check *check, const char *path)
@@ -91,9 +108,11 @@ static int check_file(struct check *check, const char *path)
 
 #define AT(member) offsetof(struct check, member)
 static const struct st_option rows[] = {
-    {"here", NULL, "also: does the [provenance] fit this box? (SYMTUNER_MACHINE may describe one)",
+    {"here", NULL,
+     "also: does the [provenance] fit this box, and the NCCL that jax or torch of this python3 "
+     "would load (without these two, the loader's)? SYMTUNER_MACHINE may describe a box",
      ST_OPTION_FLAG, .at = AT(here)},
-    {"nccl", "X.Y.Z", "the release to compare the provenance with (implies --here)", ST_OPTION_READ,
+    {"nccl", "X.Y.Z", "compare with this release instead (implies --here)", ST_OPTION_READ,
      .read = st_read_release, .at = AT(nccl)},
     {"json", NULL, "one object, for programs", ST_OPTION_FLAG, .at = AT(json)},
 };
@@ -113,11 +132,18 @@ static const struct st_command_line line = {
 
 int st_cmd_check(int argc, char **argv)
 {
-    struct check check = {.out.out = stdout};
+    static struct check check; /* static, because it is large */
     int status = st_line_read(&line, argc, argv, &check), bad = 0;
 
     if (status >= 0)
         return status;
+    check.out.out = stdout;
+    if (check.here || check.nccl)
+        st_machine_here(&check.machine);
+    if (check.here && !check.nccl) {
+        check.doctor.root = "";
+        st_doctor_find_nccl(&check.doctor);
+    }
     if (check.json) {
         st_json_open(&check.out, NULL, "{");
         st_json_open(&check.out, "files", "[");

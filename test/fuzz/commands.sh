@@ -16,6 +16,9 @@ one() { # one DICTIONARY SAMPLE: runs cli_fuzz with both
     }
 }
 rounds=$2
+# doctor and check ask python3 where torch is. This one prints nothing.
+mkdir bin && printf '#!/bin/sh\n' > bin/python3 && chmod +x bin/python3
+PATH=$PWD/bin:$PATH
 one top test/data/ledger/rank0.ledger
 one agree test/data/ledger/rank0.ledger
 one table docs/example.rules
@@ -27,12 +30,9 @@ one check test/data/kernels.rules
 one tune test/data/tune.csv
 one tune test/data/tune-beside.csv
 one run docs/example.rules # run.words begins with --print, so no program is started
-# The doctor asks python3 where torch is. The first fake python3 prints nothing. The second one says
-# that torch's library is /dev/stdin. So the doctor reads damaged copies of sample.so as a library,
-# also its list of folders to search (rpath).
-mkdir bin && printf '#!/bin/sh\n' > bin/python3 && chmod +x bin/python3
-PATH=$PWD/bin:$PATH
 NCCL_CONF_FILE=/dev/stdin one doctor test/fuzz/nccl.conf
+# This python3 says that torch's library is /dev/stdin. So the doctor reads damaged copies of
+# sample.so as a library, also its list of folders to search (rpath).
 printf '#!/bin/sh\nprintf "python\\t3.11.0\\t/bin/python3\\ntorch\\t/dev/stdin\\n"\n' > bin/python3
 ${CC:-cc} -shared -fPIC -Wl,-rpath,'$ORIGIN/../lib:/usr/lib' -x c -o sample.so - <<'C'
 const char text[] = "NCCL version 2.28.9+cuda13.0";

@@ -424,6 +424,36 @@ START_TEST(test_provenance_fits_its_own_machine_only)
 }
 END_TEST
 
+static const struct {
+    const char *keys;
+    int nccl;
+    struct symtuner_machine machine;
+    const char *says;
+} misfits[] = {
+    {"nccl = 2.28..2.29", 23007, {"", 0, -1, -1, 0}, "nccl = 2.28..2.29 (here 2.30.7)"},
+    {"nccl = 2.31..", 23007, {"", 0, -1, -1, 0}, "nccl = 2.31.. (here 2.30.7)"},
+    {"nccl = 2.28.9", 0, {"", 0, -1, -1, 0}, "a release that could not be compared with"},
+    {"gpu = A", 22809, {"B", 90, 1, 0, 0}, "another machine: gpu = A (here B); tune again"},
+    {"gpu = A\nnccl = 2.27", 22809, {"B", 90, 1, 0, 0}, "another machine and release: nccl = "},
+    {"gpus = 2..4", 22809, {"B", 90, 1, 0, 8}, "another machine: gpus = 2..4 (here 8)"},
+    {"links = nvlink\nmulticast = no", 22809, {"", 0, 0, 1, 0}, "(here pcie), multicast = no (her"},
+    {"gpu = A\nnccl = 2.27", 22809, {"", 0, -1, -1, 0},
+     "another release: nccl = 2.27 (here 2.28.9), gpu = A (here not known); the machine could not"},
+};
+
+START_TEST(test_misfit_says_what_differs)
+{
+    char text[128];
+    symtuner_rules *rules;
+
+    snprintf(text, sizeof text, "[provenance]\n%s\n[rule a]\ncoll = any\n", misfits[_i].keys);
+    rules = parsed(text);
+    symtuner_rules_fit(rules, misfits[_i].nccl, &misfits[_i].machine, error, sizeof error);
+    ck_assert_msg(strstr(error, misfits[_i].says), "row %d: %s", _i, error);
+    symtuner_rules_free(rules);
+}
+END_TEST
+
 START_TEST(test_the_first_process_rule_that_fits_counts)
 {
     symtuner_rules *rules = parsed("[process]\nlinks = pcie\nsym-ctas = 4\n"
@@ -460,6 +490,7 @@ Suite *rules_suite(void)
     tcase_add_test(sources, test_rules_of_a_second_source_follow_those_of_the_first);
     tcase_add_test(sources, test_too_many_rules_from_two_sources_are_refused_whole);
     t_add_rows(machine, test_provenance_fits_its_own_machine_only, fitting);
+    t_add_rows(machine, test_misfit_says_what_differs, misfits);
     tcase_add_test(machine, test_the_first_process_rule_that_fits_counts);
     suite_add_tcase(suite, limits);
     suite_add_tcase(suite, hash);

@@ -97,5 +97,35 @@ path=LD_LIBRARY_PATH=$work/loader
     says "why: it names the other release" 0 "why: the answer is not for NCCL 2.30.7 of torch ($work/torch/" $path -- $call
 }
 
+# ---- check: machine and release ------------------------------------------------------------------
+box='SYMTUNER_MACHINE=gpu=NVIDIA H200; gpus=2; links=nvlink; multicast=no'
+printf '%s\n' '[provenance]' 'nccl = 2.30.7' 'gpu = NVIDIA H200' 'links = nvlink' > "$work/a.rules"
+rules=$work/a.rules
+packages $torch
+says "check: the rules fit torch's release" 0 'a.rules: ' "$path" "$box" -- check --here "$rules"
+says "check: --nccl overrides torch's release" 1 \
+    'a.rules:1:1: these rules were measured on another release: nccl = 2.30.7 (here 2.28.9); .* the same$' \
+    "$path" "$box" -- check --here --nccl 2.28.9 "$rules"
+says "check: the machine differs" 1 \
+    "another machine: gpu = NVIDIA H200 (here NVIDIA H100); .* (compared with NCCL 2.30.7 of torch ($work/torch/" \
+    "$path" 'SYMTUNER_MACHINE=gpu=NVIDIA H100; links=nvlink' -- check --here "$rules"
+says "check: the machine cannot be asked" 1 \
+    'a machine that could not be compared with this one: gpu = NVIDIA H200 (here not known), links = nvlink (here not known);' \
+    "$path" $none -- check --here "$rules"
+packages
+says "check: the rules do not fit the loader's release" 1 \
+    "another release: nccl = 2.30.7 (here 2.28.9); .* (compared with NCCL 2.28.9 ($work/loader/libnccl.so.2))" \
+    "$path" "$box" -- check --here "$rules"
+says "check: the release differs, and the machine cannot be asked" 1 \
+    'another release: nccl = 2.30.7 (here 2.28.9), gpu = .*; the machine could not be compared; tune again' \
+    "$path" $none -- check --here "$rules"
+# shellcheck disable=SC2086
+packages $jax $torch
+says "check: the rules fit torch's release, but not jax's" 1 \
+    "nccl = 2.30.7 (here 2.29.7); .* (compared with NCCL 2.29.7 of jax ($work/jax/libnccl.so.2))" \
+    "$path" "$box" -- check --here "$rules"
+[ "$(grep -c provenance "$work/out")" = 1 ] || { echo "FAIL check: torch's release is a finding, too"; failed=1; }
+says "check: JSON says so, too" 1 '"kind": "provenance", "text": ".*NCCL 2.29.7 of jax' "$path" "$box" -- check --here --json "$rules"
+
 echo "test/cli/here/here.sh: $passed passed, $failed failed"
 [ $failed = 0 ]

@@ -353,7 +353,7 @@ START_TEST(test_wrong_and_foreign_rules_leave_the_table_alone)
         fprintf(out, "[provenance]\n%s\n[kernels a]\nkernel = one_ll8\n", foreign[i]);
         fclose(out);
         ck_assert_ptr_null(ar_rules_read(22809, 4, note));
-        ck_assert_msg(strstr(note, "another machine or release") != NULL, "%s", note);
+        ck_assert_msg(strstr(note, i < 3 ? "another machine" : "another release"), "%s", note);
     }
     unlink(path);
 }
