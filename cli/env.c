@@ -8,6 +8,7 @@
 #include "cli/json.h"
 #include "cli/options.h"
 #include "nccl/names.h"
+#include "nccl/variables.h"
 #include "symtuner.h"
 
 extern char **environ;
@@ -70,19 +71,17 @@ static void print_text(void)
     }
 }
 
-/* Report on stderr the SYMTUNER_* variables whose values are not legal, and those that do not
- * exist. */
-static void print_wrong(void)
+/* Report on stderr the values that are not legal. */
+static void print_wrong_values(void)
 {
-    enum { MOST = 64 };
-    const char *word[MOST];
-    struct st_words words = {word, 0};
+    const struct st_variable *variable;
     struct symtuner_option row;
+    char legal[ST_VARIABLE_LEGAL];
+    int number;
 
-    for (int i = 0; i < MOST && symtuner_option_get(i, &row); i++) {
+    for (int i = 0; symtuner_option_get(i, &row); i++) {
         const char *value = getenv(row.name);
 
-        word[words.count++] = row.name;
         if (value && strcmp(row.values, "text") != 0 &&
             !st_word_listed(row.values, value, strncmp))
             fprintf(stderr, "symtuner env: %s=%s: write one of %s%s; %s\"%s\"\n", row.name, value,
@@ -91,12 +90,34 @@ static void print_wrong(void)
                                                               : "symtuner uses ",
                     row.fallback[0] ? row.fallback : "unset");
     }
+    for (int i = 0; (variable = st_variable_get(i)); i++) {
+        const char *value = getenv(variable->name);
+
+        if (!value || st_variable_value(variable, value, &number))
+            continue;
+        st_variable_legal(variable, legal);
+        fprintf(stderr, "symtuner env: %s=%s: write %s\n", variable->name, value, legal);
+    }
+}
+
+/* Report on stderr the variables SYMTUNER_* that do not exist. */
+static void print_strangers(void)
+{
+    enum { MOST = 64 };
+    const char *word[MOST];
+    struct st_words words = {word, 0};
+    const struct st_variable *variable;
+    struct symtuner_option row;
+
+    for (int i = 0; words.count < MOST && symtuner_option_get(i, &row); i++)
+        word[words.count++] = row.name;
+    for (int i = 0; words.count < MOST && (variable = st_variable_get(i)); i++)
+        word[words.count++] = variable->name;
     for (char **entry = environ; *entry; entry++) {
         size_t length = strcspn(*entry, "=");
         const char *near = st_word_nearest(&words, *entry, length);
 
-        if (strncmp(*entry, "SYMTUNER_", 9) == 0 && strncmp(*entry, "SYMTUNER_AR_", 12) != 0 &&
-            st_word_find(&words, *entry, length) < 0)
+        if (strncmp(*entry, "SYMTUNER_", 9) == 0 && st_word_find(&words, *entry, length) < 0)
             fprintf(stderr, "symtuner env: %.*s: no such variable%s%s%s\n", (int)length, *entry,
                     near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
     }
@@ -134,7 +155,9 @@ int st_cmd_env(int argc, char **argv)
         fputs(symtuner_defaults_text(), stdout);
     else
         (request.json ? print_json : print_text)();
-    if (!request.markdown && !request.defaults)
-        print_wrong();
+    if (!request.markdown && !request.defaults) {
+        print_wrong_values();
+        print_strangers();
+    }
     return ST_EXIT_FINE;
 }

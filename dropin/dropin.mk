@@ -2,7 +2,8 @@
 
 # Files that tests link without the rest of the drop-in.
 DROPIN_PURE := dropin/verify/compare.c dropin/comms.c dropin/meet.c
-DROPIN_C := $(wildcard base/*.c dropin/*.c dropin/*/*.c) plugin/options.c nccl/names.c nccl/release.c
+DROPIN_C := $(wildcard base/*.c dropin/*.c dropin/*/*.c) plugin/options.c \
+            $(patsubst %,nccl/%.c,names release variables)
 # The library is loaded when the program starts. So it can be compiled with
 # -ftls-model=initial-exec, and an access to a thread-local variable costs one instruction.
 DROPIN_OBJ := $(patsubst %,$(B)/dropin-obj/%.o,$(DROPIN_C))

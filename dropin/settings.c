@@ -2,7 +2,6 @@
 #include "dropin/settings.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -13,7 +12,13 @@
 #include "base/hash.h"
 #include "dropin/verify/cuda.h"
 #include "nccl/names.h"
+#include "nccl/variables.h"
 #include "symtuner.h"
+
+/* SYMTUNER_ONLY has a word for each of the first collectives of ST_TALLY_COLL_MAP. */
+_Static_assert((int)ST_TALLY_REDUCE_SCATTER == (int)ST_KERNEL_REDUCE_SCATTER &&
+                   (int)ST_TALLY_ALL_GATHER == (int)ST_KERNEL_ALL_GATHER,
+               "bits of st_settings.only");
 
 bool st_off;
 
@@ -76,44 +81,19 @@ static const char *word_of(const char *name)
     return "";
 }
 
-static long number_of(const char *name, long fallback, long most)
+/* Return the value of the variable ${name}, which has a row in nccl/variables.c. If the variable is
+ * not set, return ${fallback}; if it is wrong, also warn. */
+static int value_of(const char *name, int fallback)
 {
+    const struct st_variable *variable = st_variable_find(name, strlen(name));
     const char *value = getenv(name);
-    char *end, cure[60];
-    long number;
+    char legal[ST_VARIABLE_LEGAL];
 
-    if (!value || !*value)
-        return fallback;
-    errno = 0;
-    number = strtol(value, &end, 10);
-    if (errno == 0 && *end == '\0' && number >= 0 && number <= most)
-        return number;
-    snprintf(cure, sizeof cure, "a number from 0 to %ld", most);
-    wrong(name, value, cure);
-    return fallback;
-}
-
-static unsigned colls_of(const char *list)
-{
-    unsigned colls = 0;
-
-    if (!list || !*list)
-        return 1u << ST_TALLY_ALL_REDUCE;
-    for (const char *at = list; *at; at += *at == ',') {
-        size_t n = strcspn(at, ",");
-        int coll = 0;
-
-        while (coll <= ST_TALLY_ALL_GATHER && (strlen(st_tally_coll_word(coll)) != n ||
-                                               strncmp(st_tally_coll_word(coll), at, n) != 0))
-            coll++;
-        if (coll > ST_TALLY_ALL_GATHER) {
-            wrong("SYMTUNER_ONLY", list, "some of allreduce,reducescatter,allgather");
-            return 0;
-        }
-        colls |= 1u << coll;
-        at += n;
+    if (value && !st_variable_value(variable, value, &fallback)) {
+        st_variable_legal(variable, legal);
+        wrong(name, value, legal);
     }
-    return colls;
+    return fallback;
 }
 
 static void read_all(void)
@@ -125,9 +105,9 @@ static void read_all(void)
 
     word_of("SYMTUNER_LOG"); /* warn if the value is wrong; st_warn_once reads it again */
     settings.observe = strcmp(word_of("SYMTUNER_MODE"), "observe") == 0;
-    settings.only = colls_of(getenv("SYMTUNER_ONLY"));
-    settings.verify = (uint32_t)number_of("SYMTUNER_VERIFY", 0, 500);
-    settings.max_comms = (int)number_of("SYMTUNER_MAX_COMMS", -1, 4096);
+    settings.only = (unsigned)value_of("SYMTUNER_ONLY", 1 << ST_TALLY_ALL_REDUCE);
+    settings.verify = (uint32_t)value_of("SYMTUNER_VERIFY", 0);
+    settings.max_comms = value_of("SYMTUNER_MAX_COMMS", -1);
     settings.usual = true;
     for (size_t i = 0; i < sizeof unusual / sizeof *unusual; i++)
         settings.usual &= !getenv(unusual[i]) || !*getenv(unusual[i]);

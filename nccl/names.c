@@ -27,12 +27,6 @@ static const char *const kernel_word[] = {
     "two_lamport", "chunked", "pull",       "copy",        "nvls",    "pull_one",
     "nvls_one",    "tma",     "tma_staged", "engines",     "tma_ipc", "tma_engines"};
 static const char *const kernel_coll_word[] = {"allreduce", "reducescatter", "allgather"};
-static const char *const kernel_variable[] = {
-    "SYMTUNER_AR_KERNEL",   "SYMTUNER_AR_CTAS",         "SYMTUNER_AR_TRANSPORT",
-    "SYMTUNER_AR_LINKS",    "SYMTUNER_AR_LAG",          "SYMTUNER_AR_TIMEOUT_MS",
-    "SYMTUNER_AR_OVERLAP",  "SYMTUNER_AR_PROBE",        "SYMTUNER_AR_PROBE_FILE",
-    "SYMTUNER_AR_MAX_CTAS", "SYMTUNER_AR_BESIDE",       "SYMTUNER_AR_NODES",
-    "SYMTUNER_AR_IPC",      "SYMTUNER_AR_SHARE_GPU",    "SYMTUNER_AR_TEST_STALL_US"};
 static const char *const beside_word[] = {"unknown", "alone", "compute"};
 static const char *const status_word[] = {"ok",           "out of memory", "cannot read",
                                           "syntax error", "other machine", "bad argument"};
@@ -50,7 +44,6 @@ const struct st_words st_all_op_words = WORDS(op_word);
 const struct st_words st_reg_words = WORDS(reg_word);
 const struct st_words st_kernel_words = WORDS(kernel_word);
 const struct st_words st_kernel_coll_words = WORDS(kernel_coll_word);
-const struct st_words st_kernel_variables = WORDS(kernel_variable);
 const struct st_words st_beside_words = WORDS(beside_word);
 static const struct st_words statuses = WORDS(status_word);
 

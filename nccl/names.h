@@ -43,9 +43,6 @@ extern const struct st_words st_beside_words;
  * multiprocessors. The limit has no effect if the application says that no other kernels run. */
 enum { ST_BESIDE_LIMIT = 4 << 20 };
 
-/* The full names of the environment variables of libsymtuner_ar.so. Case matters. */
-extern const struct st_words st_kernel_variables;
-
 /* Are the ${len} bytes at ${a} and ${b} equal, without regard to case? Only the letters A to Z have
  * case. strncasecmp depends on the locale of the program: in Turkish I and i are different
  * letters. */

@@ -66,6 +66,9 @@ check_variable()
     sed -n '/^#define ST_OPTION_MAP/,/^$/p' plugin/options.h | grep -oE '"SYMTUNER_[A-Z_]+"' | tr -d '"' | sort > "$work/rows"
     "$build/symtuner" env --markdown | grep -oE '^\| `SYMTUNER_[A-Z_]+`' | tr -d '|` ' | sort > "$work/listed"
     same "symtuner env lists other variables than ST_OPTION_MAP" "$work/rows" "$work/listed"
+    sed -n '/^#define KERNEL_MAP/,/^$/p' nccl/variables.c | grep -oE '"SYMTUNER_AR_[A-Z_]+"' | sort > "$work/rows_ar"
+    grep -oE '"SYMTUNER_AR_[A-Z_]+"' kernels/host/options.c | sort -u > "$work/read"
+    same "the kernels read other variables than KERNEL_MAP has rows" "$work/rows_ar" "$work/read"
     for name in $(grep -rhoE 'getenv\("SYMTUNER_[A-Z_]+"' plugin rules nccl cli kernels | sed 's/.*"\(.*\)"/\1/' | grep -v SYMTUNER_AR_ | sort -u); do
         grep -qx "$name" "$work/rows" || wrong "getenv reads $name, which is no row"
     done

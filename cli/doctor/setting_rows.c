@@ -15,6 +15,7 @@
 #include "cli/text.h"
 #include "nccl/release.h"
 #include "nccl/names.h"
+#include "nccl/variables.h"
 
 /* ---- checks that need more than a comparison ------------------------------------------------- */
 
@@ -141,8 +142,7 @@ static bool symtuner_variable(const struct st_doctor *doctor, char *evidence)
     for (int i = 0; i < doctor->settings; i++) {
         const struct st_setting *setting = &doctor->setting[i];
         struct symtuner_option row;
-        int word = st_word_find(&st_kernel_variables, setting->name, strlen(setting->name));
-        bool exists = word >= 0 && strcmp(st_kernel_variables.word[word], setting->name) == 0;
+        bool exists = st_variable_find(setting->name, strlen(setting->name));
 
         if (strncmp(setting->name, "SYMTUNER_", 9) != 0)
             continue;
@@ -159,8 +159,11 @@ static bool symtuner_value(const struct st_doctor *doctor, char *evidence)
 {
     const char *described = getenv("SYMTUNER_MACHINE");
     struct symtuner_machine machine;
+    const struct st_variable *variable;
     struct symtuner_option row;
+    char legal[ST_VARIABLE_LEGAL];
     size_t at = 0;
+    int number;
 
     for (int o = 0; symtuner_option_get(o, &row); o++) {
         const struct st_setting *setting = st_doctor_get(doctor, row.name);
@@ -172,6 +175,15 @@ static bool symtuner_value(const struct st_doctor *doctor, char *evidence)
                              strncmp(row.help, "JAX package", 11) == 0 ? "JAX stops here, default "
                                                                        : "using ",
                              row.fallback);
+    }
+    for (int i = 0; (variable = st_variable_get(i)); i++) {
+        const struct st_setting *setting = st_doctor_get(doctor, variable->name);
+
+        if (!setting || st_variable_value(variable, setting->value, &number))
+            continue;
+        st_variable_legal(variable, legal);
+        at = st_text_add(evidence, ST_EVIDENCE, at, "%s%s=%.100s (%s): write %s", at ? "; " : "",
+                         variable->name, setting->value, setting->origin, legal);
     }
     if (described && *described && !symtuner_machine_find(&machine))
         at = st_text_add(evidence, ST_EVIDENCE, at, "%sSYMTUNER_MACHINE=%.200s (environment): the "
@@ -429,7 +441,7 @@ const struct st_finding st_findings_settings[] = {
         "symtuner env lists symtuner's variables, and docs/kernels.md those of the kernels"),
     ST_ROW("symtuner-value", ST_ERROR, symtuner_value,
         "this variable of symtuner has no legal value",
-        "symtuner env lists the legal values"),
+        "symtuner env lists the legal values, and docs/kernels.md those of the kernels"),
     SETTING("mode-off", ST_WARNING, 0, 0, "SYMTUNER_MODE", ST_WHEN_IS, "off|observe",
         "in this mode symtuner changes nothing",
         "unset SYMTUNER_MODE, or set it to steer"),

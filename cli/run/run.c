@@ -18,8 +18,7 @@
 #include "cli/run/summary.h"
 #include "cli/text.h"
 #include "nccl/names.h"
-
-enum { VERIFY_MAX = 500, CTAS_MAX = 512 }; /* the largest values that the libraries accept */
+#include "nccl/variables.h"
 
 struct request {
     struct st_run_ask ask;
@@ -70,10 +69,11 @@ static const struct st_option rows[] = {
      "send only these to our kernels; several are joined by commas",
      ST_OPTION_READ, .read = read_only, .at = AT(ask)},
     {"max-ctas", "N", "our kernels use at most N CTAs each (SYMTUNER_AR_MAX_CTAS)",
-     ST_OPTION_NUMBER, .at = AT(ask.max_ctas), .least = 1, .most = CTAS_MAX},
-    {"verify", "N", "run the first N calls of each kind by our kernels and by NCCL, and compare "
-                    "(SYMTUNER_VERIFY)", ST_OPTION_NUMBER, .at = AT(ask.verify), .least = 1,
-     .most = VERIFY_MAX},
+     ST_OPTION_NUMBER, .at = AT(ask.max_ctas), .least = 1, .most = ST_VARIABLE_CTAS},
+    {"verify", "N",
+     "run the first N calls of each kind by our kernels and by NCCL, and compare "
+     "(SYMTUNER_VERIFY)",
+     ST_OPTION_NUMBER, .at = AT(ask.verify), .least = 1, .most = ST_VARIABLE_VERIFY},
     {"off", NULL, "load everything, but leave every call to NCCL (SYMTUNER_MODE=off)",
      ST_OPTION_FLAG, .at = AT(ask.off)},
     {"print", NULL, "print what it would set, as lines for sh; run nothing", ST_OPTION_FLAG,

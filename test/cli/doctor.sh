@@ -215,6 +215,15 @@ plant symtuner-variable SYMTUNER_RULEZ=x
 plant symtuner-variable SYMTUNER_AR_KERNL=pull
 plant symtuner-variable SYMTUNER_AR_kernel=pull
 spare symtuner-variable $(grep -o '"SYMTUNER_AR_[A-Z][A-Z_]*' kernels/host/options.c | sort -u | sed 's/^"//; s/$/=1/')
+for wrong in SYMTUNER_AR_KERNEL=x SYMTUNER_AR_CTAS=0 SYMTUNER_AR_MAX_CTAS=513 SYMTUNER_AR_LINKS=nvswitch SYMTUNER_AR_IPC=yes \
+    SYMTUNER_AR_TIMEOUT_MS=10s SYMTUNER_VERIFY=501 SYMTUNER_MAX_COMMS=-1 SYMTUNER_ONLY=allreduce,allgahter; do
+    plant symtuner-value "$wrong"
+done
+evidence symtuner-value 'SYMTUNER_AR_CTAS=+8 (environment): write a number from 1 to 512; SYMTUNER_ONLY=x .*: write some of allreduce,reducescatter,allgather' \
+    SYMTUNER_AR_CTAS=+8 SYMTUNER_ONLY=x
+evidence symtuner-value 'SYMTUNER_AR_LINKS=NVLINK .*write one of nvlink pcie' SYMTUNER_AR_LINKS=NVLINK
+spare symtuner-value SYMTUNER_AR_KERNEL=pull SYMTUNER_AR_CTAS=512 SYMTUNER_AR_IPC=auto SYMTUNER_AR_PROBE_FILE=x SYMTUNER_AR_LAG= \
+    SYMTUNER_VERIFY=500 SYMTUNER_MAX_COMMS=0 SYMTUNER_ONLY=allgather,allreduce
 plant symtuner-value SYMTUNER_MODE=stear
 plant symtuner-value SYMTUNER_MODE=OFF
 plant symtuner-value SYMTUNER_MACHINE=h200
@@ -225,16 +234,18 @@ for command in 'decide allreduce 1' 'why allreduce 4' 'table docs/example.rules'
         { echo "FAIL symtuner $command says nothing about SYMTUNER_MACHINE=h200"; failed=1; }
 done
 for option in '' --json; do
-    env -i SYMTUNER_MODE=stear SYMTUNER_RULS=x SYMTUNER_JAX=yes SYMTUNER_LEDGER_SIGNAL=9 SYMTUNER_AR_LAG=1 "$symtuner" env $option \
+    env -i SYMTUNER_MODE=stear SYMTUNER_RULS=x SYMTUNER_JAX=yes SYMTUNER_LEDGER_SIGNAL=9 SYMTUNER_AR_LAG=9 SYMTUNER_AR_KERNL=x "$symtuner" env $option \
         2> "$work/env.err" > /dev/null
     diff -u - "$work/env.err" << 'X' || failed=1
 symtuner env: SYMTUNER_MODE=stear: write one of steer|observe|off; symtuner uses "steer"
 symtuner env: SYMTUNER_LEDGER_SIGNAL=9: write one of unset|USR1|USR2; symtuner uses "unset"
 symtuner env: SYMTUNER_JAX=yes: write one of 0|1|report; JAX stops here, default "0"
+symtuner env: SYMTUNER_AR_LAG=9: write a number from 1 to 8
 symtuner env: SYMTUNER_RULS: no such variable; did you mean SYMTUNER_RULES?
+symtuner env: SYMTUNER_AR_KERNL: no such variable; did you mean SYMTUNER_AR_KERNEL?
 X
 done
-[ -z "$(env -i SYMTUNER_MODE=off "$symtuner" env 2>&1 > /dev/null)" ] ||
+[ -z "$(env -i SYMTUNER_MODE=off SYMTUNER_AR_LAG=8 "$symtuner" env 2>&1 > /dev/null)" ] ||
     { echo "FAIL symtuner env complains about legal values"; failed=1; }
 env -i SYMTUNER_AR_NODES=1 "$symtuner" why allreduce 64KiB --machine h200x8 --nodes 2 --brief |
     grep -q '^  with libsymtuner_ar.so: box by box or NCCL alone, by times that are measured' ||

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "nccl/names.h"
+#include "nccl/variables.h"
 #include "symtuner.h"
 #include "symtuner_why.h"
 #include "test/suites.h"
