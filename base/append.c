@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,9 +22,7 @@ void st_append_host(char *host, size_t size)
     snprintf(host, size, "%s", box.nodename);
 }
 
-/* Copy ${pattern} to ${path}, with %p, %h and %% replaced (append.h). Returns false if the result
- * does not fit: a shortened path would name another file. */
-static bool expand(const char *pattern, char *path, size_t size)
+bool st_append_path(const char *pattern, char *path, size_t size)
 {
     struct utsname box;
     size_t at = 0;
@@ -103,7 +100,7 @@ enum st_append st_append(const char *pattern, const char *text, size_t size,
     size_t done = 0;
     int fd;
 
-    if (!expand(pattern, path, sizeof path)) {
+    if (!st_append_path(pattern, path, sizeof path)) {
         snprintf(error, ST_APPEND_ERROR, "%.60s...: longer than %d bytes", pattern, PATH_ROOM - 1);
         return ST_APPEND_NONE;
     }

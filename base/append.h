@@ -3,11 +3,16 @@
 #ifndef ST_APPEND_H_
 #define ST_APPEND_H_
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { ST_APPEND_ERROR = 1200 };
 
 enum st_append { ST_APPEND_ALL, ST_APPEND_CUT, ST_APPEND_NONE };
+
+/* Copy ${pattern} to ${path}, with %p, %h and %% replaced as st_append does. Returns false if the
+ * result does not fit: a shortened path would name another file. */
+bool st_append_path(const char *pattern, char *path, size_t size);
 
 /* Append ${text} to the file ${pattern}, in whose name %p stands for the process id, %h for the
  * host and %% for a %. One write() appends all of ${text}, so the texts of several processes do not

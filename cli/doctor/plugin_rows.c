@@ -2,6 +2,7 @@
 /* plugin_rows.c - findings about plugins, rules files and the NCCL release. */
 #include <string.h>
 
+#include "base/append.h"
 #include "cli/doctor/doctor.h"
 #include "cli/text.h"
 #include "nccl/hazards.h"
@@ -145,6 +146,21 @@ static bool profiler_missing(const struct st_doctor *d, char *evidence)
     st_text_add(evidence, ST_EVIDENCE, at, ", SYMTUNER_LEDGER is");
     return st_doctor_get(d, "SYMTUNER_LEDGER") && !(d->profiler.found && d->profiler.symtuner) &&
            d->profiler.newest > 0;
+}
+
+/* Is there no folder for the file that SYMTUNER_LEDGER names? */
+static bool ledger_folder(const struct st_doctor *d, char *evidence)
+{
+    const struct st_setting *setting = st_doctor_get(d, "SYMTUNER_LEDGER");
+    char file[ST_PATH], *slash;
+
+    if (!setting || !st_append_path(setting->value, file, sizeof file) ||
+        !(slash = strrchr(file, '/')))
+        return false;
+    slash[1] = '\0'; /* with its last slash, a path that is no folder does not exist */
+    return !st_doctor_exists(d, file) &&
+           st_found(evidence, "SYMTUNER_LEDGER=%s (%s): there is no folder %s", setting->value,
+                    setting->origin, file);
 }
 
 /* Is the tuner's file in a folder that ld.so.conf names, but missing from /etc/ld.so.cache? */
@@ -295,6 +311,9 @@ const struct st_finding st_findings_plugin[] = {
     ST_ROW("profiler-missing", ST_WARNING, profiler_missing,
         "the ledger gets no \"ran\" lines: it shows what the tuner was asked, not what ran",
         "also set NCCL_PROFILER_PLUGIN=libsymtuner.so"),
+    ST_ROW("ledger-folder", ST_WARNING, ledger_folder,
+        "the counters cannot be written, so they are lost",
+        "make the folder, or correct SYMTUNER_LEDGER"),
     ST_ROW("ldcache-stale", ST_WARNING, cache_stale,
         "the loader looks into its cache, which does not have the file",
         "run ldconfig"),

@@ -348,6 +348,11 @@ fi
 plant env-plugin-too-old -n 2.28.3 NCCL_ENV_PLUGIN=libsymtuner.so
 plant profiler-missing SYMTUNER_LEDGER=/tmp/ledger
 spare profiler-missing SYMTUNER_LEDGER=/tmp/ledger NCCL_PROFILER_PLUGIN=libsymtuner.so
+plant ledger-folder SYMTUNER_LEDGER=/nosuch/l
+evidence ledger-folder 'there is no folder /home/[^%/]*/"' SYMTUNER_LEDGER=/home/%h/%p.ledger
+plant ledger-folder -s ': > home/file' SYMTUNER_LEDGER=/home/file/l
+spare ledger-folder -s 'mkdir home/%' SYMTUNER_LEDGER=/home/%%/l
+for ledger in /home/l /l ''; do spare ledger-folder "SYMTUNER_LEDGER=$ledger"; done
 plant ldcache-stale -s 'echo empty > etc/ld.so.cache'
 spare ldcache-stale -s 'mkdir opt; mv usr/local/lib/libsymtuner.so opt' LD_LIBRARY_PATH=/opt
 spare ldcache-stale -s 'mv usr/local/lib/libsymtuner.so usr/lib64'
