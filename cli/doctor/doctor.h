@@ -103,6 +103,8 @@ struct st_doctor {
     symtuner_rules *rules;              /* the rules of SYMTUNER_RULES; NULL: none, or wrong  */
     /* what is wrong with SYMTUNER_RULES, SYMTUNER_RULE and NCCL_TUNER_CONFIG_FILE; "": nothing */
     char rules_error[3][SYMTUNER_ERROR_MAX + 32];
+    /* which files of SYMTUNER_RULES and NCCL_TUNER_CONFIG_FILE cannot be read, and why; "": none */
+    char rules_unread[2 * SYMTUNER_ERROR_MAX + 64];
     char dir[ST_DIRS_MAX][ST_PATH];     /* the folders in which the loader looks, in order    */
     int dirs, dirs_configured;          /* the first dirs_configured are LD_LIBRARY_PATH's    */
     struct st_copy copy[ST_COPIES_MAX]; /* the copies of NCCL that were found                 */

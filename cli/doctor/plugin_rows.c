@@ -317,6 +317,10 @@ const struct st_finding st_findings_plugin[] = {
     ST_ROW("ldcache-stale", ST_WARNING, cache_stale,
         "the loader looks into its cache, which does not have the file",
         "run ldconfig"),
+    ST_ROW_TEXT("rules-unread", ST_ERROR, rules_unread,
+        "the file of rules cannot be read, so the plugin uses no rules, not even those of other "
+        "sources",
+        "correct the path, or unset the variable"),
     ST_ROW_TEXT("rules-wrong", ST_ERROR, rules_error[0],
         "the rules file has an error, so the plugin uses no rules, not even those of other sources",
         "correct the file; symtuner check FILE says whether it is right"),

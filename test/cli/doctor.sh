@@ -356,9 +356,13 @@ for ledger in /home/l /l ''; do spare ledger-folder "SYMTUNER_LEDGER=$ledger"; d
 plant ldcache-stale -s 'echo empty > etc/ld.so.cache'
 spare ldcache-stale -s 'mkdir opt; mv usr/local/lib/libsymtuner.so opt' LD_LIBRARY_PATH=/opt
 spare ldcache-stale -s 'mv usr/local/lib/libsymtuner.so usr/lib64'
-plant rules-wrong SYMTUNER_RULES=/home/none.rules
+evidence rules-unread 'SYMTUNER_RULES: .*/home/none.rules: No such file or directory"' SYMTUNER_RULES=/home/none.rules
+evidence rules-unread 'none.rules: .*; NCCL_TUNER_CONFIG_FILE: .*/home: Is a directory' SYMTUNER_RULES=/home/none.rules NCCL_TUNER_CONFIG_FILE=/home
+spare rules-wrong SYMTUNER_RULES=/home/none.rules
+spare csv-wrong NCCL_TUNER_CONFIG_FILE=/home/none.csv
+spare rules-unread -s 'echo "[rule" > home/a.rules' SYMTUNER_RULES=/home/a.rules
 plant rules-wrong -s 'echo "[rule" > home/a.rules' SYMTUNER_RULES=/home/a.rules
-evidence rules-wrong 'a pipe or a device' -s 'mkfifo home/a.rules' SYMTUNER_RULES=/home/a.rules
+evidence rules-unread 'a pipe or a device' -s 'mkfifo home/a.rules' SYMTUNER_RULES=/home/a.rules
 plant rule-wrong SYMTUNER_RULE='allredcue prefer=symmetric'
 plant rules-lint -s 'printf "[rule a]\nprefer = symmetric\n[rule b]\nprefer = leave\n" > home/a.rules' SYMTUNER_RULES=/home/a.rules
 plant rules-misfit -s 'printf "[provenance]\nnccl = 2.30..\n[rule a]\nprefer = symmetric\n" > home/a.rules' SYMTUNER_RULES=/home/a.rules
