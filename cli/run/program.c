@@ -158,6 +158,21 @@ static bool interpreter(const char *file, char text[ST_PATH])
     return true;
 }
 
+/* The user may have forgotten "./" or python3: if there is a file ${name} in the current folder, or
+ * if ${name} is a script in Python that is not executable, say what to write. */
+static void print_cure(const char *name)
+{
+    size_t n = strlen(name);
+    bool python = n > 3 && strcmp(name + n - 3, ".py") == 0;
+    struct stat file;
+
+    if (stat(name, &file) != 0 || !S_ISREG(file.st_mode) ||
+        (!python && (strchr(name, '/') || access(name, X_OK) != 0)))
+        return;
+    fprintf(stderr, "; write %s", python ? "python3 " : "./");
+    st_text_plain(stderr, name);
+}
+
 /* Say why ${name} was not started. If a script is there and its interpreter is not, as in a Python
  * environment that was moved, Linux gives the same error as for a missing script. */
 static bool not_started(const char *name, int reason, struct st_run_end *end)
@@ -169,9 +184,14 @@ static bool not_started(const char *name, int reason, struct st_run_end *end)
         st_text_plain(stderr, file);
         fprintf(stderr, " needs ");
         st_text_plain(stderr, interpreter(file, missing) ? missing : "the loader that it names");
-    } else
+        fprintf(stderr, ": %s", strerror(reason));
+    } else {
         st_text_plain(stderr, name);
-    fprintf(stderr, ": %s\n", strerror(reason));
+        fprintf(stderr, ": %s", strerror(reason));
+        if (reason == ENOENT || reason == EACCES)
+            print_cure(name);
+    }
+    fputc('\n', stderr);
     *end = (struct st_run_end){reason == ENOENT ? ST_RUN_NOT_FOUND : ST_RUN_NOT_EXECUTABLE, 0};
     return false;
 }

@@ -118,7 +118,7 @@ run SYMTUNER_LEDGER=/tmp/l NCCL_TUNER_PLUGIN=a NCCL_PROFILER_PLUGIN=b \
 [ "$(grep -c ^export print)" = 12 ]
 ok "all settings: $(cat print)" $?
 for name in $(sed -n 's/^export \(SYMTUNER_[A-Z_]*\)=.*/\1/p' print); do
-    "$symtuner" env --json | grep -q "\"$name\"" || grep -q "\"$name\"" "$root"/nccl/names.c "$root"/kernels/host/options.c
+    "$symtuner" env --json | grep -q "\"$name\"" || grep -q "\"$name\"" "$root"/nccl/variables.c "$root"/kernels/host/options.c
     ok "$name is a variable" $?
 done
 sets off --off --only=jax # the JAX package reads SYMTUNER_MODE: test/jax/install/test_mode.py
@@ -194,22 +194,20 @@ ends() { # ends STATUS ARGUMENTS: checks the exit status of symtuner run
     [ "$got" = "$want" ]
     ok "exit status of $* is $got, not $want: $(cat err)" $?
 }
-ends 0 true
-[ ! -s err ]
+no_file="No such file or directory"
+ends 0 true; [ ! -s err ]
 ok "--quiet: $(cat err)" $?
-ends 3 "$program" exit 3
-ends 7 "$program" _exit 7
-ends 137 "$program" kill 9
-ends 143 "$program" kill 15
+ends 3 "$program" exit 3; ends 7 "$program" _exit 7
+ends 137 "$program" kill 9; ends 143 "$program" kill 15
 ends 139 sh -c 'ulimit -c 0; kill -SEGV $$'
-ends 127 no-such-program
-grep -qx 'symtuner run: no-such-program: No such file or directory' err
-ok "not found: $(cat err)" $?
-ends 127 /none/program
-ends 127 ""
-echo text > text
-ends 126 ./text
-ends 126 "$work"
+ends 127 /none/program; ends 127 ""; ends 126 "$work"
+echo text > text; echo > a.py; echo '#!/bin/sh' > tool; chmod +x tool
+for case in "127 none: $no_file" "127 text: $no_file" "126 ./text: Permission denied" "127 tool: $no_file; write ./tool" \
+    "127 a.py: $no_file; write python3 a.py" "126 ./a.py: Permission denied; write python3 ./a.py"; do
+    name=${case#* }
+    ends "${case%% *}" "${name%%:*}"; [ "$(cat err)" = "symtuner run: $name" ]
+    ok "$name: $(cat err)" $?
+done
 ends 0 echo -- --help --only
 [ "$(cat out)" = "-- --help --only" ]
 ok "the program's arguments: $(cat out)" $?
