@@ -27,6 +27,23 @@ struct request {
 
 /* ---- command line ---------------------------------------------------------------------------- */
 
+/* Say that the ${n} bytes at ${wrong} are not a word of --only. Returns false. */
+static bool only_wrong(const struct st_words *words, const char *wrong, size_t n,
+                       char error[ST_OPTION_ERROR])
+{
+    const char *near = st_word_nearest(words, wrong, n);
+    char word[80];
+
+    snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word), wrong);
+    st_option_wrong(error,
+                    "--only wants words of plugin, dropin, jax, allreduce, reducescatter and "
+                    "allgather, joined by commas",
+                    word);
+    if (near)
+        st_text_add(error, ST_OPTION_ERROR, strlen(error), "; did you mean %s?", near);
+    return false;
+}
+
 /* Read a list such as "dropin,allreduce". If the list names parts, all other parts are left out. If
  * it names collectives, the drop-in leaves all other collectives to NCCL. */
 static bool read_only(const char *value, void *to, char error[ST_OPTION_ERROR])
@@ -42,9 +59,7 @@ static bool read_only(const char *value, void *to, char error[ST_OPTION_ERROR])
         int index = st_word_find(&words, at, n);
 
         if (index < 0)
-            return st_option_wrong(error, "--only wants words of plugin, dropin, jax, allreduce, "
-                                          "reducescatter and allgather, joined by commas",
-                                   value);
+            return only_wrong(&words, at, n, error);
         given[index] = true;
         parts |= index < ST_RUN_PARTS;
         at += n;
