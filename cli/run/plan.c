@@ -177,8 +177,6 @@ static void plan_dropin(struct making *making, const char *dropin, const char *k
                          "call; make kernels builds it, and so does pip if nvcc is there", "", "");
     }
     making->plan->counts = making->plan->preloads = true;
-    if (making->ask->colls[0])
-        set(making, "SYMTUNER_ONLY", making->ask->colls);
     set_number(making, "SYMTUNER_VERIFY", making->ask->verify);
     if (!now(making, "SYMTUNER_AR_IPC")[0])
         set(making, "SYMTUNER_AR_IPC", "auto");
@@ -235,6 +233,8 @@ void st_run_plan(const struct st_run_ask *ask, const struct st_run_libraries *li
         if (!now(&making, "SYMTUNER_JAX")[0])
             set(&making, "SYMTUNER_JAX", "1");
     }
+    if (ask->colls[0] && plan->counts) /* the drop-in and the JAX route read it */
+        set(&making, "SYMTUNER_ONLY", ask->colls);
     plan_only(&making);
     set_number(&making, "SYMTUNER_AR_MAX_CTAS", ask->max_ctas);
     if (ask->off)
