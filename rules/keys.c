@@ -247,6 +247,15 @@ static bool key_registered(struct st_reader *reader, struct st_rule *rule, struc
     return true;
 }
 
+/* Is ${value} right after "general:", as ring/ll is? Writes no error. */
+static bool is_pair(struct st_text value)
+{
+    struct st_reader silent = {.name = ""};
+    int algo = -1, proto = -1;
+
+    return read_pair(&silent, value, &algo, &proto) && (algo >= 0 || proto >= 0);
+}
+
 static bool key_prefer(struct st_reader *reader, struct st_rule *rule, struct st_text value,
                      const struct st_key *key)
 {
@@ -259,6 +268,10 @@ static bool key_prefer(struct st_reader *reader, struct st_rule *rule, struct st
     if (st_text_is(kind, "registered"))
         return st_reader_fail(reader, kind.at, "\"registered\" is gone from prefer: write "
                                                "general:*/simple, which is the same");
+    if (is_pair(value))
+        return st_reader_fail(reader, value.at,
+                              "unknown preference \"%.*s\"; write \"general:%.*s\"",
+                              ST_SHOWN(value), ST_SHOWN(value));
     if (!read_choice(reader, "preference", kind, &words, &choice))
         return false;
     rule->act.prefer = (enum symtuner_prefer)choice;
