@@ -1,14 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * commands.h - the subcommands. Each gets the part of argv that begins with its own name, and
- * returns the exit status: 0 fine, 1 findings, 2 wrong usage, 77 cannot run here. A subcommand
- * prints results on stdout and errors on stderr. `run` also has other exit statuses: that of the
- * program that it ran, or 126 or 127 if it could not start the program.
+ * returns the exit status: 0 fine, 1 findings, 2 wrong usage or a file that cannot be read, 77
+ * cannot run here. A subcommand prints results on stdout and errors on stderr. `run` also has other
+ * exit statuses: that of the program that it ran, or 126 or 127 if it could not start the program.
  */
 #ifndef ST_COMMANDS_H_
 #define ST_COMMANDS_H_
 
+#include "symtuner.h"
+
 enum { ST_EXIT_FINE = 0, ST_EXIT_FINDINGS = 1, ST_EXIT_USAGE = 2, ST_EXIT_CANNOT = 77 };
+
+/* Return the exit status of a command whose attempt to load a file ended with ${status}: USAGE if
+ * the file cannot be read, FINDINGS if there is an error in it. */
+static inline int st_exit_of(enum symtuner_status status)
+{
+    return status == SYMTUNER_OK    ? ST_EXIT_FINE
+           : status == SYMTUNER_EIO ? ST_EXIT_USAGE
+                                    : ST_EXIT_FINDINGS;
+}
 
 typedef int st_command(int argc, char **argv);
 

@@ -70,10 +70,12 @@ static void check_here(struct check *check, const symtuner_rules *rules, int *co
                       count);
 }
 
+/* Return the exit status for the file. */
 static int check_file(struct check *check, const char *path)
 {
     char text[SYMTUNER_ERROR_MAX];
     symtuner_rules *rules = NULL;
+    enum symtuner_status status;
     int findings = 0;
 
     if (check->json) {
@@ -81,7 +83,8 @@ static int check_file(struct check *check, const char *path)
         st_json_text(&check->out, "file", path);
         st_json_open(&check->out, "findings", "[");
     }
-    if (st_rules_load_any(path, &rules, text, sizeof text) != SYMTUNER_OK) {
+    status = st_rules_load_any(path, &rules, text, sizeof text);
+    if (status != SYMTUNER_OK) {
         tell(check, "error", text, &findings);
     } else {
         for (int i = 0; symtuner_rules_lint(rules, i, text, sizeof text); i++)
@@ -103,7 +106,7 @@ static int check_file(struct check *check, const char *path)
                symtuner_rules_count(rules) == 1 ? "" : "s", symtuner_rules_hash(rules));
     }
     symtuner_rules_free(rules);
-    return findings != 0;
+    return findings && status == SYMTUNER_OK ? ST_EXIT_FINDINGS : st_exit_of(status);
 }
 
 #define AT(member) offsetof(struct check, member)
@@ -123,7 +126,7 @@ static const struct st_command_line line = {
         "Read rules files (or *.csv of NCCL's example tuner) and report what is wrong with them.\n"
         "For a file that is fine, prints how many rules it has and their hash. Files with equal "
         "hashes\nhave equal rules.\n",
-    .after = "Exit 0: fine. 1: an error or a finding.\n"
+    .after = "Exit 0: fine. 1: an error or a finding. 2: a file cannot be read.\n"
              "examples: symtuner check my.rules\n"
              "          symtuner check --nccl 2.28.9 my.rules\n",
     ST_OPTIONS(rows),
@@ -133,7 +136,7 @@ static const struct st_command_line line = {
 int st_cmd_check(int argc, char **argv)
 {
     static struct check check; /* static, because it is large */
-    int status = st_line_read(&line, argc, argv, &check), bad = 0;
+    int status = st_line_read(&line, argc, argv, &check), worst = ST_EXIT_FINE;
 
     if (status >= 0)
         return status;
@@ -149,12 +152,13 @@ int st_cmd_check(int argc, char **argv)
         st_json_open(&check.out, "files", "[");
     }
     for (char **file = argv + 1; *file; file++)
-        bad |= check_file(&check, *file);
+        if ((status = check_file(&check, *file)) > worst)
+            worst = status;
     if (check.json) {
         st_json_close(&check.out);
         st_json_gap(&check.out, "\n ");
-        st_json_bool(&check.out, "fine", !bad);
+        st_json_bool(&check.out, "fine", worst == ST_EXIT_FINE);
         st_json_close(&check.out);
     }
-    return bad ? ST_EXIT_FINDINGS : ST_EXIT_FINE;
+    return worst;
 }

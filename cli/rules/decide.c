@@ -242,6 +242,7 @@ int st_cmd_decide(int argc, char **argv)
     struct symtuner_decision decision = {.struct_size = sizeof decision};
     const char *defaults = getenv("SYMTUNER_DEFAULTS");
     symtuner_rules *rules = NULL;
+    enum symtuner_status loaded;
     char text[2048];
     int status;
 
@@ -251,8 +252,9 @@ int st_cmd_decide(int argc, char **argv)
     if (!complete(&request, text))
         return st_line_wrong(&line, text);
     request.query.no_defaults = defaults && strcmp(defaults, "0") == 0;
-    if (load(&request, &rules, text, sizeof text) != SYMTUNER_OK)
-        return st_fail(ST_EXIT_FINDINGS, "%s\n", text);
+    loaded = load(&request, &rules, text, sizeof text);
+    if (loaded != SYMTUNER_OK)
+        return st_fail(st_exit_of(loaded), "%s\n", text);
     refuse_misfits(&request, &rules);
     if (symtuner_decide(rules, &request.query, &decision) != SYMTUNER_OK) {
         symtuner_rules_free(rules);

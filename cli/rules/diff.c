@@ -151,9 +151,9 @@ int st_cmd_diff(int argc, char **argv)
         return status;
     if (!request.colls)
         request.colls = (1u << SYMTUNER_COLLS) - 1;
-    if (!st_map_make(&request, request.file[0], &one))
+    if (st_map_make(&request, request.file[0], &one) != ST_EXIT_FINE)
         return ST_EXIT_USAGE;
-    if (!st_map_make(&request, request.file[1], &other)) {
+    if (st_map_make(&request, request.file[1], &other) != ST_EXIT_FINE) {
         st_map_free(&one);
         return ST_EXIT_USAGE;
     }

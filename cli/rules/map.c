@@ -209,10 +209,11 @@ static bool fill(struct decider *decider, const struct st_map_request *request,
     return true;
 }
 
-bool st_map_make(const struct st_map_request *request, const char *file, struct st_map *map)
+int st_map_make(const struct st_map_request *request, const char *file, struct st_map *map)
 {
     char error[SYMTUNER_ERROR_MAX];
     symtuner_rules *rules;
+    enum symtuner_status status;
     struct decider decider = {.query = {.struct_size = sizeof decider.query,
                                         .nccl = request->nccl,
                                         .nodes = request->nodes,
@@ -220,8 +221,9 @@ bool st_map_make(const struct st_map_request *request, const char *file, struct 
                                         .machine = request->machine}};
 
     *map = (struct st_map){0};
-    if (st_rules_load_any(file, &rules, error, sizeof error) != SYMTUNER_OK)
-        return st_fail(false, "%s\n", error);
+    status = st_rules_load_any(file, &rules, error, sizeof error);
+    if (status != SYMTUNER_OK)
+        return st_fail(st_exit_of(status), "%s\n", error);
     decider.rules = rules;
     map->rules = symtuner_rules_count(rules);
     map->hash = symtuner_rules_hash(rules);
@@ -242,13 +244,13 @@ bool st_map_make(const struct st_map_request *request, const char *file, struct 
                 if (!fill(&decider, request, column)) {
                     symtuner_rules_free(rules);
                     st_map_free(map);
-                    return st_fail(false, "symtuner: out of memory\n");
+                    return st_fail(ST_EXIT_FINDINGS, "symtuner: out of memory\n");
                 }
                 map->process_ctas = column->run[0].decision.process_ctas;
             }
     st_map_kernels(request, rules, map);
     symtuner_rules_free(rules);
-    return true;
+    return ST_EXIT_FINE;
 }
 
 void st_map_free(struct st_map *map)

@@ -82,9 +82,9 @@ int st_map_started(void *self);
 int st_map_read(const struct st_command_line *line, int argc, char **argv,
                 struct st_map_request *request_out);
 
-/* Fill ${map_out} with the decisions of the rules in ${file}. Returns false, with the error
- * printed, if the rules cannot be read or memory runs out. */
-bool st_map_make(const struct st_map_request *request, const char *file, struct st_map *map_out);
+/* Fill ${map_out} with the decisions of the rules in ${file}. Returns ST_EXIT_FINE. If
+ * the rules cannot be read or memory runs out, prints the error and returns another exit status. */
+int st_map_make(const struct st_map_request *request, const char *file, struct st_map *map_out);
 void st_map_free(struct st_map *map);
 
 /* Return the smallest size above ${at}, up to ${end}, for which the decision differs from the one

@@ -215,10 +215,12 @@ int st_cmd_table(int argc, char **argv)
         return status;
     if (!request.colls)
         request.colls = 1u << SYMTUNER_ALLREDUCE;
-    if (request.html && !st_own_file_free("table", request.html, request.force))
+    if (request.html && !(st_own_file_possible("table", request.html) &&
+                          st_own_file_free("table", request.html, request.force)))
         return ST_EXIT_USAGE;
-    if (!st_map_make(&request, request.file[0], &map))
-        return ST_EXIT_FINDINGS;
+    status = st_map_make(&request, request.file[0], &map);
+    if (status != ST_EXIT_FINE)
+        return status;
     (request.json ? print_json : print_text)(&request, &map, stdout);
     status = !request.html || st_map_write_page(&request, &map) ? ST_EXIT_FINE : ST_EXIT_FINDINGS;
     st_map_free(&map);

@@ -14,7 +14,8 @@ static const struct st_command_line line = {
         "with\nsymtuner's plugin, and symtuner's own kernels. Each kernel's result is checked "
         "before it is timed.\nEach round runs every setting once. Writes no rules; symtuner tune "
         "does.\n",
-    .after = "Exit 0: done. 1: failed. 77: cannot measure here, and why.\n"
+    .after = "Exit 0: done. 1: failed. 2: wrong usage or unreadable file. 77: cannot measure here, "
+             "and why.\n"
              "example: symtuner bench --bytes 64KiB..64MiB --rules my.rules\n",
     .row = st_tune_options,
     .rows = ST_BENCH_OPTIONS};
@@ -32,8 +33,9 @@ int st_cmd_bench(int argc, char **argv)
     if (tune.raw[0] && !(st_own_file_possible("bench", tune.raw) &&
                          st_own_file_free("bench", tune.raw, tune.force)))
         return ST_EXIT_USAGE;
-    if (tune.rules && !st_tune_usable(&tune, tune.rules, 0))
-        return ST_EXIT_FINDINGS;
+    status = tune.rules ? st_tune_try_rules(&tune, tune.rules, 0) : ST_EXIT_FINE;
+    if (status != ST_EXIT_FINE)
+        return status;
     status = st_tune_find_gpus(&tune, "bench", !tune.no_kernels);
     if (status < 0)
         status = st_tune_measure(&tune, "bench");
@@ -41,7 +43,7 @@ int st_cmd_bench(int argc, char **argv)
         return status;
     st_tune_choose(&tune);
     (tune.json ? st_tune_print_json : st_tune_print)(&tune, stdout);
-    if (tune.rules && !st_tune_usable(&tune, tune.rules, tune.nccl))
+    if (tune.rules && st_tune_try_rules(&tune, tune.rules, tune.nccl) != ST_EXIT_FINE)
         return st_fail(ST_EXIT_FINDINGS, "symtuner bench: these times are without the rules\n");
     return ST_EXIT_FINE;
 }

@@ -316,17 +316,17 @@ static bool read_line(struct reader *reader, const char *line)
     return true;
 }
 
-bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size)
+enum symtuner_status st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size)
 {
     struct reader reader = {.tune = tune, .take_plan = take_plan};
     FILE *file = fopen(tune->raw, "r");
     char line[1024]; /* getline would fill the memory from a file without newlines */
     int number = 0;
-    bool good = file != NULL;
+    bool good = file != NULL, read;
 
     if (!file) {
         snprintf(error, size, "%s: %s", tune->raw, strerror(errno));
-        return false;
+        return SYMTUNER_EIO;
     }
     while (good && fgets(line, sizeof line, file)) {
         bool whole = strchr(line, '\n') || feof(file);
@@ -338,11 +338,12 @@ bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size
         else if (strcmp(line, first_line) != 0)
             good = wrong(&reader, "not the raw data of symtuner tune", line);
     }
-    if (ferror(file))
+    read = !ferror(file);
+    if (!read)
         snprintf(reader.why, sizeof reader.why, "%s", strerror(errno));
     else if (good && !reader.planned)
         snprintf(reader.why, sizeof reader.why, "the file ends before its plan");
-    good = good && reader.planned && !ferror(file);
+    good = good && reader.planned && read;
     if (good) {
         forget_unfinished(tune);
         forget_beside(tune);
@@ -351,5 +352,5 @@ bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size
     else
         snprintf(error, size, "%.400s: %s", tune->raw, reader.why);
     fclose(file);
-    return good;
+    return good ? SYMTUNER_OK : read ? SYMTUNER_ESYNTAX : SYMTUNER_EIO;
 }

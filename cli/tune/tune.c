@@ -23,7 +23,8 @@ static const struct st_command_line line = {
         "stops; the same command\ngoes on where it stopped.\n"
         "Ranks on several boxes are not measured: docs/nodes.md says which rules are for them.\n",
     .after =
-        "Exit 0: done. 1: failed, stopped, or not verified. 77: cannot measure here, and why.\n"
+        "Exit 0: done. 1: failed, stopped, or not verified. 2: wrong usage or unreadable file.\n"
+        "77: cannot measure here, and why.\n"
         "examples: symtuner tune --out h200x4.rules\n"
         "          symtuner tune --ledger job.ledger --ranks 8\n",
     .row = st_tune_options + ST_BENCH_ALONE,
@@ -47,7 +48,7 @@ static bool resume(void)
 
     if (tune.fresh || access(tune.raw, F_OK) != 0)
         return true;
-    if (!st_tune_load(&tune, false, error, sizeof error))
+    if (st_tune_load(&tune, false, error, sizeof error) != SYMTUNER_OK)
         return st_fail(false, "%s\n", error);
     fprintf(stderr, "%s: %d of %d measurements are there already\n", tune.raw,
             st_tune_units(&tune, false) - st_tune_units(&tune, true), st_tune_units(&tune, false));
@@ -78,6 +79,7 @@ static size_t add_argument(size_t at, const char *argument)
 
 int st_cmd_tune(int argc, char **argv)
 {
+    enum symtuner_status loaded;
     char error[600];
     size_t at;
     int status;
@@ -95,8 +97,9 @@ int st_cmd_tune(int argc, char **argv)
         return ST_EXIT_USAGE;
     if (tune.from) {
         snprintf(tune.raw, sizeof tune.raw, "%.590s", tune.from);
-        if (!st_tune_load(&tune, true, error, sizeof error))
-            return st_fail(ST_EXIT_FINDINGS, "%s\n", error);
+        loaded = st_tune_load(&tune, true, error, sizeof error);
+        if (loaded != SYMTUNER_OK)
+            return st_fail(st_exit_of(loaded), "%s\n", error);
         if (st_tune_units(&tune, true))
             return st_fail(ST_EXIT_FINDINGS,
                            "symtuner tune: %s is of a run that was not finished: %d of %d "

@@ -213,9 +213,11 @@ void st_tune_print_beside(const struct st_tune *tune, FILE *out);
 void st_tune_json_beside(struct st_json *json, const struct st_tune *tune);
 
 /* raw.c: write all complete units to the raw data file, or read them back. If ${take_plan} is set,
- * the file's plan replaces that of ${tune}. Otherwise a file with another plan is an error. */
+ * the file's plan replaces that of ${tune}. Otherwise a file with another plan is an error.
+ * st_tune_load returns SYMTUNER_EIO if the file cannot be read, and SYMTUNER_ESYNTAX if it is
+ * wrong. */
 bool st_tune_save(const struct st_tune *tune);
-bool st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size);
+enum symtuner_status st_tune_load(struct st_tune *tune, bool take_plan, char *error, size_t size);
 
 /* read.c: the options. The first ST_BENCH_ALONE are for bench only, the next ones, up to number
  * ST_BENCH_OPTIONS, are for bench and tune, and the rest is for tune only. */
@@ -240,9 +242,9 @@ void st_tune_write_kernels(const struct st_tune *tune, FILE *out);
 bool st_tune_copies(const char *way);
 
 /* Would the plugin and the library accept the rules in ${file} on this box with NCCL release
- * ${nccl}? If not, print why. If ${nccl} is 0, do not check for which release and box the rules
- * are. */
-bool st_tune_usable(const struct st_tune *tune, const char *file, int nccl);
+ * ${nccl}? If so, return ST_EXIT_FINE. If not, print why and return another exit status. If ${nccl}
+ * is 0, do not check for which release and box the rules are. */
+int st_tune_try_rules(const struct st_tune *tune, const char *file, int nccl);
 
 /* verify.c: measure calls with the rules of ${files} ("A" or "A,B"), in turns with the candidates
  * that the earlier run of tune compared. Print whether the rules are still good. Returns the exit

@@ -20,22 +20,25 @@
  * faster one. */
 static const double far_off = 1.15, promised = 1.03, agreed = 1.05;
 
-/* Load ${file}.csv, the raw data of the rules in ${file}. Returns false, with the error printed, if
- * that fails or if the raw data hold no ways. */
-static bool load(struct st_tune *tune, const char *file)
+/* Load ${file}.csv, the raw data of the rules in ${file}. Returns ST_EXIT_FINE. If
+ * that fails or if the raw data hold no ways, prints the error and returns another exit status. */
+static int load(struct st_tune *tune, const char *file)
 {
+    enum symtuner_status status;
     char error[600];
 
     snprintf(tune->raw, sizeof tune->raw, "%.500s.csv", file);
-    if (!st_tune_load(tune, true, error, sizeof error))
-        return st_fail(false,
+    status = st_tune_load(tune, true, error, sizeof error);
+    if (status != SYMTUNER_OK)
+        return st_fail(st_exit_of(status),
                        access(tune->raw, F_OK) == 0
                            ? "%s\n"
                            : "%s: --verify wants rules as tune --out wrote them, with their "
                              "FILE.csv\n",
                        error);
-    return (tune->search && tune->own) ||
-           st_fail(false,
+    if (tune->search && tune->own)
+        return ST_EXIT_FINE;
+    return st_fail(ST_EXIT_FINDINGS,
                    "symtuner tune: %s compared no kernels of symtuner's: nothing to verify\n",
                    tune->raw);
 }
@@ -191,18 +194,18 @@ static int report(struct st_tune *tune, bool json)
     return status;
 }
 
-bool st_tune_usable(const struct st_tune *tune, const char *file, int nccl)
+int st_tune_try_rules(const struct st_tune *tune, const char *file, int nccl)
 {
     char error[SYMTUNER_ERROR_MAX];
     symtuner_rules *rules;
-    bool good = symtuner_rules_load(file, &rules, error, sizeof error) == SYMTUNER_OK;
+    enum symtuner_status status = symtuner_rules_load(file, &rules, error, sizeof error);
 
-    if (good) {
-        good = nccl == 0 || symtuner_rules_fit(rules, nccl, &tune->machine, error,
-                                               sizeof error) == SYMTUNER_OK;
+    if (status == SYMTUNER_OK) {
+        if (nccl)
+            status = symtuner_rules_fit(rules, nccl, &tune->machine, error, sizeof error);
         symtuner_rules_free(rules);
     }
-    return good || st_fail(false, "%s\n", error);
+    return status == SYMTUNER_OK ? ST_EXIT_FINE : st_fail(st_exit_of(status), "%s\n", error);
 }
 
 int st_tune_verify(struct st_tune *tune, const char *files, bool json)
@@ -214,8 +217,11 @@ int st_tune_verify(struct st_tune *tune, const char *files, bool json)
 
     snprintf(name[0], sizeof name[0], "%.*s", comma ? (int)(comma - files) : 499, files);
     snprintf(name[1], sizeof name[1], "%s", comma ? comma + 1 : "");
-    if (!load(tune, name[0]) || (comma && !load(&other, name[1])))
-        return ST_EXIT_FINDINGS;
+    status = load(tune, name[0]);
+    if (status == ST_EXIT_FINE && comma)
+        status = load(&other, name[1]);
+    if (status != ST_EXIT_FINE)
+        return status;
     if (comma && other.ranks != tune->ranks)
         return st_fail(ST_EXIT_FINDINGS, "symtuner tune: %s is of %d ranks, %s of %d\n", name[0],
                        tune->ranks, name[1], other.ranks);
@@ -231,9 +237,12 @@ int st_tune_verify(struct st_tune *tune, const char *files, bool json)
     status = st_tune_find_gpus(tune, "tune", true);
     if (status < 0 && !tune->own)
         status = ST_EXIT_CANNOT;
-    for (int i = 0; i < ST_TUNE_RULES && tune->verify[i] && status < 0; i++)
-        if (!st_tune_usable(tune, tune->verify[i], nccl))
-            status = ST_EXIT_FINDINGS;
+    for (int i = 0; i < ST_TUNE_RULES && tune->verify[i] && status < 0; i++) {
+        int tried = st_tune_try_rules(tune, tune->verify[i], nccl);
+
+        if (tried != ST_EXIT_FINE)
+            status = tried;
+    }
     if (status < 0)
         status = st_tune_measure(tune, "tune");
     return status == ST_EXIT_FINE ? report(tune, json) : status;

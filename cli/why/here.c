@@ -69,15 +69,17 @@ static void look_for_plugin(const struct st_why *why, struct st_here *here, bool
 /* ---- rules ----------------------------------------------------------------------------------- */
 
 /* Load the rules as the plugin does: it uses no rules that have an error or that are for another
- * machine. Returns ST_EXIT_FINE, or ST_EXIT_FINDINGS if the file of --rules cannot be read. */
+ * machine. Returns ST_EXIT_FINE, or another exit status if the file of --rules cannot be used. */
 static int load(const struct st_why *why, struct st_here *here, symtuner_rules **rules)
 {
     char error[SYMTUNER_ERROR_MAX];
+    enum symtuner_status status;
 
     *rules = NULL;
     if (why->rules) {
-        if (st_rules_load_any(why->rules, rules, error, sizeof error) != SYMTUNER_OK)
-            return st_fail(ST_EXIT_FINDINGS, "%s\n", error);
+        status = st_rules_load_any(why->rules, rules, error, sizeof error);
+        if (status != SYMTUNER_OK)
+            return st_fail(st_exit_of(status), "%s\n", error);
     } else if (st_rules_sources(st_why_get(why, "SYMTUNER_RULE"), st_why_get(why, "SYMTUNER_RULES"),
                                 st_why_get(why, "NCCL_TUNER_CONFIG_FILE"), rules, error,
                                 sizeof error) != SYMTUNER_OK) {

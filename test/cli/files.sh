@@ -264,7 +264,7 @@ json() { # json STATUS ARGUMENTS: runs symtuner, checks its exit status, and kee
 }
 json 0 table "$name" --coll all --machine "$machine" --json
 json 1 diff "$root/docs/example.rules" "$name" --json
-json 1 check --json "$name" "$root/docs/example.rules" "$root/test/golden/bad/bytes_kb.rules" "none$name"
+json 2 check --json "$name" "$root/docs/example.rules" "$root/test/golden/bad/bytes_kb.rules" "none$name"
 json 0 decide allreduce 64KiB --rules "$name" --machine "$machine" --json
 json 0 decide allgather 1MiB --json --table 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21
 json 0 why allreduce 64KiB f32 --nccl 2.28.9 --machine h200x8 --json --set "NCCL_SYM_KERNEL=\"<&$esc"
