@@ -22,7 +22,7 @@
 enum { PYTHON_LIMIT_S = 5 };
 
 /* The script that prints where packages are. It removes the entry "" from sys.path: python3 -c adds
- * this entry, but the user's program does not have it. */
+ * this entry, but the user's program does not have it. Without PATH, sys.executable is empty. */
 static const char script[] =
     "import sys, os, glob\n"
     "sys.path[:] = [p for p in sys.path if p]\n"
@@ -35,7 +35,8 @@ static const char script[] =
     "        return list(spec.submodule_search_locations or [])\n"
     "    except Exception:\n"
     "        return []\n"
-    "say('python', '%d.%d.%d' % sys.version_info[:3], sys.executable)\n"
+    "say('python', '%d.%d.%d' % sys.version_info[:3],\n"
+    "    sys.executable or os.path.realpath('/proc/self/exe'))\n"
     "for cuda in 11, 12, 13, 14:\n"
     "    try:\n"
     "        one = metadata.distribution('nvidia-nccl-cu%d' % cuda)\n"
@@ -217,7 +218,8 @@ static void read_answer(struct st_doctor *doctor, const char *output)
             const char *word = answer.word[0], *path = under_root(doctor, answer.word[1]);
 
             if (pass == 0 && strcmp(word, "python") == 0)
-                snprintf(doctor->python, sizeof doctor->python, "%.20s, %.900s", answer.word[1],
+                snprintf(doctor->python, sizeof doctor->python, "%.20s%s%.900s", answer.word[1],
+                         answer.word[2] && *answer.word[2] ? ", " : "",
                          answer.word[2] ? answer.word[2] : "");
             else if (pass == 0 && strcmp(word, "nccl") == 0 && path)
                 snprintf(package, sizeof package, "%s", path);

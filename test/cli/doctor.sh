@@ -215,13 +215,10 @@ plant symtuner-variable SYMTUNER_RULEZ=x
 plant symtuner-variable SYMTUNER_AR_KERNL=pull
 plant symtuner-variable SYMTUNER_AR_kernel=pull
 spare symtuner-variable $(grep -o '"SYMTUNER_AR_[A-Z][A-Z_]*' kernels/host/options.c | sort -u | sed 's/^"//; s/$/=1/')
-for wrong in SYMTUNER_AR_KERNEL=x SYMTUNER_AR_CTAS=0 SYMTUNER_AR_MAX_CTAS=513 SYMTUNER_AR_LINKS=nvswitch SYMTUNER_AR_IPC=yes \
-    SYMTUNER_AR_TIMEOUT_MS=10s SYMTUNER_VERIFY=501 SYMTUNER_MAX_COMMS=-1 SYMTUNER_ONLY=allreduce,allgahter; do
-    plant symtuner-value "$wrong"
-done
-evidence symtuner-value 'SYMTUNER_AR_CTAS=+8 (environment): write a number from 1 to 512; SYMTUNER_ONLY=x .*: write some of allreduce,reducescatter,allgather' \
-    SYMTUNER_AR_CTAS=+8 SYMTUNER_ONLY=x
-evidence symtuner-value 'SYMTUNER_AR_LINKS=NVLINK .*write one of nvlink pcie' SYMTUNER_AR_LINKS=NVLINK
+for wrong in AR_KERNEL=x AR_CTAS=0 AR_MAX_CTAS=513 AR_LINKS=NVLINK AR_IPC=yes AR_TIMEOUT_MS=10s VERIFY=501 MAX_COMMS=-1 \
+    ONLY=allreduce,allgahter; do plant symtuner-value "SYMTUNER_$wrong"; done
+evidence symtuner-value 'AR_CTAS=+8 (environment): write a number from 1 to 512; .*AR_LINKS=x .* write one of nvlink pcie; .*ONLY=x .*: write some of allreduce,' \
+    SYMTUNER_AR_CTAS=+8 SYMTUNER_AR_LINKS=x SYMTUNER_ONLY=x
 spare symtuner-value SYMTUNER_AR_KERNEL=pull SYMTUNER_AR_CTAS=512 SYMTUNER_AR_IPC=auto SYMTUNER_AR_PROBE_FILE=x SYMTUNER_AR_LAG= \
     SYMTUNER_VERIFY=500 SYMTUNER_MAX_COMMS=0 SYMTUNER_ONLY=allgather,allreduce
 plant symtuner-value SYMTUNER_MODE=stear
