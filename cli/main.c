@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - finds the subcommand that the first argument names, and runs it. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -50,6 +51,12 @@ static int finish(int status)
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout))
         return status;
+    /* The reader of a pipe is gone, as in "symtuner doctor | head". Usually SIGPIPE has ended us by
+     * now. If our parent ignored it, so did we until here. */
+    if (errno == EPIPE) {
+        signal(SIGPIPE, SIG_DFL);
+        raise(SIGPIPE);
+    }
     fprintf(stderr, "symtuner: standard output: %s\n",
             errno ? strerror(errno) : "not all of it could be written");
     return status == ST_EXIT_FINE ? ST_EXIT_FINDINGS : status;
