@@ -49,6 +49,18 @@ for hidden, folder in ("jax", "/"), ("jax.numpy", str(ROOT)):
         and run.stderr.count("\n") == 1,
         run,
     )
+# "python3 -m symtuner env" is not "symtuner env", and must not show the help of the latter
+for words in ["env", "--help"], ["env", "-h"]:
+    run = python(f'sys.argv[1:] = {words}; runpy.run_module("symtuner", run_name="__main__")')
+    check(
+        f"python -m symtuner {words}",
+        run.returncode == 0
+        and run.stdout.startswith("usage: python3 -m symtuner ")
+        and "settings for sh" in run.stdout
+        and "usage: symtuner env" not in run.stdout
+        and run.stderr == "",
+        run,
+    )
 for name in "install", "all_reduce", "report", "groups", "close", "disabled":
     run = python(f"import symtuner; symtuner.{name}")
     last = run.stderr.rstrip("\n").rpartition("\n")[2]
