@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,94 +15,121 @@
 #include "kernels/shared/dtypes.h"
 #include "nccl/hazards.h"
 
-static struct ar_nccl nccl;
-static char failure[160];
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+/* What load() finds. */
+struct found {
+    struct ar_nccl nccl;
+    char failure[160]; /* why ${nccl} cannot be used; "": it can */
+};
 
-static void load(void);
-
-/* The library that was given to symtuner_ar_use_nccl; NULL: search for NCCL. */
-static void *chosen;
-static bool loaded;
+static struct found found;
+static void *chosen;      /* the library given to symtuner_ar_use_nccl; NULL: search for NCCL */
+static atomic_bool tried; /* ${found} and ${chosen} do not change any more */
+/* Held while ${found} or ${chosen} changes, but not while load() runs (load_once). */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Is ${library} the NCCL that load() has found? */
 static bool is_found(void *library)
 {
-    pthread_once(&once, load); /* if another thread is in load(), wait until it has finished */
-    return nccl.ncclGroupStart != NULL &&
-           dlsym(library, "ncclGroupStart") == *(void **)&nccl.ncclGroupStart;
+    return found.nccl.ncclGroupStart != NULL &&
+           dlsym(library, "ncclGroupStart") == *(void **)&found.nccl.ncclGroupStart;
 }
 
 bool ar_nccl_choose(void *library)
 {
-    bool late, found;
+    void *used;
 
     pthread_mutex_lock(&lock);
-    late = library != chosen && (loaded || chosen != NULL);
-    found = late && chosen == NULL;
-    if (!late && chosen == NULL) /* load() reads ${chosen} without the lock once it is set */
+    if (!atomic_load(&tried) && chosen == NULL)
         chosen = library;
+    used = chosen;
     pthread_mutex_unlock(&lock);
-    return !late || (found && is_found(library));
+    return used != NULL ? used == library : is_found(library);
 }
 
-static void *find(void *library, const char *name)
+/* Find a function in ${library}. If the program has chosen no NCCL (${any}), prefer the function
+ * that the program itself would find. */
+static void *find(bool any, void *library, const char *name)
 {
-    void *symbol = NULL;
+    void *symbol = any ? dlsym(RTLD_DEFAULT, name) : NULL;
 
-    if (chosen == NULL)
-        symbol = dlsym(RTLD_DEFAULT, name); /* prefer the NCCL that the application uses */
     return symbol != NULL || library == NULL ? symbol : dlsym(library, name);
 }
 
-static void load(void)
+/* Find NCCL's functions in ${library}; if that is NULL, search for NCCL. */
+static void load(void *library, struct found *f)
 {
+    const bool any = library == NULL;
+    struct ar_nccl *nccl = &f->nccl;
     const char *missing = NULL;
-    void *library;
 
-    pthread_mutex_lock(&lock);
-    loaded = true;
-    pthread_mutex_unlock(&lock);
-    library = chosen != NULL ? chosen : dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
+    if (any)
+        library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_NOLOAD);
     if (library == NULL && dlsym(RTLD_DEFAULT, "ncclGetVersion") == NULL)
         library = dlopen("libnccl.so.2", RTLD_NOW);
     if (library == NULL && dlsym(RTLD_DEFAULT, "ncclGetVersion") == NULL) {
-        snprintf(failure, sizeof failure, "libnccl.so.2 is neither loaded nor in the library path");
+        snprintf(f->failure, sizeof f->failure,
+                 "libnccl.so.2 is neither loaded nor in the library path");
         return;
     }
-    *(void **)&nccl.ncclGetVersion = find(library, "ncclGetVersion");
-    if (nccl.ncclGetVersion == NULL || nccl.ncclGetVersion(&nccl.version) != ncclSuccess)
-        nccl.version = 0;
-    if (nccl.version < AR_NCCL_OLDEST) {
-        snprintf(failure, sizeof failure, "NCCL %d.%d.%d has no windows; 2.28.3 or later is needed",
-                 nccl.version / 10000, nccl.version / 100 % 100, nccl.version % 100);
+    *(void **)&nccl->ncclGetVersion = find(any, library, "ncclGetVersion");
+    if (nccl->ncclGetVersion == NULL || nccl->ncclGetVersion(&nccl->version) != ncclSuccess)
+        nccl->version = 0;
+    if (nccl->version < AR_NCCL_OLDEST) {
+        snprintf(f->failure, sizeof f->failure,
+                 "NCCL %d.%d.%d has no windows; 2.28.3 or later is needed", nccl->version / 10000,
+                 nccl->version / 100 % 100, nccl->version % 100);
         return;
     }
 #define X(result, name, args)                                                                      \
-    *(void **)&nccl.name = find(library, #name);                                                   \
-    if (nccl.name == NULL)                                                                         \
+    *(void **)&nccl->name = find(any, library, #name);                                             \
+    if (nccl->name == NULL)                                                                        \
         missing = #name;
     AR_NCCL_MAP(X)
 #undef X
     if (missing != NULL)
-        snprintf(failure, sizeof failure, "this NCCL has no %s", missing);
-    *(void **)&nccl.ncclGetLsaDevicePointer = find(library, "ncclGetLsaDevicePointer");
-    *(void **)&nccl.ncclGetLsaMultimemDevicePointer =
-        find(library, "ncclGetLsaMultimemDevicePointer");
-    *(void **)&nccl.ncclCommSplit = find(library, "ncclCommSplit");
-    *(void **)&nccl.ncclCommDestroy = find(library, "ncclCommDestroy");
-    *(void **)&nccl.ncclCommAbort = find(library, "ncclCommAbort");
-    if (nccl.ncclCommDestroy == NULL || nccl.ncclCommAbort == NULL)
-        nccl.ncclCommSplit = NULL;
+        snprintf(f->failure, sizeof f->failure, "this NCCL has no %s", missing);
+    *(void **)&nccl->ncclGetLsaDevicePointer = find(any, library, "ncclGetLsaDevicePointer");
+    *(void **)&nccl->ncclGetLsaMultimemDevicePointer =
+        find(any, library, "ncclGetLsaMultimemDevicePointer");
+    *(void **)&nccl->ncclCommSplit = find(any, library, "ncclCommSplit");
+    *(void **)&nccl->ncclCommDestroy = find(any, library, "ncclCommDestroy");
+    *(void **)&nccl->ncclCommAbort = find(any, library, "ncclCommAbort");
+    if (nccl->ncclCommDestroy == NULL || nccl->ncclCommAbort == NULL)
+        nccl->ncclCommSplit = NULL;
+}
+
+/* Load without our lock. The loader has a lock of its own, which another thread may hold while it
+ * runs a constructor that calls us. If two threads load at once, both find the same functions. If a
+ * library is chosen meanwhile, load again, from that one. */
+static void load_once(void)
+{
+    bool again = true;
+
+    while (again) {
+        struct found mine = {0};
+        void *library;
+
+        pthread_mutex_lock(&lock);
+        library = chosen;
+        pthread_mutex_unlock(&lock);
+        load(library, &mine);
+        pthread_mutex_lock(&lock);
+        again = chosen != library;
+        if (!again && !atomic_load(&tried)) {
+            found = mine;
+            atomic_store(&tried, true);
+        }
+        pthread_mutex_unlock(&lock);
+    }
 }
 
 const struct ar_nccl *ar_nccl_get(char *why, size_t why_size)
 {
-    pthread_once(&once, load);
-    if (failure[0] == 0)
-        return &nccl;
-    snprintf(why, why_size, "%s", failure);
+    if (!atomic_load_explicit(&tried, memory_order_acquire))
+        load_once();
+    if (found.failure[0] == 0)
+        return &found.nccl;
+    snprintf(why, why_size, "%s", found.failure);
     return NULL;
 }
 

@@ -22,6 +22,7 @@
 #include "test/kernels/fake/nccl.h"
 #include "symtuner_ar.h"
 #include "test/kernels/suites.h"
+#include "test/base/loader.h"
 
 static const char *lacks; /* the library or function that dlopen or dlsym does not find */
 static bool no_nccl;      /* there is no libnccl.so.2, neither loaded nor on disk */
@@ -93,6 +94,7 @@ static int nvml_status(const char *a, const char *b, int what, int *verdict)
 
 void *__wrap_dlopen(const char *file, int flags)
 {
+    loader_enter();
     if (no_nccl || (lacks != NULL && file != NULL && strcmp(file, lacks) == 0))
         return NULL;
     return made_up ? &handle : __real_dlopen(file, flags);
@@ -107,6 +109,7 @@ void *__wrap_dlsym(void *library, const char *name)
                 {"nvmlDeviceGetHandleByPciBusId_v2", (void (*)(void))nvml_by_bus},
                 {"nvmlDeviceGetP2PStatus", (void (*)(void))nvml_status}};
 
+    loader_enter();
     if ((lacks != NULL && strcmp(name, lacks) == 0) || (no_default && library == RTLD_DEFAULT))
         return NULL;
     if (library != &handle)
@@ -235,6 +238,54 @@ START_TEST(test_it_is_too_late_to_choose_another)
 }
 END_TEST
 
+/* While a thread looks up NCCL's functions, a library's constructor may make a communicator or
+ * choose an NCCL (loader.h). Neither waits for the other. If the constructor chooses an NCCL, the
+ * thread takes that one, too. */
+static void *get(void *unused)
+{
+    const struct ar_nccl *nccl;
+    char why[160] = "";
+
+    nccl = ar_nccl_get(why, sizeof why);
+    must(nccl != NULL && nccl->ncclAllReduce != NULL);
+    return unused;
+}
+
+static void *choose(void *unused)
+{
+    must(symtuner_ar_use_nccl(&handle) == ncclSuccess);
+    must(symtuner_ar_use_nccl(dlopen(NULL, RTLD_NOW)) == ncclInvalidUsage);
+    return unused;
+}
+
+START_TEST(test_a_constructor_and_a_look_up_do_not_wait_for_each_other)
+{
+    fake_nccl_reset(2);
+    fake_nccl.version = 22809;
+    loader_meet(get, get);
+    ck_assert_int_eq(symtuner_ar_use_nccl(&handle), ncclInvalidUsage);
+}
+END_TEST
+
+static void *get_chosen(void *unused)
+{
+    char why[160] = "";
+
+    must(ar_nccl_get(why, sizeof why) == NULL);
+    must(strcmp(why, "NCCL 0.0.0 " OLD) == 0); /* no function of NCCL is in &handle */
+    return unused;
+}
+
+START_TEST(test_an_nccl_that_a_constructor_chooses_is_used)
+{
+    fake_nccl_reset(2);
+    fake_nccl.version = 22809;
+    loader_meet(get_chosen, choose);
+    get_chosen(NULL);
+    ck_assert_int_eq(symtuner_ar_use_nccl(&handle), ncclSuccess);
+}
+END_TEST
+
 /* ---- windows --------------------------------------------------------------------------------- */
 
 /* This is how NCCL lays out a window in device memory. The offsets were found by experiment. */
@@ -354,6 +405,8 @@ Suite *st_suite_nccl(void)
                         (int)(sizeof found / sizeof *found));
     tcase_add_test(nccl, test_a_chosen_nccl_is_used);
     tcase_add_test(nccl, test_it_is_too_late_to_choose_another);
+    tcase_add_test(nccl, test_a_constructor_and_a_look_up_do_not_wait_for_each_other);
+    tcase_add_test(nccl, test_an_nccl_that_a_constructor_chooses_is_used);
     tcase_add_test(nccl, test_a_window_is_asked_of_nccl_where_nccl_can_say);
     tcase_add_test(nccl, test_before_that_its_record_is_read);
     tcase_add_loop_test(nccl, test_a_fault_of_nccl_is_told_where_it_is_met, 0,
