@@ -2,47 +2,36 @@
 #include "dropin/verify/cuda.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
-#include <stdatomic.h>
 
-static struct st_cuda cuda;
-static bool there;
-static atomic_bool tried; /* ${cuda} and ${there} are set, and do not change any more */
+#include "base/set_once.h"
 
-/* Find the functions. Returns whether all are there. */
-static bool load(struct st_cuda *found)
+struct found {
+    struct st_cuda cuda;
+    bool all; /* the driver is loaded, and has all functions */
+};
+
+static void load(struct found *f)
 {
     void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    bool all = library != NULL;
 
+    f->all = library != NULL;
 #define X(name, symbol, params)                                                                    \
-    *(void **)&found->name = library ? dlsym(library, symbol) : NULL;                              \
-    all = all && found->name;
+    *(void **)&f->cuda.name = library ? dlsym(library, symbol) : NULL;                             \
+    f->all = f->all && f->cuda.name;
     ST_CUDA_MAP(X)
 #undef X
-    return all;
-}
-
-/* Load without our lock. The loader has a lock of its own, which another thread may hold while it
- * runs a constructor that calls us. If two threads load at once, both find the same functions. */
-static void load_once(void)
-{
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    struct st_cuda found;
-    bool all = load(&found);
-
-    pthread_mutex_lock(&lock);
-    if (!atomic_load(&tried)) {
-        cuda = found;
-        there = all;
-        atomic_store(&tried, true);
-    }
-    pthread_mutex_unlock(&lock);
 }
 
 const struct st_cuda *st_cuda(void)
 {
-    if (!atomic_load_explicit(&tried, memory_order_acquire))
-        load_once();
-    return there ? &cuda : NULL;
+    static struct found found;
+    static atomic_bool known;
+
+    if (!st_is_set(&known)) {
+        struct found mine;
+
+        load(&mine);
+        st_set_once(&known, &found, &mine, sizeof mine);
+    }
+    return found.all ? &found.cuda : NULL;
 }

@@ -3,9 +3,9 @@
 #include "kernels/ipc/vmm.h"
 
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdint.h>
 
+#include "base/set_once.h"
 #include "kernels/ipc/driver.h"
 
 /* Constants of the driver's interface (cuda.h). The comment behind each one names its
@@ -24,7 +24,7 @@ typedef unsigned long long address; /* CUdeviceptr, and CUmemGenericAllocationHa
 
 /* The driver's functions. We always pass 0 for ${offset}, ${alignment}, ${wish} (an address) and
  * ${flags}: it is the only value that is allowed, or it lets the driver choose. */
-static struct {
+static struct driver {
     int (*get_range)(address *base, size_t *bytes, address p);
     int (*retain)(address *handle, void *p);
     int (*release)(address handle);
@@ -35,38 +35,43 @@ static struct {
     int (*map)(address at, size_t bytes, size_t offset, address handle, address flags);
     int (*unmap)(address at, size_t bytes);
     int (*set_access)(address at, size_t bytes, const struct access *list, size_t count);
+    bool has_all; /* the driver has all of these functions */
 } driver;
-static bool has_all; /* the driver has all of these functions */
 
-static void find_functions(void)
+static void find_functions(struct driver *d)
 {
     const struct {
         const char *name;
         void *function;
     } wanted[] = {
-        {"cuMemGetAddressRange", &driver.get_range},
-        {"cuMemRetainAllocationHandle", &driver.retain},
-        {"cuMemRelease", &driver.release},
-        {"cuMemExportToShareableHandle", &driver.export_to},
-        {"cuMemImportFromShareableHandle", &driver.import_from},
-        {"cuMemAddressReserve", &driver.reserve},
-        {"cuMemAddressFree", &driver.unreserve},
-        {"cuMemMap", &driver.map},
-        {"cuMemUnmap", &driver.unmap},
-        {"cuMemSetAccess", &driver.set_access},
+        {"cuMemGetAddressRange", &d->get_range},
+        {"cuMemRetainAllocationHandle", &d->retain},
+        {"cuMemRelease", &d->release},
+        {"cuMemExportToShareableHandle", &d->export_to},
+        {"cuMemImportFromShareableHandle", &d->import_from},
+        {"cuMemAddressReserve", &d->reserve},
+        {"cuMemAddressFree", &d->unreserve},
+        {"cuMemMap", &d->map},
+        {"cuMemUnmap", &d->unmap},
+        {"cuMemSetAccess", &d->set_access},
     };
 
-    has_all = true;
+    d->has_all = true;
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
-        has_all = ar_driver_find(wanted[i].name, wanted[i].function) && has_all;
+        d->has_all = ar_driver_find(wanted[i].name, wanted[i].function) && d->has_all;
 }
 
 static bool is_there(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static atomic_bool known;
 
-    pthread_once(&once, find_functions);
-    return has_all;
+    if (!st_is_set(&known)) {
+        struct driver found;
+
+        find_functions(&found);
+        st_set_once(&known, &driver, &found, sizeof found);
+    }
+    return driver.has_all;
 }
 
 /* This does not find memory of a pool (cudaMallocAsync), because its file descriptor would stand

@@ -174,6 +174,8 @@ void (*fake_driver(const char *name))(void)
         {"cuStreamWriteValue64", (void (*)(void))write_value, true},
     };
 
+    if (fake_memory.look_up != NULL)
+        fake_memory.look_up();
     if (fake_memory.lacks != NULL && strcmp(name, fake_memory.lacks) == 0)
         return NULL;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)

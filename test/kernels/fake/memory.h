@@ -27,6 +27,8 @@ struct fake_memory {
     int kept;          /* handles that were retained or imported, and not released */
     int mapped;        /* mappings of imported memory that have not ended */
     int reserved;      /* address ranges that are reserved for mappings */
+    /* This is called when a function of the driver is looked up; it may be NULL. */
+    void (*look_up)(void);
 };
 
 extern struct fake_memory fake_memory;

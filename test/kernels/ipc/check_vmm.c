@@ -9,12 +9,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "kernels/ipc/vmm.h"
 #include "test/kernels/fake/capture_stderr.h"
 #include "test/kernels/fake/cuda.h"
 #include "test/kernels/fake/memory.h"
 #include "test/kernels/fake/nccl.h"
 #include "test/kernels/ipc/ranks.h"
 #include "test/kernels/suites.h"
+#include "test/base/loader.h"
 
 enum { NONE = 0, BY_FD = 1, FABRIC = 8 }; /* types of shareable handles */
 
@@ -312,11 +314,35 @@ START_TEST(test_memory_that_a_program_has_shown)
 }
 END_TEST
 
+/* ---- the driver's functions ------------------------------------------------------------------ */
+
+static void *find(void *unused)
+{
+    struct ar_vmm found;
+
+    must(ar_vmm_find(place[0], &found) && found.base == place[0]);
+    return unused;
+}
+
+/* While a thread looks up the driver's functions, a library's constructor may do the same
+ * (loader.h). Neither waits for the other. */
+START_TEST(test_a_constructor_and_a_look_up_do_not_wait_for_each_other)
+{
+    fake_memory_clear();
+    take_memory(BY_FD);
+    fake_memory.look_up = loader_enter;
+    loader_meet(find, find);
+}
+END_TEST
+
 Suite *st_suite_vmm(void)
 {
     Suite *s = suite_create("ar_vmm");
     TCase *one = tcase_create("one process"), *two = tcase_create("processes");
+    TCase *driver = tcase_create("driver");
 
+    tcase_add_test(driver, test_a_constructor_and_a_look_up_do_not_wait_for_each_other);
+    suite_add_tcase(s, driver);
     tcase_add_checked_fixture(one, begin_pair, end_pair);
     tcase_add_test(one, test_ranks_map_by_descriptors);
     tcase_add_test(one, test_new_memory_has_a_new_number);
