@@ -21,55 +21,68 @@ static struct ffi_ar table;
 static const void *library; /* set only after the table is filled, since readers take no lock */
 static char loaded_path[512];
 
-static int find_all(void *so, const char *path, char *why, size_t why_size)
+static int find_all(void *so, struct ffi_ar *found, const char *path, char *why, size_t why_size)
 {
     const char *missing = NULL;
 
 #define X(name)                                                                                    \
-    *(void **)&table.name = dlsym(so, "symtuner_ar_" #name);                                       \
-    if (table.name == NULL)                                                                        \
+    *(void **)&found->name = dlsym(so, "symtuner_ar_" #name);                                      \
+    if (found->name == NULL)                                                                       \
         missing = "symtuner_ar_" #name;
     FFI_AR_FUNCTIONS(X)
 #undef X
     if (missing != NULL)
         return ffi_fail(why, why_size, "%s has no %s: not libsymtuner_ar.so?", path, missing);
-    if (VERSION_MAJOR(table.version()) != VERSION_MAJOR(VERSION_NEEDED) ||
-        table.version() < VERSION_NEEDED)
+    if (VERSION_MAJOR(found->version()) != VERSION_MAJOR(VERSION_NEEDED) ||
+        found->version() < VERSION_NEEDED)
         return ffi_fail(why, why_size, "%s is version %d; %d or later of the same major is needed",
-                        path, table.version(), VERSION_NEEDED);
+                        path, found->version(), VERSION_NEEDED);
     return 0;
 }
 
-static int open_library(const char *path, char *why, size_t why_size)
+/* Returns the library, or NULL with a sentence in ${why}. */
+static void *open_library(const char *path, struct ffi_ar *found, char *why, size_t why_size)
 {
     void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 
     if (so == NULL)
-        return ffi_fail(why, why_size, "%s", dlerror());
-    if (find_all(so, path, why, why_size) != 0) {
+        ffi_fail(why, why_size, "%s", dlerror());
+    if (so != NULL && find_all(so, found, path, why, why_size) != 0) {
         dlclose(so);
-        return -1;
+        so = NULL;
     }
-    snprintf(loaded_path, sizeof loaded_path, "%s", path);
-    __atomic_store_n(&library, so, __ATOMIC_RELEASE);
-    return 0;
+    return so;
 }
 
 int ffi_ar_load(const char *path, char *why, size_t why_size)
 {
+    struct ffi_ar found;
+    void *so = NULL;
     int result = 0;
 
     if (path == NULL || strlen(path) >= sizeof loaded_path)
         return ffi_fail(why, why_size,
                         "no path to libsymtuner_ar.so, or a path of 512 bytes or more");
-    pthread_mutex_lock(&lock);
-    if (library == NULL) {
-        result = open_library(path, why, why_size);
+    /* Load without our lock. The loader has a lock of its own, which another thread may hold while
+     * it runs a constructor that calls us. */
+    if (ffi_ar_get() == NULL) {
+        so = open_library(path, &found, why, why_size);
         ffi_keep_place(-1); /* now, before communicators take all places (library.h) */
+    }
+    pthread_mutex_lock(&lock);
+    if (library == NULL && so != NULL) {
+        table = found;
+        snprintf(loaded_path, sizeof loaded_path, "%s", path);
+        __atomic_store_n(&library, so, __ATOMIC_RELEASE);
+        so = NULL;
+    } else if (library == NULL) {
+        result = -1;
     } else if (strcmp(path, loaded_path) != 0) {
         result = ffi_fail(why, why_size, "%s is loaded already, not %s", loaded_path, path);
     }
     pthread_mutex_unlock(&lock);
+    if (so != NULL) /* another thread has loaded the library meanwhile */
+        dlclose(so);
     return result;
 }
 

@@ -10,9 +10,9 @@
  */
 #include "jax/peer_access.h"
 
-#include <pthread.h>
 #include <stdint.h>
 
+#include "base/set_once.h"
 #include "jax/library.h"
 
 #define LOCATION_DEVICE       1  /* CU_MEM_LOCATION_TYPE_DEVICE */
@@ -25,14 +25,21 @@ struct location {
     int type, id;
 };
 
-static int (*get_access)(unsigned long long *, const struct location *, uint64_t);
-static int (*get_attribute)(void *, int, uint64_t);
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct driver {
+    int (*get_access)(unsigned long long *, const struct location *, uint64_t);
+    int (*get_attribute)(void *, int, uint64_t);
+} driver;
 
 static void load(void)
 {
-    *(void **)&get_access = ffi_driver("cuMemGetAccess");
-    *(void **)&get_attribute = ffi_driver("cuPointerGetAttribute");
+    static atomic_bool known;
+    struct driver found;
+
+    if (st_is_set(&known))
+        return;
+    *(void **)&found.get_access = ffi_driver("cuMemGetAccess");
+    *(void **)&found.get_attribute = ffi_driver("cuPointerGetAttribute");
+    st_set_once(&known, &driver, &found, sizeof found);
 }
 
 static int ask_driver(const void *p, const int *gpus, int n)
@@ -42,17 +49,17 @@ static int ask_driver(const void *p, const int *gpus, int n)
     unsigned type = 0;
     void *pool = NULL;
 
-    pthread_once(&once, load);
-    if (get_access == NULL || get_attribute == NULL ||
-        get_attribute(&type, ATTRIBUTE_MEMORY_TYPE, at) != 0 || type != TYPE_DEVICE)
+    load();
+    if (driver.get_access == NULL || driver.get_attribute == NULL ||
+        driver.get_attribute(&type, ATTRIBUTE_MEMORY_TYPE, at) != 0 || type != TYPE_DEVICE)
         return 0;
     for (int i = 0; i < n; i++) {
         struct location where = {LOCATION_DEVICE, gpus[i]};
 
-        if (get_access(&flags, &where, at) != 0)
+        if (driver.get_access(&flags, &where, at) != 0)
             /* the memory has no list of GPUs. So it is from cudaMalloc, which all GPUs can access,
              * or from a stream-ordered pool, which they cannot */
-            return get_attribute(&pool, ATTRIBUTE_MEMPOOL, at) != 0 || pool == NULL;
+            return driver.get_attribute(&pool, ATTRIBUTE_MEMPOOL, at) != 0 || pool == NULL;
         if (flags != ACCESS_READWRITE)
             return 0;
     }

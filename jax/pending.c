@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/set_once.h"
 #include "jax/library.h"
 #include "jax/symtuner_ffi.h"
 
@@ -16,28 +17,32 @@
 
 /* ---- the event after the last call ---------------------------------------------------------- */
 
-static struct {
+static struct event {
     int (*create)(void **, unsigned);
     int (*record)(void *, void *);
     int (*query)(void *);
     int (*capturing)(void *, int *);
 } event;
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
 static void load(void)
 {
-    *(void **)&event.create = ffi_driver("cuEventCreate");
-    *(void **)&event.record = ffi_driver("cuEventRecord");
-    *(void **)&event.query = ffi_driver("cuEventQuery");
-    *(void **)&event.capturing = ffi_driver("cuStreamIsCapturing");
+    static atomic_bool known;
+    struct event found;
+
+    if (st_is_set(&known))
+        return;
+    *(void **)&found.create = ffi_driver("cuEventCreate");
+    *(void **)&found.record = ffi_driver("cuEventRecord");
+    *(void **)&found.query = ffi_driver("cuEventQuery");
+    *(void **)&found.capturing = ffi_driver("cuStreamIsCapturing");
+    st_set_once(&known, &event, &found, sizeof found);
 }
 
 int ffi_is_captured(void *stream)
 {
     int status = 0;
 
-    pthread_once(&once, load);
+    load();
     if (event.capturing == NULL || event.capturing(stream, &status) != 0)
         return -1;
     return status != 0;

@@ -1,14 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * check_pending.c - checks that calls that have not ended are noticed, and are waited for. Put the
- * libcuda.so.1 of fake_driver.c into the library path.
+ * check_pending.c - checks that calls that have not ended are noticed, and are waited for. Also
+ * checks that nothing waits while a library's constructor runs. Put the libcuda.so.1 of
+ * fake_driver.c into the library path. FAKE_AR_PATH names the library of fake_ar.c. The linker
+ * replaces dlopen and dlsym.
  */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "jax/library.h"
 #include "jax/liveness.h"
+#include "jax/peer_access.h"
 #include "jax/symtuner_ffi.h"
+#include "test/base/loader.h"
+
+enum { HANG = 60 /* seconds */ };
+
+void *__real_dlopen(const char *file, int flags);
+void *__real_dlsym(void *library, const char *name);
+void *__wrap_dlopen(const char *file, int flags);
+void *__wrap_dlsym(void *library, const char *name);
 
 static int passed, failed;
 
@@ -20,11 +33,60 @@ static void expect(int fine, const char *what)
         printf("FAILED: %s\n", what);
 }
 
+void *__wrap_dlopen(const char *file, int flags)
+{
+    loader_enter();
+    return __real_dlopen(file, flags);
+}
+
+void *__wrap_dlsym(void *library, const char *name)
+{
+    loader_enter();
+    return __real_dlsym(library, name);
+}
+
+static void *look_up(void *unused)
+{
+    expect(ffi_is_captured(NULL) == 0, "the driver is there");
+    return unused;
+}
+
+static void *look_up_access(void *unused)
+{
+    const int gpu = 0;
+
+    expect(ffi_peer_access(NULL, &gpu, 1) == 0, "the fake driver does not know who has access");
+    return unused;
+}
+
+static void *load_kernels(void *unused)
+{
+    char why[256] = "";
+
+    expect(ffi_ar_load(getenv("FAKE_AR_PATH"), why, sizeof why) == 0, why);
+    return unused;
+}
+
+/* While a thread calls the loader, a library's constructor may do the same (loader.h). Neither
+ * waits for the other. */
+static void check_loader(void)
+{
+    static void *(*const calls[])(void *) = {look_up, look_up_access, load_kernels};
+    char why[256] = "";
+
+    alarm(HANG);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        loader_meet(calls[i], calls[i]);
+    alarm(0);
+    expect(ffi_ar_load("other", why, sizeof why) == -1, "one library is loaded");
+}
+
 int main(void)
 {
     struct ffi_member group = {.ranks = 2, .across = 1}, *member;
     int *made = dlsym(dlopen("libcuda.so.1", RTLD_NOW), "fake_events");
 
+    check_loader();
     expect(symtuner_ffi_settle(100) == 0, "without a group there is nothing to wait for");
     ffi_members_add(&group, 1);
     member = ffi_member_at(0);

@@ -82,8 +82,9 @@ $cc $asan -DFFI_LIVENESS_STUCK_MS=1500 -DFFI_LIVENESS_LEAVE_MS=500 -DFFI_LIVENES
     -o "$out/check_liveness" test/jax/check_liveness.c jax/liveness.c jax/pending.c jax/groups.c jax/library.c dropin/tally.c \
     -ldl -lpthread && LD_LIBRARY_PATH=$out/fake FAKE_AR_PATH=$lib/libsymtuner_ar.so "$out/check_liveness" || failed=1
 # shellcheck disable=SC2086
-$cc $asan -o "$out/check_pending" test/jax/check_pending.c jax/pending.c jax/groups.c jax/library.c dropin/tally.c \
-    -ldl -lpthread && LD_LIBRARY_PATH=$out/fake "$out/check_pending" || failed=1
+$cc $asan -Wl,--wrap=dlopen,--wrap=dlsym -o "$out/check_pending" test/jax/check_pending.c jax/pending.c \
+    jax/peer_access.c jax/groups.c jax/library.c dropin/tally.c \
+    -ldl -lpthread && LD_LIBRARY_PATH=$out/fake FAKE_AR_PATH=$lib/libsymtuner_ar.so "$out/check_pending" || failed=1
 $cc -isystem "$include" -c -o "$out/same_abi.o" test/jax/same_abi.c ||
     { echo "FAILED: jax/xla_abi.h is not what XLA's headers are"; failed=1; }
 cuda=${CUDA_HOME:-/usr/local/cuda}/include
