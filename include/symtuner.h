@@ -15,8 +15,8 @@
  *            major * 10000 + minor * 100 + patch, as ncclGetVersion returns it (2.28.9 is 22809).
  * Ownership  symtuner_rules_load, _load_csv, _parse and _inline return an object that the caller
  *            frees with symtuner_rules_free. Returned strings are static.
- * Threads    rules do not change once loaded, and any function may run on any thread. Only
- *            symtuner_machine_find must not run on two threads at once.
+ * Threads    rules do not change once loaded. Any function may run on any thread, also on several
+ *            threads at once.
  * Errors     functions that can fail return enum symtuner_status. Texts are written to the caller's
  *            buffer, and always end with a zero byte. Outputs are written on success only. ${rules}
  *            may be NULL, which means no rules, and ${error} may be NULL. If another pointer is

@@ -5,7 +5,8 @@
  * Every rank must find the same machine, although ranks may use different GPUs of the box. NVML
  * shows all GPUs to every process. The CUDA driver shows a process only the GPUs that it may use.
  * We ask the driver about one GPU only, because a box with GPUs of different models counts as
- * unknown anyway.
+ * unknown anyway. Several threads may look at once: NVML counts who has initialised it, and its
+ * functions and the driver's may be called from several threads.
  */
 #include "rules/box.h"
 

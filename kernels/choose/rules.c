@@ -2,7 +2,6 @@
 /* rules.c - reads the [kernels] rules of SYMTUNER_RULE and SYMTUNER_RULES. */
 #include "kernels/choose/rules.h"
 
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -60,21 +59,11 @@ static void __attribute__((format(printf, 2, 3))) put_note(char *note, const cha
     va_end(args);
 }
 
-/* Call symtuner_machine_find() under a lock, because several threads may create handles at once. */
-static void find_machine(struct symtuner_machine *machine)
-{
-    static pthread_mutex_t looking = PTHREAD_MUTEX_INITIALIZER;
-
-    pthread_mutex_lock(&looking);
-    symtuner_machine_find(machine);
-    pthread_mutex_unlock(&looking);
-}
-
 bool ar_multicast_here(void)
 {
     struct symtuner_machine machine;
 
-    find_machine(&machine);
+    symtuner_machine_find(&machine);
     return machine.multicast == 1;
 }
 
@@ -111,7 +100,7 @@ symtuner_rules *ar_rules_read(int nccl, int ranks, char note[AR_RULES_NOTE])
         symtuner_rules_free(rules);
         return NULL;
     }
-    find_machine(&machine);
+    symtuner_machine_find(&machine);
     if (symtuner_rules_fit(rules, nccl ? nccl : (int)rules->provenance.nccl.lo, &machine, error,
                            sizeof error) != SYMTUNER_OK) {
         put_note(note, "not used: %.220s", error);

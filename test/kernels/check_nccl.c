@@ -15,6 +15,7 @@
 
 #include "kernels/group/links.h"
 #include "kernels/group/nccl.h"
+#include "kernels/choose/rules.h"
 #include "kernels/choose/select.h"
 #include "kernels/nodes/host_id.h"
 #include "test/kernels/fake/capture_stderr.h"
@@ -267,6 +268,20 @@ START_TEST(test_a_constructor_and_a_look_up_do_not_wait_for_each_other)
 }
 END_TEST
 
+static void *ask_for_multicast(void *unused)
+{
+    must(!ar_multicast_here());
+    return unused;
+}
+
+START_TEST(test_a_constructor_and_a_search_for_gpus_do_not_wait_for_each_other)
+{
+    unsetenv("SYMTUNER_MACHINE");
+    lacks = "libnvidia-ml.so.1";
+    loader_meet(ask_for_multicast, ask_for_multicast);
+}
+END_TEST
+
 static void *get_chosen(void *unused)
 {
     char why[160] = "";
@@ -407,6 +422,7 @@ Suite *st_suite_nccl(void)
     tcase_add_test(nccl, test_it_is_too_late_to_choose_another);
     tcase_add_test(nccl, test_a_constructor_and_a_look_up_do_not_wait_for_each_other);
     tcase_add_test(nccl, test_an_nccl_that_a_constructor_chooses_is_used);
+    tcase_add_test(nccl, test_a_constructor_and_a_search_for_gpus_do_not_wait_for_each_other);
     tcase_add_test(nccl, test_a_window_is_asked_of_nccl_where_nccl_can_say);
     tcase_add_test(nccl, test_before_that_its_record_is_read);
     tcase_add_loop_test(nccl, test_a_fault_of_nccl_is_told_where_it_is_met, 0,
