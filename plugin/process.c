@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/set_once.h"
 #include "nccl/hazards.h"
 #include "nccl/held.h"
 #include "plugin/log.h"
@@ -16,8 +17,10 @@
 #include "rules/sources.h"
 
 static struct st_process process;
-static pthread_once_t read_once = PTHREAD_ONCE_INIT, decide_once = PTHREAD_ONCE_INIT,
-                      start_once = PTHREAD_ONCE_INIT;
+/* Held while a part of ${process} is filled in. Nobody calls the loader (dlopen, dlsym) under this
+ * lock. The loader has a lock of its own, which another thread may hold while it runs a constructor
+ * that calls us. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* Names of the user's settings that keep us from giving NCCL a CTA count: default_held for the
  * built-in count, sym_held for the count of [process] rules. NULL: no setting does. */
 static const char *default_held, *sym_held;
@@ -32,19 +35,21 @@ static char option_error[SYMTUNER_ERROR_MAX], machine_error[SYMTUNER_ERROR_MAX],
 /* Return the path of the CSV that NCCL_TUNER_CONFIG_FILE names, or NULL if there is none. Also
  * returns NULL if another tuner runs behind ours (plugin/next/open.h), because the file is then
  * meant for that tuner. */
-static const char *config_file(void)
+static const char *config_file(const struct st_options *options)
 {
     const char *file = getenv("NCCL_TUNER_CONFIG_FILE");
 
-    return file && !st_next_tuner_there(process.options.next_tuner) ? file : NULL;
+    if (options->mode == ST_MODE_OFF)
+        return NULL;
+    return file && !st_next_tuner_there(options->next_tuner) ? file : NULL;
 }
 
-static void read_all(void)
+/* Fill in what follows from process.options. ${config}: what config_file returned. */
+static void read_all(const char *config)
 {
     const char *mixed = getenv("NCCL_ENQUEUE_REARCH_ENABLE");
     struct symtuner_machine described;
 
-    st_options_read(&process.options, option_error, sizeof option_error);
     if (process.options.machine[0])
         st_machine_read(process.options.machine, &described, machine_error, sizeof machine_error);
     st_log_level(process.options.log);
@@ -53,13 +58,29 @@ static void read_all(void)
         return;
     process.rules_wrong =
         st_rules_sources(process.options.rule, process.options.rules,
-                         config_file(), &process.rules, rules_error,
+                         config, &process.rules, rules_error,
                          sizeof rules_error) != SYMTUNER_OK;
 }
 
 const struct st_process *st_process(void)
 {
-    pthread_once(&read_once, read_all);
+    static atomic_bool known;
+    struct st_options options;
+    char error[sizeof option_error] = "";
+    const char *config;
+
+    if (st_is_set(&known))
+        return &process;
+    st_options_read(&options, error, sizeof error);
+    config = config_file(&options); /* calls the loader */
+    pthread_mutex_lock(&lock);
+    if (!st_is_set(&known)) {
+        process.options = options;
+        memcpy(option_error, error, sizeof error);
+        read_all(config);
+        atomic_store(&known, true);
+    }
+    pthread_mutex_unlock(&lock);
     return &process;
 }
 
@@ -144,10 +165,19 @@ struct st_for_nccl st_process_for(int nccl)
 /* Find out what machine this is, and which settings of the user keep us from giving CTA counts. */
 static void decide(void)
 {
-    symtuner_machine_find(&process.machine);
-    default_held = holds_default();
-    sym_held = st_held_by_user(environment, NULL);
-    atomic_store(&decided, true);
+    struct symtuner_machine machine;
+
+    if (st_is_set(&decided))
+        return;
+    symtuner_machine_find(&machine); /* calls the loader */
+    pthread_mutex_lock(&lock);
+    if (!st_is_set(&decided)) {
+        process.machine = machine;
+        default_held = holds_default();
+        sym_held = st_held_by_user(environment, NULL);
+        atomic_store(&decided, true);
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 void st_process_env(int nccl)
@@ -163,7 +193,7 @@ void st_process_env(int nccl)
 const struct st_process *st_process_asked(void)
 {
     st_process();
-    pthread_once(&decide_once, decide);
+    decide();
     return &process;
 }
 
@@ -234,18 +264,23 @@ int st_process_caller(nccl_abi_logger logger)
     return version ? version : process.nccl;
 }
 
-static nccl_abi_logger start_logger;
-static int start_abi;
-
-static void start(void)
+/* Find out the release of the process's first NCCL, unless it is known. */
+static void find_release(nccl_abi_logger logger, int abi)
 {
     static const int oldest_of_abi[] = {[4] = 22703, [5] = 22803, [6] = 23003, [7] = 23206};
+    static atomic_bool known;
+    int version;
 
+    if (st_is_set(&known))
+        return;
+    version = ask_version(logger); /* calls the loader */
+    if (version == 0 && abi >= 4 && abi <= 7)
+        version = oldest_of_abi[abi];
+    pthread_mutex_lock(&lock);
     if (process.nccl == 0)
-        process.nccl = ask_version(start_logger);
-    if (process.nccl == 0 && start_abi >= 4 && start_abi <= 7)
-        process.nccl = oldest_of_abi[start_abi];
-    pthread_once(&decide_once, decide);
+        process.nccl = version;
+    atomic_store(&known, true);
+    pthread_mutex_unlock(&lock);
 }
 
 /* Log which CTA count symmetric kernels get, NCCL's own or the built-in one, and why. The count of
@@ -324,16 +359,12 @@ static void announce_release(int nccl)
 
 const struct st_process *st_process_start(nccl_abi_logger logger, int abi)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static atomic_bool said;
 
     st_process();
     st_log_use(logger);
-    pthread_mutex_lock(&lock);
-    start_logger = logger;
-    start_abi = abi;
-    pthread_once(&start_once, start);
-    pthread_mutex_unlock(&lock);
+    find_release(logger, abi);
+    decide();
     if (process.options.mode != ST_MODE_OFF) {
         if (!atomic_exchange(&said, true))
             announce();

@@ -32,7 +32,7 @@
 /* The suites of modules that look something up once per process. Each of their tests runs in a
  * process of its own. */
 #define PROCESS_SUITES(X) X(rollcall) X(log) X(profiler) X(ledger) X(ledger_file) X(alloc) \
-    X(tally) X(board) X(meet) X(comms)
+    X(tally) X(board) X(meet) X(comms) X(process)
 
 #define DECLARE(name) Suite *name##_suite(void) __attribute__((weak));
 PURE_SUITES(DECLARE)

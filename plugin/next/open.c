@@ -30,10 +30,12 @@ static const struct {
 
 /* One search for each interface version that a copy of NCCL in this process speaks. */
 static struct search {
-    struct st_next_library library;
-    bool named;       /* steps 1 to 3 of open.h were tried          */
-    bool over;        /* one of steps 1 to 3 ended the search    */
-    bool net;         /* step 4 of open.h was tried                 */
+    struct result {
+        struct st_next_library library;
+        bool named; /* steps 1 to 3 of open.h were tried          */
+        bool over;  /* one of steps 1 to 3 ended the search       */
+        bool net;   /* step 4 of open.h was tried                 */
+    } result;
     atomic_bool said; /* st_next_say has logged the result          */
 } searches[ST_NEXT_KINDS][SPOKEN_MAX + 1];
 
@@ -174,9 +176,9 @@ static enum found try_name(enum st_next_kind kind, const char *name, int spoken,
 }
 
 static void search_names(enum st_next_kind kind, const char *chosen, int spoken,
-                         struct search *search)
+                         struct result *result)
 {
-    struct st_next_library *out = &search->library;
+    struct st_next_library *out = &result->library;
     const char *set = getenv(kinds[kind].variable);
     enum found found = OURSELVES;
 
@@ -188,18 +190,18 @@ static void search_names(enum st_next_kind kind, const char *chosen, int spoken,
                      found == MISSING ? "no such library" : "this is symtuner itself",
                      kinds[kind].what);
         out->wrong = out->note[0] != '\0';
-        search->over = true;
+        result->over = true;
         return;
     }
     if (set && *set)
         found = try_name(kind, set, spoken, out);
     if (found == OURSELVES) /* the variable is unset or names symtuner: try NCCL's default name */
         found = try_name(kind, NULL, spoken, out);
-    search->over = found == USED || found == REFUSED;
+    result->over = found == USED || found == REFUSED;
 }
 
 /* Look into the NET library if NCCL has loaded it; do not load it. */
-static void search_net(enum st_next_kind kind, int spoken, struct search *search)
+static void search_net(enum st_next_kind kind, int spoken, struct result *result)
 {
     const char *set = getenv("NCCL_NET_PLUGIN"), *name = set ? set : "libnccl-net.so";
 
@@ -216,7 +218,7 @@ static void search_net(enum st_next_kind kind, int spoken, struct search *search
             struct st_next_library found = {0};
 
             if (look(kind, library, one, spoken, &found) == USED) {
-                search->library = found;
+                result->library = found;
                 return;
             }
             dlclose(library); /* no message, because few NET libraries have a tuner or profiler */
@@ -229,18 +231,31 @@ const struct st_next_library *st_next_find(enum st_next_kind kind, const char *c
                                            bool net)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    struct search *search = &searches[kind][spoken];
+    struct result *known = &searches[kind][spoken].result, mine;
 
     pthread_mutex_lock(&lock);
-    if (!search->named)
-        search_names(kind, chosen, spoken, search);
-    search->named = true;
-    if (net && !search->over && !search->net) {
-        search->net = true;
-        search_net(kind, spoken, search);
+    mine = *known;
+    pthread_mutex_unlock(&lock);
+    /* Search without our lock. The loader has a lock of its own, which another thread may hold
+     * while it runs a constructor that calls us. If two threads search at once, both find the same
+     * library. */
+    if (!mine.named)
+        search_names(kind, chosen, spoken, &mine);
+    mine.named = true;
+    if (net && !mine.over && !mine.net) {
+        mine.net = true;
+        search_net(kind, spoken, &mine);
+    }
+    pthread_mutex_lock(&lock);
+    if (!known->named) {
+        *known = mine;
+    } else if (mine.net && !known->net && !known->over) {
+        known->net = true;
+        if (mine.library.table)
+            known->library = mine.library;
     }
     pthread_mutex_unlock(&lock);
-    return &search->library;
+    return &known->library;
 }
 
 const char *st_next_name(const struct st_next_library *library)
@@ -252,7 +267,7 @@ const char *st_next_name(const struct st_next_library *library)
 
 void st_next_say(enum st_next_kind kind, const struct st_next_library *library)
 {
-    /* ${library} is the first member of its struct search. */
+    /* ${library} is the first member of the first member of its struct search. */
     struct search *search = (struct search *)(uintptr_t)library;
 
     if ((!library->table && !library->note[0]) || atomic_exchange(&search->said, true))

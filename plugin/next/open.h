@@ -17,7 +17,7 @@
  * name, is not chained; if step 1 names it, the search ends.
  *
  * Ownership  the library stays loaded until the process ends.
- * Threads    any thread may search; a second search waits for the first.
+ * Threads    any thread may search; a second search does not wait for the first.
  * Hazard     st_next_find loads libraries, so never call it while NCCL holds a lock.
  */
 #ifndef ST_NEXT_OPEN_H_

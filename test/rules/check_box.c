@@ -230,10 +230,21 @@ void *__wrap_dlopen(const char *file, int flags);
 void *__wrap_dlsym(void *library, const char *name);
 int __wrap_dlclose(void *library);
 
+/* What dlopen and dlsym call first; NULL: nothing. */
+extern void (*box_look_up)(void);
+void (*box_look_up)(void);
+
+static void look_up(void)
+{
+    if (box_look_up)
+        box_look_up();
+}
+
 void *__wrap_dlopen(const char *file, int flags)
 {
     bool nvml = file && strcmp(file, "libnvidia-ml.so.1") == 0;
 
+    look_up();
     if (!box || (!nvml && (!file || strcmp(file, "libcuda.so.1") != 0)))
         return __real_dlopen(file, flags);
     if (box->lacks && strcmp(box->lacks, file) == 0)
@@ -244,6 +255,7 @@ void *__wrap_dlopen(const char *file, int flags)
 
 void *__wrap_dlsym(void *library, const char *name)
 {
+    look_up();
     if (library != &libraries[0] && library != &libraries[1])
         return __real_dlsym(library, name);
     for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++)
