@@ -11,7 +11,8 @@
 #include "nccl/release.h"
 
 static struct st_kernels kernels;
-static bool loaded;
+static bool tried;  /* ${kernels} and ${loaded} are set, and do not change any more */
+static bool loaded; /* all functions of our kernels were found */
 static const struct st_real *user; /* the copy of NCCL that the kernels use */
 static bool promised;              /* we told our kernels that NCCL's kernels wait for them */
 static bool may_not_wait;          /* NCCL can now run a kernel that does not wait for ours */
@@ -62,38 +63,43 @@ static bool load(struct st_kernels *k)
     return !missing;
 }
 
-/* Store the functions that load() has found, and make our kernels use the copy of NCCL ${real}. The
- * caller holds ${lock}. */
-static void take(const struct st_kernels *found, bool ok, const struct st_real *real)
+/* Store the functions that load() has found, and the copy of NCCL ${real} if our kernels use it
+ * (${chosen}). The caller holds ${lock}. */
+static void take(const struct st_kernels *found, bool ok, bool chosen, const struct st_real *real)
 {
-    kernels = *found;
-    loaded = ok;
-    if (loaded && kernels.use_nccl_(real->library) == NCCL_ABI_SUCCESS)
-        user = real;
-    else if (loaded)
-        st_warn_once("NCCL runs all calls: %s", kernels.error_(NULL));
-    if (user && !may_not_wait && kernels.followers_wait_ && kernels.separate_)
+    if (!tried) {
+        kernels = *found;
+        loaded = ok;
+    }
+    tried = true;
+    if (user || !chosen)
+        return;
+    user = real;
+    if (!may_not_wait && kernels.followers_wait_ && kernels.separate_)
         promised = kernels.followers_wait_(1) == NCCL_ABI_SUCCESS;
 }
 
 const struct st_kernels *st_kernels_for(const struct st_real *real)
 {
-    static bool tried;
     struct st_kernels found = {0};
-    bool ok = false, first, used;
+    bool ok = false, chosen = false, first, used;
 
     pthread_mutex_lock(&lock);
     first = !tried;
     pthread_mutex_unlock(&lock);
-    /* Load without our lock. The loader has a lock of its own, which another thread may hold while
-     * it runs a constructor that calls us. If two threads load at once, both find the same
-     * functions. */
+    /* Load, and make our kernels use ${real}, without our lock. The loader has a lock of its own,
+     * which another thread may hold while it runs a constructor that calls us. If two threads load
+     * at once, both find the same functions, and our kernels use the copy of NCCL that was named
+     * first. */
     if (first)
         ok = load(&found);
+    if (ok)
+        chosen = found.use_nccl_(real->library) == NCCL_ABI_SUCCESS;
+    if (ok && !chosen)
+        st_warn_once("NCCL runs all calls: %s", found.error_(NULL));
     pthread_mutex_lock(&lock);
-    if (!tried)
-        take(&found, ok, real);
-    tried = true;
+    if (first)
+        take(&found, ok, chosen, real);
     used = loaded && user == real;
     pthread_mutex_unlock(&lock);
     return used ? &kernels : NULL;

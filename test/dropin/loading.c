@@ -7,6 +7,8 @@
  *
  * usage: loading LIBRARY id      the drop-in opens NCCL for the first call
  *        loading LIBRARY comm    the drop-in opens the kernels for the first communicator
+ *        loading LIBRARY choose  the drop-in tells the kernels which NCCL to use, and the kernels
+ *                                open the library "asked"; ASKS must be "asked"
  *        loading LIBRARY driver  the drop-in opens the driver, to ask it how many communicators fit
  *                                on the GPU; SYMTUNER_AR_MAX_CTAS must be set
  *
@@ -77,6 +79,7 @@ int main(int argc, char **argv)
     MUST(argc == 3);
     comms = strcmp(argv[2], "id") != 0;
     awaited = strcmp(argv[2], "comm") == 0     ? "libsymtuner_ar.so"
+              : strcmp(argv[2], "choose") == 0 ? "asked"
               : strcmp(argv[2], "driver") == 0 ? "libcuda.so.1"
                                                : "libnccl.so.2";
     alarm(HANG);

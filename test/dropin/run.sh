@@ -441,8 +441,8 @@ SYMTUNER_MAX_COMMS=200 under "$here/threads" "${ROUNDS:-20}" || fail "threads"
 # A long run: DROPIN_CALLS=1000000 DROPIN_ROUNDS=100000 DROPIN_COMMS=5000 make test-dropin
 SYMTUNER_MAX_COMMS=4000 under "$here/random" "${DROPIN_CALLS:-20000}" 1 "$work/tally" || fail "random calls"
 SYMTUNER_MAX_COMMS=4000 under "$here/random" "${DROPIN_CALLS:-20000}" 64 "$work/tally" || fail "random calls of 64 threads"
-for what in id comm driver; do
-    SYMTUNER_AR_MAX_CTAS=8 under "$here/loading" "$here/constructor.so" $what || fail "a constructor that calls NCCL, $what"
+for what in id comm choose driver; do
+    ASKS=asked SYMTUNER_AR_MAX_CTAS=8 under "$here/loading" "$here/constructor.so" $what || fail "a constructor that calls NCCL, $what"
 done
 under "$here/opposite" "${DROPIN_ROUNDS:-3000}" || fail "communicators in opposite order"
 (unset READY && SYMTUNER_MAX_COMMS=3 SYMTUNER_VERIFY=1 under "$here/memory" "${DROPIN_COMMS:-504}") || fail "memory grows"

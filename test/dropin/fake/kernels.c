@@ -45,12 +45,22 @@ __attribute__((constructor)) static void load(void)
     sleep(slow ? (unsigned)atoi(slow) : 0);
 }
 
+/* Return the library that symtuner_ar_use_nccl was given first, or NULL. */
+static void *chosen(void)
+{
+    return __atomic_load_n(&record.nccl, __ATOMIC_ACQUIRE);
+}
+
+/* The real library may call the loader here. With ASKS=NAME the fake opens the library NAME. */
 int symtuner_ar_use_nccl(void *library)
 {
-    if (record.nccl && record.nccl != library)
-        return 5;
-    record.nccl = library;
-    return 0;
+    void *none = NULL;
+
+    if (getenv("ASKS"))
+        dlopen(getenv("ASKS"), RTLD_LAZY | RTLD_NOLOAD);
+    __atomic_compare_exchange_n(&record.nccl, &none, library, false, __ATOMIC_SEQ_CST,
+                                __ATOMIC_SEQ_CST);
+    return chosen() == library ? 0 : 5;
 }
 
 /* Call NCCL as the real library does. If the drop-in intercepted this call, the program would
@@ -61,8 +71,8 @@ static void call_nccl(void *comm)
     int (*window)(void *, void *, size_t, void **, int);
     void *made;
 
-    *(void **)&gather = dlsym(record.nccl ? record.nccl : RTLD_DEFAULT, "ncclAllGather");
-    *(void **)&window = dlsym(record.nccl ? record.nccl : RTLD_DEFAULT, "ncclCommWindowRegister");
+    *(void **)&gather = dlsym(chosen() ? chosen() : RTLD_DEFAULT, "ncclAllGather");
+    *(void **)&window = dlsym(chosen() ? chosen() : RTLD_DEFAULT, "ncclCommWindowRegister");
     gather(&record, &record, 1, 0, comm, NULL);
     window(comm, &record, 4096, &made, 1);
 }
@@ -117,7 +127,7 @@ int symtuner_ar_op_create_premul_sum(int *op, void *scalar, int dtype, int resid
     int (*create)(int *, void *, int, int, void *);
     int result;
 
-    *(void **)&create = dlsym(record.nccl, "ncclRedOpCreatePreMulSum");
+    *(void **)&create = dlsym(chosen(), "ncclRedOpCreatePreMulSum");
     result = create(op, scalar, dtype, residence, handle->comm);
     record_add(&record, "op_create ");
     made_op = *op;
@@ -132,7 +142,7 @@ int symtuner_ar_op_destroy(int op, struct symtuner_ar *handle)
     if (op != made_op)
         return 4;
     made_op = -1;
-    *(void **)&destroy = dlsym(record.nccl, "ncclRedOpDestroy");
+    *(void **)&destroy = dlsym(chosen(), "ncclRedOpDestroy");
     return destroy(op, handle->comm);
 }
 
