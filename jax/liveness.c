@@ -26,6 +26,7 @@
  * A watch continues after the first rank has gone, and after the group was closed, because another
  * rank may die later.
  */
+#include "base/own_thread.h"
 #include "jax/liveness.h"
 #include "jax/symtuner_ffi.h"
 
@@ -399,7 +400,7 @@ static int start(struct watch *w)
     pthread_mutex_unlock(&lock);
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    error = pthread_create(&thread, &attr, keep_watch, w);
+    error = st_own_thread(&thread, &attr, keep_watch, w);
     pthread_attr_destroy(&attr);
     if (error != 0)
         __atomic_store_n(&w->member->wake, 0, __ATOMIC_RELEASE);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/own_thread.h"
 #include "base/set_once.h"
 #include "jax/library.h"
 #include "jax/symtuner_ffi.h"
@@ -149,7 +150,7 @@ int symtuner_ffi_settle(int limit_ms)
     find_gpus(s);
     atomic_init(&s->users, s->n > 0 ? 2 : 1);
     atomic_init(&s->state, s->n > 0 ? WAITING : IDLE);
-    if (s->n > 0 && pthread_create(&thread, NULL, wait_for_gpus, s) != 0) {
+    if (s->n > 0 && st_own_thread(&thread, NULL, wait_for_gpus, s) != 0) {
         free(s);
         return -1;
     }

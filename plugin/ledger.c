@@ -13,6 +13,7 @@
 
 #include "base/append.h"
 #include "base/exit_lock.h"
+#include "base/own_thread.h"
 #include "plugin/ranks/agree.h"
 #include "plugin/log.h"
 
@@ -318,7 +319,6 @@ static void listen_start(void)
 {
     int number = listening->ledger_signal == ST_SIGNAL_USR1 ? SIGUSR1 : SIGUSR2;
     struct sigaction action = {.sa_flags = SA_RESTART | SA_ONSTACK};
-    sigset_t all, before;
     pthread_t thread;
 
     sigaction(number, NULL, &programs);
@@ -329,13 +329,10 @@ static void listen_start(void)
     action.sa_sigaction = on_signal;
     action.sa_flags |= SA_SIGINFO;
     sem_init(&asked_for, 0, 0);
-    sigfillset(&all); /* our thread inherits this mask, so it gets no signals */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    if (pthread_create(&thread, NULL, listen_thread, NULL) == 0) {
+    if (st_own_thread(&thread, NULL, listen_thread, NULL) == 0) {
         pthread_detach(thread);
         sigaction(number, &action, NULL);
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void st_ledger_listen(const struct st_options *options)

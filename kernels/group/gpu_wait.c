@@ -10,6 +10,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/own_thread.h"
 #include "kernels/group/nccl_wait.h"
 
 /* What the helper thread owns. ${ended} is a duplicate of the descriptor of the caller's eventfd,
@@ -42,7 +43,7 @@ static bool begin(int device, int ended, pthread_t *thread)
     if (w == NULL)
         return false;
     *w = (struct wait){device, fcntl(ended, F_DUPFD_CLOEXEC, 0)};
-    if (w->ended >= 0 && pthread_create(thread, NULL, wait_for_it, w) == 0)
+    if (w->ended >= 0 && st_own_thread(thread, NULL, wait_for_it, w) == 0)
         return true;
     close(w->ended);
     free(w);

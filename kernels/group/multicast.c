@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/own_thread.h"
+
 bool ar_multicast_wanted(const symtuner_ar *h)
 {
     return h->comm != NULL && h->ranks > 2 && h->nccl->ncclGetLsaMultimemDevicePointer != NULL;
@@ -46,7 +48,7 @@ ncclResult_t ar_multicast_begin(struct ar_multicast *m, symtuner_ar **handles,
         r->nccl = handles[m->n]->nccl;
         r->device = handles[m->n]->device;
         r->window = windows[m->n].handle;
-        if (pthread_create(&r->thread, NULL, ask, r) != 0)
+        if (st_own_thread(&r->thread, NULL, ask, r) != 0)
             return ar_why(why, AR_WHY, ncclSystemError, "no thread to ask NCCL for multicast");
     }
     return ncclSuccess;

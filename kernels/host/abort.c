@@ -14,9 +14,9 @@
  * the program knows that the graph is queued.
  */
 #include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
+#include "base/own_thread.h"
 #include "kernels/group/error.h"
 #include "kernels/group/nccl_wait.h"
 #include "kernels/host/launch.h"
@@ -122,20 +122,13 @@ static void await_end(const symtuner_ar *h)
 
 ncclResult_t symtuner_ar_abort(symtuner_ar *h)
 {
-    sigset_t all, before;
-
     if (h == NULL)
         return ar_fail_null();
     /* Count this thread before another thread can see that the handle is aborted: that thread may
      * destroy the handle at once. */
     __atomic_add_fetch(&h->aborting, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_exchange_n(&h->mailbox->abort, AR_ABORTED, __ATOMIC_SEQ_CST) == 0) {
-        sigfillset(&all);
-        /* The new thread must not get signals that are for the program's threads. */
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        h->has_marker = pthread_create(&h->marker, NULL, mark_dead, h) == 0;
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-    }
+    if (__atomic_exchange_n(&h->mailbox->abort, AR_ABORTED, __ATOMIC_SEQ_CST) == 0)
+        h->has_marker = st_own_thread(&h->marker, NULL, mark_dead, h) == 0;
     await_end(h);
     if (h->nodes != NULL && h->nodes->box != NULL)
         ar_nodes_abort(h);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* create.c - make and free h->nodes: split the communicator, make a group in the box, measure. */
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/own_thread.h"
 #include "kernels/group/bootstrap.h"
 #include "kernels/group/nccl_wait.h"
 #include "kernels/nodes/nodes.h"
@@ -179,17 +179,12 @@ static void *abort_thread(void *nodes)
 void ar_nodes_abort(symtuner_ar *h)
 {
     struct ar_nodes *nodes = h->nodes;
-    sigset_t all, before;
 
     if (__atomic_exchange_n(&nodes->aborted, true, __ATOMIC_SEQ_CST))
         return;
     symtuner_ar_abort(nodes->box);
     __atomic_store_n(&nodes->box->comm_gone, true, __ATOMIC_RELAXED);
-    sigfillset(&all);
-    /* The new thread must not get signals that are for the program's threads. */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    nodes->has_aborter = pthread_create(&nodes->aborter, NULL, abort_thread, nodes) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    nodes->has_aborter = st_own_thread(&nodes->aborter, NULL, abort_thread, nodes) == 0;
     if (!nodes->has_aborter)
         abort_both(nodes);
 }

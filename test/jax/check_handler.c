@@ -21,6 +21,7 @@
 #include "test/jax/fake_ar.h"
 #include "test/jax/frames.h"
 #include "test/jax/hostile.h"
+#include "test/base/signals.h"
 
 static struct fake_call *last;
 static int *alive, *asked, *aborted;
@@ -333,7 +334,7 @@ static void check_watch(void)
         _exit(0);
     }
     expect(ffi_liveness_watch(&member, pids, why, sizeof why) == 0, "watch a process");
-    usleep(100000);
+    expect(threads_with_signals() == 1, "the watch gets no signals");
     expect(member.lost == 0, "it lives");
     kill(pids[1], SIGKILL);
     waitpid(pids[1], NULL, 0);

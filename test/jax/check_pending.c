@@ -15,6 +15,7 @@
 #include "jax/peer_access.h"
 #include "jax/symtuner_ffi.h"
 #include "test/base/loader.h"
+#include "test/base/signals.h"
 
 enum { HANG = 60 /* seconds */ };
 
@@ -106,6 +107,7 @@ int main(void)
     expect(made != NULL && *made == 1, "an event that was not recorded is kept for the next call");
     expect(ffi_pending(member), "a call that runs");
     expect(symtuner_ffi_settle(100) == -1, "the GPU does not become idle");
+    expect(threads_with_signals() == 1, "the thread that waits for the GPU gets no signals");
     unsetenv("FAKE_EVENT_PENDING");
     expect(!ffi_pending(member), "the call has ended");
     expect(symtuner_ffi_settle(5000) == 0, "the GPU is idle");
