@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -108,17 +109,33 @@ int ar_probe_read(const char *path, uint64_t key, struct ar_probe *p, char *why,
     return 1;
 }
 
+/* Open a new file beside ${path}, and write its name to ${part}. Other threads and processes may
+ * write a file beside ${path} at the same time, even a process with our number in a container. So
+ * each file of this process has another name, and "x" refuses a file that is there. */
+static FILE *open_part(const char *path, uint64_t key, char *part, size_t size)
+{
+    static atomic_uint number;
+    FILE *f;
+
+    do {
+        if (snprintf(part, size, "%s.%ld.%" PRIx64 ".%u", path, (long)getpid(), key,
+                     atomic_fetch_add(&number, 1)) >= (int)size) {
+            errno = ENAMETOOLONG;
+            return NULL;
+        }
+        f = fopen(part, "wxe");
+    } while (f == NULL && errno == EEXIST);
+    return f;
+}
+
 int ar_probe_write(const char *path, uint64_t key, const struct ar_probe *p, char *why,
                    size_t why_size)
 {
     char part[4096];
-    FILE *f = NULL;
+    /* Write a new file and rename it, because other groups may read or write ${path} right now. */
+    FILE *f = open_part(path, key, part, sizeof part);
     int good;
 
-    /* Write a new file and rename it, because other groups may read or write ${path} right now. */
-    if (snprintf(part, sizeof part, "%s.%ld.%" PRIx64, path, (long)getpid(), key) <
-        (int)sizeof part)
-        f = fopen(part, "we");
     good = f != NULL && fprintf(f, LINE " MB/s of each rank to all others at once\n", key, p->push,
                                 p->pull, p->copy) > 0;
     if (f != NULL)

@@ -31,6 +31,7 @@ int main(void)
     srunner_add_suite(runner, st_suite_rules());
     srunner_add_suite(runner, st_suite_rules_coll());
     srunner_add_suite(runner, st_suite_probe());
+    srunner_add_suite(runner, st_suite_probe_file());
 #ifdef ST_AR_API
     srunner_add_suite(runner, st_suite_api());
     srunner_add_suite(runner, st_suite_abort());

@@ -20,6 +20,7 @@ Suite *st_suite_options(void);
 Suite *st_suite_rules(void);
 Suite *st_suite_rules_coll(void);
 Suite *st_suite_probe(void);
+Suite *st_suite_probe_file(void);
 Suite *st_suite_api(void); /* this suite and those below need CUDA's and NCCL's headers */
 Suite *st_suite_abort(void);
 Suite *st_suite_destroy(void);

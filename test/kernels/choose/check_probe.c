@@ -270,19 +270,6 @@ START_TEST(test_a_pipe_is_refused_and_not_waited_for)
 }
 END_TEST
 
-START_TEST(test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it)
-{
-    char part[128];
-
-    snprintf(part, sizeof part, "%s.%ld.%x", path, (long)getpid(), 0x2a);
-    ck_assert_int_eq(mkdir(path, 0700), 0);
-    ck_assert_int_eq(ar_probe_write(path, 0x2a, &even, why, sizeof why), -1);
-    ck_assert_int_eq(rmdir(path), 0);
-    ck_assert_ptr_nonnull(strstr(why, "cannot be written"));
-    ck_assert_int_ne(access(part, F_OK), 0);
-}
-END_TEST
-
 #ifdef ST_AR_API
 #include "kernels/host/create.h"
 #include "kernels/host/rank.h"
@@ -480,7 +467,6 @@ Suite *st_suite_probe(void)
     tcase_add_test(t, test_figures_come_back_from_the_file);
     tcase_add_test(t, test_a_file_of_another_kind_is_refused_by_name);
     tcase_add_test(t, test_a_pipe_is_refused_and_not_waited_for);
-    tcase_add_test(t, test_a_file_that_cannot_be_replaced_leaves_nothing_beside_it);
 #ifdef ST_AR_API
     tcase_add_test(t, test_a_group_takes_the_figures_of_the_file);
     tcase_add_test(t, test_only_pcie_is_probed_unless_asked);
