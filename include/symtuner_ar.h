@@ -458,10 +458,10 @@ SYMTUNER_AR_API size_t symtuner_ar_describe(symtuner_ar *handle, char *text, siz
  * handles over several boxes add up box by box, else 0. Reads the rules each time. */
 SYMTUNER_AR_API int symtuner_ar_boxes_asked(void);
 
-/* symtuner_ar_status(handle): return ncclSuccess while the group is usable. Four things make it
- * unusable: a kernel gives up on a peer or NCCL times out (ncclRemoteError), the handle is aborted,
- * or a kernel finds a misuse. From then on the result is the error. The handle then refuses further
- * calls and must be destroyed on all ranks. Does not wait for the GPU.
+/* symtuner_ar_status(handle): return ncclSuccess while the group is usable, and during exit(). Four
+ * things make it unusable: a kernel gives up on a peer or NCCL times out (ncclRemoteError), the
+ * handle is aborted, or a kernel finds a misuse. From then on the result is the error. The handle
+ * then refuses further calls and must be destroyed on all ranks. Does not wait for the GPU.
  * If a rank dies, is aborted or stops calling, the current or next call of each other rank waits
  * for the lost rank. This call ends in ncclRemoteError, timeout_ms after its kernel began to wait.
  * If the lost rank had already sent its whole part of a call, that call is complete and right, and

@@ -16,6 +16,9 @@ ncclResult_t ar_fail_cuda(symtuner_ar *h, cudaError_t error, const char *what);
 /* Do what ar_fail does, for a call whose handle is NULL. */
 ncclResult_t ar_fail_null(void);
 
+/* What symtuner_ar_status does, without a check whether the process exits. */
+ncclResult_t ar_status(symtuner_ar *h);
+
 /* Make the CUDA call ${call}. If it fails, return from the function in which this macro stands,
  * with an error that names ${what}. */
 #define AR_TRY(h, call, what)                                                                      \

@@ -43,7 +43,7 @@ ncclResult_t ar_copies_enter(symtuner_ar *h)
     if (__atomic_load_n(&h->mailbox->abort, __ATOMIC_SEQ_CST) == 0)
         return ncclSuccess;
     __atomic_sub_fetch(&h->copying, 1, __ATOMIC_SEQ_CST);
-    return symtuner_ar_status(h);
+    return ar_status(h);
 }
 
 ncclResult_t ar_copies_leave(symtuner_ar *h, bool captured, cudaStream_t stream)

@@ -344,7 +344,7 @@ static ncclResult_t call(struct ar_buffers *b, size_t count, int dtype, int op, 
 {
     struct ar_ask ask;
     int device = -1;
-    ncclResult_t result = symtuner_ar_status(h);
+    ncclResult_t result = ar_status(h);
 
     if (result == ncclSuccess)
         result = ar_call_check(h, b->coll, b->send, b->recv, count, dtype, op);

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/until_exit.h"
 #include "kernels/group/error.h"
 #include "kernels/ipc/ipc.h"
 #include "kernels/nodes/nodes.h"
@@ -19,13 +20,10 @@ static const char *const verdicts[] = {
     [AR_PEERS_GONE] = "the handle was aborted",
 };
 
-ncclResult_t symtuner_ar_status(symtuner_ar *h)
+ncclResult_t ar_status(symtuner_ar *h)
 {
-    uint32_t verdict;
+    uint32_t verdict = __atomic_load_n(&h->mailbox->error, __ATOMIC_RELAXED);
 
-    if (h == NULL)
-        return ar_fail_null();
-    verdict = __atomic_load_n(&h->mailbox->error, __ATOMIC_RELAXED);
     if (verdict == AR_ALIVE && __atomic_load_n(&h->mailbox->abort, __ATOMIC_RELAXED) != 0)
         return ar_fail(h, ncclInvalidUsage, "%s; destroy it", verdicts[AR_ABORTED]);
     if (verdict == AR_ALIVE && h->endpoint.timed_out[0] != 0)
@@ -38,11 +36,30 @@ ncclResult_t symtuner_ar_status(symtuner_ar *h)
                                                                   : "unknown error");
 }
 
+/* A watchdog thread may call the next two functions while the process exits. */
+
+ncclResult_t symtuner_ar_status(symtuner_ar *h)
+{
+    ncclResult_t result;
+
+    if (h == NULL)
+        return ar_fail_null();
+    if (!st_until_exit_enter())
+        return ncclSuccess;
+    result = ar_status(h);
+    st_until_exit_leave();
+    return result;
+}
+
 uint32_t symtuner_ar_waits(const symtuner_ar *h)
 {
-    uint32_t box = h != NULL && h->nodes != NULL ? symtuner_ar_waits(h->nodes->box) : 0;
+    uint32_t waits;
 
-    return h != NULL ? __atomic_load_n(&h->mailbox->waits, __ATOMIC_RELAXED) + box : 0;
+    if (h == NULL || !st_until_exit_enter())
+        return 0;
+    waits = __atomic_load_n(&h->mailbox->waits, __ATOMIC_RELAXED);
+    st_until_exit_leave();
+    return waits + (h->nodes != NULL ? symtuner_ar_waits(h->nodes->box) : 0);
 }
 
 ncclResult_t symtuner_ar_force(symtuner_ar *h, const char *kernel, int ctas, int threads)

@@ -221,7 +221,7 @@ static ncclResult_t report(symtuner_ar *h)
     ncclResult_t result = ncclSuccess;
 
     if (__atomic_load_n(&h->mailbox->abort, __ATOMIC_RELAXED) == 0)
-        result = symtuner_ar_status(h);
+        result = ar_status(h);
     return result == ncclSuccess
                ? result
                : ar_fail(NULL, result, "rank %d is freed: %.220s", h->me, symtuner_ar_error(h));

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/until_exit.h"
 #include "kernels/engines/engines.h"
 #include "kernels/group/bootstrap.h"
 #include "kernels/group/error.h"
@@ -135,6 +136,7 @@ ncclResult_t ar_rank_start(symtuner_ar *h, const struct symtuner_ar_config *conf
            counters);
     AR_TRY(h, cudaHostGetDevicePointer((void **)&h->mailbox_device, h->mailbox, 0), counters);
     memset(h->mailbox, 0, sizeof *h->mailbox);
+    st_until_exit_begin();
     ar_first_join(h);
     AR_TRY(h, cudaEventCreateWithFlags(&h->eager.done, cudaEventDisableTiming), order);
     if (ar_mixes(h)) /* the graph of the first call may wait for the event */

@@ -339,7 +339,7 @@ static ncclResult_t deregister(symtuner_ar **handles, void *const *buffers, int 
         latest =
             may_drop(handles[i], buffers[i], i, &w[i], &ours, result == ncclSuccess ? why : other);
         result = result == ncclSuccess ? latest : result;
-        usable = usable && symtuner_ar_status(handles[i]) == ncclSuccess;
+        usable = usable && ar_status(handles[i]) == ncclSuccess;
         if (result == ncclSuccess && w[i]->number != w[0]->number)
             result = ar_why(why, AR_WHY, ncclInvalidUsage,
                             "buffers[0] and buffers[%d] were not registered last in one call", i);

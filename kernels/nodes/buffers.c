@@ -51,7 +51,7 @@ ncclResult_t ar_nodes_deregister(symtuner_ar *h, void *buffer, ncclResult_t allo
      * symtuner_ar_register, which had no effect. */
     if (ar_window_at(h->nodes->box, buffer) != NULL) {
         /* If the handle has an error, do not ask the other ranks: a lost one would never answer. */
-        if (symtuner_ar_status(h) == ncclSuccess)
+        if (ar_status(h) == ncclSuccess)
             result = ar_nodes_agree(h, allowed, why, &lost);
         if (result != ncclSuccess)
             ar_handles_fail(&h, 1, result, "in a box: %s", why);

@@ -10,7 +10,7 @@
 ncclResult_t ar_nodes_status(symtuner_ar *h)
 {
     symtuner_ar *box = h->nodes->box;
-    ncclResult_t result = box != NULL ? symtuner_ar_status(box) : ncclSuccess;
+    ncclResult_t result = box != NULL ? ar_status(box) : ncclSuccess;
 
     return result == ncclSuccess ? result
                                  : ar_fail(h, result, "in the box: %.200s", symtuner_ar_error(box));

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "kernels/group/bootstrap.h"
+#include "kernels/group/error.h"
 #include "kernels/group/nccl_wait.h"
 #include "kernels/nodes/nodes.h"
 
@@ -99,11 +100,11 @@ static ncclResult_t await(symtuner_ar *h, enum ar_way way, char *why)
             give_up(h, way, why);
             return ncclRemoteError;
         }
-    if (error == cudaSuccess && symtuner_ar_status(h->nodes->box) == ncclSuccess)
+    if (error == cudaSuccess && ar_status(h->nodes->box) == ncclSuccess)
         return ncclSuccess;
     if (error == cudaSuccess) {
         snprintf(why, AR_WHY, "in its box: %.*s", AR_WHY - 20, symtuner_ar_error(h->nodes->box));
-        return symtuner_ar_status(h->nodes->box);
+        return ar_status(h->nodes->box);
     }
     cudaGetLastError();
     snprintf(why, AR_WHY, "%s: %s", call, cudaGetErrorString(error));

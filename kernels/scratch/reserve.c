@@ -81,7 +81,7 @@ static ncclResult_t reserve(symtuner_ar *h, uint64_t bytes)
 {
     unsigned arenas =
         arenas_up_to(h, bytes) | arenas_up_to(h, bytes / 4 * 3) | arenas_of_rules(h, bytes);
-    ncclResult_t result = symtuner_ar_status(h);
+    ncclResult_t result = ar_status(h);
 
     for (int a = 0; a < AR_ARENAS && result == ncclSuccess; a++) {
         if ((arenas >> a & 1) == 0)

@@ -37,6 +37,7 @@ int main(void)
     srunner_add_suite(runner, st_suite_abort());
     srunner_add_suite(runner, st_suite_destroy());
     srunner_add_suite(runner, st_suite_signals());
+    srunner_add_suite(runner, st_suite_exit());
     srunner_add_suite(runner, st_suite_comm());
     srunner_add_suite(runner, st_suite_bootstrap());
     srunner_add_suite(runner, st_suite_window());

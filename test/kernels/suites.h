@@ -25,6 +25,7 @@ Suite *st_suite_api(void); /* this suite and those below need CUDA's and NCCL's 
 Suite *st_suite_abort(void);
 Suite *st_suite_destroy(void);
 Suite *st_suite_signals(void);
+Suite *st_suite_exit(void);
 Suite *st_suite_comm(void);
 Suite *st_suite_bootstrap(void);
 Suite *st_suite_window(void);
