@@ -163,6 +163,16 @@ static void look(const struct st_doctor *doctor, struct st_plugin *plugin)
                                  at ? ", " : "", word[k], v);
 }
 
+/* Look for the file "STEM-VALUE.so", as NCCL does if the variable has a short name as its value. */
+static void try_stem(const struct st_doctor *doctor, struct st_plugin *plugin, const char *stem,
+                     const char *value)
+{
+    char name[ST_PATH];
+
+    snprintf(name, sizeof name, "%s-%.500s.so", stem, value);
+    try_name(doctor, plugin, name);
+}
+
 /* Find the plugin's file as NCCL does (docs/doctor.md, "How NCCL finds a plugin"). ${stem} is the
  * beginning of NCCL's default name, for example "libnccl-tuner" for the tuner. */
 static void resolve(const struct st_doctor *doctor, struct st_plugin *plugin, const char *stem)
@@ -183,13 +193,11 @@ static void resolve(const struct st_doctor *doctor, struct st_plugin *plugin, co
         return;
     } else if (doctor->nccl < 22705 &&
                !(strncmp(value, "lib", 3) == 0 && ends_with(value, ".so"))) {
-        snprintf(name, sizeof name, "%s-%.500s.so", stem, value);
         plugin->mangled = strchr(value, '/') != NULL;
-        try_name(doctor, plugin, name);
+        try_stem(doctor, plugin, stem, value);
     } else if (!try_name(doctor, plugin, value) && !strchr(value, '/') &&
                !ends_with(value, ".so")) {
-        snprintf(name, sizeof name, "%s-%.500s.so", stem, value);
-        try_name(doctor, plugin, name);
+        try_stem(doctor, plugin, stem, value);
     }
     if (plugin->path[0])
         look(doctor, plugin);
@@ -207,10 +215,8 @@ static void look_in_net(const struct st_doctor *doctor, struct st_plugin *plugin
         return;
     other.path[0] = other.exports[0] = other.tried[0] = '\0';
     snprintf(name, sizeof name, "%.600s", net && net->value[0] ? net->value : "libnccl-net.so");
-    if (!try_name(doctor, &other, name) && net && !strchr(name, '/')) {
-        snprintf(name, sizeof name, "libnccl-net-%.500s.so", net->value);
-        try_name(doctor, &other, name);
-    }
+    if (!try_name(doctor, &other, name) && net && !strchr(name, '/'))
+        try_stem(doctor, &other, "libnccl-net", net->value);
     if (!other.path[0])
         return;
     look(doctor, &other);
