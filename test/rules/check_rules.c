@@ -67,10 +67,8 @@ END_TEST
 static char *long_line(size_t length)
 {
     char *text = malloc(length + 16);
-    size_t start = (size_t)sprintf(text, "[rule a]\n");
 
-    memset(text + start, '#', length);
-    strcpy(text + start + length, "\n");
+    sprintf(text, "[rule a]\n#%0*d\n", (int)length - 1, 0);
     return text;
 }
 
