@@ -29,7 +29,7 @@ struct st_gpu_report {
     /* ${failed}: 1 + the index of the GPU at which the measurement ended early; 0: it did not. The
      * reason is in ${failed_text}, which is "" if that GPU did not start. */
     int gpus, failed;
-    char failed_text[160];
+    char failed_text[164];
     char name[ST_GPUS_MAX][96];
     int multicast[ST_GPUS_MAX];                    /* [i]: 1 supported, 0 unsupported, -1 unknown */
     struct st_pair pair[ST_GPUS_MAX][ST_GPUS_MAX]; /* [i][j]: GPU i uses the memory of GPU j      */

@@ -128,7 +128,7 @@ START_TEST(test_the_name_decides_which_one)
         setenv("SYMTUNER_NEXT_TUNER", meant(names[_i].next), 1);
     comm = open_with(&releases[3]);
     for (int v = 2; v <= 4; v++) {
-        char name[16];
+        char name[24];
 
         snprintf(name, sizeof name, "tuner%d", v);
         ck_assert_msg(chain_fake(name)->inits == (names[_i].loaded == v), "%s in row %d", name, _i);
