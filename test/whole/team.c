@@ -9,13 +9,12 @@
 
 #include "test/whole/values.h"
 
-enum { TEAMS = 1024, LIMIT_S = 100 };
+enum { LIMIT_S = 100 };
 
 struct whole_nccl whole_nccl;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static struct team *teams[TEAMS]; /* a team is never freed, because another rank may still use it */
-static int made;
+static struct team *teams; /* all teams; none is freed, because another rank may still use it */
 static long ran;
 
 __attribute__((visibility("default"))) long whole_nccl_ran(void)
@@ -145,10 +144,13 @@ ncclComm_t team_comm(struct team *team, int rank, int device, int world)
 
 static struct team *new_team(void)
 {
-    if (made == TEAMS)
+    struct team *team = calloc(1, sizeof *team);
+
+    if (team == NULL)
         abort();
-    teams[made] = calloc(1, sizeof *teams[made]);
-    return teams[made++];
+    team->next = teams;
+    teams = team;
+    return team;
 }
 
 static void split(struct team *t)
@@ -255,12 +257,13 @@ bool team_run(struct turn *turn)
 
 struct team *team_join(const ncclUniqueId *id, int ranks)
 {
-    struct team *team = NULL;
+    struct team *team;
     bool good;
 
     pthread_mutex_lock(&lock);
-    for (int i = 0; i < made && team == NULL; i++)
-        team = memcmp(teams[i]->id, id, sizeof *id) == 0 ? teams[i] : NULL;
+    team = teams;
+    while (team != NULL && memcmp(team->id, id, sizeof *id) != 0)
+        team = team->next;
     if (team == NULL) {
         team = new_team();
         memcpy(team->id, id, sizeof *id);

@@ -37,6 +37,7 @@ struct team {
     /* the communicator was aborted, which ends only the calls of this team, and not those of teams
      * that were split from it */
     bool aborted;
+    struct team *next;
 };
 
 struct ncclComm {
