@@ -50,7 +50,7 @@ typedef const char *st_text_option;
     X(enum st_signal, ledger_signal, "SYMTUNER_LEDGER_SIGNAL", "", "|USR1|USR2",                   \
       "signal that appends the counters to SYMTUNER_LEDGER at once")                               \
     X(enum st_log, log, "SYMTUNER_LOG", "info", "info|warn|off",                                   \
-      "which messages go to NCCL's log; warnings that NCCL would drop, and those of the drop-in, "  \
+      "which messages go to NCCL's log; warnings that NCCL would drop, and those of the drop-in, " \
       "go to stderr")                                                                              \
     X(st_text_option, machine, "SYMTUNER_MACHINE", "", "text",                                     \
       "description of the box, used instead of asking the driver: \"gpu=NVIDIA H200; gpus=2; "     \

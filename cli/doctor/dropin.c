@@ -103,8 +103,8 @@ void st_doctor_dropin_print(const struct st_doctor *d, FILE *out)
         fprintf(out, "%-11s", "");
         st_text_wrap(out, 11,
                      "SYMTUNER_AR_IPC=auto: two ranks map the buffers of long all-reduces, which "
-                     "kernel tma_ipc then runs; NCCL runs them until then. Larger communicators map "
-                     "nothing");
+                     "kernel tma_ipc then runs; NCCL runs them until then. Larger communicators "
+                     "map nothing");
     }
 }
 

@@ -151,8 +151,8 @@ static int same_bytes(struct hlo_bytes a, struct hlo_bytes b)
     return a.size == b.size && memcmp(a.at, b.at, a.size) == 0;
 }
 
-/* Return the newest bucket with the type and attributes of ${member}, or NULL. Older buckets of
- * this kind get no more members. ${latest}: the newest bucket for the member's value of joins->behind. */
+/* Return the newest bucket with the type and attributes of ${member}, or NULL. Older ones get no
+ * more members. ${latest}: the newest bucket for the member's value of joins->behind. */
 static struct hlo_bucket *find_bucket(const struct hlo_joins *joins,
                                       const struct hlo_member *member, int latest)
 {

@@ -16,7 +16,8 @@
 #define PCIE     "unmeasured: fewer blocks and no LL128, after published PCIe numbers"
 #define HOSTSEEN "2 and 4 ranks against NCCL_P2P_DISABLE=1 on H200, 2026-11-21; grid not swept"
 #define HOSTMEM  "unmeasured: without a communicator there is no NCCL to call"
-#define NVLS     "unmeasured: NCCL uses multicast, for which 480 GB/s are published; we measured 389"
+#define NVLS                                                                                       \
+    "unmeasured: NCCL uses multicast, for which 480 GB/s are published; we measured 389"
 #define STAGED   "recv not registered: our kernels copy once more than NCCL's ring"
 
 /* The times are from bench/results/notes.md, "Beside GEMMs". */

@@ -28,7 +28,8 @@ class Element {
                 throw new Error(`<${this.name} ${name}="${value}">`);
             return ` ${name}="${escape(value)}"`;
         });
-        const inside = this.children.map(child => child instanceof Element ? String(child) : escape(child));
+        const inside = this.children.map(
+            child => child instanceof Element ? String(child) : escape(child));
 
         return `<${this.name}${attributes.join("")}>${inside.join("")}</${this.name}>`;
     }
@@ -42,4 +43,5 @@ const document = {body, title: "", getElementById: id => known[id],
 if (scripts.length !== 2 || !scripts[0][1].includes('type="application/json"'))
     throw new Error("not one script and its data");
 vm.runInNewContext(scripts[1][2], {document});
-process.stdout.write(`<html><head><title>${escape(document.title)}</title></head>\n${body}</html>\n`);
+process.stdout.write(
+    `<html><head><title>${escape(document.title)}</title></head>\n${body}</html>\n`);

@@ -123,7 +123,8 @@ EXPORT int symtuner_ar_query_coll(int coll, const void *s, const void *r, size_t
     plan->pieces = choice.pieces;
     return 0;
 }
-EXPORT int symtuner_ar_register(symtuner_ar **h, void *const *b, void *const *w, int n, size_t bytes)
+EXPORT int symtuner_ar_register(symtuner_ar **h, void *const *b, void *const *w, int n,
+                                size_t bytes)
 {
     (void)h, (void)b, (void)w, (void)n, (void)bytes;
     return fault("ar-register") ? 1 : 0;

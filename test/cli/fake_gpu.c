@@ -16,7 +16,12 @@ static struct context *context_of(int device)
 }
 
 static void hang_if(int hangs) { while (hangs) pause(); }
-EXPORT int cuInit(unsigned f) { (void)f; hang_if(fault("driver-hangs")); return fault("init") ? 999 : 0; }
+EXPORT int cuInit(unsigned f)
+{
+    (void)f;
+    hang_if(fault("driver-hangs"));
+    return fault("init") ? 999 : 0;
+}
 EXPORT int cuDriverGetVersion(int *v)
 {
     *v = number("FAKE_DRIVER", 12080);
@@ -92,7 +97,12 @@ EXPORT int cuMemcpyPeerAsync(uint64_t d, void *dc, uint64_t s, void *sc, size_t 
     charge(stream, (double)n / (fault("slow-pair") && pair == 1 ? 60e3 : 390e3));
     return 0;
 }
-EXPORT int cuStreamCreate(void **s, unsigned f) { (void)f; *s = calloc(1, sizeof(struct stream)); return 0; }
+EXPORT int cuStreamCreate(void **s, unsigned f)
+{
+    (void)f;
+    *s = calloc(1, sizeof(struct stream));
+    return 0;
+}
 EXPORT int cuStreamCreateWithPriority(void **s, unsigned f, int priority)
 {
     cuStreamCreate(s, f);
@@ -171,7 +181,12 @@ EXPORT int cuGraphLaunch(void *e, void *s)
 EXPORT int cuGraphExecDestroy(void *e) { free(e); return 0; }
 EXPORT int cuGraphDestroy(void *g) { free(g); return 0; }
 EXPORT int cuModuleLoadData(void **m, const void *text) { *m = (void *)text; return 0; }
-EXPORT int cuModuleGetFunction(void **f, void *m, const char *name) { (void)m; *f = (void *)name; return 0; }
+EXPORT int cuModuleGetFunction(void **f, void *m, const char *name)
+{
+    (void)m;
+    *f = (void *)name;
+    return 0;
+}
 EXPORT int cuLaunchKernel(void *f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e,
                           unsigned g, unsigned h, void *stream, void **argument, void **more)
 {

@@ -149,7 +149,8 @@ static inline void put(void *at, size_t i, float f, int type)
 }
 
 /* Set out[i] to the sum of in[from + i] over all ranks. */
-static inline void add_up(struct comm *comm, const void *send, void *out, size_t from, size_t n, int type)
+static inline void add_up(struct comm *comm, const void *send, void *out, size_t from, size_t n,
+                          int type)
 {
     struct group *group = comm->group;
 

@@ -301,8 +301,8 @@ int main(int argc, char **argv)
     bad |= run(part_default);
     printf("\n2. NCCL 2.28.9 on 8 GPUs, only NCCL_ENV_PLUGIN=libsymtuner.so, rules of %s\n", rules);
     bad |= run(part_rules);
-    printf("\n3. Each recorded release with the same rules: AllReduce f32, both buffers in symmetric "
-           "windows\n\n  %-8s%-34s%8s  %s\n", "NCCL", "interfaces loaded", "bytes",
+    printf("\n3. Each recorded release with the same rules: AllReduce f32, both buffers in "
+           "symmetric windows\n\n  %-8s%-34s%8s  %s\n", "NCCL", "interfaces loaded", "bytes",
            "kernel, CTAs alone -> with symtuner");
     for (size_t i = 0; i < sizeof releases / sizeof *releases; i++) {
         release = releases[i];

@@ -118,7 +118,10 @@ static bool open_env(struct host *host)
 
 static bool open_profiler(struct host *host)
 {
-    int newest_known = host->nccl >= 23102 ? 7 : host->nccl >= 22900 ? 6 : host->nccl >= 22800 ? 5 : 4;
+    int newest_known = host->nccl >= 23102   ? 7
+                       : host->nccl >= 22900 ? 6
+                       : host->nccl >= 22800 ? 5
+                                             : 4;
     const char *path = host->get_env("NCCL_PROFILER_PLUGIN");
 
     if (!path)
@@ -141,7 +144,10 @@ static bool open_profiler(struct host *host)
 
 static bool open_tuner(struct host *host)
 {
-    int newest_known = host->nccl >= 23206 ? 7 : host->nccl >= 23000 ? 6 : host->nccl >= 22800 ? 5 : 4;
+    int newest_known = host->nccl >= 23206   ? 7
+                       : host->nccl >= 23000 ? 6
+                       : host->nccl >= 22800 ? 5
+                                             : 4;
     const char *path = host->get_env("NCCL_TUNER_PLUGIN");
     const void *table;
     bool fine = true;

@@ -114,7 +114,8 @@ void *chain_start(void *ctx, struct nccl_abi_event_v7 *event)
 
     if (plugin.release->profiler == 4) /* in v4 the type is one byte, and padding follows */
         memset((char *)event + 1, 0xaa, 7);
-    ck_assert_int_eq(chain_profiler()->start_event(ctx, &handle, (struct nccl_abi_event_v5 *)(void *)event),
+    ck_assert_int_eq(chain_profiler()->start_event(ctx, &handle,
+                                                   (struct nccl_abi_event_v5 *)(void *)event),
                      0);
     if (plugin.release->profiler == 4)
         memset((char *)event + 1, 0, 7);
@@ -134,7 +135,7 @@ struct nccl_abi_event_v7 chain_make(int type, void *parent, void *group)
     e.rank = 5;
     switch (type) {
     case NCCL_ABI_EV_COLL:
-        e.u.coll.head = (struct nccl_abi_ev_coll){11,   "AllReduce", &chain_next,          &chain_mask,
+        e.u.coll.head = (struct nccl_abi_ev_coll){11,   "AllReduce", &chain_next,    &chain_mask,
                                                   1024, 3,           "ncclBfloat16", 4,
                                                   16,   "NVLS_TREE", "LL128"};
         if (abi >= 5)

@@ -154,7 +154,8 @@ static int picked(const float *costs, const struct release *release)
 START_TEST(test_a_rule_has_the_last_word_and_only_where_it_covers)
 {
     const struct release *release = &releases[_i];
-    struct question q = chain_question(SYMTUNER_ALLREDUCE), other = chain_question(SYMTUNER_BROADCAST);
+    struct question q = chain_question(SYMTUNER_ALLREDUCE),
+                    other = chain_question(SYMTUNER_BROADCAST);
     struct tuner_record *next;
     struct comm comm;
 

@@ -75,7 +75,8 @@ START_TEST(test_it_gets_what_it_asked_for_and_what_that_brings)
         if (!sends(1 << bit, chain_mask))
             continue;
         handle = chain_start(ctx, &e);
-        ck_assert_msg(chain_next->events == before + (wanted && mask < 1 << chain_kinds[release->profiler]),
+        ck_assert_msg(chain_next->events ==
+                          before + (wanted && mask < 1 << chain_kinds[release->profiler]),
                       "event %d for mask %#x of NCCL %d", bit, (unsigned)mask, release->nccl);
         if (handle)
             chain_profiler()->stop_event(handle);

@@ -40,10 +40,10 @@ static void check_body(int version, int type, const struct seen_event *seen,
         if (version == 1) {
             const struct nccl_abi_ev_coll_v1 *c = &old->u.coll_v1;
 
-            ck_assert(!c->name && !c->hash && c->seq == 11 && c->func == 4 && c->send == &chain_next &&
-                      c->recv == &chain_mask && c->count == 1024 && c->root == 3 &&
-                      c->datatype == 9 && !c->op && !c->traffic && c->channels == 4 &&
-                      c->warps == 16 && c->algo == 5 && c->proto == 1);
+            ck_assert(!c->name && !c->hash && c->seq == 11 && c->func == 4 &&
+                      c->send == &chain_next && c->recv == &chain_mask && c->count == 1024 &&
+                      c->root == 3 && c->datatype == 9 && !c->op && !c->traffic &&
+                      c->channels == 4 && c->warps == 16 && c->algo == 5 && c->proto == 1);
         } else if (version == 2) {
             const struct nccl_abi_ev_coll_v2 *c = &old->u.coll_v2;
 
@@ -165,7 +165,8 @@ START_TEST(test_states_that_the_version_knows)
         int before = chain_next->states, none = state == 23 || state == 24;
 
         chain_next->args.bytes = 1;
-        ck_assert_int_eq(chain_profiler()->record_event_state(handle, state, none ? NULL : &args), 0);
+        ck_assert_int_eq(chain_profiler()->record_event_state(handle, state, none ? NULL : &args),
+                         0);
         ck_assert_msg(chain_next->states == before + passes, "state %d of v%d", state, version);
         if (!passes)
             continue;

@@ -184,7 +184,7 @@ START_TEST(test_a_link_to_ourselves_is_not_chained)
 }
 END_TEST
 
-/* ---- the env interface ------------------------------------------------------------------------ */
+/* ---- the env interface ----------------------------------------------------------------------- */
 
 static const struct {
     const char *rule, *ledger, *set;

@@ -224,11 +224,11 @@ static const struct {
     const char *name, *value, *says;
 } announced[] = {
     {"SYMTUNER_MACHINE", "gpu=test box; links=nvlink; multicast=no; gpus=4",
-     "no CTA count is known for \"test box\" with NCCL 2.28.9: NCCL's own is kept; measure one with "
-     "NCCL_SYM_CTAS, then write [process] sym-ctas"},
+     "no CTA count is known for \"test box\" with NCCL 2.28.9: NCCL's own is kept; measure one "
+     "with NCCL_SYM_CTAS, then write [process] sym-ctas"},
     {"SYMTUNER_MACHINE", "links=nvlink",
-     "no CTA count is known for \"this GPU\" with NCCL 2.28.9: NCCL's own is kept; measure one with "
-     "NCCL_SYM_CTAS, then write [process] sym-ctas"},
+     "no CTA count is known for \"this GPU\" with NCCL 2.28.9: NCCL's own is kept; measure one "
+     "with NCCL_SYM_CTAS, then write [process] sym-ctas"},
     {"SYMTUNER_MACHINE", "gpu=NVIDIA H200; links=nvlink; multicast=no; gpus=2",
      "NCCL_MIN_CTAS=16 (built-in, measured on 2 x NVIDIA H200 with NCCL 2.28.9); "
      "SYMTUNER_DEFAULTS=0 keeps NCCL's own"},
@@ -379,8 +379,8 @@ START_TEST(test_three_wrong_things_are_all_named)
     nccl_load(r228, 0);
     ck_assert_int_eq(nccl_comm(&comm, 1, 4, 1), 0);
     nccl_comm_end(&comm);
-    ck_assert_msg(strstr(nccl_log.text, "allredcue") && strstr(nccl_log.text, "SYMTUNER_LOG=loud") &&
-                      strstr(nccl_log.text, "lnks"),
+    ck_assert_msg(strstr(nccl_log.text, "allredcue") &&
+                      strstr(nccl_log.text, "SYMTUNER_LOG=loud") && strstr(nccl_log.text, "lnks"),
                   "%s", nccl_log.text);
 }
 END_TEST

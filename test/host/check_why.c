@@ -331,7 +331,8 @@ static void check_count(const char *words, const char *decide, const char *why)
 
 static void check_call(const struct box *box, const char *line)
 {
-    char copy[LINE_BYTES], *field[FIELDS_MAX], words[2048], decide[8192], why[8192], table[512] = "";
+    char copy[LINE_BYTES], *field[FIELDS_MAX], words[2048], decide[8192], why[8192],
+        table[512] = "";
     struct comm comm;
     const char *with;
     int ranks, nodes, at;

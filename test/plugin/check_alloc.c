@@ -151,8 +151,8 @@ START_TEST(test_a_plugin_without_memory_lets_nccl_decide)
     for (int rank = 0; rank < 2; rank++)
         wrong |= st_tuner_open(&init, &tuner[rank]);
     wrong |= st_profiler_event_v5(profiler, &handle, &event);
-    wrong |= st_tuner_decide(tuner[1], SYMTUNER_ALLREDUCE, 4096, 1, (float **)(void *)table, 7, 3, 0,
-                             &channels);
+    wrong |= st_tuner_decide(tuner[1], SYMTUNER_ALLREDUCE, 4096, 1, (float **)(void *)table, 7, 3,
+                             0, &channels);
     st_env_get("NCCL_SYM_CTAS");
     for (int rank = 0; rank < 2; rank++)
         wrong |= st_tuner_close(tuner[rank]);
@@ -186,13 +186,13 @@ static void read_and_give_back(void)
             symtuner_rules_free(rules);
         }
     for (int i = 0; i < 2; i++)
-        if (symtuner_rules_load(i ? "/dev/null/x" : "test/golden/rules/everything.rules", &rules, NULL,
-                                0) == SYMTUNER_OK)
+        if (symtuner_rules_load(i ? "/dev/null/x" : "test/golden/rules/everything.rules", &rules,
+                                NULL, 0) == SYMTUNER_OK)
             symtuner_rules_free(rules);
     if (st_rules_sources("allreduce", "test/golden/rules/two.inline", NULL, &rules, NULL, 0) ==
             SYMTUNER_OK ||
-        st_rules_sources("allreduce", "test/golden/rules/everything.rules", NULL, &rules, NULL, 0) ==
-            SYMTUNER_OK)
+        st_rules_sources("allreduce", "test/golden/rules/everything.rules", NULL, &rules, NULL,
+                         0) == SYMTUNER_OK)
         symtuner_rules_free(rules);
     st_machine_read("gpu=x", &machine, NULL, 0);
     st_machine_read("gpu", &machine, NULL, 0);

@@ -63,7 +63,7 @@ END_TEST
 #define BUT(member, value)                                                                         \
     {                                                                                              \
         .struct_size = sizeof(struct symtuner_query), .nccl = 22809, .coll = SYMTUNER_ALLREDUCE,   \
-        .bytes = 4096, .ranks = 8, .nodes = 1, .pipe_ops = 1, .machine = {"", 0, -1, -1, 0},          \
+        .bytes = 4096, .ranks = 8, .nodes = 1, .pipe_ops = 1, .machine = {"", 0, -1, -1, 0},       \
         .member = value                                                                            \
     }
 /* in the table below, BUT initializes a member twice on purpose; the later value counts */
@@ -230,7 +230,8 @@ static const struct {
     {"allreduce prefer=general:*/ll", 22809, "makes */ll the cheapest entry"},
     {"allreduce prefer=general:*/simple", 22809, "makes */simple the cheapest entry"},
     {"allreduce prefer=symmetric", 22809, "the table stays as it is"},
-    {"allreduce prefer=symmetric", 22902, "so that NCCL keeps an LL symmetric kernel if it picked one."},
+    {"allreduce prefer=symmetric", 22902,
+     "so that NCCL keeps an LL symmetric kernel if it picked one."},
     {"allreduce prefer=symmetric", 22907, "if it picked one and one side is registered."},
     {"allreduce prefer=symmetric", 23102, "only the LL probe is answered"},
     {"allreduce channels=8", 22809, "Gives general kernels 8 channels."},

@@ -35,7 +35,8 @@ static void as_nccl(int level, unsigned long flags, const char *file, int line, 
                     ...)
 {
     (void)file, (void)line, (void)format;
-    printed_by_nccl += level == NCCL_ABI_LOG_WARN && level <= nccl_level && (flags & nccl_mask) != 0;
+    printed_by_nccl +=
+        level == NCCL_ABI_LOG_WARN && level <= nccl_level && (flags & nccl_mask) != 0;
 }
 
 /* NCCL_DEBUG and NCCL_DEBUG_SUBSYS, and the level and mask that NCCL derives from them. */

@@ -106,7 +106,8 @@ END_TEST
 
 START_TEST(test_floors_that_differ_are_seen_once_all_are_there)
 {
-    const struct st_roll_entry told = {0, 16, 0, 2, true, true}, not_told = {0, 0, 0, 2, true, true};
+    const struct st_roll_entry told = {0, 16, 0, 2, true, true},
+                               not_told = {0, 0, 0, 2, true, true};
     struct st_roll *one = st_roll_join(id(), 2, &told), *other;
 
     ck_assert(!st_roll_min_differs(one));

@@ -151,7 +151,8 @@ START_TEST(test_a_rule_is_hidden_by_one_and_shares_with_each)
         "\"inline:3\" shares bytes 4096..4096 with \"inline:2\""};
     static const char *const once[FINDINGS] = {"\"inline:4\" never applies: \"inline:2\""};
 
-    findings_are("allreduce bytes=..1KiB prefer=symmetric; allreduce bytes=4KiB.. prefer=symmetric; "
+    findings_are("allreduce bytes=..1KiB prefer=symmetric; "
+                 "allreduce bytes=4KiB.. prefer=symmetric; "
                  "allreduce bytes=1KiB..4KiB prefer=general:*/simple", each);
     findings_are("allreduce bytes=..1KiB prefer=symmetric; allreduce prefer=symmetric; "
                  "any prefer=symmetric; allreduce bytes=1KiB..4KiB prefer=general:*/simple", once);

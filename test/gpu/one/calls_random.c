@@ -63,7 +63,7 @@ static int value(int rank, size_t i)
     return 1 + (int)(((x ^ x >> 31) * 0x94d049bb133111ebull >> 40) % 3);
 }
 
-/* ---- what a call computes --------------------------------------------------------------------- */
+/* ---- what a call computes -------------------------------------------------------------------- */
 
 static double reduced(const struct group *g, ncclRedOp_t op, int type, size_t i)
 {
@@ -133,7 +133,7 @@ static void check(const struct rank *r, const struct place *p, const struct call
             wrong(c, r, "a byte behind the output was written");
 }
 
-/* ---- drawing and making calls ----------------------------------------------------------------- */
+/* ---- drawing and making calls ---------------------------------------------------------------- */
 
 static ncclRedOp_t draw_op(struct t_random *random, int type, int ranks)
 {
@@ -347,8 +347,8 @@ void random_calls(struct rank *r)
         CUDA(cudaMemcpy(p.data[t], here, n * size, cudaMemcpyHostToDevice));
         free(here);
     }
-    /* Allocating and freeing memory wait for the calls of all ranks on this GPU. So no rank may make
-     * a call before all ranks have allocated their memory. */
+    /* Allocating and freeing memory wait for the calls of all ranks on this GPU. So no rank may
+     * make a call before all ranks have allocated their memory. */
     pthread_barrier_wait(&job->all);
     while (r->made < job->calls)
         batch(r, &p, &random, &own);

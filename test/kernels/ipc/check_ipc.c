@@ -201,8 +201,8 @@ START_TEST(test_the_table_takes_it_alone)
     ck_assert_str_eq(kernel_of(AR_REDUCE_SCATTER, 1 << 22, ncclFloat32), "tma_ipc");
     ck_assert_str_ne(kernel_of(AR_REDUCE_SCATTER, 1 << 21, ncclFloat32), "tma_ipc");
     symtuner_ar_describe(pair[0], text, sizeof text);
-    ck_assert_ptr_nonnull(strstr(text, "tma_ipc      at most   8 blocks of  384, sum or avg of f32, "
-                                       "f16 or bf16, not registered  ("));
+    ck_assert_ptr_nonnull(strstr(text, "tma_ipc      at most   8 blocks of  384, sum or avg of "
+                                       "f32, f16 or bf16, not registered  ("));
     ck_assert_ptr_null(strstr(text, "unless alone"));
 }
 END_TEST

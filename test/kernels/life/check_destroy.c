@@ -134,8 +134,8 @@ static int freed_by(int gpu)
     return before - fake.live;
 }
 
-/* If a thread that works on GPU 1 freed a handle of GPU 0, CUDA would wait for the kernels on GPU 0.
- * These may wait for calls that the same thread makes later. So a thread that makes and destroys
+/* If a thread that works on GPU 1 freed a handle of GPU 0, CUDA would wait for the kernels on GPU
+ * 0. These may wait for calls that the same thread makes later. So a thread that makes and destroys
  * handles on GPU 1 frees nothing on GPU 0. */
 START_TEST(test_a_handle_is_freed_by_a_thread_of_its_gpu)
 {
