@@ -3,7 +3,8 @@
 """How fast are NCCL's and our kernels alone and beside GEMMs, and with how many CTAs?
 
     python3 -m torch.distributed.run --nproc_per_node 2 bench/beside.py --out rows.csv
-    ... bench/beside.py --library build/libsymtuner_ar.so --with own,16,default,ours,ours:tma:8,staged:chunked
+    ... bench/beside.py --library build/libsymtuner_ar.so \\
+        --with own,16,default,ours,ours:tma:8,staged:chunked
 
 The contenders of --with take turns in the same processes:
 
@@ -28,14 +29,14 @@ behind   ms that collectives of 25 MiB add to 192 GEMMs of 4096^3 bf16. A collec
          second GEMM, or in other runs every fourth or eighth, as the buckets of a backward pass
          follow its layers. The ms without collectives are measured before each run
 
-For each size that it measures for "beside", the program also prints how each contender runs: a number
-of CTAs, or KERNEL/CTAS/THREADS. Each CTA of our kernels occupies a whole multiprocessor.
+For each size that it measures for "beside", the program also prints how each contender runs: a
+number of CTAs, or KERNEL/CTAS/THREADS. Each CTA of our kernels occupies a whole multiprocessor.
 
-The column bytes is NCCL's nBytes: for all-gather and reduce-scatter the bytes of all ranks together.
-The variable NCCL_LIBRARY names a libnccl.so.2 to use instead of torch's. The first contender is
-measured twice, the second time as "A/A". A difference between two contenders counts only if it is
-larger than the difference between these two measurements. Before it times anything, the program
-compares every contender's results for random numbers with those of the first.
+The column bytes is NCCL's nBytes: for all-gather and reduce-scatter the bytes of all ranks
+together. The variable NCCL_LIBRARY names a libnccl.so.2 to use instead of torch's. The first
+contender is measured twice, the second time as "A/A". A difference between two contenders counts
+only if it is larger than the difference between these two measurements. Before it times anything,
+the program compares every contender's results for random numbers with those of the first.
 
 Exit status 2: an argument is wrong. 77: the program cannot run here; it prints what is missing.
 """
@@ -91,7 +92,7 @@ def load():
 
 
 def prototypes(nccl, library):
-    """Declare to ctypes the argument types of the functions called here. ``library`` may be None."""
+    """Declare the argument types of the functions called here. ``library`` may be None."""
     nccl.ncclCommInitRankConfig.argtypes = [ctypes.c_void_p, ctypes.c_int, Id, ctypes.c_int,
                                             ctypes.c_void_p]
     kinds = {"p": ctypes.c_void_p, "z": ctypes.c_size_t, "i": ctypes.c_int}
@@ -99,7 +100,8 @@ def prototypes(nccl, library):
             (nccl, "ncclAllReduce", "ppziipp"), (nccl, "ncclAllGather", "ppzipp"),
             (nccl, "ncclReduceScatter", "ppziipp"), (library, "symtuner_ar_all_reduce", "ppziipp"),
             (library, "symtuner_ar_all_gather", "ppzipp"),
-            (library, "symtuner_ar_reduce_scatter", "ppziipp"), (library, "symtuner_ar_force", "ppii"),
+            (library, "symtuner_ar_reduce_scatter", "ppziipp"),
+            (library, "symtuner_ar_force", "ppii"),
             (library, "symtuner_ar_query_coll", "ippziipp")):
         if hasattr(of, name):
             getattr(of, name).argtypes = [kinds[c] for c in arguments]
@@ -129,7 +131,8 @@ def communicator(nccl, ctas):
 
 
 def allocate(nccl):
-    """Allocate a send buffer and a receive buffer that can be registered. Return their addresses."""
+    """Allocate a send buffer and a receive buffer that can be registered. Return their
+    addresses."""
     both = []
     for _ in range(2):
         address = ctypes.c_void_p()
@@ -166,13 +169,15 @@ class Plan(ctypes.Structure):    # struct symtuner_ar_plan
 
 
 class Ours:
-    """libsymtuner_ar.so on a communicator of its own; ``beside``: a value for SYMTUNER_AR_BESIDE."""
+    """libsymtuner_ar.so on a communicator of its own; ``beside``: a value for
+    SYMTUNER_AR_BESIDE."""
 
     def __init__(self, nccl, library, buffers, beside, kernel, ctas, threads, symmetric):
         self.library, self.context = library, ctypes.c_void_p()
         comm = communicator(nccl, 0)
         os.environ["SYMTUNER_AR_BESIDE"] = beside    # the library reads it when a handle is made
-        self.check(library.symtuner_ar_create(ctypes.byref(self.context), ctypes.byref(comm), 1, None))
+        self.check(library.symtuner_ar_create(
+            ctypes.byref(self.context), ctypes.byref(comm), 1, None))
         for address in buffers if symmetric else []:
             self.check(library.symtuner_ar_register(
                 ctypes.byref(self.context), ctypes.byref(address), None, 1, ctypes.c_size_t(MOST)))
@@ -206,15 +211,16 @@ def contender(nccl, library, buffers, word):
     way = part["way"]
     if way in OURS:
         told, registered = OURS[way]
-        return Ours(nccl, library, buffers, told, part["kernel"], part["ctas"], part["threads"], registered)
+        return Ours(nccl, library, buffers, told, part["kernel"], part["ctas"], part["threads"],
+                    registered)
     if way == "general":
         return Nccl(nccl, buffers, 0, symmetric=False)
     return Nccl(nccl, buffers, 0 if way == "own" else int(way))
 
 
 def collective(who, coll, buffers, size, kind=BF16, width=2):
-    """Return a function that starts one call of ``size`` bytes (NCCL's nBytes) on a stream. ``kind`` is
-    NCCL's number of the type, ``width`` the bytes of an element."""
+    """Return a function that starts one call of ``size`` bytes (NCCL's nBytes) on a stream.
+    ``kind`` is NCCL's number of the type, ``width`` the bytes of an element."""
     send, receive = buffers
     whole, part = size // width, size // width // RANKS
     if coll == "allreduce":
@@ -233,7 +239,8 @@ class Memory:
 
 
 def compare(who, names, coll, buffers, size):
-    """End the program if the results of two contenders for ``size`` bytes of random numbers differ."""
+    """End the program if the results of two contenders for ``size`` bytes of random numbers
+    differ."""
     send, receive = (torch.as_tensor(Memory(b, size), device="cuda").view(torch.bfloat16)
                      for b in buffers)
     torch.manual_seed(RANK + size)
@@ -313,7 +320,8 @@ class Gemms:
 
 
 class Layers:
-    """GEMMs and collectives as in a backward pass: each collective waits for the GEMMs before it."""
+    """GEMMs and collectives as in a backward pass: each collective waits for the GEMMs before
+    it."""
 
     def __init__(self, gemms):
         self.gemms = gemms
@@ -322,8 +330,8 @@ class Layers:
         self.c = torch.empty_like(self.a)
 
     def run_ms(self, call, every):
-        """Return the ms until all is done, with one call after every ``every`` GEMMs, or without calls if
-        ``call`` is None."""
+        """Return the ms until all is done, with one call after every ``every`` GEMMs, or without
+        calls if ``call`` is None."""
         dist.barrier()
         torch.cuda.synchronize()
         start = time.perf_counter()
@@ -344,8 +352,8 @@ class Layers:
 
 
 def summary(rows, names):
-    """Print each contender's median time, and the median of its ratios. A ratio is a contender's time
-    divided by the first contender's time in the same round."""
+    """Print each contender's median time, and the median of its ratios. A ratio is a contender's
+    time divided by the first contender's time in the same round."""
     by_round = collections.defaultdict(dict)
     for what, coll, size, name, turn, value in rows:
         by_round[what, coll, size, turn][name] = value
@@ -359,8 +367,8 @@ def summary(rows, names):
                 f"{statistics.median(r for _, r in cells[what, coll, size, n]):5.3f}"
                 for n in names]
         print(f"{what:<7} {coll:<13} {size:>10} " + " ".join(line))
-    print(f"cells: the median time (us in rows alone, else ms), and the median ratio to {names[0]} in the "
-          "same round; in rows behind, bytes are those of all calls together")
+    print(f"cells: the median time (us in rows alone, else ms), and the median ratio to {names[0]} "
+          "in the same round; in rows behind, bytes are those of all calls together")
 
 
 def number(least):
@@ -375,15 +383,16 @@ def number(least):
 
 
 def words(known):
-    """Return a function with which argparse reads a list of words. ``known``: the allowed words, or a
-    pattern that each word must match."""
+    """Return a function with which argparse reads a list of words. ``known``: the allowed words, or
+    a pattern that each word must match."""
     def read(text):
         for word in text.split(","):
             if not (word in known if isinstance(known, list) else known.fullmatch(word)):
                 raise argparse.ArgumentTypeError(
                     f"\"{word}\" is none of " + (", ".join(known) if isinstance(known, list) else
                                                "N, own, general, " + ", ".join(OURS) +
-                                               ", each of the last four perhaps with :KERNEL[:CTAS[:THREADS]]"))
+                                               ", each of the last four perhaps with "
+                                               ":KERNEL[:CTAS[:THREADS]]"))
         return text.split(",")
     return read
 
@@ -480,7 +489,8 @@ def main():
             f.write("nccl,ranks,what,coll,bytes,contender,round,value\n")
             for what, coll, size, name, turn, value in rows:
                 f.write(f"{version.value},{RANKS},{what},{coll},{size},{name},{turn},{value:.4g}\n")
-        print(f"NCCL {version.value}, {RANKS} ranks, {args.rounds} rounds; GEMMs alone {gemm_ms:.2f} ms")
+        print(f"NCCL {version.value}, {RANKS} ranks, {args.rounds} rounds; GEMMs alone "
+              f"{gemm_ms:.2f} ms")
         summary(rows, names)
     dist.barrier()
     os._exit(0)    # do not destroy the communicators: that takes long

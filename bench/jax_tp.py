@@ -209,8 +209,8 @@ class Bench:
         return ws, x, caches
 
     def step(self, program, way):
-        """Return the function that runs one step: it takes (weights, x, caches, pos), and returns these
-        four for the next step."""
+        """Return the function that runs one step: it takes (weights, x, caches, pos), and returns
+        these four for the next step."""
         a, jax, jnp, P = self.a, self.jax, self.jnp, self.P
         sharded = program.startswith("gspmd") and way != "none"
 

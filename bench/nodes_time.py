@@ -3,18 +3,20 @@
 """Time all-reduces over several boxes by libsymtuner_ar.so and by ncclAllReduce, in turns, and
 compare the times with those that the model predicts.
 
-    python3 -m torch.distributed.run --nproc_per_node 4 bench/nodes_time.py --per-box 2 --out nodes.json
-    python3 bench/nodes_time.py --dry-run --out dry.json                      without torch, without GPUs
+    python3 -m torch.distributed.run --nproc_per_node 4 \\
+        bench/nodes_time.py --per-box 2 --out nodes.json
+    python3 bench/nodes_time.py --dry-run --out dry.json             without torch, without GPUs
 
-The "boxes" are ranks of one machine: NCCL_HOSTID differs between them, so NCCL and the library take them for
-several machines, and NCCL moves the data between them through the host. Times mean something only if each rank
-has a GPU of its own: with 2 x 2 ranks, on four GPUs. With fewer GPUs the boxes share them, which is good for
-trying this program. (On one GPU preload hosts.so, as test/gpu/one/one.sh does; it tells NCCL the boxes.)
+The "boxes" are ranks of one machine: NCCL_HOSTID differs between them, so NCCL and the library take
+them for several machines, and NCCL moves the data between them through the host. Times mean
+something only if each rank has a GPU of its own: with 2 x 2 ranks, on four GPUs. With fewer GPUs
+the boxes share them, which is good for trying this program. (On one GPU preload hosts.so, as
+test/gpu/one/one.sh does; it tells NCCL the boxes.)
 
-In each of --rounds rounds NCCL, symtuner, and NCCL again take turns in the same processes, out of place on
-f32, as calls in a row, or with --graphs as graphs of calls. A time is that of the slowest rank.
-Before a size is timed, each contender reduces fresh random numbers into an output that was filled
-with NaN. Both results must be exactly right.
+In each of --rounds rounds NCCL, symtuner, and NCCL again take turns in the same processes, out of
+place on f32, as calls in a row, or with --graphs as graphs of calls. A time is that of the slowest
+rank. Before a size is timed, each contender reduces fresh random numbers into an output that was
+filled with NaN. Both results must be exactly right.
 
 For each size the program prints how symtuner ran it (0 pieces: by NCCL), both times, the median
 ratio with its spread and the A/A spread (bench/turns.py), the times that the start-up figures of
@@ -57,7 +59,8 @@ class Bed:
         beside.prototypes(nccl, library)
         self.graphs, self.buffers = given.graphs, beside.allocate(nccl)
         self.nccl = beside.Nccl(nccl, self.buffers, 0, symmetric=False)
-        self.ours = beside.Ours(nccl, library, self.buffers, "alone", None, None, None, symmetric=False)
+        self.ours = beside.Ours(nccl, library, self.buffers, "alone", None, None, None,
+                                symmetric=False)
         text, version = ctypes.create_string_buffer(1 << 16), ctypes.c_int()
         library.symtuner_ar_describe(self.ours.context, text, ctypes.c_size_t(len(text)))
         nccl.ncclGetVersion(ctypes.byref(version))
@@ -70,7 +73,8 @@ class Bed:
         """Return in how many pieces symtuner runs a message box by box, or 0 if NCCL runs it."""
         plan = beside.Plan(size=ctypes.sizeof(beside.Plan))
         self.ours.check(self.ours.library.symtuner_ar_query_coll(
-            0, *self.buffers, size // WIDTH, F32, beside.SUM, self.ours.context, ctypes.byref(plan)))
+            0, *self.buffers, size // WIDTH, F32, beside.SUM, self.ours.context,
+            ctypes.byref(plan)))
         return plan.pieces if plan.boxes else 0
 
     def check(self, who, run, size):
@@ -81,7 +85,8 @@ class Bed:
         self.seed += RANKS
         for rank in range(RANKS):
             numbers = torch.Generator("cuda").manual_seed(int(self.seed.item()) + rank)
-            drawn = torch.randint(-1000, 1001, (size // WIDTH,), generator=numbers, device="cuda").float()
+            drawn = torch.randint(-1000, 1001, (size // WIDTH,), generator=numbers,
+                                  device="cuda").float()
             expected = drawn + expected
             if rank == RANK:
                 send.copy_(drawn)
@@ -168,7 +173,8 @@ def measure(given, bed, ways, size):
     for turn in range(given.rounds):
         for contender in turns.order(turn):
             times[contender].append(bed.us(runs[contender], calls))
-    row = turns.compare({"bytes": size, "pieces": pieces}, times, 1.0 if pieces else 1 + given.slower)
+    row = turns.compare({"bytes": size, "pieces": pieces}, times,
+                        1.0 if pieces else 1 + given.slower)
     for name, expected in ((turns.NCCL, ways.us(size, 0)), (turns.OURS, ways.us(size, pieces))):
         off = statistics.median(times[name]) / expected - 1
         row[f"predicted {name}"] = {"us": round(expected, 1), "off": round(off, 4),
@@ -177,24 +183,28 @@ def measure(given, bed, ways, size):
 
 
 def predictions(rows):
-    lines = ["     bytes pieces   NCCL predicted   measured    off   symtuner predicted   measured    off"]
+    lines = ["     bytes pieces   NCCL predicted   measured    off"
+             "   symtuner predicted   measured    off"]
     for row in rows:
         line = f"{row['bytes']:10} {row['pieces']:6}"
         for name, width in ((turns.NCCL, 16), (turns.OURS, 20)):
             said = row[f"predicted {name}"]
-            line += (f" {said['us']:{width}.1f} {statistics.median(row[name]):10.1f} {100 * said['off']:+5.1f}%"
+            line += (f" {said['us']:{width}.1f} {statistics.median(row[name]):10.1f} "
+                     f"{100 * said['off']:+5.1f}%"
                      + (" " if said["within"] else "!"))
         lines.append(line)
     return "\n".join(lines)
 
 
 def arguments():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--per-box", type=beside.number(2), default=2)
     p.add_argument("--rounds", type=beside.number(1), default=5)
     p.add_argument("--least", type=beside.number(64), default=1 << 16)
     p.add_argument("--most", type=beside.number(64), default=1 << 26)
-    p.add_argument("--step", type=beside.number(2), default=4, help="factor from one size to the next")
+    p.add_argument("--step", type=beside.number(2), default=4,
+                   help="factor from one size to the next")
     p.add_argument("--slower", type=float, default=0.02)
     p.add_argument("--predicts", type=float, default=0.15)
     p.add_argument("--graphs", action="store_true")
@@ -203,7 +213,8 @@ def arguments():
     p.add_argument("--dry-run", action="store_true", help="play invented times")
     given = p.parse_args()
     if not given.least <= given.most <= beside.MOST or given.least % WIDTH:
-        p.error(f"--least is a multiple of {WIDTH} and at most --most, and --most is at most {beside.MOST}")
+        p.error(f"--least is a multiple of {WIDTH} and at most --most, and --most is at most "
+                f"{beside.MOST}")
     if given.dry_run:
         return given
     if RANKS and (RANKS % given.per_box or RANKS == given.per_box):
@@ -228,9 +239,11 @@ def report(given, bed, rows):
     print(turns.table(rows, ("bytes", "pieces")))
     print(predictions(rows))
     failed = turns.failed(rows)
-    far = [row for row in rows for c in (turns.NCCL, turns.OURS) if not row[f"predicted {c}"]["within"]]
+    far = [row for row in rows for c in (turns.NCCL, turns.OURS)
+           if not row[f"predicted {c}"]["within"]]
     ran = sum(row["pieces"] > 0 for row in rows)
-    print(f"{ran} of {len(rows)} sizes ran box by box" + ("" if ran else ": this run does not count")
+    print(f"{ran} of {len(rows)} sizes ran box by box"
+          + ("" if ran else ": this run does not count")
           + f"; {len(failed)} bars do not hold; {len(far)} predictions are off by more than "
           f"{100 * given.predicts:g} %" + ("; INVENTED TIMES" if given.dry_run else ""))
     return 1 if failed or far or not ran else 0
@@ -242,7 +255,8 @@ def main():
     try:
         ways = nodes.measured(bed.described)
     except ValueError as error:
-        raise SystemExit(f"nodes_time.py: {error}; symtuner_ar_describe printed:\n{bed.described}") from None
+        raise SystemExit(f"nodes_time.py: {error}; symtuner_ar_describe printed:\n"
+                         f"{bed.described}") from None
     rows, size = [], given.least
     while size <= given.most:
         rows.append(measure(given, bed, ways, size))

@@ -2,17 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time steps of PyTorch programs, and single all-reduces. bench/torch_steps.py runs this program.
 
-    python3 -m torch.distributed.run --nproc_per_node 2 bench/torch_programs.py [--programs decode,calls]
+    python3 -m torch.distributed.run --nproc_per_node 2 bench/torch_programs.py \\
+        [--programs decode,calls]
 
-decode   one token for each sequence of a batch, tensor parallel, shapes of Llama-8B: 32 layers with two
-         all-reduces each, in a CUDA graph
+decode   one token for each sequence of a batch, tensor parallel, shapes of Llama-8B: 32 layers with
+         two all-reduces each, in a CUDA graph
 ddp      forward and backward of 16 layers (hidden 2048, 1024 tokens) in DistributedDataParallel
 fsdp     the same layers in fully_shard (FSDP2)
 calls    all-reduces of bf16 by size: in a CUDA graph, and eagerly (host time included)
 
-Each line of the output is JSON, with a time in us. The time of each sample is that of the slowest rank; the
-time in a line is the median of the samples. "exposed" is the time of a step minus that of the same step
-without communication, and "each" is decode's exposed time for each all-reduce.
+Each line of the output is JSON, with a time in us. The time of each sample is that of the slowest
+rank; the time in a line is the median of the samples. "exposed" is the time of a step minus that of
+the same step without communication, and "each" is decode's exposed time for each all-reduce.
 
 Before this program times a step or a call, it checks the results of the step or call for fresh
 random data. It adds up the sums itself, from what all_gather_into_tensor brings, or from numbers
@@ -21,7 +22,8 @@ old data cannot look right. There are two exceptions. An all-reduce works in pla
 fills only the memory around its buffer. Gradients of DDP and FSDP2 hold data of an earlier step
 with another seed. Exit 1: a result is wrong.
 
---pretend prints invented times, without torch. The variable PRETEND scales the communication in them.
+--pretend prints invented times, without torch. The variable PRETEND scales the communication in
+them.
 """
 import argparse
 import contextlib
@@ -50,7 +52,8 @@ GUARD = 1024    # elements of NaN before and behind the buffer of an all-reduce
 
 
 def gpus_needed(ranks):
-    """Return how many GPUs ``ranks`` ranks need: one for all in the setting of test/gpu/one/one.sh."""
+    """Return how many GPUs ``ranks`` ranks need: one for all in the setting of
+    test/gpu/one/one.sh."""
     return 1 if "ONE_GPU_FOLDER" in os.environ else ranks
 
 
@@ -76,12 +79,14 @@ def pretend(programs):
                 tell(program=program, size=size, what="graph", us=us)
                 tell(program=program, size=size, what="eager", us=us + 20)
             else:
-                tell_step(program, size, 1000 + us, 1000, 2 * DECODE["layers"] * (program == "decode"))
+                tell_step(program, size, 1000 + us, 1000,
+                          2 * DECODE["layers"] * (program == "decode"))
 
 
 # ---- measuring -----------------------------------------------------------------------------------
 class Ranks:
-    """What the ranks do together. ``control`` is a gloo group, which carries numbers without NCCL."""
+    """What the ranks do together. ``control`` is a gloo group, which carries numbers without
+    NCCL."""
 
     def __init__(self):
         self.control = dist.new_group(backend="gloo")
@@ -132,7 +137,8 @@ class Ranks:
         return statistics.median(times)
 
     def host_us(self, run, repeat, samples, before):
-        """Time ``repeat`` runs by the host's clock, from the launch of the first until the GPU has ended the last."""
+        """Time ``repeat`` runs by the host's clock, from the launch of the first until the GPU has
+        ended the last."""
         times = []
         for _ in range(samples):
             before()
@@ -188,7 +194,8 @@ def calls(ranks, size):
             expected += draw(r)
         wrong = (x.float() != expected * float(RANKS) ** (times - 1)).sum()
         touched = (~whole[:GUARD].isnan()).sum() + (~whole[-GUARD:].isnan()).sum()
-        ranks.right(f"all-reduce of {size} bytes, {what}: wrong elements", (wrong + touched).item(), 0)
+        ranks.right(f"all-reduce of {size} bytes, {what}: wrong elements",
+                    (wrong + touched).item(), 0)
 
     def once():
         dist.all_reduce(x)
@@ -201,7 +208,8 @@ def calls(ranks, size):
     us = ranks.gpu_us(graph.replay, min(10, most // in_graph - 1), 9, before=lambda: x.copy_(start))
     tell(program="calls", size=size, what="graph", us=us / in_graph)
     del graph    # otherwise NCCL would wait for this graph when the communicator ends
-    us = ranks.host_us(once, min(50, most) if size <= 32 * MIB else 5, 9, before=lambda: x.copy_(start))
+    us = ranks.host_us(once, min(50, most) if size <= 32 * MIB else 5, 9,
+                       before=lambda: x.copy_(start))
     tell(program="calls", size=size, what="eager", us=us)
 
 
@@ -214,11 +222,11 @@ class Decoder:
     def __init__(self, ranks):
         hidden, ffn = DECODE["hidden"], DECODE["ffn"]
         mine, random_numbers = hidden // RANKS, ranks.fresh(RANK)
-        shapes = ((hidden, mine + 2 * DECODE["kv"] // RANKS), (mine, hidden), (hidden, 2 * ffn // RANKS),
-                  (ffn // RANKS, hidden))
+        shapes = ((hidden, mine + 2 * DECODE["kv"] // RANKS), (mine, hidden),
+                  (hidden, 2 * ffn // RANKS), (ffn // RANKS, hidden))
         self.mine, self.layers = mine, [
-            [torch.randn(s, generator=random_numbers, device="cuda", dtype=torch.bfloat16) * s[0] ** -0.5
-             for s in shapes] for _ in range(DECODE["layers"])]
+            [torch.randn(s, generator=random_numbers, device="cuda", dtype=torch.bfloat16)
+             * s[0] ** -0.5 for s in shapes] for _ in range(DECODE["layers"])]
 
     def step(self, x, add_up):
         width = x.shape[-1:]
@@ -277,8 +285,8 @@ def blocks(seed):
 
     torch.manual_seed(seed)
     with torch.device("cuda"):
-        return nn.Sequential(*(Block(TRAIN["hidden"], TRAIN["heads"]) for _ in range(TRAIN["layers"]))).to(
-            torch.bfloat16)
+        return nn.Sequential(*(Block(TRAIN["hidden"], TRAIN["heads"])
+                               for _ in range(TRAIN["layers"]))).to(torch.bfloat16)
 
 
 def gradients(model, x):
@@ -304,7 +312,8 @@ def train(ranks, batch, which):
     xs = []
     for _ in range(2):    # xs[1] is for the step that is checked, xs[0] for a step before it
         ranks.seed += 1
-        xs.append(torch.randn(shape, generator=ranks.fresh(RANK), device="cuda", dtype=torch.bfloat16))
+        xs.append(torch.randn(shape, generator=ranks.fresh(RANK), device="cuda",
+                              dtype=torch.bfloat16))
     x = xs[1]
     expected = [gathered(g).float().mean(0).to(g.dtype) for g in gradients(model, x)]
     model.zero_grad()
@@ -343,7 +352,8 @@ def main():
         parser.error(f"--programs {given.programs}: write some of {', '.join(SIZES)}")
     if given.pretend:
         return pretend(programs)
-    if torch is None or RANKS not in (2, 4, 8, 16) or torch.cuda.device_count() < gpus_needed(RANKS):
+    if (torch is None or RANKS not in (2, 4, 8, 16)
+            or torch.cuda.device_count() < gpus_needed(RANKS)):
         print("torch_programs.py: skipped: it needs torch, 2, 4, 8 or 16 ranks, and a GPU for each",
               file=sys.stderr)
         return 77

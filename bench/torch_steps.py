@@ -3,12 +3,12 @@
 """Time unchanged PyTorch programs with NCCL alone and under `symtuner run`, in turns.
 
     python3 bench/torch_steps.py --ranks 2 --out steps.json
-    python3 bench/torch_steps.py --dry-run --rounds 2 --out dry.json               without torch, without GPUs
+    python3 bench/torch_steps.py --dry-run --rounds 2 --out dry.json    without torch, without GPUs
 
-Each round starts three jobs of torchrun, one after the other: with NCCL, under `symtuner run`, and with NCCL
-again. Each round begins with a different job. A job runs bench/torch_programs.py, which knows nothing of
-symtuner, checks all results before it times anything, and reports the times of the slowest rank. How ratios
-and the A/A spread are computed is in bench/turns.py.
+Each round starts three jobs of torchrun, one after the other: with NCCL, under `symtuner run`, and
+with NCCL again. Each round begins with a different job. A job runs bench/torch_programs.py, which
+knows nothing of symtuner, checks all results before it times anything, and reports the times of the
+slowest rank. How ratios and the A/A spread are computed is in bench/turns.py.
 
 The program compares the times with these bars (--bar NAME=NUMBER changes one, --bar NAME=none
 removes it):
@@ -17,21 +17,21 @@ decode    1.15  a decode step is at least this many times as fast, at each batch
 ddp       0.85  DDP's exposed time is at most this part of NCCL's
 fsdp      1.00  a step with FSDP2 takes at most this part of NCCL's time
 slower    0.02  no step and no single call is slower by more than this
-each-N          on two ranks, an all-reduce of the decode step with batch N takes at most this many us:
-                each-1 is 3, each-16 is 3.3, each-64 is 5, each-256 is 10
+each-N          on two ranks, an all-reduce of the decode step with batch N takes at most this many
+                us: each-1 is 3, each-16 is 3.3, each-64 is 5, each-256 is 10
 
-A job takes about 32 s on two H100s, so five rounds take 8 minutes, and less with --programs decode,calls. After
-each round the result is written; when the next round would not end within --seconds, the run ends with fewer
-rounds, and says so.
+A job takes about 32 s on two H100s, so five rounds take 8 minutes, and less with --programs
+decode,calls. After each round the result is written; when the next round would not end within
+--seconds, the run ends with fewer rounds, and says so.
 
-To try it on one GPU, set what test/gpu/one/one.sh sets, among it LD_PRELOAD=build/one/hosts.so, and name
---symtuner build/one/symtuner. The times then mean nothing.
+To try it on one GPU, set what test/gpu/one/one.sh sets, among it LD_PRELOAD=build/one/hosts.so, and
+name --symtuner build/one/symtuner. The times then mean nothing.
 
-All jobs inherit the environment (NCCL_NVLS_ENABLE and others), and the JSON has it. --set NAME=VALUE sets a
-variable for symtuner's jobs only, --run gives options to `symtuner run`.
+All jobs inherit the environment (NCCL_NVLS_ENABLE and others), and the JSON has it. --set
+NAME=VALUE sets a variable for symtuner's jobs only, --run gives options to `symtuner run`.
 
-Exit status 1: a bar does not hold, a result is wrong, a job failed, or symtuner's job ran no call by our
-kernels. 2: an argument is wrong. 77: something is missing here.
+Exit status 1: a bar does not hold, a result is wrong, a job failed, or symtuner's job ran no call
+by our kernels. 2: an argument is wrong. 77: something is missing here.
 """
 import argparse
 import collections
@@ -74,13 +74,15 @@ def read_setting(text):
 
 
 def arguments():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--ranks", type=int, default=2)
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--programs", default=",".join(torch_programs.SIZES))
     p.add_argument("--out", default="torch-steps.json")
     p.add_argument("--bar", type=read_bar, action="append", default=[], metavar="NAME=NUMBER")
-    p.add_argument("--symtuner", default=os.path.join(turns.ROOT, "build", "symtuner"), metavar="FILE")
+    p.add_argument("--symtuner", default=os.path.join(turns.ROOT, "build", "symtuner"),
+                   metavar="FILE")
     p.add_argument("--run", default="", metavar="OPTIONS", help="for example --run='--max-ctas 16'")
     p.add_argument("--set", type=read_setting, action="append", default=[], metavar="NAME=VALUE")
     p.add_argument("--seconds", type=float, default=540, help="limit of the whole run (540)")
@@ -145,7 +147,8 @@ def end(child):
 def job(a, contender, log):
     """Run a job. Return its lines of JSON, and what it wrote on stderr."""
     command = words(a, contender)
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+", errors="replace") as errors:
+    with tempfile.TemporaryFile("w+") as out, \
+            tempfile.TemporaryFile("w+", errors="replace") as errors:
         children = []
         try:
             turns.start(children, command, stdout=out, stderr=errors, start_new_session=True,
@@ -167,14 +170,17 @@ def job(a, contender, log):
         raise SystemExit(f"{contender}: a wrong result: {wrong[0]}")
     if status:
         lines = complaints.splitlines()
-        told = [x for x in lines if re.search(r"Error: |skipped: ", x) and "ChildFailed" not in x] or lines[-8:]
+        told = [x for x in lines
+                if re.search(r"Error: |skipped: ", x) and "ChildFailed" not in x] or lines[-8:]
         if told and "skipped: it needs" in told[0]:    # torchrun does not pass 77 on
             print(told[0], file=sys.stderr)
             raise SystemExit(77)
-        raise SystemExit("\n".join([f"{contender}: exit status {status}; {log.name} has its output", *told[:8]]))
+        raise SystemExit("\n".join([f"{contender}: exit status {status}; {log.name} has its output",
+                                    *told[:8]]))
     if contender == turns.OURS and not a.dry_run and not re.search(
             r"\b(all|[1-9]\d*) by our kernels$|\b[1-9]\d* by our kernels \(", complaints, re.M):
-        raise SystemExit(f"{contender}: no call ran by our kernels, so this run does not count; see {log.name}")
+        raise SystemExit(f"{contender}: no call ran by our kernels, so this run does not count; "
+                         f"see {log.name}")
     return lines, complaints
 
 
@@ -216,15 +222,16 @@ def summary(complaints):
 def measure(a, log):
     begin, longest = time.monotonic(), 0.0
     times = collections.defaultdict(lambda: collections.defaultdict(list))
-    result = turns.origin(a.symtuner, ranks=a.ranks, set_for_symtuner=dict(a.set), rounds_asked=a.rounds,
-                          dry_run=a.dry_run)
+    result = turns.origin(a.symtuner, ranks=a.ranks, set_for_symtuner=dict(a.set),
+                          rounds_asked=a.rounds, dry_run=a.dry_run)
     for turn in range(a.rounds):
         start, got = time.monotonic(), {}
         if turn and start - begin + longest > a.seconds:
             break
         for contender in turns.order(turn):
             lines, complaints = job(a, contender, log)
-            got[contender] = {(x["program"], x["size"], x["what"]): x["us"] for x in lines if "us" in x}
+            got[contender] = {(x["program"], x["size"], x["what"]): x["us"]
+                              for x in lines if "us" in x}
             result["versions"].update(next(x["about"] for x in lines if "about" in x))
             if contender == turns.OURS:
                 result["summary"] = summary(complaints)
@@ -234,9 +241,11 @@ def measure(a, log):
             for key, us in values.items():
                 times[key][contender].append(us)
         longest = max(longest, time.monotonic() - start)
-        result.update(rounds=turn + 1, seconds=round(time.monotonic() - begin), rows=rows_of(a, times))
+        result.update(rounds=turn + 1, seconds=round(time.monotonic() - begin),
+                      rows=rows_of(a, times))
         turns.write(a.out, result)
-        print(f"round {turn + 1} of {a.rounds}: {time.monotonic() - start:.0f} s", file=sys.stderr, flush=True)
+        print(f"round {turn + 1} of {a.rounds}: {time.monotonic() - start:.0f} s", file=sys.stderr,
+              flush=True)
     return result
 
 
@@ -252,7 +261,8 @@ def main():
     failed = turns.failed(result["rows"])
     print(f"{result['rounds']} rounds{few}, {a.ranks} ranks, {result['seconds']} s; {a.out}"
           + ("; INVENTED TIMES" if a.dry_run else "")
-          + ("; RANKS SHARE A GPU, so these times mean nothing" if torch_programs.gpus_needed(2) == 1 else ""))
+          + ("; RANKS SHARE A GPU, so these times mean nothing"
+             if torch_programs.gpus_needed(2) == 1 else ""))
     print(f"{len(failed)} bars do not hold" if failed else "all bars hold")
     return 1 if failed else 0
 

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The processes of a crew: one per GPU, each with a pipe to and a pipe from it.
 
-A question is one line of JSON to every process, the answer one line of JSON from each. The questions,
-which worker.py answers:
+A question is one line of JSON to every process, the answer one line of JSON from each. The
+questions, which worker.py answers:
 
     {"do": "prepare", "slot": N, "how": HOW, "coll": C, "type": T, "bytes": B, "calls": N}
         {"ok": what runs} or {"no": why not}; the result has been checked
     {"do": "alone", "slot": N, "replays": N, "samples": N}      {"us": [microseconds per call, ...]}
-    {"do": "beside", "slot": N, "replays": N, "gemms": N}       {"us": microseconds until all was done}
-    {"do": "drop"}                                              {"ok": ""}: forget what was prepared
+    {"do": "beside", "slot": N, "replays": N, "gemms": N}   {"us": microseconds until all was done}
+    {"do": "drop"}                                          {"ok": ""}: forget what was prepared
 
-If one process ends, or does not answer in time, its whole crew is ended. So if a project hangs, only its own
-times are missing.
+If one process ends, or does not answer in time, its whole crew is ended. So if a project hangs,
+only its own times are missing.
 """
 import json
 import os
@@ -29,8 +29,9 @@ class Crew:
             self.processes.append(subprocess.Popen(
                 [sys.executable, worker, name, str(most)], stdin=subprocess.PIPE, stdout=sys.stderr,
                 pass_fds=[writer], text=True, bufsize=1,
-                env={**os.environ, **env, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks),
-                     "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "SCOREBOARD_REPLY": str(writer)}))
+                env={**os.environ, **env, "RANK": str(rank), "LOCAL_RANK": str(rank),
+                     "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
+                     "MASTER_PORT": str(port), "SCOREBOARD_REPLY": str(writer)}))
             os.close(writer)
             self.pipes.append(reader)
             self.left[reader] = b""
@@ -79,8 +80,8 @@ class Crew:
         return self.receive(seconds)
 
     def ready(self):
-        """Wait until all processes have started. Returns what the first process says of its project, or
-        None if the crew is lost."""
+        """Wait until all processes have started. Returns what the first process says of its
+        project, or None if the crew is lost."""
         answers = self.receive(180) if self.lost is None else None
         refused = [a["no"] for a in answers or [] if "no" in a]
         if refused:

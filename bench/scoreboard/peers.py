@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The projects that are measured. Each class makes its state once, on all ranks, and then plans calls.
+"""The projects that are measured. Each class makes its state once, on all ranks, and then plans
+calls.
 
-plan(how, coll, kind, size) returns a Call, or a text that says why this project cannot run the call. All
-ranks get the same answer. The modules of SGLang and FlashInfer are those that prepare.py compiled.
-We do not run these projects' Python code. The classes here do what that code does around the
-modules, and use torch's symmetric memory.
+plan(how, coll, kind, size) returns a Call, or a text that says why this project cannot run the
+call. All ranks get the same answer. The modules of SGLang and FlashInfer are those that prepare.py
+compiled. We do not run these projects' Python code. The classes here do what that code does around
+the modules, and use torch's symmetric memory.
 """
 import ctypes
 import importlib.util
@@ -19,10 +20,10 @@ RANK, RANKS = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE",
 
 
 class Call:
-    """``send`` is the input of the call: the caller writes its data there before ``run()``, which starts the
-    call on the current stream and returns the result. ``out`` is where the result will be, if that is known.
-    ``about`` says what runs. If ``in_place``, the result overwrites ``send``. After a capture the caller must
-    call ``captured()``."""
+    """``send`` is the input of the call: the caller writes its data there before ``run()``, which
+    starts the call on the current stream and returns the result. ``out`` is where the result will
+    be, if that is known. ``about`` says what runs. If ``in_place``, the result overwrites ``send``.
+    After a capture the caller must call ``captured()``."""
 
     def __init__(self, send, run, out=None, about=None, in_place=False, captured=None):
         self.send, self.run, self.out, self.about = send, run, out, about
@@ -30,8 +31,8 @@ class Call:
 
 
 class Shared:
-    """Memory that all ranks reach. ``mine`` is this rank's memory as a tensor, ``pointers`` has the address of
-    every rank's memory."""
+    """Memory that all ranks reach. ``mine`` is this rank's memory as a tensor, ``pointers`` has the
+    address of every rank's memory."""
 
     def __init__(self, bench, size):
         import torch.distributed._symmetric_memory as symm_mem
@@ -88,11 +89,13 @@ class Torch:
 
     def plan(self, how, coll, kind, size):
         ops, give = self.bench.torch.ops.symm_mem, self.bench.lengths(coll, kind, size)[0]
-        send = self.memory.mine[:give * self.bench.types[kind].itemsize].view(self.bench.types[kind])
+        send = self.memory.mine[:give * self.bench.types[kind].itemsize].view(
+            self.bench.types[kind])
         if how == "one_shot":
             return Call(send, lambda: ops.one_shot_all_reduce(send, "sum", self.group))
         if how == "two_shot":
-            return Call(send, lambda: ops.two_shot_all_reduce_(send, "sum", self.group), in_place=True)
+            return Call(send, lambda: ops.two_shot_all_reduce_(send, "sum", self.group),
+                        in_place=True)
         name = {"allgather": "_low_contention_all_gather",
                 "reducescatter": "_low_contention_reduce_scatter"}[coll]
         if not hasattr(ops, name):
@@ -102,8 +105,9 @@ class Torch:
 
 
 class Sglang:
-    """SGLang's CustomAllReduceV2. Its classes PushPlane and PullPlane get symmetric memory. Its pull kernels
-    find the ranks' buffers in a table of pointers, as they do in SGLang's CUDA graphs."""
+    """SGLang's CustomAllReduceV2. Its classes PushPlane and PullPlane get symmetric memory. Its
+    pull kernels find the ranks' buffers in a table of pointers, as they do in SGLang's CUDA
+    graphs."""
 
     def __init__(self, bench, most, folder):
         self.bench, self.folder, torch = bench, folder, bench.torch
@@ -114,8 +118,9 @@ class Sglang:
         spec.loader.exec_module(config)
         self.rule = config.get_all_reduce_config(RANKS)
         self.pull_most = min(most, max(self.rule.max_pull_bytes, 1 << 20))
-        self.slot = -(-max(self.rule.max_push_bytes(RANKS), config.two_shot_push_slot_bytes(32 << 20, RANKS),
-                           16 << 20) // 1024) * 1024
+        self.slot = -(-max(self.rule.max_push_bytes(RANKS),
+                           config.two_shot_push_slot_bytes(32 << 20, RANKS), 16 << 20)
+                      // 1024) * 1024
         self.two_shot_slot = config.two_shot_push_slot_bytes
         blocks, slots = self.rule.num_pull_blocks, 2 * RANKS
         pull_at, signs_at = slots * self.slot, slots * self.slot + self.pull_most
@@ -124,7 +129,8 @@ class Sglang:
         u8 = torch.uint8
         self.counter = torch.zeros((self.rule.num_push_blocks,), dtype=torch.uint32, device="cuda")
         every = range(RANKS)
-        push = self.object("PushPlane", RANK, RANKS, [memory.of(r, 0, [slots, self.slot], u8) for r in every],
+        push = self.object("PushPlane", RANK, RANKS,
+                           [memory.of(r, 0, [slots, self.slot], u8) for r in every],
                            self.counter.view(-1, 1).view(u8), 0)
         pull = self.object("PullPlane", RANK, RANKS,
                            [memory.of(r, pull_at, [self.pull_most], u8) for r in every],
@@ -136,17 +142,20 @@ class Sglang:
         bench.barrier()
 
     def object(self, name, *arguments):
-        """Make an object of the SGLang class ``name``, which SGLang's module has registered with tvm-ffi."""
+        """Make an object of the SGLang class ``name``, which SGLang's module has registered with
+        tvm-ffi."""
         made = type(name, (self.ffi.Object,), {
             "__init__": lambda this, *given: this.__ffi_init__(*given)})
         return self.ffi.register_object(f"sgl.distributed.{name}")(made)(*arguments)
 
     def algorithm(self, size):
-        """Return the algorithm that SGLang chooses in a CUDA graph without multicast, or None if SGLang calls
-        NCCL."""
+        """Return the algorithm that SGLang chooses in a CUDA graph without multicast, or None if
+        SGLang calls NCCL."""
         rule = self.rule.graph
-        order = (("1shot_push", rule.one_shot_push_threshold), ("2shot_push", rule.two_shot_push_threshold),
-                 ("1shot_pull", rule.one_shot_pull_threshold), ("2shot_pull", rule.two_shot_pull_threshold))
+        order = (("1shot_push", rule.one_shot_push_threshold),
+                 ("2shot_push", rule.two_shot_push_threshold),
+                 ("1shot_pull", rule.one_shot_pull_threshold),
+                 ("2shot_pull", rule.two_shot_pull_threshold))
         return next((name for name, most in order if size <= most), None)
 
     def plan(self, how, coll, kind, size):
@@ -185,11 +194,13 @@ class Flashinfer:
         self.ffi, self.modules, self.state = load_ffi(folder), {}, {}
         self.send = bench.torch.empty(most, dtype=bench.torch.uint8, device="cuda")
         self.recv = bench.torch.empty(most, dtype=bench.torch.uint8, device="cuda")
-        self.about = f"FlashInfer {json.loads((folder / 'about.json').read_text())['flashinfer']}, tvm-ffi"
+        version = json.loads((folder / "about.json").read_text())["flashinfer"]
+        self.about = f"FlashInfer {version}, tvm-ffi"
 
     def module(self, name):
         if name not in self.modules:
-            self.modules[name] = self.ffi.load_module(str(self.folder / f"lib/flashinfer_{name}.so"))
+            self.modules[name] = self.ffi.load_module(
+                str(self.folder / f"lib/flashinfer_{name}.so"))
         return self.modules[name]
 
     def once(self, key, make):
@@ -217,7 +228,8 @@ class Flashinfer:
         stage_most = 16 << 20
 
         def make():
-            signal, stage = Shared(self.bench, module.meta_size() + stage_most), Shared(self.bench, stage_most)
+            signal = Shared(self.bench, module.meta_size() + stage_most)
+            stage = Shared(self.bench, stage_most)
             table = self.bench.torch.empty(8 << 20, dtype=self.bench.torch.uint8, device="cuda")
             handle = module.init_custom_ar(signal.pointers, table, RANK, True)
             module.register_buffer(handle, stage.pointers)
@@ -253,19 +265,23 @@ class Flashinfer:
 
         def make():
             whole = Shared(self.bench, 2 * RANKS * self.most)
-            flags, lamport = Shared(self.bench, RANKS * self.FLAGS * 4), Shared(self.bench, 3 * room)
+            flags = Shared(self.bench, RANKS * self.FLAGS * 4)
+            lamport = Shared(self.bench, 3 * room)
+            # -0.0 marks elements that are not written yet
             lamport.mine.view(torch.int16 if width == 2 else torch.int32).fill_(
-                -0x8000 if width == 2 else -0x80000000)    # -0.0 marks elements that are not written yet
+                -0x8000 if width == 2 else -0x80000000)
             state = torch.tensor([0, 0, 0, room, 0], dtype=torch.int32, device="cuda")
             pointers = whole.pointers + flags.pointers + lamport.pointers + [state.data_ptr()]
-            return torch.tensor(pointers, dtype=torch.int64, device="cuda"), whole, flags, lamport, state
+            return (torch.tensor(pointers, dtype=torch.int64, device="cuda"), whole, flags, lamport,
+                    state)
 
         workspace = self.once(f"trtllm {width}", make)[0]
         given, out = send.view(tokens, hidden), recv.view(tokens, hidden)
 
         def run():
-            module.trtllm_allreduce_fusion(given, RANKS, RANK, tokens, hidden, workspace, True, one_shot, False,
-                                           True, self.PATTERN_ALL_REDUCE, out, *[None] * 11)
+            module.trtllm_allreduce_fusion(given, RANKS, RANK, tokens, hidden, workspace, True,
+                                           one_shot, False, True, self.PATTERN_ALL_REDUCE, out,
+                                           *[None] * 11)
             return recv
 
         return Call(send, run, recv)
@@ -283,26 +299,32 @@ class Flashinfer:
         # The layout of a workspace depends on the size of its largest call, so each size has its
         # own workspace.
         def make():
-            size = getattr(module, name + "_workspace_size")(RANKS, shard, width, 128 if not halves else 64, *extra)
+            size = getattr(module, name + "_workspace_size")(
+                RANKS, shard, width, 128 if not halves else 64, *extra)
             memory = Shared(self.bench, size)
             handle = getattr(module, name + "_init")(memory.pointers, RANK, shard, width,
                                                      128 if not halves else 64, *extra)
             return handle, memory
 
-        for key in [key for key in self.state if key[:2] == ("pcie", coll) and key[2:] != (shard, width)]:
+        for key in [key for key in self.state
+                    if key[:2] == ("pcie", coll) and key[2:] != (shard, width)]:
             getattr(module, name + "_dispose")(self.state.pop(key)[0])
         handle = self.once(("pcie", coll, shard, width), make)[0]
         if coll == "allreduce":
-            start = lambda: module.pcie_ipc_all_reduce(handle, send, recv, blocks, 512, int(variant), False)
+            start = lambda: module.pcie_ipc_all_reduce(handle, send, recv, blocks, 512,
+                                                       int(variant), False)
         else:
-            which = {("allgather", 4): 0, ("allgather", 2): 1, ("allgather", 8): 1}.get((coll, RANKS), 0)
+            which = {("allgather", 4): 0, ("allgather", 2): 1,
+                     ("allgather", 8): 1}.get((coll, RANKS), 0)
             start = lambda: getattr(module, name)(handle, send, recv, blocks, 512, which)
         return Call(send, lambda: (start(), recv)[1], recv)
 
 
 def unpacked(packed):
-    """Unpack a library once for all processes of this machine. Returns the path of the unpacked file."""
-    out = pathlib.Path(tempfile.gettempdir()) / f"scoreboard-{os.getuid()}-{pathlib.Path(packed).stem}"
+    """Unpack a library once for all processes of this machine. Returns the path of the unpacked
+    file."""
+    name = f"scoreboard-{os.getuid()}-{pathlib.Path(packed).stem}"
+    out = pathlib.Path(tempfile.gettempdir()) / name
     if not out.exists():
         part = out.with_suffix(f".{os.getpid()}")
         with lzma.open(packed) as data:
@@ -318,7 +340,8 @@ def load_ffi(folder):
 
 
 def make(crew, bench, most):
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))    # the folder of beside.py
+    # the folder of beside.py
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
     if crew == "ours":
         return Nccl(bench, most, os.environ["SCOREBOARD_LIBRARY"])
     if crew.startswith("nccl-"):

@@ -2,7 +2,8 @@
 """Who is measured, and at which sizes: tables and pure functions, without torch.
 
 A contender is one way to run a collective: a project, and the project's name for this way. The
-contenders of a crew run in the same processes, one per GPU. Each NCCL release needs a crew of its own.
+contenders of a crew run in the same processes, one per GPU. Each NCCL release needs a crew of its
+own.
 """
 import dataclasses
 import fnmatch
@@ -42,7 +43,8 @@ def _nccl(release):
 OURS = {"alone": "ours", "beside": "default"}
 AGAIN = {what: f"{name} A/A" for what, name in OURS.items()}
 CONTENDERS = [
-    *[Contender(name, "symtuner", "ours", OURS[what], ALL) for what in OURS for name in (OURS[what], AGAIN[what])],
+    *[Contender(name, "symtuner", "ours", OURS[what], ALL)
+      for what in OURS for name in (OURS[what], AGAIN[what])],
     Contender("staged", "symtuner", "ours", "staged", ALL),
     *_nccl("box"), *_nccl("2.30.7"), *_nccl("2.32.3"),
     Contender("torch/one_shot", "torch", "torch", "one_shot", most=16 << 20),
@@ -70,14 +72,16 @@ NEVER = {
     "MSCCL++": "has no package on PyPI; ar_compare --peers measures it (bench/compare/peer.h)",
     "nccl-tests": "its kernels need its sources; ar_compare --peers measures them",
     "torch 2.15's symm_mem": "a wheel of 539 MB; the torch of the box runs instead",
-    "vLLM 0.33's own build": "a wheel of 336 MB for torch 2.14; FlashInfer's copy of the kernel runs instead",
+    "vLLM 0.33's own build": "a wheel of 336 MB for torch 2.14; FlashInfer's copy of the kernel "
+                             "runs instead",
 }
 
 
 def needs(crew, peers, library):
     """Return (environment variables of the crew, None), or (None, why the crew cannot run).
 
-    ``peers`` is the folder that prepare.py made, ``library`` is libsymtuner_ar.so. Each may be None."""
+    ``peers`` is the folder that prepare.py made, ``library`` is libsymtuner_ar.so. Each may be
+    None."""
     here = peers is not None
     if crew == "ours":
         if library is None or not pathlib.Path(library).exists():
@@ -86,7 +90,8 @@ def needs(crew, peers, library):
     if crew in ("torch", "nccl-box"):
         return {}, None
     if not here or not (pathlib.Path(peers) / "about.json").exists():
-        return None, f"no peers at {peers}; make them: python3 bench/scoreboard/prepare.py --to {peers}"
+        return None, (f"no peers at {peers}; make them: "
+                      f"python3 bench/scoreboard/prepare.py --to {peers}")
     about = json.loads((pathlib.Path(peers) / "about.json").read_text())
     if crew.startswith("nccl-"):
         release = crew[5:]
@@ -100,10 +105,12 @@ def needs(crew, peers, library):
 
 
 def chosen(only):
-    """Return the contenders that match one of the patterns of ``only``, and those of OURS and AGAIN."""
+    """Return the contenders that match one of the patterns of ``only``, and those of OURS and
+    AGAIN."""
     patterns = only.split(",") if only else ["*"]
     known = [c for c in CONTENDERS
-             if c.name in {*OURS.values(), *AGAIN.values()} or any(fnmatch.fnmatch(c.name, p) for p in patterns)]
+             if c.name in {*OURS.values(), *AGAIN.values()}
+             or any(fnmatch.fnmatch(c.name, p) for p in patterns)]
     for pattern in patterns:
         if not any(fnmatch.fnmatch(c.name, pattern) for c in CONTENDERS):
             raise SystemExit(f"--only {pattern}: no such contender; there are "
@@ -123,8 +130,8 @@ def sizes(least, most, step):
 
 
 def turns(n, rnd):
-    """Return the order in which ``n`` contenders take their turns in a round. Each round begins with a
-    different contender."""
+    """Return the order in which ``n`` contenders take their turns in a round. Each round begins
+    with a different contender."""
     return [(i + rnd) % n for i in range(n)]
 
 

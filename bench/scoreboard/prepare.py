@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Fetch the other projects' kernels that scoreboard.py measures, small enough to copy to another machine.
+"""Fetch the other projects' kernels that scoreboard.py measures, small enough to copy to another
+machine.
 
-    python3 bench/scoreboard/prepare.py [--to build/peers] [--archs 90] [--python 3.12] [--only NAME,...]
+    python3 bench/scoreboard/prepare.py [--to build/peers] [--archs 90] [--python 3.12]
+                                        [--only NAME,...]
 
 It needs pip, nvcc and xz, but no GPU. It downloads wheels from PyPI, compiles the sources of the
 kernels, and writes these files to the folder of --to:
@@ -49,22 +51,25 @@ MODULES += [("flashinfer_vllm", "flashinfer", ["vllm_custom_all_reduce.cu"], {})
 def download(folder, package, version, python):
     """Download a wheel and return its path. ``python`` is None if the wheel serves all Pythons."""
     for_python = ["--python-version", python, "--implementation", "cp"] if python else []
-    platforms = [word for n in [f"_2_{n}" for n in range(34, 16, -1)] + ["2014"]    # pip wants each tag named
+    # pip wants each tag named
+    platforms = [word for n in [f"_2_{n}" for n in range(34, 16, -1)] + ["2014"]
                  for word in ("--platform", f"manylinux{n}_x86_64")]
-    subprocess.run([sys.executable, "-m", "pip", "-q", "download", "--no-deps", "--only-binary=:all:",
-                    "-d", str(folder), *for_python, *platforms, f"{package}=={version}"], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "-q", "download", "--no-deps",
+                    "--only-binary=:all:", "-d", str(folder), *for_python, *platforms,
+                    f"{package}=={version}"], check=True)
     name = package.replace("-", "_") + "-" + version
     return next(path for path in folder.iterdir() if path.name.startswith(name + "-"))
 
 
 def unpack(wheel, into, *beginnings):
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(into, [name for name in archive.namelist() if name.startswith(beginnings)])
+        archive.extractall(into,
+                           [name for name in archive.namelist() if name.startswith(beginnings)])
 
 
 def wrapper(sources, exports):
-    """Return C++ source that includes the headers ``sources`` and exports functions of them. SGLang's own
-    loader writes the same source."""
+    """Return C++ source that includes the headers ``sources`` and exports functions of them.
+    SGLang's own loader writes the same source."""
     heads = ["container/tensor.h", "dtype.h", "error.h", "extra/c_env_api.h", "function.h"]
     return "\n".join([f"#include <tvm/ffi/{head}>" for head in heads]
                      + [f'#include "{source}"' for source in sources] + ["namespace sglang {"]
@@ -85,7 +90,8 @@ def command(module, root, to, archs, nvcc="nvcc"):
         where = root / "flashinfer/data"
         include = [where / "include", where / "csrc", where / "spdlog/include"]
         flags = ["-std=c++17", "-static-global-template-stub=false"]
-        flags += ["-DFLASHINFER_ENABLE_FP8_E8M0", "-DFLASHINFER_ENABLE_FP4_E2M1", "-use_fast_math", "-DNDEBUG"]
+        flags += ["-DFLASHINFER_ENABLE_FP8_E8M0", "-DFLASHINFER_ENABLE_FP4_E2M1", "-use_fast_math",
+                  "-DNDEBUG"]
         files = [where / "csrc" / source for source in sources]
     include += [root / "tvm_ffi/include"]
     stubs = pathlib.Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "lib64/stubs"
@@ -97,14 +103,15 @@ def command(module, root, to, archs, nvcc="nvcc"):
 
 
 def target(arch):
-    """Return the GPU generation as these projects write it. From 90 on, an "a" behind the number asks for
-    the features that only this generation has."""
+    """Return the GPU generation as these projects write it. From 90 on, an "a" behind the number
+    asks for the features that only this generation has."""
     return f"{arch}a" if arch >= 90 else str(arch)
 
 
 def thin(data, keep):
-    """``data`` is a bytearray with fat binaries. Overwrite with zeros all code for GPU generations that are
-    not in ``keep``, and all PTX. Nothing moves. Returns how many bytes were overwritten."""
+    """``data`` is a bytearray with fat binaries. Overwrite with zeros all code for GPU generations
+    that are not in ``keep``, and all PTX. Nothing moves. Returns how many bytes were
+    overwritten."""
     zeroed, at = 0, data.find(b"\x50\xed\x55\xba")
     while at >= 0:
         head, size = struct.unpack_from("<HQ", data, at + 6)
@@ -140,11 +147,13 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--to", default="build/peers")
     parser.add_argument("--archs", default="90", help="GPU generations, with commas")
-    parser.add_argument("--python", default="3.12", help="Python version of the machine that measures")
+    parser.add_argument("--python", default="3.12",
+                        help="Python version of the machine that measures")
     parser.add_argument("--only", default="sglang,flashinfer,nccl")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
-    to, archs, only = pathlib.Path(args.to).resolve(), [int(a) for a in args.archs.split(",")], args.only.split(",")
+    to, only = pathlib.Path(args.to).resolve(), args.only.split(",")
+    archs = [int(a) for a in args.archs.split(",")]
     work = to / "work"
     shutil.rmtree(work, ignore_errors=True)
     for folder in (work / "wheels", to / "lib"):
@@ -162,7 +171,8 @@ def main():
         wheel = download(work / "wheels", "sglang", SGLANG, args.python)
         unpack(wheel, work, "sglang/kernels/jit/include/", "sglang/kernels/jit/csrc/distributed/",
                "sglang/srt/distributed/device_communicators/configs/")
-        shutil.copy(work / "sglang/srt/distributed/device_communicators/configs/custom_all_reduce_v2.py",
+        configs = work / "sglang/srt/distributed/device_communicators/configs"
+        shutil.copy(configs / "custom_all_reduce_v2.py",
                     to / "sglang_config.py")
     if "flashinfer" in only:
         wheel = download(work / "wheels", "flashinfer-python", FLASHINFER, None)
@@ -172,19 +182,22 @@ def main():
     shutil.rmtree(work / "wheels")
 
     def build(module):
-        done = subprocess.run(command(module, work, to / "lib", archs), capture_output=True, text=True)
+        done = subprocess.run(command(module, work, to / "lib", archs), capture_output=True,
+                              text=True)
         return module, done.returncode, done.stderr
 
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         for module, status, said in pool.map(build, [m for m in MODULES if m[1] in only]):
             name, project = module[:2]
-            print(f"{name}: {'compiled' if status == 0 else 'NOT compiled: ' + said[-800:]}", flush=True)
+            print(f"{name}: {'compiled' if status == 0 else 'NOT compiled: ' + said[-800:]}",
+                  flush=True)
             if status == 0:
                 about[project] = {"sglang": SGLANG, "flashinfer": FLASHINFER}[project]
     about_file.write_text(json.dumps(about, indent=1) + "\n")
     for release in NCCL if "nccl" in only else []:
         nccl(work, to, release, archs)
-        print(f"NCCL {release}: {(to / f'nccl-{release}.so.2.xz').stat().st_size >> 20} MiB", flush=True)
+        print(f"NCCL {release}: {(to / f'nccl-{release}.so.2.xz').stat().st_size >> 20} MiB",
+              flush=True)
         about["nccl"] = sorted({*about.get("nccl", []), release})
         about_file.write_text(json.dumps(about, indent=1) + "\n")
     shutil.rmtree(work)

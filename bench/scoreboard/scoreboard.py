@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Time our kernels, NCCL's of several releases and other projects' kernels, in one run and in turns.
+"""Time our kernels, NCCL's of several releases and other projects' kernels, in one run and in
+turns.
 
-    python3 bench/scoreboard/prepare.py                     # once, where pip works: fetch the other projects
-    python3 bench/scoreboard/scoreboard.py --ranks 2 --library build/libsymtuner_ar.so --out rows.csv
+    python3 bench/scoreboard/prepare.py          # once, where pip works: fetch the other projects
+    python3 bench/scoreboard/scoreboard.py --ranks 2 --library build/libsymtuner_ar.so \\
+        --out rows.csv
 
-The README.md in this folder says what is timed and how. Exit status 0: all was measured. 1: a contender
-gave a wrong result, or our own kernels failed. 2: an option is wrong. 77: there is nothing to compare here;
-the program prints why.
+The README.md in this folder says what is timed and how. Exit status 0: all was measured. 1: a
+contender gave a wrong result, or our own kernels failed. 2: an option is wrong. 77: there is
+nothing to compare here; the program prints why.
 """
 import argparse
 import os
@@ -23,7 +25,8 @@ import table
 def arguments(argv):
     parser = argparse.ArgumentParser(usage="scoreboard.py [options]")
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--colls", default="allreduce", help="with commas: " + ", ".join(plan.COLLS))
+    parser.add_argument("--colls", default="allreduce",
+                        help="with commas: " + ", ".join(plan.COLLS))
     parser.add_argument("--types", default="bf16,f32")
     parser.add_argument("--what", default="alone", help="alone, beside or both, with a comma")
     parser.add_argument("--min", type=int, default=1 << 10)
@@ -31,18 +34,24 @@ def arguments(argv):
     parser.add_argument("--step", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", help="contenders by name, with commas and *; ours always runs")
-    parser.add_argument("--limit", type=float, default=540, help="begin no size after so many seconds")
+    parser.add_argument("--limit", type=float, default=540,
+                        help="begin no size after so many seconds")
     parser.add_argument("--gemms", type=int, default=24, help="GEMMs of 8192^3 beside the calls")
     parser.add_argument("--library", default="build/libsymtuner_ar.so")
     parser.add_argument("--peers", default="build/peers", help="the folder that prepare.py made")
-    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE", help="set it for ours only")
-    parser.add_argument("--out", default="scoreboard.csv", help="file for the rows; the tables go to OUT.md")
-    parser.add_argument("--from", dest="rows", help="measure nothing; print the tables of this file")
-    parser.add_argument("--list", action="store_true", help="list the contenders and what is missing")
+    parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE",
+                        help="set it for ours only")
+    parser.add_argument("--out", default="scoreboard.csv",
+                        help="file for the rows; the tables go to OUT.md")
+    parser.add_argument("--from", dest="rows",
+                        help="measure nothing; print the tables of this file")
+    parser.add_argument("--list", action="store_true",
+                        help="list the contenders and what is missing")
     parser.add_argument("--worker", default=str(pathlib.Path(__file__).with_name("worker.py")),
                         help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
-    for word, known in ((args.colls, plan.COLLS), (args.types, plan.WIDTH), (args.what, ("alone", "beside"))):
+    for word, known in ((args.colls, plan.COLLS), (args.types, plan.WIDTH),
+                        (args.what, ("alone", "beside"))):
         for each in word.split(","):
             if each not in known:
                 parser.error(f"{each!r} is none of {', '.join(known)}")
@@ -52,15 +61,16 @@ def arguments(argv):
 
 
 def start(args, contenders):
-    """Start the crews of these contenders. Print which of them do not run here, and return the others by
-    name."""
+    """Start the crews of these contenders. Print which of them do not run here, and return the
+    others by name."""
     missing, running, port = dict(plan.NEVER), {}, 20000 + os.getpid() % 20000
     for name in dict.fromkeys(c.crew for c in contenders):
         env, why = plan.needs(name, args.peers, args.library)
         if why is None:
             mine = dict(word.split("=", 1) for word in args.env) if name == "ours" else {}
             port += 1
-            running[name] = crew.Crew(name, args.worker, args.ranks, {**env, **mine}, args.max, port)
+            running[name] = crew.Crew(name, args.worker, args.ranks, {**env, **mine}, args.max,
+                                      port)
         else:
             missing[name] = why
     for name, one in running.items():
@@ -82,8 +92,8 @@ class Run:
         self.rows, self.wrong, self.refused, self.began = [], [], set(), time.monotonic()
 
     def ask(self, contender, **question):
-        """Ask the crew of a contender. Returns the answers, or None if the crew is lost. When a crew
-        is lost, prints the reason."""
+        """Ask the crew of a contender. Returns the answers, or None if the crew is lost. When a
+        crew is lost, prints the reason."""
         one = self.crews.get(contender.crew)
         answers = one.ask(**question) if one else None
         if one and one.lost is not None:
@@ -99,8 +109,8 @@ class Run:
         for slot, contender in enumerate(self.contenders):
             if not contender.takes(coll, kind, size):
                 continue
-            answers = self.ask(contender, do="prepare", slot=slot, how=contender.how, coll=coll, type=kind,
-                               bytes=size, calls=plan.calls(size))
+            answers = self.ask(contender, do="prepare", slot=slot, how=contender.how, coll=coll,
+                               type=kind, bytes=size, calls=plan.calls(size))
             refusals = [a["no"] for a in answers or [] if "no" in a]
             if answers and not refusals:
                 ready.append((slot, contender))
@@ -121,7 +131,8 @@ class Run:
                 if answers is None or any("us" not in a for a in answers):
                     continue
                 each = [a["us"] for a in answers]
-                if what == "alone":    # the slowest rank of each sample, then the median of the samples
+                # alone: the slowest rank of each sample, then the median of the samples
+                if what == "alone":
                     samples = sorted(map(max, zip(*each)))
                     us = samples[len(samples) // 2]
                 else:
@@ -152,7 +163,8 @@ class Run:
             for kind in self.args.types.split(","):
                 for size in plan.sizes(self.args.min, self.args.max, self.args.step):
                     if time.monotonic() - self.began > self.args.limit:
-                        print(f"not measured: {coll}, {kind}, {size} bytes and what follows: --limit", flush=True)
+                        print(f"not measured: {coll}, {kind}, {size} bytes and what follows: "
+                              "--limit", flush=True)
                         return
                     if "ours" in self.crews:
                         self.measure(coll, kind, size)

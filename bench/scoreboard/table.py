@@ -3,8 +3,9 @@
 
     (ranks, what, coll, type, bytes, contender, round, us)
 
-``us`` is the time of the slowest rank. If ``what`` is "alone", it is in microseconds per call. If ``what``
-is "beside", it is the microseconds until the calls and the GEMMs beside them were both done.
+``us`` is the time of the slowest rank. If ``what`` is "alone", it is in microseconds per call. If
+``what`` is "beside", it is the microseconds until the calls and the GEMMs beside them were both
+done.
 """
 import collections
 import statistics
@@ -35,24 +36,25 @@ def read(lines):
 
 
 def paired(mine, other):
-    """Return the median of the ratios of two contenders' times in the same round, or None if they share no
-    round."""
+    """Return the median of the ratios of two contenders' times in the same round, or None if they
+    share no round."""
     ratios = [mine[r] / other[r] for r in mine if r in other]
     return statistics.median(ratios) if ratios else None
 
 
 def compare(times, what):
-    """Compare the contenders at one size. ``times`` maps contenders to {round: us}; ``what`` is "alone" or
-    "beside". Returns a dictionary:
+    """Compare the contenders at one size. ``times`` maps contenders to {round: us}; ``what`` is
+    "alone" or "beside". Returns a dictionary:
 
     "us"     our median time
     "best"   {group: (ratio, contender, us)} of the best contender of each group
     "rival"  (ratio, contender, us) of the group to which ours compares worst, or None
     "aa"     the spread of the A/A measurement, or None
 
-    A ratio is the median, over the rounds, of our time divided by theirs in the same round. An A/A ratio
-    is the second time of our own contender divided by its first, in one round. The spread is the median
-    distance of the A/A ratios from 1. It shows how far apart two equal contenders are."""
+    A ratio is the median, over the rounds, of our time divided by theirs in the same round. An A/A
+    ratio is the second time of our own contender divided by its first, in one round. The spread is
+    the median distance of the A/A ratios from 1. It shows how far apart two equal contenders
+    are."""
     ours, groups = times[plan.OURS[what]], {}
     for contender in plan.CONTENDERS:
         other = times.get(contender.name)
@@ -67,7 +69,8 @@ def compare(times, what):
 
 
 def tables(rows):
-    """Return {(ranks, what, coll, type): {bytes: compare()}} of all sizes at which ours was measured."""
+    """Return {(ranks, what, coll, type): {bytes: compare()}} of all sizes at which ours was
+    measured."""
     times = collections.defaultdict(lambda: collections.defaultdict(dict))
     for ranks, what, coll, kind, size, who, rnd, us in rows:
         times[ranks, what, coll, kind, size][who][rnd] = us
@@ -97,7 +100,8 @@ def markdown(rows):
         groups = list(dict.fromkeys(c.group for c in plan.CONTENDERS
                                     if any(c.group in line["best"] for line in lines.values())))
         out += [f"### {coll}, {kind}, {ranks} GPUs, {what}", "",
-                "| size | ours, us | " + " | ".join(groups) + " | best rival | ours to it | A/A |  |",
+                "| size | ours, us | " + " | ".join(groups)
+                + " | best rival | ours to it | A/A |  |",
                 "|---" * (len(groups) + 6) + "|"]
         for size, line in lines.items():
             cells = [f"{line['best'][g][2]:.2f}" if g in line["best"] else "-" for g in groups]
@@ -107,12 +111,14 @@ def markdown(rows):
                 mark = "**behind**" if behind(line) else ""
             lost += behind(line)
             spread = f"{100 * line['aa']:.1f} %" if line["aa"] is not None else "-"
-            out.append(f"| {size_name(size)} | {line['us']:.2f} | " + " | ".join([*cells, *rival, spread, mark])
+            out.append(f"| {size_name(size)} | {line['us']:.2f} | "
+                       + " | ".join([*cells, *rival, spread, mark])
                        + " |")
         rivals = [line["rival"][0] for line in lines.values() if line["rival"]]
         if rivals:
-            out += ["", f"Ours to the best rival: geometric mean {statistics.geometric_mean(rivals):.3f}, at worst "
-                    f"{max(rivals):.3f}; behind by more than {100 * (LIMIT - 1):.1f} % and the A/A spread at "
+            out += ["", "Ours to the best rival: geometric mean "
+                    f"{statistics.geometric_mean(rivals):.3f}, at worst {max(rivals):.3f}; behind "
+                    f"by more than {100 * (LIMIT - 1):.1f} % and the A/A spread at "
                     f"{sum(behind(line) for line in lines.values())} of {len(lines)} sizes."]
         out.append("")
     return "\n".join(out), lost

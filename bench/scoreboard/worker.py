@@ -4,12 +4,13 @@
 
     worker.py CREW MOST          MOST: bytes of the largest call
 
-The environment has RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and SCOREBOARD_REPLY (a file descriptor).
+The environment has RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT and SCOREBOARD_REPLY (a file
+descriptor).
 
-Every prepared call is checked before it is timed. Each rank sends whole numbers of its own, the output is
-filled with NaN first, and every element of the output must be the exact result. One check runs a single
-call. A second check runs the graph that will be timed, unless the call works in place. NVLink multicast is
-never used.
+Every prepared call is checked before it is timed. Each rank sends whole numbers of its own, the
+output is filled with NaN first, and every element of the output must be the exact result. One check
+runs a single call. A second check runs the graph that will be timed, unless the call works in
+place. NVLink multicast is never used.
 """
 import json
 import os
@@ -46,16 +47,16 @@ class Bench:
         self.dist.barrier(group=self.cpu)
 
     def numbers(self, rank, n, size, kind):
-        """Return the numbers that ``rank`` sends. They are so small that sums over 16 ranks are exact in
-        bf16, and none of them is 0."""
+        """Return the numbers that ``rank`` sends. They are so small that sums over 16 ranks are
+        exact in bf16, and none of them is 0."""
         torch = self.torch
         source = torch.Generator(device="cuda").manual_seed(1000003 * rank + size)
         drawn = torch.randint(1, 9, (n,), generator=source, device="cuda", dtype=torch.int8)
         return drawn.to(self.types[kind])
 
     def lengths(self, coll, kind, size):
-        """Return how many elements a rank sends, and how many it receives. ``size``: bytes of the longer
-        buffer."""
+        """Return how many elements a rank sends, and how many it receives. ``size``: bytes of the
+        longer buffer."""
         whole = size // self.types[kind].itemsize
         return (whole // RANKS if coll == "allgather" else whole,
                 whole // RANKS if coll == "reducescatter" else whole)
@@ -71,7 +72,8 @@ class Bench:
         return total if coll == "allreduce" else total[RANK * part:(RANK + 1) * part]
 
     def checked(self, call, want, start, out=None):
-        """Fill the output with NaN, ``start`` the call, and compare. Returns None, or what is wrong."""
+        """Fill the output with NaN, ``start`` the call, and compare. Returns None, or what is
+        wrong."""
         torch, out = self.torch, call.out if out is None else out
         call.send.copy_(self.numbers(RANK, call.send.numel(), call.size, call.kind))
         if out is not None:
@@ -129,7 +131,8 @@ class Bench:
     def beside(self, slot, replays, gemms):
         torch, graph = self.torch, self.slots[slot][0]
         if self.gemm is None:
-            self.gemm = [torch.randn(8192, 8192, device="cuda").to(torch.bfloat16) for _ in range(3)]
+            self.gemm = [torch.randn(8192, 8192, device="cuda").to(torch.bfloat16)
+                         for _ in range(3)]
             self.other = torch.cuda.Stream()
             for _ in range(3):
                 torch.mm(self.gemm[0], self.gemm[1], out=self.gemm[2])
@@ -156,7 +159,8 @@ class Bench:
             question["kind"], question["size"] = question.pop("type"), question.pop("bytes")
         try:
             return getattr(self, what)(**question)
-        except Exception as error:    # pylint: disable=broad-except; scoreboard.py must get the reason
+        # scoreboard.py must get the reason, whatever it is
+        except Exception as error:    # pylint: disable=broad-except
             if what != "prepare":
                 raise
             return {"no": repr(error).replace("\n", " ")[:300]}

@@ -26,7 +26,8 @@ IMPORTANT = FLAGS[0]
 
 
 def accepted(flags):
-    """Return those of ``flags`` that this jaxlib knows. XLA aborts on unknown flags, and names them."""
+    """Return those of ``flags`` that this jaxlib knows. XLA aborts on unknown flags, and names
+    them."""
     flags = list(flags)
     while flags:
         p = subprocess.run(

@@ -132,8 +132,8 @@ def cell(way, how, gpus, process=None):
 
 
 def end_together():
-    """Shut down a job of several processes in this order: first the groups, then this process's client
-    (it watches the coordinator), and last the coordinator."""
+    """Shut down a job of several processes in this order: first the groups, then this process's
+    client (it watches the coordinator), and last the coordinator."""
     import jax
     from jax.extend.backend import clear_backends
 

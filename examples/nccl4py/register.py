@@ -30,7 +30,8 @@ def rank_main(rank, gpus, unique):
         ("register_window", getattr(nccl.WindowFlag, f))
         for f in ("DEFAULT", "COLL_SYMMETRIC", "STRICT_ORDERING")
     ]
-    kept = []  # (name, handle, tensor): handles that destroy() closes; until then the memory must live
+    # (name, handle, tensor): handles that destroy() closes; until then the memory must live
+    kept = []
     for what, flag in cases:
         for by_hand in (True, False):
             x = nccl_torch.empty(1 << 20, dtype=torch.float32, device=rank)
@@ -100,8 +101,8 @@ class NotHere(Exception):
 
 
 def torch_pool(rank, gpus, folder):
-    """Register a pool of memory with the group, and reduce a tensor in it. Returns whether the sum is
-    right."""
+    """Register a pool of memory with the group, and reduce a tensor in it. Returns whether the sum
+    is right."""
     import torch
     import torch.distributed as dist
 

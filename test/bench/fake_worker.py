@@ -9,13 +9,15 @@ import sys
 import time
 
 crew, rank = sys.argv[1], int(os.environ["RANK"])
-trouble = dict(word.split(":") for word in os.environ.get("FAKE_TROUBLE", "").split(",") if word).get(crew)
+trouble = dict(word.split(":")
+               for word in os.environ.get("FAKE_TROUBLE", "").split(",") if word).get(crew)
 reply = os.fdopen(int(os.environ["SCOREBOARD_REPLY"]), "w", buffering=1)
 OURS = float(os.environ.get("FAKE_OURS", "1"))
 FACTOR = {"ours": OURS, "general": 2, "own": 1.5, "1shot_push": 1.1, "16": 1.2}
 if crew == "ours":
     FACTOR["default"] = OURS    # only of our crew, because SGLang has a kernel of this name, too
-slots, log = {}, open(os.environ["FAKE_LOG"], "a", buffering=1) if "FAKE_LOG" in os.environ else None
+slots = {}
+log = open(os.environ["FAKE_LOG"], "a", buffering=1) if "FAKE_LOG" in os.environ else None
 
 
 def say(**answer):
@@ -41,7 +43,8 @@ def answer(do, slot=0, how="", coll="", bytes=0, calls=0, replays=0, samples=0, 
     if log and rank == 0 and samples > 1:
         log.write(f"{crew} {slot}\n")
     us = (2 + size / 100000) * FACTOR.get(how, 1.3) + 0.001 * rank    # rank 1 is the slowest
-    return {"us": [us * 1.5, us, us * 0.9][:samples]} if do == "alone" else {"us": gemms * 1400 + replays * us}
+    return {"us": [us * 1.5, us, us * 0.9][:samples] if do == "alone"
+            else gemms * 1400 + replays * us}
 
 
 if trouble == "no":

@@ -75,7 +75,8 @@ class Thing:
 
 def fake_torch():
     thing = lambda *_, **__: Thing()
-    cuda = types.SimpleNamespace(Stream=thing, Event=thing, CUDAGraph=thing, graph=thing, stream=thing,
+    cuda = types.SimpleNamespace(Stream=thing, Event=thing, CUDAGraph=thing, graph=thing,
+                                 stream=thing,
                                  current_stream=thing, synchronize=thing, set_device=thing,
                                  device_count=lambda: 2)
     torch = types.SimpleNamespace(
@@ -117,7 +118,8 @@ def test_a_run():
         beside.ctypes.CDLL = lambda _: Library()
         beside.ctypes.string_at = lambda *_: bytes(128)
         beside.os = types.SimpleNamespace(environ=os.environ, path=os.path, _exit=ended.append)
-        sys.argv = ["beside.py", "--library", PROGRAM, "--with", "own,16,general,ours,staged:tma:8:256,default",
+        sys.argv = ["beside.py", "--library", PROGRAM, "--with",
+                    "own,16,general,ours,staged:tma:8:256,default",
                     "--rounds", "2", "--step", "64", "--out", out]
         with contextlib.redirect_stdout(io.StringIO()) as text:
             beside.main()
@@ -126,9 +128,10 @@ def test_a_run():
     assert "16: 16 CTAs, general: NCCL's own CTAs, ours: chunked/0/0" in text.getvalue()
     assert SAID == ["alone", "alone", (b"tma", 8, 256), "unknown"], SAID
     kinds = {(r["what"], r["coll"]) for r in rows}
-    assert kinds == {(w, c) for w in ("alone", "beside", "comm", "behind") for c in beside.COLLS}, kinds
-    assert {r["contender"] for r in rows} == {"own", "16", "general", "ours", "staged:tma:8:256", "default",
-                                              "A/A"}
+    assert kinds == {(w, c) for w in ("alone", "beside", "comm", "behind")
+                     for c in beside.COLLS}, kinds
+    assert {r["contender"] for r in rows} == {"own", "16", "general", "ours", "staged:tma:8:256",
+                                              "default", "A/A"}
     assert len(rows) == 2 * 7 * 3 * (4 + 6 + 6 + 3), len(rows)    # rounds, contenders, colls, sizes
 
 

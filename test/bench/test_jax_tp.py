@@ -29,7 +29,8 @@ def comes_at_once(output, programs):
     """Does each program's line come before the next program begins? ``output`` is stdout and
     stderr together."""
     lines = output.splitlines()
-    begins = [i for i, line in enumerate(lines) if line.startswith(tuple(f"{p}, " for p in programs))]
+    begins = [i for i, line in enumerate(lines)
+              if line.startswith(tuple(f"{p}, " for p in programs))]
     told = [i for i, line in enumerate(lines) if line.startswith("{")]
     return len(begins) == len(told) == len(programs) and sorted(begins + told) == [
         i for pair in zip(begins, told) for i in pair

@@ -25,8 +25,8 @@ import nodes_time  # noqa: E402
 
 
 def bench(program, *words):
-    return subprocess.run([sys.executable, str(ROOT / "bench" / program), *words], capture_output=True,
-                          text=True, timeout=120, check=False,
+    return subprocess.run([sys.executable, str(ROOT / "bench" / program), *words],
+                          capture_output=True, text=True, timeout=120, check=False,
                           env={k: v for k, v in os.environ.items() if k != "WORLD_SIZE"})
 
 
@@ -40,7 +40,8 @@ def described(figures):
     source = (ROOT / "kernels/nodes/describe.c").read_text()
     body = source[source.index("static void add_figures"):source.index("static void add_rules")]
     names = re.findall(r'"([^"]*)"', body[body.index("ways[AR_WAYS]"):body.index(";")])
-    formats = [f.replace("\\n", "\n").replace("%llu", "%d") for f in re.findall(r'add\(t, "([^"]*)"', body)]
+    formats = [f.replace("\\n", "\n").replace("%llu", "%d")
+               for f in re.findall(r'add\(t, "([^"]*)"', body)]
     head, size, bytes_, name, us, end = formats
     text = head + "".join(size % s for s in figures[0]) + bytes_
     for word, times in zip(names, figures[1:]):
@@ -59,28 +60,34 @@ def test_nodes(folder):
     assert ways.us(1 << 16, 1) == 115 and ways.chosen(1 << 16) == 0 and ways.chosen(1 << 20) == 1
     file = pathlib.Path(folder, "figures")
     file.write_text(described(FIGURES))
-    expect(bench("nodes.py", "--measured", str(file)), 0, "these boxes: chosen from 262144 bytes on")
+    expect(bench("nodes.py", "--measured", str(file)), 0,
+           "these boxes: chosen from 262144 bytes on")
     file.write_text("no such group")
     expect(bench("nodes.py", "--measured", str(file)), 2, "no start-up figures")
     file.write_text(described([FIGURES[0], *FIGURES[2:], (1, 2)]))
-    expect(bench("nodes.py", "--measured", str(file)), 2, 'figures of "between the boxes" are not 3 numbers')
+    expect(bench("nodes.py", "--measured", str(file)), 2,
+           'figures of "between the boxes" are not 3 numbers')
     expect(bench("nodes.py", "--per-box", "1"), 2, "2 to 16 ranks of a box")
     if shutil.which("xz"):
         expect(bench("nodes.py", "--boxes", "2"), 0, "boxes of 8, 8 cards of 50 GB/s")
-        expect(bench("nodes.py", "--boxes", "2", "--per-box", "2"), 0, "boxes of 2, 2 cards of 50 GB/s")
+        expect(bench("nodes.py", "--boxes", "2", "--per-box", "2"), 0,
+               "boxes of 2, 2 cards of 50 GB/s")
         assert nodes.in_box(2) != nodes.in_box(4) and len(nodes.in_box(2)) == len(nodes.in_box(4))
 
 
 def test_dry_run(folder):
     out = ("--dry-run", "--out", f"{folder}/nodes.json")
-    expect(bench("nodes_time.py", *out), 0, "5 of 6 sizes ran box by box; 0 bars do not hold; 0 predictions")
+    expect(bench("nodes_time.py", *out), 0,
+           "5 of 6 sizes ran box by box; 0 bars do not hold; 0 predictions")
     result = json.loads(pathlib.Path(folder, "nodes.json").read_text())
     assert [r["pieces"] for r in result["rows"]] == [0, 1, 1, 1, 1, 2], result["rows"]
     assert [r["bar"] for r in result["rows"]] == [1.02] + [1.0] * 5, result["rows"]
     assert all(len(r["symtuner"]) == 5 and r["predicted NCCL"]["us"] for r in result["rows"])
-    expect(bench("nodes.py", "--measured", f"{folder}/nodes.json.figures"), 0, "chosen from 262144 bytes on")
+    expect(bench("nodes.py", "--measured", f"{folder}/nodes.json.figures"), 0,
+           "chosen from 262144 bytes on")
     expect(bench("nodes_time.py", *out, "--slower", "-0.5"), 1, "1 bars do not hold")
-    expect(bench("nodes_time.py", *out, "--predicts", "0"), 1, "12 predictions are off by more than 0 %")
+    expect(bench("nodes_time.py", *out, "--predicts", "0"), 1,
+           "12 predictions are off by more than 0 %")
     done = bench("nodes_time.py", *out, "--most", "65536")
     expect(done, 1, "0 of 1 sizes ran box by box: this run does not count")
 

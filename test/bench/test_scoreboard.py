@@ -27,7 +27,8 @@ FAKE = str(ROOT / "test/bench/fake_worker.py")
 
 
 def run(words, **env):
-    return subprocess.run([sys.executable, str(ROOT / "bench/scoreboard/scoreboard.py"), *words.split()],
+    return subprocess.run([sys.executable, str(ROOT / "bench/scoreboard/scoreboard.py"),
+                           *words.split()],
                           capture_output=True, text=True, timeout=300, cwd=WORK, check=False,
                           env={**os.environ, **env})
 
@@ -45,7 +46,8 @@ def test_plan():
     assert plan.sizes(1024, 8192, 2) == [1024, 2048, 4096, 8192]
     fails(lambda: plan.sizes(1024, 512, 2), "sizes begin at 256")
     names = [c.name for c in plan.CONTENDERS]
-    assert len(set(names)) == len(names) and {*plan.OURS.values(), *plan.AGAIN.values()} <= set(names)
+    assert len(set(names)) == len(names)
+    assert {*plan.OURS.values(), *plan.AGAIN.values()} <= set(names)
     for n in (1, 2, 5):    # each contender runs once a round, and begins one of n rounds
         assert all(sorted(plan.turns(n, r)) == list(range(n)) for r in range(n))
         assert sorted(plan.turns(n, r)[0] for r in range(n)) == list(range(n))
@@ -68,12 +70,15 @@ def test_tables():
     assert not table.behind(line)
     slow = rows(plan.OURS["alone"], 10, 10, 10) + rows("vllm", 9.9, 9.9, 9.9)
     assert table.behind(table.tables(slow)[2, "alone", "allreduce", "bf16"][1024])
-    noisy = slow + rows(plan.AGAIN["alone"], 10.3, 9.8, 10.2)    # two equal contenders differ by 2 %
+    # two equal contenders differ by 2 %
+    noisy = slow + rows(plan.AGAIN["alone"], 10.3, 9.8, 10.2)
     line = table.tables(noisy)[2, "alone", "allreduce", "bf16"][1024]
     assert abs(line["aa"] - 0.02) < 1e-9 and not table.behind(line)
-    best = slow + rows("sglang/default", 11, 11, 11) + rows("sglang/1shot_push", 9, 9, 9) + rows("staged", 1, 1, 1)
+    best = (slow + rows("sglang/default", 11, 11, 11) + rows("sglang/1shot_push", 9, 9, 9)
+            + rows("staged", 1, 1, 1))
     line = table.tables(best)[2, "alone", "allreduce", "bf16"][1024]
-    assert line["best"]["SGLang"][1] == "sglang/1shot_push" and line["rival"][1] == "sglang/1shot_push"
+    assert line["best"]["SGLang"][1] == "sglang/1shot_push"
+    assert line["rival"][1] == "sglang/1shot_push"
     # staged is our own contender, so it is no rival
     assert set(line["best"]) == {"vLLM", "SGLang"}
     some = rows(plan.OURS["alone"], 1, 1) + [rows("vllm", 0, 2)[1]]    # the rival lost round 0
@@ -82,7 +87,8 @@ def test_tables():
     assert table.read(table.text(best).splitlines()) == best
     fails(lambda: table.read(["round,us"]), "the first line is not")
     fails(lambda: table.read([table.HEAD, "2,alone,allreduce"]), "line 2 is not a row")
-    beside = [(2, "beside", *row[2:]) for row in slow + rows("default", 9, 9, 9)]    # beside: ours is "default"
+    # beside: ours is "default"
+    beside = [(2, "beside", *row[2:]) for row in slow + rows("default", 9, 9, 9)]
     assert table.tables(beside)[2, "beside", "allreduce", "bf16"][1024]["us"] == 9
     words, lost = table.markdown(best)
     assert lost == 1 and "| 1 KiB | 10.00 |" in words and "**behind**" in words, words
@@ -101,8 +107,8 @@ def test_driver():
     log = WORK / "log"
     done = run(f"{peers()} --types bf16 --what alone,beside --out rows.csv", FAKE_LOG=str(log))
     assert done.returncode == 0, done
-    for word in ("not here: MSCCL++", "not here: nccl-2.32.3: ", "not here: flashinfer: ", "sglang: fake",
-                 "no torch/two_shot from 1024 bytes of bf16 on: too few tokens"):
+    for word in ("not here: MSCCL++", "not here: nccl-2.32.3: ", "not here: flashinfer: ",
+                 "sglang: fake", "no torch/two_shot from 1024 bytes of bf16 on: too few tokens"):
         assert word in done.stdout, (word, done.stdout)
     rows = table.read((WORK / "rows.csv").read_text().splitlines())
     each = {(what, size, who) for _, what, _, _, size, who, _, _ in rows}
@@ -123,26 +129,29 @@ def test_driver():
 
 
 def test_trouble():
-    for trouble, why in (("end", "a process ended"), ("wrong", "WRONG: element 0"), ("no", "ImportError")):
+    for trouble, why in (("end", "a process ended"), ("wrong", "WRONG: element 0"),
+                         ("no", "ImportError")):
         done = run(f"{peers()} --types f32 --out trouble.csv", FAKE_TROUBLE=f"sglang:{trouble}")
         rows = table.read((WORK / "trouble.csv").read_text().splitlines())
         assert why in done.stdout and done.returncode == (trouble == "wrong"), (trouble, done)
-        assert not any(r[5].startswith("sglang") for r in rows) and any(r[5] == "nccl-box/general" for r in rows)
+        assert not any(r[5].startswith("sglang") for r in rows)
+        assert any(r[5] == "nccl-box/general" for r in rows)
     done = run(f"{peers()} --types f32 --out trouble.csv", FAKE_TROUBLE="ours:end")
     assert done.returncode == 1 and "our own processes" in done.stdout, done
     done = run(f"{peers()} --only sglang/*", FAKE_TROUBLE="sglang:no")
     assert done.returncode == 77 and "no rival runs" in done.stdout, done
     done = run("--library none.so --peers none --only sglang/*")
     assert done.returncode == 77 and "not here: ours: no libsymtuner_ar.so" in done.stdout, done
-    for words, why in (("--colls broadcast", "'broadcast' is none of"), ("--ranks 1", "--ranks wants"),
-                       ("--from none.csv", "No such file")):
+    for words, why in (("--colls broadcast", "'broadcast' is none of"),
+                       ("--ranks 1", "--ranks wants"), ("--from none.csv", "No such file")):
         done = run(words)
         assert done.returncode == 2 and why in done.stderr, done
     # without the fake worker, torch or a GPU is missing on this machine
     real = run(f"{peers()} --only torch/*".replace(f"--worker {FAKE}", ""))
     assert real.returncode == 77 and "not here: ours:" in real.stdout, real
     done = run(f"{peers()} --list")
-    assert done.returncode == 0 and "flashinfer/pcie_64" in done.stdout and "prepare.py --only flashinfer" in done.stdout
+    assert done.returncode == 0 and "flashinfer/pcie_64" in done.stdout
+    assert "prepare.py --only flashinfer" in done.stdout
 
 
 def test_silence():
@@ -150,14 +159,16 @@ def test_silence():
     one = crew.Crew("sglang", FAKE, 2, {"FAKE_TROUBLE": "sglang:hang"}, 4096, 0)
     assert one.ready() == "fake"
     assert one.ask(do="prepare", slot=0, how="x", bytes=1024) == [{"ok": "x"}] * 2
-    assert one.ask(seconds=1, do="alone", slot=0, samples=1) is None and one.lost == "no answer for 1 s"
+    assert one.ask(seconds=1, do="alone", slot=0, samples=1) is None
+    assert one.lost == "no answer for 1 s"
     assert all(process.returncode is not None for process in one.processes)
     assert one.ask(do="drop") is None
 
 
 def test_prepare():
     def entry(kind, arch, code):
-        head = struct.pack("<HHIQ", kind, 0x101, 64, len(code)) + bytes(12) + struct.pack("<I", arch)
+        head = (struct.pack("<HHIQ", kind, 0x101, 64, len(code)) + bytes(12)
+                + struct.pack("<I", arch))
         return head.ljust(64, b"\0") + code
 
     parts = entry(2, 80, b"a" * 100) + entry(2, 90, b"b" * 60) + entry(1, 90, b"p" * 40)
@@ -172,9 +183,11 @@ def test_prepare():
     root.mkdir()
     for module in prepare.MODULES:
         words = prepare.command(module, root, WORK, [90])
-        assert "-gencode=arch=compute_90a,code=sm_90a" in words and f"{WORK}/{module[0]}.so" in words
+        assert "-gencode=arch=compute_90a,code=sm_90a" in words
+        assert f"{WORK}/{module[0]}.so" in words
     text = (root / "sglang_f32_4.cu").read_text()
-    assert "TVM_FFI_DLL_EXPORT_TYPED_FUNC(all_reduce, (AllReduceKernel<fp32_t, 4, true>::run));" in text
+    assert ("TVM_FFI_DLL_EXPORT_TYPED_FUNC(all_reduce, (AllReduceKernel<fp32_t, 4, true>::run));"
+            in text)
 
 
 if __name__ == "__main__":

@@ -22,9 +22,10 @@ PLAY = f"sh -c 'exec {sys.executable} \"$@\" --pretend' sh"
 
 
 def bench(folder, *words, **env):
-    command = [sys.executable, str(ROOT / "bench/torch_steps.py"), "--out", f"{folder}/steps.json", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=folder,
-                          env={**os.environ, **env})
+    command = [sys.executable, str(ROOT / "bench/torch_steps.py"), "--out", f"{folder}/steps.json",
+               *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False,
+                          cwd=folder, env={**os.environ, **env})
 
 
 def expect(done, status, says):
@@ -56,7 +57,8 @@ def test_dry_run(folder):
     expect(bench(folder, "--dry-run", "--rounds", "3"), 0, "all bars hold")
     result = json.loads(pathlib.Path(folder, "steps.json").read_text())
     assert result["rounds"] == 3 and result["dry_run"] and "--dry-run" in result["command"], result
-    assert {"GPUs", "host"} <= result["box"].keys() and {"torch", "tree"} <= result["versions"].keys(), result
+    assert {"GPUs", "host"} <= result["box"].keys(), result
+    assert {"torch", "tree"} <= result["versions"].keys(), result
     rows = {(r["program"], r["size"], r["what"]): r for r in result["rows"]}
     assert len(rows) == 4 * 4 + 2 * 3 + 2 * 3 + 6 * 2, len(rows)
     bars = {key: row["bar"] or row["most us"] for key, row in rows.items()}
@@ -68,9 +70,11 @@ def test_dry_run(folder):
     worse = ["--dry-run", "--rounds", "1", "--programs", "decode"]
     expect(bench(folder, *worse, "--bar", "decode=2"), 1, "4 bars do not hold")
     expect(bench(folder, *worse, "--bar", "decode=2", "--bar", "decode=none"), 0, "all bars hold")
-    expect(bench(folder, "--dry-run", "--rounds", "5", "--seconds", "0"), 0, "1 rounds of 5: the time was up")
+    expect(bench(folder, "--dry-run", "--rounds", "5", "--seconds", "0"), 0,
+           "1 rounds of 5: the time was up")
     expect(bench(folder, *worse, NCCL_NVLS_ENABLE="0"), 0, "")
-    assert json.loads(pathlib.Path(folder, "steps.json").read_text())["environment"]["NCCL_NVLS_ENABLE"] == "0"
+    written = json.loads(pathlib.Path(folder, "steps.json").read_text())
+    assert written["environment"]["NCCL_NVLS_ENABLE"] == "0"
 
 
 def symtuner(folder, *says):
@@ -85,11 +89,13 @@ def symtuner(folder, *says):
 
 def test_jobs(folder):
     called = "symtuner run: 2 processes called NCCL 2.28.9"
-    some = symtuner(folder, called, "  allreduce   40 calls  1 GiB   36 by our kernels (90 %), 1 MiB")
+    some = symtuner(folder, called,
+                    "  allreduce   40 calls  1 GiB   36 by our kernels (90 %), 1 MiB")
     done = bench(folder, *some, "--launcher", PLAY, "--set", "PRETEND=0.5")
     expect(done, 0, "36 by our kernels")
     assert json.loads(pathlib.Path(folder, "steps.json").read_text())["summary"][0] == called
-    expect(bench(folder, *some, "--launcher", PLAY, "--set", "PRETEND=1.2"), 1, "12 bars do not hold")
+    expect(bench(folder, *some, "--launcher", PLAY, "--set", "PRETEND=1.2"), 1,
+           "12 bars do not hold")
     none = symtuner(folder, called, "  allreduce   40 calls  1 GiB   none by our kernels")
     expect(bench(folder, *none, "--launcher", PLAY), 1, "no call ran by our kernels")
     wrong = "sh -c 'echo \"{\\\"wrong\\\": \\\"64 KiB\\\"}\"; exit 1'"
@@ -100,7 +106,8 @@ def test_jobs(folder):
 
 
 def gone(pid):
-    """Is the process gone after some seconds? A killed process stays until init has noticed its end."""
+    """Is the process gone after some seconds? A killed process stays until init has noticed its
+    end."""
     until = time.monotonic() + 10
     while time.monotonic() < until:
         try:
@@ -118,7 +125,8 @@ def test_nothing_is_left(folder):
     expect(bench(folder, "--launcher", hang, "--job-seconds", "1"), 1, "none after 1 s")
     assert gone(int(note.read_text()))
     note.unlink()
-    command = [sys.executable, str(ROOT / "bench/torch_steps.py"), "--out", f"{folder}/x.json", "--launcher", hang]
+    command = [sys.executable, str(ROOT / "bench/torch_steps.py"), "--out", f"{folder}/x.json",
+               "--launcher", hang]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as child:
         until = time.monotonic() + 60
         while not note.exists() and time.monotonic() < until:
@@ -133,12 +141,14 @@ def test_arguments(folder):
     expect(bench(folder, "--set", "X"), 2, "X: write NAME=VALUE")
     expect(bench(folder, "--programs", "decode,sing"), 2, "write some of decode, ddp, fsdp, calls")
     expect(bench(folder, "--ranks", "3"), 2, "--ranks is 2, 4, 8 or 16")
-    expect(bench(folder, "--dry-run", NCCL_TUNER_PLUGIN="/x/libsymtuner.so"), 2, "loads symtuner into NCCL's jobs")
+    expect(bench(folder, "--dry-run", NCCL_TUNER_PLUGIN="/x/libsymtuner.so"), 2,
+           "loads symtuner into NCCL's jobs")
     done = bench(folder, "--dry-run", "--rounds", "1", ONE_GPU_FOLDER="/tmp")
     expect(done, 0, "RANKS SHARE A GPU, so these times mean nothing")
     expect(bench(folder, "--symtuner", "/nowhere"), 77, "skipped: it needs")
     program = [sys.executable, str(ROOT / "bench/torch_programs.py")]
-    done = subprocess.run([*program, "--programs", "x"], capture_output=True, text=True, check=False)
+    done = subprocess.run([*program, "--programs", "x"], capture_output=True, text=True,
+                          check=False)
     expect(done, 2, "write some of decode")
     done = subprocess.run(program, capture_output=True, text=True, check=False,
                           env={k: v for k, v in os.environ.items() if k != "WORLD_SIZE"})

@@ -18,8 +18,10 @@ for line in open(raw, encoding="utf-8"):
         _, _, coll, name, size, us = line.split(",")
         times[coll, name, int(size)].append(float(us))
 chosen = f"symmetric/{result['sym_ctas'] or 'NCCL'}"
-own = {(cell["coll"], cell["bytes"]): cell for cell in result["cells"] if cell["candidate"] == "symtuner"}
-way = {(cell["coll"], cell["bytes"]): cell["candidate"] for flag in ("library", "rules")  # a rule's way wins
+own = {(cell["coll"], cell["bytes"]): cell for cell in result["cells"]
+       if cell["candidate"] == "symtuner"}
+way = {(cell["coll"], cell["bytes"]): cell["candidate"]
+       for flag in ("library", "rules")  # a rule's way wins
        for cell in result["cells"] if cell.get(flag)}
 before = plugin = kernels = calls = others = 0
 for line in open(ledger, encoding="utf-8"):
@@ -29,7 +31,8 @@ for line in open(ledger, encoding="utf-8"):
     if not line.startswith("ran"):
         continue
     size = int(field["bytes"].split("..")[0])
-    for kind, was, then in (("general", "general", "general"), ("symmetric", "symmetric/NCCL", chosen)):
+    for kind, was, then in (("general", "general", "general"),
+                            ("symmetric", "symmetric/NCCL", chosen)):
         n = int(field[kind])
         key = (field["coll"], was, size)
         if not here or key not in times:
@@ -43,11 +46,12 @@ for line in open(ledger, encoding="utf-8"):
                         if runs and (kind == "symmetric" or runs.startswith(("one_", "two_")))
                         else statistics.median(times[field["coll"], then, size]))
 gain = result["gain"]
-want = {"calls": calls, "not_counted": others, "before_us": before / calls, "plugin": plugin / calls,
-        "kernels": kernels / calls}
+want = {"calls": calls, "not_counted": others, "before_us": before / calls,
+        "plugin": plugin / calls, "kernels": kernels / calls}
 got = {"calls": gain["calls"], "not_counted": gain["not_counted"], "before_us": gain["before_us"],
        "plugin": gain["plugin"]["us"], "kernels": gain["kernels"]["us"]}
-wrong = [f"{name}: {got[name]}, not {want[name]}" for name in want if abs(got[name] - want[name]) > 1e-3]
+wrong = [f"{name}: {got[name]}, not {want[name]}" for name in want
+         if abs(got[name] - want[name]) > 1e-3]
 for name, us in (("plugin", plugin), ("kernels", kernels)):
     percent = 100 * (1 - us / before)
     if f"You gain {percent:.1f} ±" not in open(text, encoding="utf-8").read():

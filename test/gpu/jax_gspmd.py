@@ -132,7 +132,8 @@ def values(all_programs):
         check(f"{name}: same bits", same)
         check(f"{name}: {calls} calls", calls >= least, f"left to XLA: {left}" if left else "")
     shared = symtuner.report().shared
-    check("small all-reduces share calls", any(": 100 small" in line for line in shared), str(shared))
+    check("small all-reduces share calls", any(": 100 small" in line for line in shared),
+          str(shared))
 
 
 def cached(f, args):

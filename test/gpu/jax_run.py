@@ -313,7 +313,8 @@ def recorded(mesh, ranks):
 
     body = jax.shard_map(loop, mesh=mesh, in_specs=P("i"), out_specs=P("i"), check_vma=False)
     flags = {"xla_gpu_graph_min_graph_size": 1}
-    for n in (3, 5000, 70_000, 1_000_000, (1 << 22) + 1):  # the last one is too large to be recorded
+    # the last one is too large to be recorded
+    for n in (3, 5000, 70_000, 1_000_000, (1 << 22) + 1):
         x = jax.device_put(np.zeros(ranks * n, np.float32), NamedSharding(mesh, P("i")))
         replays = jax.jit(body, compiler_options=flags).lower(x).compile()
         launches = jax.jit(body).lower(x).compile()

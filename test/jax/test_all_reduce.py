@@ -301,7 +301,8 @@ def test_command_buffers():
         "made = _library.load()\n"
         "print(*(int(made.target(n, a, False, {}) == _library.RECORDABLE)\n"
         "        for a in (False, True) for n in (1 << 20, 12 << 20, (12 << 20) + 1)))\n"
-        "names = {made.target(1 << n, True, True, {}, c) for n in (10, 24) for c in _library.COLLS}\n"
+        "names = {made.target(1 << n, True, True, {}, c)\n"
+        "         for n in (10, 24) for c in _library.COLLS}\n"
         "assert not any('recordable' in name for name in names), names\n"
         "text = f().trace(jnp.ones(4)).lower(lowering_platforms=('cuda',)).as_text()\n"
         "print(text.count('@symtuner_all_reduce_recordable('))"
@@ -465,7 +466,8 @@ def test_verdicts():
         raises(symtuner.SymtunerError, gone, talk(store, 0).share, "s", lambda: "a")
     finally:
         _processes.coordinator = saved
-    raises(symtuner.SymtunerError, "call jax.distributed.initialize() first", _processes.coordinator)
+    raises(symtuner.SymtunerError, "call jax.distributed.initialize() first",
+           _processes.coordinator)
 
 
 def test_groups_and_close():

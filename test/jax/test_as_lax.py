@@ -424,7 +424,8 @@ def test_memory_of_xla():
     """With SYMTUNER_AR_IPC=1 the library sees an address in XLA's memory before a group is opened.
     If there is no such memory, the library sees an address that no process can map."""
     told = []
-    library = SimpleNamespace(_c=SimpleNamespace(symtuner_ffi_memory=lambda p: told.append(p.value)))
+    library = SimpleNamespace(
+        _c=SimpleNamespace(symtuner_ffi_memory=lambda p: told.append(p.value)))
     saved = _xla.load, jax.local_devices
     _xla.load = lambda: library
 

@@ -14,8 +14,7 @@ For files of jax/ these are the tests of that folder, which need jax. A mutant t
 survived: a test is missing, the code is not needed, or the change has no effect.
 
 Works in copies of the tree, in build-mutants/ unless --work names another folder. Prints a line per
-mutant, then totals.
-Exit status: 0 if all were killed, 1 if some survived, 2 if the tree itself fails.
+mutant, then totals. Exit status: 0 if all were killed, 1 if some survived, 2 if the tree fails.
 """
 import argparse
 import collections
@@ -185,16 +184,15 @@ def steps_of_tests():
 
     here = os.path.realpath(".")
     plugin = ["build/libsymtuner.so", "build/symtuner"]
-    dropin = ("dropin/", "base/")
+    dropin, kernels = ("dropin/", "base/"), RULES + ("kernels/",)
     yield from program("check", "test/[bnrp]*/check_*.c", [], CORE)
     yield from program("check", "test/dropin/check_*.c", [],
                        ("dropin/tally.c", "dropin/comms.c", "dropin/meet.c",
                         "dropin/verify/compare.c"))
-    yield from program("check-ar", "test/kernels/[!n]*/check_*.c", [], RULES + ("kernels/",))
-    yield from program("check-ar", "test/kernels/check_*.c", [], RULES + ("kernels/",))
-    yield from program("check-nodes", "test/kernels/nodes/check_[!ltv]*.c", [], RULES + ("kernels/",))
-    yield from program("check-nodes-emu", "test/kernels/nodes/check_[ltv]*.c", [],
-                       RULES + ("kernels/",))
+    yield from program("check-ar", "test/kernels/[!n]*/check_*.c", [], kernels)
+    yield from program("check-ar", "test/kernels/check_*.c", [], kernels)
+    yield from program("check-nodes", "test/kernels/nodes/check_[!ltv]*.c", [], kernels)
+    yield from program("check-nodes-emu", "test/kernels/nodes/check_[ltv]*.c", [], kernels)
     yield from program("check-host", "test/host/check_*.c", [here + "/build/libsymtuner.so"], CORE)
     yield Step("test-so", plugin[:1], ["sh", "test/shared-object.sh", plugin[0]], {}, CORE)
     yield Step("test-golden", plugin, ["sh", "test/golden.sh", "build/symtuner"], {},
@@ -327,7 +325,8 @@ def objects_of(base, file):
 def machine_code(folder, objects):
     code, bare = [], folder + "/stripped.o"
     for name in objects:
-        subprocess.check_call(["strip", "-g", "-R", ".note.gnu.build-id", "-o", bare, os.path.join(folder, name)])
+        subprocess.check_call(["strip", "-g", "-R", ".note.gnu.build-id", "-o", bare,
+                               os.path.join(folder, name)])
         code.append(open(bare, "rb").read())
     return code
 
@@ -428,7 +427,7 @@ def main():
     ask.add_argument("--work", default="build-mutants", metavar="FOLDER", help="where copies go")
     ask.add_argument("--longest", type=float, default=1e9, metavar="SECONDS",
                      help="leave out suites that take longer")
-    ask.add_argument("--again", action="store_true", help="the copies of the last run, as built then")
+    ask.add_argument("--again", action="store_true", help="the last run's copies, as built then")
     ask.add_argument("--list", action="store_true", help="print what would be drawn, build nothing")
     args = ask.parse_args()
     files = sorted({f for pattern in args.files for f in glob.glob(pattern)})
@@ -443,7 +442,8 @@ def main():
             print(described(m))
         return 0
 
-    seconds = json.load(open(base + "/seconds.json")) if args.again else prepare(base, args.jobs, files)
+    seconds = (json.load(open(base + "/seconds.json")) if args.again
+               else prepare(base, args.jobs, files))
     steps = [s for s in steps_of_tests() if seconds.get(s.name, float("inf")) <= args.longest]
     idle, pick, chosen, known, passed = queue.Queue(), args.work + "/pick", [], {}, 0
     for folder in [pick] + ["%s/%d" % (args.work, i) for i in range(args.jobs)]:

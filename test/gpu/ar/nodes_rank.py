@@ -109,6 +109,7 @@ for seed in range(CALLS):
     same_on_all(seed, recv)
 assert ar.symtuner_ar_destroy(ctypes.byref(handle), 1) == 0, ar.symtuner_ar_error(None)
 nccl.ncclCommDestroy(comm)
-assert by_box > CALLS // 4 or "SYMTUNER_RULE" not in os.environ, f"only {by_box} of {CALLS} calls ran box by box: they do not count"
+assert by_box > CALLS // 4 or "SYMTUNER_RULE" not in os.environ, \
+    f"only {by_box} of {CALLS} calls ran box by box: they do not count"
 if RANK == 0:
     print(f"nodes: {CALLS} calls right, {by_box} of them box by box")

@@ -48,7 +48,8 @@ def tensor_parallel(batch):
     hidden, ranks = 2048, dist.get_world_size()
     torch.manual_seed(100 + RANK)
     layers = [(torch.randn(hidden, hidden // ranks, device=GPU, dtype=BF16) * .02,
-               torch.randn(hidden // ranks, hidden, device=GPU, dtype=BF16) * .02) for _ in range(8)]
+               torch.randn(hidden // ranks, hidden, device=GPU, dtype=BF16) * .02)
+              for _ in range(8)]
     torch.manual_seed(3)
     x = torch.randn(batch, hidden, device=GPU, dtype=BF16)
 

@@ -210,10 +210,11 @@ def test_values():
 WHOLE = "f32[8,4]{1,0} "
 ZERO, PART = "%z = s32[] constant(0)", "f32[2,4]{1,0} dynamic-slice(%d, %at, %z), "
 PART += "dynamic_slice_sizes={2,4}"
+# where the rank's own part begins, as XLA's partitioner writes it
 OWN = """%p = u32[] partition-id()
   %i = s32[] convert(%p)
   %n = s32[] constant(2)
-  %at = s32[] multiply(%i, %n)"""  # where the rank's own part begins, as XLA's partitioner writes it
+  %at = s32[] multiply(%i, %n)"""
 TABLE = """%p = u32[] partition-id()
   %t1 = s32[4]{0} constant({0, 2, 4, 6})
   %t2 = s32[1]{0} dynamic-slice(%t1, %p), dynamic_slice_sizes={1}

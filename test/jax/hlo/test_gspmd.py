@@ -222,7 +222,8 @@ ALL_REDUCE = "%c = f32[6,4]{1,0} all-reduce(%n), channel_id=1, replica_groups={{
 use_global_device_ids=true, to_apply=%sum".replace("\\\n", "")
 CALL = """%c = f32[6,4]{1,0} custom-call(%n), custom_call_target="symtuner_all_reduce", \
 operand_layout_constraints={f32[6,4]{1,0}}, api_version=API_VERSION_TYPED_FFI, \
-backend_config={groups = dense<[0, 1, 2, 3]> : tensor<4xi64>, op = 0 : i32, ranks = 4 : i32}""".replace(
+backend_config={groups = dense<[0, 1, 2, 3]> : tensor<4xi64>, op = 0 : i32, \
+ranks = 4 : i32}""".replace(
     "\\\n", ""
 )
 FLAT6, BACK = "f32[24]{0} reshape(%n)", "ROOT %e = f32[6,4]{1,0} reshape(%c)"

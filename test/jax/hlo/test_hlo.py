@@ -447,8 +447,8 @@ def test_devices_that_cannot_be_read():
     editor treats the module like one without an assignment."""
     for odd in (b"", field(9, 1), b"\x0a\x05", field(1, 7)):
         ids = b"".join(field(3, field(1, varint(i)) + (odd if i == 3 else b"")) for i in range(4))
-        reasons = why(made(ids=None) + field(15, field(1, 1) + field(2, 4) + ids))
-        assert reasons == ["the module does not say which devices it is for" if odd else ""], reasons
+        got = why(made(ids=None) + field(15, field(1, 1) + field(2, 4) + ids))
+        assert got == ["the module does not say which devices it is for" if odd else ""], got
 
 
 def test_group_that_does_not_open():

@@ -306,7 +306,8 @@ COMM = {
 
 LAX = "symtuner.all_reduce uses jax.lax instead:"
 UNSET = (
-    "process 0 does not run symtuner (SYMTUNER_JAX is not set there, or the package is not installed)"
+    "process 0 does not run symtuner (SYMTUNER_JAX is not set there, or the package is not "
+    "installed)"
 )
 LATE_BY = "it has lowered no program with symtuner within 3 s"
 OFF = "process 1 does not run symtuner (SYMTUNER_MODE is off)"
@@ -444,7 +445,8 @@ def run(case):
         right &= not any(bad in "".join(outs) for bad in ("symtuner: ", "Traceback"))
     if not right:
         lines = [f"FAILED: {case}: exit {got}, {time.time() - start:.1f} s"]
-        lines += [f"    {r}: {x[:200]}" for r, out in enumerate(outs) for x in out.splitlines()[-12:]]
+        lines += [f"    {r}: {x[:200]}" for r, out in enumerate(outs)
+                  for x in out.splitlines()[-12:]]
         print("\n".join(lines))
     return right
 
