@@ -3,7 +3,8 @@
 #   make             libsymtuner.so and the symtuner command (needs only a C compiler)
 #   make kernels     libsymtuner_ar.so (needs nvcc and NCCL >= 2.28 headers)
 #   make demo        build, then call the plugin as NCCL would, and show what it decides
-#   make test        the tests that need neither GPU nor nvcc nor jax; installs libcheck when it is missing
+#   make test        the tests that need neither GPU nor nvcc nor jax; installs libcheck if it is
+#                    missing
 #   make test-full   most of these tests, with two compilers, sanitizers, valgrind and libFuzzer
 #   make test-kernels      checks what nvcc made of the kernels; needs no GPU
 #   make test-ar-controls  breaks the kernels on purpose, and checks that the tests notice it
@@ -19,7 +20,8 @@
 #
 #   V=1 shows commands.  SAN=address,undefined builds with sanitizers into a folder of its own.
 
-VERSION := $(shell awk '/define SYMTUNER_VERSION / {gsub(/"/,"",$$3); print $$3}' include/symtuner.h)
+VERSION := $(shell awk '/define SYMTUNER_VERSION / {gsub(/"/,"",$$3); print $$3}' \
+             include/symtuner.h)
 PREFIX  ?= /usr/local
 CC      ?= cc
 NVCC    ?= nvcc
@@ -33,13 +35,14 @@ B       := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
 # If B begins with the path of this tree, drop that path. The compiler writes the names of objects
 # into the *.d files, and a later make with a B without the path would not know these objects.
 override B := $(if $(filter /%,$(B)),$(patsubst $(CURDIR)/%,%,$(or $(realpath $(B)),$(B))),$(B))
-# OUT: the folder for linked files.  LINK: the program that links them.  packaging/ sets both, because
-# it links the same objects for older systems.
+# OUT: the folder for linked files.  LINK: the program that links them.  packaging/ sets both,
+# because it links the same objects for older systems.
 OUT     := $(B)
 LINK    := $(CC)
 
-override CFLAGS  += $(TUNE) -std=c11 -D_GNU_SOURCE -Iinclude -I. -MMD -MP -fPIC -fvisibility=hidden \
-                    -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
+override CFLAGS  += $(TUNE) -std=c11 -D_GNU_SOURCE -Iinclude -I. -MMD -MP -fPIC \
+                    -fvisibility=hidden -Wall -Wextra -Wshadow -Wstrict-prototypes \
+                    -Wmissing-prototypes \
                     $(if $(WERROR),-Werror) $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
 override LDFLAGS += $(if $(SAN),-fsanitize=$(SAN))
 Q       := $(if $(V),,@)
@@ -80,5 +83,6 @@ clean:
 
 # ---- the makefiles of the folders ----------------------------------------------------------------
 # test/test.mk comes last, because the files before it add their tests to TEST_ALSO.
-include kernels/kernels.mk dropin/dropin.mk jax/jax.mk packaging/packaging.mk bench/bench.mk test/gpu/one/one.mk test/kernels/test.mk test/dropin/test.mk test/whole/test.mk test/test.mk
+include kernels/kernels.mk dropin/dropin.mk jax/jax.mk packaging/packaging.mk bench/bench.mk \
+        test/gpu/one/one.mk test/kernels/test.mk test/dropin/test.mk test/whole/test.mk test/test.mk
 -include $(shell find $(B) -type f -name '*.d' 2>/dev/null)

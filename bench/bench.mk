@@ -12,7 +12,8 @@ $(B)/empty_tuner.so: $(B)/test/bench/empty_tuner.c.o
 # ar_smoke: the program to run first on a new box. It checks that the results are right.
 ar-tools: $(B)/ar_smoke
 
-$(B)/ar_smoke: $(wildcard test/gpu/ar/smoke*.c) test/gpu/ar/smoke.h bench/must.h bench/number.h kernels
+$(B)/ar_smoke: $(wildcard test/gpu/ar/smoke*.c) test/gpu/ar/smoke.h bench/must.h bench/number.h \
+               kernels
 	$(call say,CC)
 	$(Q)$(CC) $(CFLAGS) $(AR_INC) -o $@ $(filter %.c,$^) -L$(B) -lsymtuner_ar -Wl,-rpath,'$$ORIGIN' \
 	    -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lpthread -lrt -lm
@@ -39,7 +40,8 @@ GPU_SRC    = $(wildcard $(if $(filter ar_compare,$*),bench/compare/*.c bench/com
              $(patsubst %,test/gpu/ar/$(*:ar_%=%)%,.c _*.c _*.cu) \
              $(if $(filter ar_fuzz,$*),test/gpu/ipc/created.c)))
 
-$(GPU_PROG:%=$(B)/%): $(B)/%: $$(GPU_SRC) bench/number.h $$(wildcard bench/compare/*.h test/gpu/ar/*.h) | kernels
+$(GPU_PROG:%=$(B)/%): $(B)/%: $$(GPU_SRC) bench/number.h \
+                      $$(wildcard bench/compare/*.h test/gpu/ar/*.h) | kernels
 	@mkdir -p $(@D)
 	$(call say,NVCC)
 	$(Q)$(NVCC) -O2 $(foreach a,$(lastword $(AR_ARCHS)),-gencode arch=compute_$a,code=sm_$a) \

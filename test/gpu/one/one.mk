@@ -29,5 +29,6 @@ $(B)/gemms: $(call obj,test/gpu/one/gemms.c cli/gpu/beside.c cli/gpu/cuda.c)
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ -lm -ldl -lpthread
 
-one-gpu: $(B)/nccl_calls $(ONE)/libsymtuner_ar.so $(ONE)/hosts.so $(ONE)/symtuner $(ONE)/libsymtuner_nccl.so
+one-gpu: $(B)/nccl_calls $(ONE)/libsymtuner_ar.so $(ONE)/hosts.so $(ONE)/symtuner \
+         $(ONE)/libsymtuner_nccl.so
 .PHONY: one-gpu
