@@ -44,7 +44,7 @@
       "small calls with one registered buffer keep their symmetric kernel only if a tuner makes "  \
       "an LL entry of the cost table the cheapest",                                                \
       "use a rule with prefer = symmetric for small sizes, or register both buffers")              \
-    /* NCCL has no AllReduce kernel for avg: seen on H200 with 2.30.7 and 2.32.3 (nccl-tests) */    \
+    /* NCCL has no AllReduce kernel for avg: seen on H200 with 2.30.7 and 2.32.3 (nccl-tests) */   \
     X("nccl-avg", ST_NOTE, 23003, 0, ST_SAID_BY_PLUGIN | ST_SAID_BY_KERNELS, SYMTUNER_AVG, 0,     \
       "AllReduce with ncclAvg on two symmetric windows fails, because NCCL picks a kernel that "   \
       "does not exist (CUDA says: invalid device function)",                                       \

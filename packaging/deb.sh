@@ -28,7 +28,8 @@ find "$tree/usr/share/man" -type f -exec gzip -9n {} +
     echo " -- $DEBIAN_FROM  $(LC_ALL=C date -uRd "@$DATE")"
 } | gzip -9n > "$doc/changelog.gz"
 {
-    echo "symtuner is copyright $(date -ud "@$DATE" +%Y) of its authors, under the Apache License 2.0, which is"
+    year=$(date -ud "@$DATE" +%Y)
+    echo "symtuner is copyright $year of its authors, under the Apache License 2.0, which is"
     echo "/usr/share/common-licenses/Apache-2.0."
     echo
     cat packaging/third-party.txt
@@ -54,4 +55,5 @@ END
 echo "libsymtuner_ar ${VERSION%%.*} symtuner (>= $VERSION)" > "$tree/DEBIAN/shlibs"
 echo "activate-noawait ldconfig" > "$tree/DEBIAN/triggers"
 (cd "$tree" && find usr -type f -print0 | LC_ALL=C sort -z | xargs -0 md5sum > DEBIAN/md5sums)
-SOURCE_DATE_EPOCH=$DATE dpkg-deb --root-owner-group --build "$tree" "$2/symtuner_${VERSION}_$machine.deb"
+SOURCE_DATE_EPOCH=$DATE dpkg-deb --root-owner-group --build "$tree" \
+    "$2/symtuner_${VERSION}_$machine.deb"

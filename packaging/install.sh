@@ -38,7 +38,8 @@ link $ar.$VERSION              $LIBDIR/$ar
 644  packaging/completion.zsh  $share/zsh/site-functions/_symtuner
 644  packaging/completion.fish $share/fish/vendor_completions.d/symtuner.fish
 END
-    for file in README.md CHANGELOG.md LICENSE docs/*.md docs/*/*.md docs/pictures/*.svg docs/example.rules; do
+    for file in README.md CHANGELOG.md LICENSE docs/*.md docs/*/*.md docs/pictures/*.svg \
+            docs/example.rules; do
         echo "644 $file $share/doc/symtuner/$file"
     done
 }

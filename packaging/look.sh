@@ -23,5 +23,6 @@ echo "  runs from glibc 2.$oldest on"
 "$1" -m zipfile -l "$wheel" | grep -q libsymtuner_ar || exit 0
 case $("${3:-nvcc}" --version 2> /dev/null | sed -n 's/.*release \([0-9]*\)\..*/\1/p') in
 12) echo "  its kernels need driver 525 or later, on Blackwell 570 (made with CUDA 12)" ;;
-13) echo "  its kernels need driver 580 or later (made with CUDA 13); docs/install.md: how to serve older ones" ;;
+13) echo "  its kernels need driver 580 or later (made with CUDA 13);" \
+    "docs/install.md: how to serve older ones" ;;
 esac

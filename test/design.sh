@@ -13,18 +13,24 @@
 # at the boxes with a file that names this library and calls dlopen.
 set -u
 
-{ git ls-files '*.c' '*.h' '*.cu' '*.cuh' 2> /dev/null || find . -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | sed 's|^\./||'; } |
-    grep '^\(include\|base\|nccl\|rules\|plugin\|kernels\|dropin\|cli\|jax\|bench\)/' > "${TMPDIR:-/tmp}/design.$$"
+{ git ls-files '*.c' '*.h' '*.cu' '*.cuh' 2> /dev/null ||
+    find . -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | sed 's|^\./||'; } |
+    grep '^\(include\|base\|nccl\|rules\|plugin\|kernels\|dropin\|cli\|jax\|bench\)/' \
+        > "${TMPDIR:-/tmp}/design.$$"
 trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
 {
     sed 's/$/ -/' "${TMPDIR:-/tmp}/design.$$"
-    xargs grep -HE '^#include "' < "${TMPDIR:-/tmp}/design.$$" | sed -E 's/^([^:]*):#include "([^"]*)".*/\1 \2/'
-    xargs grep -l '"libsymtuner_ar\.so"' < "${TMPDIR:-/tmp}/design.$$" | xargs grep -l 'dlopen(' | sed 's/$/ dlopen/'
+    xargs grep -HE '^#include "' < "${TMPDIR:-/tmp}/design.$$" |
+        sed -E 's/^([^:]*):#include "([^"]*)".*/\1 \2/'
+    xargs grep -l '"libsymtuner_ar\.so"' < "${TMPDIR:-/tmp}/design.$$" | xargs grep -l 'dlopen(' |
+        sed 's/$/ dlopen/'
     grep -q 'libsymtuner_ar\.so' jax/symtuner/_library.py && echo 'jax/symtuner dlopen'
 } | LC_ALL=C sort -u | awk '
     function folder(path) { sub(/\/?[^\/]*$/, "", path); return path }
     function box_of(room) { if (room != "nccl/model") sub(/\/.*/, "", room); return room }
-    function row_y(level) { return level == 4 ? 16 : level == 3 ? 150 : level == 2 ? 446 : level == 1 ? 592 : 738 }
+    function row_y(level) {
+        return level == 4 ? 16 : level == 3 ? 150 : level == 2 ? 446 : level == 1 ? 592 : 738
+    }
     function leaf(room) { sub(/.*\//, "", room); return room }
 
     # Return the level of a box: the number of arrows on the longest way down from it. Until the
@@ -42,7 +48,8 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
         if (room in step_of) return step_of[room]
         step_of[room] = 0
         for (other in rooms)
-            if (rooms[other] == rooms[room] && (room, other) in includes && !((other, room) in includes) &&
+            if (rooms[other] == rooms[room] && (room, other) in includes &&
+                !((other, room) in includes) &&
                 (below = step(other) + 1) > here) here = below
         return step_of[room] = here + 0
     }
@@ -69,7 +76,8 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
             }
         high = steps > 0 || list[0] ~ / .* / ? 50 + 28 * (steps + 1) : 50
         height[box] = high
-        printf "<rect class=\"box\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"6\"/>\n", x, y, wide, high
+        printf "<rect class=\"box\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"6\"/>\n", x,
+               y, wide, high
         printf "<text x=\"%d\" y=\"%d\" class=\"head\">%s/</text>\n", x + wide / 2, y + 20, box
         printf "<text x=\"%d\" y=\"%d\" class=\"dim\">%s</text>\n", x + wide / 2, y + 37, words
         if (high == 50) return
@@ -77,20 +85,24 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
             count = split(list[s], at, " ")
             for (i = 1; i <= count; i++) {
                 cell = (wide - 16) / count
-                printf "<rect class=\"room\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"22\" rx=\"4\"/>\n", x + 10 + cell * (i - 1), y + 46 + 28 * (steps - s), cell - 4
-                printf "<text x=\"%.1f\" y=\"%d\">%s</text>\n", x + 8 + cell * (i - 0.5), y + 61 + 28 * (steps - s), leaf(at[i]) (at[i] == box ? "/*" : "")
+                printf "<rect class=\"room\" x=\"%.1f\" y=\"%d\" width=\"%.1f\" height=\"22\" " \
+                       "rx=\"4\"/>\n", x + 10 + cell * (i - 1), y + 46 + 28 * (steps - s), cell - 4
+                printf "<text x=\"%.1f\" y=\"%d\">%s</text>\n", x + 8 + cell * (i - 0.5),
+                       y + 61 + 28 * (steps - s), leaf(at[i]) (at[i] == box ? "/*" : "")
             }
         }
     }
     # Draw an arrow. ${by} is a corner on its way, as text of an SVG path, or "".
     function arrow(class, x1, y1, x2, y2, by) {
-        printf "<path class=\"%s\" d=\"M%d %d%sL%d %d\" marker-end=\"url(#tip)\"/>\n", class, x1, y1, by, x2, y2
+        printf "<path class=\"%s\" d=\"M%d %d%sL%d %d\" marker-end=\"url(#tip)\"/>\n", class, x1,
+               y1, by, x2, y2
     }
     # Return the largest y (y grows downwards) of the boxes on level ${at}. An arrow from such a box
     # turns only below this y.
     function row_end(at,    i, y) {
         for (i = 1; i <= boxes; i++)
-            if (level(name[i]) == at && row_y(at) + height[name[i]] > y) y = row_y(at) + height[name[i]]
+            if (level(name[i]) == at && row_y(at) + height[name[i]] > y)
+                y = row_y(at) + height[name[i]]
         return y
     }
     # Return the corners of the arrow from box ${from}, which leaves the box at ${x}. The boxes that
@@ -123,19 +135,35 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
     END {
         delete rooms["jax/symtuner"]
         uses["jax", "kernels"] = 1 # puts jax above the kernels; no arrow is drawn for this
-        place = "cli 10 266;kernels 290 250;plugin 554 236;nccl/model 120 190;rules 430 174;dropin 612 184;nccl 290 190;bench 10 190;include 290 220;base 604 186;jax 290 250"
+        place = "cli 10 266;kernels 290 250;plugin 554 236;nccl/model 120 190;rules 430 174;" \
+                "dropin 612 184;nccl 290 190;bench 10 190;include 290 220;base 604 186;jax 290 250"
         count = split(place, row, ";")
-        for (i = 1; i <= count; i++) { split(row[i], part, " "); left[part[1]] = part[2]; width[part[1]] = part[3] }
+        for (i = 1; i <= count; i++) {
+            split(row[i], part, " ")
+            left[part[1]] = part[2]
+            width[part[1]] = part[3]
+        }
         for (i = 1; i <= boxes; i++)
-            if (!(name[i] in left)) { print "design.sh: say where the box " name[i] " stands" > "/dev/stderr"; exit 1 }
+            if (!(name[i] in left)) {
+                print "design.sh: say where the box " name[i] " stands" > "/dev/stderr"
+                exit 1
+            }
 
-        print "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 800 824\" font-family=\"sans-serif\" font-size=\"12\">"
+        print "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 800 824\" " \
+              "font-family=\"sans-serif\" font-size=\"12\">"
         print "<title>The rooms of the source, and which includes which</title>"
-        print "<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" orient=\"auto\"><path class=\"tip\" d=\"M0 0L8 4L0 8z\"/></marker></defs>"
+        print "<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" " \
+              "markerWidth=\"8\" markerHeight=\"8\" orient=\"auto\"><path class=\"tip\" d=\"M0 " \
+              "0L8 4L0 8z\"/></marker></defs>"
         print "<style>"
-        print "text{fill:#1f2328;text-anchor:middle}.dim{fill:#59636e;font-size:11px}.head{font-weight:bold;font-size:14px}"
-        print ".box{fill:#f6f8fa;stroke:#59636e}.room{fill:#ddf4ff;stroke:#54aeff}.line,.load{stroke:#59636e;stroke-width:1.5;fill:none}.load{stroke-dasharray:5 4}.tip{fill:#59636e}"
-        print "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.dim{fill:#9198a1}.box{fill:#161b22;stroke:#9198a1}.room{fill:#0c2d6b;stroke:#1f6feb}.line,.load{stroke:#9198a1}.tip{fill:#9198a1}}"
+        print "text{fill:#1f2328;text-anchor:middle}.dim{fill:#59636e;font-size:11px}" \
+              ".head{font-weight:bold;font-size:14px}"
+        print ".box{fill:#f6f8fa;stroke:#59636e}.room{fill:#ddf4ff;stroke:#54aeff}" \
+              ".line,.load{stroke:#59636e;stroke-width:1.5;fill:none}.load{stroke-dasharray:5 4}" \
+              ".tip{fill:#59636e}"
+        print "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.dim{fill:#9198a1}" \
+              ".box{fill:#161b22;stroke:#9198a1}.room{fill:#0c2d6b;stroke:#1f6feb}" \
+              ".line,.load{stroke:#9198a1}.tip{fill:#9198a1}}"
         print "</style>"
         draw_box("cli", "the command symtuner")
         draw_box("kernels", "libsymtuner_ar.so")
@@ -153,13 +181,18 @@ trap 'rm -f "${TMPDIR:-/tmp}/design.$$"' EXIT
         for (i = 1; i <= boxes; i++)
             for (j = 1; j <= boxes; j++) {
                 from = name[i]; to = name[j]
-                if (!((from, to) in uses) || from == "jax" && to == "kernels" || detour(from, to)) continue
+                if (!((from, to) in uses) || from == "jax" && to == "kernels" || detour(from, to))
+                    continue
                 x = inside(from, middle(from) + (middle(to) - middle(from)) / 8)
                 if (from == "jax") x = left[from] + width[from] - 30
                 arrow("line", x, row_y(level(from)) + height[from],
-                    inside(to, middle(to) + (middle(from) - middle(to)) / 4), row_y(level(to)) - 2, corners(from, x))
+                    inside(to, middle(to) + (middle(from) - middle(to)) / 4), row_y(level(to)) - 2,
+                    corners(from, x))
             }
-        if ("jax" in loads) arrow("load", middle("jax"), row_y(4) + height["jax"], middle("kernels"), row_y(3) - 2)
-        if ("cli" in loads) arrow("load", left["cli"] + width["cli"], row_y(3) + 28, left["kernels"] - 2, row_y(3) + 28)
+        if ("jax" in loads)
+            arrow("load", middle("jax"), row_y(4) + height["jax"], middle("kernels"), row_y(3) - 2)
+        if ("cli" in loads)
+            arrow("load", left["cli"] + width["cli"], row_y(3) + 28, left["kernels"] - 2,
+                  row_y(3) + 28)
         print "</svg>"
     }'

@@ -142,7 +142,8 @@ heads()
 # Check that every relative link of a page leads to a file, and to a heading in it.
 check_links()
 {
-    for page in *.md docs/*.md docs/*/*.md examples/*.md examples/*/*.md test/data/README.md bench/results/*.md bench/results/*/README.md; do
+    for page in *.md docs/*.md docs/*/*.md examples/*.md examples/*/*.md test/data/README.md \
+            bench/results/*.md bench/results/*/README.md; do
         for link in $(grep -oE '\]\([^)#]+' "$page" | sed 's/^](//' | grep -v '^http'); do
             [ -e "$(dirname "$page")/$link" ] || fail "$page: the link $link leads nowhere"
         done
@@ -154,16 +155,21 @@ check_links()
     done
     # Each `folder/file.c` that a page names must exist. Notes on runs, in bench/results, may name
     # old files.
-    for name in $(grep -ohE '`[a-z]+/[A-Za-z0-9_./-]+\.(c|h|cu|cuh|sh|py|md)`' $pages | tr -d '`' | grep -v '^xla/\|[A-Z]\{4\}' | sort -u); do
-        [ -e "$name" ] || [ -e "include/$name" ] || [ -e "plugin/$name" ] || fail "the pages name $name, which is no file"
+    for name in $(grep -ohE '`[a-z]+/[A-Za-z0-9_./-]+\.(c|h|cu|cuh|sh|py|md)`' $pages | tr -d '`' |
+            grep -v '^xla/\|[A-Z]\{4\}' | sort -u); do
+        [ -e "$name" ] || [ -e "include/$name" ] || [ -e "plugin/$name" ] ||
+            fail "the pages name $name, which is no file"
     done
     # a folder that pip is to install has a pyproject.toml
-    for name in $(grep -ohE 'pip install \./[A-Za-z0-9_/-]+' $pages examples/*/*.md | sed 's/.* //' | sort -u); do
+    for name in $(grep -ohE 'pip install \./[A-Za-z0-9_/-]+' $pages examples/*/*.md |
+            sed 's/.* //' | sort -u); do
         [ -f "$name/pyproject.toml" ] || fail "the pages install $name, which pip cannot"
     done
     # code, messages, headers and man pages name pages by their path
-    for name in $(git ls-files | grep -v '^bench/results/' | xargs grep -ohE 'docs/[a-z/-]+\.(md|rules)' 2> /dev/null | sort -u); do
-        [ -e "$name" ] || fail "the sources name $name, which is no page: $(git grep -lF "$name" | tr '\n' ' ')"
+    for name in $(git ls-files | grep -v '^bench/results/' |
+            xargs grep -ohE 'docs/[a-z/-]+\.(md|rules)' 2> /dev/null | sort -u); do
+        [ -e "$name" ] ||
+            fail "the sources name $name, which is no page: $(git grep -lF "$name" | tr '\n' ' ')"
     done
     fine "links between the pages lead somewhere, and the files that they name are there"
 }
@@ -178,7 +184,11 @@ check_notes()
             # a commit is seven hexadecimal digits, with letters and numbers among them
             grep -nowE '[0-9a-f]{7}' "$page" | awk -F: '$2 ~ /[0-9]/ && $2 ~ /[a-f]/'
         } > "$work/text"
-        [ -s "$work/text" ] && { fail "$page has notes on single runs; they belong to bench/results/"; cat "$work/text"; }
+        [ -s "$work/text" ] &&
+            {
+                fail "$page has notes on single runs; they belong to bench/results/"
+                cat "$work/text"
+            }
     done
     fine "README and the manuals have no notes on single runs"
 }
@@ -189,7 +199,8 @@ check_lengths()
     for page in $pages; do
         case $page in docs/env.md | docs/reference/findings.md) continue ;; esac
         words=$(wc -w < "$page")
-        [ "$words" -le 1800 ] || fail "$page has $words words; split it by reader and task, 1,800 is the limit"
+        [ "$words" -le 1800 ] ||
+            fail "$page has $words words; split it by reader and task, 1,800 is the limit"
     done
     fine "no page has more than 1,800 words but the generated ones"
 }
@@ -198,8 +209,10 @@ check_lengths()
 check_index()
 {
     for page in docs/*.md docs/*/*.md; do
-        [ "$page" = docs/env.md ] || sed 6q "$page" | grep -q '^For ' || fail "$page does not say for whom it is: \"For ...\" in its first lines"
-        [ "$page" = docs/README.md ] || grep -qF "](${page#docs/})" docs/README.md || fail "docs/README.md does not list $page"
+        [ "$page" = docs/env.md ] || sed 6q "$page" | grep -q '^For ' ||
+            fail "$page does not say for whom it is: \"For ...\" in its first lines"
+        [ "$page" = docs/README.md ] || grep -qF "](${page#docs/})" docs/README.md ||
+            fail "docs/README.md does not list $page"
     done
     fine "docs/README.md lists every page, and each page says for whom it is"
 }
@@ -226,7 +239,8 @@ check_times()
 {
     command -v python3 > /dev/null || return
     python3 bench/run_times.py > "$work/times.h"
-    cmp -s cli/run/times.h "$work/times.h" || fail "cli/run/times.h is old: python3 bench/run_times.py > cli/run/times.h"
+    cmp -s cli/run/times.h "$work/times.h" ||
+        fail "cli/run/times.h is old: python3 bench/run_times.py > cli/run/times.h"
     fine "cli/run/times.h is what bench/run_times.py prints"
 }
 
@@ -237,7 +251,8 @@ check_doctor_page()
     if diff -u "$work/page" "$work/list"; then
         fine "docs/reference/findings.md ends with what symtuner doctor --list prints"
     else
-        fail "docs/reference/findings.md is old: its table is what build/symtuner doctor --list prints"
+        fail "docs/reference/findings.md is old:" \
+            "its table is what build/symtuner doctor --list prints"
     fi
     bad=0
 }
@@ -295,7 +310,8 @@ check_c_example()
     elif "$work/use" > "$work/text" 2>&1 || ! [ -s "$work/text" ]; then
         fail "docs/kernels.md: use.c says nothing where there are no GPUs"
     fi
-    fine "use.c of docs/kernels.md compiles, links and runs ($(head -c 60 "$work/text" 2> /dev/null))"
+    fine "use.c of docs/kernels.md compiles, links and runs" \
+        "($(head -c 60 "$work/text" 2> /dev/null))"
 }
 
 # Check that both references of the rules language name each key.
@@ -305,7 +321,8 @@ check_keys()
            sed -nE 's/^    (KEY\(|\{)"([a-z-]+)", .*/\2/p')
     [ "$(echo "$keys" | wc -l)" -ge 17 ] || fail "rules/keys.c: found only these keys:" $keys
     for key in $keys; do
-        grep -q "\`$key\`" docs/reference/rules-language.md || fail "docs/reference/rules-language.md does not name the key $key"
+        grep -q "\`$key\`" docs/reference/rules-language.md ||
+            fail "docs/reference/rules-language.md does not name the key $key"
         sed 's/\\-/-/g' docs/man/symtuner-rules.5 | grep -qE "(^|[\" .])$key " ||
             fail "docs/man/symtuner-rules.5 does not name the key $key"
     done

@@ -51,7 +51,8 @@ memory()
     # Every test is a fork. The more memory its parent holds, the longer a fork takes. So keep few
     # freed blocks.
     ASAN_OPTIONS=quarantine_size_mb=8 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-        make -j"$jobs" -Otarget SAN=address,undefined CFLAGS='-O1 -g' test-core test-host test-dropin
+        make -j"$jobs" -Otarget SAN=address,undefined CFLAGS='-O1 -g' test-core test-host \
+            test-dropin
 }
 
 kernels() # test the part of the kernels' library that runs on the host

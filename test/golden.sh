@@ -3,8 +3,9 @@
 #
 # golden.sh - run recorded command lines and compare what they print.
 #
-#   test/golden.sh SYMTUNER [FILE.test...]      compare (all of test/golden/{cli,why} by default)
-#   test/golden.sh -u SYMTUNER [FILE.test...]   write what is printed now; read the diff before you commit
+#   test/golden.sh SYMTUNER [FILE.test...]     compare (all of test/golden/{cli,why} by default)
+#   test/golden.sh -u SYMTUNER [FILE.test...]  write what is printed now; read the diff before you
+#                                              commit
 #
 # A file holds cases, one after the other, with blank lines and # comments between them:
 #
@@ -79,7 +80,8 @@ for file in "$@"; do
         status=$?
         { cat "$work/err"; echo "exit $status"; } >>"$work/$i.got"
         if [ $update = 1 ] && [ "$(grep -c '^exit [0-9]*$' "$work/$i.got")" != 1 ]; then
-            echo "$file:$(cat "$work/$i.line"): output without newline, or with a line \"exit N\"" >&2
+            echo "$file:$(cat "$work/$i.line"): output without newline," \
+                "or with a line \"exit N\"" >&2
             exit 2
         elif [ $update = 0 ] && ! diff -u "$work/$i.want" "$work/$i.got" >"$work/delta"; then
             differ=$((differ + 1))

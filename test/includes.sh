@@ -21,16 +21,20 @@ table() # NAME: print the table NAME of docs/design.md
 
 # Print "FILE INCLUDED" for each include in a room. A source includes public headers without their
 # folder.
-git ls-files 'include/*.h' '*.c' '*.h' '*.cu' '*.cuh' 2> /dev/null | grep -v '^test/\|^examples/' > "$work/files"
-[ -s "$work/files" ] || find include base nccl rules plugin kernels dropin cli jax bench -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' > "$work/files"
-xargs grep -HE '^#include "' < "$work/files" | sed -E 's/^([^:]*):#include "([^"]*)".*/\1 \2/' > "$work/includes"
-[ "$(wc -l < "$work/includes")" -gt 300 ] || { echo "FAIL includes.sh found hardly any include"; exit 1; }
+git ls-files 'include/*.h' '*.c' '*.h' '*.cu' '*.cuh' 2> /dev/null |
+    grep -v '^test/\|^examples/' > "$work/files"
+[ -s "$work/files" ] || find include base nccl rules plugin kernels dropin cli jax bench -name \
+    '*.[ch]' -o -name '*.cu' -o -name '*.cuh' > "$work/files"
+xargs grep -HE '^#include "' < "$work/files" |
+    sed -E 's/^([^:]*):#include "([^"]*)".*/\1 \2/' > "$work/includes"
+[ "$(wc -l < "$work/includes")" -gt 300 ] ||
+    { echo "FAIL includes.sh found hardly any include"; exit 1; }
 
 table rooms > "$work/rooms"
 [ "$(wc -l < "$work/rooms")" -gt 10 ] || { echo "FAIL docs/design.md: no table of rooms"; exit 1; }
 awk '
     function room(path) { sub(/\/?[^\/]*$/, "", path); return path }
-    function at_home(path) { return path ~ /^nccl_abi\// ? "include/" path : path ~ /\// ? path : "include/" path }
+    function at_home(path) { return path ~ /\// && path !~ /^nccl_abi\// ? path : "include/" path }
     NR == FNR { known[$1] = 1; for (i = 1; i <= NF; i++) may[$1, $i] = 1; next }
     {
         here = room($1)
@@ -61,7 +65,8 @@ for file in $(grep '^plugin/' "$work/files"); do
     base=$(echo "$file" | sed 's|^plugin/||; s/\.[ch]$//')
     grep -qE "^[0-9] (.* )?$base( |\$)" "$work/layers" ||
         { echo "FAIL docs/design.md has no layer for $file"; failed=1; }
-    awk -v file="$file" '$1 == file && $2 ~ /^plugin\// { sub(/^plugin\//, "", $2); sub(/\.h$/, "", $2); print $2 }' "$work/includes" |
+    awk -v file="$file" '$1 == file && $2 ~ /^plugin\// { print $2 }' "$work/includes" |
+        sed 's|^plugin/||; s/\.h$//' |
         awk -v file="$file" -v base="$base" '
             NR == FNR { for (i = 2; i <= NF; i++) { level[$i] = $1; line[$i] = NR }; next }
             $1 == base || level[$1] > level[base] || line[$1] == line[base] { next }

@@ -11,4 +11,5 @@ fi
 echo "make test: installing libcheck and xz"
 export DEBIAN_FRONTEND=noninteractive
 apt-get install -qq -y --no-install-recommends check pkg-config xz-utils >/dev/null 2>&1 && exit 0
-apt-get update -qq && apt-get install -qq -y --no-install-recommends check pkg-config xz-utils >/dev/null
+apt-get update -qq && apt-get install -qq -y --no-install-recommends check pkg-config \
+    xz-utils >/dev/null

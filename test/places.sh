@@ -31,7 +31,8 @@ rows() # FILE OPENING-LINE
 check_collective()
 {
     grep -rlE '"(all-reduce|all-gather|reduce-scatter)' jax --include=*.c > "$work/tables"
-    [ "$(cat "$work/tables")" = jax/hlo/call.c ] || wrong "others name them, too: $(cat "$work/tables")"
+    [ "$(cat "$work/tables")" = jax/hlo/call.c ] ||
+        wrong "others name them, too: $(cat "$work/tables")"
 }
 
 check_model()
@@ -43,15 +44,18 @@ check_model()
 check_release()
 {
     grep -rlE 'struct st_era [a-z_]+\[\]' $product > "$work/tables"
-    [ "$(cat "$work/tables")" = nccl/release.c ] || wrong "other tables of eras: $(cat "$work/tables")"
+    [ "$(cat "$work/tables")" = nccl/release.c ] ||
+        wrong "other tables of eras: $(cat "$work/tables")"
     grep -q 'return &eras\[' nccl/release.c || wrong "st_era_of does not answer from eras"
 }
 
 check_fault()
 {
     sed -nE 's/^    X\("(nccl-[a-z-]+)".*/\1/p' nccl/hazards.h | sort > "$work/rows"
-    "$build/symtuner" doctor --list | grep -oE '^\| `nccl-[a-z-]+`' | tr -d '|` ' | sort > "$work/listed"
-    [ -z "$(comm -23 "$work/rows" "$work/listed")" ] || wrong "the doctor does not list $(comm -23 "$work/rows" "$work/listed")"
+    "$build/symtuner" doctor --list | grep -oE '^\| `nccl-[a-z-]+`' | tr -d '|` ' |
+        sort > "$work/listed"
+    [ -z "$(comm -23 "$work/rows" "$work/listed")" ] ||
+        wrong "the doctor does not list $(comm -23 "$work/rows" "$work/listed")"
     [ -s "$work/rows" ] || wrong "no rows in ST_HAZARD_MAP"
     for row in $(cat "$work/rows"); do
         for file in $(grep -rl "\"$row\"" $product | grep -v 'hazards\.h$\|\.pyc$'); do
@@ -63,13 +67,17 @@ check_fault()
 
 check_variable()
 {
-    sed -n '/^#define ST_OPTION_MAP/,/^$/p' plugin/options.h | grep -oE '"SYMTUNER_[A-Z_]+"' | tr -d '"' | sort > "$work/rows"
-    "$build/symtuner" env --markdown | grep -oE '^\| `SYMTUNER_[A-Z_]+`' | tr -d '|` ' | sort > "$work/listed"
+    sed -n '/^#define ST_OPTION_MAP/,/^$/p' plugin/options.h | grep -oE '"SYMTUNER_[A-Z_]+"' |
+        tr -d '"' | sort > "$work/rows"
+    "$build/symtuner" env --markdown | grep -oE '^\| `SYMTUNER_[A-Z_]+`' | tr -d '|` ' |
+        sort > "$work/listed"
     same "symtuner env lists other variables than ST_OPTION_MAP" "$work/rows" "$work/listed"
-    sed -n '/^#define KERNEL_MAP/,/^$/p' nccl/variables.c | grep -oE '"SYMTUNER_AR_[A-Z_]+"' | sort > "$work/rows_ar"
+    sed -n '/^#define KERNEL_MAP/,/^$/p' nccl/variables.c | grep -oE '"SYMTUNER_AR_[A-Z_]+"' |
+        sort > "$work/rows_ar"
     grep -oE '"SYMTUNER_AR_[A-Z_]+"' kernels/host/options.c | sort -u > "$work/read"
     same "the kernels read other variables than KERNEL_MAP has rows" "$work/rows_ar" "$work/read"
-    for name in $(grep -rhoE 'getenv\("SYMTUNER_[A-Z_]+"' plugin rules nccl cli kernels | sed 's/.*"\(.*\)"/\1/' | grep -v SYMTUNER_AR_ | sort -u); do
+    for name in $(grep -rhoE 'getenv\("SYMTUNER_[A-Z_]+"' plugin rules nccl cli kernels |
+            sed 's/.*"\(.*\)"/\1/' | grep -v SYMTUNER_AR_ | sort -u); do
         grep -qx "$name" "$work/rows" || wrong "getenv reads $name, which is no row"
     done
 }
@@ -77,19 +85,23 @@ check_variable()
 check_option()
 {
     for command in $("$build/symtuner" --help | sed -n 's/^  \([a-z][a-z]*\) .*/\1/p'); do
-        for option in $("$build/symtuner" "$command" --help | sed -n 's/^  \(-h, \)\{0,1\}--\([a-z][a-z-]*\).*/\2/p'); do
-            [ "$option" = help ] || grep -rqF "{\"$option\"," cli || wrong "no row for --$option of $command"
+        for option in $("$build/symtuner" "$command" --help |
+                sed -n 's/^  \(-h, \)\{0,1\}--\([a-z][a-z-]*\).*/\2/p'); do
+            [ "$option" = help ] || grep -rqF "{\"$option\"," cli ||
+                wrong "no row for --$option of $command"
         done
     done
     # only cli/gpu/worker.c may read its own command line, because only other commands start it
-    ! grep -rlE 'getopt|strcmp\(argv' cli | grep -v cli/gpu/worker.c || wrong "a command reads its line by itself"
+    ! grep -rlE 'getopt|strcmp\(argv' cli | grep -v cli/gpu/worker.c ||
+        wrong "a command reads its line by itself"
 }
 
 check_command()
 {
     rows cli/main.c '} commands[] = {' | sort > "$work/rows"
     "$build/symtuner" --help | sed -n 's/^  \([a-z][a-z]*\) .*/\1/p' | sort > "$work/listed"
-    [ -z "$(comm -13 "$work/rows" "$work/listed")" ] || wrong "no row for $(comm -13 "$work/rows" "$work/listed")"
+    [ -z "$(comm -13 "$work/rows" "$work/listed")" ] ||
+        wrong "no row for $(comm -13 "$work/rows" "$work/listed")"
 }
 
 check_key()
@@ -98,18 +110,21 @@ check_key()
     [ "$(wc -l < "$work/rows")" -ge 17 ] || wrong "found only these keys:" $(cat "$work/rows")
     grep -q '= st_keys' rules/hash.c || wrong "the hash does not go by st_keys"
     grep -rlE 'struct st_key [a-z_]+\[\]' $product | grep -v '\.h$' > "$work/tables"
-    [ "$(cat "$work/tables")" = rules/keys.c ] || wrong "other tables of keys: $(cat "$work/tables")"
+    [ "$(cat "$work/tables")" = rules/keys.c ] ||
+        wrong "other tables of keys: $(cat "$work/tables")"
 }
 
 check_tuner()
 {
     sed -nE 's/^EXPORT\(([0-9]+),.*/ncclTunerPlugin_v\1/p' plugin/abi/tuner.c | sort > "$work/rows"
-    nm -D --defined-only "$build/libsymtuner.so" | grep -oE 'ncclTunerPlugin_v[0-9]+' | sort > "$work/exported"
+    nm -D --defined-only "$build/libsymtuner.so" | grep -oE 'ncclTunerPlugin_v[0-9]+' |
+        sort > "$work/exported"
     same "rows and exported tuner versions differ" "$work/rows" "$work/exported"
     grep -o 'ncclTunerPlugin_v[0-9]*' test/golden/symbols.txt | sort > "$work/golden"
     same "test/golden/symbols.txt has other tuner versions" "$work/rows" "$work/golden"
     # the page shows some lines as removed (-); each must still be in the sources
-    sed -n '/^```diff/,/^```/p' CONTRIBUTING.md | sed -n 's/^-  *//p' | grep -v '\.\.\.' > "$work/old"
+    sed -n '/^```diff/,/^```/p' CONTRIBUTING.md | sed -n 's/^-  *//p' |
+        grep -v '\.\.\.' > "$work/old"
     while read -r line; do
         grep -rqF -- "$line" plugin nccl include || wrong "no file has the line: $line"
     done < "$work/old"
@@ -121,28 +136,35 @@ check_finding()
         sed -n '/^const struct st_finding st_findings/,/^};/p' "cli/doctor/$file.c"
     done > "$work/tables"
     for id in $("$build/symtuner" doctor --list | sed -nE 's/^\| `([a-z0-9-]+)`.*/\1/p'); do
-        [ "$(grep -cF "\"$id\"" "$work/tables")" = 1 ] || grep -qF "X(\"$id\"" nccl/hazards.h || wrong "no row for the finding $id"
+        [ "$(grep -cF "\"$id\"" "$work/tables")" = 1 ] || grep -qF "X(\"$id\"" nccl/hazards.h ||
+            wrong "no row for the finding $id"
     done
 }
 
 check_default()
 {
-    sed -nE 's/^    X\([0-9]+, "([0-9.]+)", ([0-9]+)\).*/\2 x \1/p' plugin/defaults.c | sort > "$work/rows"
-    "$build/symtuner" env --defaults | sed -nE 's/^# +([0-9]+) x .*NCCL ([0-9.]+)$/\1 x \2/p' | sort > "$work/listed"
+    sed -nE 's/^    X\([0-9]+, "([0-9.]+)", ([0-9]+)\).*/\2 x \1/p' plugin/defaults.c |
+        sort > "$work/rows"
+    "$build/symtuner" env --defaults | sed -nE 's/^# +([0-9]+) x .*NCCL ([0-9.]+)$/\1 x \2/p' |
+        sort > "$work/listed"
     same "symtuner env --defaults prints other boxes than MEASURED" "$work/rows" "$work/listed"
 }
 
 check_forwarded()
 {
     sed -nE 's/^    X\(([A-Z][A-Za-z]+)[,)].*/nccl\1/p' dropin/entry/known.h | sort > "$work/rows"
-    nm -D --defined-only "$build/libsymtuner_nccl.so" | grep -oE '\bnccl[A-Za-z]+$' | sort > "$work/exported"
-    same "libsymtuner_nccl.so exports other functions than the maps have rows" "$work/rows" "$work/exported"
+    nm -D --defined-only "$build/libsymtuner_nccl.so" | grep -oE '\bnccl[A-Za-z]+$' |
+        sort > "$work/exported"
+    same "libsymtuner_nccl.so exports other functions than the maps have rows" "$work/rows" \
+        "$work/exported"
 }
 
 check_reason()
 {
-    for reason in $(sed -n '/^#define ST_TALLY_WHY_MAP/,/^$/p' dropin/tally.h | sed -nE 's/^    X\(([A-Z_]+),.*/\1/p'); do
-        grep -rqw "ST_WHY_$reason" --include='*.c' dropin || wrong "nothing gives the reason $reason"
+    for reason in $(sed -n '/^#define ST_TALLY_WHY_MAP/,/^$/p' dropin/tally.h |
+            sed -nE 's/^    X\(([A-Z_]+),.*/\1/p'); do
+        grep -rqw "ST_WHY_$reason" --include='*.c' dropin ||
+            wrong "nothing gives the reason $reason"
     done
 }
 
@@ -150,25 +172,35 @@ check_reason()
 # silently not run.
 check_test()
 {
-    sed -n '/^#define PURE_SUITES/,/^#define DECLARE/p' test/suites.h | grep -oE 'X\([a-z_]+\)' | sed 's/X(\(.*\))/\1/' | sort > "$work/named"
-    cat test/base/check_*.c test/nccl/check_*.c test/rules/check_*.c test/plugin/check_*.c test/dropin/check_*.c | grep -oE '^(Suite \*)?[a-z_]+_suite\(void\)' | sed -E 's/^(Suite \*)?(.*)_suite.*/\2/' | sort > "$work/there"
-    same "suites of test/suites.h and of test/{base,nccl,rules,plugin,dropin}/ differ" "$work/named" "$work/there"
+    sed -n '/^#define PURE_SUITES/,/^#define DECLARE/p' test/suites.h | grep -oE 'X\([a-z_]+\)' |
+        sed 's/X(\(.*\))/\1/' | sort > "$work/named"
+    cat test/base/check_*.c test/nccl/check_*.c test/rules/check_*.c test/plugin/check_*.c \
+        test/dropin/check_*.c | grep -oE '^(Suite \*)?[a-z_]+_suite\(void\)' |
+        sed -E 's/^(Suite \*)?(.*)_suite.*/\2/' | sort > "$work/there"
+    same "suites of test/suites.h and of test/{base,nccl,rules,plugin,dropin}/ differ" \
+        "$work/named" "$work/there"
 }
 
 check_family()
 {
-    sed -n '/kernel_word\[\] = {/,/};/p' nccl/names.c | grep -oE '"[a-z0-9_]+"' | tr -d '"' | sort > "$work/words"
-    sed -n '/Kernels are /,/kernels\.md/p' docs/reference/rules-language.md | sed 's/.*Kernels are //' | grep -oE '`[a-z0-9_]+`' | tr -d '`' | sort > "$work/page"
-    same "the kernels of nccl/names.c are not those of docs/reference/rules-language.md" "$work/words" "$work/page"
-    sed -nE 's/^    X\(AR_[A-Z0-9_]+, ([a-z0-9_]+),.*/\1/p' kernels/choose/families.h | sort > "$work/rows"
+    sed -n '/kernel_word\[\] = {/,/};/p' nccl/names.c | grep -oE '"[a-z0-9_]+"' | tr -d '"' |
+        sort > "$work/words"
+    sed -n '/Kernels are /,/kernels\.md/p' docs/reference/rules-language.md |
+        sed 's/.*Kernels are //' | grep -oE '`[a-z0-9_]+`' | tr -d '`' | sort > "$work/page"
+    same "the kernels of nccl/names.c are not those of docs/reference/rules-language.md" \
+        "$work/words" "$work/page"
+    sed -nE 's/^    X\(AR_[A-Z0-9_]+, ([a-z0-9_]+),.*/\1/p' kernels/choose/families.h |
+        sort > "$work/rows"
     same "the rows of AR_FAMILY_MAP are not the kernels of nccl/names.c" "$work/rows" "$work/words"
     for name in $(grep -vx nccl "$work/rows"); do
-        grep -qw "ar_kernels_$name" kernels/device/*.cu kernels/device/*/*.cu || wrong "no file of kernels/device/ defines ar_kernels_$name"
+        grep -qw "ar_kernels_$name" kernels/device/*.cu kernels/device/*/*.cu ||
+            wrong "no file of kernels/device/ defines ar_kernels_$name"
     done
 }
 
 sed -n '/^| topic |/,/^$/p' CONTRIBUTING.md | grep '^|' | sed '1,2d' > "$work/lines"
-[ "$(wc -l < "$work/lines")" -ge 10 ] || { echo "FAIL CONTRIBUTING.md has no table of places"; exit 1; }
+[ "$(wc -l < "$work/lines")" -ge 10 ] ||
+    { echo "FAIL CONTRIBUTING.md has no table of places"; exit 1; }
 while IFS='|' read -r nothing topic question places; do
     topic=$(echo $topic)
     echo "$places" | grep -oE '`[^`]+` `[^`]+`' | tr -d '`' > "$work/places"
@@ -177,15 +209,19 @@ while IFS='|' read -r nothing topic question places; do
         [ -f "$file" ] || { wrong "there is no $file"; continue; }
         grep -qw -- "$symbol" "$file" || wrong "$file has no $symbol"
     done < "$work/places"
-    if command -v "check_$topic" > /dev/null; then "check_$topic"; else wrong "test/places.sh has no check_$topic"; fi
+    if command -v "check_$topic" > /dev/null; then "check_$topic"; else wrong \
+            "test/places.sh has no check_$topic"; fi
 done < "$work/lines"
 
 topic="size" # no file has more than 500 lines and no folder more than 20 files, except for data
-git ls-files | grep -vE '^(bench/results|test/data|test/golden|test/fuzz)/' > "$work/files" 2> /dev/null
+git ls-files | grep -vE '^(bench/results|test/data|test/golden|test/fuzz)/' > "$work/files" \
+    2> /dev/null
 if [ -s "$work/files" ]; then
-    grep -E '\.(c|h|cu|cuh|py|sh|js|html|mk|md|1|5)$' "$work/files" | grep -v '^CHANGELOG' | xargs wc -l |
+    grep -E '\.(c|h|cu|cuh|py|sh|js|html|mk|md|1|5)$' "$work/files" | grep -v '^CHANGELOG' |
+        xargs wc -l |
         awk '$1 > 500 && $2 != "total" { print $2 " has " $1 " lines" }' > "$work/large"
-    sed -n 's|/[^/]*$||p' "$work/files" | sort | uniq -c | awk '$1 > 20 { print $2 "/ has " $1 " files" }' >> "$work/large"
+    sed -n 's|/[^/]*$||p' "$work/files" | sort | uniq -c |
+        awk '$1 > 20 { print $2 "/ has " $1 " files" }' >> "$work/large"
     [ ! -s "$work/large" ] || wrong "$(cat "$work/large")"
 else
     echo "skip sizes of files and folders: this is no git checkout"

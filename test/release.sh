@@ -22,11 +22,13 @@ unset MAKEFLAGS MAKELEVEL MFLAGS PYTHONPATH SYMTUNER_LIB_DIR
 version=$(sed -n 's/^#define SYMTUNER_VERSION "\(.*\)"/\1/p' include/symtuner.h)
 echo "     release $version of $(git log -1 --format='%h, %s')"
 same "files that are not committed" "" "$(git status --porcelain | head -3)"
-same "headline of CHANGELOG.md" "## $version, $(date -u +%Y-%m-%d)" "$(grep -m 1 '^## ' CHANGELOG.md)"
+same "headline of CHANGELOG.md" "## $version, $(date -u +%Y-%m-%d)" \
+    "$(grep -m 1 '^## ' CHANGELOG.md)"
 for page in docs/man/*.[15]; do
     same "$page" "symtuner $version" "$(sed -n '/^\.TH/s/.*"\(symtuner [0-9.]*\)".*/\1/p' "$page")"
 done
-same "jax/symtuner/__init__.py" "$version" "$(sed -n 's/^__version__ = "\(.*\)"/\1/p' jax/symtuner/__init__.py)"
+same "jax/symtuner/__init__.py" "$version" \
+    "$(sed -n 's/^__version__ = "\(.*\)"/\1/p' jax/symtuner/__init__.py)"
 tagged=$(git rev-parse -q --verify "v$version^{commit}")
 case $tagged in
 "" | "$(git rev-parse HEAD)") fine "tag v$version: ${tagged:-free}" ;;
@@ -55,7 +57,8 @@ case $? in
 esac
 
 if docker info > /dev/null 2>&1; then
-    docker build -q -f packaging/Dockerfile . > "$work/log" 2>&1 && fine "docker build" || fail "docker build: $(tail -3 "$work/log")"
+    docker build -q -f packaging/Dockerfile . > "$work/log" 2>&1 && fine "docker build" ||
+        fail "docker build: $(tail -3 "$work/log")"
 else
     skip "docker build: no docker daemon here"
 fi
@@ -64,13 +67,15 @@ fi
 # fat binary, kind 2 is code for one generation, and kind 1 is PTX.
 wheel=$(ls build/dist/*-manylinux_2_28_*.whl 2> /dev/null) || fail "no wheel was made"
 mkdir "$work/wheel" && python3 -m zipfile -e "${wheel:-none}" "$work/wheel" 2> /dev/null
-for file in bin/symtuner lib/libsymtuner.so lib/libsymtuner_nccl.so lib/libsymtuner_ar.so lib/libsymtuner_ffi.so; do
+for file in bin/symtuner lib/libsymtuner.so lib/libsymtuner_nccl.so lib/libsymtuner_ar.so \
+        lib/libsymtuner_ffi.so; do
     [ -f "$work/wheel/symtuner/$file" ] || fail "the wheel has no $file"
 done
 for file in LICENSE packaging/third-party.txt; do
     [ -f "$work/wheel/symtuner-$version.dist-info/licenses/$file" ] || fail "the wheel has no $file"
 done
-same "GPU generations in the wheel" "ptx120 sm_100 sm_120 sm_80 sm_90" "$(python3 - "$work/wheel/symtuner/lib/libsymtuner_ar.so" << 'END' 2> /dev/null
+same "GPU generations in the wheel" "ptx120 sm_100 sm_120 sm_80 sm_90" \
+    "$(python3 - "$work/wheel/symtuner/lib/libsymtuner_ar.so" << 'END' 2> /dev/null
 import struct, sys
 data = open(sys.argv[1], "rb").read()
 magic, found = b"\x50\xed\x55\xba", set()
@@ -80,7 +85,8 @@ while at >= 0:
     entry = at + head
     while entry < at + head + size:
         kind, _, head_of_entry, length = struct.unpack_from("<HHIQ", data, entry)
-        found.add({1: "ptx", 2: "sm_"}.get(kind, "?") + str(struct.unpack_from("<I", data, entry + 28)[0]))
+        arch = struct.unpack_from("<I", data, entry + 28)[0]
+        found.add({1: "ptx", 2: "sm_"}.get(kind, "?") + str(arch))
         entry += head_of_entry + length
     at = data.find(magic, at + 4)
 print(*sorted(found))

@@ -24,10 +24,13 @@ folder=bench/results/2026-11-22-h200x2b
 } | LC_ALL=C sort -k1,1 -k2,2n -k3,3 -k4,4n | awk '
     function x_of(bytes) { return 56 + (log(bytes) / log(2) - 10) * 20 }
     function y_of(speed) { return 262 - (speed - 0.72) * 174 }
-    function text(x, y, class, words) { printf "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">%s</text>\n", x, y, class, words }
+    function text(x, y, class, words) {
+        printf "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">%s</text>\n", x, y, class, words
+    }
     function grid(from, to,    speed) {
         for (speed = 0.8; speed < 1.85; speed += 0.2) {
-            printf "<path class=\"%s\" d=\"M%d %.1fH%d\"/>\n", (speed > 0.99 && speed < 1.01) ? "one" : "grid", from, y_of(speed), to
+            printf "<path class=\"%s\" d=\"M%d %.1fH%d\"/>\n",
+                   (speed > 0.99 && speed < 1.01) ? "one" : "grid", from, y_of(speed), to
             text(from - 6, y_of(speed) + 4, "end", sprintf("%.1f", speed))
         }
     }
@@ -42,14 +45,20 @@ folder=bench/results/2026-11-22-h200x2b
         return (value[key, int((n + 1) / 2)] + value[key, int(n / 2) + 1]) / 2
     }
     END {
-        print "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"550\" height=\"787\" viewBox=\"0 0 440 630\" font-family=\"sans-serif\" font-size=\"12\">"
+        print "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"550\" height=\"787\" " \
+              "viewBox=\"0 0 440 630\" font-family=\"sans-serif\" font-size=\"12\">"
         print "<title>Speed with symtuner against speed without it, 2 H200s, 2026-11-22</title>"
         print "<style>"
-        print "text{fill:#1f2328}.dim{fill:#59636e}.end{text-anchor:end}.mid,.num{text-anchor:middle}.head{font-weight:bold;font-size:13px}.num{font-size:10px}"
+        print "text{fill:#1f2328}.dim{fill:#59636e}.end{text-anchor:end}" \
+              ".mid,.num{text-anchor:middle}.head{font-weight:bold;font-size:13px}" \
+              ".num{font-size:10px}"
         print ".grid{stroke:#d1d9e0}.one{stroke:#59636e}.line{fill:none;stroke-width:2.5}"
-        print ".s0{stroke:#0969da}.s1{stroke:#1a7f37}.s2{stroke:#bc4c00}.b1{fill:#d4a72c}.b2{fill:#0969da}"
-        print "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.dim{fill:#9198a1}.grid{stroke:#3d444d}.one{stroke:#9198a1}"
-        print ".s0{stroke:#58a6ff}.s1{stroke:#3fb950}.s2{stroke:#f0883e}.b1{fill:#bb8009}.b2{fill:#58a6ff}}"
+        print ".s0{stroke:#0969da}.s1{stroke:#1a7f37}.s2{stroke:#bc4c00}.b1{fill:#d4a72c}" \
+              ".b2{fill:#0969da}"
+        print "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.dim{fill:#9198a1}" \
+              ".grid{stroke:#3d444d}.one{stroke:#9198a1}"
+        print ".s0{stroke:#58a6ff}.s1{stroke:#3fb950}.s2{stroke:#f0883e}.b1{fill:#bb8009}" \
+              ".b2{fill:#58a6ff}}"
         print "</style>"
 
         text(56, 20, "head", "NCCL, symmetric windows: speed, NCCL alone = 1")
@@ -61,7 +70,8 @@ folder=bench/results/2026-11-22-h200x2b
             path = ""
             for (i = 1; i <= points; i++) {
                 key = coll[c] " " bytes[i] " "
-                path = path sprintf("%s%.1f %.1f", i > 1 ? "L" : "M", x_of(bytes[i]), y_of(median(key "own") / median(key "env")))
+                path = path sprintf("%s%.1f %.1f", i > 1 ? "L" : "M", x_of(bytes[i]),
+                                    y_of(median(key "own") / median(key "env")))
             }
             printf "<path class=\"line s%d\" d=\"%s\"/>\n", c - 1, path
             printf "<path class=\"line s%d\" d=\"M70 %dh18\"/>\n", c - 1, 28 + 17 * c
@@ -84,8 +94,10 @@ folder=bench/results/2026-11-22-h200x2b
             text(left + 32, 280, "mid", bytes[i] / 1048576 " MiB")
             for (m = 1; m <= 2; m++) {
                 speed = median("psum " bytes[i] " default") / median("psum " bytes[i] " " mode[m])
-                printf "<path class=\"b%d\" d=\"M%d %.1fV%.1fh26V%.1fz\"/>\n", m, left + 5 + 28 * (m - 1), y_of(1), y_of(speed), y_of(1)
-                text(left + 5 + 28 * (m - 1) + 13, y_of(speed) + (speed < 1 ? 12 : -4), "num", sprintf("%.2f", speed))
+                printf "<path class=\"b%d\" d=\"M%d %.1fV%.1fh26V%.1fz\"/>\n", m,
+                       left + 5 + 28 * (m - 1), y_of(1), y_of(speed), y_of(1)
+                text(left + 5 + 28 * (m - 1) + 13, y_of(speed) + (speed < 1 ? 12 : -4), "num",
+                     sprintf("%.2f", speed))
             }
         }
         for (m = 1; m <= 2; m++) {

@@ -18,7 +18,8 @@ fail()
 compare()
 {
     status=0
-    timeout 60 "$build/ar_compare_fake" --out "$folder/rows.csv" "$@" >"$folder/out" 2>&1 || status=$?
+    timeout 60 "$build/ar_compare_fake" --out "$folder/rows.csv" "$@" >"$folder/out" 2>&1 ||
+        status=$?
     [ "$status" = 0 ] || fail "ar_compare $* ended with $status"
 }
 
@@ -75,7 +76,8 @@ chmod +x "$folder/bin/python3"
 full=$(cd "$build" && pwd)
 (cd / && PATH=$folder/bin:$PATH "$full/ar_compare_fake" --only torch1 --out "$folder/rows.csv" \
     --ranks 2 --max 1K) >"$folder/out" 2>&1 || true
-grep -q '/compare/torch_worker.py$' "$folder/script" || fail "torch's program is not found from another folder"
+grep -q '/compare/torch_worker.py$' "$folder/script" ||
+    fail "torch's program is not found from another folder"
 
 mkdir "$folder/good" "$folder/bad"
 cp "$build/peer_good.so" "$folder/good/peer-vllm.so"
@@ -120,8 +122,8 @@ said "peers: none"
 rows ours 5 # one row each for bf16 sum, i32, f64, max, min
 
 for coll in reduce_scatter all_gather; do
-    compare --coll $coll --extra 0 --cold 0 --ranks 2,4 --max 8K --rounds 1 --types bf16 --only "$own,vllm" \
-        --peers "$folder/good" --modes threads
+    compare --coll $coll --extra 0 --cold 0 --ranks 2,4 --max 8K --rounds 1 --types bf16 \
+        --only "$own,vllm" --peers "$folder/good" --modes threads
     said "2 t bf16 $coll warm 8K |"
     said "4 t bf16 $coll warm 1K |"
     rows ours 8

@@ -77,9 +77,11 @@ for shell in bash zsh fish; do
     fish) options=--no-config ;;
     *) options= ;;
     esac
-    command -v $shell > /dev/null || { echo "skip completion for $shell: it is not here"; continue; }
+    command -v $shell > /dev/null ||
+        { echo "skip completion for $shell: it is not here"; continue; }
     cut -d' ' -f2- "$work/cases" | $shell $options "$work/$shell" > "$work/$shell.offers"
-    [ "$(wc -l < "$work/$shell.offers")" = "$(wc -l < "$work/cases")" ] || { echo "FAIL $shell: it stopped"; failed=1; }
+    [ "$(wc -l < "$work/$shell.offers")" = "$(wc -l < "$work/cases")" ] ||
+        { echo "FAIL $shell: it stopped"; failed=1; }
     paste -d'|' "$work/cases" "$work/$shell.offers" | while IFS='|' read -r line offers; do
         case " $offers " in
         *" ${line%% *} "*) ;;

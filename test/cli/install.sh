@@ -19,7 +19,8 @@ for library in "$work"/root/usr/lib/there/*.so; do nm -D --defined-only "$librar
     awk '{ sub(/@.*/, "", $3); print $3 }' | sort -u > "$work/exported"
 for header in "$work"/root/usr/include/*.h; do
     # a declaration may take several lines
-    grep -v '^#define' "$header" | tr '\n' ' ' | grep -oE 'SYMTUNER(_AR)?_API [^(;]*\(' | sed -E 's/.*[ *]([a-z_0-9]+)\($/\1/' > "$work/declared"
+    grep -v '^#define' "$header" | tr '\n' ' ' | grep -oE 'SYMTUNER(_AR)?_API [^(;]*\(' |
+        sed -E 's/.*[ *]([a-z_0-9]+)\($/\1/' > "$work/declared"
     [ -s "$work/declared" ] || fail "${header##*/} declares no function"
     for name in $(grep -vxF -f "$work/exported" "$work/declared"); do
         fail "${header##*/} declares $name, which no installed library has"
@@ -27,10 +28,12 @@ for header in "$work"/root/usr/include/*.h; do
 done
 [ -f "$work/root/usr/include/symtuner.h" ] || fail "symtuner.h is not installed"
 for role in tuner env profiler; do # for variables such as NCCL_ENV_PLUGIN=symtuner
-    [ "$(readlink -e "$work/root/usr/lib/there/libnccl-$role-symtuner.so")" = "$work/root/usr/lib/there/libsymtuner.so" ] ||
+    [ "$(readlink -e "$work/root/usr/lib/there/libnccl-$role-symtuner.so")" \
+        = "$work/root/usr/lib/there/libsymtuner.so" ] ||
         fail "libnccl-$role-symtuner.so does not lead to libsymtuner.so"
 done
-[ "$("$work/root/usr/bin/symtuner" --version)" = "$("$1/symtuner" --version)" ] || fail "the installed command does not run"
+[ "$("$work/root/usr/bin/symtuner" --version)" = "$("$1/symtuner" --version)" ] ||
+    fail "the installed command does not run"
 
 # program NAME: compiles and links the program on standard input as pkg-config NAME says, and runs
 # it
@@ -41,7 +44,8 @@ program()
     cc -o "$work/use" -xc - $cuda $(PKG_CONFIG_PATH=$work/root/usr/lib/there/pkgconfig \
         PKG_CONFIG_SYSROOT_DIR=$work/root pkg-config --cflags --libs "$1") ||
         { fail "a program does not compile and link as $1.pc says"; return; }
-    LD_LIBRARY_PATH=$work/root/usr/lib/there "$work/use" || fail "a program that was linked as $1.pc says does not run"
+    LD_LIBRARY_PATH=$work/root/usr/lib/there "$work/use" ||
+        fail "a program that was linked as $1.pc says does not run"
 }
 cuda=
 if nm -D "$1/libsymtuner.so" | grep -q ' U __asan'; then
@@ -53,7 +57,8 @@ int main(void) { return symtuner_defaults_text() == 0; }
 END
 fi
 cuda=-I${CUDA_HOME:-/usr/local/cuda}/include
-if [ -f "$1/libsymtuner_ar.so" ] && echo '#include <nccl.h>' | cc $cuda -fsyntax-only -xc - 2> /dev/null; then
+if [ -f "$1/libsymtuner_ar.so" ] && echo '#include <nccl.h>' |
+        cc $cuda -fsyntax-only -xc - 2> /dev/null; then
     program symtuner_ar << 'END'
 #include <symtuner_ar.h>
 int main(void) { return symtuner_ar_version() == 0; }
@@ -67,20 +72,26 @@ left=$(find "$work/root" ! -type d -o -name symtuner)
 kernels() { # kernels WANT VARIABLE=VALUE ...: make kernels must fail and say WANT
     want=$1
     shift
-    make -s kernels B="$work/build" CUDA_HOME="$work/none" "$@" > "$work/log" 2>&1 && fail "make kernels $* succeeds"
+    make -s kernels B="$work/build" CUDA_HOME="$work/none" "$@" > "$work/log" 2>&1 &&
+        fail "make kernels $* succeeds"
     # make adds a line of its own
-    [ "$(grep -cv '^make' "$work/log")" = 0 ] && [ "$(grep -c '^make kernels: ' "$work/log")" = 1 ] &&
-        grep -q "^make kernels: .*$want" "$work/log" || fail "make kernels $*: $(head -5 "$work/log")"
+    [ "$(grep -cv '^make' "$work/log")" = 0 ] &&
+        [ "$(grep -c '^make kernels: ' "$work/log")" = 1 ] &&
+        grep -q "^make kernels: .*$want" "$work/log" ||
+        fail "make kernels $*: $(head -5 "$work/log")"
 }
-mkdir -p "$work/nccl/include" "$work/cuda/include" && touch "$work/nccl/include/nccl.h" "$work/cuda/include/cuda_runtime_api.h"
+mkdir -p "$work/nccl/include" "$work/cuda/include" &&
+    touch "$work/nccl/include/nccl.h" "$work/cuda/include/cuda_runtime_api.h"
 kernels 'cuda_runtime_api.h in CUDA_HOME=' NCCL_HOME="$work/nccl" NVCC=true
 kernels 'nccl.h in NCCL_HOME=' NCCL_HOME="$work/none" NVCC=true
-kernels 'a compiler NVCC=no-such-nvcc' NCCL_HOME="$work/nccl" NVCC=no-such-nvcc CUDA_HOME="$work/cuda"
+kernels 'a compiler NVCC=no-such-nvcc' NCCL_HOME="$work/nccl" NVCC=no-such-nvcc \
+    CUDA_HOME="$work/cuda"
 
 # After a build with an absolute B, does a later make with a relative B see that a header has
 # changed?
 relative=${1#"$(pwd -P)"/}/absolute object=$relative/base/board.c.o
-make -s "$object" B="$(pwd -P)/$relative" > "$work/log" 2>&1 || fail "make with an absolute B: $(cat "$work/log")"
+make -s "$object" B="$(pwd -P)/$relative" > "$work/log" 2>&1 ||
+    fail "make with an absolute B: $(cat "$work/log")"
 make -q "$object" B="$relative" || fail "$object is out of date although nothing has changed"
 make -q -W base/board.h "$object" B="$relative" && fail "$object does not depend on base/board.h"
 rm -rf "$relative"

@@ -31,14 +31,18 @@ name=symtuner-$version
 
 tarball()
 {
-    git rev-parse HEAD > /dev/null 2>&1 || { echo "skip the tarball: this is no git checkout"; return; }
+    git rev-parse HEAD > /dev/null 2>&1 ||
+        { echo "skip the tarball: this is no git checkout"; return; }
     for time in 1 2; do
-        make -s dist B="$work/$time" > "$work/log" 2>&1 || { fail "make dist: $(cat "$work/log")"; return; }
+        make -s dist B="$work/$time" > "$work/log" 2>&1 ||
+            { fail "make dist: $(cat "$work/log")"; return; }
         sleep 1.1 # tar writes times in whole seconds
     done
-    cmp "$work/1/dist/$name.tar.xz" "$work/2/dist/$name.tar.xz" || fail "make dist makes other bytes a second later"
+    cmp "$work/1/dist/$name.tar.xz" "$work/2/dist/$name.tar.xz" ||
+        fail "make dist makes other bytes a second later"
     tar tJf "$work/1/dist/$name.tar.xz" | grep -v '/$' | sed "s|^$name/||" | sort > "$work/packed"
-    git ls-tree -r --name-only HEAD | sort | diff - "$work/packed" || fail "the tarball has other files than the commit"
+    git ls-tree -r --name-only HEAD | sort | diff - "$work/packed" ||
+        fail "the tarball has other files than the commit"
     fine "the tarball has $(wc -l < "$work/packed") files, and the same bytes twice"
 }
 
@@ -48,7 +52,8 @@ debian()
     make -s deb B="$built" > "$work/log" 2>&1 || { fail "make deb: $(cat "$work/log")"; return; }
     deb=$(ls "$build/dist/symtuner_${version}_"*.deb)
     dpkg-deb -x "$deb" "$work/deb" || fail "$deb cannot be unpacked"
-    [ "$("$work/deb/usr/bin/symtuner" --version)" = "symtuner $version" ] || fail "the command of $deb does not run"
+    [ "$("$work/deb/usr/bin/symtuner" --version)" = "symtuner $version" ] ||
+        fail "the command of $deb does not run"
     library=$(find "$work/deb" -name libsymtuner.so)
     VERSION=$version PREFIX=/usr LIBDIR=${library%/*} sh packaging/install.sh list "$build" |
         sed "s|^$work/deb||; s|\(/man/.*\)|\1.gz|; /LICENSE$/d" | while read -r file; do
@@ -75,8 +80,10 @@ maps = open("/proc/self/maps").read()
 print(os.environ["LD_PRELOAD"], os.environ["NCCL_ENV_PLUGIN"], os.environ["SYMTUNER_JAX"])
 sys.exit(3 if os.environ["LD_PRELOAD"] in maps else 4)' > out 2> err
         [ $? = 3 ] || fail "symtuner run: python3 ended otherwise: $(cat err)"
-        [ "$(cat out)" = "$libraries/libsymtuner_nccl.so $libraries/libsymtuner.so 1" ] || fail "symtuner run sets $(cat out)"
-        [ "$(sed '1s/; no kernels: .*//; q' err)" = "symtuner run: plugin, drop-in, JAX route" ] || fail "symtuner run says $(cat err)"
+        [ "$(cat out)" = "$libraries/libsymtuner_nccl.so $libraries/libsymtuner.so 1" ] ||
+            fail "symtuner run sets $(cat out)"
+        [ "$(sed '1s/; no kernels: .*//; q' err)" = "symtuner run: plugin, drop-in, JAX route" ] ||
+            fail "symtuner run says $(cat err)"
         exit $bad
     ) || failed=1 bad=1
 }
@@ -90,11 +97,13 @@ run_jax()
     # this file makes the venv find jax's packages: it names their folders
     place=$(echo "$work/venv"/lib/python3*/site-packages)/jax.pth
     for other in ${JAX_PYTHON:-"$build/jax-venv/bin/python" python3}; do
-        "$other" -c 'import jax, sys; jax.__version_info__ >= (0, 9, 2) or sys.exit(1); print(sys.version_info[:2], *[p for p in sys.path if p.endswith("-packages")], sep="\n")' \
+        "$other" -c 'import jax, sys; jax.__version_info__ >= (0, 9, 2) or sys.exit(1)
+print(sys.version_info[:2], *[p for p in sys.path if p.endswith("-packages")], sep="\n")' \
             > "$work/paths" 2> /dev/null && break
     done
     if [ "$(head -1 "$work/paths")" != "$here" ]; then
-        echo "skip JAX with the wheel: ${JAX_PYTHON:-neither $build/jax-venv/bin/python nor python3} has jax for python $here"
+        tried=${JAX_PYTHON:-neither $build/jax-venv/bin/python nor python3}
+        echo "skip JAX with the wheel: $tried has jax for python $here"
         skipped=77
         return
     fi
@@ -111,8 +120,11 @@ X
     cpu="$alone JAX_PLATFORMS=cpu XLA_FLAGS=--xla_force_host_platform_device_count=2"
     (
         cd "$work" || exit 1
-        [ "$($cpu python3 sum.py 2> err)" = "False " ] || fail "JAX without symtuner run: $(tail -3 err)"
-        [ "$($cpu symtuner run -- python3 sum.py 2> err)" = "True ${libraries%/lib}/_install.py" ] || fail "JAX with symtuner run: $(tail -3 err)"
+        [ "$($cpu python3 sum.py 2> err)" = "False " ] ||
+            fail "JAX without symtuner run: $(tail -3 err)"
+        hooked="True ${libraries%/lib}/_install.py"
+        [ "$($cpu symtuner run -- python3 sum.py 2> err)" = "$hooked" ] ||
+            fail "JAX with symtuner run: $(tail -3 err)"
         exit $bad
     ) || failed=1 bad=1
 }
@@ -122,9 +134,11 @@ wheel()
     # take the architectures of BUILD's kernels from the name of their folder, for example
     # ar-80-90-100-120
     archs=$(readlink "$build/libsymtuner_ar.so" | sed -n 's|^ar-\([0-9-]*\)/.*|\1|p' | tr - ' ')
-    make -s wheel B="$built" AR_ARCHS="$archs" > "$work/wheel.log" 2>&1 || { fail "make wheel: $(tail -5 "$work/wheel.log")"; return; }
+    make -s wheel B="$built" AR_ARCHS="$archs" > "$work/wheel.log" 2>&1 ||
+        { fail "make wheel: $(tail -5 "$work/wheel.log")"; return; }
     wheel=$(ls "$build/dist/$name"-py3-none-manylinux*.whl)
-    python3 -m venv "$work/venv" && "$work/venv/bin/pip" -q install --no-index "$wheel" || fail "$wheel cannot be installed"
+    python3 -m venv "$work/venv" && "$work/venv/bin/pip" -q install --no-index "$wheel" ||
+        fail "$wheel cannot be installed"
 
     # commands run with no variable set, and outside of the source tree
     alone="env -i PATH=$work/venv/bin:/usr/bin:/bin HOME=$work"
@@ -136,34 +150,48 @@ wheel()
         cd "$work" || exit 1
         [ "$($alone symtuner --version)" = "symtuner $version" ] || fail "symtuner --version"
         $alone symtuner doctor --json > "$work/doctor" || [ $? = 1 ] || fail "symtuner doctor"
-        $alone python3 -c 'import json, sys; json.load(sys.stdin)' < "$work/doctor" || fail "what symtuner doctor prints"
-        [ "$($alone python3 -c 'import symtuner; print(symtuner.__version__)')" = "$version" ] || fail "import symtuner"
-        [ "$($alone python3 -m symtuner --version)" = "symtuner $version" ] || fail "python -m symtuner"
+        $alone python3 -c 'import json, sys; json.load(sys.stdin)' < "$work/doctor" ||
+            fail "what symtuner doctor prints"
+        [ "$($alone python3 -c 'import symtuner; print(symtuner.__version__)')" = "$version" ] ||
+            fail "import symtuner"
+        [ "$($alone python3 -m symtuner --version)" = "symtuner $version" ] ||
+            fail "python -m symtuner"
         $alone python3 -m symtuner env > "$work/env" || fail "python -m symtuner env"
-        (. "$work/env" && [ -f "$NCCL_ENV_PLUGIN" ] && [ "$(cd "${NCCL_ENV_PLUGIN%/*}" && pwd -P)" = "$libraries" ]) ||
+        (. "$work/env" && [ -f "$NCCL_ENV_PLUGIN" ] &&
+            [ "$(cd "${NCCL_ENV_PLUGIN%/*}" && pwd -P)" = "$libraries" ]) ||
             fail "python -m symtuner env exports no path into the wheel: $(cat "$work/env")"
         if [ -n "$archs" ]; then
-            $alone python3 -c 'from symtuner import _library as l; print(l._find(l._AR))' > "$work/wheel.log" 2>&1
-            [ "$(cat "$work/wheel.log")" = "$libraries/libsymtuner_ar.so" ] || fail "the package finds $(tail -1 "$work/wheel.log")"
+            $alone python3 -c 'from symtuner import _library as l; print(l._find(l._AR))' \
+                > "$work/wheel.log" 2>&1
+            [ "$(cat "$work/wheel.log")" = "$libraries/libsymtuner_ar.so" ] ||
+                fail "the package finds $(tail -1 "$work/wheel.log")"
         fi
         man=$($alone man -w symtuner 2> /dev/null)
-        [ ! -x /usr/bin/man ] || [ "$man" = "$work/venv/share/man/man1/symtuner.1" ] || fail "man symtuner: $man"
+        [ ! -x /usr/bin/man ] || [ "$man" = "$work/venv/share/man/man1/symtuner.1" ] ||
+            fail "man symtuner: $man"
         exit $bad
     ) || failed=1 bad=1
     run_program
-    sh test/shared-object.sh "$libraries/libsymtuner.so" > "$work/wheel.log" || fail "the wheel's plugin: $(cat "$work/wheel.log")"
+    sh test/shared-object.sh "$libraries/libsymtuner.so" > "$work/wheel.log" ||
+        fail "the wheel's plugin: $(cat "$work/wheel.log")"
     make -s "$built/check-host" B="$built" > "$work/wheel.log" 2>&1
-    mkdir "$work/host" && cp "$libraries/libsymtuner.so" "$libraries/../bin/symtuner" "$work/host" &&
+    mkdir "$work/host" && cp "$libraries/libsymtuner.so" "$libraries/../bin/symtuner" \
+        "$work/host" &&
         ln -s "$build/fakes" "$work/host/fakes"
-    "$build/check-host" "$work/host/libsymtuner.so" > "$work/wheel.log" 2>&1 || fail "the wheel's plugin: $(tail -5 "$work/wheel.log")"
+    "$build/check-host" "$work/host/libsymtuner.so" > "$work/wheel.log" 2>&1 ||
+        fail "the wheel's plugin: $(tail -5 "$work/wheel.log")"
 
     # A wheel with files that were linked on this box must not pass packaging/look.sh, unless this
     # box's glibc is as old as the wheel's.
-    make -s install B="$built" DESTDIR="$work" PREFIX=/tree > "$work/wheel.log" || fail "make install: $(cat "$work/wheel.log")"
-    SYMTUNER_WHEEL_TREE=$work/tree SYMTUNER_WHEEL_PLATFORM=$(basename "$wheel" .whl | sed 's/.*-//') \
-        "$python" -m hatchling build -t wheel -d "$work/dist" > "$work/wheel.log" 2>&1 || fail "hatchling: $(cat "$work/wheel.log")"
+    make -s install B="$built" DESTDIR="$work" PREFIX=/tree > "$work/wheel.log" ||
+        fail "make install: $(cat "$work/wheel.log")"
+    platform=$(basename "$wheel" .whl | sed 's/.*-//')
+    SYMTUNER_WHEEL_TREE=$work/tree SYMTUNER_WHEEL_PLATFORM=$platform \
+        "$python" -m hatchling build -t wheel -d "$work/dist" > "$work/wheel.log" 2>&1 ||
+        fail "hatchling: $(cat "$work/wheel.log")"
     if objdump -T "$work/tree/lib/libsymtuner.so" | grep -qE 'GLIBC_2\.(29|[3-9][0-9])'; then
-        sh packaging/look.sh "$python" "$work"/dist/*.whl > "$work/wheel.log" && fail "a wheel for a newer glibc passes"
+        sh packaging/look.sh "$python" "$work"/dist/*.whl > "$work/wheel.log" &&
+            fail "a wheel for a newer glibc passes"
     fi
     run_jax
     fine "the wheel runs in a new venv: $(basename "$wheel")"
@@ -171,7 +199,8 @@ wheel()
 
 sdist()
 {
-    "$python" -m hatchling build -t sdist -d "$work/sdist" > "$work/log" 2>&1 || { fail "sdist: $(cat "$work/log")"; return; }
+    "$python" -m hatchling build -t sdist -d "$work/sdist" > "$work/log" 2>&1 ||
+        { fail "sdist: $(cat "$work/log")"; return; }
     tar xzf "$work/sdist/$name.tar.gz" -C "$work" || { fail "the sdist"; return; }
     sh test/cli/printed.sh "$work/$name" README.md > "$work/log" 2>&1 || fail "$(cat "$work/log")"
     grep '^skip' "$work/log"
@@ -180,10 +209,12 @@ sdist()
 
 pages()
 {
-    git rev-parse HEAD > /dev/null 2>&1 || { echo "skip the pages' commands: this is no git checkout"; return; }
+    git rev-parse HEAD > /dev/null 2>&1 ||
+        { echo "skip the pages' commands: this is no git checkout"; return; }
     sh test/cli/printed.sh > "$work/pages" 2>&1 || fail "$(cat "$work/pages")"
     grep '^skip' "$work/pages"
-    fine "$(grep -c '^ok' "$work/pages") commands of README.md and docs/ run as printed, in a clean clone"
+    fine "$(grep -c '^ok' "$work/pages") commands of README.md and docs/" \
+        "run as printed, in a clean clone"
 }
 
 dockerfile()

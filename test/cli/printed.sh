@@ -14,7 +14,8 @@
 # Exit 0: all right. 1: a command failed; its output follows.
 set -u
 tree=${1:-}
-[ $# -gt 1 ] && shift && pages=$* || pages="README.md docs/install.md docs/pytorch.md docs/run.md docs/dropin.md docs/cluster.md"
+[ $# -gt 1 ] && shift && pages=$* ||
+    pages="README.md docs/install.md docs/pytorch.md docs/run.md docs/dropin.md docs/cluster.md"
 work=$(mktemp -d) || exit 2
 trap 'rm -rf "$work"' EXIT
 unset MAKEFLAGS MAKELEVEL MFLAGS PYTHONPATH SYMTUNER_LIB_DIR

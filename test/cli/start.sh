@@ -12,7 +12,8 @@ failed=0 checked=0
 mkdir -p "$work/bin" "$work/lib"
 cp "$build/symtuner" "$work/bin/" && cp "$build/libsymtuner.so" "$work/lib/" || exit 1
 cd "$work" || exit 1
-clean="env -i PATH=$work/bin:$PATH LC_ALL=C HOME=$work ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0"
+asan=detect_leaks=0:verify_asan_link_order=0
+clean="env -i PATH=$work/bin:$PATH LC_ALL=C HOME=$work ASAN_OPTIONS=$asan"
 is() { # is WHAT EXPECTED GOT: checks that the two values are equal
     checked=$((checked + 1))
     [ "$2" = "$3" ] || { echo "FAIL $1: $3, not $2"; failed=1; }
@@ -45,14 +46,16 @@ is "no command from a value" no "$([ -e ran ] && echo yes || echo no)"
 $clean NCCL_TUNER_PLUGIN="$line" symtuner run --print --only plugin > print 2> err
 is "status with a newline in a value that is printed" 1 $?
 is "settings, none rather than some" "" "$(cat print)"
-is "why" "symtuner run: SYMTUNER_NEXT_TUNER cannot be printed: its value has a control character or is too long" "$(cat err)"
+why="SYMTUNER_NEXT_TUNER cannot be printed: its value has a control character or is too long"
+is "why" "symtuner run: $why" "$(cat err)"
 $clean NCCL_ENV_PLUGIN="$line" symtuner run --only plugin -- true 2> err
 is "one line" "symtuner run: plugin; kept: NCCL_ENV_PLUGIN=x?touch ran" "$(head -1 err)"
 
 # ---- our plugin, named without its folder --------------------------------------------------------
 for name in libsymtuner.so symtuner libnccl-env-symtuner.so; do
-    $clean NCCL_ENV_PLUGIN=$name NCCL_TUNER_PLUGIN=$name symtuner run --quiet --only plugin -- env > env
-    is "$name" "$(printf "%s\n" "NCCL_ENV_PLUGIN=$work/lib/libsymtuner.so" "NCCL_TUNER_PLUGIN=$work/lib/libsymtuner.so")" \
+    $clean NCCL_ENV_PLUGIN=$name NCCL_TUNER_PLUGIN=$name symtuner run --quiet --only plugin -- \
+        env > env
+    is "$name" "$(printf "NCCL_%s_PLUGIN=$work/lib/libsymtuner.so\n" ENV TUNER)" \
         "$(grep '^NCCL_' env | sort)"
 done
 $clean NCCL_ENV_PLUGIN=/opt/libsymtuner.so symtuner run --quiet --only plugin -- env > env
@@ -61,9 +64,12 @@ is "a plugin of ours with its folder" NCCL_ENV_PLUGIN=/opt/libsymtuner.so "$(gre
 # ---- no kernels ----------------------------------------------------------------------------------
 # --print loads no library, so empty files are enough
 : > lib/libsymtuner_nccl.so
-lacks='; no kernels: libsymtuner_ar.so is not beside symtuner, so NCCL runs every call; make kernels builds it, and so does pip if nvcc is there'
-is "no kernels" "# symtuner run: plugin, drop-in, JAX route$lacks" "$($clean symtuner run --print | head -1)"
-is "no kernels, no drop-in" "# symtuner run: plugin" "$($clean symtuner run --print --only plugin | head -1)"
+lacks='; no kernels: libsymtuner_ar.so is not beside symtuner, so NCCL runs every call; '
+lacks="${lacks}make kernels builds it, and so does pip if nvcc is there"
+is "no kernels" "# symtuner run: plugin, drop-in, JAX route$lacks" \
+    "$($clean symtuner run --print | head -1)"
+is "no kernels, no drop-in" "# symtuner run: plugin" \
+    "$($clean symtuner run --print --only plugin | head -1)"
 is "another drop-in, which may have kernels" "# symtuner run: plugin, drop-in, JAX route" \
     "$($clean LD_PRELOAD=/none/libsymtuner_nccl.so symtuner run --print 2> err | head -1)"
 : > lib/libsymtuner_ar.so
@@ -74,9 +80,11 @@ is "kernels" "# symtuner run: plugin, drop-in, JAX route" "$($clean symtuner run
 mkdir relative
 if unshare -m mount -t tmpfs -o ro none /dev/shm 2> /dev/null; then
     # shellcheck disable=SC2016
-    is "a relative TMPDIR, which the program leaves" found "$($clean TMPDIR=relative unshare -m sh -c '
+    is "a relative TMPDIR, which the program leaves" found \
+        "$($clean TMPDIR=relative unshare -m sh -c '
         mount -t tmpfs -o ro none /dev/shm
-        symtuner run --quiet --only jax -- sh -c "cd / && test -f \$SYMTUNER_RUN_FILE && echo found"')"
+        symtuner run --quiet --only jax -- sh -c \
+            "cd / && test -f \$SYMTUNER_RUN_FILE && echo found"')"
 fi
 
 [ "$failed" = 0 ] || exit 1

@@ -9,7 +9,8 @@ check=$1/check-corpus
 want=test/corpus/expected.txt
 got=$(mktemp) || exit 2
 trap 'rm -f "$got"' EXIT
-for file in test/data/nccl-decisions.csv.xz test/corpus/sample.csv test/corpus/sample-wrong.csv . test/corpus/none.csv; do
+for file in test/data/nccl-decisions.csv.xz test/corpus/sample.csv test/corpus/sample-wrong.csv . \
+        test/corpus/none.csv; do
     echo "\$ check-corpus $file"
     "$check" "$file" 2>&1
     echo "exit $?"

@@ -11,7 +11,8 @@ gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
 if [ "${GPU:-1}" != 0 ] && [ "$gpus" -ge 2 ] && [ -f bench/jax_psum.py ] &&
    python3 -c 'import importlib.util as u, sys; sys.exit(u.find_spec("jax") is None)' 2>/dev/null
 then
-    echo "demo: $gpus GPUs and jax: stock JAX with and without the plugin (GPU=0 make demo: without GPU)"
+    echo "demo: $gpus GPUs and jax: stock JAX with and without the plugin" \
+        "(GPU=0 make demo: without GPU)"
     exec python3 bench/jax_psum.py --demo --out "$build/demo-jax.csv"
 fi
 exec "$build/test/demo/demo" "$build/libsymtuner.so" test/data/demo.csv \

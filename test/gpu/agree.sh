@@ -50,18 +50,25 @@ unset SYMTUNER_RULES SYMTUNER_RULE SYMTUNER_MODE SYMTUNER_DEFAULTS
 case_of "nothing differs, no rules" "$same"
 case_of "nothing differs, rules" "nchannels 24 " "0:$rules" "1:$rules"
 case_of "a rules file on rank 0 only" "differ in rules" "0:$rules"
-case_of "a rules file missing on rank 1" "differ in rules" "0:$rules" "1:SYMTUNER_RULES=$work/none.rules"
+case_of "a rules file missing on rank 1" "differ in rules" "0:$rules" \
+    "1:SYMTUNER_RULES=$work/none.rules"
 echo 'nonsense' > "$work/wrong.rules"
-case_of "a wrong rules file on rank 1" "differ in rules" "0:$rules" "1:SYMTUNER_RULES=$work/wrong.rules"
+case_of "a wrong rules file on rank 1" "differ in rules" "0:$rules" \
+    "1:SYMTUNER_RULES=$work/wrong.rules"
 case_of "other rules on rank 1" "differ in rules" "0:$rules" "1:SYMTUNER_RULES=$work/other.rules"
 mkdir "$work/empty"
-case_of "a relative name, another folder on rank 1" "is relative" --chdir "0:$work" --chdir "1:$work/empty" \
-    "0:SYMTUNER_RULES=my.rules" "1:SYMTUNER_RULES=my.rules"
-case_of "SYMTUNER_RULE on rank 1 only" "differ in rules" "1:SYMTUNER_RULE=allreduce prefer=general:ring/ll"
-case_of "SYMTUNER_MODE=observe on rank 1" "${ctas:+different values of NCCL_MIN_CTAS}" 1:SYMTUNER_MODE=observe
-case_of "SYMTUNER_MODE=off on rank 1" "${ctas:+different values of NCCL_MIN_CTAS}" 1:SYMTUNER_MODE=off
-case_of "SYMTUNER_DEFAULTS=0 on rank 1" "${ctas:+different values of NCCL_MIN_CTAS}" 1:SYMTUNER_DEFAULTS=0
-case_of "SYMTUNER_MACHINE on rank 1" "${ctas:+different values of NCCL_MIN_CTAS}" "1:SYMTUNER_MACHINE=gpu=NVIDIA A100"
+case_of "a relative name, another folder on rank 1" "is relative" --chdir "0:$work" \
+    --chdir "1:$work/empty" "0:SYMTUNER_RULES=my.rules" "1:SYMTUNER_RULES=my.rules"
+case_of "SYMTUNER_RULE on rank 1 only" "differ in rules" \
+    "1:SYMTUNER_RULE=allreduce prefer=general:ring/ll"
+case_of "SYMTUNER_MODE=observe on rank 1" "${ctas:+different values of NCCL_MIN_CTAS}" \
+    1:SYMTUNER_MODE=observe
+case_of "SYMTUNER_MODE=off on rank 1" "${ctas:+different values of NCCL_MIN_CTAS}" \
+    1:SYMTUNER_MODE=off
+case_of "SYMTUNER_DEFAULTS=0 on rank 1" "${ctas:+different values of NCCL_MIN_CTAS}" \
+    1:SYMTUNER_DEFAULTS=0
+case_of "SYMTUNER_MACHINE on rank 1" "${ctas:+different values of NCCL_MIN_CTAS}" \
+    "1:SYMTUNER_MACHINE=gpu=NVIDIA A100"
 case_of "SYMTUNER_LEDGER on rank 0 only" "$same" "0:SYMTUNER_LEDGER=$work/job.ledger"
 case_of "GPUs in another order" "$same" 0:CUDA_VISIBLE_DEVICES=1,0 1:CUDA_VISIBLE_DEVICES=1,0
 case_of "an application that asks for 4 CTAs at most" "4194304 Bytes.*nchannels 4 " --max-ctas 4
@@ -69,6 +76,7 @@ own=$(timeout 90 env NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=TUNING "$build/nccl_ranks
       sed -n 's/.*Symmetric.* 4194304 Bytes.*nchannels \([0-9]*\) .*/\1/p' | head -n 1)
 case_of "NCCL_CTA_POLICY=1: NCCL's own count" "4194304 Bytes.*nchannels ${own:-none} " \
     0:NCCL_CTA_POLICY=1 1:NCCL_CTA_POLICY=1
-[ -n "$ctas" ] || echo "agree.sh: the built-in defaults do not cover this box: no count was compared"
+[ -n "$ctas" ] ||
+    echo "agree.sh: the built-in defaults do not cover this box: no count was compared"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

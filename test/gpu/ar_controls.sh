@@ -96,7 +96,8 @@ PREVIOUS      one_lamport/overlap 2 no wait for the kernel in front
 PREVIOUS      two_lamport/overlap 2 no wait for the kernel in front, two hops
 LOOK          ar_late     2 every thread that waits looks at the host's abort word
 END
-awk -v only="${AR_CONTROL_ONLY:-}" 'BEGIN { n = split(only, w); for (i = 1; i <= n; i++) want[w[i]] }
+awk -v only="${AR_CONTROL_ONLY:-}" \
+    'BEGIN { n = split(only, w); for (i = 1; i <= n; i++) want[w[i]] }
     n == 0 || $1 in want' "$work/list" > "$work/some"
 mv "$work/some" "$work/list"
 
@@ -106,7 +107,8 @@ make_one() {
     defs=-DST_TESTING
     [ "$1" = plain ] || defs="$defs -DST_BREAK_$1"
     make -s kernels B="$build/controls/$1" AR_DEFS="$defs" AR_ARCHS="$arch" -j"$(nproc)" \
-        > "$work/make.$1" 2>&1 || { echo "ar_controls.sh: no build with $defs"; tail -3 "$work/make.$1"; }
+        > "$work/make.$1" 2>&1 ||
+        { echo "ar_controls.sh: no build with $defs"; tail -3 "$work/make.$1"; }
 }
 for name in $(awk '{ print $1 }' "$work/list" | sort -u); do
     make_one "$name" &
@@ -134,9 +136,12 @@ run() {
     ar_late)
         stall=0
         set -- "$*" ar_late --ranks "$ranks" --stop 1 ;;
-    any) set -- "$*" ar_fuzz --mode procs --ranks "$ranks" --calls "$((calls / 2))" --limit 60 --say 0 ;;
-    *) set -- "$*" ar_fuzz --mode "$mode" --kernel "$kernel" --coll "$coll" --ranks "$ranks" --calls "$number" \
-        --most 1048576 --timeout 1000 --limit 60 --say 0 ;;
+    any)
+        set -- "$*" ar_fuzz --mode procs --ranks "$ranks" --calls "$((calls / 2))" --limit 60 \
+            --say 0 ;;
+    *)
+        set -- "$*" ar_fuzz --mode "$mode" --kernel "$kernel" --coll "$coll" --ranks "$ranks" \
+            --calls "$number" --most 1048576 --timeout 1000 --limit 60 --say 0 ;;
     esac
     missing=$1 program=$2
     shift 2
@@ -145,13 +150,15 @@ run() {
         LD_LIBRARY_PATH="$(dirname "$lib"):${LD_LIBRARY_PATH:-}" "$build/$program" "$@" 2>&1)
     status=$?
     said=$(echo "$said" | grep SLOW || echo "$said")
-    said="$name, $kernel${overlap:+ with overlap}, $coll, $ranks ranks ($missing): $(echo "$said" | head -1 | cut -c1-220)"
+    said=$(echo "$said" | head -1 | cut -c1-220)
+    said="$name, $kernel${overlap:+ with overlap}, $coll, $ranks ranks ($missing): $said"
     case $name/$status in
     plain/0) echo "right: $said" ;;
     plain/*) echo "FAILED: $said" ;;
     */1)
         case $said in # did the missing guard cause this failure?
-        *WRONG* | *SLOW* | *"different bytes"* | *"waited for"* | *"at the same time"*) echo "caught: $said" ;;
+        *WRONG* | *SLOW* | *"different bytes"* | *"waited for"* | *"at the same time"*)
+            echo "caught: $said" ;;
         *) echo "NOT CAUGHT, failed otherwise: $said" ;;
         esac ;;
     *) echo "NOT CAUGHT: $said" ;;
@@ -178,6 +185,7 @@ all() {
     wait
 }
 all | tee "$work/report" # line by line, so that the results are kept if the time runs out
-echo "controls: $(grep -c '^caught' "$work/report") caught, $(grep -c '^NOT CAUGHT' "$work/report") not," \
-    "$(grep -c '^right' "$work/report") right with pauses alone, $(grep -c '^FAILED' "$work/report") not"
+count() { grep -c "^$1" "$work/report"; }
+echo "controls: $(count caught) caught, $(count 'NOT CAUGHT') not," \
+    "$(count right) right with pauses alone, $(count FAILED) not"
 ! grep -q '^NOT CAUGHT\|^FAILED' "$work/report"

@@ -11,12 +11,15 @@
 # these two tools, with a process for each rank.
 # The script takes minutes, so it runs only with AR_SANITIZE=1. Otherwise, and where this box cannot
 # run it, it exits with 77 and prints the reason.
-#   SANITIZER         the tool (pip: nvidia-cuda-sanitizer-api)   AR_SANITIZE_CALLS calls of each run (2000)
-#   AR_SANITIZE_LIMIT seconds for each run (50)                  AR_SANITIZE_ONLY  names of some tools
+#   SANITIZER          the tool (pip: nvidia-cuda-sanitizer-api)
+#   AR_SANITIZE_CALLS  calls of each run (2000)
+#   AR_SANITIZE_LIMIT  seconds for each run (50)
+#   AR_SANITIZE_ONLY   names of some tools
 . "$(dirname "$0")/common.sh"
 calls=${AR_SANITIZE_CALLS:-2000} limit=${AR_SANITIZE_LIMIT:-50}
 checks=${AR_SANITIZE_ONLY:-memcheck racecheck synccheck initcheck}
-tool=${SANITIZER:-$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)}
+tool=${SANITIZER:-$(command -v compute-sanitizer ||
+    ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)}
 [ "${AR_SANITIZE:-0}" = 1 ] || skip "takes long, set AR_SANITIZE=1"
 [ -n "$tool" ] || skip "no compute-sanitizer here, SANITIZER names none"
 need_gpus 1
@@ -53,7 +56,8 @@ for check in $checks; do
         right=$((right + 1))
         echo "ar_sanitize.sh: $said: right; $(grep 'SUMMARY' "$out" | tr -d '=')"
     elif [ "$held" = 1 ] && grep -q 'SUMMARY: 0 ' "$out"; then
-        echo "ar_sanitize.sh: $said: not run: the tool did not let the kernels of both ranks run at the same time"
+        echo "ar_sanitize.sh: $said: not run:" \
+            "the tool did not let the kernels of both ranks run at the same time"
     else
         failed=$((failed + 1))
         echo "FAILED: ar_sanitize.sh: $said: exit $status"

@@ -37,7 +37,8 @@ run() {
         NCCL_PROFILE_GROUP_API_POOL_SIZE=4096 NCCL_PROFILE_COLL_API_POOL_SIZE=4096 \
         NCCL_PROFILE_KERNEL_LAUNCH_POOL_SIZE=4096 NCCL_PROFILE_COLL_POOL_SIZE=32 \
         NCCL_PROFILE_P2P_POOL_SIZE=32 "$@" \
-        "$build/nccl_coll" --ranks 2 --windows 0 --colls 7 --min 1M --max 4M > "$work/$name.log" 2>&1)
+        "$build/nccl_coll" --ranks 2 --windows 0 --colls 7 --min 1M \
+            --max 4M > "$work/$name.log" 2>&1)
     status=$?
     ok "$name: exit status $status: $(tail -n 1 "$work/$name.log")" $status
     grep -c 'ExamplePlugin: No matching config found' "$work/$name.log" > "$work/$name.asked"
@@ -75,12 +76,12 @@ same default "NCCL's default names"
 run off $front SYMTUNER_MODE=off LD_LIBRARY_PATH="$work/default:${LD_LIBRARY_PATH:-}"
 same off "SYMTUNER_MODE=off"
 
-run env NCCL_ENV_PLUGIN="$lib" SYMTUNER_DEFAULTS=0 NCCL_TUNER_PLUGIN="$tuner" NCCL_PROFILER_PLUGIN="$profiler" \
-    SYMTUNER_LEDGER="$work/env.ledger"
+run env NCCL_ENV_PLUGIN="$lib" SYMTUNER_DEFAULTS=0 NCCL_TUNER_PLUGIN="$tuner" \
+    NCCL_PROFILER_PLUGIN="$profiler" SYMTUNER_LEDGER="$work/env.ledger"
 same env "NCCL_ENV_PLUGIN, the examples named by the user"
 
-# Our env plugin makes NCCL load our tuner only if the tuner has something to do. Here it has nothing
-# to do: there is no ledger, and with SYMTUNER_DEFAULTS=0 no built-in CTA count.
+# Our env plugin makes NCCL load our tuner only if the tuner has something to do. Here it has
+# nothing to do: there is no ledger, and with SYMTUNER_DEFAULTS=0 no built-in CTA count.
 run idle NCCL_ENV_PLUGIN="$lib" SYMTUNER_DEFAULTS=0 \
     LD_LIBRARY_PATH="$work/default:${LD_LIBRARY_PATH:-}"
 same idle "NCCL_ENV_PLUGIN with nothing to do: NCCL loads the examples itself"

@@ -24,7 +24,12 @@ find_nccl() { # sets nccl to NCCL_LIB, or to the library that the test programs 
     [ -n "$nccl" ] && [ -f "$nccl" ] || skip "no NCCL (NCCL_LIB=FILE names one)"
 }
 ok() { # ok DESCRIPTION STATUS
-    if [ "$2" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAILED: $1"; fi
+    if [ "$2" -eq 0 ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $1"
+    fi
 }
 build=$(cd "${1:-build}" && pwd) || exit 2
 lib=$build/libsymtuner.so

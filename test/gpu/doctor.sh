@@ -22,10 +22,15 @@ ok "exit status $status" $?
 grep -q "^GPUs .*windows real" "$work/text"
 ok "windows are real" $?
 for what in 'kernel stores' 'kernel loads' 'copy engine' 'latency of a load'; do
-    grep -A "$gpus" "^$what" "$work/text" | awk -v n="$gpus" 'NR > 1 && NF != n + 1 { bad = 1 } NR > 1 { for (i = 2; i <= NF; i++) if ($i != "-") c++ } END { exit bad || c != n * (n - 1) }'
+    grep -A "$gpus" "^$what" "$work/text" |
+        awk -v n="$gpus" '
+            NR > 1 && NF != n + 1 { bad = 1 }
+            NR > 1 { for (i = 2; i <= NF; i++) if ($i != "-") c++ }
+            END { exit bad || c != n * (n - 1) }'
     ok "$what: one number for every pair of $gpus GPUs" $?
 done
-for id in gpu-fails peer-missing write-lost peer-staged write-collapse slow-pair window-null window-failed; do
+for id in gpu-fails peer-missing write-lost peer-staged write-collapse slow-pair window-null \
+        window-failed; do
     ! grep -q " $id\$" "$work/text"
     ok "no $id on this box" $?
 done

@@ -73,7 +73,8 @@ for n in ${JAX_GPUS:-2 4}; do
     for example in "$here"/examples/*/run.sh; do
         [ -f "$example" ] && part examples "$n" sh "$example" "$n" "$build"
     done
-    part bench "$n" "$python" "$here/bench/jax_ar.py" --ranks "$n" --out "${OUT:-$work}/jax_ar.$n.csv"
+    part bench "$n" "$python" "$here/bench/jax_ar.py" --ranks "$n" \
+        --out "${OUT:-$work}/jax_ar.$n.csv"
 done
 [ $status -ne 0 ] || [ $ran -eq 1 ] || exit 77
 exit $status

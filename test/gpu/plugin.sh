@@ -17,7 +17,8 @@ run() {
 }
 
 # ask the command for this box's built-in CTA count; empty if there is none
-ctas=$("$build/symtuner" decide allreduce 1MiB | tr '\n' ' ' | sed -n 's/.*at least \([0-9]*\) CTAs.*/\1/p')
+ctas=$("$build/symtuner" decide allreduce 1MiB | tr '\n' ' ' |
+    sed -n 's/.*at least \([0-9]*\) CTAs.*/\1/p')
 
 loaded() { # loaded NAME RANKS WAY
     ok "$3, $2 ranks: exit status" "$4"
@@ -33,12 +34,15 @@ loaded() { # loaded NAME RANKS WAY
 ln -sf "$lib" "$work/libnccl-tuner-symtuner.so"
 printf 'NCCL_TUNER_PLUGIN=%s\n' "$lib" > "$work/nccl.conf"
 for ranks in 2 4; do
-    [ "$gpus" -ge "$ranks" ] || { echo "plugin.sh: $ranks ranks not run: $gpus GPUs here"; continue; }
+    [ "$gpus" -ge "$ranks" ] ||
+        { echo "plugin.sh: $ranks ranks not run: $gpus GPUs here"; continue; }
     NCCL_TUNER_PLUGIN=$lib run path "$ranks" --colls 1 --max 4M
     loaded path "$ranks" "NCCL_TUNER_PLUGIN=/path/libsymtuner.so" $?
-    LD_LIBRARY_PATH=$build:${LD_LIBRARY_PATH:-} NCCL_TUNER_PLUGIN=libsymtuner.so run bare "$ranks" --colls 1 --max 4M
+    LD_LIBRARY_PATH=$build:${LD_LIBRARY_PATH:-} NCCL_TUNER_PLUGIN=libsymtuner.so run bare "$ranks" \
+        --colls 1 --max 4M
     loaded bare "$ranks" "NCCL_TUNER_PLUGIN=libsymtuner.so" $?
-    LD_LIBRARY_PATH=$work:${LD_LIBRARY_PATH:-} NCCL_TUNER_PLUGIN=symtuner run short "$ranks" --colls 1 --max 4M
+    LD_LIBRARY_PATH=$work:${LD_LIBRARY_PATH:-} NCCL_TUNER_PLUGIN=symtuner run short "$ranks" \
+        --colls 1 --max 4M
     loaded short "$ranks" "NCCL_TUNER_PLUGIN=symtuner" $?
     NCCL_CONF_FILE=$work/nccl.conf run conf "$ranks" --colls 1 --max 4M
     loaded conf "$ranks" "NCCL_CONF_FILE" $?
@@ -46,7 +50,8 @@ for ranks in 2 4; do
     loaded env "$ranks" "NCCL_ENV_PLUGIN=/path/libsymtuner.so" $?
     # both buffers are registered, so each eager call must have run a symmetric kernel
     awk -F'[ =]' '/^ran/ { n++; for (i = 1; i < NF; i++) v[$i] = $(i + 1);
-                           if (v["general"] != 0 || v["symmetric"] != v["called"] || v["called"] == 0) bad = 1 }
+                           if (v["general"] != 0 || v["symmetric"] != v["called"] ||
+                               v["called"] == 0) bad = 1 }
                   END { exit bad || n == 0 }' "$work/env.ledger"
     ok "NCCL_ENV_PLUGIN, $ranks ranks: the ledger counts every call as symmetric" $?
     # the user's own setting must win
@@ -59,13 +64,16 @@ for ranks in 2 4; do
         rule="allreduce prefer=general:$pair"
         SYMTUNER_RULE=$rule NCCL_TUNER_PLUGIN=$lib run rule "$ranks" --windows 0 --colls 1 --max 4M
         ok "rule $pair, $ranks ranks: exit status" $?
-        SYMTUNER_RULE=$rule "$build/symtuner" decide allreduce 64KiB --ranks "$ranks" | grep -q "makes $pair the cheapest"
+        SYMTUNER_RULE=$rule "$build/symtuner" decide allreduce 64KiB --ranks "$ranks" |
+            grep -q "makes $pair the cheapest"
         ok "rule $pair, $ranks ranks: decide says so" $?
-        logged=$(grep -c "AllReduce: .* -> Algo $(echo "${pair%/*}" | tr a-z A-Z) proto $(echo "${pair#*/}" | tr a-z A-Z) " "$work/rule.log")
+        algo=$(echo "${pair%/*}" | tr a-z A-Z) proto=$(echo "${pair#*/}" | tr a-z A-Z)
+        logged=$(grep -c "AllReduce: .* -> Algo $algo proto $proto " "$work/rule.log")
         any=$(grep -c 'AllReduce: .* -> Algo ' "$work/rule.log")
         # the ledger counts the calls of all ranks of the process, NCCL logs those of rank 0
         counted=$(awk -F'[ =]' -v r="$ranks" -v a="${pair%/*}" -v p="${pair#*/}" \
-                  '/^picked/ && $7 == a && $9 == p { n += $NF } END { print n / r }' "$work/rule.ledger")
+                  '/^picked/ && $7 == a && $9 == p { n += $NF } END { print n / r }' \
+                  "$work/rule.ledger")
         [ "$any" -gt 0 ] && [ "$logged" -eq "$any" ] && [ "$counted" = "$logged" ]
         ok "rule $pair, $ranks ranks: log has $logged of $any, ledger $counted" $?
     done

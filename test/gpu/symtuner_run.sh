@@ -27,7 +27,8 @@ said() { # said NAME WHAT PATTERN
 ours='^  allreduce .* \(all\|[0-9][0-9]*\) by our kernels'
 
 for ranks in 2 4; do
-    [ "$gpus" -ge "$ranks" ] || { echo "symtuner_run.sh: $ranks ranks not run: $gpus GPUs here"; continue; }
+    [ "$gpus" -ge "$ranks" ] ||
+        { echo "symtuner_run.sh: $ranks ranks not run: $gpus GPUs here"; continue; }
     coll="$build/nccl_coll --ranks $ranks --colls 7 --max 64M"
     processes="$build/nccl_ranks --ranks $ranks --limit 120"
     # shellcheck disable=SC2086
@@ -49,7 +50,8 @@ for ranks in 2 4; do
         said processes$ranks "all ranks are counted" "^symtuner run: $ranks processes called NCCL "
         said processes$ranks "our kernels ran" "$ours"
         job unlike$ranks 0 -- $processes 1:SYMTUNER_ONLY=allgather
-        said unlike$ranks "NCCL runs all if a rank has another setting" 'different SYMTUNER_ variables'
+        said unlike$ranks "NCCL runs all if a rank has another setting" \
+            'different SYMTUNER_ variables'
         job killed$ranks 137 -- sh -c "$coll --windows 0; kill -9 \$\$"
         said killed$ranks "the summary survives SIGKILL" "$ours"
     }

@@ -66,19 +66,24 @@ if [ -n "${TUNE_BYTES:-}" ]; then
         fits "$keep/$run$ranks.rules"
         ok "full run $run: its rules are legal and fit this box" $?
     done
-    "$build/symtuner" diff "$keep/a$ranks.rules" "$keep/b$ranks.rules" --coll allreduce --ranks "$ranks"
+    "$build/symtuner" diff "$keep/a$ranks.rules" "$keep/b$ranks.rules" --coll allreduce \
+        --ranks "$ranks"
     start=$(date +%s)
     (
         [ -z "$verify_on" ] || export CUDA_VISIBLE_DEVICES="$verify_on"
-        "$build/symtuner" tune --library "$nccl" --rounds "${TUNE_VERIFY_ROUNDS:-5}" --verify "$keep/a$ranks.rules,$keep/b$ranks.rules" 2> "$work/v.err"
+        "$build/symtuner" tune --library "$nccl" --rounds "${TUNE_VERIFY_ROUNDS:-5}" \
+            --verify "$keep/a$ranks.rules,$keep/b$ranks.rules" 2> "$work/v.err"
     )
-    ok "in a fresh run: at most 3 % over the best everywhere, the two runs within 5 %; $(tail -1 "$work/v.err")" $?
+    status=$? said=$(tail -1 "$work/v.err")
+    ok "in a fresh run: at most 3 % over the best everywhere, the two runs within 5 %; $said" \
+        $status
     echo "verified on $ranks GPUs in $(($(date +%s) - start)) s"
 fi
 
 # ---- tiny ----------------------------------------------------------------------------------------
 # interrupt the run as soon as it has measured something, and resume it
-[ "${TUNE_TINY:-1}" = 1 ] || { echo "tune.sh: $passed passed, $failed failed"; [ "$failed" -eq 0 ]; exit; }
+[ "${TUNE_TINY:-1}" = 1 ] ||
+    { echo "tune.sh: $passed passed, $failed failed"; [ "$failed" -eq 0 ]; exit; }
 start=$(date +%s)
 (   # exec, not the function tune: a function would run in a subshell, which would get the signal
     exec "$build/symtuner" tune --library "$nccl" --ranks "$ranks" --bytes 64KiB..1MiB --ctas 16 \
@@ -145,7 +150,8 @@ cp "$work/a.rules.csv" "$work/ruled/one.rules.csv"
     printf '[kernels planted]\nbytes = 100000..200000\nkernel = two_ll8\nctas = 24\nthreads = 128\n'
 } > "$work/ruled/one.rules"
 "$build/symtuner" tune --library "$nccl" --verify "$work/ruled/one.rules" > "$work/ruled/out" 2>&1
-[ "$(grep -c ' two_ll8/' "$work/ruled/out")" = 1 ] && grep -q '^128 KiB  *[0-9.]* two_ll8/' "$work/ruled/out"
+[ "$(grep -c ' two_ll8/' "$work/ruled/out")" = 1 ] &&
+    grep -q '^128 KiB  *[0-9.]* two_ll8/' "$work/ruled/out"
 ok "the library runs the kernel that a rule names, there only" $?
 
 # a second run must give rules that are as fast

@@ -10,7 +10,8 @@ work=${OUT:-$work} # OUT keeps the rows
 
 one() { # one NAME RANKS CALLS SEED [SETTING]
     rows=$work/why-$1-$2.csv
-    if ! timeout 120 env ${5:-GPU=1} "$build/nccl_decide" --ranks "$2" --calls "$3" --seed "$4" > "$rows"; then
+    if ! timeout 120 env ${5:-GPU=1} "$build/nccl_decide" --ranks "$2" --calls "$3" \
+            --seed "$4" > "$rows"; then
         echo "FAILED: $1, $2 ranks: nccl_decide"
         failed=1
         return

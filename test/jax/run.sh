@@ -79,12 +79,13 @@ $cc $asan -isystem "$include" -o "$out/check_tally" test/jax/check_tally.c test/
     LD_LIBRARY_PATH=$out/fake "$out/check_tally" "$lib/libsymtuner_ar.so" "$out/tally" || failed=1
 # shellcheck disable=SC2086
 $cc $asan -DFFI_LIVENESS_STUCK_MS=1500 -DFFI_LIVENESS_LEAVE_MS=500 -DFFI_LIVENESS_END_MS=2000 \
-    -o "$out/check_liveness" test/jax/check_liveness.c jax/liveness.c jax/pending.c jax/groups.c jax/library.c dropin/tally.c \
-    -ldl -lpthread && LD_LIBRARY_PATH=$out/fake FAKE_AR_PATH=$lib/libsymtuner_ar.so "$out/check_liveness" || failed=1
+    -o "$out/check_liveness" test/jax/check_liveness.c jax/liveness.c jax/pending.c jax/groups.c \
+    jax/library.c dropin/tally.c -ldl -lpthread &&
+    LD_LIBRARY_PATH=$out/fake FAKE_AR_PATH=$lib/libsymtuner_ar.so "$out/check_liveness" || failed=1
 # shellcheck disable=SC2086
-$cc $asan -Wl,--wrap=dlopen,--wrap=dlsym -o "$out/check_pending" test/jax/check_pending.c jax/pending.c \
-    jax/peer_access.c jax/groups.c jax/library.c dropin/tally.c \
-    -ldl -lpthread && LD_LIBRARY_PATH=$out/fake FAKE_AR_PATH=$lib/libsymtuner_ar.so "$out/check_pending" || failed=1
+$cc $asan -Wl,--wrap=dlopen,--wrap=dlsym -o "$out/check_pending" test/jax/check_pending.c \
+    jax/pending.c jax/peer_access.c jax/groups.c jax/library.c dropin/tally.c -ldl -lpthread &&
+    LD_LIBRARY_PATH=$out/fake FAKE_AR_PATH=$lib/libsymtuner_ar.so "$out/check_pending" || failed=1
 $cc -isystem "$include" -c -o "$out/same_abi.o" test/jax/same_abi.c ||
     { echo "FAILED: jax/xla_abi.h is not what XLA's headers are"; failed=1; }
 cuda=${CUDA_HOME:-/usr/local/cuda}/include
@@ -100,7 +101,8 @@ fi
 # other. If XLA hangs nevertheless, it ends the process; then run the test once more.
 export NPROC=16 JAX_CPU_ENABLE_ASYNC_DISPATCH=0
 for test in test_all_reduce test_buckets test_as_lax install/test_install install/test_mode \
-    install/test_cache ../bench/test_jax_tp hlo/test_hlo hlo/test_gspmd hlo/test_cuts hlo/test_join; do
+    install/test_cache ../bench/test_jax_tp hlo/test_hlo hlo/test_gspmd hlo/test_cuts \
+        hlo/test_join; do
     err=$out/${test##*/}.err
     for try in 1 2; do
         SYMTUNER_LIB_DIR=$lib PYTHONPATH=jax "$python" test/jax/$test.py 2>"$err"

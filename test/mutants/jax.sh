@@ -30,9 +30,11 @@ if [ "$part" = c ]; then
         -lpthread && "$out/exchange" || exit
     # shellcheck disable=SC2086
     $cc $asan -o "$out/handler" test/jax/check_handler.c test/jax/hostile.c test/jax/frames.c \
-        jax/*.c jax/hlo/*.c dropin/tally.c -ldl -lpthread && "$out/handler" "$out/libsymtuner_ar.so" || exit
+        jax/*.c jax/hlo/*.c dropin/tally.c -ldl -lpthread &&
+        "$out/handler" "$out/libsymtuner_ar.so" || exit
     # shellcheck disable=SC2086
-    $cc $asan -o "$out/open" test/jax/check_open.c test/jax/frames.c jax/*.c jax/hlo/*.c dropin/tally.c -ldl \
+    $cc $asan -o "$out/open" test/jax/check_open.c test/jax/frames.c jax/*.c jax/hlo/*.c \
+        dropin/tally.c -ldl \
         -lpthread && LD_LIBRARY_PATH=$out "$out/open" "$out/libsymtuner_ar.so" || exit
     rm -f "$out/counts"
     # shellcheck disable=SC2086
@@ -40,13 +42,14 @@ if [ "$part" = c ]; then
         dropin/tally.c -ldl -lpthread &&
         LD_LIBRARY_PATH=$out "$out/tally" "$out/libsymtuner_ar.so" "$out/counts" || exit
     # shellcheck disable=SC2086
-    $cc $asan $quick -o "$out/liveness" test/jax/check_liveness.c jax/liveness.c jax/pending.c jax/groups.c \
-        jax/library.c dropin/tally.c -ldl -lpthread &&
+    $cc $asan $quick -o "$out/liveness" test/jax/check_liveness.c jax/liveness.c jax/pending.c \
+        jax/groups.c jax/library.c dropin/tally.c -ldl -lpthread &&
         LD_LIBRARY_PATH=$out FAKE_AR_PATH=$out/libsymtuner_ar.so "$out/liveness"
     exit
 fi
 # shellcheck disable=SC2086
-$cc $shared -o "$out/libsymtuner_ffi.so" jax/*.c jax/hlo/*.c dropin/tally.c test/jax/touch.c -ldl -lpthread || exit 1
+$cc $shared -o "$out/libsymtuner_ffi.so" jax/*.c jax/hlo/*.c dropin/tally.c test/jax/touch.c -ldl \
+    -lpthread || exit 1
 # shellcheck disable=SC2086
 $cc $shared -o "$out/libfake_reduce.so" test/jax/hlo/fake_reduce.c jax/frame.c \
     -lpthread || exit 1

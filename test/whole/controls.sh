@@ -15,13 +15,16 @@ control() {
     break=-DST_BREAK_$guard
     [ "$guard" = plain ] && break=
     make -s "$whole$break/libsymtuner_ar.so" AR_BREAK="$break" > /dev/null || exit 1
-    for program in "absent $kernel" "absent $kernel -" \
-        "ar_fuzz --ranks 3 --mode local --kernel $kernel --coll $2 --calls 300 --most 65536 --threads 96 --timeout 3000 --fork 0 --limit 60"; do
+    fuzz="ar_fuzz --ranks 3 --mode local --kernel $kernel --coll $2 --calls 300 --most 65536"
+    fuzz="$fuzz --threads 96 --timeout 3000 --fork 0 --limit 60"
+    for program in "absent $kernel" "absent $kernel -" "$fuzz"; do
         # shellcheck disable=SC2086
-        LD_LIBRARY_PATH=$whole$break:$whole WHOLE_NO_MEMOPS=$ops SYMTUNER_AR_MAX_CTAS=2 timeout 100 \
-            "$whole"/$program > /dev/null 2>&1 || { caught="yes, by ${program%% *}"; break; }
+        LD_LIBRARY_PATH=$whole$break:$whole WHOLE_NO_MEMOPS=$ops SYMTUNER_AR_MAX_CTAS=2 \
+            timeout 100 "$whole"/$program > /dev/null 2>&1 ||
+            { caught="yes, by ${program%% *}"; break; }
     done
-    echo "controls: $kernel ${ops:+without stream memory operations, }without ${guard#plain}: caught $caught"
+    echo "controls: $kernel ${ops:+without stream memory operations, }without ${guard#plain}:" \
+        "caught $caught"
     case $guard$ops/$caught in
     # without stream memory operations nothing needs to be released, so RELEASE guards nothing
     plain/no | plain1/no | RELEASE1/no) ;;

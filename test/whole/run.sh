@@ -4,7 +4,8 @@
 # run.sh BUILD - tests the drop-in and most kernels together, on the CPU. calls.c makes random calls
 # of NCCL under symtuner run. ar_fuzz makes random calls of libsymtuner_ar.so.
 #
-#   WHOLE_ROUNDS  rounds of each run (20); ar_fuzz makes three calls for each    WHOLE_SEED  first seed (1)
+#   WHOLE_ROUNDS  rounds of each run (20); ar_fuzz makes three calls for each
+#   WHOLE_SEED    first seed (1)
 # Exit 1: the output says what is wrong.
 set -u
 cd "$1/whole" || exit 1
@@ -18,8 +19,8 @@ unset LD_PRELOAD SYMTUNER_AR_BESIDE SYMTUNER_AR_KERNEL SYMTUNER_AR_CTAS SYMTUNER
 fail() { echo "FAIL whole: $*"; cat out; failed=1; }
 
 ./calls 4 "$rounds" "$seed" > out 2>&1 || fail "NCCL alone"
-for run in "2 one_lamport" "3 two_ll128" "4 chunked" "4 pull" "2 tma" "3 tma_staged" "2 tma_ipc" "4 copy" "3 engines" \
-    "3 tma_engines" "4 "; do
+for run in "2 one_lamport" "3 two_ll128" "4 chunked" "4 pull" "2 tma" "3 tma_staged" "2 tma_ipc" \
+    "4 copy" "3 engines" "3 tma_engines" "4 "; do
     ranks=${run% *} kernel=${run#* }
     seed=$((seed + 1))
     ipc=0
@@ -28,7 +29,8 @@ for run in "2 one_lamport" "3 two_ll128" "4 chunked" "4 pull" "2 tma" "3 tma_sta
         ./symtuner run --only dropin -- ./calls "$ranks" "$rounds" "$seed" > out 2>&1 ||
         fail "$ranks ranks, kernel ${kernel:-of the table}, seed $seed"
     for coll in allreduce reducescatter allgather; do
-        grep -q "^  $coll .* \(all\|[0-9]*\) by our kernels" out || fail "$coll: none by our kernels"
+        grep -q "^  $coll .* \(all\|[0-9]*\) by our kernels" out ||
+            fail "$coll: none by our kernels"
     done
 done
 
@@ -37,8 +39,10 @@ seed=$((seed + 1))
 BOXES=2 SYMTUNER_RULE="kernels network-pieces=2; kernels $grid" timeout 280 \
     ./symtuner run --only dropin -- ./calls 4 "$rounds" "$seed" > out 2>&1 ||
     fail "two boxes, seed $seed"
-grep -q 'calls by our kernels ran box by box, in [1-9]' out || fail "two boxes: no call went box by box"
-for run in "2 local --reserve 1" "3 local --reserve 0" "2 threads --reserve 0" "2 threads --host 1"; do
+grep -q 'calls by our kernels ran box by box, in [1-9]' out ||
+    fail "two boxes: no call went box by box"
+for run in "2 local --reserve 1" "3 local --reserve 0" "2 threads --reserve 0" \
+        "2 threads --host 1"; do
     seed=$((seed + 1))
     # shellcheck disable=SC2086
     set -- $run
@@ -51,12 +55,14 @@ done
 # With SYMTUNER_AR_IPC=1 the peers map unregistered buffers.
 seed=$((seed + 1))
 SYMTUNER_AR_IPC=1 SYMTUNER_AR_MAX_CTAS=2 ./ar_fuzz --ranks 2 --mode threads --kernel tma_ipc \
-    --calls $((rounds * 3)) --most 65536 --threads 96 --timeout 60000 --seed "$seed" --fork 0 > out 2>&1 ||
+    --calls $((rounds * 3)) --most 65536 --threads 96 --timeout 60000 --seed "$seed" \
+        --fork 0 > out 2>&1 ||
     fail "ar_fuzz tma_ipc, seed $seed"
 # Copy engines run all-gathers, with and without stream memory operations.
 for ops in "" 1; do
     seed=$((seed + 1))
-    WHOLE_NO_MEMOPS=$ops ./absent engines > out 2>&1 || fail "absent${ops:+ without stream memory operations}"
+    WHOLE_NO_MEMOPS=$ops ./absent engines > out 2>&1 ||
+        fail "absent${ops:+ without stream memory operations}"
     WHOLE_NO_MEMOPS=$ops SYMTUNER_AR_MAX_CTAS=2 ./ar_fuzz --ranks 3 --mode local --kernel engines \
         --coll all_gather --calls $((rounds * 3)) --most 65536 --threads 64 --timeout 60000 \
         --seed "$seed" --fork 0 > out 2>&1 || fail "ar_fuzz engines, seed $seed"
@@ -65,7 +71,8 @@ done
 ./absent tma_engines > out 2>&1 || fail "absent tma_engines"
 for ranks in 2 3; do
     seed=$((seed + 1))
-    SYMTUNER_AR_MAX_CTAS=2 ./ar_fuzz --ranks $ranks --mode local --kernel tma_engines --coll all_reduce \
+    SYMTUNER_AR_MAX_CTAS=2 ./ar_fuzz --ranks $ranks --mode local --kernel tma_engines \
+        --coll all_reduce \
         --calls $((rounds * 3)) --most 65536 --threads 96 --timeout 60000 --seed "$seed" --fork 0 \
         > out 2>&1 || fail "ar_fuzz tma_engines, $ranks ranks, seed $seed"
 done

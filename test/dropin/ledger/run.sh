@@ -20,12 +20,14 @@ under() { LD_LIBRARY_PATH=$here/first LD_PRELOAD=$here/libsymtuner_nccl.so "$@";
 # want WHAT FILE: without its ids, hosts and times, the file must have the lines of stdin
 want()
 {
-    sed -E 's/ id=0x[0-9a-f]+//; s/ host=[^ ]*//; s/ pid=[0-9]+//; s/ opened=[0-9]+//' "$2" > "$work/lines" 2> /dev/null
+    sed -E 's/ id=0x[0-9a-f]+//; s/ host=[^ ]*//; s/ pid=[0-9]+//; s/ opened=[0-9]+//' \
+        "$2" > "$work/lines" 2> /dev/null
     diff - "$work/lines" || fail "$1"
 }
 
-# --- ends of communicators and of the program -------------------------------------------------------
-SYMTUNER_LEDGER=$work/%h.%p under "$here/calls" ends 2> "$work/err" || { fail "calls"; cat "$work/err"; }
+# --- ends of communicators and of the program -----------------------------------------------------
+SYMTUNER_LEDGER=$work/%h.%p under "$here/calls" ends 2> "$work/err" ||
+    { fail "calls"; cat "$work/err"; }
 [ "$(find "$work" -name "$(uname -n).*" | wc -l)" = 1 ] || fail "not one file: $(ls "$work")"
 mv "$work/$(uname -n)".* "$work/ends"
 # The ledger must have first the communicators that ended, in this order, and then those that were
@@ -74,13 +76,17 @@ ours: the share that the drop-in sent to our kernels. It left to NCCL:
   1 call: the communicator is non-blocking
 Y
 SYMTUNER_LEDGER=$work/killed under "$here/calls" killed 2> /dev/null
-[ "$(grep -c '^comm' "$work/killed")" = 2 ] || fail "only ended communicators are written before SIGKILL: $(cat "$work/killed")"
+[ "$(grep -c '^comm' "$work/killed")" = 2 ] ||
+    fail "only ended communicators are written before SIGKILL: $(cat "$work/killed")"
 SYMTUNER_LEDGER=$work/off SYMTUNER_MODE=off under "$here/calls" ends || fail "off"
 [ ! -e "$work/off" ] || fail "SYMTUNER_MODE=off writes a ledger"
 SYMTUNER_LEDGER=$work/observe SYMTUNER_MODE=observe under "$here/calls" ends || fail "observe"
-grep -q 'mode=observe' "$work/observe" && ! grep -q '^ours' "$work/observe" || fail "observe: $(cat "$work/observe")"
-SYMTUNER_LEDGER=$work/no/file under "$here/calls" ends 2> "$work/err" || fail "a ledger that cannot be written ends the program"
-grep -q "^symtuner: warning: SYMTUNER_LEDGER=$work/no/file: No such file or directory; the drop-in's counters of a communicator are lost\$" "$work/err" ||
+grep -q 'mode=observe' "$work/observe" && ! grep -q '^ours' "$work/observe" ||
+    fail "observe: $(cat "$work/observe")"
+SYMTUNER_LEDGER=$work/no/file under "$here/calls" ends 2> "$work/err" ||
+    fail "a ledger that cannot be written ends the program"
+lost="No such file or directory; the drop-in's counters of a communicator are lost"
+grep -q "^symtuner: warning: SYMTUNER_LEDGER=$work/no/file: $lost\$" "$work/err" ||
     fail "no warning: $(cat "$work/err")"
 
 # The ledger is a pipe, whose reader comes late. The program exits while a thread waits for the
@@ -95,21 +101,24 @@ grep -q '^ours' "$work/late" || fail "an exit loses counters: $(grep . "$work/la
 # because the drop-in names shared memory after them.
 if unshare --pid --fork true 2> /dev/null; then
     for i in 1 2; do
-        SYMTUNER_LEDGER=$work/container under unshare --pid --fork "$here/calls" ends || fail "container $i"
+        SYMTUNER_LEDGER=$work/container under unshare --pid --fork "$here/calls" ends ||
+            fail "container $i"
         grep -m 1 '^comm.* pid=1 ' "$work/container" | grep -o ' id=[^ ]*' >> "$work/ids"
         rm "$work/container"
     done
-    [ "$(sort -u "$work/ids" | wc -l)" = 2 ] || fail "communicators of two containers: $(cat "$work/ids")"
+    [ "$(sort -u "$work/ids" | wc -l)" = 2 ] ||
+        fail "communicators of two containers: $(cat "$work/ids")"
 else
     echo "dropin ledger: no containers compared, because unshare --pid needs root"
 fi
 
-# --- ranks -------------------------------------------------------------------------------------------
+# --- ranks ----------------------------------------------------------------------------------------
 mkdir "$work/ready"
 two() # two SEED: runs two ranks in processes of their own, which verify calls
 {
     for rank in 0 1; do
-        SYMTUNER_LEDGER=$work/$1.$rank READY=$work/ready VERIFY=1 SYMTUNER_VERIFY=4 under "$here/ranks" "$$-$1" 2 $rank > /dev/null &
+        SYMTUNER_LEDGER=$work/$1.$rank READY=$work/ready VERIFY=1 SYMTUNER_VERIFY=4 under \
+            "$here/ranks" "$$-$1" 2 $rank > /dev/null &
     done
     wait
 }
@@ -120,7 +129,8 @@ comm writer=drop-in ranks=2 rank=1 local=1 nccl=2.28.9 mode=steer
 ours coll=allreduce bytes=64..127 count=4 captured=1 verified=3
 end
 Y
-[ "$("$symtuner" agree "$work/v.0" "$work/v.1")" = 'agree: 1 communicator, 2 blocks of 2 files' ] || fail "agree: $("$symtuner" agree "$work/v.0" "$work/v.1")"
+[ "$("$symtuner" agree "$work/v.0" "$work/v.1")" = 'agree: 1 communicator, 2 blocks of 2 files' ] ||
+    fail "agree: $("$symtuner" agree "$work/v.0" "$work/v.1")"
 sed -i 's/^ours\(.*\)count=4/ours\1count=3/' "$work/v.1"
 "$symtuner" agree "$work/v.0" "$work/v.1" > "$work/out" && fail "agree sees no difference"
 sed -E 's/0x[0-9a-f]+/ID/; s/\([^)]*\)/()/; s|/.*/||' "$work/out" > "$work/out2"
@@ -130,9 +140,10 @@ communicator ID of the drop-in differs first in: allreduce from 64 B
   v.1:1 (): our kernels 3 times
 Y
 
-# --- calls that run box by box, in three pieces ----------------------------------------------------------
+# --- calls that run box by box, in three pieces ---------------------------------------------------
 for rank in 0 1; do
-    BOX=0 SYMTUNER_LEDGER=$work/b.$rank READY=$work/ready under "$here/ranks" "$$-b" 2 $rank > /dev/null &
+    BOX=0 SYMTUNER_LEDGER=$work/b.$rank READY=$work/ready under "$here/ranks" "$$-b" 2 \
+        $rank > /dev/null &
 done
 wait
 want "calls box by box" "$work/b.1" <<'Y'
@@ -145,8 +156,9 @@ end
 Y
 "$symtuner" agree "$work/b.0" "$work/b.1" > "$work/out" || fail "agree: $(cat "$work/out")"
 
-# --- with the plugin, on a signal --------------------------------------------------------------------
-SYMTUNER_LEDGER=$work/signal SYMTUNER_LEDGER_SIGNAL=USR1 SYMTUNER_MACHINE=gpu=x under "$here/calls" signal "$plugin" 2> "$work/err"
+# --- with the plugin, on a signal -----------------------------------------------------------------
+SYMTUNER_LEDGER=$work/signal SYMTUNER_LEDGER_SIGNAL=USR1 SYMTUNER_MACHINE=gpu=x under \
+    "$here/calls" signal "$plugin" 2> "$work/err"
 [ $? = 137 ] || { fail "the signal"; cat "$work/err"; }
 "$symtuner" top "$work/signal" | sed -n '/^collective/,/^$/p; /^ours/,$p' > "$work/out"
 want "each call is counted once" "$work/out" <<'Y'

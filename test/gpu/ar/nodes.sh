@@ -16,7 +16,8 @@ need=${NODES_GPUS:-2}
 need_gpus "$need"
 [ -f "$build/libsymtuner_ar.so" ] || skip "$build/libsymtuner_ar.so is not built (make kernels)"
 python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || skip "no torch with CUDA"
-nccl=${NCCL_LIB:-$(python3 -c 'import nvidia.nccl as n; print(list(n.__path__)[0] + "/lib/libnccl.so.2")')}
+find='import nvidia.nccl as n; print(list(n.__path__)[0] + "/lib/libnccl.so.2")'
+nccl=${NCCL_LIB:-$(python3 -c "$find")}
 [ -f "$nccl" ] || skip "no NCCL (NCCL_LIB=FILE names one)"
 here=$(cd "$(dirname "$0")" && pwd)
 

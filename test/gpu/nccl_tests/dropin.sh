@@ -8,8 +8,10 @@
 # Nothing of nccl-tests is part of this project. The box with GPUs needs only the three libraries
 # and eleven programs that these commands build, and this tree. $B is the folder BUILD:
 #   git clone https://github.com/NVIDIA/nccl-tests $B/nccl-tests.src
-#   mkdir -p $B/nccl-mpi/include $B/nccl-mpi/lib && cp test/gpu/nccl_tests/mpi.h $B/nccl-mpi/include/
-#   cc -O2 -std=c11 -D_GNU_SOURCE -I. -fPIC -shared -o $B/nccl-mpi/lib/libmpi.so test/gpu/nccl_tests/mpi.c
+#   mkdir -p $B/nccl-mpi/include $B/nccl-mpi/lib
+#   cp test/gpu/nccl_tests/mpi.h $B/nccl-mpi/include/
+#   cc -O2 -std=c11 -D_GNU_SOURCE -I. -fPIC -shared -o $B/nccl-mpi/lib/libmpi.so \
+#       test/gpu/nccl_tests/mpi.c
 #   for mpi in 0 1; do
 #       make -C $B/nccl-tests.src/src build MPI=$mpi MPI_HOME=$PWD/$B/nccl-mpi DSO=1 \
 #           BUILDDIR=$PWD/$B/nccl-tests-$mpi NVCC_GENCODE=-gencode=arch=compute_90,code=sm_90 \
@@ -50,8 +52,10 @@ one() {
     before=$(date +%s)
     "$build/symtuner" run --only $collectives -- "$@" > "$work/log" 2> "$work/err"
     status=$?
-    [ $status -eq 0 ] && ! grep -q 'Out of bounds values : [1-9]\|FAILED' "$work/log" && grep -q 'Out of bounds values : 0 OK' "$work/log"
-    ok "$what: status $status, $(grep -h 'Out of bounds\|error\|FAILED' "$work/log" "$work/err" | head -3 | tr '\n' ' ')" $?
+    [ $status -eq 0 ] && ! grep -q 'Out of bounds values : [1-9]\|FAILED' "$work/log" &&
+        grep -q 'Out of bounds values : 0 OK' "$work/log"
+    ok "$what: status $status, $(grep -h 'Out of bounds\|error\|FAILED' "$work/log" "$work/err" |
+        head -3 | tr '\n' ' ')" $?
     if [ -n "$ours" ]; then
         grep -q "^  $ours .* \(all\|[1-9][0-9]*\) by our kernels" "$work/err"
         ok "$what: none by our kernels: $(grep 'symtuner\|NCCL ran' "$work/err" | tr '\n' ' ')" $?
@@ -72,16 +76,21 @@ scan() {
         options="-b $first -e $last $step -c 1 -n 2 -w 1 $*"
         # shellcheck disable=SC2086
         {
-            one "$program $options, $ranks threads" "$ours" "$tests-0/${program}_perf" -t "$ranks" -g 1 $options
-            one "$program $options, one thread of $ranks GPUs" "$ours" "$tests-0/${program}_perf" -t 1 -g "$ranks" $options
-            one "$program $options, $ranks processes" "$ours" sh test/gpu/nccl_tests/all_ranks.sh "$ranks" "$tests-1/${program}_perf" $options
+            one "$program $options, $ranks threads" "$ours" "$tests-0/${program}_perf" -t "$ranks" \
+                -g 1 $options
+            one "$program $options, one thread of $ranks GPUs" "$ours" "$tests-0/${program}_perf" \
+                -t 1 -g "$ranks" $options
+            one "$program $options, $ranks processes" "$ours" sh test/gpu/nccl_tests/all_ranks.sh \
+                "$ranks" "$tests-1/${program}_perf" $options
         }
     done
 }
 
 for ranks in ${NCCL_TESTS_RANKS:-2 4}; do
-    [ "$gpus" -ge "$ranks" ] || { echo "dropin.sh: $ranks ranks not run: $gpus GPUs here"; continue; }
-    for program in ${NCCL_TESTS_ONLY:-all_reduce reduce_scatter all_gather broadcast reduce alltoall alltoallv scatter gather sendrecv hypercube}; do
+    [ "$gpus" -ge "$ranks" ] ||
+        { echo "dropin.sh: $ranks ranks not run: $gpus GPUs here"; continue; }
+    all="all_reduce reduce_scatter all_gather broadcast reduce alltoall alltoallv scatter gather"
+    for program in ${NCCL_TESTS_ONLY:-$all sendrecv hypercube}; do
         case $program in
         all_reduce) ours=allreduce types='-d all -o all' ;;
         reduce_scatter) ours=reducescatter types='-d all -o all' ;;
