@@ -75,7 +75,8 @@ for file in "$@"; do
     i=0
     while [ $i -lt "$cases" ]; do
         i=$((i + 1))
-        env -i PATH="$PATH" LC_ALL=C LD_LIBRARY_PATH="$folder" sh -c "\"$symtuner\"$(cat "$work/$i.command")" \
+        env -i PATH="$PATH" LC_ALL=C LD_LIBRARY_PATH="$folder" \
+            sh -c "\"$symtuner\"$(cat "$work/$i.command")" \
             >"$work/$i.got" 2>"$work/err" </dev/null
         status=$?
         { cat "$work/err"; echo "exit $status"; } >>"$work/$i.got"

@@ -98,7 +98,7 @@ const char *st_doctor_symtuner(const struct st_doctor *doctor, char path[ST_PATH
 {
     static const char name[] = "libsymtuner.so";
 
-    /* NCCL before 2.27.5 takes no path (resolve). A box under --root is not that of this command. */
+    /* NCCL before 2.27.5 takes no path (resolve). A box under --root is not that of the command. */
     if (doctor->root[0] || doctor->nccl < 22705 || st_doctor_find_library(doctor, name, path))
         return name;
     st_beside_command(name, path, ST_PATH);

@@ -163,9 +163,19 @@ printf '#!/bin/sh\n' > "$work/bin/python3"
 
 # Without PATH, Python does not know its own path. A python3 may also print none.
 python_line() { env -i "$@" "$symtuner" doctor --root "$work" | sed -n 's/^python3 *//p'; }
-case $(python_line) in '' | [0-9.]*", /"*": neither "*) ;; *) echo "FAIL python3 without PATH: $(python_line)"; failed=1 ;; esac
-mkdir "$work/pathless" && printf '#!/bin/sh\nprintf "python\\t3.11.0\\t\\n"\n' > "$work/pathless/python3" && chmod +x "$work/pathless/python3"
-case $(python_line PATH="$work/pathless") in "3.11.0: neither "*) ;; *) echo "FAIL python3 that prints no path: $(python_line PATH="$work/pathless")"; failed=1 ;; esac
+line=$(python_line)
+case $line in
+'' | [0-9.]*", /"*": neither "*) ;;
+*) echo "FAIL python3 without PATH: $line"; failed=1 ;;
+esac
+mkdir "$work/pathless" &&
+    printf '#!/bin/sh\nprintf "python\\t3.11.0\\t\\n"\n' > "$work/pathless/python3" &&
+    chmod +x "$work/pathless/python3"
+line=$(python_line PATH="$work/pathless")
+case $line in
+"3.11.0: neither "*) ;;
+*) echo "FAIL python3 that prints no path: $line"; failed=1 ;;
+esac
 
 # the user names a library; --nccl FILE is the old spelling of the option
 for option in --library --nccl; do

@@ -81,7 +81,12 @@ for pair in "decide allreduce 1MiB|--ranks|4" "table docs/example.rules|--machin
 done
 # If the reader of our output is gone, die by SIGPIPE, silently, even where our parent ignores it.
 for trap in - ''; do
-    (trap "$trap" PIPE; sleep 0.3; "$symtuner" doctor --list 2> "$work/err"; echo $? > "$work/status") | true
+    (
+        trap "$trap" PIPE
+        sleep 0.3
+        "$symtuner" doctor --list 2> "$work/err"
+        echo $? > "$work/status"
+    ) | true
     [ "$(cat "$work/status")" = 141 ] && [ ! -s "$work/err" ]
     ok "a pipe without a reader, trap '$trap': status $(cat "$work/status"): $(cat "$work/err")" $?
 done

@@ -34,8 +34,8 @@ if [ "$part" = c ]; then
         "$out/handler" "$out/libsymtuner_ar.so" || exit
     # shellcheck disable=SC2086
     $cc $asan -o "$out/open" test/jax/check_open.c test/jax/frames.c jax/*.c jax/hlo/*.c \
-        dropin/tally.c -ldl \
-        -lpthread && LD_LIBRARY_PATH=$out "$out/open" "$out/libsymtuner_ar.so" || exit
+        dropin/tally.c -ldl -lpthread &&
+        LD_LIBRARY_PATH=$out "$out/open" "$out/libsymtuner_ar.so" || exit
     rm -f "$out/counts"
     # shellcheck disable=SC2086
     $cc $asan -o "$out/tally" test/jax/check_tally.c test/jax/frames.c jax/*.c jax/hlo/*.c \

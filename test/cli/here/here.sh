@@ -25,7 +25,8 @@ says()
         shift
     done
     shift
-    eval "env -i LC_ALL=C ASAN_OPTIONS=detect_leaks=0 PATH='$work' $variables \"\$symtuner\" \"\$@\"" \
+    clean="env -i LC_ALL=C ASAN_OPTIONS=detect_leaks=0 PATH='$work'"
+    eval "$clean $variables \"\$symtuner\" \"\$@\"" \
         > "$work/out" 2>&1
     status=$?
     if [ $status = "$wanted" ] && grep -q -e "$pattern" "$work/out"; then
@@ -41,7 +42,8 @@ says()
 nccl()
 {
     mkdir -p "$work/$1"
-    echo "const char v[] = \"NCCL version $2+cuda13.0\"; int ncclGetVersion(int *n) { return *n = 0; }" |
+    printf 'const char v[] = "NCCL version %s+cuda13.0";
+        int ncclGetVersion(int *n) { return *n = 0; }\n' "$2" |
         "$cc" -shared -fPIC -x c -Wl,-soname,libnccl.so.2 -o "$work/$1/libnccl.so.2" - || exit 1
 }
 # packages NAME FILE ...: writes a python3 that prints these packages
@@ -54,8 +56,9 @@ nccl loader 2.28.9
 nccl torch 2.30.7
 nccl jax 2.29.7
 echo 'int ncclGetVersion(int *v); int torch(void) { int v; return ncclGetVersion(&v); }' |
-    "$cc" -shared -fPIC -x c -Wl,--disable-new-dtags,-rpath,'$ORIGIN' -o "$work/torch/libtorch_cuda.so" - \
-        -x none -Wl,--no-as-needed "$work/torch/libnccl.so.2" || exit 1
+    "$cc" -shared -fPIC -x c -Wl,--disable-new-dtags,-rpath,'$ORIGIN' \
+        -o "$work/torch/libtorch_cuda.so" - -x none -Wl,--no-as-needed \
+        "$work/torch/libnccl.so.2" || exit 1
 echo 'int GetPjrtApi;' | "$cc" -shared -fPIC -x c -o "$work/jax/xla_cuda_plugin.so" - || exit 1
 torch="torch $work/torch/libtorch_cuda.so"
 jax="nccl $work/jax/libnccl.so.2 jax $work/jax/xla_cuda_plugin.so"
@@ -67,19 +70,24 @@ none=SYMTUNER_MACHINE=h200
 {
     says "why: 8 GPUs are assumed where there is none" 0 \
         '8 x H200, NVSwitch (assumed: no GPU here; --machine)' $none -- $call
+    needs='every rank needs a GPU of its own'
     says "why: the assumed machine has 8 GPUs, no more" 2 \
-        '100 ranks on 1 node of 8 GPUs: every rank needs a GPU of its own (8 x H200.* is assumed.*--machine' \
+        "100 ranks on 1 node of 8 GPUs: $needs (8 x H200.* is assumed.*--machine" \
         $none -- $call --ranks 100
-    says "why: each node of the assumed machine has 8 GPUs" 0 '16 ranks' $none -- $call --ranks 16 --nodes 2
+    says "why: each node of the assumed machine has 8 GPUs" 0 '16 ranks' $none -- $call \
+        --ranks 16 --nodes 2
     known='SYMTUNER_MACHINE=gpu=NVIDIA H200; gpus=2; links=nvlink; multicast=no'
     other='SYMTUNER_MACHINE=gpu=NVIDIA GeForce RTX 4090; gpus=2; links=pcie; multicast=no'
-    says "why: a GPU of the table is described" 0 'the box described, sm_90, NVLink, no multicast' "$known" -- $call
+    says "why: a GPU of the table is described" 0 'the box described, sm_90, NVLink, no multicast' \
+        "$known" -- $call
     says "why: another GPU is described, without its compute capability" 2 \
-        'the compute capability of "NVIDIA GeForce RTX 4090" is not known; give it, as in --arch' "$other" -- $call
+        'the compute capability of "NVIDIA GeForce RTX 4090" is not known; give it, as in --arch' \
+        "$other" -- $call
     says "why: another GPU is described, with its compute capability" 0 \
         'the box described, sm_89, no NVLink, no multicast' "$other" -- $call --arch 8.9
     says "why: ranks are the GPUs described" 0 ' 2 ranks' "$other" -- $call --arch 8.9
-    says "why: more ranks than GPUs are described" 2 '8 ranks on 1 node of 2 GPUs' "$other" -- $call --arch 8.9 --ranks 8
+    says "why: more ranks than GPUs are described" 2 '8 ranks on 1 node of 2 GPUs' "$other" \
+        -- $call --arch 8.9 --ranks 8
 }
 
 # ---- why: the release ----------------------------------------------------------------------------
@@ -93,8 +101,10 @@ path=LD_LIBRARY_PATH=$work/loader
     says "why: --nccl overrides torch's release" 0 '^NCCL 2.29.2 on' $path -- $call --nccl 2.29.2
     packages $jax $torch
     says "why: jax's release is the first" 0 '^NCCL 2.29.7 on' $path -- $call
-    says "why: it says which release it takes" 0 "why: answers for NCCL 2.29.7 of jax ($work/jax/libnccl.so.2)" $path -- $call
-    says "why: it names the other release" 0 "why: the answer is not for NCCL 2.30.7 of torch ($work/torch/" $path -- $call
+    says "why: it says which release it takes" 0 \
+        "why: answers for NCCL 2.29.7 of jax ($work/jax/libnccl.so.2)" $path -- $call
+    says "why: it names the other release" 0 \
+        "why: the answer is not for NCCL 2.30.7 of torch ($work/torch/" $path -- $call
 }
 
 # ---- check: machine and release ------------------------------------------------------------------
@@ -103,29 +113,35 @@ printf '%s\n' '[provenance]' 'nccl = 2.30.7' 'gpu = NVIDIA H200' 'links = nvlink
 rules=$work/a.rules
 packages $torch
 says "check: the rules fit torch's release" 0 'a.rules: ' "$path" "$box" -- check --here "$rules"
+measured='these rules were measured on another release'
 says "check: --nccl overrides torch's release" 1 \
-    'a.rules:1:1: these rules were measured on another release: nccl = 2.30.7 (here 2.28.9); .* the same$' \
+    "a.rules:1:1: $measured: nccl = 2.30.7 (here 2.28.9); .* the same\$" \
     "$path" "$box" -- check --here --nccl 2.28.9 "$rules"
-says "check: the machine differs" 1 \
-    "another machine: gpu = NVIDIA H200 (here NVIDIA H100); .* (compared with NCCL 2.30.7 of torch ($work/torch/" \
+with='compared with NCCL'
+another='another machine: gpu = NVIDIA H200 (here NVIDIA H100)'
+says "check: the machine differs" 1 "$another; .* ($with 2.30.7 of torch ($work/torch/" \
     "$path" 'SYMTUNER_MACHINE=gpu=NVIDIA H100; links=nvlink' -- check --here "$rules"
+cannot='a machine that could not be compared with this one'
 says "check: the machine cannot be asked" 1 \
-    'a machine that could not be compared with this one: gpu = NVIDIA H200 (here not known), links = nvlink (here not known);' \
+    "$cannot: gpu = NVIDIA H200 (here not known), links = nvlink (here not known);" \
     "$path" $none -- check --here "$rules"
 packages
 says "check: the rules do not fit the loader's release" 1 \
-    "another release: nccl = 2.30.7 (here 2.28.9); .* (compared with NCCL 2.28.9 ($work/loader/libnccl.so.2))" \
+    "another release: nccl = 2.30.7 (here 2.28.9); .* ($with 2.28.9 ($work/loader/libnccl.so.2))" \
     "$path" "$box" -- check --here "$rules"
+cannot='the machine could not be compared; tune again'
 says "check: the release differs, and the machine cannot be asked" 1 \
-    'another release: nccl = 2.30.7 (here 2.28.9), gpu = .*; the machine could not be compared; tune again' \
+    "another release: nccl = 2.30.7 (here 2.28.9), gpu = .*; $cannot" \
     "$path" $none -- check --here "$rules"
 # shellcheck disable=SC2086
 packages $jax $torch
 says "check: the rules fit torch's release, but not jax's" 1 \
     "nccl = 2.30.7 (here 2.29.7); .* (compared with NCCL 2.29.7 of jax ($work/jax/libnccl.so.2))" \
     "$path" "$box" -- check --here "$rules"
-[ "$(grep -c provenance "$work/out")" = 1 ] || { echo "FAIL check: torch's release is a finding, too"; failed=1; }
-says "check: JSON says so, too" 1 '"kind": "provenance", "text": ".*NCCL 2.29.7 of jax' "$path" "$box" -- check --here --json "$rules"
+[ "$(grep -c provenance "$work/out")" = 1 ] ||
+    { echo "FAIL check: torch's release is a finding, too"; failed=1; }
+says "check: JSON says so, too" 1 '"kind": "provenance", "text": ".*NCCL 2.29.7 of jax' "$path" \
+    "$box" -- check --here --json "$rules"
 
 echo "test/cli/here/here.sh: $passed passed, $failed failed"
 [ $failed = 0 ]

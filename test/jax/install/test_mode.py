@@ -331,7 +331,8 @@ def test_program_for_the_cpu_and_cuda():
     x = X.astype(np.int32)
     symtuner.install(strict=True)
     try:
-        text = smap(lambda v: lax.pmax(v, "i")).trace(x).lower(lowering_platforms=("cpu", "cuda")).as_text()
+        traced = smap(lambda v: lax.pmax(v, "i")).trace(x)
+        text = traced.lower(lowering_platforms=("cpu", "cuda")).as_text()
         assert [call.replaced for call in symtuner.report()] == [True], symtuner.report()
         assert text.count("custom_call @symtuner_all_reduce") == 1, text
         assert "stablehlo.all_reduce" in text
