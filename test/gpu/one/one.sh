@@ -14,9 +14,9 @@
 #   ONE_GPU_ONLY    parts to run, of "calls sanitize opposite comms aborts kills boxes nccl-tests
 #                    python torch jax" (all)
 #   ONE_GPU_LIMIT   seconds that a run may take (300)
-#   ONE_GPU_NCCL    the libnccl.so.2 of NCCL 2.30.3 or later, which all programs then use. It accepts
-#                    several ranks on one GPU by itself, as one box that has windows. So the test uses
-#                    libsymtuner_ar.so as it is, and some runs use windows.
+#   ONE_GPU_NCCL    the libnccl.so.2 of NCCL 2.30.3 or later, which all programs then use. It
+#                    accepts several ranks on one GPU by itself, as one box that has windows. So the
+#                    test uses libsymtuner_ar.so as it is, and some runs use windows.
 #   SANITIZER       the compute-sanitizer of the part "sanitize" (pip: nvidia-cuda-sanitizer-api)
 #   NCCL_TESTS      as for test/gpu/nccl_tests/dropin.sh, which says how to build nccl-tests
 # Exit 77 with the reason if this box cannot run it.
@@ -64,8 +64,11 @@ job() {
     esac
     LD_PRELOAD=$hosts timeout "$limit" "$@" > "$work/$name.log" 2> "$work/$name.err"
     status=$?
-    ok "$name: status $status, $(grep -hv '^ \|Warning' "$work/$name.log" "$work/$name.err" | tail -3 | tr '\n' ' ')" $status
-    echo "$name ($(($(date +%s) - before)) s): $(grep -h '^random\|^opposite\|^aborts\|^kills\|^communicators\|^python' "$work/$name.log" | tr '\n' ';')"
+    said=$(grep -hv '^ \|Warning' "$work/$name.log" "$work/$name.err" | tail -3 | tr '\n' ' ')
+    ok "$name: status $status, $said" $status
+    results='^random\|^opposite\|^aborts\|^kills\|^communicators\|^python'
+    said=$(grep -h "$results" "$work/$name.log" | tr '\n' ';')
+    echo "$name ($(($(date +%s) - before)) s): $said"
     grep -h 'by our kernels\|NCCL ran\|symtuner' "$work/$name.err"
 }
 # ran NAME COLLECTIVE...: checks that our kernels ran some calls of each collective
@@ -79,7 +82,8 @@ ran() {
 }
 wanted() { # wanted PART [MODULE]: is the part to run, and is the Python module that it needs here?
     case " $parts " in *" $1 "*) ;; *) return 1 ;; esac
-    [ -z "${2:-}" ] || python3 -c "import $2" 2> /dev/null || { echo "one.sh: $1 not run: python3 has no $2"; return 1; }
+    [ -z "${2:-}" ] || python3 -c "import $2" 2> /dev/null ||
+        { echo "one.sh: $1 not run: python3 has no $2"; return 1; }
 }
 
 if wanted calls; then
@@ -87,17 +91,20 @@ if wanted calls; then
     # clients together, and the kernels of all ranks must fit on the GPU at the same time.
     for ranks in 2 3 4 8; do
         CUDA_DEVICE_MAX_CONNECTIONS=$((64 / ranks)) SYMTUNER_AR_MAX_CTAS=$((64 / ranks)) \
-            job calls$ranks -- "$build/nccl_calls" --ranks $ranks --calls "$calls" --seed $ranks --split 2
+            job calls$ranks -- "$build/nccl_calls" --ranks $ranks --calls "$calls" --seed $ranks \
+            --split 2
         ran calls$ranks allreduce reducescatter allgather
     done
     job verify --verify 100 -- "$build/nccl_calls" --calls 2000 --seed 7
     grep -q ' ran by our kernels and by NCCL, and 0 differed$' "$work/verify.err"
     ok "verify: $(grep ' differed$' "$work/verify.err")" $?
-    SYMTUNER_AR_IPC=1 SYMTUNER_AR_KERNEL=tma_ipc job tma_ipc -- "$build/nccl_calls" --calls "$calls" --seed 9
+    SYMTUNER_AR_IPC=1 SYMTUNER_AR_KERNEL=tma_ipc \
+        job tma_ipc -- "$build/nccl_calls" --calls "$calls" --seed 9
     ran tma_ipc allreduce reducescatter allgather
     for ranks in ${ONE_GPU_NCCL:+2 4}; do
         CUDA_DEVICE_MAX_CONNECTIONS=$((64 / ranks)) SYMTUNER_AR_MAX_CTAS=$((64 / ranks)) \
-            job windows$ranks -- "$build/nccl_calls" --ranks $ranks --calls "$calls" --seed $ranks --windows 1
+            job windows$ranks -- "$build/nccl_calls" --ranks $ranks --calls "$calls" --seed $ranks \
+            --windows 1
         ran windows$ranks allreduce reducescatter allgather
     done
     job long -- "$build/nccl_calls" --calls 500 --most 6000000 --seed 5
@@ -137,7 +144,8 @@ if wanted aborts; then
     (
         failed=0
         export ONE_GPU_BOX=2 CUDA_DEVICE_MAX_CONNECTIONS=16 SYMTUNER_AR_MAX_CTAS=16
-        SYMTUNER_RULE="kernels network-pieces=2" job aborts-boxes -- "$build/nccl_calls" --ranks 4 --aborts 20
+        SYMTUNER_RULE="kernels network-pieces=2" \
+            job aborts-boxes -- "$build/nccl_calls" --ranks 4 --aborts 20
         grep -q 'ran box by box, in' "$work/aborts-boxes.err" && [ $failed = 0 ]
     )
     ok "aborts over boxes" $?
@@ -150,7 +158,8 @@ if wanted kills; then
         (
             failed=0
             [ $box = 0 ] || export ONE_GPU_BOX=$box SYMTUNER_RULE="kernels network-pieces=2"
-            export CUDA_MPS_PIPE_DIRECTORY="$work/none" CUDA_DEVICE_MAX_CONNECTIONS=8 SYMTUNER_AR_MAX_CTAS=16
+            export CUDA_MPS_PIPE_DIRECTORY="$work/none"
+            export CUDA_DEVICE_MAX_CONNECTIONS=8 SYMTUNER_AR_MAX_CTAS=16
             job kills$box-nccl nccl -- "$build/nccl_calls" --ranks 4 --kills 5
             job kills$box -- "$build/nccl_calls" --ranks 4 --kills "${ONE_GPU_KILLS:-20}"
             ran kills$box allreduce
@@ -169,10 +178,12 @@ if wanted boxes; then
         [ $pieces != measured ] || setting=SYMTUNER_AR_NODES=1
         (
             failed=0
-            export ONE_GPU_BOX=2 CUDA_DEVICE_MAX_CONNECTIONS=16 SYMTUNER_AR_MAX_CTAS=16 "${setting?}"
+            export ONE_GPU_BOX=2 CUDA_DEVICE_MAX_CONNECTIONS=16 SYMTUNER_AR_MAX_CTAS=16
+            export "${setting?}"
             job "$name" -- "$build/nccl_calls" --ranks 4 --most 1048576 --calls "$calls" --seed 4 \
                 --split $colours
-            [ $failed = 0 ] && { [ $pieces = measured ] || grep -q 'ran box by box, in' "$work/$name.err"; }
+            [ $failed = 0 ] &&
+                { [ $pieces = measured ] || grep -q 'ran box by box, in' "$work/$name.err"; }
         )
         ok "$name: wrong, or not box by box" $?
     done
@@ -238,7 +249,9 @@ if wanted torch torch; then
     ok "torch: all steps ran: $(cat "$work/torch-nccl.bits")" $?
     for name in torch torch-ipc; do
         cmp -s "$work/torch-nccl.bits" "$work/$name.bits"
-        ok "$name: other bits than NCCL: $(diff "$work/torch-nccl.bits" "$work/$name.bits" | tr '\n' ' ')" $?
+        same=$?
+        differ=$(diff "$work/torch-nccl.bits" "$work/$name.bits" | tr '\n' ' ')
+        ok "$name: other bits than NCCL: $differ" $same
     done
 fi
 
