@@ -15,7 +15,8 @@
 #include "nccl/variables.h"
 #include "symtuner.h"
 
-/* SYMTUNER_ONLY has a word for each of the first collectives of ST_TALLY_COLL_MAP. */
+/* SYMTUNER_ONLY can name three collectives. They have the same numbers in both enums, so a bit of
+ * st_settings.only means the same collective in both. */
 _Static_assert((int)ST_TALLY_REDUCE_SCATTER == (int)ST_KERNEL_REDUCE_SCATTER &&
                    (int)ST_TALLY_ALL_GATHER == (int)ST_KERNEL_ALL_GATHER,
                "bits of st_settings.only");
