@@ -231,7 +231,7 @@ START_TEST(test_memory_of_pools_has_no_place)
 }
 END_TEST
 
-/* Each rank passes this address as config.memory. If the memory there cannot be mapped on one rank,
+/* [r]: the address that rank r passes as config.memory. If the peers cannot map one rank's memory,
  * no rank maps anything. */
 static const void *memory_of[2];
 
