@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dropin/comms.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "base/hash.h"
 #include "dropin/entry/real.h"
 #include "dropin/meet.h"
+#include "nccl/param.h"
 
 _Atomic(struct st_comm *) st_comm_table[ST_COMM_PLACES];
 atomic_int st_comm_handles[ST_DEVICES], st_comm_wide[ST_DEVICES];
@@ -136,21 +136,10 @@ struct st_comm *st_comm_relative(const struct st_comm *c, unsigned *place)
 /* The values of NCCL's two variables; NCCL_ABI_UNSET: not set */
 static int split_share, shrink_share;
 
-/* Read a number as ncclLoadParam does (param.cc of 2.28.3 to 2.30.7). */
-static int number(const char *name)
-{
-    const char *text = getenv(name);
-    long long value;
-
-    errno = 0;
-    value = text && *text ? strtoll(text, NULL, 0) : NCCL_ABI_UNSET;
-    return errno ? NCCL_ABI_UNSET : (int)value;
-}
-
 static void read_shares(void)
 {
-    split_share = number("NCCL_COMM_SPLIT_SHARE_RESOURCES");
-    shrink_share = number("NCCL_COMM_SHRINK_SHARE_RESOURCES");
+    split_share = (int)st_param(getenv("NCCL_COMM_SPLIT_SHARE_RESOURCES"), NCCL_ABI_UNSET);
+    shrink_share = (int)st_param(getenv("NCCL_COMM_SHRINK_SHARE_RESOURCES"), NCCL_ABI_UNSET);
 }
 
 struct st_sharing st_comm_sharing(struct st_sharing sharing)

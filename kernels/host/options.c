@@ -3,13 +3,13 @@
  * error, never a default. */
 #include "kernels/host/options.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/choose/rules.h"
 #include "nccl/names.h"
+#include "nccl/param.h"
 #include "nccl/variables.h"
 
 extern char **environ;
@@ -54,18 +54,10 @@ static int take(const char *name, int *value, char *why, size_t why_size)
 }
 
 /* Return whether graphs and other calls must wait for each other (order/mixing.h). NCCL's own
- * variable says so; it is 1 by default. Read its value as NCCL does (misc/param.cc): text that is
- * no number counts as 0, and a number that does not fit into 64 bits counts as the default. */
+ * variable says so; it is 1 by default. */
 static bool mixes(void)
 {
-    const char *text = getenv("NCCL_GRAPH_MIXING_SUPPORT");
-    long long value;
-
-    if (text == NULL || *text == 0)
-        return true;
-    errno = 0;
-    value = strtoll(text, NULL, 0);
-    return errno != 0 || value != 0;
+    return st_param(getenv("NCCL_GRAPH_MIXING_SUPPORT"), 1) != 0;
 }
 
 int ar_options_read(struct ar_options *options, char *why, size_t why_size)
