@@ -279,8 +279,9 @@ bool st_doctor_find_library(const struct st_doctor *doctor, const char *name, ch
  * command, which is written into ${path}. If there is no file beside the command, or if NCCL takes
  * no path, returns the name. */
 const char *st_doctor_symtuner(const struct st_doctor *doctor, char path[ST_PATH]);
-/* Return the cure of a finding, with the name that st_doctor_symtuner returns in place of
- * "libsymtuner.so" where the cure sets a variable to it. ${text} may hold the result. */
+/* Return ${cure}, the cure of a finding. If it says to set a variable such as NCCL_ENV_PLUGIN to
+ * libsymtuner.so, use the name that st_doctor_symtuner returns instead. The result is then in
+ * ${text}. */
 const char *st_doctor_cure(const struct st_doctor *doctor, const char *cure,
                            char text[ST_EVIDENCE]);
 /* Find the plugins that NCCL of the release that is checked now would load. */

@@ -20,8 +20,8 @@
  * faster one. */
 static const double far_off = 1.15, promised = 1.03, agreed = 1.05;
 
-/* Load ${file}.csv, the raw data of the rules in ${file}. Returns ST_EXIT_FINE. If
- * that fails or if the raw data hold no ways, prints the error and returns another exit status. */
+/* Load ${file}.csv, the raw data of the rules in ${file}. Returns ST_EXIT_FINE. If the file cannot
+ * be loaded or holds no ways, prints the error and returns another exit status. */
 static int load(struct st_tune *tune, const char *file)
 {
     enum symtuner_status status;

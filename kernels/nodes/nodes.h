@@ -60,8 +60,8 @@ void ar_nodes_leave(struct ar_nodes *nodes);
 
 /* Abort h->nodes->box, which waits as symtuner_ar_abort does. Begin to abort both communicators,
  * which ends NCCL's kernels. May be called on any thread, and more than once. Does not wait for
- * NCCL, which frees the communicators only when all its kernels on this GPU have ended, also those
- * of the caller's communicators. */
+ * NCCL, which frees the communicators only when all its kernels on this GPU have ended, including
+ * those of the caller's communicators. */
 void ar_nodes_abort(symtuner_ar *h);
 
 /* ar_nodes_close destroys h->nodes->box. Call it only when the GPU is idle.
